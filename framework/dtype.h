@@ -1,0 +1,46 @@
+#ifndef TUTTI_FRAMEWORK_DTYPE_H_
+#define TUTTI_FRAMEWORK_DTYPE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti {
+
+// The element types that collectives move. All are reduced too, except kBool,
+// which is only moved.
+enum class DType : uint8_t {
+  kFloat16,   // IEEE 754 binary16.
+  kBFloat16,  // The upper half of an IEEE 754 binary32.
+  kFloat32,
+  kFloat64,
+  kInt8,
+  kUint8,
+  kInt32,
+  kInt64,
+  kBool,  // One byte, 0 or 1.
+};
+
+inline constexpr std::array<DType, 9> kAllDTypes = {
+    DType::kFloat16, DType::kBFloat16, DType::kFloat32,
+    DType::kFloat64, DType::kInt8,     DType::kUint8,
+    DType::kInt32,   DType::kInt64,    DType::kBool};
+
+// Bytes per element.
+size_t SizeOf(DType dtype);
+
+// "float32", "bfloat16", ...: NumPy's names where NumPy has one.
+absl::string_view Name(DType dtype);
+
+// The inverse of Name(). Errors: INVALID_ARGUMENT listing the known names.
+absl::StatusOr<DType> ParseDType(absl::string_view name);
+
+bool IsFloating(DType dtype);
+bool IsInteger(DType dtype);  // kBool is not an integer.
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_DTYPE_H_

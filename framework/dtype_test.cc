@@ -1,0 +1,32 @@
+#include "framework/dtype.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+TEST(DTypeTest, EveryNameParsesBack) {
+  for (DType dtype : kAllDTypes) {
+    ASSERT_TRUE(ParseDType(Name(dtype)).ok());
+    EXPECT_EQ(*ParseDType(Name(dtype)), dtype);
+  }
+}
+
+TEST(DTypeTest, UnknownNameListsTheKnownOnes) {
+  const auto parsed = ParseDType("float8");
+  EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(parsed.status().message()),
+              testing::AllOf(testing::HasSubstr("float8"),
+                             testing::HasSubstr("bfloat16")));
+}
+
+TEST(DTypeTest, BoolIsNeitherIntegerNorFloating) {
+  EXPECT_FALSE(IsInteger(DType::kBool));
+  EXPECT_FALSE(IsFloating(DType::kBool));
+  EXPECT_TRUE(IsInteger(DType::kInt64));
+  EXPECT_TRUE(IsFloating(DType::kFloat16));
+}
+
+}  // namespace
+}  // namespace tutti
