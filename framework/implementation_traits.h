@@ -1,0 +1,63 @@
+#ifndef TUTTI_FRAMEWORK_IMPLEMENTATION_TRAITS_H_
+#define TUTTI_FRAMEWORK_IMPLEMENTATION_TRAITS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "framework/collective_type.h"
+#include "framework/group_layout.h"
+
+namespace tutti {
+
+// What a message costs, as in the Hockney model: latency + bytes / bandwidth.
+struct CostModel {
+  double latency_seconds = 1e-6;
+  double bytes_per_second = 5e9;
+};
+
+// What an implementation is asked to price. `bytes` is the larger of one
+// member's input and output.
+struct CostQuery {
+  CollectiveType type = CollectiveType::kAllReduce;
+  const GroupLayout& layout;
+  int64_t bytes = 0;
+  CostModel model;
+};
+
+// How far results are the same bits on every run, whatever the timing.
+enum class Determinism : uint8_t {
+  kByRankOrder,   // They depend on the inputs in rank order alone.
+  kFixedLayout,   // They also depend on how ranks lie on tasks.
+  kNotGuaranteed  // They may differ from run to run.
+};
+
+absl::string_view Name(Determinism determinism);
+
+// What an implementation can do, for choosing among implementations and for
+// showing the choice. Immutable once registered.
+struct ImplementationTraits {
+  std::string summary;  // One line for people.
+  std::vector<CollectiveType> collectives;
+  std::vector<std::string> device_types;  // Empty: any.
+
+  // Reduces strictly from the lowest rank to the highest, so that the merge op
+  // need not commute.
+  bool preserves_rank_order = false;
+
+  // Honours CollImplDetails::subdiv_offsets.
+  bool supports_subdivisions = false;
+
+  // Members' contributions may differ in size (all_gather, all_to_all).
+  bool supports_uneven = false;
+
+  Determinism determinism = Determinism::kFixedLayout;
+
+  // Predicted seconds; pure. Null: runs only when named.
+  double (*cost_seconds)(const CostQuery& query) = nullptr;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_IMPLEMENTATION_TRAITS_H_

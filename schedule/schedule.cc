@@ -1,0 +1,63 @@
+#include "schedule/schedule.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+std::string Action(const Step& step) {
+  switch (step.kind) {
+    case StepKind::kSend:
+      return absl::StrCat("send ", ToString(step.left), " to ", step.peer,
+                          ", tag ", step.tag);
+    case StepKind::kRecv:
+      return absl::StrCat("recv ", ToString(step.into), " from ", step.peer,
+                          ", tag ", step.tag);
+    case StepKind::kReduce:
+      return absl::StrCat(ToString(step.into), " = ", ToString(step.left),
+                          " (+) ", ToString(step.right));
+    case StepKind::kCopy:
+      return absl::StrCat(ToString(step.into), " = ", ToString(step.left));
+  }
+  return "unknown step";
+}
+
+}  // namespace
+
+std::string ToString(const Slot& slot) {
+  switch (slot.space) {
+    case Space::kInput:
+      return absl::StrCat("input[", slot.chunk, "]");
+    case Space::kData:
+      return absl::StrCat("data[", slot.chunk, "]");
+    case Space::kScratch:
+      return slot.bank == 0
+                 ? absl::StrCat("scratch[", slot.chunk, "]")
+                 : absl::StrCat("scratch[", slot.chunk, "].", slot.bank);
+  }
+  return "unknown slot";
+}
+
+std::string ToString(const Step& step) {
+  std::string text = Action(step);
+  if (step.finish) absl::StrAppend(&text, ", finish");
+  if (step.after.is_set()) {
+    absl::StrAppend(&text, ", after ", step.after.lane, ".", step.after.step);
+  }
+  return text;
+}
+
+std::string ToString(const Schedule& schedule) {
+  std::string text = absl::StrCat(schedule.num_chunks, " chunks\n");
+  for (size_t lane = 0; lane < schedule.lanes.size(); ++lane) {
+    for (size_t step = 0; step < schedule.lanes[lane].size(); ++step) {
+      absl::StrAppend(&text, lane, ".", step, ": ",
+                      ToString(schedule.lanes[lane][step]), "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti
