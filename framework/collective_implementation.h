@@ -1,11 +1,48 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_IMPLEMENTATION_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_IMPLEMENTATION_H_
 
+#include "absl/status/status.h"
+#include "framework/collective_context.h"
+#include "framework/params.h"
+#include "framework/status_callback.h"
+
 namespace tutti {
+
+// How a collective is done. One object serves one member of one instance, for
+// all its executions, of which several may run at a time.
+//
+// Thread-safe. A context given to Run() stays valid until `done`.
 class CollectiveImplementationInterface {
  public:
   virtual ~CollectiveImplementationInterface() = default;
+
+  // On the group's leader, once per instance, before any member hears of the
+  // choice: completes `instance->impl_details`. Errors end the instance on all
+  // members. Must not call the resolver.
+  virtual absl::Status InitializeCollectiveParams(
+      const CollGroupParams& /*group*/, CollInstanceParams* /*instance*/) {
+    return absl::OkStatus();
+  }
+
+  // On the group's leader, once per group, for each registered implementation
+  // that serves the group's device type: adds what it needs to
+  // `group->runtime_details`. Errors end the group.
+  virtual absl::Status InitializeCollectiveGroupRuntimeDetails(
+      CollGroupParams* /*group*/) {
+    return absl::OkStatus();
+  }
+
+  // Before each execution: finds what it needs. Errors end the execution.
+  virtual absl::Status InitializeCollectiveContext(
+      const CollectiveContext& context) = 0;
+
+  // Runs `done` exactly once, when nothing of the execution touches the
+  // context's tensors any more. Calls CollectiveExecutor::Launched() when what
+  // must be ordered among collectives has begun; ends soon with an error once
+  // `context.execution->cancellation` is set.
+  virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 };
+
 }  // namespace tutti
 
 #endif  // TUTTI_FRAMEWORK_COLLECTIVE_IMPLEMENTATION_H_

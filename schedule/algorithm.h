@@ -1,56 +1,12 @@
 #ifndef TUTTI_SCHEDULE_ALGORITHM_H_
 #define TUTTI_SCHEDULE_ALGORITHM_H_
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "absl/types/span.h"
-#include "framework/collective_type.h"
-#include "framework/group_layout.h"
-#include "framework/implementation_traits.h"
 #include "framework/registry.h"
-#include "schedule/schedule.h"
+#include "schedule/plan.h"  // IWYU pragma: export
 
 namespace tutti {
-
-// All that a plan may depend on. Every value is checked before a plan sees it.
-struct PlanRequest {
-  const GroupLayout& layout;
-  CollectiveType type = CollectiveType::kAllReduce;
-  int rank = 0;
-  int root = 0;  // Where HasRoot(type).
-
-  // kPermute only: what rank i has goes to rank permutation[i].
-  absl::Span<const int> permutation;
-
-  // One ring or tree per entry; never empty where the traits say
-  // supports_subdivisions (subdivision.h says what an offset means).
-  absl::Span<const int> subdiv_offsets;
-
-  // This member's output is its input (where chunks have the same number).
-  // Members may differ in this: it must not change what is sent or received.
-  bool in_place = false;
-};
-
-// What to choose subdivisions by, where the caller gave no offsets.
-struct SubdivisionRequest {
-  const GroupLayout& layout;
-  int64_t bytes = 0;  // Of the larger of one member's input and output.
-  int max_subdivs_per_device = 0;  // As in CollImplDetails.
-};
-
-// An algorithm whose steps are known before it runs.
-struct Algorithm {
-  ImplementationTraits traits;
-
-  // What one rank does. Pure.
-  Schedule (*plan)(const PlanRequest& request) = nullptr;
-
-  // The subdivision offsets to use by default. Pure. Null unless the traits say
-  // supports_subdivisions.
-  std::vector<int> (*subdivide)(const SubdivisionRequest& request) = nullptr;
-};
 
 // The factory with which an algorithm is registered:
 //   REGISTER_COLLECTIVE(RingReduce, Scheduled({.traits = ..., .plan = Plan}));

@@ -1,0 +1,93 @@
+#ifndef TUTTI_FRAMEWORK_BUF_RENDEZVOUS_H_
+#define TUTTI_FRAMEWORK_BUF_RENDEZVOUS_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "framework/buf_key.h"
+#include "framework/mutex.h"
+#include "framework/peer_access.h"
+
+namespace tutti {
+
+// Pairs each buffer that a sender offers with the receiver that asks for it.
+//
+// Thread-safe. Does not own the bytes: they stay valid until `released` runs.
+// Every callback runs exactly once, with no lock held: a consumer on the thread
+// of the side that came second, or of the one that cancels; `released` where
+// the consumer ends the loan. What waits when the rendezvous is destroyed ends
+// with CANCELLED.
+class BufRendezvous {
+ public:
+  BufRendezvous() = default;
+  ~BufRendezvous();
+  BufRendezvous(const BufRendezvous&) = delete;
+  BufRendezvous& operator=(const BufRendezvous&) = delete;
+
+  // Errors, to `offer.released`: ALREADY_EXISTS if an offer waits under `key`;
+  // INVALID_ARGUMENT if the receiver wants another size or dtype, and
+  // FAILED_PRECONDITION if it expects another incarnation of the sender (the
+  // receiver gets these, too); the reason of CancelExecution or StartAbort.
+  void Provide(const BufKey& key, Offer offer);
+
+  // Errors, to `ask.consumer`: as Provide, with ALREADY_EXISTS if somebody
+  // already asks under `key`.
+  void Consume(const BufKey& key, Ask ask);
+
+  // As in PeerAccessInterface.
+  void CancelExecution(const ExecKey& exec, absl::Status reason);
+  void ForgetExecution(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+  void StartAbort(absl::Status reason);
+
+  // Offers and asks that wait; for tests and reports.
+  size_t num_waiting() const;
+
+ private:
+  // One side of a transfer, waiting for the other.
+  struct Waiting {
+    bool is_offer = false;
+    Offer offer;
+    Ask ask;
+  };
+  using Table = absl::flat_hash_map<BufKey, Waiting>;
+
+  // Locks are split by key so that members rarely meet at one.
+  struct alignas(64) Shard {
+    mutable Mutex mu;
+    Table table ABSL_GUARDED_BY(mu);
+  };
+  static constexpr size_t kNumShards = 16;
+
+  Shard& ShardOf(const BufKey& key) {
+    const auto pair = static_cast<size_t>(key.to) * 31 +
+                      static_cast<size_t>(key.exec.instance);
+    return shards_[pair % kNumShards];
+  }
+
+  // Ends all that waits under a key that `concerns` names.
+  void Sweep(const absl::Status& reason,
+             absl::FunctionRef<bool(const BufKey&)> concerns);
+
+  // What ends the transfers of `exec`; OK if nothing does.
+  absl::Status CancelledStatus(const ExecKey& exec) const
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  std::array<Shard, kNumShards> shards_;
+
+  // Set before the tables are swept, read under a shard's lock before a side is
+  // left to wait: so nobody waits who should have been swept.
+  std::atomic<int> num_cancelled_{0};
+  mutable Mutex cancelled_mu_;
+  absl::Status aborted_ ABSL_GUARDED_BY(cancelled_mu_);
+  absl::flat_hash_map<ExecKey, absl::Status> cancelled_
+      ABSL_GUARDED_BY(cancelled_mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_BUF_RENDEZVOUS_H_

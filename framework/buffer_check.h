@@ -1,0 +1,24 @@
+#ifndef TUTTI_FRAMEWORK_BUFFER_CHECK_H_
+#define TUTTI_FRAMEWORK_BUFFER_CHECK_H_
+
+#include "absl/status/status.h"
+#include "framework/device.h"
+#include "framework/params.h"
+#include "framework/tensor.h"
+
+namespace tutti {
+
+// Makes a member's tensors fit its params: allocates an unset output, and
+// drops tensors that the member does not have a part for. Errors:
+// INVALID_ARGUMENT for a missing tensor, a wrong dtype or shape, and where
+// input and output overlap in another way than in place:
+//  - all_reduce, broadcast, reduce, permute, all_to_all (with equal counts in
+//    both directions): the same memory;
+//  - all_gather, gather: the input is this rank's block of the output;
+//  - reduce_scatter, scatter: the output is this rank's block of the input.
+absl::Status PrepareBuffers(const CollectiveParams& params, Device& device,
+                            Tensor* input, Tensor* output);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_BUFFER_CHECK_H_

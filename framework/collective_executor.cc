@@ -1,0 +1,113 @@
+#include "framework/collective_executor.h"
+
+#include <memory>
+#include <utility>
+
+#include "framework/member_op.h"
+
+namespace tutti {
+
+std::shared_ptr<CollectiveExecutor> CollectiveExecutor::Create(
+    Options options) {
+  return std::shared_ptr<CollectiveExecutor>(
+      new CollectiveExecutor(std::move(options)));
+}
+
+CollectiveExecutor::CollectiveExecutor(Options options)
+    : options_(std::move(options)),
+      executions_(options_.devices->devices().size(), options_.max_instances) {}
+
+CollectiveExecutor::~CollectiveExecutor() {
+  MutexLock lock(&mu_);
+  for (const auto& [group, watched] : watched_groups_) {
+    if (watched.cancellation != nullptr) {
+      watched.cancellation->Unwatch(watched.id);
+    }
+  }
+}
+
+void CollectiveExecutor::ExecuteAsync(CollectiveArgs args,
+                                      StatusCallback done) {
+  std::make_shared<MemberOp>(shared_from_this(), std::move(args),
+                             std::move(done))
+      ->Start();
+}
+
+void CollectiveExecutor::StartAbort(absl::Status reason) {
+  aborted_.Cancel(std::move(reason));
+  const absl::Status first = aborted_.status();
+  for (const auto& execution : executions_.Running(std::nullopt)) {
+    FailExecution(*execution, first);
+  }
+  options_.peers->StartAbort(first);
+}
+
+void CollectiveExecutor::WaitForDependencies(const CollectiveContext& context,
+                                             StatusCallback ready) {
+  // Whoever comes first, the launches or the end of the execution, ends it.
+  struct Wait {
+    explicit Wait(StatusCallback ready) : ready(std::move(ready)) {}
+    std::atomic<bool> over{false};
+    StatusCallback ready;
+  };
+  const auto wait = std::make_shared<Wait>(std::move(ready));
+  Cancellation& cancellation = context.execution->cancellation;
+  const Cancellation::WatchId watch =
+      cancellation.Watch([wait](const absl::Status& status) {
+        if (!wait->over.exchange(true)) std::move(wait->ready)(status);
+      });
+  const auto num_launches =
+      (context.exec_key.execution + 1) *
+      static_cast<uint64_t>(context.params->task->num_local);
+  // The cancellation lives at least until the wait is over.
+  dependencies_.WaitFor(context.params->instance->impl_details.dependencies,
+                        num_launches, [wait, watch, &cancellation] {
+                          if (wait->over.exchange(true)) return;
+                          cancellation.Unwatch(watch);
+                          std::move(wait->ready)(absl::OkStatus());
+                        });
+}
+
+void CollectiveExecutor::Launched(const CollectiveContext& context) {
+  if (context.launched.exchange(true)) return;
+  dependencies_.Launched({context.exec_key.group, context.exec_key.instance});
+}
+
+void CollectiveExecutor::FailExecution(Execution& execution,
+                                       absl::Status status) {
+  execution.cancellation.Cancel(std::move(status));
+  const auto key = executions_.KeyOf(execution);
+  if (key.has_value()) {
+    options_.peers->CancelExecution(*key, execution.cancellation.status());
+  }
+}
+
+void CollectiveExecutor::WatchGroup(const CollGroupParams& group) {
+  const std::pair<GroupKey, uint64_t> id{group.key, group.generation};
+  {
+    MutexLock lock(&mu_);
+    if (!watched_groups_.try_emplace(id).second) return;
+  }
+  const Cancellation::WatchId watch = group.cancellation->Watch(
+      [weak = weak_from_this(), key = group.key](const absl::Status& reason) {
+        const auto self = weak.lock();
+        if (self != nullptr) self->FailGroup(key, reason);
+      });
+  MutexLock lock(&mu_);
+  watched_groups_[id] = {group.cancellation, watch};
+}
+
+void CollectiveExecutor::FailGroup(GroupKey key, const absl::Status& reason) {
+  for (const auto& execution : executions_.Running(key)) {
+    FailExecution(*execution, reason);
+  }
+}
+
+void CollectiveExecutor::LeaveExecution(Execution& execution) {
+  const auto key = executions_.Leave(execution);
+  if (key.has_value() && execution.cancellation.cancelled()) {
+    options_.peers->ForgetExecution(*key);
+  }
+}
+
+}  // namespace tutti

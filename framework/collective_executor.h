@@ -1,0 +1,143 @@
+#ifndef TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_H_
+#define TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/cancellation.h"
+#include "framework/collective_context.h"
+#include "framework/collective_request.h"
+#include "framework/dependency_tracker.h"
+#include "framework/device.h"
+#include "framework/device_manager.h"
+#include "framework/environment.h"
+#include "framework/execution_table.h"
+#include "framework/mutex.h"
+#include "framework/param_resolver.h"
+#include "framework/peer_access.h"
+#include "framework/status_callback.h"
+#include "framework/tensor.h"
+
+namespace tutti {
+
+// One member's part in one execution of a collective.
+struct CollectiveArgs {
+  // The member: a device of this process, which outlives `done`.
+  Device* device = nullptr;
+
+  // What it takes part in. Passing the same object each time is fastest.
+  std::shared_ptr<const CollectiveRequest> request;
+
+  // Unset where the member has none (broadcast and scatter but for the root).
+  Tensor input;
+
+  // Where the result goes; docs/architecture.md has the shapes. It may be the
+  // input's memory (in place). An unset tensor is replaced by one that the
+  // device allocates. Valid until `done`. Null where the member has no output.
+  Tensor* output = nullptr;
+
+  // Both cover everything from the call to `done`.
+  absl::Time deadline = absl::InfiniteFuture();
+  std::shared_ptr<Cancellation> cancellation;
+
+  // Which execution of the instance in this step, as an iteration of a loop.
+  // Default: the member's n-th call is the n-th execution. Give it always or
+  // never.
+  std::optional<uint64_t> execution;
+};
+
+// Runs the collectives of one step for the devices of this process.
+//
+// Thread-safe. `done` runs exactly once, on the calling thread, on that of
+// another member or on the work queue, with no lock held; it must not block.
+// Until then input and output belong to the collective; after an error the
+// output's content is undefined.
+//
+// An execution fails as a whole, and nothing else fails with it: its first
+// error is what all its members report whose part had not ended.
+class CollectiveExecutor
+    : public std::enable_shared_from_this<CollectiveExecutor> {
+ public:
+  struct Options {
+    Environment environment;
+    const DeviceManager* devices = nullptr;
+    std::shared_ptr<ParamResolverInterface> param_resolver;
+    std::unique_ptr<PeerAccessInterface> peers;
+    int64_t step_id = 0;
+
+    // Idle instances to remember; see ExecutionTable.
+    size_t max_instances = 16384;
+  };
+
+  static std::shared_ptr<CollectiveExecutor> Create(Options options);
+  ~CollectiveExecutor();
+  CollectiveExecutor(const CollectiveExecutor&) = delete;
+  CollectiveExecutor& operator=(const CollectiveExecutor&) = delete;
+
+  // Errors: INVALID_ARGUMENT for what no member may ask, and where members ask
+  // for different things; DEADLINE_EXCEEDED saying who had not arrived, in
+  // which phase, after how long; the reason of a cancellation; the status of an
+  // abort; CANCELLED after the step's clean-up.
+  void ExecuteAsync(CollectiveArgs args, StatusCallback done);
+
+  // Ends all pending and later calls of this step with `reason`. The first
+  // reason stays.
+  void StartAbort(absl::Status reason);
+
+  // OK until aborted.
+  absl::Status status() const { return aborted_.status(); }
+  int64_t step_id() const { return options_.step_id; }
+
+  // ---- For implementations ----
+
+  PeerAccessInterface& peers() { return *options_.peers; }
+  const Environment& environment() const { return options_.environment; }
+
+  // Runs `ready` once all members of this process have launched what the
+  // context's instance depends on, with OK, or with the execution's error.
+  // Called before Run(), for every implementation.
+  void WaitForDependencies(const CollectiveContext& context,
+                           StatusCallback ready);
+
+  // The context's execution has begun what must be in order among collectives.
+  // Once for each context; what ends without a launch counts as launched.
+  void Launched(const CollectiveContext& context);
+
+  // Ends the execution on all members. The first status stays.
+  void FailExecution(Execution& execution, absl::Status status);
+
+ private:
+  friend class MemberOp;
+
+  // A group, by key and generation.
+  struct WatchedGroup {
+    std::shared_ptr<Cancellation> cancellation;
+    Cancellation::WatchId id = 0;
+  };
+
+  explicit CollectiveExecutor(Options options);
+
+  // Ends this step's executions of `group` when the group ends.
+  void WatchGroup(const CollGroupParams& group) ABSL_LOCKS_EXCLUDED(mu_);
+  void FailGroup(GroupKey key, const absl::Status& reason);
+
+  void LeaveExecution(Execution& execution);
+
+  const Options options_;
+  Cancellation aborted_;
+  ExecutionTable executions_;
+  DependencyTracker dependencies_;
+  Mutex mu_;
+  absl::flat_hash_map<std::pair<GroupKey, uint64_t>, WatchedGroup>
+      watched_groups_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_H_

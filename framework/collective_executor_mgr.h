@@ -1,0 +1,78 @@
+#ifndef TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_MGR_H_
+#define TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_MGR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "framework/collective_executor.h"
+#include "framework/device_manager.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/param_resolver.h"
+#include "framework/peer_access.h"
+
+namespace tutti {
+
+// Step id -> executor. Thread-safe.
+class CollectiveExecutorMgrInterface {
+ public:
+  virtual ~CollectiveExecutorMgrInterface() = default;
+
+  // The executor of a step, made on first use. Whoever holds it may keep it,
+  // but after the step's clean-up all its calls end with CANCELLED.
+  virtual std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) = 0;
+
+  // Ends what the step still runs and forgets it; idempotent.
+  virtual void Cleanup(int64_t step_id) = 0;
+  virtual void CleanupAll() = 0;
+
+  virtual ParamResolverInterface& param_resolver() = 0;
+};
+
+// The manager for any transport and resolver. Destroying it aborts what still
+// runs; those calls end on their own and keep alive what they need, but for the
+// environment and the devices.
+class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
+ public:
+  struct Options {
+    Environment environment;
+    const DeviceManager* devices = nullptr;  // Outlives all executors.
+    std::shared_ptr<ParamResolverInterface> param_resolver;
+
+    // The transport of a step. Null: members in this process alone.
+    std::function<std::unique_ptr<PeerAccessInterface>(int64_t step_id)>
+        make_peer_access;
+  };
+
+  // Errors: INVALID_ARGUMENT for a missing option; that of a collective's
+  // registration (CollectiveRegistry::status).
+  static absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> Create(
+      Options options);
+  ~CollectiveExecutorMgr() override;
+
+  std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Cleanup(int64_t step_id) override ABSL_LOCKS_EXCLUDED(mu_);
+  void CleanupAll() override ABSL_LOCKS_EXCLUDED(mu_);
+  ParamResolverInterface& param_resolver() override {
+    return *options_.param_resolver;
+  }
+
+ private:
+  explicit CollectiveExecutorMgr(Options options);
+
+  std::unique_ptr<PeerAccessInterface> MakePeerAccess(int64_t step_id) const;
+
+  const Options options_;
+  Mutex mu_;
+  absl::flat_hash_map<int64_t, std::shared_ptr<CollectiveExecutor>> executors_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_MGR_H_

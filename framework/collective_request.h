@@ -1,0 +1,140 @@
+#ifndef TUTTI_FRAMEWORK_COLLECTIVE_REQUEST_H_
+#define TUTTI_FRAMEWORK_COLLECTIVE_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/collective_type.h"
+#include "framework/dtype.h"
+#include "framework/merge_op.h"
+#include "framework/tensor_shape.h"
+
+namespace tutti {
+
+using GroupKey = int64_t;
+using InstanceKey = int64_t;
+
+inline constexpr int kMaxGroupSize = 65536;
+
+// What is particular to each type of collective. The alternatives are in the
+// order of CollectiveType.
+struct AllReduce {
+  friend bool operator==(AllReduce, AllReduce) = default;
+};
+struct AllGather {
+  // Members may differ in the first dimension of their shapes.
+  bool uneven = false;
+  friend bool operator==(AllGather, AllGather) = default;
+};
+struct ReduceScatter {
+  friend bool operator==(ReduceScatter, ReduceScatter) = default;
+};
+struct Broadcast {
+  // True at exactly one member: the one whose input everybody gets.
+  bool is_source = false;
+  friend bool operator==(Broadcast, Broadcast) = default;
+};
+struct AllToAll {
+  // Rows of the first dimension that go to each rank; they add up to it. Empty:
+  // the same number to all. All members give them or none does.
+  std::vector<int64_t> send_rows;
+  friend bool operator==(const AllToAll&, const AllToAll&) = default;
+};
+struct Permute {
+  std::vector<int> permutation;  // What rank i has goes to permutation[i].
+  friend bool operator==(const Permute&, const Permute&) = default;
+};
+struct Barrier {
+  friend bool operator==(Barrier, Barrier) = default;
+};
+struct ReduceToRoot {
+  int root = 0;
+  friend bool operator==(ReduceToRoot, ReduceToRoot) = default;
+};
+struct GatherToRoot {
+  int root = 0;
+  friend bool operator==(GatherToRoot, GatherToRoot) = default;
+};
+struct ScatterFromRoot {
+  int root = 0;
+  friend bool operator==(ScatterFromRoot, ScatterFromRoot) = default;
+};
+
+using CollectiveOp =
+    std::variant<AllReduce, AllGather, ReduceScatter, Broadcast, AllToAll,
+                 Permute, Barrier, ReduceToRoot, GatherToRoot, ScatterFromRoot>;
+
+inline CollectiveType TypeOf(const CollectiveOp& op) {
+  return static_cast<CollectiveType>(op.index());
+}
+
+// Names a collective among all that a step runs.
+struct InstanceId {
+  GroupKey group_key = 0;
+  InstanceKey instance_key = 0;
+  friend bool operator==(InstanceId, InstanceId) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, InstanceId id) {
+    return H::combine(std::move(h), id.group_key, id.instance_key);
+  }
+};
+
+// How a collective runs. In a request, wishes; once completed, the decision.
+struct CollImplDetails {
+  // A registered name. Empty in a request: the best one is chosen.
+  std::string implementation;
+
+  // One ring per entry: how far it rotates the devices of each task; negative
+  // also reverses them. Empty in a request: chosen from the size.
+  std::vector<int> subdiv_offsets;
+
+  // The most subdivisions to choose: -1 never more than one, 0 as 2.
+  int max_subdivs_per_device = 0;
+
+  // Collectives that this process must have launched before this one.
+  std::vector<InstanceId> dependencies;
+
+  friend bool operator==(const CollImplDetails&,
+                         const CollImplDetails&) = default;
+};
+
+// What one member asks for: which group it is in and what it takes part in. All
+// members of an instance must agree, but for `rank`, Broadcast::is_source,
+// AllToAll::send_rows and the first dimension of an uneven gather.
+struct CollectiveRequest {
+  // The group. Its first member fixes size and type.
+  GroupKey group_key = 0;
+  int group_size = 0;  // 1 to kMaxGroupSize.
+  std::string device_type = "CPU";
+  int rank = -1;  // This member's rank; all members give theirs or none does.
+
+  // The instance.
+  InstanceKey instance_key = 0;
+  CollectiveOp op;
+  DType dtype = DType::kFloat32;
+
+  // Of this member's input. Where only the root has one (broadcast, scatter),
+  // all give the root's. Ignored by Barrier.
+  TensorShape shape;
+
+  // Of the reducing collectives; ignored by the others.
+  MergeOp merge_op;
+  FinalOp final_op;
+
+  CollImplDetails impl_details;
+
+  friend bool operator==(const CollectiveRequest&,
+                         const CollectiveRequest&) = default;
+};
+
+// Errors: INVALID_ARGUMENT for what is wrong whatever the other members ask:
+// sizes, ranks and roots out of range, a permutation that is not one, shapes
+// that do not divide, a dtype that the merge op does not support.
+absl::Status Validate(const CollectiveRequest& request);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_COLLECTIVE_REQUEST_H_

@@ -1,0 +1,34 @@
+#ifndef TUTTI_FRAMEWORK_EXECUTION_H_
+#define TUTTI_FRAMEWORK_EXECUTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/container/inlined_vector.h"
+#include "framework/buf_key.h"
+#include "framework/cancellation.h"
+#include "framework/collective_request.h"
+#include "framework/device.h"
+
+namespace tutti {
+
+// What the members of this process share in one execution of an instance.
+struct Execution {
+  const InstanceId id;
+  const uint64_t number;
+  Cancellation cancellation;  // The execution's fate.
+
+  Execution(InstanceId id, uint64_t number) : id(id), number(number) {}
+
+ private:
+  friend class ExecutionTable;
+  // Guarded by the table's mutex.
+  absl::InlinedVector<const Device*, 8> joined_;
+  size_t num_left_ = 0;
+  std::optional<ExecKey> key_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_EXECUTION_H_

@@ -1,0 +1,39 @@
+#ifndef TUTTI_FRAMEWORK_LOCAL_PEER_ACCESS_H_
+#define TUTTI_FRAMEWORK_LOCAL_PEER_ACCESS_H_
+
+#include <utility>
+
+#include "framework/buf_rendezvous.h"
+#include "framework/peer_access.h"
+
+namespace tutti {
+
+// Transfers among members of this process: the receiver reads the sender's
+// buffer where it lies.
+class LocalPeerAccess : public PeerAccessInterface {
+ public:
+  void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
+                  Offer offer) override {
+    rendezvous_.Provide(key, std::move(offer));
+  }
+  void RecvFromPeer(const CollGroupMember& /*peer*/, const BufKey& key,
+                    Ask ask) override {
+    rendezvous_.Consume(key, std::move(ask));
+  }
+  void CancelExecution(const ExecKey& exec, absl::Status reason) override {
+    rendezvous_.CancelExecution(exec, std::move(reason));
+  }
+  void ForgetExecution(const ExecKey& exec) override {
+    rendezvous_.ForgetExecution(exec);
+  }
+  void StartAbort(absl::Status reason) override {
+    rendezvous_.StartAbort(std::move(reason));
+  }
+
+ private:
+  BufRendezvous rendezvous_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_LOCAL_PEER_ACCESS_H_

@@ -1,0 +1,240 @@
+#include "framework/member_op.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/buffer_check.h"
+#include "framework/registry.h"
+
+namespace tutti {
+
+MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
+                   CollectiveArgs args, StatusCallback done)
+    : executor_(std::move(executor)),
+      args_(std::move(args)),
+      done_(std::move(done)) {}
+
+void MemberOp::Start() {
+  absl::Status status = executor_->status();
+  if (status.ok()) status = CheckArgs();
+  if (status.ok()) status = Join();
+  if (!status.ok()) {
+    // Nobody else knows of this call yet.
+    std::move(done_)(std::move(status));
+    return;
+  }
+  if (args_.cancellation != nullptr) WatchCancellation();
+  if (args_.deadline != absl::InfiniteFuture()) ArmDeadline();
+  if (executor_->aborted_.cancelled()) {
+    executor_->FailExecution(*execution_, executor_->status());
+  }
+  if (execution_->cancellation.cancelled()) {
+    return Finish(execution_->cancellation.status());
+  }
+  if (IsSettled()) return Prepare();
+  Resolve();
+}
+
+absl::Status MemberOp::CheckArgs() const {
+  if (args_.device == nullptr) {
+    return absl::InvalidArgumentError(
+        "a collective was called without a device");
+  }
+  if (args_.request == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        args_.device->full_name(), " called a collective without a request"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemberOp::Join() {
+  auto execution = executor_->executions_.Join(args_.device, *args_.request,
+                                               args_.execution, &settled_);
+  if (!execution.ok()) return execution.status();
+  execution_ = *std::move(execution);
+  return absl::OkStatus();
+}
+
+void MemberOp::WatchCancellation() {
+  watch_ = args_.cancellation->Watch(
+      [weak = weak_from_this()](const absl::Status& reason) {
+        const auto self = weak.lock();
+        if (self == nullptr || self->finished_) return;
+        self->executor_->FailExecution(*self->execution_, reason);
+      });
+}
+
+void MemberOp::ArmDeadline() {
+  Clock& clock = *executor_->environment().clock;
+  start_ = clock.Now();
+  if (start_ >= args_.deadline) return OnDeadline();
+  alarm_ = clock.CallAt(args_.deadline, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self != nullptr && !self->finished_) self->OnDeadline();
+  });
+}
+
+void MemberOp::OnDeadline() {
+  executor_->FailExecution(
+      *execution_,
+      absl::DeadlineExceededError(absl::StrCat(
+          Name(TypeOf(args_.request->op)), " of group ",
+          args_.request->group_key, ", instance ", args_.request->instance_key,
+          ", called by ", args_.device->full_name(), ": ", DescribeDelay())));
+}
+
+std::string MemberOp::DescribeDelay() const {
+  const absl::Duration elapsed = executor_->environment().clock->Now() - start_;
+  const std::string after =
+      absl::StrCat("after ", absl::FormatDuration(elapsed), ", ");
+  switch (phase_.load()) {
+    case Phase::kResolve:
+      return absl::StrCat(
+          after,
+          executor_->options_.param_resolver->DescribeWaiting(*args_.request));
+    case Phase::kDependencies:
+      return absl::StrCat(after,
+                          "dependencies: not all that it depends on had been "
+                          "launched");
+    case Phase::kRun:
+      return absl::StrCat(after, "run phase: ", DescribeAbsent());
+  }
+  return after;
+}
+
+std::string MemberOp::DescribeAbsent() const {
+  const CollectiveParams& params = *context_.params;
+  std::vector<std::string> present;
+  for (const Device* device : executor_->executions_.Joined(*execution_)) {
+    present.push_back(device->full_name());
+  }
+  std::vector<std::string> absent;
+  for (int rank = 0; rank < params.group->size(); ++rank) {
+    const std::string name = params.group->members[rank].device.name.ToString();
+    if (!params.task->is_local[rank] ||
+        std::find(present.begin(), present.end(), name) != present.end()) {
+      continue;
+    }
+    absent.push_back(absl::StrCat("rank ", rank, " (", name, ")"));
+  }
+  if (absent.empty()) return "all members of this process had arrived";
+  return absl::StrCat(absl::StrJoin(absent, ", "), " had not arrived");
+}
+
+// True if this call asks for what the instance was settled for, in a group
+// that still lives.
+bool MemberOp::IsSettled() const {
+  return settled_.params != nullptr &&
+         (settled_.request == args_.request ||
+          *settled_.request == *args_.request) &&
+         !settled_.params->group->cancellation->cancelled();
+}
+
+void MemberOp::Resolve() {
+  const auto device =
+      executor_->options_.devices->Find(args_.device->full_name());
+  if (!device.ok()) return Finish(device.status());
+  absl::Status status = Validate(*args_.request);
+  if (!status.ok()) return Finish(std::move(status));
+  executor_->options_.param_resolver->CompleteParamsAsync(
+      args_.device->attributes(), args_.request,
+      std::shared_ptr<Cancellation>(execution_, &execution_->cancellation),
+      [self = shared_from_this()](auto params) {
+        self->OnResolved(std::move(params));
+      });
+}
+
+void MemberOp::OnResolved(
+    absl::StatusOr<std::shared_ptr<const CollectiveParams>> params) {
+  if (!params.ok()) return Finish(params.status());
+  absl::Status status = Settle(*std::move(params));
+  if (!status.ok()) return Finish(std::move(status));
+  Prepare();
+}
+
+absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
+  const auto factory = CollectiveRegistry::Global().Find(
+      params->instance->impl_details.implementation);
+  if (!factory.ok()) return factory.status();
+  settled_.request = args_.request;
+  settled_.params = std::move(params);
+  settled_.implementation = (*factory)->Create();
+  executor_->WatchGroup(*settled_.params->group);
+  executor_->executions_.Settle(args_.device, execution_->id, settled_);
+  return absl::OkStatus();
+}
+
+void MemberOp::Prepare() {
+  phase_ = Phase::kDependencies;
+  absl::Status status = PrepareContext();
+  if (!status.ok()) return Finish(std::move(status));
+  if (settled_.params->instance->impl_details.dependencies.empty()) {
+    return Run();
+  }
+  executor_->WaitForDependencies(
+      context_, [self = shared_from_this()](absl::Status ready) {
+        if (!ready.ok()) return self->Finish(std::move(ready));
+        self->Run();
+      });
+}
+
+absl::Status MemberOp::PrepareContext() {
+  const CollGroupParams& group = *settled_.params->group;
+  context_.params = settled_.params;
+  context_.executor = executor_.get();
+  context_.device = args_.device;
+  context_.input = std::move(args_.input);
+  if (args_.output != nullptr) context_.output = *args_.output;
+  context_.execution = execution_.get();
+  context_.exec_key = {group.generation, executor_->step_id(), group.key,
+                       execution_->id.instance_key, execution_->number};
+  executor_->executions_.SetKey(*execution_, context_.exec_key);
+  // From here on FailExecution() finds the transfers.
+  if (execution_->cancellation.cancelled()) {
+    return execution_->cancellation.status();
+  }
+  const absl::Status status = PrepareBuffers(*settled_.params, *args_.device,
+                                             &context_.input, &context_.output);
+  if (!status.ok()) return status;
+  if (context_.output.is_set()) {
+    if (args_.output == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Name(settled_.params->instance->type), ", rank ",
+                       context_.rank(), ": there is no place for the output"));
+    }
+    if (!args_.output->is_set()) *args_.output = context_.output;
+  }
+  return settled_.implementation->InitializeCollectiveContext(context_);
+}
+
+void MemberOp::Run() {
+  phase_ = Phase::kRun;
+  settled_.implementation->Run(
+      context_, [self = shared_from_this()](absl::Status status) {
+        self->Finish(std::move(status));
+      });
+}
+
+void MemberOp::Finish(absl::Status status) {
+  finished_ = true;
+  if (alarm_ != 0) executor_->environment().clock->Cancel(alarm_);
+  if (watch_ != 0) args_.cancellation->Unwatch(watch_);
+  if (!status.ok()) {
+    executor_->FailExecution(*execution_, std::move(status));
+    status = execution_->cancellation.status();
+  }
+  if (!context_.launched.exchange(true)) {
+    executor_->dependencies_.Launched(execution_->id);
+  }
+  executor_->LeaveExecution(*execution_);
+  context_.input = Tensor();
+  context_.output = Tensor();
+  std::move(done_)(std::move(status));
+}
+
+}  // namespace tutti

@@ -1,0 +1,70 @@
+#ifndef TUTTI_FRAMEWORK_MEMBER_OP_H_
+#define TUTTI_FRAMEWORK_MEMBER_OP_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/collective_context.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_implementation.h"
+#include "framework/execution_table.h"
+#include "framework/params.h"
+#include "framework/status_callback.h"
+
+namespace tutti {
+
+// One call of CollectiveExecutor::ExecuteAsync, from the arrival of the member
+// to its `done`: resolve, check, wait for dependencies, run, finish.
+//
+// Each phase ends by itself when the execution fails, so that there is one way
+// to the end. Kept alive by the callbacks that it waits for.
+class MemberOp : public std::enable_shared_from_this<MemberOp> {
+ public:
+  MemberOp(std::shared_ptr<CollectiveExecutor> executor, CollectiveArgs args,
+           StatusCallback done);
+  MemberOp(const MemberOp&) = delete;
+  MemberOp& operator=(const MemberOp&) = delete;
+
+  // Call once.
+  void Start();
+
+ private:
+  enum class Phase { kResolve, kDependencies, kRun };
+
+  absl::Status CheckArgs() const;
+  absl::Status Join();
+  void WatchCancellation();
+  void ArmDeadline();
+  void OnDeadline();
+  std::string DescribeDelay() const;
+  std::string DescribeAbsent() const;
+  bool IsSettled() const;
+  void Resolve();
+  void OnResolved(
+      absl::StatusOr<std::shared_ptr<const CollectiveParams>> params);
+  absl::Status Settle(std::shared_ptr<const CollectiveParams> params);
+  void Prepare();
+  absl::Status PrepareContext();
+  void Run();
+  void Finish(absl::Status status);
+
+  const std::shared_ptr<CollectiveExecutor> executor_;
+  CollectiveArgs args_;
+  StatusCallback done_;
+  std::shared_ptr<Execution> execution_;
+  ExecutionTable::Settled settled_;
+  CollectiveContext context_;
+  absl::Time start_;
+  Clock::AlarmId alarm_ = 0;
+  Cancellation::WatchId watch_ = 0;
+  std::atomic<Phase> phase_{Phase::kResolve};
+  std::atomic<bool> finished_{false};
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_MEMBER_OP_H_

@@ -1,0 +1,50 @@
+#ifndef TUTTI_FRAMEWORK_PARAM_RESOLVER_H_
+#define TUTTI_FRAMEWORK_PARAM_RESOLVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "framework/cancellation.h"
+#include "framework/collective_request.h"
+#include "framework/device.h"
+#include "framework/params.h"
+
+namespace tutti {
+
+// Settles who takes part in a collective and what is done: first the group (its
+// members and their ranks), then the instance (that all ask for the same, and
+// which implementation runs). Both are settled once and remembered.
+//
+// Thread-safe. `done` runs exactly once, with no lock held, on the thread of
+// the member that came last or of the one that cancels.
+class ParamResolverInterface {
+ public:
+  using Done = absl::AnyInvocable<
+      void(absl::StatusOr<std::shared_ptr<const CollectiveParams>>) &&>;
+
+  virtual ~ParamResolverInterface() = default;
+
+  // Joins `device` to the group and the instance of `request` and waits for
+  // the others. A cancelled wait leaves nothing behind. Errors:
+  // INVALID_ARGUMENT where members disagree, on all of them;
+  // FAILED_PRECONDITION if a device comes back with another incarnation; the
+  // reason of `cancellation`; that of EndGroup.
+  virtual void CompleteParamsAsync(
+      const DeviceAttributes& device,
+      std::shared_ptr<const CollectiveRequest> request,
+      std::shared_ptr<Cancellation> cancellation, Done done) = 0;
+
+  // Whom a member that asked so still waits for, for error messages: "group
+  // phase: 1 of 4 members had joined (...)". Empty if it waits for nobody.
+  virtual std::string DescribeWaiting(const CollectiveRequest& request) = 0;
+
+  // Ends the present generation of a group: what waits or runs in it ends with
+  // `reason`; the next member to come begins the next generation.
+  virtual void EndGroup(GroupKey group_key, absl::Status reason) = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_PARAM_RESOLVER_H_

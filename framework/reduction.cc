@@ -1,0 +1,41 @@
+#include "framework/reduction.h"
+
+#include <atomic>
+
+#include "framework/reduction_kernels.h"
+
+namespace tutti {
+namespace {
+
+// Null until first needed. What it points to is constant, so that threads may
+// race to set it.
+constinit std::atomic<const ReductionKernels*> chosen_kernels = nullptr;
+
+// Choosing anew for each call would take twice as long as the rest of a call
+// for one element does.
+const ReductionKernels& Kernels() {
+  const ReductionKernels* kernels =
+      chosen_kernels.load(std::memory_order_relaxed);
+  if (kernels == nullptr) [[unlikely]] {
+    kernels = &KernelsOfThisCpu();
+    chosen_kernels.store(kernels, std::memory_order_relaxed);
+  }
+  return *kernels;
+}
+
+}  // namespace
+
+void Reduce(ReductionKind kind, DType dtype, const void* left,
+            const void* right, void* into, size_t num_elements) {
+  const auto combine =
+      Kernels().combine[static_cast<size_t>(kind)][static_cast<size_t>(dtype)];
+  combine(static_cast<const uint8_t*>(left), static_cast<const uint8_t*>(right),
+          static_cast<uint8_t*>(into), num_elements);
+}
+
+void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor) {
+  const auto divide = Kernels().divide[static_cast<size_t>(dtype)];
+  divide(static_cast<uint8_t*>(values), num_elements, divisor);
+}
+
+}  // namespace tutti

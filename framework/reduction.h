@@ -1,0 +1,45 @@
+#ifndef TUTTI_FRAMEWORK_REDUCTION_H_
+#define TUTTI_FRAMEWORK_REDUCTION_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/dtype.h"
+#include "framework/reduction_kind.h"
+
+namespace tutti {
+
+// The arithmetic of collectives on host memory. Thread-safe, allocates nothing,
+// and picks the best vector instructions of the CPU when first called.
+//
+// Results are the same bits on every CPU, for every length and alignment, and
+// whichever operand is left:
+// - Integer sums and products wrap around, as in two's complement.
+// - float16 and bfloat16 are computed in float32 and rounded once, to nearest
+//   even. Denormals are kept, and what is too large becomes infinity.
+// - min and max order -0 below +0, and are NaN if either operand is.
+// - Every NaN that is written has the same bits: sign 0, quiet, payload 0.
+// This holds in the default floating-point environment. On a thread that
+// rounds otherwise or flushes denormals, float32, float64 and bfloat16 follow
+// it.
+
+// into[i] = left[i] (+) right[i] for `num_elements` elements.
+//
+// The pointers need no alignment, not even that of an element. `into` may equal
+// `left`, `right` or both, but may not overlap them in part. Does nothing if
+// CheckSupported(kind, dtype) fails.
+void Reduce(ReductionKind kind, DType dtype, const void* left,
+            const void* right, void* into, size_t num_elements);
+
+// values[i] /= divisor: from a sum to an average.
+//
+// Integers are divided exactly, whatever the divisor, and truncate toward zero.
+// float16 and bfloat16 are divided in float32 and rounded once more. A floating
+// dtype first rounds the divisor to the type it divides in, which matters only
+// above 2^24. `values` needs no alignment. Does nothing to bool. REQUIRES:
+// divisor > 0.
+void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_REDUCTION_H_

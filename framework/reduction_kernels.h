@@ -1,0 +1,35 @@
+#ifndef TUTTI_FRAMEWORK_REDUCTION_KERNELS_H_
+#define TUTTI_FRAMEWORK_REDUCTION_KERNELS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/dtype.h"
+#include "framework/reduction_kind.h"
+
+namespace tutti {
+
+// The loops behind reduction.h, which says what they compute, for one
+// instruction set. No entry is null: one for a pair that is not supported does
+// nothing.
+struct ReductionKernels {
+  using Combine = void (*)(const uint8_t* left, const uint8_t* right,
+                           uint8_t* into, size_t num_elements);
+  using Divide = void (*)(uint8_t* values, size_t num_elements,
+                          int64_t divisor);
+  template <typename Kernel>
+  using PerDType = std::array<Kernel, kAllDTypes.size()>;
+
+  // Indexed by ReductionKind and DType.
+  std::array<PerDType<Combine>, kAllReductionKinds.size()> combine;
+  PerDType<Divide> divide;
+};
+
+// The kernels for the best instruction set of this CPU, or for the one that
+// hwy::SetSupportedTargetsForTest() asked for.
+const ReductionKernels& KernelsOfThisCpu();
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_REDUCTION_KERNELS_H_

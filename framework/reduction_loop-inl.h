@@ -1,0 +1,99 @@
+// The loop over the elements of a buffer, whatever is computed for them.
+
+// Seen once per Highway target, hence the unusual guard.
+#if defined(TUTTI_FRAMEWORK_REDUCTION_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUTTI_FRAMEWORK_REDUCTION_LOOP_INL_H_
+#undef TUTTI_FRAMEWORK_REDUCTION_LOOP_INL_H_
+#else
+#define TUTTI_FRAMEWORK_REDUCTION_LOOP_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Memory is read and written as bytes, because it need not be aligned to its
+// elements.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBytes(D d, const uint8_t* from) {
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    hn::TFromD<D> element;
+    std::memcpy(&element, from, sizeof(element));
+    return hn::Set(d, element);
+  } else {
+    return hn::BitCast(d, hn::LoadU(hn::Repartition<uint8_t, D>(), from));
+  }
+}
+
+template <class D>
+HWY_INLINE void StoreBytes(D, hn::Vec<D> v, uint8_t* to) {
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    const hn::TFromD<D> element = hn::GetLane(v);
+    std::memcpy(to, &element, sizeof(element));
+  } else {
+    const hn::Repartition<uint8_t, D> bytes;
+    hn::StoreU(hn::BitCast(bytes, v), bytes, to);
+  }
+}
+
+// The elements from `elements[index]` on, as many as `d` has lanes.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* elements, size_t index) {
+  return LoadBytes(d, elements + index * sizeof(hn::TFromD<D>));
+}
+
+template <class D>
+HWY_INLINE void StoreElements(D d, hn::Vec<D> v, uint8_t* elements,
+                              size_t index) {
+  StoreBytes(d, v, elements + index * sizeof(hn::TFromD<D>));
+}
+
+// WriteElements() with vectors of one size. The last one ends where the
+// elements end and may overlap the one before it. It is computed first, since
+// by the end its inputs may have been overwritten.
+// REQUIRES: num_elements >= Lanes(d).
+template <class D, class Source>
+HWY_INLINE void WriteVectors(D d, const Source& source, uint8_t* into,
+                             size_t num_elements) {
+  const size_t last = num_elements - hn::Lanes(d);
+  const auto last_vector = source(d, last);
+  for (size_t i = 0; i < last; i += hn::Lanes(d)) {
+    StoreElements(d, source(d, i), into, i);
+  }
+  StoreElements(d, last_vector, into, last);
+}
+
+// Writes `num_elements` elements of Codec's dtype to `into`. `source(d, i)` is
+// what to write from index i on, as a vector of tag `d`; it may read its inputs
+// only where it says what to write, and `into` may be one of them.
+template <class Codec, class Source>
+HWY_INLINE void WriteElements(const Source& source, uint8_t* into,
+                              size_t num_elements) {
+  using Stored = typename Codec::Stored;
+  using LanesOf = typename Codec::LanesOf;
+  const hn::Rebind<Stored, hn::ScalableTag<LanesOf>> widest;
+  const hn::Rebind<Stored, hn::CappedTag<LanesOf, 16 / sizeof(LanesOf)>> narrow;
+  const hn::CappedTag<Stored, 1> single;
+  if (num_elements >= hn::Lanes(widest)) {
+    WriteVectors(widest, source, into, num_elements);
+  } else if (num_elements >= hn::Lanes(narrow)) {
+    WriteVectors(narrow, source, into, num_elements);
+  } else if (num_elements > 0) {
+    WriteVectors(single, source, into, num_elements);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#endif  // TUTTI_FRAMEWORK_REDUCTION_LOOP_INL_H_

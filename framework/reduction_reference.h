@@ -1,0 +1,22 @@
+#ifndef TUTTI_FRAMEWORK_REDUCTION_REFERENCE_H_
+#define TUTTI_FRAMEWORK_REDUCTION_REFERENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/dtype.h"
+#include "framework/reduction_kind.h"
+
+namespace tutti {
+
+// For tests: what reduction.h promises, one element at a time and in the
+// plainest way. Shares no code with it. The same contracts, except that `kind`
+// and `dtype` must pass CheckSupported().
+void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
+                     const void* right, void* into, size_t num_elements);
+void ReferenceDivideBy(DType dtype, void* values, size_t num_elements,
+                       int64_t divisor);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_REDUCTION_REFERENCE_H_

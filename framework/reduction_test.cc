@@ -1,0 +1,67 @@
+#include "framework/reduction.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+#include "framework/reduction_reference.h"
+#include "framework/reduction_test_data.h"
+
+namespace tutti {
+namespace {
+
+// The kernels have tests of their own. Here: that each call finds the right
+// one.
+
+constexpr size_t kNumElements = 1001;
+
+TEST(ReductionTest, EverySupportedPairMatchesTheReference) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    const Bytes left = RandomElements(pair.dtype, kNumElements, 1);
+    const Bytes right = RandomElements(pair.dtype, kNumElements, 2);
+    Bytes into(left.size()), expected(left.size());
+    Reduce(pair.kind, pair.dtype, left.data(), right.data(), into.data(),
+           kNumElements);
+    ReferenceReduce(pair.kind, pair.dtype, left.data(), right.data(),
+                    expected.data(), kNumElements);
+    EXPECT_EQ(into, expected) << Describe(pair);
+  }
+}
+
+TEST(ReductionTest, UnsupportedPairsChangeNothing) {
+  for (DType dtype : kAllDTypes) {
+    for (ReductionKind kind : kAllReductionKinds) {
+      if (CheckSupported(kind, dtype).ok()) continue;
+      const Bytes ones(kNumElements * SizeOf(dtype), 1);
+      Bytes into(ones.size(), 0);
+      Reduce(kind, dtype, ones.data(), ones.data(), into.data(), kNumElements);
+      EXPECT_EQ(into, Bytes(ones.size(), 0)) << Describe({kind, dtype});
+    }
+  }
+}
+
+TEST(ReductionTest, NoElementsNeedNoMemory) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    Reduce(pair.kind, pair.dtype, nullptr, nullptr, nullptr, 0);
+  }
+  for (DType dtype : kAllDTypes) DivideBy(dtype, nullptr, 0, 2);
+}
+
+TEST(ReductionTest, DivisionOfEveryDTypeMatchesTheReference) {
+  for (DType dtype : kAllDTypes) {
+    Bytes values = RandomElements(dtype, kNumElements, 3);
+    Bytes expected = values;
+    DivideBy(dtype, values.data(), kNumElements, 3);
+    ReferenceDivideBy(dtype, expected.data(), kNumElements, 3);
+    EXPECT_EQ(values, expected) << Name(dtype);
+  }
+}
+
+TEST(ReductionTest, DivisionLeavesBoolAlone) {
+  Bytes values(kNumElements, 1);
+  DivideBy(DType::kBool, values.data(), kNumElements, 3);
+  EXPECT_EQ(values, Bytes(kNumElements, 1));
+}
+
+}  // namespace
+}  // namespace tutti

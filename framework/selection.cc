@@ -1,0 +1,119 @@
+#include "framework/selection.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tutti {
+namespace {
+
+// Why the implementation cannot do what is asked; empty if it can.
+std::string WhyNot(const ImplementationTraits& traits,
+                   const SelectionRequest& request) {
+  const auto& types = traits.collectives;
+  if (std::find(types.begin(), types.end(), request.type) == types.end()) {
+    return absl::StrCat("does not do ", Name(request.type));
+  }
+  const auto& devices = traits.device_types;
+  if (!devices.empty() && std::find(devices.begin(), devices.end(),
+                                    request.device_type) == devices.end()) {
+    return absl::StrCat("runs on ", absl::StrJoin(devices, ", "), ", not on ",
+                        request.device_type);
+  }
+  if (Reduces(request.type) && !request.commutative &&
+      !traits.preserves_rank_order) {
+    return "does not keep the rank order, which a merge op that does not "
+           "commute needs";
+  }
+  if (request.uneven && !traits.supports_uneven) {
+    return "needs contributions of equal size";
+  }
+  if (request.wants_subdivisions && !traits.supports_subdivisions) {
+    return "has no subdivisions";
+  }
+  return "";
+}
+
+Candidate Judge(const CollectiveRegistry::Entry& entry,
+                const SelectionRequest& request) {
+  const ImplementationTraits& traits = entry.factory->traits();
+  Candidate candidate{.name = entry.name, .ruled_out = WhyNot(traits, request)};
+  if (!candidate.ruled_out.empty()) return candidate;
+  if (traits.cost_seconds != nullptr) {
+    candidate.cost_seconds = traits.cost_seconds(
+        {request.type, request.layout, request.bytes, request.model});
+  } else if (request.implementation != entry.name) {
+    candidate.ruled_out = "runs only when named";
+  }
+  return candidate;
+}
+
+std::string ListOf(const std::vector<Candidate>& candidates) {
+  std::vector<absl::string_view> names;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.ruled_out.empty()) names.push_back(candidate.name);
+  }
+  return names.empty() ? "none" : absl::StrJoin(names, ", ");
+}
+
+absl::StatusOr<Selection> SelectByName(const CollectiveRegistry& registry,
+                                       const std::string& name,
+                                       Selection selection) {
+  auto factory = registry.Find(name);
+  if (!factory.ok()) return factory.status();
+  const auto chosen = std::find_if(
+      selection.candidates.begin(), selection.candidates.end(),
+      [&](const Candidate& candidate) { return candidate.name == name; });
+  if (chosen != selection.candidates.end() && !chosen->ruled_out.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " ", chosen->ruled_out,
+                     "; these can serve: ", ListOf(selection.candidates)));
+  }
+  selection.name = name;
+  selection.factory = *std::move(factory);
+  return selection;
+}
+
+absl::Status NobodyError(const SelectionRequest& request,
+                         const std::vector<Candidate>& candidates) {
+  std::vector<std::string> reasons;
+  for (const Candidate& candidate : candidates) {
+    reasons.push_back(absl::StrCat(candidate.name, " ", candidate.ruled_out));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no registered implementation can do this ", Name(request.type), ": ",
+      reasons.empty() ? "none is linked into the program"
+                      : absl::StrJoin(reasons, "; ")));
+}
+
+}  // namespace
+
+absl::StatusOr<Selection> SelectImplementation(
+    const CollectiveRegistry& registry, const SelectionRequest& request) {
+  Selection selection;
+  const Candidate* cheapest = nullptr;
+  const auto entries = registry.List();
+  selection.candidates.reserve(entries.size());
+  for (const auto& entry : entries) {
+    selection.candidates.push_back(Judge(entry, request));
+    const Candidate& candidate = selection.candidates.back();
+    if (!candidate.ruled_out.empty()) continue;
+    if (cheapest == nullptr ||
+        candidate.cost_seconds < cheapest->cost_seconds) {
+      cheapest = &candidate;
+      selection.factory = entry.factory;
+    }
+  }
+  if (!request.implementation.empty()) {
+    return SelectByName(registry, request.implementation, std::move(selection));
+  }
+  if (cheapest == nullptr) return NobodyError(request, selection.candidates);
+  selection.name = cheapest->name;
+  return selection;
+}
+
+}  // namespace tutti

@@ -1,0 +1,54 @@
+#ifndef TUTTI_FRAMEWORK_SELECTION_H_
+#define TUTTI_FRAMEWORK_SELECTION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/collective_type.h"
+#include "framework/group_layout.h"
+#include "framework/implementation_traits.h"
+#include "framework/registry.h"
+
+namespace tutti {
+
+// What an implementation is wanted for.
+struct SelectionRequest {
+  CollectiveType type = CollectiveType::kAllReduce;
+  const GroupLayout& layout;
+  std::string device_type;
+  int64_t bytes = 0;  // Of the larger of one member's input and output.
+
+  std::string implementation;       // A name, or empty for any.
+  bool commutative = true;          // The merge op, where one is used.
+  bool uneven = false;              // Members' contributions differ in size.
+  bool wants_subdivisions = false;  // Explicit subdivision offsets were given.
+  CostModel model;
+};
+
+// One registered implementation's part in a choice.
+struct Candidate {
+  std::string name;
+  double cost_seconds = 0;  // If it was not ruled out.
+  std::string ruled_out;    // Why; empty if it was not.
+};
+
+struct Selection {
+  std::string name;
+  std::shared_ptr<const CollectiveFactory> factory;
+  std::vector<Candidate> candidates;  // All that are registered, by name.
+};
+
+// Chooses: the implementation that is asked for by name, else the cheapest by
+// its own prediction; among equals the first by name. Pure, so that all who ask
+// the same get the same. Errors: NOT_FOUND for an unknown name;
+// INVALID_ARGUMENT if the named one, or any, cannot serve, saying why and which
+// can.
+absl::StatusOr<Selection> SelectImplementation(
+    const CollectiveRegistry& registry, const SelectionRequest& request);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_SELECTION_H_

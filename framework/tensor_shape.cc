@@ -1,0 +1,61 @@
+#include "framework/tensor_shape.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tutti {
+namespace {
+
+std::string DimsToString(absl::Span<const int64_t> dims) {
+  return absl::StrCat("[", absl::StrJoin(dims, ","), "]");
+}
+
+}  // namespace
+
+absl::StatusOr<TensorShape> TensorShape::Create(
+    absl::Span<const int64_t> dims) {
+  TensorShape shape;
+  bool overflows = false;
+  for (int64_t dim : dims) {
+    if (dim < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "shape ", DimsToString(dims), " has a negative dimension"));
+    }
+    overflows |=
+        __builtin_mul_overflow(shape.num_elements_, dim, &shape.num_elements_);
+  }
+  const bool is_empty = std::find(dims.begin(), dims.end(), 0) != dims.end();
+  if (is_empty) shape.num_elements_ = 0;
+  if (overflows && !is_empty) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape ", DimsToString(dims),
+                     " has more elements than 64 bits can count"));
+  }
+  shape.dims_.assign(dims.begin(), dims.end());
+  return shape;
+}
+
+TensorShape TensorShape::Vector(int64_t num_elements) {
+  TensorShape shape;
+  shape.num_elements_ = std::max<int64_t>(num_elements, 0);
+  shape.dims_.push_back(shape.num_elements_);
+  return shape;
+}
+
+absl::StatusOr<TensorShape> TensorShape::WithFirstDim(int64_t size) const {
+  if (dims_.empty()) {
+    return absl::InvalidArgumentError("a scalar has no first dimension");
+  }
+  std::vector<int64_t> dims(dims_.begin(), dims_.end());
+  dims[0] = size;
+  return Create(dims);
+}
+
+std::string TensorShape::ToString() const { return DimsToString(dims_); }
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+#ifndef TUTTI_FRAMEWORK_TENSOR_SHAPE_H_
+#define TUTTI_FRAMEWORK_TENSOR_SHAPE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace tutti {
+
+// The sizes of a tensor's dimensions, outermost first. A value; the number of
+// elements is known to fit into an int64_t.
+class TensorShape {
+ public:
+  // A scalar: no dimensions, one element.
+  TensorShape() = default;
+
+  // Errors: INVALID_ARGUMENT for a negative size or more than 2^63-1 elements.
+  static absl::StatusOr<TensorShape> Create(absl::Span<const int64_t> dims);
+
+  // One dimension. Negative counts as 0.
+  static TensorShape Vector(int64_t num_elements);
+
+  int num_dims() const { return static_cast<int>(dims_.size()); }
+  int64_t dim(int i) const { return dims_[i]; }
+  absl::Span<const int64_t> dims() const { return dims_; }
+  int64_t num_elements() const { return num_elements_; }
+
+  // This shape with another outermost size. Errors: INVALID_ARGUMENT for a
+  // scalar, and as Create.
+  absl::StatusOr<TensorShape> WithFirstDim(int64_t size) const;
+
+  std::string ToString() const;  // "[2,3]"
+
+  friend bool operator==(const TensorShape& a, const TensorShape& b) {
+    return a.dims_ == b.dims_;
+  }
+
+ private:
+  absl::InlinedVector<int64_t, 4> dims_;
+  int64_t num_elements_ = 1;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_TENSOR_SHAPE_H_

@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <vector>
+
+#include "implementations/cost.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// In round t every rank sends to the rank t places after it and receives from
+// the rank t places before it, so that no two ranks send to the same one.
+//
+//   t = 1:  0 -> 1 -> 2 -> 3 -> 0      n - 1 rounds; every rank sends all its
+//   t = 2:  0 <-> 2, 1 <-> 3           blocks but its own, once. A few rounds
+//   t = 3:  0 <- 1 <- 2 <- 3 <- 0      run at once, never more.
+//
+// In place, what arrives from a rank lands on what goes to that rank. Round t
+// receives onto the block that round n - t sends. In the second half that block
+// has been sent before; in the first half it is set aside in scratch memory.
+// (Pairwise exchange: Thakur et al. 2005, as for broadcast.)
+constexpr int kRoundsAtOnce = 4;
+
+class Rotation {
+ public:
+  Rotation(int rank, int size, ScheduleBuilder& builder)
+      : rank_(rank), size_(size), sent_(size), saved_(size) {
+    for (int i = 0; i < std::min(size - 1, kRoundsAtOnce); ++i) {
+      sends_.push_back(builder.AddLane());
+      receives_.push_back(builder.AddLane());
+    }
+  }
+
+  void AddRound(int round) {
+    sends_[round % sends_.size()].Send(To(round), round, Input(To(round)));
+    receives_[round % receives_.size()].Recv(From(round), round,
+                                             Data(From(round)));
+  }
+
+  // REQUIRES: rounds are added from 1 up.
+  void AddRoundInPlace(int round) {
+    auto& sends = sends_[round % sends_.size()];
+    auto& receives = receives_[round % receives_.size()];
+    const int from = From(round);
+    const int to = To(round);
+    if (2 * round <= size_) {
+      saved_[from] = receives.Copy(Scratch(from), Input(from));
+    }
+    receives.Recv(from, round, Data(from), sent_[from]);
+    const bool is_saved = saved_[to].is_set();
+    sent_[to] =
+        sends.Send(to, round, is_saved ? Scratch(to) : Input(to), saved_[to]);
+  }
+
+ private:
+  int To(int round) const { return (rank_ + round) % size_; }
+  int From(int round) const { return (rank_ - round + size_) % size_; }
+
+  const int rank_;
+  const int size_;
+  std::vector<ScheduleBuilder::LaneBuilder> sends_;
+  std::vector<ScheduleBuilder::LaneBuilder> receives_;
+  std::vector<StepRef> sent_;   // By block.
+  std::vector<StepRef> saved_;  // By block; not set where not saved.
+};
+
+Schedule Plan(const PlanRequest& request) {
+  const int size = request.layout.size();
+  ScheduleBuilder builder(size);
+  Rotation rotation(request.rank, size, builder);
+  for (int round = 1; round < size; ++round) {
+    if (request.in_place) {
+      rotation.AddRoundInPlace(round);
+    } else {
+      rotation.AddRound(round);
+    }
+  }
+  builder.AddLane().Copy(Data(request.rank), Input(request.rank));
+  return builder.Build();
+}
+
+double CostSeconds(const CostQuery& query) {
+  const double size = query.layout.size();
+  return TransferSeconds(query.model, size - 1,
+                         (size - 1) / size * query.bytes);
+}
+
+REGISTER_COLLECTIVE(
+    AllToAll,
+    Scheduled({.traits = {.summary = "everyone sends to everyone, in rotation: "
+                                     "fewest bytes, n - 1 steps",
+                          .collectives = {CollectiveType::kAllToAll},
+                          .supports_uneven = true,
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = CostSeconds},
+               .plan = Plan}));
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <vector>
+
+#include "implementations/binomial_tree.h"
+#include "implementations/cost.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// A tree over the tasks carries the buffer from the source to one rank of each
+// task, the head; a tree inside each task carries it on from the head.
+//
+//   task 0: *source* --> rank 1    The source heads its own task, the lowest
+//             |                    rank heads any other. Links between tasks
+//   task 1: rank 2 ----> rank 3    carry the buffer once per task.
+//
+// With T tasks of at most D ranks: at most ceil(log2 T) + ceil(log2 D)
+// transfers in a row. Each rank receives the buffer once, and n - 1 copies are
+// sent in all. Nodes serve large subtrees first. (Binomial trees as in R.
+// Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
+// operations in MPICH", IJHPCA 19, 2005.)
+//
+// A place in one such tree: which ranks are above and below.
+struct Place {
+  int parent = -1;            // None if negative.
+  std::vector<int> children;  // Largest subtrees first.
+};
+
+// Positions of the tree are `ranks` from index `head` on and round again.
+Place PlaceIn(const std::vector<int>& ranks, int head, int index) {
+  const int size = static_cast<int>(ranks.size());
+  const int position = (index - head + size) % size;
+  const auto rank_at = [&](int p) { return ranks[(head + p) % size]; };
+  Place place;
+  if (position > 0) place.parent = rank_at(BinomialParent(position));
+  for (int child : BinomialChildren(position, size)) {
+    place.children.push_back(rank_at(child));
+  }
+  std::reverse(place.children.begin(), place.children.end());
+  return place;
+}
+
+// REQUIRES: `ranks` increase and contain `rank`.
+int IndexOf(const std::vector<int>& ranks, int rank) {
+  return static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) -
+                          ranks.begin());
+}
+
+Place PlaceInTask(const PlanRequest& request) {
+  const int task = request.layout.task_of(request.rank);
+  const std::vector<int>& ranks = request.layout.tasks()[task];
+  const bool has_source = task == request.layout.task_of(request.root);
+  return PlaceIn(ranks, has_source ? IndexOf(ranks, request.root) : 0,
+                 IndexOf(ranks, request.rank));
+}
+
+// Among the heads. REQUIRES: `request.rank` is one.
+Place PlaceAmongTasks(const PlanRequest& request) {
+  const int source_task = request.layout.task_of(request.root);
+  std::vector<int> heads;
+  heads.reserve(request.layout.num_tasks());
+  for (const std::vector<int>& ranks : request.layout.tasks()) {
+    heads.push_back(ranks.front());
+  }
+  heads[source_task] = request.root;
+  return PlaceIn(heads, source_task, request.layout.task_of(request.rank));
+}
+
+void AddSends(const Place& place, Slot from, StepRef after,
+              ScheduleBuilder& builder) {
+  if (place.children.empty()) return;
+  auto lane = builder.AddLane();
+  for (int child : place.children) lane.Send(child, /*tag=*/0, from, after);
+}
+
+Schedule Plan(const PlanRequest& request) {
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  const Place inside = PlaceInTask(request);
+  const Place among = inside.parent < 0 ? PlaceAmongTasks(request) : Place{};
+  if (request.rank == request.root) {
+    AddSends(among, Input(0), {}, builder);
+    AddSends(inside, Input(0), {}, builder);
+    builder.AddLane().Copy(Data(0), Input(0));
+    return builder.Build();
+  }
+  const int parent = inside.parent < 0 ? among.parent : inside.parent;
+  const StepRef arrived = builder.AddLane().Recv(parent, /*tag=*/0, Data(0));
+  AddSends(among, Data(0), arrived, builder);
+  AddSends(inside, Data(0), arrived, builder);
+  return builder.Build();
+}
+
+double CostSeconds(const CostQuery& query) {
+  size_t largest_task = 1;
+  for (const std::vector<int>& ranks : query.layout.tasks()) {
+    largest_task = std::max(largest_task, ranks.size());
+  }
+  const double in_a_row = CeilLog2(query.layout.num_tasks()) +
+                          CeilLog2(static_cast<int>(largest_task));
+  return TransferSeconds(query.model, in_a_row, in_a_row * query.bytes);
+}
+
+REGISTER_COLLECTIVE(
+    HierarchicalTreeBroadcast,
+    Scheduled({.traits = {.summary = "one tree between tasks, one inside each "
+                                     "task: about log2 n steps",
+                          .collectives = {CollectiveType::kBroadcast},
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = CostSeconds},
+               .plan = Plan}));
+
+}  // namespace
+}  // namespace tutti

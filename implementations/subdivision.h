@@ -1,0 +1,55 @@
+#ifndef TUTTI_IMPLEMENTATIONS_SUBDIVISION_H_
+#define TUTTI_IMPLEMENTATIONS_SUBDIVISION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/group_layout.h"
+#include "schedule/algorithm.h"
+
+namespace tutti {
+
+// A ring through all ranks: task after task, and within a task through its
+// devices. An offset k >= 0 starts k devices further in each task: with four
+// devices, 1 means 1 2 3 0. A negative offset -k goes through the devices
+// backwards and starts k further on that way: -1 means 2 1 0 3. Offsets count
+// modulo the number of devices of the task, so that minus that number is the
+// plain reversal, 3 2 1 0.
+std::vector<int> RingOrder(const GroupLayout& layout, int offset);
+
+// A ring as one of its members sees it. Immutable.
+class Ring {
+ public:
+  // REQUIRES: the layout has `rank`.
+  Ring(const GroupLayout& layout, int offset, int rank);
+
+  int size() const { return static_cast<int>(order_.size()); }
+  int next() const { return Before(size() - 1); }
+  int previous() const { return Before(1); }
+
+  // The rank that is `places` before this one; this one itself for 0 and
+  // size(). REQUIRES: 0 <= places <= size().
+  int Before(int places) const {
+    const int index = position_ - places;
+    return order_[index < 0 ? index + size() : index];
+  }
+
+ private:
+  std::vector<int> order_;
+  int position_;
+};
+
+// With more bytes per chunk, rings are subdivided: transfers of one piece then
+// overlap with reductions of another.
+inline constexpr int64_t kMaxRingChunkBytes = int64_t{4} << 20;
+
+// The fewest subdivisions of a ring such that a chunk, bytes / (ranks *
+// subdivisions), is at most kMaxRingChunkBytes; but no more than
+// max_subdivs_per_device times the average number of devices per task, where 0
+// stands for 2 and -1 for one subdivision in all. Their offsets are spread
+// over the devices of a task, every second ring runs backwards: 0 -2 4 -6.
+std::vector<int> DefaultSubdivisions(const SubdivisionRequest& request);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_SUBDIVISION_H_

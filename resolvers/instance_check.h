@@ -1,0 +1,40 @@
+#ifndef TUTTI_RESOLVERS_INSTANCE_CHECK_H_
+#define TUTTI_RESOLVERS_INSTANCE_CHECK_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/collective_request.h"
+#include "framework/params.h"
+#include "framework/registry.h"
+
+namespace tutti {
+
+// What the leader of a group decides about an instance once it has the request
+// of every member, in rank order: that they agree, and how it runs. Pure but
+// for the chosen implementation's InitializeCollectiveParams(). Errors:
+// INVALID_ARGUMENT saying which ranks hold which value; those of
+// SelectImplementation().
+absl::StatusOr<CollInstanceParams> CompleteInstance(
+    const CollectiveRegistry& registry, const CollGroupParams& group,
+    absl::Span<const std::shared_ptr<const CollectiveRequest>> requests);
+
+// That `now` asks for what `first` asked for when the instance was completed,
+// both being requests of one member. Errors: INVALID_ARGUMENT naming both
+// values.
+absl::Status CheckSameRequest(const CollectiveRequest& first,
+                              const CollectiveRequest& now);
+
+// What the member of rank `rank` gets. Errors: INVALID_ARGUMENT if its output
+// is too large.
+absl::StatusOr<std::shared_ptr<const CollectiveParams>> MemberParams(
+    std::shared_ptr<const CollGroupParams> group,
+    std::shared_ptr<const CollInstanceParams> instance,
+    std::shared_ptr<const CollTaskParams> task, int rank);
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_INSTANCE_CHECK_H_

@@ -1,0 +1,58 @@
+#include "resolvers/local_group.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/blocking_counter.h"
+#include "resolvers/local_runtime.h"
+
+namespace tutti {
+
+absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
+    const Environment& environment, int num_tasks, int devices_per_task) {
+  auto devices =
+      DeviceManager::CreateCpu(num_tasks, devices_per_task, environment.random);
+  if (!devices.ok()) return devices.status();
+  auto manager = CreateLocalExecutorMgr(environment, devices->get());
+  if (!manager.ok()) return manager.status();
+  return std::unique_ptr<LocalGroup>(
+      new LocalGroup(*std::move(devices), *std::move(manager)));
+}
+
+LocalGroup::LocalGroup(std::unique_ptr<DeviceManager> devices,
+                       std::unique_ptr<CollectiveExecutorMgr> manager)
+    : devices_(std::move(devices)), manager_(std::move(manager)) {}
+
+std::vector<absl::Status> LocalGroup::RunEach(
+    int64_t step_id, absl::Span<CollectiveArgs> calls) {
+  if (calls.size() > devices().size()) {
+    return std::vector<absl::Status>(
+        calls.size(), absl::InvalidArgumentError(
+                          absl::StrCat(calls.size(), " calls for a group of ",
+                                       devices().size(), " devices")));
+  }
+  const auto executor = manager_->FindOrCreate(step_id);
+  std::vector<absl::Status> statuses(calls.size());
+  BlockingCounter pending(static_cast<int>(calls.size()));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].device == nullptr) calls[i].device = devices()[i];
+    executor->ExecuteAsync(calls[i], [&, i](absl::Status status) {
+      statuses[i] = std::move(status);
+      pending.DecrementCount();
+    });
+  }
+  pending.Wait();
+  return statuses;
+}
+
+absl::Status LocalGroup::Run(int64_t step_id,
+                             absl::Span<CollectiveArgs> calls) {
+  for (absl::Status& status : RunEach(step_id, calls)) {
+    if (!status.ok()) return std::move(status);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

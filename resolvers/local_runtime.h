@@ -1,0 +1,23 @@
+#ifndef TUTTI_RESOLVERS_LOCAL_RUNTIME_H_
+#define TUTTI_RESOLVERS_LOCAL_RUNTIME_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "framework/collective_executor_mgr.h"
+#include "framework/device_manager.h"
+#include "framework/environment.h"
+#include "framework/peer_access.h"
+
+namespace tutti {
+
+// All that collectives within one process need: an executor manager with the
+// local resolvers and transport. `environment`'s parts and `devices` outlive
+// every call. Errors: as CollectiveExecutorMgr::Create.
+absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
+    const Environment& environment, const DeviceManager* devices);
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LOCAL_RUNTIME_H_

@@ -1,0 +1,211 @@
+#include "schedule/compiled_schedule.h"
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+std::tuple<int, int> ScratchKey(const Slot& slot) {
+  return {slot.chunk, slot.bank};
+}
+
+bool Reads(StepKind kind) { return kind != StepKind::kRecv; }
+bool Writes(StepKind kind) { return kind != StepKind::kSend; }
+
+}  // namespace
+
+// Builds one CompiledSchedule.
+class ScheduleCompiler {
+ public:
+  ScheduleCompiler(const Schedule& schedule, const ChunkMap& chunks, int rank,
+                   int group_size)
+      : schedule_(schedule),
+        chunks_(chunks),
+        rank_(rank),
+        group_size_(group_size) {}
+
+  absl::StatusOr<CompiledSchedule> Compile() {
+    absl::Status status = CheckSteps();
+    if (!status.ok()) return status;
+    CountScratchReads();
+    result_.num_chunks_ = schedule_.num_chunks;
+    for (const Lane& lane : schedule_.lanes) AddLane(lane);
+    ConnectOps();
+    CollectScratch();
+    return std::move(result_);
+  }
+
+ private:
+  using Op = CompiledSchedule::Op;
+  using Incoming = CompiledSchedule::Incoming;
+
+  absl::Status CheckSteps() const {
+    if (!chunks_.Allows(schedule_.num_chunks)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a schedule of ", schedule_.num_chunks,
+                       " chunks does not fit a group of ", group_size_));
+    }
+    for (size_t lane = 0; lane < schedule_.lanes.size(); ++lane) {
+      for (size_t i = 0; i < schedule_.lanes[lane].size(); ++i) {
+        const Step& step = schedule_.lanes[lane][i];
+        const absl::string_view problem = ProblemOf(step);
+        if (problem.empty()) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("rank ", rank_, ", step ", lane, ".", i, " (",
+                         ToString(step), "): ", problem));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::string_view ProblemOf(const Step& step) const {
+    const bool moves =
+        step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+    if (moves &&
+        (step.peer < 0 || step.peer >= group_size_ || step.peer == rank_)) {
+      return "the peer is no other rank of the group";
+    }
+    if (Writes(step.kind) && step.into.space == Space::kInput) {
+      return "writes to the input";
+    }
+    const auto has = [this](const Slot& slot) {
+      return chunks_.Has(slot, schedule_.num_chunks);
+    };
+    if ((Writes(step.kind) && !has(step.into)) ||
+        (Reads(step.kind) && !has(step.left)) ||
+        (step.kind == StepKind::kReduce && !has(step.right))) {
+      return "this rank has no such chunk";
+    }
+    return IsStep(step.after) ? "" : "waits for a step that does not exist";
+  }
+
+  bool IsStep(StepRef ref) const {
+    if (!ref.is_set()) return true;
+    const auto& lanes = schedule_.lanes;
+    return ref.lane < static_cast<int>(lanes.size()) && ref.step >= 0 &&
+           ref.step < static_cast<int>(lanes[ref.lane].size());
+  }
+
+  void CountScratchReads() {
+    for (const Lane& lane : schedule_.lanes) {
+      for (const Step& step : lane) {
+        if (!Reads(step.kind)) continue;
+        CountRead(step.left);
+        if (step.kind == StepKind::kReduce) CountRead(step.right);
+      }
+    }
+  }
+
+  void CountRead(const Slot& slot) {
+    if (slot.space == Space::kScratch) ++num_reads_[ScratchKey(slot)];
+  }
+
+  // Which operand of `next` the receive `recv` can be fused with.
+  Incoming FusedOperand(const Step& recv, const Step& next) const {
+    if (recv.kind != StepKind::kRecv || next.kind != StepKind::kReduce ||
+        recv.into.space != Space::kScratch || next.after.is_set() ||
+        num_reads_.at(ScratchKey(recv.into)) != 1) {
+      return Incoming::kNone;
+    }
+    if (next.left == recv.into) return Incoming::kLeft;
+    return next.right == recv.into ? Incoming::kRight : Incoming::kNone;
+  }
+
+  void AddLane(const Lane& lane) {
+    auto& op_of_step = op_of_step_.emplace_back();
+    for (size_t i = 0; i < lane.size(); ++i) {
+      Op op{.kind = lane[i].kind,
+            .finish = lane[i].finish,
+            .into = lane[i].into,
+            .left = lane[i].left,
+            .right = lane[i].right,
+            .peer = lane[i].peer,
+            .tag = lane[i].tag};
+      after_.push_back(lane[i].after);
+      op_of_step.push_back(static_cast<int32_t>(result_.ops_.size()));
+      if (i + 1 < lane.size() && num_reads_.contains(ScratchKey(op.into))) {
+        op.incoming = FusedOperand(lane[i], lane[i + 1]);
+      }
+      if (op.incoming != Incoming::kNone) {
+        const Step& reduce = lane[++i];
+        op.finish = reduce.finish;
+        op.into = reduce.into;
+        op.left = reduce.left;
+        op.right = reduce.right;
+        op_of_step.push_back(op_of_step.back());
+      }
+      result_.ops_.push_back(op);
+    }
+  }
+
+  void ConnectOps() {
+    std::vector<std::vector<int32_t>> dependents(result_.ops_.size());
+    for (const auto& op_of_step : op_of_step_) {
+      for (size_t i = 1; i < op_of_step.size(); ++i) {
+        if (op_of_step[i] == op_of_step[i - 1]) continue;  // Fused.
+        Connect(op_of_step[i - 1], op_of_step[i], &dependents);
+      }
+    }
+    for (size_t op = 0; op < after_.size(); ++op) {
+      if (!after_[op].is_set()) continue;
+      Connect(op_of_step_[after_[op].lane][after_[op].step],
+              static_cast<int32_t>(op), &dependents);
+    }
+    for (size_t i = 0; i < result_.ops_.size(); ++i) {
+      Op& op = result_.ops_[i];
+      if (op.num_waits == 0) result_.roots_.push_back(static_cast<int32_t>(i));
+      op.first_dependent = static_cast<int32_t>(result_.dependents_.size());
+      op.num_dependents = static_cast<int32_t>(dependents[i].size());
+      result_.dependents_.insert(result_.dependents_.end(),
+                                 dependents[i].begin(), dependents[i].end());
+    }
+  }
+
+  void Connect(int32_t before, int32_t after,
+               std::vector<std::vector<int32_t>>* dependents) {
+    (*dependents)[before].push_back(after);
+    ++result_.ops_[after].num_waits;
+  }
+
+  void CollectScratch() {
+    absl::flat_hash_map<std::tuple<int, int>, bool> seen;
+    const auto collect = [&](const Slot& slot) {
+      if (slot.space != Space::kScratch) return;
+      if (seen.emplace(ScratchKey(slot), true).second) {
+        result_.scratch_.push_back(slot);
+      }
+    };
+    for (const Op& op : result_.ops_) {
+      if (Writes(op.kind)) collect(op.into);
+      if (op.kind != StepKind::kRecv || op.incoming == Incoming::kRight) {
+        collect(op.left);
+      }
+      if (op.kind == StepKind::kReduce || op.incoming == Incoming::kLeft) {
+        collect(op.right);
+      }
+    }
+  }
+
+  const Schedule& schedule_;
+  const ChunkMap& chunks_;
+  const int rank_;
+  const int group_size_;
+  absl::flat_hash_map<std::tuple<int, int>, int> num_reads_;
+  std::vector<std::vector<int32_t>> op_of_step_;  // By lane and step.
+  std::vector<StepRef> after_;                    // By op.
+  CompiledSchedule result_;
+};
+
+absl::StatusOr<CompiledSchedule> CompiledSchedule::Compile(
+    const Schedule& schedule, const ChunkMap& chunks, int rank,
+    int group_size) {
+  return ScheduleCompiler(schedule, chunks, rank, group_size).Compile();
+}
+
+}  // namespace tutti

@@ -1,0 +1,82 @@
+#include "schedule/expression.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+struct Written {
+  std::string Input(int rank, int chunk) {
+    return absl::StrCat(rank, ".", chunk);
+  }
+  std::string Reduce(const std::string& left, const std::string& right) {
+    return absl::StrCat("(", left, "+", right, ")");
+  }
+  std::string Finish(const std::string& operand) {
+    return absl::StrCat("f", operand);
+  }
+};
+
+struct Sum {
+  int* reductions;
+  int64_t Input(int rank, int) { return rank; }
+  int64_t Reduce(int64_t left, int64_t right) {
+    ++*reductions;
+    return left + right;
+  }
+  int64_t Finish(int64_t operand) { return -operand; }
+};
+
+TEST(ExpressionTest, EvaluationKeepsOrderAndGrouping) {
+  ExpressionGraph graph;
+  const ExpressionId pair = graph.Reduce(graph.Input(2, 5), graph.Input(0, 5));
+  const ExpressionId all = graph.Finish(graph.Reduce(graph.Input(1, 5), pair));
+  Evaluator<Written> written(graph, {});
+  EXPECT_EQ(written(all), "f(1.5+(2.5+0.5))");
+  EXPECT_EQ(written(pair), "(2.5+0.5)");
+}
+
+TEST(ExpressionTest, SharedOperandsAreEvaluatedOnce) {
+  ExpressionGraph graph;
+  ExpressionId doubled = graph.Input(1, 0);
+  for (int i = 0; i < 60; ++i) doubled = graph.Reduce(doubled, doubled);
+  int reductions = 0;
+  Evaluator<Sum> sum(graph, {&reductions});
+  EXPECT_EQ(sum(doubled), int64_t{1} << 60);
+  EXPECT_EQ(sum(doubled), int64_t{1} << 60);
+  EXPECT_EQ(reductions, 60);
+}
+
+TEST(ExpressionTest, DeepChainsNeedNoDeepStack) {
+  constexpr int kDepth = 1'000'000;
+  ExpressionGraph graph;
+  ExpressionId left_deep = graph.Input(1, 0);
+  ExpressionId right_deep = left_deep;
+  for (int i = 0; i < kDepth; ++i) {
+    left_deep = graph.Reduce(left_deep, graph.Input(1, 0));
+    right_deep = graph.Reduce(graph.Input(1, 0), right_deep);
+  }
+  int reductions = 0;
+  Evaluator<Sum> sum(graph, {&reductions});
+  EXPECT_EQ(sum(left_deep), kDepth + 1);
+  EXPECT_EQ(sum(right_deep), kDepth + 1);
+  EXPECT_EQ(graph.Leaves(left_deep, 2 * kDepth).size(), kDepth + 1);
+}
+
+TEST(ExpressionTest, LeavesComeLeftToRightAsOftenAsUsed) {
+  ExpressionGraph graph;
+  const ExpressionId a = graph.Input(0, 0);
+  const ExpressionId b = graph.Input(1, 0);
+  const ExpressionId all =
+      graph.Finish(graph.Reduce(graph.Reduce(b, a), graph.Reduce(a, b)));
+  EXPECT_THAT(graph.Leaves(all, 10), testing::ElementsAre(b, a, a, b));
+  EXPECT_THAT(graph.Leaves(all, 3), testing::ElementsAre(b, a, a));
+}
+
+}  // namespace
+}  // namespace tutti

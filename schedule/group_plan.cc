@@ -1,0 +1,220 @@
+#include "schedule/group_plan.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+// What a send and its receive have in common.
+struct TransferKey {
+  int from;
+  int to;
+  int tag;
+
+  friend bool operator==(const TransferKey&, const TransferKey&) = default;
+
+  template <typename H>
+  friend H AbslHashValue(H h, const TransferKey& key) {
+    return H::combine(std::move(h), key.from, key.to, key.tag);
+  }
+};
+
+TransferKey KeyOf(int rank, const Step& step) {
+  return step.kind == StepKind::kSend ? TransferKey{rank, step.peer, step.tag}
+                                      : TransferKey{step.peer, rank, step.tag};
+}
+
+bool Reads(const Step& step) { return step.kind != StepKind::kRecv; }
+bool Writes(const Step& step) { return step.kind != StepKind::kSend; }
+
+}  // namespace
+
+absl::StatusOr<GroupPlan> GroupPlan::Create(
+    GroupMemory memory, absl::Span<const Schedule> schedules) {
+  if (schedules.size() != static_cast<size_t>(memory.num_ranks)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        schedules.size(), " schedules for ", memory.num_ranks, " ranks"));
+  }
+  if (absl::Status status = memory.CheckNumChunks(); !status.ok()) {
+    return status;
+  }
+  memory.in_place.resize(memory.num_ranks);
+  GroupPlan plan(std::move(memory));
+  if (absl::Status status = plan.Flatten(schedules); !status.ok()) {
+    return status;
+  }
+  for (int step = 0; step < plan.num_steps(); ++step) {
+    if (absl::Status status = plan.CheckStep(step); !status.ok()) {
+      return status;
+    }
+  }
+  if (absl::Status status = plan.Match(); !status.ok()) return status;
+  return plan;
+}
+
+absl::Status GroupPlan::Flatten(absl::Span<const Schedule> schedules) {
+  for (const Schedule& schedule : schedules) {
+    const int rank = static_cast<int>(first_lane_.size());
+    if (schedule.num_chunks != memory_.num_chunks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", rank, " cuts into ", schedule.num_chunks,
+                       " chunks, rank 0 into ", memory_.num_chunks));
+    }
+    first_lane_.push_back(num_lanes());
+    for (const Lane& lane : schedule.lanes) {
+      lane_of_step_.insert(lane_of_step_.end(), lane.size(), num_lanes());
+      lanes_.push_back({.rank = rank,
+                        .index = num_lanes() - first_lane_.back(),
+                        .first_step = num_steps(),
+                        .num_steps = static_cast<int>(lane.size())});
+      steps_.insert(steps_.end(), lane.begin(), lane.end());
+    }
+  }
+  first_lane_.push_back(num_lanes());
+  return absl::OkStatus();
+}
+
+absl::Status GroupPlan::CheckStep(int step) const {
+  if (absl::Status status = CheckAfter(step); !status.ok()) return status;
+  if (absl::Status status = CheckPeer(step); !status.ok()) return status;
+  return CheckSlots(step);
+}
+
+absl::Status GroupPlan::CheckPeer(int step) const {
+  const Step& what = steps_[step];
+  if (!IsTransfer(what)) return absl::OkStatus();
+  if (what.peer < 0 || what.peer >= num_ranks()) {
+    return Error(step, absl::StrCat("has a peer outside 0..", num_ranks() - 1));
+  }
+  if (what.peer == rank_of(step)) return Error(step, "is its own peer");
+  if (what.finish) return Error(step, "cannot apply the final op");
+  return absl::OkStatus();
+}
+
+absl::Status GroupPlan::CheckAfter(int step) const {
+  const StepRef after = steps_[step].after;
+  if (!after.is_set()) return absl::OkStatus();
+  const int rank = rank_of(step);
+  const int lane = first_lane_[rank] + after.lane;
+  if (after.lane >= first_lane_[rank + 1] - first_lane_[rank] ||
+      after.step < 0 || after.step >= lanes_[lane].num_steps) {
+    return Error(step, "waits for a step that does not exist");
+  }
+  if (lanes_[lane].first_step + after.step == step) {
+    return Error(step, "waits for itself");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupPlan::CheckSlots(int step) const {
+  const Step& what = steps_[step];
+  const int rank = rank_of(step);
+  absl::InlinedVector<Slot, 3> slots;
+  if (Writes(what)) slots.push_back(what.into);
+  if (Reads(what)) slots.push_back(what.left);
+  if (what.kind == StepKind::kReduce) slots.push_back(what.right);
+  for (const Slot& slot : slots) {
+    if (!memory_.Has(rank, slot)) {
+      return Error(step, absl::StrCat("uses ", ToString(slot),
+                                      ", which the rank does not have"));
+    }
+    if (memory_.SizeClass(rank, slot) != memory_.SizeClass(rank, slots[0])) {
+      return Error(step,
+                   absl::StrCat("combines ", ToString(slots[0]), " and ",
+                                ToString(slot), ", which may differ in size"));
+    }
+  }
+  if (Writes(what) && what.into.space == Space::kInput) {
+    return Error(step, "writes the input");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupPlan::Match() {
+  partners_.assign(steps_.size(), -1);
+  absl::flat_hash_map<TransferKey, int> first_half;
+  for (int step = 0; step < num_steps(); ++step) {
+    if (!IsTransfer(steps_[step])) continue;
+    const auto [entry, is_new] =
+        first_half.try_emplace(KeyOf(rank_of(step), steps_[step]), step);
+    if (is_new) continue;
+    if (absl::Status status = Join(entry->second, step); !status.ok()) {
+      return status;
+    }
+  }
+  for (int step = 0; step < num_steps(); ++step) {
+    if (!IsTransfer(steps_[step]) || partners_[step] != -1) continue;
+    const bool sends = steps_[step].kind == StepKind::kSend;
+    return Error(step,
+                 absl::StrCat("has no ", sends ? "receive" : "send",
+                              " with its tag at rank ", steps_[step].peer));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupPlan::Join(int first, int second) {
+  const int taken =
+      steps_[first].kind == steps_[second].kind ? first : partners_[first];
+  if (taken != -1) {
+    return Error(second,
+                 absl::StrCat("uses the tag of ", Describe(taken), " again"));
+  }
+  if (size_class(first) != size_class(second)) {
+    return Error(second,
+                 absl::StrCat("may differ in size from ", Describe(first)));
+  }
+  partners_[first] = second;
+  partners_[second] = first;
+  return absl::OkStatus();
+}
+
+int GroupPlan::after(int step) const {
+  const StepRef after = steps_[step].after;
+  if (!after.is_set()) return -1;
+  return lanes_[first_lane_[rank_of(step)] + after.lane].first_step +
+         after.step;
+}
+
+int64_t GroupPlan::size_class(int step) const {
+  const Step& what = steps_[step];
+  return memory_.SizeClass(rank_of(step), Writes(what) ? what.into : what.left);
+}
+
+StepAccesses GroupPlan::AccessesOf(int step) const {
+  const Step& what = steps_[step];
+  const int rank = rank_of(step);
+  StepAccesses accesses;
+  if (Writes(what)) {
+    accesses.writes = true;
+    accesses.written = memory_.Canonical(rank, what.into);
+  }
+  if (Reads(what)) {
+    accesses.reads[accesses.num_reads++] = memory_.Canonical(rank, what.left);
+  }
+  if (what.kind == StepKind::kReduce) {
+    accesses.reads[accesses.num_reads++] = memory_.Canonical(rank, what.right);
+  }
+  const bool is_nothing = what.kind == StepKind::kCopy && !what.finish &&
+                          accesses.written == accesses.reads[0];
+  return is_nothing ? StepAccesses{} : accesses;
+}
+
+std::string GroupPlan::Describe(int step) const {
+  const LaneInfo& lane = lanes_[lane_of_step_[step]];
+  return absl::StrCat("rank ", lane.rank, ", ", lane.index, ".",
+                      step - lane.first_step, " (", ToString(steps_[step]),
+                      ")");
+}
+
+absl::Status GroupPlan::Error(int step, absl::string_view what) const {
+  return absl::InvalidArgumentError(absl::StrCat(Describe(step), " ", what));
+}
+
+}  // namespace tutti

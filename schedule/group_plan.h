@@ -1,0 +1,102 @@
+#ifndef TUTTI_SCHEDULE_GROUP_PLAN_H_
+#define TUTTI_SCHEDULE_GROUP_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "schedule/group_memory.h"
+#include "schedule/schedule.h"
+
+namespace tutti {
+
+// What a step reads and writes; slots are canonical (GroupMemory).
+struct StepAccesses {
+  int num_reads = 0;
+  bool writes = false;
+  Slot reads[2];
+  Slot written;
+};
+
+// The schedules of all ranks of a group side by side, every send joined with
+// its receive. Steps and lanes are numbered through: rank by rank, lane by
+// lane, in order. Immutable.
+class GroupPlan {
+ public:
+  struct LaneInfo {
+    int rank;
+    int index;  // In the schedule of the rank.
+    int first_step;
+    int num_steps;
+  };
+
+  // Checks what can be seen without running anything. Errors: INVALID_ARGUMENT
+  // naming rank, lane.step and step, if a chunk, bank, peer or `after` does not
+  // exist, an input is written, slots of different size are combined, or a
+  // transfer does not have exactly one partner.
+  static absl::StatusOr<GroupPlan> Create(GroupMemory memory,
+                                          absl::Span<const Schedule> schedules);
+
+  const GroupMemory& memory() const { return memory_; }
+  int num_ranks() const { return memory_.num_ranks; }
+  int num_steps() const { return static_cast<int>(steps_.size()); }
+  int num_lanes() const { return static_cast<int>(lanes_.size()); }
+
+  const LaneInfo& lane(int lane) const { return lanes_[lane]; }
+
+  // The lanes of a rank are first_lane(rank) .. first_lane(rank + 1) - 1.
+  int first_lane(int rank) const { return first_lane_[rank]; }
+
+  const Step& step(int step) const { return steps_[step]; }
+  int lane_of(int step) const { return lane_of_step_[step]; }
+  int rank_of(int step) const { return lanes_[lane_of_step_[step]].rank; }
+
+  // The other half of a transfer; -1 for other steps.
+  int partner(int step) const { return partners_[step]; }
+
+  // The step that `step` waits for besides the one before it, or -1.
+  int after(int step) const;
+
+  // Of all slots of the step (GroupMemory).
+  int64_t size_class(int step) const;
+
+  // A copy of a slot to itself touches nothing.
+  StepAccesses AccessesOf(int step) const;
+
+  // "rank 2, 0.3 (send data[1] to 3, tag 4)".
+  std::string Describe(int step) const;
+
+ private:
+  explicit GroupPlan(GroupMemory memory) : memory_(std::move(memory)) {}
+
+  absl::Status Flatten(absl::Span<const Schedule> schedules);
+  absl::Status CheckStep(int step) const;
+  absl::Status CheckAfter(int step) const;
+  absl::Status CheckPeer(int step) const;
+  absl::Status CheckSlots(int step) const;
+  absl::Status Match();
+  absl::Status Join(int first, int second);
+
+  absl::Status Error(int step, absl::string_view what) const;
+
+  GroupMemory memory_;
+  std::vector<Step> steps_;
+  std::vector<LaneInfo> lanes_;
+  std::vector<int> lane_of_step_;
+  std::vector<int> first_lane_;
+  std::vector<int> partners_;
+};
+
+// True for sends and receives.
+inline bool IsTransfer(const Step& step) {
+  return step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+}
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_GROUP_PLAN_H_

@@ -1,0 +1,47 @@
+#include "schedule/schedule_cache.h"
+
+#include <memory>
+#include <utility>
+
+namespace tutti {
+
+absl::StatusOr<std::shared_ptr<const CompiledSchedule>> ScheduleCache::Get(
+    const std::shared_ptr<const Algorithm>& algorithm,
+    const CollectiveParams& params, const ChunkMap& chunks, bool in_place) {
+  const CollInstanceParams& instance = *params.instance;
+  Key key{algorithm,
+          instance.type,
+          params.default_rank,
+          instance.root,
+          in_place,
+          instance.permutation,
+          instance.impl_details.subdiv_offsets};
+  {
+    MutexLock lock(&mu_);
+    const auto found = schedules_.find(key);
+    if (found != schedules_.end()) return found->second;
+  }
+  const Schedule schedule =
+      algorithm->plan({.layout = *params.group->layout,
+                       .type = instance.type,
+                       .rank = params.default_rank,
+                       .root = instance.root,
+                       .permutation = instance.permutation,
+                       .subdiv_offsets = instance.impl_details.subdiv_offsets,
+                       .in_place = in_place});
+  auto compiled = CompiledSchedule::Compile(
+      schedule, chunks, params.default_rank, params.group->size());
+  if (!compiled.ok()) return compiled.status();
+  auto shared = std::make_shared<const CompiledSchedule>(*std::move(compiled));
+  MutexLock lock(&mu_);
+  if (num_ops_ + shared->ops().size() > kMaxOps) {
+    schedules_.clear();
+    num_ops_ = 0;
+  }
+  if (schedules_.emplace(std::move(key), shared).second) {
+    num_ops_ += shared->ops().size();
+  }
+  return shared;
+}
+
+}  // namespace tutti

@@ -1,0 +1,394 @@
+#include "schedule/schedule_run.h"
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "framework/collective_executor.h"
+
+namespace tutti {
+namespace {
+
+using Op = CompiledSchedule::Op;
+using Incoming = CompiledSchedule::Incoming;
+
+// What a barrier sends.
+constexpr std::byte kToken{0};
+
+class ScheduleRun {
+ public:
+  static void Start(const BoundSchedule& bound,
+                    const CollectiveContext& context, StatusCallback done);
+
+  // Runs an op whose waits are over.
+  void RunOp(int32_t index);
+
+ private:
+  // Most schedules of small groups fit.
+  static constexpr size_t kInlineOps = 64;
+
+  ScheduleRun(const BoundSchedule& bound, const CollectiveContext& context,
+              StatusCallback done);
+
+  absl::Status AllocateScratch();
+  void SetWaits();
+  bool ShouldStop();
+  void Fail(absl::Status status);
+  void Complete(int32_t index);
+  void EndOne();
+
+  void Send(int32_t index);
+  void Recv(int32_t index);
+  void OnDelivery(int32_t index, absl::Status status, Delivery delivery);
+  void Consume(int32_t index, Delivery delivery);
+  void Compute(int32_t index);
+  absl::Status ComputeNow(const Op& op);
+  absl::Status Finish(const Op& op, std::byte* into, int64_t num_elements);
+
+  int64_t ElementsOf(const Slot& slot) const {
+    return bound_.chunks->RangeOf(slot, num_chunks_).size;
+  }
+  const std::byte* Address(const Slot& slot);
+  std::byte* MutableAddress(const Slot& slot);
+  BufKey KeyOf(const Op& op, int from, int to) const {
+    return {context_.exec_key, op.tag, from, to};
+  }
+  const CollGroupMember& MemberOf(int rank) const {
+    return context_.params->group->members[static_cast<size_t>(rank)];
+  }
+  const Op& OpAt(int32_t index) const {
+    return ops_[static_cast<size_t>(index)];
+  }
+
+  const BoundSchedule& bound_;
+  const CollectiveContext& context_;
+  const CompiledSchedule& schedule_;
+  const std::vector<Op>& ops_;
+  const int num_chunks_;
+  const bool is_barrier_;
+  const DType dtype_;
+  const size_t element_bytes_;
+  StatusCallback done_;
+  std::unique_ptr<ScheduleRun> self_;  // Until the end.
+  Tensor scratch_;
+
+  // Ops under way, and one for the start; at zero the run is over.
+  std::atomic<int32_t> num_under_way_{1};
+  std::atomic<bool> failed_{false};
+  absl::Status status_;  // Written once, by who sets failed_.
+
+  // By op: completions it still waits for.
+  std::atomic<uint8_t>* waits_ = nullptr;
+  std::array<std::atomic<uint8_t>, kInlineOps> few_waits_;
+  std::unique_ptr<std::atomic<uint8_t>[]> many_waits_;
+};
+
+// Ops whose waits are over, of any run, on the thread that found them. Whoever
+// adds the first one runs all, so that the stack does not grow with the chain.
+class ReadyOps {
+ public:
+  static void Add(ScheduleRun* run, int32_t op) {
+    OfThisThread().ops_.push_back({run, op});
+  }
+
+  // Runs what was added, and what that adds, unless a caller already does.
+  static void RunAll() {
+    ReadyOps& ready = OfThisThread();
+    if (ready.is_running_) return;
+    ready.is_running_ = true;
+    for (size_t i = 0; i < ready.ops_.size(); ++i) {
+      const Entry entry = ready.ops_[i];
+      entry.run->RunOp(entry.op);
+      if (i >= kMostDone) i = ready.DropDone(i);
+    }
+    ready.ops_.clear();
+    ready.is_running_ = false;
+  }
+
+ private:
+  struct Entry {
+    ScheduleRun* run;
+    int32_t op;
+  };
+  static constexpr size_t kMostDone = 4096;
+
+  static ReadyOps& OfThisThread() {
+    static thread_local ReadyOps ready;
+    return ready;
+  }
+
+  // Removes entries 0 to `last`; the index before the next one to run.
+  size_t DropDone(size_t last) {
+    ops_.erase(ops_.begin(), ops_.begin() + static_cast<ptrdiff_t>(last) + 1);
+    return static_cast<size_t>(-1);
+  }
+
+  std::vector<Entry> ops_;
+  bool is_running_ = false;
+};
+
+ScheduleRun::ScheduleRun(const BoundSchedule& bound,
+                         const CollectiveContext& context, StatusCallback done)
+    : bound_(bound),
+      context_(context),
+      schedule_(*bound.schedule),
+      ops_(schedule_.ops()),
+      num_chunks_(schedule_.num_chunks()),
+      is_barrier_(context.params->instance->type == CollectiveType::kBarrier),
+      dtype_(is_barrier_ ? DType::kUint8 : context.params->instance->dtype),
+      element_bytes_(SizeOf(dtype_)),
+      done_(std::move(done)) {}
+
+void ScheduleRun::Start(const BoundSchedule& bound,
+                        const CollectiveContext& context, StatusCallback done) {
+  std::unique_ptr<ScheduleRun> owned(
+      new ScheduleRun(bound, context, std::move(done)));
+  ScheduleRun* const run = owned.get();
+  run->self_ = std::move(owned);
+  absl::Status status = run->AllocateScratch();
+  if (!status.ok()) {
+    run->Fail(std::move(status));
+    return run->EndOne();
+  }
+  run->SetWaits();
+  context.executor->Launched(context);
+  for (const int32_t root : run->schedule_.roots()) {
+    run->num_under_way_.fetch_add(1, std::memory_order_relaxed);
+    ReadyOps::Add(run, root);
+  }
+  run->EndOne();
+  ReadyOps::RunAll();
+}
+
+absl::Status ScheduleRun::AllocateScratch() {
+  if (bound_.scratch_bytes == 0) return absl::OkStatus();
+  auto scratch = context_.device->Allocate(
+      DType::kUint8,
+      TensorShape::Vector(static_cast<int64_t>(bound_.scratch_bytes)));
+  if (!scratch.ok()) return scratch.status();
+  scratch_ = *std::move(scratch);
+  return absl::OkStatus();
+}
+
+void ScheduleRun::SetWaits() {
+  waits_ = few_waits_.data();
+  if (ops_.size() > kInlineOps) {
+    many_waits_ = std::make_unique<std::atomic<uint8_t>[]>(ops_.size());
+    waits_ = many_waits_.get();
+  }
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    waits_[i].store(ops_[i].num_waits, std::memory_order_relaxed);
+  }
+}
+
+// True once nothing new may start.
+bool ScheduleRun::ShouldStop() {
+  if (failed_.load(std::memory_order_relaxed)) return true;
+  const Cancellation& cancellation = context_.execution->cancellation;
+  if (!cancellation.cancelled()) return false;
+  Fail(cancellation.status());
+  return true;
+}
+
+// The caller's op is still under way, which keeps the run alive and publishes
+// `status_`.
+void ScheduleRun::Fail(absl::Status status) {
+  if (failed_.exchange(true, std::memory_order_relaxed)) return;
+  status_ = std::move(status);
+  context_.executor->FailExecution(*context_.execution, status_);
+}
+
+void ScheduleRun::Complete(int32_t index) {
+  if (!failed_.load(std::memory_order_relaxed)) {
+    for (const int32_t dependent : schedule_.dependents(OpAt(index))) {
+      if (waits_[dependent].fetch_sub(1, std::memory_order_acq_rel) != 1) {
+        continue;
+      }
+      num_under_way_.fetch_add(1, std::memory_order_relaxed);
+      ReadyOps::Add(this, dependent);
+    }
+  }
+  EndOne();
+}
+
+void ScheduleRun::EndOne() {
+  if (num_under_way_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::unique_ptr<ScheduleRun> self = std::move(self_);
+  StatusCallback done = std::move(done_);
+  absl::Status status = std::move(status_);
+  self_.reset();
+  scratch_ = Tensor();
+  std::move(done)(std::move(status));
+}
+
+void ScheduleRun::RunOp(int32_t index) {
+  if (ShouldStop()) return Complete(index);
+  switch (OpAt(index).kind) {
+    case StepKind::kSend:
+      return Send(index);
+    case StepKind::kRecv:
+      return Recv(index);
+    case StepKind::kReduce:
+    case StepKind::kCopy:
+      return Compute(index);
+  }
+}
+
+void ScheduleRun::Send(int32_t index) {
+  const Op& op = OpAt(index);
+  const int64_t num_elements = ElementsOf(op.left);
+  if (num_elements == 0) return Complete(index);
+  context_.executor->peers().PostToPeer(
+      MemberOf(op.peer), KeyOf(op, context_.rank(), op.peer),
+      {.bytes = {Address(op.left),
+                 static_cast<size_t>(num_elements) * element_bytes_},
+       .dtype = dtype_,
+       .incarnation = context_.device->attributes().incarnation,
+       .released = [this, index](absl::Status status) {
+         if (!status.ok()) Fail(std::move(status));
+         Complete(index);
+         ReadyOps::RunAll();
+       }});
+}
+
+void ScheduleRun::Recv(int32_t index) {
+  const Op& op = OpAt(index);
+  const int64_t num_elements = ElementsOf(op.into);
+  if (num_elements == 0) return Complete(index);
+  const CollGroupMember& peer = MemberOf(op.peer);
+  context_.executor->peers().RecvFromPeer(
+      peer, KeyOf(op, op.peer, context_.rank()),
+      {.num_bytes = static_cast<size_t>(num_elements) * element_bytes_,
+       .dtype = dtype_,
+       .incarnation = peer.device.incarnation,
+       .consumer = [this, index](absl::Status status, Delivery delivery) {
+         OnDelivery(index, std::move(status), std::move(delivery));
+       }});
+}
+
+void ScheduleRun::OnDelivery(int32_t index, absl::Status status,
+                             Delivery delivery) {
+  if (!status.ok()) {
+    Fail(std::move(status));
+    Complete(index);
+    return ReadyOps::RunAll();
+  }
+  if (delivery.bytes.size() <= kInlineBytes) {
+    return Consume(index, std::move(delivery));
+  }
+  context_.executor->environment().queue->Schedule(
+      [this, index, delivery = std::move(delivery)]() mutable {
+        Consume(index, std::move(delivery));
+      });
+}
+
+// Reads what the peer lends and ends the loan.
+void ScheduleRun::Consume(int32_t index, Delivery delivery) {
+  const Op& op = OpAt(index);
+  const auto num_elements =
+      static_cast<int64_t>(delivery.bytes.size() / element_bytes_);
+  std::byte* const into = MutableAddress(op.into);
+  const std::byte* const incoming = delivery.bytes.data();
+  absl::Status status;
+  if (op.incoming == Incoming::kNone) {
+    std::memcpy(into, incoming, delivery.bytes.size());
+  } else {
+    const bool is_left = op.incoming == Incoming::kLeft;
+    status = context_.params->instance->merge_op.Apply(
+        dtype_, is_left ? incoming : Address(op.left),
+        is_left ? Address(op.right) : incoming, into, num_elements);
+    if (status.ok()) status = Finish(op, into, num_elements);
+  }
+  // Completing first would let `done` run while the peer still lends.
+  if (!status.ok()) Fail(status);
+  std::move(delivery.released)(std::move(status));
+  Complete(index);
+  ReadyOps::RunAll();
+}
+
+void ScheduleRun::Compute(int32_t index) {
+  const Op& op = OpAt(index);
+  const auto num_bytes =
+      static_cast<size_t>(ElementsOf(op.into)) * element_bytes_;
+  const auto run = [this, index] {
+    absl::Status status = ComputeNow(OpAt(index));
+    if (!status.ok()) Fail(std::move(status));
+    Complete(index);
+    ReadyOps::RunAll();
+  };
+  if (num_bytes <= kInlineBytes) return run();
+  context_.executor->environment().queue->Schedule(run);
+}
+
+absl::Status ScheduleRun::ComputeNow(const Op& op) {
+  const int64_t num_elements = ElementsOf(op.into);
+  if (num_elements == 0) return absl::OkStatus();
+  std::byte* const into = MutableAddress(op.into);
+  const std::byte* const left = Address(op.left);
+  if (op.kind == StepKind::kCopy) {
+    if (into != left) {
+      std::memcpy(into, left,
+                  static_cast<size_t>(num_elements) * element_bytes_);
+    }
+  } else {
+    const absl::Status status = context_.params->instance->merge_op.Apply(
+        dtype_, left, Address(op.right), into, num_elements);
+    if (!status.ok()) return status;
+  }
+  return Finish(op, into, num_elements);
+}
+
+absl::Status ScheduleRun::Finish(const Op& op, std::byte* into,
+                                 int64_t num_elements) {
+  const FinalOp& final_op = context_.params->instance->final_op;
+  if (!op.finish || final_op.is_identity()) return absl::OkStatus();
+  return final_op.Apply(dtype_, into, num_elements,
+                        context_.params->group->size());
+}
+
+const std::byte* ScheduleRun::Address(const Slot& slot) {
+  if (slot.space != Space::kInput) return MutableAddress(slot);
+  if (is_barrier_) return &kToken;
+  return context_.input.data() +
+         static_cast<size_t>(bound_.chunks->RangeOf(slot, num_chunks_).begin) *
+             element_bytes_;
+}
+
+std::byte* ScheduleRun::MutableAddress(const Slot& slot) {
+  if (slot.space == Space::kScratch) {
+    return scratch_.mutable_data() +
+           bound_.scratch_offsets.at({slot.chunk, slot.bank});
+  }
+  // The tensor is the context's; its bytes are this run's to write.
+  return const_cast<std::byte*>(context_.output.data()) +
+         static_cast<size_t>(bound_.chunks->RangeOf(slot, num_chunks_).begin) *
+             element_bytes_;
+}
+
+}  // namespace
+
+BoundSchedule Bind(std::shared_ptr<const CompiledSchedule> schedule,
+                   std::shared_ptr<const ChunkMap> chunks,
+                   size_t element_bytes) {
+  constexpr size_t kAlignment = Tensor::kAlignmentBytes;
+  BoundSchedule bound;
+  for (const Slot& slot : schedule->scratch()) {
+    const Range range = chunks->RangeOf(slot, schedule->num_chunks());
+    bound.scratch_offsets[{slot.chunk, slot.bank}] = bound.scratch_bytes;
+    const size_t bytes = static_cast<size_t>(range.size) * element_bytes;
+    bound.scratch_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  bound.schedule = std::move(schedule);
+  bound.chunks = std::move(chunks);
+  return bound;
+}
+
+void RunSchedule(const BoundSchedule& bound, const CollectiveContext& context,
+                 StatusCallback done) {
+  ScheduleRun::Start(bound, context, std::move(done));
+}
+
+}  // namespace tutti

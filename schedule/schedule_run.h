@@ -1,0 +1,52 @@
+#ifndef TUTTI_SCHEDULE_SCHEDULE_RUN_H_
+#define TUTTI_SCHEDULE_SCHEDULE_RUN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "framework/collective_context.h"
+#include "framework/status_callback.h"
+#include "schedule/chunk_map.h"
+#include "schedule/compiled_schedule.h"
+
+namespace tutti {
+
+// A compiled schedule with what it needs to know of one member's buffers.
+// Immutable; serves all executions of an instance.
+struct BoundSchedule {
+  std::shared_ptr<const CompiledSchedule> schedule;
+  std::shared_ptr<const ChunkMap> chunks;
+
+  // Where the slots of schedule->scratch() lie in one allocation, by chunk and
+  // bank, and its size.
+  absl::flat_hash_map<std::pair<int, int>, size_t> scratch_offsets;
+  size_t scratch_bytes = 0;
+};
+
+BoundSchedule Bind(std::shared_ptr<const CompiledSchedule> schedule,
+                   std::shared_ptr<const ChunkMap> chunks,
+                   size_t element_bytes);
+
+// The engine: runs one member's schedule once.
+//
+// A step starts when those it waits for are complete; nothing ever waits on a
+// thread. Steps run on the thread that completes what they waited for, one
+// after another however long the chain is; reductions and copies of more than
+// kInlineBytes go to the work queue. `done` runs exactly once, when no step is
+// under way any more, with the first error if there was one. An error, or the
+// end of the execution, keeps further steps from starting.
+//
+// `bound` and `context` stay valid until `done`.
+void RunSchedule(const BoundSchedule& bound, const CollectiveContext& context,
+                 StatusCallback done);
+
+// About what a hand-over to another thread costs in bytes reduced meanwhile: 20
+// us at 10 GB/s (2 cores, Zen 4, 2026-11).
+inline constexpr size_t kInlineBytes = size_t{256} << 10;
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_SCHEDULE_RUN_H_

@@ -1,0 +1,192 @@
+#include "schedule/verifier.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "schedule/group_memory.h"
+#include "schedule/group_plan.h"
+#include "schedule/output_check.h"
+#include "schedule/races.h"
+#include "schedule/step_order.h"
+
+namespace tutti {
+namespace {
+
+bool IsInPlace(InPlace in_place, int rank) {
+  return in_place == InPlace::kAll ||
+         (in_place == InPlace::kAlternating && rank % 2 == 0);
+}
+
+bool IsPermutation(const std::vector<int>& permutation, int size) {
+  std::vector<int> sorted = permutation;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] != static_cast<int>(i)) return false;
+  }
+  return sorted.size() == static_cast<size_t>(size);
+}
+
+absl::Status CheckRequest(const Algorithm& algorithm,
+                          const VerifyCase& request) {
+  const auto wrong = [&request](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot plan ", ToString(request), ": ", why));
+  };
+  const ImplementationTraits& traits = algorithm.traits;
+  const int size = request.layout.size();
+  if (algorithm.plan == nullptr) return wrong("no plan function");
+  if (std::find(traits.collectives.begin(), traits.collectives.end(),
+                request.type) == traits.collectives.end()) {
+    return wrong("the algorithm does not serve this collective");
+  }
+  if (HasRoot(request.type) && (request.root < 0 || request.root >= size)) {
+    return wrong("no such root");
+  }
+  if (request.type == CollectiveType::kPermute &&
+      !IsPermutation(request.permutation, size)) {
+    return wrong("not a permutation of the ranks");
+  }
+  if (traits.supports_subdivisions == request.subdiv_offsets.empty()) {
+    return wrong("offsets are for algorithms that support subdivisions");
+  }
+  return absl::OkStatus();
+}
+
+Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
+              bool in_place) {
+  return algorithm.plan({.layout = request.layout,
+                         .type = request.type,
+                         .rank = rank,
+                         .root = request.root,
+                         .permutation = request.permutation,
+                         .subdiv_offsets = request.subdiv_offsets,
+                         .in_place = in_place});
+}
+
+absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
+                                    const VerifyCase& request) {
+  const auto schedules = PlanAll(algorithm, request);
+  if (!schedules.ok()) return schedules.status();
+  GroupMemory memory = {.type = request.type,
+                        .num_ranks = request.layout.size(),
+                        .root = request.root,
+                        .num_chunks = schedules->front().num_chunks,
+                        .uneven = algorithm.traits.supports_uneven};
+  for (int rank = 0; rank < memory.num_ranks; ++rank) {
+    memory.in_place.push_back(IsInPlace(request.in_place, rank));
+  }
+  return GroupPlan::Create(std::move(memory), *schedules);
+}
+
+using Transfer = std::tuple<StepKind, int, int, int>;
+
+// What a rank exchanges with others: kind, peer, tag and chunk, sorted.
+std::vector<Transfer> TransfersOf(const Schedule& schedule) {
+  std::vector<Transfer> transfers;
+  for (const Lane& lane : schedule.lanes) {
+    for (const Step& step : lane) {
+      if (!IsTransfer(step)) continue;
+      const bool sends = step.kind == StepKind::kSend;
+      transfers.emplace_back(step.kind, step.peer, step.tag,
+                             sends ? step.left.chunk : step.into.chunk);
+    }
+  }
+  std::sort(transfers.begin(), transfers.end());
+  return transfers;
+}
+
+absl::Status CheckInPlaceSendsTheSame(const Algorithm& algorithm,
+                                      const VerifyCase& request) {
+  for (int rank = 0; rank < request.layout.size(); ++rank) {
+    const auto transfers = [&](bool in_place) {
+      return TransfersOf(Plan(algorithm, request, rank, in_place));
+    };
+    if (transfers(/*in_place=*/false) != transfers(/*in_place=*/true)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", rank, " sends or receives differently in place"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBarrier(const GroupPlan& plan, StepOrder& order) {
+  for (int rank = 0; rank < plan.num_ranks(); ++rank) {
+    const int missing = order.RankNotAwaitedBy(rank);
+    if (missing == -1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the barrier does not hold: rank ", rank,
+                     " can leave before rank ", missing, " has come"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ToString(const VerifyCase& request) {
+  std::string text =
+      absl::StrCat(Name(request.type), " on ", request.layout.ToString());
+  if (HasRoot(request.type)) absl::StrAppend(&text, ", root ", request.root);
+  if (!request.permutation.empty()) {
+    absl::StrAppend(&text, ", permutation ",
+                    absl::StrJoin(request.permutation, ","));
+  }
+  if (!request.subdiv_offsets.empty()) {
+    absl::StrAppend(&text, ", offsets ",
+                    absl::StrJoin(request.subdiv_offsets, ","));
+  }
+  if (request.in_place == InPlace::kAll) absl::StrAppend(&text, ", in place");
+  if (request.in_place == InPlace::kAlternating) {
+    absl::StrAppend(&text, ", in place on even ranks");
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<Schedule>> PlanAll(const Algorithm& algorithm,
+                                              const VerifyCase& request) {
+  if (absl::Status status = CheckRequest(algorithm, request); !status.ok()) {
+    return status;
+  }
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < request.layout.size(); ++rank) {
+    schedules.push_back(
+        Plan(algorithm, request, rank, IsInPlace(request.in_place, rank)));
+  }
+  return schedules;
+}
+
+absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,
+                                         const VerifyCase& request) {
+  const auto plan = PlanGroup(algorithm, request);
+  if (!plan.ok()) return plan.status();
+  return RunSymbolically(*plan);
+}
+
+absl::Status Verify(const Algorithm& algorithm, const VerifyCase& request) {
+  const auto plan = PlanGroup(algorithm, request);
+  if (!plan.ok()) return plan.status();
+  if (request.in_place == InPlace::kAlternating) {
+    if (absl::Status status = CheckInPlaceSendsTheSame(algorithm, request);
+        !status.ok()) {
+      return status;
+    }
+  }
+  const auto run = RunSymbolically(*plan);
+  if (!run.ok()) return run.status();
+  StepOrder order(*plan, run->completion_order);
+  if (absl::Status status = CheckRaces(*plan, order); !status.ok()) {
+    return status;
+  }
+  if (request.type == CollectiveType::kBarrier) {
+    return CheckBarrier(*plan, order);
+  }
+  return CheckOutputs(plan->memory(), request.permutation,
+                      algorithm.traits.preserves_rank_order, *run);
+}
+
+}  // namespace tutti

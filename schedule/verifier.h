@@ -1,0 +1,59 @@
+#ifndef TUTTI_SCHEDULE_VERIFIER_H_
+#define TUTTI_SCHEDULE_VERIFIER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/collective_type.h"
+#include "framework/group_layout.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule.h"
+#include "schedule/symbolic.h"
+
+namespace tutti {
+
+// Which members' outputs are their inputs.
+enum class InPlace : uint8_t { kNone, kAll, kAlternating };
+
+// One request that all ranks of a group plan for.
+struct VerifyCase {
+  GroupLayout layout = GroupLayout::Uniform(1, 1);
+  CollectiveType type = CollectiveType::kAllReduce;
+  int root = 0;                     // Where HasRoot(type).
+  std::vector<int> permutation;     // kPermute only.
+  std::vector<int> subdiv_offsets;  // Where the algorithm supports them.
+  InPlace in_place = InPlace::kNone;
+};
+
+// "reduce on 2x4, root 3, in place on even ranks".
+std::string ToString(const VerifyCase& request);
+
+// The schedules of all ranks, in rank order. Errors: INVALID_ARGUMENT if the
+// algorithm does not serve such a request.
+absl::StatusOr<std::vector<Schedule>> PlanAll(const Algorithm& algorithm,
+                                              const VerifyCase& request);
+
+// What the algorithm computes: every output as an expression of the inputs, in
+// the exact order of summation. Errors: those of PlanAll(), and
+// INVALID_ARGUMENT if the schedules do not run.
+absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,
+                                         const VerifyCase& request);
+
+// OK if the plans of all ranks together do what the collective promises:
+//  - they run to the end, and nothing depends on timing (races.h), even where
+//    some chunks are empty and so skipped;
+//  - every output chunk holds each contribution it must exactly once, and is
+//    finished once, last, in collectives that reduce, and never in others;
+//  - reductions go from the lowest rank to the highest if the traits say so;
+//  - what is sent and received is the same in place (checked for
+//    kAlternating);
+//  - no member leaves a barrier before all have come.
+// Errors: INVALID_ARGUMENT saying what is wrong, on which rank and step.
+absl::Status Verify(const Algorithm& algorithm, const VerifyCase& request);
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_VERIFIER_H_
