@@ -1,6 +1,9 @@
 #include "framework/buf_rendezvous.h"
 
+#include <optional>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,24 +26,24 @@ absl::Status CheckMatch(const BufKey& key, const Offer& offer, const Ask& ask) {
   return absl::OkStatus();
 }
 
-void FailAsk(Ask ask, const absl::Status& status) {
-  std::move(ask.consumer)(status, Delivery{});
+void Fail(const Ask& ask, const absl::Status& status) {
+  ask.borrower->OnDelivery(ask.id, status, Delivery{});
 }
 
-void FailOffer(Offer offer, const absl::Status& status) {
-  std::move(offer.released)(status);
+void Fail(const Offer& offer, const absl::Status& status) {
+  offer.lender->OnReleased(offer.id, status);
 }
 
 // Both sides are there. No lock is held.
-void Meet(const BufKey& key, Offer offer, Ask ask) {
+void Meet(const BufKey& key, const Offer& offer, const Ask& ask) {
   const absl::Status status = CheckMatch(key, offer, ask);
   if (!status.ok()) {
-    FailAsk(std::move(ask), status);
-    FailOffer(std::move(offer), status);
+    Fail(ask, status);
+    Fail(offer, status);
     return;
   }
-  std::move(ask.consumer)(absl::OkStatus(),
-                          {offer.bytes, std::move(offer.released)});
+  ask.borrower->OnDelivery(ask.id, absl::OkStatus(),
+                           {offer.bytes, offer.lender, offer.id});
 }
 
 absl::Status TakenError(const BufKey& key, absl::string_view side) {
@@ -65,55 +68,35 @@ absl::Status BufRendezvous::CancelledStatus(const ExecKey& exec) const {
   return found == cancelled_.end() ? absl::OkStatus() : found->second;
 }
 
-void BufRendezvous::Provide(const BufKey& key, Offer offer) {
+template <typename Other, typename Mine>
+absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
+    const BufKey& key, const Mine& mine) {
   Shard& shard = ShardOf(key);
-  absl::Status status;
-  Ask ask;
-  {
-    MutexLock lock(&shard.mu);
-    status = CancelledStatus(key.exec);
-    if (status.ok()) {
-      const auto [entry, is_first] = shard.table.try_emplace(key);
-      if (is_first) {
-        entry->second.offer = std::move(offer);
-        entry->second.is_offer = true;
-        return;
-      }
-      if (entry->second.is_offer) {
-        status = TakenError(key, "offered");
-      } else {
-        ask = std::move(entry->second.ask);
-        shard.table.erase(entry);
-      }
-    }
+  MutexLock lock(&shard.mu);
+  absl::Status status = CancelledStatus(key.exec);
+  if (!status.ok()) return status;
+  const auto [entry, is_first] = shard.table.try_emplace(key, mine);
+  if (is_first) return std::nullopt;
+  const Other* const waiting = std::get_if<Other>(&entry->second);
+  if (waiting == nullptr) {
+    return TakenError(key,
+                      std::is_same_v<Mine, Offer> ? "offered" : "asked for");
   }
-  if (!status.ok()) return FailOffer(std::move(offer), status);
-  Meet(key, std::move(offer), std::move(ask));
+  const std::optional<Other> other = *waiting;
+  shard.table.erase(entry);
+  return other;
 }
 
-void BufRendezvous::Consume(const BufKey& key, Ask ask) {
-  Shard& shard = ShardOf(key);
-  absl::Status status;
-  Offer offer;
-  {
-    MutexLock lock(&shard.mu);
-    status = CancelledStatus(key.exec);
-    if (status.ok()) {
-      const auto [entry, is_first] = shard.table.try_emplace(key);
-      if (is_first) {
-        entry->second.ask = std::move(ask);
-        return;
-      }
-      if (!entry->second.is_offer) {
-        status = TakenError(key, "asked for");
-      } else {
-        offer = std::move(entry->second.offer);
-        shard.table.erase(entry);
-      }
-    }
-  }
-  if (!status.ok()) return FailAsk(std::move(ask), status);
-  Meet(key, std::move(offer), std::move(ask));
+void BufRendezvous::Provide(const BufKey& key, const Offer& offer) {
+  const auto ask = MeetOrWait<Ask>(key, offer);
+  if (!ask.ok()) return Fail(offer, ask.status());
+  if (ask->has_value()) Meet(key, offer, **ask);
+}
+
+void BufRendezvous::Consume(const BufKey& key, const Ask& ask) {
+  const auto offer = MeetOrWait<Offer>(key, ask);
+  if (!offer.ok()) return Fail(ask, offer.status());
+  if (offer->has_value()) Meet(key, **offer, ask);
 }
 
 void BufRendezvous::CancelExecution(const ExecKey& exec, absl::Status reason) {
@@ -150,16 +133,12 @@ void BufRendezvous::Sweep(const absl::Status& reason,
     for (auto entry = shard.table.begin(); entry != shard.table.end();) {
       const auto current = entry++;
       if (!concerns(current->first)) continue;
-      ended.push_back(std::move(current->second));
+      ended.push_back(current->second);
       shard.table.erase(current);
     }
   }
-  for (Waiting& side : ended) {
-    if (side.is_offer) {
-      FailOffer(std::move(side.offer), reason);
-    } else {
-      FailAsk(std::move(side.ask), reason);
-    }
+  for (const Waiting& side : ended) {
+    std::visit([&](const auto& waiting) { Fail(waiting, reason); }, side);
   }
 }
 

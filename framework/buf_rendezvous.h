@@ -4,11 +4,14 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <optional>
+#include <variant>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "framework/buf_key.h"
 #include "framework/mutex.h"
 #include "framework/peer_access.h"
@@ -17,11 +20,11 @@ namespace tutti {
 
 // Pairs each buffer that a sender offers with the receiver that asks for it.
 //
-// Thread-safe. Does not own the bytes: they stay valid until `released` runs.
-// Every callback runs exactly once, with no lock held: a consumer on the thread
-// of the side that came second, or of the one that cancels; `released` where
-// the consumer ends the loan. What waits when the rendezvous is destroyed ends
-// with CANCELLED.
+// Thread-safe. Does not own the bytes: they stay valid until OnReleased().
+// Every side is told exactly once, with no lock held: a borrower on the thread
+// of the side that came second, or of the one that cancels; a lender where the
+// borrower ends the loan. What waits when the rendezvous is destroyed ends with
+// CANCELLED.
 class BufRendezvous {
  public:
   BufRendezvous() = default;
@@ -29,15 +32,15 @@ class BufRendezvous {
   BufRendezvous(const BufRendezvous&) = delete;
   BufRendezvous& operator=(const BufRendezvous&) = delete;
 
-  // Errors, to `offer.released`: ALREADY_EXISTS if an offer waits under `key`;
+  // Errors, to the lender: ALREADY_EXISTS if an offer waits under `key`;
   // INVALID_ARGUMENT if the receiver wants another size or dtype, and
   // FAILED_PRECONDITION if it expects another incarnation of the sender (the
   // receiver gets these, too); the reason of CancelExecution or StartAbort.
-  void Provide(const BufKey& key, Offer offer);
+  void Provide(const BufKey& key, const Offer& offer);
 
-  // Errors, to `ask.consumer`: as Provide, with ALREADY_EXISTS if somebody
+  // Errors, to the borrower: as Provide, with ALREADY_EXISTS if somebody
   // already asks under `key`.
-  void Consume(const BufKey& key, Ask ask);
+  void Consume(const BufKey& key, const Ask& ask);
 
   // As in PeerAccessInterface.
   void CancelExecution(const ExecKey& exec, absl::Status reason);
@@ -49,11 +52,7 @@ class BufRendezvous {
 
  private:
   // One side of a transfer, waiting for the other.
-  struct Waiting {
-    bool is_offer = false;
-    Offer offer;
-    Ask ask;
-  };
+  using Waiting = std::variant<Offer, Ask>;
   using Table = absl::flat_hash_map<BufKey, Waiting>;
 
   // Locks are split by key so that members rarely meet at one.
@@ -68,6 +67,12 @@ class BufRendezvous {
                       static_cast<size_t>(key.exec.instance);
     return shards_[pair % kNumShards];
   }
+
+  // Takes the other side out of the table if it waits there, else leaves `mine`
+  // to wait. Errors: ALREADY_EXISTS; what ended the execution.
+  template <typename Other, typename Mine>
+  absl::StatusOr<std::optional<Other>> MeetOrWait(const BufKey& key,
+                                                  const Mine& mine);
 
   // Ends all that waits under a key that `concerns` names.
   void Sweep(const absl::Status& reason,

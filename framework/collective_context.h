@@ -28,6 +28,9 @@ struct CollectiveContext {
   // another one, by abort, deadline or cancellation.
   Execution* execution = nullptr;
 
+  // For the implementation, from InitializeCollectiveContext() to Run().
+  const void* implementation_state = nullptr;
+
   // Kept by CollectiveExecutor::Launched().
   mutable std::atomic<bool> launched{false};
 

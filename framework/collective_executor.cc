@@ -15,7 +15,11 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutor::Create(
 
 CollectiveExecutor::CollectiveExecutor(Options options)
     : options_(std::move(options)),
-      executions_(options_.devices->devices().size(), options_.max_instances) {}
+      executions_(options_.step_id, options_.devices->devices().size(),
+                  options_.max_instances),
+      dependencies_([this](InstanceId id, uint64_t number) {
+        return executions_.HasLaunched(id, number);
+      }) {}
 
 CollectiveExecutor::~CollectiveExecutor() {
   MutexLock lock(&mu_);
@@ -56,12 +60,10 @@ void CollectiveExecutor::WaitForDependencies(const CollectiveContext& context,
       cancellation.Watch([wait](const absl::Status& status) {
         if (!wait->over.exchange(true)) std::move(wait->ready)(status);
       });
-  const auto num_launches =
-      (context.exec_key.execution + 1) *
-      static_cast<uint64_t>(context.params->task->num_local);
   // The cancellation lives at least until the wait is over.
   dependencies_.WaitFor(context.params->instance->impl_details.dependencies,
-                        num_launches, [wait, watch, &cancellation] {
+                        context.exec_key.execution,
+                        [wait, watch, &cancellation] {
                           if (wait->over.exchange(true)) return;
                           cancellation.Unwatch(watch);
                           std::move(wait->ready)(absl::OkStatus());
@@ -69,8 +71,14 @@ void CollectiveExecutor::WaitForDependencies(const CollectiveContext& context,
 }
 
 void CollectiveExecutor::Launched(const CollectiveContext& context) {
-  if (context.launched.exchange(true)) return;
-  dependencies_.Launched({context.exec_key.group, context.exec_key.instance});
+  MarkLaunched(context, *context.execution);
+}
+
+void CollectiveExecutor::MarkLaunched(const CollectiveContext& context,
+                                      Execution& execution) {
+  if (context.launched.exchange(true, std::memory_order_relaxed)) return;
+  execution.num_launched.fetch_add(1, std::memory_order_seq_cst);
+  dependencies_.Launched(execution.id);
 }
 
 void CollectiveExecutor::FailExecution(Execution& execution,

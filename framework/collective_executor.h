@@ -127,6 +127,7 @@ class CollectiveExecutor
   void WatchGroup(const CollGroupParams& group) ABSL_LOCKS_EXCLUDED(mu_);
   void FailGroup(GroupKey key, const absl::Status& reason);
 
+  void MarkLaunched(const CollectiveContext& context, Execution& execution);
   void LeaveExecution(Execution& execution);
 
   const Options options_;

@@ -34,7 +34,7 @@ class CollectiveImplementationInterface {
 
   // Before each execution: finds what it needs. Errors end the execution.
   virtual absl::Status InitializeCollectiveContext(
-      const CollectiveContext& context) = 0;
+      CollectiveContext* context) = 0;
 
   // Runs `done` exactly once, when nothing of the execution touches the
   // context's tensors any more. Calls CollectiveExecutor::Launched() when what

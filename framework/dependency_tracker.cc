@@ -1,60 +1,55 @@
 #include "framework/dependency_tracker.h"
 
-#include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
-
-#include "framework/oldest_half.h"
 
 namespace tutti {
 
 void DependencyTracker::Launched(InstanceId id) {
+  // A wait is counted before its condition is checked: either this sees the
+  // wait, or that check sees the launch.
+  if (num_waiting_.load(std::memory_order_seq_cst) == 0) return;
   std::vector<std::shared_ptr<Waiter>> ready;
   {
     MutexLock lock(&mu_);
-    if (instances_.size() >= kMaxInstances) ForgetOldInstances();
-    Instance& instance = instances_[id];
-    ++instance.num_launches;
-    instance.last_launch = ++num_launches_;
-    auto& waiting = instance.waiting;
-    const auto satisfied = std::partition(
-        waiting.begin(), waiting.end(), [&](const Waiting& entry) {
-          return entry.num_launches > instance.num_launches;
-        });
-    for (auto entry = satisfied; entry != waiting.end(); ++entry) {
-      if (--entry->waiter->num_missing == 0) ready.push_back(entry->waiter);
+    const auto found = waiting_.find(id);
+    if (found == waiting_.end()) return;
+    std::vector<Waiting> still_waiting;
+    for (Waiting& entry : found->second) {
+      if (!has_launched_(id, entry.number)) {
+        still_waiting.push_back(std::move(entry));
+        continue;
+      }
+      num_waiting_.fetch_sub(1, std::memory_order_seq_cst);
+      if (--entry.waiter->num_missing == 0) {
+        ready.push_back(std::move(entry.waiter));
+      }
     }
-    waiting.erase(satisfied, waiting.end());
+    found->second = std::move(still_waiting);
+    if (found->second.empty()) waiting_.erase(found);
   }
   for (const auto& waiter : ready) std::move(waiter->ready)();
 }
 
 void DependencyTracker::WaitFor(const std::vector<InstanceId>& dependencies,
-                                uint64_t num_launches, Ready ready) {
+                                uint64_t number, Ready ready) {
   auto waiter = std::make_shared<Waiter>();
+  waiter->num_missing = dependencies.size() + 1;
+  waiter->ready = std::move(ready);
   {
     MutexLock lock(&mu_);
     for (InstanceId id : dependencies) {
-      Instance& instance = instances_[id];
-      if (instance.num_launches >= num_launches) continue;
-      instance.waiting.push_back({num_launches, waiter});
-      ++waiter->num_missing;
-    }
-    if (waiter->num_missing > 0) {
-      waiter->ready = std::move(ready);
-      return;
+      waiting_[id].push_back({number, waiter});
+      num_waiting_.fetch_add(1, std::memory_order_seq_cst);
     }
   }
-  std::move(ready)();
-}
-
-// Forgets the half that was launched longest ago, but for what is waited for.
-void DependencyTracker::ForgetOldInstances() {
-  std::vector<std::pair<uint64_t, InstanceId>> idle;
-  for (const auto& [id, instance] : instances_) {
-    if (instance.waiting.empty()) idle.emplace_back(instance.last_launch, id);
+  for (InstanceId id : dependencies) Launched(id);
+  {
+    MutexLock lock(&mu_);
+    if (--waiter->num_missing > 0) return;
   }
-  for (InstanceId id : OldestHalf(std::move(idle))) instances_.erase(id);
+  std::move(waiter->ready)();
 }
 
 }  // namespace tutti

@@ -1,9 +1,11 @@
 #ifndef TUTTI_FRAMEWORK_DEPENDENCY_TRACKER_H_
 #define TUTTI_FRAMEWORK_DEPENDENCY_TRACKER_H_
 
-#include <cstddef>
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,50 +16,47 @@
 
 namespace tutti {
 
-// Counts launches of instances and lets later ones wait for them. Remembers the
-// last kMaxInstances instances that were launched, and all that somebody waits
-// for. Thread-safe; callbacks run with no lock held, on the thread of the
-// launch.
+// Lets executions wait until others have been launched. Thread-safe; callbacks
+// run with no lock held, on the thread of the launch.
 class DependencyTracker {
  public:
+  // Whether all members of this process have launched execution `number` of
+  // `id`. Once true it stays true.
+  using HasLaunched = std::function<bool(InstanceId id, uint64_t number)>;
+
   // Runs once, or is destroyed with the tracker.
   using Ready = absl::AnyInvocable<void() &&>;
 
-  static constexpr size_t kMaxInstances = 65536;
-
-  DependencyTracker() = default;
+  explicit DependencyTracker(HasLaunched has_launched)
+      : has_launched_(std::move(has_launched)) {}
   DependencyTracker(const DependencyTracker&) = delete;
   DependencyTracker& operator=(const DependencyTracker&) = delete;
 
-  // One member has launched one more execution of `id`.
+  // HasLaunched() may have become true for an execution of `id`. One load if
+  // nobody waits.
   void Launched(InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Runs `ready` when each of `dependencies` has been launched `num_launches`
-  // times; inside this call if that is so already.
-  void WaitFor(const std::vector<InstanceId>& dependencies,
-               uint64_t num_launches, Ready ready) ABSL_LOCKS_EXCLUDED(mu_);
+  // Runs `ready` when execution `number` of each of `dependencies` has been
+  // launched; inside this call if that is so already.
+  void WaitFor(const std::vector<InstanceId>& dependencies, uint64_t number,
+               Ready ready) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // One call of WaitFor.
+  // One call of WaitFor().
   struct Waiter {
-    size_t num_missing = 0;  // Dependencies; guarded by mu_.
+    size_t num_missing = 0;  // Dependencies, and one for the call itself.
     Ready ready;
   };
   struct Waiting {
-    uint64_t num_launches = 0;
+    uint64_t number = 0;
     std::shared_ptr<Waiter> waiter;
   };
-  struct Instance {
-    uint64_t num_launches = 0;
-    uint64_t last_launch = 0;  // In launches of all instances.
-    std::vector<Waiting> waiting;
-  };
 
-  void ForgetOldInstances() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
+  const HasLaunched has_launched_;
+  std::atomic<size_t> num_waiting_{0};
   Mutex mu_;
-  uint64_t num_launches_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_map<InstanceId, Instance> instances_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<InstanceId, std::vector<Waiting>> waiting_
+      ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

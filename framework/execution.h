@@ -1,6 +1,7 @@
 #ifndef TUTTI_FRAMEWORK_EXECUTION_H_
 #define TUTTI_FRAMEWORK_EXECUTION_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,12 +15,18 @@
 namespace tutti {
 
 // What the members of this process share in one execution of an instance.
-struct Execution {
+class Execution {
+ public:
+  Execution(InstanceId id, uint64_t number) : id(id), number(number) {}
+
   const InstanceId id;
   const uint64_t number;
-  Cancellation cancellation;  // The execution's fate.
 
-  Execution(InstanceId id, uint64_t number) : id(id), number(number) {}
+  // The execution's fate: set once it fails.
+  Cancellation cancellation;
+
+  // Members that have launched it.
+  std::atomic<size_t> num_launched{0};
 
  private:
   friend class ExecutionTable;

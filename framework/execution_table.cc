@@ -51,18 +51,26 @@ absl::StatusOr<std::shared_ptr<Execution>> ExecutionTable::Join(
   joined.push_back(device);
   ++member.next_execution;
   instance.last_used = ++num_joins_;
+  if (member.settled.params != nullptr) SetKey(*execution, member.settled);
   *settled = member.settled;
   return execution;
 }
 
-void ExecutionTable::Settle(const Device* device, InstanceId id,
+void ExecutionTable::Settle(const Device* device, Execution& execution,
                             Settled settled) {
   MutexLock lock(&mu_);
-  const auto found = members_.find(MemberKey{device, id});
-  if (found == members_.end()) return;
-  found->second.instance->num_expected =
+  SetKey(execution, settled);
+  Member& member = members_.at(MemberKey{device, execution.id});
+  member.instance->num_expected =
       static_cast<size_t>(settled.params->task->num_local);
-  found->second.settled = std::move(settled);
+  member.settled = std::move(settled);
+}
+
+void ExecutionTable::SetKey(Execution& execution, const Settled& settled) {
+  if (execution.key_.has_value()) return;
+  execution.key_ = ExecKey{settled.params->group->generation, step_id_,
+                           execution.id.group_key, execution.id.instance_key,
+                           execution.number};
 }
 
 std::optional<ExecKey> ExecutionTable::Leave(Execution& execution) {
@@ -79,9 +87,26 @@ std::optional<ExecKey> ExecutionTable::Leave(Execution& execution) {
   return execution.key_;
 }
 
-void ExecutionTable::SetKey(Execution& execution, const ExecKey& key) {
+bool ExecutionTable::AllCalledBeyond(InstanceId id, const Instance& instance,
+                                     uint64_t number) {
+  return instance.members.size() >= instance.num_expected &&
+         std::all_of(
+             instance.members.begin(), instance.members.end(),
+             [&](const Device* device) {
+               return members_.at(MemberKey{device, id}).next_execution >
+                      number;
+             });
+}
+
+bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
   MutexLock lock(&mu_);
-  execution.key_ = key;
+  const auto found = instances_.find(id);
+  if (found == instances_.end()) return false;
+  const Instance& instance = *found->second;
+  if (!AllCalledBeyond(id, instance, number)) return false;
+  const auto execution = instance.executions.find(number);
+  return execution == instance.executions.end() ||
+         execution->second->num_launched >= instance.num_expected;
 }
 
 std::optional<ExecKey> ExecutionTable::KeyOf(const Execution& execution) {

@@ -40,8 +40,11 @@ class ExecutionTable {
     std::shared_ptr<CollectiveImplementationInterface> implementation;
   };
 
-  ExecutionTable(size_t num_local_devices, size_t max_instances)
-      : num_local_devices_(num_local_devices), max_instances_(max_instances) {}
+  ExecutionTable(int64_t step_id, size_t num_local_devices,
+                 size_t max_instances)
+      : step_id_(step_id),
+        num_local_devices_(num_local_devices),
+        max_instances_(max_instances) {}
   ExecutionTable(const ExecutionTable&) = delete;
   ExecutionTable& operator=(const ExecutionTable&) = delete;
 
@@ -53,19 +56,22 @@ class ExecutionTable {
       std::optional<uint64_t> number, Settled* settled)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Remembers for the member's later executions.
-  void Settle(const Device* device, InstanceId id, Settled settled)
+  // Remembers `settled` for the member's later executions, and gives this one
+  // its key.
+  void Settle(const Device* device, Execution& execution, Settled settled)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // The device's part in `execution` has ended. The key if it was the last one
   // here and the execution is forgotten.
   std::optional<ExecKey> Leave(Execution& execution) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The key under which the execution's transfers run, once a member knows it.
-  void SetKey(Execution& execution, const ExecKey& key)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // The key under which the execution's transfers run, once a member is
+  // settled.
   std::optional<ExecKey> KeyOf(const Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether all members of this process have launched that execution.
+  bool HasLaunched(InstanceId id, uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Devices of this process that have come.
   std::vector<const Device*> Joined(const Execution& execution)
@@ -102,11 +108,16 @@ class ExecutionTable {
   Member& FindOrAddMember(const Device* device,
                           const CollectiveRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SetKey(Execution& execution, const Settled& settled)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AllCalledBeyond(InstanceId id, const Instance& instance, uint64_t number)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsIdle(InstanceId id, const Instance& instance)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetOldInstances() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Forget(InstanceId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const int64_t step_id_;
   const size_t num_local_devices_;
   const size_t max_instances_;
   Mutex mu_;

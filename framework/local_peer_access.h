@@ -13,12 +13,12 @@ namespace tutti {
 class LocalPeerAccess : public PeerAccessInterface {
  public:
   void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
-                  Offer offer) override {
-    rendezvous_.Provide(key, std::move(offer));
+                  const Offer& offer) override {
+    rendezvous_.Provide(key, offer);
   }
   void RecvFromPeer(const CollGroupMember& /*peer*/, const BufKey& key,
-                    Ask ask) override {
-    rendezvous_.Consume(key, std::move(ask));
+                    const Ask& ask) override {
+    rendezvous_.Consume(key, ask);
   }
   void CancelExecution(const ExecKey& exec, absl::Status reason) override {
     rendezvous_.CancelExecution(exec, std::move(reason));

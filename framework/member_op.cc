@@ -165,7 +165,7 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
   settled_.params = std::move(params);
   settled_.implementation = (*factory)->Create();
   executor_->WatchGroup(*settled_.params->group);
-  executor_->executions_.Settle(args_.device, execution_->id, settled_);
+  executor_->executions_.Settle(args_.device, *execution_, settled_);
   return absl::OkStatus();
 }
 
@@ -193,8 +193,7 @@ absl::Status MemberOp::PrepareContext() {
   context_.execution = execution_.get();
   context_.exec_key = {group.generation, executor_->step_id(), group.key,
                        execution_->id.instance_key, execution_->number};
-  executor_->executions_.SetKey(*execution_, context_.exec_key);
-  // From here on FailExecution() finds the transfers.
+  // The table has the key, so that FailExecution() finds the transfers.
   if (execution_->cancellation.cancelled()) {
     return execution_->cancellation.status();
   }
@@ -209,7 +208,7 @@ absl::Status MemberOp::PrepareContext() {
     }
     if (!args_.output->is_set()) *args_.output = context_.output;
   }
-  return settled_.implementation->InitializeCollectiveContext(context_);
+  return settled_.implementation->InitializeCollectiveContext(&context_);
 }
 
 void MemberOp::Run() {
@@ -228,9 +227,7 @@ void MemberOp::Finish(absl::Status status) {
     executor_->FailExecution(*execution_, std::move(status));
     status = execution_->cancellation.status();
   }
-  if (!context_.launched.exchange(true)) {
-    executor_->dependencies_.Launched(execution_->id);
-  }
+  executor_->MarkLaunched(context_, *execution_);
   executor_->LeaveExecution(*execution_);
   context_.input = Tensor();
   context_.output = Tensor();

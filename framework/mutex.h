@@ -1,43 +1,32 @@
 #ifndef TUTTI_FRAMEWORK_MUTEX_H_
 #define TUTTI_FRAMEWORK_MUTEX_H_
 
-#include "absl/base/thread_annotations.h"
+#include <condition_variable>
+#include <mutex>
 
-#ifdef TUTTI_TSAN
-#include <pthread.h>
-#else
-#include "absl/synchronization/mutex.h"
-#endif
+#include "absl/base/thread_annotations.h"
 
 namespace tutti {
 
-// Mutex, MutexLock and CondVar are Abseil's. ThreadSanitizer cannot see into
-// Abseil's packaged library, so that its build (TUTTI_TSAN) puts the same
-// names on pthreads.
-#ifndef TUTTI_TSAN
-
-using absl::CondVar;
-using absl::Mutex;
-using absl::MutexLock;
-
-#else
-
+// The standard library's mutex with the annotations by which Clang checks who
+// holds what. Not Abseil's: distributions package that one with its deadlock
+// detector on, which takes a process-wide lock at each of ours, and
+// ThreadSanitizer cannot see into it.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
-  ~Mutex() { pthread_mutex_destroy(&mutex_); }
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { pthread_mutex_lock(&mutex_); }
-  void Unlock() ABSL_UNLOCK_FUNCTION() { pthread_mutex_unlock(&mutex_); }
-  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
 
  private:
   friend class CondVar;
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::mutex mutex_;
 };
 
+// Holds a mutex as long as it lives.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
@@ -55,19 +44,21 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 class CondVar {
  public:
   CondVar() = default;
-  ~CondVar() { pthread_cond_destroy(&condition_); }
   CondVar(const CondVar&) = delete;
   CondVar& operator=(const CondVar&) = delete;
 
-  void Wait(Mutex* mutex) { pthread_cond_wait(&condition_, &mutex->mutex_); }
-  void Signal() { pthread_cond_signal(&condition_); }
-  void SignalAll() { pthread_cond_broadcast(&condition_); }
+  // May return without a signal.
+  void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> held(mutex->mutex_, std::adopt_lock);
+    condition_.wait(held);
+    held.release();
+  }
+  void Signal() { condition_.notify_one(); }
+  void SignalAll() { condition_.notify_all(); }
 
  private:
-  pthread_cond_t condition_ = PTHREAD_COND_INITIALIZER;
+  std::condition_variable condition_;
 };
-
-#endif
 
 }  // namespace tutti
 

@@ -3,59 +3,79 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "framework/buf_key.h"
 #include "framework/dtype.h"
-#include "framework/status_callback.h"
 
 namespace tutti {
 
 struct CollGroupMember;
 
-// What the sending side lends. The bytes stay valid until `released` runs, with
-// OK once the peer has read them, else with what prevented it.
+// Whoever lends bytes. Told exactly once for each offer: with OK once the peer
+// has read them, else with what prevented it; from then on the bytes are its
+// own again.
+class Lender {
+ public:
+  virtual ~Lender() = default;
+  virtual void OnReleased(int32_t id, absl::Status status) = 0;
+};
+
+// What the sending side lends.
 struct Offer {
-  absl::Span<const std::byte> bytes;
+  absl::Span<const std::byte> bytes;  // Valid until OnReleased().
   DType dtype = DType::kFloat32;
   uint64_t incarnation = 0;  // Of the sender's device.
-  StatusCallback released;
+  Lender* lender = nullptr;
+  int32_t id = 0;  // The lender's name for it.
 };
 
-// What the receiving side gets to read. It ends the loan by running
-// `std::move(released)(OkStatus())`, exactly once, on any thread.
+// What the receiving side gets to read. It ends the loan by Release(), exactly
+// once, on any thread.
 struct Delivery {
   absl::Span<const std::byte> bytes;
-  StatusCallback released;
+  Lender* lender = nullptr;
+  int32_t id = 0;
+
+  void Release(absl::Status status) const {
+    lender->OnReleased(id, std::move(status));
+  }
 };
 
-// What the receiving side wants. `consumer` runs exactly once: with OK and the
+// Whoever asks for bytes. Told exactly once for each request: with OK and the
 // delivery, or with an error and nothing to release.
-struct Ask {
-  using Consumer = absl::AnyInvocable<void(absl::Status, Delivery) &&>;
+class Borrower {
+ public:
+  virtual ~Borrower() = default;
+  virtual void OnDelivery(int32_t id, absl::Status status,
+                          Delivery delivery) = 0;
+};
 
+// What the receiving side wants.
+struct Ask {
   size_t num_bytes = 0;
   DType dtype = DType::kFloat32;
   uint64_t incarnation = 0;  // Of the sender's device, as the group knows it.
-  Consumer consumer;
+  Borrower* borrower = nullptr;
+  int32_t id = 0;  // The borrower's name for it.
 };
 
 // How bytes move between the members of a group: the only way. Thread-safe.
-// Callbacks run on the thread of the side that came second, or of the one that
-// cancels, with no lock held.
+// Lenders and borrowers are called on the thread of the side that came second,
+// or of the one that cancels, with no lock held.
 class PeerAccessInterface {
  public:
   virtual ~PeerAccessInterface() = default;
 
-  // Lends bytes to `peer`, who is key.to. Errors go to `offer.released`.
+  // Lends bytes to `peer`, who is key.to. Errors go to the lender.
   virtual void PostToPeer(const CollGroupMember& peer, const BufKey& key,
-                          Offer offer) = 0;
+                          const Offer& offer) = 0;
 
-  // Asks `peer`, who is key.from, for bytes. Errors go to `ask.consumer`.
+  // Asks `peer`, who is key.from, for bytes. Errors go to the borrower.
   virtual void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                            Ask ask) = 0;
+                            const Ask& ask) = 0;
 
   // Ends all transfers of `exec` that have not met their other side, and those
   // that come later, with `reason`, on all members. A delivery that is being

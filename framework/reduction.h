@@ -19,9 +19,8 @@ namespace tutti {
 //   even. Denormals are kept, and what is too large becomes infinity.
 // - min and max order -0 below +0, and are NaN if either operand is.
 // - Every NaN that is written has the same bits: sign 0, quiet, payload 0.
-// This holds in the default floating-point environment. On a thread that
-// rounds otherwise or flushes denormals, float32, float64 and bfloat16 follow
-// it.
+// This holds in the default floating-point environment. A thread that flushes
+// denormals or rounds otherwise gets what its mode makes of the arithmetic.
 
 // into[i] = left[i] (+) right[i] for `num_elements` elements.
 //
@@ -33,11 +32,11 @@ void Reduce(ReductionKind kind, DType dtype, const void* left,
 
 // values[i] /= divisor: from a sum to an average.
 //
-// Integers are divided exactly, whatever the divisor, and truncate toward zero.
-// float16 and bfloat16 are divided in float32 and rounded once more. A floating
-// dtype first rounds the divisor to the type it divides in, which matters only
-// above 2^24. `values` needs no alignment. Does nothing to bool. REQUIRES:
-// divisor > 0.
+// Integers are divided in 64 bits, so that no divisor is too large, and
+// truncate toward zero. float16 and bfloat16 are divided in float32 and rounded
+// once more. A floating dtype first rounds the divisor to the type it divides
+// in, which matters only above 2^24. `values` needs no alignment. Does nothing
+// to bool. REQUIRES: divisor > 0.
 void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor);
 
 }  // namespace tutti

@@ -103,8 +103,8 @@ std::vector<int64_t> TargetsOfThisCpu() {
   absl::flat_hash_set<const ReductionKernels*> seen;
   auto rest = static_cast<uint64_t>(hwy::SupportedTargets());
   while (rest != 0) {
-    const uint64_t target =
-        std::bit_floor(rest);  // A lower bit is a better one.
+    // A lower bit is a better instruction set.
+    const uint64_t target = std::bit_floor(rest);
     if (seen.insert(&KernelsFor(target)).second) targets.push_back(target);
     rest -= target;
   }

@@ -40,8 +40,8 @@ class Tensor {
   DType dtype() const { return dtype_; }
   const TensorShape& shape() const { return shape_; }
   int64_t num_elements() const { return shape_.num_elements(); }
-  size_t size_bytes() const {
-    return static_cast<size_t>(num_elements()) * SizeOf(dtype_);
+  size_t size_bytes() const {  // 0 if not set.
+    return is_set_ ? static_cast<size_t>(num_elements()) * SizeOf(dtype_) : 0;
   }
 
   const std::byte* data() const { return data_; }

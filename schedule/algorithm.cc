@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,7 +9,6 @@
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
 #include "framework/mutex.h"
-#include "schedule/chunk_map.h"
 #include "schedule/schedule_cache.h"
 #include "schedule/schedule_run.h"
 
@@ -43,46 +41,34 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
   }
 
   absl::Status InitializeCollectiveContext(
-      const CollectiveContext& context) override {
+      CollectiveContext* context) override {
+    const bool in_place =
+        OverlapOf(context->input, context->output) != Overlap::kNone;
     MutexLock lock(&mu_);
-    auto& bound = BoundFor(context);
-    if (bound.has_value()) return absl::OkStatus();
-    const CollectiveParams& params = *context.params;
-    const auto chunks = std::make_shared<const ChunkMap>(params);
-    const auto schedule =
-        params.group->resources->GetOrCreate<ScheduleCache>()->Get(
-            algorithm_, params, *chunks, IsInPlace(context));
-    if (!schedule.ok()) return schedule.status();
-    const bool is_barrier = params.instance->type == CollectiveType::kBarrier;
-    bound = Bind(*schedule, chunks,
-                 is_barrier ? 1 : SizeOf(params.instance->dtype));
+    std::unique_ptr<const BoundSchedule>& bound = in_place ? in_place_ : apart_;
+    if (bound == nullptr) {
+      const CollectiveParams& params = *context->params;
+      const auto cache = params.group->resources->GetOrCreate<ScheduleCache>();
+      auto schedule = cache->Get(algorithm_, params, in_place);
+      if (!schedule.ok()) return schedule.status();
+      bound =
+          std::make_unique<const BoundSchedule>(*std::move(schedule), params);
+    }
+    context->implementation_state = bound.get();  // Never changes again.
     return absl::OkStatus();
   }
 
   void Run(const CollectiveContext& context, StatusCallback done) override {
-    const BoundSchedule* bound = nullptr;
-    {
-      MutexLock lock(&mu_);
-      bound = &*BoundFor(context);  // Set for good.
-    }
-    RunSchedule(*bound, context, std::move(done));
+    RunSchedule(
+        *static_cast<const BoundSchedule*>(context.implementation_state),
+        context, std::move(done));
   }
 
  private:
-  static bool IsInPlace(const CollectiveContext& context) {
-    return context.input.is_set() && context.output.is_set() &&
-           OverlapOf(context.input, context.output) != Overlap::kNone;
-  }
-
-  std::optional<BoundSchedule>& BoundFor(const CollectiveContext& context)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return IsInPlace(context) ? in_place_ : apart_;
-  }
-
   const std::shared_ptr<const Algorithm> algorithm_;
   Mutex mu_;
-  std::optional<BoundSchedule> in_place_ ABSL_GUARDED_BY(mu_);
-  std::optional<BoundSchedule> apart_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<const BoundSchedule> in_place_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<const BoundSchedule> apart_ ABSL_GUARDED_BY(mu_);
 };
 
 class ScheduledFactory : public CollectiveFactory {

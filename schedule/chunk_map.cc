@@ -2,141 +2,155 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "framework/collective_shapes.h"
 
 namespace tutti {
+namespace {
 
-Range Cut(int64_t num_elements, int num_parts, int index) {
-  const int64_t small = num_elements / num_parts;
-  const int64_t num_large = num_elements % num_parts;
+// Whether the buffers are cut by rank.
+bool HasBlocks(CollectiveType type) {
+  switch (type) {
+    case CollectiveType::kAllGather:
+    case CollectiveType::kGather:
+    case CollectiveType::kReduceScatter:
+    case CollectiveType::kScatter:
+    case CollectiveType::kAllToAll:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Range ChunkMap::Cutter::At(int index) const {
   return {index * small + std::min<int64_t>(index, num_large),
           small + (index < num_large ? 1 : 0)};
 }
 
-ChunkMap::ChunkMap(const CollectiveParams& params)
-    : group_size_(params.group->size()), rank_(params.default_rank) {
-  const CollInstanceParams& instance = *params.instance;
-  const bool has_input = HasInput(instance.type, rank_, instance.root);
-  const bool has_output = HasOutput(instance.type, rank_, instance.root);
-  const auto cut = [](bool has, Cutting cutting) {
-    return has ? cutting : Cutting::kNone;
-  };
-  switch (instance.type) {
-    case CollectiveType::kAllReduce:
-    case CollectiveType::kBroadcast:
-    case CollectiveType::kReduce:
-    case CollectiveType::kPermute:
-      input_.cutting = cut(has_input, Cutting::kWhole);
-      data_.cutting = cut(has_output, Cutting::kWhole);
-      break;
-    case CollectiveType::kAllGather:
-    case CollectiveType::kGather:
-      input_.cutting = cut(has_input, Cutting::kOwnBlock);
-      data_.cutting = cut(has_output, Cutting::kAllBlocks);
-      break;
-    case CollectiveType::kReduceScatter:
-    case CollectiveType::kScatter:
-      input_.cutting = cut(has_input, Cutting::kAllBlocks);
-      data_.cutting = cut(has_output, Cutting::kOwnBlock);
-      break;
-    case CollectiveType::kAllToAll:
-      input_.cutting = Cutting::kAllBlocks;
-      data_.cutting = Cutting::kAllBlocks;
-      break;
-    case CollectiveType::kBarrier:
-      input_.cutting = Cutting::kToken;
-      return;
+ChunkMap::Cutter ChunkMap::MakeCutter(int64_t num_elements, int num_parts) {
+  return {num_elements / num_parts, num_elements % num_parts};
+}
+
+Range Cut(int64_t num_elements, int num_parts, int index) {
+  return ChunkMap::MakeCutter(num_elements, num_parts).At(index);
+}
+
+bool ChunkMap::Allows(CollectiveType type, int group_size, int num_chunks) {
+  if (type == CollectiveType::kBarrier) return num_chunks == 1;
+  if (type == CollectiveType::kAllToAll) return num_chunks == group_size;
+  return num_chunks > 0 && (!HasBlocks(type) || num_chunks % group_size == 0);
+}
+
+ChunkMap::ChunkMap(const CollectiveParams& params, int num_chunks)
+    : group_size_(params.group->size()),
+      rank_(params.default_rank),
+      num_chunks_(num_chunks) {
+  if (HasBlocks(params.instance->type)) {
+    SetBlocks(params);
+  } else {
+    SetWhole(params);
   }
-  input_.num_elements = params.input_shape.num_elements();
-  data_.num_elements = params.output_shape.num_elements();
-  SetBlocks(params);
+}
+
+void ChunkMap::SetWhole(const CollectiveParams& params) {
+  const CollInstanceParams& instance = *params.instance;
+  if (instance.type == CollectiveType::kBarrier) {
+    input_.num_chunks = 1;
+    input_.pieces = MakeCutter(1, 1);
+    pieces_per_block_ = 1;
+    return;
+  }
+  const Buffer whole{
+      .num_chunks = num_chunks_,
+      .pieces = MakeCutter(instance.shape.num_elements(), num_chunks_)};
+  pieces_per_block_ = num_chunks_;
+  if (HasInput(instance.type, rank_, instance.root)) input_ = whole;
+  if (HasOutput(instance.type, rank_, instance.root)) data_ = whole;
 }
 
 void ChunkMap::SetBlocks(const CollectiveParams& params) {
   const CollInstanceParams& instance = *params.instance;
-  has_blocks_ = instance.type != CollectiveType::kAllReduce &&
-                instance.type != CollectiveType::kBroadcast &&
-                instance.type != CollectiveType::kReduce &&
-                instance.type != CollectiveType::kPermute;
-  if (!has_blocks_) return;
+  pieces_per_block_ = num_chunks_ / group_size_;
   const int64_t row = RowElements(instance.shape);
-  if (instance.rows.empty()) {
-    const int64_t block = BlockRows(instance, group_size_, rank_, rank_) * row;
-    input_.block_elements = data_.block_elements = block;
-    return;
-  }
   const auto begins = [&](auto rows_of_block) {
-    std::vector<int64_t> result = {0};
+    std::vector<int64_t> result;
+    if (instance.rows.empty()) return result;
+    result.push_back(0);
     for (int block = 0; block < group_size_; ++block) {
       result.push_back(result.back() + rows_of_block(block) * row);
     }
     return result;
   };
-  if (instance.type != CollectiveType::kAllToAll) {
-    input_.block_begins = data_.block_begins = begins([&](int block) {
-      return BlockRows(instance, group_size_, block, block);
-    });
-    return;
+  // In an exchange a block is from one to one; elsewhere a block is a rank's.
+  const bool exchanges = instance.type == CollectiveType::kAllToAll;
+  const auto sent = begins([&](int block) {
+    return BlockRows(instance, group_size_, exchanges ? rank_ : block, block);
+  });
+  const auto received = begins([&](int block) {
+    return BlockRows(instance, group_size_, block, exchanges ? rank_ : block);
+  });
+  const bool gathers = instance.type == CollectiveType::kAllGather ||
+                       instance.type == CollectiveType::kGather;
+  const int64_t block = BlockRows(instance, group_size_, rank_, rank_) * row;
+  if (HasInput(instance.type, rank_, instance.root)) {
+    input_ = MakeBlocks(sent, /*only_own=*/gathers);
+    input_.block_elements = block;
+    input_.pieces = MakeCutter(block, pieces_per_block_);
   }
-  input_.block_begins = begins(
-      [&](int to) { return BlockRows(instance, group_size_, rank_, to); });
-  data_.block_begins = begins(
-      [&](int from) { return BlockRows(instance, group_size_, from, rank_); });
-}
-
-bool ChunkMap::Allows(int num_chunks) const {
-  return num_chunks > 0 && (!has_blocks_ || num_chunks % group_size_ == 0);
-}
-
-bool ChunkMap::HasChunk(const Buffer& buffer, int chunk, int num_chunks) const {
-  if (chunk < 0 || chunk >= num_chunks) return false;
-  switch (buffer.cutting) {
-    case Cutting::kNone:
-      return false;
-    case Cutting::kOwnBlock:
-      return chunk / (num_chunks / group_size_) == rank_;
-    default:
-      return true;
+  if (HasOutput(instance.type, rank_, instance.root)) {
+    data_ = MakeBlocks(received, /*only_own=*/!gathers && !exchanges);
+    data_.block_elements = block;
+    data_.pieces = MakeCutter(block, pieces_per_block_);
   }
 }
 
-Range ChunkMap::RangeIn(const Buffer& buffer, int chunk, int num_chunks) const {
-  if (buffer.cutting == Cutting::kToken) return {0, 1};
-  if (buffer.cutting == Cutting::kWhole) {
-    return Cut(buffer.num_elements, num_chunks, chunk);
+ChunkMap::Buffer ChunkMap::MakeBlocks(std::vector<int64_t> begins,
+                                      bool only_own) const {
+  Buffer buffer;
+  buffer.first_chunk = only_own ? rank_ * pieces_per_block_ : 0;
+  buffer.num_chunks = only_own ? pieces_per_block_ : num_chunks_;
+  buffer.block_begins = std::move(begins);
+  return buffer;
+}
+
+bool ChunkMap::Has(const Slot& slot) const {
+  switch (slot.space) {
+    case Space::kInput:
+      return input_.Has(slot.chunk);
+    case Space::kData:
+      return data_.Has(slot.chunk);
+    case Space::kScratch:
+      return slot.bank >= 0 &&
+             (input_.Has(slot.chunk) || data_.Has(slot.chunk));
   }
-  const int pieces = num_chunks / group_size_;
-  const int block = pieces == 1 ? chunk : chunk / pieces;
-  int64_t begin = block * buffer.block_elements;
-  int64_t size = buffer.block_elements;
-  if (!buffer.block_begins.empty()) {
-    begin = buffer.block_begins[block];
-    size = buffer.block_begins[block + 1] - begin;
+  return false;
+}
+
+Range ChunkMap::RangeIn(const Buffer& buffer, int chunk) const {
+  const int own = chunk - buffer.first_chunk;  // The buffer's first is 0.
+  if (pieces_per_block_ == num_chunks_) return buffer.pieces.At(own);
+  const int block = own / pieces_per_block_;
+  const int piece = own % pieces_per_block_;
+  if (buffer.block_begins.empty()) {
+    const Range range = buffer.pieces.At(piece);
+    return {block * buffer.block_elements + range.begin, range.size};
   }
-  if (buffer.cutting == Cutting::kOwnBlock) begin = 0;
-  if (pieces == 1) return {begin, size};
-  const Range piece = Cut(size, pieces, chunk % pieces);
-  return {begin + piece.begin, piece.size};
+  // An own block begins at 0, but its size is that of its rank.
+  const auto begins = buffer.block_begins.begin() + chunk / pieces_per_block_;
+  const int64_t begin = buffer.first_chunk == 0 ? begins[0] : 0;
+  const Range range = Cut(begins[1] - begins[0], pieces_per_block_, piece);
+  return {begin + range.begin, range.size};
 }
 
-const ChunkMap::Buffer& ChunkMap::BufferOf(const Slot& slot,
-                                           int num_chunks) const {
-  if (slot.space == Space::kData) return data_;
-  if (slot.space == Space::kInput) return input_;
-  return HasChunk(input_, slot.chunk, num_chunks) ? input_ : data_;
-}
-
-bool ChunkMap::Has(const Slot& slot, int num_chunks) const {
-  if (slot.space == Space::kScratch && slot.bank < 0) return false;
-  return HasChunk(BufferOf(slot, num_chunks), slot.chunk, num_chunks);
-}
-
-Range ChunkMap::RangeOf(const Slot& slot, int num_chunks) const {
-  Range range = RangeIn(BufferOf(slot, num_chunks), slot.chunk, num_chunks);
-  if (slot.space == Space::kScratch) range.begin = 0;
-  return range;
+Range ChunkMap::RangeOf(const Slot& slot) const {
+  if (slot.space == Space::kInput) return RangeIn(input_, slot.chunk);
+  if (slot.space == Space::kData) return RangeIn(data_, slot.chunk);
+  const Buffer& buffer = input_.Has(slot.chunk) ? input_ : data_;
+  return {0, RangeIn(buffer, slot.chunk).size};
 }
 
 }  // namespace tutti

@@ -37,42 +37,57 @@ Range Cut(int64_t num_elements, int num_parts, int index);
 // input lacks it, in the output. Immutable.
 class ChunkMap {
  public:
-  explicit ChunkMap(const CollectiveParams& params);
+  // Whether a schedule for a collective of this type can have so many chunks.
+  static bool Allows(CollectiveType type, int group_size, int num_chunks);
 
-  // What the member has in `space`: "has" is false where the collective gives
-  // the member no such chunk (see above), or the slot is out of range.
-  bool Has(const Slot& slot, int num_chunks) const;
+  // REQUIRES: Allows().
+  ChunkMap(const CollectiveParams& params, int num_chunks);
+
+  // False where the collective gives the member no such chunk (see above) and
+  // where there is none of that number.
+  bool Has(const Slot& slot) const;
 
   // REQUIRES: Has(slot). `begin` is 0 for scratch.
-  Range RangeOf(const Slot& slot, int num_chunks) const;
-
-  // Whether a schedule of this collective can have so many chunks.
-  bool Allows(int num_chunks) const;
+  Range RangeOf(const Slot& slot) const;
 
  private:
-  // How one of the member's buffers is cut.
-  enum class Cutting : uint8_t {
-    kNone,       // The member has no such buffer.
-    kWhole,      // One piece of all elements.
-    kAllBlocks,  // A block for each rank.
-    kOwnBlock,   // The block of this rank.
-    kToken,      // One byte.
-  };
-  struct Buffer {
-    Cutting cutting = Cutting::kNone;
-    int64_t num_elements = 0;           // kWhole.
-    int64_t block_elements = 0;         // Where blocks are equal.
-    std::vector<int64_t> block_begins;  // Where not: n + 1 of them.
+  // Equal or nearly equal parts of so many elements.
+  struct Cutter {
+    int64_t small = 0;
+    int64_t num_large = 0;  // Parts that have one element more.
+    Range At(int index) const;
   };
 
-  bool HasChunk(const Buffer& buffer, int chunk, int num_chunks) const;
-  Range RangeIn(const Buffer& buffer, int chunk, int num_chunks) const;
-  const Buffer& BufferOf(const Slot& slot, int num_chunks) const;
+  // One of the member's buffers.
+  struct Buffer {
+    // The chunks it has: [first, first + count).
+    int first_chunk = 0;
+    int num_chunks = 0;
+
+    // Where blocks are equal, or all is one block: how a block is cut.
+    Cutter pieces;
+    int64_t block_elements = 0;
+
+    // Where blocks differ: n + 1 of them.
+    std::vector<int64_t> block_begins;
+
+    bool Has(int chunk) const {
+      return chunk >= first_chunk && chunk < first_chunk + num_chunks;
+    }
+  };
+
+  static Cutter MakeCutter(int64_t num_elements, int num_parts);
+  friend Range Cut(int64_t num_elements, int num_parts, int index);
+
+  void SetWhole(const CollectiveParams& params);
   void SetBlocks(const CollectiveParams& params);
+  Buffer MakeBlocks(std::vector<int64_t> begins, bool only_own) const;
+  Range RangeIn(const Buffer& buffer, int chunk) const;
 
   const int group_size_;
   const int rank_;
-  bool has_blocks_ = false;
+  const int num_chunks_;
+  int pieces_per_block_ = 1;
   Buffer input_;
   Buffer data_;
 };

@@ -46,11 +46,6 @@ class ScheduleCompiler {
   using Incoming = CompiledSchedule::Incoming;
 
   absl::Status CheckSteps() const {
-    if (!chunks_.Allows(schedule_.num_chunks)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a schedule of ", schedule_.num_chunks,
-                       " chunks does not fit a group of ", group_size_));
-    }
     for (size_t lane = 0; lane < schedule_.lanes.size(); ++lane) {
       for (size_t i = 0; i < schedule_.lanes[lane].size(); ++i) {
         const Step& step = schedule_.lanes[lane][i];
@@ -74,12 +69,9 @@ class ScheduleCompiler {
     if (Writes(step.kind) && step.into.space == Space::kInput) {
       return "writes to the input";
     }
-    const auto has = [this](const Slot& slot) {
-      return chunks_.Has(slot, schedule_.num_chunks);
-    };
-    if ((Writes(step.kind) && !has(step.into)) ||
-        (Reads(step.kind) && !has(step.left)) ||
-        (step.kind == StepKind::kReduce && !has(step.right))) {
+    if ((Writes(step.kind) && !chunks_.Has(step.into)) ||
+        (Reads(step.kind) && !chunks_.Has(step.left)) ||
+        (step.kind == StepKind::kReduce && !chunks_.Has(step.right))) {
       return "this rank has no such chunk";
     }
     return IsStep(step.after) ? "" : "waits for a step that does not exist";

@@ -47,12 +47,13 @@ std::vector<Access> SortedAccesses(const GroupPlan& plan,
 
 absl::Status Race(const GroupPlan& plan, const Access& first,
                   const Access& second) {
-  const bool lent = plan.step(first.step).kind == StepKind::kSend;
+  const Access& writer = second.writes ? second : first;
+  const Access& other = second.writes ? first : second;
+  const bool lends = plan.step(other.step).kind == StepKind::kSend;
   return absl::InvalidArgumentError(absl::StrCat(
-      "race: ", plan.Describe(second.step), " may ",
-      second.writes ? "write " : "read ", ToString(second.slot), " while ",
-      plan.Describe(first.step),
-      lent ? " still lends it" : (first.writes ? " writes it" : " reads it")));
+      "race: ", plan.Describe(writer.step), " may write ",
+      ToString(writer.slot), " while ", plan.Describe(other.step),
+      lends ? " lends it" : (other.writes ? " writes it" : " reads it")));
 }
 
 // `accesses`: all to one slot, in the order of completion. As earlier accesses

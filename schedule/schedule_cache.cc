@@ -3,11 +3,15 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "schedule/chunk_map.h"
+
 namespace tutti {
 
 absl::StatusOr<std::shared_ptr<const CompiledSchedule>> ScheduleCache::Get(
     const std::shared_ptr<const Algorithm>& algorithm,
-    const CollectiveParams& params, const ChunkMap& chunks, bool in_place) {
+    const CollectiveParams& params, bool in_place) {
   const CollInstanceParams& instance = *params.instance;
   Key key{algorithm,
           instance.type,
@@ -29,8 +33,16 @@ absl::StatusOr<std::shared_ptr<const CompiledSchedule>> ScheduleCache::Get(
                        .permutation = instance.permutation,
                        .subdiv_offsets = instance.impl_details.subdiv_offsets,
                        .in_place = in_place});
-  auto compiled = CompiledSchedule::Compile(
-      schedule, chunks, params.default_rank, params.group->size());
+  const int group_size = params.group->size();
+  if (!ChunkMap::Allows(instance.type, group_size, schedule.num_chunks)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(instance.impl_details.implementation, " plans ",
+                     schedule.num_chunks, " chunks, which does not fit ",
+                     Name(instance.type), " among ", group_size, " members"));
+  }
+  auto compiled =
+      CompiledSchedule::Compile(schedule, ChunkMap(params, schedule.num_chunks),
+                                params.default_rank, group_size);
   if (!compiled.ok()) return compiled.status();
   auto shared = std::make_shared<const CompiledSchedule>(*std::move(compiled));
   MutexLock lock(&mu_);

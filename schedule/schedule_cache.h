@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "framework/mutex.h"
 #include "framework/params.h"
-#include "schedule/chunk_map.h"
 #include "schedule/compiled_schedule.h"
 #include "schedule/plan.h"
 
@@ -32,8 +31,7 @@ class ScheduleCache {
   // if the algorithm's plan is not valid.
   absl::StatusOr<std::shared_ptr<const CompiledSchedule>> Get(
       const std::shared_ptr<const Algorithm>& algorithm,
-      const CollectiveParams& params, const ChunkMap& chunks, bool in_place)
-      ABSL_LOCKS_EXCLUDED(mu_);
+      const CollectiveParams& params, bool in_place) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   // All that a plan depends on within one group.

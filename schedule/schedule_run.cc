@@ -18,13 +18,17 @@ using Incoming = CompiledSchedule::Incoming;
 // What a barrier sends.
 constexpr std::byte kToken{0};
 
-class ScheduleRun {
+class ScheduleRun : public Lender, public Borrower {
  public:
   static void Start(const BoundSchedule& bound,
                     const CollectiveContext& context, StatusCallback done);
 
   // Runs an op whose waits are over.
   void RunOp(int32_t index);
+
+  void OnReleased(int32_t index, absl::Status status) override;
+  void OnDelivery(int32_t index, absl::Status status,
+                  Delivery delivery) override;
 
  private:
   // Most schedules of small groups fit.
@@ -38,18 +42,18 @@ class ScheduleRun {
   bool ShouldStop();
   void Fail(absl::Status status);
   void Complete(int32_t index);
+  bool IsOver(int32_t index);
   void EndOne();
 
   void Send(int32_t index);
   void Recv(int32_t index);
-  void OnDelivery(int32_t index, absl::Status status, Delivery delivery);
   void Consume(int32_t index, Delivery delivery);
   void Compute(int32_t index);
   absl::Status ComputeNow(const Op& op);
   absl::Status Finish(const Op& op, std::byte* into, int64_t num_elements);
 
   int64_t ElementsOf(const Slot& slot) const {
-    return bound_.chunks->RangeOf(slot, num_chunks_).size;
+    return bound_.chunks().RangeOf(slot).size;
   }
   const std::byte* Address(const Slot& slot);
   std::byte* MutableAddress(const Slot& slot);
@@ -67,8 +71,6 @@ class ScheduleRun {
   const CollectiveContext& context_;
   const CompiledSchedule& schedule_;
   const std::vector<Op>& ops_;
-  const int num_chunks_;
-  const bool is_barrier_;
   const DType dtype_;
   const size_t element_bytes_;
   StatusCallback done_;
@@ -134,11 +136,9 @@ ScheduleRun::ScheduleRun(const BoundSchedule& bound,
                          const CollectiveContext& context, StatusCallback done)
     : bound_(bound),
       context_(context),
-      schedule_(*bound.schedule),
+      schedule_(bound.schedule()),
       ops_(schedule_.ops()),
-      num_chunks_(schedule_.num_chunks()),
-      is_barrier_(context.params->instance->type == CollectiveType::kBarrier),
-      dtype_(is_barrier_ ? DType::kUint8 : context.params->instance->dtype),
+      dtype_(bound.dtype()),
       element_bytes_(SizeOf(dtype_)),
       done_(std::move(done)) {}
 
@@ -164,10 +164,10 @@ void ScheduleRun::Start(const BoundSchedule& bound,
 }
 
 absl::Status ScheduleRun::AllocateScratch() {
-  if (bound_.scratch_bytes == 0) return absl::OkStatus();
+  if (bound_.scratch_bytes() == 0) return absl::OkStatus();
   auto scratch = context_.device->Allocate(
       DType::kUint8,
-      TensorShape::Vector(static_cast<int64_t>(bound_.scratch_bytes)));
+      TensorShape::Vector(static_cast<int64_t>(bound_.scratch_bytes())));
   if (!scratch.ok()) return scratch.status();
   scratch_ = *std::move(scratch);
   return absl::OkStatus();
@@ -201,17 +201,25 @@ void ScheduleRun::Fail(absl::Status status) {
   context_.executor->FailExecution(*context_.execution, status_);
 }
 
+// One op hands its place among those under way to one that it makes ready.
 void ScheduleRun::Complete(int32_t index) {
+  int32_t num_ready = 0;
   if (!failed_.load(std::memory_order_relaxed)) {
     for (const int32_t dependent : schedule_.dependents(OpAt(index))) {
-      if (waits_[dependent].fetch_sub(1, std::memory_order_acq_rel) != 1) {
-        continue;
+      if (!IsOver(dependent)) continue;
+      if (++num_ready > 1) {
+        num_under_way_.fetch_add(1, std::memory_order_relaxed);
       }
-      num_under_way_.fetch_add(1, std::memory_order_relaxed);
       ReadyOps::Add(this, dependent);
     }
   }
-  EndOne();
+  if (num_ready == 0) EndOne();
+}
+
+// Counts one completion; true if the op waits for no other.
+bool ScheduleRun::IsOver(int32_t index) {
+  return OpAt(index).num_waits == 1 ||
+         waits_[index].fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
 void ScheduleRun::EndOne() {
@@ -247,11 +255,14 @@ void ScheduleRun::Send(int32_t index) {
                  static_cast<size_t>(num_elements) * element_bytes_},
        .dtype = dtype_,
        .incarnation = context_.device->attributes().incarnation,
-       .released = [this, index](absl::Status status) {
-         if (!status.ok()) Fail(std::move(status));
-         Complete(index);
-         ReadyOps::RunAll();
-       }});
+       .lender = this,
+       .id = index});
+}
+
+void ScheduleRun::OnReleased(int32_t index, absl::Status status) {
+  if (!status.ok()) Fail(std::move(status));
+  Complete(index);
+  ReadyOps::RunAll();
 }
 
 void ScheduleRun::Recv(int32_t index) {
@@ -264,9 +275,8 @@ void ScheduleRun::Recv(int32_t index) {
       {.num_bytes = static_cast<size_t>(num_elements) * element_bytes_,
        .dtype = dtype_,
        .incarnation = peer.device.incarnation,
-       .consumer = [this, index](absl::Status status, Delivery delivery) {
-         OnDelivery(index, std::move(status), std::move(delivery));
-       }});
+       .borrower = this,
+       .id = index});
 }
 
 void ScheduleRun::OnDelivery(int32_t index, absl::Status status,
@@ -277,12 +287,10 @@ void ScheduleRun::OnDelivery(int32_t index, absl::Status status,
     return ReadyOps::RunAll();
   }
   if (delivery.bytes.size() <= kInlineBytes) {
-    return Consume(index, std::move(delivery));
+    return Consume(index, delivery);
   }
   context_.executor->environment().queue->Schedule(
-      [this, index, delivery = std::move(delivery)]() mutable {
-        Consume(index, std::move(delivery));
-      });
+      [this, index, delivery] { Consume(index, delivery); });
 }
 
 // Reads what the peer lends and ends the loan.
@@ -304,7 +312,7 @@ void ScheduleRun::Consume(int32_t index, Delivery delivery) {
   }
   // Completing first would let `done` run while the peer still lends.
   if (!status.ok()) Fail(status);
-  std::move(delivery.released)(std::move(status));
+  delivery.Release(std::move(status));
   Complete(index);
   ReadyOps::RunAll();
 }
@@ -351,39 +359,38 @@ absl::Status ScheduleRun::Finish(const Op& op, std::byte* into,
 
 const std::byte* ScheduleRun::Address(const Slot& slot) {
   if (slot.space != Space::kInput) return MutableAddress(slot);
-  if (is_barrier_) return &kToken;
+  if (!context_.input.is_set()) return &kToken;
   return context_.input.data() +
-         static_cast<size_t>(bound_.chunks->RangeOf(slot, num_chunks_).begin) *
+         static_cast<size_t>(bound_.chunks().RangeOf(slot).begin) *
              element_bytes_;
 }
 
 std::byte* ScheduleRun::MutableAddress(const Slot& slot) {
   if (slot.space == Space::kScratch) {
-    return scratch_.mutable_data() +
-           bound_.scratch_offsets.at({slot.chunk, slot.bank});
+    return scratch_.mutable_data() + bound_.ScratchOffset(slot);
   }
   // The tensor is the context's; its bytes are this run's to write.
   return const_cast<std::byte*>(context_.output.data()) +
-         static_cast<size_t>(bound_.chunks->RangeOf(slot, num_chunks_).begin) *
+         static_cast<size_t>(bound_.chunks().RangeOf(slot).begin) *
              element_bytes_;
 }
 
 }  // namespace
 
-BoundSchedule Bind(std::shared_ptr<const CompiledSchedule> schedule,
-                   std::shared_ptr<const ChunkMap> chunks,
-                   size_t element_bytes) {
+BoundSchedule::BoundSchedule(std::shared_ptr<const CompiledSchedule> schedule,
+                             const CollectiveParams& params)
+    : schedule_(std::move(schedule)),
+      chunks_(params, schedule_->num_chunks()),
+      dtype_(params.instance->type == CollectiveType::kBarrier
+                 ? DType::kUint8
+                 : params.instance->dtype) {
   constexpr size_t kAlignment = Tensor::kAlignmentBytes;
-  BoundSchedule bound;
-  for (const Slot& slot : schedule->scratch()) {
-    const Range range = chunks->RangeOf(slot, schedule->num_chunks());
-    bound.scratch_offsets[{slot.chunk, slot.bank}] = bound.scratch_bytes;
-    const size_t bytes = static_cast<size_t>(range.size) * element_bytes;
-    bound.scratch_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  for (const Slot& slot : schedule_->scratch()) {
+    scratch_offsets_[{slot.chunk, slot.bank}] = scratch_bytes_;
+    const size_t bytes =
+        static_cast<size_t>(chunks_.RangeOf(slot).size) * SizeOf(dtype_);
+    scratch_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  bound.schedule = std::move(schedule);
-  bound.chunks = std::move(chunks);
-  return bound;
 }
 
 void RunSchedule(const BoundSchedule& bound, const CollectiveContext& context,

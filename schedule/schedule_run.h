@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "framework/collective_context.h"
@@ -16,19 +16,28 @@ namespace tutti {
 
 // A compiled schedule with what it needs to know of one member's buffers.
 // Immutable; serves all executions of an instance.
-struct BoundSchedule {
-  std::shared_ptr<const CompiledSchedule> schedule;
-  std::shared_ptr<const ChunkMap> chunks;
+class BoundSchedule {
+ public:
+  BoundSchedule(std::shared_ptr<const CompiledSchedule> schedule,
+                const CollectiveParams& params);
 
-  // Where the slots of schedule->scratch() lie in one allocation, by chunk and
-  // bank, and its size.
-  absl::flat_hash_map<std::pair<int, int>, size_t> scratch_offsets;
-  size_t scratch_bytes = 0;
+  const CompiledSchedule& schedule() const { return *schedule_; }
+  const ChunkMap& chunks() const { return chunks_; }
+  DType dtype() const { return dtype_; }
+
+  // All scratch is one allocation.
+  size_t scratch_bytes() const { return scratch_bytes_; }
+  size_t ScratchOffset(const Slot& slot) const {
+    return scratch_offsets_.at({slot.chunk, slot.bank});
+  }
+
+ private:
+  const std::shared_ptr<const CompiledSchedule> schedule_;
+  const ChunkMap chunks_;
+  const DType dtype_;
+  absl::flat_hash_map<std::pair<int, int>, size_t> scratch_offsets_;
+  size_t scratch_bytes_ = 0;
 };
-
-BoundSchedule Bind(std::shared_ptr<const CompiledSchedule> schedule,
-                   std::shared_ptr<const ChunkMap> chunks,
-                   size_t element_bytes);
 
 // The engine: runs one member's schedule once.
 //

@@ -1,0 +1,60 @@
+#ifndef TUTTI_TESTS_FAILING_PEER_ACCESS_H_
+#define TUTTI_TESTS_FAILING_PEER_ACCESS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/peer_access.h"
+
+namespace tutti {
+
+// Passes transfers on to another PeerAccessInterface and fails the n-th one,
+// counting sends and receives alike from 1 in the order in which they begin;
+// n = 0 fails none. Thread-safe.
+class FailNthTransfer : public PeerAccessInterface {
+ public:
+  FailNthTransfer(std::unique_ptr<PeerAccessInterface> target, int64_t n)
+      : target_(std::move(target)), n_(n) {}
+
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override {
+    if (IsTheOne()) return offer.lender->OnReleased(offer.id, Failure());
+    target_->PostToPeer(peer, key, offer);
+  }
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const Ask& ask) override {
+    if (IsTheOne()) return ask.borrower->OnDelivery(ask.id, Failure(), {});
+    target_->RecvFromPeer(peer, key, ask);
+  }
+  void CancelExecution(const ExecKey& exec, absl::Status reason) override {
+    target_->CancelExecution(exec, std::move(reason));
+  }
+  void ForgetExecution(const ExecKey& exec) override {
+    target_->ForgetExecution(exec);
+  }
+  void StartAbort(absl::Status reason) override {
+    target_->StartAbort(std::move(reason));
+  }
+
+  // Transfers that began.
+  int64_t num_transfers() const { return num_transfers_; }
+
+ private:
+  bool IsTheOne() { return ++num_transfers_ == n_; }
+  absl::Status Failure() const {
+    return absl::UnavailableError(
+        absl::StrCat("transfer ", n_, " was made to fail"));
+  }
+
+  const std::unique_ptr<PeerAccessInterface> target_;
+  const int64_t n_;
+  std::atomic<int64_t> num_transfers_{0};
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_FAILING_PEER_ACCESS_H_
