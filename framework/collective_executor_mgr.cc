@@ -20,8 +20,10 @@ absl::Status CheckOptions(const CollectiveExecutorMgr::Options& options) {
   if (options.devices == nullptr) {
     return absl::InvalidArgumentError("no device manager was given");
   }
-  if (options.param_resolver == nullptr) {
-    return absl::InvalidArgumentError("no param resolver was given");
+  if (options.param_resolver == nullptr || options.device_resolver == nullptr ||
+      options.step_sequence == nullptr) {
+    return absl::InvalidArgumentError(
+        "a param resolver, a device resolver or a step sequence is missing");
   }
   return CollectiveRegistry::Global().status();
 }

@@ -10,10 +10,12 @@
 #include "absl/status/statusor.h"
 #include "framework/collective_executor.h"
 #include "framework/device_manager.h"
+#include "framework/device_resolver.h"
 #include "framework/environment.h"
 #include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/peer_access.h"
+#include "framework/step_sequence.h"
 
 namespace tutti {
 
@@ -31,6 +33,8 @@ class CollectiveExecutorMgrInterface {
   virtual void CleanupAll() = 0;
 
   virtual ParamResolverInterface& param_resolver() = 0;
+  virtual DeviceResolverInterface& device_resolver() = 0;
+  virtual StepSequenceInterface& step_sequence() = 0;
 };
 
 // The manager for any transport and resolver. Destroying it aborts what still
@@ -42,6 +46,8 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
     Environment environment;
     const DeviceManager* devices = nullptr;  // Outlives all executors.
     std::shared_ptr<ParamResolverInterface> param_resolver;
+    std::shared_ptr<DeviceResolverInterface> device_resolver;
+    std::shared_ptr<StepSequenceInterface> step_sequence;
 
     // The transport of a step. Null: members in this process alone.
     std::function<std::unique_ptr<PeerAccessInterface>(int64_t step_id)>
@@ -60,6 +66,12 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
   void CleanupAll() override ABSL_LOCKS_EXCLUDED(mu_);
   ParamResolverInterface& param_resolver() override {
     return *options_.param_resolver;
+  }
+  DeviceResolverInterface& device_resolver() override {
+    return *options_.device_resolver;
+  }
+  StepSequenceInterface& step_sequence() override {
+    return *options_.step_sequence;
   }
 
  private:

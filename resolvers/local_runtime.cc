@@ -2,7 +2,9 @@
 
 #include <memory>
 
+#include "resolvers/device_resolver_local.h"
 #include "resolvers/param_resolver_local.h"
+#include "resolvers/step_sequence_local.h"
 
 namespace tutti {
 
@@ -12,6 +14,8 @@ absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
       .environment = environment,
       .devices = devices,
       .param_resolver = ParamResolverLocal::Create({}),
+      .device_resolver = std::make_shared<DeviceResolverLocal>(devices),
+      .step_sequence = std::make_shared<StepSequenceLocal>(environment.random),
   });
 }
 

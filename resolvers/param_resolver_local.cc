@@ -330,6 +330,11 @@ size_t ParamResolverLocal::num_groups() {
   return groups_.size();
 }
 
+uint64_t ParamResolverLocal::num_calls() {
+  MutexLock lock(&mu_);
+  return num_calls_;
+}
+
 size_t ParamResolverLocal::num_instances() {
   MutexLock lock(&mu_);
   return num_instances_;

@@ -49,6 +49,7 @@ class ParamResolverLocal
 
   size_t num_groups() ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_instances() ABSL_LOCKS_EXCLUDED(mu_);
+  uint64_t num_calls() ABSL_LOCKS_EXCLUDED(mu_);  // That reached an instance.
 
  private:
   using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;

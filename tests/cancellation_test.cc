@@ -1,0 +1,225 @@
+// One token and one deadline per call cover resolving and running; an execution
+// fails as a whole and nothing else fails with it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+// Who called, with what reason, and that `done` ran once.
+void ExpectFailed(const LocalJob::Call& call, StatusCode code,
+                  const testing::Matcher<std::string>& message) {
+  ASSERT_EQ(call.num_done, 1);
+  EXPECT_THAT(*call.status, StatusIs(code, message));
+}
+
+// Makes the instance known, so that later calls go straight to the run.
+void RunOnce(LocalJob& job, const CollectiveRequest& request) {
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+    ASSERT_THAT(*call->status, IsOk());
+  }
+}
+
+void WithDeadline(LocalJob& job, CollectiveArgs& args) {
+  args.deadline = job.environment().get().clock->Now() + absl::Seconds(2);
+}
+
+TEST(DeadlineTest, GroupPhaseErrorSaysWhoHadJoined) {
+  LocalJob job({.devices_per_task = 4});
+  auto& call = job.Start(2, job.AllReduceRequest(8),
+                         [&](auto& args) { WithDeadline(job, args); });
+  job.environment().Advance(absl::Seconds(1));
+  EXPECT_TRUE(call.pending());
+  job.environment().Advance(absl::Seconds(1));
+  ExpectFailed(
+      call, StatusCode::kDeadlineExceeded,
+      AllOf(HasSubstr("after 2s"), HasSubstr("group phase"),
+            HasSubstr("1 of 4 members had joined"), HasSubstr("device:CPU:2")));
+}
+
+TEST(DeadlineTest, InstancePhaseErrorSaysWhoHadNotArrived) {
+  LocalJob job({.devices_per_task = 3});
+  CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  request.instance_key = 2;
+  job.Start(0, request);
+  auto& call =
+      job.Start(1, request, [&](auto& args) { WithDeadline(job, args); });
+  job.environment().Advance(absl::Seconds(3));
+  ExpectFailed(call, StatusCode::kDeadlineExceeded,
+               AllOf(HasSubstr("instance phase"), HasSubstr("rank 2"),
+                     HasSubstr("device:CPU:2"), HasSubstr("had not arrived"),
+                     Not(HasSubstr("rank 0"))));
+}
+
+TEST(DeadlineTest, RunPhaseErrorSaysWhoHadNotArrived) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  auto& first =
+      job.Start(0, request, [&](auto& args) { WithDeadline(job, args); });
+  auto& second = job.Start(1, request);
+  job.environment().Advance(absl::Seconds(3));
+  for (LocalJob::Call* call : {&first, &second}) {
+    ExpectFailed(*call, StatusCode::kDeadlineExceeded,
+                 AllOf(HasSubstr("run phase"), HasSubstr("rank 2"),
+                       HasSubstr("had not arrived")));
+  }
+  // The one who comes late learns of it, too.
+  ExpectFailed(job.Start(2, request), StatusCode::kDeadlineExceeded,
+               HasSubstr("run phase"));
+  RunOnce(job, request);
+}
+
+TEST(DeadlineTest, PastDeadlineFailsAtOnce) {
+  LocalJob job({.devices_per_task = 2});
+  auto& call = job.Start(0, job.AllReduceRequest(8), [&](auto& args) {
+    args.deadline = job.environment().get().clock->Now();
+  });
+  ExpectFailed(call, StatusCode::kDeadlineExceeded, HasSubstr("instance 1"));
+}
+
+TEST(DeadlineTest, AlarmIsDroppedWhenTheCallEndsInTime) {
+  LocalJob job({.devices_per_task = 2});
+  const auto calls = job.RunAll(job.AllReduceRequest(8),
+                                [&](auto& args) { WithDeadline(job, args); });
+  EXPECT_EQ(job.environment().num_alarms(), 0u);
+  job.environment().Advance(absl::Seconds(5));
+  for (const LocalJob::Call* call : calls) EXPECT_THAT(*call->status, IsOk());
+}
+
+// Cancels member 1's call and expects all three to end so, and the next
+// execution and another instance to be untouched.
+void ExpectOneCancellationEndsTheExecution(LocalJob& job,
+                                           const CollectiveRequest& request) {
+  const auto token = std::make_shared<Cancellation>();
+  CollectiveRequest other = request;
+  other.instance_key = 77;
+  auto& bystander = job.Start(0, other);
+  auto& first = job.Start(0, request);
+  auto& second =
+      job.Start(1, request, [&](auto& args) { args.cancellation = token; });
+  token->Cancel(absl::CancelledError("changed my mind"));
+  job.environment().RunAll();
+  EXPECT_TRUE(bystander.pending());
+  auto& third = job.Start(2, request);
+  for (LocalJob::Call* call : {&first, &second, &third}) {
+    ExpectFailed(*call, StatusCode::kCancelled, HasSubstr("changed my mind"));
+  }
+  RunOnce(job, request);
+  job.Start(1, other);
+  job.Start(2, other);
+  job.environment().RunAll();
+  ASSERT_EQ(bystander.num_done, 1);
+  EXPECT_THAT(*bystander.status, IsOk());
+}
+
+TEST(CancellationTest, OneCallInTheGroupPhaseEndsItOnAllMembersAndNothingElse) {
+  LocalJob job({.devices_per_task = 3});
+  ExpectOneCancellationEndsTheExecution(job, job.AllReduceRequest(8));
+}
+
+TEST(CancellationTest,
+     OneCallInTheInstancePhaseEndsItOnAllMembersAndNothingElse) {
+  LocalJob job({.devices_per_task = 3});
+  CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  request.instance_key = 2;
+  ExpectOneCancellationEndsTheExecution(job, request);
+}
+
+TEST(CancellationTest, OneCallInTheRunPhaseEndsItOnAllMembersAndNothingElse) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  ExpectOneCancellationEndsTheExecution(job, request);
+}
+
+TEST(CancellationTest, CancelledTokenEndsTheCallAtOnce) {
+  LocalJob job({.devices_per_task = 2});
+  const auto token = std::make_shared<Cancellation>();
+  token->Cancel(absl::CancelledError("before"));
+  auto& call = job.Start(0, job.AllReduceRequest(8),
+                         [&](auto& args) { args.cancellation = token; });
+  ExpectFailed(call, StatusCode::kCancelled, HasSubstr("before"));
+}
+
+TEST(CancellationTest, TokenIsLetGoWhenTheCallEnds) {
+  LocalJob job({.devices_per_task = 2});
+  const auto token = std::make_shared<Cancellation>();
+  const auto calls = job.RunAll(job.AllReduceRequest(8),
+                                [&](auto& args) { args.cancellation = token; });
+  token->Cancel(absl::CancelledError("too late"));
+  for (const LocalJob::Call* call : calls) EXPECT_THAT(*call->status, IsOk());
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST(AbortTest, EndsPendingAndLaterCallsOfTheStepWithTheFirstError) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  auto& running = job.Start(0, request);
+  CollectiveRequest unresolved = request;
+  unresolved.instance_key = 2;
+  auto& resolving = job.Start(1, unresolved);
+  job.executor().StartAbort(absl::DataLossError("first"));
+  job.executor().StartAbort(absl::InternalError("second"));
+  auto& later = job.Start(2, request);
+  for (LocalJob::Call* call : {&running, &resolving, &later}) {
+    ExpectFailed(*call, StatusCode::kDataLoss, HasSubstr("first"));
+  }
+  EXPECT_THAT(job.executor().status(),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("first")));
+}
+
+TEST(AbortTest, NewStepStartsClean) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  job.Start(0, request);
+  job.executor().StartAbort(absl::DataLossError("first"));
+  job.manager().Cleanup(1);
+  const auto calls = job.RunAll(request);
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+    EXPECT_THAT(call->result(), Each(3.0f));
+  }
+}
+
+TEST(AbortTest, GroupThatEndsTakesItsCallsWithItAndCanBeFormedAgain) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  CollectiveRequest other_group = request;
+  other_group.group_key = 2;
+  RunOnce(job, request);
+  RunOnce(job, other_group);
+  auto& ended = job.Start(0, request);
+  auto& bystander = job.Start(0, other_group);
+  job.resolver().EndGroup(1, absl::AbortedError("member lost"));
+  ExpectFailed(ended, StatusCode::kAborted, HasSubstr("member lost"));
+  EXPECT_TRUE(bystander.pending());
+  ExpectFailed(job.Start(1, request), StatusCode::kAborted,
+               HasSubstr("member lost"));
+  RunOnce(job, request);
+  job.Start(1, other_group);
+  job.environment().RunAll();
+  EXPECT_THAT(*bystander.status, IsOk());
+}
+
+}  // namespace
+}  // namespace tutti

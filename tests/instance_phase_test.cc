@@ -1,0 +1,246 @@
+// What is done: members must ask for the same before any data moves.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/local_peer_access.h"
+#include "tests/failing_peer_access.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class InstancePhaseTest : public testing::Test {
+ protected:
+  InstancePhaseTest()
+      : job_({.devices_per_task = 3, .make_peer_access = [this](int64_t) {
+                auto peers = std::make_unique<FailNthTransfer>(
+                    std::make_unique<LocalPeerAccess>(), 0);
+                transfers_ = peers.get();
+                return peers;
+              }}) {}
+
+  // Member 1's request differs by `change`: all members fail, with a text that
+  // `message` matches, and nothing has been sent.
+  void ExpectDifferenceFound(
+      CollectiveRequest request,
+      const std::function<void(CollectiveRequest&)>& change,
+      const testing::Matcher<std::string>& message) {
+    CollectiveRequest changed = request;
+    change(changed);
+    const std::vector<LocalJob::Call*> calls = {&job_.Start(0, request),
+                                                &job_.Start(1, changed),
+                                                &job_.Start(2, request)};
+    job_.environment().RunAll();
+    for (const LocalJob::Call* call : calls) {
+      ASSERT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, StatusIs(StatusCode::kInvalidArgument,
+                                          AllOf(message, HasSubstr("rank 1"))));
+    }
+    EXPECT_EQ(transfers_->num_transfers(), 0);
+  }
+
+  FailNthTransfer* transfers_ = nullptr;
+  LocalJob job_;
+};
+
+TEST_F(InstancePhaseTest, DifferentTypeIsInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) { request.op = ReduceScatter{}; },
+      AllOf(HasSubstr("all_reduce"), HasSubstr("reduce_scatter"),
+            HasSubstr("ranks 0, 2")));
+}
+
+TEST_F(InstancePhaseTest, DifferentDtypeIsInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) { request.dtype = DType::kInt32; },
+      AllOf(HasSubstr("dtype"), HasSubstr("float32"), HasSubstr("int32")));
+}
+
+TEST_F(InstancePhaseTest, DifferentShapeIsInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) { request.shape = TensorShape::Vector(7); },
+      AllOf(HasSubstr("shape"), HasSubstr("[6]"), HasSubstr("[7]")));
+}
+
+TEST_F(InstancePhaseTest, DifferentMergeOpIsInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) { request.merge_op = ReductionKind::kMax; },
+      AllOf(HasSubstr("merge op"), HasSubstr("sum"), HasSubstr("max")));
+}
+
+TEST_F(InstancePhaseTest, DifferentFinalOpIsInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) { request.final_op = FinalOp::DivideByGroupSize(); },
+      AllOf(HasSubstr("final op"), HasSubstr("identity"),
+            HasSubstr("divide_by_group_size")));
+}
+
+TEST_F(InstancePhaseTest, DifferentRootIsInvalidOnAllMembers) {
+  CollectiveRequest request = job_.AllReduceRequest(6);
+  request.op = ReduceToRoot{0};
+  ExpectDifferenceFound(
+      request, [](auto& changed) { changed.op = ReduceToRoot{2}; },
+      HasSubstr("root"));
+}
+
+TEST_F(InstancePhaseTest, DifferentPermutationIsInvalidOnAllMembers) {
+  CollectiveRequest request = job_.AllReduceRequest(6);
+  request.op = Permute{{1, 2, 0}};
+  ExpectDifferenceFound(
+      request, [](auto& changed) { changed.op = Permute{{2, 0, 1}}; },
+      AllOf(HasSubstr("permutation"), HasSubstr("[1,2,0]"),
+            HasSubstr("[2,0,1]")));
+}
+
+TEST_F(InstancePhaseTest, DifferentSubdivisionsAreInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) { request.impl_details.subdiv_offsets = {0, -1}; },
+      AllOf(HasSubstr("subdivision offsets"), HasSubstr("[0,-1]")));
+}
+
+TEST_F(InstancePhaseTest, DifferentHintIsInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) { request.impl_details.implementation = "TreeReduce"; },
+      AllOf(HasSubstr("implementation"), HasSubstr("TreeReduce")));
+}
+
+TEST_F(InstancePhaseTest, DifferentRowsAreInvalidUnlessTheGatherIsUneven) {
+  CollectiveRequest request = job_.AllReduceRequest(6);
+  request.op = AllGather{};
+  ExpectDifferenceFound(
+      request, [](auto& changed) { changed.shape = TensorShape::Vector(2); },
+      HasSubstr("shape"));
+  request.op = AllGather{.uneven = true};
+  request.instance_key = 2;
+  CollectiveRequest shorter = request;
+  shorter.shape = TensorShape::Vector(2);
+  job_.Start(0, request);
+  job_.Start(1, shorter);
+  const auto& last = job_.Start(2, request);
+  job_.environment().RunAll();
+  ASSERT_EQ(last.num_done, 1);
+  ASSERT_THAT(*last.status, IsOk());
+  EXPECT_EQ(last.output.num_elements(), 14);
+}
+
+void ExpectSources(LocalJob& job, std::vector<bool> is_source,
+                   const testing::Matcher<std::string>& message) {
+  std::vector<LocalJob::Call*> calls;
+  for (size_t rank = 0; rank < is_source.size(); ++rank) {
+    CollectiveRequest request = job.AllReduceRequest(4);
+    request.op = Broadcast{.is_source = is_source[rank]};
+    calls.push_back(&job.Start(static_cast<int>(rank), request));
+  }
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, StatusIs(StatusCode::kInvalidArgument, message));
+  }
+}
+
+TEST_F(InstancePhaseTest, BroadcastWithNoSourceSaysSo) {
+  ExpectSources(job_, {false, false, false},
+                HasSubstr("none of its 3 members"));
+}
+
+TEST_F(InstancePhaseTest, BroadcastWithTwoSourcesSaysSo) {
+  ExpectSources(job_, {true, false, true}, HasSubstr("ranks 0, 2 are sources"));
+}
+
+TEST_F(InstancePhaseTest, UnknownImplementationListsTheKnownOnes) {
+  CollectiveRequest request = job_.AllReduceRequest(4);
+  request.impl_details.implementation = "Fastest";
+  for (const LocalJob::Call* call : job_.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kNotFound,
+                         AllOf(HasSubstr("Fastest"), HasSubstr("RingReduce"))));
+  }
+}
+
+TEST_F(InstancePhaseTest, ImplementationThatCannotServeListsThoseThatCan) {
+  CollectiveRequest request = job_.AllReduceRequest(4);
+  request.impl_details.implementation = "RingGather";
+  for (const LocalJob::Call* call : job_.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("RingGather"),
+                               HasSubstr("does not do all_reduce"),
+                               HasSubstr("RingReduce, TreeReduce"))));
+  }
+}
+
+TEST_F(InstancePhaseTest, LaterCallThatAsksForSomethingElseFailsOnAllMembers) {
+  const CollectiveRequest request = job_.AllReduceRequest(6);
+  job_.RunAll(request);
+  CollectiveRequest changed = request;
+  changed.shape = TensorShape::Vector(7);
+  const std::vector<LocalJob::Call*> calls = {&job_.Start(0, request),
+                                              &job_.Start(1, changed),
+                                              &job_.Start(2, request)};
+  job_.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("[6]"), HasSubstr("[7]"))));
+  }
+  for (const LocalJob::Call* call : job_.RunAll(request)) {
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
+TEST_F(InstancePhaseTest, FailedInstanceCanBeAskedForAgain) {
+  CollectiveRequest request = job_.AllReduceRequest(6);
+  ExpectDifferenceFound(
+      request, [](auto& changed) { changed.dtype = DType::kFloat64; },
+      HasSubstr("dtype"));
+  for (const LocalJob::Call* call : job_.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
+TEST(CachingTest, UniqueInstanceKeysDoNotGrowMemoryWithoutBound) {
+  LocalJob job({.devices_per_task = 2, .resolver = {.max_instances = 64}});
+  CollectiveRequest request = job.AllReduceRequest(2);
+  for (int i = 0; i < 5000; ++i) {
+    request.instance_key = i;
+    for (const LocalJob::Call* call : job.RunAll(request)) {
+      ASSERT_THAT(*call->status, IsOk());
+    }
+    ASSERT_LE(job.resolver().num_instances(), 129u);
+  }
+}
+
+TEST(CachingTest, ResolverIsAskedOncePerMemberStepAndInstance) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(2);
+  job.RunAll(request);
+  const uint64_t before = job.resolver().num_calls();
+  for (int i = 0; i < 10; ++i) job.RunAll(request);
+  EXPECT_EQ(job.resolver().num_calls(), before);
+  EXPECT_EQ(before, 2u);
+}
+
+}  // namespace
+}  // namespace tutti
