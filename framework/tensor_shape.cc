@@ -17,6 +17,11 @@ std::string DimsToString(absl::Span<const int64_t> dims) {
 
 }  // namespace
 
+TensorShape::TensorShape(const TensorShape& other) = default;
+TensorShape::TensorShape(TensorShape&& other) noexcept = default;
+TensorShape& TensorShape::operator=(const TensorShape& other) = default;
+TensorShape& TensorShape::operator=(TensorShape&& other) noexcept = default;
+
 absl::StatusOr<TensorShape> TensorShape::Create(
     absl::Span<const int64_t> dims) {
   TensorShape shape;

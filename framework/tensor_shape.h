@@ -17,6 +17,14 @@ class TensorShape {
   // A scalar: no dimensions, one element.
   TensorShape() = default;
 
+  // Out of line: inlined, GCC 12 takes the unused part of the vector's storage
+  // for a read of uninitialised memory, and warns in the caller's code.
+  TensorShape(const TensorShape& other);
+  TensorShape(TensorShape&& other) noexcept;
+  TensorShape& operator=(const TensorShape& other);
+  TensorShape& operator=(TensorShape&& other) noexcept;
+  ~TensorShape() = default;
+
   // Errors: INVALID_ARGUMENT for a negative size or more than 2^63-1 elements.
   static absl::StatusOr<TensorShape> Create(absl::Span<const int64_t> dims);
 

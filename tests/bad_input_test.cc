@@ -1,0 +1,226 @@
+// Whatever an embedder passes is answered with a Status that has the values in
+// its text: nothing crashes, nothing hangs, and the other members learn of it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/cpu_device.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// All three members make `request`, member 1 with changed arguments; all fail
+// with a text that `message` matches.
+void ExpectAllFail(const CollectiveRequest& request,
+                   const std::function<void(CollectiveArgs&)>& change,
+                   StatusCode code,
+                   const testing::Matcher<std::string>& message) {
+  LocalJob job({.devices_per_task = 3});
+  const std::vector<LocalJob::Call*> calls = {&job.Start(0, request),
+                                              &job.Start(1, request, change),
+                                              &job.Start(2, request)};
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, StatusIs(code, message));
+  }
+}
+
+CollectiveRequest Request(int64_t num_elements = 6) {
+  return LocalJob({.devices_per_task = 3}).AllReduceRequest(num_elements);
+}
+
+struct BadRequest {
+  std::string name;
+  std::function<void(CollectiveRequest&)> change;
+  std::vector<std::string> in_message;
+};
+
+class BadRequestTest : public testing::TestWithParam<BadRequest> {};
+
+TEST_P(BadRequestTest, IsInvalidWithTheValuesInTheText) {
+  CollectiveRequest request = Request();
+  GetParam().change(request);
+  LocalJob job({.devices_per_task = 3});
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+    for (const std::string& text : GetParam().in_message) {
+      EXPECT_THAT(*call->status,
+                  StatusIs(StatusCode::kInvalidArgument, HasSubstr(text)));
+    }
+  }
+}
+
+std::vector<BadRequest> BadRequests() {
+  return {
+      {"GroupSizeZero", [](auto& r) { r.group_size = 0; }, {"group size 0"}},
+      {"GroupSizeNegative", [](auto& r) { r.group_size = -4; }, {"-4"}},
+      {"GroupSizeHuge", [](auto& r) { r.group_size = 65537; }, {"65537"}},
+      {"RankOutOfRange", [](auto& r) { r.rank = 3; }, {"rank 3", "3"}},
+      {"RankNegative", [](auto& r) { r.rank = -2; }, {"rank -2"}},
+      {"RootOutOfRange",
+       [](auto& r) { r.op = ReduceToRoot{3}; },
+       {"root 3", "group of 3"}},
+      {"RootNegative", [](auto& r) { r.op = ScatterFromRoot{-1}; }, {"-1"}},
+      {"NotDivisible",
+       [](auto& r) {
+         r.op = ReduceScatter{};
+         r.shape = TensorShape::Vector(7);
+       },
+       {"[7]", "not divisible", "3"}},
+      {"ScalarGather",
+       [](auto& r) {
+         r.op = AllGather{};
+         r.shape = TensorShape();
+       },
+       {"scalar"}},
+      {"PermutationTooShort",
+       [](auto& r) { r.op = Permute{{1, 0}}; },
+       {"[1,0]", "2 entries"}},
+      {"PermutationTwice",
+       [](auto& r) { r.op = Permute{{1, 1, 0}}; },
+       {"[1,1,0]", "1 stands twice"}},
+      {"PermutationOutOfRange",
+       [](auto& r) { r.op = Permute{{1, 5, 0}}; },
+       {"5 is no rank"}},
+      {"SendRowsDoNotAddUp",
+       [](auto& r) { r.op = AllToAll{{1, 2, 4}}; },
+       {"add up to 7", "6"}},
+      {"SendRowsNegative",
+       [](auto& r) { r.op = AllToAll{{-1, 3, 4}}; },
+       {"-1"}},
+      {"ReducedBool", [](auto& r) { r.dtype = DType::kBool; }, {"bool"}},
+      {"FloatBits",
+       [](auto& r) { r.merge_op = ReductionKind::kBxor; },
+       {"bxor", "float32"}},
+      {"Subdivisions",
+       [](auto& r) { r.impl_details.max_subdivs_per_device = -2; },
+       {"-2"}},
+      {"EmptyDeviceType", [](auto& r) { r.device_type = ""; }, {"device type"}},
+      {"OtherDeviceType", [](auto& r) { r.device_type = "TPU"; }, {"TPU"}},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Requests, BadRequestTest,
+                         testing::ValuesIn(BadRequests()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(BadArgsTest, NullDevice) {
+  LocalJob job({});
+  auto& call = job.Start(0, job.AllReduceRequest(4),
+                         [](CollectiveArgs& args) { args.device = nullptr; });
+  ASSERT_EQ(call.num_done, 1);
+  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("without a device")));
+}
+
+TEST(BadArgsTest, NullRequest) {
+  LocalJob job({});
+  auto& call = job.Start(0, job.AllReduceRequest(4),
+                         [](CollectiveArgs& args) { args.request = nullptr; });
+  ASSERT_EQ(call.num_done, 1);
+  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("without a request")));
+}
+
+TEST(BadArgsTest, DeviceOfAnotherProcess) {
+  CpuDevice stranger({.name = {"elsewhere", 0, 0, "CPU", 0}});
+  ExpectAllFail(
+      Request(), [&](CollectiveArgs& args) { args.device = &stranger; },
+      StatusCode::kNotFound, HasSubstr("/job:elsewhere"));
+}
+
+TEST(BadArgsTest, NoInput) {
+  ExpectAllFail(
+      Request(), [](CollectiveArgs& args) { args.input = Tensor(); },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("rank 1"), HasSubstr("no input")));
+}
+
+TEST(BadArgsTest, NoPlaceForTheOutput) {
+  ExpectAllFail(
+      Request(), [](CollectiveArgs& args) { args.output = nullptr; },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("rank 1"), HasSubstr("no place for the output")));
+}
+
+TEST(BadArgsTest, InputOfAnotherShape) {
+  ExpectAllFail(
+      Request(),
+      [](CollectiveArgs& args) {
+        args.input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(5));
+      },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("rank 1"), HasSubstr("[5]"), HasSubstr("[6]")));
+}
+
+TEST(BadArgsTest, OutputOfAnotherDtype) {
+  ExpectAllFail(
+      Request(),
+      [](CollectiveArgs& args) {
+        *args.output = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(6));
+      },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("rank 1"), HasSubstr("int32"), HasSubstr("float32")));
+}
+
+TEST(BadArgsTest, OverlappingInputAndOutput) {
+  std::vector<float> memory(9);
+  ExpectAllFail(
+      Request(),
+      [&](CollectiveArgs& args) {
+        const TensorShape shape = TensorShape::Vector(6);
+        args.input = *Tensor::Wrap(DType::kFloat32, shape, memory.data());
+        *args.output = *Tensor::Wrap(DType::kFloat32, shape, memory.data() + 3);
+      },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("rank 1"), HasSubstr("overlap")));
+}
+
+TEST(BadArgsTest, ExecutionTakenTwiceByADevice) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  const auto number = [](CollectiveArgs& args) { args.execution = 5; };
+  auto& first = job.Start(0, request, number);
+  auto& again = job.Start(0, request, number);
+  ASSERT_EQ(again.num_done, 1);
+  EXPECT_THAT(*again.status,
+              StatusIs(StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("execution 5"), HasSubstr("CPU:0"))));
+  job.Start(1, request, number);
+  job.environment().RunAll();
+  EXPECT_THAT(*first.status, IsOk());
+}
+
+TEST(BadArgsTest, MergeOpThatFailsOrThrowsEndsTheExecutionOnAllMembers) {
+  for (const bool throws : {false, true}) {
+    CollectiveRequest request = Request();
+    request.merge_op =
+        *MergeOp::Custom({.name = "broken",
+                          .commutative = true,
+                          .apply = [throws](auto...) -> absl::Status {
+                            if (throws)
+                              throw std::runtime_error("cannot merge");
+                            return absl::DataLossError("cannot merge");
+                          }});
+    ExpectAllFail(request, nullptr,
+                  throws ? StatusCode::kInternal : StatusCode::kDataLoss,
+                  HasSubstr("cannot merge"));
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,113 @@
+// WaitForDependencies and Launched order instances for every implementation.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/local_peer_access.h"
+#include "tests/failing_peer_access.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+class DependenciesTest : public testing::TestWithParam<std::string> {
+ protected:
+  DependenciesTest()
+      : job_({.devices_per_task = 2, .make_peer_access = [this](int64_t) {
+                auto peers = std::make_unique<FailNthTransfer>(
+                    std::make_unique<LocalPeerAccess>(), 0);
+                transfers_ = peers.get();
+                return peers;
+              }}) {
+    first_ = job_.AllReduceRequest(4);
+    first_.impl_details.implementation = GetParam();
+    second_ = first_;
+    second_.instance_key = 2;
+    second_.impl_details.dependencies = {{1, 1}};
+  }
+
+  // Resolves both instances, so that later calls only wait for each other.
+  void RunBothOnce() {
+    job_.RunAll(first_);
+    for (const LocalJob::Call* call : job_.RunAll(second_)) {
+      ASSERT_EQ(call->num_done, 1);
+      ASSERT_THAT(*call->status, IsOk());
+    }
+  }
+
+  FailNthTransfer* transfers_ = nullptr;
+  LocalJob job_;
+  CollectiveRequest first_;
+  CollectiveRequest second_;
+};
+
+TEST_P(DependenciesTest, WaitsUntilAllMembersLaunchedTheDependency) {
+  RunBothOnce();
+  const int64_t before = transfers_->num_transfers();
+  const auto waiting = job_.RunAll(second_);
+  EXPECT_EQ(transfers_->num_transfers(), before);
+  auto& one = job_.Start(0, first_);
+  EXPECT_TRUE(waiting[0]->pending());
+  EXPECT_TRUE(waiting[1]->pending());
+  auto& other = job_.Start(1, first_);
+  job_.environment().RunAll();
+  for (const LocalJob::Call* call : {waiting[0], waiting[1], &one, &other}) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
+TEST_P(DependenciesTest, AbortWakesWhoWaits) {
+  RunBothOnce();
+  const auto waiting = job_.RunAll(second_);
+  job_.executor().StartAbort(absl::DataLossError("stop"));
+  for (const LocalJob::Call* call : waiting) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kDataLoss, HasSubstr("stop")));
+  }
+}
+
+TEST_P(DependenciesTest, DeadlineWakesWhoWaits) {
+  RunBothOnce();
+  const auto waiting = job_.RunAll(second_, [&](CollectiveArgs& args) {
+    args.deadline = job_.environment().get().clock->Now() + absl::Seconds(1);
+  });
+  job_.environment().Advance(absl::Seconds(1));
+  for (const LocalJob::Call* call : waiting) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, StatusIs(StatusCode::kDeadlineExceeded,
+                                        HasSubstr("dependencies")));
+  }
+}
+
+TEST_P(DependenciesTest, FailedDependencyHoldsNobodyBack) {
+  RunBothOnce();
+  const auto waiting = job_.RunAll(second_);
+  const auto token = std::make_shared<Cancellation>();
+  token->Cancel(absl::CancelledError("not this time"));
+  for (const LocalJob::Call* call :
+       job_.RunAll(first_, [&](auto& args) { args.cancellation = token; })) {
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kCancelled, HasSubstr("not this time")));
+  }
+  for (const LocalJob::Call* call : waiting) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Implementations, DependenciesTest,
+                         testing::Values("RingReduce", "TreeReduce"));
+
+}  // namespace
+}  // namespace tutti

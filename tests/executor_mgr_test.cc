@@ -1,0 +1,144 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "framework/collective_executor_mgr.h"
+#include "framework/step_sequence.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+TEST(ExecutorMgrTest, FindsTheExecutorThatItCreatedForAStep) {
+  LocalJob job({});
+  const auto first = job.manager().FindOrCreate(7);
+  EXPECT_EQ(job.manager().FindOrCreate(7), first);
+  EXPECT_NE(job.manager().FindOrCreate(8), first);
+  EXPECT_EQ(first->step_id(), 7);
+}
+
+TEST(ExecutorMgrTest, CleanupEndsOneStepAndNoOther) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(2);
+  job.RunAll(request);
+  auto& pending = job.Start(0, request);
+  const auto other = job.manager().FindOrCreate(2);
+  const auto cleaned = job.manager().FindOrCreate(1);
+  job.manager().Cleanup(1);
+  job.manager().Cleanup(1);  // Idempotent.
+  ASSERT_EQ(pending.num_done, 1);
+  EXPECT_THAT(*pending.status,
+              StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+  EXPECT_THAT(cleaned->status(),
+              StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+  EXPECT_THAT(other->status(), IsOk());
+  EXPECT_NE(job.manager().FindOrCreate(1), cleaned);
+}
+
+TEST(ExecutorMgrTest, CleanupAllEndsEveryStep) {
+  LocalJob job({});
+  const auto first = job.manager().FindOrCreate(1);
+  const auto second = job.manager().FindOrCreate(2);
+  job.manager().CleanupAll();
+  EXPECT_THAT(first->status(),
+              StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+  EXPECT_THAT(second->status(),
+              StatusIs(StatusCode::kCancelled, HasSubstr("step 2")));
+}
+
+TEST(ExecutorMgrTest, DestructionEndsWhatIsPending) {
+  auto job =
+      std::make_unique<LocalJob>(LocalJob::Options{.devices_per_task = 2});
+  absl::Status status;
+  const CollectiveRequest request = job->AllReduceRequest(2);
+  Tensor input = *Tensor::Allocate(DType::kFloat32, request.shape);
+  Tensor output;
+  job->executor().ExecuteAsync(
+      {.device = job->devices()[0],
+       .request = std::make_shared<const CollectiveRequest>(request),
+       .input = input,
+       .output = &output},
+      [&](absl::Status given) { status = std::move(given); });
+  job.reset();
+  EXPECT_THAT(status, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+}
+
+TEST(ExecutorMgrTest, CallAfterShutdownIsCancelled) {
+  LocalJob job({.devices_per_task = 2});
+  const auto executor = job.manager().FindOrCreate(1);
+  job.manager().CleanupAll();
+  absl::Status status;
+  executor->ExecuteAsync({.device = job.devices()[0]},
+                         [&](absl::Status given) { status = given; });
+  EXPECT_THAT(status, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+}
+
+TEST(ExecutorMgrTest, MissingOptionsAreInvalid) {
+  EXPECT_THAT(CollectiveExecutorMgr::Create({}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("clock")));
+}
+
+TEST(StepSequenceTest, UnknownGraphMustBeRefreshed) {
+  LocalJob job({});
+  EXPECT_EQ(job.manager().step_sequence().NextStepId(3), kInvalidStepId);
+}
+
+TEST(StepSequenceTest, IdsFollowEachOtherAsTheyAreRetired) {
+  LocalJob job({});
+  StepSequenceInterface& steps = job.manager().step_sequence();
+  absl::Status status = absl::UnknownError("not done");
+  steps.RefreshStepIdSequenceAsync(3, [&](auto given) { status = given; });
+  ASSERT_THAT(status, IsOk());
+  const int64_t first = steps.NextStepId(3);
+  EXPECT_GE(first, 0);
+  EXPECT_EQ(steps.NextStepId(3), first);
+  steps.RetireStepId(3, first);
+  EXPECT_EQ(steps.NextStepId(3), first + 1);
+}
+
+TEST(StepSequenceTest, RetiringAnotherIdAsksForARefresh) {
+  LocalJob job({});
+  StepSequenceInterface& steps = job.manager().step_sequence();
+  steps.RefreshStepIdSequenceAsync(3, [](absl::Status) {});
+  const int64_t first = steps.NextStepId(3);
+  steps.RetireStepId(3, first + 5);
+  EXPECT_EQ(steps.NextStepId(3), kInvalidStepId);
+}
+
+TEST(StepSequenceTest, ForgottenGraphMustBeRefreshed) {
+  LocalJob job({});
+  StepSequenceInterface& steps = job.manager().step_sequence();
+  steps.RefreshStepIdSequenceAsync(3, [](absl::Status) {});
+  steps.ForgetGraph(3);
+  EXPECT_EQ(steps.NextStepId(3), kInvalidStepId);
+}
+
+TEST(DeviceResolverTest, KnowsTheDevicesOfThisProcess) {
+  LocalJob job({.num_tasks = 2, .devices_per_task = 3});
+  DeviceResolverInterface& resolver = job.manager().device_resolver();
+  const auto found = resolver.GetDeviceAttributes(
+      "/job:localhost/replica:0/task:1/device:CPU:2");
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(*found, job.devices()[5]->attributes());
+  const auto task = resolver.GetTaskDevices("/job:localhost/replica:0/task:1");
+  ASSERT_THAT(task, IsOk());
+  EXPECT_EQ(task->size(), 3u);
+}
+
+TEST(DeviceResolverTest, UnknownNamesAreNotFound) {
+  LocalJob job({});
+  DeviceResolverInterface& resolver = job.manager().device_resolver();
+  EXPECT_THAT(resolver.GetDeviceAttributes("/job:x"),
+              StatusIs(StatusCode::kNotFound, HasSubstr("/job:x")));
+  EXPECT_THAT(resolver.GetTaskDevices("/job:localhost/replica:0/task:9"),
+              StatusIs(StatusCode::kNotFound, HasSubstr("task:9")));
+}
+
+}  // namespace
+}  // namespace tutti
