@@ -170,7 +170,7 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
 }
 
 void MemberOp::Prepare() {
-  phase_ = Phase::kDependencies;
+  phase_.store(Phase::kDependencies, std::memory_order_release);
   absl::Status status = PrepareContext();
   if (!status.ok()) return Finish(std::move(status));
   if (settled_.params->instance->impl_details.dependencies.empty()) {
@@ -212,7 +212,7 @@ absl::Status MemberOp::PrepareContext() {
 }
 
 void MemberOp::Run() {
-  phase_ = Phase::kRun;
+  phase_.store(Phase::kRun, std::memory_order_release);
   settled_.implementation->Run(
       context_, [self = shared_from_this()](absl::Status status) {
         self->Finish(std::move(status));
@@ -220,7 +220,7 @@ void MemberOp::Run() {
 }
 
 void MemberOp::Finish(absl::Status status) {
-  finished_ = true;
+  finished_.store(true, std::memory_order_release);
   if (alarm_ != 0) executor_->environment().clock->Cancel(alarm_);
   if (watch_ != 0) args_.cancellation->Unwatch(watch_);
   if (!status.ok()) {

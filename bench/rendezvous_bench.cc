@@ -1,0 +1,56 @@
+// What a transfer costs in the rendezvous alone: an offer, an ask, a delivery
+// and its release.
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "framework/buf_rendezvous.h"
+#include "framework/peer_access.h"
+
+namespace tutti {
+namespace {
+
+class Ends : public Lender, public Borrower {
+ public:
+  void OnReleased(int32_t, absl::Status status) override {
+    num_ok_ += status.ok();
+  }
+  void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
+    delivery.Release(std::move(status));
+  }
+  int64_t num_ok() const { return num_ok_; }
+
+ private:
+  int64_t num_ok_ = 0;
+};
+
+// `waiting` other transfers have one side in the table all the time.
+void BM_Transfer(benchmark::State& state) {
+  BufRendezvous rendezvous;
+  Ends ends;
+  const std::byte bytes[4] = {};
+  BufKey key;
+  key.exec = {.generation = 1, .step = 1, .group = 1, .instance = 1};
+  const Offer offer{.bytes = bytes, .lender = &ends};
+  const Ask ask{.num_bytes = sizeof(bytes), .borrower = &ends};
+  for (int32_t i = 0; i < state.range(0); ++i) {
+    rendezvous.Provide({key.exec, /*tag=*/1 + i, 1, 0}, offer);
+  }
+  for (auto _ : state) {
+    ++key.exec.execution;
+    rendezvous.Provide(key, offer);
+    rendezvous.Consume(key, ask);
+  }
+  if (ends.num_ok() != static_cast<int64_t>(state.iterations())) {
+    state.SkipWithError("a transfer failed");
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(BM_Transfer)->ArgName("waiting")->Arg(0)->Arg(1000)->Arg(100000);
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,243 @@
+#include "framework/selection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "framework/collective_implementation.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class Nothing : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+
+double OneSecond(const CostQuery&) { return 1; }
+double TwoSeconds(const CostQuery&) { return 2; }
+
+// Cheap for short messages.
+double ASecondPerByte(const CostQuery& query) {
+  return static_cast<double>(query.bytes);
+}
+
+double Priced(const CostQuery& query) {
+  return query.model.latency_seconds * query.layout.size();
+}
+
+ImplementationTraits AllReduceTraits(double (*cost)(const CostQuery&)) {
+  return {.collectives = {CollectiveType::kAllReduce}, .cost_seconds = cost};
+}
+
+class SelectionTest : public testing::Test {
+ protected:
+  void Register(const std::string& name, ImplementationTraits traits) {
+    ASSERT_THAT(
+        registry_.Register(name, Implemented<Nothing>(std::move(traits))),
+        IsOk());
+  }
+
+  absl::StatusOr<Selection> Select() {
+    return SelectImplementation(registry_, request_);
+  }
+
+  // The name of the selection, or what went wrong.
+  std::string Selected() {
+    const auto selection = Select();
+    return selection.ok() ? selection->name : selection.status().ToString();
+  }
+
+  std::string WhyNot(const std::string& name) {
+    const auto selection = Select();
+    if (!selection.ok()) return selection.status().ToString();
+    for (const Candidate& candidate : selection->candidates) {
+      if (candidate.name == name) return candidate.ruled_out;
+    }
+    return "no candidate";
+  }
+
+  const GroupLayout layout_ = GroupLayout::Uniform(2, 4);
+  CollectiveRegistry registry_;
+  SelectionRequest request_{.layout = layout_, .device_type = "CPU"};
+};
+
+TEST_F(SelectionTest, TheCheapestWins) {
+  Register("A", AllReduceTraits(TwoSeconds));
+  Register("B", AllReduceTraits(OneSecond));
+  Register("C", AllReduceTraits(TwoSeconds));
+  const auto selection = Select();
+  ASSERT_THAT(selection, IsOk());
+  EXPECT_EQ(selection->name, "B");
+  EXPECT_EQ(selection->factory, *registry_.Find("B"));
+}
+
+TEST_F(SelectionTest, AmongEqualsTheFirstByNameWins) {
+  Register("B", AllReduceTraits(OneSecond));
+  Register("A", AllReduceTraits(OneSecond));
+  Register("C", AllReduceTraits(OneSecond));
+  EXPECT_EQ(Selected(), "A");
+}
+
+TEST_F(SelectionTest, TheSizeDecidesWhoIsCheapest) {
+  Register("Latency", AllReduceTraits(ASecondPerByte));
+  Register("Steady", AllReduceTraits(OneSecond));
+  request_.bytes = 0;
+  EXPECT_EQ(Selected(), "Latency");
+  request_.bytes = 4;
+  EXPECT_EQ(Selected(), "Steady");
+}
+
+TEST_F(SelectionTest, TheCostIsOfTheLayoutAndTheModel) {
+  Register("Priced", AllReduceTraits(Priced));
+  request_.model.latency_seconds = 3;
+  const auto selection = Select();
+  ASSERT_THAT(selection, IsOk());
+  EXPECT_EQ(selection->candidates[0].cost_seconds, 24);
+}
+
+TEST_F(SelectionTest, AnExplicitNameIsTakenEvenIfItIsDearer) {
+  Register("Cheap", AllReduceTraits(OneSecond));
+  Register("Dear", AllReduceTraits(TwoSeconds));
+  request_.implementation = "Dear";
+  const auto selection = Select();
+  ASSERT_THAT(selection, IsOk());
+  EXPECT_EQ(selection->name, "Dear");
+  EXPECT_EQ(selection->factory, *registry_.Find("Dear"));
+}
+
+TEST_F(SelectionTest, AnUnknownNameIsNotFoundAndListsTheKnownOnes) {
+  Register("Ring", AllReduceTraits(OneSecond));
+  request_.implementation = "Rng";
+  EXPECT_THAT(Select(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("\"Rng\""), HasSubstr("Ring"))));
+}
+
+TEST_F(SelectionTest, ANamedOneThatCannotServeListsWhoCan) {
+  Register("Barrier", {.collectives = {CollectiveType::kBarrier},
+                       .cost_seconds = OneSecond});
+  Register("Ring", AllReduceTraits(OneSecond));
+  Register("Tree", AllReduceTraits(OneSecond));
+  Register("Manual", AllReduceTraits(nullptr));
+  request_.implementation = "Barrier";
+  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 AllOf(HasSubstr("Barrier does not do"),
+                                       HasSubstr("all_reduce"),
+                                       HasSubstr("can serve: Ring, Tree"),
+                                       Not(HasSubstr("Manual")))));
+}
+
+TEST_F(SelectionTest, ANamedOneThatCannotServeSaysSoIfNobodyCan) {
+  Register("Barrier", {.collectives = {CollectiveType::kBarrier},
+                       .cost_seconds = OneSecond});
+  request_.implementation = "Barrier";
+  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("can serve: none")));
+}
+
+TEST_F(SelectionTest, NobodyCanServeSaysWhyOfEach) {
+  Register("Barrier", {.collectives = {CollectiveType::kBarrier},
+                       .cost_seconds = OneSecond});
+  Register("Manual", AllReduceTraits(nullptr));
+  EXPECT_THAT(Select(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("all_reduce"),
+                             HasSubstr("Barrier does not do all_reduce"),
+                             HasSubstr("Manual runs only when named"))));
+}
+
+TEST_F(SelectionTest, AnEmptyRegistrySaysThatNothingIsLinked) {
+  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("none is linked")));
+}
+
+TEST_F(SelectionTest, WithoutACostItRunsOnlyWhenNamed) {
+  Register("Manual", AllReduceTraits(nullptr));
+  Register("Ring", AllReduceTraits(TwoSeconds));
+  EXPECT_EQ(Selected(), "Ring");
+  EXPECT_EQ(WhyNot("Manual"), "runs only when named");
+  request_.implementation = "Manual";
+  EXPECT_EQ(Selected(), "Manual");
+}
+
+TEST_F(SelectionTest, AnOpThatDoesNotCommuteNeedsTheRankOrder) {
+  ImplementationTraits ordered = AllReduceTraits(TwoSeconds);
+  ordered.preserves_rank_order = true;
+  Register("Ordered", ordered);
+  Register("Ring", AllReduceTraits(OneSecond));
+  EXPECT_EQ(Selected(), "Ring");
+  request_.commutative = false;
+  EXPECT_EQ(Selected(), "Ordered");
+  EXPECT_THAT(WhyNot("Ring"), HasSubstr("rank order"));
+}
+
+TEST_F(SelectionTest, WhereNothingIsReducedAnyOrderWillDo) {
+  Register("Gather", {.collectives = {CollectiveType::kAllGather},
+                      .cost_seconds = OneSecond});
+  request_.type = CollectiveType::kAllGather;
+  request_.commutative = false;
+  EXPECT_EQ(Selected(), "Gather");
+}
+
+TEST_F(SelectionTest, UnevenContributionsNeedWhoTakesThem) {
+  Register("Even", {.collectives = {CollectiveType::kAllGather},
+                    .cost_seconds = OneSecond});
+  Register("Uneven", {.collectives = {CollectiveType::kAllGather},
+                      .supports_uneven = true,
+                      .cost_seconds = TwoSeconds});
+  request_.type = CollectiveType::kAllGather;
+  EXPECT_EQ(Selected(), "Even");
+  request_.uneven = true;
+  EXPECT_EQ(Selected(), "Uneven");
+  EXPECT_THAT(WhyNot("Even"), HasSubstr("equal size"));
+}
+
+TEST_F(SelectionTest, ExplicitSubdivisionsNeedWhoHasThem) {
+  ImplementationTraits divided = AllReduceTraits(TwoSeconds);
+  divided.supports_subdivisions = true;
+  Register("Ring", divided);
+  Register("Tree", AllReduceTraits(OneSecond));
+  EXPECT_EQ(Selected(), "Tree");
+  request_.wants_subdivisions = true;
+  EXPECT_EQ(Selected(), "Ring");
+  EXPECT_THAT(WhyNot("Tree"), HasSubstr("subdivisions"));
+}
+
+TEST_F(SelectionTest, ADeviceTypeNeedsWhoRunsOnIt) {
+  ImplementationTraits gpu = AllReduceTraits(OneSecond);
+  gpu.device_types = {"GPU", "TPU"};
+  Register("Nccl", gpu);
+  Register("Ring", AllReduceTraits(TwoSeconds));
+  EXPECT_EQ(Selected(), "Ring");
+  EXPECT_THAT(WhyNot("Nccl"), HasSubstr("runs on GPU, TPU, not on CPU"));
+  request_.device_type = "GPU";
+  EXPECT_EQ(Selected(), "Nccl");
+}
+
+TEST_F(SelectionTest, CandidatesAreAllThatAreRegisteredByName) {
+  Register("B", AllReduceTraits(TwoSeconds));
+  Register("A", {.collectives = {CollectiveType::kBarrier}});
+  const auto selection = Select();
+  ASSERT_THAT(selection, IsOk());
+  ASSERT_EQ(selection->candidates.size(), 2u);
+  EXPECT_EQ(selection->candidates[0].name, "A");
+  EXPECT_NE(selection->candidates[0].ruled_out, "");
+  EXPECT_EQ(selection->candidates[1].name, "B");
+  EXPECT_EQ(selection->candidates[1].ruled_out, "");
+  EXPECT_EQ(selection->candidates[1].cost_seconds, 2);
+}
+
+}  // namespace
+}  // namespace tutti
