@@ -1,0 +1,204 @@
+#include "tests/conformance/case.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tutti::conformance {
+namespace {
+
+bool IsGather(CollectiveType type) {
+  return type == CollectiveType::kAllGather || type == CollectiveType::kGather;
+}
+
+bool IsScatter(CollectiveType type) {
+  return type == CollectiveType::kReduceScatter ||
+         type == CollectiveType::kScatter;
+}
+
+// Of the first ranks.
+template <typename Block>
+int64_t SumOfBlocks(int num_ranks, Block block) {
+  int64_t sum = 0;
+  for (int rank = 0; rank < num_ranks; ++rank) sum += block(rank);
+  return sum;
+}
+
+CollectiveOp OpOf(const Case& c, int rank) {
+  switch (c.type) {
+    case CollectiveType::kAllReduce:
+      return AllReduce();
+    case CollectiveType::kAllGather:
+      return AllGather{.uneven = !c.rows.empty()};
+    case CollectiveType::kReduceScatter:
+      return ReduceScatter();
+    case CollectiveType::kBroadcast:
+      return Broadcast{.is_source = rank == c.root};
+    case CollectiveType::kAllToAll: {
+      const int n = c.rows.empty() ? 0 : c.grid.size();
+      const auto first = c.rows.begin() + rank * n;
+      return AllToAll{.send_rows = {first, first + n}};
+    }
+    case CollectiveType::kPermute:
+      return Permute{.permutation = c.permutation};
+    case CollectiveType::kBarrier:
+      return Barrier();
+    case CollectiveType::kReduce:
+      return ReduceToRoot{.root = c.root};
+    case CollectiveType::kGather:
+      return GatherToRoot{.root = c.root};
+    case CollectiveType::kScatter:
+      return ScatterFromRoot{.root = c.root};
+  }
+  return AllReduce();
+}
+
+CollectiveRequest RequestOf(const Case& c, const std::string& implementation,
+                            InstanceKey key, int rank) {
+  CollectiveRequest request;
+  request.group_key = 1;
+  request.group_size = c.grid.size();
+  if (c.deals_ranks) request.rank = rank;
+  request.instance_key = key;
+  request.op = OpOf(c, rank);
+  request.dtype = c.dtype;
+  request.shape = ShapeOf(c, InputElements(c, rank));
+  request.merge_op = c.merge_op;
+  request.final_op = c.final_op;
+  request.impl_details.implementation = implementation;
+  request.impl_details.subdiv_offsets = SubdivOffsets(c.subdivisions);
+  return request;
+}
+
+absl::string_view Name(Subdivisions subdivisions) {
+  switch (subdivisions) {
+    case Subdivisions::kAuto:
+      return "auto";
+    case Subdivisions::kOne:
+      return "1";
+    case Subdivisions::kThree:
+      return "3";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ToString(const Grid& grid) {
+  return absl::StrCat(grid.tasks, "x", grid.devices);
+}
+
+std::string ToString(const Case& c) {
+  std::string text = absl::StrCat(tutti::Name(c.type), " of ", c.length, " ",
+                                  tutti::Name(c.dtype), " on ",
+                                  ToString(c.grid));
+  if (c.deals_ranks) absl::StrAppend(&text, ", ranks dealt out");
+  if (c.row_elements != 1) {
+    absl::StrAppend(&text, ", rows of ", c.row_elements);
+  }
+  if (!c.rows.empty()) {
+    absl::StrAppend(&text, ", rows ", absl::StrJoin(c.rows, ","));
+  }
+  if (HasRoot(c.type)) absl::StrAppend(&text, ", root ", c.root);
+  if (!c.permutation.empty()) {
+    absl::StrAppend(&text, ", permutation ", absl::StrJoin(c.permutation, ","));
+  }
+  absl::StrAppend(&text, ", subdivisions ", Name(c.subdivisions));
+  if (c.in_place == InPlace::kAll) absl::StrAppend(&text, ", in place");
+  if (c.in_place == InPlace::kAlternating) {
+    absl::StrAppend(&text, ", misaligned, in place on even ranks");
+  }
+  if (c.allocates_output) absl::StrAppend(&text, ", output not given");
+  if (Reduces(c.type)) {
+    absl::StrAppend(&text, ", ", c.merge_op.name(), ", ", c.final_op.name());
+  }
+  return text;
+}
+
+bool HasBlocks(CollectiveType type) {
+  return IsGather(type) || IsScatter(type) || type == CollectiveType::kAllToAll;
+}
+
+bool IsInPlace(const Case& c, int rank) {
+  const bool wanted =
+      c.in_place == InPlace::kAll ||
+      (c.in_place == InPlace::kAlternating && rank % 2 == 0);
+  return wanted && HasInput(c.type, rank, c.root) &&
+         HasOutput(c.type, rank, c.root);
+}
+
+int64_t BlockElements(const Case& c, int from, int to) {
+  if (c.rows.empty()) return c.length * c.row_elements;
+  const int index = IsGather(c.type) ? from : from * c.grid.size() + to;
+  return c.rows[index] * c.row_elements;
+}
+
+int64_t InputElements(const Case& c, int rank) {
+  if (c.type == CollectiveType::kBarrier) return 0;
+  if (IsGather(c.type)) return BlockElements(c, rank, 0);
+  if (!HasBlocks(c.type)) return c.length * c.row_elements;
+  return SumOfBlocks(c.grid.size(),
+                     [&](int to) { return BlockElements(c, rank, to); });
+}
+
+int64_t OutputElements(const Case& c, int rank) {
+  if (c.type == CollectiveType::kBarrier) return 0;
+  if (!HasBlocks(c.type) || IsScatter(c.type)) {
+    return c.length * c.row_elements;
+  }
+  return SumOfBlocks(c.grid.size(),
+                     [&](int from) { return BlockElements(c, from, rank); });
+}
+
+int64_t OwnBlockBegin(const Case& c, int rank) {
+  return SumOfBlocks(rank, [&](int r) { return BlockElements(c, r, 0); });
+}
+
+TensorShape ShapeOf(const Case& c, int64_t num_elements) {
+  if (c.row_elements == 1) return TensorShape::Vector(num_elements);
+  return *TensorShape::Create({num_elements / c.row_elements, c.row_elements});
+}
+
+GroupLayout LayoutOf(const Case& c) {
+  if (!c.deals_ranks) {
+    return GroupLayout::Uniform(c.grid.tasks, c.grid.devices);
+  }
+  std::vector<int> task_of_rank(c.grid.size());
+  for (int rank = 0; rank < c.grid.size(); ++rank) {
+    task_of_rank[rank] = rank % c.grid.tasks;
+  }
+  return *GroupLayout::Create(task_of_rank);
+}
+
+int DeviceIndex(const Case& c, int rank) {
+  if (!c.deals_ranks) return rank;
+  return rank % c.grid.tasks * c.grid.devices + rank / c.grid.tasks;
+}
+
+std::vector<int> SubdivOffsets(Subdivisions subdivisions) {
+  switch (subdivisions) {
+    case Subdivisions::kAuto:
+      return {};
+    case Subdivisions::kOne:
+      return {0};
+    case Subdivisions::kThree:
+      return {0, -1, 2};
+  }
+  return {};
+}
+
+std::vector<std::shared_ptr<const CollectiveRequest>> RequestsOf(
+    const Case& c, const std::string& implementation, InstanceKey key) {
+  std::vector<std::shared_ptr<const CollectiveRequest>> requests;
+  for (int rank = 0; rank < c.grid.size(); ++rank) {
+    CollectiveRequest request = RequestOf(c, implementation, key, rank);
+    const bool is_same = rank > 0 && request == *requests.back();
+    requests.push_back(is_same ? requests.back()
+                               : std::make_shared<const CollectiveRequest>(
+                                     std::move(request)));
+  }
+  return requests;
+}
+
+}  // namespace tutti::conformance

@@ -1,0 +1,97 @@
+#ifndef TUTTI_TESTS_CONFORMANCE_CASE_H_
+#define TUTTI_TESTS_CONFORMANCE_CASE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/collective_request.h"
+#include "framework/collective_type.h"
+#include "framework/dtype.h"
+#include "framework/group_layout.h"
+#include "framework/merge_op.h"
+#include "framework/tensor_shape.h"
+#include "schedule/verifier.h"
+
+namespace tutti::conformance {
+
+// The devices of a group.
+struct Grid {
+  int tasks = 1;
+  int devices = 1;  // Of each task.
+  int size() const { return tasks * devices; }
+};
+
+enum class Subdivisions : uint8_t { kAuto, kOne, kThree };
+
+// One collective, as all members ask for it. The functions below say what it
+// means, straight from the definition of each collective, without the library.
+struct Case {
+  CollectiveType type = CollectiveType::kAllReduce;
+  Grid grid;
+
+  // Ranks are dealt out to the tasks in turn; else they follow each other.
+  bool deals_ranks = false;
+
+  DType dtype = DType::kFloat32;
+
+  // Rows of the buffer, or of each block where it has one for each rank.
+  int64_t length = 0;
+
+  // Where blocks differ: as CollInstanceParams::rows, in place of `length`.
+  std::vector<int64_t> rows;
+
+  int64_t row_elements = 1;
+  int root = 0;                  // Where HasRoot(type).
+  std::vector<int> permutation;  // Permute only.
+  Subdivisions subdivisions = Subdivisions::kAuto;
+  InPlace in_place = InPlace::kNone;
+  bool allocates_output = false;  // Not the caller.
+  MergeOp merge_op;
+  FinalOp final_op;
+};
+
+// "2x4": tasks x devices.
+std::string ToString(const Grid& grid);
+
+// All that makes the case what it is, in one line.
+std::string ToString(const Case& c);
+
+// Whether buffers have one block for each rank.
+bool HasBlocks(CollectiveType type);
+
+// Whether the member's input and output are the same memory, one a part of the
+// other where they differ in size.
+bool IsInPlace(const Case& c, int rank);
+
+// Elements that `from` has for `to`. REQUIRES: HasBlocks(c.type).
+int64_t BlockElements(const Case& c, int from, int to);
+
+// Elements of the rank's buffers, if it has them.
+int64_t InputElements(const Case& c, int rank);
+int64_t OutputElements(const Case& c, int rank);
+
+// Where the rank's own block begins among those of all ranks.
+int64_t OwnBlockBegin(const Case& c, int rank);
+
+// A buffer of so many elements.
+TensorShape ShapeOf(const Case& c, int64_t num_elements);
+
+// Ranks on tasks.
+GroupLayout LayoutOf(const Case& c);
+
+// Where the rank's device is in the order of tasks, then of devices.
+int DeviceIndex(const Case& c, int rank);
+
+// The offsets that the case gives; none for kAuto.
+std::vector<int> SubdivOffsets(Subdivisions subdivisions);
+
+// What the ranks ask for, in rank order; one object where it is the same.
+std::vector<std::shared_ptr<const CollectiveRequest>> RequestsOf(
+    const Case& c, const std::string& implementation, InstanceKey key);
+
+}  // namespace tutti::conformance
+
+#endif  // TUTTI_TESTS_CONFORMANCE_CASE_H_

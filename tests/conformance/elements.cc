@@ -1,0 +1,81 @@
+#include "tests/conformance/elements.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+namespace tutti::conformance {
+namespace {
+
+struct FloatFormat {
+  int mantissa_bits;
+  int exponent_bits;
+};
+
+FloatFormat FormatOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return {10, 5};
+    case DType::kBFloat16:
+      return {7, 8};
+    case DType::kFloat32:
+      return {23, 8};
+    default:
+      return {52, 11};
+  }
+}
+
+// The code of a number made of random bits.
+uint64_t FloatCode(FloatFormat format, Rounding rounding, uint64_t random) {
+  const uint64_t all_ones = (uint64_t{1} << format.exponent_bits) - 1;
+  const uint64_t one = all_ones / 2;  // The exponent of 1.0.
+  const uint64_t choice = random >> 56;
+  uint64_t exponent = one - 4 + choice % 8;  // From 1/16 to 16.
+  uint64_t mantissa = random & ((uint64_t{1} << format.mantissa_bits) - 1);
+  if (choice == 255) exponent = 0;  // Denormal.
+  if (choice == 254) exponent = all_ones;
+  if (choice == 254 && random % 2 == 0) mantissa = 0;  // Infinity.
+  if (rounding == Rounding::kNever) {
+    exponent = one + choice % 2;  // 1 or 2.
+    mantissa = 0;
+  }
+  const uint64_t sign = (random >> 55) & 1;
+  return ((sign << format.exponent_bits | exponent) << format.mantissa_bits) |
+         mantissa;
+}
+
+// The lowest bytes come first in memory.
+void FillFloats(DType dtype, Rounding rounding, std::mt19937_64& random,
+                Bytes* bytes) {
+  const FloatFormat format = FormatOf(dtype);
+  const size_t size = SizeOf(dtype);
+  for (size_t i = 0; i < bytes->size(); i += size) {
+    const uint64_t code = FloatCode(format, rounding, random());
+    std::memcpy(bytes->data() + i, &code, size);
+  }
+}
+
+void FillBits(uint64_t mask, std::mt19937_64& random, Bytes* bytes) {
+  for (size_t i = 0; i < bytes->size(); i += sizeof(uint64_t)) {
+    const uint64_t word = random() & mask;
+    std::memcpy(bytes->data() + i, &word,
+                std::min(sizeof(word), bytes->size() - i));
+  }
+}
+
+}  // namespace
+
+Bytes RandomElements(DType dtype, int64_t num_elements, Rounding rounding,
+                     uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Bytes bytes(static_cast<size_t>(num_elements) * SizeOf(dtype));
+  if (IsFloating(dtype)) {
+    FillFloats(dtype, rounding, random, &bytes);
+  } else {
+    const bool is_bool = dtype == DType::kBool;
+    FillBits(is_bool ? 0x0101010101010101 : ~uint64_t{0}, random, &bytes);
+  }
+  return bytes;
+}
+
+}  // namespace tutti::conformance

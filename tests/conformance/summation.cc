@@ -1,0 +1,164 @@
+#include "tests/conformance/summation.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "framework/reduction_kind.h"
+#include "framework/reduction_reference.h"
+#include "schedule/chunk_map.h"
+#include "schedule/verifier.h"
+
+namespace tutti::conformance {
+namespace {
+
+int64_t NumElements(const Case& c, size_t num_bytes) {
+  return static_cast<int64_t>(num_bytes / SizeOf(c.dtype));
+}
+
+// The engine's decision, where the case leaves it open.
+std::vector<int> OffsetsFor(const Algorithm& algorithm, const Case& c,
+                            const GroupLayout& layout) {
+  if (!algorithm.traits.supports_subdivisions) return {};
+  if (c.subdivisions != Subdivisions::kAuto) {
+    return SubdivOffsets(c.subdivisions);
+  }
+  const int64_t num_elements =
+      std::max(InputElements(c, c.root), OutputElements(c, c.root));
+  return algorithm.subdivide(
+      {.layout = layout,
+       .bytes = num_elements * static_cast<int64_t>(SizeOf(c.dtype))});
+}
+
+// Remembers what it found: cases that differ in size alone sum alike.
+absl::StatusOr<const SymbolicRun*> RunOf(const Algorithm& algorithm,
+                                         const Case& c) {
+  static auto* const runs = new std::map<std::string, SymbolicRun>();
+  const GroupLayout layout = LayoutOf(c);
+  const VerifyCase request = {
+      .layout = layout,
+      .type = c.type,
+      .root = c.root,
+      .permutation = c.permutation,
+      .subdiv_offsets = OffsetsFor(algorithm, c, layout),
+      .in_place = c.in_place,
+  };
+  const std::string key =
+      absl::StrCat(absl::Hex(reinterpret_cast<uintptr_t>(&algorithm)),
+                   c.deals_ranks ? " dealt " : " ", ToString(request));
+  const auto found = runs->find(key);
+  if (found != runs->end()) return &found->second;
+  auto run = Symbolically(algorithm, request);
+  if (!run.ok()) return run.status();
+  return &runs->emplace(key, *std::move(run)).first->second;
+}
+
+// What expressions mean, for an Evaluator.
+class ChunkArithmetic {
+ public:
+  struct Value {
+    Bytes computed;
+    absl::Span<const std::byte> bytes;  // Of `computed` or of an input.
+  };
+
+  ChunkArithmetic(const Case& c, absl::Span<const Bytes> inputs, int num_chunks)
+      : case_(c), inputs_(inputs), num_chunks_(num_chunks) {}
+
+  Value Input(int rank, int chunk) const {
+    const Range range = RangeOf(chunk);
+    const size_t size = SizeOf(case_.dtype);
+    return {{},
+            absl::MakeConstSpan(inputs_[rank])
+                .subspan(range.begin * size, range.size * size)};
+  }
+  Value Reduce(const Value& left, const Value& right) const {
+    Bytes sum(left.bytes.size());
+    Merge(case_, left.bytes, right.bytes, &sum);
+    return Computed(std::move(sum));
+  }
+  Value Finish(const Value& operand) const {
+    Bytes values(operand.bytes.begin(), operand.bytes.end());
+    conformance::Finish(case_, &values);
+    return Computed(std::move(values));
+  }
+
+ private:
+  static Value Computed(Bytes bytes) {
+    Value value{std::move(bytes), {}};
+    value.bytes = value.computed;
+    return value;
+  }
+
+  Range RangeOf(int chunk) const {
+    if (!HasBlocks(case_.type)) {
+      return Cut(InputElements(case_, 0), num_chunks_, chunk);
+    }
+    const int pieces = num_chunks_ / case_.grid.size();
+    const int64_t block = BlockElements(case_, 0, 0);
+    Range range = Cut(block, pieces, chunk % pieces);
+    range.begin += chunk / pieces * block;
+    return range;
+  }
+
+  const Case& case_;
+  const absl::Span<const Bytes> inputs_;
+  const int num_chunks_;
+};
+
+}  // namespace
+
+void Merge(const Case& c, absl::Span<const std::byte> left,
+           absl::Span<const std::byte> right, Bytes* into) {
+  const auto kind = ParseReductionKind(c.merge_op.name());
+  if (kind.ok()) {
+    ReferenceReduce(*kind, c.dtype, left.data(), right.data(), into->data(),
+                    NumElements(c, left.size()));
+  } else {
+    c.merge_op
+        .Apply(c.dtype, left.data(), right.data(), into->data(),
+               NumElements(c, left.size()))
+        .IgnoreError();
+  }
+}
+
+void Finish(const Case& c, Bytes* values) {
+  const int64_t num_elements = NumElements(c, values->size());
+  if (c.final_op == FinalOp::DivideByGroupSize()) {
+    ReferenceDivideBy(c.dtype, values->data(), num_elements, c.grid.size());
+  } else {
+    c.final_op.Apply(c.dtype, values->data(), num_elements, c.grid.size())
+        .IgnoreError();
+  }
+}
+
+Bytes FoldedInRankOrder(const Case& c, absl::Span<const Bytes> inputs) {
+  Bytes sum = inputs[0];
+  for (const Bytes& input : inputs.subspan(1)) Merge(c, sum, input, &sum);
+  Finish(c, &sum);
+  return sum;
+}
+
+absl::StatusOr<ScheduledSums> SumAsScheduled(const Algorithm& algorithm,
+                                             const Case& c,
+                                             absl::Span<const Bytes> inputs) {
+  const auto run = RunOf(algorithm, c);
+  if (!run.ok()) return run.status();
+  ScheduledSums sums;
+  const auto num_chunks = static_cast<int>((*run)->outputs[0].size());
+  Evaluator evaluate((*run)->expressions,
+                     ChunkArithmetic(c, inputs, num_chunks));
+  for (const std::vector<ExpressionId>& chunks : (*run)->outputs) {
+    std::vector<ExpressionId>& output = sums.outputs.emplace_back();
+    for (const ExpressionId id : chunks) {
+      if (id == kUndefined) continue;  // Another rank's.
+      output.push_back(id);
+      if (sums.values.contains(id)) continue;
+      const auto& bytes = evaluate(id).bytes;
+      sums.values.emplace(id, Bytes(bytes.begin(), bytes.end()));
+    }
+  }
+  return sums;
+}
+
+}  // namespace tutti::conformance

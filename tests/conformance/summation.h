@@ -1,0 +1,43 @@
+#ifndef TUTTI_TESTS_CONFORMANCE_SUMMATION_H_
+#define TUTTI_TESTS_CONFORMANCE_SUMMATION_H_
+
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "schedule/algorithm.h"
+#include "schedule/expression.h"
+#include "tests/conformance/case.h"
+#include "tests/conformance/elements.h"
+
+// What a reduction must make of the ranks' inputs, by scalar arithmetic.
+
+namespace tutti::conformance {
+
+// into = left (+) right. Errors: those of a custom op.
+void Merge(const Case& c, absl::Span<const std::byte> left,
+           absl::Span<const std::byte> right, Bytes* into);
+
+// Applies the case's final op.
+void Finish(const Case& c, Bytes* values);
+
+// The whole vector, reduced in rank order. What is exact has this result in any
+// order.
+Bytes FoldedInRankOrder(const Case& c, absl::Span<const Bytes> inputs);
+
+// The outputs of a reduction whose schedule says in which order to sum.
+struct ScheduledSums {
+  // Of each rank: its chunks in the order of the output.
+  std::vector<std::vector<ExpressionId>> outputs;
+  absl::flat_hash_map<ExpressionId, Bytes> values;
+};
+
+// Errors: INVALID_ARGUMENT if the schedules do not run (verifier.h).
+absl::StatusOr<ScheduledSums> SumAsScheduled(const Algorithm& algorithm,
+                                             const Case& c,
+                                             absl::Span<const Bytes> inputs);
+
+}  // namespace tutti::conformance
+
+#endif  // TUTTI_TESTS_CONFORMANCE_SUMMATION_H_

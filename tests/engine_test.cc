@@ -1,0 +1,183 @@
+// What the engine promises whatever happens: `done` runs once, not before the
+// last step has let go of the buffers, with the first error.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/local_peer_access.h"
+#include "schedule/schedule_run.h"
+#include "tests/failing_peer_access.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::Each;
+using testing::HasSubstr;
+
+// Elements of which each of a ring's chunks goes to the work queue.
+int64_t LargeSize(int num_devices) {
+  return num_devices * static_cast<int64_t>(kInlineBytes / sizeof(float) + 1);
+}
+
+class FailureTest
+    : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
+ protected:
+  // Runs an all-reduce whose n-th transfer fails. Returns false if it has
+  // fewer.
+  bool RunWithFailureAt(int64_t n) {
+    const auto& [implementation, num_devices, is_large] = GetParam();
+    FailNthTransfer* transfers = nullptr;
+    LocalJob job({.devices_per_task = num_devices,
+                  .seed = static_cast<uint64_t>(n),
+                  .make_peer_access = [&](int64_t) {
+                    auto peers = std::make_unique<FailNthTransfer>(
+                        std::make_unique<LocalPeerAccess>(), n);
+                    transfers = peers.get();
+                    return peers;
+                  }});
+    CollectiveRequest request =
+        job.AllReduceRequest(is_large ? LargeSize(num_devices) : num_devices);
+    request.impl_details.implementation = implementation;
+    const auto calls = job.RunAll(request);
+    const bool failed = transfers->num_transfers() >= n;
+    int num_failed = 0;
+    for (const LocalJob::Call* call : calls) {
+      EXPECT_EQ(call->num_done, 1) << "hangs with a failure at " << n;
+      if (call->pending()) continue;
+      num_failed += !call->status->ok();
+      if (call->status->ok()) {
+        EXPECT_THAT(call->result(), Each(num_devices * (num_devices + 1) / 2));
+      } else {
+        EXPECT_THAT(*call->status,
+                    StatusIs(StatusCode::kUnavailable,
+                             HasSubstr(absl::StrCat("transfer ", n, " "))));
+      }
+    }
+    EXPECT_EQ(num_failed > 0, failed) << n;
+    if (!failed) return false;
+    // Nothing of it is left: the next execution is whole.
+    for (const LocalJob::Call* call : job.RunAll(request)) {
+      EXPECT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, IsOk());
+      EXPECT_THAT(call->result(), Each(num_devices * (num_devices + 1) / 2));
+    }
+    return true;
+  }
+};
+
+TEST_P(FailureTest, AnyTransferLeavesNoHangNoLeakAndNoWrongOk) {
+  int64_t n = 1;
+  while (RunWithFailureAt(n)) ++n;
+  EXPECT_GT(n, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Engine, FailureTest,
+    testing::Combine(testing::Values("RingReduce", "TreeReduce"),
+                     testing::Values(2, 3), testing::Bool()));
+
+TEST(EngineTest, DoneWaitsForTheStepThatStillReadsABuffer) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(LargeSize(2));
+  std::vector<LocalJob::Call*> calls = {&job.Start(0, request),
+                                        &job.Start(1, request)};
+  // Reductions are queued now, on buffers of both members.
+  job.executor().StartAbort(absl::AbortedError("stop"));
+  EXPECT_TRUE(calls[0]->pending() && calls[1]->pending());
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kAborted, HasSubstr("stop")));
+  }
+}
+
+TEST(EngineTest, SmallScheduleRunsOnTheCallersThread) {
+  LocalJob job({.devices_per_task = 4});
+  const CollectiveRequest request = job.AllReduceRequest(100);
+  std::vector<LocalJob::Call*> calls;
+  for (int i = 0; i < 4; ++i) calls.push_back(&job.Start(i, request));
+  // No work was run from the queue.
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(call->result(), Each(10.0f));
+  }
+}
+
+TEST(EngineTest, CallFromDoneDoesNotDeepenTheStack) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(1);
+  const auto shared = std::make_shared<const CollectiveRequest>(request);
+  constexpr int kCalls = 100'000;
+  struct Chain {
+    LocalJob& job;
+    std::shared_ptr<const CollectiveRequest> request;
+    Tensor input;
+    int num_done[2] = {0, 0};
+    Tensor outputs[2];
+    void Next(int device) {
+      if (num_done[device] == kCalls) return;
+      job.executor().ExecuteAsync({.device = job.devices()[device],
+                                   .request = request,
+                                   .input = input,
+                                   .output = &outputs[device]},
+                                  [this, device](absl::Status status) {
+                                    ASSERT_THAT(status, IsOk());
+                                    ++num_done[device];
+                                    Next(device);
+                                  });
+    }
+  };
+  Chain chain{job, shared, *Tensor::Allocate(DType::kFloat32, request.shape)};
+  chain.Next(0);
+  chain.Next(1);
+  job.environment().RunAll();
+  EXPECT_EQ(chain.num_done[0], kCalls);
+  EXPECT_EQ(chain.num_done[1], kCalls);
+}
+
+TEST(EngineTest, ManyExecutionsOfOneInstanceCanBeUnderWay) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(5);
+  job.RunAll(request);
+  std::vector<LocalJob::Call*> calls;
+  for (int device = 0; device < 3; ++device) {
+    for (int i = 0; i < 50; ++i) calls.push_back(&job.Start(device, request));
+  }
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+    EXPECT_THAT(call->result(), Each(6.0f));
+  }
+}
+
+TEST(EngineTest, ExplicitExecutionsMeetByNumberNotByOrder) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(5);
+  const auto number = [](uint64_t execution) {
+    return [execution](CollectiveArgs& args) { args.execution = execution; };
+  };
+  auto& first = job.Start(0, request, number(7));
+  auto& second = job.Start(0, request, number(8));
+  auto& third = job.Start(1, request, number(8));
+  job.environment().RunAll();
+  EXPECT_TRUE(first.pending());
+  EXPECT_FALSE(second.pending());
+  EXPECT_FALSE(third.pending());
+  job.Start(1, request, number(7));
+  EXPECT_EQ(first.num_done, 1);
+}
+
+}  // namespace
+}  // namespace tutti
