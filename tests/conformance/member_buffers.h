@@ -16,52 +16,52 @@
 namespace tutti::conformance {
 
 // One member's input and output in one execution, as a caller could lay them
-// out in memory of its own, and what may have become of them. All findings are
-// text, empty if all is well.
+// out in memory of its own, and what has become of them. All findings are text,
+// empty if all is well.
 class MemberBuffers {
  public:
+  // `input` outlives this.
   MemberBuffers(const Case& c, int rank, const Bytes& input);
   MemberBuffers(const MemberBuffers&) = delete;
   MemberBuffers& operator=(const MemberBuffers&) = delete;
 
   // What the call gets. Unset where the member has none.
-  Tensor input() const { return input_; }
+  const Tensor& input() const { return input_; }
   Tensor* output() { return &output_; }
 
   // After success: the output is `wanted`, pieces that follow each other, and
-  // nothing else has changed.
-  std::string CheckOutput(const Bytes& input,
-                          absl::Span<const absl::Span<const std::byte>> wanted)
-      const;
+  // nothing besides has changed.
+  std::string CheckOutput(
+      absl::Span<const absl::Span<const std::byte>> wanted) const;
 
-  // At any time: guards are intact, and so is the input if it is not in place.
-  std::string CheckUntouched(const Bytes& input) const;
+  // Always: guards are intact, and so is the input where it is not in place.
+  std::string CheckUntouched() const;
 
   // The collective is over: writes over all memory and gives up the tensors.
   void TakeBack();
 
-  // Once nothing runs any more: nobody has written since, and nobody holds on
-  // to the memory.
+  // Once nothing runs any more: nobody has written since then, and nobody holds
+  // on to the memory.
   std::string CheckTakenBack() const;
 
  private:
-  void PlaceApart(size_t input_bytes, size_t output_bytes);
-  void PlaceInPlace(size_t input_bytes, size_t output_bytes, size_t own_begin);
-  void Wrap(const Case& c);
-  Tensor WrapMemory(const Case& c, absl::Span<std::byte> bytes);
-  void AddMemory(size_t num_bytes);
+  void PlaceInPlace(size_t input_bytes, size_t output_bytes,
+                    size_t block_begin);
+  absl::Span<std::byte> AddMemory(size_t num_bytes);
+  Tensor Wrap(const Case& c, absl::Span<std::byte> bytes);
 
+  const Bytes& original_input_;
   const size_t misalignment_;
-  const bool allocates_output_;
-  std::vector<GuardedMemory> memories_;  // One if in place.
+  std::vector<GuardedMemory> memories_;  // One if in place, else up to two.
+  bool is_in_place_ = false;
   absl::Span<std::byte> input_bytes_;
   absl::Span<std::byte> output_bytes_;
+
+  // Wrapped tensors whose deleter has not run. Outlives this where one does.
+  const std::shared_ptr<std::atomic<int>> num_held_ =
+      std::make_shared<std::atomic<int>>(0);
   Tensor input_;
   Tensor output_;
-
-  // Outlives this where a tensor does.
-  const std::shared_ptr<std::atomic<int>> num_wrapped_ =
-      std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace tutti::conformance

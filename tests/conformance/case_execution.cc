@@ -1,0 +1,132 @@
+#include "tests/conformance/case_execution.h"
+
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "framework/mutex.h"
+#include "tests/conformance/member_buffers.h"
+
+namespace tutti::conformance {
+
+// Calls keep it alive, even those that never end.
+struct CaseExecution::Member {
+  Member(const Case& c, int rank,
+         std::shared_ptr<const CollectiveRequest> member_request,
+         std::shared_ptr<const Expectation> expectation)
+      : rank(rank),
+        device_index(DeviceIndex(c, rank)),
+        request(std::move(member_request)),
+        expected(std::move(expectation)),
+        buffers(c, rank, expected->input(rank)) {}
+
+  void OnDone(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu) {
+    std::string wrong = buffers.CheckUntouched();
+    if (wrong.empty() && status.ok()) {
+      wrong = buffers.CheckOutput(expected->output(rank));
+    }
+    buffers.TakeBack();
+    MutexLock lock(&mu);
+    if (++num_ends > 1) return;
+    end_status = status;
+    finding = std::move(wrong);
+  }
+
+  std::string CheckEnd() const ABSL_LOCKS_EXCLUDED(mu) {
+    MutexLock lock(&mu);
+    if (num_ends != 1) return absl::StrCat("`done` ran ", num_ends, " times");
+    return finding.empty() ? buffers.CheckTakenBack() : finding;
+  }
+
+  const int rank;
+  const int device_index;
+  const std::shared_ptr<const CollectiveRequest> request;
+  const std::shared_ptr<const Expectation> expected;
+  MemberBuffers buffers;  // The collective's until its end, then OnDone()'s.
+  mutable Mutex mu;
+  int num_ends ABSL_GUARDED_BY(mu) = 0;
+  absl::Status end_status ABSL_GUARDED_BY(mu);
+  std::string finding ABSL_GUARDED_BY(mu);
+};
+
+CaseExecution::CaseExecution(
+    const Case& c,
+    std::vector<std::shared_ptr<const CollectiveRequest>> requests,
+    std::shared_ptr<const Expectation> expected) {
+  for (int rank = 0; rank < c.grid.size(); ++rank) {
+    members_.push_back(std::make_shared<Member>(
+        c, rank, std::move(requests[rank]), expected));
+  }
+}
+
+void CaseExecution::CallAll(TestGroup& group, const CallOptions& options) {
+  for (const auto& member : members_) Call(group, member->rank, options);
+}
+
+void CaseExecution::Call(TestGroup& group, int rank,
+                         const CallOptions& options) {
+  const auto& member = members_[rank];
+  CollectiveArgs args{.device = group.device(member->device_index),
+                      .request = member->request,
+                      .input = member->buffers.input(),
+                      .output = member->buffers.output(),
+                      .deadline = options.deadline,
+                      .cancellation = options.cancellation};
+  group.driver().environment().queue->Schedule(
+      [executor = group.step(options.step_id), args = std::move(args),
+       member]() mutable {
+        executor->ExecuteAsync(std::move(args), [member](absl::Status status) {
+          member->OnDone(status);
+        });
+      });
+}
+
+int CaseExecution::num_ended() const {
+  int num_ended = 0;
+  for (const auto& member : members_) {
+    MutexLock lock(&member->mu);
+    num_ended += member->num_ends;
+  }
+  return num_ended;
+}
+
+absl::Status CaseExecution::status(int rank) const {
+  MutexLock lock(&members_[rank]->mu);
+  return members_[rank]->end_status;
+}
+
+std::string CaseExecution::CheckEnds() const {
+  for (const auto& member : members_) {
+    const std::string wrong = member->CheckEnd();
+    if (!wrong.empty()) return absl::StrCat("rank ", member->rank, ": ", wrong);
+  }
+  return "";
+}
+
+std::string CaseExecution::CheckSuccess() const {
+  std::string wrong = CheckEnds();
+  for (size_t rank = 0; wrong.empty() && rank < members_.size(); ++rank) {
+    const absl::Status ended = status(static_cast<int>(rank));
+    if (!ended.ok()) wrong = absl::StrCat("rank ", rank, ": ", ended.ToString());
+  }
+  return wrong;
+}
+
+std::string CaseExecution::CheckFailure(const absl::Status& error) const {
+  std::string wrong = CheckEnds();
+  if (!wrong.empty()) return wrong;
+  bool some_failed = false;
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    const absl::Status ended = status(static_cast<int>(rank));
+    if (ended.ok()) continue;
+    some_failed = true;
+    if (ended != error) {
+      return absl::StrCat("rank ", rank, ": ended with ", ended.ToString(),
+                          ", wanted ", error.ToString());
+    }
+  }
+  return some_failed ? "" : absl::StrCat("no call failed; wanted ",
+                                         error.ToString());
+}
+
+}  // namespace tutti::conformance

@@ -1,0 +1,39 @@
+#include "tests/conformance/test_group.h"
+
+#include <utility>
+
+#include "framework/local_peer_access.h"
+#include "resolvers/param_resolver_local.h"
+#include "tests/conformance/deferring_peer_access.h"
+
+namespace tutti::conformance {
+
+TestGroup::TestGroup(const Grid& grid, WorkDriver* driver, Transfers transfers,
+                     int64_t failing_transfer)
+    : driver_(driver),
+      transfers_(transfers),
+      failing_transfer_(failing_transfer),
+      devices_(*DeviceManager::CreateCpu(grid.tasks, grid.devices,
+                                         driver->environment().random)),
+      manager_(*CollectiveExecutorMgr::Create({
+          .environment = driver->environment(),
+          .devices = devices_.get(),
+          .param_resolver = ParamResolverLocal::Create({}),
+          .make_peer_access = [this](int64_t) { return MakePeerAccess(); },
+      })) {}
+
+TestGroup::~TestGroup() {
+  manager_->CleanupAll();
+  driver_->RunAll();
+}
+
+std::unique_ptr<PeerAccessInterface> TestGroup::MakePeerAccess() {
+  auto failing = std::make_unique<FailNthTransfer>(
+      std::make_unique<LocalPeerAccess>(), failing_transfer_);
+  failing_ = failing.get();
+  if (transfers_ == Transfers::kAtOnce) return failing;
+  return std::make_unique<DeferringPeerAccess>(std::move(failing),
+                                               driver_->environment().queue);
+}
+
+}  // namespace tutti::conformance

@@ -1,0 +1,35 @@
+#ifndef TUTTI_TESTS_CONFORMANCE_WORK_DRIVER_H_
+#define TUTTI_TESTS_CONFORMANCE_WORK_DRIVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "framework/environment.h"
+
+namespace tutti::conformance {
+
+// Runs the work of a test until there is none: then whatever has not ended
+// never will.
+class WorkDriver {
+ public:
+  virtual ~WorkDriver() = default;
+
+  virtual const Environment& environment() const = 0;
+
+  // Returns when no work is queued or running.
+  virtual void RunAll() = 0;
+
+  virtual std::string ToString() const = 0;
+};
+
+// One thread; the seed decides the order of work, and time stands still.
+std::unique_ptr<WorkDriver> InSeededOrder(uint64_t seed);
+
+// Several threads, real time.
+std::unique_ptr<WorkDriver> OnThreads(int num_threads);
+
+}  // namespace tutti::conformance
+
+#endif  // TUTTI_TESTS_CONFORMANCE_WORK_DRIVER_H_
