@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/base/call_once.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/random/random.h"
 #include "absl/time/clock.h"
@@ -21,28 +22,35 @@ namespace tutti {
 
 class DefaultEnvironment::Pool : public WorkQueue {
  public:
-  explicit Pool(int num_workers) : pool_(static_cast<size_t>(num_workers)) {}
-  ~Pool() override { pool_.join(); }
+  explicit Pool(int num_workers)
+      : num_workers_(static_cast<size_t>(num_workers)) {}
+  ~Pool() override {
+    if (pool_) pool_->join();
+  }
 
   void Schedule(Work work) override {
-    asio::post(pool_,
+    absl::call_once(started_, [this] { pool_.emplace(num_workers_); });
+    asio::post(*pool_,
                [work = std::move(work)]() mutable { std::move(work)(); });
   }
 
  private:
-  asio::thread_pool pool_;
+  const size_t num_workers_;
+  absl::once_flag started_;
+  std::optional<asio::thread_pool> pool_;
 };
 
 // Alarms are entries of one io_context that one thread runs; a timer is alive
 // as long as its entry in `timers_`.
 class DefaultEnvironment::SystemClock : public Clock {
  public:
-  SystemClock() = default;
-  ~SystemClock() override {
+  // After this no alarm rings; setting and cancelling them stays allowed.
+  void Stop() {
     context_.stop();
     std::optional<std::thread> thread;
     {
       MutexLock lock(&mu_);
+      is_stopped_ = true;
       thread.swap(thread_);
     }
     if (thread) thread->join();
@@ -78,7 +86,8 @@ class DefaultEnvironment::SystemClock : public Clock {
   };
 
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!thread_) thread_.emplace([this] { context_.run(); });
+    if (thread_ || is_stopped_) return;
+    thread_.emplace([this] { context_.run(); });
   }
 
   std::unique_ptr<Alarm> Take(AlarmId id) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -100,6 +109,7 @@ class DefaultEnvironment::SystemClock : public Clock {
       keep_running_{context_.get_executor()};
   Mutex mu_;
   std::optional<std::thread> thread_ ABSL_GUARDED_BY(mu_);
+  bool is_stopped_ ABSL_GUARDED_BY(mu_) = false;
   AlarmId last_id_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<AlarmId, std::unique_ptr<Alarm>> alarms_
       ABSL_GUARDED_BY(mu_);
@@ -132,6 +142,9 @@ DefaultEnvironment::DefaultEnvironment(int num_workers)
       pool_(std::make_unique<Pool>(WorkersOrProcessors(num_workers))),
       environment_{pool_.get(), clock_.get(), random_.get()} {}
 
-DefaultEnvironment::~DefaultEnvironment() = default;
+DefaultEnvironment::~DefaultEnvironment() {
+  // Alarms may give work to the pool, and work may set alarms.
+  clock_->Stop();
+}
 
 }  // namespace tutti

@@ -8,11 +8,13 @@
 namespace tutti {
 
 // An Environment for programs that bring none of their own: a pool of worker
-// threads (Asio), the system's clock with one timer thread that starts with
-// the first alarm, and a random number generator seeded by the system.
+// threads (Asio) that start with the first work, the system's clock with one
+// timer thread that starts with the first alarm, and a random number generator
+// seeded by the system. A program with a pool of its own takes the rest.
 //
-// Thread-safe. The destructor runs the work that is queued, drops the alarms
-// that are not due, and joins its threads; it must not run on one of them.
+// Thread-safe. The destructor first drops the alarms that have not begun to
+// ring, then runs the work that is queued, and joins its threads; it must not
+// run on one of them.
 class DefaultEnvironment {
  public:
   // Below one: one worker per processor.

@@ -5,6 +5,28 @@
 #include <vector>
 
 namespace tutti {
+namespace {
+
+// Runs callbacks of which each may make the next one ready: one after another
+// on this thread, so that a long chain of dependencies needs no stack.
+void RunInTurn(DependencyTracker::Ready ready) {
+  static thread_local std::vector<DependencyTracker::Ready>* queue = nullptr;
+  if (queue != nullptr) {
+    queue->push_back(std::move(ready));
+    return;
+  }
+  std::vector<DependencyTracker::Ready> mine;
+  queue = &mine;
+  mine.push_back(std::move(ready));
+  while (!mine.empty()) {
+    DependencyTracker::Ready next = std::move(mine.back());
+    mine.pop_back();
+    std::move(next)();
+  }
+  queue = nullptr;
+}
+
+}  // namespace
 
 void DependencyTracker::Launched(InstanceId id) {
   // A wait is counted before its condition is checked: either this sees the
@@ -29,7 +51,7 @@ void DependencyTracker::Launched(InstanceId id) {
     found->second = std::move(still_waiting);
     if (found->second.empty()) waiting_.erase(found);
   }
-  for (const auto& waiter : ready) std::move(waiter->ready)();
+  for (const auto& waiter : ready) RunInTurn(std::move(waiter->ready));
 }
 
 void DependencyTracker::WaitFor(const std::vector<InstanceId>& dependencies,
@@ -49,7 +71,7 @@ void DependencyTracker::WaitFor(const std::vector<InstanceId>& dependencies,
     MutexLock lock(&mu_);
     if (--waiter->num_missing > 0) return;
   }
-  std::move(waiter->ready)();
+  RunInTurn(std::move(waiter->ready));
 }
 
 }  // namespace tutti

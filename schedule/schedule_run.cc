@@ -34,6 +34,10 @@ class ScheduleRun : public Lender, public Borrower {
   // Most schedules of small groups fit.
   static constexpr size_t kInlineOps = 64;
 
+  // Stands for the start among the ready ops, so that a run that has nothing to
+  // do ends from there, too, and a chain of such runs needs no stack.
+  static constexpr int32_t kStart = -1;
+
   ScheduleRun(const BoundSchedule& bound, const CollectiveContext& context,
               StatusCallback done);
 
@@ -151,7 +155,8 @@ void ScheduleRun::Start(const BoundSchedule& bound,
   absl::Status status = run->AllocateScratch();
   if (!status.ok()) {
     run->Fail(std::move(status));
-    return run->EndOne();
+    ReadyOps::Add(run, kStart);
+    return ReadyOps::RunAll();
   }
   run->SetWaits();
   context.executor->Launched(context);
@@ -159,7 +164,7 @@ void ScheduleRun::Start(const BoundSchedule& bound,
     run->num_under_way_.fetch_add(1, std::memory_order_relaxed);
     ReadyOps::Add(run, root);
   }
-  run->EndOne();
+  ReadyOps::Add(run, kStart);
   ReadyOps::RunAll();
 }
 
@@ -227,12 +232,12 @@ void ScheduleRun::EndOne() {
   const std::unique_ptr<ScheduleRun> self = std::move(self_);
   StatusCallback done = std::move(done_);
   absl::Status status = std::move(status_);
-  self_.reset();
   scratch_ = Tensor();
   std::move(done)(std::move(status));
 }
 
 void ScheduleRun::RunOp(int32_t index) {
+  if (index == kStart) return EndOne();
   if (ShouldStop()) return Complete(index);
   switch (OpAt(index).kind) {
     case StepKind::kSend:

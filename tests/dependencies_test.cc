@@ -106,6 +106,26 @@ TEST_P(DependenciesTest, FailedDependencyHoldsNobodyBack) {
   }
 }
 
+TEST_P(DependenciesTest, LongChainNeedsNoStack) {
+  constexpr int kLength = 20'000;
+  std::vector<LocalJob::Call*> calls;
+  CollectiveRequest request = first_;
+  for (int i = kLength; i > 0; --i) {
+    request.instance_key = i;
+    request.impl_details.dependencies = {{1, i - 1}};
+    for (int device : {0, 1}) calls.push_back(&job_.Start(device, request));
+  }
+  request.instance_key = 0;
+  request.impl_details.dependencies.clear();
+  for (const LocalJob::Call* call : job_.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+  }
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    ASSERT_THAT(*call->status, IsOk());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Implementations, DependenciesTest,
                          testing::Values("RingReduce", "TreeReduce"));
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -112,6 +113,25 @@ TEST(EngineTest, SmallScheduleRunsOnTheCallersThread) {
     ASSERT_EQ(call->num_done, 1);
     EXPECT_THAT(call->result(), Each(10.0f));
   }
+}
+
+TEST(EngineTest, CallFromDoneDoesNotDeepenTheStackWhereThereIsNothingToDo) {
+  LocalJob job({});
+  CollectiveRequest barrier = job.AllReduceRequest(0);
+  barrier.op = Barrier{};
+  const auto request = std::make_shared<const CollectiveRequest>(barrier);
+  int num_left = 100'000;
+  std::function<void()> next = [&] {
+    if (num_left-- == 0) return;
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[0], .request = request},
+        [&](absl::Status status) {
+          ASSERT_THAT(status, IsOk());
+          next();
+        });
+  };
+  next();
+  EXPECT_EQ(num_left, -1);
 }
 
 TEST(EngineTest, CallFromDoneDoesNotDeepenTheStack) {
