@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "implementations/binomial_tree.h"
@@ -28,15 +29,16 @@ struct Place {
   std::vector<int> children;  // Largest subtrees first.
 };
 
-// Positions of the tree are `ranks` from index `head` on and round again.
-Place PlaceIn(const std::vector<int>& ranks, int head, int index) {
-  const int size = static_cast<int>(ranks.size());
+// Positions of the tree are the indices from `head` on and round again;
+// `rank_at` says which rank an index is.
+template <typename RankAt>
+Place PlaceIn(int size, int head, int index, RankAt rank_at) {
   const int position = (index - head + size) % size;
-  const auto rank_at = [&](int p) { return ranks[(head + p) % size]; };
+  const auto rank_of = [&](int p) { return rank_at((head + p) % size); };
   Place place;
-  if (position > 0) place.parent = rank_at(BinomialParent(position));
+  if (position > 0) place.parent = rank_of(BinomialParent(position));
   for (int child : BinomialChildren(position, size)) {
-    place.children.push_back(rank_at(child));
+    place.children.push_back(rank_of(child));
   }
   std::reverse(place.children.begin(), place.children.end());
   return place;
@@ -52,27 +54,30 @@ Place PlaceInTask(const PlanRequest& request) {
   const int task = request.layout.task_of(request.rank);
   const std::vector<int>& ranks = request.layout.tasks()[task];
   const bool has_source = task == request.layout.task_of(request.root);
-  return PlaceIn(ranks, has_source ? IndexOf(ranks, request.root) : 0,
-                 IndexOf(ranks, request.rank));
+  return PlaceIn(static_cast<int>(ranks.size()),
+                 has_source ? IndexOf(ranks, request.root) : 0,
+                 IndexOf(ranks, request.rank),
+                 [&](int index) { return ranks[index]; });
 }
 
 // Among the heads. REQUIRES: `request.rank` is one.
 Place PlaceAmongTasks(const PlanRequest& request) {
-  const int source_task = request.layout.task_of(request.root);
-  std::vector<int> heads;
-  heads.reserve(request.layout.num_tasks());
-  for (const std::vector<int>& ranks : request.layout.tasks()) {
-    heads.push_back(ranks.front());
-  }
-  heads[source_task] = request.root;
-  return PlaceIn(heads, source_task, request.layout.task_of(request.rank));
+  const GroupLayout& layout = request.layout;
+  const int source_task = layout.task_of(request.root);
+  return PlaceIn(layout.num_tasks(), source_task, layout.task_of(request.rank),
+                 [&](int task) {
+                   return task == source_task ? request.root
+                                              : layout.tasks()[task].front();
+                 });
 }
 
 void AddSends(const Place& place, Slot from, StepRef after,
               ScheduleBuilder& builder) {
   if (place.children.empty()) return;
   auto lane = builder.AddLane();
-  for (int child : place.children) lane.Send(child, /*tag=*/0, from, after);
+  for (int child : place.children) {
+    lane.Send(child, /*tag=*/0, from, std::exchange(after, {}));
+  }
 }
 
 Schedule Plan(const PlanRequest& request) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "framework/group_layout.h"
-#include "schedule/algorithm.h"
+#include "schedule/plan.h"
 
 namespace tutti {
 

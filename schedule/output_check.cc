@@ -82,18 +82,15 @@ class OutputChecker {
   // The checks below return what is wrong, or nothing.
   std::string WrongMove(ExpressionId id, Source source) const {
     const Expression& found = run_.expressions[id];
-    const std::string wanted = InputText(source.rank, source.chunk);
     if (found.kind == ExpressionKind::kFinish) {
       return "had the final op applied, but nothing is reduced";
     }
     if (found.kind == ExpressionKind::kReduce) {
-      return absl::StrCat("was reduced; wants ", wanted);
+      return "was reduced, but is to be moved only";
     }
-    if (found.rank != source.rank || found.chunk != source.chunk) {
-      return absl::StrCat("holds ", InputText(found.rank, found.chunk),
-                          "; wants ", wanted);
-    }
-    return "";
+    if (found.rank == source.rank && found.chunk == source.chunk) return "";
+    return absl::StrCat("holds ", InputText(found.rank, found.chunk),
+                        "; wants ", InputText(source.rank, source.chunk));
   }
 
   // Ranks share most results, which are checked once. No result is right for
@@ -125,9 +122,10 @@ class OutputChecker {
     // One leaf too many surely repeats one.
     for (ExpressionId leaf : run_.expressions.Leaves(id, size + 1)) {
       const Expression& input = run_.expressions[leaf];
-      const std::string text = InputText(input.rank, input.chunk);
-      if (input.chunk != chunk) return absl::StrCat("contains ", text);
-      if (seen[input.rank]) return absl::StrCat("contains ", text, " twice");
+      if (input.chunk != chunk || seen[input.rank]) {
+        return absl::StrCat("contains ", InputText(input.rank, input.chunk),
+                            input.chunk == chunk ? " twice" : "");
+      }
       seen[input.rank] = true;
       ascending = ascending && input.rank > previous;
       previous = input.rank;

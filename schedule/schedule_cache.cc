@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<const CompiledSchedule>> ScheduleCache::Get(
   if (!compiled.ok()) return compiled.status();
   auto shared = std::make_shared<const CompiledSchedule>(*std::move(compiled));
   MutexLock lock(&mu_);
-  if (num_ops_ + shared->ops().size() > kMaxOps) {
+  if (num_ops_ + shared->ops().size() > max_ops_) {
     schedules_.clear();
     num_ops_ = 0;
   }

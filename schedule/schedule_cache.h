@@ -18,12 +18,12 @@ namespace tutti {
 
 // The compiled schedules of one group, so that an algorithm plans once for all
 // instances that differ only in key, size or dtype. A GroupResources object.
-// Thread-safe. Holds at most kMaxOps steps beyond those that are in use.
+// Thread-safe. Holds at most `max_ops` steps beyond those that are in use.
 class ScheduleCache {
  public:
   static constexpr size_t kMaxOps = size_t{1} << 22;
 
-  ScheduleCache() = default;
+  explicit ScheduleCache(size_t max_ops = kMaxOps) : max_ops_(max_ops) {}
   ScheduleCache(const ScheduleCache&) = delete;
   ScheduleCache& operator=(const ScheduleCache&) = delete;
 
@@ -52,6 +52,7 @@ class ScheduleCache {
     }
   };
 
+  const size_t max_ops_;
   Mutex mu_;
   size_t num_ops_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<Key, std::shared_ptr<const CompiledSchedule>> schedules_

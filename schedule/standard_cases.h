@@ -6,7 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "schedule/algorithm.h"
+#include "schedule/plan.h"
 #include "schedule/verifier.h"
 
 namespace tutti {

@@ -25,32 +25,33 @@ StepOrder::StepOrder(const GroupPlan& plan,
 }
 
 void StepOrder::MakeClocks(absl::Span<const int> completion_order) {
-  const auto lanes_beside = [this](int step) {
-    const int rank = plan_.rank_of(step);
-    return plan_.first_lane(rank + 1) - plan_.first_lane(rank);
-  };
   size_t size = 0;
   for (int step = 0; step < plan_.num_steps(); ++step) {
     clock_of_[step] = size;
-    size += lanes_beside(step);
+    size += LanesBeside(step);
   }
   clocks_.resize(size);
   for (int step : completion_order) {
-    const int first_lane = plan_.first_lane(plan_.rank_of(step));
-    const int lane = plan_.lane_of(step);
-    int32_t* clock = &clocks_[clock_of_[step]];
-    const auto wait_for = [&](int earlier) {
-      const int32_t* other = &clocks_[clock_of_[earlier]];
-      for (int l = 0; l < lanes_beside(step); ++l) {
-        clock[l] = std::max(clock[l], other[l]);
-      }
-      const int other_lane = plan_.lane_of(earlier);
-      clock[other_lane - first_lane] =
-          earlier - plan_.lane(other_lane).first_step + 1;
-    };
-    if (step > plan_.lane(lane).first_step) wait_for(step - 1);
-    if (plan_.after(step) != -1) wait_for(plan_.after(step));
+    const bool is_first = step == plan_.lane(plan_.lane_of(step)).first_step;
+    if (!is_first) StartAfter(step, step - 1);
+    if (plan_.after(step) != -1) StartAfter(step, plan_.after(step));
   }
+}
+
+int StepOrder::LanesBeside(int step) const {
+  const int rank = plan_.rank_of(step);
+  return plan_.first_lane(rank + 1) - plan_.first_lane(rank);
+}
+
+void StepOrder::StartAfter(int step, int earlier) {
+  int32_t* const clock = &clocks_[clock_of_[step]];
+  const int32_t* const other = &clocks_[clock_of_[earlier]];
+  for (int lane = 0; lane < LanesBeside(step); ++lane) {
+    clock[lane] = std::max(clock[lane], other[lane]);
+  }
+  const int lane = plan_.lane_of(earlier);
+  int32_t& complete = clock[lane - plan_.first_lane(plan_.rank_of(step))];
+  complete = std::max(complete, earlier - plan_.lane(lane).first_step + 1);
 }
 
 void StepOrder::MakeGroups() {
@@ -139,27 +140,23 @@ bool StepOrder::IsBefore(int first, int second) {
 
 int StepOrder::RankNotAwaitedBy(int rank) {
   std::vector<bool> begun(plan_.num_ranks());
-  begun[rank] = true;
-  std::vector<int> ends;
-  const auto add = [&](int step) {
-    ends.push_back(step);
+  std::vector<int> started;
+  const auto mark = [&](int step) {
     begun[plan_.rank_of(step)] = true;
-  };
-  for (int lane = plan_.first_lane(rank); lane < plan_.first_lane(rank + 1);
-       ++lane) {
-    for (int i = 0; i < plan_.lane(lane).num_steps; ++i) {
-      const int step = plan_.lane(lane).first_step + i;
-      add(step);
-      if (plan_.partner(step) != -1) add(plan_.partner(step));
-    }
-  }
-  SearchBack(ends, /*oldest=*/0, [&](int ended) {
-    begun[plan_.rank_of(ended)] = true;
-    if (plan_.partner(ended) != -1) {
-      begun[plan_.rank_of(plan_.partner(ended))] = true;
-    }
+    if (plan_.partner(step) != -1)
+      begun[plan_.rank_of(plan_.partner(step))] = true;
     return false;
-  });
+  };
+  begun[rank] = true;
+  for (int l = plan_.first_lane(rank); l < plan_.first_lane(rank + 1); ++l) {
+    const GroupPlan::LaneInfo& lane = plan_.lane(l);
+    if (lane.num_steps == 0) continue;
+    const int last = lane.first_step + lane.num_steps - 1;
+    mark(last);
+    started.push_back(last);
+    if (plan_.partner(last) != -1) started.push_back(plan_.partner(last));
+  }
+  SearchBack(started, /*oldest=*/0, mark);
   const auto missing = std::find(begun.begin(), begun.end(), false);
   return missing == begun.end() ? -1
                                 : static_cast<int>(missing - begun.begin());

@@ -17,9 +17,13 @@ namespace tutti {
 // transfers are skipped and so order nothing.
 //
 // Within a rank the answer is looked up in a vector clock over the rank's own
-// lanes: memory is steps x lanes per rank. Between ranks it is searched
-// for backwards, which visits at most the steps of one size class. Not
-// thread-safe.
+// lanes: memory is steps x lanes per rank. Only where that does not tell, it is
+// searched for backwards through other ranks, along steps of one size class.
+// Trees never need that, so 65,536 ranks are no problem; a ring all-reduce
+// needs it for every chunk and rank, which costs the cube of the number of
+// ranks.
+//
+// Not thread-safe.
 class StepOrder {
  public:
   // `completion_order` as in SymbolicRun. The plan must outlive this.
@@ -33,7 +37,7 @@ class StepOrder {
   bool IsBefore(int first, int second);
 
   // A rank that may not have begun when all steps of `rank` are complete; -1 if
-  // there is none.
+  // there is none. REQUIRES: all steps are of one size class.
   int RankNotAwaitedBy(int rank);
 
   // The steps of one size class on one rank, in increasing order.
@@ -56,6 +60,8 @@ class StepOrder {
   }
 
   void MakeClocks(absl::Span<const int> completion_order);
+  int LanesBeside(int step) const;  // Of the same rank, its own included.
+  void StartAfter(int step, int earlier);
   void MakeGroups();
 
   // By the order within the rank alone. REQUIRES: both are of one rank.
@@ -65,10 +71,10 @@ class StepOrder {
   // ended when `step` starts. Worked out when first asked for.
   absl::Span<const int> Predecessors(int step);
 
-  // Goes back from the start of the steps `from`, and calls `visit` with steps
-  // that have surely ended by then, until it returns true. Leaves out
-  // steps that completed before `oldest`, and steps of a lane that directly
-  // precede a step of the same lane that it did visit.
+  // Goes back from the start of any of the steps `from` and calls `visit` with
+  // steps that have surely ended by then, until it returns true. May leave out
+  // steps whose lane it visits further on, and all that completed before
+  // `oldest`.
   template <typename Visit>
   bool SearchBack(absl::Span<const int> from, int oldest, Visit visit);
 

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace tutti {
 namespace {
@@ -47,6 +48,8 @@ class Runner {
   absl::Status Advance(int lane);
   bool MustWait(int lane, int step);
   absl::Status Execute(int step);
+  absl::Status Transfer(int step);
+  absl::Status Compute(int step);
   void Complete(int step);
 
   absl::StatusOr<ExpressionId> Read(int step, const Slot& slot);
@@ -54,6 +57,7 @@ class Runner {
   void CollectOutputs();
 
   absl::Status Deadlock() const;
+  std::vector<std::string> WaitsInACircle() const;
   int FirstStuckLane() const;
   int Blocker(int lane) const;
 
@@ -107,22 +111,27 @@ bool Runner::MustWait(int lane, int step) {
   return !posted_[plan_.partner(step)];
 }
 
-// A transfer runs as a whole, when its second half is reached.
 absl::Status Runner::Execute(int step) {
+  return IsTransfer(plan_.step(step)) ? Transfer(step) : Compute(step);
+}
+
+// Runs a transfer as a whole, when its second half is reached.
+absl::Status Runner::Transfer(int step) {
+  const int partner = plan_.partner(step);
+  const bool sends = plan_.step(step).kind == StepKind::kSend;
+  const int send = sends ? step : partner;
+  const int recv = sends ? partner : step;
+  const auto value = Read(send, plan_.step(send).left);
+  if (!value.ok()) return value.status();
+  Write(recv, *value);
+  Complete(send);
+  Complete(recv);
+  ready_.push_back(plan_.lane_of(partner));
+  return absl::OkStatus();
+}
+
+absl::Status Runner::Compute(int step) {
   const Step& what = plan_.step(step);
-  if (IsTransfer(what)) {
-    const int partner = plan_.partner(step);
-    const bool sends = what.kind == StepKind::kSend;
-    const int send = sends ? step : partner;
-    const int recv = sends ? partner : step;
-    const auto value = Read(send, plan_.step(send).left);
-    if (!value.ok()) return value.status();
-    Write(recv, *value);
-    Complete(send);
-    Complete(recv);
-    ready_.push_back(plan_.lane_of(partner));
-    return absl::OkStatus();
-  }
   if (plan_.AccessesOf(step).writes) {
     auto value = Read(step, what.left);
     if (!value.ok()) return value.status();
@@ -199,10 +208,19 @@ int Runner::Blocker(int lane) const {
   return posted_[step] ? plan_.partner(step) : plan_.after(step);
 }
 
-// Every stuck lane waits for a step of one other stuck lane, so following them
-// ends in a circle; that circle is what there is to mend.
 absl::Status Runner::Deadlock() const {
   constexpr size_t kMaxShown = 6;
+  std::vector<std::string> waits = WaitsInACircle();
+  const size_t hidden = waits.size() - std::min(waits.size(), kMaxShown);
+  waits.resize(waits.size() - hidden);
+  if (hidden > 0) waits.push_back(absl::StrCat("and ", hidden, " more"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("deadlock: ", absl::StrJoin(waits, "; ")));
+}
+
+// Every stuck lane waits for a step of one other stuck lane, so following them
+// ends in a circle; that circle is what there is to mend.
+std::vector<std::string> Runner::WaitsInACircle() const {
   std::vector<bool> seen(plan_.num_lanes());
   int lane = FirstStuckLane();
   for (; !seen[lane]; lane = plan_.lane_of(Blocker(lane))) seen[lane] = true;
@@ -213,14 +231,7 @@ absl::Status Runner::Deadlock() const {
     seen[lane] = false;
     lane = plan_.lane_of(Blocker(lane));
   } while (seen[lane]);
-  std::string text = "deadlock: ";
-  for (size_t i = 0; i < std::min(waits.size(), kMaxShown); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : "; ", waits[i]);
-  }
-  if (waits.size() > kMaxShown) {
-    absl::StrAppend(&text, "; and ", waits.size() - kMaxShown, " more");
-  }
-  return absl::InvalidArgumentError(text);
+  return waits;
 }
 
 }  // namespace

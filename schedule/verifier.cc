@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "schedule/group_memory.h"
-#include "schedule/group_plan.h"
 #include "schedule/output_check.h"
 #include "schedule/races.h"
 #include "schedule/step_order.h"
@@ -67,21 +66,6 @@ Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
                          .permutation = request.permutation,
                          .subdiv_offsets = request.subdiv_offsets,
                          .in_place = in_place});
-}
-
-absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
-                                    const VerifyCase& request) {
-  const auto schedules = PlanAll(algorithm, request);
-  if (!schedules.ok()) return schedules.status();
-  GroupMemory memory = {.type = request.type,
-                        .num_ranks = request.layout.size(),
-                        .root = request.root,
-                        .num_chunks = schedules->front().num_chunks,
-                        .uneven = algorithm.traits.supports_uneven};
-  for (int rank = 0; rank < memory.num_ranks; ++rank) {
-    memory.in_place.push_back(IsInPlace(request.in_place, rank));
-  }
-  return GroupPlan::Create(std::move(memory), *schedules);
 }
 
 using Transfer = std::tuple<StepKind, int, int, int>;
@@ -158,6 +142,21 @@ absl::StatusOr<std::vector<Schedule>> PlanAll(const Algorithm& algorithm,
         Plan(algorithm, request, rank, IsInPlace(request.in_place, rank)));
   }
   return schedules;
+}
+
+absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
+                                    const VerifyCase& request) {
+  const auto schedules = PlanAll(algorithm, request);
+  if (!schedules.ok()) return schedules.status();
+  GroupMemory memory = {.type = request.type,
+                        .num_ranks = request.layout.size(),
+                        .root = request.root,
+                        .num_chunks = schedules->front().num_chunks,
+                        .uneven = algorithm.traits.supports_uneven};
+  for (int rank = 0; rank < memory.num_ranks; ++rank) {
+    memory.in_place.push_back(IsInPlace(request.in_place, rank));
+  }
+  return GroupPlan::Create(std::move(memory), *schedules);
 }
 
 absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,

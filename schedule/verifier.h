@@ -9,7 +9,8 @@
 #include "absl/status/statusor.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
-#include "schedule/algorithm.h"
+#include "schedule/group_plan.h"
+#include "schedule/plan.h"
 #include "schedule/schedule.h"
 #include "schedule/symbolic.h"
 
@@ -36,9 +37,12 @@ std::string ToString(const VerifyCase& request);
 absl::StatusOr<std::vector<Schedule>> PlanAll(const Algorithm& algorithm,
                                               const VerifyCase& request);
 
+// The same, side by side. Errors: also those of GroupPlan::Create().
+absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
+                                    const VerifyCase& request);
+
 // What the algorithm computes: every output as an expression of the inputs, in
-// the exact order of summation. Errors: those of PlanAll(), and
-// INVALID_ARGUMENT if the schedules do not run.
+// the exact order of summation. Errors: also those of RunSymbolically().
 absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,
                                          const VerifyCase& request);
 

@@ -141,6 +141,21 @@ TEST(PlantedBugTest, DoubledContribution) {
               HasSubstr("contains input[0] of rank 1 twice"));
 }
 
+TEST(PlantedBugTest, ContributionAddedAgainAtTheEnd) {
+  const auto plan = [](const PlanRequest& request) {
+    Schedule schedule = Star(request);
+    if (request.rank == 0) {
+      Lane& lane = schedule.lanes[0];
+      Step again = lane[5];
+      lane[5].finish = false;
+      lane.insert(lane.begin() + 6, again);
+    }
+    return schedule;
+  };
+  EXPECT_THAT(Wrong(CollectiveType::kAllReduce, plan),
+              HasSubstr("contains input[0] of rank 3 twice"));
+}
+
 TEST(PlantedBugTest, EndlessDoublingIsNoticedAtOnce) {
   const auto plan = [](const PlanRequest& request) {
     Schedule schedule = Star(request);
@@ -177,6 +192,29 @@ TEST(PlantedBugTest, WrongChunkSentWhereSizesDiffer) {
       });
   algorithm.traits.supports_uneven = true;
   EXPECT_THAT(Wrong(algorithm), HasSubstr("may differ in size"));
+}
+
+TEST(PlantedBugTest, WrongBlockReduced) {
+  // Everyone sends each rank its block; rank 1 sends rank 2 the wrong one.
+  const auto plan = [](const PlanRequest& request) {
+    Schedule schedule = Exchange(request);
+    if (request.rank == 1) schedule.lanes[0][0].left = Input(3);
+    Lane& receives = schedule.lanes[1];
+    receives.pop_back();
+    Slot sum = Input(request.rank);
+    for (size_t i = 0; i < receives.size(); i += 2) {
+      receives[i].into = Scratch(request.rank, receives[i].peer);
+      receives.insert(receives.begin() + i + 1,
+                      {.kind = StepKind::kReduce,
+                       .finish = i == 4,
+                       .into = Data(request.rank),
+                       .left = std::exchange(sum, Data(request.rank)),
+                       .right = receives[i].into});
+    }
+    return schedule;
+  };
+  EXPECT_THAT(Wrong(CollectiveType::kReduceScatter, plan),
+              HasSubstr("data[2] of rank 2 contains input[3] of rank 1"));
 }
 
 TEST(PlantedBugTest, DeadlockByOrder) {
@@ -351,6 +389,20 @@ TEST(PlantedBugTest, FinishedThoughNothingIsReduced) {
   };
   EXPECT_THAT(Wrong(CollectiveType::kBroadcast, plan),
               HasSubstr("had the final op applied"));
+}
+
+TEST(PlantedBugTest, ReducedThoughNothingIsToBe) {
+  const auto plan = [](const PlanRequest& request) {
+    Schedule schedule = FanOut(request);
+    if (request.rank == request.root) {
+      Step& last = schedule.lanes[0].back();
+      last.kind = StepKind::kReduce;
+      last.right = Input(0);
+    }
+    return schedule;
+  };
+  EXPECT_THAT(Wrong(CollectiveType::kBroadcast, plan),
+              HasSubstr("data[0] of rank 0 was reduced"));
 }
 
 TEST(PlantedBugTest, WrongRoot) {

@@ -1,0 +1,134 @@
+// Algorithms in which data goes straight from its source to its target.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "implementations/plan_testing.h"
+
+namespace tutti {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int kRanks = 19;
+
+VerifyCase On(CollectiveType type, int num_ranks = kRanks) {
+  return {.layout = GroupLayout::Uniform(1, num_ranks),
+          .type = type,
+          .root = num_ranks / 2};
+}
+
+// Lanes that send or receive.
+int BusyLanes(const Schedule& schedule, StepKind kind) {
+  return static_cast<int>(std::count_if(
+      schedule.lanes.begin(), schedule.lanes.end(), [kind](const Lane& lane) {
+        return std::any_of(lane.begin(), lane.end(), [kind](const Step& step) {
+          return step.kind == kind;
+        });
+      }));
+}
+
+TEST(GatherTest, RootReceivesEveryBlockInItsPlaceAFewAtATime) {
+  const auto plans = PlansOf("Gather", On(CollectiveType::kGather));
+  const auto receives = StepsOf(plans[kRanks / 2], StepKind::kRecv);
+  EXPECT_THAT(receives, SizeIs(kRanks - 1));
+  for (const Step& step : receives) EXPECT_EQ(step.into, Data(step.peer));
+  EXPECT_LE(BusyLanes(plans[kRanks / 2], StepKind::kRecv), 8);
+}
+
+TEST(GatherTest, OthersSendTheirInputOnce) {
+  const auto plans = PlansOf("Gather", On(CollectiveType::kGather));
+  EXPECT_THAT(plans[0].lanes, SizeIs(1));
+  EXPECT_THAT(StepsOf(plans[0], StepKind::kSend), SizeIs(1));
+}
+
+TEST(ScatterTest, RootSendsEveryBlockFromTheInputAFewAtATime) {
+  const auto plans = PlansOf("Scatter", On(CollectiveType::kScatter));
+  const auto sends = StepsOf(plans[kRanks / 2], StepKind::kSend);
+  EXPECT_THAT(sends, SizeIs(kRanks - 1));
+  for (const Step& step : sends) EXPECT_EQ(step.left, Input(step.peer));
+  EXPECT_LE(BusyLanes(plans[kRanks / 2], StepKind::kSend), 8);
+}
+
+TEST(ScatterTest, OthersReceiveOnce) {
+  const auto plans = PlansOf("Scatter", On(CollectiveType::kScatter));
+  EXPECT_THAT(plans[0].lanes, SizeIs(1));
+  EXPECT_THAT(StepsOf(plans[0], StepKind::kRecv), SizeIs(1));
+}
+
+TEST(AllToAllTest, EveryBlockIsSentOnceFromTheInput) {
+  const auto plans = PlansOf("AllToAll", On(CollectiveType::kAllToAll));
+  for (const Schedule& plan : plans) {
+    const auto sends = StepsOf(plan, StepKind::kSend);
+    EXPECT_THAT(sends, SizeIs(kRanks - 1));
+    for (const Step& step : sends) EXPECT_EQ(step.left, Input(step.peer));
+    EXPECT_THAT(StepsOf(plan, StepKind::kCopy), SizeIs(1));  // Its own.
+  }
+}
+
+TEST(AllToAllTest, FewTransfersAreUnderWayAtOnce) {
+  for (const Schedule& plan :
+       PlansOf("AllToAll", On(CollectiveType::kAllToAll))) {
+    EXPECT_LE(BusyLanes(plan, StepKind::kSend), 4);
+    EXPECT_LE(BusyLanes(plan, StepKind::kRecv), 4);
+  }
+}
+
+TEST(AllToAllTest, NoTwoRanksSendToTheSameOneInARound) {
+  const auto plans = PlansOf("AllToAll", On(CollectiveType::kAllToAll));
+  for (int round = 1; round < kRanks; ++round) {
+    std::set<int> targets;
+    for (const Schedule& plan : plans) {
+      for (const Step& step : StepsOf(plan, StepKind::kSend)) {
+        if (step.tag == round) targets.insert(step.peer);
+      }
+    }
+    EXPECT_THAT(targets, SizeIs(kRanks));
+  }
+}
+
+TEST(AllToAllTest, InPlaceSetsHalfOfTheBlocksAside) {
+  for (int n : {2, 3, 8, 9}) {
+    VerifyCase request = On(CollectiveType::kAllToAll, n);
+    request.in_place = InPlace::kAll;
+    for (const Schedule& plan : PlansOf("AllToAll", request)) {
+      int saved = 0;
+      for (const Step& step : StepsOf(plan, StepKind::kCopy)) {
+        saved += step.into.space == Space::kScratch;
+      }
+      EXPECT_EQ(saved, n / 2);
+    }
+  }
+}
+
+TEST(PermuteTest, EveryRankSendsOnceFromTheInput) {
+  VerifyCase request = On(CollectiveType::kPermute, 4);
+  request.permutation = {1, 2, 0, 3};
+  const auto plans = PlansOf("Permute", request);
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto sends = StepsOf(plans[rank], StepKind::kSend);
+    ASSERT_THAT(sends, SizeIs(1));
+    EXPECT_EQ(sends[0].left, Input(0));
+    EXPECT_EQ(sends[0].peer, request.permutation[rank]);
+    EXPECT_THAT(StepsOf(plans[rank], StepKind::kCopy), IsEmpty());
+  }
+  EXPECT_THAT(StepsOf(plans[3], StepKind::kSend), IsEmpty());
+  EXPECT_THAT(StepsOf(plans[3], StepKind::kCopy), SizeIs(1));
+}
+
+TEST(PermuteTest, TakesOneStep) {
+  VerifyCase request = On(CollectiveType::kPermute, 4);
+  request.permutation = {1, 2, 3, 0};
+  for (InPlace in_place : {InPlace::kNone, InPlace::kAll}) {
+    request.in_place = in_place;
+    EXPECT_EQ(TransfersInARow("Permute", request), 1);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
