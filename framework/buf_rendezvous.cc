@@ -63,9 +63,8 @@ absl::Status BufRendezvous::CancelledStatus(const ExecKey& exec) const {
     return absl::OkStatus();
   }
   MutexLock lock(&cancelled_mu_);
-  if (!aborted_.ok()) return aborted_;
   const auto found = cancelled_.find(exec);
-  return found == cancelled_.end() ? absl::OkStatus() : found->second;
+  return found == cancelled_.end() ? aborted_ : found->second;
 }
 
 template <typename Other, typename Mine>
@@ -102,6 +101,7 @@ void BufRendezvous::Consume(const BufKey& key, const Ask& ask) {
 void BufRendezvous::CancelExecution(const ExecKey& exec, absl::Status reason) {
   {
     MutexLock lock(&cancelled_mu_);
+    if (!aborted_.ok()) return;
     if (!cancelled_.try_emplace(exec, reason).second) return;
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }

@@ -37,8 +37,8 @@ class Cancellation {
   // has happened already.
   WatchId Watch(Watcher watcher) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // After this the watcher does not begin to run. Unknown ids are ignored; a
-  // watcher that already runs is not waited for.
+  // After this the watcher does not begin to run, unless Cancel() has begun:
+  // that is not waited for. Unknown ids are ignored.
   void Unwatch(WatchId id) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

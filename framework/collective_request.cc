@@ -94,6 +94,21 @@ absl::Status ValidateSendRows(const CollectiveRequest& request,
                  request.shape.ToString(), " is ", request.shape.dim(0));
 }
 
+absl::Status ValidateDetails(const CollectiveRequest& request) {
+  const CollImplDetails& details = request.impl_details;
+  if (details.max_subdivs_per_device < -1) {
+    return Invalid(request, "max_subdivs_per_device is ",
+                   details.max_subdivs_per_device,
+                   "; wanted -1 (one subdivision), 0 (default) or more");
+  }
+  for (InstanceId id : details.dependencies) {
+    if (id == InstanceId{request.group_key, request.instance_key}) {
+      return Invalid(request, "the instance depends on itself");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateOp(const CollectiveRequest& request) {
   struct Visitor {
     const CollectiveRequest& request;
@@ -128,15 +143,11 @@ absl::Status ValidateOp(const CollectiveRequest& request) {
 absl::Status Validate(const CollectiveRequest& request) {
   absl::Status status = ValidateGroup(request);
   if (status.ok()) status = ValidateOp(request);
+  if (status.ok()) status = ValidateDetails(request);
   if (!status.ok()) return status;
   const absl::StatusOr<int64_t> bytes =
       SizeInBytes(request.dtype, request.shape);
   if (!bytes.ok()) return Invalid(request, bytes.status().message());
-  if (request.impl_details.max_subdivs_per_device < -1) {
-    return Invalid(request, "max_subdivs_per_device is ",
-                   request.impl_details.max_subdivs_per_device,
-                   "; wanted -1 (one subdivision), 0 (default) or more");
-  }
   if (!Reduces(TypeOf(request.op))) return absl::OkStatus();
   const absl::Status supported = request.merge_op.CheckSupports(request.dtype);
   return supported.ok() ? supported : Invalid(request, supported.message());

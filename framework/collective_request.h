@@ -132,7 +132,8 @@ struct CollectiveRequest {
 
 // Errors: INVALID_ARGUMENT for what is wrong whatever the other members ask:
 // sizes, ranks and roots out of range, a permutation that is not one, shapes
-// that do not divide, a dtype that the merge op does not support.
+// that do not divide, a dtype that the merge op does not support, a dependency
+// on itself.
 absl::Status Validate(const CollectiveRequest& request);
 
 }  // namespace tutti

@@ -21,6 +21,7 @@ namespace tutti {
 namespace {
 
 using testing::ElementsAre;
+using testing::Not;
 
 // Of this process.
 int NumThreads() {

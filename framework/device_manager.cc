@@ -43,8 +43,11 @@ absl::StatusOr<std::unique_ptr<DeviceManager>> DeviceManager::CreateCpu(
         absl::StrCat("wanted at least one device, got ", num_tasks,
                      " tasks with ", devices_per_task, " devices each"));
   }
+  if (random == nullptr) {
+    return absl::InvalidArgumentError(
+        "CPU devices need a source of random numbers for their incarnations");
+  }
   std::vector<std::unique_ptr<Device>> devices;
-  devices.reserve(static_cast<size_t>(num_tasks) * devices_per_task);
   for (int task = 0; task < num_tasks; ++task) {
     const uint64_t incarnation = random->Next();
     for (int index = 0; index < devices_per_task; ++index) {

@@ -23,7 +23,8 @@ class DeviceManager {
 
   // CPU devices 0..n-1 of /job:localhost/replica:0/task:t for each t, in this
   // process, with incarnations from `random`. Several tasks serve to try a
-  // layout without processes. Errors: INVALID_ARGUMENT for a count below one.
+  // layout without processes. Errors: INVALID_ARGUMENT for a count below one or
+  // no `random`.
   static absl::StatusOr<std::unique_ptr<DeviceManager>> CreateCpu(
       int num_tasks, int devices_per_task, Random* random);
 

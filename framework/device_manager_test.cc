@@ -18,6 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 std::unique_ptr<Device> Cpu(int index) {
   return std::make_unique<CpuDevice>(
@@ -77,19 +78,18 @@ TEST_F(DeviceManagerTest, ANullDeviceIsInvalidAndItsPlaceShown) {
   std::vector<std::unique_ptr<Device>> devices;
   devices.push_back(Cpu(0));
   devices.push_back(nullptr);
-  EXPECT_THAT(DeviceManager::Create(std::move(devices)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("device 1 of 2")));
+  EXPECT_THAT(
+      DeviceManager::Create(std::move(devices)),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("device 1 of 2")));
 }
 
 TEST_F(DeviceManagerTest, TwoDevicesOfOneNameAreAlreadyExistsAndNamed) {
   std::vector<std::unique_ptr<Device>> devices;
   devices.push_back(Cpu(0));
   devices.push_back(Cpu(0));
-  EXPECT_THAT(
-      DeviceManager::Create(std::move(devices)),
-      StatusIs(absl::StatusCode::kAlreadyExists,
-               HasSubstr("/job:worker/replica:0/task:0/device:CPU:0")));
+  EXPECT_THAT(DeviceManager::Create(std::move(devices)),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("/job:worker/replica:0/task:0/device:CPU:0")));
 }
 
 TEST_F(DeviceManagerTest, AnUnknownNameIsNotFoundAndNamesSomeOfTheKnown) {
@@ -127,12 +127,16 @@ TEST_F(DeviceManagerTest, MakesTheCpuDevicesOfEachTask) {
 }
 
 TEST_F(DeviceManagerTest, ACountBelowOneIsInvalidAndShown) {
-  EXPECT_THAT(CreateCpu(0, 4),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("0 tasks with 4 devices")));
-  EXPECT_THAT(CreateCpu(2, -1),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("2 tasks with -1 devices")));
+  EXPECT_THAT(CreateCpu(0, 4), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("0 tasks with 4 devices")));
+  EXPECT_THAT(CreateCpu(2, -1), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("2 tasks with -1 devices")));
+}
+
+TEST_F(DeviceManagerTest, NoSourceOfIncarnationsIsInvalid) {
+  EXPECT_THAT(
+      DeviceManager::CreateCpu(1, 1, /*random=*/nullptr),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("random")));
 }
 
 TEST_F(DeviceManagerTest, ACpuDeviceAllocatesHostMemory) {

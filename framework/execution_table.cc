@@ -84,18 +84,8 @@ std::optional<ExecKey> ExecutionTable::Leave(Execution& execution) {
     return std::nullopt;
   }
   instance.executions.erase(execution.number);
+  instance.ended.Insert(execution.number);
   return execution.key_;
-}
-
-bool ExecutionTable::AllCalledBeyond(InstanceId id, const Instance& instance,
-                                     uint64_t number) {
-  return instance.members.size() >= instance.num_expected &&
-         std::all_of(
-             instance.members.begin(), instance.members.end(),
-             [&](const Device* device) {
-               return members_.at(MemberKey{device, id}).next_execution >
-                      number;
-             });
 }
 
 bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
@@ -103,9 +93,9 @@ bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
   const auto found = instances_.find(id);
   if (found == instances_.end()) return false;
   const Instance& instance = *found->second;
-  if (!AllCalledBeyond(id, instance, number)) return false;
+  if (instance.ended.Contains(number)) return true;
   const auto execution = instance.executions.find(number);
-  return execution == instance.executions.end() ||
+  return execution != instance.executions.end() &&
          execution->second->num_launched >= instance.num_expected;
 }
 
@@ -159,6 +149,7 @@ void ExecutionTable::ForgetOldInstances() {
     if (IsIdle(id, *instance)) idle.emplace_back(instance->last_used, id);
   }
   const size_t num_idle = idle.size();
+  if (num_idle <= max_instances_ / 2) idle.clear();  // They were used lately.
   const std::vector<InstanceId> oldest = OldestHalf(std::move(idle));
   for (InstanceId id : oldest) Forget(id);
   const size_t num_busy = instances_.size() - (num_idle - oldest.size());

@@ -18,6 +18,7 @@
 #include "framework/device.h"
 #include "framework/execution.h"
 #include "framework/mutex.h"
+#include "framework/number_set.h"
 #include "framework/params.h"
 
 namespace tutti {
@@ -29,8 +30,8 @@ namespace tutti {
 //
 // An execution stays until all members of this process took part in it and
 // left: so a member that comes late learns that it failed. An instance is
-// forgotten when it is idle, all its members came equally often, and more than
-// `max_instances` others were used since. Thread-safe; calls nobody.
+// forgotten when it is idle, all its members came equally often, and a quarter
+// of `max_instances` others were used since. Thread-safe; calls nobody.
 class ExecutionTable {
  public:
   // What was settled about an instance for one of its members.
@@ -70,7 +71,8 @@ class ExecutionTable {
   std::optional<ExecKey> KeyOf(const Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether all members of this process have launched that execution.
+  // Whether all members of this process have launched that execution. False for
+  // an instance that was forgotten.
   bool HasLaunched(InstanceId id, uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Devices of this process that have come.
@@ -98,6 +100,7 @@ class ExecutionTable {
     uint64_t last_used = 0;   // In joins.
     std::vector<const Device*> members;
     absl::flat_hash_map<uint64_t, std::shared_ptr<Execution>> executions;
+    NumberSet ended;  // Executions that are not in `executions` any more.
   };
   struct Member {
     Instance* instance = nullptr;
@@ -109,8 +112,6 @@ class ExecutionTable {
                           const CollectiveRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetKey(Execution& execution, const Settled& settled)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool AllCalledBeyond(InstanceId id, const Instance& instance, uint64_t number)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsIdle(InstanceId id, const Instance& instance)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -15,6 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // left * 10 + right: associative enough to see who was left.
 absl::Status Append(DType dtype, const void* left, const void* right,

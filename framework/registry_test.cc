@@ -18,6 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class Nothing : public CollectiveImplementationInterface {
  public:

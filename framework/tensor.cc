@@ -95,6 +95,10 @@ absl::StatusOr<Tensor> Tensor::Slice(int64_t begin, int64_t end) const {
 }
 
 absl::StatusOr<Tensor> Tensor::Reshaped(const TensorShape& shape) const {
+  if (!is_set_) {
+    return absl::InvalidArgumentError(
+        "a tensor that is not set cannot be reshaped");
+  }
   if (shape.num_elements() != num_elements()) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot reshape ", shape_.ToString(), " (", num_elements(),

@@ -52,7 +52,7 @@ class Tensor {
   absl::StatusOr<Tensor> Slice(int64_t begin, int64_t end) const;
 
   // The same elements under another shape; shares the buffer. Errors:
-  // INVALID_ARGUMENT if the number of elements differs.
+  // INVALID_ARGUMENT if the number of elements differs or there is no buffer.
   absl::StatusOr<Tensor> Reshaped(const TensorShape& shape) const;
 
   static constexpr size_t kAlignmentBytes = 64;

@@ -31,16 +31,17 @@ absl::StatusOr<TensorShape> TensorShape::Create(
       return absl::InvalidArgumentError(absl::StrCat(
           "shape ", DimsToString(dims), " has a negative dimension"));
     }
+    if (dim == 0) continue;
     overflows |=
         __builtin_mul_overflow(shape.num_elements_, dim, &shape.num_elements_);
   }
-  const bool is_empty = std::find(dims.begin(), dims.end(), 0) != dims.end();
-  if (is_empty) shape.num_elements_ = 0;
-  if (overflows && !is_empty) {
+  if (overflows) {
     return absl::InvalidArgumentError(
         absl::StrCat("shape ", DimsToString(dims),
                      " has more elements than 64 bits can count"));
   }
+  const bool is_empty = std::find(dims.begin(), dims.end(), 0) != dims.end();
+  if (is_empty) shape.num_elements_ = 0;
   shape.dims_.assign(dims.begin(), dims.end());
   return shape;
 }

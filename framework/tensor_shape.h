@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// The sizes of a tensor's dimensions, outermost first. A value; the number of
-// elements is known to fit into an int64_t.
+// The sizes of a tensor's dimensions, outermost first. A value; the product of
+// all that are not 0 is known to fit into an int64_t.
 class TensorShape {
  public:
   // A scalar: no dimensions, one element.
@@ -25,7 +25,8 @@ class TensorShape {
   TensorShape& operator=(TensorShape&& other) noexcept;
   ~TensorShape() = default;
 
-  // Errors: INVALID_ARGUMENT for a negative size or more than 2^63-1 elements.
+  // Errors: INVALID_ARGUMENT for a negative size or more than 2^63-1 elements,
+  // where a size of 0 counts as 1: so that the size of a row always fits, too.
   static absl::StatusOr<TensorShape> Create(absl::Span<const int64_t> dims);
 
   // One dimension. Negative counts as 0.

@@ -1,0 +1,314 @@
+#include "framework/execution_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/cpu_device.h"
+#include "framework/params_test_data.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+constexpr int64_t kStep = 9;
+constexpr size_t kMaxInstances = 8;
+
+class ExecutionTableTest : public testing::Test {
+ protected:
+  static CollectiveRequest Request(InstanceKey instance, GroupKey group = 1) {
+    return {.group_key = group, .group_size = 2, .instance_key = instance};
+  }
+
+  std::shared_ptr<Execution> Join(const Device& device, InstanceKey instance,
+                                  std::optional<uint64_t> number = {}) {
+    return table_.Join(&device, Request(instance), number, &settled_).value();
+  }
+
+  // What a resolver settles: `num_local` members are in this process.
+  void Settle(const Device& device, Execution& execution, int num_local = 2) {
+    auto task = std::make_shared<CollTaskParams>();
+    task->num_local = num_local;
+    auto params = std::make_shared<CollectiveParams>();
+    params->group = GroupOf(2);
+    params->task = std::move(task);
+    table_.Settle(&device, execution, {.params = std::move(params)});
+  }
+
+  // One whole execution, by both devices.
+  void RunOnce(InstanceKey instance) {
+    const auto execution = Join(a_, instance);
+    ASSERT_EQ(Join(b_, instance), execution);
+    for (int i = 0; i < 2; ++i) {
+      ++execution->num_launched;
+      table_.Leave(*execution);
+    }
+  }
+
+  CpuDevice a_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 0}}};
+  CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
+  ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxInstances};
+  ExecutionTable::Settled settled_;
+};
+
+TEST_F(ExecutionTableTest, TheNthCallsOfAllMembersMakeTheNthExecution) {
+  const auto first = Join(a_, 7);
+  const auto second = Join(a_, 7);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(first->number, 0u);
+  EXPECT_EQ(second->number, 1u);
+  EXPECT_EQ(Join(b_, 7), first);
+  EXPECT_EQ(Join(b_, 7), second);
+  EXPECT_EQ(first->id, (InstanceId{1, 7}));
+}
+
+TEST_F(ExecutionTableTest, InstancesAndGroupsAreCountedApart) {
+  const auto first = Join(a_, 7);
+  EXPECT_EQ(Join(a_, 8)->number, 0u);
+  const auto other_group =
+      table_.Join(&a_, Request(7, /*group=*/2), std::nullopt, &settled_);
+  ASSERT_THAT(other_group, IsOk());
+  EXPECT_NE(*other_group, first);
+  EXPECT_EQ((*other_group)->number, 0u);
+  EXPECT_EQ(table_.num_instances(), 3u);
+}
+
+TEST_F(ExecutionTableTest, AnExecutionMayBeNamedByItsNumber) {
+  const auto later = Join(a_, 7, 5);
+  EXPECT_EQ(later->number, 5u);
+  EXPECT_EQ(Join(a_, 7, 2)->number, 2u);
+  EXPECT_EQ(Join(b_, 7, 5), later);
+}
+
+TEST_F(ExecutionTableTest, ADeviceThatIsInTheNamedExecutionIsAlreadyExists) {
+  Join(a_, 7, 5);
+  EXPECT_THAT(
+      table_.Join(&a_, Request(7), 5, &settled_),
+      StatusIs(absl::StatusCode::kAlreadyExists,
+               AllOf(HasSubstr(a_.full_name()), HasSubstr("execution 5"),
+                     HasSubstr("group 1, instance 7"))));
+}
+
+TEST_F(ExecutionTableTest, WhatWasSettledIsRememberedForTheNextCalls) {
+  const auto first = Join(a_, 7);
+  EXPECT_EQ(settled_.params, nullptr);
+  Settle(a_, *first);
+  Join(b_, 7);
+  EXPECT_EQ(settled_.params, nullptr);
+  Join(a_, 7);
+  EXPECT_NE(settled_.params, nullptr);
+}
+
+TEST_F(ExecutionTableTest, TheKeyIsKnownOnceAMemberIsSettled) {
+  const auto execution = Join(a_, 7);
+  EXPECT_EQ(table_.KeyOf(*execution), std::nullopt);
+  Settle(a_, *execution);
+  const ExecKey expected = {.generation = 1,
+                            .step = kStep,
+                            .group = 1,
+                            .instance = 7,
+                            .execution = 0};
+  EXPECT_EQ(table_.KeyOf(*execution), expected);
+  EXPECT_EQ(table_.KeyOf(*Join(a_, 7))->execution, 1u);
+}
+
+TEST_F(ExecutionTableTest, TheLastToLeaveGetsTheKey) {
+  const auto execution = Join(a_, 7);
+  Settle(a_, *execution);
+  EXPECT_EQ(table_.Leave(*execution), std::nullopt);
+  Join(b_, 7);
+  const auto key = table_.KeyOf(*execution);
+  EXPECT_EQ(table_.Leave(*execution), key);
+  EXPECT_THAT(table_.Running(std::nullopt), IsEmpty());
+}
+
+TEST_F(ExecutionTableTest, AMemberThatComesLateFindsTheFailedExecution) {
+  const auto execution = Join(a_, 7);
+  execution->cancellation.Cancel(absl::AbortedError("why"));
+  table_.Leave(*execution);
+  const auto late = Join(b_, 7);
+  EXPECT_EQ(late, execution);
+  EXPECT_TRUE(late->cancellation.cancelled());
+}
+
+TEST_F(ExecutionTableTest, OnlyMembersOfThisProcessAreWaitedFor) {
+  const auto execution = Join(a_, 7);
+  Settle(a_, *execution, /*num_local=*/1);
+  EXPECT_NE(table_.Leave(*execution), std::nullopt);
+  EXPECT_THAT(table_.Running(std::nullopt), IsEmpty());
+}
+
+TEST_F(ExecutionTableTest, KnowsWhoHasJoined) {
+  const auto execution = Join(b_, 7);
+  EXPECT_THAT(table_.Joined(*execution), ElementsAre(&b_));
+  Join(a_, 7);
+  EXPECT_THAT(table_.Joined(*execution), UnorderedElementsAre(&a_, &b_));
+}
+
+TEST_F(ExecutionTableTest, KnowsWhatRunsInAGroupAndInAll) {
+  const auto one = Join(a_, 7);
+  const auto two = Join(a_, 7);
+  const auto other =
+      table_.Join(&a_, Request(7, /*group=*/2), std::nullopt, &settled_);
+  ASSERT_THAT(other, IsOk());
+  EXPECT_THAT(table_.Running(std::nullopt),
+              UnorderedElementsAre(one, two, *other));
+  EXPECT_THAT(table_.Running(1), UnorderedElementsAre(one, two));
+  EXPECT_THAT(table_.Running(3), IsEmpty());
+}
+
+TEST_F(ExecutionTableTest, AnExecutionIsLaunchedOnceAllMembersLaunchedIt) {
+  const InstanceId id = {1, 7};
+  EXPECT_FALSE(table_.HasLaunched(id, 0));
+  const auto execution = Join(a_, 7);
+  ++execution->num_launched;
+  EXPECT_FALSE(table_.HasLaunched(id, 0));
+  Join(b_, 7);
+  EXPECT_FALSE(table_.HasLaunched(id, 0));
+  ++execution->num_launched;
+  EXPECT_TRUE(table_.HasLaunched(id, 0));
+  EXPECT_FALSE(table_.HasLaunched(id, 1));
+}
+
+TEST_F(ExecutionTableTest, WhatEndedStaysLaunched) {
+  RunOnce(7);
+  EXPECT_TRUE(table_.HasLaunched({1, 7}, 0));
+  EXPECT_FALSE(table_.HasLaunched({1, 7}, 1));
+  RunOnce(7);
+  EXPECT_TRUE(table_.HasLaunched({1, 7}, 0));
+  EXPECT_TRUE(table_.HasLaunched({1, 7}, 1));
+}
+
+// As iterations of a loop, which may begin in any order and at any number.
+TEST_F(ExecutionTableTest, NamedExecutionsAreLaunchedEachForItself) {
+  const InstanceId id = {1, 7};
+  const auto run = [&](uint64_t number) {
+    const auto execution = Join(a_, 7, number);
+    Join(b_, 7, number);
+    EXPECT_FALSE(table_.HasLaunched(id, number));
+    execution->num_launched += 2;
+    EXPECT_TRUE(table_.HasLaunched(id, number));
+    table_.Leave(*execution);
+    table_.Leave(*execution);
+    EXPECT_TRUE(table_.HasLaunched(id, number));
+  };
+  run(2);
+  EXPECT_FALSE(table_.HasLaunched(id, 0));
+  EXPECT_FALSE(table_.HasLaunched(id, 1));
+  run(0);
+  EXPECT_FALSE(table_.HasLaunched(id, 1));
+  run(1);
+  run(1000);
+  EXPECT_TRUE(table_.HasLaunched(id, 2));
+  EXPECT_FALSE(table_.HasLaunched(id, 3));
+}
+
+TEST_F(ExecutionTableTest, UniqueInstanceKeysDoNotGrowItWithoutBound) {
+  for (InstanceKey key = 0; key < 1000; ++key) {
+    RunOnce(key);
+    EXPECT_LE(table_.num_instances(), 2 * kMaxInstances);
+  }
+}
+
+TEST_F(ExecutionTableTest, ForgetsWhatWasUsedLongestAgo) {
+  for (InstanceKey key = 1; key < 100; ++key) {
+    RunOnce(key);
+    RunOnce(0);
+  }
+  EXPECT_EQ(Join(a_, 0)->number, 99u);
+  EXPECT_EQ(Join(a_, 99)->number, 1u);
+  EXPECT_EQ(Join(a_, 1)->number, 0u);
+}
+
+TEST_F(ExecutionTableTest, AForgottenInstanceIsSettledAgain) {
+  const auto execution = Join(a_, 7);
+  Settle(a_, *execution, /*num_local=*/1);
+  table_.Leave(*execution);
+  for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
+  EXPECT_EQ(Join(a_, 7)->number, 0u);
+  EXPECT_EQ(settled_.params, nullptr);
+}
+
+TEST_F(ExecutionTableTest, NeverForgetsWhatWasUsedLately) {
+  for (InstanceKey key = 0; key < 100; ++key) {
+    RunOnce(1000 + key);
+    Join(a_, key);  // Busy for ever.
+    for (InstanceKey late = 0; late <= std::min<InstanceKey>(key, 1); ++late) {
+      EXPECT_TRUE(table_.HasLaunched({1, 1000 + key - late}, 0));
+    }
+  }
+}
+
+TEST_F(ExecutionTableTest, NeverForgetsWhatIsBusy) {
+  const auto waiting = Join(a_, 1000);
+  const auto running = Join(a_, 1001);
+  Join(b_, 1001);
+  for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
+  EXPECT_EQ(Join(b_, 1000), waiting);
+  EXPECT_THAT(table_.Running(std::nullopt),
+              UnorderedElementsAre(waiting, running));
+}
+
+TEST_F(ExecutionTableTest, NeverForgetsWhatItsMembersCalledUnevenlyOften) {
+  RunOnce(1000);
+  // One member is a call ahead, and that execution was given up.
+  const auto ahead = Join(a_, 1000);
+  Settle(a_, *ahead, /*num_local=*/1);
+  table_.Leave(*ahead);
+  ASSERT_THAT(table_.Running(std::nullopt), IsEmpty());
+  for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
+  EXPECT_EQ(Join(b_, 1000)->number, 1u);
+}
+
+TEST_F(ExecutionTableTest, ManyBusyInstancesAreNotSweptForEachCall) {
+  std::vector<std::shared_ptr<Execution>> busy;
+  for (InstanceKey key = 0; key < 100; ++key) busy.push_back(Join(a_, key));
+  EXPECT_EQ(table_.num_instances(), 100u);
+  for (InstanceKey key = 1000; key < 2000; ++key) {
+    RunOnce(key);
+    EXPECT_LE(table_.num_instances(), kMaxInstances + 2 * busy.size() + 1);
+  }
+  for (InstanceKey key = 0; key < 100; ++key) {
+    EXPECT_EQ(Join(b_, key), busy[key]);
+  }
+}
+
+TEST_F(ExecutionTableTest, MembersOnTheirOwnThreadsMeetInEveryExecution) {
+  constexpr int kExecutions = 500;
+  const auto run = [&](const Device& device,
+                       std::vector<std::shared_ptr<Execution>>* joined) {
+    for (int i = 0; i < kExecutions; ++i) {
+      const InstanceKey key = i % 30;
+      ExecutionTable::Settled settled;
+      const auto execution =
+          table_.Join(&device, Request(key), std::nullopt, &settled).value();
+      ++execution->num_launched;
+      table_.HasLaunched(execution->id, execution->number);
+      joined->push_back(execution);
+      table_.Leave(*execution);
+    }
+  };
+  std::vector<std::shared_ptr<Execution>> of_a;
+  std::vector<std::shared_ptr<Execution>> of_b;
+  std::thread thread([&] { run(a_, &of_a); });
+  run(b_, &of_b);
+  thread.join();
+  EXPECT_EQ(of_a, of_b);
+  EXPECT_THAT(table_.Running(std::nullopt), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tutti
