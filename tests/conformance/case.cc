@@ -57,7 +57,7 @@ CollectiveOp OpOf(const Case& c, int rank) {
 CollectiveRequest RequestOf(const Case& c, const std::string& implementation,
                             InstanceKey key, int rank) {
   CollectiveRequest request;
-  request.group_key = 1;
+  request.group_key = c.deals_ranks ? 2 : 1;
   request.group_size = c.grid.size();
   if (c.deals_ranks) request.rank = rank;
   request.instance_key = key;
@@ -90,9 +90,9 @@ std::string ToString(const Grid& grid) {
 }
 
 std::string ToString(const Case& c) {
-  std::string text = absl::StrCat(tutti::Name(c.type), " of ", c.length, " ",
-                                  tutti::Name(c.dtype), " on ",
-                                  ToString(c.grid));
+  std::string text =
+      absl::StrCat(tutti::Name(c.type), " of ", c.length, " ",
+                   tutti::Name(c.dtype), " on ", ToString(c.grid));
   if (c.deals_ranks) absl::StrAppend(&text, ", ranks dealt out");
   if (c.row_elements != 1) {
     absl::StrAppend(&text, ", rows of ", c.row_elements);
@@ -121,9 +121,8 @@ bool HasBlocks(CollectiveType type) {
 }
 
 bool IsInPlace(const Case& c, int rank) {
-  const bool wanted =
-      c.in_place == InPlace::kAll ||
-      (c.in_place == InPlace::kAlternating && rank % 2 == 0);
+  const bool wanted = c.in_place == InPlace::kAll ||
+                      (c.in_place == InPlace::kAlternating && rank % 2 == 0);
   return wanted && HasInput(c.type, rank, c.root) &&
          HasOutput(c.type, rank, c.root);
 }

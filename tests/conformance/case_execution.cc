@@ -32,9 +32,14 @@ struct CaseExecution::Member {
     finding = std::move(wrong);
   }
 
-  std::string CheckEnd() const ABSL_LOCKS_EXCLUDED(mu) {
+  std::string CheckEnd(const absl::Status& error) const
+      ABSL_LOCKS_EXCLUDED(mu) {
     MutexLock lock(&mu);
     if (num_ends != 1) return absl::StrCat("`done` ran ", num_ends, " times");
+    if (!end_status.ok() && end_status != error) {
+      return absl::StrCat("ended with ", end_status.ToString(), ", wanted ",
+                          error.ToString());
+    }
     return finding.empty() ? buffers.CheckTakenBack() : finding;
   }
 
@@ -54,8 +59,8 @@ CaseExecution::CaseExecution(
     std::vector<std::shared_ptr<const CollectiveRequest>> requests,
     std::shared_ptr<const Expectation> expected) {
   for (int rank = 0; rank < c.grid.size(); ++rank) {
-    members_.push_back(std::make_shared<Member>(
-        c, rank, std::move(requests[rank]), expected));
+    members_.push_back(
+        std::make_shared<Member>(c, rank, std::move(requests[rank]), expected));
   }
 }
 
@@ -90,43 +95,34 @@ int CaseExecution::num_ended() const {
   return num_ended;
 }
 
+int CaseExecution::num_failed() const {
+  int num_failed = 0;
+  for (const auto& member : members_) {
+    MutexLock lock(&member->mu);
+    if (!member->end_status.ok()) ++num_failed;
+  }
+  return num_failed;
+}
+
 absl::Status CaseExecution::status(int rank) const {
   MutexLock lock(&members_[rank]->mu);
   return members_[rank]->end_status;
 }
 
-std::string CaseExecution::CheckEnds() const {
+std::string CaseExecution::CheckEnds(const absl::Status& error) const {
   for (const auto& member : members_) {
-    const std::string wrong = member->CheckEnd();
+    const std::string wrong = member->CheckEnd(error);
     if (!wrong.empty()) return absl::StrCat("rank ", member->rank, ": ", wrong);
   }
   return "";
 }
 
-std::string CaseExecution::CheckSuccess() const {
-  std::string wrong = CheckEnds();
-  for (size_t rank = 0; wrong.empty() && rank < members_.size(); ++rank) {
-    const absl::Status ended = status(static_cast<int>(rank));
-    if (!ended.ok()) wrong = absl::StrCat("rank ", rank, ": ", ended.ToString());
+std::string CaseExecution::CheckFailure(const absl::Status& error) const {
+  std::string wrong = CheckEnds(error);
+  if (wrong.empty() && num_failed() == 0) {
+    wrong = absl::StrCat("no call failed; wanted ", error.ToString());
   }
   return wrong;
-}
-
-std::string CaseExecution::CheckFailure(const absl::Status& error) const {
-  std::string wrong = CheckEnds();
-  if (!wrong.empty()) return wrong;
-  bool some_failed = false;
-  for (size_t rank = 0; rank < members_.size(); ++rank) {
-    const absl::Status ended = status(static_cast<int>(rank));
-    if (ended.ok()) continue;
-    some_failed = true;
-    if (ended != error) {
-      return absl::StrCat("rank ", rank, ": ended with ", ended.ToString(),
-                          ", wanted ", error.ToString());
-    }
-  }
-  return some_failed ? "" : absl::StrCat("no call failed; wanted ",
-                                         error.ToString());
 }
 
 }  // namespace tutti::conformance

@@ -27,30 +27,31 @@ struct CallOptions {
 class CaseExecution {
  public:
   // `requests` in rank order.
-  CaseExecution(
-      const Case& c,
-      std::vector<std::shared_ptr<const CollectiveRequest>> requests,
-      std::shared_ptr<const Expectation> expected);
+  CaseExecution(const Case& c,
+                std::vector<std::shared_ptr<const CollectiveRequest>> requests,
+                std::shared_ptr<const Expectation> expected);
 
   // Each call is work for the group's driver, which has to be run.
   void CallAll(TestGroup& group, const CallOptions& options = {});
   void Call(TestGroup& group, int rank, const CallOptions& options = {});
 
+  // Calls that ended, and those of them that ended with an error.
   int num_ended() const;
+  int num_failed() const;
 
   // Of a call that ended.
   absl::Status status(int rank) const;
 
   // ---- Once the driver has run: text, empty if all is well ----
 
-  // Every call has ended, once; no call that ended with OK has a wrong result;
-  // and no memory was touched that was not to be.
-  std::string CheckEnds() const;
+  // Every call has ended, once, with OK or `error`; the result is right where
+  // it is OK; and no memory was touched that was not to be.
+  std::string CheckEnds(const absl::Status& error) const;
 
-  // CheckEnds(), and all calls ended with OK.
-  std::string CheckSuccess() const;
+  // The same, and with OK.
+  std::string CheckSuccess() const { return CheckEnds(absl::OkStatus()); }
 
-  // CheckEnds(), and some calls failed, all of them with `error`.
+  // The same, and not all with OK.
   std::string CheckFailure(const absl::Status& error) const;
 
  private:

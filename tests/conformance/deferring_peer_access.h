@@ -20,9 +20,8 @@ class DeferringPeerAccess : public PeerAccessInterface {
 
   void PostToPeer(const CollGroupMember& peer, const BufKey& key,
                   const Offer& offer) override {
-    queue_->Schedule([this, &peer, key, offer] {
-      target_->PostToPeer(peer, key, offer);
-    });
+    queue_->Schedule(
+        [this, &peer, key, offer] { target_->PostToPeer(peer, key, offer); });
   }
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                     const Ask& ask) override {

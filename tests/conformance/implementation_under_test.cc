@@ -43,10 +43,10 @@ absl::Status ReadArguments(int argc, char** argv) {
   under_test.factory = *std::move(factory);
   under_test.algorithm = AlgorithmOf(*under_test.factory);
   if (RunsOnCpus(under_test.traits())) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      under_test.name, " runs on ",
-      absl::StrJoin(under_test.traits().device_types, ", "),
-      "; the conformance suite has CPU devices only"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(under_test.name, " runs on ",
+                   absl::StrJoin(under_test.traits().device_types, ", "),
+                   "; the conformance suite has CPU devices only"));
 }
 
 const ImplementationUnderTest& UnderTest() { return Mutable(); }

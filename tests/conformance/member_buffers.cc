@@ -88,12 +88,11 @@ Tensor MemberBuffers::Wrap(const Case& c, absl::Span<std::byte> bytes) {
 
 std::string MemberBuffers::CheckOutput(
     absl::Span<const absl::Span<const std::byte>> wanted) const {
-  const absl::Span<const std::byte> found(output_.data(),
-                                          output_.size_bytes());
+  const absl::Span<const std::byte> found(output_.data(), output_.size_bytes());
   size_t begin = 0;
   for (const auto& piece : wanted) {
-    std::string difference = Difference(
-        "output", begin, found.subspan(begin, piece.size()), piece);
+    std::string difference =
+        Difference("output", begin, found.subspan(begin, piece.size()), piece);
     if (!difference.empty()) return difference;
     begin += piece.size();
   }

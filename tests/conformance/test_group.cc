@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "framework/local_peer_access.h"
+#include "resolvers/device_resolver_local.h"
 #include "resolvers/param_resolver_local.h"
+#include "resolvers/step_sequence_local.h"
 #include "tests/conformance/deferring_peer_access.h"
 
 namespace tutti::conformance {
@@ -19,6 +21,10 @@ TestGroup::TestGroup(const Grid& grid, WorkDriver* driver, Transfers transfers,
           .environment = driver->environment(),
           .devices = devices_.get(),
           .param_resolver = ParamResolverLocal::Create({}),
+          .device_resolver =
+              std::make_shared<DeviceResolverLocal>(devices_.get()),
+          .step_sequence =
+              std::make_shared<StepSequenceLocal>(driver->environment().random),
           .make_peer_access = [this](int64_t) { return MakePeerAccess(); },
       })) {}
 

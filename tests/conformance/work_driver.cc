@@ -6,25 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "framework/default_environment.h"
 #include "framework/mutex.h"
-#include "tests/simulated_environment.h"
 
 namespace tutti::conformance {
 namespace {
-
-class SeededDriver : public WorkDriver {
- public:
-  explicit SeededDriver(uint64_t seed) : seed_(seed), simulated_(seed) {}
-
-  const Environment& environment() const override { return simulated_.get(); }
-  void RunAll() override { simulated_.RunAll(); }
-  std::string ToString() const override {
-    return absl::StrCat("work order of seed ", seed_);
-  }
-
- private:
-  const uint64_t seed_;
-  SimulatedEnvironment simulated_;
-};
 
 // Counts the work that it passes on. Thread-safe.
 class CountingQueue : public WorkQueue {
@@ -80,8 +64,8 @@ class ThreadsDriver : public WorkDriver {
 
 }  // namespace
 
-std::unique_ptr<WorkDriver> InSeededOrder(uint64_t seed) {
-  return std::make_unique<SeededDriver>(seed);
+std::string SeededDriver::ToString() const {
+  return absl::StrCat("work order of seed ", seed_);
 }
 
 std::unique_ptr<WorkDriver> OnThreads(int num_threads) {

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "framework/environment.h"
+#include "tests/simulated_environment.h"
 
 namespace tutti::conformance {
 
@@ -24,8 +25,26 @@ class WorkDriver {
   virtual std::string ToString() const = 0;
 };
 
-// One thread; the seed decides the order of work, and time stands still.
-std::unique_ptr<WorkDriver> InSeededOrder(uint64_t seed);
+// One thread; the seed decides the order of work.
+class SeededDriver : public WorkDriver {
+ public:
+  explicit SeededDriver(uint64_t seed) : seed_(seed), simulated_(seed) {}
+
+  const Environment& environment() const override { return simulated_.get(); }
+  void RunAll() override { simulated_.RunAll(); }
+  std::string ToString() const override;
+
+  // Runs all work, then moves the time on and runs what that brings about.
+  // Otherwise time stands still.
+  void Advance(absl::Duration duration) {
+    simulated_.RunAll();
+    simulated_.Advance(duration);
+  }
+
+ private:
+  const uint64_t seed_;
+  SimulatedEnvironment simulated_;
+};
 
 // Several threads, real time.
 std::unique_ptr<WorkDriver> OnThreads(int num_threads);

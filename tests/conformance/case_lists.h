@@ -1,0 +1,48 @@
+#ifndef TUTTI_TESTS_CONFORMANCE_CASE_LISTS_H_
+#define TUTTI_TESTS_CONFORMANCE_CASE_LISTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/conformance/case.h"
+#include "tests/conformance/implementation_under_test.h"
+
+// Which cases an implementation has to pass. `quick` lists are parts of the
+// others: a few values of each dimension.
+
+namespace tutti::conformance {
+
+// {1x1, 1x2, 1x3, 1x8, 2x4, 2x8, 4x4, 3x5}.
+std::vector<Grid> Grids(bool quick);
+
+// {0, 1, 2, 7, 8, 16, 1001, 4095, 4096, 9408, 1045991} elements. Where a
+// collective has a block for each rank, up to kMaxBlock they are those of a
+// block, and above it of all blocks, rounded up to whole ones. {0} for barrier.
+std::vector<int64_t> Lengths(CollectiveType type, bool quick);
+inline constexpr int64_t kMaxBlock = 1001;
+
+// Each dtype, placement, subdivision, permutation and root with each other; but
+// of the largest length, for which that takes long, each dtype once (in groups
+// of more than 8, one of 2, 4 and 8 bytes each) while the others take turns. In
+// groups of more than 8 the roots are the first, a middle and the last rank.
+std::vector<Case> MatrixCases(const ImplementationUnderTest& under_test,
+                              CollectiveType type, const Grid& grid,
+                              int64_t length);
+
+// Each reduction that the dtype supports, the average, and ops of the caller.
+std::vector<Case> ReductionCases(const ImplementationUnderTest& under_test,
+                                 CollectiveType type, const Grid& grid);
+
+// Blocks of different sizes, some empty, if the traits say so; rows of several
+// elements; ranks dealt out to tasks; outputs that the library allocates.
+std::vector<Case> SpecialCases(const ImplementationUnderTest& under_test,
+                               CollectiveType type, const Grid& grid);
+
+// A few, small and large, with transfers wherever there are two members; for
+// tests that run each many times.
+std::vector<Case> SampleCases(const ImplementationUnderTest& under_test,
+                              CollectiveType type, const Grid& grid);
+
+}  // namespace tutti::conformance
+
+#endif  // TUTTI_TESTS_CONFORMANCE_CASE_LISTS_H_

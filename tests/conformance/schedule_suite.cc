@@ -1,0 +1,49 @@
+// Proves the traits and, where the implementation is a schedule, the schedules.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "schedule/standard_cases.h"
+#include "tests/conformance/implementation_under_test.h"
+
+namespace tutti::conformance {
+namespace {
+
+TEST(TraitsTest, SayWhatTheImplementationIsAndDoes) {
+  const ImplementationTraits& traits = UnderTest().traits();
+  EXPECT_NE(traits.summary, "");
+  EXPECT_THAT(traits.collectives, testing::Not(testing::IsEmpty()));
+}
+
+TEST(TraitsTest, SubdivisionsComeWithAFunctionThatChoosesThem) {
+  if (UnderTest().algorithm == nullptr) GTEST_SKIP() << "not a schedule";
+  EXPECT_EQ(UnderTest().traits().supports_subdivisions,
+            UnderTest().algorithm->subdivide != nullptr);
+}
+
+class ScheduleTest : public testing::TestWithParam<int> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ScheduleTest);
+
+TEST_P(ScheduleTest, KeepsItsPromisesInEveryStandardCase) {
+  const int num_ranks = GetParam();
+  const VerifyReport report = VerifyStandardCases(
+      *UnderTest().algorithm, {.min_ranks = num_ranks, .max_ranks = num_ranks});
+  EXPECT_GT(report.cases, 0);
+  EXPECT_TRUE(report.first_failure.ok())
+      << report.failed << " of " << report.cases
+      << " cases fail; first: " << report.first_failure.message();
+}
+
+std::vector<int> GroupSizes() {
+  const int max_ranks = UnderTest().quick ? 12 : 64;
+  std::vector<int> sizes;
+  if (UnderTest().algorithm == nullptr) return sizes;
+  for (int size = 1; size <= max_ranks; ++size) sizes.push_back(size);
+  return sizes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ScheduleTest, testing::ValuesIn(GroupSizes()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace tutti::conformance
