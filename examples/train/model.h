@@ -1,0 +1,44 @@
+#ifndef TUTTI_EXAMPLES_TRAIN_MODEL_H_
+#define TUTTI_EXAMPLES_TRAIN_MODEL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "examples/train/data.h"
+
+namespace train {
+
+// A perceptron with one hidden layer: 64 pixels, 32 rectified linear units, 10
+// classes. Its parameters are one flat array: the weights of the hidden layer,
+// unit by unit, its biases, and the same of the output layer. A gradient is an
+// array of the same layout.
+inline constexpr int kNumHidden = 32;
+inline constexpr int kNumParameters =
+    kNumHidden * (kNumPixels + 1) + kNumClasses * (kNumHidden + 1);
+
+// Random weights, no biases; the same bits for a seed on every machine.
+std::vector<float> InitialParameters(uint32_t seed);
+
+// Sets `gradient` to that of the mean cross-entropy over `examples`. REQUIRES:
+// both arrays have kNumParameters elements, and there is an example.
+void ComputeGradient(absl::Span<const float> parameters,
+                     absl::Span<const Example> examples,
+                     absl::Span<float> gradient);
+
+struct Quality {
+  double loss = 0;      // Mean cross-entropy, in nats.
+  double accuracy = 0;  // The share whose most probable class is right.
+};
+
+// REQUIRES: as ComputeGradient.
+Quality Evaluate(absl::Span<const float> parameters,
+                 absl::Span<const Example> examples);
+
+// The largest absolute difference of two elements at the same place. REQUIRES:
+// the arrays are equally long.
+float LargestDifference(absl::Span<const float> a, absl::Span<const float> b);
+
+}  // namespace train
+
+#endif  // TUTTI_EXAMPLES_TRAIN_MODEL_H_
