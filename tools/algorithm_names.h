@@ -1,0 +1,24 @@
+#ifndef TUTTI_TOOLS_ALGORITHM_NAMES_H_
+#define TUTTI_TOOLS_ALGORITHM_NAMES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "framework/collective_type.h"
+#include "framework/registry.h"
+
+namespace tutti {
+
+// Errors: UsageError listing the known names.
+absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
+                            absl::string_view name);
+
+// The implementations that run such a collective on CPU devices, by name.
+std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
+                                       CollectiveType type);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_ALGORITHM_NAMES_H_

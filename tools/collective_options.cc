@@ -1,0 +1,27 @@
+#include "tools/collective_options.h"
+
+namespace tutti {
+
+void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
+  app->add_option("COLLECTIVE", words->collective,
+                  "all_reduce, all_gather, reduce_scatter, broadcast,\n"
+                  "all_to_all, permute, barrier, reduce, gather or scatter")
+      ->required()
+      ->option_text(" ");
+  app->add_option("--reduction", words->reduction,
+                  "sum, prod, min, max, avg, band, bor or bxor\n"
+                  "[default: sum]")
+      ->option_text("NAME");
+  app->add_option("--root", words->root,
+                  "the rank that sends (broadcast, scatter) or\n"
+                  "receives (reduce, gather) [default: 0]")
+      ->option_text("RANK");
+  app->add_option("--permutation", words->permutation,
+                  "of permute: what rank i has goes to the i-th\n"
+                  "rank of the list")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("R,R,...");
+}
+
+}  // namespace tutti

@@ -1,0 +1,125 @@
+#include "tools/collective_spec.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tools/exit_status.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::string_view kAverage = "avg";
+
+absl::Status ParseReduction(const std::string& name, CollectiveSpec* spec) {
+  spec->reduction =
+      name.empty() ? std::string(Name(ReductionKind::kSum)) : name;
+  if (spec->reduction == kAverage) {
+    spec->final_op = FinalOp::DivideByGroupSize();
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<ReductionKind> kind =
+      ParseReductionKind(spec->reduction);
+  if (!kind.ok()) {
+    return UsageError(
+        absl::StrCat("--reduction: ", kind.status().message(), ", ", kAverage));
+  }
+  spec->merge_op = *kind;
+  return absl::OkStatus();
+}
+
+absl::Status DoesNotGoWith(absl::string_view option, CollectiveType type) {
+  return UsageError(absl::StrCat(option, " does not go with ", Name(type)));
+}
+
+CollectiveOp OpOf(const CollectiveSpec& spec, int rank) {
+  switch (spec.type) {
+    case CollectiveType::kAllReduce:
+      return AllReduce{};
+    case CollectiveType::kAllGather:
+      return AllGather{};
+    case CollectiveType::kReduceScatter:
+      return ReduceScatter{};
+    case CollectiveType::kBroadcast:
+      return Broadcast{.is_source = rank == spec.root};
+    case CollectiveType::kAllToAll:
+      return AllToAll{};
+    case CollectiveType::kPermute:
+      return Permute{.permutation = spec.permutation};
+    case CollectiveType::kBarrier:
+      return Barrier{};
+    case CollectiveType::kReduce:
+      return ReduceToRoot{.root = spec.root};
+    case CollectiveType::kGather:
+      return GatherToRoot{.root = spec.root};
+    case CollectiveType::kScatter:
+      return ScatterFromRoot{.root = spec.root};
+  }
+  return Barrier{};
+}
+
+}  // namespace
+
+absl::StatusOr<CollectiveSpec> ParseCollectiveSpec(
+    const CollectiveWords& words) {
+  const absl::StatusOr<CollectiveType> type =
+      ParseCollectiveType(words.collective);
+  if (!type.ok()) return UsageError(type.status().message());
+  CollectiveSpec spec{.type = *type};
+  if (Reduces(*type)) {
+    const absl::Status status = ParseReduction(words.reduction, &spec);
+    if (!status.ok()) return status;
+  } else if (!words.reduction.empty()) {
+    return DoesNotGoWith("--reduction", *type);
+  }
+  if (words.root.has_value() && !HasRoot(*type)) {
+    return DoesNotGoWith("--root", *type);
+  }
+  if (!words.permutation.empty() && *type != CollectiveType::kPermute) {
+    return DoesNotGoWith("--permutation", *type);
+  }
+  spec.root = words.root.value_or(0);
+  spec.permutation = words.permutation;
+  return spec;
+}
+
+absl::Status CheckGroupSize(const CollectiveSpec& spec, int group_size) {
+  if (spec.root < 0 || spec.root >= group_size) {
+    return UsageError(absl::StrCat("--root ", spec.root,
+                                   " is no rank of a group of ", group_size));
+  }
+  if (spec.type != CollectiveType::kPermute) return absl::OkStatus();
+  const absl::Status status = Validate(RequestOf(spec, group_size, 0));
+  return status.ok() ? status : UsageError(status.message());
+}
+
+CollectiveRequest RequestOf(const CollectiveSpec& spec, int group_size,
+                            int rank) {
+  CollectiveRequest request;
+  request.group_size = group_size;
+  request.rank = rank;
+  request.op = OpOf(spec, rank);
+  request.merge_op = spec.merge_op;
+  request.final_op = spec.final_op;
+  return request;
+}
+
+std::string ToString(const CollectiveSpec& spec) {
+  const absl::string_view name = Name(spec.type);
+  switch (spec.type) {
+    case CollectiveType::kAllReduce:
+    case CollectiveType::kReduceScatter:
+      return absl::StrCat(name, " ", spec.reduction);
+    case CollectiveType::kReduce:
+      return absl::StrCat(name, " ", spec.reduction, " to rank ", spec.root);
+    case CollectiveType::kGather:
+      return absl::StrCat(name, " to rank ", spec.root);
+    case CollectiveType::kBroadcast:
+    case CollectiveType::kScatter:
+      return absl::StrCat(name, " from rank ", spec.root);
+    case CollectiveType::kPermute:
+      return absl::StrCat(name, " ", absl::StrJoin(spec.permutation, ","));
+    default:
+      return std::string(name);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,105 @@
+#include "tools/collective_spec.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+#include "tools/exit_status.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The message of the UsageError that the words are.
+std::string ErrorOf(const CollectiveWords& words) {
+  const auto spec = ParseCollectiveSpec(words);
+  EXPECT_EQ(ExitStatus(spec.status()), 2);
+  return std::string(spec.status().message());
+}
+
+TEST(CollectiveSpecTest, KnowsEveryCollective) {
+  for (CollectiveType type : kAllCollectiveTypes) {
+    const auto spec =
+        ParseCollectiveSpec({.collective = std::string(Name(type))});
+    ASSERT_THAT(spec, IsOk());
+    EXPECT_EQ(spec->type, type);
+    EXPECT_EQ(TypeOf(RequestOf(*spec, 4, 0).op), type);
+  }
+}
+
+TEST(CollectiveSpecTest, KnowsEveryReduction) {
+  for (ReductionKind kind : kAllReductionKinds) {
+    const auto spec = ParseCollectiveSpec(
+        {.collective = "all_reduce", .reduction = std::string(Name(kind))});
+    ASSERT_THAT(spec, IsOk());
+    EXPECT_EQ(spec->merge_op, MergeOp(kind));
+    EXPECT_TRUE(spec->final_op.is_identity());
+  }
+}
+
+TEST(CollectiveSpecTest, TheAverageIsASumThatIsDivided) {
+  const auto spec =
+      ParseCollectiveSpec({.collective = "reduce", .reduction = "avg"});
+  ASSERT_THAT(spec, IsOk());
+  const CollectiveRequest request = RequestOf(*spec, 4, 0);
+  EXPECT_EQ(request.merge_op, MergeOp(ReductionKind::kSum));
+  EXPECT_EQ(request.final_op, FinalOp::DivideByGroupSize());
+}
+
+TEST(CollectiveSpecTest, SumAndRootZeroAreTheDefaults) {
+  const auto spec = ParseCollectiveSpec({.collective = "reduce"});
+  ASSERT_THAT(spec, IsOk());
+  EXPECT_EQ(ToString(*spec), "reduce sum to rank 0");
+}
+
+TEST(CollectiveSpecTest, UnknownNamesListTheKnownOnes) {
+  EXPECT_THAT(ErrorOf({.collective = "allreduce"}), HasSubstr("all_reduce"));
+  EXPECT_THAT(ErrorOf({.collective = "reduce", .reduction = "mean"}),
+              HasSubstr("bxor, avg"));
+}
+
+TEST(CollectiveSpecTest, WordsThatDoNotGoWithTheCollectiveAreRefused) {
+  EXPECT_EQ(ErrorOf({.collective = "barrier", .reduction = "sum"}),
+            "--reduction does not go with barrier");
+  EXPECT_EQ(ErrorOf({.collective = "all_reduce", .root = 0}),
+            "--root does not go with all_reduce");
+  EXPECT_EQ(ErrorOf({.collective = "reduce", .permutation = {0}}),
+            "--permutation does not go with reduce");
+}
+
+TEST(CollectiveSpecTest, RootsMustBeRanks) {
+  CollectiveSpec spec{.type = CollectiveType::kBroadcast, .root = 3};
+  EXPECT_THAT(CheckGroupSize(spec, 4), IsOk());
+  EXPECT_EQ(ExitStatus(CheckGroupSize(spec, 3)), 2);
+  spec.root = -1;
+  EXPECT_EQ(ExitStatus(CheckGroupSize(spec, 3)), 2);
+}
+
+TEST(CollectiveSpecTest, PermutationsMustBePermutations) {
+  CollectiveSpec spec{.type = CollectiveType::kPermute,
+                      .permutation = {2, 0, 1}};
+  EXPECT_THAT(CheckGroupSize(spec, 3), IsOk());
+  EXPECT_EQ(ExitStatus(CheckGroupSize(spec, 4)), 2);
+  spec.permutation = {2, 0, 0};
+  EXPECT_EQ(ExitStatus(CheckGroupSize(spec, 3)), 2);
+}
+
+TEST(CollectiveSpecTest, OnlyTheRootIsTheSourceOfABroadcast) {
+  const CollectiveSpec spec{.type = CollectiveType::kBroadcast, .root = 1};
+  EXPECT_EQ(RequestOf(spec, 2, 0).op, CollectiveOp(Broadcast{false}));
+  EXPECT_EQ(RequestOf(spec, 2, 1).op, CollectiveOp(Broadcast{true}));
+}
+
+TEST(CollectiveSpecTest, IsPrintedWithWhatMatters) {
+  CollectiveSpec spec{.type = CollectiveType::kScatter, .root = 2};
+  EXPECT_EQ(ToString(spec), "scatter from rank 2");
+  spec.type = CollectiveType::kGather;
+  EXPECT_EQ(ToString(spec), "gather to rank 2");
+  spec = {.type = CollectiveType::kPermute, .permutation = {1, 0}};
+  EXPECT_EQ(ToString(spec), "permute 1,0");
+  EXPECT_EQ(ToString(CollectiveSpec{.type = CollectiveType::kBarrier}),
+            "barrier");
+}
+
+}  // namespace
+}  // namespace tutti

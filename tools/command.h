@@ -1,0 +1,24 @@
+#ifndef TUTTI_TOOLS_COMMAND_H_
+#define TUTTI_TOOLS_COMMAND_H_
+
+#include <functional>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "tools/console.h"
+
+namespace tutti {
+
+// A sub-command of the tool.
+struct Command {
+  // Its options and help. Parsing fills what `run` reads.
+  CLI::App* app = nullptr;
+
+  // Errors: a UsageError for what is wrong on the command line whatever the
+  // machine holds; others for a run that failed.
+  std::function<absl::Status(const Console&)> run;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_COMMAND_H_

@@ -1,0 +1,39 @@
+#ifndef TUTTI_TOOLS_COPY_BANDWIDTH_H_
+#define TUTTI_TOOLS_COPY_BANDWIDTH_H_
+
+#include "absl/status/statusor.h"
+#include "framework/environment.h"
+#include "framework/tensor.h"
+
+namespace tutti {
+
+// How fast this machine's memory is, by the plainest measure there is: a copy
+// with non-temporal stores, from and to buffers too large for caches, each
+// worker its part.
+class CopyBandwidth {
+ public:
+  // `environment`'s parts outlive the object. Errors: RESOURCE_EXHAUSTED.
+  static absl::StatusOr<CopyBandwidth> Create(const Environment& environment,
+                                              int num_workers);
+
+  // Bytes per second, those read and those written: the median of a few copies.
+  // Takes some 50 ms.
+  double Measure();
+
+  static constexpr int64_t kBufferBytes = int64_t{128} << 20;
+
+ private:
+  CopyBandwidth(const Environment& environment, int num_workers, Tensor from,
+                Tensor into);
+
+  absl::Duration TimeOneCopy();
+
+  Environment environment_;
+  int num_workers_;
+  Tensor from_;
+  Tensor into_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_COPY_BANDWIDTH_H_

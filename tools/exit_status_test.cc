@@ -1,0 +1,30 @@
+#include "tools/exit_status.h"
+
+#include "gtest/gtest.h"
+
+namespace tutti {
+namespace {
+
+TEST(ExitStatusTest, TellsBadUsageFromAFailedRun) {
+  EXPECT_EQ(ExitStatus(absl::OkStatus()), 0);
+  EXPECT_EQ(ExitStatus(absl::InvalidArgumentError("a bad file")), 1);
+  EXPECT_EQ(ExitStatus(absl::DeadlineExceededError("too late")), 1);
+  EXPECT_EQ(ExitStatus(UsageError("--root 9")), 2);
+}
+
+TEST(ExitStatusTest, UsageErrorKeepsItsMessage) {
+  EXPECT_EQ(UsageError("--root 9").message(), "--root 9");
+}
+
+TEST(ErrorLineTest, NamesTheProgram) {
+  EXPECT_EQ(ErrorLine(absl::NotFoundError("no such file")),
+            "tutti: no such file\n");
+}
+
+TEST(ErrorLineTest, StaysOneLineWhateverTheMessageHolds) {
+  EXPECT_EQ(ErrorLine(absl::NotFoundError("a\nb\r\x1b[31mc\n")),
+            "tutti: a b  [31mc\n");
+}
+
+}  // namespace
+}  // namespace tutti

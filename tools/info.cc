@@ -1,0 +1,209 @@
+#include "tools/info.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "hwy/highway.h"
+#include "schedule/algorithm.h"
+#include "tools/text_table.h"
+#include "tools/version.h"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr char kSanitizer[] = "address";
+#elif defined(__SANITIZE_THREAD__)
+constexpr char kSanitizer[] = "thread";
+#else
+constexpr char kSanitizer[] = "";
+#endif
+
+#ifdef __OPTIMIZE__
+constexpr bool kOptimized = true;
+#else
+constexpr bool kOptimized = false;
+#endif
+
+#ifdef __clang__
+constexpr char kCompiler[] = __VERSION__;
+#else
+constexpr char kCompiler[] = "GCC " __VERSION__;
+#endif
+
+// Best first: Highway numbers better instruction sets lower.
+std::vector<std::string> SimdTargets() {
+  std::vector<std::string> names;
+  int64_t left = hwy::SupportedTargets() & HWY_TARGETS;
+  while (left != 0) {
+    const int64_t best = left & -left;
+    names.emplace_back(hwy::TargetName(best));
+    left &= ~best;
+  }
+  return names;
+}
+
+std::string ProcessorModel() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(in, line)) {
+    absl::string_view rest = line;
+    if (!absl::ConsumePrefix(&rest, "model name")) continue;
+    return std::string(rest.substr(std::min(rest.find(':') + 2, rest.size())));
+  }
+  return "";
+}
+
+std::string OrAny(const std::vector<std::string>& device_types) {
+  return device_types.empty() ? "any" : absl::StrJoin(device_types, ",");
+}
+
+std::string CollectivesOf(const ImplementationTraits& traits) {
+  return absl::StrJoin(traits.collectives, ",",
+                       [](std::string* out, CollectiveType type) {
+                         absl::StrAppend(out, Name(type));
+                       });
+}
+
+std::string YesOrNo(bool value) { return value ? "yes" : "no"; }
+
+std::vector<std::string> Cells(const CollectiveRegistry::Entry& entry) {
+  const ImplementationTraits& traits = entry.factory->traits();
+  return {entry.name,
+          CollectivesOf(traits),
+          OrAny(traits.device_types),
+          AlgorithmOf(*entry.factory) != nullptr ? "schedule" : "code",
+          traits.cost_seconds != nullptr ? "by cost" : "if named",
+          YesOrNo(traits.preserves_rank_order),
+          YesOrNo(traits.supports_subdivisions),
+          YesOrNo(traits.supports_uneven),
+          std::string(Name(traits.determinism))};
+}
+
+std::string Format(TextTable table,
+                   const std::vector<std::vector<std::string>>& rows) {
+  table.Fit(rows);
+  std::string text = table.Header();
+  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  return text;
+}
+
+std::string FormatTraits(const CollectiveRegistry& registry) {
+  TextTable table({{"name", Align::kLeft},
+                   {"collectives", Align::kLeft},
+                   {"devices", Align::kLeft},
+                   {"kind", Align::kLeft},
+                   {"chosen", Align::kLeft},
+                   {"rank order", Align::kLeft},
+                   {"subdivs", Align::kLeft},
+                   {"uneven", Align::kLeft},
+                   {"same bits", Align::kLeft}});
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& entry : registry.List()) rows.push_back(Cells(entry));
+  return Format(std::move(table), rows);
+}
+
+std::string FormatSummaries(const CollectiveRegistry& registry) {
+  TextTable table({{"name", Align::kLeft}, {"summary", Align::kLeft}});
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& entry : registry.List()) {
+    rows.push_back({entry.name, entry.factory->traits().summary});
+  }
+  return Format(std::move(table), rows);
+}
+
+Json ToJson(const CollectiveRegistry::Entry& entry) {
+  const ImplementationTraits& traits = entry.factory->traits();
+  Json collectives = Json::array();
+  for (CollectiveType type : traits.collectives) {
+    collectives.push_back(std::string(Name(type)));
+  }
+  return {{"name", entry.name},
+          {"summary", traits.summary},
+          {"collectives", collectives},
+          {"device_types", traits.device_types},
+          {"is_schedule", AlgorithmOf(*entry.factory) != nullptr},
+          {"chosen_by_cost", traits.cost_seconds != nullptr},
+          {"preserves_rank_order", traits.preserves_rank_order},
+          {"supports_subdivisions", traits.supports_subdivisions},
+          {"supports_uneven", traits.supports_uneven},
+          {"determinism", std::string(Name(traits.determinism))}};
+}
+
+std::string Line(absl::string_view name, const std::string& value) {
+  return absl::StrFormat("%-12s  %s\n", name, value);
+}
+
+}  // namespace
+
+BuildInfo ThisBuild() {
+  return {
+      .version = kVersion,
+      .compiler = kCompiler,
+      .optimized = kOptimized,
+      .simd = SimdTargets(),
+      .sanitizer = kSanitizer,
+      .processor = ProcessorModel(),
+      .num_processors = static_cast<int>(std::thread::hardware_concurrency()),
+      .memory_bytes =
+          int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
+      .extensions = {},
+      .missing_extensions = {"gRPC", "MPI", "CUDA", "NCCL"}};
+}
+
+std::string FormatInfo(const BuildInfo& build,
+                       const CollectiveRegistry& registry) {
+  std::string text = absl::StrCat("tutti ", build.version, "\n");
+  const auto add = [&text](absl::string_view name, const std::string& value) {
+    absl::StrAppend(&text, Line(name, value));
+  };
+  add("compiler", build.compiler + (build.optimized ? "" : ", not optimized"));
+  add("SIMD", absl::StrJoin(build.simd, ", "));
+  add("sanitizer", build.sanitizer.empty() ? "none" : build.sanitizer);
+  for (const std::string& name : build.extensions) add(name, "built in");
+  for (const std::string& name : build.missing_extensions) {
+    add(name, "not built in");
+  }
+  add("processors",
+      absl::StrCat(build.num_processors, build.processor.empty() ? "" : ", ",
+                   build.processor));
+  add("memory",
+      absl::StrFormat("%.1f GiB", static_cast<double>(build.memory_bytes) /
+                                      (int64_t{1} << 30)));
+  add("devices", "CPU: as many as asked for, in this process");
+  return absl::StrCat(text, "\n", FormatSummaries(registry), "\n",
+                      FormatTraits(registry));
+}
+
+Json InfoAsJson(const BuildInfo& build, const CollectiveRegistry& registry) {
+  Json implementations = Json::array();
+  for (const auto& entry : registry.List()) {
+    implementations.push_back(ToJson(entry));
+  }
+  return {
+      {"version", build.version},
+      {"build",
+       {{"compiler", build.compiler},
+        {"optimized", build.optimized},
+        {"simd", build.simd},
+        {"sanitizer", build.sanitizer.empty() ? Json() : Json(build.sanitizer)},
+        {"extensions", build.extensions},
+        {"missing_extensions", build.missing_extensions}}},
+      {"processor", build.processor},
+      {"processors", build.num_processors},
+      {"memory_bytes", build.memory_bytes},
+      {"device_types", {"CPU"}},
+      {"implementations", implementations}};
+}
+
+}  // namespace tutti

@@ -1,0 +1,40 @@
+#ifndef TUTTI_TOOLS_INFO_H_
+#define TUTTI_TOOLS_INFO_H_
+
+#include <string>
+#include <vector>
+
+#include "framework/registry.h"
+#include "nlohmann/json.hpp"
+
+namespace tutti {
+
+// What this build is and what it runs on.
+struct BuildInfo {
+  std::string version;
+  std::string compiler;
+  bool optimized = false;
+  std::vector<std::string> simd;  // That this CPU has; the first one is used.
+  std::string sanitizer;          // Empty: none.
+  std::string processor;          // Its model; empty if unknown.
+  int num_processors = 0;
+  int64_t memory_bytes = 0;
+
+  // Transports and devices that were linked in besides the CPU's.
+  std::vector<std::string> extensions;
+  std::vector<std::string> missing_extensions;
+};
+
+BuildInfo ThisBuild();
+
+// For people: the build, then a table of implementations.
+std::string FormatInfo(const BuildInfo& build,
+                       const CollectiveRegistry& registry);
+
+// The same: {version, build, processors, ..., implementations: [...]}.
+nlohmann::ordered_json InfoAsJson(const BuildInfo& build,
+                                  const CollectiveRegistry& registry);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_INFO_H_

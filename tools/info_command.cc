@@ -1,0 +1,47 @@
+#include "tools/info_command.h"
+
+#include <memory>
+
+#include "framework/registry.h"
+#include "tools/info.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Of each implementation:
+  collectives  what it does
+  devices      where it runs
+  kind         schedule: steps that `tutti verify` proves; code: anything else
+  chosen       by cost, or only if named with --algorithm
+  rank order   reduces strictly from the lowest rank to the highest, so that the
+               merge op need not commute
+  subdivs      can run several rings at once
+  uneven       ranks may bring different amounts
+  same bits    what results depend on besides the inputs: by rank order, nothing;
+               fixed layout, how ranks lie on tasks
+
+Examples:
+  tutti info
+  tutti info --json)";
+
+}  // namespace
+
+Command AddInfoCommand(CLI::App* app) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* info = app->add_subcommand(
+      "info", "Shows the build and every registered algorithm.");
+  info->footer(kHelp);
+  info->add_flag("--json", *json, "print JSON");
+  return {info, [json](const Console& console) {
+            const CollectiveRegistry& registry = CollectiveRegistry::Global();
+            if (*json) {
+              console.out << InfoAsJson(ThisBuild(), registry).dump(2) << "\n";
+            } else {
+              console.out << FormatInfo(ThisBuild(), registry);
+            }
+            return registry.status();
+          }};
+}
+
+}  // namespace tutti

@@ -1,0 +1,80 @@
+#include "tools/info.h"
+
+#include "framework/collective_implementation.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class NamedOnly : public CollectiveFactory {
+ public:
+  using CollectiveFactory::CollectiveFactory;
+  std::unique_ptr<CollectiveImplementationInterface> Create() const override {
+    return nullptr;
+  }
+};
+
+class InfoTest : public ::testing::Test {
+ protected:
+  InfoTest() {
+    EXPECT_THAT(registry_.Register(
+                    "Rings", std::make_shared<NamedOnly>(ImplementationTraits{
+                                 .summary = "round and round",
+                                 .collectives = {CollectiveType::kAllReduce,
+                                                 CollectiveType::kReduce},
+                                 .device_types = {"CPU"},
+                                 .supports_uneven = true})),
+                IsOk());
+  }
+
+  CollectiveRegistry registry_;
+};
+
+TEST_F(InfoTest, KnowsWhatItWasBuiltWith) {
+  const BuildInfo build = ThisBuild();
+  EXPECT_EQ(build.version, "0.1.0");
+  EXPECT_THAT(build.compiler, Not(IsEmpty()));
+  EXPECT_THAT(build.simd, Not(IsEmpty()));
+  EXPECT_GT(build.num_processors, 0);
+  EXPECT_GT(build.memory_bytes, 0);
+}
+
+TEST_F(InfoTest, TheTextNamesEveryImplementationWithItsTraits) {
+  const std::string text = FormatInfo({.version = "1.2.3",
+                                       .compiler = "Some 4",
+                                       .optimized = true,
+                                       .simd = {"AVX2", "SSE4"},
+                                       .num_processors = 2,
+                                       .missing_extensions = {"MPI"}},
+                                      registry_);
+  EXPECT_THAT(text, HasSubstr("tutti 1.2.3\n"));
+  EXPECT_THAT(text, HasSubstr("compiler      Some 4\n"));
+  EXPECT_THAT(text, HasSubstr("SIMD          AVX2, SSE4\n"));
+  EXPECT_THAT(text, HasSubstr("sanitizer     none\n"));
+  EXPECT_THAT(text, HasSubstr("MPI           not built in\n"));
+  EXPECT_THAT(text, HasSubstr("\nRings  round and round\n"));
+  EXPECT_THAT(text, HasSubstr("\nRings  all_reduce,reduce  CPU"));
+}
+
+TEST_F(InfoTest, TheJsonHasTheSame) {
+  const auto json = InfoAsJson(ThisBuild(), registry_);
+  EXPECT_EQ(json["version"], "0.1.0");
+  EXPECT_EQ(json["device_types"].dump(), R"(["CPU"])");
+  ASSERT_EQ(json["implementations"].size(), 1u);
+  EXPECT_EQ(json["implementations"][0].dump(),
+            R"({"name":"Rings","summary":"round and round",)"
+            R"("collectives":["all_reduce","reduce"],"device_types":["CPU"],)"
+            R"("is_schedule":false,"chosen_by_cost":false,)"
+            R"("preserves_rank_order":false,"supports_subdivisions":false,)"
+            R"("supports_uneven":true,"determinism":"fixed layout"})");
+}
+
+}  // namespace
+}  // namespace tutti

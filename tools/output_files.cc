@@ -1,0 +1,157 @@
+#include "tools/output_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Failed(const std::string& path, absl::string_view what,
+                    int error) {
+  return absl::ErrnoToStatus(error, absl::StrCat(path, ": ", what));
+}
+
+// The parts of `directory` that do not exist, outermost first.
+std::vector<std::string> MissingDirectories(const fs::path& directory) {
+  std::vector<std::string> missing;
+  fs::path prefix;
+  std::error_code ignored;
+  for (const fs::path& part : directory) {
+    prefix /= part;
+    if (!part.empty() && !fs::exists(prefix, ignored)) {
+      missing.push_back(prefix.string());
+    }
+  }
+  return missing;
+}
+
+// A new file that only this call can have made, open for writing.
+class NewFile {
+ public:
+  explicit NewFile(const std::string& path)
+      : path_(path),
+        descriptor_(
+            open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
+        error_(descriptor_ < 0 ? errno : 0) {}
+  ~NewFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  int error() const { return error_; }
+
+  absl::Status Write(const void* data, size_t num_bytes) {
+    const char* next = static_cast<const char*>(data);
+    while (num_bytes > 0) {
+      const ssize_t written = write(descriptor_, next, num_bytes);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return Failed(path_, "cannot be written", errno);
+      next += written;
+      num_bytes -= static_cast<size_t>(written);
+    }
+    return absl::OkStatus();
+  }
+
+  // File systems may report a full disk as late as here.
+  absl::Status Close() {
+    const int descriptor = descriptor_;
+    descriptor_ = -1;
+    if (close(descriptor) == 0) return absl::OkStatus();
+    return Failed(path_, "cannot be written", errno);
+  }
+
+ private:
+  const std::string path_;
+  int descriptor_;
+  const int error_;
+};
+
+// A name in the directory that sorts apart and that no other process uses.
+std::string TemporaryName(const std::string& name, int attempt) {
+  return absl::StrCat(".", name, ".", getpid(), ".", attempt, ".tmp");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<OutputFiles>> OutputFiles::Create(
+    const std::string& directory) {
+  std::unique_ptr<OutputFiles> files(new OutputFiles(directory));
+  for (const std::string& missing : MissingDirectories(directory)) {
+    std::error_code error;
+    if (fs::create_directory(missing, error)) {
+      files->made_directories_.push_back(missing);
+    } else if (error) {
+      return Failed(missing, "cannot be made", error.value());
+    }
+  }
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) {
+    return Failed(directory, "is no directory to write to",
+                  error ? error.value() : ENOTDIR);
+  }
+  if (access(directory.c_str(), W_OK | X_OK) != 0) {
+    return Failed(directory, "cannot be written to", errno);
+  }
+  return files;
+}
+
+OutputFiles::~OutputFiles() {
+  if (committed_) return;
+  for (const Staged& file : staged_) unlink(file.temporary.c_str());
+  for (size_t i = made_directories_.size(); i > 0; --i) {
+    rmdir(made_directories_[i - 1].c_str());
+  }
+}
+
+absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
+                                absl::Span<const std::byte> body) {
+  constexpr int kMaxAttempts = 100;
+  const std::string path = (fs::path(directory_) / name).string();
+  std::error_code ignored;
+  if (fs::is_directory(fs::symlink_status(path, ignored))) {
+    return Failed(path, "cannot be replaced", EISDIR);
+  }
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const std::string temporary =
+        (fs::path(directory_) / TemporaryName(name, attempt)).string();
+    NewFile file(temporary);
+    if (file.error() == EEXIST) continue;
+    if (file.error() != 0) {
+      return Failed(temporary, "cannot be made", file.error());
+    }
+    staged_.push_back({temporary, path});
+    absl::Status status = file.Write(head.data(), head.size());
+    if (status.ok()) status = file.Write(body.data(), body.size());
+    if (status.ok()) status = file.Close();
+    return status;
+  }
+  return Failed(path, "finds no free temporary name", EEXIST);
+}
+
+absl::Status OutputFiles::Commit() {
+  for (const Staged& file : staged_) {
+    if (std::rename(file.temporary.c_str(), file.path.c_str()) != 0) {
+      return Failed(file.path, "cannot be replaced", errno);
+    }
+  }
+  committed_ = true;
+  return absl::OkStatus();
+}
+
+std::vector<std::string> OutputFiles::paths() const {
+  std::vector<std::string> paths;
+  for (const Staged& file : staged_) paths.push_back(file.path);
+  return paths;
+}
+
+}  // namespace tutti

@@ -1,0 +1,173 @@
+#include "tools/output_files.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class OutputFilesTest : public ::testing::Test {
+ protected:
+  OutputFilesTest()
+      : root_(fs::path(::testing::TempDir()) /
+              ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  ~OutputFilesTest() override { fs::remove_all(root_); }
+
+  std::string Path(const std::string& name) const { return root_ / name; }
+
+  // The names of all files under `directory`, hidden ones too, in order.
+  static std::vector<std::string> NamesIn(const fs::path& directory) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      names.push_back(entry.path().filename());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  static std::string Content(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
+
+  static absl::Span<const std::byte> Bytes(const std::string& text) {
+    return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+  }
+
+  const fs::path root_;
+};
+
+TEST_F(OutputFilesTest, NothingHasItsNameBeforeCommit) {
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  ASSERT_THAT((*files)->Write("a", "head ", Bytes("body")), IsOk());
+  ASSERT_THAT((*files)->Write("b", "", Bytes("")), IsOk());
+  EXPECT_FALSE(fs::exists(Path("a")));
+  EXPECT_FALSE(fs::exists(Path("b")));
+  ASSERT_THAT((*files)->Commit(), IsOk());
+  EXPECT_THAT(NamesIn(root_), ElementsAre("a", "b"));
+  EXPECT_EQ(Content(Path("a")), "head body");
+  EXPECT_EQ(Content(Path("b")), "");
+}
+
+TEST_F(OutputFilesTest, NothingIsLeftWithoutCommit) {
+  {
+    auto files = OutputFiles::Create(Path("new/deep"));
+    ASSERT_THAT(files, IsOk());
+    ASSERT_THAT((*files)->Write("a", "head", Bytes("body")), IsOk());
+    EXPECT_TRUE(fs::exists(Path("new/deep")));
+  }
+  EXPECT_THAT(NamesIn(root_), IsEmpty());
+}
+
+TEST_F(OutputFilesTest, ReplacesWhatHasTheName) {
+  std::ofstream(Path("a")) << "old";
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  ASSERT_THAT((*files)->Write("a", "new", {}), IsOk());
+  EXPECT_EQ(Content(Path("a")), "old");
+  ASSERT_THAT((*files)->Commit(), IsOk());
+  EXPECT_EQ(Content(Path("a")), "new");
+}
+
+TEST_F(OutputFilesTest, MakesMissingDirectoriesAndKeepsThemOnCommit) {
+  auto files = OutputFiles::Create(Path("new/deep/"));
+  ASSERT_THAT(files, IsOk());
+  ASSERT_THAT((*files)->Write("a", "x", {}), IsOk());
+  ASSERT_THAT((*files)->Commit(), IsOk());
+  EXPECT_THAT((*files)->paths(), ElementsAre(Path("new/deep/a")));
+  files->reset();
+  EXPECT_EQ(Content(Path("new/deep/a")), "x");
+}
+
+TEST_F(OutputFilesTest, LeavesADirectoryThatSomebodyElseUses) {
+  {
+    auto files = OutputFiles::Create(Path("new"));
+    ASSERT_THAT(files, IsOk());
+    std::ofstream(Path("new/other")) << "theirs";
+  }
+  EXPECT_EQ(Content(Path("new/other")), "theirs");
+}
+
+TEST_F(OutputFilesTest, AFileInThePlaceOfTheDirectoryIsAnErrorThatNamesIt) {
+  std::ofstream(Path("file")) << "x";
+  const auto at_file = OutputFiles::Create(Path("file"));
+  EXPECT_THAT(std::string(at_file.status().message()), HasSubstr(Path("file")));
+  const auto below = OutputFiles::Create(Path("file/below"));
+  EXPECT_THAT(std::string(below.status().message()),
+              HasSubstr(Path("file/below")));
+}
+
+TEST_F(OutputFilesTest, ADirectoryInThePlaceOfAFileFailsBeforeCommit) {
+  fs::create_directory(Path("a"));
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  const absl::Status status = (*files)->Write("a", "x", {});
+  EXPECT_THAT(std::string(status.message()), HasSubstr(Path("a")));
+  files->reset();
+  EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
+}
+
+TEST_F(OutputFilesTest, AFailedRenameLeavesNoTemporaryFiles) {
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  ASSERT_THAT((*files)->Write("a", "x", {}), IsOk());
+  fs::create_directory(Path("a"));  // After the check.
+  EXPECT_FALSE((*files)->Commit().ok());
+  files->reset();
+  EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
+}
+
+// Stands for a full disk: the kernel refuses to let any file grow so large.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes)
+      : old_handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_limit_);
+    const rlimit limit = {bytes, old_limit_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_limit_);
+    signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  void (*old_handler_)(int);
+  rlimit old_limit_;
+};
+
+TEST_F(OutputFilesTest, AWriteThatFailsHalfwayNamesTheFileAndLeavesNothing) {
+  const std::string body(10000, 'x');
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  ASSERT_THAT((*files)->Write("a", "small", {}), IsOk());
+  absl::Status status;
+  {
+    FileSizeLimit limit(4096);
+    status = (*files)->Write("b", "head", Bytes(body));
+  }
+  EXPECT_THAT(std::string(status.message()), HasSubstr(Path(".b.")));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot be written"));
+  files->reset();
+  EXPECT_THAT(NamesIn(root_), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,81 @@
+#ifndef TUTTI_TOOLS_PERF_BUFFERS_H_
+#define TUTTI_TOOLS_PERF_BUFFERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/environment.h"
+#include "framework/tensor.h"
+#include "tools/test_data.h"
+#include "tools/workload.h"
+
+namespace tutti {
+
+// One rank's tensors; unset where it has none.
+struct RankBuffers {
+  Tensor input;
+  Tensor output;
+};
+
+// Uninitialised. In place, the smaller tensor of a rank that has two is its
+// block of the larger one. Errors: RESOURCE_EXHAUSTED.
+absl::StatusOr<std::vector<RankBuffers>> AllocateBuffers(
+    const Workload& workload, bool in_place);
+
+struct BufferOptions {
+  bool in_place = false;
+
+  // One set that is written once and stays in the caches as it may. Else sets
+  // take turns, and are rewritten past the caches before each use.
+  bool hot = false;
+
+  // Data and results are fresh in every iteration.
+  bool check = false;
+
+  uint64_t seed = 0;
+};
+
+// The buffers of a workload that is executed again and again, and what is in
+// them.
+class PerfBuffers {
+ public:
+  // `queue` outlives the object. Errors: RESOURCE_EXHAUSTED, also where the
+  // machine has less memory than that.
+  static absl::StatusOr<std::unique_ptr<PerfBuffers>> Create(
+      const Workload& workload, const BufferOptions& options, WorkQueue* queue);
+  PerfBuffers(const PerfBuffers&) = delete;
+  PerfBuffers& operator=(const PerfBuffers&) = delete;
+
+  const Workload& workload() const { return workload_; }
+
+  // The buffers of the next iteration, in rank order. Inputs hold what ranks
+  // bring, outputs what no collective would write.
+  std::vector<RankBuffers>& Next();
+
+  // The elements of the last Next()'s outputs that are wrong, on all ranks.
+  int64_t CountWrong() const;
+
+ private:
+  struct Set {
+    TestData data;
+    std::vector<RankBuffers> ranks;
+  };
+
+  PerfBuffers(const Workload& workload, const BufferOptions& options,
+              WorkQueue* queue);
+
+  void Rewrite(Set* set, TestData::Copy copy) const;
+
+  const Workload workload_;
+  const BufferOptions options_;
+  WorkQueue* const queue_;
+  std::vector<Set> sets_;
+  int64_t num_iterations_ = 0;
+  size_t current_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_PERF_BUFFERS_H_

@@ -1,0 +1,259 @@
+#include "tools/perf_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/default_environment.h"
+#include "tools/collective_options.h"
+#include "tools/copy_bandwidth.h"
+#include "tools/exit_status.h"
+#include "tools/perf_runner.h"
+#include "tools/progress.h"
+#include "tools/sizes.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(bytes and count are those of the whole buffer: what each rank has in all_reduce,
+broadcast, permute and reduce; all blocks together in all_gather, gather,
+reduce_scatter, scatter and all_to_all, rounded down to a multiple of the ranks.
+
+The time of an iteration is that of the slowest rank, all ranks started together
+from one thread. p50 and p99 are over iterations: times that were measured, none
+in between. algbw is bytes / p50; busbw is algbw times 2(n-1)/n for all_reduce,
+(n-1)/n where there are blocks and 1 else, which makes group sizes comparable. GB
+are 10^9 bytes.
+
+limit is the time that memory needs at least, in percent of p50: every input read
+once and every output written once (2 x ranks x bytes of an all_reduce), at the
+bandwidth of a copy with non-temporal stores from and to 128 MiB, by as many
+threads as there are processors, measured before and after each row. More than
+100 % means that caches took part.
+
+Buffers take turns, and are rewritten between iterations past the caches, so that
+no result is cache-hot by accident. --hot keeps one set, written once (in place,
+results then pile up; with --check it is rewritten through the caches).
+
+--check compares every timed iteration, bit for bit, with a reference of one
+element after the other. Data are random, and such that no order of summation
+rounds: whole numbers in sums of floats, powers of two in products.
+
+Examples:
+  tutti perf all_reduce --check
+  tutti perf all_reduce --algorithm all --min-bytes 1M --max-bytes 64M
+  tutti perf all_gather --devices 16 --tasks 4 --dtype bfloat16 --json
+  tutti perf barrier --devices 64)";
+
+// What is printed of the rows: a table as they come, or JSON at the end.
+class Report {
+ public:
+  Report(const Console& console, bool json) : console_(console), json_(json) {}
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+
+  // Ends the list, whatever happened.
+  ~Report() {
+    if (json_) console_.out << rows_.dump(2) << "\n";
+  }
+
+  void Start() {
+    if (!json_) console_.out << table_.Header() << std::flush;
+  }
+
+  void Add(const PerfRow& row) {
+    wrong_ += row.wrong.value_or(0);
+    if (json_) {
+      rows_.push_back(ToJson(row));
+    } else {
+      console_.out << table_.Row(Cells(row)) << std::flush;
+    }
+  }
+
+  int64_t wrong() const { return wrong_; }
+
+ private:
+  const Console& console_;
+  const bool json_;
+  const TextTable table_ = PerfTable();
+  nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
+  int64_t wrong_ = 0;
+};
+
+// Whether an algorithm merely does not serve such a request.
+bool IsRefusal(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInvalidArgument ||
+         status.code() == absl::StatusCode::kFailedPrecondition ||
+         status.code() == absl::StatusCode::kUnimplemented;
+}
+
+// All that measuring needs, and the rows it has led to.
+class Sweep {
+ public:
+  Sweep(const PerfOptions& options, const PerfPlan& plan, PerfRunner* runner,
+        CopyBandwidth* bandwidth, const Console& console)
+      : options_(options),
+        plan_(plan),
+        runner_(runner),
+        bandwidth_(bandwidth),
+        console_(console),
+        report_(console, options.json) {}
+
+  absl::Status Run(WorkQueue* queue);
+
+ private:
+  absl::Status RunSize(PerfBuffers* buffers);
+  absl::Status RunRow(PerfBuffers* buffers, const std::string& algorithm);
+
+  const PerfOptions& options_;
+  const PerfPlan& plan_;
+  PerfRunner* const runner_;
+  CopyBandwidth* const bandwidth_;
+  const Console& console_;
+  Report report_;
+  std::vector<std::string> skipped_;
+  double last_bandwidth_ = 0;
+};
+
+absl::Status Sweep::Run(WorkQueue* queue) {
+  const BufferOptions buffer_options = {.in_place = options_.in_place,
+                                        .hot = options_.hot,
+                                        .check = options_.check,
+                                        .seed = options_.seed};
+  report_.Start();
+  last_bandwidth_ = bandwidth_->Measure();
+  for (const Workload& workload : plan_.workloads) {
+    auto buffers = PerfBuffers::Create(workload, buffer_options, queue);
+    if (!buffers.ok()) return buffers.status();
+    const absl::Status status = RunSize(buffers->get());
+    if (!status.ok()) return status;
+  }
+  if (report_.wrong() == 0) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(report_.wrong(), " elements were wrong"));
+}
+
+absl::Status Sweep::RunSize(PerfBuffers* buffers) {
+  for (const std::string& algorithm : plan_.algorithms) {
+    if (std::count(skipped_.begin(), skipped_.end(), algorithm) > 0) continue;
+    const absl::Status status = RunRow(buffers, algorithm);
+    if (status.ok()) continue;
+    if (!plan_.may_skip || !IsRefusal(status)) return status;
+    skipped_.push_back(algorithm);
+    console_.err << ErrorLine(absl::Status(
+        status.code(),
+        absl::StrCat("skipped ", algorithm, ": ", status.message())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sweep::RunRow(PerfBuffers* buffers, const std::string& algorithm) {
+  Progress progress(console_);
+  progress.Show(absl::StrCat(
+      "measuring ", algorithm.empty() ? "the library's choice" : algorithm,
+      " with ", FormatBytes(BytesOf(buffers->workload())), " bytes ..."));
+  const auto measurement = runner_->Measure(buffers, algorithm);
+  if (!measurement.ok()) return measurement.status();
+  const double before = std::exchange(last_bandwidth_, bandwidth_->Measure());
+  progress.Clear();
+  report_.Add(MakePerfRow(buffers->workload(), *measurement,
+                          (before + last_bandwidth_) / 2));
+  return absl::OkStatus();
+}
+
+int NumProcessors() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+void AddOptions(CLI::App* app, PerfOptions* options) {
+  AddCollectiveOptions(app, &options->collective);
+  app->add_option("--devices", options->devices, "number of ranks [default: 8]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  app->add_option("--tasks", options->tasks,
+                  "spread the ranks over N tasks, as if they were\n"
+                  "processes; algorithms go by it [default: 1]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  app->add_option("--min-bytes", options->min_bytes,
+                  "smallest size; K, M and G are powers of 1024\n"
+                  "[default: 4]")
+      ->option_text("SIZE");
+  app->add_option("--max-bytes", options->max_bytes,
+                  "largest size [default: 64M]")
+      ->option_text("SIZE");
+  app->add_option("--factor", options->factor,
+                  "from one size to the next [default: 4]")
+      ->check(CLI::Range(2, 1 << 30))
+      ->option_text("N");
+  app->add_option("--dtype", options->dtype,
+                  "float16, bfloat16, float32, float64, int8,\n"
+                  "uint8, int32, int64 or bool [default: float32]")
+      ->option_text("NAME");
+  app->add_option("--algorithm", options->algorithms,
+                  "registered names (see `tutti info`); all: every\n"
+                  "one that can [default: the library chooses]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("all|NAME,...");
+}
+
+void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
+  app->add_option("--iterations", options->iterations,
+                  "timed, per row [default: 20]")
+      ->check(CLI::Range(1, 1 << 30))
+      ->option_text("N");
+  app->add_option("--warmup", options->warmup,
+                  "iterations before those [default: 3]")
+      ->check(CLI::Range(0, 1 << 30))
+      ->option_text("N");
+  app->add_flag("--check", options->check,
+                "count wrong elements; exit status 1 if any");
+  app->add_option("--seed", options->seed, "of the data [default: 1]")
+      ->option_text("N");
+  app->add_flag("--in-place", options->in_place,
+                "outputs are the inputs, or blocks of them");
+  app->add_flag("--hot", options->hot, "let buffers stay in the caches");
+  app->add_flag("--json", options->json, "print a JSON list of rows");
+}
+
+}  // namespace
+
+absl::Status MeasureCollective(const PerfOptions& options,
+                               const Environment& environment, int num_workers,
+                               const Console& console) {
+  const auto plan = PlanPerf(options, CollectiveRegistry::Global());
+  if (!plan.ok()) return plan.status();
+  auto runner =
+      PerfRunner::Create(environment, {.devices = options.devices,
+                                       .tasks = options.tasks,
+                                       .warmup = options.warmup,
+                                       .iterations = options.iterations,
+                                       .check = options.check});
+  if (!runner.ok()) return runner.status();
+  auto bandwidth = CopyBandwidth::Create(environment, num_workers);
+  if (!bandwidth.ok()) return bandwidth.status();
+  return Sweep(options, *plan, runner->get(), &*bandwidth, console)
+      .Run(environment.queue);
+}
+
+Command AddPerfCommand(CLI::App* app) {
+  auto options = std::make_shared<PerfOptions>();
+  CLI::App* perf = app->add_subcommand(
+      "perf", "Measures a collective over a range of sizes.");
+  perf->footer(kHelp);
+  AddOptions(perf, options.get());
+  AddMeasuringOptions(perf, options.get());
+  return {perf, [options](const Console& console) {
+            const int num_workers = NumProcessors();
+            const DefaultEnvironment environment(num_workers);
+            return MeasureCollective(*options, environment.get(), num_workers,
+                                     console);
+          }};
+}
+
+}  // namespace tutti

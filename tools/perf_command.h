@@ -1,0 +1,22 @@
+#ifndef TUTTI_TOOLS_PERF_COMMAND_H_
+#define TUTTI_TOOLS_PERF_COMMAND_H_
+
+#include "absl/status/status.h"
+#include "framework/environment.h"
+#include "tools/command.h"
+#include "tools/perf_plan.h"
+
+namespace tutti {
+
+// Measures and prints a row per size and algorithm. `num_workers` is how many
+// threads the environment's queue has. Errors: as Command::run; DATA_LOSS if
+// elements were wrong.
+absl::Status MeasureCollective(const PerfOptions& options,
+                               const Environment& environment, int num_workers,
+                               const Console& console);
+
+Command AddPerfCommand(CLI::App* app);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_PERF_COMMAND_H_

@@ -1,0 +1,103 @@
+#include "tools/perf_command.h"
+
+#include <sstream>
+
+#include "framework/default_environment.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/status_matchers.h"
+#include "tools/exit_status.h"
+#include "tools/wrong_algorithms.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+REGISTER_COLLECTIVE(Forgetful, ForgetfulAllReduce());
+REGISTER_COLLECTIVE(Refuser, RefusingAllReduce());
+
+class PerfCommandTest : public ::testing::Test {
+ protected:
+  PerfCommandTest() {
+    options_.collective.collective = "all_reduce";
+    options_.devices = 3;
+    options_.max_bytes = "16";
+    options_.iterations = 2;
+    options_.json = true;
+  }
+
+  absl::Status Measure(bool err_is_terminal = false) {
+    const DefaultEnvironment environment(2);
+    return MeasureCollective(options_, environment.get(), /*num_workers=*/2,
+                             {out_, err_, err_is_terminal});
+  }
+
+  // That key of each printed row.
+  std::vector<nlohmann::json> Printed(const std::string& key) const {
+    std::vector<nlohmann::json> values;
+    const auto rows = nlohmann::json::parse(out_.str());
+    for (const auto& row : rows) values.push_back(row[key]);
+    return values;
+  }
+
+  PerfOptions options_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(PerfCommandTest, EveryWrongElementOfEveryIterationCounts) {
+  options_.algorithms = {"Forgetful"};
+  options_.check = true;
+  const absl::Status status = Measure();
+  EXPECT_EQ(ExitStatus(status), 1);
+  // Sizes of 1 and 4 elements, on 3 ranks, in 2 iterations.
+  EXPECT_THAT(Printed("wrong"), ElementsAre(6, 24));
+  EXPECT_EQ(status.message(), "30 elements were wrong");
+}
+
+TEST_F(PerfCommandTest, NobodyLooksWithoutCheck) {
+  options_.algorithms = {"Forgetful"};
+  EXPECT_THAT(Measure(), IsOk());
+  EXPECT_THAT(Printed("wrong"), ElementsAre(nullptr, nullptr));
+}
+
+TEST_F(PerfCommandTest, AllLeavesOutWhatRefusesAndSaysSoOnce) {
+  options_.algorithms = {"all"};
+  EXPECT_THAT(Measure(), IsOk());
+  EXPECT_THAT(Printed("algorithm"),
+              ElementsAre("Forgetful", "RingReduce", "TreeReduce", "Forgetful",
+                          "RingReduce", "TreeReduce"));
+  EXPECT_THAT(err_.str(), HasSubstr("tutti: skipped Refuser: "));
+  EXPECT_THAT(err_.str(), HasSubstr("not today"));
+  EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
+}
+
+TEST_F(PerfCommandTest, ANamedOneThatRefusesEndsTheRunAndTheList) {
+  options_.algorithms = {"RingReduce", "Refuser"};
+  const absl::Status status = Measure();
+  EXPECT_EQ(ExitStatus(status), 1);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
+  EXPECT_THAT(Printed("algorithm"), ElementsAre("RingReduce"));
+}
+
+TEST_F(PerfCommandTest, NothingIsPrintedForAWrongCommandLine) {
+  options_.dtype = "float8";
+  EXPECT_EQ(ExitStatus(Measure()), 2);
+  EXPECT_THAT(out_.str(), IsEmpty());
+}
+
+TEST_F(PerfCommandTest, ProgressGoesToATerminalAlone) {
+  EXPECT_THAT(Measure(/*err_is_terminal=*/true), IsOk());
+  EXPECT_THAT(err_.str(), HasSubstr("\rmeasuring the library's choice"));
+  err_.str("");
+  out_.str("");
+  EXPECT_THAT(Measure(/*err_is_terminal=*/false), IsOk());
+  EXPECT_THAT(err_.str(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tutti

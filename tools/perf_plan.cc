@@ -1,0 +1,123 @@
+#include "tools/perf_plan.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tools/algorithm_names.h"
+#include "tools/exit_status.h"
+#include "tools/sizes.h"
+
+namespace tutti {
+namespace {
+
+absl::StatusOr<int64_t> ParseSize(absl::string_view option,
+                                  const std::string& text) {
+  const absl::StatusOr<int64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) {
+    return UsageError(absl::StrCat(option, ": ", bytes.status().message()));
+  }
+  if (*bytes > 0) return bytes;
+  return UsageError(absl::StrCat(option, ": wanted at least 1 byte"));
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseSweep(const PerfOptions& options) {
+  const auto min_bytes = ParseSize("--min-bytes", options.min_bytes);
+  if (!min_bytes.ok()) return min_bytes.status();
+  const auto max_bytes = ParseSize("--max-bytes", options.max_bytes);
+  if (!max_bytes.ok()) return max_bytes.status();
+  if (*min_bytes > *max_bytes) {
+    return UsageError(absl::StrCat("--min-bytes ", options.min_bytes,
+                                   " is more than --max-bytes ",
+                                   options.max_bytes));
+  }
+  return GeometricSizes(*min_bytes, *max_bytes, options.factor);
+}
+
+absl::Status CheckDevices(const PerfOptions& options) {
+  if (options.devices > kMaxGroupSize) {
+    return UsageError(absl::StrCat("--devices ", options.devices,
+                                   ": wanted at most ", kMaxGroupSize));
+  }
+  if (options.devices % options.tasks == 0) return absl::OkStatus();
+  return UsageError(absl::StrCat("--tasks ", options.tasks,
+                                 " does not divide --devices ",
+                                 options.devices));
+}
+
+void PermuteToTheNextRank(CollectiveSpec* spec, int group_size) {
+  for (int rank = 0; rank < group_size; ++rank) {
+    spec->permutation.push_back((rank + 1) % group_size);
+  }
+}
+
+// The workload without its size.
+absl::StatusOr<Workload> ParseWorkload(const PerfOptions& options) {
+  auto spec = ParseCollectiveSpec(options.collective);
+  if (!spec.ok()) return spec.status();
+  const auto dtype = ParseDType(options.dtype);
+  if (!dtype.ok()) return UsageError(dtype.status().message());
+  if (spec->type == CollectiveType::kPermute && spec->permutation.empty()) {
+    PermuteToTheNextRank(&*spec, options.devices);
+  }
+  const absl::Status fits = CheckGroupSize(*spec, options.devices);
+  if (!fits.ok()) return fits;
+  if (Reduces(spec->type)) {
+    const absl::Status supported = spec->merge_op.CheckSupports(*dtype);
+    if (!supported.ok()) return UsageError(supported.message());
+  }
+  return Workload{
+      .spec = *std::move(spec), .dtype = *dtype, .group_size = options.devices};
+}
+
+// One per size; sizes that come to the same number of elements are one.
+std::vector<Workload> Sweep(const Workload& workload,
+                            const std::vector<int64_t>& sizes) {
+  std::vector<Workload> workloads;
+  for (int64_t bytes : sizes) {
+    const int64_t count = CountFor(workload.spec.type, workload.dtype,
+                                   workload.group_size, bytes);
+    if (!workloads.empty() && workloads.back().count == count) continue;
+    workloads.push_back(workload);
+    workloads.back().count = count;
+  }
+  return workloads;
+}
+
+absl::Status ChooseAlgorithms(const PerfOptions& options,
+                              const CollectiveRegistry& registry,
+                              CollectiveType type, PerfPlan* plan) {
+  plan->algorithms = options.algorithms;
+  plan->may_skip = plan->algorithms == std::vector<std::string>{"all"};
+  if (plan->algorithms.empty()) plan->algorithms = {""};
+  if (plan->may_skip) {
+    plan->algorithms = AlgorithmsFor(registry, type);
+    if (!plan->algorithms.empty()) return absl::OkStatus();
+    return absl::NotFoundError(
+        absl::StrCat("no implementation of ", Name(type), " is registered"));
+  }
+  for (const std::string& name : options.algorithms) {
+    const absl::Status known = CheckAlgorithm(registry, name);
+    if (!known.ok()) return known;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PerfPlan> PlanPerf(const PerfOptions& options,
+                                  const CollectiveRegistry& registry) {
+  const absl::Status devices = CheckDevices(options);
+  if (!devices.ok()) return devices;
+  const auto workload = ParseWorkload(options);
+  if (!workload.ok()) return workload.status();
+  const auto sizes = ParseSweep(options);
+  if (!sizes.ok()) return sizes.status();
+  PerfPlan plan{.workloads = Sweep(*workload, *sizes)};
+  const absl::Status chosen =
+      ChooseAlgorithms(options, registry, workload->spec.type, &plan);
+  if (!chosen.ok()) return chosen;
+  return plan;
+}
+
+}  // namespace tutti

@@ -1,0 +1,63 @@
+#ifndef TUTTI_TOOLS_PERF_ROW_H_
+#define TUTTI_TOOLS_PERF_ROW_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "nlohmann/json.hpp"
+#include "tools/text_table.h"
+#include "tools/workload.h"
+
+namespace tutti {
+
+// What the executions of one workload by one algorithm came to.
+struct Measurement {
+  std::string algorithm;
+  std::vector<absl::Duration> times;  // Of the slowest rank, per iteration.
+  std::optional<int64_t> wrong;       // Elements, over ranks and iterations.
+};
+
+// A row of `tutti perf`.
+struct PerfRow {
+  std::string collective;
+  int64_t bytes = 0;      // Of the whole buffer.
+  int64_t count = 0;      // Of its elements.
+  std::string dtype;      // Empty of a barrier.
+  std::string reduction;  // Empty where nothing is reduced.
+  std::string algorithm;
+  double p50_us = 0;
+  double p99_us = 0;
+  double algbw = 0;  // 10^9 bytes per second: bytes / p50.
+  double busbw = 0;  // algbw * BusFactor().
+  std::optional<int64_t> wrong;
+
+  // Of the time that a copy of LeastMovedBytes() takes, in p50: 1 is as fast as
+  // memory allows. None of a barrier.
+  std::optional<double> limit_share;
+};
+
+// `copy_bandwidth` is in bytes per second, read and written.
+// REQUIRES: at least one time.
+PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement,
+                    double copy_bandwidth);
+
+// The smallest time that at least `percent` of the times do not exceed.
+// REQUIRES: times is not empty and percent is in (0, 100].
+absl::Duration Percentile(std::vector<absl::Duration> times, int percent);
+
+// What part of the whole buffer the slowest link of the best algorithm carries:
+// makes collectives and group sizes comparable, as in NCCL's tests.
+double BusFactor(CollectiveType type, int group_size);
+
+// The columns of a row; wide enough to print rows as they come.
+TextTable PerfTable();
+std::vector<std::string> Cells(const PerfRow& row);
+
+nlohmann::ordered_json ToJson(const PerfRow& row);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_PERF_ROW_H_

@@ -1,0 +1,68 @@
+#ifndef TUTTI_TOOLS_PERF_RUNNER_H_
+#define TUTTI_TOOLS_PERF_RUNNER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/environment.h"
+#include "resolvers/local_group.h"
+#include "tools/perf_buffers.h"
+#include "tools/perf_row.h"
+
+namespace tutti {
+
+// Runs collectives on CPU devices of this process again and again, and takes
+// the time. Not thread-safe.
+class PerfRunner {
+ public:
+  struct Options {
+    int devices = 1;
+    int tasks = 1;  // Divides `devices`.
+    int warmup = 0;
+    int iterations = 1;
+    bool check = false;
+  };
+
+  // `environment`'s parts outlive the object. Errors: those of
+  // LocalGroup::Create().
+  static absl::StatusOr<std::unique_ptr<PerfRunner>> Create(
+      const Environment& environment, const Options& options);
+  PerfRunner(const PerfRunner&) = delete;
+  PerfRunner& operator=(const PerfRunner&) = delete;
+
+  // One untimed execution for each of `warmup`, then `iterations` timed ones.
+  // The measurement names the implementation that ran; an empty `algorithm`
+  // leaves it to the library. Errors: those of the collective.
+  absl::StatusOr<Measurement> Measure(PerfBuffers* buffers,
+                                      const std::string& algorithm);
+
+ private:
+  using Requests = std::vector<std::shared_ptr<const CollectiveRequest>>;
+
+  PerfRunner(const Environment& environment, const Options& options,
+             std::unique_ptr<LocalGroup> group);
+
+  // For another instance than all before.
+  Requests MakeRequests(const Workload& workload, const std::string& algorithm);
+
+  absl::StatusOr<Measurement> MeasureIn(CollectiveExecutor* executor,
+                                        const Requests& requests,
+                                        PerfBuffers* buffers);
+  absl::StatusOr<absl::Duration> RunOnce(CollectiveExecutor* executor,
+                                         const Requests& requests,
+                                         PerfBuffers* buffers);
+
+  // The implementation that runs them; "auto" if that cannot be told.
+  std::string NameOfChoice(const Requests& requests);
+
+  const Environment environment_;
+  const Options options_;
+  const std::unique_ptr<LocalGroup> group_;
+  int64_t last_instance_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_PERF_RUNNER_H_

@@ -1,0 +1,40 @@
+#ifndef TUTTI_TOOLS_REFERENCE_REDUCTION_H_
+#define TUTTI_TOOLS_REFERENCE_REDUCTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "framework/dtype.h"
+#include "tools/collective_spec.h"
+
+namespace tutti {
+
+// What a reduction gives, one element after the other in the plainest way: in
+// double or 64-bit integers, rounded once at the end. Equal to the library's
+// results where those are exact, as on RandomElements(). Shares no code with
+// the library's kernels.
+class ReferenceReduction {
+ public:
+  // Of an operation that the dtype supports.
+  ReferenceReduction(const CollectiveSpec& spec, DType dtype,
+                     int64_t num_elements);
+
+  // What the next rank brings.
+  void Add(absl::Span<const std::byte> elements);
+
+  std::vector<std::byte> Result() const;
+
+ private:
+  const CollectiveSpec spec_;
+  const DType dtype_;
+  const int64_t num_elements_;
+  int num_added_ = 0;
+  std::vector<double> floating_;   // If the dtype is floating,
+  std::vector<int64_t> integers_;  // else.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_REFERENCE_REDUCTION_H_

@@ -1,0 +1,232 @@
+#include "tools/run_command.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "framework/default_environment.h"
+#include "framework/registry.h"
+#include "resolvers/local_group.h"
+#include "tools/algorithm_names.h"
+#include "tools/collective_options.h"
+#include "tools/exit_status.h"
+#include "tools/input_files.h"
+#include "tools/npy.h"
+#include "tools/output_files.h"
+#include "tools/run_plan.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(One .npy file is one rank. The ranks are numbered in natural order of the file
+names (rank2 before rank10); several --input options follow one another. Quote
+patterns or let the shell expand them: the result is the same. The results are
+written to rank0.npy, rank1.npy, ... in the output directory, where the
+collective gives a rank one; files of these names are replaced. They are written
+only after all ranks have succeeded, all of them or none.
+
+All ranks need the same dtype and shape; all_gather may differ in the first
+dimension. broadcast and scatter use the root's array: give one file per rank,
+or the root's file alone and the number of ranks with --devices.
+
+dtypes: float16, bfloat16, float32, float64, int8, uint8, int32, int64, bool
+(bool is moved, not reduced). bfloat16 is what ml_dtypes (JAX, TensorFlow) saves,
+descr '<V2'; numpy.load(f).view(ml_dtypes.bfloat16) reads the result.
+
+Examples:
+  tutti run all_reduce --input 'grads/rank*.npy' --output out/
+  tutti run all_reduce --reduction avg --input 'grads/rank*.npy' --output out/
+  tutti run broadcast --input weights.npy --devices 8 --output out/
+  tutti run permute --permutation 1,2,0 --input a.npy b.npy c.npy --output out/
+  tutti run reduce_scatter --groups 4 --input 'x/*.npy' --output out/)";
+
+absl::Status CheckOptions(const RunOptions& options,
+                          const CollectiveSpec& spec) {
+  const bool is_barrier = spec.type == CollectiveType::kBarrier;
+  if (is_barrier && !options.output.empty()) {
+    return UsageError("--output does not go with barrier");
+  }
+  if (!is_barrier && options.output.empty()) {
+    return UsageError(absl::StrCat(
+        Name(spec.type), " needs --output, the directory for its results"));
+  }
+  if (spec.type == CollectiveType::kPermute && spec.permutation.empty()) {
+    return UsageError("permute needs --permutation");
+  }
+  if (options.algorithm.empty()) return absl::OkStatus();
+  return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm);
+}
+
+absl::StatusOr<std::vector<InputFile>> ReadHeaders(
+    const std::vector<std::string>& paths) {
+  std::vector<InputFile> files;
+  for (const std::string& path : paths) {
+    const absl::StatusOr<NpyHeader> header = ReadNpyHeader(path);
+    if (!header.ok()) return header.status();
+    files.push_back({path, *header});
+  }
+  return files;
+}
+
+absl::StatusOr<Tensor> ReadInput(const InputFile& file) {
+  absl::StatusOr<Tensor> tensor = ReadNpy(file.path);
+  if (!tensor.ok()) return tensor;
+  const NpyHeader now = {tensor->dtype(), tensor->shape()};
+  if (now.dtype == file.header.dtype && now.shape == file.header.shape) {
+    return tensor;
+  }
+  return absl::AbortedError(
+      absl::StrCat(file.path, ": changed while it was read, from ",
+                   ToString(file.header), " to ", ToString(now)));
+}
+
+// One call per rank, with its input and a place in `outputs`.
+absl::StatusOr<std::vector<CollectiveArgs>> MakeCalls(
+    const RunPlan& plan, const std::vector<InputFile>& files,
+    std::vector<Tensor>* outputs) {
+  std::vector<CollectiveArgs> calls(plan.ranks.size());
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    const PlannedRank& planned = plan.ranks[rank];
+    calls[rank].request =
+        std::make_shared<const CollectiveRequest>(planned.request);
+    if (planned.has_output) calls[rank].output = &(*outputs)[rank];
+    if (!planned.input.has_value()) continue;
+    absl::StatusOr<Tensor> input = ReadInput(files[*planned.input]);
+    if (!input.ok()) return input.status();
+    calls[rank].input = *std::move(input);
+  }
+  return calls;
+}
+
+// Runs the calls on a device each.
+absl::Status Execute(const RunOptions& options, const Environment& environment,
+                     std::vector<CollectiveArgs>* calls) {
+  const int num_ranks = static_cast<int>(calls->size());
+  auto group =
+      LocalGroup::Create(environment, options.tasks, num_ranks / options.tasks);
+  if (!group.ok()) return group.status();
+  if (options.deadline_seconds.has_value()) {
+    const absl::Time deadline =
+        environment.clock->Now() + absl::Seconds(*options.deadline_seconds);
+    for (CollectiveArgs& call : *calls) call.deadline = deadline;
+  }
+  return (*group)->Run(/*step_id=*/1, absl::MakeSpan(*calls));
+}
+
+absl::Status WriteAll(const std::vector<Tensor>& tensors, OutputFiles* files) {
+  for (size_t rank = 0; rank < tensors.size(); ++rank) {
+    const Tensor& tensor = tensors[rank];
+    if (!tensor.is_set()) continue;
+    const absl::Status status =
+        files->Write(absl::StrCat("rank", rank, ".npy"),
+                     NpyPreamble({tensor.dtype(), tensor.shape()}),
+                     {tensor.data(), tensor.size_bytes()});
+    if (!status.ok()) return status;
+  }
+  return files->Commit();
+}
+
+// "out/rank0.npy", "out/rank0.npy out/rank1.npy", "out/rank0.npy ... ".
+std::string Shortened(const std::vector<std::string>& paths) {
+  if (paths.size() == 1) return paths[0];
+  return absl::StrCat(paths.front(), paths.size() == 2 ? " " : " ... ",
+                      paths.back());
+}
+
+absl::StatusOr<std::string> RunPlanned(const RunOptions& options,
+                                       const Environment& environment,
+                                       const RunPlan& plan,
+                                       const std::vector<InputFile>& files) {
+  std::unique_ptr<OutputFiles> output_files;
+  if (!options.output.empty()) {
+    auto created = OutputFiles::Create(options.output);
+    if (!created.ok()) return created.status();
+    output_files = *std::move(created);
+  }
+  std::vector<Tensor> outputs(plan.ranks.size());
+  auto calls = MakeCalls(plan, files, &outputs);
+  if (!calls.ok()) return calls.status();
+  absl::Status status = Execute(options, environment, &*calls);
+  if (!status.ok()) return status;
+  if (output_files == nullptr) return absl::StrCat(plan.description, ": done");
+  status = WriteAll(outputs, output_files.get());
+  if (!status.ok()) return status;
+  return absl::StrCat(plan.description, ": wrote ",
+                      Shortened(output_files->paths()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RunOnFiles(const RunOptions& options,
+                                       const Environment& environment) {
+  const auto spec = ParseCollectiveSpec(options.collective);
+  if (!spec.ok()) return spec.status();
+  const absl::Status status = CheckOptions(options, *spec);
+  if (!status.ok()) return status;
+  const auto paths = ExpandInputs(options.inputs);
+  if (!paths.ok()) return paths.status();
+  const auto files = ReadHeaders(*paths);
+  if (!files.ok()) return files.status();
+  const auto plan = PlanRun({.spec = *spec,
+                             .groups = options.groups,
+                             .devices = options.devices,
+                             .algorithm = options.algorithm},
+                            *files);
+  if (!plan.ok()) return plan.status();
+  if (plan->ranks.size() % options.tasks != 0) {
+    return UsageError(absl::StrCat("--tasks ", options.tasks,
+                                   " does not divide the number of ranks, ",
+                                   plan->ranks.size()));
+  }
+  return RunPlanned(options, environment, *plan, *files);
+}
+
+Command AddRunCommand(CLI::App* app) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* run = app->add_subcommand(
+      "run", "Runs a collective on arrays from .npy files.");
+  run->footer(kHelp);
+  AddCollectiveOptions(run, &options->collective);
+  run->add_option("--input", options->inputs,
+                  "files or patterns, such as 'grads/rank*.npy'")
+      ->option_text("FILE...");
+  run->add_option("--output", options->output,
+                  "directory for the results; made if missing")
+      ->option_text("DIR");
+  run->add_option("--algorithm", options->algorithm,
+                  "a registered name (see `tutti info`)\n"
+                  "[default: the library chooses]")
+      ->option_text("NAME");
+  run->add_option("--groups", options->groups,
+                  "cut the ranks into N groups of equal size, in\n"
+                  "order, that each run on their own, all at once\n"
+                  "[default: 1]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  run->add_option("--devices", options->devices,
+                  "number of ranks: for barrier, and where only the\n"
+                  "root's file is given [default: one per file]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  run->add_option("--tasks", options->tasks,
+                  "spread the ranks over N tasks, as if they were\n"
+                  "processes; algorithms go by it [default: 1]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  run->add_option("--deadline", options->deadline_seconds,
+                  "fail if the collective takes longer than so many\n"
+                  "seconds [default: none]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("SECONDS");
+  return {run, [options](const Console& console) {
+            const DefaultEnvironment environment;
+            const auto line = RunOnFiles(*options, environment.get());
+            if (line.ok()) console.out << *line << "\n";
+            return line.status();
+          }};
+}
+
+}  // namespace tutti

@@ -1,0 +1,597 @@
+#!/usr/bin/env python3
+"""Runs the tool as a user would, on files that NumPy wrote.
+
+usage: tutti_test.py TUTTI
+"""
+
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+TUTTI = os.path.abspath(sys.argv[1])
+
+DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
+ROW_KEYS = ["collective", "bytes", "count", "dtype", "reduction", "algorithm",
+            "p50_us", "p99_us", "algbw", "busbw", "wrong", "limit_share"]
+
+
+class ToolTest(unittest.TestCase):
+    """A folder of its own for each test, and ways to look at runs."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def run_tool(self, *args, **kwargs):
+        return subprocess.run(
+            [TUTTI, *map(str, args)], cwd=self.root, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=300,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs})
+
+    def succeed(self, *args):
+        """What the tool prints."""
+        result = self.run_tool(*args)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), args)
+        self.assertNotIn("\x1b", result.stdout)
+        return result.stdout
+
+    def fail_with(self, status, *args, **kwargs):
+        """The one line with which it fails."""
+        result = self.run_tool(*args, **kwargs)
+        self.assertEqual(result.returncode, status, (args, result))
+        self.assertRegex(result.stderr, r"\Atutti: [^\n]+\n\Z")
+        if args[:1] != ("perf",) or status == 2:
+            self.assertFalse(result.stdout)
+        return result.stderr
+
+    def save(self, arrays, folder="in"):
+        """One file per rank; the pattern that means them all."""
+        (self.root / folder).mkdir(exist_ok=True)
+        for rank, array in enumerate(arrays):
+            np.save(self.root / folder / f"rank{rank}.npy", array)
+        return f"{folder}/rank*.npy"
+
+    def load(self, folder="out"):
+        """{rank: array} of what was written."""
+        arrays = {}
+        for path in (self.root / folder).iterdir():
+            rank = int(re.fullmatch(r"rank(\d+)\.npy", path.name).group(1))
+            arrays[rank] = np.load(path)
+        return arrays
+
+    def run_collective(self, arrays, *args):
+        """{rank: array} after `tutti run ARGS` on the arrays."""
+        self.succeed("run", *args, "--input", self.save(arrays), "--output",
+                     "out")
+        return self.load()
+
+    def assert_outputs(self, found, wanted):
+        self.assertEqual(sorted(found), sorted(wanted))
+        for rank, array in wanted.items():
+            self.assertEqual(found[rank].dtype, array.dtype)
+            self.assertEqual(found[rank].shape, array.shape)
+            np.testing.assert_array_equal(found[rank], array)
+
+    def assert_nothing_written(self):
+        self.assertFalse((self.root / "out").exists())
+
+
+def arrays_of(num_ranks, shape, dtype="float32"):
+    """Small whole numbers, so that sums are exact in any order."""
+    random = np.random.default_rng(1)
+    return [random.integers(1, 9, shape).astype(dtype) for _ in range(num_ranks)]
+
+
+class CollectivesTest(ToolTest):
+    """Every collective does what NumPy says it does."""
+
+    def test_all_reduce_of_every_dtype(self):
+        for dtype in DTYPES:
+            with self.subTest(dtype):
+                arrays = arrays_of(4, (7, 3), dtype)
+                total = np.sum(arrays, axis=0, dtype=dtype)
+                self.assert_outputs(self.run_collective(arrays, "all_reduce"),
+                                    {rank: total for rank in range(4)})
+
+    def test_every_reduction(self):
+        arrays = arrays_of(3, 1001, "int32")
+        for name, wanted in {
+                "sum": sum(arrays), "prod": arrays[0] * arrays[1] * arrays[2],
+                "min": np.minimum.reduce(arrays),
+                "max": np.maximum.reduce(arrays),
+                "avg": (sum(arrays) / 3).astype("int32"),
+                "band": np.bitwise_and.reduce(arrays),
+                "bor": np.bitwise_or.reduce(arrays),
+                "bxor": np.bitwise_xor.reduce(arrays)}.items():
+            with self.subTest(name):
+                found = self.run_collective(arrays, "all_reduce", "--reduction",
+                                            name)
+                self.assert_outputs(found, {rank: wanted for rank in range(3)})
+
+    def test_average_of_floats(self):
+        arrays = arrays_of(4, 10)
+        found = self.run_collective(arrays, "all_reduce", "--reduction", "avg")
+        self.assert_outputs(found, {r: sum(arrays) / 4 for r in range(4)})
+
+    def test_all_gather(self):
+        arrays = arrays_of(3, (2, 5))
+        wanted = np.concatenate(arrays)
+        self.assert_outputs(self.run_collective(arrays, "all_gather"),
+                            {rank: wanted for rank in range(3)})
+
+    def test_all_gather_of_different_first_dimensions(self):
+        arrays = [array[:rank] for rank, array in enumerate(arrays_of(4, (5, 2)))]
+        wanted = np.concatenate(arrays)
+        self.assert_outputs(self.run_collective(arrays, "all_gather"),
+                            {rank: wanted for rank in range(4)})
+
+    def test_reduce_scatter(self):
+        arrays = arrays_of(3, (6, 2))
+        total = sum(arrays)
+        self.assert_outputs(
+            self.run_collective(arrays, "reduce_scatter"),
+            {rank: total[2 * rank:2 * rank + 2] for rank in range(3)})
+
+    def test_broadcast(self):
+        arrays = arrays_of(3, (4, 2))
+        self.assert_outputs(
+            self.run_collective(arrays, "broadcast", "--root", 2),
+            {rank: arrays[2] for rank in range(3)})
+
+    def test_broadcast_of_the_roots_file_alone(self):
+        array = arrays_of(1, 9)[0]
+        self.save([array])
+        self.succeed("run", "broadcast", "--root", 3, "--devices", 5, "--input",
+                     "in/rank0.npy", "--output", "out")
+        self.assert_outputs(self.load(), {rank: array for rank in range(5)})
+
+    def test_scatter(self):
+        arrays = arrays_of(2, (4, 3))
+        wanted = {rank: arrays[1][2 * rank:2 * rank + 2] for rank in range(2)}
+        self.assert_outputs(self.run_collective(arrays, "scatter", "--root", 1),
+                            wanted)
+
+    def test_all_to_all(self):
+        arrays = arrays_of(3, (6, 2))
+        wanted = {
+            rank: np.concatenate([a[2 * rank:2 * rank + 2] for a in arrays])
+            for rank in range(3)}
+        self.assert_outputs(self.run_collective(arrays, "all_to_all"), wanted)
+
+    def test_permute(self):
+        arrays = arrays_of(3, 5)
+        found = self.run_collective(arrays, "permute", "--permutation", "2,0,1")
+        self.assert_outputs(
+            found, {2: arrays[0], 0: arrays[1], 1: arrays[2]})
+
+    def test_reduce_writes_the_root_alone(self):
+        arrays = arrays_of(3, 5)
+        self.assert_outputs(self.run_collective(arrays, "reduce", "--root", 1),
+                            {1: sum(arrays)})
+
+    def test_gather_writes_the_root_alone(self):
+        arrays = arrays_of(3, (2, 2))
+        self.assert_outputs(self.run_collective(arrays, "gather", "--root", 2),
+                            {2: np.concatenate(arrays)})
+
+    def test_barrier(self):
+        self.assertEqual(self.succeed("run", "barrier", "--devices", 8),
+                         "barrier on 8 ranks: done\n")
+
+    def test_every_algorithm_of_every_collective(self):
+        info = json.loads(self.succeed("info", "--json"))
+        total_runs = 0
+        for algorithm in info["implementations"]:
+            for collective in algorithm["collectives"]:
+                if collective == "barrier":
+                    self.succeed("run", "barrier", "--devices", 6, "--tasks", 2,
+                                 "--algorithm", algorithm["name"])
+                    continue
+                extra = (["--permutation", "1,2,3,4,5,0"]
+                         if collective == "permute" else [])
+                with self.subTest(f"{algorithm['name']}, {collective}"):
+                    arrays = arrays_of(6, (12, 3))
+                    by_choice = self.run_collective(arrays, collective, *extra)
+                    named = self.run_collective(
+                        arrays, collective, "--algorithm", algorithm["name"],
+                        "--tasks", 2, *extra)
+                    self.assert_outputs(named, by_choice)
+                    total_runs += 1
+        self.assertGreaterEqual(total_runs, 9)
+
+    def test_groups_run_apart_and_ranks_keep_their_numbers(self):
+        arrays = arrays_of(6, 4)
+        found = self.run_collective(arrays, "all_reduce", "--groups", 3)
+        self.assert_outputs(
+            found, {rank: arrays[rank - rank % 2] + arrays[rank - rank % 2 + 1]
+                    for rank in range(6)})
+
+    def test_natural_order(self):
+        arrays = arrays_of(12, 3)
+        wanted = np.concatenate(arrays)
+        found = self.run_collective(arrays, "all_gather")
+        np.testing.assert_array_equal(found[0], wanted)
+
+    def test_several_inputs_follow_one_another(self):
+        arrays = arrays_of(3, 2)
+        self.save(arrays)
+        self.succeed("run", "all_gather", "--input", "in/rank2.npy", "--input",
+                     "in/rank[01].npy", "--output", "out")
+        np.testing.assert_array_equal(
+            self.load()[0], np.concatenate([arrays[2], arrays[0], arrays[1]]))
+
+    def test_scalars_empty_arrays_and_single_ranks(self):
+        for shape in [(), 0, (3, 0), (0, 3), 1]:
+            with self.subTest(shape):
+                arrays = [np.asarray(array) for array in arrays_of(2, shape)]
+                total = np.asarray(arrays[0] + arrays[1], "float32")
+                self.assert_outputs(self.run_collective(arrays, "all_reduce"),
+                                    {rank: total for rank in range(2)})
+        array = arrays_of(1, 5)[0]
+        np.save(self.root / "alone.npy", array)
+        self.succeed("run", "all_reduce", "--input", "alone.npy", "--output",
+                     "alone")
+        self.assert_outputs(self.load("alone"), {0: array})
+
+    def test_bool_is_moved(self):
+        arrays = arrays_of(2, 5, "int8")
+        arrays = [array > 4 for array in arrays]
+        self.assert_outputs(self.run_collective(arrays, "all_gather"),
+                            {r: np.concatenate(arrays) for r in range(2)})
+
+    def test_bfloat16(self):
+        # The upper halves of float32, under the descr that ml_dtypes writes.
+        arrays = arrays_of(2, 7)
+        bits = [(array.view("uint32") >> 16).astype("uint16")
+                for array in arrays]
+        self.save([b.view("V2") for b in bits])
+        path = self.root / "in/rank1.npy"
+        path.write_bytes(path.read_bytes().replace(b"'|V2'", b"'<V2'"))
+        line = self.succeed("run", "all_reduce", "--input", "in/*.npy",
+                            "--output", "out")
+        self.assertIn("bfloat16[7]", line)
+        written = (self.root / "out/rank0.npy").read_bytes()
+        self.assertIn(b"'descr': '<V2'", written)
+        total = np.load(self.root / "out/rank0.npy").view("uint16")
+        np.testing.assert_array_equal(
+            (total.astype("uint32") << 16).view("float32"), sum(arrays))
+
+    def test_every_version_of_the_format(self):
+        arrays = arrays_of(3, (4, 2))
+        self.save(arrays)
+        for rank, version in enumerate([(1, 0), (2, 0), (3, 0)]):
+            with open(self.root / f"in/rank{rank}.npy", "wb") as file:
+                np.lib.format.write_array(file, arrays[rank], version)
+        self.succeed("run", "all_reduce", "--input", "in/*.npy", "--output",
+                     "out")
+        self.assert_outputs(self.load(), {r: sum(arrays) for r in range(3)})
+
+    def test_says_what_it_did(self):
+        pattern = self.save(arrays_of(4, 1001))
+        self.assertEqual(
+            self.succeed("run", "all_reduce", "--input", pattern, "--output",
+                         "out/"),
+            "all_reduce sum float32[1001] on 4 ranks: wrote out/rank0.npy ... "
+            "out/rank3.npy\n")
+
+
+class FailuresTest(ToolTest):
+    """What goes wrong takes one line, and leaves nothing behind."""
+
+    def fail_on_input(self, *words):
+        """`tutti run all_reduce` on in/*.npy names each of the words."""
+        line = self.fail_with(1, "run", "all_reduce", "--input", "in/*.npy",
+                              "--output", "out")
+        for word in words:
+            self.assertIn(word, line)
+        self.assert_nothing_written()
+
+    def test_different_shapes(self):
+        self.save([np.zeros(3), np.zeros(3), np.zeros(4)])
+        self.fail_on_input("in/rank0.npy", "in/rank2.npy", "[3]", "[4]")
+
+    def test_different_dtypes(self):
+        self.save([np.zeros(3, "float32"), np.zeros(3, "int32")])
+        self.fail_on_input("in/rank0.npy", "in/rank1.npy", "float32", "int32")
+
+    def test_arrays_of_other_kinds(self):
+        structure = np.zeros(3, [("a", "f4"), ("b", "i4")])
+        for array, words in [
+                (np.zeros((2, 3), order="F"), ["Fortran"]),
+                (np.zeros(3, ">f4"), ["big-endian", ">f4"]),
+                (np.array([None, {}]), ["objects"]),
+                (structure, ["structured"]),
+                (np.zeros(3, "complex64"), ["<c8"]),
+                (np.zeros(3, "uint16"), ["<u2", "bfloat16"]),
+                (np.array(["text"]), ["<U4"])]:
+            with self.subTest(words):
+                self.save([array, array])
+                self.fail_on_input("in/rank0.npy", *words)
+
+    def test_damaged_files(self):
+        self.save([np.arange(3.0), np.arange(3.0)])
+        path = self.root / "in/rank1.npy"
+        good = path.read_bytes()
+        for content, word in [(good[:-1], "truncated"), (good + b"x", "too long"),
+                              (b"", "truncated"), (b"PK" + good, "no .npy file"),
+                              (good[:6] + b"\x09" + good[7:], "version 9.0"),
+                              (good[:8] + b"\xff\xff" + good[10:], "truncated"),
+                              (good[:40], "truncated")]:
+            with self.subTest(word):
+                path.write_bytes(content)
+                self.fail_on_input("in/rank1.npy", word)
+
+    def test_missing_files(self):
+        for pattern in ["nothing*.npy", "nothing.npy"]:
+            self.assertIn(pattern, self.fail_with(
+                1, "run", "all_reduce", "--input", pattern, "--output", "out"))
+        self.assert_nothing_written()
+
+    def test_what_the_library_refuses(self):
+        pattern = self.save([np.zeros(5), np.zeros(5)])
+        run = ["run", "reduce_scatter", "--input", pattern, "--output", "out"]
+        self.assertIn("[5]", self.fail_with(1, *run))
+        run[1] = "all_reduce"
+        self.assertIn("band", self.fail_with(1, *run, "--reduction", "band"))
+        self.assertIn("AllToAll", self.fail_with(1, *run, "--algorithm", "AllToAll"))
+        self.assert_nothing_written()
+
+    def test_an_output_that_cannot_be_written_leaves_none(self):
+        pattern = self.save([np.zeros(3), np.zeros(3)])
+        (self.root / "out/rank1.npy").mkdir(parents=True)
+        line = self.fail_with(1, "run", "all_reduce", "--input", pattern,
+                              "--output", "out")
+        self.assertIn("out/rank1.npy", line)
+        self.assertEqual(os.listdir(self.root / "out"), ["rank1.npy"])
+
+    def test_an_output_directory_that_is_a_file(self):
+        pattern = self.save([np.zeros(3), np.zeros(3)])
+        line = self.fail_with(1, "run", "all_reduce", "--input", pattern,
+                              "--output", "in/rank0.npy")
+        self.assertIn("in/rank0.npy", line)
+
+    def test_a_full_disk_leaves_nothing(self):
+        # The kernel refuses to let a file grow past the limit.
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+        pattern = self.save([np.zeros(500), np.zeros(500)])
+        line = self.fail_with(1, "run", "all_reduce", "--input", pattern,
+                              "--output", "out", preexec_fn=limit,
+                              restore_signals=False)
+        self.assertIn("out/", line)
+        self.assertIn("cannot be written", line)
+        self.assert_nothing_written()
+
+    def test_old_outputs_survive_a_failure_and_are_replaced_by_success(self):
+        arrays = arrays_of(2, 3)
+        self.run_collective(arrays, "all_reduce")
+        self.fail_with(1, "run", "all_reduce", "--input", "in/rank0.npy",
+                       "missing.npy", "--output", "out")
+        self.assert_outputs(self.load(), {r: sum(arrays) for r in range(2)})
+        self.assert_outputs(self.run_collective(arrays, "all_gather"),
+                            {r: np.concatenate(arrays) for r in range(2)})
+
+    def test_a_deadline_is_met_or_said_to_be_missed(self):
+        pattern = self.save(arrays_of(2, 10))
+        run = ["run", "all_reduce", "--input", pattern, "--output", "out"]
+        self.fail_with(1, *run, "--deadline", "1e-9")
+        self.assert_nothing_written()
+        self.succeed(*run, "--deadline", "100")
+
+    def test_a_full_standard_output(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            self.fail_with(1, "info", stdout=full)
+
+
+class UsageTest(ToolTest):
+    """A wrong command line is told from a failed run."""
+
+    def test_wrong_command_lines(self):
+        pattern = self.save([np.zeros(6)] * 3)
+        files = ["--input", pattern, "--output", "out"]
+        for args in [
+                [], ["fly"], ["run"], ["run", "all_reduce", "--fly", *files],
+                ["run", "fly", *files], ["run", "all_reduce"],
+                ["run", "all_reduce", "--input", pattern],
+                ["run", "all_reduce", "--output", "out"],
+                ["run", "all_reduce", *files, "--reduction", "fly"],
+                ["run", "all_reduce", *files, "--algorithm", "Fly"],
+                ["run", "all_reduce", *files, "--root", "0"],
+                ["run", "all_reduce", *files, "--groups", "2"],
+                ["run", "all_reduce", *files, "--groups", "0"],
+                ["run", "all_reduce", *files, "--tasks", "2"],
+                ["run", "all_reduce", *files, "--devices", "4"],
+                ["run", "all_reduce", *files, "--deadline", "-1"],
+                ["run", "broadcast", *files, "--root", "3"],
+                ["run", "broadcast", *files, "--root", "-1"],
+                ["run", "broadcast", *files, "--root", "x"],
+                ["run", "permute", *files],
+                ["run", "permute", *files, "--permutation", "0,1,1"],
+                ["run", "permute", *files, "--permutation", "0,1"],
+                ["run", "permute", *files, "--permutation", "0,x"],
+                ["run", "barrier"], ["run", "barrier", *files],
+                ["perf"], ["perf", "fly"],
+                ["perf", "all_reduce", "--max-bytes", "fly"],
+                ["perf", "all_reduce", "--devices", "0"],
+                ["perf", "all_reduce", "--factor", "1"],
+                ["perf", "all_reduce", "--dtype", "fly"],
+                ["perf", "all_reduce", "--algorithm", "Fly"],
+                ["perf", "all_reduce", "--iterations", "0"],
+                ["perf", "all_reduce", "extra"],
+                ["info", "extra"], ["verify", "Fly"],
+                ["verify", "--max-ranks", "0"]]:
+            with self.subTest(" ".join(args)):
+                self.assertIn("--help`)", self.fail_with(2, *args))
+        self.assert_nothing_written()
+
+    def test_errors_say_whose_help_to_read(self):
+        self.assertIn("see `tutti perf --help`", self.fail_with(2, "perf"))
+        self.assertIn("see `tutti --help`", self.fail_with(2))
+
+    def test_unknown_names_list_the_known_ones(self):
+        self.assertIn("all_reduce", self.fail_with(2, "perf", "fly"))
+        self.assertIn("RingReduce", self.fail_with(2, "verify", "Fly"))
+
+    def test_help_teaches(self):
+        for args in [[], ["run"], ["perf"], ["info"], ["verify"]]:
+            text = self.succeed(*args, "--help")
+            self.assertIn("Examples:\n  tutti ", text)
+            for line in text.splitlines():
+                self.assertLessEqual(len(line), 80, line)
+
+    def test_examples_of_the_help_are_right(self):
+        self.save(arrays_of(4, 4), "grads")
+        self.save(arrays_of(8, 4), "x")
+        np.save(self.root / "weights.npy", arrays_of(1, 4)[0])
+        for name in "abc":
+            np.save(self.root / f"{name}.npy", arrays_of(1, 4)[0])
+        examples = re.findall(r"^  (tutti run .*)$",
+                              self.succeed("run", "--help"), re.MULTILINE)
+        self.assertGreaterEqual(len(examples), 5)
+        for example in examples:
+            result = subprocess.run(
+                ["bash", "-c", example.replace("tutti", TUTTI, 1)], text=True,
+                cwd=self.root, capture_output=True, check=False)
+            self.assertEqual(result.returncode, 0, (example, result))
+
+    def test_version(self):
+        self.assertRegex(self.succeed("--version"), r"\Atutti \d+\.\d+\.\d+\n\Z")
+
+
+class PerfTest(ToolTest):
+
+    def measure(self, *args):
+        return json.loads(self.succeed("perf", *args, "--json", "--iterations",
+                                       3, "--warmup", 1))
+
+    def test_every_collective_is_right(self):
+        for collective in ["all_reduce", "all_gather", "reduce_scatter",
+                           "broadcast", "all_to_all", "permute", "barrier",
+                           "reduce", "gather", "scatter"]:
+            for extra in [[], ["--in-place"], ["--hot", "--tasks", 2]]:
+                with self.subTest(f"{collective} {extra}"):
+                    rows = self.measure(collective, "--devices", 4, "--check",
+                                        "--algorithm", "all", "--max-bytes",
+                                        "1M", "--factor", 512, *extra)
+                    self.assertTrue(rows)
+                    for row in rows:
+                        self.assertEqual(list(row), ROW_KEYS)
+                        self.assertEqual(row["wrong"], 0, row)
+                        self.assertEqual(row["collective"], collective)
+                        self.assertGreaterEqual(row["p99_us"], row["p50_us"])
+
+    def test_every_dtype_is_right(self):
+        for dtype in DTYPES + ["bfloat16"]:
+            for reduction in ["sum", "avg", "prod", "min"]:
+                with self.subTest(f"{dtype} {reduction}"):
+                    rows = self.measure(
+                        "all_reduce", "--devices", 5, "--check", "--dtype",
+                        dtype, "--reduction", reduction, "--min-bytes", "64K",
+                        "--max-bytes", "64K")
+                    self.assertEqual([row["wrong"] for row in rows], [0])
+
+    def test_rows_hold_what_was_asked_for(self):
+        rows = self.measure("all_gather", "--devices", 3, "--min-bytes", 4,
+                            "--max-bytes", "1K", "--factor", 4, "--dtype",
+                            "float64")
+        # Multiples of three elements of eight bytes; 4 to 16 bytes are one row.
+        self.assertEqual([row["bytes"] for row in rows], [24, 48, 240, 1008])
+        self.assertEqual([row["count"] for row in rows], [3, 6, 30, 126])
+        for row in rows:
+            self.assertEqual(row["dtype"], "float64")
+            self.assertIsNone(row["reduction"])
+            self.assertIsNone(row["wrong"])
+            self.assertAlmostEqual(row["algbw"],
+                                   row["bytes"] / row["p50_us"] / 1e3)
+            self.assertAlmostEqual(row["busbw"], row["algbw"] * 2 / 3)
+            self.assertGreater(row["limit_share"], 0)
+
+    def test_named_algorithms_have_a_row_each(self):
+        rows = self.measure("all_reduce", "--devices", 2, "--min-bytes", 4,
+                            "--max-bytes", 4, "--algorithm",
+                            "RingReduce,RingReduce")
+        self.assertEqual([row["algorithm"] for row in rows], ["RingReduce"] * 2)
+
+    def test_the_librarys_choice_has_a_name(self):
+        known = {i["name"] for i in json.loads(
+            self.succeed("info", "--json"))["implementations"]}
+        for row in self.measure("all_reduce", "--devices", 2, "--max-bytes",
+                                4):
+            self.assertIn(row["algorithm"], known)
+
+    def test_one_device(self):
+        rows = self.measure("all_reduce", "--devices", 1, "--check",
+                            "--max-bytes", "1K")
+        self.assertEqual([row["wrong"] for row in rows], [0] * 5)
+        self.assertEqual({row["busbw"] for row in rows}, {0.0})
+
+    def test_the_table_has_the_same_rows(self):
+        lines = self.succeed("perf", "barrier", "--devices", 4, "--iterations",
+                             2).splitlines()
+        self.assertEqual(len(lines), 2)
+        for title in ["bytes", "count", "p50 [us]", "busbw [GB/s]", "limit [%]"]:
+            self.assertIn(title, lines[0])
+        self.assertEqual(lines[1].split()[:4], ["0", "0", "-", "-"])
+
+    def test_an_algorithm_that_cannot_serve_is_an_error_if_named(self):
+        line = self.fail_with(1, "perf", "all_reduce", "--devices", 2,
+                              "--algorithm", "RingGather")
+        self.assertIn("RingGather", line)
+
+    def test_more_memory_than_there_is(self):
+        self.assertIn("memory", self.fail_with(
+            1, "perf", "all_reduce", "--devices", 1024, "--min-bytes", "1024G",
+            "--max-bytes", "1024G"))
+
+
+class InfoTest(ToolTest):
+
+    def test_text(self):
+        text = self.succeed("info")
+        for word in ["tutti 0.", "compiler", "processors", "RingReduce",
+                     "HierarchicalTreeBroadcast", "all_to_all"]:
+            self.assertIn(word, text)
+
+    def test_json(self):
+        info = json.loads(self.succeed("info", "--json"))
+        collectives = set()
+        for implementation in info["implementations"]:
+            self.assertTrue(implementation["summary"], implementation)
+            collectives.update(implementation["collectives"])
+        self.assertEqual(len(collectives), 10)
+
+
+class VerifyTest(ToolTest):
+
+    def test_proves_every_schedule(self):
+        rows = json.loads(self.succeed("verify", "--max-ranks", 5, "--json"))
+        schedules = [row for row in rows if row["is_schedule"]]
+        self.assertGreaterEqual(len(schedules), 10)
+        for row in schedules:
+            self.assertEqual(row["failed"], 0)
+            self.assertIsNone(row["first_failure"])
+            self.assertGreater(row["cases"], 0)
+            self.assertEqual(row["max_ranks"], 5)
+
+    def test_proves_the_named_ones(self):
+        lines = self.succeed("verify", "RingReduce", "AllToAll", "--max-ranks",
+                             3).splitlines()
+        self.assertEqual([line.split()[0] for line in lines],
+                         ["name", "RingReduce", "AllToAll"])
+        self.assertRegex(lines[1], r"RingReduce +1\.\.3 +\d+ +0 +ok")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

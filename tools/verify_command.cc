@@ -1,0 +1,169 @@
+#include "tools/verify_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective_request.h"
+#include "nlohmann/json.hpp"
+#include "schedule/algorithm.h"
+#include "schedule/standard_cases.h"
+#include "tools/algorithm_names.h"
+#include "tools/progress.h"
+#include "tools/text_table.h"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kHelp[] =
+    R"(Runs each algorithm's schedules in symbols, for all ranks at once, and proves that
+they end whatever the timing, that every output holds each contribution exactly
+once, and that no step races with another. The cases are all group sizes up to
+--max-ranks (beyond 64: powers of two and their neighbours), every collective of
+the algorithm, ranks on one task, on many and on uneven ones, every root, several
+permutations and subdivisions, in place and not. Nothing is executed, so that
+implementations which are no schedules have nothing to prove.
+
+Exit status 1 if a case failed; the first one of each implementation is shown.
+
+Examples:
+  tutti verify
+  tutti verify RingReduce TreeReduce --max-ranks 16
+  tutti verify --max-ranks 8 --json)";
+
+// What became of one implementation.
+struct Verdict {
+  std::string name;
+  std::optional<VerifyReport> report;  // None where it is no schedule.
+
+  bool failed() const { return report.has_value() && report->failed > 0; }
+};
+
+Verdict Verify(const CollectiveRegistry::Entry& entry, int max_ranks,
+               const Console& console) {
+  const Algorithm* algorithm = AlgorithmOf(*entry.factory);
+  if (algorithm == nullptr) return {entry.name, std::nullopt};
+  constexpr int64_t kCasesPerUpdate = 100;
+  Progress progress(console);
+  const CaseLimits limits = {.max_ranks = max_ranks};
+  const auto show = [&](const VerifyReport& report) {
+    if (report.cases % kCasesPerUpdate == 0) {
+      progress.Show(absl::StrCat("verifying ", entry.name, ": ",
+                                 report.largest_group, " ranks, ", report.cases,
+                                 " cases ..."));
+    }
+    return true;
+  };
+  return {entry.name, VerifyStandardCases(*algorithm, limits, show)};
+}
+
+std::vector<std::string> Cells(const Verdict& verdict) {
+  if (!verdict.report.has_value()) {
+    return {verdict.name, "-", "-", "-", "not a schedule"};
+  }
+  const VerifyReport& report = *verdict.report;
+  return {verdict.name, absl::StrCat("1..", report.largest_group),
+          absl::StrCat(report.cases), absl::StrCat(report.failed),
+          verdict.failed() ? "FAILED" : "ok"};
+}
+
+Json ToJson(const Verdict& verdict) {
+  Json json = {{"name", verdict.name},
+               {"is_schedule", verdict.report.has_value()}};
+  if (!verdict.report.has_value()) return json;
+  const VerifyReport& report = *verdict.report;
+  json["max_ranks"] = report.largest_group;
+  json["group_sizes"] = report.num_sizes;
+  json["cases"] = report.cases;
+  json["failed"] = report.failed;
+  json["first_failure"] =
+      verdict.failed() ? Json(std::string(report.first_failure.message()))
+                       : Json();
+  return json;
+}
+
+// The entries that `names` name, in their order; all if there are none.
+absl::StatusOr<std::vector<CollectiveRegistry::Entry>> Choose(
+    const std::vector<std::string>& names, const CollectiveRegistry& registry) {
+  if (names.empty()) return registry.List();
+  std::vector<CollectiveRegistry::Entry> chosen;
+  for (const std::string& name : names) {
+    const absl::Status known = CheckAlgorithm(registry, name);
+    if (!known.ok()) return known;
+    const auto factory = registry.Find(name);
+    if (!factory.ok()) return factory.status();
+    chosen.push_back({name, *factory});
+  }
+  return chosen;
+}
+
+TextTable VerdictTable(const std::vector<CollectiveRegistry::Entry>& entries) {
+  size_t name_width = 0;
+  for (const auto& entry : entries) {
+    name_width = std::max(name_width, entry.name.size());
+  }
+  return TextTable({{"name", Align::kLeft, name_width},
+                    {"ranks", Align::kRight, 8},
+                    {"cases", Align::kRight, 8},
+                    {"failed"},
+                    {"result", Align::kLeft}});
+}
+
+// The first failure on lines of its own, indented.
+std::string FailureText(const Verdict& verdict) {
+  if (!verdict.failed()) return "";
+  return absl::StrCat("  ", verdict.report->first_failure.message(), "\n");
+}
+
+}  // namespace
+
+absl::Status VerifyImplementations(const VerifyOptions& options,
+                                   const CollectiveRegistry& registry,
+                                   const Console& console) {
+  const auto entries = Choose(options.names, registry);
+  if (!entries.ok()) return entries.status();
+  const TextTable table = VerdictTable(*entries);
+  if (!options.json) console.out << table.Header() << std::flush;
+  Json rows = Json::array();
+  int num_failed = 0;
+  for (const auto& entry : *entries) {
+    const Verdict verdict = Verify(entry, options.max_ranks, console);
+    num_failed += verdict.failed() ? 1 : 0;
+    rows.push_back(ToJson(verdict));
+    if (options.json) continue;
+    console.out << table.Row(Cells(verdict)) << FailureText(verdict)
+                << std::flush;
+  }
+  if (options.json) console.out << rows.dump(2) << "\n";
+  if (num_failed == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(num_failed, " of ", entries->size(),
+                                          " implementations failed"));
+}
+
+Command AddVerifyCommand(CLI::App* app) {
+  auto options = std::make_shared<VerifyOptions>();
+  CLI::App* verify =
+      app->add_subcommand("verify", "Proves registered algorithms right.");
+  verify->footer(kHelp);
+  verify
+      ->add_option("NAME", options->names,
+                   "registered names (see `tutti info`) [default: all]")
+      ->option_text(" ");
+  verify
+      ->add_option("--max-ranks", options->max_ranks,
+                   "largest group [default: 64]")
+      ->check(CLI::Range(1, kMaxGroupSize))
+      ->option_text("N");
+  verify->add_flag("--json", options->json, "print a JSON list");
+  return {verify, [options](const Console& console) {
+            return VerifyImplementations(*options, CollectiveRegistry::Global(),
+                                         console);
+          }};
+}
+
+}  // namespace tutti

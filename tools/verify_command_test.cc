@@ -1,0 +1,84 @@
+#include "tools/verify_command.h"
+
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/status_matchers.h"
+#include "tools/exit_status.h"
+#include "tools/wrong_algorithms.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class VerifyCommandTest : public ::testing::Test {
+ protected:
+  VerifyCommandTest() {
+    const CollectiveRegistry& global = CollectiveRegistry::Global();
+    EXPECT_THAT(registry_.Register("Rings", *global.Find("RingReduce")),
+                IsOk());
+    EXPECT_THAT(registry_.Register("Forgetful", ForgetfulAllReduce()), IsOk());
+    EXPECT_THAT(registry_.Register("Refuser", RefusingAllReduce()), IsOk());
+  }
+
+  absl::Status Verify(bool err_is_terminal = false) {
+    return VerifyImplementations(options_, registry_,
+                                 {out_, err_, err_is_terminal});
+  }
+
+  CollectiveRegistry registry_;
+  VerifyOptions options_ = {.max_ranks = 4};
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(VerifyCommandTest, WhatIsWrongFailsTheRunAndIsShown) {
+  const absl::Status status = Verify();
+  EXPECT_EQ(ExitStatus(status), 1);
+  EXPECT_EQ(status.message(), "1 of 3 implementations failed");
+  EXPECT_THAT(out_.str(), ContainsRegex("Forgetful +1\\.\\.4 .*FAILED\n  .*"));
+  EXPECT_THAT(out_.str(), ContainsRegex("Rings +1\\.\\.4 +[0-9]+ +0  ok\n"));
+}
+
+TEST_F(VerifyCommandTest, WhatIsNoScheduleIsListedAsSuch) {
+  options_.names = {"Refuser"};
+  EXPECT_THAT(Verify(), IsOk());
+  EXPECT_THAT(out_.str(), ContainsRegex("Refuser .*not a schedule\n"));
+}
+
+TEST_F(VerifyCommandTest, UnknownNamesAreAWrongCommandLine) {
+  options_.names = {"Rings", "Stars"};
+  const absl::Status status = Verify();
+  EXPECT_EQ(ExitStatus(status), 2);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Forgetful"));
+  EXPECT_THAT(out_.str(), IsEmpty());
+}
+
+TEST_F(VerifyCommandTest, TheJsonHasTheSame) {
+  options_.json = true;
+  EXPECT_EQ(ExitStatus(Verify()), 1);
+  const auto rows = nlohmann::json::parse(out_.str());
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["name"], "Forgetful");
+  EXPECT_GT(rows[0]["failed"], 0);
+  EXPECT_TRUE(rows[0]["first_failure"].is_string());
+  EXPECT_EQ(rows[1]["is_schedule"], false);
+  EXPECT_EQ(rows[2]["failed"], 0);
+  EXPECT_TRUE(rows[2]["first_failure"].is_null());
+}
+
+TEST_F(VerifyCommandTest, ProgressGoesToATerminalAlone) {
+  options_ = {.names = {"Rings"}, .max_ranks = 8};
+  EXPECT_THAT(Verify(), IsOk());
+  EXPECT_THAT(err_.str(), IsEmpty());
+  EXPECT_THAT(Verify(/*err_is_terminal=*/true), IsOk());
+  EXPECT_THAT(err_.str(), HasSubstr("\rverifying Rings: "));
+}
+
+}  // namespace
+}  // namespace tutti

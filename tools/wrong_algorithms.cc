@@ -1,0 +1,46 @@
+#include "tools/wrong_algorithms.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "framework/collective_implementation.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+Schedule KeepOwnInput(const PlanRequest&) {
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  builder.AddLane().CopyAndFinish(Data(0), Input(0));
+  return builder.Build();
+}
+
+class Refuser : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveParams(const CollGroupParams&,
+                                          CollInstanceParams*) override {
+    return absl::InvalidArgumentError("not today");
+  }
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const CollectiveFactory> ForgetfulAllReduce() {
+  return Scheduled({.traits = {.summary = "forgets the others",
+                               .collectives = {CollectiveType::kAllReduce}},
+                    .plan = KeepOwnInput});
+}
+
+std::shared_ptr<const CollectiveFactory> RefusingAllReduce() {
+  return Implemented<Refuser>(
+      {.summary = "refuses", .collectives = {CollectiveType::kAllReduce}});
+}
+
+}  // namespace tutti

@@ -1,0 +1,18 @@
+#ifndef TUTTI_TOOLS_WRONG_ALGORITHMS_H_
+#define TUTTI_TOOLS_WRONG_ALGORITHMS_H_
+
+#include <memory>
+
+#include "framework/registry.h"
+
+namespace tutti {
+
+// For tests: an all-reduce whose schedule gives everyone their own input.
+std::shared_ptr<const CollectiveFactory> ForgetfulAllReduce();
+
+// For tests: an all-reduce, no schedule, that refuses every request.
+std::shared_ptr<const CollectiveFactory> RefusingAllReduce();
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_WRONG_ALGORITHMS_H_
