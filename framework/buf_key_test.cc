@@ -9,11 +9,8 @@
 namespace tutti {
 namespace {
 
-constexpr ExecKey kExec = {.generation = 3,
-                           .step = 1,
-                           .group = 2,
-                           .instance = 4,
-                           .execution = 5};
+constexpr ExecKey kExec = {
+    .generation = 3, .step = 1, .group = 2, .instance = 4, .execution = 5};
 
 TEST(BufKeyTest, IsWrittenWithAllItsParts) {
   EXPECT_EQ(ToString(kExec),

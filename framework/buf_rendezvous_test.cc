@@ -328,19 +328,19 @@ TEST_F(BufRendezvousTest, TheFirstReasonOfACancellationStays) {
 
 TEST_F(BufRendezvousTest, AForgottenExecutionMayMeetAgain) {
   rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
-  rendezvous_->CancelExecution(kOtherExec, absl::AbortedError("other"));
+  rendezvous_->CancelExecution(Key(0, 1).exec, absl::AbortedError("other"));
   rendezvous_->ForgetExecution(kExec);
   Provide(Key(0));
   Consume(Key(0));
   ExpectDelivered();
-  Provide(Key(0, kOtherExec.execution));
+  Provide(Key(0, 1));
   ASSERT_THAT(sides_.releases, SizeIs(1));
   EXPECT_EQ(sides_.releases[0].status, absl::AbortedError("other"));
 }
 
 TEST_F(BufRendezvousTest, ForgettingWhatWasNotCancelledDoesNothing) {
   rendezvous_->ForgetExecution(kExec);
-  rendezvous_->CancelExecution(kOtherExec, absl::AbortedError("other"));
+  rendezvous_->CancelExecution(Key(0, 1).exec, absl::AbortedError("other"));
   rendezvous_->ForgetExecution(kExec);
   Provide(Key(0));
   Consume(Key(0));

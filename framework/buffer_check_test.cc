@@ -77,8 +77,8 @@ class BufferCheckTest : public testing::Test {
 TEST_F(BufferCheckTest, BuffersApartAreFine) {
   for (CollectiveType type : kAllCollectiveTypes) {
     const auto params = Params(type);
-    EXPECT_THAT(
-        Prepare(*params, InputAt(0, *params), OutputAt(50, *params)), IsOk())
+    EXPECT_THAT(Prepare(*params, InputAt(0, *params), OutputAt(50, *params)),
+                IsOk())
         << Name(type);
   }
 }
@@ -97,8 +97,8 @@ TEST_F(BufferCheckTest, TheSameMemoryIsInPlaceWhereShapesAreEqual) {
         CollectiveType::kReduce, CollectiveType::kPermute,
         CollectiveType::kAllToAll}) {
     const auto params = Params(type);
-    EXPECT_THAT(
-        Prepare(*params, InputAt(20, *params), OutputAt(20, *params)), IsOk())
+    EXPECT_THAT(Prepare(*params, InputAt(20, *params), OutputAt(20, *params)),
+                IsOk())
         << Name(type);
   }
 }
@@ -110,8 +110,8 @@ TEST_F(BufferCheckTest, EveryOtherOverlapIsInvalid) {
     const int64_t input_size = params->input_shape.num_elements();
     const int64_t output_size = params->output_shape.num_elements();
     if (type == CollectiveType::kBarrier) continue;
-    const bool gathers = type == CollectiveType::kAllGather ||
-                         type == CollectiveType::kGather;
+    const bool gathers =
+        type == CollectiveType::kAllGather || type == CollectiveType::kGather;
     const bool scatters = type == CollectiveType::kReduceScatter ||
                           type == CollectiveType::kScatter;
     const int64_t in_place = gathers    ? BlockBegin(*params)
@@ -225,16 +225,14 @@ TEST_F(BufferCheckTest, AMissingInputIsInvalidAndTheMemberNamed) {
 
 TEST_F(BufferCheckTest, AnotherShapeIsInvalidAndBothAreShown) {
   const auto params = Params(CollectiveType::kAllGather);
-  EXPECT_THAT(
-      Prepare(*params, At(0, ShapeOf({2, 6})), OutputAt(50, *params)),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("the input is float32[2,6]"),
-                     HasSubstr("wanted float32[6,2]"))));
-  EXPECT_THAT(
-      Prepare(*params, InputAt(0, *params), At(50, ShapeOf({6, 2}))),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("the output is float32[6,2]"),
-                     HasSubstr("wanted float32[18,2]"))));
+  EXPECT_THAT(Prepare(*params, At(0, ShapeOf({2, 6})), OutputAt(50, *params)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("the input is float32[2,6]"),
+                             HasSubstr("wanted float32[6,2]"))));
+  EXPECT_THAT(Prepare(*params, InputAt(0, *params), At(50, ShapeOf({6, 2}))),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("the output is float32[6,2]"),
+                             HasSubstr("wanted float32[18,2]"))));
 }
 
 TEST_F(BufferCheckTest, AnotherDtypeIsInvalidAndBothAreShown) {

@@ -53,8 +53,8 @@ TEST_F(CancellationTest, EveryWatcherRunsOnceWithTheReason) {
   EXPECT_NE(cancellation_.Watch(Record()), 0u);
   cancellation_.Cancel(absl::AbortedError("why"));
   cancellation_.Cancel(absl::AbortedError("again"));
-  EXPECT_THAT(seen_, ElementsAre(absl::AbortedError("why"),
-                                 absl::AbortedError("why")));
+  EXPECT_THAT(
+      seen_, ElementsAre(absl::AbortedError("why"), absl::AbortedError("why")));
 }
 
 TEST_F(CancellationTest, AWatcherThatComesLateRunsInsideWatch) {

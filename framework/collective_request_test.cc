@@ -162,31 +162,31 @@ TEST_P(BadRequestTest, IsInvalidAndShowsTheValues) {
 
 INSTANTIATE_TEST_SUITE_P(
     Group, BadRequestTest,
-    testing::Values(
-        BadRequest{"SizeZero",
-                   AllReduce{},
-                   [](auto* request) { request->group_size = 0; },
-                   {"group size 0", "between 1 and 65536"}},
-        BadRequest{"SizeNegative",
-                   AllReduce{},
-                   [](auto* request) { request->group_size = -4; },
-                   {"group size -4"}},
-        BadRequest{"SizeTooLarge",
-                   AllReduce{},
-                   [](auto* request) { request->group_size = 65537; },
-                   {"group size 65537"}},
-        BadRequest{"RankTooLarge",
-                   AllReduce{},
-                   [](auto* request) { request->rank = 4; },
-                   {"rank 4", "group of 4"}},
-        BadRequest{"RankNegative",
-                   AllReduce{},
-                   [](auto* request) { request->rank = -2; },
-                   {"rank -2"}},
-        BadRequest{"NoDeviceType",
-                   AllReduce{},
-                   [](auto* request) { request->device_type = ""; },
-                   {"device type is empty"}}),
+    testing::Values(BadRequest{"SizeZero",
+                               AllReduce{},
+                               [](auto* request) { request->group_size = 0; },
+                               {"group size 0", "between 1 and 65536"}},
+                    BadRequest{"SizeNegative",
+                               AllReduce{},
+                               [](auto* request) { request->group_size = -4; },
+                               {"group size -4"}},
+                    BadRequest{
+                        "SizeTooLarge",
+                        AllReduce{},
+                        [](auto* request) { request->group_size = 65537; },
+                        {"group size 65537"}},
+                    BadRequest{"RankTooLarge",
+                               AllReduce{},
+                               [](auto* request) { request->rank = 4; },
+                               {"rank 4", "group of 4"}},
+                    BadRequest{"RankNegative",
+                               AllReduce{},
+                               [](auto* request) { request->rank = -2; },
+                               {"rank -2"}},
+                    BadRequest{"NoDeviceType",
+                               AllReduce{},
+                               [](auto* request) { request->device_type = ""; },
+                               {"device type is empty"}}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -292,26 +292,28 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Reduction, BadRequestTest,
-    testing::Values(
-        BadRequest{"Bool",
-                   AllReduce{},
-                   [](auto* request) { request->dtype = DType::kBool; },
-                   {"bool"}},
-        BadRequest{"BitsOfFloats",
-                   ReduceToRoot{},
-                   [](auto* request) {
-                     request->merge_op = ReductionKind::kBand;
-                   },
-                   {"band", "float32"}},
-        BadRequest{"CustomOpOnBool",
-                   ReduceScatter{},
-                   [](auto* request) {
-                     request->dtype = DType::kBool;
-                     request->merge_op = *MergeOp::Custom(
-                         {.name = "mine",
-                          .apply = [](auto...) { return absl::OkStatus(); }});
-                   },
-                   {"mine", "bool"}}),
+    testing::Values(BadRequest{"Bool",
+                               AllReduce{},
+                               [](auto* request) {
+                                 request->dtype = DType::kBool;
+                               },
+                               {"bool"}},
+                    BadRequest{"BitsOfFloats",
+                               ReduceToRoot{},
+                               [](auto* request) {
+                                 request->merge_op = ReductionKind::kBand;
+                               },
+                               {"band", "float32"}},
+                    BadRequest{"CustomOpOnBool",
+                               ReduceScatter{},
+                               [](auto* request) {
+                                 request->dtype = DType::kBool;
+                                 request->merge_op = *MergeOp::Custom(
+                                     {.name = "mine", .apply = [](auto...) {
+                                        return absl::OkStatus();
+                                      }});
+                               },
+                               {"mine", "bool"}}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

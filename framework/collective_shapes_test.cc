@@ -114,9 +114,10 @@ TEST(CollectiveShapesTest, BlocksAreWhatOneRankHasForAnother) {
   EXPECT_EQ(BlockRows(Instance(CollectiveType::kAllGather, ShapeOf({6})), kSize,
                       0, 2),
             6);
-  EXPECT_EQ(BlockRows(Instance(CollectiveType::kGather, ShapeOf({4}), {4, 0, 3}),
-                      kSize, 2, 0),
-            3);
+  EXPECT_EQ(
+      BlockRows(Instance(CollectiveType::kGather, ShapeOf({4}), {4, 0, 3}),
+                kSize, 2, 0),
+      3);
   EXPECT_EQ(BlockRows(Instance(CollectiveType::kReduceScatter, ShapeOf({6})),
                       kSize, 0, 2),
             2);

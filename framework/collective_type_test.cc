@@ -38,10 +38,9 @@ TEST(CollectiveTypeTest, AnUnknownNameListsTheKnownOnes) {
 }
 
 TEST(CollectiveTypeTest, ThreeReduce) {
-  EXPECT_THAT(
-      ThoseWhere(Reduces),
-      ElementsAre(CollectiveType::kAllReduce, CollectiveType::kReduceScatter,
-                  CollectiveType::kReduce));
+  EXPECT_THAT(ThoseWhere(Reduces), ElementsAre(CollectiveType::kAllReduce,
+                                               CollectiveType::kReduceScatter,
+                                               CollectiveType::kReduce));
 }
 
 TEST(CollectiveTypeTest, FourHaveARoot) {
@@ -52,8 +51,8 @@ TEST(CollectiveTypeTest, FourHaveARoot) {
 
 TEST(CollectiveTypeTest, OnlyTheRootOfABroadcastOrScatterHasAnInput) {
   for (CollectiveType type : kAllCollectiveTypes) {
-    const bool root_only = type == CollectiveType::kBroadcast ||
-                           type == CollectiveType::kScatter;
+    const bool root_only =
+        type == CollectiveType::kBroadcast || type == CollectiveType::kScatter;
     const bool nobody = type == CollectiveType::kBarrier;
     EXPECT_EQ(HasInput(type, /*rank=*/2, /*root=*/2), !nobody) << Name(type);
     EXPECT_EQ(HasInput(type, /*rank=*/0, /*root=*/2), !nobody && !root_only)

@@ -60,7 +60,8 @@ TEST(WorkQueueTest, RunsWorkOnceOnAnotherThread) {
   }
   left.Wait();
   EXPECT_THAT(threads.Get(), testing::SizeIs(kWorks));
-  EXPECT_THAT(threads.Get(), Not(testing::Contains(std::this_thread::get_id())));
+  EXPECT_THAT(threads.Get(),
+              Not(testing::Contains(std::this_thread::get_id())));
 }
 
 TEST(WorkQueueTest, BelowOneWorkerMeansSome) {
@@ -167,8 +168,7 @@ TEST(ClockTest, ADueAlarmThatHasNotBegunCanBeCancelled) {
     go.Wait();
   });
   begun.Wait();
-  const auto id =
-      clock.CallAt(clock.Now(), [] { FAIL() << "was cancelled"; });
+  const auto id = clock.CallAt(clock.Now(), [] { FAIL() << "was cancelled"; });
   EXPECT_TRUE(clock.Cancel(id));
   clock.CallAt(clock.Now(), [&] { after.DecrementCount(); });
   go.DecrementCount();
@@ -262,6 +262,18 @@ class Heart {
   const Environment environment_;
   std::atomic<int> num_beats_{0};
 };
+
+TEST(DefaultEnvironmentTest, StartsNoThreadUntilThereIsWorkOrAnAlarm) {
+  const int before = NumThreads();
+  DefaultEnvironment environment(/*num_workers=*/3);
+  environment.get().clock->Now();
+  environment.get().random->Next();
+  EXPECT_EQ(NumThreads(), before);
+  environment.get().queue->Schedule([] {});
+  EXPECT_EQ(NumThreads(), before + 3);
+  environment.get().clock->CallAt(absl::InfiniteFuture(), [] {});
+  EXPECT_EQ(NumThreads(), before + 4);
+}
 
 TEST(DefaultEnvironmentTest, EndsWhileAlarmsAndWorkSetEachOther) {
   for (int round = 0; round < 100; ++round) {

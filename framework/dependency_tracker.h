@@ -37,7 +37,8 @@ class DependencyTracker {
   void Launched(InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Runs `ready` when execution `number` of each of `dependencies` has been
-  // launched; inside this call if that is so already.
+  // launched; inside this call if that is so already, or once the `ready` that
+  // makes this call has ended.
   void WaitFor(const std::vector<InstanceId>& dependencies, uint64_t number,
                Ready ready) ABSL_LOCKS_EXCLUDED(mu_);
 

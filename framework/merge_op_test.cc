@@ -127,10 +127,10 @@ TEST(MergeOpTest, TheErrorOfACustomOpIsPassedOn) {
 }
 
 TEST(MergeOpTest, WhatACustomOpThrowsBecomesInternal) {
-  const auto op = MergeOp::Custom(
-      {.name = "append", .apply = [](auto...) -> absl::Status {
-         throw std::runtime_error("out of ink");
-       }});
+  const auto op =
+      MergeOp::Custom({.name = "append", .apply = [](auto...) -> absl::Status {
+                         throw std::runtime_error("out of ink");
+                       }});
   EXPECT_THAT(op->Apply(DType::kInt8, nullptr, nullptr, nullptr, 0),
               StatusIs(absl::StatusCode::kInternal,
                        AllOf(HasSubstr("append"), HasSubstr("out of ink"))));
@@ -194,10 +194,10 @@ TEST(FinalOpTest, ACustomOpNeedsANameOfItsOwnAndAFunction) {
 }
 
 TEST(FinalOpTest, WhatACustomOpThrowsBecomesInternal) {
-  const auto op = FinalOp::Custom(
-      {.name = "negate", .apply = [](auto...) -> absl::Status {
-         throw std::runtime_error("out of ink");
-       }});
+  const auto op =
+      FinalOp::Custom({.name = "negate", .apply = [](auto...) -> absl::Status {
+                         throw std::runtime_error("out of ink");
+                       }});
   EXPECT_THAT(op->Apply(DType::kInt8, nullptr, 0, 1),
               StatusIs(absl::StatusCode::kInternal,
                        AllOf(HasSubstr("negate"), HasSubstr("out of ink"))));

@@ -13,9 +13,8 @@ using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
 TEST(OldestHalfTest, IsWhatWasUsedLongestAgo) {
-  EXPECT_THAT(
-      OldestHalf<std::string>({{8, "d"}, {2, "b"}, {1, "a"}, {5, "c"}}),
-      UnorderedElementsAre("a", "b"));
+  EXPECT_THAT(OldestHalf<std::string>({{8, "d"}, {2, "b"}, {1, "a"}, {5, "c"}}),
+              UnorderedElementsAre("a", "b"));
 }
 
 TEST(OldestHalfTest, IsRoundedUp) {

@@ -32,8 +32,7 @@ REGISTER_COLLECTIVE(TwiceRegistered, Implemented<Nothing>({}));
 
 TEST(RegistryDuplicateTest, ARuntimeRefusesToStartAndNamesTheDuplicate) {
   SimulatedEnvironment environment(/*seed=*/1);
-  const auto devices =
-      DeviceManager::CreateCpu(1, 2, environment.get().random);
+  const auto devices = DeviceManager::CreateCpu(1, 2, environment.get().random);
   ASSERT_THAT(devices, IsOk());
   EXPECT_THAT(CreateLocalExecutorMgr(environment.get(), devices->get()),
               StatusIs(absl::StatusCode::kAlreadyExists,

@@ -137,8 +137,8 @@ TEST(RegistryTest, ThreadsMayRegisterAndLookUpAtATime) {
   for (int count : num_registered) total += count;
   EXPECT_EQ(total, kNames);
   EXPECT_EQ(registry.List().size(), size_t{kNames});
-  EXPECT_THAT(registry.status(), StatusIs(absl::StatusCode::kAlreadyExists,
-                                          HasSubstr("Ring")));
+  EXPECT_THAT(registry.status(),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("Ring")));
 }
 
 }  // namespace

@@ -36,8 +36,9 @@ TEST(TensorShapeTest, CountsTheElements) {
 }
 
 TEST(TensorShapeTest, ANegativeDimensionIsInvalidAndShown) {
-  EXPECT_THAT(TensorShape::Create({2, -3}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[2,-3]")));
+  EXPECT_THAT(
+      TensorShape::Create({2, -3}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[2,-3]")));
 }
 
 TEST(TensorShapeTest, MoreElementsThan64BitsCountAreInvalidAndShown) {
@@ -68,9 +69,9 @@ TEST(TensorShapeTest, TheOtherDimensionsOfAnEmptyShapeMustFit64Bits) {
   for (const auto& dims : {std::vector<int64_t>{0, kHuge, kHuge},
                            {kHuge, kHuge, 0},
                            {kHuge, 0, kHuge}}) {
-    EXPECT_THAT(TensorShape::Create(dims),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("64 bits")));
+    EXPECT_THAT(
+        TensorShape::Create(dims),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("64 bits")));
   }
 }
 
@@ -102,8 +103,9 @@ TEST(TensorShapeTest, TheReplacedDimensionIsChecked) {
   EXPECT_THAT(
       shape->WithFirstDim(kHuge),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("64 bits")));
-  EXPECT_THAT(TensorShape().WithFirstDim(1),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("scalar")));
+  EXPECT_THAT(
+      TensorShape().WithFirstDim(1),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("scalar")));
 }
 
 TEST(TensorShapeTest, ShapesAreEqualIfTheirDimensionsAre) {

@@ -48,9 +48,9 @@ TEST_F(TensorTest, AllocatesAlignedMemoryForItsShape) {
     EXPECT_EQ(tensor->dtype(), dtype);
     EXPECT_EQ(tensor->num_elements(), 15);
     EXPECT_EQ(tensor->size_bytes(), 15 * SizeOf(dtype));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->data()) %
-                  Tensor::kAlignmentBytes,
-              0u);
+    EXPECT_EQ(
+        reinterpret_cast<uintptr_t>(tensor->data()) % Tensor::kAlignmentBytes,
+        0u);
     std::memset(tensor->mutable_data(), 0x5a, tensor->size_bytes());
   }
 }
@@ -63,17 +63,16 @@ TEST_F(TensorTest, AllocatesNothingForAnEmptyShape) {
 }
 
 TEST_F(TensorTest, MoreMemoryThanThereIsIsResourceExhausted) {
-  EXPECT_THAT(
-      Tensor::Allocate(DType::kUint8, ShapeOf({int64_t{1} << 62})),
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               AllOf(HasSubstr("uint8[4611686018427387904]"),
-                     HasSubstr("4611686018427387904 bytes"))));
+  EXPECT_THAT(Tensor::Allocate(DType::kUint8, ShapeOf({int64_t{1} << 62})),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("uint8[4611686018427387904]"),
+                             HasSubstr("4611686018427387904 bytes"))));
 }
 
 TEST_F(TensorTest, OverflowOfShapeTimesSizeIsInvalid) {
   const TensorShape shape = ShapeOf({int64_t{1} << 60});
-  const auto message = AllOf(HasSubstr("float64[1152921504606846976]"),
-                             HasSubstr("64 bits"));
+  const auto message =
+      AllOf(HasSubstr("float64[1152921504606846976]"), HasSubstr("64 bits"));
   EXPECT_THAT(SizeInBytes(DType::kFloat64, shape),
               StatusIs(absl::StatusCode::kInvalidArgument, message));
   EXPECT_THAT(Tensor::Allocate(DType::kFloat64, shape),
@@ -213,17 +212,16 @@ TEST_F(TensorTest, ReshapingSharesTheMemory) {
 TEST_F(TensorTest, ReshapingToAnotherNumberOfElementsIsInvalidAndShown) {
   const auto tensor = WrapFloats(ShapeOf({3, 4}));
   ASSERT_THAT(tensor, IsOk());
-  EXPECT_THAT(
-      tensor->Reshaped(ShapeOf({5, 2})),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("[3,4] (12 elements)"),
-                     HasSubstr("[5,2] (10 elements)"))));
+  EXPECT_THAT(tensor->Reshaped(ShapeOf({5, 2})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("[3,4] (12 elements)"),
+                             HasSubstr("[5,2] (10 elements)"))));
 }
 
 TEST_F(TensorTest, WhatIsNotSetCannotBeReshaped) {
-  EXPECT_THAT(Tensor().Reshaped(TensorShape()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not set")));
+  EXPECT_THAT(
+      Tensor().Reshaped(TensorShape()),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not set")));
 }
 
 class OverlapTest : public testing::Test {

@@ -35,7 +35,9 @@ Schedule Plan(const PlanRequest& request) {
 }
 
 double CostSeconds(const CostQuery& query) {
-  return TransferSeconds(query.model, /*messages=*/1, query.bytes);
+  const int messages = query.layout.size() > 1 ? 1 : 0;
+  return TransferSeconds(query.model, messages,
+                         static_cast<double>(messages * query.bytes));
 }
 
 REGISTER_COLLECTIVE(

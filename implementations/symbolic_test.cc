@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -56,6 +55,29 @@ TEST(ImplementationsTest, AreRegisteredByTheirNames) {
     registered.push_back(entry.name);
   }
   EXPECT_EQ(registered, Names());
+}
+
+double Cost(const std::string& name, const GroupLayout& layout, int64_t bytes) {
+  const auto factory = CollectiveRegistry::Global().Find(name);
+  const ImplementationTraits& traits = (*factory)->traits();
+  return traits.cost_seconds(
+      {.type = traits.collectives.front(), .layout = layout, .bytes = bytes});
+}
+
+TEST(ImplementationsTest, PriceTreesBelowRingsForFewBytesAndAboveForMany) {
+  const GroupLayout layout = GroupLayout::Uniform(1, 8);
+  EXPECT_LT(Cost("TreeReduce", layout, 4), Cost("RingReduce", layout, 4));
+  EXPECT_GT(Cost("TreeReduce", layout, 1 << 20),
+            Cost("RingReduce", layout, 1 << 20));
+}
+
+TEST(ImplementationsTest, PriceNothingForOneRankAndMoreForMoreBytes) {
+  for (const std::string& name : Names()) {
+    EXPECT_EQ(Cost(name, GroupLayout::Uniform(1, 1), 1 << 20), 0) << name;
+    const GroupLayout layout = GroupLayout::Uniform(2, 4);
+    EXPECT_GT(Cost(name, layout, 0), 0) << name;
+    EXPECT_GE(Cost(name, layout, 1 << 20), Cost(name, layout, 1 << 10)) << name;
+  }
 }
 
 }  // namespace

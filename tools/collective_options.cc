@@ -5,7 +5,7 @@ namespace tutti {
 void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
   app->add_option("COLLECTIVE", words->collective,
                   "all_reduce, all_gather, reduce_scatter, broadcast,\n"
-                  "all_to_all, permute, barrier, reduce, gather or scatter")
+                  "all_to_all, permute, barrier, reduce, gather, scatter")
       ->required()
       ->option_text(" ");
   app->add_option("--reduction", words->reduction,

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
 namespace tutti {
@@ -46,7 +47,8 @@ absl::string_view DescrOf(DType dtype) {
 std::string Quoted(absl::string_view text) {
   constexpr size_t kMaxShown = 40;
   const bool is_long = text.size() > kMaxShown;
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMaxShown)),
+  const std::string escaped = absl::CHexEscape(text.substr(0, kMaxShown));
+  return absl::StrCat("\"", absl::StrReplaceAll(escaped, {{"\\'", "'"}}),
                       is_long ? "..." : "", "\"");
 }
 

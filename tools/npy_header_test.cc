@@ -106,7 +106,7 @@ TEST(NpyHeaderTest, BigEndianIsRefusedByName) {
 TEST(NpyHeaderTest, ObjectsAndStructuresAreRefusedByName) {
   EXPECT_THAT(ErrorOfDescr("'|O'"), HasSubstr("Python objects"));
   EXPECT_THAT(ErrorOfDescr("[('a', '<f4'), ('b', '<i4')]"),
-              HasSubstr("structured dtype"));
+              HasSubstr("structured dtype, \"[('a', '<f4'), "));
 }
 
 TEST(NpyHeaderTest, OtherDTypesAreRefusedWithTheKnownOnes) {

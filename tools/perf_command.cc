@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "tools/collective_options.h"
 #include "tools/copy_bandwidth.h"
@@ -172,12 +173,12 @@ int NumProcessors() {
 void AddOptions(CLI::App* app, PerfOptions* options) {
   AddCollectiveOptions(app, &options->collective);
   app->add_option("--devices", options->devices, "number of ranks [default: 8]")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--tasks", options->tasks,
                   "spread the ranks over N tasks, as if they were\n"
                   "processes; algorithms go by it [default: 1]")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--min-bytes", options->min_bytes,
                   "smallest size; K, M and G are powers of 1024\n"

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "framework/registry.h"
 #include "resolvers/local_group.h"
@@ -55,6 +56,10 @@ absl::Status CheckOptions(const RunOptions& options,
   }
   if (spec.type == CollectiveType::kPermute && spec.permutation.empty()) {
     return UsageError("permute needs --permutation");
+  }
+  if (options.deadline_seconds.has_value() &&
+      !(*options.deadline_seconds > 0)) {
+    return UsageError("--deadline: wanted a positive number of seconds");
   }
   if (options.algorithm.empty()) return absl::OkStatus();
   return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm);
@@ -204,22 +209,21 @@ Command AddRunCommand(CLI::App* app) {
                   "cut the ranks into N groups of equal size, in\n"
                   "order, that each run on their own, all at once\n"
                   "[default: 1]")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--devices", options->devices,
                   "number of ranks: for barrier, and where only the\n"
                   "root's file is given [default: one per file]")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--tasks", options->tasks,
                   "spread the ranks over N tasks, as if they were\n"
                   "processes; algorithms go by it [default: 1]")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--deadline", options->deadline_seconds,
                   "fail if the collective takes longer than so many\n"
                   "seconds [default: none]")
-      ->check(CLI::PositiveNumber)
       ->option_text("SECONDS");
   return {run, [options](const Console& console) {
             const DefaultEnvironment environment;

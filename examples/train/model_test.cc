@@ -91,11 +91,13 @@ TEST(EvaluateTest, AccuracyIsTheShareOfRightAnswers) {
   EXPECT_EQ(Evaluate(always_three, examples).accuracy, 0.25);
 }
 
-TEST(EvaluateTest, AProbabilityThatUnderflowsLosesFinitely) {
+TEST(EvaluateTest, CertaintyLosesNothingWhenRightAndFinitelyWhenWrong) {
   std::vector<float> certain(kNumParameters, 0.0f);
-  certain[kNumParameters - kNumClasses + 3] = 1000;
+  certain[kNumParameters - kNumClasses + 3] = 1000;  // exp() of it overflows.
   std::vector<Example> examples = SomeExamples(1);
   ASSERT_FALSE(examples.empty());
+  examples[0].label = 3;
+  EXPECT_EQ(Evaluate(certain, examples).loss, 0);
   examples[0].label = 4;
   EXPECT_TRUE(std::isfinite(Evaluate(certain, examples).loss));
 }

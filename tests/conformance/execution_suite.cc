@@ -107,13 +107,7 @@ TEST_P(MatrixTest, EveryRankEndsWithTheSpecifiedBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixTest,
                          testing::ValuesIn(TypesOnGridsWithLengths()),
-                         [](const auto& info) {
-                           return NameOf(info.param, /*with_length=*/true);
-                         });
-
-std::string NameOfGrid(const testing::TestParamInfo<TypeOnGrid>& info) {
-  return NameOf(info.param, /*with_length=*/false);
-}
+                         NameWithLength);
 
 class ReductionTest : public testing::TestWithParam<TypeOnGrid> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ReductionTest);
@@ -125,7 +119,7 @@ TEST_P(ReductionTest, EveryOpGivesTheSpecifiedBits) {
 INSTANTIATE_TEST_SUITE_P(All, ReductionTest,
                          testing::ValuesIn(TypesOnGrids(/*min_ranks=*/1,
                                                         Reduces)),
-                         NameOfGrid);
+                         NameWithoutLength);
 
 class SpecialCasesTest : public testing::TestWithParam<TypeOnGrid> {};
 
@@ -135,7 +129,7 @@ TEST_P(SpecialCasesTest, EveryRankEndsWithTheSpecifiedBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, SpecialCasesTest,
                          testing::ValuesIn(TypesOnGrids(/*min_ranks=*/1)),
-                         NameOfGrid);
+                         NameWithoutLength);
 
 class ConcurrencyTest : public testing::TestWithParam<TypeOnGrid> {};
 
@@ -182,7 +176,7 @@ TEST_P(ConcurrencyTest, ExecutionsOnThreadsDoNotDisturbEachOther) {
 
 INSTANTIATE_TEST_SUITE_P(All, ConcurrencyTest,
                          testing::ValuesIn(TypesOnGrids(/*min_ranks=*/1)),
-                         NameOfGrid);
+                         NameWithoutLength);
 
 class BarrierTest : public testing::TestWithParam<TypeOnGrid> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BarrierTest);
@@ -215,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(All, BarrierTest,
                              [](CollectiveType type) {
                                return type == CollectiveType::kBarrier;
                              })),
-                         NameOfGrid);
+                         NameWithoutLength);
 
 }  // namespace
 }  // namespace tutti::conformance

@@ -6,10 +6,6 @@
 
 namespace tutti::conformance {
 
-void PrintTo(const TypeOnGrid& param, std::ostream* out) {
-  *out << NameOf(param, /*with_length=*/true);
-}
-
 bool Any(CollectiveType /*type*/) { return true; }
 
 std::vector<TypeOnGrid> TypesOnGrids(int min_ranks,
@@ -34,10 +30,12 @@ std::vector<TypeOnGrid> TypesOnGridsWithLengths() {
   return params;
 }
 
-std::string NameOf(const TypeOnGrid& param, bool with_length) {
-  std::string name = absl::StrCat(Name(param.type), "_", ToString(param.grid));
-  if (with_length) absl::StrAppend(&name, "_", param.length);
-  return name;
+std::string NameWithLength(const testing::TestParamInfo<TypeOnGrid>& info) {
+  return absl::StrCat(NameWithoutLength(info), "_", info.param.length);
+}
+
+std::string NameWithoutLength(const testing::TestParamInfo<TypeOnGrid>& info) {
+  return absl::StrCat(Name(info.param.type), "_", ToString(info.param.grid));
 }
 
 }  // namespace tutti::conformance

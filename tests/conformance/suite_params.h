@@ -1,6 +1,8 @@
 #ifndef TUTTI_TESTS_CONFORMANCE_SUITE_PARAMS_H_
 #define TUTTI_TESTS_CONFORMANCE_SUITE_PARAMS_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -17,8 +19,11 @@ struct TypeOnGrid {
   CollectiveType type;
   Grid grid;
   int64_t length = 0;  // Where the test is about lengths.
+
+  friend void PrintTo(const TypeOnGrid& param, std::ostream* out) {
+    *out << Name(param.type) << " on " << ToString(param.grid);
+  }
 };
-void PrintTo(const TypeOnGrid& param, std::ostream* out);
 
 bool Any(CollectiveType type);
 
@@ -29,8 +34,9 @@ std::vector<TypeOnGrid> TypesOnGrids(int min_ranks,
 // All, with each length.
 std::vector<TypeOnGrid> TypesOnGridsWithLengths();
 
-// "all_reduce_2x4_1001"; without the length if `with_length` is false.
-std::string NameOf(const TypeOnGrid& param, bool with_length);
+// Names of tests: "all_reduce_2x4_1001" and "all_reduce_2x4".
+std::string NameWithLength(const testing::TestParamInfo<TypeOnGrid>& info);
+std::string NameWithoutLength(const testing::TestParamInfo<TypeOnGrid>& info);
 
 }  // namespace tutti::conformance
 

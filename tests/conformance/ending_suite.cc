@@ -1,0 +1,193 @@
+// Ends executions from outside: by abort, cancellation, deadline, or the end of
+// their step.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "tests/conformance/case_lists.h"
+#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/rehearsal.h"
+#include "tests/conformance/suite_params.h"
+#include "tests/conformance/test_group.h"
+#include "tests/conformance/work_driver.h"
+#include "tests/status_matchers.h"
+
+namespace tutti::conformance {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EndingTest : public testing::TestWithParam<TypeOnGrid> {};
+
+// Runs `work` after other work has had so many turns.
+void ScheduleLate(WorkQueue* queue, int turns, Work work) {
+  queue->Schedule([queue, turns, work = std::move(work)]() mutable {
+    if (turns == 0) return std::move(work)();
+    ScheduleLate(queue, turns - 1, std::move(work));
+  });
+}
+
+constexpr int kTurns[] = {0, 3, 10, 30};
+
+// Returns how many calls the abort has ended.
+int AbortOne(const Rehearsal& rehearsal, const Setting& setting, int turns) {
+  const absl::Status reason = absl::AbortedError("the step was given up");
+  TestGroup group(rehearsal.what().grid, setting.driver.get(),
+                  setting.transfers);
+  CaseExecution execution = rehearsal.Prepare();
+  execution.CallAll(group);
+  ScheduleLate(group.driver().environment().queue, turns,
+               [step = group.step(1), reason] { step->StartAbort(reason); });
+  group.driver().RunAll();
+  EXPECT_EQ(execution.CheckEnds(reason), "");
+
+  CaseExecution later = rehearsal.Prepare();
+  later.CallAll(group);
+  group.driver().RunAll();
+  EXPECT_EQ(later.CheckFailure(reason), "");
+  EXPECT_EQ(later.num_failed(), rehearsal.num_ranks());
+  EXPECT_EQ(rehearsal.Succeeds(group, {.step_id = 2}), "");
+  return execution.num_failed();
+}
+
+TEST_P(EndingTest, AnAbortEndsTheStepAndNothingElse) {
+  int num_failed = 0;
+  ForEachSample(GetParam(),
+                [&](const Rehearsal& rehearsal, const Setting& setting) {
+                  for (const int turns : kTurns) {
+                    num_failed += AbortOne(rehearsal, setting, turns);
+                    ASSERT_FALSE(HasFailure()) << "after " << turns << " turns";
+                  }
+                });
+  EXPECT_GT(num_failed, 0) << "all aborts came too late";
+}
+
+// Returns how many calls the cancellation has ended.
+int CancelOne(const Rehearsal& rehearsal, const Setting& setting, int turns) {
+  const absl::Status reason = absl::CancelledError("rank 0 wants no result");
+  TestGroup group(rehearsal.what().grid, setting.driver.get(),
+                  setting.transfers);
+  const auto cancellation = std::make_shared<Cancellation>();
+  CaseExecution execution = rehearsal.Prepare();
+  execution.Call(group, 0, {.cancellation = cancellation});
+  for (int rank = 1; rank < rehearsal.num_ranks(); ++rank) {
+    execution.Call(group, rank);
+  }
+  ScheduleLate(group.driver().environment().queue, turns,
+               [cancellation, reason] { cancellation->Cancel(reason); });
+  group.driver().RunAll();
+  EXPECT_EQ(execution.CheckEnds(reason), "");
+  EXPECT_EQ(rehearsal.Succeeds(group), "");
+  return execution.num_failed();
+}
+
+TEST_P(EndingTest, ACancellationEndsTheExecutionAndNothingElse) {
+  int num_failed = 0;
+  ForEachSample(GetParam(),
+                [&](const Rehearsal& rehearsal, const Setting& setting) {
+                  for (const int turns : kTurns) {
+                    num_failed += CancelOne(rehearsal, setting, turns);
+                    ASSERT_FALSE(HasFailure()) << "after " << turns << " turns";
+                  }
+                });
+  EXPECT_GT(num_failed, 0) << "all cancellations came too late";
+}
+
+// What a group has done before.
+enum class Before { kNothing, kAnotherInstance, kThisInstance };
+
+std::string ToString(Before before) {
+  switch (before) {
+    case Before::kNothing:
+      return "in a new group";
+    case Before::kAnotherInstance:
+      return "in a new instance";
+    case Before::kThisInstance:
+      return "in an instance that ran before";
+  }
+  return "";
+}
+
+// Text, empty if all is well.
+std::string BringTo(Before before, const Rehearsal& rehearsal,
+                    TestGroup& group) {
+  if (before == Before::kNothing) return "";
+  if (before == Before::kThisInstance) return rehearsal.Succeeds(group);
+  return Rehearsal(rehearsal.what(), /*key=*/2).Succeeds(group);
+}
+
+void MissOne(const Rehearsal& rehearsal, Before before, int missing) {
+  const int size = rehearsal.num_ranks();
+  SeededDriver driver(1);
+  TestGroup group(rehearsal.what().grid, &driver, Transfers::kDeferred);
+  ASSERT_EQ(BringTo(before, rehearsal, group), "");
+  CaseExecution execution = rehearsal.Prepare();
+  const absl::Time deadline =
+      driver.environment().clock->Now() + absl::Seconds(5);
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank != missing) execution.Call(group, rank, {.deadline = deadline});
+  }
+  driver.Advance(absl::Seconds(10));
+  ASSERT_EQ(execution.num_ended(), size - 1);
+
+  // Who comes late learns of it.
+  execution.Call(group, missing);
+  driver.RunAll();
+  const absl::Status error = execution.status(missing);
+  const std::string whom =
+      before == Before::kNothing
+          ? absl::StrCat(size - 1, " of ", size, " members had joined")
+          : group.device(missing)->full_name();
+  EXPECT_THAT(error,
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr(whom)));
+  EXPECT_EQ(execution.CheckFailure(error), "");
+  EXPECT_GT(execution.num_failed(), 1);
+  EXPECT_EQ(rehearsal.Succeeds(group), "");
+}
+
+TEST_P(EndingTest, ADeadlineEndsTheWaitForAMissingMemberAndNamesIt) {
+  const Grid grid = GetParam().grid;
+  const Rehearsal rehearsal(
+      SampleCases(UnderTest(), GetParam().type, grid).front());
+  for (const Before before :
+       {Before::kNothing, Before::kAnotherInstance, Before::kThisInstance}) {
+    for (const int missing : {0, grid.size() / 2, grid.size() - 1}) {
+      SCOPED_TRACE(
+          absl::StrCat("rank ", missing, " is missing ", ToString(before)));
+      MissOne(rehearsal, before, missing);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(EndingTest, TheEndOfTheStepEndsTheWaitForAMissingMember) {
+  const Grid grid = GetParam().grid;
+  const Rehearsal rehearsal(
+      SampleCases(UnderTest(), GetParam().type, grid).front());
+  SeededDriver driver(1);
+  TestGroup group(grid, &driver, Transfers::kDeferred);
+  CaseExecution execution = rehearsal.Prepare();
+  for (int rank = 1; rank < grid.size(); ++rank) execution.Call(group, rank);
+  driver.RunAll();
+  ASSERT_EQ(execution.num_ended(), 0);
+  group.EndStep(1);
+  driver.RunAll();
+  EXPECT_EQ(execution.num_ended(), grid.size() - 1);
+  EXPECT_EQ(execution.num_failed(), grid.size() - 1);
+  EXPECT_THAT(execution.status(1),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cleaned up")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EndingTest,
+                         testing::ValuesIn(TypesOnGrids(/*min_ranks=*/2)),
+                         NameWithoutLength);
+
+}  // namespace
+}  // namespace tutti::conformance

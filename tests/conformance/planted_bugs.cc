@@ -1,0 +1,158 @@
+// Implementations with one bug each, which the suite has to find. All but one
+// are RingReduce in the disguise of an implementation that is not a schedule,
+// so that it has no specified order of summation.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "framework/collective_implementation.h"
+#include "framework/registry.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+class Disguise : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveParams(
+      const CollGroupParams& group, CollInstanceParams* instance) override {
+    return ring_reduce_->InitializeCollectiveParams(group, instance);
+  }
+  absl::Status InitializeCollectiveContext(
+      CollectiveContext* context) override {
+    return ring_reduce_->InitializeCollectiveContext(context);
+  }
+  void Run(const CollectiveContext& context, StatusCallback done) override {
+    ring_reduce_->Run(context, [this, &context, done = std::move(done)](
+                                   absl::Status status) mutable {
+      End(context, std::move(status), std::move(done));
+    });
+  }
+
+ protected:
+  virtual void End(const CollectiveContext& /*context*/, absl::Status status,
+                   StatusCallback done) {
+    std::move(done)(std::move(status));
+  }
+
+ private:
+  const std::unique_ptr<CollectiveImplementationInterface> ring_reduce_ =
+      (*CollectiveRegistry::Global().Find("RingReduce"))->Create();
+};
+
+std::byte* LastByte(const Tensor& tensor) {
+  if (tensor.size_bytes() == 0) return nullptr;
+  return Tensor(tensor).mutable_data() + tensor.size_bytes() - 1;
+}
+
+void Flip(std::byte* byte) {
+  if (byte != nullptr) *byte ^= std::byte{1};
+}
+
+class NeverEndsOnError : public Disguise {
+  void End(const CollectiveContext& /*context*/, absl::Status status,
+           StatusCallback done) override {
+    if (status.ok()) std::move(done)(std::move(status));
+  }
+};
+
+class HidesErrors : public Disguise {
+  void End(const CollectiveContext& /*context*/, absl::Status /*status*/,
+           StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+
+class WrongAtOneRank : public Disguise {
+  void End(const CollectiveContext& context, absl::Status status,
+           StatusCallback done) override {
+    if (context.rank() == 1) Flip(LastByte(context.output));
+    std::move(done)(std::move(status));
+  }
+};
+
+class WritesBesideTheOutput : public Disguise {
+  void End(const CollectiveContext& context, absl::Status status,
+           StatusCallback done) override {
+    std::byte* const last = LastByte(context.output);
+    if (last != nullptr) Flip(last + 1);
+    std::move(done)(std::move(status));
+  }
+};
+
+class WritesTheInput : public Disguise {
+  void End(const CollectiveContext& context, absl::Status status,
+           StatusCallback done) override {
+    if (OverlapOf(context.input, context.output) == Overlap::kNone) {
+      Flip(LastByte(context.input));
+    }
+    std::move(done)(std::move(status));
+  }
+};
+
+class WritesAfterDone : public Disguise {
+  void End(const CollectiveContext& context, absl::Status status,
+           StatusCallback done) override {
+    std::byte* const last = LastByte(context.output);
+    std::move(done)(std::move(status));
+    Flip(last);
+  }
+};
+
+class KeepsTheOutput : public Disguise {
+  void End(const CollectiveContext& context, absl::Status status,
+           StatusCallback done) override {
+    static auto* const kept = new std::vector<Tensor>();
+    if (context.rank() == 0) kept->push_back(context.output);
+    std::move(done)(std::move(status));
+  }
+};
+
+// Every rank gets all inputs and adds them up, beginning with its own: right,
+// but rounded differently on each rank.
+Schedule SumFromOwnRankOn(const PlanRequest& request) {
+  const int size = request.layout.size();
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto sends = builder.AddLane();
+  StepRef sent;
+  for (int i = 1; i < size; ++i) {
+    sent = sends.Send((request.rank + i) % size, /*tag=*/0, Input(0));
+  }
+  auto sums = builder.AddLane();
+  Slot sum = Input(0);
+  for (int i = 1; i < size; ++i) {
+    const Slot arrived = Scratch(0, 2 * i);
+    const Slot into = Scratch(0, 2 * i + 1);
+    sums.Recv((request.rank + i) % size, /*tag=*/0, arrived);
+    sums.Reduce(into, sum, arrived);
+    sum = into;
+  }
+  sums.CopyAndFinish(Data(0), sum, sent);
+  return builder.Build();
+}
+
+ImplementationTraits AllReduceTraits() {
+  return {.summary = "for tests", .collectives = {CollectiveType::kAllReduce}};
+}
+
+REGISTER_COLLECTIVE(Disguise, Implemented<Disguise>(AllReduceTraits()));
+REGISTER_COLLECTIVE(NeverEndsOnError,
+                    Implemented<NeverEndsOnError>(AllReduceTraits()));
+REGISTER_COLLECTIVE(HidesErrors, Implemented<HidesErrors>(AllReduceTraits()));
+REGISTER_COLLECTIVE(WrongAtOneRank,
+                    Implemented<WrongAtOneRank>(AllReduceTraits()));
+REGISTER_COLLECTIVE(WritesBesideTheOutput,
+                    Implemented<WritesBesideTheOutput>(AllReduceTraits()));
+REGISTER_COLLECTIVE(WritesTheInput,
+                    Implemented<WritesTheInput>(AllReduceTraits()));
+REGISTER_COLLECTIVE(WritesAfterDone,
+                    Implemented<WritesAfterDone>(AllReduceTraits()));
+REGISTER_COLLECTIVE(KeepsTheOutput,
+                    Implemented<KeepsTheOutput>(AllReduceTraits()));
+REGISTER_COLLECTIVE(DiffersBetweenRanks, Scheduled({.traits = AllReduceTraits(),
+                                                    .plan = SumFromOwnRankOn}));
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The suite finds every bug of planted_bugs.cc, and says what is wrong.
+set -euo pipefail
+
+suite=$1
+failed=0
+
+# Fails unless the suite fails for the implementation $1 with the words $2.
+must_find() {
+  local output status=0
+  output=$("$suite" --implementation="$1" --quick --gtest_fail_fast \
+    --gtest_filter=-*ScheduleTest* 2>&1) || status=$?
+  if ((status != 1)) || ! grep --quiet --fixed-strings -- "$2" <<<"$output"; then
+    echo "$1: exit status $status, wanted 1 and the words: $2"
+    tail -n 20 <<<"$output"
+    failed=1
+  fi
+}
+
+must_find NeverEndsOnError 'ran 0 times'
+must_find HidesErrors 'output, byte'
+must_find WrongAtOneRank 'rank 1: output, byte'
+must_find WritesBesideTheOutput 'bytes beside a buffer were written'
+must_find WritesTheInput 'input, byte'
+must_find WritesAfterDone 'a buffer was written after'
+must_find KeepsTheOutput 'the deleters of 1 wrapped tensors did not run'
+must_find DiffersBetweenRanks 'AllRanksGetTheSame'
+
+# What is asked wrongly is neither a crash nor a pass.
+for arguments in '' '--implementation=Nothing'; do
+  status=0
+  # shellcheck disable=SC2086  # The empty one stands for no argument.
+  "$suite" $arguments &>/dev/null || status=$?
+  if ((status != 2)); then
+    echo "arguments \"$arguments\": exit status $status, wanted 2"
+    failed=1
+  fi
+done
+exit "$failed"

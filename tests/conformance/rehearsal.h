@@ -1,0 +1,60 @@
+#ifndef TUTTI_TESTS_CONFORMANCE_REHEARSAL_H_
+#define TUTTI_TESTS_CONFORMANCE_REHEARSAL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "tests/conformance/case.h"
+#include "tests/conformance/case_execution.h"
+#include "tests/conformance/expectation.h"
+#include "tests/conformance/suite_params.h"
+#include "tests/conformance/test_group.h"
+#include "tests/conformance/work_driver.h"
+
+namespace tutti::conformance {
+
+// A case with its inputs and what they make, to be run again and again.
+class Rehearsal {
+ public:
+  explicit Rehearsal(const Case& c, InstanceKey key = 1);
+
+  const Case& what() const { return case_; }
+  int num_ranks() const { return case_.grid.size(); }
+
+  // An execution that nobody has called yet.
+  CaseExecution Prepare() const { return PrepareInstead(case_); }
+
+  // The same, of a case that makes the same of the same inputs.
+  CaseExecution PrepareInstead(const Case& c) const;
+
+  // Runs it to the end. Text, empty if all is well.
+  std::string Succeeds(TestGroup& group, const CallOptions& options = {}) const;
+
+ private:
+  const Case case_;
+  const InstanceKey key_;
+  const std::shared_ptr<const Expectation> expected_;
+};
+
+// How a test's work and transfers are driven.
+struct Setting {
+  std::unique_ptr<WorkDriver> driver;
+  Transfers transfers;
+};
+
+// "work order of seed 2, deferred transfers".
+std::string ToString(const Setting& setting);
+
+// Work in several seeded orders, and on threads.
+std::vector<Setting> Settings();
+
+// Calls `test` for every sample in every setting, until it fails.
+void ForEachSample(
+    const TypeOnGrid& param,
+    absl::FunctionRef<void(const Rehearsal&, const Setting&)> test);
+
+}  // namespace tutti::conformance
+
+#endif  // TUTTI_TESTS_CONFORMANCE_REHEARSAL_H_
