@@ -112,39 +112,39 @@ class BufRendezvousStressTest : public testing::TestWithParam<uint32_t> {
 };
 
 TEST_P(BufRendezvousStressTest, AllTransfersMeet) {
-  BufRendezvous rendezvous;
-  Traffic traffic(&rendezvous);
+  const auto rendezvous = std::make_unique<BufRendezvous>();
+  Traffic traffic(rendezvous.get());
   RunAll(traffic, [](int) {});
   traffic.ExpectEachSideToldOnce();
   EXPECT_EQ(traffic.num_failed_offers(), 0);
   EXPECT_EQ(traffic.num_failed_asks(), 0);
-  EXPECT_EQ(rendezvous.num_waiting(), 0u);
+  EXPECT_EQ(rendezvous->num_waiting(), 0u);
 }
 
 TEST_P(BufRendezvousStressTest, CancelledExecutionsLeaveNobodyWaiting) {
-  BufRendezvous rendezvous;
-  Traffic traffic(&rendezvous);
+  const auto rendezvous = std::make_unique<BufRendezvous>();
+  Traffic traffic(rendezvous.get());
   RunAll(traffic, [&](int done) {
     if (done % 200 != 0) return;
-    rendezvous.CancelExecution(KeyOf((done / 200) % kExecutions).exec,
-                               absl::CancelledError("stress"));
-    rendezvous.ForgetExecution({.execution = 1000});
+    rendezvous->CancelExecution(KeyOf((done / 200) % kExecutions).exec,
+                                absl::CancelledError("stress"));
+    rendezvous->ForgetExecution({.execution = 1000});
   });
   traffic.ExpectEachSideToldOnce();
-  EXPECT_EQ(rendezvous.num_waiting(), 0u);
+  EXPECT_EQ(rendezvous->num_waiting(), 0u);
   EXPECT_EQ(traffic.num_failed_offers(), traffic.num_failed_asks());
 }
 
 TEST_P(BufRendezvousStressTest, AnAbortLeavesNobodyWaiting) {
-  BufRendezvous rendezvous;
-  Traffic traffic(&rendezvous);
+  const auto rendezvous = std::make_unique<BufRendezvous>();
+  Traffic traffic(rendezvous.get());
   RunAll(traffic, [&](int done) {
     if (done % kTransfers == 0) {
-      rendezvous.StartAbort(absl::AbortedError("stress"));
+      rendezvous->StartAbort(absl::AbortedError("stress"));
     }
   });
   traffic.ExpectEachSideToldOnce();
-  EXPECT_EQ(rendezvous.num_waiting(), 0u);
+  EXPECT_EQ(rendezvous->num_waiting(), 0u);
 }
 
 TEST_P(BufRendezvousStressTest, TeardownTellsAllThatStillWait) {

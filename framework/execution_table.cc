@@ -127,18 +127,20 @@ size_t ExecutionTable::num_instances() {
   return instances_.size();
 }
 
+uint64_t ExecutionTable::NumCalls(const Device* device, InstanceId id) {
+  return members_.at(MemberKey{device, id}).next_execution;
+}
+
 bool ExecutionTable::IsIdle(InstanceId id, const Instance& instance) {
   if (!instance.executions.empty() ||
       instance.members.size() < instance.num_expected) {
     return false;
   }
-  const auto calls = [&](const Device* device) {
-    return members_.find(MemberKey{device, id})->second.next_execution;
-  };
-  return std::all_of(instance.members.begin(), instance.members.end(),
-                     [&](const Device* device) {
-                       return calls(device) == calls(instance.members[0]);
-                     });
+  const uint64_t num_calls = NumCalls(instance.members[0], id);
+  for (const Device* device : instance.members) {
+    if (NumCalls(device, id) != num_calls) return false;
+  }
+  return true;
 }
 
 // Forgets the less recently used half of what is idle; so that a step that

@@ -113,6 +113,8 @@ class ExecutionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetKey(Execution& execution, const Settled& settled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t NumCalls(const Device* device, InstanceId id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsIdle(InstanceId id, const Instance& instance)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetOldInstances() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -123,7 +123,8 @@ TEST_F(TensorTest, TheDeleterRunsOnceWhereWrapFails) {
 TEST_F(TensorTest, ADeleterIsNotNeeded) {
   const auto tensor = Tensor::Wrap(DType::kFloat32, ShapeOf({12}), floats_);
   ASSERT_THAT(tensor, IsOk());
-  const Tensor copy = *tensor;
+  Tensor copy;
+  copy = *tensor;
   EXPECT_EQ(copy.data(), tensor->data());
 }
 

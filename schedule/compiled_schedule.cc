@@ -37,6 +37,8 @@ class ScheduleCompiler {
     result_.num_chunks_ = schedule_.num_chunks;
     for (const Lane& lane : schedule_.lanes) AddLane(lane);
     ConnectOps();
+    status = CheckOrder();
+    if (!status.ok()) return status;
     CollectScratch();
     return std::move(result_);
   }
@@ -50,13 +52,17 @@ class ScheduleCompiler {
       for (size_t i = 0; i < schedule_.lanes[lane].size(); ++i) {
         const Step& step = schedule_.lanes[lane][i];
         const absl::string_view problem = ProblemOf(step);
-        if (problem.empty()) continue;
-        return absl::InvalidArgumentError(
-            absl::StrCat("rank ", rank_, ", step ", lane, ".", i, " (",
-                         ToString(step), "): ", problem));
+        if (!problem.empty()) return Invalid(lane, i, problem);
       }
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Invalid(size_t lane, size_t step,
+                       absl::string_view problem) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank_, ", step ", lane, ".", step, " (",
+                     ToString(schedule_.lanes[lane][step]), "): ", problem));
   }
 
   absl::string_view ProblemOf(const Step& step) const {
@@ -163,6 +169,27 @@ class ScheduleCompiler {
                std::vector<std::vector<int32_t>>* dependents) {
     (*dependents)[before].push_back(after);
     ++result_.ops_[after].num_waits;
+  }
+
+  // That every op begins once those before it are complete.
+  absl::Status CheckOrder() const {
+    std::vector<int> waits;
+    for (const Op& op : result_.ops_) waits.push_back(op.num_waits);
+    std::vector<int32_t> begun = result_.roots_;
+    for (size_t i = 0; i < begun.size(); ++i) {
+      for (int32_t next : result_.dependents(result_.ops_[begun[i]])) {
+        if (--waits[next] == 0) begun.push_back(next);
+      }
+    }
+    if (begun.size() == result_.ops_.size()) return absl::OkStatus();
+    for (size_t lane = 0; lane < op_of_step_.size(); ++lane) {
+      for (size_t i = 0; i < op_of_step_[lane].size(); ++i) {
+        if (waits[op_of_step_[lane][i]] > 0) {
+          return Invalid(lane, i, "never begins: steps wait for each other");
+        }
+      }
+    }
+    return absl::OkStatus();
   }
 
   void CollectScratch() {

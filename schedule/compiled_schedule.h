@@ -37,7 +37,7 @@ class CompiledSchedule {
 
   // Errors: INVALID_ARGUMENT, naming the step, if `schedule` is not one that
   // rank `rank` of `group_size` can run: a peer, a chunk or a step that does
-  // not exist, or a write to the input.
+  // not exist, a write to the input, or steps that wait for each other.
   static absl::StatusOr<CompiledSchedule> Compile(const Schedule& schedule,
                                                   const ChunkMap& chunks,
                                                   int rank, int group_size);

@@ -211,44 +211,44 @@ TEST_P(UnfusableTest, IsNotFused) {
 
 INSTANTIATE_TEST_SUITE_P(
     Receives, UnfusableTest,
-    testing::Values(Unfusable{"IfSomebodyElseReadsTheScratch",
-                              [](Schedule* schedule) {
-                                schedule->lanes[1].push_back(
-                                    {.kind = StepKind::kSend,
-                                     .left = Scratch(0),
-                                     .peer = 2,
-                                     .after = {0, 0}});
-                              }},
-                    Unfusable{"IfBothOperandsAreTheScratch",
-                              [](Schedule* schedule) {
-                                schedule->lanes[0][1].right = Scratch(0);
-                              }},
-                    Unfusable{"IfItDoesNotArriveInScratch",
-                              [](Schedule* schedule) {
-                                schedule->lanes[0][0].into = Data(0);
-                                schedule->lanes[0][1].left = Data(0);
-                              }},
-                    Unfusable{"IfTheReductionReadsAnotherBank",
-                              [](Schedule* schedule) {
-                                schedule->lanes[0][1].left = Scratch(0, 1);
-                              }},
-                    Unfusable{"IfTheReductionWaitsForAnotherLane",
-                              [](Schedule* schedule) {
-                                schedule->lanes[0][1].after = {1, 0};
-                              }},
-                    Unfusable{"IfTheReductionDoesNotFollowAtOnce",
-                              [](Schedule* schedule) {
-                                std::swap(schedule->lanes[0][1],
-                                          schedule->lanes[0][2]);
-                              }},
-                    Unfusable{"IfItIsCopiedInstead",
-                              [](Schedule* schedule) {
-                                schedule->lanes[0][1].kind = StepKind::kCopy;
-                              }},
-                    Unfusable{"IfNobodyReadsIt",
-                              [](Schedule* schedule) {
-                                schedule->lanes[0][1].left = Input(0);
-                              }}),
+    testing::Values(
+        Unfusable{"IfSomebodyElseReadsTheScratch",
+                  [](Schedule* schedule) {
+                    schedule->lanes[1].push_back({.kind = StepKind::kSend,
+                                                  .left = Scratch(0),
+                                                  .peer = 2,
+                                                  .after = {0, 0}});
+                  }},
+        Unfusable{"IfBothOperandsAreTheScratch",
+                  [](Schedule* schedule) {
+                    schedule->lanes[0][1].right = Scratch(0);
+                  }},
+        Unfusable{"IfItDoesNotArriveInScratch",
+                  [](Schedule* schedule) {
+                    schedule->lanes[0][0].into = Data(0);
+                    schedule->lanes[1].push_back({.kind = StepKind::kCopy,
+                                                  .into = Scratch(0, 2),
+                                                  .left = Scratch(0)});
+                    schedule->lanes[0][1].left = Data(0);
+                  }},
+        Unfusable{"IfTheReductionReadsAnotherBank",
+                  [](Schedule* schedule) {
+                    schedule->lanes[0][1].left = Scratch(0, 1);
+                  }},
+        Unfusable{
+            "IfTheReductionWaitsForAnotherLane",
+            [](Schedule* schedule) { schedule->lanes[0][1].after = {1, 0}; }},
+        Unfusable{"IfTheReductionDoesNotFollowAtOnce",
+                  [](Schedule* schedule) {
+                    std::swap(schedule->lanes[0][1], schedule->lanes[0][2]);
+                  }},
+        Unfusable{"IfItIsCopiedInstead",
+                  [](Schedule* schedule) {
+                    schedule->lanes[0][1].kind = StepKind::kCopy;
+                  }},
+        Unfusable{
+            "IfNobodyReadsIt",
+            [](Schedule* schedule) { schedule->lanes[0][1].left = Input(0); }}),
     [](const auto& info) { return info.param.name; });
 
 TEST(CompiledScheduleTest, ListsTheScratchThatNeedsMemoryEachOnce) {
@@ -281,6 +281,30 @@ TEST(CompiledScheduleTest, TheOtherOperandOfAFusedReductionNeedsMemory) {
     ASSERT_THAT(compiled, IsOk());
     EXPECT_THAT(compiled->ops(), SizeIs(2));
     EXPECT_THAT(compiled->scratch(), ElementsAre(Scratch(0, 1)));
+  }
+}
+
+TEST(CompiledScheduleTest, StepsThatWaitForEachOtherAreInvalidAndOneIsNamed) {
+  const Step send = {.kind = StepKind::kSend, .left = Input(0), .peer = 0};
+  Schedule schedule = {.lanes = {{send, send}, {send, send}}};
+  schedule.lanes[0][0].after = {1, 1};
+  ASSERT_THAT(Compile(schedule), IsOk());
+  schedule.lanes[1][0].after = {0, 1};
+  EXPECT_THAT(Compile(schedule),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("step 0.0"), HasSubstr("after 1.1"),
+                             HasSubstr("wait for each other"))));
+}
+
+TEST(CompiledScheduleTest, AStepThatWaitsForALaterOneOfItsLaneIsInvalid) {
+  const Step send = {.kind = StepKind::kSend, .left = Input(0), .peer = 0};
+  Schedule schedule = {.lanes = {{send, send, send}}};
+  for (int after : {1, 2}) {
+    schedule.lanes[0][1].after = {0, after};
+    EXPECT_THAT(Compile(schedule),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("step 0.1"),
+                               HasSubstr("wait for each other"))));
   }
 }
 

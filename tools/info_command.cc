@@ -14,12 +14,12 @@ constexpr char kHelp[] =
   devices      where it runs
   kind         schedule: steps that `tutti verify` proves; code: anything else
   chosen       by cost, or only if named with --algorithm
-  rank order   reduces strictly from the lowest rank to the highest, so that the
-               merge op need not commute
+  rank order   reduces strictly from the lowest rank to the highest, so that
+               the merge op need not commute
   subdivs      can run several rings at once
   uneven       ranks may bring different amounts
-  same bits    what results depend on besides the inputs: by rank order, nothing;
-               fixed layout, how ranks lie on tasks
+  same bits    what results depend on besides the inputs. by rank order:
+               nothing; fixed layout: how ranks lie on tasks
 
 Examples:
   tutti info

@@ -20,29 +20,31 @@ namespace tutti {
 namespace {
 
 constexpr char kHelp[] =
-    R"(bytes and count are those of the whole buffer: what each rank has in all_reduce,
-broadcast, permute and reduce; all blocks together in all_gather, gather,
-reduce_scatter, scatter and all_to_all, rounded down to a multiple of the ranks.
+    R"(bytes and count are those of the whole buffer: what each rank has in
+all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
+gather, reduce_scatter, scatter and all_to_all, rounded down to a multiple of
+the number of ranks.
 
-The time of an iteration is that of the slowest rank, all ranks started together
-from one thread. p50 and p99 are over iterations: times that were measured, none
-in between. algbw is bytes / p50; busbw is algbw times 2(n-1)/n for all_reduce,
-(n-1)/n where there are blocks and 1 else, which makes group sizes comparable. GB
-are 10^9 bytes.
+The time of an iteration is that of the slowest rank, all ranks started
+together from one thread. p50 and p99 are over iterations: times that were
+measured, none in between. algbw is bytes / p50; busbw is algbw times
+2(n-1)/n for all_reduce, (n-1)/n where there are blocks and 1 else, which makes
+group sizes comparable. GB are 10^9 bytes.
 
-limit is the time that memory needs at least, in percent of p50: every input read
+limit is the least time that memory needs, in percent of p50: every input read
 once and every output written once (2 x ranks x bytes of an all_reduce), at the
 bandwidth of a copy with non-temporal stores from and to 128 MiB, by as many
 threads as there are processors, measured before and after each row. More than
 100 % means that caches took part.
 
-Buffers take turns, and are rewritten between iterations past the caches, so that
-no result is cache-hot by accident. --hot keeps one set, written once (in place,
-results then pile up; with --check it is rewritten through the caches).
+Buffers take turns, and are rewritten past the caches between iterations, so
+that no result is cache-hot by accident. --hot keeps one set, written once (in
+place, results then pile up; with --check it is rewritten through the caches).
 
---check compares every timed iteration, bit for bit, with a reference of one
-element after the other. Data are random, and such that no order of summation
-rounds: whole numbers in sums of floats, powers of two in products.
+--check compares every timed iteration, bit for bit, with a reference that
+reduces one element after the other. Data are random, and such that no order
+of summation rounds: whole numbers in sums of floats, powers of two in
+products.
 
 Examples:
   tutti perf all_reduce --check

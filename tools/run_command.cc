@@ -22,20 +22,20 @@ namespace tutti {
 namespace {
 
 constexpr char kHelp[] =
-    R"(One .npy file is one rank. The ranks are numbered in natural order of the file
+    R"(One .npy file is one rank. Ranks are numbered in natural order of the file
 names (rank2 before rank10); several --input options follow one another. Quote
 patterns or let the shell expand them: the result is the same. The results are
 written to rank0.npy, rank1.npy, ... in the output directory, where the
-collective gives a rank one; files of these names are replaced. They are written
-only after all ranks have succeeded, all of them or none.
+collective gives a rank one; files of these names are replaced. They are
+written only after all ranks have succeeded, all of them or none.
 
 All ranks need the same dtype and shape; all_gather may differ in the first
 dimension. broadcast and scatter use the root's array: give one file per rank,
 or the root's file alone and the number of ranks with --devices.
 
 dtypes: float16, bfloat16, float32, float64, int8, uint8, int32, int64, bool
-(bool is moved, not reduced). bfloat16 is what ml_dtypes (JAX, TensorFlow) saves,
-descr '<V2'; numpy.load(f).view(ml_dtypes.bfloat16) reads the result.
+(bool is moved, not reduced). bfloat16 is what ml_dtypes (JAX, TensorFlow)
+saves, descr '<V2'; numpy.load(f).view(ml_dtypes.bfloat16) reads the result.
 
 Examples:
   tutti run all_reduce --input 'grads/rank*.npy' --output out/

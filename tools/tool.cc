@@ -20,9 +20,9 @@ namespace {
 
 constexpr char kDescription[] =
     R"(Tutti runs collectives (all-reduce, all-gather, broadcast, ...) among devices:
-each rank brings an array, and each gets the result. This tool runs them on your
-own arrays, measures them on your own machine beside what its memory allows, and
-proves the algorithms behind them right.
+each rank brings an array, and each gets the result. This tool runs them on
+your own arrays, measures them on your own machine beside what its memory
+allows, and proves the algorithms behind them right.
 )";
 
 constexpr char kExamples[] = R"(Examples:

@@ -21,13 +21,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kHelp[] =
-    R"(Runs each algorithm's schedules in symbols, for all ranks at once, and proves that
-they end whatever the timing, that every output holds each contribution exactly
-once, and that no step races with another. The cases are all group sizes up to
---max-ranks (beyond 64: powers of two and their neighbours), every collective of
-the algorithm, ranks on one task, on many and on uneven ones, every root, several
-permutations and subdivisions, in place and not. Nothing is executed, so that
-implementations which are no schedules have nothing to prove.
+    R"(Runs the schedules of each algorithm in symbols, for all ranks at once, and
+proves that they end whatever the timing, that every output holds each
+contribution exactly once, and that no step races with another. The cases are
+all group sizes up to --max-ranks (beyond 64: powers of two and their
+neighbours), every collective of the algorithm, ranks on one task, on many and
+on uneven ones, every root, several permutations and subdivisions, in place and
+not. Nothing is executed, so that implementations which are no schedules have
+nothing to prove.
 
 Exit status 1 if a case failed; the first one of each implementation is shown.
 

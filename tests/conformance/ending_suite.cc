@@ -120,7 +120,8 @@ std::string BringTo(Before before, const Rehearsal& rehearsal,
                     TestGroup& group) {
   if (before == Before::kNothing) return "";
   if (before == Before::kThisInstance) return rehearsal.Succeeds(group);
-  return Rehearsal(rehearsal.what(), /*key=*/2).Succeeds(group);
+  const auto other = Rehearsal::Create(rehearsal.what(), /*key=*/2);
+  return other.ok() ? other->Succeeds(group) : other.status().ToString();
 }
 
 void MissOne(const Rehearsal& rehearsal, Before before, int missing) {
@@ -154,14 +155,15 @@ void MissOne(const Rehearsal& rehearsal, Before before, int missing) {
 
 TEST_P(EndingTest, ADeadlineEndsTheWaitForAMissingMemberAndNamesIt) {
   const Grid grid = GetParam().grid;
-  const Rehearsal rehearsal(
+  const auto rehearsal = Rehearsal::Create(
       SampleCases(UnderTest(), GetParam().type, grid).front());
+  ASSERT_TRUE(rehearsal.ok()) << rehearsal.status();
   for (const Before before :
        {Before::kNothing, Before::kAnotherInstance, Before::kThisInstance}) {
     for (const int missing : {0, grid.size() / 2, grid.size() - 1}) {
       SCOPED_TRACE(
           absl::StrCat("rank ", missing, " is missing ", ToString(before)));
-      MissOne(rehearsal, before, missing);
+      MissOne(*rehearsal, before, missing);
       if (HasFailure()) return;
     }
   }
@@ -169,11 +171,12 @@ TEST_P(EndingTest, ADeadlineEndsTheWaitForAMissingMemberAndNamesIt) {
 
 TEST_P(EndingTest, TheEndOfTheStepEndsTheWaitForAMissingMember) {
   const Grid grid = GetParam().grid;
-  const Rehearsal rehearsal(
+  const auto rehearsal = Rehearsal::Create(
       SampleCases(UnderTest(), GetParam().type, grid).front());
+  ASSERT_TRUE(rehearsal.ok()) << rehearsal.status();
   SeededDriver driver(1);
   TestGroup group(grid, &driver, Transfers::kDeferred);
-  CaseExecution execution = rehearsal.Prepare();
+  CaseExecution execution = rehearsal->Prepare();
   for (int rank = 1; rank < grid.size(); ++rank) execution.Call(group, rank);
   driver.RunAll();
   ASSERT_EQ(execution.num_ended(), 0);

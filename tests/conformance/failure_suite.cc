@@ -82,10 +82,11 @@ TEST_P(MergeOpFailureTest, EndsTheExecution) {
       SCOPED_TRACE(absl::StrCat("call ", failing_call));
       Case c = sample.what();
       c.merge_op = SaturatingAdd();
-      const Rehearsal without_failure(c);
+      const auto without_failure = Rehearsal::Create(c);
+      ASSERT_TRUE(without_failure.ok()) << without_failure.status();
       c.merge_op = FailingMergeOp(failing_call);
       TestGroup group(c.grid, setting.driver.get(), setting.transfers);
-      CaseExecution execution = without_failure.PrepareInstead(c);
+      CaseExecution execution = without_failure->PrepareInstead(c);
       execution.CallAll(group);
       group.driver().RunAll();
       ASSERT_EQ(

@@ -1,6 +1,6 @@
-// Implementations with one bug each, which the suite has to find. All but one
-// are RingReduce in the disguise of an implementation that is not a schedule,
-// so that it has no specified order of summation.
+// Implementations with one bug each, which the suite has to find, and one
+// without. Most are RingReduce in the disguise of an implementation that is not
+// a schedule, which has no specified order of summation.
 
 #include <memory>
 #include <utility>
@@ -110,26 +110,38 @@ class KeepsTheOutput : public Disguise {
   }
 };
 
-// Every rank gets all inputs and adds them up, beginning with its own: right,
-// but rounded differently on each rank.
+// Every rank gets all inputs and adds them up from its own on: right, but
+// rounded differently on each rank.
 Schedule SumFromOwnRankOn(const PlanRequest& request) {
   const int size = request.layout.size();
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto sends = builder.AddLane();
-  StepRef sent;
-  for (int i = 1; i < size; ++i) {
-    sent = sends.Send((request.rank + i) % size, /*tag=*/0, Input(0));
-  }
   auto sums = builder.AddLane();
+  StepRef sent;
   Slot sum = Input(0);
   for (int i = 1; i < size; ++i) {
+    sent = sends.Send((request.rank + i) % size, /*tag=*/0, Input(0));
     const Slot arrived = Scratch(0, 2 * i);
     const Slot into = Scratch(0, 2 * i + 1);
-    sums.Recv((request.rank + i) % size, /*tag=*/0, arrived);
+    sums.Recv((request.rank - i + size) % size, /*tag=*/0, arrived);
     sums.Reduce(into, sum, arrived);
     sum = into;
   }
   sums.CopyAndFinish(Data(0), sum, sent);
+  return builder.Build();
+}
+
+// Everyone waits for the sum of the rank before, then sends theirs on.
+Schedule WaitInACircle(const PlanRequest& request) {
+  const int size = request.layout.size();
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto lane = builder.AddLane();
+  if (size > 1) {
+    lane.Recv((request.rank + size - 1) % size, /*tag=*/0, Scratch(0));
+    lane.Reduce(Scratch(0, 1), Scratch(0), Input(0));
+    lane.Send((request.rank + 1) % size, /*tag=*/0, Scratch(0, 1));
+  }
+  lane.CopyAndFinish(Data(0), size > 1 ? Scratch(0, 1) : Input(0));
   return builder.Build();
 }
 
@@ -153,6 +165,8 @@ REGISTER_COLLECTIVE(KeepsTheOutput,
                     Implemented<KeepsTheOutput>(AllReduceTraits()));
 REGISTER_COLLECTIVE(DiffersBetweenRanks, Scheduled({.traits = AllReduceTraits(),
                                                     .plan = SumFromOwnRankOn}));
+REGISTER_COLLECTIVE(WaitsInACircle, Scheduled({.traits = AllReduceTraits(),
+                                               .plan = WaitInACircle}));
 
 }  // namespace
 }  // namespace tutti

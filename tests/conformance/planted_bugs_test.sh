@@ -25,6 +25,7 @@ must_find WritesTheInput 'input, byte'
 must_find WritesAfterDone 'a buffer was written after'
 must_find KeepsTheOutput 'the deleters of 1 wrapped tensors did not run'
 must_find DiffersBetweenRanks 'AllRanksGetTheSame'
+must_find WaitsInACircle 'deadlock: rank 0'
 
 # What is asked wrongly is neither a crash nor a pass.
 for arguments in '' '--implementation=Nothing'; do

@@ -8,11 +8,12 @@
 
 namespace tutti::conformance {
 
-Rehearsal::Rehearsal(const Case& c, InstanceKey key)
-    : case_(c),
-      key_(key),
-      expected_(*Expectation::Create(UnderTest(), c,
-                                     MakeInputs(UnderTest(), c, /*seed=*/1))) {}
+absl::StatusOr<Rehearsal> Rehearsal::Create(const Case& c, InstanceKey key) {
+  auto expected = Expectation::Create(UnderTest(), c,
+                                      MakeInputs(UnderTest(), c, /*seed=*/1));
+  if (!expected.ok()) return expected.status();
+  return Rehearsal(c, key, *std::move(expected));
+}
 
 CaseExecution Rehearsal::PrepareInstead(const Case& c) const {
   return CaseExecution(c, RequestsOf(c, UnderTest().name, key_), expected_);
@@ -50,10 +51,11 @@ void ForEachSample(
     const TypeOnGrid& param,
     absl::FunctionRef<void(const Rehearsal&, const Setting&)> test) {
   for (const Case& c : SampleCases(UnderTest(), param.type, param.grid)) {
-    const Rehearsal rehearsal(c);
+    const auto rehearsal = Rehearsal::Create(c);
+    ASSERT_TRUE(rehearsal.ok()) << ToString(c) << ": " << rehearsal.status();
     for (const Setting& setting : Settings()) {
       SCOPED_TRACE(absl::StrCat(ToString(c), ", ", ToString(setting)));
-      test(rehearsal, setting);
+      test(*rehearsal, setting);
       if (testing::Test::HasFatalFailure()) return;
     }
   }

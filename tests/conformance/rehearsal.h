@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_execution.h"
 #include "tests/conformance/expectation.h"
@@ -18,7 +20,8 @@ namespace tutti::conformance {
 // A case with its inputs and what they make, to be run again and again.
 class Rehearsal {
  public:
-  explicit Rehearsal(const Case& c, InstanceKey key = 1);
+  // Errors: as Expectation::Create.
+  static absl::StatusOr<Rehearsal> Create(const Case& c, InstanceKey key = 1);
 
   const Case& what() const { return case_; }
   int num_ranks() const { return case_.grid.size(); }
@@ -33,9 +36,13 @@ class Rehearsal {
   std::string Succeeds(TestGroup& group, const CallOptions& options = {}) const;
 
  private:
-  const Case case_;
-  const InstanceKey key_;
-  const std::shared_ptr<const Expectation> expected_;
+  Rehearsal(const Case& c, InstanceKey key,
+            std::shared_ptr<const Expectation> expected)
+      : case_(c), key_(key), expected_(std::move(expected)) {}
+
+  Case case_;
+  InstanceKey key_;
+  std::shared_ptr<const Expectation> expected_;
 };
 
 // How a test's work and transfers are driven.
