@@ -34,11 +34,11 @@ std::string ToString(const Setting& setting) {
 }
 
 std::vector<Setting> Settings() {
-  constexpr uint64_t kDeferredSeeds = 5;
+  const uint64_t deferred_seeds = UnderTest().quick ? 2 : 5;
   constexpr int kThreads = 3;
   std::vector<Setting> settings;
   settings.push_back({std::make_unique<SeededDriver>(0), Transfers::kAtOnce});
-  for (uint64_t seed = 1; seed <= kDeferredSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= deferred_seeds; ++seed) {
     settings.push_back(
         {std::make_unique<SeededDriver>(seed), Transfers::kDeferred});
   }

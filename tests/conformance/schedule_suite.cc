@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "schedule/standard_cases.h"
 #include "tests/conformance/implementation_under_test.h"
 
@@ -35,7 +37,7 @@ TEST_P(ScheduleTest, KeepsItsPromisesInEveryStandardCase) {
 }
 
 std::vector<int> GroupSizes() {
-  const int max_ranks = UnderTest().quick ? 12 : 64;
+  const int max_ranks = UnderTest().quick ? 8 : 64;
   std::vector<int> sizes;
   if (UnderTest().algorithm == nullptr) return sizes;
   for (int size = 1; size <= max_ranks; ++size) sizes.push_back(size);
