@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +54,35 @@ absl::Status LocalGroup::Run(int64_t step_id,
     if (!status.ok()) return std::move(status);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> LocalGroup::Run(
+    int64_t step_id, CollectiveRequest request,
+    absl::Span<const Tensor> inputs) {
+  const size_t size = devices().size();
+  if (inputs.size() != size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        inputs.size(), " inputs for a group of ", size, " devices"));
+  }
+  request.group_size = static_cast<int>(size);
+  std::vector<Tensor> outputs(size);
+  std::vector<CollectiveArgs> calls(size);
+  for (size_t rank = 0; rank < size; ++rank) {
+    request.rank = static_cast<int>(rank);
+    if (inputs[rank].is_set()) {
+      request.dtype = inputs[rank].dtype();
+      request.shape = inputs[rank].shape();
+    }
+    if (auto* broadcast = std::get_if<Broadcast>(&request.op)) {
+      broadcast->is_source = inputs[rank].is_set();
+    }
+    calls[rank].request = std::make_shared<const CollectiveRequest>(request);
+    calls[rank].input = inputs[rank];
+    calls[rank].output = &outputs[rank];
+  }
+  const absl::Status status = Run(step_id, absl::MakeSpan(calls));
+  if (!status.ok()) return status;
+  return outputs;
 }
 
 }  // namespace tutti

@@ -10,8 +10,10 @@
 #include "absl/types/span.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_executor_mgr.h"
+#include "framework/collective_request.h"
 #include "framework/device_manager.h"
 #include "framework/environment.h"
+#include "framework/tensor.h"
 
 namespace tutti {
 
@@ -39,6 +41,16 @@ class LocalGroup {
 
   // The same; OK if all are, else the first that is not.
   absl::Status Run(int64_t step_id, absl::Span<CollectiveArgs> calls);
+
+  // One collective on all devices, in step `step_id`: inputs[i] is what rank i
+  // brings, unset where it has none, and the result what each rank gets, in
+  // memory of its own. A member's dtype and shape are those of its input, else
+  // those of `request`; the source of a broadcast is who has an input. An
+  // instance key serves one kind of request. Errors: also INVALID_ARGUMENT
+  // unless there is one input for each device.
+  absl::StatusOr<std::vector<Tensor>> Run(int64_t step_id,
+                                          CollectiveRequest request,
+                                          absl::Span<const Tensor> inputs);
 
  private:
   LocalGroup(std::unique_ptr<DeviceManager> devices,
