@@ -16,7 +16,7 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutor::Create(
 CollectiveExecutor::CollectiveExecutor(Options options)
     : options_(std::move(options)),
       executions_(options_.step_id, options_.devices->devices().size(),
-                  options_.max_instances),
+                  options_.max_entries),
       dependencies_([this](InstanceId id, uint64_t number) {
         return executions_.HasLaunched(id, number);
       }) {}
@@ -40,7 +40,7 @@ void CollectiveExecutor::ExecuteAsync(CollectiveArgs args,
 void CollectiveExecutor::StartAbort(absl::Status reason) {
   aborted_.Cancel(std::move(reason));
   const absl::Status first = aborted_.status();
-  for (const auto& execution : executions_.Running(std::nullopt)) {
+  for (const auto& execution : executions_.Running()) {
     FailExecution(*execution, first);
   }
   options_.peers->StartAbort(first);
@@ -48,26 +48,9 @@ void CollectiveExecutor::StartAbort(absl::Status reason) {
 
 void CollectiveExecutor::WaitForDependencies(const CollectiveContext& context,
                                              StatusCallback ready) {
-  // Whoever comes first, the launches or the end of the execution, ends it.
-  struct Wait {
-    explicit Wait(StatusCallback ready) : ready(std::move(ready)) {}
-    std::atomic<bool> over{false};
-    StatusCallback ready;
-  };
-  const auto wait = std::make_shared<Wait>(std::move(ready));
-  Cancellation& cancellation = context.execution->cancellation;
-  const Cancellation::WatchId watch =
-      cancellation.Watch([wait](const absl::Status& status) {
-        if (!wait->over.exchange(true)) std::move(wait->ready)(status);
-      });
-  // The cancellation lives at least until the wait is over.
   dependencies_.WaitFor(context.params->instance->impl_details.dependencies,
                         context.exec_key.execution,
-                        [wait, watch, &cancellation] {
-                          if (wait->over.exchange(true)) return;
-                          cancellation.Unwatch(watch);
-                          std::move(wait->ready)(absl::OkStatus());
-                        });
+                        context.execution->cancellation, std::move(ready));
 }
 
 void CollectiveExecutor::Launched(const CollectiveContext& context) {
@@ -84,10 +67,11 @@ void CollectiveExecutor::MarkLaunched(const CollectiveContext& context,
 void CollectiveExecutor::FailExecution(Execution& execution,
                                        absl::Status status) {
   execution.cancellation.Cancel(std::move(status));
-  const auto key = executions_.KeyOf(execution);
-  if (key.has_value()) {
-    options_.peers->CancelExecution(*key, execution.cancellation.status());
-  }
+  const auto key = executions_.BeginCancel(execution);
+  if (!key.has_value()) return;
+  options_.peers->CancelExecution(*key, execution.cancellation.status());
+  const auto forgotten = executions_.EndCancel(execution);
+  if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);
 }
 
 void CollectiveExecutor::WatchGroup(const CollGroupParams& group) {
@@ -97,16 +81,24 @@ void CollectiveExecutor::WatchGroup(const CollGroupParams& group) {
     if (!watched_groups_.try_emplace(id).second) return;
   }
   const Cancellation::WatchId watch = group.cancellation->Watch(
-      [weak = weak_from_this(), key = group.key](const absl::Status& reason) {
+      [weak = weak_from_this(), id](const absl::Status& reason) {
         const auto self = weak.lock();
-        if (self != nullptr) self->FailGroup(key, reason);
+        if (self != nullptr) self->FailGroup(id.first, id.second, reason);
       });
   MutexLock lock(&mu_);
-  watched_groups_[id] = {group.cancellation, watch};
+  const auto found = watched_groups_.find(id);
+  if (found != watched_groups_.end()) {
+    found->second = {group.cancellation, watch};
+  }
 }
 
-void CollectiveExecutor::FailGroup(GroupKey key, const absl::Status& reason) {
-  for (const auto& execution : executions_.Running(key)) {
+void CollectiveExecutor::FailGroup(GroupKey key, uint64_t generation,
+                                   const absl::Status& reason) {
+  {
+    MutexLock lock(&mu_);
+    watched_groups_.erase({key, generation});
+  }
+  for (const auto& execution : executions_.RunningIn(key, generation)) {
     FailExecution(*execution, reason);
   }
 }

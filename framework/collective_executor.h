@@ -28,7 +28,7 @@ namespace tutti {
 
 // One member's part in one execution of a collective.
 struct CollectiveArgs {
-  // The member: a device of this process, which outlives `done`.
+  // The member: one of the manager's devices, which outlives `done`.
   Device* device = nullptr;
 
   // What it takes part in. Passing the same object each time is fastest.
@@ -47,8 +47,8 @@ struct CollectiveArgs {
   std::shared_ptr<Cancellation> cancellation;
 
   // Which execution of the instance in this step, as an iteration of a loop.
-  // Default: the member's n-th call is the n-th execution. Give it always or
-  // never.
+  // Default: the member's n-th call is the n-th execution. A member gives it
+  // always or never.
   std::optional<uint64_t> execution;
 };
 
@@ -71,8 +71,8 @@ class CollectiveExecutor
     std::unique_ptr<PeerAccessInterface> peers;
     int64_t step_id = 0;
 
-    // Idle instances to remember; see ExecutionTable.
-    size_t max_instances = 16384;
+    // How much to remember of instances; see ExecutionTable.
+    size_t max_entries = size_t{1} << 19;
   };
 
   static std::shared_ptr<CollectiveExecutor> Create(Options options);
@@ -100,7 +100,8 @@ class CollectiveExecutor
   const Environment& environment() const { return options_.environment; }
 
   // Runs `ready` once all members of this process have launched what the
-  // context's instance depends on, with OK, or with the execution's error.
+  // context's instance depends on (the n-th execution waits for the n-th of
+  // each), with OK, or with the execution's error.
   // Called before Run(), for every implementation.
   void WaitForDependencies(const CollectiveContext& context,
                            StatusCallback ready);
@@ -125,7 +126,8 @@ class CollectiveExecutor
 
   // Ends this step's executions of `group` when the group ends.
   void WatchGroup(const CollGroupParams& group) ABSL_LOCKS_EXCLUDED(mu_);
-  void FailGroup(GroupKey key, const absl::Status& reason);
+  void FailGroup(GroupKey key, uint64_t generation, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   void MarkLaunched(const CollectiveContext& context, Execution& execution);
   void LeaveExecution(Execution& execution);

@@ -4,74 +4,87 @@
 #include <utility>
 #include <vector>
 
+#include "framework/run_in_turn.h"
+
 namespace tutti {
-namespace {
 
-// Runs callbacks of which each may make the next one ready: one after another
-// on this thread, so that a long chain of dependencies needs no stack.
-void RunInTurn(DependencyTracker::Ready ready) {
-  static thread_local std::vector<DependencyTracker::Ready>* queue = nullptr;
-  if (queue != nullptr) {
-    queue->push_back(std::move(ready));
-    return;
+DependencyTracker::~DependencyTracker() {
+  absl::flat_hash_map<InstanceId, std::vector<WaitPtr>> waiting;
+  {
+    MutexLock lock(&mu_);
+    waiting = waiting_;
   }
-  std::vector<DependencyTracker::Ready> mine;
-  queue = &mine;
-  mine.push_back(std::move(ready));
-  while (!mine.empty()) {
-    DependencyTracker::Ready next = std::move(mine.back());
-    mine.pop_back();
-    std::move(next)();
+  for (const auto& [id, waits] : waiting) {
+    for (const WaitPtr& wait : waits) {
+      End(wait, absl::CancelledError("the step has ended"));
+    }
   }
-  queue = nullptr;
 }
-
-}  // namespace
 
 void DependencyTracker::Launched(InstanceId id) {
   // A wait is counted before its condition is checked: either this sees the
   // wait, or that check sees the launch.
   if (num_waiting_.load(std::memory_order_seq_cst) == 0) return;
-  std::vector<std::shared_ptr<Waiter>> ready;
+  std::vector<WaitPtr> ready;
   {
     MutexLock lock(&mu_);
     const auto found = waiting_.find(id);
     if (found == waiting_.end()) return;
-    std::vector<Waiting> still_waiting;
-    for (Waiting& entry : found->second) {
-      if (!has_launched_(id, entry.number)) {
-        still_waiting.push_back(std::move(entry));
-        continue;
-      }
-      num_waiting_.fetch_sub(1, std::memory_order_seq_cst);
-      if (--entry.waiter->num_missing == 0) {
-        ready.push_back(std::move(entry.waiter));
-      }
-    }
-    found->second = std::move(still_waiting);
+    num_waiting_ -= std::erase_if(found->second, [&](const WaitPtr& wait) {
+      if (!has_launched_(id, wait->number)) return false;
+      std::erase(wait->missing, id);
+      if (wait->begun && wait->missing.empty()) ready.push_back(wait);
+      return true;
+    });
     if (found->second.empty()) waiting_.erase(found);
   }
-  for (const auto& waiter : ready) RunInTurn(std::move(waiter->ready));
+  for (const WaitPtr& wait : ready) End(wait, absl::OkStatus());
 }
 
 void DependencyTracker::WaitFor(const std::vector<InstanceId>& dependencies,
-                                uint64_t number, Ready ready) {
-  auto waiter = std::make_shared<Waiter>();
-  waiter->num_missing = dependencies.size() + 1;
-  waiter->ready = std::move(ready);
+                                uint64_t number, Cancellation& cancellation,
+                                StatusCallback ready) {
+  const auto wait = std::make_shared<Wait>();
+  wait->number = number;
+  wait->cancellation = &cancellation;
+  wait->ready = std::move(ready);
   {
     MutexLock lock(&mu_);
-    for (InstanceId id : dependencies) {
-      waiting_[id].push_back({number, waiter});
-      num_waiting_.fetch_add(1, std::memory_order_seq_cst);
-    }
+    wait->missing = dependencies;
+    for (InstanceId id : dependencies) waiting_[id].push_back(wait);
+    num_waiting_ += dependencies.size();
   }
   for (InstanceId id : dependencies) Launched(id);
+  const Cancellation::WatchId watch = cancellation.Watch(
+      [this, wait](const absl::Status& reason) { End(wait, reason); });
   {
     MutexLock lock(&mu_);
-    if (--waiter->num_missing > 0) return;
+    wait->watch = watch;
+    wait->begun = true;
+    if (wait->over || !wait->missing.empty()) return;
   }
-  RunInTurn(std::move(waiter->ready));
+  End(wait, absl::OkStatus());
+}
+
+void DependencyTracker::End(const WaitPtr& wait, absl::Status status) {
+  Cancellation::WatchId watch = 0;
+  {
+    MutexLock lock(&mu_);
+    if (wait->over) return;
+    wait->over = true;
+    watch = wait->watch;
+    for (InstanceId id : wait->missing) {
+      const auto found = waiting_.find(id);
+      if (found == waiting_.end()) continue;
+      num_waiting_ -= std::erase(found->second, wait);
+      if (found->second.empty()) waiting_.erase(found);
+    }
+  }
+  if (watch != 0) wait->cancellation->Unwatch(watch);
+  RunInTurn(
+      [ready = std::move(wait->ready), status = std::move(status)]() mutable {
+        std::move(ready)(std::move(status));
+      });
 }
 
 }  // namespace tutti

@@ -32,6 +32,7 @@ absl::StatusOr<std::unique_ptr<DeviceManager>> DeviceManager::Create(
       return absl::AlreadyExistsError(
           absl::StrCat("two devices are named ", device->full_name()));
     }
+    manager->known_.insert(device);
   }
   return manager;
 }

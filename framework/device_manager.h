@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "framework/device.h"
@@ -34,6 +35,9 @@ class DeviceManager {
   // Errors: NOT_FOUND naming some of the known devices.
   absl::StatusOr<Device*> Find(absl::string_view full_name) const;
 
+  // Whether it is one of these, not of another manager. Does not look at it.
+  bool Owns(const Device* device) const { return known_.contains(device); }
+
   // In the order given to Create.
   const std::vector<Device*>& devices() const { return in_order_; }
 
@@ -43,6 +47,7 @@ class DeviceManager {
   std::vector<std::unique_ptr<Device>> owned_;
   std::vector<Device*> in_order_;
   absl::flat_hash_map<absl::string_view, Device*> by_name_;
+  absl::flat_hash_set<const Device*> known_;
 };
 
 }  // namespace tutti

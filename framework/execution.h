@@ -31,8 +31,11 @@ class Execution {
  private:
   friend class ExecutionTable;
   // Guarded by the table's mutex.
-  absl::InlinedVector<const Device*, 8> joined_;
+  absl::InlinedVector<const Device*, 8>
+      joined_;  // Those that left may be gone.
   size_t num_left_ = 0;
+  size_t num_cancelling_ = 0;
+  bool over_ = false;  // Forgotten by the table.
   std::optional<ExecKey> key_;
 };
 

@@ -20,57 +20,104 @@ ExecutionTable::Member& ExecutionTable::FindOrAddMember(
     instance = std::make_unique<Instance>();
     instance->num_expected =
         std::min(num_local_devices_, static_cast<size_t>(request.group_size));
+    const auto& dependencies = request.impl_details.dependencies;
+    if (!dependencies.empty()) kept_.insert(id);
+    kept_.insert(dependencies.begin(), dependencies.end());
   }
   instance->members.push_back(device);
   entry->second.instance = instance.get();
+  names_.try_emplace(device, device->full_name());
   return entry->second;
 }
 
-absl::StatusOr<std::shared_ptr<Execution>> ExecutionTable::Join(
+// Which execution the member's next call takes part in.
+absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
     const Device* device, const CollectiveRequest& request,
-    std::optional<uint64_t> number, Settled* settled) {
+    std::optional<uint64_t> number, Member& member) {
+  const auto describe = [&] {
+    return absl::StrCat("group ", request.group_key, ", instance ",
+                        request.instance_key);
+  };
+  if (member.num_calls > 0 && member.gives_numbers != number.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        device->full_name(), " called ", describe(),
+        number.has_value() ? " by execution number now, but not before"
+                           : " by execution number before, but not now"));
+  }
+  if (!number.has_value()) return member.num_calls;
+  if (member.numbers.Contains(*number)) {
+    return absl::AlreadyExistsError(absl::StrCat(device->full_name(),
+                                                 " is already in execution ",
+                                                 *number, " of ", describe()));
+  }
+  member.gives_numbers = true;
+  member.numbers.Insert(*number);
+  return *number;
+}
+
+absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
+    const Device* device, const CollectiveRequest& request,
+    std::optional<uint64_t> number) {
   MutexLock lock(&mu_);
-  if (instances_.size() >= std::max(next_sweep_, max_instances_)) {
-    ForgetOldInstances();
+  Joined joined;
+  if (members_.size() >= std::max(next_sweep_, max_entries_)) {
+    joined.forgotten = ForgetOldInstances();
   }
   Member& member = FindOrAddMember(device, request);
   Instance& instance = *member.instance;
-  const uint64_t chosen = number.value_or(member.next_execution);
-  std::shared_ptr<Execution>& execution = instance.executions[chosen];
+  const auto chosen = ChooseNumber(device, request, number, member);
+  if (!chosen.ok()) return chosen.status();
+  std::shared_ptr<Execution>& execution = instance.executions[*chosen];
   if (execution == nullptr) {
     execution = std::make_shared<Execution>(
-        InstanceId{request.group_key, request.instance_key}, chosen);
+        InstanceId{request.group_key, request.instance_key}, *chosen);
   }
-  auto& joined = execution->joined_;
-  if (number.has_value() &&
-      std::find(joined.begin(), joined.end(), device) != joined.end()) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        device->full_name(), " is already in execution ", chosen, " of group ",
-        request.group_key, ", instance ", request.instance_key));
-  }
-  joined.push_back(device);
-  ++member.next_execution;
+  execution->joined_.push_back(device);
+  ++member.num_calls;
   instance.last_used = ++num_joins_;
-  if (member.settled.params != nullptr) SetKey(*execution, member.settled);
-  *settled = member.settled;
-  return execution;
+  joined.execution = execution;
+  joined.settled = member.settled;
+  if (member.settled.params != nullptr &&
+      !member.settled.params->group->cancellation->cancelled()) {
+    // If it has the key of another generation, that one has ended, and so will
+    // the execution.
+    SetKey(*execution, member.settled).IgnoreError();
+  }
+  return joined;
 }
 
-void ExecutionTable::Settle(const Device* device, Execution& execution,
-                            Settled settled) {
+absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
+                                    Settled settled) {
   MutexLock lock(&mu_);
-  SetKey(execution, settled);
+  absl::Status status = SetKey(execution, settled);
+  if (!status.ok()) return status;
   Member& member = members_.at(MemberKey{device, execution.id});
-  member.instance->num_expected =
-      static_cast<size_t>(settled.params->task->num_local);
-  member.settled = std::move(settled);
+  const auto num_local = static_cast<size_t>(settled.params->task->num_local);
+  std::swap(member.settled, settled);  // Freed by the caller, without the lock.
+  Instance& instance = *member.instance;
+  if (num_local >= instance.num_expected) return absl::OkStatus();
+  // Calls with another group size may have failed before this one.
+  instance.num_expected = num_local;
+  std::vector<std::shared_ptr<Execution>> executions;
+  for (const auto& [number, other] : instance.executions) {
+    executions.push_back(other);
+  }
+  for (const auto& other : executions) EndIfAllLeft(instance, *other);
+  return absl::OkStatus();
 }
 
-void ExecutionTable::SetKey(Execution& execution, const Settled& settled) {
-  if (execution.key_.has_value()) return;
-  execution.key_ = ExecKey{settled.params->group->generation, step_id_,
-                           execution.id.group_key, execution.id.instance_key,
-                           execution.number};
+absl::Status ExecutionTable::SetKey(Execution& execution,
+                                    const Settled& settled) {
+  const ExecKey key{settled.params->group->generation, step_id_,
+                    execution.id.group_key, execution.id.instance_key,
+                    execution.number};
+  if (!execution.key_.has_value()) execution.key_ = key;
+  if (*execution.key_ == key) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      "group ", key.group, " was formed again while execution ", key.execution,
+      " of instance ", key.instance, " began: some of its members run it in ",
+      "generation ", execution.key_->generation, ", others in generation ",
+      key.generation));
 }
 
 std::optional<ExecKey> ExecutionTable::Leave(Execution& execution) {
@@ -78,14 +125,36 @@ std::optional<ExecKey> ExecutionTable::Leave(Execution& execution) {
   ++execution.num_left_;
   const auto found = instances_.find(execution.id);
   if (found == instances_.end()) return std::nullopt;
-  Instance& instance = *found->second;
+  EndIfAllLeft(*found->second, execution);
+  return KeyToForget(execution);
+}
+
+void ExecutionTable::EndIfAllLeft(Instance& instance, Execution& execution) {
   if (execution.num_left_ < instance.num_expected ||
       execution.num_left_ < execution.joined_.size()) {
-    return std::nullopt;
+    return;
   }
+  execution.over_ = true;
   instance.executions.erase(execution.number);
   instance.ended.Insert(execution.number);
+}
+
+std::optional<ExecKey> ExecutionTable::KeyToForget(const Execution& execution) {
+  if (!execution.over_ || execution.num_cancelling_ > 0) return std::nullopt;
   return execution.key_;
+}
+
+std::optional<ExecKey> ExecutionTable::BeginCancel(Execution& execution) {
+  MutexLock lock(&mu_);
+  if (execution.over_ || !execution.key_.has_value()) return std::nullopt;
+  ++execution.num_cancelling_;
+  return execution.key_;
+}
+
+std::optional<ExecKey> ExecutionTable::EndCancel(Execution& execution) {
+  MutexLock lock(&mu_);
+  --execution.num_cancelling_;
+  return KeyToForget(execution);
 }
 
 bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
@@ -99,26 +168,36 @@ bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
          execution->second->num_launched >= instance.num_expected;
 }
 
-std::optional<ExecKey> ExecutionTable::KeyOf(const Execution& execution) {
+std::vector<std::string> ExecutionTable::JoinedNames(
+    const Execution& execution) {
   MutexLock lock(&mu_);
-  return execution.key_;
+  std::vector<std::string> names;
+  for (const Device* device : execution.joined_) {
+    names.push_back(names_.at(device));
+  }
+  return names;
 }
 
-std::vector<const Device*> ExecutionTable::Joined(const Execution& execution) {
-  MutexLock lock(&mu_);
-  return {execution.joined_.begin(), execution.joined_.end()};
-}
-
-std::vector<std::shared_ptr<Execution>> ExecutionTable::Running(
-    std::optional<GroupKey> group_key) {
+std::vector<std::shared_ptr<Execution>> ExecutionTable::Running() {
   MutexLock lock(&mu_);
   std::vector<std::shared_ptr<Execution>> running;
   for (const auto& [id, instance] : instances_) {
-    if (group_key.has_value() && id.group_key != *group_key) continue;
     for (const auto& [number, execution] : instance->executions) {
       running.push_back(execution);
     }
   }
+  return running;
+}
+
+std::vector<std::shared_ptr<Execution>> ExecutionTable::RunningIn(
+    GroupKey group_key, uint64_t generation) {
+  std::vector<std::shared_ptr<Execution>> running = Running();
+  MutexLock lock(&mu_);
+  std::erase_if(running, [&](const std::shared_ptr<Execution>& execution) {
+    return execution->id.group_key != group_key ||
+           !execution->key_.has_value() ||
+           execution->key_->generation != generation;
+  });
   return running;
 }
 
@@ -127,41 +206,58 @@ size_t ExecutionTable::num_instances() {
   return instances_.size();
 }
 
-uint64_t ExecutionTable::NumCalls(const Device* device, InstanceId id) {
-  return members_.at(MemberKey{device, id}).next_execution;
+// It failed, and those that came have left.
+bool ExecutionTable::IsAbandoned(const Execution& execution) {
+  return execution.cancellation.cancelled() &&
+         execution.num_left_ == execution.joined_.size();
 }
 
 bool ExecutionTable::IsIdle(InstanceId id, const Instance& instance) {
-  if (!instance.executions.empty() ||
-      instance.members.size() < instance.num_expected) {
-    return false;
+  if (kept_.contains(id)) return false;
+  if (!instance.executions.empty()) {
+    return std::all_of(
+        instance.executions.begin(), instance.executions.end(),
+        [](const auto& entry) { return IsAbandoned(*entry.second); });
   }
-  const uint64_t num_calls = NumCalls(instance.members[0], id);
+  if (instance.members.size() < instance.num_expected) return false;
+  const auto num_calls = [&](const Device* device) {
+    return members_.at(MemberKey{device, id}).num_calls;
+  };
   for (const Device* device : instance.members) {
-    if (NumCalls(device, id) != num_calls) return false;
+    if (num_calls(device) != num_calls(instance.members[0])) return false;
   }
   return true;
 }
 
 // Forgets the less recently used half of what is idle; so that a step that
 // always runs many instances is rarely swept, waits for twice as many as stay.
-void ExecutionTable::ForgetOldInstances() {
+ExecutionTable::Forgotten ExecutionTable::ForgetOldInstances() {
   std::vector<std::pair<uint64_t, InstanceId>> idle;
+  size_t num_idle_entries = 0;
   for (const auto& [id, instance] : instances_) {
-    if (IsIdle(id, *instance)) idle.emplace_back(instance->last_used, id);
+    if (!IsIdle(id, *instance)) continue;
+    idle.emplace_back(instance->last_used, id);
+    num_idle_entries += instance->members.size();
   }
-  const size_t num_idle = idle.size();
-  if (num_idle <= max_instances_ / 2) idle.clear();  // They were used lately.
-  const std::vector<InstanceId> oldest = OldestHalf(std::move(idle));
-  for (InstanceId id : oldest) Forget(id);
-  const size_t num_busy = instances_.size() - (num_idle - oldest.size());
-  next_sweep_ = max_instances_ + 2 * num_busy;
+  Forgotten forgotten;
+  const size_t num_busy_entries = members_.size() - num_idle_entries;
+  next_sweep_ = max_entries_ + 2 * num_busy_entries;
+  if (num_idle_entries <= max_entries_ / 2) return forgotten;  // Used lately.
+  for (InstanceId id : OldestHalf(std::move(idle))) Forget(id, &forgotten);
+  return forgotten;
 }
 
-void ExecutionTable::Forget(InstanceId id) {
+void ExecutionTable::Forget(InstanceId id, Forgotten* forgotten) {
   const auto found = instances_.find(id);
+  for (const auto& [number, execution] : found->second->executions) {
+    execution->over_ = true;
+    const auto key = KeyToForget(*execution);
+    if (key.has_value()) forgotten->keys.push_back(*key);
+  }
   for (const Device* device : found->second->members) {
-    members_.erase(MemberKey{device, id});
+    const auto member = members_.find(MemberKey{device, id});
+    forgotten->settled.push_back(std::move(member->second.settled));
+    members_.erase(member);
   }
   instances_.erase(found);
 }

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/buf_key.h"
@@ -29,9 +31,14 @@ namespace tutti {
 // that they cost one look-up.
 //
 // An execution stays until all members of this process took part in it and
-// left: so a member that comes late learns that it failed. An instance is
-// forgotten when it is idle, all its members came equally often, and a quarter
-// of `max_instances` others were used since. Thread-safe; calls nobody.
+// left: so a member that comes late learns that it failed.
+//
+// An entry is one member's part in one instance, about 200 bytes. When there
+// are `max_entries`, instances are forgotten that have no execution under way
+// and whose members came equally often, and those that failed while somebody
+// was missing; at the earliest when a quarter as many entries were used since.
+// Those that depend on others, or are depended upon, stay. Thread-safe; calls
+// nobody.
 class ExecutionTable {
  public:
   // What was settled about an instance for one of its members.
@@ -41,47 +48,63 @@ class ExecutionTable {
     std::shared_ptr<CollectiveImplementationInterface> implementation;
   };
 
-  ExecutionTable(int64_t step_id, size_t num_local_devices,
-                 size_t max_instances)
+  struct Forgotten {
+    std::vector<ExecKey> keys;  // Of executions that somebody never came to.
+    std::vector<Settled> settled;
+  };
+  struct Joined {
+    std::shared_ptr<Execution> execution;
+    Settled settled;  // What Settle() left, if anything.
+    Forgotten forgotten;
+  };
+
+  ExecutionTable(int64_t step_id, size_t num_local_devices, size_t max_entries)
       : step_id_(step_id),
         num_local_devices_(num_local_devices),
-        max_instances_(max_instances) {}
+        max_entries_(max_entries) {}
   ExecutionTable(const ExecutionTable&) = delete;
   ExecutionTable& operator=(const ExecutionTable&) = delete;
 
-  // The member's next execution, or the one numbered `number`. `settled` gets
-  // what Settle() left, if anything. Errors: ALREADY_EXISTS if the device is
-  // in that execution.
-  absl::StatusOr<std::shared_ptr<Execution>> Join(
-      const Device* device, const CollectiveRequest& request,
-      std::optional<uint64_t> number, Settled* settled)
+  // The member's next execution, or the one numbered `number`. Errors:
+  // ALREADY_EXISTS if the device was in that execution; INVALID_ARGUMENT if it
+  // gives a number now and did not before, or the other way round.
+  absl::StatusOr<Joined> Join(const Device* device,
+                              const CollectiveRequest& request,
+                              std::optional<uint64_t> number)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Remembers `settled` for the member's later executions, and gives this one
-  // its key.
-  void Settle(const Device* device, Execution& execution, Settled settled)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // its key. Errors: ABORTED if it runs in another generation of the group.
+  absl::Status Settle(const Device* device, Execution& execution,
+                      Settled settled) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The device's part in `execution` has ended. The key if it was the last one
-  // here and the execution is forgotten.
+  // The device's part in `execution` has ended. The key if its transfers can be
+  // forgotten: nobody here is in it any more, and nobody cancels it.
   std::optional<ExecKey> Leave(Execution& execution) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The key under which the execution's transfers run, once a member is
-  // settled.
-  std::optional<ExecKey> KeyOf(const Execution& execution)
+  // The key of transfers to cancel: the execution is not forgotten until
+  // EndCancel(). None if there is nothing to cancel.
+  std::optional<ExecKey> BeginCancel(Execution& execution)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // After a BeginCancel() that returned a key. As Leave().
+  std::optional<ExecKey> EndCancel(Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whether all members of this process have launched that execution. False for
   // an instance that was forgotten.
   bool HasLaunched(InstanceId id, uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Devices of this process that have come.
-  std::vector<const Device*> Joined(const Execution& execution)
+  // Names of the devices of this process that have come.
+  std::vector<std::string> JoinedNames(const Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Those under way: of one group or of all.
-  std::vector<std::shared_ptr<Execution>> Running(
-      std::optional<GroupKey> group_key) ABSL_LOCKS_EXCLUDED(mu_);
+  // Those under way: all, or those whose transfers run in one generation of a
+  // group.
+  std::vector<std::shared_ptr<Execution>> Running() ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::shared_ptr<Execution>> RunningIn(GroupKey group_key,
+                                                    uint64_t generation)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t num_instances() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -104,31 +127,44 @@ class ExecutionTable {
   };
   struct Member {
     Instance* instance = nullptr;
-    uint64_t next_execution = 0;
+    uint64_t num_calls = 0;
+    bool gives_numbers = false;
+    NumberSet numbers;  // That it gave.
     Settled settled;
   };
 
   Member& FindOrAddMember(const Device* device,
                           const CollectiveRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SetKey(Execution& execution, const Settled& settled)
+  static absl::StatusOr<uint64_t> ChooseNumber(const Device* device,
+                                               const CollectiveRequest& request,
+                                               std::optional<uint64_t> number,
+                                               Member& member);
+  absl::Status SetKey(Execution& execution, const Settled& settled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint64_t NumCalls(const Device* device, InstanceId id)
+  static bool IsAbandoned(const Execution& execution);
+  static std::optional<ExecKey> KeyToForget(const Execution& execution);
+  void EndIfAllLeft(Instance& instance, Execution& execution)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsIdle(InstanceId id, const Instance& instance)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ForgetOldInstances() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Forget(InstanceId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Forgotten ForgetOldInstances() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Forget(InstanceId id, Forgotten* forgotten)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t step_id_;
   const size_t num_local_devices_;
-  const size_t max_instances_;
+  const size_t max_entries_;
   Mutex mu_;
   uint64_t num_joins_ ABSL_GUARDED_BY(mu_) = 0;
   size_t next_sweep_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<MemberKey, Member> members_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<InstanceId, std::unique_ptr<Instance>> instances_
       ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<const Device*, std::string> names_ ABSL_GUARDED_BY(mu_);
+
+  // Instances that depend on others or are depended upon.
+  absl::flat_hash_set<InstanceId> kept_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

@@ -24,7 +24,7 @@ using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
 constexpr int64_t kStep = 9;
-constexpr size_t kMaxInstances = 8;
+constexpr size_t kMaxEntries = 16;  // Eight instances of two members.
 
 class ExecutionTableTest : public testing::Test {
  protected:
@@ -34,17 +34,34 @@ class ExecutionTableTest : public testing::Test {
 
   std::shared_ptr<Execution> Join(const Device& device, InstanceKey instance,
                                   std::optional<uint64_t> number = {}) {
-    return table_.Join(&device, Request(instance), number, &settled_).value();
+    auto joined = table_.Join(&device, Request(instance), number).value();
+    settled_ = std::move(joined.settled);
+    forgotten_ = std::move(joined.forgotten.keys);
+    return joined.execution;
   }
 
   // What a resolver settles: `num_local` members are in this process.
-  void Settle(const Device& device, Execution& execution, int num_local = 2) {
+  absl::Status SettleIn(std::shared_ptr<const CollGroupParams> group,
+                        const Device& device, Execution& execution,
+                        int num_local = 2) {
     auto task = std::make_shared<CollTaskParams>();
     task->num_local = num_local;
     auto params = std::make_shared<CollectiveParams>();
-    params->group = GroupOf(2);
+    params->group = std::move(group);
     params->task = std::move(task);
-    table_.Settle(&device, execution, {.params = std::move(params)});
+    return table_.Settle(&device, execution, {.params = std::move(params)});
+  }
+  void Settle(const Device& device, Execution& execution, int num_local = 2) {
+    ASSERT_THAT(SettleIn(GroupOf(2), device, execution, num_local), IsOk());
+  }
+
+  static ExecKey KeyOf(InstanceKey instance, uint64_t execution,
+                       uint64_t generation = 1) {
+    return {.generation = generation,
+            .step = kStep,
+            .group = 1,
+            .instance = instance,
+            .execution = execution};
   }
 
   // One whole execution, by both devices.
@@ -59,8 +76,9 @@ class ExecutionTableTest : public testing::Test {
 
   CpuDevice a_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 0}}};
   CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
-  ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxInstances};
-  ExecutionTable::Settled settled_;
+  ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries};
+  ExecutionTable::Settled settled_;  // By the last Join().
+  std::vector<ExecKey> forgotten_;
 };
 
 TEST_F(ExecutionTableTest, TheNthCallsOfAllMembersMakeTheNthExecution) {
@@ -78,10 +96,10 @@ TEST_F(ExecutionTableTest, InstancesAndGroupsAreCountedApart) {
   const auto first = Join(a_, 7);
   EXPECT_EQ(Join(a_, 8)->number, 0u);
   const auto other_group =
-      table_.Join(&a_, Request(7, /*group=*/2), std::nullopt, &settled_);
+      table_.Join(&a_, Request(7, /*group=*/2), std::nullopt);
   ASSERT_THAT(other_group, IsOk());
-  EXPECT_NE(*other_group, first);
-  EXPECT_EQ((*other_group)->number, 0u);
+  EXPECT_NE(other_group->execution, first);
+  EXPECT_EQ(other_group->execution->number, 0u);
   EXPECT_EQ(table_.num_instances(), 3u);
 }
 
@@ -95,10 +113,29 @@ TEST_F(ExecutionTableTest, AnExecutionMayBeNamedByItsNumber) {
 TEST_F(ExecutionTableTest, ADeviceThatIsInTheNamedExecutionIsAlreadyExists) {
   Join(a_, 7, 5);
   EXPECT_THAT(
-      table_.Join(&a_, Request(7), 5, &settled_),
+      table_.Join(&a_, Request(7), 5),
       StatusIs(absl::StatusCode::kAlreadyExists,
                AllOf(HasSubstr(a_.full_name()), HasSubstr("execution 5"),
                      HasSubstr("group 1, instance 7"))));
+}
+
+TEST_F(ExecutionTableTest, AMemberGivesNumbersAlwaysOrNever) {
+  Join(a_, 7, 1);
+  EXPECT_THAT(table_.Join(&a_, Request(7), std::nullopt),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("by execution number before, but not now")));
+  Join(a_, 8);
+  EXPECT_THAT(table_.Join(&a_, Request(8), 5),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("by execution number now, but not before")));
+}
+
+TEST_F(ExecutionTableTest, ANumberOfAnEndedExecutionIsAlreadyExists) {
+  const auto execution = Join(a_, 7, 5);
+  Settle(a_, *execution, /*num_local=*/1);
+  table_.Leave(*execution);
+  EXPECT_THAT(table_.Join(&a_, Request(7), 5),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("5")));
 }
 
 TEST_F(ExecutionTableTest, WhatWasSettledIsRememberedForTheNextCalls) {
@@ -113,15 +150,35 @@ TEST_F(ExecutionTableTest, WhatWasSettledIsRememberedForTheNextCalls) {
 
 TEST_F(ExecutionTableTest, TheKeyIsKnownOnceAMemberIsSettled) {
   const auto execution = Join(a_, 7);
-  EXPECT_EQ(table_.KeyOf(*execution), std::nullopt);
+  EXPECT_EQ(table_.BeginCancel(*execution), std::nullopt);
   Settle(a_, *execution);
-  const ExecKey expected = {.generation = 1,
-                            .step = kStep,
-                            .group = 1,
-                            .instance = 7,
-                            .execution = 0};
-  EXPECT_EQ(table_.KeyOf(*execution), expected);
-  EXPECT_EQ(table_.KeyOf(*Join(a_, 7))->execution, 1u);
+  EXPECT_EQ(table_.BeginCancel(*execution), KeyOf(7, 0));
+  EXPECT_EQ(table_.BeginCancel(*Join(a_, 7)), KeyOf(7, 1));
+}
+
+TEST_F(ExecutionTableTest, ExecutionDoesNotGetTheKeyOfAGroupThatEnded) {
+  const auto group = GroupOf(2);
+  const auto first = Join(a_, 7);
+  ASSERT_THAT(SettleIn(group, a_, *first), IsOk());
+  group->cancellation->Cancel(absl::AbortedError("ended"));
+  const auto second = Join(a_, 7);
+  EXPECT_EQ(table_.BeginCancel(*second), std::nullopt);
+  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+  next->generation = 2;
+  EXPECT_THAT(SettleIn(next, a_, *second), IsOk());
+  EXPECT_EQ(table_.BeginCancel(*second), KeyOf(7, 1, /*generation=*/2));
+}
+
+TEST_F(ExecutionTableTest, MembersOfTwoGenerationsDoNotShareAnExecution) {
+  const auto execution = Join(a_, 7);
+  Join(b_, 7);
+  Settle(a_, *execution);
+  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+  next->generation = 2;
+  EXPECT_THAT(SettleIn(next, b_, *execution),
+              StatusIs(absl::StatusCode::kAborted,
+                       AllOf(HasSubstr("group 1 was formed again"),
+                             HasSubstr("generation 2"))));
 }
 
 TEST_F(ExecutionTableTest, TheLastToLeaveGetsTheKey) {
@@ -129,9 +186,23 @@ TEST_F(ExecutionTableTest, TheLastToLeaveGetsTheKey) {
   Settle(a_, *execution);
   EXPECT_EQ(table_.Leave(*execution), std::nullopt);
   Join(b_, 7);
-  const auto key = table_.KeyOf(*execution);
-  EXPECT_EQ(table_.Leave(*execution), key);
-  EXPECT_THAT(table_.Running(std::nullopt), IsEmpty());
+  EXPECT_EQ(table_.Leave(*execution), KeyOf(7, 0));
+  EXPECT_THAT(table_.Running(), IsEmpty());
+}
+
+TEST_F(ExecutionTableTest, AnExecutionIsNotForgottenWhileItIsCancelled) {
+  const auto execution = Join(a_, 7);
+  Settle(a_, *execution, /*num_local=*/1);
+  EXPECT_EQ(table_.BeginCancel(*execution), KeyOf(7, 0));
+  EXPECT_EQ(table_.Leave(*execution), std::nullopt);
+  EXPECT_EQ(table_.EndCancel(*execution), KeyOf(7, 0));
+}
+
+TEST_F(ExecutionTableTest, WhatIsForgottenIsNotCancelledAnyMore) {
+  const auto execution = Join(a_, 7);
+  Settle(a_, *execution, /*num_local=*/1);
+  EXPECT_EQ(table_.Leave(*execution), KeyOf(7, 0));
+  EXPECT_EQ(table_.BeginCancel(*execution), std::nullopt);
 }
 
 TEST_F(ExecutionTableTest, AMemberThatComesLateFindsTheFailedExecution) {
@@ -147,26 +218,28 @@ TEST_F(ExecutionTableTest, OnlyMembersOfThisProcessAreWaitedFor) {
   const auto execution = Join(a_, 7);
   Settle(a_, *execution, /*num_local=*/1);
   EXPECT_NE(table_.Leave(*execution), std::nullopt);
-  EXPECT_THAT(table_.Running(std::nullopt), IsEmpty());
+  EXPECT_THAT(table_.Running(), IsEmpty());
 }
 
 TEST_F(ExecutionTableTest, KnowsWhoHasJoined) {
   const auto execution = Join(b_, 7);
-  EXPECT_THAT(table_.Joined(*execution), ElementsAre(&b_));
+  EXPECT_THAT(table_.JoinedNames(*execution), ElementsAre(b_.full_name()));
   Join(a_, 7);
-  EXPECT_THAT(table_.Joined(*execution), UnorderedElementsAre(&a_, &b_));
+  EXPECT_THAT(table_.JoinedNames(*execution),
+              UnorderedElementsAre(a_.full_name(), b_.full_name()));
 }
 
-TEST_F(ExecutionTableTest, KnowsWhatRunsInAGroupAndInAll) {
+TEST_F(ExecutionTableTest, KnowsWhatRunsInAGenerationOfAGroupAndInAll) {
   const auto one = Join(a_, 7);
   const auto two = Join(a_, 7);
-  const auto other =
-      table_.Join(&a_, Request(7, /*group=*/2), std::nullopt, &settled_);
+  const auto other = table_.Join(&a_, Request(7, /*group=*/2), std::nullopt);
   ASSERT_THAT(other, IsOk());
-  EXPECT_THAT(table_.Running(std::nullopt),
-              UnorderedElementsAre(one, two, *other));
-  EXPECT_THAT(table_.Running(1), UnorderedElementsAre(one, two));
-  EXPECT_THAT(table_.Running(3), IsEmpty());
+  EXPECT_THAT(table_.Running(),
+              UnorderedElementsAre(one, two, other->execution));
+  EXPECT_THAT(table_.RunningIn(1, 1), IsEmpty());
+  Settle(a_, *one);
+  EXPECT_THAT(table_.RunningIn(1, 1), ElementsAre(one));
+  EXPECT_THAT(table_.RunningIn(1, 2), IsEmpty());
 }
 
 TEST_F(ExecutionTableTest, AnExecutionIsLaunchedOnceAllMembersLaunchedIt) {
@@ -218,7 +291,7 @@ TEST_F(ExecutionTableTest, NamedExecutionsAreLaunchedEachForItself) {
 TEST_F(ExecutionTableTest, UniqueInstanceKeysDoNotGrowItWithoutBound) {
   for (InstanceKey key = 0; key < 1000; ++key) {
     RunOnce(key);
-    EXPECT_LE(table_.num_instances(), 2 * kMaxInstances);
+    EXPECT_LE(table_.num_instances(), 2 * kMaxEntries);
   }
 }
 
@@ -249,14 +322,48 @@ TEST_F(ExecutionTableTest, NeverForgetsWhatWasUsedLately) {
   EXPECT_TRUE(table_.HasLaunched({1, 1000}, 0));
 }
 
+TEST_F(ExecutionTableTest, NeverForgetsWhatIsDependedUpon) {
+  RunOnce(1000);
+  CollectiveRequest dependent = Request(1001);
+  dependent.impl_details.dependencies = {{1, 1000}};
+  ASSERT_THAT(table_.Join(&a_, dependent, std::nullopt), IsOk());
+  for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
+  EXPECT_TRUE(table_.HasLaunched({1, 1000}, 0));
+  EXPECT_EQ(Join(a_, 1001)->number, 1u);
+}
+
+TEST_F(ExecutionTableTest, FailuresWhileSomebodyIsMissingDoNotGrowIt) {
+  std::vector<ExecKey> forgotten;
+  for (InstanceKey key = 0; key < 1000; ++key) {
+    const auto execution = Join(a_, key);
+    forgotten.insert(forgotten.end(), forgotten_.begin(), forgotten_.end());
+    Settle(a_, *execution);
+    execution->cancellation.Cancel(absl::DeadlineExceededError("late"));
+    table_.Leave(*execution);
+    EXPECT_LE(table_.num_instances(), kMaxEntries);
+  }
+  EXPECT_GT(forgotten.size(), 900u);
+}
+
+TEST_F(ExecutionTableTest, FailuresWithAnotherGroupSizeDoNotKeepIt) {
+  CollectiveRequest wrong = Request(1000);
+  wrong.group_size = 2;
+  ASSERT_THAT(table_.Join(&a_, wrong, std::nullopt), IsOk());
+  const auto first = table_.Running()[0];
+  table_.Leave(*first);
+  EXPECT_THAT(table_.Running(), ElementsAre(first));
+  const auto second = Join(a_, 1000);
+  Settle(a_, *second, /*num_local=*/1);
+  EXPECT_THAT(table_.Running(), ElementsAre(second));
+}
+
 TEST_F(ExecutionTableTest, NeverForgetsWhatIsBusy) {
   const auto waiting = Join(a_, 1000);
   const auto running = Join(a_, 1001);
   Join(b_, 1001);
   for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
   EXPECT_EQ(Join(b_, 1000), waiting);
-  EXPECT_THAT(table_.Running(std::nullopt),
-              UnorderedElementsAre(waiting, running));
+  EXPECT_THAT(table_.Running(), UnorderedElementsAre(waiting, running));
 }
 
 TEST_F(ExecutionTableTest, NeverForgetsWhatItsMembersCalledUnevenlyOften) {
@@ -265,7 +372,7 @@ TEST_F(ExecutionTableTest, NeverForgetsWhatItsMembersCalledUnevenlyOften) {
   const auto ahead = Join(a_, 1000);
   Settle(a_, *ahead, /*num_local=*/1);
   table_.Leave(*ahead);
-  ASSERT_THAT(table_.Running(std::nullopt), IsEmpty());
+  ASSERT_THAT(table_.Running(), IsEmpty());
   for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
   EXPECT_EQ(Join(b_, 1000)->number, 1u);
 }
@@ -276,7 +383,7 @@ TEST_F(ExecutionTableTest, ManyBusyInstancesAreNotSweptForEachCall) {
   EXPECT_EQ(table_.num_instances(), 100u);
   for (InstanceKey key = 1000; key < 2000; ++key) {
     RunOnce(key);
-    EXPECT_LE(table_.num_instances(), kMaxInstances + 2 * busy.size() + 1);
+    EXPECT_LE(table_.num_instances(), kMaxEntries + 2 * busy.size() + 1);
   }
   for (InstanceKey key = 0; key < 100; ++key) {
     EXPECT_EQ(Join(b_, key), busy[key]);
@@ -289,9 +396,8 @@ TEST_F(ExecutionTableTest, MembersOnTheirOwnThreadsMeetInEveryExecution) {
                        std::vector<std::shared_ptr<Execution>>* joined) {
     for (int i = 0; i < kExecutions; ++i) {
       const InstanceKey key = i % 30;
-      ExecutionTable::Settled settled;
       const auto execution =
-          table_.Join(&device, Request(key), std::nullopt, &settled).value();
+          table_.Join(&device, Request(key), std::nullopt)->execution;
       ++execution->num_launched;
       table_.HasLaunched(execution->id, execution->number);
       joined->push_back(execution);
@@ -304,7 +410,7 @@ TEST_F(ExecutionTableTest, MembersOnTheirOwnThreadsMeetInEveryExecution) {
   run(b_, &of_b);
   thread.join();
   EXPECT_EQ(of_a, of_b);
-  EXPECT_THAT(table_.Running(std::nullopt), IsEmpty());
+  EXPECT_THAT(table_.Running(), IsEmpty());
 }
 
 }  // namespace

@@ -1,15 +1,16 @@
 #include "framework/member_op.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "framework/buffer_check.h"
+#include "framework/rank_list.h"
 #include "framework/registry.h"
+#include "framework/run_in_turn.h"
 
 namespace tutti {
 
@@ -17,17 +18,15 @@ MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
                    CollectiveArgs args, StatusCallback done)
     : executor_(std::move(executor)),
       args_(std::move(args)),
-      done_(std::move(done)) {}
+      done_(std::move(done)) {
+  if (done_ == nullptr) done_ = [](absl::Status) {};
+}
 
 void MemberOp::Start() {
   absl::Status status = executor_->status();
   if (status.ok()) status = CheckArgs();
   if (status.ok()) status = Join();
-  if (!status.ok()) {
-    // Nobody else knows of this call yet.
-    std::move(done_)(std::move(status));
-    return;
-  }
+  if (!status.ok()) return End(std::move(status));  // Nobody knows of it yet.
   if (args_.cancellation != nullptr) WatchCancellation();
   if (args_.deadline != absl::InfiniteFuture()) ArmDeadline();
   if (executor_->aborted_.cancelled()) {
@@ -45,6 +44,11 @@ absl::Status MemberOp::CheckArgs() const {
     return absl::InvalidArgumentError(
         "a collective was called without a device");
   }
+  if (!executor_->options_.devices->Owns(args_.device)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args_.device->full_name(),
+                     " is not one of the devices of this executor's manager"));
+  }
   if (args_.request == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         args_.device->full_name(), " called a collective without a request"));
@@ -53,10 +57,14 @@ absl::Status MemberOp::CheckArgs() const {
 }
 
 absl::Status MemberOp::Join() {
-  auto execution = executor_->executions_.Join(args_.device, *args_.request,
-                                               args_.execution, &settled_);
-  if (!execution.ok()) return execution.status();
-  execution_ = *std::move(execution);
+  auto joined = executor_->executions_.Join(args_.device, *args_.request,
+                                            args_.execution);
+  if (!joined.ok()) return joined.status();
+  execution_ = std::move(joined->execution);
+  settled_ = std::move(joined->settled);
+  for (const ExecKey& key : joined->forgotten.keys) {
+    executor_->peers().ForgetExecution(key);
+  }
   return absl::OkStatus();
 }
 
@@ -72,20 +80,22 @@ void MemberOp::WatchCancellation() {
 void MemberOp::ArmDeadline() {
   Clock& clock = *executor_->environment().clock;
   start_ = clock.Now();
-  if (start_ >= args_.deadline) return OnDeadline();
-  alarm_ = clock.CallAt(args_.deadline, [weak = weak_from_this()] {
+  if (start_ >= args_.deadline) return OnDeadline(args_.device->full_name());
+  // The device may be gone when a late alarm runs.
+  alarm_ = clock.CallAt(args_.deadline, [weak = weak_from_this(),
+                                         caller = args_.device->full_name()] {
     const auto self = weak.lock();
-    if (self != nullptr && !self->finished_) self->OnDeadline();
+    if (self != nullptr && !self->finished_) self->OnDeadline(caller);
   });
 }
 
-void MemberOp::OnDeadline() {
+void MemberOp::OnDeadline(const std::string& caller) {
   executor_->FailExecution(
       *execution_,
       absl::DeadlineExceededError(absl::StrCat(
           Name(TypeOf(args_.request->op)), " of group ",
           args_.request->group_key, ", instance ", args_.request->instance_key,
-          ", called by ", args_.device->full_name(), ": ", DescribeDelay())));
+          ", called by ", caller, ": ", DescribeDelay())));
 }
 
 std::string MemberOp::DescribeDelay() const {
@@ -93,10 +103,11 @@ std::string MemberOp::DescribeDelay() const {
   const std::string after =
       absl::StrCat("after ", absl::FormatDuration(elapsed), ", ");
   switch (phase_.load()) {
-    case Phase::kResolve:
-      return absl::StrCat(
-          after,
-          executor_->options_.param_resolver->DescribeWaiting(*args_.request));
+    case Phase::kResolve: {
+      const std::string waiting =
+          executor_->options_.param_resolver->DescribeWaiting(*args_.request);
+      return absl::StrCat(after, waiting.empty() ? "before it began" : waiting);
+    }
     case Phase::kDependencies:
       return absl::StrCat(after,
                           "dependencies: not all that it depends on had been "
@@ -109,21 +120,19 @@ std::string MemberOp::DescribeDelay() const {
 
 std::string MemberOp::DescribeAbsent() const {
   const CollectiveParams& params = *context_.params;
-  std::vector<std::string> present;
-  for (const Device* device : executor_->executions_.Joined(*execution_)) {
-    present.push_back(device->full_name());
-  }
+  const std::vector<std::string> joined =
+      executor_->executions_.JoinedNames(*execution_);
+  const absl::flat_hash_set<std::string> present(joined.begin(), joined.end());
   std::vector<std::string> absent;
   for (int rank = 0; rank < params.group->size(); ++rank) {
     const std::string name = params.group->members[rank].device.name.ToString();
-    if (!params.task->is_local[rank] ||
-        std::find(present.begin(), present.end(), name) != present.end()) {
-      continue;
-    }
+    if (!params.task->is_local[rank] || present.contains(name)) continue;
     absent.push_back(absl::StrCat("rank ", rank, " (", name, ")"));
   }
   if (absent.empty()) return "all members of this process had arrived";
-  return absl::StrCat(absl::StrJoin(absent, ", "), " had not arrived");
+  return absl::StrCat(
+      ShortList(absent.size(), [&](size_t i) { return absent[i]; }),
+      " had not arrived");
 }
 
 // True if this call asks for what the instance was settled for, in a group
@@ -136,9 +145,6 @@ bool MemberOp::IsSettled() const {
 }
 
 void MemberOp::Resolve() {
-  const auto device =
-      executor_->options_.devices->Find(args_.device->full_name());
-  if (!device.ok()) return Finish(device.status());
   absl::Status status = Validate(*args_.request);
   if (!status.ok()) return Finish(std::move(status));
   executor_->options_.param_resolver->CompleteParamsAsync(
@@ -165,8 +171,7 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
   settled_.params = std::move(params);
   settled_.implementation = (*factory)->Create();
   executor_->WatchGroup(*settled_.params->group);
-  executor_->executions_.Settle(args_.device, *execution_, settled_);
-  return absl::OkStatus();
+  return executor_->executions_.Settle(args_.device, *execution_, settled_);
 }
 
 void MemberOp::Prepare() {
@@ -193,20 +198,24 @@ absl::Status MemberOp::PrepareContext() {
   context_.execution = execution_.get();
   context_.exec_key = {group.generation, executor_->step_id(), group.key,
                        execution_->id.instance_key, execution_->number};
-  // The table has the key, so that FailExecution() finds the transfers.
+  // The table has the key, so that whoever ends execution or group from now on
+  // finds the transfers.
   if (execution_->cancellation.cancelled()) {
     return execution_->cancellation.status();
+  }
+  if (group.cancellation->cancelled()) return group.cancellation->status();
+  const CollInstanceParams& instance = *settled_.params->instance;
+  if (args_.output == nullptr &&
+      HasOutput(instance.type, context_.rank(), instance.root)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(instance.type), ", rank ", context_.rank(),
+                     ": there is no place for the output"));
   }
   const absl::Status status = PrepareBuffers(*settled_.params, *args_.device,
                                              &context_.input, &context_.output);
   if (!status.ok()) return status;
-  if (context_.output.is_set()) {
-    if (args_.output == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Name(settled_.params->instance->type), ", rank ",
-                       context_.rank(), ": there is no place for the output"));
-    }
-    if (!args_.output->is_set()) *args_.output = context_.output;
+  if (context_.output.is_set() && !args_.output->is_set()) {
+    *args_.output = context_.output;
   }
   return settled_.implementation->InitializeCollectiveContext(&context_);
 }
@@ -231,7 +240,15 @@ void MemberOp::Finish(absl::Status status) {
   executor_->LeaveExecution(*execution_);
   context_.input = Tensor();
   context_.output = Tensor();
-  std::move(done_)(std::move(status));
+  End(std::move(status));
+}
+
+void MemberOp::End(absl::Status status) {
+  if (status.ok()) return std::move(done_)(std::move(status));
+  // A caller that goes on to the next collective may find that one failed too.
+  RunInTurn([done = std::move(done_), status = std::move(status)]() mutable {
+    std::move(done)(std::move(status));
+  });
 }
 
 }  // namespace tutti

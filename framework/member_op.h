@@ -39,7 +39,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   absl::Status Join();
   void WatchCancellation();
   void ArmDeadline();
-  void OnDeadline();
+  void OnDeadline(const std::string& caller);
   std::string DescribeDelay() const;
   std::string DescribeAbsent() const;
   bool IsSettled() const;
@@ -51,6 +51,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   absl::Status PrepareContext();
   void Run();
   void Finish(absl::Status status);
+  void End(absl::Status status);
 
   const std::shared_ptr<CollectiveExecutor> executor_;
   CollectiveArgs args_;

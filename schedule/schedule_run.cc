@@ -34,8 +34,9 @@ class ScheduleRun : public Lender, public Borrower {
   // Most schedules of small groups fit.
   static constexpr size_t kInlineOps = 64;
 
-  // Stands for the start among the ready ops, so that a run that has nothing to
-  // do ends from there, too, and a chain of such runs needs no stack.
+  // Stands for the start among the ready ops, after the roots: the run has
+  // launched. One that has nothing to do ends from there, too, so that a chain
+  // of such runs needs no stack.
   static constexpr int32_t kStart = -1;
 
   ScheduleRun(const BoundSchedule& bound, const CollectiveContext& context,
@@ -159,7 +160,6 @@ void ScheduleRun::Start(const BoundSchedule& bound,
     return ReadyOps::RunAll();
   }
   run->SetWaits();
-  context.executor->Launched(context);
   for (const int32_t root : run->schedule_.roots()) {
     run->num_under_way_.fetch_add(1, std::memory_order_relaxed);
     ReadyOps::Add(run, root);
@@ -237,7 +237,10 @@ void ScheduleRun::EndOne() {
 }
 
 void ScheduleRun::RunOp(int32_t index) {
-  if (index == kStart) return EndOne();
+  if (index == kStart) {
+    context_.executor->Launched(context_);
+    return EndOne();
+  }
   if (ShouldStop()) return Complete(index);
   switch (OpAt(index).kind) {
     case StepKind::kSend:

@@ -136,11 +136,39 @@ TEST(BadArgsTest, NullRequest) {
                                      HasSubstr("without a request")));
 }
 
-TEST(BadArgsTest, DeviceOfAnotherProcess) {
+TEST(BadArgsTest, DeviceOfAnotherManagerFailsAloneWhateverItsName) {
+  LocalJob job({.devices_per_task = 2});
+  LocalJob other({.devices_per_task = 2, .seed = 2});
   CpuDevice stranger({.name = {"elsewhere", 0, 0, "CPU", 0}});
-  ExpectAllFail(
-      Request(), [&](CollectiveArgs& args) { args.device = &stranger; },
-      StatusCode::kNotFound, HasSubstr("/job:elsewhere"));
+  for (Device* device : {other.devices()[0], static_cast<Device*>(&stranger)}) {
+    absl::Status status;
+    job.executor().ExecuteAsync(
+        {.device = device,
+         .request = std::make_shared<CollectiveRequest>(Request())},
+        [&](absl::Status ended) { status = std::move(ended); });
+    EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
+                                 AllOf(HasSubstr(device->full_name()),
+                                       HasSubstr("not one of the devices"))));
+  }
+  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(4))) {
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
+TEST(BadArgsTest, NoCallback) {
+  LocalJob job({.devices_per_task = 1});
+  job.executor().ExecuteAsync({}, nullptr);
+}
+
+TEST(BadArgsTest, ExecutionGivenNowAndNotBefore) {
+  LocalJob job({.devices_per_task = 1});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  job.RunAll(request);
+  auto& call =
+      job.Start(0, request, [](CollectiveArgs& args) { args.execution = 7; });
+  ASSERT_EQ(call.num_done, 1);
+  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("by execution number now")));
 }
 
 TEST(BadArgsTest, NoInput) {

@@ -4,11 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "framework/local_peer_access.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
 
@@ -19,6 +26,8 @@ using absl::StatusCode;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
 
 // Who called, with what reason, and that `done` ran once.
 void ExpectFailed(const LocalJob::Call& call, StatusCode code,
@@ -219,6 +228,136 @@ TEST(AbortTest, GroupThatEndsTakesItsCallsWithItAndCanBeFormedAgain) {
   job.Start(1, other_group);
   job.environment().RunAll();
   EXPECT_THAT(*bystander.status, IsOk());
+}
+
+// Loses what is sent while `lossy` is set.
+class LossyPeerAccess : public LocalPeerAccess {
+ public:
+  explicit LossyPeerAccess(const bool* lossy) : lossy_(lossy) {}
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override {
+    if (!*lossy_) return LocalPeerAccess::PostToPeer(peer, key, offer);
+    offer.lender->OnReleased(offer.id, absl::OkStatus());
+  }
+
+ private:
+  const bool* const lossy_;
+};
+
+TEST(AbortTest, FirstExecutionOfAReformedGroupIsWokenByItsDeadline) {
+  bool lossy = false;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
+                  return std::make_unique<LossyPeerAccess>(&lossy);
+                }});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  RunOnce(job, request);
+  job.resolver().EndGroup(1, absl::AbortedError("member lost"));
+  lossy = true;
+  const auto calls =
+      job.RunAll(request, [&](auto& args) { WithDeadline(job, args); });
+  for (const LocalJob::Call* call : calls) EXPECT_TRUE(call->pending());
+  job.environment().Advance(absl::Seconds(2));
+  for (const LocalJob::Call* call : calls) {
+    ExpectFailed(*call, StatusCode::kDeadlineExceeded, HasSubstr("run phase"));
+  }
+}
+
+TEST(AbortTest, EndOfAGroupDoesNotTouchTheOneFormedAfterIt) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  std::shared_ptr<Cancellation> old_generation;
+  RunOnce(job, request);
+  CollectiveRequest other = request;
+  other.instance_key = 2;
+  // The end of the old generation is told late: the next one runs already.
+  job.resolver().CompleteParamsAsync(
+      job.devices()[0]->attributes(),
+      std::make_shared<const CollectiveRequest>(request),
+      std::make_shared<Cancellation>(),
+      [&](auto params) { old_generation = (*params)->group->cancellation; });
+  ASSERT_NE(old_generation, nullptr);
+  LocalJob::Call* running = nullptr;
+  old_generation->Watch([&](const absl::Status&) {
+    RunOnce(job, other);
+    running = &job.Start(0, other);
+  });
+  job.resolver().EndGroup(1, absl::AbortedError("member lost"));
+  ASSERT_NE(running, nullptr);
+  EXPECT_TRUE(running->pending());
+  job.Start(1, other);
+  job.environment().RunAll();
+  EXPECT_THAT(*running->status, IsOk());
+}
+
+TEST(AbortTest, ChainOfFailingCallsNeedsNoStack) {
+  LocalJob job({.devices_per_task = 1});
+  const auto request =
+      std::make_shared<const CollectiveRequest>(job.AllReduceRequest(4));
+  job.executor().StartAbort(absl::DataLossError("first"));
+  int left = 200000;
+  std::function<void()> call = [&] {
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[0], .request = request},
+        [&](absl::Status status) {
+          EXPECT_THAT(status, Not(IsOk()));
+          if (--left > 0) call();
+        });
+  };
+  call();
+  EXPECT_EQ(left, 0);
+}
+
+// What is told to the transport about executions.
+class Recorder : public LocalPeerAccess {
+ public:
+  explicit Recorder(std::vector<std::string>* calls) : calls_(calls) {}
+  void CancelExecution(const ExecKey& exec, absl::Status reason) override {
+    calls_->push_back(absl::StrCat("cancel ", ToString(exec)));
+    LocalPeerAccess::CancelExecution(exec, std::move(reason));
+  }
+  void ForgetExecution(const ExecKey& exec) override {
+    calls_->push_back(absl::StrCat("forget ", ToString(exec)));
+    LocalPeerAccess::ForgetExecution(exec);
+  }
+
+ private:
+  std::vector<std::string>* const calls_;
+};
+
+TEST(CancellationTest, NothingIsCancelledOnceItIsForgotten) {
+  std::vector<std::string> calls;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
+                  return std::make_unique<Recorder>(&calls);
+                }});
+  CollectiveRequest dependent = job.AllReduceRequest(4);
+  dependent.instance_key = 2;
+  dependent.impl_details.dependencies = {{1, 1}};
+  // In each phase: group, instance, dependencies, run.
+  const auto token = std::make_shared<Cancellation>();
+  for (int device = 0; device < 2; ++device) {
+    job.Start(device, dependent,
+              [&](auto& args) { args.cancellation = token; });
+  }
+  token->Cancel(absl::CancelledError("changed my mind"));
+  job.environment().RunAll();
+  const auto second = std::make_shared<Cancellation>();
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  RunOnce(job, request);
+  for (int device = 0; device < 2; ++device) {
+    job.Start(device, request, [&](auto& args) {
+      args.cancellation = second;
+      if (device == 0) second->Cancel(absl::CancelledError("in time"));
+    });
+  }
+  job.environment().RunAll();
+  absl::flat_hash_set<std::string> cancelled;
+  for (const std::string& call : calls) {
+    const auto [verb, exec] = std::pair<std::string, std::string>(
+        absl::StrSplit(call, absl::MaxSplits(' ', 1)));
+    if (verb == "cancel") cancelled.insert(exec);
+    if (verb == "forget") cancelled.erase(exec);
+  }
+  EXPECT_THAT(cancelled, IsEmpty());
 }
 
 }  // namespace
