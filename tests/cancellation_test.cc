@@ -262,33 +262,6 @@ TEST(AbortTest, FirstExecutionOfAReformedGroupIsWokenByItsDeadline) {
   }
 }
 
-TEST(AbortTest, EndOfAGroupDoesNotTouchTheOneFormedAfterIt) {
-  LocalJob job({.devices_per_task = 2});
-  const CollectiveRequest request = job.AllReduceRequest(4);
-  std::shared_ptr<Cancellation> old_generation;
-  RunOnce(job, request);
-  CollectiveRequest other = request;
-  other.instance_key = 2;
-  // The end of the old generation is told late: the next one runs already.
-  job.resolver().CompleteParamsAsync(
-      job.devices()[0]->attributes(),
-      std::make_shared<const CollectiveRequest>(request),
-      std::make_shared<Cancellation>(),
-      [&](auto params) { old_generation = (*params)->group->cancellation; });
-  ASSERT_NE(old_generation, nullptr);
-  LocalJob::Call* running = nullptr;
-  old_generation->Watch([&](const absl::Status&) {
-    RunOnce(job, other);
-    running = &job.Start(0, other);
-  });
-  job.resolver().EndGroup(1, absl::AbortedError("member lost"));
-  ASSERT_NE(running, nullptr);
-  EXPECT_TRUE(running->pending());
-  job.Start(1, other);
-  job.environment().RunAll();
-  EXPECT_THAT(*running->status, IsOk());
-}
-
 TEST(AbortTest, ChainOfFailingCallsNeedsNoStack) {
   LocalJob job({.devices_per_task = 1});
   const auto request =
