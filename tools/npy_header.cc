@@ -77,9 +77,21 @@ absl::Status UnknownDescr(absl::string_view descr) {
                       : "");
 }
 
+// `descr` as NumPy writes it. One byte has no order: NumPy says "|u1", where
+// other writers say "<u1", "=u1" or ">u1".
+std::string Normalized(absl::string_view descr) {
+  const bool has_order =
+      !descr.empty() && absl::StrContains("<=>", descr.front());
+  const absl::string_view type = descr.substr(has_order ? 1 : 0);
+  const bool is_one_byte = type == "i1" || type == "u1" || type == "b1";
+  return has_order && is_one_byte ? absl::StrCat("|", type)
+                                  : std::string(descr);
+}
+
 absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
+  const std::string normalized = Normalized(descr);
   for (const DescrOfDType& known : kDescrs) {
-    if (known.descr == descr) return known.dtype;
+    if (known.descr == normalized) return known.dtype;
   }
   return UnknownDescr(descr);
 }

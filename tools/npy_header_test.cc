@@ -1,6 +1,7 @@
 #include "tools/npy_header.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -97,6 +98,19 @@ TEST(NpyHeaderTest, BothNamesOfBfloat16AreRead) {
   }
 }
 
+TEST(NpyHeaderTest, OneByteMayHaveAnyByteOrder) {
+  for (absl::string_view order : {"|", "<", ">", "="}) {
+    for (const auto& [type, dtype] :
+         {std::pair("i1", DType::kInt8), std::pair("u1", DType::kUint8),
+          std::pair("b1", DType::kBool)}) {
+      const std::string descr = absl::StrCat("'", order, type, "'");
+      const auto header = ParseNpyHeader(Dictionary(descr, "False", "(3,)"));
+      ASSERT_THAT(header, IsOk()) << descr;
+      EXPECT_EQ(header->dtype, dtype) << descr;
+    }
+  }
+}
+
 TEST(NpyHeaderTest, BigEndianIsRefusedByName) {
   EXPECT_THAT(ErrorOfDescr("'>f4'"), HasSubstr("big-endian"));
   EXPECT_THAT(ErrorOfDescr("'>f4'"), HasSubstr("\">f4\""));
@@ -110,8 +124,9 @@ TEST(NpyHeaderTest, ObjectsAndStructuresAreRefusedByName) {
 }
 
 TEST(NpyHeaderTest, OtherDTypesAreRefusedWithTheKnownOnes) {
-  for (absl::string_view descr : {"<c8", "<u2", "<i2", "<u4", "<U3", "|S4",
-                                  "<M8[ns]", "<f16", "|V3", "=f4", "f4", ""}) {
+  for (absl::string_view descr :
+       {"<c8", "<u2", "<i2", "<u4", "<U3", "|S4", "<M8[ns]", "<f16", "|V3",
+        "=f4", "f4", "u1", "<1", ""}) {
     const std::string error = ErrorOfDescr(absl::StrCat("'", descr, "'"));
     EXPECT_THAT(error, HasSubstr(absl::StrCat("\"", descr, "\"")));
     EXPECT_THAT(error, HasSubstr("<f2, <V2, |V2, <f4"));

@@ -276,6 +276,20 @@ class CollectivesTest(ToolTest):
                      "out")
         self.assert_outputs(self.load(), {r: sum(arrays) for r in range(3)})
 
+    def test_what_another_writer_says_of_one_byte(self):
+        # As cnpy does: a byte order for bytes, and a preamble padded to 16.
+        (self.root / "in").mkdir()
+        for rank in range(2):
+            text = b"{'descr': '<u1', 'fortran_order': False, 'shape': (3,), }"
+            text += b" " * (15 - (10 + len(text)) % 16) + b"\n"
+            (self.root / f"in/rank{rank}.npy").write_bytes(
+                b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text +
+                bytes([1, 2, 3 + rank]))
+        self.succeed("run", "all_reduce", "--input", "in/*.npy", "--output",
+                     "out")
+        total = np.array([2, 4, 7], "uint8")
+        self.assert_outputs(self.load(), {0: total, 1: total})
+
     def test_says_what_it_did(self):
         pattern = self.save(arrays_of(4, 1001))
         self.assertEqual(
