@@ -1,10 +1,25 @@
 #include "tools/algorithm_names.h"
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/group_layout.h"
+#include "framework/selection.h"
 #include "tools/exit_status.h"
 
 namespace tutti {
+namespace {
+
+bool Serves(const CollectiveRegistry& registry, absl::string_view name,
+            CollectiveType type) {
+  const GroupLayout layout = GroupLayout::Uniform(1, 1);
+  return SelectImplementation(registry, {.type = type,
+                                         .layout = layout,
+                                         .device_type = "CPU",
+                                         .implementation = std::string(name)})
+      .ok();
+}
+
+}  // namespace
 
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name) {
@@ -12,16 +27,22 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
   return status.ok() ? status : UsageError(status.message());
 }
 
+absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
+                            absl::string_view name, CollectiveType type) {
+  const absl::Status known = CheckAlgorithm(registry, name);
+  if (!known.ok()) return known;
+  if (Serves(registry, name, type)) return absl::OkStatus();
+  const std::vector<std::string> others = AlgorithmsFor(registry, type);
+  return UsageError(absl::StrCat(
+      name, " does not do ", Name(type), " on CPU devices; these do: ",
+      others.empty() ? "none" : absl::StrJoin(others, ", ")));
+}
+
 std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
                                        CollectiveType type) {
   std::vector<std::string> names;
   for (const CollectiveRegistry::Entry& entry : registry.List()) {
-    const ImplementationTraits& traits = entry.factory->traits();
-    const bool runs_here = traits.device_types.empty() ||
-                           absl::c_linear_search(traits.device_types, "CPU");
-    if (runs_here && absl::c_linear_search(traits.collectives, type)) {
-      names.push_back(entry.name);
-    }
+    if (Serves(registry, entry.name, type)) names.push_back(entry.name);
   }
   return names;
 }

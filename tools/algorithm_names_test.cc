@@ -1,24 +1,18 @@
 #include "tools/algorithm_names.h"
 
-#include "framework/collective_implementation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
 #include "tools/exit_status.h"
+#include "tools/named_only.h"
 
 namespace tutti {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
-
-class NamedOnly : public CollectiveFactory {
- public:
-  using CollectiveFactory::CollectiveFactory;
-  std::unique_ptr<CollectiveImplementationInterface> Create() const override {
-    return nullptr;
-  }
-};
 
 class AlgorithmNamesTest : public ::testing::Test {
  protected:
@@ -45,6 +39,26 @@ TEST_F(AlgorithmNamesTest, UnknownNamesAreAWrongCommandLineAndListTheKnown) {
   const absl::Status status = CheckAlgorithm(registry_, "Ring");
   EXPECT_EQ(ExitStatus(status), 2);
   EXPECT_THAT(std::string(status.message()), HasSubstr("Rings"));
+}
+
+TEST_F(AlgorithmNamesTest, OnesThatDoNotServeAreToldWhichDo) {
+  EXPECT_THAT(CheckAlgorithm(registry_, "Host", CollectiveType::kAllReduce),
+              IsOk());
+  for (const char* name : {"Host", "Gpu"}) {
+    const absl::Status status =
+        CheckAlgorithm(registry_, name, CollectiveType::kReduce);
+    EXPECT_EQ(ExitStatus(status), 2);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(name), HasSubstr("not do reduce"),
+                      EndsWith("these do: Rings")));
+  }
+  EXPECT_EQ(
+      ExitStatus(CheckAlgorithm(registry_, "Gpu", CollectiveType::kAllReduce)),
+      2);
+  EXPECT_THAT(
+      std::string(
+          CheckAlgorithm(registry_, "Gpu", CollectiveType::kGather).message()),
+      EndsWith("these do: none"));
 }
 
 TEST_F(AlgorithmNamesTest, AllMeansWhatRunsTheCollectiveOnThisMachine) {

@@ -1,9 +1,9 @@
 #include "tools/info.h"
 
-#include "framework/collective_implementation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
+#include "tools/named_only.h"
 
 namespace tutti {
 namespace {
@@ -12,14 +12,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-class NamedOnly : public CollectiveFactory {
- public:
-  using CollectiveFactory::CollectiveFactory;
-  std::unique_ptr<CollectiveImplementationInterface> Create() const override {
-    return nullptr;
-  }
-};
 
 class InfoTest : public ::testing::Test {
  protected:

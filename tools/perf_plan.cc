@@ -97,7 +97,7 @@ absl::Status ChooseAlgorithms(const PerfOptions& options,
         absl::StrCat("no implementation of ", Name(type), " is registered"));
   }
   for (const std::string& name : options.algorithms) {
-    const absl::Status known = CheckAlgorithm(registry, name);
+    const absl::Status known = CheckAlgorithm(registry, name, type);
     if (!known.ok()) return known;
   }
   return absl::OkStatus();

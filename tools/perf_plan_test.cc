@@ -1,24 +1,16 @@
 #include "tools/perf_plan.h"
 
-#include "framework/collective_implementation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
 #include "tools/exit_status.h"
+#include "tools/named_only.h"
 
 namespace tutti {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class NamedOnly : public CollectiveFactory {
- public:
-  using CollectiveFactory::CollectiveFactory;
-  std::unique_ptr<CollectiveImplementationInterface> Create() const override {
-    return nullptr;
-  }
-};
 
 PerfOptions Of(const std::string& collective) {
   PerfOptions options;
@@ -90,6 +82,9 @@ TEST_F(PerfPlanTest, NamedAlgorithmsMustServe) {
   EXPECT_FALSE(plan.may_skip);
   options.algorithms = {"Trees", "Stars"};
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("Stars"));
+  options = Of("gather");
+  options.algorithms = {"Trees"};
+  EXPECT_THAT(UsageErrorOf(options), HasSubstr("Trees does not do gather"));
 }
 
 TEST_F(PerfPlanTest, AllIsEveryImplementationOfTheCollective) {

@@ -62,7 +62,8 @@ absl::Status CheckOptions(const RunOptions& options,
     return UsageError("--deadline: wanted a positive number of seconds");
   }
   if (options.algorithm.empty()) return absl::OkStatus();
-  return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm);
+  return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm,
+                        spec.type);
 }
 
 absl::StatusOr<std::vector<InputFile>> ReadHeaders(
