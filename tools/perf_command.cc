@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "tools/collective_options.h"

@@ -1,7 +1,6 @@
 #include "tools/perf_row.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -21,8 +21,9 @@ struct Workload {
   int64_t count = 0;
 };
 
-// The elements that come nearest to `bytes` without exceeding it: at least one,
-// and a multiple of the group's size where there are blocks. 0 of a barrier.
+// As many elements as fit into `bytes`, rounded down to a multiple of the
+// group's size where there are blocks; one, or one per block, where not even
+// that fits. 0 of a barrier.
 int64_t CountFor(CollectiveType type, DType dtype, int group_size,
                  int64_t bytes);
 
