@@ -17,6 +17,9 @@ struct Command {
   // Errors: a UsageError for what is wrong on the command line whatever the
   // machine holds; others for a run that failed.
   std::function<absl::Status(const Console&)> run;
+
+  // Runs even where a registration failed; says so itself.
+  bool tolerates_registration_errors = false;
 };
 
 }  // namespace tutti

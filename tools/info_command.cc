@@ -33,7 +33,8 @@ Command AddInfoCommand(CLI::App* app) {
       "info", "Shows the build and every registered algorithm.");
   info->footer(kHelp);
   info->add_flag("--json", *json, "print JSON");
-  return {info, [json](const Console& console) {
+  return {info,
+          [json](const Console& console) {
             const CollectiveRegistry& registry = CollectiveRegistry::Global();
             if (*json) {
               console.out << InfoAsJson(ThisBuild(), registry).dump(2) << "\n";
@@ -41,7 +42,8 @@ Command AddInfoCommand(CLI::App* app) {
               console.out << FormatInfo(ThisBuild(), registry);
             }
             return registry.status();
-          }};
+          },
+          /*tolerates_registration_errors=*/true};
 }
 
 }  // namespace tutti

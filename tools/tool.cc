@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/registry.h"
 #include "tools/command.h"
 #include "tools/exit_status.h"
 #include "tools/info_command.h"
@@ -57,7 +58,12 @@ struct Tool {
 
 absl::Status RunChosen(const Tool& tool, const Console& console) {
   for (const Command& command : tool.commands) {
-    if (command.app->parsed()) return command.run(console);
+    if (!command.app->parsed()) continue;
+    const absl::Status registered = CollectiveRegistry::Global().status();
+    if (!registered.ok() && !command.tolerates_registration_errors) {
+      return registered;
+    }
+    return command.run(console);
   }
   return UsageError("wanted a command: run, perf, info or verify");
 }
