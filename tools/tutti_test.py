@@ -608,6 +608,11 @@ class VerifyTest(ToolTest):
                          ["name", "RingReduce", "AllToAll"])
         self.assertRegex(lines[1], r"RingReduce +1\.\.3 +\d+ +0 +ok")
 
+    def test_says_how_many_sizes_there_were(self):
+        self.assertRegex(
+            self.succeed("verify", "Barrier", "--max-ranks", 1000),
+            r"Barrier +1\.\.64 \+ 11 up to 1000 +\d+ +0 +ok")
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

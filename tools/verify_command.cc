@@ -24,13 +24,20 @@ constexpr char kHelp[] =
     R"(Runs the schedules of each algorithm in symbols, for all ranks at once, and
 proves that they end whatever the timing, that every output holds each
 contribution exactly once, and that no step races with another. The cases are
-all group sizes up to --max-ranks (beyond 64: powers of two and their
-neighbours), every collective of the algorithm, ranks on one task, on many and
-on uneven ones, every root, several permutations and subdivisions, in place and
-not. Nothing is executed, so that implementations which are no schedules have
-nothing to prove.
+all group sizes up to --max-ranks, every collective of the algorithm, ranks on
+one task, on many and on uneven ones, every root, several permutations and
+subdivisions, in place and not. Beyond 64 ranks they are only the sizes next to
+powers of two (2^k - 1, 2^k, 2^k + 1) and --max-ranks itself, with four roots:
+"1..64 + 11 up to 1000" means 75 sizes. Nothing is executed, so that
+implementations which are no schedules have nothing to prove.
 
 Exit status 1 if a case failed; the first one of each implementation is shown.
+
+--json prints a list with an object for each implementation:
+  name, is_schedule            nothing more where is_schedule is false
+  max_ranks, group_sizes       the largest group, and how many sizes there were
+  cases, failed                numbers of cases
+  first_failure                text; null if nothing failed
 
 Examples:
   tutti verify
@@ -63,14 +70,24 @@ Verdict Verify(const CollectiveRegistry::Entry& entry, int max_ranks,
   return {entry.name, VerifyStandardCases(*algorithm, limits, show)};
 }
 
+// "1..16"; "1..64 + 11 up to 1000" where not all sizes took part.
+std::string Sizes(const VerifyReport& report) {
+  if (report.num_sizes == report.largest_group) {
+    return absl::StrCat("1..", report.largest_group);
+  }
+  const int thorough_ranks = CaseLimits().thorough_ranks;
+  return absl::StrCat("1..", thorough_ranks, " + ",
+                      report.num_sizes - thorough_ranks, " up to ",
+                      report.largest_group);
+}
+
 std::vector<std::string> Cells(const Verdict& verdict) {
   if (!verdict.report.has_value()) {
     return {verdict.name, "-", "-", "-", "not a schedule"};
   }
   const VerifyReport& report = *verdict.report;
-  return {verdict.name, absl::StrCat("1..", report.largest_group),
-          absl::StrCat(report.cases), absl::StrCat(report.failed),
-          verdict.failed() ? "FAILED" : "ok"};
+  return {verdict.name, Sizes(report), absl::StrCat(report.cases),
+          absl::StrCat(report.failed), verdict.failed() ? "FAILED" : "ok"};
 }
 
 Json ToJson(const Verdict& verdict) {
@@ -103,13 +120,16 @@ absl::StatusOr<std::vector<CollectiveRegistry::Entry>> Choose(
   return chosen;
 }
 
-TextTable VerdictTable(const std::vector<CollectiveRegistry::Entry>& entries) {
+TextTable VerdictTable(const std::vector<CollectiveRegistry::Entry>& entries,
+                       int max_ranks) {
   size_t name_width = 0;
   for (const auto& entry : entries) {
     name_width = std::max(name_width, entry.name.size());
   }
+  const bool all_sizes = max_ranks <= CaseLimits().thorough_ranks;
+  const size_t ranks_width = all_sizes ? 8 : 22;
   return TextTable({{"name", Align::kLeft, name_width},
-                    {"ranks", Align::kRight, 8},
+                    {"ranks", Align::kRight, ranks_width},
                     {"cases", Align::kRight, 8},
                     {"failed"},
                     {"result", Align::kLeft}});
@@ -128,7 +148,7 @@ absl::Status VerifyImplementations(const VerifyOptions& options,
                                    const Console& console) {
   const auto entries = Choose(options.names, registry);
   if (!entries.ok()) return entries.status();
-  const TextTable table = VerdictTable(*entries);
+  const TextTable table = VerdictTable(*entries, options.max_ranks);
   if (!options.json) console.out << table.Header() << std::flush;
   Json rows = Json::array();
   int num_failed = 0;

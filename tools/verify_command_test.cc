@@ -72,6 +72,16 @@ TEST_F(VerifyCommandTest, TheJsonHasTheSame) {
   EXPECT_TRUE(rows[2]["first_failure"].is_null());
 }
 
+TEST_F(VerifyCommandTest, SizesThatWereLeftOutAreNotClaimed) {
+  options_ = {.names = {"Forgetful"}, .max_ranks = 65};
+  EXPECT_EQ(ExitStatus(Verify()), 1);
+  EXPECT_THAT(out_.str(), ContainsRegex("Forgetful +1\\.\\.65 "));
+  options_.max_ranks = 70;
+  EXPECT_EQ(ExitStatus(Verify()), 1);
+  EXPECT_THAT(out_.str(),
+              ContainsRegex("Forgetful +1\\.\\.64 \\+ 2 up to 70 "));
+}
+
 TEST_F(VerifyCommandTest, ProgressGoesToATerminalAlone) {
   options_ = {.names = {"Rings"}, .max_ranks = 8};
   EXPECT_THAT(Verify(), IsOk());
