@@ -11,14 +11,23 @@
 namespace tutti {
 namespace {
 
+// Of one rank: 1 PiB. Keeps the arithmetic far from overflow.
+constexpr int64_t kMaxBytes = int64_t{1} << 50;
+
 absl::StatusOr<int64_t> ParseSize(absl::string_view option,
                                   const std::string& text) {
   const absl::StatusOr<int64_t> bytes = ParseBytes(text);
   if (!bytes.ok()) {
     return UsageError(absl::StrCat(option, ": ", bytes.status().message()));
   }
-  if (*bytes > 0) return bytes;
-  return UsageError(absl::StrCat(option, ": wanted at least 1 byte"));
+  if (*bytes < 1) {
+    return UsageError(absl::StrCat(option, ": wanted at least 1 byte"));
+  }
+  if (*bytes > kMaxBytes) {
+    return UsageError(absl::StrCat(option, " ", text, ": wanted at most ",
+                                   FormatBytes(kMaxBytes)));
+  }
+  return bytes;
 }
 
 absl::StatusOr<std::vector<int64_t>> ParseSweep(const PerfOptions& options) {

@@ -118,6 +118,10 @@ TEST_F(PerfPlanTest, WrongOptionsAreAWrongCommandLine) {
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("--min-bytes 2M"));
   options.min_bytes = "0";
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("at least 1 byte"));
+  options.max_bytes = "1048577G";
+  options.min_bytes = "4";
+  EXPECT_THAT(UsageErrorOf(options),
+              HasSubstr("--max-bytes 1048577G: wanted at most 1048576G"));
   options.min_bytes = "4X";
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("--min-bytes"));
   options = Of("all_reduce");

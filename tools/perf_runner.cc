@@ -49,7 +49,8 @@ absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
                                                   PerfBuffers* buffers) {
   Measurement measurement;
   int64_t wrong = 0;
-  for (int i = 0; i < options_.warmup + options_.iterations; ++i) {
+  const int64_t total = int64_t{options_.warmup} + options_.iterations;
+  for (int64_t i = 0; i < total; ++i) {
     const auto time = RunOnce(executor, requests, buffers);
     if (!time.ok()) return time.status();
     if (i < options_.warmup) continue;

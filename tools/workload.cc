@@ -1,6 +1,7 @@
 #include "tools/workload.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tutti {
 namespace {
@@ -74,11 +75,17 @@ int64_t OutputElements(const Workload& workload, int rank) {
 }
 
 int64_t LeastMovedBytes(const Workload& workload) {
-  int64_t elements = 0;
+  const auto element_bytes = static_cast<int64_t>(SizeOf(workload.dtype));
+  int64_t total = 0;
   for (int rank = 0; rank < workload.group_size; ++rank) {
-    elements += InputElements(workload, rank) + OutputElements(workload, rank);
+    int64_t bytes =
+        InputElements(workload, rank) + OutputElements(workload, rank);
+    if (__builtin_mul_overflow(bytes, element_bytes, &bytes) ||
+        __builtin_add_overflow(total, bytes, &total)) {
+      return std::numeric_limits<int64_t>::max();
+    }
   }
-  return elements * static_cast<int64_t>(SizeOf(workload.dtype));
+  return total;
 }
 
 std::vector<Segment> ExpectedOutput(const Workload& workload, int rank) {

@@ -35,7 +35,8 @@ int64_t InputElements(const Workload& workload, int rank);
 int64_t OutputElements(const Workload& workload, int rank);
 
 // The least that memory has to move: every input read once, every output
-// written once. 2 * N * S of an all_reduce.
+// written once. 2 * N * S of an all_reduce. The largest int64_t where it is
+// more.
 int64_t LeastMovedBytes(const Workload& workload);
 
 // Elements [begin, begin + count) of what `source` brings, or of the reduction

@@ -1,5 +1,7 @@
 #include "tools/workload.h"
 
+#include <limits>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
@@ -94,6 +96,14 @@ TEST(WorkloadTest, TheLeastIsEveryInputAndOutputOnce) {
   EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kAllGather)), 48 + 3 * 48);
   EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kBroadcast)), 48 + 3 * 48);
   EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kGather)), 2 * 48);
+}
+
+TEST(WorkloadTest, TheLeastOfTheLargestWorkloadDoesNotOverflow) {
+  const Workload workload = {.spec = {.type = CollectiveType::kAllReduce},
+                             .dtype = DType::kFloat32,
+                             .group_size = kMaxGroupSize,
+                             .count = int64_t{1} << 48};
+  EXPECT_EQ(LeastMovedBytes(workload), std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace
