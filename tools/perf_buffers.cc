@@ -1,7 +1,5 @@
 #include "tools/perf_buffers.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "tools/available_memory.h"
 #include "tools/parallel_for.h"
 #include "tools/sizes.h"
 #include "tools/stream_copy.h"
@@ -74,12 +73,12 @@ int64_t NumSets(const Workload& workload, const BufferOptions& options) {
 }
 
 absl::Status CheckMemory(int64_t wanted_bytes) {
-  const int64_t bytes =
-      int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)};
-  if (wanted_bytes <= bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the buffers take ", FormatBytes(wanted_bytes),
-      " bytes, more than the machine's memory, ", FormatBytes(bytes)));
+  const int64_t available = AvailableMemory();
+  if (wanted_bytes <= available) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the buffers take ", FormatBytes(wanted_bytes),
+                   " bytes, more than the memory that is available, ",
+                   FormatBytes(available)));
 }
 
 void CopyIntoCaches(std::byte* into, const std::byte* from, size_t num_bytes) {
@@ -126,7 +125,9 @@ absl::StatusOr<std::unique_ptr<PerfBuffers>> PerfBuffers::Create(
     auto ranks = AllocateBuffers(workload, options.in_place);
     if (!ranks.ok()) return ranks.status();
     const uint64_t seed = options.seed * kMaxSets + static_cast<uint64_t>(i);
-    buffers->sets_.push_back({TestData(workload, seed), *std::move(ranks)});
+    buffers->sets_.push_back(
+        {TestData(workload, seed, /*with_results=*/options.check),
+         *std::move(ranks)});
   }
   return buffers;
 }

@@ -31,7 +31,8 @@ struct BufferOptions {
   // take turns, and are rewritten past the caches before each use.
   bool hot = false;
 
-  // Data and results are fresh in every iteration.
+  // Data and results are fresh in every iteration, and CountWrong() may be
+  // called.
   bool check = false;
 
   uint64_t seed = 0;
@@ -41,8 +42,8 @@ struct BufferOptions {
 // them.
 class PerfBuffers {
  public:
-  // `queue` outlives the object. Errors: RESOURCE_EXHAUSTED, also where the
-  // machine has less memory than that.
+  // `queue` outlives the object. Errors: RESOURCE_EXHAUSTED, also where
+  // less memory than that is available.
   static absl::StatusOr<std::unique_ptr<PerfBuffers>> Create(
       const Workload& workload, const BufferOptions& options, WorkQueue* queue);
   PerfBuffers(const PerfBuffers&) = delete;
@@ -55,6 +56,7 @@ class PerfBuffers {
   std::vector<RankBuffers>& Next();
 
   // The elements of the last Next()'s outputs that are wrong, on all ranks.
+  // REQUIRES: BufferOptions::check.
   int64_t CountWrong() const;
 
  private:

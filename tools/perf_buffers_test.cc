@@ -82,7 +82,7 @@ TEST_F(PerfBuffersTest, InPlaceTheSmallerTensorIsTheRanksBlock) {
 TEST_F(PerfBuffersTest, OutputsAreWrongUntilTheyAreWritten) {
   for (bool in_place : {false, true}) {
     const auto buffers = Create(Of(CollectiveType::kAllGather, 3, 300000),
-                                {.in_place = in_place});
+                                {.in_place = in_place, .check = true});
     for (int iteration = 0; iteration < 6; ++iteration) {
       auto& ranks = buffers->Next();
       // In place, each rank has its own block already.
@@ -130,7 +130,8 @@ TEST_F(PerfBuffersTest, MoreThanTheMachineHasIsRefused) {
 }
 
 TEST_F(PerfBuffersTest, ABarrierHasNoBuffers) {
-  const auto buffers = Create(Of(CollectiveType::kBarrier, 3, 0), {});
+  const auto buffers =
+      Create(Of(CollectiveType::kBarrier, 3, 0), {.check = true});
   for (const RankBuffers& rank : buffers->Next()) {
     EXPECT_FALSE(rank.input.is_set());
     EXPECT_FALSE(rank.output.is_set());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "absl/strings/string_view.h"
@@ -43,9 +44,7 @@ bool IsSum(const CollectiveSpec& spec) {
   return spec.reduction == "sum" || spec.reduction == "avg";
 }
 
-double PowerOfTwo(const Workload& workload, Generator& random) {
-  const bool may_overflow =
-      workload.group_size > LargestExponent(workload.dtype);
+double PowerOfTwo(bool may_overflow, Generator& random) {
   const int exponent = may_overflow ? 0 : static_cast<int>(random() % 3) - 1;
   return std::ldexp(random() % 2 == 0 ? 1.0 : -1.0, exponent);
 }
@@ -53,13 +52,6 @@ double PowerOfTwo(const Workload& workload, Generator& random) {
 double Whole(int64_t largest, Generator& random) {
   const auto range = static_cast<uint64_t>(2 * largest + 1);
   return static_cast<double>(static_cast<int64_t>(random() % range) - largest);
-}
-
-double RandomFloating(const Workload& workload, Generator& random) {
-  if (workload.spec.reduction == "prod") return PowerOfTwo(workload, random);
-  const int64_t largest = LargestWhole(workload.dtype);
-  if (!IsSum(workload.spec)) return Whole(largest, random);
-  return Whole(std::max(largest / workload.group_size, int64_t{1}), random);
 }
 
 // Each bit is set in about one of as many numbers as there are ranks.
@@ -70,14 +62,39 @@ uint64_t RareBits(int group_size, Generator& random) {
   return bits;
 }
 
-int64_t RandomInteger(const Workload& workload, Generator& random) {
+// What makes the next element.
+using FloatingSource = std::function<double(Generator&)>;
+using IntegerSource = std::function<uint64_t(Generator&)>;
+
+FloatingSource FloatsOf(const Workload& workload) {
+  if (workload.spec.reduction == "prod") {
+    const bool may_overflow =
+        workload.group_size > LargestExponent(workload.dtype);
+    return [=](Generator& random) { return PowerOfTwo(may_overflow, random); };
+  }
+  int64_t largest = LargestWhole(workload.dtype);
+  if (IsSum(workload.spec)) {
+    largest = std::max(largest / workload.group_size, int64_t{1});
+  }
+  return [=](Generator& random) { return Whole(largest, random); };
+}
+
+IntegerSource IntegersOf(const Workload& workload) {
   const absl::string_view reduction = workload.spec.reduction;
-  uint64_t bits = random();
-  if (workload.dtype == DType::kBool) bits &= 1;
-  if (reduction == "prod") bits |= 1;
-  if (reduction == "bor") bits = RareBits(workload.group_size, random);
-  if (reduction == "band") bits = ~RareBits(workload.group_size, random);
-  return static_cast<int64_t>(bits);
+  const int group_size = workload.group_size;
+  if (workload.dtype == DType::kBool) {
+    return [](Generator& random) { return random() & 1; };
+  }
+  if (reduction == "prod") {
+    return [](Generator& random) { return random() | 1; };
+  }
+  if (reduction == "bor") {
+    return [=](Generator& random) { return RareBits(group_size, random); };
+  }
+  if (reduction == "band") {
+    return [=](Generator& random) { return ~RareBits(group_size, random); };
+  }
+  return [](Generator& random) { return random(); };
 }
 
 }  // namespace
@@ -89,11 +106,14 @@ std::vector<std::byte> RandomElements(const Workload& workload, int64_t count,
   const size_t size = SizeOf(dtype);
   std::vector<std::byte> elements(static_cast<size_t>(count) * size);
   const bool floating = IsFloating(dtype) && Reduces(workload.spec.type);
+  const FloatingSource next_float = FloatsOf(workload);
+  const IntegerSource next_integer = IntegersOf(workload);
   for (size_t at = 0; at < elements.size(); at += size) {
     if (floating) {
-      StoreFloating(dtype, RandomFloating(workload, random), &elements[at]);
+      StoreFloating(dtype, next_float(random), &elements[at]);
     } else {
-      StoreInteger(dtype, RandomInteger(workload, random), &elements[at]);
+      const auto integer = static_cast<int64_t>(next_integer(random));
+      StoreInteger(dtype, integer, &elements[at]);
     }
   }
   return elements;

@@ -27,7 +27,10 @@ class ReferenceReduction {
   std::vector<std::byte> Result() const;
 
  private:
-  const CollectiveSpec spec_;
+  // Chosen once, not for each element.
+  double (*const combine_floating_)(double, double);
+  int64_t (*const combine_integers_)(int64_t, int64_t);
+  const bool is_average_;
   const DType dtype_;
   const int64_t num_elements_;
   int num_added_ = 0;

@@ -24,14 +24,14 @@ int StrideOf(const Workload& workload) {
 
 }  // namespace
 
-TestData::TestData(const Workload& workload, uint64_t seed)
+TestData::TestData(const Workload& workload, uint64_t seed, bool with_results)
     : workload_(workload),
       element_bytes_(SizeOf(workload.dtype)),
       stride_(StrideOf(workload)),
       offset_(static_cast<int>(seed % static_cast<uint64_t>(stride_))),
       random_(Doubled(RandomElements(workload, kPeriod, seed))),
       zeros_(stride_ == 1 ? 0 : random_.size()),
-      reduction_(Reduction()) {}
+      reduction_(with_results ? Reduction() : Periods()) {}
 
 TestData::Periods TestData::Reduction() const {
   if (!Reduces(workload_.spec.type)) return {};

@@ -24,12 +24,15 @@ class TestData {
   using Copy = void (*)(std::byte* into, const std::byte* from,
                         size_t num_bytes);
 
-  TestData(const Workload& workload, uint64_t seed);
+  // `with_results`: also what ranks must get, which takes reducing what they
+  // bring.
+  TestData(const Workload& workload, uint64_t seed, bool with_results);
 
   // Writes what the rank brings, InputElements() of it.
   void WriteInput(int rank, std::byte* into, Copy copy) const;
 
   // How many elements of the rank's output are not what they must be.
+  // REQUIRES: with_results.
   int64_t CountWrong(int rank, absl::Span<const std::byte> output) const;
 
  private:

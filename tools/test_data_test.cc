@@ -65,7 +65,7 @@ TEST_P(TestDataTest, FindsRightOutputsRightAndEveryWrongElement) {
   for (int64_t count : {int64_t{3}, int64_t{3000}, TestData::kPeriod * 3,
                         TestData::kPeriod * 6 + 3}) {
     const Workload workload = Of(GetParam(), DType::kFloat32, 3, count);
-    const TestData data(workload, /*seed=*/1);
+    const TestData data(workload, /*seed=*/1, /*with_results=*/true);
     for (int rank = 0; rank < 3; ++rank) {
       auto output = OutputOf(data, workload, rank);
       EXPECT_EQ(data.CountWrong(rank, output), 0) << count;
@@ -89,14 +89,14 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(TestDataTest, AnOutputOfTheWrongSizeIsAllWrong) {
   const Workload workload =
       Of(CollectiveType::kAllReduce, DType::kFloat32, 2, 10);
-  const TestData data(workload, 1);
+  const TestData data(workload, 1, /*with_results=*/true);
   EXPECT_EQ(data.CountWrong(0, {}), 10);
 }
 
 TEST(TestDataTest, RanksBringDifferentThings) {
   const Workload workload =
       Of(CollectiveType::kAllReduce, DType::kInt32, 50, 100);
-  const TestData data(workload, 1);
+  const TestData data(workload, 1, /*with_results=*/true);
   std::set<std::vector<std::byte>> inputs;
   for (int rank = 0; rank < 50; ++rank) {
     inputs.insert(InputOf(data, workload, rank));
@@ -109,7 +109,7 @@ TEST(TestDataTest, OnlySomeRanksBringSomethingWhereSumsHaveFewBits) {
       Of(CollectiveType::kAllReduce, DType::kBFloat16, 600, 100);
   std::set<int> have_brought;
   for (uint64_t seed : {0, 1, 2}) {
-    const TestData data(workload, seed);
+    const TestData data(workload, seed, /*with_results=*/false);
     int num_bringing = 0;
     for (int rank = 0; rank < 600; ++rank) {
       const auto input = InputOf(data, workload, rank);
