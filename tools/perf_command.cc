@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "tools/collective_options.h"
 #include "tools/copy_bandwidth.h"
 #include "tools/exit_status.h"
+#include "tools/perf_row.h"
 #include "tools/perf_runner.h"
 #include "tools/progress.h"
 #include "tools/sizes.h"
@@ -33,8 +36,9 @@ group sizes comparable. GB are 10^9 bytes.
 limit is the least time that memory needs, in percent of p50: every input read
 once and every output written once (2 x ranks x bytes of an all_reduce), at the
 bandwidth of a copy with non-temporal stores from and to 128 MiB, by as many
-threads as there are processors, measured before and after each row. More than
-100 % means that caches took part.
+threads as there are processors. It is that of the fastest copy of the run, nine
+before the first row and three after each, so that rows compare; the last line
+says it. More than 100 % means that caches took part.
 
 Buffers take turns, and are rewritten past the caches between iterations, so
 that no result is cache-hot by accident. --hot keeps one set, written once (in
@@ -45,22 +49,47 @@ reduces one element after the other. Data are random, and such that no order
 of summation rounds: whole numbers in sums of floats, powers of two in
 products.
 
+--json prints a list with an object for each row:
+  collective, algorithm        names
+  bytes, count                 of the whole buffer
+  dtype, reduction             names; null of a barrier, and where nothing is
+                               reduced
+  p50_us, p99_us               microseconds
+  algbw, busbw                 GB/s, 10^9 bytes per second
+  wrong                        elements, over all ranks and timed iterations;
+                               null without --check
+  limit_share                  a fraction: 1 is as fast as memory allows, for
+                               all rows by the fastest copy of the run; null of
+                               a barrier
+
+An algorithm of --algorithm all that refuses the first size is left out with a
+line on standard error; any other failure ends the run, and the list.
+
 Examples:
   tutti perf all_reduce --check
   tutti perf all_reduce --algorithm all --min-bytes 1M --max-bytes 64M
   tutti perf all_gather --devices 16 --tasks 4 --dtype bfloat16 --json
   tutti perf barrier --devices 64)";
 
+constexpr int kCopiesBefore = 9;
+constexpr int kCopiesPerRow = 3;
+
 // What is printed of the rows: a table as they come, or JSON at the end.
 class Report {
  public:
-  Report(const Console& console, bool json) : console_(console), json_(json) {}
+  // `bandwidth` outlives the object; null if no row has a limit.
+  Report(const Console& console, bool json, const CopyBandwidth* bandwidth)
+      : console_(console), json_(json), bandwidth_(bandwidth) {}
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  // Ends the list, whatever happened.
+  // Ends the list or the table, whatever happened.
   ~Report() {
-    if (json_) console_.out << rows_.dump(2) << "\n";
+    if (json_) {
+      PrintJson();
+    } else if (bandwidth_ != nullptr && !rows_.empty()) {
+      PrintBandwidth();
+    }
   }
 
   void Start() {
@@ -69,20 +98,39 @@ class Report {
 
   void Add(const PerfRow& row) {
     wrong_ += row.wrong.value_or(0);
-    if (json_) {
-      rows_.push_back(ToJson(row));
-    } else {
-      console_.out << table_.Row(Cells(row)) << std::flush;
-    }
+    if (rows_.empty()) first_bandwidth_ = Bandwidth();
+    rows_.push_back(row);
+    if (json_) return;
+    console_.out << table_.Row(Cells(row, Bandwidth())) << std::flush;
   }
 
+  bool empty() const { return rows_.empty(); }
   int64_t wrong() const { return wrong_; }
 
  private:
+  double Bandwidth() const {
+    return bandwidth_ == nullptr ? 0 : bandwidth_->best();
+  }
+
+  void PrintJson() const {
+    auto rows = nlohmann::ordered_json::array();
+    for (const PerfRow& row : rows_) rows.push_back(ToJson(row, Bandwidth()));
+    console_.out << rows.dump(2) << "\n";
+  }
+
+  void PrintBandwidth() const {
+    console_.out << absl::StrFormat(
+        "limit: 100 %% is the fastest copy, %.2f GB/s (%.2f GB/s by the first "
+        "row)\n",
+        Bandwidth() / 1e9, first_bandwidth_ / 1e9);
+  }
+
   const Console& console_;
   const bool json_;
+  const CopyBandwidth* const bandwidth_;
   const TextTable table_ = PerfTable();
-  nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
+  std::vector<PerfRow> rows_;
+  double first_bandwidth_ = 0;
   int64_t wrong_ = 0;
 };
 
@@ -96,6 +144,7 @@ bool IsRefusal(const absl::Status& status) {
 // All that measuring needs, and the rows it has led to.
 class Sweep {
  public:
+  // `bandwidth` is null where memory sets no limit.
   Sweep(const PerfOptions& options, const PerfPlan& plan, PerfRunner* runner,
         CopyBandwidth* bandwidth, const Console& console)
       : options_(options),
@@ -103,13 +152,15 @@ class Sweep {
         runner_(runner),
         bandwidth_(bandwidth),
         console_(console),
-        report_(console, options.json) {}
+        report_(console, options.json, bandwidth) {}
 
   absl::Status Run(WorkQueue* queue);
 
  private:
   absl::Status RunSize(PerfBuffers* buffers);
   absl::Status RunRow(PerfBuffers* buffers, const std::string& algorithm);
+  bool MaySkip(const std::string& algorithm, const absl::Status& status) const;
+  void Skip(const std::string& algorithm, const absl::Status& status);
 
   const PerfOptions& options_;
   const PerfPlan& plan_;
@@ -117,8 +168,9 @@ class Sweep {
   CopyBandwidth* const bandwidth_;
   const Console& console_;
   Report report_;
-  std::vector<std::string> skipped_;
-  double last_bandwidth_ = 0;
+  std::set<std::string> measured_;  // Algorithms with a row,
+  std::set<std::string> skipped_;   // and without one, ever.
+  absl::Status last_refusal_;
 };
 
 absl::Status Sweep::Run(WorkQueue* queue) {
@@ -127,12 +179,13 @@ absl::Status Sweep::Run(WorkQueue* queue) {
                                         .check = options_.check,
                                         .seed = options_.seed};
   report_.Start();
-  last_bandwidth_ = bandwidth_->Measure();
+  if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesBefore);
   for (const Workload& workload : plan_.workloads) {
     auto buffers = PerfBuffers::Create(workload, buffer_options, queue);
     if (!buffers.ok()) return buffers.status();
     const absl::Status status = RunSize(buffers->get());
     if (!status.ok()) return status;
+    if (report_.empty()) return last_refusal_;
   }
   if (report_.wrong() == 0) return absl::OkStatus();
   return absl::DataLossError(
@@ -141,16 +194,31 @@ absl::Status Sweep::Run(WorkQueue* queue) {
 
 absl::Status Sweep::RunSize(PerfBuffers* buffers) {
   for (const std::string& algorithm : plan_.algorithms) {
-    if (std::count(skipped_.begin(), skipped_.end(), algorithm) > 0) continue;
+    if (skipped_.contains(algorithm)) continue;
     const absl::Status status = RunRow(buffers, algorithm);
-    if (status.ok()) continue;
-    if (!plan_.may_skip || !IsRefusal(status)) return status;
-    skipped_.push_back(algorithm);
-    console_.err << ErrorLine(absl::Status(
-        status.code(),
-        absl::StrCat("skipped ", algorithm, ": ", status.message())));
+    if (status.ok()) {
+      measured_.insert(algorithm);
+    } else if (MaySkip(algorithm, status)) {
+      Skip(algorithm, status);
+    } else {
+      return status;
+    }
   }
   return absl::OkStatus();
+}
+
+// An algorithm that served one size has to serve all.
+bool Sweep::MaySkip(const std::string& algorithm,
+                    const absl::Status& status) const {
+  return plan_.may_skip && IsRefusal(status) && !measured_.contains(algorithm);
+}
+
+void Sweep::Skip(const std::string& algorithm, const absl::Status& status) {
+  skipped_.insert(algorithm);
+  last_refusal_ = status;
+  console_.err << ErrorLine(absl::Status(
+      status.code(),
+      absl::StrCat("skipped ", algorithm, ": ", status.message())));
 }
 
 absl::Status Sweep::RunRow(PerfBuffers* buffers, const std::string& algorithm) {
@@ -160,10 +228,9 @@ absl::Status Sweep::RunRow(PerfBuffers* buffers, const std::string& algorithm) {
       " with ", FormatBytes(BytesOf(buffers->workload())), " bytes ..."));
   const auto measurement = runner_->Measure(buffers, algorithm);
   if (!measurement.ok()) return measurement.status();
-  const double before = std::exchange(last_bandwidth_, bandwidth_->Measure());
+  if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesPerRow);
   progress.Clear();
-  report_.Add(MakePerfRow(buffers->workload(), *measurement,
-                          (before + last_bandwidth_) / 2));
+  report_.Add(MakePerfRow(buffers->workload(), *measurement));
   return absl::OkStatus();
 }
 
@@ -237,6 +304,10 @@ absl::Status MeasureCollective(const PerfOptions& options,
                                        .iterations = options.iterations,
                                        .check = options.check});
   if (!runner.ok()) return runner.status();
+  if (plan->workloads.front().spec.type == CollectiveType::kBarrier) {
+    return Sweep(options, *plan, runner->get(), /*bandwidth=*/nullptr, console)
+        .Run(environment.queue);
+  }
   auto bandwidth = CopyBandwidth::Create(environment, num_workers);
   if (!bandwidth.ok()) return bandwidth.status();
   return Sweep(options, *plan, runner->get(), &*bandwidth, console)

@@ -13,6 +13,7 @@
 namespace tutti {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -82,6 +83,27 @@ TEST_F(PerfCommandTest, ANamedOneThatRefusesEndsTheRunAndTheList) {
   EXPECT_EQ(ExitStatus(status), 1);
   EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
   EXPECT_THAT(Printed("algorithm"), ElementsAre("RingReduce"));
+}
+
+TEST_F(PerfCommandTest, SharesAreByOneBandwidth) {
+  options_.algorithms = {"Forgetful", "RingReduce", "TreeReduce"};
+  options_.min_bytes = options_.max_bytes = "64K";
+  EXPECT_THAT(Measure(), IsOk());
+  const auto times = Printed("p50_us");
+  const auto shares = Printed("limit_share");
+  ASSERT_EQ(times.size(), 3u);
+  for (size_t row = 0; row < times.size(); ++row) {
+    EXPECT_NEAR(shares[row].get<double>() * times[row].get<double>() /
+                    (shares[0].get<double>() * times[0].get<double>()),
+                1, 1e-9);
+  }
+}
+
+TEST_F(PerfCommandTest, TheLastLineSaysWhatTheLimitIs) {
+  options_.json = false;
+  EXPECT_THAT(Measure(), IsOk());
+  EXPECT_THAT(out_.str(), ContainsRegex("\nlimit: 100 % is the fastest copy, "
+                                        "[0-9]+\\.[0-9][0-9] GB/s [^\n]*\n$"));
 }
 
 TEST_F(PerfCommandTest, NothingIsPrintedForAWrongCommandLine) {

@@ -27,8 +27,7 @@ nlohmann::ordered_json OrNull(const std::optional<Number>& number) {
 
 }  // namespace
 
-PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement,
-                    double copy_bandwidth) {
+PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement) {
   const bool has_data = workload.spec.type != CollectiveType::kBarrier;
   const absl::Duration p50 = Percentile(measurement.times, 50);
   const double seconds = std::max(absl::ToDoubleSeconds(p50), 1e-9);
@@ -45,10 +44,15 @@ PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement,
   row.busbw = row.algbw * BusFactor(workload.spec.type, workload.group_size);
   row.wrong = measurement.wrong;
   if (has_data) {
-    row.limit_share = static_cast<double>(LeastMovedBytes(workload)) /
-                      copy_bandwidth / seconds;
+    row.least_bandwidth =
+        static_cast<double>(LeastMovedBytes(workload)) / seconds;
   }
   return row;
+}
+
+std::optional<double> LimitShare(const PerfRow& row, double copy_bandwidth) {
+  if (!row.least_bandwidth.has_value()) return std::nullopt;
+  return *row.least_bandwidth / copy_bandwidth;
 }
 
 absl::Duration Percentile(std::vector<absl::Duration> times, int percent) {
@@ -88,7 +92,8 @@ TextTable PerfTable() {
                     {"limit [%]"}});
 }
 
-std::vector<std::string> Cells(const PerfRow& row) {
+std::vector<std::string> Cells(const PerfRow& row, double copy_bandwidth) {
+  const std::optional<double> limit_share = LimitShare(row, copy_bandwidth);
   return {absl::StrCat(row.bytes),
           absl::StrCat(row.count),
           OrDash(row.dtype),
@@ -99,12 +104,11 @@ std::vector<std::string> Cells(const PerfRow& row) {
           absl::StrFormat("%.3f", row.algbw),
           absl::StrFormat("%.3f", row.busbw),
           row.wrong.has_value() ? absl::StrCat(*row.wrong) : "-",
-          row.limit_share.has_value()
-              ? absl::StrFormat("%.1f", *row.limit_share * 100)
-              : "-"};
+          limit_share.has_value() ? absl::StrFormat("%.1f", *limit_share * 100)
+                                  : "-"};
 }
 
-nlohmann::ordered_json ToJson(const PerfRow& row) {
+nlohmann::ordered_json ToJson(const PerfRow& row, double copy_bandwidth) {
   return {{"collective", row.collective},
           {"bytes", row.bytes},
           {"count", row.count},
@@ -116,7 +120,7 @@ nlohmann::ordered_json ToJson(const PerfRow& row) {
           {"algbw", row.algbw},
           {"busbw", row.busbw},
           {"wrong", OrNull(row.wrong)},
-          {"limit_share", OrNull(row.limit_share)}};
+          {"limit_share", OrNull(LimitShare(row, copy_bandwidth))}};
 }
 
 }  // namespace tutti

@@ -34,15 +34,17 @@ struct PerfRow {
   double busbw = 0;  // algbw * BusFactor().
   std::optional<int64_t> wrong;
 
-  // Of the time that a copy of LeastMovedBytes() takes, in p50: 1 is as fast as
-  // memory allows. None of a barrier.
-  std::optional<double> limit_share;
+  // Bytes per second: LeastMovedBytes() / p50. None of a barrier.
+  std::optional<double> least_bandwidth;
 };
 
-// `copy_bandwidth` is in bytes per second, read and written.
 // REQUIRES: at least one time.
-PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement,
-                    double copy_bandwidth);
+PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement);
+
+// How near the row is to what memory allows, 1 being there, if a copy reads and
+// writes `copy_bandwidth` bytes per second. Rows compare only by the same one.
+// None of a barrier.
+std::optional<double> LimitShare(const PerfRow& row, double copy_bandwidth);
 
 // The smallest time that at least `percent` of the times do not exceed.
 // REQUIRES: times is not empty and percent is in (0, 100].
@@ -54,9 +56,9 @@ double BusFactor(CollectiveType type, int group_size);
 
 // The columns of a row; wide enough to print rows as they come.
 TextTable PerfTable();
-std::vector<std::string> Cells(const PerfRow& row);
+std::vector<std::string> Cells(const PerfRow& row, double copy_bandwidth);
 
-nlohmann::ordered_json ToJson(const PerfRow& row);
+nlohmann::ordered_json ToJson(const PerfRow& row, double copy_bandwidth);
 
 }  // namespace tutti
 

@@ -545,6 +545,17 @@ class PerfTest(ToolTest):
                             "RingReduce,RingReduce")
         self.assertEqual([row["algorithm"] for row in rows], ["RingReduce"] * 2)
 
+    def test_of_one_size_the_faster_row_is_nearer_to_the_limit(self):
+        rows = self.measure("all_reduce", "--devices", 4, "--algorithm", "all",
+                            "--min-bytes", 4, "--max-bytes", "256K", "--factor",
+                            16)
+        for row in rows:
+            for other in rows:
+                if row["bytes"] == other["bytes"]:
+                    self.assertEqual(row["p50_us"] < other["p50_us"],
+                                     row["limit_share"] > other["limit_share"],
+                                     (row, other))
+
     def test_the_librarys_choice_has_a_name(self):
         known = {i["name"] for i in json.loads(
             self.succeed("info", "--json"))["implementations"]}

@@ -16,6 +16,21 @@ Schedule KeepOwnInput(const PlanRequest&) {
   return builder.Build();
 }
 
+class Fickle : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveParams(
+      const CollGroupParams&, CollInstanceParams* instance) override {
+    if (instance->shape.num_elements() <= 1) return absl::OkStatus();
+    return absl::InvalidArgumentError("too much");
+  }
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+
 class Refuser : public CollectiveImplementationInterface {
  public:
   absl::Status InitializeCollectiveParams(const CollGroupParams&,
@@ -41,6 +56,11 @@ std::shared_ptr<const CollectiveFactory> ForgetfulAllReduce() {
 std::shared_ptr<const CollectiveFactory> RefusingAllReduce() {
   return Implemented<Refuser>(
       {.summary = "refuses", .collectives = {CollectiveType::kAllReduce}});
+}
+
+std::shared_ptr<const CollectiveFactory> FickleBroadcast() {
+  return Implemented<Fickle>({.summary = "refuses what is large",
+                              .collectives = {CollectiveType::kBroadcast}});
 }
 
 }  // namespace tutti

@@ -13,6 +13,10 @@ std::shared_ptr<const CollectiveFactory> ForgetfulAllReduce();
 // For tests: an all-reduce, no schedule, that refuses every request.
 std::shared_ptr<const CollectiveFactory> RefusingAllReduce();
 
+// For tests: a broadcast, no schedule, that refuses more than one element, and
+// does nothing with one.
+std::shared_ptr<const CollectiveFactory> FickleBroadcast();
+
 }  // namespace tutti
 
 #endif  // TUTTI_TOOLS_WRONG_ALGORITHMS_H_

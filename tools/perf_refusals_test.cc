@@ -1,0 +1,59 @@
+// What `--algorithm all` may leave out, among none but wrong algorithms.
+
+#include <sstream>
+
+#include "framework/default_environment.h"
+#include "framework/registry.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tools/exit_status.h"
+#include "tools/perf_command.h"
+#include "tools/wrong_algorithms.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+REGISTER_COLLECTIVE(Refuser, RefusingAllReduce());
+REGISTER_COLLECTIVE(Fickle, FickleBroadcast());
+
+class PerfRefusalsTest : public ::testing::Test {
+ protected:
+  absl::Status MeasureAll(const std::string& collective) {
+    PerfOptions options;
+    options.collective.collective = collective;
+    options.devices = 2;
+    options.max_bytes = "64";
+    options.iterations = 2;
+    options.algorithms = {"all"};
+    options.json = true;
+    const DefaultEnvironment environment(2);
+    return MeasureCollective(options, environment.get(), /*num_workers=*/2,
+                             {out_, err_});
+  }
+
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(PerfRefusalsTest, WhereAllRefuseTheLastRefusalIsTheError) {
+  const absl::Status status = MeasureAll("all_reduce");
+  EXPECT_EQ(ExitStatus(status), 1);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
+  EXPECT_THAT(err_.str(), HasSubstr("skipped Refuser"));
+  EXPECT_EQ(nlohmann::json::parse(out_.str()).size(), 0u);
+}
+
+TEST_F(PerfRefusalsTest, AnAlgorithmThatServedOneSizeMayNotRefuseTheNext) {
+  const absl::Status status = MeasureAll("broadcast");
+  EXPECT_EQ(ExitStatus(status), 1);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("too much"));
+  EXPECT_THAT(err_.str(), IsEmpty());
+  EXPECT_EQ(nlohmann::json::parse(out_.str()).size(), 1u);
+}
+
+}  // namespace
+}  // namespace tutti
