@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "tools/exit_status.h"
 
 namespace tutti {
@@ -87,8 +88,18 @@ absl::Status CheckGroupSize(const CollectiveSpec& spec, int group_size) {
                                    " is no rank of a group of ", group_size));
   }
   if (spec.type != CollectiveType::kPermute) return absl::OkStatus();
-  const absl::Status status = Validate(RequestOf(spec, group_size, 0));
-  return status.ok() ? status : UsageError(status.message());
+  const std::string why = WhyInvalid(RequestOf(spec, group_size, 0));
+  if (why.empty()) return absl::OkStatus();
+  return UsageError(absl::StrCat("--permutation: ", why));
+}
+
+std::string WhyInvalid(const CollectiveRequest& request) {
+  const absl::Status status = Validate(request);
+  absl::string_view why = status.message();
+  absl::ConsumePrefix(&why, absl::StrCat(Name(TypeOf(request.op)), " (group ",
+                                         request.group_key, ", instance ",
+                                         request.instance_key, "): "));
+  return std::string(why);
 }
 
 CollectiveRequest RequestOf(const CollectiveSpec& spec, int group_size,

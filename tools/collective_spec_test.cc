@@ -81,7 +81,11 @@ TEST(CollectiveSpecTest, PermutationsMustBePermutations) {
   EXPECT_THAT(CheckGroupSize(spec, 3), IsOk());
   EXPECT_EQ(ExitStatus(CheckGroupSize(spec, 4)), 2);
   spec.permutation = {2, 0, 0};
-  EXPECT_EQ(ExitStatus(CheckGroupSize(spec, 3)), 2);
+  const absl::Status status = CheckGroupSize(spec, 3);
+  EXPECT_EQ(ExitStatus(status), 2);
+  EXPECT_EQ(status.message(),
+            "--permutation: [2,0,0] is not a permutation of 3 ranks: 0 stands "
+            "twice");
 }
 
 TEST(CollectiveSpecTest, OnlyTheRootIsTheSourceOfABroadcast) {

@@ -101,6 +101,17 @@ PlannedRank PlanRank(const RunSettings& settings, const GroupFiles& group,
   return planned;
 }
 
+absl::Status Refused(const RunSettings& settings, const GroupFiles& group,
+                     int rank, const std::string& why) {
+  std::string text = absl::StrCat(Name(settings.spec.type), ": ", why);
+  if (!group.files.empty()) {
+    const InputFile& file = group.files[group.one_per_rank ? rank : 0];
+    text =
+        absl::StrCat(file.path, " holds ", ToString(file.header), "; ", text);
+  }
+  return absl::InvalidArgumentError(text);
+}
+
 // Adds the ranks of one group to the plan.
 absl::Status PlanGroup(const RunSettings& settings, int group_key,
                        GroupFiles group, RunPlan* plan) {
@@ -111,8 +122,8 @@ absl::Status PlanGroup(const RunSettings& settings, int group_key,
   for (int rank = 0; rank < plan->group_size; ++rank) {
     PlannedRank planned = PlanRank(settings, group, plan->group_size, rank);
     planned.request.group_key = group_key;
-    const absl::Status valid = Validate(planned.request);
-    if (!valid.ok()) return valid;
+    const std::string why = WhyInvalid(planned.request);
+    if (!why.empty()) return Refused(settings, group, rank, why);
     plan->ranks.push_back(std::move(planned));
   }
   return absl::OkStatus();

@@ -44,7 +44,7 @@ struct RunPlan {
 // Errors: UsageError where files, groups and devices do not fit each other or
 // the collective; INVALID_ARGUMENT naming two files and what they hold where
 // ranks of one group differ in dtype or shape (all_gather may differ in the
-// first dimension); those of Validate().
+// first dimension), or one file, whose array the collective cannot take.
 absl::StatusOr<RunPlan> PlanRun(const RunSettings& settings,
                                 const std::vector<InputFile>& files);
 

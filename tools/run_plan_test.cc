@@ -174,7 +174,8 @@ TEST(RunPlanTest, ThereMustBeFiles) {
 TEST(RunPlanTest, WhatTheLibraryRefusesIsRefusedBeforeAnythingRuns) {
   EXPECT_THAT(ErrorOf({.spec = {.type = CollectiveType::kReduceScatter}},
                       Files({Floats({3}), Floats({3})}), 1),
-              HasSubstr("not divisible"));
+              "rank0.npy holds float32[3]; reduce_scatter: the first dimension "
+              "of [3] is not divisible by the group size 2");
   EXPECT_THAT(ErrorOf({.spec = {.type = CollectiveType::kAllReduce,
                                 .merge_op = ReductionKind::kBand}},
                       Alike(2), 1),
