@@ -20,6 +20,10 @@ absl::Status Failed(const std::string& path, absl::string_view what,
   return absl::ErrnoToStatus(error, absl::StrCat(path, ": ", what));
 }
 
+absl::Status Discarded(const std::string& path) {
+  return absl::CancelledError(absl::StrCat(path, ": was given up"));
+}
+
 // The parts of `directory` that do not exist, outermost first.
 std::vector<std::string> MissingDirectories(const fs::path& directory) {
   std::vector<std::string> missing;
@@ -34,21 +38,16 @@ std::vector<std::string> MissingDirectories(const fs::path& directory) {
   return missing;
 }
 
-// A new file that only this call can have made, open for writing.
-class NewFile {
+// A descriptor of a file that is being written, and is closed in any case.
+class OpenFile {
  public:
-  explicit NewFile(const std::string& path)
-      : path_(path),
-        descriptor_(
-            open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
-        error_(descriptor_ < 0 ? errno : 0) {}
-  ~NewFile() {
+  OpenFile(const std::string& path, int descriptor)
+      : path_(path), descriptor_(descriptor) {}
+  ~OpenFile() {
     if (descriptor_ >= 0) close(descriptor_);
   }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  int error() const { return error_; }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
 
   absl::Status Write(const void* data, size_t num_bytes) {
     const char* next = static_cast<const char*>(data);
@@ -62,8 +61,13 @@ class NewFile {
     return absl::OkStatus();
   }
 
-  // File systems may report a full disk as late as here.
+  // Returns when all bytes are on disk. File systems may report a full disk as
+  // late as here. EINVAL: there is no disk behind this one.
   absl::Status Close() {
+    const int synced = fsync(descriptor_);
+    if (synced != 0 && errno != EINVAL) {
+      return Failed(path_, "cannot be written", errno);
+    }
     const int descriptor = descriptor_;
     descriptor_ = -1;
     if (close(descriptor) == 0) return absl::OkStatus();
@@ -73,7 +77,6 @@ class NewFile {
  private:
   const std::string path_;
   int descriptor_;
-  const int error_;
 };
 
 // A name in the directory that sorts apart and that no other process uses.
@@ -105,50 +108,67 @@ absl::StatusOr<std::unique_ptr<OutputFiles>> OutputFiles::Create(
   return files;
 }
 
-OutputFiles::~OutputFiles() {
-  if (committed_) return;
+OutputFiles::~OutputFiles() { Discard(); }
+
+void OutputFiles::Discard() {
+  MutexLock lock(&mu_);
+  if (state_ != State::kOpen) return;
+  state_ = State::kDiscarded;
   for (const Staged& file : staged_) unlink(file.temporary.c_str());
   for (size_t i = made_directories_.size(); i > 0; --i) {
     rmdir(made_directories_[i - 1].c_str());
   }
 }
 
+absl::StatusOr<OutputFiles::TemporaryFile> OutputFiles::MakeTemporary(
+    const std::string& name) {
+  constexpr int kMaxAttempts = 100;
+  const std::string path = (fs::path(directory_) / name).string();
+  MutexLock lock(&mu_);
+  if (state_ != State::kOpen) return Discarded(path);
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const std::string temporary =
+        (fs::path(directory_) / TemporaryName(name, attempt)).string();
+    const int descriptor =
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0 && errno == EEXIST) continue;
+    if (descriptor < 0) return Failed(temporary, "cannot be made", errno);
+    staged_.push_back({temporary, path});
+    return TemporaryFile{temporary, descriptor};
+  }
+  return Failed(path, "finds no free temporary name", EEXIST);
+}
+
 absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
                                 absl::Span<const std::byte> body) {
-  constexpr int kMaxAttempts = 100;
   const std::string path = (fs::path(directory_) / name).string();
   std::error_code ignored;
   if (fs::is_directory(fs::symlink_status(path, ignored))) {
     return Failed(path, "cannot be replaced", EISDIR);
   }
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const std::string temporary =
-        (fs::path(directory_) / TemporaryName(name, attempt)).string();
-    NewFile file(temporary);
-    if (file.error() == EEXIST) continue;
-    if (file.error() != 0) {
-      return Failed(temporary, "cannot be made", file.error());
-    }
-    staged_.push_back({temporary, path});
-    absl::Status status = file.Write(head.data(), head.size());
-    if (status.ok()) status = file.Write(body.data(), body.size());
-    if (status.ok()) status = file.Close();
-    return status;
-  }
-  return Failed(path, "finds no free temporary name", EEXIST);
+  const auto temporary = MakeTemporary(name);
+  if (!temporary.ok()) return temporary.status();
+  OpenFile file(temporary->path, temporary->descriptor);
+  absl::Status status = file.Write(head.data(), head.size());
+  if (status.ok()) status = file.Write(body.data(), body.size());
+  if (status.ok()) status = file.Close();
+  return status;
 }
 
 absl::Status OutputFiles::Commit() {
+  MutexLock lock(&mu_);
+  if (state_ != State::kOpen) return Discarded(directory_);
   for (const Staged& file : staged_) {
     if (std::rename(file.temporary.c_str(), file.path.c_str()) != 0) {
       return Failed(file.path, "cannot be replaced", errno);
     }
   }
-  committed_ = true;
+  state_ = State::kCommitted;
   return absl::OkStatus();
 }
 
 std::vector<std::string> OutputFiles::paths() const {
+  MutexLock lock(&mu_);
   std::vector<std::string> paths;
   for (const Staged& file : staged_) paths.push_back(file.path);
   return paths;

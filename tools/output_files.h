@@ -2,15 +2,18 @@
 #define TUTTI_TOOLS_OUTPUT_FILES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/mutex.h"
 
 namespace tutti {
 
@@ -20,6 +23,13 @@ namespace tutti {
 // them, over files that have those names. The destructor removes what was not
 // committed, and the directories that Create() made if they are empty. All
 // errors name the file.
+//
+// That is what holds whatever fails in this process. If it is killed, or the
+// machine stops, temporary files may stay, and in the middle of Commit() some
+// files may be new and others old; but each of them is whole, since all bytes
+// are on disk before the first rename.
+//
+// Discard() may be called on any thread, the rest is for one.
 class OutputFiles {
  public:
   // Makes the directory, and those above it, where they are missing.
@@ -29,17 +39,22 @@ class OutputFiles {
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  // Writes `head`, then `body`, and closes the file.
+  // Writes `head`, then `body`, to the disk, and closes the file. Errors: also
+  // CANCELLED after Discard().
   absl::Status Write(const std::string& name, absl::string_view head,
-                     absl::Span<const std::byte> body);
+                     absl::Span<const std::byte> body) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Call once, last. Errors: what a rename can fail with after all files were
   // written, such as a directory that somebody removed meanwhile; then the
-  // files before the failing one are in place.
-  absl::Status Commit();
+  // files before the failing one are in place. CANCELLED after Discard().
+  absl::Status Commit() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What the destructor does, now, and for good. Waits for a Commit() that has
+  // begun, after which there is nothing to discard.
+  void Discard() ABSL_LOCKS_EXCLUDED(mu_);
 
   // What has been written so far, by its final path, in order.
-  std::vector<std::string> paths() const;
+  std::vector<std::string> paths() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Staged {
@@ -50,10 +65,23 @@ class OutputFiles {
   explicit OutputFiles(std::string directory)
       : directory_(std::move(directory)) {}
 
+  enum class State : uint8_t { kOpen, kCommitted, kDiscarded };
+
+  // Makes a file under a temporary name that Discard() knows: its descriptor,
+  // open for writing, and that name.
+  struct TemporaryFile {
+    std::string path;
+    int descriptor = -1;
+  };
+  absl::StatusOr<TemporaryFile> MakeTemporary(const std::string& name)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   const std::string directory_;
   std::vector<std::string> made_directories_;  // Outermost first.
-  std::vector<Staged> staged_;
-  bool committed_ = false;
+
+  mutable Mutex mu_;
+  std::vector<Staged> staged_ ABSL_GUARDED_BY(mu_);
+  State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
 };
 
 }  // namespace tutti

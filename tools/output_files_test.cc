@@ -134,6 +134,28 @@ TEST_F(OutputFilesTest, AFailedRenameLeavesNoTemporaryFiles) {
   EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
 }
 
+TEST_F(OutputFilesTest, NothingIsLeftAndNothingIsWrittenAfterDiscard) {
+  auto files = OutputFiles::Create(Path("new/deep"));
+  ASSERT_THAT(files, IsOk());
+  ASSERT_THAT((*files)->Write("a", "head", Bytes("body")), IsOk());
+  (*files)->Discard();
+  EXPECT_THAT(NamesIn(root_), IsEmpty());
+  EXPECT_THAT((*files)->Write("b", "head", {}),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+  EXPECT_THAT((*files)->Commit(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+  EXPECT_THAT(NamesIn(root_), IsEmpty());
+}
+
+TEST_F(OutputFilesTest, WhatIsCommittedCannotBeDiscarded) {
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  ASSERT_THAT((*files)->Write("a", "x", {}), IsOk());
+  ASSERT_THAT((*files)->Commit(), IsOk());
+  (*files)->Discard();
+  EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
+}
+
 // Stands for a full disk: the kernel refuses to let any file grow so large.
 class FileSizeLimit {
  public:

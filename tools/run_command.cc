@@ -15,7 +15,9 @@
 #include "tools/exit_status.h"
 #include "tools/input_files.h"
 #include "tools/npy.h"
+#include "tools/on_interrupt.h"
 #include "tools/output_files.h"
+#include "tools/rank_files.h"
 #include "tools/run_plan.h"
 
 namespace tutti {
@@ -26,8 +28,11 @@ constexpr char kHelp[] =
 names (rank2 before rank10); several --input options follow one another. Quote
 patterns or let the shell expand them: the result is the same. The results are
 written to rank0.npy, rank1.npy, ... in the output directory, where the
-collective gives a rank one; files of these names are replaced. They are
-written only after all ranks have succeeded, all of them or none.
+collective gives a rank one; files of these names are replaced, but no input is.
+They take these names once all ranks have succeeded and all files are on disk:
+after an error, Ctrl-C or SIGTERM none of them has. Only if the tool is killed
+(SIGKILL) or the machine stops may temporary files stay (.rank0.npy.*.tmp), or,
+in the moment of renaming, some results be new and others old; each is whole.
 
 All ranks need the same dtype and shape; all_gather may differ in the first
 dimension. broadcast and scatter use the root's array: give one file per rank,
@@ -127,7 +132,7 @@ absl::Status WriteAll(const std::vector<Tensor>& tensors, OutputFiles* files) {
     const Tensor& tensor = tensors[rank];
     if (!tensor.is_set()) continue;
     const absl::Status status =
-        files->Write(absl::StrCat("rank", rank, ".npy"),
+        files->Write(RankFileName(static_cast<int>(rank)),
                      NpyPreamble({tensor.dtype(), tensor.shape()}),
                      {tensor.data(), tensor.size_bytes()});
     if (!status.ok()) return status;
@@ -142,32 +147,74 @@ std::string Shortened(const std::vector<std::string>& paths) {
                       paths.back());
 }
 
-absl::StatusOr<std::string> RunPlanned(const RunOptions& options,
-                                       const Environment& environment,
-                                       const RunPlan& plan,
-                                       const std::vector<InputFile>& files) {
-  std::unique_ptr<OutputFiles> output_files;
-  if (!options.output.empty()) {
-    auto created = OutputFiles::Create(options.output);
-    if (!created.ok()) return created.status();
-    output_files = *std::move(created);
-  }
+absl::StatusOr<std::vector<Tensor>> Results(
+    const RunOptions& options, const Environment& environment,
+    const RunPlan& plan, const std::vector<InputFile>& files) {
   std::vector<Tensor> outputs(plan.ranks.size());
   auto calls = MakeCalls(plan, files, &outputs);
   if (!calls.ok()) return calls.status();
-  absl::Status status = Execute(options, environment, &*calls);
+  const absl::Status status = Execute(options, environment, &*calls);
   if (!status.ok()) return status;
-  if (output_files == nullptr) return absl::StrCat(plan.description, ": done");
-  status = WriteAll(outputs, output_files.get());
+  return outputs;
+}
+
+std::vector<std::string> OutputNames(const RunPlan& plan) {
+  std::vector<std::string> names;
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    if (!plan.ranks[rank].has_output) continue;
+    names.push_back(RankFileName(static_cast<int>(rank)));
+  }
+  return names;
+}
+
+// A later reader may take them for results of this run.
+void TellOfOthers(const std::string& directory,
+                  const std::vector<std::string>& others,
+                  const Console& console) {
+  if (others.empty()) return;
+  console.err << "tutti: " << directory << " also holds " << Shortened(others)
+              << ", not of this run\n";
+}
+
+absl::Status RunAndWrite(const RunOptions& options,
+                         const Environment& environment, const RunPlan& plan,
+                         const std::vector<InputFile>& inputs,
+                         const Console& console) {
+  const std::vector<std::string> names = OutputNames(plan);
+  std::vector<std::string> paths;
+  for (const InputFile& input : inputs) paths.push_back(input.path);
+  absl::Status status = CheckReplacesNoInput(options.output, names, paths);
   if (!status.ok()) return status;
-  return absl::StrCat(plan.description, ": wrote ",
-                      Shortened(output_files->paths()));
+  const auto files = OutputFiles::Create(options.output);
+  if (!files.ok()) return files.status();
+  const OnInterrupt on_interrupt([&] { (*files)->Discard(); });
+  const auto results = Results(options, environment, plan, inputs);
+  if (!results.ok()) return results.status();
+  status = WriteAll(*results, files->get());
+  if (!status.ok()) return status;
+  console.out << plan.description << ": wrote " << Shortened((*files)->paths())
+              << "\n";
+  TellOfOthers(options.output, OtherRankFiles(options.output, names), console);
+  return absl::OkStatus();
+}
+
+absl::Status RunPlanned(const RunOptions& options,
+                        const Environment& environment, const RunPlan& plan,
+                        const std::vector<InputFile>& files,
+                        const Console& console) {
+  if (!options.output.empty()) {
+    return RunAndWrite(options, environment, plan, files, console);
+  }
+  const auto results = Results(options, environment, plan, files);
+  if (results.ok()) console.out << plan.description << ": done\n";
+  return results.status();
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> RunOnFiles(const RunOptions& options,
-                                       const Environment& environment) {
+absl::Status RunOnFiles(const RunOptions& options,
+                        const Environment& environment,
+                        const Console& console) {
   const auto spec = ParseCollectiveSpec(options.collective);
   if (!spec.ok()) return spec.status();
   const absl::Status status = CheckOptions(options, *spec);
@@ -187,7 +234,7 @@ absl::StatusOr<std::string> RunOnFiles(const RunOptions& options,
                                    " does not divide the number of ranks, ",
                                    plan->ranks.size()));
   }
-  return RunPlanned(options, environment, *plan, *files);
+  return RunPlanned(options, environment, *plan, *files, console);
 }
 
 Command AddRunCommand(CLI::App* app) {
@@ -228,9 +275,7 @@ Command AddRunCommand(CLI::App* app) {
       ->option_text("SECONDS");
   return {run, [options](const Console& console) {
             const DefaultEnvironment environment;
-            const auto line = RunOnFiles(*options, environment.get());
-            if (line.ok()) console.out << *line << "\n";
-            return line.status();
+            return RunOnFiles(*options, environment.get(), console);
           }};
 }
 

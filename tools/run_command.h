@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "framework/environment.h"
 #include "tools/collective_spec.h"
 #include "tools/command.h"
@@ -24,10 +24,12 @@ struct RunOptions {
   std::optional<double> deadline_seconds;
 };
 
-// Reads, runs and writes; the line that says what was done. All files appear
-// or none does. Errors: as Command::run.
-absl::StatusOr<std::string> RunOnFiles(const RunOptions& options,
-                                       const Environment& environment);
+// Reads, runs and writes, and prints a line that says what was done. After an
+// error, or a signal that asks the process to end, no file has appeared or
+// changed; what else may happen says OutputFiles. Errors: as Command::run; a
+// UsageError also where a result would replace an input.
+absl::Status RunOnFiles(const RunOptions& options,
+                        const Environment& environment, const Console& console);
 
 Command AddRunCommand(CLI::App* app);
 

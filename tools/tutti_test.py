@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,7 @@ class ToolTest(unittest.TestCase):
 
     def run_collective(self, arrays, *args):
         """{rank: array} after `tutti run ARGS` on the arrays."""
+        shutil.rmtree(self.root / "out", ignore_errors=True)
         self.succeed("run", *args, "--input", self.save(arrays), "--output",
                      "out")
         return self.load()
@@ -354,7 +356,10 @@ class FailuresTest(ToolTest):
     def test_what_the_library_refuses(self):
         pattern = self.save([np.zeros(5), np.zeros(5)])
         run = ["run", "reduce_scatter", "--input", pattern, "--output", "out"]
-        self.assertIn("[5]", self.fail_with(1, *run))
+        line = self.fail_with(1, *run)
+        self.assertIn("in/rank0.npy", line)
+        self.assertIn("[5]", line)
+        self.assertNotIn("instance", line)
         run[1] = "all_reduce"
         self.assertIn("band", self.fail_with(1, *run, "--reduction", "band"))
         self.assert_nothing_written()
@@ -387,13 +392,48 @@ class FailuresTest(ToolTest):
         self.assertIn("cannot be written", line)
         self.assert_nothing_written()
 
+    def test_inputs_are_not_replaced(self):
+        arrays = arrays_of(3, 4)
+        self.save(arrays)
+        line = self.fail_with(2, "run", "all_reduce", "--input", "in/rank*.npy",
+                              "--output", "in/../in")
+        self.assertIn("in/rank0.npy", line)
+        self.assert_outputs(self.load("in"), dict(enumerate(arrays)))
+        # Nor is the one that only the root's result would replace.
+        self.fail_with(2, "run", "reduce", "--root", 1, "--input",
+                       "in/rank*.npy", "--output", "in")
+
+    def test_results_of_an_older_run_are_pointed_out(self):
+        run = ["run", "all_reduce", "--output", "out", "--input"]
+        self.succeed(*run, self.save(arrays_of(4, 3)))
+        result = self.run_tool(*run, "in/rank[01].npy")
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.stderr, "tutti: out also holds rank2.npy "
+                         "rank3.npy, not of this run\n")
+
+    def test_a_signal_leaves_nothing(self):
+        # Much to write, and a signal as soon as the first of it is there.
+        pattern = self.save([np.zeros(1 << 22)] * 8)
+        with subprocess.Popen(
+                [TUTTI, "run", "broadcast", "--input", pattern, "--output",
+                 "new/out"], cwd=self.root, stdout=subprocess.PIPE) as process:
+            while process.poll() is None and not any(
+                    self.root.glob("new/out/.rank*.tmp")):
+                pass
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=300)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assertFalse((self.root / "new").exists())
+
     def test_old_outputs_survive_a_failure_and_are_replaced_by_success(self):
         arrays = arrays_of(2, 3)
         self.run_collective(arrays, "all_reduce")
         self.fail_with(1, "run", "all_reduce", "--input", "in/rank0.npy",
                        "missing.npy", "--output", "out")
         self.assert_outputs(self.load(), {r: sum(arrays) for r in range(2)})
-        self.assert_outputs(self.run_collective(arrays, "all_gather"),
+        self.succeed("run", "all_gather", "--input", "in/rank*.npy", "--output",
+                     "out")
+        self.assert_outputs(self.load(),
                             {r: np.concatenate(arrays) for r in range(2)})
 
     def test_a_deadline_is_met_or_said_to_be_missed(self):
