@@ -21,6 +21,19 @@ constexpr char kHelp[] =
   same bits    what results depend on besides the inputs. by rank order:
                nothing; fixed layout: how ranks lie on tasks
 
+--json prints one object:
+  version                      text
+  build                        compiler, optimized, simd, sanitizer (null if
+                               none), extensions, missing_extensions
+  processor, processors        the model, and how many
+  memory_bytes                 of the machine
+  device_types                 a list
+  implementations              a list with an object for each: name, summary,
+                               collectives, device_types (empty: any),
+                               is_schedule, chosen_by_cost,
+                               preserves_rank_order, supports_subdivisions,
+                               supports_uneven, determinism (same bits, above)
+
 Examples:
   tutti info
   tutti info --json)";
