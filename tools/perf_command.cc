@@ -36,10 +36,10 @@ group sizes comparable. GB are 10^9 bytes.
 limit is the least time that memory needs, in percent of p50: every input read
 once and every output written once (2 x ranks x bytes of an all_reduce), at the
 bandwidth of a copy with non-temporal stores from and to 128 MiB, by as many
-threads as there are processors. It is that of the fastest copy, of nine before the
-first row and three after each, so that rows compare: in the table the fastest
-so far (the last line says how fast it was at the end and by the first row), in
-JSON the fastest of all. More than 100 % means that caches took part.
+threads as there are processors. It is that of the fastest copy, of nine before
+the first row and three after each, so that rows compare: in the table the
+fastest so far (the last line says how fast it was at the end and by the first
+row), in JSON the fastest of all. More than 100 % means that caches took part.
 
 Buffers take turns, and are rewritten past the caches between iterations, so
 that no result is cache-hot by accident. --hot keeps one set, written once (in
