@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "framework/group_layout.h"
+#include "framework/rank_list.h"
 #include "resolvers/group_order.h"
 
 namespace tutti {
@@ -19,12 +19,12 @@ absl::Status GroupBuilder::CheckMatches(
   if (request.group_size != size_) {
     return absl::InvalidArgumentError(absl::StrCat(
         "group ", key_, ": ", name, " asks for size ", request.group_size,
-        ", but ", first_name_, " for size ", size_));
+        ", but ", first_name(), " for size ", size_));
   }
   if (request.device_type != device_type_) {
     return absl::InvalidArgumentError(absl::StrCat(
         "group ", key_, ": ", name, " asks for device type ",
-        request.device_type, ", but ", first_name_, " for ", device_type_));
+        request.device_type, ", but ", first_name(), " for ", device_type_));
   }
   if (device.name.type != device_type_) {
     return absl::InvalidArgumentError(
@@ -42,9 +42,9 @@ absl::Status GroupBuilder::CheckRank(const DeviceAttributes& device,
   if ((first.rank < 0) != (rank < 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("group ", key_, ": all members give a rank or none does: ",
-                     rank < 0 ? first_name_ : name, " gives rank ",
+                     rank < 0 ? first_name() : name, " gives rank ",
                      std::max(rank, first.rank), ", but ",
-                     rank < 0 ? name : first_name_, " gives none"));
+                     rank < 0 ? name : first_name(), " gives none"));
   }
   const auto taken = index_by_rank_.find(rank);
   if (taken == index_by_rank_.end()) return absl::OkStatus();
@@ -53,11 +53,10 @@ absl::Status GroupBuilder::CheckRank(const DeviceAttributes& device,
       " and ", name, " both ask for rank ", rank));
 }
 
-void GroupBuilder::Add(const Member& member) {
-  const int index = static_cast<int>(members_.size());
+void GroupBuilder::SetIndex(int index) {
+  const Member& member = members_[index];
   index_by_name_[member.device.name.ToString()] = index;
   if (member.rank >= 0) index_by_rank_[member.rank] = index;
-  members_.push_back(member);
 }
 
 absl::Status GroupBuilder::Join(const DeviceAttributes& device,
@@ -67,7 +66,6 @@ absl::Status GroupBuilder::Join(const DeviceAttributes& device,
     key_ = request.group_key;
     size_ = request.group_size;
     device_type_ = request.device_type;
-    first_name_ = name;
   }
   absl::Status status = CheckMatches(device, request);
   if (!status.ok()) return status;
@@ -78,12 +76,13 @@ absl::Status GroupBuilder::Join(const DeviceAttributes& device,
   if (complete()) {
     return absl::InvalidArgumentError(
         absl::StrCat("group ", key_, " has all of its ", size_,
-                     " members, the first of them ", first_name_, ", but ",
+                     " members, the first of them ", first_name(), ", but ",
                      name, " wants to join"));
   }
   status = CheckRank(device, request.rank);
   if (!status.ok()) return status;
-  Add({device, request.rank});
+  members_.push_back({device, request.rank});
+  SetIndex(static_cast<int>(members_.size()) - 1);
   return absl::OkStatus();
 }
 
@@ -108,12 +107,14 @@ absl::Status GroupBuilder::CheckSame(const Member& member,
 void GroupBuilder::Withdraw(absl::string_view full_name) {
   const auto found = index_by_name_.find(full_name);
   if (found == index_by_name_.end()) return;
-  std::vector<Member> others = std::move(members_);
-  others.erase(others.begin() + found->second);
-  members_.clear();
-  index_by_name_.clear();
-  index_by_rank_.clear();
-  for (const Member& member : others) Add(member);
+  const int index = found->second;
+  index_by_name_.erase(found);
+  index_by_rank_.erase(members_[index].rank);
+  if (index != static_cast<int>(members_.size()) - 1) {
+    members_[index] = std::move(members_.back());
+    SetIndex(index);
+  }
+  members_.pop_back();
 }
 
 absl::StatusOr<std::vector<int>> GroupBuilder::RankOrder() const {
@@ -156,16 +157,12 @@ absl::StatusOr<CollGroupParams> GroupBuilder::Build(uint64_t generation) const {
 }
 
 std::string GroupBuilder::Describe() const {
-  constexpr size_t kMostToList = 16;
-  std::vector<std::string> names;
-  for (const Member& member : members_) {
-    if (names.size() == kMostToList) break;
-    names.push_back(member.device.name.ToString());
-  }
+  const auto name = [this](size_t i) {
+    return members_[i].device.name.ToString();
+  };
   return absl::StrCat(members_.size(), " of ", size_,
                       " members had joined group ", key_, " (",
-                      absl::StrJoin(names, ", "),
-                      members_.size() > kMostToList ? ", ..." : "", ")");
+                      ShortList(members_.size(), name), ")");
 }
 
 }  // namespace tutti

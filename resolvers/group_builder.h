@@ -1,7 +1,6 @@
 #ifndef TUTTI_RESOLVERS_GROUP_BUILDER_H_
 #define TUTTI_RESOLVERS_GROUP_BUILDER_H_
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +16,7 @@
 namespace tutti {
 
 // Collects the members of one generation of a group. The first one fixes size
-// and device type. Not thread-safe.
+// and device type until all have withdrawn. Not thread-safe.
 class GroupBuilder {
  public:
   // `ring_order`: as in ConfiguredRankOrder; empty for the default order.
@@ -55,14 +54,14 @@ class GroupBuilder {
   absl::Status CheckSame(const Member& member, const DeviceAttributes& device,
                          int rank) const;
   absl::Status CheckRank(const DeviceAttributes& device, int rank) const;
-  void Add(const Member& member);
+  void SetIndex(int index);  // Of a member that has just got it.
+  std::string first_name() const { return members_[0].device.name.ToString(); }
   absl::StatusOr<std::vector<int>> RankOrder() const;
 
   const std::vector<int> ring_order_;
   GroupKey key_ = 0;
   int size_ = 0;
   std::string device_type_;
-  std::string first_name_;  // Who fixed size and type.
   std::vector<Member> members_;
   absl::flat_hash_map<std::string, int> index_by_name_;
   absl::flat_hash_map<int, int> index_by_rank_;

@@ -1,7 +1,6 @@
 #include "resolvers/instance_check.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
+#include "framework/rank_list.h"
 #include "framework/selection.h"
 #include "resolvers/request_fields.h"
 
@@ -28,56 +27,58 @@ std::string Label(const CollectiveRequest& request) {
                       request.instance_key);
 }
 
-std::string RankList(const std::vector<int>& ranks) {
-  constexpr size_t kMostToList = 8;
-  const size_t listed = std::min(ranks.size(), kMostToList);
-  return absl::StrCat(
-      ranks.size() == 1 ? "rank " : "ranks ",
-      absl::StrJoin(ranks.begin(),
-                    ranks.begin() + static_cast<ptrdiff_t>(listed), ", "),
-      ranks.size() > listed
-          ? absl::StrCat(" and ", ranks.size() - listed, " more")
-          : "");
+// The field's value, not longer than a line.
+std::string ValueText(const RequestField& field,
+                      const CollectiveRequest& request) {
+  constexpr size_t kMostCharacters = 80;
+  std::string text = field.text(request);
+  if (text.empty()) return "none";
+  if (text.size() <= kMostCharacters) return text;
+  return absl::StrCat(absl::string_view(text).substr(0, kMostCharacters),
+                      "... (", text.size(), " characters)");
 }
 
-std::string Quoted(const std::string& value) {
-  return value.empty() ? "none" : value;
-}
-
-// `field` is the first that some rank has another value for than rank 0.
-absl::Status DifferenceError(const CollGroupParams& group, Requests requests,
-                             size_t field) {
-  std::map<std::string, std::vector<int>> ranks_by_value;
-  absl::string_view name;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const auto fields = FieldsOf(*requests[rank]);
-    if (rank == 0) name = fields[field].name;
-    const bool has_field = field < fields.size() && fields[field].name == name;
-    ranks_by_value[has_field ? Quoted(fields[field].value) : "none"].push_back(
-        rank);
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      Label(*requests[0]), ": members differ in ", name, ": ",
-      absl::StrJoin(
-          ranks_by_value, "; ", [](std::string* out, const auto& entry) {
-            absl::StrAppend(out, RankList(entry.second), " ",
-                            entry.second.size() == 1 ? "has " : "have ",
-                            entry.first);
-          })));
-}
-
-absl::Status CheckAgreement(const CollGroupParams& group, Requests requests) {
-  const auto wanted = FieldsOf(*requests[0]);
-  for (int rank = 1; rank < group.size(); ++rank) {
-    if (requests[rank] == requests[0]) continue;
-    const auto found = FieldsOf(*requests[rank]);
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const bool same = i < found.size() && found[i].name == wanted[i].name &&
-                        found[i].value == wanted[i].value;
-      if (!same) return DifferenceError(group, requests, i);
+// Lists which ranks have which value of `field`.
+absl::Status DifferenceError(Requests requests, const RequestField& field) {
+  constexpr size_t kMostValues = 8;
+  std::vector<std::vector<int>> ranks_by_value;
+  int num_others = 0;
+  for (size_t rank = 0; rank < requests.size(); ++rank) {
+    const auto same =
+        std::find_if(ranks_by_value.begin(), ranks_by_value.end(),
+                     [&](const std::vector<int>& ranks) {
+                       return field.same(*requests[ranks[0]], *requests[rank]);
+                     });
+    if (same != ranks_by_value.end()) {
+      same->push_back(static_cast<int>(rank));
+    } else if (ranks_by_value.size() < kMostValues) {
+      ranks_by_value.push_back({static_cast<int>(rank)});
+    } else {
+      ++num_others;
     }
   }
-  return absl::OkStatus();
+  std::string text = absl::StrCat(Label(*requests[0]), ": members differ in ",
+                                  field.name, ": ");
+  for (const std::vector<int>& ranks : ranks_by_value) {
+    absl::StrAppend(&text, &ranks == ranks_by_value.data() ? "" : "; ",
+                    RankList(ranks), ranks.size() == 1 ? " has " : " have ",
+                    ValueText(field, *requests[ranks[0]]));
+  }
+  if (num_others > 0) {
+    absl::StrAppend(&text, "; and ", num_others, " more have other values");
+  }
+  return absl::InvalidArgumentError(text);
+}
+
+absl::Status CheckAgreement(Requests requests) {
+  const RequestField* difference = nullptr;
+  for (const auto& request : requests) {
+    const RequestField* const field = FirstDifference(*requests[0], *request);
+    if (field == nullptr) continue;
+    if (difference == nullptr || field < difference) difference = field;
+  }
+  return difference == nullptr ? absl::OkStatus()
+                               : DifferenceError(requests, *difference);
 }
 
 absl::StatusOr<int> FindSource(Requests requests) {
@@ -162,12 +163,10 @@ absl::Status ChooseImplementation(const CollectiveRegistry& registry,
                                                                   instance);
 }
 
-}  // namespace
-
-absl::StatusOr<CollInstanceParams> CompleteInstance(
-    const CollectiveRegistry& registry, const CollGroupParams& group,
-    Requests requests) {
-  absl::Status status = CheckAgreement(group, requests);
+absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
+                                          const CollGroupParams& group,
+                                          Requests requests) {
+  absl::Status status = CheckAgreement(requests);
   if (!status.ok()) return status;
   const CollectiveRequest& first = *requests[0];
   const auto root = FindRoot(requests);
@@ -195,26 +194,7 @@ absl::StatusOr<CollInstanceParams> CompleteInstance(
   return instance;
 }
 
-absl::Status CheckSameRequest(const CollectiveRequest& first,
-                              const CollectiveRequest& now) {
-  if (first == now) return absl::OkStatus();
-  const auto wanted = FieldsOf(first);
-  const auto found = FieldsOf(now);
-  for (size_t i = 0; i < std::min(wanted.size(), found.size()); ++i) {
-    if (wanted[i].name == found[i].name && wanted[i].value == found[i].value) {
-      continue;
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat(Label(now), " was completed with ", wanted[i].name, " ",
-                     Quoted(wanted[i].value), ", but is now called with ",
-                     found[i].name, " ", Quoted(found[i].value)));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(Label(now),
-                   " is now called with another role or other rows than when "
-                   "it was completed"));
-}
-
+// What the member of rank `rank` gets.
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> MemberParams(
     std::shared_ptr<const CollGroupParams> group,
     std::shared_ptr<const CollInstanceParams> instance,
@@ -235,6 +215,42 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MemberParams(
   params->instance = std::move(instance);
   params->task = std::move(task);
   return params;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::shared_ptr<const CollectiveParams>>>
+CompleteInstance(const CollectiveRegistry& registry,
+                 const std::shared_ptr<const CollGroupParams>& group,
+                 const std::shared_ptr<const CollTaskParams>& task,
+                 Requests requests) {
+  auto decided = Decide(registry, *group, requests);
+  if (!decided.ok()) return decided.status();
+  const auto instance =
+      std::make_shared<const CollInstanceParams>(*std::move(decided));
+  std::vector<std::shared_ptr<const CollectiveParams>> members;
+  for (int rank = 0; rank < group->size(); ++rank) {
+    auto params = MemberParams(group, instance, task, rank);
+    if (!params.ok()) return params.status();
+    members.push_back(*std::move(params));
+  }
+  return members;
+}
+
+absl::Status CheckSameRequest(const CollectiveRequest& first,
+                              const CollectiveRequest& now) {
+  if (first == now) return absl::OkStatus();
+  const RequestField* const field = FirstDifference(first, now);
+  if (field != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Label(now), " was completed with ", field->name, " ",
+                     ValueText(*field, first), ", but is now called with ",
+                     ValueText(*field, now)));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(Label(now),
+                   " is now called with another role or other rows than when "
+                   "it was completed"));
 }
 
 }  // namespace tutti

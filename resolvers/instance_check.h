@@ -14,12 +14,16 @@
 namespace tutti {
 
 // What the leader of a group decides about an instance once it has the request
-// of every member, in rank order: that they agree, and how it runs. Pure but
-// for the chosen implementation's InitializeCollectiveParams(). Errors:
-// INVALID_ARGUMENT saying which ranks hold which value; those of
+// of every member, in rank order: that they agree, and how it runs. Answers
+// with the params of each member. Pure but for the chosen implementation's
+// InitializeCollectiveParams(). Errors: INVALID_ARGUMENT saying which ranks
+// hold which value, or if an output is too large; those of
 // SelectImplementation().
-absl::StatusOr<CollInstanceParams> CompleteInstance(
-    const CollectiveRegistry& registry, const CollGroupParams& group,
+absl::StatusOr<std::vector<std::shared_ptr<const CollectiveParams>>>
+CompleteInstance(
+    const CollectiveRegistry& registry,
+    const std::shared_ptr<const CollGroupParams>& group,
+    const std::shared_ptr<const CollTaskParams>& task,
     absl::Span<const std::shared_ptr<const CollectiveRequest>> requests);
 
 // That `now` asks for what `first` asked for when the instance was completed,
@@ -27,13 +31,6 @@ absl::StatusOr<CollInstanceParams> CompleteInstance(
 // values.
 absl::Status CheckSameRequest(const CollectiveRequest& first,
                               const CollectiveRequest& now);
-
-// What the member of rank `rank` gets. Errors: INVALID_ARGUMENT if its output
-// is too large.
-absl::StatusOr<std::shared_ptr<const CollectiveParams>> MemberParams(
-    std::shared_ptr<const CollGroupParams> group,
-    std::shared_ptr<const CollInstanceParams> instance,
-    std::shared_ptr<const CollTaskParams> task, int rank);
 
 }  // namespace tutti
 

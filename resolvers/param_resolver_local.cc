@@ -1,15 +1,15 @@
 #include "resolvers/param_resolver_local.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "framework/collective_implementation.h"
-#include "framework/oldest_half.h"
+#include "framework/rank_list.h"
 #include "resolvers/instance_check.h"
 
 namespace tutti {
@@ -32,6 +32,11 @@ absl::Status InitializeRuntimeDetails(const CollectiveRegistry& registry,
   return absl::OkStatus();
 }
 
+bool AreEqual(const std::vector<uint64_t>& numbers) {
+  return std::adjacent_find(numbers.begin(), numbers.end(),
+                            std::not_equal_to<>()) == numbers.end();
+}
+
 }  // namespace
 
 std::shared_ptr<ParamResolverLocal> ParamResolverLocal::Create(
@@ -41,7 +46,7 @@ std::shared_ptr<ParamResolverLocal> ParamResolverLocal::Create(
 }
 
 ParamResolverLocal::ParamResolverLocal(Options options)
-    : options_(std::move(options)) {}
+    : options_(std::move(options)), next_sweep_(options_.max_entries) {}
 
 ParamResolverLocal::~ParamResolverLocal() {
   std::vector<GroupKey> keys;
@@ -58,212 +63,227 @@ void ParamResolverLocal::CompleteParamsAsync(
     const DeviceAttributes& device,
     std::shared_ptr<const CollectiveRequest> request,
     std::shared_ptr<Cancellation> cancellation, Done done) {
-  const auto waiter = std::make_shared<Waiter>(Waiter{
+  const auto call = std::make_shared<WaitingCall>(WaitingCall{
       device, device.name.ToString(), std::move(request), std::move(done)});
   Outbox outbox;
   {
     MutexLock lock(&mu_);
-    Arrive(waiter, &outbox);
+    Arrive(call, &outbox);
   }
   const bool answered =
       std::any_of(outbox.answers.begin(), outbox.answers.end(),
-                  [&](const auto& answer) { return answer.first == waiter; });
-  Send(std::move(outbox));
-  if (answered || cancellation == nullptr) return;
-  cancellation->Watch([weak_self = weak_from_this(),
-                       weak_waiter = std::weak_ptr<Waiter>(waiter)](
-                          const absl::Status& reason) {
-    const auto self = weak_self.lock();
-    const auto waiter = weak_waiter.lock();
-    if (self != nullptr && waiter != nullptr) self->OnCancelled(waiter, reason);
-  });
+                  [&](const auto& answer) { return answer.first == call; });
+  if (!answered && cancellation != nullptr) {
+    cancellation->Watch([weak_self = weak_from_this(),
+                         weak_call = std::weak_ptr<WaitingCall>(call)](
+                            const absl::Status& reason) {
+      const auto self = weak_self.lock();
+      const auto call = weak_call.lock();
+      if (self != nullptr && call != nullptr) self->OnCancelled(call, reason);
+    });
+  }
+  Deliver(std::move(outbox));
 }
 
-void ParamResolverLocal::Send(Outbox outbox) {
+void ParamResolverLocal::Deliver(Outbox outbox) {
+  for (size_t i = 0; i < outbox.jobs.size(); ++i) {
+    auto job = std::move(outbox.jobs[i]);  // It may add others.
+    std::move(job)(&outbox);
+  }
   if (outbox.ended_group != nullptr) outbox.ended_group->Cancel(outbox.reason);
-  for (auto& [waiter, answer] : outbox.answers) {
-    std::move(waiter->done)(std::move(answer));
+  for (auto& [call, answer] : outbox.answers) {
+    std::move(call->done)(std::move(answer));
   }
 }
 
-void ParamResolverLocal::Arrive(const WaiterPtr& waiter, Outbox* outbox) {
-  std::unique_ptr<Group>& entry = groups_[waiter->request->group_key];
-  if (entry == nullptr) entry = std::make_unique<Group>(options_.ring_order);
-  Group& group = *entry;
-  if (!group.status.ok()) {
-    outbox->answers.emplace_back(waiter, group.status);
+void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
+  GroupPtr& entry = groups_[call->request->group_key];
+  if (entry == nullptr) entry = std::make_shared<Group>(options_.ring_order);
+  const GroupPtr group = entry;
+  if (!group->status.ok()) {
+    outbox->answers.emplace_back(call, group->status);
     return;
   }
-  absl::Status status = group.builder.Join(waiter->device, *waiter->request);
-  if (status.ok() && group.params != nullptr) {
-    return ArriveAtInstance(group, waiter, outbox);
+  absl::Status status = group->builder.Join(call->device, *call->request);
+  if (status.ok() && group->params != nullptr) {
+    return ArriveAtInstance(group, call, outbox);
   }
-  group.waiting.push_back(waiter);
-  if (status.ok() && group.builder.complete()) status = Complete(group, outbox);
-  if (!status.ok()) Fail(group, std::move(status), outbox);
+  group->waiting.Add(call);
+  if (status.ok() && group->builder.complete() &&
+      group->cancellation == nullptr) {
+    status = BeginForming(group, outbox);
+  }
+  if (!status.ok()) Fail(*group, std::move(status), outbox);
 }
 
-absl::Status ParamResolverLocal::Complete(Group& group, Outbox* outbox) {
-  auto built = group.builder.Build(++last_generation_);
+absl::Status ParamResolverLocal::BeginForming(const GroupPtr& group,
+                                              Outbox* outbox) {
+  auto built = group->builder.Build(++last_generation_);
   if (!built.ok()) return built.status();
-  const auto params = std::make_shared<CollGroupParams>(*std::move(built));
-  const absl::Status status =
+  auto params = std::make_shared<CollGroupParams>(*std::move(built));
+  group->cancellation = params->cancellation;
+  outbox->jobs.emplace_back(
+      [this, group, params = std::move(params)](Outbox* next) {
+        FormGroup(group, params, next);
+      });
+  return absl::OkStatus();
+}
+
+// Meanwhile calls may come and leave, and the group may end.
+void ParamResolverLocal::FormGroup(const GroupPtr& group,
+                                   std::shared_ptr<CollGroupParams> params,
+                                   Outbox* outbox) {
+  absl::Status status =
       InitializeRuntimeDetails(*options_.registry, params.get());
-  if (!status.ok()) return status;
+  MutexLock lock(&mu_);
+  if (!group->status.ok()) return;
+  if (!status.ok()) return Fail(*group, std::move(status), outbox);
   const auto task = std::make_shared<CollTaskParams>();
   task->is_local.assign(params->members.size(), true);
   task->num_local = params->size();
   for (int rank = 0; rank < params->size(); ++rank) {
-    group.rank_of_device[params->members[rank].device.name.ToString()] = rank;
+    group->rank_of_device[params->members[rank].device.name.ToString()] = rank;
   }
-  group.params = params;
-  group.task = task;
-  const std::vector<WaiterPtr> waiting = std::move(group.waiting);
-  group.waiting.clear();
-  for (const WaiterPtr& waiter : waiting) {
-    ArriveAtInstance(group, waiter, outbox);
+  group->params = std::move(params);
+  group->task = task;
+  for (const WaitingCallPtr& call : group->waiting.TakeAll()) {
+    ArriveAtInstance(group, call, outbox);
   }
-  return absl::OkStatus();
 }
 
 void ParamResolverLocal::Fail(Group& group, absl::Status status,
                               Outbox* outbox) {
   group.status = status;
-  for (const WaiterPtr& waiter : group.waiting) {
-    outbox->answers.emplace_back(waiter, status);
+  for (WaitingCallPtr& call : group.waiting.TakeAll()) {
+    outbox->answers.emplace_back(std::move(call), status);
   }
-  group.waiting.clear();
-  for (const auto& [key, instance] : group.instances) {
-    for (const WaiterPtr& waiter : instance.waiting) {
-      outbox->answers.emplace_back(waiter, status);
+  for (auto& [key, instance] : group.instances) {
+    for (WaitingCallPtr& call : instance->waiting.TakeAll()) {
+      outbox->answers.emplace_back(std::move(call), status);
     }
+    num_entries_ -= instance->num_entries;
+    outbox->dropped.push_back(std::move(instance));
   }
-  num_instances_ -= group.instances.size();
   group.instances.clear();
-  if (group.params != nullptr) {
-    outbox->ended_group = group.params->cancellation;
-    outbox->reason = std::move(status);
-  }
+  outbox->ended_group = group.cancellation;
+  outbox->reason = std::move(status);
 }
 
-void ParamResolverLocal::ArriveAtInstance(Group& group, const WaiterPtr& waiter,
+void ParamResolverLocal::ArriveAtInstance(const GroupPtr& group,
+                                          const WaitingCallPtr& call,
                                           Outbox* outbox) {
-  const InstanceKey key = waiter->request->instance_key;
-  const int rank = group.rank_of_device.at(waiter->device_name);
-  if (num_instances_ >= std::max(next_sweep_, options_.max_instances)) {
-    ForgetOldInstances();
-  }
-  const auto [entry, is_new] = group.instances.try_emplace(key);
-  Instance& instance = entry->second;
+  const InstanceKey key = call->request->instance_key;
+  const int rank = group->rank_of_device.at(call->device_name);
+  const InstancePtr instance = FindOrAddInstance(*group, key, outbox);
+  instance->last_used = ++num_calls_;
+  auto& request = instance->requests[rank];
+  const bool is_new = request == nullptr;
   if (is_new) {
-    ++num_instances_;
-    instance.requests.resize(group.params->members.size());
-    instance.num_served.resize(group.params->members.size());
+    request = call->request;
+    ++instance->num_arrived;
+  } else if (absl::Status status = CheckSameRequest(*request, *call->request);
+             !status.ok()) {
+    outbox->answers.emplace_back(call, std::move(status));
+    return;
   }
-  instance.last_used = ++num_calls_;
-  auto& request = instance.requests[rank];
-  if (request != nullptr) {
-    absl::Status status = CheckSameRequest(*request, *waiter->request);
-    if (!status.ok()) {
-      outbox->answers.emplace_back(waiter, std::move(status));
-      return;
-    }
-  } else {
-    request = waiter->request;
-    ++instance.num_arrived;
+  ++instance->num_calls[rank];
+  if (!instance->completed.empty()) {
+    outbox->answers.emplace_back(call, instance->completed[rank]);
+    return;
   }
-  instance.waiting.push_back(waiter);
-  if (instance.num_arrived == group.params->size()) {
-    CompleteWaiting(group, key, outbox);
-  }
+  instance->waiting.Add(call);
+  if (!is_new || !instance->all_arrived()) return;
+  outbox->jobs.emplace_back([this, group, key, instance](Outbox* next) {
+    SettleInstance(group, key, instance, next);
+  });
 }
 
-// All requests are there: answers all who wait.
-void ParamResolverLocal::CompleteWaiting(Group& group, InstanceKey key,
-                                         Outbox* outbox) {
-  const auto entry = group.instances.find(key);
-  Instance& instance = entry->second;
-  const absl::Status status = instance.completed.empty()
-                                  ? CompleteInstanceOf(group, instance)
-                                  : absl::OkStatus();
-  for (const WaiterPtr& waiter : instance.waiting) {
-    const int rank = group.rank_of_device.at(waiter->device_name);
-    ++instance.num_served[rank];
+ParamResolverLocal::InstancePtr ParamResolverLocal::FindOrAddInstance(
+    Group& group, InstanceKey key, Outbox* outbox) {
+  const auto found = group.instances.find(key);
+  if (found != group.instances.end()) return found->second;
+  if (num_entries_ >= next_sweep_) ForgetOldInstances(outbox);
+  const auto instance = std::make_shared<Instance>();
+  const size_t num_members = group.params->members.size();
+  instance->requests.resize(num_members);
+  instance->num_calls.resize(num_members);
+  instance->num_entries = num_members;
+  num_entries_ += num_members;
+  group.instances.emplace(key, instance);
+  return instance;
+}
+
+void ParamResolverLocal::DropInstance(Group& group, InstanceKey key,
+                                      Outbox* outbox) {
+  const auto found = group.instances.find(key);
+  num_entries_ -= found->second->num_entries;
+  outbox->dropped.push_back(std::move(found->second));
+  group.instances.erase(found);
+}
+
+// All requests are there. Meanwhile further calls may come and leave, and the
+// group may end.
+void ParamResolverLocal::SettleInstance(const GroupPtr& group, InstanceKey key,
+                                        const InstancePtr& instance,
+                                        Outbox* outbox) {
+  auto completed = CompleteInstance(*options_.registry, group->params,
+                                    group->task, instance->requests);
+  MutexLock lock(&mu_);
+  if (!group->status.ok()) return;
+  for (WaitingCallPtr& call : instance->waiting.TakeAll()) {
+    const int rank = group->rank_of_device.at(call->device_name);
     outbox->answers.emplace_back(
-        waiter, status.ok() ? Answer(instance.completed[rank]) : status);
+        std::move(call),
+        completed.ok() ? Answer((*completed)[rank]) : completed.status());
   }
-  instance.waiting.clear();
-  if (!status.ok()) {
-    group.instances.erase(entry);
-    --num_instances_;
-  }
+  if (!completed.ok()) return DropInstance(*group, key, outbox);
+  instance->completed = *std::move(completed);
+  const size_t num_rows = instance->completed[0]->instance->rows.size();
+  instance->num_entries += num_rows;
+  num_entries_ += num_rows;
 }
 
-absl::Status ParamResolverLocal::CompleteInstanceOf(Group& group,
-                                                    Instance& instance) {
-  auto completed =
-      CompleteInstance(*options_.registry, *group.params, instance.requests);
-  if (!completed.ok()) return completed.status();
-  const auto shared =
-      std::make_shared<const CollInstanceParams>(*std::move(completed));
-  std::vector<std::shared_ptr<const CollectiveParams>> members;
-  for (int rank = 0; rank < group.params->size(); ++rank) {
-    auto params = MemberParams(group.params, shared, group.task, rank);
-    if (!params.ok()) return params.status();
-    members.push_back(*std::move(params));
-  }
-  instance.completed = std::move(members);
-  return absl::OkStatus();
-}
-
-void ParamResolverLocal::OnCancelled(const WaiterPtr& waiter,
+void ParamResolverLocal::OnCancelled(const WaitingCallPtr& call,
                                      const absl::Status& reason) {
+  Outbox outbox;
   {
     MutexLock lock(&mu_);
-    const auto found = groups_.find(waiter->request->group_key);
+    const auto found = groups_.find(call->request->group_key);
     if (found == groups_.end()) return;
     Group& group = *found->second;
-    const bool waited =
-        LeaveGroup(group, waiter) || LeaveInstance(group, waiter);
-    if (!waited) return;
+    if (!LeaveGroup(group, *call) && !LeaveInstance(group, *call, &outbox)) {
+      return;
+    }
+    outbox.answers.emplace_back(call, reason);
     if (group.builder.empty()) groups_.erase(found);
   }
-  std::move(waiter->done)(reason);
+  Deliver(std::move(outbox));
 }
 
-bool ParamResolverLocal::LeaveGroup(Group& group, const WaiterPtr& waiter) {
-  auto& waiting = group.waiting;
-  const auto found = std::find(waiting.begin(), waiting.end(), waiter);
-  if (found == waiting.end()) return false;
-  waiting.erase(found);
-  const bool waits_again =
-      std::any_of(waiting.begin(), waiting.end(), [&](const WaiterPtr& other) {
-        return other->device_name == waiter->device_name;
-      });
-  if (!waits_again) group.builder.Withdraw(waiter->device_name);
+bool ParamResolverLocal::LeaveGroup(Group& group, const WaitingCall& call) {
+  if (!group.waiting.Remove(call)) return false;
+  const bool is_complete = group.cancellation != nullptr;
+  if (!is_complete && !group.waiting.HasCallOf(call.device_name)) {
+    group.builder.Withdraw(call.device_name);
+  }
   return true;
 }
 
-bool ParamResolverLocal::LeaveInstance(Group& group, const WaiterPtr& waiter) {
-  const auto entry = group.instances.find(waiter->request->instance_key);
-  if (entry == group.instances.end()) return false;
-  Instance& instance = entry->second;
-  auto& waiting = instance.waiting;
-  const auto found = std::find(waiting.begin(), waiting.end(), waiter);
-  if (found == waiting.end()) return false;
-  waiting.erase(found);
-  const bool waits_again =
-      std::any_of(waiting.begin(), waiting.end(), [&](const WaiterPtr& other) {
-        return other->device_name == waiter->device_name;
-      });
-  if (!waits_again) {
-    instance.requests[group.rank_of_device.at(waiter->device_name)] = nullptr;
+bool ParamResolverLocal::LeaveInstance(Group& group, const WaitingCall& call,
+                                       Outbox* outbox) {
+  const InstanceKey key = call.request->instance_key;
+  const auto found = group.instances.find(key);
+  if (found == group.instances.end()) return false;
+  Instance& instance = *found->second;
+  if (!instance.waiting.Remove(call)) return false;
+  if (instance.all_arrived()) return true;  // It is being settled.
+  const int rank = group.rank_of_device.at(call.device_name);
+  --instance.num_calls[rank];
+  if (!instance.waiting.HasCallOf(call.device_name)) {
+    outbox->dropped.push_back(std::move(instance.requests[rank]));
     --instance.num_arrived;
   }
-  if (instance.num_arrived == 0) {
-    group.instances.erase(entry);
-    --num_instances_;
-  }
+  if (instance.num_arrived == 0) DropInstance(group, key, outbox);
   return true;
 }
 
@@ -271,58 +291,70 @@ std::string ParamResolverLocal::DescribeWaiting(
     const CollectiveRequest& request) {
   MutexLock lock(&mu_);
   const auto found = groups_.find(request.group_key);
-  if (found == groups_.end()) return "group phase: nobody had joined";
+  if (found == groups_.end() || !found->second->status.ok()) return "";
   const Group& group = *found->second;
-  if (group.params == nullptr) {
+  if (group.cancellation == nullptr) {
     return absl::StrCat("group phase: ", group.builder.Describe());
   }
-  const auto instance = group.instances.find(request.instance_key);
-  if (instance == group.instances.end()) return "instance phase";
-  std::vector<std::string> absent;
+  const auto entry = group.instances.find(request.instance_key);
+  if (entry == group.instances.end() || entry->second->all_arrived()) return "";
+  std::vector<int> absent;
   for (int rank = 0; rank < group.params->size(); ++rank) {
-    if (instance->second.requests[rank] != nullptr) continue;
-    absent.push_back(
-        absl::StrCat("rank ", rank, " (",
-                     group.params->members[rank].device.name.ToString(), ")"));
+    if (entry->second->requests[rank] == nullptr) absent.push_back(rank);
   }
-  return absl::StrCat("instance phase: ", absl::StrJoin(absent, ", "),
+  const auto name = [&](size_t i) {
+    return absl::StrCat("rank ", absent[i], " (",
+                        group.params->members[absent[i]].device.name.ToString(),
+                        ")");
+  };
+  return absl::StrCat("instance phase: ", ShortList(absent.size(), name),
                       " had not arrived");
 }
 
 void ParamResolverLocal::EndGroup(GroupKey group_key, absl::Status reason) {
+  if (reason.ok()) reason = absl::CancelledError("the group was ended");
   Outbox outbox;
   {
     MutexLock lock(&mu_);
     const auto found = groups_.find(group_key);
     if (found == groups_.end()) return;
     Fail(*found->second, std::move(reason), &outbox);
+    outbox.dropped.push_back(std::move(found->second));
     groups_.erase(found);
   }
-  Send(std::move(outbox));
+  Deliver(std::move(outbox));
 }
 
-// Forgets the less recently used half of the instances that nobody waits for
-// and that all members asked for equally often.
-void ParamResolverLocal::ForgetOldInstances() {
-  using Place = std::pair<Group*, InstanceKey>;
-  std::vector<std::pair<uint64_t, Place>> idle;
+// Of the instances that nobody waits for and that all members asked for equally
+// often, keeps the most recently used ones.
+void ParamResolverLocal::ForgetOldInstances(Outbox* outbox) {
+  struct Idle {
+    Group* group;
+    InstanceKey key;
+    uint64_t last_used;
+    size_t num_entries;
+  };
+  std::vector<Idle> idle;
   for (const auto& [group_key, group] : groups_) {
     for (const auto& [key, instance] : group->instances) {
-      const auto& served = instance.num_served;
-      const bool is_even =
-          std::adjacent_find(served.begin(), served.end(),
-                             std::not_equal_to<>()) == served.end();
-      if (!instance.completed.empty() && is_even) {
-        idle.push_back({instance.last_used, {group.get(), key}});
+      if (instance->completed.empty() || !AreEqual(instance->num_calls)) {
+        continue;
       }
+      idle.push_back(
+          {group.get(), key, instance->last_used, instance->num_entries});
     }
   }
-  const size_t num_busy = num_instances_ - idle.size();
-  for (const auto& [group, key] : OldestHalf(std::move(idle))) {
-    group->instances.erase(key);
-    --num_instances_;
+  std::sort(idle.begin(), idle.end(), [](const Idle& a, const Idle& b) {
+    return a.last_used > b.last_used;
+  });
+  size_t num_newer_entries = 0;
+  for (const Idle& instance : idle) {
+    if (num_newer_entries >= options_.max_entries / 2) {
+      DropInstance(*instance.group, instance.key, outbox);
+    }
+    num_newer_entries += instance.num_entries;
   }
-  next_sweep_ = options_.max_instances + 2 * num_busy;
+  next_sweep_ = std::max(options_.max_entries, 2 * num_entries_);
 }
 
 size_t ParamResolverLocal::num_groups() {
@@ -330,14 +362,21 @@ size_t ParamResolverLocal::num_groups() {
   return groups_.size();
 }
 
+size_t ParamResolverLocal::num_instances() {
+  MutexLock lock(&mu_);
+  size_t total = 0;
+  for (const auto& [key, group] : groups_) total += group->instances.size();
+  return total;
+}
+
+size_t ParamResolverLocal::num_entries() {
+  MutexLock lock(&mu_);
+  return num_entries_;
+}
+
 uint64_t ParamResolverLocal::num_calls() {
   MutexLock lock(&mu_);
   return num_calls_;
-}
-
-size_t ParamResolverLocal::num_instances() {
-  MutexLock lock(&mu_);
-  return num_instances_;
 }
 
 }  // namespace tutti

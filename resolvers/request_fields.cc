@@ -1,85 +1,168 @@
 #include "resolvers/request_fields.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 
 namespace tutti {
 namespace {
 
-// The shape, without what may differ between members.
-std::string ShapeText(const CollectiveRequest& request) {
-  if (std::holds_alternative<Barrier>(request.op)) return "";
+using Request = CollectiveRequest;
+
+bool IsBarrier(const Request& request) {
+  return std::holds_alternative<Barrier>(request.op);
+}
+
+bool ReducesData(const Request& request) { return Reduces(TypeOf(request.op)); }
+
+// Whether members may differ in the first dimension.
+bool HasOwnRows(const Request& request) {
   const auto* gather = std::get_if<AllGather>(&request.op);
   const auto* exchange = std::get_if<AllToAll>(&request.op);
-  const bool rows_differ =
-      (gather != nullptr && gather->uneven) ||
-      (exchange != nullptr && !exchange->send_rows.empty());
-  if (!rows_differ) return request.shape.ToString();
+  return (gather != nullptr && gather->uneven) ||
+         (exchange != nullptr && !exchange->send_rows.empty());
+}
+
+std::optional<int> RootOf(const Request& request) {
+  if (const auto* reduce = std::get_if<ReduceToRoot>(&request.op)) {
+    return reduce->root;
+  }
+  if (const auto* gather = std::get_if<GatherToRoot>(&request.op)) {
+    return gather->root;
+  }
+  if (const auto* scatter = std::get_if<ScatterFromRoot>(&request.op)) {
+    return scatter->root;
+  }
+  return std::nullopt;
+}
+
+absl::Span<const int> PermutationOf(const Request& request) {
+  const auto* permute = std::get_if<Permute>(&request.op);
+  if (permute == nullptr) return {};
+  return permute->permutation;
+}
+
+// The dimensions in which members must agree.
+absl::Span<const int64_t> CommonDims(const Request& request) {
   const auto dims = request.shape.dims();
-  return absl::StrCat("[*", dims.size() > 1 ? "," : "",
-                      absl::StrJoin(dims.subspan(1), ","), "]");
+  return HasOwnRows(request) && !dims.empty() ? dims.subspan(1) : dims;
 }
 
-std::string OptionsText(const CollectiveOp& op) {
-  struct Visitor {
-    std::string operator()(AllGather op) {
-      return op.uneven ? "uneven" : "even";
-    }
-    std::string operator()(const AllToAll& op) {
-      return op.send_rows.empty() ? "even" : "with send_rows";
-    }
-    std::string operator()(const Permute& op) {
-      return absl::StrCat("[", absl::StrJoin(op.permutation, ","), "]");
-    }
-    std::string operator()(ReduceToRoot op) { return absl::StrCat(op.root); }
-    std::string operator()(GatherToRoot op) { return absl::StrCat(op.root); }
-    std::string operator()(ScatterFromRoot op) { return absl::StrCat(op.root); }
-    std::string operator()(AllReduce) { return ""; }
-    std::string operator()(ReduceScatter) { return ""; }
-    std::string operator()(Broadcast) { return ""; }
-    std::string operator()(Barrier) { return ""; }
-  };
-  return std::visit(Visitor(), op);
+std::string ShapeText(const Request& request) {
+  if (!HasOwnRows(request)) return request.shape.ToString();
+  const auto dims = CommonDims(request);
+  return absl::StrCat("[*", dims.empty() ? "" : ",", absl::StrJoin(dims, ","),
+                      "]");
 }
 
-absl::string_view OptionsName(CollectiveType type) {
-  if (type == CollectiveType::kPermute) return "permutation";
-  return HasRoot(type) ? "root" : "block sizes";
+std::string ListText(absl::Span<const int> numbers) {
+  return absl::StrCat("[", absl::StrJoin(numbers, ","), "]");
 }
 
-std::string DependenciesText(const std::vector<InstanceId>& dependencies) {
-  return absl::StrJoin(dependencies, ",", [](std::string* out, InstanceId id) {
-    absl::StrAppend(out, id.group_key, ":", id.instance_key);
-  });
+std::string DependenciesText(const Request& request) {
+  return absl::StrJoin(request.impl_details.dependencies, ",",
+                       [](std::string* out, InstanceId id) {
+                         absl::StrAppend(out, id.group_key, ":",
+                                         id.instance_key);
+                       });
 }
+
+// In the order in which a difference is most telling. All but the first see
+// requests of one collective only.
+constexpr RequestField kFields[] = {
+    {"collective",
+     [](const Request& a, const Request& b) {
+       return TypeOf(a.op) == TypeOf(b.op);
+     },
+     [](const Request& request) {
+       return std::string(Name(TypeOf(request.op)));
+     }},
+    {"dtype",
+     [](const Request& a, const Request& b) {
+       return IsBarrier(a) || a.dtype == b.dtype;
+     },
+     [](const Request& request) { return std::string(Name(request.dtype)); }},
+    {"block sizes",
+     [](const Request& a, const Request& b) {
+       return HasOwnRows(a) == HasOwnRows(b);
+     },
+     [](const Request& request) {
+       return std::string(HasOwnRows(request) ? "uneven" : "even");
+     }},
+    {"shape",
+     [](const Request& a, const Request& b) {
+       return IsBarrier(a) || CommonDims(a) == CommonDims(b);
+     },
+     ShapeText},
+    {"merge op",
+     [](const Request& a, const Request& b) {
+       return !ReducesData(a) || a.merge_op == b.merge_op;
+     },
+     [](const Request& request) {
+       return std::string(request.merge_op.name());
+     }},
+    {"final op",
+     [](const Request& a, const Request& b) {
+       return !ReducesData(a) || a.final_op == b.final_op;
+     },
+     [](const Request& request) {
+       return std::string(request.final_op.name());
+     }},
+    {"permutation",
+     [](const Request& a, const Request& b) {
+       return PermutationOf(a) == PermutationOf(b);
+     },
+     [](const Request& request) { return ListText(PermutationOf(request)); }},
+    {"root",
+     [](const Request& a, const Request& b) { return RootOf(a) == RootOf(b); },
+     [](const Request& request) {
+       return absl::StrCat(RootOf(request).value_or(0));
+     }},
+    {"implementation",
+     [](const Request& a, const Request& b) {
+       return a.impl_details.implementation == b.impl_details.implementation;
+     },
+     [](const Request& request) {
+       return request.impl_details.implementation;
+     }},
+    {"subdivision offsets",
+     [](const Request& a, const Request& b) {
+       return a.impl_details.subdiv_offsets == b.impl_details.subdiv_offsets;
+     },
+     [](const Request& request) {
+       return ListText(request.impl_details.subdiv_offsets);
+     }},
+    {"max_subdivs_per_device",
+     [](const Request& a, const Request& b) {
+       return a.impl_details.max_subdivs_per_device ==
+              b.impl_details.max_subdivs_per_device;
+     },
+     [](const Request& request) {
+       return absl::StrCat(request.impl_details.max_subdivs_per_device);
+     }},
+    {"dependencies",
+     [](const Request& a, const Request& b) {
+       return a.impl_details.dependencies == b.impl_details.dependencies;
+     },
+     DependenciesText},
+};
 
 }  // namespace
 
-std::vector<RequestField> FieldsOf(const CollectiveRequest& request) {
-  const CollectiveType type = TypeOf(request.op);
-  std::vector<RequestField> fields = {{"collective", std::string(Name(type))}};
-  if (type != CollectiveType::kBarrier) {
-    fields.push_back({"dtype", std::string(Name(request.dtype))});
-    fields.push_back({"shape", ShapeText(request)});
-  }
-  if (Reduces(type)) {
-    fields.push_back({"merge op", std::string(request.merge_op.name())});
-    fields.push_back({"final op", std::string(request.final_op.name())});
-  }
-  const CollImplDetails& details = request.impl_details;
-  fields.push_back({OptionsName(type), OptionsText(request.op)});
-  fields.push_back({"implementation", details.implementation});
-  fields.push_back(
-      {"subdivision offsets",
-       absl::StrCat("[", absl::StrJoin(details.subdiv_offsets, ","), "]")});
-  fields.push_back(
-      {"max_subdivs_per_device", absl::StrCat(details.max_subdivs_per_device)});
-  fields.push_back({"dependencies", DependenciesText(details.dependencies)});
-  return fields;
+const RequestField* FirstDifference(const CollectiveRequest& a,
+                                    const CollectiveRequest& b) {
+  const auto* const field = std::find_if(
+      std::begin(kFields), std::end(kFields),
+      [&](const RequestField& candidate) { return !candidate.same(a, b); });
+  return field == std::end(kFields) ? nullptr : field;
 }
 
 }  // namespace tutti

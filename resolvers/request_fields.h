@@ -2,23 +2,26 @@
 #define TUTTI_RESOLVERS_REQUEST_FIELDS_H_
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "framework/collective_request.h"
 
 namespace tutti {
 
-// A part of a request on which members must agree, as text.
+// A part of a request on which members must agree.
 struct RequestField {
   absl::string_view name;
-  std::string value;
+  bool (*same)(const CollectiveRequest& a, const CollectiveRequest& b);
+
+  // As long as the value is.
+  std::string (*text)(const CollectiveRequest& request);
 };
 
-// All of them, in the order in which a difference is most telling. Requests
-// whose fields are equal run the same collective.
-std::vector<RequestField> FieldsOf(const CollectiveRequest& request);
+// The most telling field in which the requests differ; null if both run the
+// same collective. Of several fields, the more telling one is at the lower
+// address.
+const RequestField* FirstDifference(const CollectiveRequest& a,
+                                    const CollectiveRequest& b);
 
 }  // namespace tutti
 

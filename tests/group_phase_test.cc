@@ -279,6 +279,42 @@ TEST_F(GroupPhaseTest, ResolverThatGoesAwayEndsWhatWaits) {
               StatusIs(StatusCode::kCancelled, HasSubstr("shut down")));
 }
 
+TEST_F(GroupPhaseTest, ManyMembersMayAllLeave) {
+  constexpr int kSize = 4096;
+  std::vector<std::shared_ptr<Cancellation>> tokens;
+  std::vector<std::shared_ptr<std::optional<Answer>>> answers;
+  const auto join = [&](int index, int64_t instance_key) {
+    CollectiveRequest request = Request(kSize);
+    request.instance_key = instance_key;
+    tokens.push_back(std::make_shared<Cancellation>());
+    answers.push_back(Join(Cpu(0, index), request, tokens.back()));
+  };
+  const auto all_leave = [&] {
+    for (const auto& token : tokens) {
+      token->Cancel(absl::CancelledError("no more"));
+    }
+    for (const auto& answer : answers) {
+      ASSERT_TRUE(answer->has_value());
+      EXPECT_THAT(**answer,
+                  StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+    }
+    tokens.clear();
+    answers.clear();
+  };
+  // While the group lacks a member.
+  for (int index = 0; index + 1 < kSize; ++index) join(index, 1);
+  all_leave();
+  EXPECT_EQ(resolver_->num_groups(), 0u);
+  // While the instance lacks one.
+  for (int index = 0; index < kSize; ++index)
+    Join(Cpu(0, index), Request(kSize));
+  EXPECT_EQ(resolver_->num_instances(), 1u);
+  for (int index = 0; index + 1 < kSize; ++index) join(index, 2);
+  EXPECT_EQ(resolver_->num_instances(), 2u);
+  all_leave();
+  EXPECT_EQ(resolver_->num_instances(), 1u);
+}
+
 TEST_F(GroupPhaseTest, LargestGroupCompletes) {
   std::shared_ptr<std::optional<Answer>> last;
   for (int index = 0; index < kMaxGroupSize; ++index) {

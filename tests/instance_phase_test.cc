@@ -221,14 +221,14 @@ TEST_F(InstancePhaseTest, FailedInstanceCanBeAskedForAgain) {
 }
 
 TEST(CachingTest, UniqueInstanceKeysDoNotGrowMemoryWithoutBound) {
-  LocalJob job({.devices_per_task = 2, .resolver = {.max_instances = 64}});
+  LocalJob job({.devices_per_task = 2, .resolver = {.max_entries = 128}});
   CollectiveRequest request = job.AllReduceRequest(2);
   for (int i = 0; i < 5000; ++i) {
     request.instance_key = i;
     for (const LocalJob::Call* call : job.RunAll(request)) {
       ASSERT_THAT(*call->status, IsOk());
     }
-    ASSERT_LE(job.resolver().num_instances(), 129u);
+    ASSERT_LE(job.resolver().num_entries(), 128u);
   }
 }
 

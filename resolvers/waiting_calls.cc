@@ -1,0 +1,32 @@
+#include "resolvers/waiting_calls.h"
+
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+void WaitingCalls::Add(WaitingCallPtr call) {
+  call->place = ++last_place_;
+  ++num_of_device_[call->device_name];
+  calls_.emplace(call->place, std::move(call));
+}
+
+bool WaitingCalls::Remove(const WaitingCall& call) {
+  const auto found = calls_.find(call.place);
+  if (found == calls_.end() || found->second.get() != &call) return false;
+  const auto num = num_of_device_.find(call.device_name);
+  if (--num->second == 0) num_of_device_.erase(num);
+  calls_.erase(found);
+  return true;
+}
+
+std::vector<WaitingCallPtr> WaitingCalls::TakeAll() {
+  std::vector<WaitingCallPtr> all;
+  all.reserve(calls_.size());
+  for (auto& [place, call] : calls_) all.push_back(std::move(call));
+  calls_.clear();
+  num_of_device_.clear();
+  return all;
+}
+
+}  // namespace tutti
