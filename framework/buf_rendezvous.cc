@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <type_traits>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -99,6 +98,7 @@ void BufRendezvous::Consume(const BufKey& key, const Ask& ask) {
 }
 
 void BufRendezvous::CancelExecution(const ExecKey& exec, absl::Status reason) {
+  if (reason.ok()) reason = absl::CancelledError("cancelled");
   {
     MutexLock lock(&cancelled_mu_);
     if (!aborted_.ok()) return;
@@ -116,6 +116,7 @@ void BufRendezvous::ForgetExecution(const ExecKey& exec) {
 }
 
 void BufRendezvous::StartAbort(absl::Status reason) {
+  if (reason.ok()) reason = absl::CancelledError("aborted");
   {
     MutexLock lock(&cancelled_mu_);
     if (!aborted_.ok()) return;

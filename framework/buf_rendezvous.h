@@ -42,7 +42,7 @@ class BufRendezvous {
   // already asks under `key`.
   void Consume(const BufKey& key, const Ask& ask);
 
-  // As in PeerAccessInterface.
+  // As in PeerAccessInterface. OK is taken as CANCELLED.
   void CancelExecution(const ExecKey& exec, absl::Status reason);
   void ForgetExecution(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
   void StartAbort(absl::Status reason);

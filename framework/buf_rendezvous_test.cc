@@ -16,6 +16,7 @@
 namespace tutti {
 namespace {
 
+using testing::_;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -324,6 +325,22 @@ TEST_F(BufRendezvousTest, TheFirstReasonOfACancellationStays) {
   Provide(Key(0));
   Consume(Key(0));
   ExpectBothTold(absl::AbortedError("first"));
+}
+
+TEST_F(BufRendezvousTest, EndWithoutAReasonIsCancelled) {
+  const auto is_cancelled = StatusIs(absl::StatusCode::kCancelled, _);
+  Consume(Key(0));
+  rendezvous_->CancelExecution(kExec, absl::OkStatus());
+  Provide(Key(0));
+  Consume(Key(0, /*execution=*/1));
+  rendezvous_->StartAbort(absl::OkStatus());
+  Provide(Key(0, /*execution=*/1));
+  ASSERT_THAT(sides_.arrivals, SizeIs(2));
+  ASSERT_THAT(sides_.releases, SizeIs(2));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(sides_.arrivals[i].status, is_cancelled);
+    EXPECT_THAT(sides_.releases[i].status, is_cancelled);
+  }
 }
 
 TEST_F(BufRendezvousTest, AForgottenExecutionMayMeetAgain) {
