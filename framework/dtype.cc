@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -19,8 +18,10 @@ constexpr Traits kTraits[] = {{"float16", 2}, {"bfloat16", 2}, {"float32", 4},
                               {"float64", 8}, {"int8", 1},     {"uint8", 1},
                               {"int32", 4},   {"int64", 8},    {"bool", 1}};
 
+constexpr Traits kInvalid = {"invalid dtype", 0};
+
 const Traits& TraitsOf(DType dtype) {
-  return kTraits[static_cast<size_t>(dtype)];
+  return IsValid(dtype) ? kTraits[static_cast<size_t>(dtype)] : kInvalid;
 }
 
 }  // namespace
@@ -38,6 +39,11 @@ absl::StatusOr<DType> ParseDType(absl::string_view name) {
       absl::StrJoin(kAllDTypes, ", ", [](std::string* out, DType dtype) {
         absl::StrAppend(out, Name(dtype));
       })));
+}
+
+absl::Status InvalidDType(DType dtype) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no dtype ", static_cast<int>(dtype)));
 }
 
 bool IsFloating(DType dtype) { return dtype <= DType::kFloat64; }

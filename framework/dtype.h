@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -29,7 +30,13 @@ inline constexpr std::array<DType, 9> kAllDTypes = {
     DType::kFloat64, DType::kInt8,     DType::kUint8,
     DType::kInt32,   DType::kInt64,    DType::kBool};
 
-// Bytes per element.
+// False for a number that was cast to DType and names none.
+constexpr bool IsValid(DType dtype) { return dtype <= DType::kBool; }
+
+// INVALID_ARGUMENT, with the number.
+absl::Status InvalidDType(DType dtype);
+
+// Bytes per element; 0 if not valid.
 size_t SizeOf(DType dtype);
 
 // "float32", "bfloat16", ...: NumPy's names where NumPy has one.

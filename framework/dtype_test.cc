@@ -21,6 +21,19 @@ TEST(DTypeTest, UnknownNameListsTheKnownOnes) {
                              testing::HasSubstr("bfloat16")));
 }
 
+TEST(DTypeTest, NumberThatNamesNoneIsNotValidAndHasNoSize) {
+  for (DType dtype : kAllDTypes) EXPECT_TRUE(IsValid(dtype));
+  for (int number = kAllDTypes.size(); number < 256; ++number) {
+    const auto dtype = static_cast<DType>(number);
+    EXPECT_FALSE(IsValid(dtype));
+    EXPECT_EQ(SizeOf(dtype), 0u);
+    EXPECT_EQ(Name(dtype), "invalid dtype");
+    EXPECT_FALSE(IsInteger(dtype) || IsFloating(dtype));
+  }
+  EXPECT_THAT(std::string(InvalidDType(static_cast<DType>(77)).message()),
+              testing::HasSubstr("77"));
+}
+
 TEST(DTypeTest, BoolIsNeitherIntegerNorFloating) {
   EXPECT_FALSE(IsInteger(DType::kBool));
   EXPECT_FALSE(IsFloating(DType::kBool));

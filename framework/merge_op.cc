@@ -61,6 +61,7 @@ absl::string_view MergeOp::name() const {
 
 absl::Status MergeOp::CheckSupports(DType dtype) const {
   if (custom_ == nullptr) return CheckSupported(kind_, dtype);
+  if (!IsValid(dtype)) return InvalidDType(dtype);
   if (dtype == DType::kBool) {
     return absl::InvalidArgumentError(
         absl::StrCat("merge op ", name(), ": bool is moved, never reduced"));

@@ -24,6 +24,10 @@ struct CustomMergeOp {
 
   // into[i] = left[i] (+) right[i] for `num_elements` elements; `into` is
   // `left`, `right` or apart from both. Thread-safe.
+  //
+  // The pointers need not be aligned, not even to an element: they are where a
+  // member's tensor is, and Tensor::Wrap takes any memory. Read and write
+  // elements with std::memcpy unless all your tensors are aligned.
   std::function<absl::Status(DType dtype, const void* left, const void* right,
                              void* into, int64_t num_elements)>
       apply;
@@ -66,7 +70,8 @@ class MergeOp {
 struct CustomFinalOp {
   std::string name;
 
-  // Changes `num_elements` values in place. Thread-safe.
+  // Changes `num_elements` values in place. Thread-safe. As in CustomMergeOp,
+  // `values` need not be aligned.
   std::function<absl::Status(DType dtype, void* values, int64_t num_elements,
                              int group_size)>
       apply;

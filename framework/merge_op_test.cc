@@ -113,6 +113,17 @@ TEST(MergeOpTest, BoolIsNeverReduced) {
   }
 }
 
+TEST(MergeOpTest, ADtypeThatThereIsNotIsNeverReduced) {
+  const auto custom =
+      MergeOp::Custom({.name = "left",
+                       .apply = [](DType, const void*, const void*, void*,
+                                   int64_t) { return absl::OkStatus(); }});
+  for (const MergeOp& op : {MergeOp(), *custom}) {
+    EXPECT_THAT(op.CheckSupports(static_cast<DType>(77)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("77")));
+  }
+}
+
 TEST(MergeOpTest, BitOperationsNeedIntegers) {
   EXPECT_THAT(MergeOp(ReductionKind::kBor).CheckSupports(DType::kFloat32),
               StatusIs(absl::StatusCode::kInvalidArgument,

@@ -27,6 +27,7 @@ const ReductionKernels& Kernels() {
 
 void Reduce(ReductionKind kind, DType dtype, const void* left,
             const void* right, void* into, size_t num_elements) {
+  if (!IsValid(kind) || !IsValid(dtype)) return;
   const auto combine =
       Kernels().combine[static_cast<size_t>(kind)][static_cast<size_t>(dtype)];
   combine(static_cast<const uint8_t*>(left), static_cast<const uint8_t*>(right),
@@ -34,6 +35,7 @@ void Reduce(ReductionKind kind, DType dtype, const void* left,
 }
 
 void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor) {
+  if (!IsValid(dtype)) return;
   const auto divide = Kernels().divide[static_cast<size_t>(dtype)];
   divide(static_cast<uint8_t*>(values), num_elements, divisor);
 }

@@ -36,7 +36,7 @@ void Reduce(ReductionKind kind, DType dtype, const void* left,
 // truncate toward zero. float16 and bfloat16 are divided in float32 and rounded
 // once more. A floating dtype first rounds the divisor to the type it divides
 // in, which matters only above 2^24. `values` needs no alignment. Does nothing
-// to bool. REQUIRES: divisor > 0.
+// to bool or if `dtype` is not valid. REQUIRES: divisor > 0.
 void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor);
 
 }  // namespace tutti

@@ -18,7 +18,8 @@ bool IsBitOperation(ReductionKind kind) { return kind >= ReductionKind::kBand; }
 }  // namespace
 
 absl::string_view Name(ReductionKind kind) {
-  return kNames[static_cast<size_t>(kind)];
+  return IsValid(kind) ? kNames[static_cast<size_t>(kind)]
+                       : absl::string_view("invalid reduction");
 }
 
 absl::StatusOr<ReductionKind> ParseReductionKind(absl::string_view name) {
@@ -34,6 +35,11 @@ absl::StatusOr<ReductionKind> ParseReductionKind(absl::string_view name) {
 }
 
 absl::Status CheckSupported(ReductionKind kind, DType dtype) {
+  if (!IsValid(kind)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no reduction ", static_cast<int>(kind)));
+  }
+  if (!IsValid(dtype)) return InvalidDType(dtype);
   if (dtype == DType::kBool) {
     return absl::InvalidArgumentError(
         absl::StrCat("reduction \"", Name(kind), "\" of ", Name(dtype),

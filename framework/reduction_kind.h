@@ -28,15 +28,20 @@ inline constexpr std::array<ReductionKind, 7> kAllReductionKinds = {
     ReductionKind::kMax, ReductionKind::kBand, ReductionKind::kBor,
     ReductionKind::kBxor};
 
+// False for a number that was cast to ReductionKind and names none.
+constexpr bool IsValid(ReductionKind kind) {
+  return kind <= ReductionKind::kBxor;
+}
+
 // "sum", "prod", "min", "max", "band", "bor", "bxor".
 absl::string_view Name(ReductionKind kind);
 
 // The inverse of Name(). Errors: INVALID_ARGUMENT listing the known names.
 absl::StatusOr<ReductionKind> ParseReductionKind(absl::string_view name);
 
-// Whether elements of `dtype` can be reduced by `kind`: bit operations need
-// integers, and bool is moved but never reduced. Errors: INVALID_ARGUMENT
-// naming both.
+// Whether elements of `dtype` can be reduced by `kind`: both must be valid, bit
+// operations need integers, and bool is moved but never reduced. Errors:
+// INVALID_ARGUMENT naming both.
 absl::Status CheckSupported(ReductionKind kind, DType dtype);
 
 }  // namespace tutti

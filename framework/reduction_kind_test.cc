@@ -62,6 +62,23 @@ TEST(ReductionKindTest, BoolSupportsNoKind) {
   }
 }
 
+TEST(ReductionKindTest, NumberThatNamesNoneIsNotValidAndSupportsNothing) {
+  for (ReductionKind kind : kAllReductionKinds) {
+    EXPECT_TRUE(IsValid(kind));
+    EXPECT_EQ(CheckSupported(kind, static_cast<DType>(77)).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  for (int number = kAllReductionKinds.size(); number < 256; ++number) {
+    const auto kind = static_cast<ReductionKind>(number);
+    EXPECT_FALSE(IsValid(kind));
+    EXPECT_EQ(Name(kind), "invalid reduction");
+    const absl::Status status = CheckSupported(kind, DType::kInt32);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(std::to_string(number)));
+  }
+}
+
 TEST(ReductionKindTest, UnsupportedPairIsNamedInTheError) {
   EXPECT_THAT(
       std::string(

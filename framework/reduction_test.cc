@@ -40,6 +40,17 @@ TEST(ReductionTest, UnsupportedPairsChangeNothing) {
   }
 }
 
+TEST(ReductionTest, KindsAndDtypesThatThereAreNotChangeNothing) {
+  const auto kind = static_cast<ReductionKind>(77);
+  const auto dtype = static_cast<DType>(77);
+  int32_t values[] = {1, 2};
+  Reduce(kind, DType::kInt32, values, values, values, 2);
+  Reduce(ReductionKind::kSum, dtype, values, values, values, 2);
+  DivideBy(dtype, values, 2, 2);
+  EXPECT_EQ(values[0], 1);
+  EXPECT_EQ(values[1], 2);
+}
+
 TEST(ReductionTest, NoElementsNeedNoMemory) {
   for (const ReductionPair& pair : SupportedPairs()) {
     Reduce(pair.kind, pair.dtype, nullptr, nullptr, nullptr, 0);

@@ -1,7 +1,6 @@
 #include "framework/tensor.h"
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <utility>
@@ -28,6 +27,7 @@ class Adopted {
 }  // namespace
 
 absl::StatusOr<int64_t> SizeInBytes(DType dtype, const TensorShape& shape) {
+  if (!IsValid(dtype)) return InvalidDType(dtype);
   int64_t bytes = 0;
   if (__builtin_mul_overflow(shape.num_elements(),
                              static_cast<int64_t>(SizeOf(dtype)), &bytes)) {

@@ -82,6 +82,17 @@ TEST_F(TensorTest, OverflowOfShapeTimesSizeIsInvalid) {
   EXPECT_EQ(*SizeInBytes(DType::kInt8, shape), int64_t{1} << 60);
 }
 
+TEST_F(TensorTest, ADtypeThatThereIsNotIsInvalidAndShown) {
+  const auto dtype = static_cast<DType>(77);
+  const TensorShape shape = TensorShape::Vector(4);
+  float data[4];
+  const auto is_invalid =
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("77"));
+  EXPECT_THAT(SizeInBytes(dtype, shape), is_invalid);
+  EXPECT_THAT(Tensor::Wrap(dtype, shape, data), is_invalid);
+  EXPECT_THAT(Tensor::Allocate(dtype, shape), is_invalid);
+}
+
 TEST_F(TensorTest, WrapAdoptsTheMemoryWithoutACopy) {
   auto tensor = WrapFloats(ShapeOf({3, 4}));
   ASSERT_THAT(tensor, IsOk());
