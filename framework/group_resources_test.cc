@@ -46,6 +46,18 @@ TEST(GroupResourcesTest, TheObjectsEndWithTheGroupAndItsLastUser) {
   EXPECT_EQ(in_use->id, 7);
 }
 
+GroupResources* resources_in_use = nullptr;
+struct CommunicatorWithCache {
+  std::shared_ptr<Cache> cache = resources_in_use->GetOrCreate<Cache>();
+};
+
+TEST(GroupResourcesTest, AnObjectMayUseAnotherWhileItIsMade) {
+  GroupResources resources;
+  resources_in_use = &resources;
+  EXPECT_EQ(resources.GetOrCreate<CommunicatorWithCache>()->cache,
+            resources.GetOrCreate<Cache>());
+}
+
 TEST(GroupResourcesTest, ThreadsGetTheSameObject) {
   GroupResources resources;
   std::vector<std::thread> threads;
