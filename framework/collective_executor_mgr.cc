@@ -48,48 +48,65 @@ CollectiveExecutorMgr::CollectiveExecutorMgr(Options options)
 
 CollectiveExecutorMgr::~CollectiveExecutorMgr() { CleanupAll(); }
 
-std::unique_ptr<PeerAccessInterface> CollectiveExecutorMgr::MakePeerAccess(
+std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
     int64_t step_id) const {
-  if (options_.make_peer_access) return options_.make_peer_access(step_id);
-  return std::make_unique<LocalPeerAccess>();
-}
-
-std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::FindOrCreate(
-    int64_t step_id) {
-  MutexLock lock(&mu_);
-  std::shared_ptr<CollectiveExecutor>& executor = executors_[step_id];
-  if (executor == nullptr) {
-    executor = CollectiveExecutor::Create({
-        .environment = options_.environment,
-        .devices = options_.devices,
-        .param_resolver = options_.param_resolver,
-        .peers = MakePeerAccess(step_id),
-        .step_id = step_id,
-    });
+  std::unique_ptr<PeerAccessInterface> peers =
+      options_.make_peer_access ? options_.make_peer_access(step_id)
+                                : std::make_unique<LocalPeerAccess>();
+  const bool has_transport = peers != nullptr;
+  if (!has_transport) peers = std::make_unique<LocalPeerAccess>();
+  auto executor = CollectiveExecutor::Create({
+      .environment = options_.environment,
+      .devices = options_.devices,
+      .param_resolver = options_.param_resolver,
+      .peers = std::move(peers),
+      .step_id = step_id,
+  });
+  if (!has_transport) {
+    executor->StartAbort(absl::InternalError(
+        absl::StrCat("make_peer_access gave step ", step_id, " no transport")));
   }
   return executor;
 }
 
-void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
-  std::shared_ptr<CollectiveExecutor> executor;
+const std::shared_ptr<CollectiveExecutor>& CollectiveExecutorMgr::ExecutorOf(
+    int64_t step_id, Step& step) const {
+  std::call_once(step.once, [&] { step.executor = MakeExecutor(step_id); });
+  return step.executor;
+}
+
+std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::FindOrCreate(
+    int64_t step_id) {
+  std::shared_ptr<Step> step;
   {
     MutexLock lock(&mu_);
-    const auto found = executors_.find(step_id);
-    if (found == executors_.end()) return;
-    executor = std::move(found->second);
-    executors_.erase(found);
+    std::shared_ptr<Step>& entry = steps_[step_id];
+    if (entry == nullptr) entry = std::make_shared<Step>();
+    step = entry;
   }
-  executor->StartAbort(CleanedUp(step_id));
+  return ExecutorOf(step_id, *step);
+}
+
+void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
+  std::shared_ptr<Step> step;
+  {
+    MutexLock lock(&mu_);
+    const auto found = steps_.find(step_id);
+    if (found == steps_.end()) return;
+    step = std::move(found->second);
+    steps_.erase(found);
+  }
+  ExecutorOf(step_id, *step)->StartAbort(CleanedUp(step_id));
 }
 
 void CollectiveExecutorMgr::CleanupAll() {
-  absl::flat_hash_map<int64_t, std::shared_ptr<CollectiveExecutor>> executors;
+  absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps;
   {
     MutexLock lock(&mu_);
-    executors.swap(executors_);
+    steps.swap(steps_);
   }
-  for (const auto& [step_id, executor] : executors) {
-    executor->StartAbort(CleanedUp(step_id));
+  for (const auto& [step_id, step] : steps) {
+    ExecutorOf(step_id, *step)->StartAbort(CleanedUp(step_id));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -25,7 +26,9 @@ class CollectiveExecutorMgrInterface {
   virtual ~CollectiveExecutorMgrInterface() = default;
 
   // The executor of a step, made on first use. Whoever holds it may keep it,
-  // but after the step's clean-up all its calls end with CANCELLED.
+  // but after the step's clean-up all its calls end with CANCELLED. The step
+  // itself is then unknown: to ask for it again makes a new executor, which
+  // knows nothing of the old one, so finish asking before you clean up.
   virtual std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) = 0;
 
   // Ends what the step still runs and forgets it; idempotent.
@@ -49,7 +52,9 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
     std::shared_ptr<DeviceResolverInterface> device_resolver;
     std::shared_ptr<StepSequenceInterface> step_sequence;
 
-    // The transport of a step. Null: members in this process alone.
+    // The transport of a step; runs once for each executor, with no lock held.
+    // If it returns null, all calls of the step end with INTERNAL. No function:
+    // members in this process alone.
     std::function<std::unique_ptr<PeerAccessInterface>(int64_t step_id)>
         make_peer_access;
   };
@@ -75,13 +80,21 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
   }
 
  private:
+  // An executor, made by whoever needs it first while others wait for it.
+  struct Step {
+    std::once_flag once;
+    std::shared_ptr<CollectiveExecutor> executor;
+  };
+
   explicit CollectiveExecutorMgr(Options options);
 
-  std::unique_ptr<PeerAccessInterface> MakePeerAccess(int64_t step_id) const;
+  std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const;
+  const std::shared_ptr<CollectiveExecutor>& ExecutorOf(int64_t step_id,
+                                                        Step& step) const;
 
   const Options options_;
   Mutex mu_;
-  absl::flat_hash_map<int64_t, std::shared_ptr<CollectiveExecutor>> executors_
+  absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps_
       ABSL_GUARDED_BY(mu_);
 };
 

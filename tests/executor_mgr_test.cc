@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "framework/collective_executor_mgr.h"
+#include "framework/local_peer_access.h"
 #include "framework/step_sequence.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
@@ -21,6 +22,41 @@ TEST(ExecutorMgrTest, FindsTheExecutorThatItCreatedForAStep) {
   EXPECT_EQ(job.manager().FindOrCreate(7), first);
   EXPECT_NE(job.manager().FindOrCreate(8), first);
   EXPECT_EQ(first->step_id(), 7);
+}
+
+TEST(ExecutorMgrTest, StepWithoutATransportEndsAllItsCalls) {
+  LocalJob job({.devices_per_task = 2,
+                .make_peer_access = [](int64_t) { return nullptr; }});
+  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, StatusIs(StatusCode::kInternal,
+                                        HasSubstr("gave step 1 no transport")));
+  }
+  job.manager().Cleanup(1);
+}
+
+TEST(ExecutorMgrTest, TransportIsMadeOnceAndWithNoLockHeld) {
+  LocalJob* job_in_use = nullptr;
+  int num_made = 0;
+  LocalJob job({.make_peer_access = [&](int64_t step_id) {
+    ++num_made;
+    if (step_id == 7) job_in_use->manager().FindOrCreate(8);
+    return std::make_unique<LocalPeerAccess>();
+  }});
+  job_in_use = &job;
+  const auto first = job.manager().FindOrCreate(7);
+  EXPECT_EQ(job.manager().FindOrCreate(7), first);
+  EXPECT_EQ(num_made, 2);
+}
+
+TEST(ExecutorMgrTest, StepThatIsAskedForAfterItsCleanupStartsAnew) {
+  LocalJob job({.devices_per_task = 2});
+  const auto before = job.manager().FindOrCreate(1);
+  job.manager().Cleanup(1);
+  EXPECT_NE(job.manager().FindOrCreate(1), before);
+  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
+    EXPECT_THAT(*call->status, IsOk());
+  }
 }
 
 TEST(ExecutorMgrTest, CleanupEndsOneStepAndNoOther) {
