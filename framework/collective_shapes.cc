@@ -23,20 +23,16 @@ absl::StatusOr<TensorShape> WithRows(const CollInstanceParams& instance,
 absl::StatusOr<int64_t> GatheredRows(const CollInstanceParams& instance,
                                      int group_size) {
   int64_t total = 0;
-  if (instance.rows.empty() &&
-      !__builtin_mul_overflow(instance.shape.dim(0), group_size, &total)) {
-    return total;
+  bool overflows =
+      instance.rows.empty() &&
+      __builtin_mul_overflow(instance.shape.dim(0), group_size, &total);
+  for (int64_t rows : instance.rows) {
+    overflows = overflows || __builtin_add_overflow(total, rows, &total);
   }
-  total = 0;
-  for (int rank = 0; rank < group_size; ++rank) {
-    const int64_t rows = BlockRows(instance, group_size, rank, 0);
-    if (__builtin_add_overflow(total, rows, &total)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Name(instance.type), " of ", group_size,
-                       " members has more rows than 64 bits can count"));
-    }
-  }
-  return total;
+  if (!overflows) return total;
+  return absl::InvalidArgumentError(
+      absl::StrCat(Name(instance.type), " of ", group_size,
+                   " members has more rows than 64 bits can count"));
 }
 
 int64_t SentRows(const CollInstanceParams& instance, int group_size, int from) {

@@ -1,9 +1,9 @@
 #ifndef TUTTI_FRAMEWORK_DEVICE_H_
 #define TUTTI_FRAMEWORK_DEVICE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,7 +24,6 @@ struct DeviceLink {
 };
 
 struct DeviceLocality {
-  int numa_node = 0;
   std::vector<DeviceLink> links;
 
   friend bool operator==(const DeviceLocality&,

@@ -53,7 +53,6 @@ class CondVar {
     condition_.wait(held);
     held.release();
   }
-  void Signal() { condition_.notify_one(); }
   void SignalAll() { condition_.notify_all(); }
 
  private:
