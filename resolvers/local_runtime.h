@@ -1,14 +1,12 @@
 #ifndef TUTTI_RESOLVERS_LOCAL_RUNTIME_H_
 #define TUTTI_RESOLVERS_LOCAL_RUNTIME_H_
 
-#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/device_manager.h"
 #include "framework/environment.h"
-#include "framework/peer_access.h"
 
 namespace tutti {
 

@@ -9,6 +9,7 @@
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
 #include "framework/mutex.h"
+#include "schedule/bound_schedule.h"
 #include "schedule/schedule_cache.h"
 #include "schedule/schedule_run.h"
 
@@ -44,17 +45,16 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
       CollectiveContext* context) override {
     const bool in_place =
         OverlapOf(context->input, context->output) != Overlap::kNone;
-    MutexLock lock(&mu_);
-    std::unique_ptr<const BoundSchedule>& bound = in_place ? in_place_ : apart_;
+    const BoundSchedule* bound = Kept(in_place);
     if (bound == nullptr) {
       const CollectiveParams& params = *context->params;
       const auto cache = params.group->resources->GetOrCreate<ScheduleCache>();
       auto schedule = cache->Get(algorithm_, params, in_place);
       if (!schedule.ok()) return schedule.status();
-      bound =
-          std::make_unique<const BoundSchedule>(*std::move(schedule), params);
+      bound = Keep(in_place, std::make_unique<const BoundSchedule>(
+                                 *std::move(schedule), params));
     }
-    context->implementation_state = bound.get();  // Never changes again.
+    context->implementation_state = bound;
     return absl::OkStatus();
   }
 
@@ -65,6 +65,22 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
   }
 
  private:
+  // Null if there is none yet.
+  const BoundSchedule* Kept(bool in_place) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return (in_place ? in_place_ : apart_).get();
+  }
+
+  // The first that comes stays, and is the answer.
+  const BoundSchedule* Keep(bool in_place,
+                            std::unique_ptr<const BoundSchedule> bound)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    std::unique_ptr<const BoundSchedule>& kept = in_place ? in_place_ : apart_;
+    if (kept == nullptr) kept = std::move(bound);
+    return kept.get();
+  }
+
   const std::shared_ptr<const Algorithm> algorithm_;
   Mutex mu_;
   std::unique_ptr<const BoundSchedule> in_place_ ABSL_GUARDED_BY(mu_);
@@ -90,6 +106,7 @@ class ScheduledFactory : public CollectiveFactory {
 }  // namespace
 
 std::shared_ptr<const CollectiveFactory> Scheduled(Algorithm algorithm) {
+  if (algorithm.plan == nullptr) return nullptr;
   return std::make_shared<ScheduledFactory>(std::move(algorithm));
 }
 

@@ -10,6 +10,7 @@ namespace tutti {
 
 // The factory with which an algorithm is registered:
 //   REGISTER_COLLECTIVE(RingReduce, Scheduled({.traits = ..., .plan = Plan}));
+// Null, which cannot be registered, if there is no plan function.
 std::shared_ptr<const CollectiveFactory> Scheduled(Algorithm algorithm);
 
 // The algorithm behind a factory; null if it was not made by Scheduled().

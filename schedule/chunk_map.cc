@@ -39,12 +39,6 @@ Range Cut(int64_t num_elements, int num_parts, int index) {
   return ChunkMap::MakeCutter(num_elements, num_parts).At(index);
 }
 
-bool ChunkMap::Allows(CollectiveType type, int group_size, int num_chunks) {
-  if (type == CollectiveType::kBarrier) return num_chunks == 1;
-  if (type == CollectiveType::kAllToAll) return num_chunks == group_size;
-  return num_chunks > 0 && (!HasBlocks(type) || num_chunks % group_size == 0);
-}
-
 ChunkMap::ChunkMap(const CollectiveParams& params, int num_chunks)
     : group_size_(params.group->size()),
       rank_(params.default_rank),

@@ -37,10 +37,7 @@ Range Cut(int64_t num_elements, int num_parts, int index);
 // input lacks it, in the output. Immutable.
 class ChunkMap {
  public:
-  // Whether a schedule for a collective of this type can have so many chunks.
-  static bool Allows(CollectiveType type, int group_size, int num_chunks);
-
-  // REQUIRES: Allows().
+  // REQUIRES: GroupMemory::CheckNumChunks() is OK.
   ChunkMap(const CollectiveParams& params, int num_chunks);
 
   // False where the collective gives the member no such chunk (see above) and

@@ -44,23 +44,6 @@ bool MovesBlocks(CollectiveType type) {
          type == CollectiveType::kScatter || type == CollectiveType::kAllToAll;
 }
 
-TEST(ChunkMapTest, AllowsTheNumbersOfChunksThatFitTheCollective) {
-  for (CollectiveType type : kAllCollectiveTypes) {
-    for (int chunks = -3; chunks <= 9; ++chunks) {
-      bool fits = chunks > 0;
-      if (type == CollectiveType::kBarrier) {
-        fits = chunks == 1;
-      } else if (type == CollectiveType::kAllToAll) {
-        fits = chunks == 3;
-      } else if (MovesBlocks(type)) {
-        fits = chunks > 0 && chunks % 3 == 0;
-      }
-      EXPECT_EQ(ChunkMap::Allows(type, /*group_size=*/3, chunks), fits)
-          << Name(type) << " with " << chunks << " chunks";
-    }
-  }
-}
-
 constexpr int kRoot = 0;
 
 struct Case {

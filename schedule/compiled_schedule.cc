@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -15,23 +16,19 @@ std::tuple<int, int> ScratchKey(const Slot& slot) {
   return {slot.chunk, slot.bank};
 }
 
-bool Reads(StepKind kind) { return kind != StepKind::kRecv; }
-bool Writes(StepKind kind) { return kind != StepKind::kSend; }
-
 }  // namespace
 
 // Builds one CompiledSchedule.
 class ScheduleCompiler {
  public:
-  ScheduleCompiler(const Schedule& schedule, const ChunkMap& chunks, int rank,
-                   int group_size)
-      : schedule_(schedule),
-        chunks_(chunks),
-        rank_(rank),
-        group_size_(group_size) {}
+  ScheduleCompiler(const Schedule& schedule, const GroupMemory& memory,
+                   int rank)
+      : schedule_(schedule), memory_(memory), rank_(rank) {}
 
   absl::StatusOr<CompiledSchedule> Compile() {
-    absl::Status status = CheckSteps();
+    absl::Status status = memory_.CheckNumChunks();
+    if (!status.ok()) return status;
+    status = CheckSteps();
     if (!status.ok()) return status;
     CountScratchReads();
     result_.num_chunks_ = schedule_.num_chunks;
@@ -68,17 +65,23 @@ class ScheduleCompiler {
   absl::string_view ProblemOf(const Step& step) const {
     const bool moves =
         step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
-    if (moves &&
-        (step.peer < 0 || step.peer >= group_size_ || step.peer == rank_)) {
+    if (moves && (step.peer < 0 || step.peer >= memory_.num_ranks ||
+                  step.peer == rank_)) {
       return "the peer is no other rank of the group";
     }
     if (Writes(step.kind) && step.into.space == Space::kInput) {
       return "writes to the input";
     }
-    if ((Writes(step.kind) && !chunks_.Has(step.into)) ||
-        (Reads(step.kind) && !chunks_.Has(step.left)) ||
-        (step.kind == StepKind::kReduce && !chunks_.Has(step.right))) {
-      return "this rank has no such chunk";
+    absl::InlinedVector<Slot, 3> slots;
+    if (Writes(step.kind)) slots.push_back(step.into);
+    if (Reads(step.kind)) slots.push_back(step.left);
+    if (step.kind == StepKind::kReduce) slots.push_back(step.right);
+    for (const Slot& slot : slots) {
+      if (!memory_.Has(rank_, slot)) return "this rank has no such chunk";
+      if (memory_.SizeClass(rank_, slot) !=
+          memory_.SizeClass(rank_, slots[0])) {
+        return "combines chunks that may differ in size";
+      }
     }
     return IsStep(step.after) ? "" : "waits for a step that does not exist";
   }
@@ -212,9 +215,8 @@ class ScheduleCompiler {
   }
 
   const Schedule& schedule_;
-  const ChunkMap& chunks_;
+  const GroupMemory& memory_;
   const int rank_;
-  const int group_size_;
   absl::flat_hash_map<std::tuple<int, int>, int> num_reads_;
   std::vector<std::vector<int32_t>> op_of_step_;  // By lane and step.
   std::vector<StepRef> after_;                    // By op.
@@ -222,9 +224,8 @@ class ScheduleCompiler {
 };
 
 absl::StatusOr<CompiledSchedule> CompiledSchedule::Compile(
-    const Schedule& schedule, const ChunkMap& chunks, int rank,
-    int group_size) {
-  return ScheduleCompiler(schedule, chunks, rank, group_size).Compile();
+    const Schedule& schedule, const GroupMemory& memory, int rank) {
+  return ScheduleCompiler(schedule, memory, rank).Compile();
 }
 
 }  // namespace tutti

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "schedule/chunk_map.h"
+#include "schedule/group_memory.h"
 #include "schedule/schedule.h"
 
 namespace tutti {
@@ -35,12 +35,14 @@ class CompiledSchedule {
     int32_t num_dependents = 0;
   };
 
-  // Errors: INVALID_ARGUMENT, naming the step, if `schedule` is not one that
-  // rank `rank` of `group_size` can run: a peer, a chunk or a step that does
-  // not exist, a write to the input, or steps that wait for each other.
+  // Of `memory.in_place` only the rank's own entry matters. Errors:
+  // INVALID_ARGUMENT if there cannot be so many chunks, and, naming the step,
+  // if `schedule` is not one that the rank can run: a peer, a chunk or a step
+  // that does not exist, a write to the input, slots that may differ in size in
+  // one step, or steps that wait for each other.
   static absl::StatusOr<CompiledSchedule> Compile(const Schedule& schedule,
-                                                  const ChunkMap& chunks,
-                                                  int rank, int group_size);
+                                                  const GroupMemory& memory,
+                                                  int rank);
 
   int num_chunks() const { return num_chunks_; }
   const std::vector<Op>& ops() const { return ops_; }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/params_test_data.h"
+#include "schedule/group_memory.h"
 #include "schedule/schedule_builder.h"
 #include "tests/status_matchers.h"
 
@@ -28,13 +28,16 @@ using Op = CompiledSchedule::Op;
 constexpr int kSize = 4;
 constexpr int kRank = 1;
 
+constexpr char kNoSize[] = "may differ in size";
+
 absl::StatusOr<CompiledSchedule> Compile(
     const Schedule& schedule,
     CollectiveType type = CollectiveType::kAllReduce) {
-  const ChunkMap chunks(
-      *ParamsOf({.type = type, .shape = ShapeOf({8})}, kSize, kRank),
-      schedule.num_chunks);
-  return CompiledSchedule::Compile(schedule, chunks, kRank, kSize);
+  const GroupMemory memory = {.type = type,
+                              .num_ranks = kSize,
+                              .num_chunks = schedule.num_chunks,
+                              .in_place = std::vector<bool>(kSize)};
+  return CompiledSchedule::Compile(schedule, memory, kRank);
 }
 
 std::vector<StepKind> KindsOf(const CompiledSchedule& compiled) {
@@ -63,7 +66,7 @@ TEST(CompiledScheduleTest, AnOpIsItsStep) {
   auto lane = builder.AddLane();
   lane.Send(/*peer=*/2, /*tag=*/7, Input(1));
   lane.Recv(/*peer=*/3, /*tag=*/8, Data(0));
-  lane.ReduceAndFinish(Data(1), Data(0), Input(1));
+  lane.ReduceAndFinish(Data(1), Scratch(1), Input(1));
   const auto compiled = Compile(builder.Build());
   ASSERT_THAT(compiled, IsOk());
   ASSERT_THAT(compiled->ops(), SizeIs(3));
@@ -82,7 +85,7 @@ TEST(CompiledScheduleTest, AnOpIsItsStep) {
   const Op& reduce = compiled->ops()[2];
   EXPECT_EQ(reduce.kind, StepKind::kReduce);
   EXPECT_EQ(reduce.into, Data(1));
-  EXPECT_EQ(reduce.left, Data(0));
+  EXPECT_EQ(reduce.left, Scratch(1));
   EXPECT_EQ(reduce.right, Input(1));
   EXPECT_TRUE(reduce.finish);
 }
@@ -255,15 +258,15 @@ TEST(CompiledScheduleTest, ListsTheScratchThatNeedsMemoryEachOnce) {
   ScheduleBuilder builder(2);
   auto lane = builder.AddLane();
   lane.Recv(0, 0, Scratch(0));  // Fused: no memory.
-  lane.Reduce(Scratch(1), Scratch(0), Input(0));
-  lane.Copy(Scratch(1, 1), Scratch(1));
-  lane.Recv(0, 1, Scratch(0, 1));
-  lane.Send(2, 0, Scratch(0, 1));
-  lane.Reduce(Data(1), Scratch(1), Scratch(1, 1));
+  lane.Reduce(Scratch(0, 1), Scratch(0), Input(0));
+  lane.Copy(Scratch(0, 2), Scratch(0, 1));
+  lane.Recv(0, 1, Scratch(1));
+  lane.Send(2, 0, Scratch(1));
+  lane.Reduce(Data(0), Scratch(0, 1), Scratch(0, 2));
   const auto compiled = Compile(builder.Build());
   ASSERT_THAT(compiled, IsOk());
   EXPECT_THAT(compiled->scratch(),
-              UnorderedElementsAre(Scratch(1), Scratch(1, 1), Scratch(0, 1)));
+              UnorderedElementsAre(Scratch(0, 1), Scratch(0, 2), Scratch(1)));
 }
 
 TEST(CompiledScheduleTest, TheOtherOperandOfAFusedReductionNeedsMemory) {
@@ -282,6 +285,26 @@ TEST(CompiledScheduleTest, TheOtherOperandOfAFusedReductionNeedsMemory) {
     EXPECT_THAT(compiled->ops(), SizeIs(2));
     EXPECT_THAT(compiled->scratch(), ElementsAre(Scratch(0, 1)));
   }
+}
+
+TEST(CompiledScheduleTest, EqualBlocksMayBeCombinedAndUnevenOnesMayNot) {
+  ScheduleBuilder builder(kSize);
+  builder.AddLane().Copy(Data(0), Input(kRank));
+  const Schedule schedule = builder.Build();
+  GroupMemory memory = {.type = CollectiveType::kAllGather,
+                        .num_ranks = kSize,
+                        .num_chunks = kSize,
+                        .in_place = std::vector<bool>(kSize)};
+  EXPECT_THAT(CompiledSchedule::Compile(schedule, memory, kRank), IsOk());
+  memory.uneven = true;
+  EXPECT_THAT(CompiledSchedule::Compile(schedule, memory, kRank),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(kNoSize)));
+}
+
+TEST(CompiledScheduleTest, ANumberOfChunksThatDoesNotFitIsInvalid) {
+  EXPECT_THAT(
+      Compile(ScheduleBuilder(kSize + 1).Build(), CollectiveType::kAllGather),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("5 chunks")));
 }
 
 TEST(CompiledScheduleTest, StepsThatWaitForEachOtherAreInvalidAndOneIsNamed) {
@@ -377,6 +400,17 @@ INSTANTIATE_TEST_SUITE_P(
                 CollectiveType::kReduceScatter},
         BadStep{"OutputOfTheRootAlone", CopyStep(Data(0), Input(0)), kNoChunk,
                 CollectiveType::kReduce}),
+    [](const auto& info) { return info.param.name; });
+
+// The last chunks of a buffer may be smaller than the first ones.
+INSTANTIATE_TEST_SUITE_P(
+    Size, BadStepTest,
+    testing::Values(
+        BadStep{"CopyToAnotherChunk", CopyStep(Data(0), Input(3)), kNoSize},
+        BadStep{"ReduceLeft", ReduceStep(Data(0), Data(3), Input(0)), kNoSize},
+        BadStep{"ReduceRight", ReduceStep(Data(0), Input(0), Data(3)), kNoSize},
+        BadStep{"ReduceIntoScratch", ReduceStep(Scratch(1), Data(0), Data(0)),
+                kNoSize}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

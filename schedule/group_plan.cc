@@ -31,9 +31,6 @@ TransferKey KeyOf(int rank, const Step& step) {
                                       : TransferKey{step.peer, rank, step.tag};
 }
 
-bool Reads(const Step& step) { return step.kind != StepKind::kRecv; }
-bool Writes(const Step& step) { return step.kind != StepKind::kSend; }
-
 }  // namespace
 
 absl::StatusOr<GroupPlan> GroupPlan::Create(
@@ -117,8 +114,8 @@ absl::Status GroupPlan::CheckSlots(int step) const {
   const Step& what = steps_[step];
   const int rank = rank_of(step);
   absl::InlinedVector<Slot, 3> slots;
-  if (Writes(what)) slots.push_back(what.into);
-  if (Reads(what)) slots.push_back(what.left);
+  if (Writes(what.kind)) slots.push_back(what.into);
+  if (Reads(what.kind)) slots.push_back(what.left);
   if (what.kind == StepKind::kReduce) slots.push_back(what.right);
   for (const Slot& slot : slots) {
     if (!memory_.Has(rank, slot)) {
@@ -131,7 +128,7 @@ absl::Status GroupPlan::CheckSlots(int step) const {
                                 ToString(slot), ", which may differ in size"));
     }
   }
-  if (Writes(what) && what.into.space == Space::kInput) {
+  if (Writes(what.kind) && what.into.space == Space::kInput) {
     return Error(step, "writes the input");
   }
   return absl::OkStatus();
@@ -184,18 +181,19 @@ int GroupPlan::after(int step) const {
 
 int64_t GroupPlan::size_class(int step) const {
   const Step& what = steps_[step];
-  return memory_.SizeClass(rank_of(step), Writes(what) ? what.into : what.left);
+  return memory_.SizeClass(rank_of(step),
+                           Writes(what.kind) ? what.into : what.left);
 }
 
 StepAccesses GroupPlan::AccessesOf(int step) const {
   const Step& what = steps_[step];
   const int rank = rank_of(step);
   StepAccesses accesses;
-  if (Writes(what)) {
+  if (Writes(what.kind)) {
     accesses.writes = true;
     accesses.written = memory_.Canonical(rank, what.into);
   }
-  if (Reads(what)) {
+  if (Reads(what.kind)) {
     accesses.reads[accesses.num_reads++] = memory_.Canonical(rank, what.left);
   }
   if (what.kind == StepKind::kReduce) {

@@ -51,6 +51,12 @@ enum class StepKind : uint8_t {
   kCopy,    // into = left.
 };
 
+// Whether such a step has `left`; only kReduce has `right`.
+constexpr bool Reads(StepKind kind) { return kind != StepKind::kRecv; }
+
+// Whether such a step has `into`.
+constexpr bool Writes(StepKind kind) { return kind != StepKind::kSend; }
+
 // One action of one rank. It starts when the step before it in its lane and
 // `after` are complete.
 //

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -114,10 +115,11 @@ TEST_F(ScheduleCacheTest, ANumberOfChunksThatDoesNotFitIsInvalidAndShown) {
       std::make_shared<const Algorithm>(Algorithm{.plan = PlanOfTwoChunks});
   CollInstanceParams gather = Instance();
   gather.type = CollectiveType::kAllGather;
-  EXPECT_THAT(cache_.Get(algorithm, *ParamsOf(gather, group_, 1), false),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("Counted plans 2 chunks"),
-                             HasSubstr("all_gather"), HasSubstr("4 members"))));
+  EXPECT_THAT(
+      cache_.Get(algorithm, *ParamsOf(gather, group_, 1), false),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("the plan of Counted"),
+                     HasSubstr("all_gather among 4 ranks in 2 chunks"))));
 }
 
 Schedule PlanForNobody(const PlanRequest&) {
@@ -146,7 +148,7 @@ CollInstanceParams InstanceOfSteps(int num_steps) {
 }
 
 TEST_F(ScheduleCacheTest, HoldsNoMoreStepsThanItMay) {
-  ScheduleCache cache(/*max_ops=*/100);
+  ScheduleCache cache(/*max_numbers=*/100);
   std::vector<std::weak_ptr<const CompiledSchedule>> schedules;
   for (int i = 0; i < 20; ++i) {
     const auto params = ParamsOf(InstanceOfSteps(30 + i), group_, 1);
@@ -161,8 +163,44 @@ TEST_F(ScheduleCacheTest, HoldsNoMoreStepsThanItMay) {
   }
 }
 
+TEST_F(ScheduleCacheTest, CountsTheNumbersOfARequestToo) {
+  ScheduleCache cache(/*max_numbers=*/100);
+  CollInstanceParams instance = InstanceOfSteps(0);
+  instance.impl_details.subdiv_offsets.resize(20);
+  std::vector<std::weak_ptr<const CompiledSchedule>> schedules;
+  for (int i = 0; i < 20; ++i) {
+    instance.impl_details.subdiv_offsets[0] = i;
+    schedules.push_back(
+        cache.Get(algorithm_, *ParamsOf(instance, group_, 1), false).value());
+    // Each counts as 36.
+    EXPECT_LE(std::count_if(schedules.begin(), schedules.end(),
+                            [](const auto& weak) { return !weak.expired(); }),
+              2);
+  }
+}
+
+TEST_F(ScheduleCacheTest, ForgetsWhatWasUsedLongestAgo) {
+  ScheduleCache cache(/*max_numbers=*/100);
+  const auto get = [&](int num_steps) {
+    const auto params = ParamsOf(InstanceOfSteps(num_steps), group_, 1);
+    ASSERT_THAT(cache.Get(algorithm_, *params, false), IsOk());
+  };
+  get(1);
+  get(2);
+  get(3);
+  get(4);
+  get(1);
+  EXPECT_EQ(num_plans, 4);
+  get(20);  // Takes the place of 2 and 3.
+  get(1);
+  get(4);
+  EXPECT_EQ(num_plans, 5);
+  get(2);
+  EXPECT_EQ(num_plans, 6);
+}
+
 TEST_F(ScheduleCacheTest, WhatIsInUseOutlivesTheCache) {
-  auto cache = std::make_unique<ScheduleCache>(/*max_ops=*/100);
+  auto cache = std::make_unique<ScheduleCache>(/*max_numbers=*/100);
   const auto params = ParamsOf(InstanceOfSteps(80), group_, 1);
   const auto in_use = cache->Get(algorithm_, *params, false).value();
   const auto others = ParamsOf(InstanceOfSteps(90), group_, 1);

@@ -2,7 +2,6 @@
 #define TUTTI_SCHEDULE_STANDARD_CASES_H_
 
 #include <cstdint>
-#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"

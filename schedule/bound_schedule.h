@@ -1,0 +1,44 @@
+#ifndef TUTTI_SCHEDULE_BOUND_SCHEDULE_H_
+#define TUTTI_SCHEDULE_BOUND_SCHEDULE_H_
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "framework/dtype.h"
+#include "framework/params.h"
+#include "schedule/chunk_map.h"
+#include "schedule/compiled_schedule.h"
+#include "schedule/schedule.h"
+
+namespace tutti {
+
+// A compiled schedule with what it needs to know of one member's buffers.
+// Immutable; serves all executions of an instance.
+class BoundSchedule {
+ public:
+  BoundSchedule(std::shared_ptr<const CompiledSchedule> schedule,
+                const CollectiveParams& params);
+
+  const CompiledSchedule& schedule() const { return *schedule_; }
+  const ChunkMap& chunks() const { return chunks_; }
+  DType dtype() const { return dtype_; }
+
+  // All scratch is one allocation.
+  size_t scratch_bytes() const { return scratch_bytes_; }
+  size_t ScratchOffset(const Slot& slot) const {
+    return scratch_offsets_.at({slot.chunk, slot.bank});
+  }
+
+ private:
+  const std::shared_ptr<const CompiledSchedule> schedule_;
+  const ChunkMap chunks_;
+  const DType dtype_;
+  absl::flat_hash_map<std::pair<int, int>, size_t> scratch_offsets_;
+  size_t scratch_bytes_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_BOUND_SCHEDULE_H_
