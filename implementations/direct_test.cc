@@ -106,6 +106,22 @@ TEST(AllToAllTest, InPlaceSetsHalfOfTheBlocksAside) {
   }
 }
 
+TEST(DirectReduceScatterTest, EveryBlockGoesToItsOwnerOnceFromTheInput) {
+  for (const Schedule& plan :
+       PlansOf("DirectReduceScatter", On(CollectiveType::kReduceScatter))) {
+    const auto sends = StepsOf(plan, StepKind::kSend);
+    EXPECT_THAT(sends, SizeIs(kRanks - 1));
+    for (const Step& step : sends) EXPECT_EQ(step.left, Input(step.peer));
+    EXPECT_THAT(StepsOf(plan, StepKind::kReduce), SizeIs(kRanks - 1));
+  }
+}
+
+TEST(DirectReduceScatterTest, TakesOneRound) {
+  EXPECT_EQ(TransfersInARow("DirectReduceScatter",
+                            On(CollectiveType::kReduceScatter)),
+            1);
+}
+
 TEST(PermuteTest, EveryRankSendsOnceFromTheInput) {
   VerifyCase request = On(CollectiveType::kPermute, 4);
   request.permutation = {1, 2, 0, 3};

@@ -16,10 +16,18 @@ namespace {
 constexpr int kMaxRanks = 64;
 
 const std::vector<std::string>& Names() {
-  static const auto* const names = new std::vector<std::string>{
-      "AllToAll", "Barrier",    "Gather",     "HierarchicalTreeBroadcast",
-      "Permute",  "RingGather", "RingReduce", "RingReduceScatter",
-      "Scatter",  "TreeReduce"};
+  static const auto* const names =
+      new std::vector<std::string>{"AllToAll",
+                                   "Barrier",
+                                   "Gather",
+                                   "HierarchicalTreeBroadcast",
+                                   "DirectReduceScatter",
+                                   "Permute",
+                                   "RingGather",
+                                   "RingReduce",
+                                   "RingReduceScatter",
+                                   "Scatter",
+                                   "TreeReduce"};
   return *names;
 }
 

@@ -3,12 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/collective_implementation.h"
 #include "framework/local_peer_access.h"
+#include "framework/registry.h"
+#include "resolvers/param_resolver_local.h"
 #include "tests/failing_peer_access.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
@@ -186,6 +193,125 @@ TEST_F(InstancePhaseTest, ImplementationThatCannotServeListsThoseThatCan) {
                          AllOf(HasSubstr("RingGather"),
                                HasSubstr("does not do all_reduce"),
                                HasSubstr("RingReduce, TreeReduce"))));
+  }
+}
+
+TEST_F(InstancePhaseTest, MergeOpThatDoesNotCommuteIsServedByReduceScatter) {
+  CollectiveRequest request = job_.AllReduceRequest(6);
+  request.op = ReduceScatter{};
+  // Both numbers' digits, one after the other's.
+  request.merge_op =
+      *MergeOp::Custom({.name = "append",
+                        .apply = [](DType, const void* left, const void* right,
+                                    void* into, int64_t num_elements) {
+                          for (int64_t i = 0; i < num_elements; ++i) {
+                            const auto digits = [i](const void* values) {
+                              return static_cast<const float*>(values)[i];
+                            };
+                            const float shift = digits(right) < 10 ? 10 : 100;
+                            static_cast<float*>(into)[i] =
+                                digits(left) * shift + digits(right);
+                          }
+                          return absl::OkStatus();
+                        }});
+  for (const LocalJob::Call* call : job_.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+    ASSERT_THAT(*call->status, IsOk());
+    EXPECT_THAT(call->result(), testing::ElementsAre(123, 123));
+  }
+}
+
+int num_priced = 0;
+int num_initialised = 0;
+
+class Counted : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveParams(const CollGroupParams&,
+                                          CollInstanceParams*) override {
+    ++num_initialised;
+    return absl::OkStatus();
+  }
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext& context, StatusCallback done) override {
+    context.executor->Launched(context);
+    std::move(done)(absl::OkStatus());
+  }
+};
+
+TEST_F(InstancePhaseTest, ImplementationIsChosenOnceForAllMembers) {
+  static CollectiveRegistry registry;
+  ASSERT_THAT(registry.Register(
+                  "Counted", Implemented<Counted>(
+                                 {.collectives = {CollectiveType::kAllReduce},
+                                  .cost_seconds =
+                                      [](const CostQuery&) {
+                                        ++num_priced;
+                                        return 1.0;
+                                      }})),
+              IsOk());
+  const auto resolver = ParamResolverLocal::Create({.registry = &registry});
+  std::vector<std::shared_ptr<const CollectiveParams>> answers;
+  for (int round = 0; round < 3; ++round) {
+    for (const Device* device : job_.devices()) {
+      resolver->CompleteParamsAsync(
+          device->attributes(),
+          std::make_shared<const CollectiveRequest>(job_.AllReduceRequest(6)),
+          nullptr, [&](auto params) {
+            ASSERT_THAT(params, IsOk());
+            answers.push_back(*std::move(params));
+          });
+    }
+  }
+  EXPECT_EQ(num_priced, 1);
+  EXPECT_EQ(num_initialised, 1);
+  ASSERT_EQ(answers.size(), 9u);
+  for (const auto& params : answers) {
+    EXPECT_EQ(params->instance, answers[0]->instance);
+    EXPECT_EQ(params->instance->impl_details.implementation, "Counted");
+  }
+}
+
+TEST_F(InstancePhaseTest, ErrorsStayShortHoweverLargeTheGroupIs) {
+  constexpr int kSize = 2000;
+  const auto resolver = ParamResolverLocal::Create({});
+  std::vector<int> permutation(kSize);
+  std::iota(permutation.begin(), permutation.end(), 0);
+  std::vector<absl::Status> statuses;
+  for (int rank = 0; rank < kSize; ++rank) {
+    CollectiveRequest request = job_.AllReduceRequest(6);
+    request.group_size = kSize;
+    request.rank = rank;
+    std::rotate(permutation.begin(), permutation.begin() + 1,
+                permutation.end());
+    request.op = Permute{permutation};
+    resolver->CompleteParamsAsync(
+        {.name = {"worker", 0, 0, "CPU", rank}, .incarnation = 1},
+        std::make_shared<const CollectiveRequest>(std::move(request)), nullptr,
+        [&](auto params) { statuses.push_back(params.status()); });
+  }
+  ASSERT_EQ(statuses.size(), static_cast<size_t>(kSize));
+  EXPECT_THAT(statuses[0],
+              StatusIs(StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("members differ in permutation"),
+                             HasSubstr("rank 7 has [8,9,10,"),
+                             HasSubstr("and 1992 more have other values"))));
+  EXPECT_LT(statuses[0].message().size(), 1500u);
+}
+
+TEST_F(InstancePhaseTest, TheMostTellingDifferenceIsNamed) {
+  std::vector<CollectiveRequest> requests(3, job_.AllReduceRequest(6));
+  requests[1].dtype = DType::kInt32;
+  requests[2].op = Barrier{};
+  std::vector<LocalJob::Call*> calls;
+  for (int rank : {0, 1, 2}) calls.push_back(&job_.Start(rank, requests[rank]));
+  job_.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr("differ in collective: ranks 0, 1 have "
+                                   "all_reduce; rank 2 has barrier")));
   }
 }
 

@@ -1,0 +1,75 @@
+#include "implementations/cost.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// Every rank sends each block to its owner, who reduces what arrives in rank
+// order. With three ranks a, b and c:
+//
+//                    block 0       block 1       block 2
+//   to the owners    b0, c0 -> a   a1, c1 -> b   a2, b2 -> c
+//   in rank order    a0 + b0 + c0  a1 + b1 + c1  a2 + b2 + c2
+//
+// One round of n - 1 messages per rank, which carry (n - 1) / n of its input,
+// the least possible. The merge op need not commute. In exchange the owner sets
+// aside n - 1 blocks, and speaks to all ranks at once.
+void AddReductions(int rank, int size, ScheduleBuilder& builder) {
+  auto reducing = builder.AddLane();
+  const auto contribution = [rank](int from) {
+    return from == rank ? Input(rank) : Scratch(rank, /*bank=*/from);
+  };
+  const auto receive = [&](int from) {
+    if (from == rank) return StepRef();
+    return builder.AddLane().Recv(from, /*tag=*/0, contribution(from));
+  };
+  // A step waits for one step of another lane, but the first reduction needs
+  // two contributions: rank 0's arrives in the lane that reduces.
+  if (rank != 0) reducing.Recv(0, /*tag=*/0, contribution(0));
+  Slot reduced = contribution(0);
+  for (int from = 1; from + 1 < size; ++from) {
+    const Slot into = Scratch(rank, /*bank=*/0);
+    reducing.Reduce(into, reduced, contribution(from), receive(from));
+    reduced = into;
+  }
+  reducing.ReduceAndFinish(Data(rank), reduced, contribution(size - 1),
+                           receive(size - 1));
+}
+
+Schedule Plan(const PlanRequest& request) {
+  const int size = request.layout.size();
+  const int rank = request.rank;
+  ScheduleBuilder builder(size);
+  if (size == 1) {
+    builder.AddLane().CopyAndFinish(Data(0), Input(0));
+    return builder.Build();
+  }
+  AddReductions(rank, size, builder);
+  // Starts with the next rank, so that not all send to the same one.
+  for (int distance = 1; distance < size; ++distance) {
+    const int peer = (rank + distance) % size;
+    builder.AddLane().Send(peer, /*tag=*/0, Input(peer));
+  }
+  return builder.Build();
+}
+
+// What arrives is set aside and read once more.
+double CostSeconds(const CostQuery& query) {
+  const double size = query.layout.size();
+  return TransferSeconds(query.model, size - 1,
+                         2 * (size - 1) / size * query.bytes);
+}
+
+REGISTER_COLLECTIVE(
+    DirectReduceScatter,
+    Scheduled({.traits = {.summary = "every block goes straight to its owner, "
+                                     "who reduces in rank order: one round",
+                          .collectives = {CollectiveType::kReduceScatter},
+                          .preserves_rank_order = true,
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = CostSeconds},
+               .plan = Plan}));
+
+}  // namespace
+}  // namespace tutti
