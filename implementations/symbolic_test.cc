@@ -19,9 +19,9 @@ const std::vector<std::string>& Names() {
   static const auto* const names =
       new std::vector<std::string>{"AllToAll",
                                    "Barrier",
+                                   "DirectReduceScatter",
                                    "Gather",
                                    "HierarchicalTreeBroadcast",
-                                   "DirectReduceScatter",
                                    "Permute",
                                    "RingGather",
                                    "RingReduce",
