@@ -30,9 +30,9 @@ class Ends : public Lender, public Borrower {
 
 // `waiting` other transfers have one side in the table all the time.
 void BM_Transfer(benchmark::State& state) {
-  BufRendezvous rendezvous;
-  Ends ends;
   const std::byte bytes[4] = {};
+  Ends ends;
+  BufRendezvous rendezvous;  // Ends first: it calls the lenders that wait.
   BufKey key;
   key.exec = {.generation = 1, .step = 1, .group = 1, .instance = 1};
   const Offer offer{.bytes = bytes, .lender = &ends};
