@@ -23,7 +23,9 @@ struct PlanRequest {
   absl::Span<const int> permutation;
 
   // One ring or tree per entry; never empty where the traits say
-  // supports_subdivisions (subdivision.h says what an offset means).
+  // supports_subdivisions. An offset k >= 0 starts k devices further in each
+  // task; a negative one -k goes through its devices backwards, and starts k
+  // further on that way. Offsets count modulo the devices of the task.
   absl::Span<const int> subdiv_offsets;
 
   // This member's output is its input (where chunks have the same number).
