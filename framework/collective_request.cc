@@ -94,6 +94,23 @@ absl::Status ValidateSendRows(const CollectiveRequest& request,
                  request.shape.ToString(), " is ", request.shape.dim(0));
 }
 
+absl::Status ValidateOffsets(const CollectiveRequest& request) {
+  const size_t num_offsets = request.impl_details.subdiv_offsets.size();
+  if (num_offsets > kMaxSubdivisions) {
+    return Invalid(request, "subdiv_offsets has ", num_offsets,
+                   " entries; wanted at most ", kMaxSubdivisions);
+  }
+  const auto num_chunks =
+      static_cast<int64_t>(num_offsets) * request.group_size;
+  if (num_chunks > kMaxChunks) {
+    return Invalid(request, "subdiv_offsets has ", num_offsets,
+                   " entries, which for a group of ", request.group_size,
+                   " makes ", num_chunks, " chunks; wanted at most ",
+                   kMaxChunks);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateDetails(const CollectiveRequest& request) {
   const CollImplDetails& details = request.impl_details;
   if (details.max_subdivs_per_device < -1) {
@@ -106,7 +123,7 @@ absl::Status ValidateDetails(const CollectiveRequest& request) {
       return Invalid(request, "the instance depends on itself");
     }
   }
-  return absl::OkStatus();
+  return ValidateOffsets(request);
 }
 
 absl::Status ValidateOp(const CollectiveRequest& request) {

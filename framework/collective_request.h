@@ -19,6 +19,11 @@ using InstanceKey = int64_t;
 
 inline constexpr int kMaxGroupSize = 65536;
 
+// Bounds on explicit subdivisions: how many, and times the group size, in how
+// many chunks they cut the buffers.
+inline constexpr int kMaxSubdivisions = 1024;
+inline constexpr int64_t kMaxChunks = int64_t{1} << 24;
+
 // What is particular to each type of collective. The alternatives are in the
 // order of CollectiveType.
 struct AllReduce {
@@ -88,7 +93,8 @@ struct CollImplDetails {
   std::string implementation;
 
   // One ring per entry: how far it rotates the devices of each task; negative
-  // also reverses them. Empty in a request: chosen from the size.
+  // also reverses them. At most kMaxSubdivisions. Empty in a request: chosen
+  // from the size.
   std::vector<int> subdiv_offsets;
 
   // The most subdivisions to choose: -1 never more than one, 0 as 2.

@@ -67,6 +67,13 @@ TEST(CollectiveRequestTest, EmptyTensorsAreFine) {
   }
 }
 
+TEST(CollectiveRequestTest, AsManySubdivisionsAsThereMayBeAreFine) {
+  CollectiveRequest request = Good(AllReduce{});
+  request.impl_details.subdiv_offsets.resize(kMaxSubdivisions);
+  request.group_size = kMaxChunks / kMaxSubdivisions;
+  EXPECT_THAT(Validate(request), IsOk());
+}
+
 TEST(CollectiveRequestTest, GroupsOfOneAndOfTheLargestSizeAreFine) {
   CollectiveRequest request = Good(AllReduce{});
   for (int size : {1, kMaxGroupSize}) {

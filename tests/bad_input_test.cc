@@ -109,6 +109,15 @@ std::vector<BadRequest> BadRequests() {
       {"Subdivisions",
        [](auto& r) { r.impl_details.max_subdivs_per_device = -2; },
        {"-2"}},
+      {"TooManySubdivisions",
+       [](auto& r) { r.impl_details.subdiv_offsets.resize(1025); },
+       {"1025 entries", "1024"}},
+      {"TooManyChunks",
+       [](auto& r) {
+         r.group_size = 65536;
+         r.impl_details.subdiv_offsets.resize(257);
+       },
+       {"257 entries", "65536", "16842752 chunks", "16777216"}},
       {"EmptyDeviceType", [](auto& r) { r.device_type = ""; }, {"device type"}},
       {"OtherDeviceType", [](auto& r) { r.device_type = "TPU"; }, {"TPU"}},
   };
