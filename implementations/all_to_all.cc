@@ -1,7 +1,8 @@
-#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "implementations/cost.h"
+#include "implementations/lanes_in_turn.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -19,28 +20,28 @@ namespace {
 // receives onto the block that round n - t sends. In the second half that block
 // has been sent before; in the first half it is set aside in scratch memory.
 // (Pairwise exchange: Thakur et al. 2005, as for broadcast.)
-constexpr int kRoundsAtOnce = 4;
+constexpr size_t kRoundsAtOnce = 4;
 
 class Rotation {
  public:
   Rotation(int rank, int size, ScheduleBuilder& builder)
-      : rank_(rank), size_(size), sent_(size), saved_(size) {
-    for (int i = 0; i < std::min(size - 1, kRoundsAtOnce); ++i) {
-      sends_.push_back(builder.AddLane());
-      receives_.push_back(builder.AddLane());
-    }
-  }
+      : rank_(rank),
+        size_(size),
+        sends_(kRoundsAtOnce, builder),
+        receives_(kRoundsAtOnce, builder),
+        sent_(size),
+        saved_(size) {}
 
   void AddRound(int round) {
-    sends_[round % sends_.size()].Send(To(round), round, Input(To(round)));
-    receives_[round % receives_.size()].Recv(From(round), round,
-                                             Data(From(round)));
+    const int from = From(round);
+    const int to = To(round);
+    sends_.Next().Send(to, round, Input(to));
+    receives_.Next().Recv(from, round, Data(from));
   }
 
   // REQUIRES: rounds are added from 1 up.
   void AddRoundInPlace(int round) {
-    auto& sends = sends_[round % sends_.size()];
-    auto& receives = receives_[round % receives_.size()];
+    auto& receives = receives_.Next();
     const int from = From(round);
     const int to = To(round);
     if (2 * round <= size_) {
@@ -48,8 +49,8 @@ class Rotation {
     }
     receives.Recv(from, round, Data(from), sent_[from]);
     const bool is_saved = saved_[to].is_set();
-    sent_[to] =
-        sends.Send(to, round, is_saved ? Scratch(to) : Input(to), saved_[to]);
+    sent_[to] = sends_.Next().Send(
+        to, round, is_saved ? Scratch(to) : Input(to), saved_[to]);
   }
 
  private:
@@ -58,8 +59,8 @@ class Rotation {
 
   const int rank_;
   const int size_;
-  std::vector<ScheduleBuilder::LaneBuilder> sends_;
-  std::vector<ScheduleBuilder::LaneBuilder> receives_;
+  LanesInTurn sends_;
+  LanesInTurn receives_;
   std::vector<StepRef> sent_;   // By block.
   std::vector<StepRef> saved_;  // By block; not set where not saved.
 };
@@ -79,12 +80,6 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
-double CostSeconds(const CostQuery& query) {
-  const double size = query.layout.size();
-  return TransferSeconds(query.model, size - 1,
-                         (size - 1) / size * query.bytes);
-}
-
 REGISTER_COLLECTIVE(
     AllToAll,
     Scheduled({.traits = {.summary = "everyone sends to everyone, in rotation: "
@@ -92,7 +87,7 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kAllToAll},
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = CostSeconds},
+                          .cost_seconds = OtherBlocksSeconds},
                .plan = Plan}));
 
 }  // namespace

@@ -12,6 +12,14 @@ inline double TransferSeconds(const CostModel& model, double messages,
   return messages * model.latency_seconds + bytes / model.bytes_per_second;
 }
 
+// Seconds for n - 1 such messages, each with one of n blocks: what it takes at
+// least to bring a member all blocks but its own.
+inline double OtherBlocksSeconds(const CostQuery& query) {
+  const double size = query.layout.size();
+  return TransferSeconds(query.model, size - 1,
+                         (size - 1) / size * query.bytes);
+}
+
 }  // namespace tutti
 
 #endif  // TUTTI_IMPLEMENTATIONS_COST_H_

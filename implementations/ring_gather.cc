@@ -17,44 +17,25 @@ namespace {
 // subdivisions each block is cut into as many pieces, one for each ring.
 // (E. Chan et al., "Collective communication: theory, practice, and
 // experience", Concurrency Computat.: Pract. Exper. 19, 2007.)
-void AddRing(const Ring& ring, int subdiv, int num_subdivs,
-             ScheduleBuilder& builder) {
-  const auto chunk_of = [&](int places_before) {
-    return ring.Before(places_before) * num_subdivs + subdiv;
-  };
+void AddRing(const Ring& ring, ScheduleBuilder& builder) {
   const int rounds = ring.size() - 1;
   auto sends = builder.AddLane();
   auto receives = builder.AddLane();
   StepRef arrived;
   for (int round = 0; round < rounds; ++round) {
-    const int tag = subdiv * rounds + round;
-    const int sent = chunk_of(round);
+    const int tag = ring.subdiv() * rounds + round;
+    const int sent = ring.ChunkBefore(round);
     sends.Send(ring.next(), tag, round == 0 ? Input(sent) : Data(sent),
                arrived);
-    arrived = receives.Recv(ring.previous(), tag, Data(chunk_of(round + 1)));
+    arrived =
+        receives.Recv(ring.previous(), tag, Data(ring.ChunkBefore(round + 1)));
   }
+  const int own = ring.ChunkBefore(0);
+  builder.AddLane().Copy(Data(own), Input(own));
 }
 
 Schedule Plan(const PlanRequest& request) {
-  const int size = request.layout.size();
-  const int num_subdivs = static_cast<int>(request.subdiv_offsets.size());
-  ScheduleBuilder builder(size * num_subdivs);
-  for (int subdiv = 0; size > 1 && subdiv < num_subdivs; ++subdiv) {
-    AddRing(Ring(request.layout, request.subdiv_offsets[subdiv], request.rank),
-            subdiv, num_subdivs, builder);
-  }
-  auto own = builder.AddLane();
-  for (int subdiv = 0; subdiv < num_subdivs; ++subdiv) {
-    const int chunk = request.rank * num_subdivs + subdiv;
-    own.Copy(Data(chunk), Input(chunk));
-  }
-  return builder.Build();
-}
-
-double CostSeconds(const CostQuery& query) {
-  const double size = query.layout.size();
-  return TransferSeconds(query.model, size - 1,
-                         (size - 1) / size * query.bytes);
+  return PlanRings(request, AddRing);
 }
 
 REGISTER_COLLECTIVE(
@@ -65,7 +46,7 @@ REGISTER_COLLECTIVE(
                           .supports_subdivisions = true,
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = CostSeconds},
+                          .cost_seconds = OtherBlocksSeconds},
                .plan = Plan,
                .subdivide = DefaultSubdivisions}));
 

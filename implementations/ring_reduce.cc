@@ -17,19 +17,22 @@ namespace {
 // possible. (P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms
 // for clusters of workstations", J. Parallel Distrib. Comput. 69, 2009.)
 //
-// With several subdivisions each ring does so with its share of the buffer.
-void AddRing(const Ring& ring, int subdiv, ScheduleBuilder& builder) {
-  const auto chunk_of = [&](int places_before) {
-    return subdiv * ring.size() + ring.Before(places_before);
-  };
+// With several subdivisions each chunk is cut into as many pieces, one for each
+// ring.
+void AddRing(const Ring& ring, ScheduleBuilder& builder) {
+  const int own = ring.ChunkBefore(0);
   const int rounds = ring.size() - 1;
-  int tag = subdiv * 2 * rounds;
+  if (rounds == 0) {
+    builder.AddLane().CopyAndFinish(Data(own), Input(own));
+    return;
+  }
+  int tag = ring.subdiv() * 2 * rounds;
   auto sends = builder.AddLane();
   auto receives = builder.AddLane();
   StepRef arrived;
   for (int round = 0; round < rounds; ++round, ++tag) {
-    const int sent = chunk_of(round + 1);
-    const int summed = chunk_of(round + 2);
+    const int sent = ring.ChunkBefore(round + 1);
+    const int summed = ring.ChunkBefore(round + 2);
     sends.Send(ring.next(), tag, round == 0 ? Input(sent) : Data(sent),
                arrived);
     receives.Recv(ring.previous(), tag, Scratch(summed));
@@ -40,31 +43,18 @@ void AddRing(const Ring& ring, int subdiv, ScheduleBuilder& builder) {
                                        Input(summed));
   }
   for (int round = 0; round < rounds; ++round, ++tag) {
-    sends.Send(ring.next(), tag, Data(chunk_of(round)), arrived);
-    arrived = receives.Recv(ring.previous(), tag, Data(chunk_of(round + 1)));
+    sends.Send(ring.next(), tag, Data(ring.ChunkBefore(round)), arrived);
+    arrived =
+        receives.Recv(ring.previous(), tag, Data(ring.ChunkBefore(round + 1)));
   }
 }
 
 Schedule Plan(const PlanRequest& request) {
-  const int size = request.layout.size();
-  if (size == 1) {
-    ScheduleBuilder builder(/*num_chunks=*/1);
-    builder.AddLane().CopyAndFinish(Data(0), Input(0));
-    return builder.Build();
-  }
-  const int num_subdivs = static_cast<int>(request.subdiv_offsets.size());
-  ScheduleBuilder builder(size * num_subdivs);
-  for (int subdiv = 0; subdiv < num_subdivs; ++subdiv) {
-    AddRing(Ring(request.layout, request.subdiv_offsets[subdiv], request.rank),
-            subdiv, builder);
-  }
-  return builder.Build();
+  return PlanRings(request, AddRing);
 }
 
 double CostSeconds(const CostQuery& query) {
-  const double size = query.layout.size();
-  return TransferSeconds(query.model, 2 * (size - 1),
-                         2 * (size - 1) / size * query.bytes);
+  return 2 * OtherBlocksSeconds(query);
 }
 
 REGISTER_COLLECTIVE(

@@ -18,29 +18,29 @@ namespace {
 //
 // A partial sum that is on its way needs memory beside the output: two pieces
 // in turn, because one is sent while the next is made.
-void AddRing(const Ring& ring, int subdiv, int num_subdivs,
-             ScheduleBuilder& builder) {
-  const auto chunk_of = [&](int places_before) {
-    return ring.Before(places_before) * num_subdivs + subdiv;
-  };
-  const int own = chunk_of(0);
+void AddRing(const Ring& ring, ScheduleBuilder& builder) {
+  const int own = ring.ChunkBefore(0);
+  const int rounds = ring.size() - 1;
+  if (rounds == 0) {
+    builder.AddLane().CopyAndFinish(Data(own), Input(own));
+    return;
+  }
   const auto partial = [own](int round) {
     return Scratch(own, /*bank=*/1 + round % 2);
   };
-  const int rounds = ring.size() - 1;
   auto sends = builder.AddLane();
   auto receives = builder.AddLane();
   StepRef arrived;
   StepRef sent;
   for (int round = 0; round < rounds; ++round) {
-    const int tag = subdiv * rounds + round;
-    const int summed = chunk_of(round + 2);
+    const int tag = ring.subdiv() * rounds + round;
+    const int summed = ring.ChunkBefore(round + 2);
     // The send before frees the memory that this round's sum goes to.
     receives.Recv(ring.previous(), tag, Scratch(summed),
                   round < 2 ? StepRef{} : sent);
-    sent = sends.Send(ring.next(), tag,
-                      round == 0 ? Input(chunk_of(1)) : partial(round - 1),
-                      arrived);
+    sent = sends.Send(
+        ring.next(), tag,
+        round == 0 ? Input(ring.ChunkBefore(1)) : partial(round - 1), arrived);
     arrived =
         round + 1 < rounds
             ? receives.Reduce(partial(round), Scratch(summed), Input(summed))
@@ -49,25 +49,7 @@ void AddRing(const Ring& ring, int subdiv, int num_subdivs,
 }
 
 Schedule Plan(const PlanRequest& request) {
-  const int size = request.layout.size();
-  if (size == 1) {
-    ScheduleBuilder builder(/*num_chunks=*/1);
-    builder.AddLane().CopyAndFinish(Data(0), Input(0));
-    return builder.Build();
-  }
-  const int num_subdivs = static_cast<int>(request.subdiv_offsets.size());
-  ScheduleBuilder builder(size * num_subdivs);
-  for (int subdiv = 0; subdiv < num_subdivs; ++subdiv) {
-    AddRing(Ring(request.layout, request.subdiv_offsets[subdiv], request.rank),
-            subdiv, num_subdivs, builder);
-  }
-  return builder.Build();
-}
-
-double CostSeconds(const CostQuery& query) {
-  const double size = query.layout.size();
-  return TransferSeconds(query.model, size - 1,
-                         (size - 1) / size * query.bytes);
+  return PlanRings(request, AddRing);
 }
 
 REGISTER_COLLECTIVE(
@@ -77,7 +59,7 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kReduceScatter},
                           .supports_subdivisions = true,
                           .determinism = Determinism::kFixedLayout,
-                          .cost_seconds = CostSeconds},
+                          .cost_seconds = OtherBlocksSeconds},
                .plan = Plan,
                .subdivide = DefaultSubdivisions}));
 

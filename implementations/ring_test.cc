@@ -73,8 +73,8 @@ TEST(RingReduceTest, PartsAreAddedOnTheRightFromTheRankAfterTheOwner) {
               "f(((3.2+0.2)+1.2)+2.2)");
   }
   EXPECT_EQ(OutputOf("RingReduce", Ring(CollectiveType::kAllReduce, 4, {0, -4}),
-                     0, 4),
-            "f(((3.4+2.4)+1.4)+0.4)");
+                     0, 1),
+            "f(((3.1+2.1)+1.1)+0.1)");
 }
 
 TEST(RingReduceTest, OneRankAppliesTheFinalOp) {

@@ -1,7 +1,5 @@
-#include <algorithm>
-#include <vector>
-
 #include "implementations/cost.h"
+#include "implementations/lanes_in_turn.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -16,34 +14,21 @@ namespace {
 //
 // One step for the others, n - 1 for the root, which sends all blocks but its
 // own: the bytes are the least possible, and no block is sent twice.
-constexpr int kTransfersAtOnce = 8;  // Of a root.
-
-void AddSends(int root, int size, ScheduleBuilder& builder) {
-  std::vector<ScheduleBuilder::LaneBuilder> lanes;
-  for (int i = 0; i < std::min(size - 1, kTransfersAtOnce); ++i) {
-    lanes.push_back(builder.AddLane());
-  }
-  for (int i = 0; i + 1 < size; ++i) {
-    const int to = (root + 1 + i) % size;
-    lanes[i % lanes.size()].Send(to, /*tag=*/0, Input(to));
-  }
-}
-
 Schedule Plan(const PlanRequest& request) {
-  ScheduleBuilder builder(request.layout.size());
-  if (request.rank == request.root) {
-    AddSends(request.root, request.layout.size(), builder);
-    builder.AddLane().Copy(Data(request.root), Input(request.root));
-  } else {
-    builder.AddLane().Recv(request.root, /*tag=*/0, Data(request.rank));
+  const int root = request.root;
+  const int size = request.layout.size();
+  ScheduleBuilder builder(size);
+  if (request.rank != root) {
+    builder.AddLane().Recv(root, /*tag=*/0, Data(request.rank));
+    return builder.Build();
   }
+  LanesInTurn lanes(kRootTransfersAtOnce, builder);
+  for (int places = 1; places < size; ++places) {
+    const int to = (root + places) % size;
+    lanes.Next().Send(to, /*tag=*/0, Input(to));
+  }
+  builder.AddLane().Copy(Data(root), Input(root));
   return builder.Build();
-}
-
-double CostSeconds(const CostQuery& query) {
-  const double size = query.layout.size();
-  return TransferSeconds(query.model, size - 1,
-                         (size - 1) / size * query.bytes);
 }
 
 REGISTER_COLLECTIVE(
@@ -51,7 +36,7 @@ REGISTER_COLLECTIVE(
     Scheduled({.traits = {.summary = "the root sends to everyone: fewest bytes",
                           .collectives = {CollectiveType::kScatter},
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = CostSeconds},
+                          .cost_seconds = OtherBlocksSeconds},
                .plan = Plan}));
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "framework/group_layout.h"
 #include "schedule/plan.h"
+#include "schedule/schedule_builder.h"
 
 namespace tutti {
 
@@ -17,12 +18,13 @@ namespace tutti {
 // plain reversal, 3 2 1 0.
 std::vector<int> RingOrder(const GroupLayout& layout, int offset);
 
-// A ring as one of its members sees it. Immutable.
+// The ring of one subdivision as one of its members sees it. Immutable.
 class Ring {
  public:
-  // REQUIRES: the layout has `rank`.
-  Ring(const GroupLayout& layout, int offset, int rank);
+  // REQUIRES: 0 <= subdiv < request.subdiv_offsets.size().
+  Ring(const PlanRequest& request, int subdiv);
 
+  int subdiv() const { return subdiv_; }
   int size() const { return static_cast<int>(order_.size()); }
   int next() const { return Before(size() - 1); }
   int previous() const { return Before(1); }
@@ -34,10 +36,24 @@ class Ring {
     return order_[index < 0 ? index + size() : index];
   }
 
+  // This ring's piece of the block of that rank.
+  int ChunkBefore(int places) const {
+    return Before(places) * num_subdivs_ + subdiv_;
+  }
+
  private:
-  std::vector<int> order_;
-  int position_;
+  const int subdiv_;
+  const int num_subdivs_;
+  const std::vector<int> order_;
+  const int position_;
 };
+
+// A schedule that has a ring for each subdivision. The buffer, or the larger
+// one, is a block for each rank, and each block a chunk for each ring.
+// `add_ring` adds what the request's rank does in one of them.
+Schedule PlanRings(const PlanRequest& request,
+                   void (*add_ring)(const Ring& ring,
+                                    ScheduleBuilder& builder));
 
 // With more bytes per chunk, rings are subdivided: transfers of one piece then
 // overlap with reductions of another.
@@ -46,7 +62,8 @@ inline constexpr int64_t kMaxRingChunkBytes = int64_t{4} << 20;
 // The fewest subdivisions of a ring such that a chunk, bytes / (ranks *
 // subdivisions), is at most kMaxRingChunkBytes; but no more than
 // max_subdivs_per_device times the average number of devices per task, where 0
-// stands for 2 and -1 for one subdivision in all. Their offsets are spread
+// stands for 2 and -1 for one subdivision in all, and than a request may give
+// (kMaxSubdivisions, kMaxChunks). Their offsets are spread
 // over the devices of a task, every second ring runs backwards: 0 -2 4 -6.
 std::vector<int> DefaultSubdivisions(const SubdivisionRequest& request);
 

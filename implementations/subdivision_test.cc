@@ -12,6 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::SizeIs;
+using testing::UnorderedElementsAre;
 
 TEST(RingOrderTest, OffsetZeroIsTaskAfterTask) {
   EXPECT_THAT(RingOrder(GroupLayout::Uniform(2, 3), 0),
@@ -62,7 +63,10 @@ TEST(RingOrderTest, EveryOffsetGivesEachRankOnce) {
 }
 
 TEST(RingTest, MembersSeeTheirNeighbours) {
-  const Ring ring(GroupLayout::Uniform(2, 4), -1, /*rank=*/3);  // 2103 6547
+  const GroupLayout layout = GroupLayout::Uniform(2, 4);
+  const std::vector<int> offsets = {0, -1};
+  const Ring ring({.layout = layout, .rank = 3, .subdiv_offsets = offsets},
+                  /*subdiv=*/1);  // 2103 6547
   EXPECT_EQ(ring.size(), 8);
   EXPECT_EQ(ring.next(), 6);
   EXPECT_EQ(ring.previous(), 0);
@@ -72,8 +76,26 @@ TEST(RingTest, MembersSeeTheirNeighbours) {
   EXPECT_EQ(ring.Before(8), 3);
 }
 
+TEST(RingTest, EveryRingHasItsChunkOfEachBlock) {
+  const GroupLayout layout = GroupLayout::Uniform(1, 3);
+  const std::vector<int> offsets = {0, 1, -3};
+  std::vector<int> chunks;
+  for (int subdiv = 0; subdiv < 3; ++subdiv) {
+    const Ring ring({.layout = layout, .rank = 2, .subdiv_offsets = offsets},
+                    subdiv);
+    EXPECT_EQ(ring.subdiv(), subdiv);
+    EXPECT_EQ(ring.ChunkBefore(0), 2 * 3 + subdiv);
+    for (int places = 0; places < 3; ++places) {
+      chunks.push_back(ring.ChunkBefore(places));
+    }
+  }
+  EXPECT_THAT(chunks, UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
+}
+
 TEST(RingTest, OneMemberIsItsOwnNeighbour) {
-  const Ring ring(GroupLayout::Uniform(1, 1), 0, /*rank=*/0);
+  const GroupLayout layout = GroupLayout::Uniform(1, 1);
+  const std::vector<int> offsets = {0};
+  const Ring ring({.layout = layout, .subdiv_offsets = offsets}, /*subdiv=*/0);
   EXPECT_EQ(ring.next(), 0);
   EXPECT_EQ(ring.previous(), 0);
 }
@@ -112,6 +134,13 @@ TEST(DefaultSubdivisionsTest, GivenMaximumCountsPerDeviceOfATask) {
 
 TEST(DefaultSubdivisionsTest, MinusOneMeansNever) {
   EXPECT_THAT(Subdivide(1, 8, 1024 * kMiB, -1), ElementsAre(0));
+}
+
+TEST(DefaultSubdivisionsTest, NoMoreThanARequestMayGive) {
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  constexpr int kMany = std::numeric_limits<int>::max();
+  EXPECT_THAT(Subdivide(1, 8, kHuge, kMany), SizeIs(1024));
+  EXPECT_THAT(Subdivide(64, 1024, kHuge, kMany), SizeIs(256));
 }
 
 TEST(DefaultSubdivisionsTest, AverageCountsWhereTasksDiffer) {
