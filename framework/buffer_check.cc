@@ -25,15 +25,6 @@ absl::Status CheckTensor(const CollectiveParams& params, absl::string_view what,
                  shape.ToString());
 }
 
-bool OutputIsPartOfInput(CollectiveType type) {
-  return type == CollectiveType::kReduceScatter ||
-         type == CollectiveType::kScatter;
-}
-
-bool InputIsPartOfOutput(CollectiveType type) {
-  return type == CollectiveType::kAllGather || type == CollectiveType::kGather;
-}
-
 // Where rank's block begins in the buffer of all blocks.
 size_t BlockOffsetBytes(const CollectiveParams& params) {
   const CollInstanceParams& instance = *params.instance;
@@ -66,10 +57,10 @@ bool SendsWhatItReceives(const CollectiveParams& params) {
 bool IsInPlace(const CollectiveParams& params, const Tensor& input,
                const Tensor& output) {
   const CollectiveType type = params.instance->type;
-  if (InputIsPartOfOutput(type)) {
+  if (InputIsOwnBlock(type)) {
     return input.data() == output.data() + BlockOffsetBytes(params);
   }
-  if (OutputIsPartOfInput(type)) {
+  if (OutputIsOwnBlock(type)) {
     return output.data() == input.data() + BlockOffsetBytes(params);
   }
   if (type == CollectiveType::kAllToAll && !SendsWhatItReceives(params)) {

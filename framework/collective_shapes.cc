@@ -6,10 +6,6 @@
 namespace tutti {
 namespace {
 
-bool IsGather(CollectiveType type) {
-  return type == CollectiveType::kAllGather || type == CollectiveType::kGather;
-}
-
 absl::StatusOr<TensorShape> WithRows(const CollInstanceParams& instance,
                                      int64_t rows) {
   absl::StatusOr<TensorShape> shape = instance.shape.WithFirstDim(rows);
@@ -68,7 +64,7 @@ int64_t RowElements(const TensorShape& shape) {
 
 int64_t BlockRows(const CollInstanceParams& instance, int group_size, int from,
                   int to) {
-  if (IsGather(instance.type)) {
+  if (InputIsOwnBlock(instance.type)) {
     return instance.rows.empty() ? instance.shape.dim(0) : instance.rows[from];
   }
   if (instance.rows.empty()) return instance.shape.dim(0) / group_size;
@@ -81,7 +77,8 @@ absl::StatusOr<TensorShape> InputShape(const CollInstanceParams& instance,
     return TensorShape::Vector(0);
   }
   if (instance.rows.empty()) return instance.shape;
-  if (IsGather(instance.type)) return WithRows(instance, instance.rows[rank]);
+  if (InputIsOwnBlock(instance.type))
+    return WithRows(instance, instance.rows[rank]);
   return WithRows(instance, SentRows(instance, group_size, rank));
 }
 

@@ -58,6 +58,20 @@ bool HasRoot(CollectiveType type) {
          type == CollectiveType::kScatter;
 }
 
+bool HasRankBlocks(CollectiveType type) {
+  return InputIsOwnBlock(type) || OutputIsOwnBlock(type) ||
+         type == CollectiveType::kAllToAll;
+}
+
+bool InputIsOwnBlock(CollectiveType type) {
+  return type == CollectiveType::kAllGather || type == CollectiveType::kGather;
+}
+
+bool OutputIsOwnBlock(CollectiveType type) {
+  return type == CollectiveType::kReduceScatter ||
+         type == CollectiveType::kScatter;
+}
+
 bool HasInput(CollectiveType type, int rank, int root) {
   switch (type) {
     case CollectiveType::kBarrier:

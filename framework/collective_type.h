@@ -43,6 +43,15 @@ bool Reduces(CollectiveType type);
 // True where one member is special: broadcast, reduce, gather, scatter.
 bool HasRoot(CollectiveType type);
 
+// True where the larger buffer, or both, are one block for each rank:
+// all_gather, reduce_scatter, all_to_all, gather, scatter.
+bool HasRankBlocks(CollectiveType type);
+
+// True where the input is this rank's block of the output: all_gather, gather;
+// and the other way round: reduce_scatter, scatter.
+bool InputIsOwnBlock(CollectiveType type);
+bool OutputIsOwnBlock(CollectiveType type);
+
 // Which members have an input and an output. `root` matters where HasRoot().
 bool HasInput(CollectiveType type, int rank, int root);
 bool HasOutput(CollectiveType type, int rank, int root);

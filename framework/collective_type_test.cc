@@ -49,6 +49,22 @@ TEST(CollectiveTypeTest, FourHaveARoot) {
                           CollectiveType::kGather, CollectiveType::kScatter));
 }
 
+TEST(CollectiveTypeTest, FiveHaveABlockForEachRank) {
+  EXPECT_THAT(
+      ThoseWhere(HasRankBlocks),
+      ElementsAre(CollectiveType::kAllGather, CollectiveType::kReduceScatter,
+                  CollectiveType::kAllToAll, CollectiveType::kGather,
+                  CollectiveType::kScatter));
+}
+
+TEST(CollectiveTypeTest, GathersBringAndScattersTakeTheirOwnBlock) {
+  EXPECT_THAT(ThoseWhere(InputIsOwnBlock),
+              ElementsAre(CollectiveType::kAllGather, CollectiveType::kGather));
+  EXPECT_THAT(
+      ThoseWhere(OutputIsOwnBlock),
+      ElementsAre(CollectiveType::kReduceScatter, CollectiveType::kScatter));
+}
+
 TEST(CollectiveTypeTest, OnlyTheRootOfABroadcastOrScatterHasAnInput) {
   for (CollectiveType type : kAllCollectiveTypes) {
     const bool root_only =

@@ -8,23 +8,6 @@
 #include "framework/collective_shapes.h"
 
 namespace tutti {
-namespace {
-
-// Whether the buffers are cut by rank.
-bool HasBlocks(CollectiveType type) {
-  switch (type) {
-    case CollectiveType::kAllGather:
-    case CollectiveType::kGather:
-    case CollectiveType::kReduceScatter:
-    case CollectiveType::kScatter:
-    case CollectiveType::kAllToAll:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
 
 Range ChunkMap::Cutter::At(int index) const {
   return {index * small + std::min<int64_t>(index, num_large),
@@ -43,7 +26,7 @@ ChunkMap::ChunkMap(const CollectiveParams& params, int num_chunks)
     : group_size_(params.group->size()),
       rank_(params.default_rank),
       num_chunks_(num_chunks) {
-  if (HasBlocks(params.instance->type)) {
+  if (HasRankBlocks(params.instance->type)) {
     SetBlocks(params);
   } else {
     SetWhole(params);
@@ -87,16 +70,14 @@ void ChunkMap::SetBlocks(const CollectiveParams& params) {
   const auto received = begins([&](int block) {
     return BlockRows(instance, group_size_, block, exchanges ? rank_ : block);
   });
-  const bool gathers = instance.type == CollectiveType::kAllGather ||
-                       instance.type == CollectiveType::kGather;
   const int64_t block = BlockRows(instance, group_size_, rank_, rank_) * row;
   if (HasInput(instance.type, rank_, instance.root)) {
-    input_ = MakeBlocks(sent, /*only_own=*/gathers);
+    input_ = MakeBlocks(sent, /*only_own=*/InputIsOwnBlock(instance.type));
     input_.block_elements = block;
     input_.pieces = MakeCutter(block, pieces_per_block_);
   }
   if (HasOutput(instance.type, rank_, instance.root)) {
-    data_ = MakeBlocks(received, /*only_own=*/!gathers && !exchanges);
+    data_ = MakeBlocks(received, /*only_own=*/OutputIsOwnBlock(instance.type));
     data_.block_elements = block;
     data_.pieces = MakeCutter(block, pieces_per_block_);
   }

@@ -6,28 +6,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
-namespace {
-
-// True where the larger buffer is one block for each rank.
-bool HasBlocks(CollectiveType type) {
-  return type == CollectiveType::kAllGather ||
-         type == CollectiveType::kGather ||
-         type == CollectiveType::kReduceScatter ||
-         type == CollectiveType::kScatter;
-}
-
-// True where a member contributes its own block only.
-bool InputIsOwnBlock(CollectiveType type) {
-  return type == CollectiveType::kAllGather || type == CollectiveType::kGather;
-}
-
-// True where a member receives its own block only.
-bool OutputIsOwnBlock(CollectiveType type) {
-  return type == CollectiveType::kReduceScatter ||
-         type == CollectiveType::kScatter;
-}
-
-}  // namespace
 
 absl::Status GroupMemory::CheckNumChunks() const {
   const auto wrong = [this](absl::string_view wanted) {
@@ -36,11 +14,11 @@ absl::Status GroupMemory::CheckNumChunks() const {
                      " chunks; wants ", wanted));
   };
   if (num_chunks < 1) return wrong("at least one");
-  if (HasBlocks(type) && num_chunks % num_ranks != 0) {
-    return wrong("a multiple of the number of ranks");
-  }
   if (type == CollectiveType::kAllToAll && num_chunks != num_ranks) {
     return wrong("one for each rank");
+  }
+  if (HasRankBlocks(type) && num_chunks % num_ranks != 0) {
+    return wrong("a multiple of the number of ranks");
   }
   if (type == CollectiveType::kBarrier && num_chunks != 1) {
     return wrong("one, the token");
@@ -81,9 +59,9 @@ Slot GroupMemory::Canonical(int rank, const Slot& slot) const {
 }
 
 int64_t GroupMemory::SizeClass(int rank, const Slot& slot) const {
-  if (HasBlocks(type)) return uneven ? slot.chunk : slot.chunk % pieces();
+  if (!HasRankBlocks(type)) return slot.chunk;
+  if (!uneven) return slot.chunk % pieces();
   if (type != CollectiveType::kAllToAll) return slot.chunk;
-  if (!uneven) return 0;
   // One class for each pair of sender and receiver. Who works in place sends
   // and receives equally much.
   int64_t from = rank;
