@@ -1,19 +1,16 @@
+// What holds of all implementations together. That each keeps its promises is
+// in the conformance tests.
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "framework/registry.h"
-#include "schedule/algorithm.h"
-#include "schedule/standard_cases.h"
 
 namespace tutti {
 namespace {
-
-constexpr int kMaxRanks = 64;
 
 const std::vector<std::string>& Names() {
   static const auto* const names =
@@ -30,31 +27,6 @@ const std::vector<std::string>& Names() {
                                    "TreeReduce"};
   return *names;
 }
-
-class SymbolicTest
-    : public testing::TestWithParam<std::tuple<std::string, int>> {};
-
-TEST_P(SymbolicTest, HoldsInEveryStandardCase) {
-  const auto& [name, num_ranks] = GetParam();
-  const auto factory = CollectiveRegistry::Global().Find(name);
-  ASSERT_TRUE(factory.ok()) << factory.status();
-  const Algorithm* const algorithm = AlgorithmOf(**factory);
-  ASSERT_NE(algorithm, nullptr);
-  const VerifyReport report = VerifyStandardCases(
-      *algorithm, {.min_ranks = num_ranks, .max_ranks = num_ranks});
-  EXPECT_GT(report.cases, 0);
-  EXPECT_TRUE(report.first_failure.ok())
-      << report.failed << " of " << report.cases
-      << " cases fail; first: " << report.first_failure.message();
-}
-
-INSTANTIATE_TEST_SUITE_P(All, SymbolicTest,
-                         testing::Combine(testing::ValuesIn(Names()),
-                                          testing::Range(1, kMaxRanks + 1)),
-                         [](const auto& info) {
-                           return absl::StrCat(std::get<0>(info.param), "On",
-                                               std::get<1>(info.param));
-                         });
 
 TEST(ImplementationsTest, AreRegisteredByTheirNames) {
   EXPECT_TRUE(CollectiveRegistry::Global().status().ok());
