@@ -1,4 +1,5 @@
-// WaitForDependencies and Launched order instances for every implementation.
+// What ends the wait for dependencies, and how long it may be. That every
+// implementation waits is in the conformance suite (dependency_suite.cc).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/local_peer_access.h"
-#include "tests/failing_peer_access.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
 
@@ -21,13 +20,7 @@ using testing::HasSubstr;
 
 class DependenciesTest : public testing::TestWithParam<std::string> {
  protected:
-  DependenciesTest()
-      : job_({.devices_per_task = 2, .make_peer_access = [this](int64_t) {
-                auto peers = std::make_unique<FailNthTransfer>(
-                    std::make_unique<LocalPeerAccess>(), 0);
-                transfers_ = peers.get();
-                return peers;
-              }}) {
+  DependenciesTest() : job_({.devices_per_task = 2}) {
     first_ = job_.AllReduceRequest(4);
     first_.impl_details.implementation = GetParam();
     second_ = first_;
@@ -44,38 +37,10 @@ class DependenciesTest : public testing::TestWithParam<std::string> {
     }
   }
 
-  FailNthTransfer* transfers_ = nullptr;
   LocalJob job_;
   CollectiveRequest first_;
   CollectiveRequest second_;
 };
-
-TEST_P(DependenciesTest, WaitsUntilAllMembersLaunchedTheDependency) {
-  RunBothOnce();
-  const int64_t before = transfers_->num_transfers();
-  const auto waiting = job_.RunAll(second_);
-  EXPECT_EQ(transfers_->num_transfers(), before);
-  auto& one = job_.Start(0, first_);
-  EXPECT_TRUE(waiting[0]->pending());
-  EXPECT_TRUE(waiting[1]->pending());
-  auto& other = job_.Start(1, first_);
-  job_.environment().RunAll();
-  for (const LocalJob::Call* call : {waiting[0], waiting[1], &one, &other}) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status, IsOk());
-  }
-}
-
-TEST_P(DependenciesTest, AbortWakesWhoWaits) {
-  RunBothOnce();
-  const auto waiting = job_.RunAll(second_);
-  job_.executor().StartAbort(absl::DataLossError("stop"));
-  for (const LocalJob::Call* call : waiting) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status,
-                StatusIs(StatusCode::kDataLoss, HasSubstr("stop")));
-  }
-}
 
 TEST_P(DependenciesTest, DeadlineWakesWhoWaits) {
   RunBothOnce();

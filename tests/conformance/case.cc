@@ -68,6 +68,10 @@ CollectiveRequest RequestOf(const Case& c, const std::string& implementation,
   request.final_op = c.final_op;
   request.impl_details.implementation = implementation;
   request.impl_details.subdiv_offsets = SubdivOffsets(c.subdivisions);
+  for (const InstanceKey dependency : c.dependencies) {
+    request.impl_details.dependencies.push_back(
+        {request.group_key, dependency});
+  }
   return request;
 }
 
@@ -112,6 +116,9 @@ std::string ToString(const Case& c) {
   if (c.allocates_output) absl::StrAppend(&text, ", output not given");
   if (Reduces(c.type)) {
     absl::StrAppend(&text, ", ", c.merge_op.name(), ", ", c.final_op.name());
+  }
+  if (!c.dependencies.empty()) {
+    absl::StrAppend(&text, ", after ", absl::StrJoin(c.dependencies, ","));
   }
   return text;
 }

@@ -22,6 +22,7 @@ struct Grid {
   int tasks = 1;
   int devices = 1;  // Of each task.
   int size() const { return tasks * devices; }
+  friend bool operator==(const Grid&, const Grid&) = default;
 };
 
 enum class Subdivisions : uint8_t { kAuto, kOne, kThree };
@@ -51,6 +52,9 @@ struct Case {
   bool allocates_output = false;  // Not the caller.
   MergeOp merge_op;
   FinalOp final_op;
+
+  // Instances of the group that must have been launched before.
+  std::vector<InstanceKey> dependencies;
 };
 
 // "2x4": tasks x devices.
