@@ -189,7 +189,10 @@ TEST_P(BarrierTest, NobodyLeavesBeforeAllHaveCome) {
   SeededDriver driver(1);
   TestGroup group(c.grid, &driver, Transfers::kDeferred);
   const auto requests = RequestsOf(c, UnderTest().name, /*key=*/1);
-  // The first round settles the instance; without that none could begin.
+  CaseExecution settling(c, requests, *expected);  // None could begin before.
+  settling.CallAll(group);
+  driver.RunAll();
+  ASSERT_EQ(settling.CheckSuccess(), "");
   for (int late = 0; late < c.grid.size(); ++late) {
     CaseExecution execution(c, requests, *expected);
     for (int rank = 0; rank < c.grid.size(); ++rank) {

@@ -1,11 +1,13 @@
 // Implementations with one bug each, which the suite has to find, and one
-// without. Most are RingReduce in the disguise of an implementation that is not
-// a schedule, which has no specified order of summation.
+// without. Most all-reduces are RingReduce in the disguise of an implementation
+// that is not a schedule, which has no specified order of summation.
 
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "framework/collective_executor.h"
 #include "framework/collective_implementation.h"
 #include "framework/registry.h"
 #include "schedule/algorithm.h"
@@ -110,6 +112,28 @@ class KeepsTheOutput : public Disguise {
   }
 };
 
+// A barrier that lets go when all but rank 0 have come. Knows of one execution
+// at a time, on one thread.
+class LeavesWithoutRankZero : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext& context, StatusCallback done) override {
+    static auto* const waiting = new std::vector<StatusCallback>();
+    static auto* const come = new std::set<int>();
+    const auto size = static_cast<size_t>(context.params->group->size());
+    context.executor->Launched(context);
+    waiting->push_back(std::move(done));
+    come->insert(context.rank());
+    if (come->size() - come->count(0) < size - 1) return;
+    if (come->size() == size) come->clear();
+    for (StatusCallback& leave : std::exchange(*waiting, {})) {
+      std::move(leave)(absl::OkStatus());
+    }
+  }
+};
+
 // Every rank gets all inputs and adds them up from its own on: right, but
 // rounded differently on each rank.
 Schedule SumFromOwnRankOn(const PlanRequest& request) {
@@ -163,6 +187,10 @@ REGISTER_COLLECTIVE(WritesAfterDone,
                     Implemented<WritesAfterDone>(AllReduceTraits()));
 REGISTER_COLLECTIVE(KeepsTheOutput,
                     Implemented<KeepsTheOutput>(AllReduceTraits()));
+REGISTER_COLLECTIVE(LeavesWithoutRankZero,
+                    Implemented<LeavesWithoutRankZero>(
+                        {.summary = "for tests",
+                         .collectives = {CollectiveType::kBarrier}}));
 REGISTER_COLLECTIVE(DiffersBetweenRanks, Scheduled({.traits = AllReduceTraits(),
                                                     .plan = SumFromOwnRankOn}));
 REGISTER_COLLECTIVE(WaitsInACircle, Scheduled({.traits = AllReduceTraits(),
