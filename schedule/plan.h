@@ -33,7 +33,9 @@ struct PlanRequest {
   bool in_place = false;
 };
 
-// What to choose subdivisions by, where the caller gave no offsets.
+// What to choose subdivisions by, where the caller gave no offsets: so many
+// that bytes / (ranks * subdivisions) is at most 4 MiB, as far as the maximum
+// allows.
 struct SubdivisionRequest {
   const GroupLayout& layout;
   int64_t bytes = 0;  // Of the larger of one member's input and output.

@@ -17,6 +17,13 @@ TEST(TraitsTest, SayWhatTheImplementationIsAndDoes) {
   EXPECT_THAT(traits.collectives, testing::Not(testing::IsEmpty()));
 }
 
+TEST(TraitsTest, OnlyWhatCanBeUnevenClaimsToSupportIt) {
+  if (!UnderTest().traits().supports_uneven) return;
+  EXPECT_THAT(UnderTest().traits().collectives,
+              testing::Contains(testing::AnyOf(CollectiveType::kAllGather,
+                                               CollectiveType::kAllToAll)));
+}
+
 TEST(TraitsTest, SubdivisionsComeWithAFunctionThatChoosesThem) {
   if (UnderTest().algorithm == nullptr) GTEST_SKIP() << "not a schedule";
   EXPECT_EQ(UnderTest().traits().supports_subdivisions,
