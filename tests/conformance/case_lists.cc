@@ -1,6 +1,7 @@
 #include "tests/conformance/case_lists.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -12,6 +13,9 @@ namespace tutti::conformance {
 namespace {
 
 constexpr int64_t kLargestLength = 1045991;
+
+// With the largest length, other groups have shorter lists.
+constexpr Grid kGridsForAllOfTheLargest[] = {{1, 2}, {1, 3}, {2, 4}};
 
 // In larger groups some lists are shorter.
 constexpr int kMostRanksForAll = 8;
@@ -65,13 +69,13 @@ std::vector<int> Roots(CollectiveType type, int size, bool quick) {
   return roots;
 }
 
-// The identity, a rotation, a reversal, and an order without a pattern.
+// A rotation, a reversal, an order without a pattern, and the identity.
 std::vector<std::vector<int>> Permutations(CollectiveType type, int size) {
   if (type != CollectiveType::kPermute) return {{}};
   std::vector<int> identity(size);
   std::iota(identity.begin(), identity.end(), 0);
   std::vector<std::vector<int>> permutations(4, identity);
-  std::rotate(permutations[0].begin(), permutations[0].begin() + size / 2,
+  std::rotate(permutations[0].begin(), permutations[0].begin() + 1,
               permutations[0].end());
   std::reverse(permutations[1].begin(), permutations[1].end());
   std::mt19937 random(1);
@@ -87,22 +91,32 @@ Case Simplest(CollectiveType type, const Grid& grid, int64_t length) {
           .permutation = Permutations(type, grid.size()).front()};
 }
 
-// The largest length: each dtype once, in large groups only some of them; the
-// other choices take turns.
+// The largest length. In some groups each dtype, placement and subdivision with
+// each other. Elsewhere each dtype once, in large groups only some of them, and
+// the other choices take turns. Roots take turns everywhere.
 std::vector<Case> LargestCases(const ImplementationTraits& traits,
                                CollectiveType type, const Grid& grid) {
   const int size = grid.size();
   const bool is_large = size > kMostRanksForAll;
+  const bool is_full = std::count(std::begin(kGridsForAllOfTheLargest),
+                                  std::end(kGridsForAllOfTheLargest), grid) > 0;
   const auto subdivisions = SubdivisionsOf(traits);
   const auto placements = Placements(type, /*quick=*/false);
   const auto roots = Roots(type, size, /*quick=*/true);
   std::vector<Case> cases =
       Times({Simplest(type, grid, kLargestLength)}, DTypes(type, is_large),
             [](Case& c, DType dtype) { c.dtype = dtype; });
+  if (is_full) {
+    cases = Times(cases, subdivisions,
+                  [](Case& c, Subdivisions s) { c.subdivisions = s; });
+    cases = Times(cases, placements,
+                  [](Case& c, InPlace in_place) { c.in_place = in_place; });
+  }
   for (size_t i = 0; i < cases.size(); ++i) {
+    cases[i].root = roots[(i + i / 3) % roots.size()];
+    if (is_full) continue;
     cases[i].in_place = placements[i % placements.size()];
     cases[i].subdivisions = subdivisions[(i + i / 3) % subdivisions.size()];
-    cases[i].root = roots[i % roots.size()];
   }
   return cases;
 }
@@ -249,6 +263,22 @@ std::vector<Case> SpecialCases(const ImplementationUnderTest& under_test,
     cases.push_back(std::move(c));
   }
   Append(UnevenCases(traits, simplest, under_test.quick), &cases);
+  return cases;
+}
+
+std::vector<Case> SubdividedCases(CollectiveType type, const Grid& grid) {
+  constexpr int64_t kElementsOfAChunk = int64_t{2} << 20;  // float32: 8 MiB.
+  return Times({Simplest(type, grid, grid.size() * kElementsOfAChunk + 1)},
+               std::vector<InPlace>{InPlace::kNone, InPlace::kAll},
+               [](Case& c, InPlace in_place) { c.in_place = in_place; });
+}
+
+std::vector<Case> LengthCases(const ImplementationUnderTest& under_test,
+                              CollectiveType type, const Grid& grid) {
+  std::vector<Case> cases;
+  for (const int64_t length : Lengths(type, under_test.quick)) {
+    if (length != kLargestLength) cases.push_back(Simplest(type, grid, length));
+  }
   return cases;
 }
 

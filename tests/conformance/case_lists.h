@@ -21,10 +21,13 @@ std::vector<Grid> Grids(bool quick);
 std::vector<int64_t> Lengths(CollectiveType type, bool quick);
 inline constexpr int64_t kMaxBlock = 1001;
 
-// Each dtype, placement, subdivision, permutation and root with each other; but
-// of the largest length, for which that takes long, each dtype once (in groups
-// of more than 8, one of 2, 4 and 8 bytes each) while the others take turns. In
+// Each dtype, placement, subdivision, permutation and root with each other. In
 // groups of more than 8 the roots are the first, a middle and the last rank.
+//
+// With the largest length that would take long: there is one permutation, and
+// roots take turns; on 1x2, 1x3 and 2x4 each dtype, placement and subdivision
+// with each other; elsewhere each dtype once (in groups of more than 8, one of
+// 2, 4 and 8 bytes each), while placements and subdivisions take turns.
 std::vector<Case> MatrixCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid,
                               int64_t length);
@@ -37,6 +40,14 @@ std::vector<Case> ReductionCases(const ImplementationUnderTest& under_test,
 // elements; ranks dealt out to tasks; outputs that the library allocates.
 std::vector<Case> SpecialCases(const ImplementationUnderTest& under_test,
                                CollectiveType type, const Grid& grid);
+
+// With chunks of twice the size at which automatic subdivision is to begin
+// (SubdivisionRequest). Takes long in large groups.
+std::vector<Case> SubdividedCases(CollectiveType type, const Grid& grid);
+
+// One for each of the Lengths() but the largest.
+std::vector<Case> LengthCases(const ImplementationUnderTest& under_test,
+                              CollectiveType type, const Grid& grid);
 
 // A few, small and large, with transfers wherever there are two members; for
 // tests that run each many times.

@@ -13,6 +13,7 @@
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
 #include "tests/conformance/suite_params.h"
+#include "tests/conformance/summation.h"
 #include "tests/conformance/test_group.h"
 #include "tests/conformance/work_driver.h"
 
@@ -129,6 +130,35 @@ TEST_P(SpecialCasesTest, EveryRankEndsWithTheSpecifiedBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, SpecialCasesTest,
                          testing::ValuesIn(TypesOnGrids(/*min_ranks=*/1)),
+                         NameWithoutLength);
+
+class SubdivisionTest : public testing::TestWithParam<TypeOnGrid> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SubdivisionTest);
+
+TEST_P(SubdivisionTest, LargeChunksAreSubdividedAndEndWithTheSpecifiedBits) {
+  const auto cases = SubdividedCases(GetParam().type, GetParam().grid);
+  for (const Case& c : cases) {
+    ASSERT_GT(SubdivOffsetsOf(*UnderTest().algorithm, c).size(), 1u)
+        << ToString(c);
+  }
+  RunInTwoOrders(cases);
+}
+
+std::vector<TypeOnGrid> SubdividedTypesOnGrids() {
+  std::vector<TypeOnGrid> params;
+  const Algorithm* const algorithm = UnderTest().algorithm;
+  const bool subdivides =
+      algorithm != nullptr && algorithm->subdivide != nullptr;
+  if (!subdivides || UnderTest().quick) return params;
+  constexpr int kMostRanks = 3;
+  for (const TypeOnGrid& param : TypesOnGrids(/*min_ranks=*/2)) {
+    if (param.grid.size() <= kMostRanks) params.push_back(param);
+  }
+  return params;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SubdivisionTest,
+                         testing::ValuesIn(SubdividedTypesOnGrids()),
                          NameWithoutLength);
 
 class ConcurrencyTest : public testing::TestWithParam<TypeOnGrid> {};

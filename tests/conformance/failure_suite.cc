@@ -11,7 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "tests/conformance/case_lists.h"
 #include "tests/conformance/custom_ops.h"
+#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/rehearsal.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
@@ -22,35 +24,68 @@ namespace {
 
 class TransferFailureTest : public testing::TestWithParam<TypeOnGrid> {};
 
-// The first twelve, one in the middle, and the last one.
-std::set<int64_t> TransfersToFail(const Rehearsal& rehearsal) {
-  constexpr int64_t kFirst = 12;
+int64_t NumTransfers(const Rehearsal& rehearsal) {
   SeededDriver driver(1);
   TestGroup group(rehearsal.what().grid, &driver, Transfers::kDeferred);
   EXPECT_EQ(rehearsal.Succeeds(group), "");
-  const int64_t last = group.num_transfers();
+  return group.num_transfers();
+}
+
+// The first twelve, one in the middle, and the last one.
+std::set<int64_t> TransfersToFail(const Rehearsal& rehearsal) {
+  constexpr int64_t kFirst = 12;
+  const int64_t last = NumTransfers(rehearsal);
   std::set<int64_t> transfers;
   for (int64_t n = 1; n <= std::min(last, kFirst); ++n) transfers.insert(n);
   if (last > 0) transfers.insert({(last + 1) / 2, last});
   return transfers;
 }
 
+void FailTransfer(int64_t n, const Rehearsal& rehearsal, WorkDriver* driver,
+                  Transfers transfers) {
+  SCOPED_TRACE(absl::StrCat("transfer ", n));
+  TestGroup group(rehearsal.what().grid, driver, transfers, n);
+  CaseExecution execution = rehearsal.Prepare();
+  execution.CallAll(group);
+  driver->RunAll();
+  ASSERT_EQ(execution.CheckFailure(absl::UnavailableError(
+                absl::StrCat("transfer ", n, " was made to fail"))),
+            "");
+  ASSERT_EQ(rehearsal.Succeeds(group), "");
+}
+
 TEST_P(TransferFailureTest, EndsTheExecutionAndNothingElse) {
   ForEachSample(
       GetParam(), [](const Rehearsal& rehearsal, const Setting& setting) {
         for (const int64_t n : TransfersToFail(rehearsal)) {
-          SCOPED_TRACE(absl::StrCat("transfer ", n));
-          TestGroup group(rehearsal.what().grid, setting.driver.get(),
-                          setting.transfers, n);
-          CaseExecution execution = rehearsal.Prepare();
-          execution.CallAll(group);
-          group.driver().RunAll();
-          ASSERT_EQ(execution.CheckFailure(absl::UnavailableError(
-                        absl::StrCat("transfer ", n, " was made to fail"))),
-                    "");
-          ASSERT_EQ(rehearsal.Succeeds(group), "");
+          FailTransfer(n, rehearsal, setting.driver.get(), setting.transfers);
+          if (HasFatalFailure()) return;
         }
       });
+}
+
+// The first one, a few more, and the last one.
+void FailAFewTransfers(const Rehearsal& rehearsal, const Setting& setting,
+                       int64_t last) {
+  for (const int64_t n : std::set<int64_t>{1, 2, 7, 11, last}) {
+    if (n < 1 || n > last) continue;
+    FailTransfer(n, rehearsal, setting.driver.get(), setting.transfers);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST_P(TransferFailureTest, EndsTheExecutionOfEveryLength) {
+  const auto& [type, grid, length] = GetParam();
+  for (const Case& c : LengthCases(UnderTest(), type, grid)) {
+    const auto rehearsal = Rehearsal::Create(c);
+    ASSERT_TRUE(rehearsal.ok()) << ToString(c) << ": " << rehearsal.status();
+    const int64_t last = NumTransfers(*rehearsal);
+    for (const Setting& setting : Settings()) {
+      SCOPED_TRACE(absl::StrCat(ToString(c), ", ", ToString(setting)));
+      FailAFewTransfers(*rehearsal, setting, last);
+      if (HasFatalFailure()) return;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TransferFailureTest,

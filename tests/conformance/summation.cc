@@ -17,20 +17,6 @@ int64_t NumElements(const Case& c, size_t num_bytes) {
   return static_cast<int64_t>(num_bytes / SizeOf(c.dtype));
 }
 
-// The engine's decision, where the case leaves it open.
-std::vector<int> OffsetsFor(const Algorithm& algorithm, const Case& c,
-                            const GroupLayout& layout) {
-  if (!algorithm.traits.supports_subdivisions) return {};
-  if (c.subdivisions != Subdivisions::kAuto) {
-    return SubdivOffsets(c.subdivisions);
-  }
-  const int64_t num_elements =
-      std::max(InputElements(c, c.root), OutputElements(c, c.root));
-  return algorithm.subdivide(
-      {.layout = layout,
-       .bytes = num_elements * static_cast<int64_t>(SizeOf(c.dtype))});
-}
-
 // Remembers what it found: cases that differ in size alone sum alike.
 absl::StatusOr<const SymbolicRun*> RunOf(const Algorithm& algorithm,
                                          const Case& c) {
@@ -41,7 +27,7 @@ absl::StatusOr<const SymbolicRun*> RunOf(const Algorithm& algorithm,
       .type = c.type,
       .root = c.root,
       .permutation = c.permutation,
-      .subdiv_offsets = OffsetsFor(algorithm, c, layout),
+      .subdiv_offsets = SubdivOffsetsOf(algorithm, c),
       .in_place = c.in_place,
   };
   const std::string key =
@@ -107,6 +93,19 @@ class ChunkArithmetic {
 };
 
 }  // namespace
+
+std::vector<int> SubdivOffsetsOf(const Algorithm& algorithm, const Case& c) {
+  if (!algorithm.traits.supports_subdivisions) return {};
+  if (c.subdivisions != Subdivisions::kAuto) {
+    return SubdivOffsets(c.subdivisions);
+  }
+  const GroupLayout layout = LayoutOf(c);
+  const int64_t num_elements =
+      std::max(InputElements(c, c.root), OutputElements(c, c.root));
+  return algorithm.subdivide(
+      {.layout = layout,
+       .bytes = num_elements * static_cast<int64_t>(SizeOf(c.dtype))});
+}
 
 void Merge(const Case& c, absl::Span<const std::byte> left,
            absl::Span<const std::byte> right, Bytes* into) {

@@ -15,6 +15,10 @@
 
 namespace tutti::conformance {
 
+// The subdivisions of the case; where it leaves them open, those that the
+// algorithm chooses for its size. None if the algorithm has no subdivisions.
+std::vector<int> SubdivOffsetsOf(const Algorithm& algorithm, const Case& c);
+
 // into = left (+) right. Errors: those of a custom op.
 void Merge(const Case& c, absl::Span<const std::byte> left,
            absl::Span<const std::byte> right, Bytes* into);
