@@ -184,16 +184,13 @@ TEST_F(ConcurrencyTest, CallsEndOnceUnderCancellationsAndDeadlines) {
 
 TEST_F(ConcurrencyTest, CallsEndOnceWhenStepsAreCleanedUpMeanwhile) {
   const auto request = Request(1, 70'000);
-  std::thread cleaner([&] {
-    for (int i = 0; i < 50; ++i) group_->manager().Cleanup(i % 3);
-  });
   OnAllDevices([&](int device) {
-    // Members may meet another incarnation of a step than they left.
-    CallMany(device, /*num_calls=*/200, request, [](int i) {
-      return Fate{.step_id = i % 3, .timeout = absl::Seconds(2)};
+    CallMany(device, /*num_calls=*/200, request, [&](int i) {
+      // Members may meet another incarnation of a step than they left.
+      if (i % 20 == 5 * device) group_->manager().Cleanup(i / 20 % 3);
+      return Fate{.step_id = i % 3, .timeout = absl::Milliseconds(500)};
     });
   });
-  cleaner.join();
   ExpectEachCallEndedOnce(
       {absl::StatusCode::kCancelled, absl::StatusCode::kDeadlineExceeded});
 }
