@@ -22,7 +22,6 @@ struct Grid {
   int tasks = 1;
   int devices = 1;  // Of each task.
   int size() const { return tasks * devices; }
-  friend bool operator==(const Grid&, const Grid&) = default;
 };
 
 enum class Subdivisions : uint8_t { kAuto, kOne, kThree };

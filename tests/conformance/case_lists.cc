@@ -1,7 +1,6 @@
 #include "tests/conformance/case_lists.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -13,9 +12,6 @@ namespace tutti::conformance {
 namespace {
 
 constexpr int64_t kLargestLength = 1045991;
-
-// With the largest length, other groups have shorter lists.
-constexpr Grid kGridsForAllOfTheLargest[] = {{1, 2}, {1, 3}, {2, 4}};
 
 // In larger groups some lists are shorter.
 constexpr int kMostRanksForAll = 8;
@@ -91,22 +87,19 @@ Case Simplest(CollectiveType type, const Grid& grid, int64_t length) {
           .permutation = Permutations(type, grid.size()).front()};
 }
 
-// The largest length. In some groups each dtype, placement and subdivision with
-// each other. Elsewhere each dtype once, in large groups only some of them, and
-// the other choices take turns. Roots take turns everywhere.
+// The largest length, with one permutation, while roots take turns. In large
+// groups also the other choices take turns, and there are fewer dtypes.
 std::vector<Case> LargestCases(const ImplementationTraits& traits,
                                CollectiveType type, const Grid& grid) {
   const int size = grid.size();
   const bool is_large = size > kMostRanksForAll;
-  const bool is_full = std::count(std::begin(kGridsForAllOfTheLargest),
-                                  std::end(kGridsForAllOfTheLargest), grid) > 0;
   const auto subdivisions = SubdivisionsOf(traits);
   const auto placements = Placements(type, /*quick=*/false);
   const auto roots = Roots(type, size, /*quick=*/true);
   std::vector<Case> cases =
       Times({Simplest(type, grid, kLargestLength)}, DTypes(type, is_large),
             [](Case& c, DType dtype) { c.dtype = dtype; });
-  if (is_full) {
+  if (!is_large) {
     cases = Times(cases, subdivisions,
                   [](Case& c, Subdivisions s) { c.subdivisions = s; });
     cases = Times(cases, placements,
@@ -114,9 +107,9 @@ std::vector<Case> LargestCases(const ImplementationTraits& traits,
   }
   for (size_t i = 0; i < cases.size(); ++i) {
     cases[i].root = roots[(i + i / 3) % roots.size()];
-    if (is_full) continue;
+    if (!is_large) continue;
     cases[i].in_place = placements[i % placements.size()];
-    cases[i].subdivisions = subdivisions[(i + i / 3) % subdivisions.size()];
+    cases[i].subdivisions = subdivisions[i % subdivisions.size()];
   }
   return cases;
 }

@@ -24,10 +24,9 @@ inline constexpr int64_t kMaxBlock = 1001;
 // Each dtype, placement, subdivision, permutation and root with each other. In
 // groups of more than 8 the roots are the first, a middle and the last rank.
 //
-// With the largest length that would take long: there is one permutation, and
-// roots take turns; on 1x2, 1x3 and 2x4 each dtype, placement and subdivision
-// with each other; elsewhere each dtype once (in groups of more than 8, one of
-// 2, 4 and 8 bytes each), while placements and subdivisions take turns.
+// With the largest length, for which that takes long, there is one permutation,
+// and roots take turns; in groups of more than 8 there is one dtype each of 2,
+// 4 and 8 bytes, and placements and subdivisions take turns, too.
 std::vector<Case> MatrixCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid,
                               int64_t length);

@@ -12,6 +12,7 @@
 #include "tests/conformance/case_execution.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
+#include "tests/conformance/rehearsal.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/summation.h"
 #include "tests/conformance/test_group.h"
@@ -142,6 +143,26 @@ TEST_P(SubdivisionTest, LargeChunksAreSubdividedAndEndWithTheSpecifiedBits) {
         << ToString(c);
   }
   RunInTwoOrders(cases);
+}
+
+int64_t NumTransfers(const Case& c) {
+  SeededDriver driver(1);
+  TestGroup group(c.grid, &driver, Transfers::kAtOnce);
+  const auto rehearsal = Rehearsal::Create(c);
+  EXPECT_EQ(rehearsal.ok() ? rehearsal->Succeeds(group)
+                           : rehearsal.status().ToString(),
+            "");
+  return group.num_transfers();
+}
+
+// Bits alone need not show how many rings there were.
+TEST_P(SubdivisionTest, EachSubdivisionHasItsOwnTransfers) {
+  Case c = SubdividedCases(GetParam().type, GetParam().grid).front();
+  const auto num_subdivs =
+      static_cast<int64_t>(SubdivOffsetsOf(*UnderTest().algorithm, c).size());
+  const int64_t num_transfers = NumTransfers(c);
+  c.subdivisions = Subdivisions::kOne;
+  EXPECT_EQ(num_transfers, num_subdivs * NumTransfers(c));
 }
 
 std::vector<TypeOnGrid> SubdividedTypesOnGrids() {
