@@ -100,7 +100,8 @@ struct CollImplDetails {
   // The most subdivisions to choose: -1 never more than one, 0 as 2.
   int max_subdivs_per_device = 0;
 
-  // Collectives that this process must have launched before this one.
+  // Collectives that this process must have launched before this one, in the
+  // same step: the n-th execution waits for the n-th of each.
   std::vector<InstanceId> dependencies;
 
   friend bool operator==(const CollImplDetails&,

@@ -102,10 +102,15 @@ TEST(ClockTest, AlarmsRingInTheOrderOfTheirTimes) {
   Clock& clock = *environment.get().clock;
   const absl::Time past = clock.Now() - absl::Seconds(10);
   Record<int> rung;
+  BlockingCounter is_busy(1);
   BlockingCounter all_are_set(1);
   BlockingCounter left(4);
   // Keeps the timer busy until all are due.
-  clock.CallAt(past, [&] { all_are_set.Wait(); });
+  clock.CallAt(past, [&] {
+    is_busy.DecrementCount();
+    all_are_set.Wait();
+  });
+  is_busy.Wait();
   for (int seconds : {3, 1, 4, 2}) {
     clock.CallAt(past + absl::Seconds(seconds), [&, seconds] {
       rung.Add(seconds);

@@ -10,6 +10,7 @@
 #include "framework/buffer_check.h"
 #include "framework/rank_list.h"
 #include "framework/registry.h"
+#include "framework/request_fields.h"
 #include "framework/run_in_turn.h"
 
 namespace tutti {
@@ -35,8 +36,10 @@ void MemberOp::Start() {
   if (execution_->cancellation.cancelled()) {
     return Finish(execution_->cancellation.status());
   }
-  if (IsSettled()) return Prepare();
-  Resolve();
+  if (!IsSettled()) return Resolve();
+  status = CheckSameRequest(*settled_.request, *args_.request);
+  if (!status.ok()) return Finish(std::move(status));
+  Prepare();
 }
 
 absl::Status MemberOp::CheckArgs() const {
@@ -135,12 +138,10 @@ std::string MemberOp::DescribeAbsent() const {
       " had not arrived");
 }
 
-// True if this call asks for what the instance was settled for, in a group
-// that still lives.
+// True if the instance was settled for this member, in a group that still
+// lives.
 bool MemberOp::IsSettled() const {
   return settled_.params != nullptr &&
-         (settled_.request == args_.request ||
-          *settled_.request == *args_.request) &&
          !settled_.params->group->cancellation->cancelled();
 }
 

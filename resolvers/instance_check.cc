@@ -11,8 +11,8 @@
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
 #include "framework/rank_list.h"
+#include "framework/request_fields.h"
 #include "framework/selection.h"
-#include "resolvers/request_fields.h"
 
 namespace tutti {
 namespace {
@@ -21,22 +21,6 @@ using Requests = absl::Span<const std::shared_ptr<const CollectiveRequest>>;
 
 // all_to_all with rows keeps group size squared numbers.
 constexpr int kMaxUnevenAllToAll = 4096;
-
-std::string Label(const CollectiveRequest& request) {
-  return absl::StrCat("group ", request.group_key, ", instance ",
-                      request.instance_key);
-}
-
-// The field's value, not longer than a line.
-std::string ValueText(const RequestField& field,
-                      const CollectiveRequest& request) {
-  constexpr size_t kMostCharacters = 80;
-  std::string text = field.text(request);
-  if (text.empty()) return "none";
-  if (text.size() <= kMostCharacters) return text;
-  return absl::StrCat(absl::string_view(text).substr(0, kMostCharacters),
-                      "... (", text.size(), " characters)");
-}
 
 // Lists which ranks have which value of `field`.
 absl::Status DifferenceError(Requests requests, const RequestField& field) {
@@ -57,8 +41,8 @@ absl::Status DifferenceError(Requests requests, const RequestField& field) {
       ++num_others;
     }
   }
-  std::string text = absl::StrCat(Label(*requests[0]), ": members differ in ",
-                                  field.name, ": ");
+  std::string text = absl::StrCat(InstanceLabel(*requests[0]),
+                                  ": members differ in ", field.name, ": ");
   for (const std::vector<int>& ranks : ranks_by_value) {
     absl::StrAppend(&text, &ranks == ranks_by_value.data() ? "" : "; ",
                     RankList(ranks), ranks.size() == 1 ? " has " : " have ",
@@ -90,7 +74,7 @@ absl::StatusOr<int> FindSource(Requests requests) {
   }
   if (sources.size() == 1) return sources[0];
   return absl::InvalidArgumentError(absl::StrCat(
-      Label(*requests[0]), ": a broadcast needs one source, ",
+      InstanceLabel(*requests[0]), ": a broadcast needs one source, ",
       sources.empty()
           ? absl::StrCat("but none of its ", requests.size(), " members is one")
           : absl::StrCat("but ", RankList(sources), " are sources")));
@@ -119,8 +103,9 @@ absl::StatusOr<std::vector<int64_t>> CollectRows(Requests requests) {
   if (exchange != nullptr && !exchange->send_rows.empty()) {
     if (requests.size() > kMaxUnevenAllToAll) {
       return absl::InvalidArgumentError(absl::StrCat(
-          Label(*requests[0]), ": all_to_all with send_rows is limited to ",
-          kMaxUnevenAllToAll, " members, this group has ", requests.size()));
+          InstanceLabel(*requests[0]),
+          ": all_to_all with send_rows is limited to ", kMaxUnevenAllToAll,
+          " members, this group has ", requests.size()));
     }
     for (const auto& request : requests) {
       const auto& sent = std::get<AllToAll>(request->op).send_rows;
@@ -188,8 +173,8 @@ absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
   instance.impl_details = first.impl_details;
   status = ChooseImplementation(registry, group, &instance);
   if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat(Label(first), ": ", status.message()));
+    return absl::Status(status.code(), absl::StrCat(InstanceLabel(first), ": ",
+                                                    status.message()));
   }
   return instance;
 }
@@ -235,22 +220,6 @@ CompleteInstance(const CollectiveRegistry& registry,
     members.push_back(*std::move(params));
   }
   return members;
-}
-
-absl::Status CheckSameRequest(const CollectiveRequest& first,
-                              const CollectiveRequest& now) {
-  if (first == now) return absl::OkStatus();
-  const RequestField* const field = FirstDifference(first, now);
-  if (field != nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Label(now), " was completed with ", field->name, " ",
-                     ValueText(*field, first), ", but is now called with ",
-                     ValueText(*field, now)));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(Label(now),
-                   " is now called with another role or other rows than when "
-                   "it was completed"));
 }
 
 }  // namespace tutti

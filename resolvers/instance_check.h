@@ -26,12 +26,6 @@ CompleteInstance(
     const std::shared_ptr<const CollTaskParams>& task,
     absl::Span<const std::shared_ptr<const CollectiveRequest>> requests);
 
-// That `now` asks for what `first` asked for when the instance was completed,
-// both being requests of one member. Errors: INVALID_ARGUMENT naming both
-// values.
-absl::Status CheckSameRequest(const CollectiveRequest& first,
-                              const CollectiveRequest& now);
-
 }  // namespace tutti
 
 #endif  // TUTTI_RESOLVERS_INSTANCE_CHECK_H_

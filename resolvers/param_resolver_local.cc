@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/collective_implementation.h"
 #include "framework/rank_list.h"
+#include "framework/request_fields.h"
 #include "resolvers/instance_check.h"
 
 namespace tutti {

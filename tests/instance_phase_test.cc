@@ -358,6 +358,27 @@ TEST(CachingTest, UniqueInstanceKeysDoNotGrowMemoryWithoutBound) {
   }
 }
 
+TEST(CachingTest, ChangedRequestIsFoundThoughTheResolverForgotTheInstance) {
+  LocalJob job({.devices_per_task = 2, .resolver = {.max_entries = 8}});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  job.RunAll(request);
+  for (InstanceKey key = 100; key < 200; ++key) {
+    CollectiveRequest other = request;
+    other.instance_key = key;
+    job.RunAll(other);
+  }
+  ASSERT_LT(job.resolver().num_instances(), 100u);
+  auto& same = job.Start(0, request);
+  auto& changed = job.Start(1, job.AllReduceRequest(5));
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : {&same, &changed}) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("shape [4]"), HasSubstr("[5]"))));
+  }
+}
+
 TEST(CachingTest, ResolverIsAskedOncePerMemberStepAndInstance) {
   LocalJob job({.devices_per_task = 2});
   const CollectiveRequest request = job.AllReduceRequest(2);

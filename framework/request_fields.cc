@@ -1,4 +1,4 @@
-#include "resolvers/request_fields.h"
+#include "framework/request_fields.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,8 +8,10 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace tutti {
@@ -163,6 +165,37 @@ const RequestField* FirstDifference(const CollectiveRequest& a,
       std::begin(kFields), std::end(kFields),
       [&](const RequestField& candidate) { return !candidate.same(a, b); });
   return field == std::end(kFields) ? nullptr : field;
+}
+
+std::string ValueText(const RequestField& field,
+                      const CollectiveRequest& request) {
+  constexpr size_t kMostCharacters = 80;
+  std::string text = field.text(request);
+  if (text.empty()) return "none";
+  if (text.size() <= kMostCharacters) return text;
+  return absl::StrCat(absl::string_view(text).substr(0, kMostCharacters),
+                      "... (", text.size(), " characters)");
+}
+
+std::string InstanceLabel(const CollectiveRequest& request) {
+  return absl::StrCat("group ", request.group_key, ", instance ",
+                      request.instance_key);
+}
+
+absl::Status CheckSameRequest(const CollectiveRequest& first,
+                              const CollectiveRequest& now) {
+  if (&first == &now || first == now) return absl::OkStatus();
+  const RequestField* const field = FirstDifference(first, now);
+  if (field != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(InstanceLabel(now), " was completed with ", field->name,
+                     " ", ValueText(*field, first), ", but is now called with ",
+                     ValueText(*field, now)));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(InstanceLabel(now),
+                   " is now called with another role or other rows than when "
+                   "it was completed"));
 }
 
 }  // namespace tutti
