@@ -212,6 +212,10 @@ bool ExecutionTable::IsAbandoned(const Execution& execution) {
          execution.num_left_ == execution.joined_.size();
 }
 
+uint64_t ExecutionTable::NumCalls(const Device* device, InstanceId id) {
+  return members_.at(MemberKey{device, id}).num_calls;
+}
+
 bool ExecutionTable::IsIdle(InstanceId id, const Instance& instance) {
   if (kept_.contains(id)) return false;
   if (!instance.executions.empty()) {
@@ -220,11 +224,9 @@ bool ExecutionTable::IsIdle(InstanceId id, const Instance& instance) {
         [](const auto& entry) { return IsAbandoned(*entry.second); });
   }
   if (instance.members.size() < instance.num_expected) return false;
-  const auto num_calls = [&](const Device* device) {
-    return members_.at(MemberKey{device, id}).num_calls;
-  };
+  const uint64_t num_calls = NumCalls(instance.members[0], id);
   for (const Device* device : instance.members) {
-    if (num_calls(device) != num_calls(instance.members[0])) return false;
+    if (NumCalls(device, id) != num_calls) return false;
   }
   return true;
 }

@@ -146,6 +146,8 @@ class ExecutionTable {
   static std::optional<ExecKey> KeyToForget(const Execution& execution);
   void EndIfAllLeft(Instance& instance, Execution& execution)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t NumCalls(const Device* device, InstanceId id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsIdle(InstanceId id, const Instance& instance)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Forgotten ForgetOldInstances() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
