@@ -28,6 +28,7 @@ absl::Status ReadArguments(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     absl::string_view argument = argv[i];
     if (argument == "--quick") under_test.quick = true;
+    if (argument == "--unproved") under_test.unproved = true;
     if (absl::ConsumePrefix(&argument, "--implementation=")) {
       under_test.name = std::string(argument);
     }

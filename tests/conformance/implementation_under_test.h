@@ -16,13 +16,14 @@ struct ImplementationUnderTest {
   std::shared_ptr<const CollectiveFactory> factory;
   const Algorithm* algorithm = nullptr;  // Null if it is not a schedule.
   bool quick = false;
+  bool unproved = false;  // Run it whatever the proof of its schedules says.
 
   const ImplementationTraits& traits() const { return factory->traits(); }
 };
 
-// Reads --implementation=NAME and --quick. Errors: INVALID_ARGUMENT without a
-// name or if the implementation does not run on CPU devices; NOT_FOUND listing
-// the known names; that of a registration.
+// Reads --implementation=NAME, --quick and --unproved. Errors: INVALID_ARGUMENT
+// without a name or if the implementation does not run on CPU devices;
+// NOT_FOUND listing the known names; that of a registration.
 absl::Status ReadArguments(int argc, char** argv);
 
 // REQUIRES: ReadArguments() was OK.
