@@ -14,6 +14,17 @@
 #include "framework/run_in_turn.h"
 
 namespace tutti {
+namespace {
+
+// To milliseconds, or to microseconds below one of them.
+std::string Rounded(absl::Duration duration) {
+  const absl::Duration unit = duration < absl::Milliseconds(1)
+                                  ? absl::Microseconds(1)
+                                  : absl::Milliseconds(1);
+  return absl::FormatDuration(absl::Trunc(duration, unit));
+}
+
+}  // namespace
 
 MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
                    CollectiveArgs args, StatusCallback done)
@@ -98,27 +109,24 @@ void MemberOp::OnDeadline(const std::string& caller) {
       absl::DeadlineExceededError(absl::StrCat(
           Name(TypeOf(args_.request->op)), " of group ",
           args_.request->group_key, ", instance ", args_.request->instance_key,
-          ", called by ", caller, ": ", DescribeDelay())));
+          ", called by ", caller, ": the deadline passed after ",
+          Rounded(executor_->environment().clock->Now() - start_), ", ",
+          DescribeWait())));
 }
 
-std::string MemberOp::DescribeDelay() const {
-  const absl::Duration elapsed = executor_->environment().clock->Now() - start_;
-  const std::string after =
-      absl::StrCat("after ", absl::FormatDuration(elapsed), ", ");
+std::string MemberOp::DescribeWait() const {
   switch (phase_.load()) {
     case Phase::kResolve: {
       const std::string waiting =
           executor_->options_.param_resolver->DescribeWaiting(*args_.request);
-      return absl::StrCat(after, waiting.empty() ? "before it began" : waiting);
+      return waiting.empty() ? "before it began" : waiting;
     }
     case Phase::kDependencies:
-      return absl::StrCat(after,
-                          "dependencies: not all that it depends on had been "
-                          "launched");
+      return "dependencies: not all that it depends on had been launched";
     case Phase::kRun:
-      return absl::StrCat(after, "run phase: ", DescribeAbsent());
+      break;
   }
-  return after;
+  return absl::StrCat("run phase: ", DescribeAbsent());
 }
 
 std::string MemberOp::DescribeAbsent() const {

@@ -40,7 +40,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   void WatchCancellation();
   void ArmDeadline();
   void OnDeadline(const std::string& caller);
-  std::string DescribeDelay() const;
+  std::string DescribeWait() const;
   std::string DescribeAbsent() const;
   bool IsSettled() const;
   void Resolve();

@@ -28,17 +28,17 @@ absl::Status CollectiveRegistry::Register(
 absl::Status CollectiveRegistry::RegisterLocked(
     absl::string_view name, std::shared_ptr<const CollectiveFactory> factory) {
   if (name.empty()) {
-    return absl::InvalidArgumentError("a collective needs a name");
+    return absl::InvalidArgumentError("an implementation needs a name");
   }
   if (factory == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("collective ", name, " was registered without a factory"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "implementation ", name, " was registered without a factory"));
   }
   const bool is_new =
       factories_.try_emplace(std::string(name), std::move(factory)).second;
   if (!is_new) {
     return absl::AlreadyExistsError(
-        absl::StrCat("collective ", name, " was registered twice"));
+        absl::StrCat("implementation ", name, " was registered twice"));
   }
   return absl::OkStatus();
 }
@@ -48,11 +48,12 @@ CollectiveRegistry::Find(absl::string_view name) const {
   MutexLock lock(&mu_);
   const auto found = factories_.find(name);
   if (found != factories_.end()) return found->second;
+  const auto append_name = [](std::string* out, const auto& entry) {
+    absl::StrAppend(out, entry.first);
+  };
   return absl::NotFoundError(absl::StrCat(
-      "no collective is named \"", name, "\"; known: ",
-      absl::StrJoin(factories_, ", ", [](std::string* out, const auto& entry) {
-        absl::StrAppend(out, entry.first);
-      })));
+      "no implementation is named \"", name,
+      "\"; known: ", absl::StrJoin(factories_, ", ", append_name)));
 }
 
 std::vector<CollectiveRegistry::Entry> CollectiveRegistry::List() const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -60,11 +61,24 @@ std::string ListOf(const std::vector<Candidate>& candidates) {
   return names.empty() ? "none" : absl::StrJoin(names, ", ");
 }
 
+absl::Status UnknownNameError(const std::string& name,
+                              const std::vector<Candidate>& candidates) {
+  std::string hint;
+  for (const Candidate& candidate : candidates) {
+    if (absl::EqualsIgnoreCase(candidate.name, name)) {
+      hint = absl::StrCat(" (there is ", candidate.name, ")");
+    }
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no implementation is named \"", name, "\"", hint,
+                   "; these can serve: ", ListOf(candidates)));
+}
+
 absl::StatusOr<Selection> SelectByName(const CollectiveRegistry& registry,
                                        const std::string& name,
                                        Selection selection) {
   auto factory = registry.Find(name);
-  if (!factory.ok()) return factory.status();
+  if (!factory.ok()) return UnknownNameError(name, selection.candidates);
   const auto chosen = std::find_if(
       selection.candidates.begin(), selection.candidates.end(),
       [&](const Candidate& candidate) { return candidate.name == name; });

@@ -13,6 +13,7 @@ namespace tutti {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -118,12 +119,21 @@ TEST_F(SelectionTest, AnExplicitNameIsTakenEvenIfItIsDearer) {
   EXPECT_EQ(selection->factory, *registry_.Find("Dear"));
 }
 
-TEST_F(SelectionTest, AnUnknownNameIsNotFoundAndListsTheKnownOnes) {
+TEST_F(SelectionTest, AnUnknownNameIsNotFoundAndListsThoseThatCanServe) {
+  Register("Barrier", {.collectives = {CollectiveType::kBarrier}});
   Register("Ring", AllReduceTraits(OneSecond));
+  Register("Tree", AllReduceTraits(OneSecond));
   request_.implementation = "Rng";
   EXPECT_THAT(Select(),
               StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr("\"Rng\""), HasSubstr("Ring"))));
+                       AllOf(HasSubstr("\"Rng\";"), EndsWith(": Ring, Tree"))));
+}
+
+TEST_F(SelectionTest, ANameInTheWrongCaseIsNotFoundAndPointsAtTheRightOne) {
+  Register("Ring", AllReduceTraits(OneSecond));
+  request_.implementation = "ring";
+  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kNotFound,
+                                 HasSubstr("\"ring\" (there is Ring)")));
 }
 
 TEST_F(SelectionTest, ANamedOneThatCannotServeListsWhoCan) {

@@ -57,7 +57,7 @@ TEST(DeadlineTest, GroupPhaseErrorSaysWhoHadJoined) {
   job.environment().Advance(absl::Seconds(1));
   ExpectFailed(
       call, StatusCode::kDeadlineExceeded,
-      AllOf(HasSubstr("after 2s"), HasSubstr("group phase"),
+      AllOf(HasSubstr("the deadline passed after 2s, group phase"),
             HasSubstr("1 of 4 members had joined"), HasSubstr("device:CPU:2")));
 }
 
