@@ -1,5 +1,8 @@
 #include "tools/collective_options.h"
 
+#include "framework/collective_request.h"
+#include "tools/option_values.h"
+
 namespace tutti {
 
 void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
@@ -11,14 +14,17 @@ void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
   app->add_option("--reduction", words->reduction,
                   "sum, prod, min, max, avg, band, bor or bxor\n"
                   "[default: sum]")
+      ->check(NotEmpty())
       ->option_text("NAME");
   app->add_option("--root", words->root,
                   "the rank that sends (broadcast, scatter) or\n"
                   "receives (reduce, gather) [default: 0]")
+      ->transform(WholeNumber(0, kMaxGroupSize - 1))
       ->option_text("RANK");
   app->add_option("--permutation", words->permutation,
                   "of permute: what rank i has goes to the i-th\n"
                   "rank of the list")
+      ->transform(WholeNumber(0, kMaxGroupSize - 1))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("R,R,...");

@@ -1,6 +1,7 @@
 #include "tools/perf_command.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <set>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "tools/collective_options.h"
 #include "tools/copy_bandwidth.h"
 #include "tools/exit_status.h"
+#include "tools/option_values.h"
 #include "tools/perf_row.h"
 #include "tools/perf_runner.h"
 #include "tools/progress.h"
@@ -242,12 +244,12 @@ int NumProcessors() {
 void AddOptions(CLI::App* app, PerfOptions* options) {
   AddCollectiveOptions(app, &options->collective);
   app->add_option("--devices", options->devices, "number of ranks [default: 8]")
-      ->check(CLI::Range(1, kMaxGroupSize))
+      ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--tasks", options->tasks,
                   "spread the ranks over N tasks, as if they were\n"
                   "processes; algorithms go by it [default: 1]")
-      ->check(CLI::Range(1, kMaxGroupSize))
+      ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--min-bytes", options->min_bytes,
                   "smallest size; K, M and G are powers of 1024\n"
@@ -258,7 +260,7 @@ void AddOptions(CLI::App* app, PerfOptions* options) {
       ->option_text("SIZE");
   app->add_option("--factor", options->factor,
                   "from one size to the next [default: 4]")
-      ->check(CLI::Range(2, 1 << 30))
+      ->transform(WholeNumber(2, 1 << 30))
       ->option_text("N");
   app->add_option("--dtype", options->dtype,
                   "float16, bfloat16, float32, float64, int8,\n"
@@ -275,15 +277,16 @@ void AddOptions(CLI::App* app, PerfOptions* options) {
 void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
   app->add_option("--iterations", options->iterations,
                   "timed, per row [default: 20]")
-      ->check(CLI::Range(1, 1 << 30))
+      ->transform(WholeNumber(1, 1 << 30))
       ->option_text("N");
   app->add_option("--warmup", options->warmup,
                   "iterations before those [default: 3]")
-      ->check(CLI::Range(0, 1 << 30))
+      ->transform(WholeNumber(0, 1 << 30))
       ->option_text("N");
   app->add_flag("--check", options->check,
                 "count wrong elements; exit status 1 if any");
   app->add_option("--seed", options->seed, "of the data [default: 1]")
+      ->transform(WholeNumber(0, std::numeric_limits<uint64_t>::max()))
       ->option_text("N");
   app->add_flag("--in-place", options->in_place,
                 "outputs are the inputs, or blocks of them");

@@ -16,6 +16,7 @@
 #include "tools/input_files.h"
 #include "tools/npy.h"
 #include "tools/on_interrupt.h"
+#include "tools/option_values.h"
 #include "tools/output_files.h"
 #include "tools/rank_files.h"
 #include "tools/run_plan.h"
@@ -60,11 +61,7 @@ absl::Status CheckOptions(const RunOptions& options,
         Name(spec.type), " needs --output, the directory for its results"));
   }
   if (spec.type == CollectiveType::kPermute && spec.permutation.empty()) {
-    return UsageError("permute needs --permutation");
-  }
-  if (options.deadline_seconds.has_value() &&
-      !(*options.deadline_seconds > 0)) {
-    return UsageError("--deadline: wanted a positive number of seconds");
+    return UsageError("permute needs --permutation, such as 1,2,0");
   }
   if (options.algorithm.empty()) return absl::OkStatus();
   return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm,
@@ -243,35 +240,44 @@ Command AddRunCommand(CLI::App* app) {
       "run", "Runs a collective on arrays from .npy files.");
   run->footer(kHelp);
   AddCollectiveOptions(run, &options->collective);
-  run->add_option("--input", options->inputs,
-                  "files or patterns, such as 'grads/rank*.npy'")
+  run->add_option_function<std::vector<std::string>>(
+         "--input",
+         [options](const std::vector<std::string>& words) {
+           options->inputs.push_back(words);
+         },
+         "files or patterns, such as 'grads/rank*.npy'")
+      ->trigger_on_parse()
+      ->check(NotEmpty())
       ->option_text("FILE...");
   run->add_option("--output", options->output,
                   "directory for the results; made if missing")
+      ->check(NotEmpty())
       ->option_text("DIR");
   run->add_option("--algorithm", options->algorithm,
                   "a registered name (see `tutti info`)\n"
                   "[default: the library chooses]")
+      ->check(NotEmpty())
       ->option_text("NAME");
   run->add_option("--groups", options->groups,
                   "cut the ranks into N groups of equal size, in\n"
                   "order, that each run on their own, all at once\n"
                   "[default: 1]")
-      ->check(CLI::Range(1, kMaxGroupSize))
+      ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--devices", options->devices,
                   "number of ranks: for barrier, and where only the\n"
                   "root's file is given [default: one per file]")
-      ->check(CLI::Range(1, kMaxGroupSize))
+      ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--tasks", options->tasks,
                   "spread the ranks over N tasks, as if they were\n"
                   "processes; algorithms go by it [default: 1]")
-      ->check(CLI::Range(1, kMaxGroupSize))
+      ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--deadline", options->deadline_seconds,
                   "fail if the collective takes longer than so many\n"
                   "seconds [default: none]")
+      ->check(PositiveSeconds())
       ->option_text("SECONDS");
   return {run, [options](const Console& console) {
             const DefaultEnvironment environment;

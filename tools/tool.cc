@@ -13,6 +13,7 @@
 #include "tools/info_command.h"
 #include "tools/perf_command.h"
 #include "tools/run_command.h"
+#include "tools/usage_message.h"
 #include "tools/verify_command.h"
 #include "tools/version.h"
 
@@ -50,6 +51,7 @@ struct Tool {
     app.get_formatter()->column_width(kColumnWidth);
     app.get_formatter()->label("SUBCOMMAND", "COMMAND");
     app.footer(kExamples);
+    app.require_subcommand(0, 1);
     commands = {AddRunCommand(&app), AddPerfCommand(&app), AddInfoCommand(&app),
                 AddVerifyCommand(&app)};
     for (const Command& command : commands) command.app->group("Commands");
@@ -86,7 +88,7 @@ absl::Status ParseAndRun(Tool* tool, int argc, const char* const* argv,
     tool->app.exit(help_or_version, console.out, console.err);
     return absl::OkStatus();
   } catch (const CLI::ParseError& error) {
-    return UsageError(error.what());
+    return UsageError(UsageMessage(error, tool->app));
   }
   return RunChosen(*tool, console);
 }

@@ -504,6 +504,40 @@ class UsageTest(ToolTest):
             self.fail_with(2, "perf", "all_reduce", "--algorithm", "RingGather"),
             "RingGather does not do all_reduce .*RingReduce, TreeReduce")
 
+    def test_errors_name_the_value_and_what_is_wanted(self):
+        files = ["--input", self.save([np.zeros(6)] * 3), "--output", "out"]
+        run = ["run", "all_reduce", *files]
+        perf = ["perf", "all_reduce"]
+        for args, words in [
+                (["fly"], ['unknown command "fly"', "run, perf, info, verify"]),
+                (["run", *files], ["wanted a COLLECTIVE", "all_to_all"]),
+                ([*run, "extra"], ['unexpected argument "extra"']),
+                ([*run, "info"], ['unexpected argument "info"']),
+                ([*run, "--fly", "3"], ['unknown option "--fly"']),
+                ([*run, "--groups"], ["--groups needs a value"]),
+                ([*run, "--tasks", "1", "--tasks", "2"],
+                 ["--tasks is given more than once"]),
+                ([*run, "--deadline", "1s"],
+                 ['--deadline: "1s"', "positive number of seconds"]),
+                ([*run, "--algorithm", ""], ['--algorithm: "" is no name']),
+                (["run", "all_reduce", "--input", "", "--output", "out"],
+                 ['--input: "" is no name']),
+                (["run", "reduce", *files, "--root", "x"],
+                 ['--root: "x" is no whole number from 0 to 65535']),
+                (["run", "permute", *files, "--permutation", "2,x,1"],
+                 ['--permutation: "x" is no whole number']),
+                ([*perf, "--devices", "-1"],
+                 ['--devices: "-1" is no whole number from 1 to 65536']),
+                ([*perf, "--seed", "-1"], ['--seed: "-1"']),
+                ([*perf, "--max-bytes", "99999999999999999999"],
+                 ['"99999999999999999999"', "64M"]),
+                ([*perf, "--check=maybe"], ["--check takes no value"])]:
+            with self.subTest(" ".join(args)):
+                line = self.fail_with(2, *args)
+                for word in words:
+                    self.assertIn(word, line)
+        self.assert_nothing_written()
+
     def test_help_teaches(self):
         for args in [[], ["run"], ["perf"], ["info"], ["verify"]]:
             text = self.succeed(*args, "--help")

@@ -12,6 +12,7 @@
 #include "schedule/algorithm.h"
 #include "schedule/standard_cases.h"
 #include "tools/algorithm_names.h"
+#include "tools/option_values.h"
 #include "tools/progress.h"
 #include "tools/text_table.h"
 
@@ -178,7 +179,7 @@ Command AddVerifyCommand(CLI::App* app) {
   verify
       ->add_option("--max-ranks", options->max_ranks,
                    "largest group [default: 64]")
-      ->check(CLI::Range(1, kMaxGroupSize))
+      ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   verify->add_flag("--json", options->json, "print a JSON list");
   return {verify, [options](const Console& console) {

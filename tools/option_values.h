@@ -1,0 +1,24 @@
+#ifndef TUTTI_TOOLS_OPTION_VALUES_H_
+#define TUTTI_TOOLS_OPTION_VALUES_H_
+
+#include <cstdint>
+
+#include "CLI/CLI.hpp"
+
+namespace tutti {
+
+// What the value of an option may be. Any other is an error that quotes it:
+// `--devices: "x" is no whole number from 1 to 65536`.
+
+// In decimal digits, also with leading zeros.
+CLI::Validator WholeNumber(uint64_t min, uint64_t max);
+
+// Infinity is one.
+CLI::Validator PositiveSeconds();
+
+// Refuses what an unset variable of a shell leaves.
+CLI::Validator NotEmpty();
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_OPTION_VALUES_H_
