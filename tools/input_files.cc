@@ -14,10 +14,36 @@
 namespace tutti {
 namespace {
 
+namespace fs = std::filesystem;
+
+bool HasWildcards(const std::string& word) {
+  return word.find_first_of("*?[~") != std::string::npos;
+}
+
 bool IsPattern(const std::string& word) {
   std::error_code ignored;
-  return word.find_first_of("*?[~") != std::string::npos &&
-         !std::filesystem::exists(word, ignored);
+  return HasWildcards(word) && !fs::exists(word, ignored);
+}
+
+// Whether the directories above the file exist, as far as no pattern stands
+// for them.
+absl::Status CheckDirectories(const std::string& word, bool is_pattern) {
+  fs::path directory;
+  for (const fs::path& part : fs::path(word).parent_path()) {
+    if (is_pattern && HasWildcards(part.string())) break;
+    directory /= part;
+    std::error_code error;
+    const fs::file_type type = fs::status(directory, error).type();
+    if (type == fs::file_type::directory) continue;
+    if (type == fs::file_type::none) break;  // It cannot be told.
+    return absl::NotFoundError(absl::StrCat(
+        "--input '", word, "': ",
+        type == fs::file_type::not_found
+            ? absl::StrCat("the directory ", directory.string(),
+                           " does not exist")
+            : absl::StrCat(directory.string(), " is no directory")));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::string>> Matches(const std::string& pattern) {
@@ -33,27 +59,37 @@ absl::StatusOr<std::vector<std::string>> Matches(const std::string& pattern) {
     return absl::PermissionDeniedError(absl::StrCat(
         "--input '", pattern, "' leads to a directory that cannot be read"));
   }
-  return std::vector<std::string>(found.gl_pathv,
-                                  found.gl_pathv + found.gl_pathc);
+  std::vector<std::string> paths(found.gl_pathv,
+                                 found.gl_pathv + found.gl_pathc);
+  std::sort(paths.begin(), paths.end(), NaturalLess);
+  return paths;
+}
+
+// What one word stands for, in natural order.
+absl::StatusOr<std::vector<std::string>> Expand(const std::string& word) {
+  const bool is_pattern = IsPattern(word);
+  const absl::Status status = CheckDirectories(word, is_pattern);
+  if (!status.ok()) return status;
+  return is_pattern ? Matches(word) : std::vector<std::string>{word};
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> ExpandInputs(
+absl::StatusOr<ExpandedInputs> ExpandInputs(
     const std::vector<std::vector<std::string>>& inputs) {
-  std::vector<std::string> files;
+  ExpandedInputs files;
   for (const std::vector<std::string>& words : inputs) {
-    const auto first = static_cast<std::ptrdiff_t>(files.size());
+    std::vector<std::string> paths;
     for (const std::string& word : words) {
-      if (!IsPattern(word)) {
-        files.push_back(word);
-        continue;
-      }
-      const absl::StatusOr<std::vector<std::string>> matches = Matches(word);
-      if (!matches.ok()) return matches.status();
-      files.insert(files.end(), matches->begin(), matches->end());
+      const absl::StatusOr<std::vector<std::string>> expanded = Expand(word);
+      if (!expanded.ok()) return expanded.status();
+      paths.insert(paths.end(), expanded->begin(), expanded->end());
     }
-    std::sort(files.begin() + first, files.end(), NaturalLess);
+    if (!std::is_sorted(paths.begin(), paths.end(), NaturalLess)) {
+      files.reordered = true;
+      std::sort(paths.begin(), paths.end(), NaturalLess);
+    }
+    files.paths.insert(files.paths.end(), paths.begin(), paths.end());
   }
   return files;
 }

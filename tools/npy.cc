@@ -127,6 +127,9 @@ absl::StatusOr<File> Open(const std::string& path) {
     return absl::NotFoundError("no such file");
   }
   if (error) return absl::ErrnoToStatus(error.value(), "cannot be read");
+  if (kind.type() == std::filesystem::file_type::directory) {
+    return Invalid("is a directory; wanted a .npy file");
+  }
   if (kind.type() != std::filesystem::file_type::regular) {
     return Invalid("is no regular file");
   }

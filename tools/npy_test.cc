@@ -178,7 +178,7 @@ TEST_F(NpyFileTest, ErrorsNameTheFile) {
 TEST_F(NpyFileTest, DirectoriesAndDevicesAreRefused) {
   std::filesystem::create_directory(path_);
   EXPECT_THAT(std::string(ReadNpy(path_).status().message()),
-              HasSubstr("is no regular file"));
+              HasSubstr("is a directory"));
   EXPECT_THAT(std::string(ReadNpy("/dev/zero").status().message()),
               HasSubstr("is no regular file"));
 }

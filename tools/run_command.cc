@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
@@ -26,14 +27,17 @@ namespace {
 
 constexpr char kHelp[] =
     R"(One .npy file is one rank. Ranks are numbered in natural order of the file
-names (rank2 before rank10); several --input options follow one another. Quote
-patterns or let the shell expand them: the result is the same. The results are
-written to rank0.npy, rank1.npy, ... in the output directory, where the
-collective gives a rank one; files of these names are replaced, but no input is.
-They take these names once all ranks have succeeded and all files are on disk:
-after an error, Ctrl-C or SIGTERM none of them has. Only if the tool is killed
-(SIGKILL) or the machine stops may temporary files stay (.rank0.npy.*.tmp), or,
-in the moment of renaming, some results be new and others old; each is whole.
+names (rank2 before rank10), in whatever order they are given: quote patterns or
+let the shell expand them, the result is the same. Several --input options
+follow one another: to have an order of your own, give each file its own.
+
+The results are written to rank0.npy, rank1.npy, ... in the output directory,
+where the collective gives a rank one; files of these names are replaced, but no
+input is. They take these names once all ranks have succeeded and all files are
+on disk: after an error, Ctrl-C or SIGTERM none of them has. Only if the tool is
+killed (SIGKILL) or the machine stops may temporary files stay
+(.rank0.npy.*.tmp), or, in the moment of renaming, some results be new and
+others old; each is whole.
 
 All ranks need the same dtype and shape; all_gather may differ in the first
 dimension. broadcast and scatter use the root's array: give one file per rank,
@@ -169,8 +173,31 @@ void TellOfOthers(const std::string& directory,
                   const std::vector<std::string>& others,
                   const Console& console) {
   if (others.empty()) return;
-  console.err << "tutti: " << directory << " also holds " << Shortened(others)
-              << ", not of this run\n";
+  console.err << "tutti: note: " << directory << " also holds "
+              << Shortened(others) << ", not of this run\n";
+}
+
+// "rank 0 has a.npy, rank 1 has b.npy, rank 2 has c.npy, ..., rank 9 has j.npy"
+std::string WhoHasWhat(absl::string_view who,
+                       const std::vector<InputFile>& files) {
+  constexpr size_t kMaxShown = 4;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const bool is_last = i + 1 == files.size();
+    if (i == kMaxShown - 1 && !is_last) parts.emplace_back("...");
+    if (i >= kMaxShown - 1 && !is_last) continue;
+    parts.push_back(absl::StrCat(who, " ", i, " has ", files[i].path));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+// Whoever gave another order may have meant it.
+void TellOfOrder(const RunPlan& plan, const std::vector<InputFile>& files,
+                 const Console& console) {
+  const bool one_per_rank = files.size() == plan.ranks.size();
+  console.err << "tutti: note: files are taken in natural order of their "
+                 "names, not as given: "
+              << WhoHasWhat(one_per_rank ? "rank" : "group", files) << "\n";
 }
 
 absl::Status RunAndWrite(const RunOptions& options,
@@ -214,11 +241,11 @@ absl::Status RunOnFiles(const RunOptions& options,
                         const Console& console) {
   const auto spec = ParseCollectiveSpec(options.collective);
   if (!spec.ok()) return spec.status();
-  const absl::Status status = CheckOptions(options, *spec);
+  absl::Status status = CheckOptions(options, *spec);
   if (!status.ok()) return status;
-  const auto paths = ExpandInputs(options.inputs);
-  if (!paths.ok()) return paths.status();
-  const auto files = ReadHeaders(*paths);
+  const auto inputs = ExpandInputs(options.inputs);
+  if (!inputs.ok()) return inputs.status();
+  const auto files = ReadHeaders(inputs->paths);
   if (!files.ok()) return files.status();
   const auto plan = PlanRun({.spec = *spec,
                              .groups = options.groups,
@@ -231,7 +258,9 @@ absl::Status RunOnFiles(const RunOptions& options,
                                    " does not divide the number of ranks, ",
                                    plan->ranks.size()));
   }
-  return RunPlanned(options, environment, *plan, *files, console);
+  status = RunPlanned(options, environment, *plan, *files, console);
+  if (status.ok() && inputs->reordered) TellOfOrder(*plan, *files, console);
+  return status;
 }
 
 Command AddRunCommand(CLI::App* app) {

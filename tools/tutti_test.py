@@ -224,6 +224,38 @@ class CollectivesTest(ToolTest):
         found = self.run_collective(arrays, "all_gather")
         np.testing.assert_array_equal(found[0], wanted)
 
+    def gather(self, *files):
+        """What becomes of files of one element; what is said of their order."""
+        result = self.run_tool("run", "all_gather", "--input", *files,
+                               "--output", "out")
+        self.assertEqual(result.returncode, 0, result)
+        return list(self.load()[0]), result.stderr
+
+    def test_names_are_put_in_natural_order_and_that_is_told(self):
+        self.save([np.array([rank]) for rank in range(12)])
+        names = sorted(f"in/rank{rank}.npy" for rank in range(12))
+        note = ("tutti: note: files are taken in natural order of their names, "
+                "not as given: ")
+        gathered, told = self.gather(*names)  # As a shell expands rank*.npy.
+        self.assertEqual(gathered, list(range(12)))
+        self.assertEqual(
+            told, note + "rank 0 has in/rank0.npy, rank 1 has in/rank1.npy, "
+            "rank 2 has in/rank2.npy, ..., rank 11 has in/rank11.npy\n")
+        shutil.rmtree(self.root / "out")
+        gathered, told = self.gather("in/rank3.npy", "in/rank2.npy")
+        self.assertEqual(gathered, [2, 3])
+        self.assertEqual(told, note + "rank 0 has in/rank2.npy, rank 1 has "
+                         "in/rank3.npy\n")
+        self.assertEqual(self.gather("in/rank2.npy", "in/rank3.npy")[1], "")
+
+    def test_of_the_roots_files_alone_the_groups_are_told(self):
+        self.save(arrays_of(2, 1))
+        result = self.run_tool(
+            "run", "broadcast", "--groups", 2, "--devices", 4, "--input",
+            "in/rank1.npy", "in/rank0.npy", "--output", "out")
+        self.assertRegex(result.stderr, "group 0 has in/rank0.npy, group 1 has "
+                         "in/rank1.npy\n$")
+
     def test_several_inputs_follow_one_another(self):
         arrays = arrays_of(3, 2)
         self.save(arrays)
@@ -348,9 +380,18 @@ class FailuresTest(ToolTest):
                 self.fail_on_input("in/rank1.npy", word)
 
     def test_missing_files(self):
-        for pattern in ["nothing*.npy", "nothing.npy"]:
-            self.assertIn(pattern, self.fail_with(
-                1, "run", "all_reduce", "--input", pattern, "--output", "out"))
+        (self.root / "file").touch()
+        for pattern, why in [
+                ("nothing*.npy", "matches no file"),
+                ("nothing.npy", "no such file"),
+                ("no/dir/x*.npy", "the directory no does not exist"),
+                ("no/x.npy", "the directory no does not exist"),
+                ("file/x.npy", "file is no directory"),
+                (".", "is a directory; wanted a .npy file")]:
+            line = self.fail_with(1, "run", "all_reduce", "--input", pattern,
+                                  "--output", "out")
+            self.assertIn(pattern, line)
+            self.assertIn(why, line)
         self.assert_nothing_written()
 
     def test_what_the_library_refuses(self):
@@ -408,7 +449,7 @@ class FailuresTest(ToolTest):
         self.succeed(*run, self.save(arrays_of(4, 3)))
         result = self.run_tool(*run, "in/rank[01].npy")
         self.assertEqual(result.returncode, 0)
-        self.assertEqual(result.stderr, "tutti: out also holds rank2.npy "
+        self.assertEqual(result.stderr, "tutti: note: out also holds rank2.npy "
                          "rank3.npy, not of this run\n")
 
     def test_a_signal_leaves_nothing(self):
