@@ -41,6 +41,7 @@ std::vector<std::string> MissingDirectories(const fs::path& directory) {
 // A descriptor of a file that is being written, and is closed in any case.
 class OpenFile {
  public:
+  // Errors name `path`, whatever the file is called for now.
   OpenFile(const std::string& path, int descriptor)
       : path_(path), descriptor_(descriptor) {}
   ~OpenFile() {
@@ -120,8 +121,7 @@ void OutputFiles::Discard() {
   }
 }
 
-absl::StatusOr<OutputFiles::TemporaryFile> OutputFiles::MakeTemporary(
-    const std::string& name) {
+absl::StatusOr<int> OutputFiles::MakeTemporary(const std::string& name) {
   constexpr int kMaxAttempts = 100;
   const std::string path = (fs::path(directory_) / name).string();
   MutexLock lock(&mu_);
@@ -132,9 +132,9 @@ absl::StatusOr<OutputFiles::TemporaryFile> OutputFiles::MakeTemporary(
     const int descriptor =
         open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno == EEXIST) continue;
-    if (descriptor < 0) return Failed(temporary, "cannot be made", errno);
+    if (descriptor < 0) return Failed(path, "cannot be made", errno);
     staged_.push_back({temporary, path});
-    return TemporaryFile{temporary, descriptor};
+    return descriptor;
   }
   return Failed(path, "finds no free temporary name", EEXIST);
 }
@@ -146,9 +146,9 @@ absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
   if (fs::is_directory(fs::symlink_status(path, ignored))) {
     return Failed(path, "cannot be replaced", EISDIR);
   }
-  const auto temporary = MakeTemporary(name);
-  if (!temporary.ok()) return temporary.status();
-  OpenFile file(temporary->path, temporary->descriptor);
+  const absl::StatusOr<int> descriptor = MakeTemporary(name);
+  if (!descriptor.ok()) return descriptor.status();
+  OpenFile file(path, *descriptor);
   absl::Status status = file.Write(head.data(), head.size());
   if (status.ok()) status = file.Write(body.data(), body.size());
   if (status.ok()) status = file.Close();

@@ -22,7 +22,7 @@ namespace tutti {
 // Each is written under a temporary name beside its own; Commit() then renames
 // them, over files that have those names. The destructor removes what was not
 // committed, and the directories that Create() made if they are empty. All
-// errors name the file.
+// errors name the file, by its own name.
 //
 // That is what holds whatever fails in this process. If it is killed, or the
 // machine stops, temporary files may stay, and in the middle of Commit() some
@@ -67,13 +67,9 @@ class OutputFiles {
 
   enum class State : uint8_t { kOpen, kCommitted, kDiscarded };
 
-  // Makes a file under a temporary name that Discard() knows: its descriptor,
-  // open for writing, and that name.
-  struct TemporaryFile {
-    std::string path;
-    int descriptor = -1;
-  };
-  absl::StatusOr<TemporaryFile> MakeTemporary(const std::string& name)
+  // Makes a file under a temporary name that Discard() knows. Returns its
+  // descriptor, open for writing.
+  absl::StatusOr<int> MakeTemporary(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string directory_;
