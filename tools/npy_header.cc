@@ -59,8 +59,8 @@ absl::Status Invalid(const Args&... args) {
 
 absl::Status UnknownDescr(absl::string_view descr) {
   const std::string known =
-      absl::StrJoin(kDescrs, ", ", [](std::string* out, DescrOfDType known) {
-        absl::StrAppend(out, known.descr);
+      absl::StrJoin(kAllDTypes, ", ", [](std::string* out, DType dtype) {
+        absl::StrAppend(out, Name(dtype), " (", DescrOf(dtype), ")");
       });
   if (absl::StartsWith(descr, ">")) {
     return Invalid("holds big-endian elements, descr ", Quoted(descr),
@@ -78,14 +78,13 @@ absl::Status UnknownDescr(absl::string_view descr) {
 }
 
 // `descr` as NumPy writes it. One byte has no order: NumPy says "|u1", where
-// other writers say "<u1", "=u1" or ">u1".
+// other writers say "<u1", "=u1", ">u1" or "u1".
 std::string Normalized(absl::string_view descr) {
   const bool has_order =
-      !descr.empty() && absl::StrContains("<=>", descr.front());
+      !descr.empty() && absl::StrContains("<=>|", descr.front());
   const absl::string_view type = descr.substr(has_order ? 1 : 0);
   const bool is_one_byte = type == "i1" || type == "u1" || type == "b1";
-  return has_order && is_one_byte ? absl::StrCat("|", type)
-                                  : std::string(descr);
+  return is_one_byte ? absl::StrCat("|", type) : std::string(descr);
 }
 
 absl::StatusOr<DType> DTypeOf(absl::string_view descr) {

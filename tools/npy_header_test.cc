@@ -99,7 +99,7 @@ TEST(NpyHeaderTest, BothNamesOfBfloat16AreRead) {
 }
 
 TEST(NpyHeaderTest, OneByteMayHaveAnyByteOrder) {
-  for (absl::string_view order : {"|", "<", ">", "="}) {
+  for (absl::string_view order : {"|", "<", ">", "=", ""}) {
     for (const auto& [type, dtype] :
          {std::pair("i1", DType::kInt8), std::pair("u1", DType::kUint8),
           std::pair("b1", DType::kBool)}) {
@@ -125,11 +125,12 @@ TEST(NpyHeaderTest, ObjectsAndStructuresAreRefusedByName) {
 
 TEST(NpyHeaderTest, OtherDTypesAreRefusedWithTheKnownOnes) {
   for (absl::string_view descr :
-       {"<c8", "<u2", "<i2", "<u4", "<U3", "|S4", "<M8[ns]", "<f16", "|V3",
-        "=f4", "f4", "u1", "<1", ""}) {
+       {"<c8", "<u2", "<i2", "<u4", "<u8", "<U3", "|S4", "<M8[ns]", "<f16",
+        "|V3", "=f4", "f4", "u", "<1", ""}) {
     const std::string error = ErrorOfDescr(absl::StrCat("'", descr, "'"));
     EXPECT_THAT(error, HasSubstr(absl::StrCat("\"", descr, "\"")));
-    EXPECT_THAT(error, HasSubstr("<f2, <V2, |V2, <f4"));
+    EXPECT_THAT(error,
+                HasSubstr("float16 (<f2), bfloat16 (<V2), float32 (<f4), "));
   }
 }
 
@@ -191,6 +192,9 @@ TEST(NpyHeaderTest, ErrorsShowStrangeTextShortAndPrintable) {
   const std::string error = ErrorOf("{" + std::string(1000, '\x01'));
   EXPECT_THAT(error, HasSubstr("\\x01"));
   EXPECT_LT(error.size(), 300u);
+  EXPECT_THAT(ErrorOf(Dictionary("'<f4'", "False", "(3,)") + "\n\x80\xff"),
+              HasSubstr("\"\\x80\\xff\""));
+  EXPECT_THAT(ErrorOfDescr("'\x1b[2J'"), HasSubstr("\"\\x1b[2J\""));
 }
 
 }  // namespace
