@@ -72,15 +72,6 @@ int64_t NumSets(const Workload& workload, const BufferOptions& options) {
                     kMaxSets);
 }
 
-absl::Status CheckMemory(int64_t wanted_bytes) {
-  const int64_t available = AvailableMemory();
-  if (wanted_bytes <= available) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the buffers take ", FormatBytes(wanted_bytes),
-                   " bytes, more than the memory that is available, ",
-                   FormatBytes(available)));
-}
-
 void CopyIntoCaches(std::byte* into, const std::byte* from, size_t num_bytes) {
   std::memcpy(into, from, num_bytes);
 }
@@ -113,11 +104,24 @@ absl::StatusOr<std::vector<RankBuffers>> AllocateBuffers(
   return ranks;
 }
 
+absl::Status PerfBuffers::CheckMemory(const Workload& workload,
+                                      const BufferOptions& options) {
+  const int64_t wanted_bytes = NumSets(workload, options) * SetBytes(workload);
+  const int64_t available = AvailableMemory();
+  if (wanted_bytes <= available) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "buffers for ", Name(workload.spec.type), " of ",
+      FormatBytes(BytesOf(workload)), " bytes on ", workload.group_size,
+      " ranks take ", FormatBytes(wanted_bytes),
+      " bytes, more than the memory that is available, ",
+      FormatBytes(available)));
+}
+
 absl::StatusOr<std::unique_ptr<PerfBuffers>> PerfBuffers::Create(
     const Workload& workload, const BufferOptions& options, WorkQueue* queue) {
-  const int64_t num_sets = NumSets(workload, options);
-  const absl::Status enough = CheckMemory(num_sets * SetBytes(workload));
+  const absl::Status enough = CheckMemory(workload, options);
   if (!enough.ok()) return enough;
+  const int64_t num_sets = NumSets(workload, options);
   std::unique_ptr<PerfBuffers> buffers(
       new PerfBuffers(workload, options, queue));
   buffers->sets_.reserve(static_cast<size_t>(num_sets));

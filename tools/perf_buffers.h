@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/environment.h"
 #include "framework/tensor.h"
@@ -42,8 +43,12 @@ struct BufferOptions {
 // them.
 class PerfBuffers {
  public:
-  // `queue` outlives the object. Errors: RESOURCE_EXHAUSTED, also where
-  // less memory than that is available.
+  // Errors: RESOURCE_EXHAUSTED if the buffers take more memory than is
+  // available.
+  static absl::Status CheckMemory(const Workload& workload,
+                                  const BufferOptions& options);
+
+  // `queue` outlives the object. Errors: also as CheckMemory().
   static absl::StatusOr<std::unique_ptr<PerfBuffers>> Create(
       const Workload& workload, const BufferOptions& options, WorkQueue* queue);
   PerfBuffers(const PerfBuffers&) = delete;

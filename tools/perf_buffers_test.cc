@@ -10,6 +10,8 @@
 namespace tutti {
 namespace {
 
+using ::testing::HasSubstr;
+
 Workload Of(CollectiveType type, int group_size, int64_t count) {
   Workload workload = {
       .spec = *ParseCollectiveSpec({.collective = std::string(Name(type))}),
@@ -123,10 +125,18 @@ TEST_F(PerfBuffersTest, HotAndCheckedIsRewritten) {
 }
 
 TEST_F(PerfBuffersTest, MoreThanTheMachineHasIsRefused) {
+  const Workload workload = Of(CollectiveType::kAllReduce, 2, int64_t{1} << 50);
   const auto buffers =
-      PerfBuffers::Create(Of(CollectiveType::kAllReduce, 2, int64_t{1} << 50),
-                          {}, environment_.get().queue);
+      PerfBuffers::Create(workload, {}, environment_.get().queue);
   EXPECT_EQ(buffers.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(PerfBuffersTest, TheRefusalSaysHowMuchWhatWouldTake) {
+  EXPECT_THAT(PerfBuffers::CheckMemory(
+                  Of(CollectiveType::kAllReduce, 2, int64_t{1} << 48), {}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("buffers for all_reduce of 1048576G bytes on "
+                                 "2 ranks take 4194304G bytes")));
 }
 
 TEST_F(PerfBuffersTest, ABarrierHasNoBuffers) {

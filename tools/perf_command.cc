@@ -15,6 +15,7 @@
 #include "tools/copy_bandwidth.h"
 #include "tools/exit_status.h"
 #include "tools/option_values.h"
+#include "tools/perf_buffers.h"
 #include "tools/perf_row.h"
 #include "tools/perf_runner.h"
 #include "tools/progress.h"
@@ -27,7 +28,8 @@ constexpr char kHelp[] =
     R"(bytes and count are those of the whole buffer: what each rank has in
 all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
 gather, reduce_scatter, scatter and all_to_all, rounded down to a multiple of
-the number of ranks.
+the number of ranks. A barrier has no data, and takes no option that speaks of
+them.
 
 The time of an iteration is that of the slowest rank, all ranks started
 together from one thread. p50 and p99 are over iterations: times that were
@@ -60,7 +62,7 @@ products.
   p50_us, p99_us               microseconds
   algbw, busbw                 GB/s, 10^9 bytes per second
   wrong                        elements, over all ranks and timed iterations;
-                               null without --check
+                               null without --check, and of a barrier
   limit_share                  a fraction: 1 is as fast as memory allows, for
                                all rows by the fastest copy of the run; null of
                                a barrier
@@ -95,13 +97,9 @@ class Report {
     }
   }
 
-  void Start() {
-    if (!json_) console_.out << table_.Header() << std::flush;
-  }
-
   void Add(const PerfRow& row) {
     wrong_ += row.wrong.value_or(0);
-    if (rows_.empty()) first_bandwidth_ = Bandwidth();
+    if (rows_.empty()) Start();
     rows_.push_back(row);
     if (json_) return;
     console_.out << table_.Row(Cells(row, Bandwidth())) << std::flush;
@@ -111,6 +109,12 @@ class Report {
   int64_t wrong() const { return wrong_; }
 
  private:
+  // What comes before the first row, and only if there is one.
+  void Start() {
+    first_bandwidth_ = Bandwidth();
+    if (!json_) console_.out << table_.Header();
+  }
+
   double Bandwidth() const {
     return bandwidth_ == nullptr ? 0 : bandwidth_->best();
   }
@@ -142,6 +146,23 @@ bool IsRefusal(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ||
          status.code() == absl::StatusCode::kFailedPrecondition ||
          status.code() == absl::StatusCode::kUnimplemented;
+}
+
+BufferOptions BufferOptionsOf(const PerfOptions& options) {
+  return {.in_place = options.in_place,
+          .hot = options.hot,
+          .check = options.check,
+          .seed = options.seed};
+}
+
+// Whether all sizes fit, before time goes into any.
+absl::Status CheckMemory(const PerfOptions& options, const PerfPlan& plan) {
+  for (const Workload& workload : plan.workloads) {
+    const absl::Status status =
+        PerfBuffers::CheckMemory(workload, BufferOptionsOf(options));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 // All that measuring needs, and the rows it has led to.
@@ -177,11 +198,7 @@ class Sweep {
 };
 
 absl::Status Sweep::Run(WorkQueue* queue) {
-  const BufferOptions buffer_options = {.in_place = options_.in_place,
-                                        .hot = options_.hot,
-                                        .check = options_.check,
-                                        .seed = options_.seed};
-  report_.Start();
+  const BufferOptions buffer_options = BufferOptionsOf(options_);
   if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesBefore);
   for (const Workload& workload : plan_.workloads) {
     auto buffers = PerfBuffers::Create(workload, buffer_options, queue);
@@ -191,8 +208,9 @@ absl::Status Sweep::Run(WorkQueue* queue) {
     if (report_.empty()) return last_refusal_;
   }
   if (report_.wrong() == 0) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat(report_.wrong(), " elements were wrong"));
+  return absl::DataLossError(absl::StrCat(
+      report_.wrong(),
+      report_.wrong() == 1 ? " element was wrong" : " elements were wrong"));
 }
 
 absl::Status Sweep::RunSize(PerfBuffers* buffers) {
@@ -294,6 +312,17 @@ void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--json", options->json, "print a JSON list of rows");
 }
 
+// A barrier has no data that they could speak of.
+absl::Status CheckOptionsOfBarrier(const CLI::App& perf) {
+  for (const char* name : {"--min-bytes", "--max-bytes", "--factor", "--dtype",
+                           "--check", "--seed", "--in-place", "--hot"}) {
+    if (perf[name]->count() == 0) continue;
+    return UsageError(
+        absl::StrCat(name, " does not go with barrier, which moves no data"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status MeasureCollective(const PerfOptions& options,
@@ -301,6 +330,8 @@ absl::Status MeasureCollective(const PerfOptions& options,
                                const Console& console) {
   const auto plan = PlanPerf(options, CollectiveRegistry::Global());
   if (!plan.ok()) return plan.status();
+  const absl::Status fits = CheckMemory(options, *plan);
+  if (!fits.ok()) return fits;
   auto runner =
       PerfRunner::Create(environment, {.devices = options.devices,
                                        .tasks = options.tasks,
@@ -325,12 +356,17 @@ Command AddPerfCommand(CLI::App* app) {
   perf->footer(kHelp);
   AddOptions(perf, options.get());
   AddMeasuringOptions(perf, options.get());
-  return {perf, [options](const Console& console) {
-            const int num_workers = NumProcessors();
-            const DefaultEnvironment environment(num_workers);
-            return MeasureCollective(*options, environment.get(), num_workers,
-                                     console);
-          }};
+  return {
+      perf, [options, perf](const Console& console) {
+        if (options->collective.collective == Name(CollectiveType::kBarrier)) {
+          const absl::Status status = CheckOptionsOfBarrier(*perf);
+          if (!status.ok()) return status;
+        }
+        const int num_workers = NumProcessors();
+        const DefaultEnvironment environment(num_workers);
+        return MeasureCollective(*options, environment.get(), num_workers,
+                                 console);
+      }};
 }
 
 }  // namespace tutti

@@ -14,6 +14,9 @@ namespace {
 // Of one rank: 1 PiB. Keeps the arithmetic far from overflow.
 constexpr int64_t kMaxBytes = int64_t{1} << 50;
 
+// In place of the names of algorithms.
+constexpr char kAll[] = "all";
+
 absl::StatusOr<int64_t> ParseSize(absl::string_view option,
                                   const std::string& text) {
   const absl::StatusOr<int64_t> bytes = ParseBytes(text);
@@ -21,7 +24,8 @@ absl::StatusOr<int64_t> ParseSize(absl::string_view option,
     return UsageError(absl::StrCat(option, ": ", bytes.status().message()));
   }
   if (*bytes < 1) {
-    return UsageError(absl::StrCat(option, ": wanted at least 1 byte"));
+    return UsageError(
+        absl::StrCat(option, " ", text, ": wanted at least 1 byte"));
   }
   if (*bytes > kMaxBytes) {
     return UsageError(absl::StrCat(option, " ", text, ": wanted at most ",
@@ -97,15 +101,18 @@ absl::Status ChooseAlgorithms(const PerfOptions& options,
                               const CollectiveRegistry& registry,
                               CollectiveType type, PerfPlan* plan) {
   plan->algorithms = options.algorithms;
-  plan->may_skip = plan->algorithms == std::vector<std::string>{"all"};
+  plan->may_skip = plan->algorithms == std::vector<std::string>{kAll};
   if (plan->algorithms.empty()) plan->algorithms = {""};
   if (plan->may_skip) {
     plan->algorithms = AlgorithmsFor(registry, type);
     if (!plan->algorithms.empty()) return absl::OkStatus();
     return absl::NotFoundError(
-        absl::StrCat("no implementation of ", Name(type), " is registered"));
+        absl::StrCat("no algorithm of ", Name(type), " is registered"));
   }
   for (const std::string& name : options.algorithms) {
+    if (name == kAll) {
+      return UsageError("--algorithm: all stands alone, without other names");
+    }
     const absl::Status known = CheckAlgorithm(registry, name, type);
     if (!known.ok()) return known;
   }

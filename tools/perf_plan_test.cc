@@ -80,6 +80,8 @@ TEST_F(PerfPlanTest, NamedAlgorithmsMustServe) {
   const PerfPlan plan = Plan(options);
   EXPECT_THAT(plan.algorithms, ElementsAre("Trees", "Rings"));
   EXPECT_FALSE(plan.may_skip);
+  options.algorithms = {"Trees", "all"};
+  EXPECT_THAT(UsageErrorOf(options), HasSubstr("all stands alone"));
   options.algorithms = {"Trees", "Stars"};
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("Stars"));
   options = Of("gather");
@@ -87,7 +89,7 @@ TEST_F(PerfPlanTest, NamedAlgorithmsMustServe) {
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("Trees does not do gather"));
 }
 
-TEST_F(PerfPlanTest, AllIsEveryImplementationOfTheCollective) {
+TEST_F(PerfPlanTest, AllIsEveryAlgorithmOfTheCollective) {
   PerfOptions options = Of("all_reduce");
   options.algorithms = {"all"};
   const PerfPlan plan = Plan(options);
@@ -117,7 +119,8 @@ TEST_F(PerfPlanTest, WrongOptionsAreAWrongCommandLine) {
   options.max_bytes = "1M";
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("--min-bytes 2M"));
   options.min_bytes = "0";
-  EXPECT_THAT(UsageErrorOf(options), HasSubstr("at least 1 byte"));
+  EXPECT_THAT(UsageErrorOf(options),
+              HasSubstr("--min-bytes 0: wanted at least 1 byte"));
   options.max_bytes = "1048577G";
   options.min_bytes = "4";
   EXPECT_THAT(UsageErrorOf(options),

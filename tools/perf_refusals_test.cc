@@ -29,12 +29,13 @@ class PerfRefusalsTest : public ::testing::Test {
     options.max_bytes = "64";
     options.iterations = 2;
     options.algorithms = {"all"};
-    options.json = true;
+    options.json = json_;
     const DefaultEnvironment environment(2);
     return MeasureCollective(options, environment.get(), /*num_workers=*/2,
                              {out_, err_});
   }
 
+  bool json_ = true;
   std::ostringstream out_;
   std::ostringstream err_;
 };
@@ -45,6 +46,12 @@ TEST_F(PerfRefusalsTest, WhereAllRefuseTheLastRefusalIsTheError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
   EXPECT_THAT(err_.str(), HasSubstr("skipped Refuser"));
   EXPECT_EQ(nlohmann::json::parse(out_.str()).size(), 0u);
+}
+
+TEST_F(PerfRefusalsTest, WhereAllRefuseThereIsNoTable) {
+  json_ = false;
+  EXPECT_EQ(ExitStatus(MeasureAll("all_reduce")), 1);
+  EXPECT_THAT(out_.str(), IsEmpty());
 }
 
 TEST_F(PerfRefusalsTest, AnAlgorithmThatServedOneSizeMayNotRefuseTheNext) {

@@ -602,6 +602,8 @@ class UsageTest(ToolTest):
                 options = [option
                            for option in quicker.get(example.split()[1], [])
                            if option.split()[0] not in example]
+                if "barrier" in example:
+                    options.remove("--max-bytes 1M")
                 result = subprocess.run(
                     ["bash", "-c", " ".join(
                         [example.replace("tutti", TUTTI, 1), *options])],
@@ -622,8 +624,8 @@ class PerfTest(ToolTest):
 
     def test_every_collective_is_right(self):
         for collective in ["all_reduce", "all_gather", "reduce_scatter",
-                           "broadcast", "all_to_all", "permute", "barrier",
-                           "reduce", "gather", "scatter"]:
+                           "broadcast", "all_to_all", "permute", "reduce",
+                           "gather", "scatter"]:
             for extra in [[], ["--in-place"], ["--hot", "--tasks", 2]]:
                 with self.subTest(f"{collective} {extra}"):
                     rows = self.measure(collective, "--devices", 4, "--check",
@@ -635,6 +637,22 @@ class PerfTest(ToolTest):
                         self.assertEqual(row["wrong"], 0, row)
                         self.assertEqual(row["collective"], collective)
                         self.assertGreaterEqual(row["p99_us"], row["p50_us"])
+
+    def test_a_barrier_is_measured(self):
+        for extra in [[], ["--tasks", 2]]:
+            row, = self.measure("barrier", "--devices", 4, "--algorithm", "all",
+                                *extra)
+            self.assertEqual(row["collective"], "barrier")
+            self.assertEqual((row["bytes"], row["dtype"], row["wrong"]),
+                             (0, None, None))
+            self.assertGreaterEqual(row["p99_us"], row["p50_us"])
+
+    def test_a_barrier_takes_no_option_that_speaks_of_data(self):
+        for option in [["--min-bytes", 4], ["--max-bytes", "1K"], ["--check"],
+                       ["--factor", 2], ["--dtype", "int8"], ["--seed", 2],
+                       ["--in-place"], ["--hot"]]:
+            self.assertIn(f"{option[0]} does not go with barrier",
+                          self.fail_with(2, "perf", "barrier", *option))
 
     def test_every_dtype_is_right(self):
         reductions = ["sum", "avg", "prod", "min"]
@@ -702,9 +720,12 @@ class PerfTest(ToolTest):
         self.assertEqual(lines[1].split()[:4], ["0", "0", "-", "-"])
 
     def test_more_memory_than_there_is(self):
-        self.assertIn("memory", self.fail_with(
-            1, "perf", "all_reduce", "--devices", 1024, "--min-bytes", "1024G",
-            "--max-bytes", "1024G"))
+        # Before the first row, though only the last has not enough.
+        result = self.run_tool("perf", "all_reduce", "--max-bytes", "1024G")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertRegex(result.stderr, r"\Atutti: buffers for all_reduce of "
+                         r"\w+ bytes on 8 ranks take \w+ bytes, more than the "
+                         r"memory that is available, \w+\n\Z")
 
 
 class InfoTest(ToolTest):
