@@ -23,8 +23,13 @@ bool Serves(const CollectiveRegistry& registry, absl::string_view name,
 
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name) {
-  const absl::Status status = registry.Find(name).status();
-  return status.ok() ? status : UsageError(status.message());
+  if (registry.Find(name).ok()) return absl::OkStatus();
+  return UsageError(absl::StrCat(
+      "unknown algorithm \"", name, "\"; known: ",
+      absl::StrJoin(registry.List(), ", ",
+                    [](std::string* out, const CollectiveRegistry::Entry& e) {
+                      absl::StrAppend(out, e.name);
+                    })));
 }
 
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,

@@ -15,12 +15,12 @@ namespace tutti {
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name);
 
-// Errors: also UsageError if the implementation does not run such a collective
+// Errors: also UsageError if the algorithm does not run such a collective
 // on CPU devices, listing those that do.
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type);
 
-// The implementations that run such a collective on CPU devices, by name.
+// The algorithms that run such a collective on CPU devices, by name.
 std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
                                        CollectiveType type);
 

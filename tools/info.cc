@@ -186,9 +186,9 @@ std::string FormatInfo(const BuildInfo& build,
 }
 
 Json InfoAsJson(const BuildInfo& build, const CollectiveRegistry& registry) {
-  Json implementations = Json::array();
+  Json algorithms = Json::array();
   for (const auto& entry : registry.List()) {
-    implementations.push_back(ToJson(entry));
+    algorithms.push_back(ToJson(entry));
   }
   return {
       {"version", build.version},
@@ -203,7 +203,7 @@ Json InfoAsJson(const BuildInfo& build, const CollectiveRegistry& registry) {
       {"processors", build.num_processors},
       {"memory_bytes", build.memory_bytes},
       {"device_types", {"CPU"}},
-      {"implementations", implementations}};
+      {"algorithms", algorithms}};
 }
 
 }  // namespace tutti

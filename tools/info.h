@@ -27,11 +27,11 @@ struct BuildInfo {
 
 BuildInfo ThisBuild();
 
-// For people: the build, then a table of implementations.
+// For people: the build, then a table of algorithms.
 std::string FormatInfo(const BuildInfo& build,
                        const CollectiveRegistry& registry);
 
-// The same: {version, build, processors, ..., implementations: [...]}.
+// The same: {version, build, processors, ..., algorithms: [...]}.
 nlohmann::ordered_json InfoAsJson(const BuildInfo& build,
                                   const CollectiveRegistry& registry);
 

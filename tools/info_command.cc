@@ -9,7 +9,7 @@ namespace tutti {
 namespace {
 
 constexpr char kHelp[] =
-    R"(Of each implementation:
+    R"(Of each algorithm:
   collectives  what it does
   devices      where it runs
   kind         schedule: steps that `tutti verify` proves; code: anything else
@@ -28,7 +28,7 @@ constexpr char kHelp[] =
   processor, processors        the model, and how many
   memory_bytes                 of the machine
   device_types                 a list
-  implementations              a list with an object for each: name, summary,
+  algorithms                   a list with an object for each: name, summary,
                                collectives, device_types (empty: any),
                                is_schedule, chosen_by_cost,
                                preserves_rank_order, supports_subdivisions,

@@ -38,7 +38,7 @@ TEST_F(InfoTest, KnowsWhatItWasBuiltWith) {
   EXPECT_GT(build.memory_bytes, 0);
 }
 
-TEST_F(InfoTest, TheTextNamesEveryImplementationWithItsTraits) {
+TEST_F(InfoTest, TheTextNamesEveryAlgorithmWithItsTraits) {
   const std::string text = FormatInfo({.version = "1.2.3",
                                        .compiler = "Some 4",
                                        .optimized = true,
@@ -59,8 +59,8 @@ TEST_F(InfoTest, TheJsonHasTheSame) {
   const auto json = InfoAsJson(ThisBuild(), registry_);
   EXPECT_EQ(json["version"], "0.1.0");
   EXPECT_EQ(json["device_types"].dump(), R"(["CPU"])");
-  ASSERT_EQ(json["implementations"].size(), 1u);
-  EXPECT_EQ(json["implementations"][0].dump(),
+  ASSERT_EQ(json["algorithms"].size(), 1u);
+  EXPECT_EQ(json["algorithms"][0].dump(),
             R"({"name":"Rings","summary":"round and round",)"
             R"("collectives":["all_reduce","reduce"],"device_types":["CPU"],)"
             R"("is_schedule":false,"chosen_by_cost":false,)"

@@ -193,7 +193,7 @@ class CollectivesTest(ToolTest):
     def test_every_algorithm_of_every_collective(self):
         info = json.loads(self.succeed("info", "--json"))
         total_runs = 0
-        for algorithm in info["implementations"]:
+        for algorithm in info["algorithms"]:
             for collective in algorithm["collectives"]:
                 if collective == "barrier":
                     self.succeed("run", "barrier", "--devices", 6, "--tasks", 2,
@@ -700,7 +700,7 @@ class PerfTest(ToolTest):
 
     def test_the_librarys_choice_has_a_name(self):
         known = {i["name"] for i in json.loads(
-            self.succeed("info", "--json"))["implementations"]}
+            self.succeed("info", "--json"))["algorithms"]}
         for row in self.measure("all_reduce", "--devices", 2, "--max-bytes",
                                 4):
             self.assertIn(row["algorithm"], known)
@@ -739,9 +739,9 @@ class InfoTest(ToolTest):
     def test_json(self):
         info = json.loads(self.succeed("info", "--json"))
         collectives = set()
-        for implementation in info["implementations"]:
-            self.assertTrue(implementation["summary"], implementation)
-            collectives.update(implementation["collectives"])
+        for algorithm in info["algorithms"]:
+            self.assertTrue(algorithm["summary"], algorithm)
+            collectives.update(algorithm["collectives"])
         self.assertEqual(len(collectives), 10)
 
 

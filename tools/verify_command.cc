@@ -30,11 +30,11 @@ one task, on many and on uneven ones, every root, several permutations and
 subdivisions, in place and not. Beyond 64 ranks they are only the sizes next to
 powers of two (2^k - 1, 2^k, 2^k + 1) and --max-ranks itself, with four roots:
 "1..64 + 11 up to 1000" means 75 sizes. Nothing is executed, so that
-implementations which are no schedules have nothing to prove.
+algorithms which are no schedules have nothing to prove.
 
-Exit status 1 if a case failed; the first one of each implementation is shown.
+Exit status 1 if a case failed; the first one of each algorithm is shown.
 
---json prints a list with an object for each implementation:
+--json prints a list with an object for each algorithm:
   name, is_schedule            nothing more where is_schedule is false
   max_ranks, group_sizes       the largest group, and how many sizes there were
   cases, failed                numbers of cases
@@ -45,7 +45,7 @@ Examples:
   tutti verify RingReduce TreeReduce --max-ranks 16
   tutti verify --max-ranks 8 --json)";
 
-// What became of one implementation.
+// What became of one algorithm.
 struct Verdict {
   std::string name;
   std::optional<VerifyReport> report;  // None where it is no schedule.
@@ -53,18 +53,21 @@ struct Verdict {
   bool failed() const { return report.has_value() && report->failed > 0; }
 };
 
-Verdict Verify(const CollectiveRegistry::Entry& entry, int max_ranks,
-               const Console& console) {
+// `place` is that of the algorithm among all, as "3 of 11".
+Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
+               int max_ranks, const Console& console) {
   const Algorithm* algorithm = AlgorithmOf(*entry.factory);
   if (algorithm == nullptr) return {entry.name, std::nullopt};
   constexpr int64_t kCasesPerUpdate = 100;
+  const std::string what =
+      absl::StrCat("verifying ", entry.name, " (", place, ")");
   Progress progress(console);
+  progress.Show(absl::StrCat(what, " ..."));
   const CaseLimits limits = {.max_ranks = max_ranks};
   const auto show = [&](const VerifyReport& report) {
     if (report.cases % kCasesPerUpdate == 0) {
-      progress.Show(absl::StrCat("verifying ", entry.name, ": ",
-                                 report.largest_group, " ranks, ", report.cases,
-                                 " cases ..."));
+      progress.Show(absl::StrCat(what, ": ", report.largest_group, " ranks, ",
+                                 report.cases, " cases ..."));
     }
     return true;
   };
@@ -144,17 +147,19 @@ std::string FailureText(const Verdict& verdict) {
 
 }  // namespace
 
-absl::Status VerifyImplementations(const VerifyOptions& options,
-                                   const CollectiveRegistry& registry,
-                                   const Console& console) {
+absl::Status VerifyAlgorithms(const VerifyOptions& options,
+                              const CollectiveRegistry& registry,
+                              const Console& console) {
   const auto entries = Choose(options.names, registry);
   if (!entries.ok()) return entries.status();
   const TextTable table = VerdictTable(*entries, options.max_ranks);
   if (!options.json) console.out << table.Header() << std::flush;
   Json rows = Json::array();
   int num_failed = 0;
-  for (const auto& entry : *entries) {
-    const Verdict verdict = Verify(entry, options.max_ranks, console);
+  for (size_t i = 0; i < entries->size(); ++i) {
+    const std::string place = absl::StrCat(i + 1, " of ", entries->size());
+    const Verdict verdict =
+        Verify((*entries)[i], place, options.max_ranks, console);
     num_failed += verdict.failed() ? 1 : 0;
     rows.push_back(ToJson(verdict));
     if (options.json) continue;
@@ -163,8 +168,8 @@ absl::Status VerifyImplementations(const VerifyOptions& options,
   }
   if (options.json) console.out << rows.dump(2) << "\n";
   if (num_failed == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(num_failed, " of ", entries->size(),
-                                          " implementations failed"));
+  return absl::InternalError(
+      absl::StrCat(num_failed, " of ", entries->size(), " algorithms failed"));
 }
 
 Command AddVerifyCommand(CLI::App* app) {
@@ -183,8 +188,8 @@ Command AddVerifyCommand(CLI::App* app) {
       ->option_text("N");
   verify->add_flag("--json", options->json, "print a JSON list");
   return {verify, [options](const Console& console) {
-            return VerifyImplementations(*options, CollectiveRegistry::Global(),
-                                         console);
+            return VerifyAlgorithms(*options, CollectiveRegistry::Global(),
+                                    console);
           }};
 }
 

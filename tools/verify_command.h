@@ -17,11 +17,11 @@ struct VerifyOptions {
   bool json = false;
 };
 
-// Prints what was proved of each implementation, and what failed. Errors: as
-// Command::run; INTERNAL if an implementation failed.
-absl::Status VerifyImplementations(const VerifyOptions& options,
-                                   const CollectiveRegistry& registry,
-                                   const Console& console);
+// Prints what was proved of each algorithm, and what failed. Errors: as
+// Command::run; INTERNAL if an algorithm failed.
+absl::Status VerifyAlgorithms(const VerifyOptions& options,
+                              const CollectiveRegistry& registry,
+                              const Console& console);
 
 Command AddVerifyCommand(CLI::App* app);
 

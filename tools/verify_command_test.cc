@@ -12,6 +12,7 @@
 namespace tutti {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -27,8 +28,7 @@ class VerifyCommandTest : public ::testing::Test {
   }
 
   absl::Status Verify(bool err_is_terminal = false) {
-    return VerifyImplementations(options_, registry_,
-                                 {out_, err_, err_is_terminal});
+    return VerifyAlgorithms(options_, registry_, {out_, err_, err_is_terminal});
   }
 
   CollectiveRegistry registry_;
@@ -40,7 +40,7 @@ class VerifyCommandTest : public ::testing::Test {
 TEST_F(VerifyCommandTest, WhatIsWrongFailsTheRunAndIsShown) {
   const absl::Status status = Verify();
   EXPECT_EQ(ExitStatus(status), 1);
-  EXPECT_EQ(status.message(), "1 of 3 implementations failed");
+  EXPECT_EQ(status.message(), "1 of 3 algorithms failed");
   EXPECT_THAT(out_.str(), ContainsRegex("Forgetful +1\\.\\.4 .*FAILED\n  .*"));
   EXPECT_THAT(out_.str(), ContainsRegex("Rings +1\\.\\.4 +[0-9]+ +0  ok\n"));
 }
@@ -87,7 +87,13 @@ TEST_F(VerifyCommandTest, ProgressGoesToATerminalAlone) {
   EXPECT_THAT(Verify(), IsOk());
   EXPECT_THAT(err_.str(), IsEmpty());
   EXPECT_THAT(Verify(/*err_is_terminal=*/true), IsOk());
-  EXPECT_THAT(err_.str(), HasSubstr("\rverifying Rings: "));
+  EXPECT_THAT(err_.str(), HasSubstr("\rverifying Rings (1 of 1): "));
+}
+
+TEST_F(VerifyCommandTest, ProgressSaysHowFarItIs) {
+  EXPECT_EQ(ExitStatus(Verify(/*err_is_terminal=*/true)), 1);
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("\rverifying Forgetful (1 of 3) ..."),
+                                HasSubstr("\rverifying Rings (3 of 3) ...")));
 }
 
 }  // namespace
