@@ -27,8 +27,17 @@ absl::Status ParseReduction(const std::string& name, CollectiveSpec* spec) {
   return absl::OkStatus();
 }
 
-absl::Status DoesNotGoWith(absl::string_view option, CollectiveType type) {
-  return UsageError(absl::StrCat(option, " does not go with ", Name(type)));
+bool IsPermute(CollectiveType type) { return type == CollectiveType::kPermute; }
+
+// `takes_it` says which collectives the option goes with.
+absl::Status DoesNotGoWith(absl::string_view option, CollectiveType type,
+                           bool (*takes_it)(CollectiveType)) {
+  std::vector<absl::string_view> others;
+  for (CollectiveType other : kAllCollectiveTypes) {
+    if (takes_it(other)) others.push_back(Name(other));
+  }
+  return UsageError(absl::StrCat(option, " does not go with ", Name(type),
+                                 ", only with ", absl::StrJoin(others, ", ")));
 }
 
 CollectiveOp OpOf(const CollectiveSpec& spec, int rank) {
@@ -69,13 +78,13 @@ absl::StatusOr<CollectiveSpec> ParseCollectiveSpec(
     const absl::Status status = ParseReduction(words.reduction, &spec);
     if (!status.ok()) return status;
   } else if (!words.reduction.empty()) {
-    return DoesNotGoWith("--reduction", *type);
+    return DoesNotGoWith("--reduction", *type, Reduces);
   }
   if (words.root.has_value() && !HasRoot(*type)) {
-    return DoesNotGoWith("--root", *type);
+    return DoesNotGoWith("--root", *type, HasRoot);
   }
-  if (!words.permutation.empty() && *type != CollectiveType::kPermute) {
-    return DoesNotGoWith("--permutation", *type);
+  if (!words.permutation.empty() && !IsPermute(*type)) {
+    return DoesNotGoWith("--permutation", *type, IsPermute);
   }
   spec.root = words.root.value_or(0);
   spec.permutation = words.permutation;
@@ -85,7 +94,8 @@ absl::StatusOr<CollectiveSpec> ParseCollectiveSpec(
 absl::Status CheckGroupSize(const CollectiveSpec& spec, int group_size) {
   if (spec.root < 0 || spec.root >= group_size) {
     return UsageError(absl::StrCat("--root ", spec.root,
-                                   " is no rank of a group of ", group_size));
+                                   " is no rank of a group of ", group_size,
+                                   "; wanted 0 to ", group_size - 1));
   }
   if (spec.type != CollectiveType::kPermute) return absl::OkStatus();
   const std::string why = WhyInvalid(RequestOf(spec, group_size, 0));

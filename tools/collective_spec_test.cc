@@ -60,17 +60,21 @@ TEST(CollectiveSpecTest, UnknownNamesListTheKnownOnes) {
 
 TEST(CollectiveSpecTest, WordsThatDoNotGoWithTheCollectiveAreRefused) {
   EXPECT_EQ(ErrorOf({.collective = "barrier", .reduction = "sum"}),
-            "--reduction does not go with barrier");
+            "--reduction does not go with barrier, only with all_reduce, "
+            "reduce_scatter, reduce");
   EXPECT_EQ(ErrorOf({.collective = "all_reduce", .root = 0}),
-            "--root does not go with all_reduce");
+            "--root does not go with all_reduce, only with broadcast, reduce, "
+            "gather, scatter");
   EXPECT_EQ(ErrorOf({.collective = "reduce", .permutation = {0}}),
-            "--permutation does not go with reduce");
+            "--permutation does not go with reduce, only with permute");
 }
 
 TEST(CollectiveSpecTest, RootsMustBeRanks) {
   CollectiveSpec spec{.type = CollectiveType::kBroadcast, .root = 3};
   EXPECT_THAT(CheckGroupSize(spec, 4), IsOk());
   EXPECT_EQ(ExitStatus(CheckGroupSize(spec, 3)), 2);
+  EXPECT_EQ(CheckGroupSize(spec, 3).message(),
+            "--root 3 is no rank of a group of 3; wanted 0 to 2");
   spec.root = -1;
   EXPECT_EQ(ExitStatus(CheckGroupSize(spec, 3)), 2);
 }

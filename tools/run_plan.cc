@@ -32,7 +32,8 @@ absl::StatusOr<int> CountRanks(const RunSettings& settings, int num_files) {
     return *settings.devices;
   }
   if (num_files == 0) {
-    return UsageError(absl::StrCat(Name(type), " needs --input"));
+    return UsageError(
+        absl::StrCat(Name(type), " needs --input, the .npy files"));
   }
   if (!settings.devices.has_value() || *settings.devices == num_files ||
       AreRootsAlone(settings, num_files)) {
@@ -40,7 +41,8 @@ absl::StatusOr<int> CountRanks(const RunSettings& settings, int num_files) {
   }
   return UsageError(absl::StrCat(
       "--devices ", *settings.devices, " does not fit ", num_files,
-      " input files; wanted one file per rank",
+      num_files == 1 ? " input file" : " input files",
+      "; wanted one file per rank",
       OnlyRootHasInput(type) ? ", or the root's file alone of each group"
                              : ""));
 }

@@ -159,7 +159,7 @@ TEST(RunPlanTest, DevicesMustFitTheFiles) {
   EXPECT_THAT(
       ErrorOf({.spec = {.type = CollectiveType::kAllReduce}, .devices = 4},
               Alike(1), 2),
-      HasSubstr("--devices 4 does not fit 1 input files"));
+      HasSubstr("--devices 4 does not fit 1 input file;"));
   EXPECT_THAT(
       ErrorOf({.spec = {.type = CollectiveType::kScatter}, .devices = 4},
               Alike(2), 2),
