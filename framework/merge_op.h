@@ -44,6 +44,8 @@ class MergeOp {
   static absl::StatusOr<MergeOp> Custom(CustomMergeOp op);
 
   absl::string_view name() const;
+  bool is_custom() const { return custom_ != nullptr; }
+  ReductionKind kind() const { return kind_; }  // REQUIRES: !is_custom().
   bool commutative() const {
     return custom_ == nullptr || custom_->commutative;
   }
@@ -91,6 +93,7 @@ class FinalOp {
 
   absl::string_view name() const;
   bool is_identity() const { return kind_ == Kind::kIdentity; }
+  bool is_custom() const { return custom_ != nullptr; }
 
   // Errors: as MergeOp::Apply.
   absl::Status Apply(DType dtype, void* values, int64_t num_elements,

@@ -34,6 +34,19 @@ void Reduce(ReductionKind kind, DType dtype, const void* left,
           static_cast<uint8_t*>(into), num_elements);
 }
 
+void ReduceMany(const ManyReduction& reduction) {
+  if (!IsValid(reduction.kind) || !IsValid(reduction.dtype)) return;
+  const auto fold = Kernels().fold[static_cast<size_t>(reduction.kind)]
+                                  [static_cast<size_t>(reduction.dtype)];
+  fold({reduction.inputs, reduction.outputs, reduction.streamed,
+        reduction.num_elements, reduction.divisor});
+}
+
+void CopyToMany(const uint8_t* from, absl::Span<uint8_t* const> outputs,
+                absl::Span<uint8_t* const> streamed, size_t num_bytes) {
+  Kernels().copy({{&from, 1}, outputs, streamed, num_bytes});
+}
+
 void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor) {
   if (!IsValid(dtype)) return;
   const auto divide = Kernels().divide[static_cast<size_t>(dtype)];

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "framework/dtype.h"
 #include "framework/reduction_kind.h"
 
@@ -29,6 +30,33 @@ namespace tutti {
 // CheckSupported(kind, dtype) fails.
 void Reduce(ReductionKind kind, DType dtype, const void* left,
             const void* right, void* into, size_t num_elements);
+
+// A reduction of many buffers in one pass over memory.
+struct ManyReduction {
+  ReductionKind kind = ReductionKind::kSum;
+  DType dtype = DType::kFloat32;
+  absl::Span<const uint8_t* const> inputs;  // At least one.
+  absl::Span<uint8_t* const> outputs;
+
+  // More outputs, written past the caches: for what nobody reads before it
+  // would have left them anyway. Saves reading the memory that is overwritten.
+  absl::Span<uint8_t* const> streamed;
+
+  size_t num_elements = 0;
+  int64_t divisor = 1;  // 1 unless the dtype is floating.
+};
+
+// Every output = (inputs[0] (+) inputs[1] (+) ..., from left to right) /
+// divisor.
+//
+// float16 and bfloat16 are computed in float32 to the end and rounded once.
+// Pointers as for Reduce(): an output may equal inputs; it may overlap nothing
+// else.
+void ReduceMany(const ManyReduction& reduction);
+
+// The first `num_bytes` of `from` to every output, bit by bit.
+void CopyToMany(const uint8_t* from, absl::Span<uint8_t* const> outputs,
+                absl::Span<uint8_t* const> streamed, size_t num_bytes);
 
 // values[i] /= divisor: from a sum to an average.
 //

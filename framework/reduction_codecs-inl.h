@@ -4,12 +4,14 @@
 // - Stored: what lies in memory;
 // - LanesOf: a type. The best vectors of Stored have as many lanes as those of
 //   LanesOf have;
-// - Map(d, f, v...): f, element by element, of vectors of Stored whose Highway
-//   tag is `d`. Returns another one.
+// - Compute(d, f): a vector of Stored whose Highway tag is `d`, as f computes
+//   it.
 //
-// `f(lane_tag, lanes...)` gets vectors of the type that is computed in. Only
-// what it returns is rounded to the dtype: once, to nearest even. Every NaN is
-// given the same bits. So results do not depend on the CPU.
+// `f(lane_tag, decode)` returns a vector of the type that is computed in;
+// `decode(v)` makes such a vector of one of Stored. f may be called more than
+// once, each time for some of the elements. Only what it returns is rounded to
+// the dtype: once, to nearest even. Every NaN is given the same bits. So
+// results do not depend on the CPU.
 
 // Seen once per Highway target, hence the unusual guard.
 #if defined(TUTTI_FRAMEWORK_REDUCTION_CODECS_INL_H_) == \
@@ -49,14 +51,22 @@ HWY_INLINE hn::Vec<D> CanonicalNaN(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), nan, v);
 }
 
+// Where elements are computed with as they are stored.
+struct Unchanged {
+  template <class V>
+  HWY_INLINE V operator()(V v) const {
+    return v;
+  }
+};
+
 template <typename T>
 struct IntegerCodec {
   using Stored = T;
   using LanesOf = T;
 
-  template <class D, class F, class... V>
-  static HWY_INLINE hn::Vec<D> Map(D d, const F& f, V... values) {
-    return f(d, values...);
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
+    return f(d, Unchanged());
   }
 };
 
@@ -65,9 +75,9 @@ struct FloatCodec {
   using Stored = T;
   using LanesOf = T;
 
-  template <class D, class F, class... V>
-  static HWY_INLINE hn::Vec<D> Map(D d, const F& f, V... values) {
-    return CanonicalNaN(d, f(d, values...));
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
+    return CanonicalNaN(d, f(d, Unchanged()));
   }
 };
 
@@ -78,16 +88,16 @@ struct BFloat16Codec {
   using Stored = uint16_t;
   using LanesOf = uint16_t;
 
-  template <class D, class F, class... V>
-  static HWY_INLINE hn::Vec<D> Map(D d, const F& f, V... codes) {
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
     if constexpr (hn::MaxLanes(D()) == 1) {
       const hn::Rebind<float, D> df;
-      const auto code = Round(df, f(df, FromOne(df, hn::GetLane(codes))...));
+      const auto code = Round(df, f(df, FromOne<decltype(df)>()));
       return hn::Set(d, static_cast<uint16_t>(hn::GetLane(code) >> 16));
     } else {
       const hn::Repartition<float, D> df;
-      const auto even = Round(df, f(df, FromEven(df, codes)...));
-      const auto odd = Round(df, f(df, FromOdd(df, codes)...));
+      const auto even = Round(df, f(df, FromEven<decltype(df)>()));
+      const auto odd = Round(df, f(df, FromOdd<decltype(df)>()));
       return hn::OddEven(hn::BitCast(d, odd),
                          hn::BitCast(d, hn::ShiftRight<16>(even)));
     }
@@ -95,21 +105,30 @@ struct BFloat16Codec {
 
  private:
   template <class DF>
-  static HWY_INLINE hn::Vec<DF> FromOne(DF df, uint16_t code) {
-    const hn::RebindToUnsigned<DF> du;
-    return hn::BitCast(df, hn::Set(du, uint32_t{code} << 16));
-  }
-  template <class DF, class V>
-  static HWY_INLINE hn::Vec<DF> FromEven(DF df, V codes) {
-    const hn::RebindToUnsigned<DF> du;
-    return hn::BitCast(df, hn::ShiftLeft<16>(hn::BitCast(du, codes)));
-  }
-  template <class DF, class V>
-  static HWY_INLINE hn::Vec<DF> FromOdd(DF df, V codes) {
-    const hn::RebindToUnsigned<DF> du;
-    return hn::BitCast(
-        df, hn::And(hn::BitCast(du, codes), hn::Set(du, 0xFFFF0000)));
-  }
+  struct FromOne {
+    template <class V>
+    HWY_INLINE hn::Vec<DF> operator()(V code) const {
+      const hn::RebindToUnsigned<DF> du;
+      return hn::BitCast(DF(), hn::Set(du, uint32_t{hn::GetLane(code)} << 16));
+    }
+  };
+  template <class DF>
+  struct FromEven {
+    template <class V>
+    HWY_INLINE hn::Vec<DF> operator()(V codes) const {
+      const hn::RebindToUnsigned<DF> du;
+      return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::BitCast(du, codes)));
+    }
+  };
+  template <class DF>
+  struct FromOdd {
+    template <class V>
+    HWY_INLINE hn::Vec<DF> operator()(V codes) const {
+      const hn::RebindToUnsigned<DF> du;
+      return hn::BitCast(
+          DF(), hn::And(hn::BitCast(du, codes), hn::Set(du, 0xFFFF0000)));
+    }
+  };
 
   // The codes, in the upper halves of the lanes. By hand, because Highway's own
   // conversion truncates. Adding could turn a NaN into infinity or -0, but not
@@ -222,12 +241,19 @@ struct Float16Codec {
   using Stored = uint16_t;
   using LanesOf = float;
 
-  template <class D, class F, class... V>
-  static HWY_INLINE hn::Vec<D> Map(D, const F& f, V... codes) {
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D, const F& f) {
     const hn::Rebind<float, D> df;
-    const auto value = f(df, DecodeFloat16(df, codes)...);
-    return EncodeFloat16(df, CanonicalNaN(df, value));
+    return EncodeFloat16(df, CanonicalNaN(df, f(df, Decode<decltype(df)>())));
   }
+
+ private:
+  template <class DF>
+  struct Decode {
+    HWY_INLINE hn::Vec<DF> operator()(Codes<DF> codes) const {
+      return DecodeFloat16(DF(), codes);
+    }
+  };
 };
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -1,6 +1,8 @@
 #include "framework/reduction_kernels.h"
 
+#include <array>
 #include <cstring>
+#include <type_traits>
 
 // Between the baseline and SSE4 lies nothing that is still in use.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
@@ -10,6 +12,7 @@
 #include "hwy/foreach_target.h"
 // Order matters: after foreach_target.h.
 #include "framework/reduction_codecs-inl.h"
+#include "framework/reduction_fan_out-inl.h"
 #include "framework/reduction_loop-inl.h"
 #include "framework/reduction_ops-inl.h"
 #include "hwy/highway.h"
@@ -24,6 +27,8 @@ using Divide = ReductionKernels::Divide;
 template <typename Kernel>
 using PerDType = ReductionKernels::PerDType<Kernel>;
 
+using Fold = ReductionKernels::Fold;
+
 template <class Codec, class Op>
 struct Combined {
   const uint8_t* left;
@@ -31,8 +36,10 @@ struct Combined {
 
   template <class D>
   HWY_INLINE hn::Vec<D> operator()(D d, size_t index) const {
-    return Codec::Map(d, Op(), LoadElements(d, left, index),
-                      LoadElements(d, right, index));
+    return Codec::Compute(d, [&](auto lanes, auto decode) HWY_ATTR {
+      return Op()(lanes, decode(LoadElements(d, left, index)),
+                  decode(LoadElements(d, right, index)));
+    });
   }
 };
 
@@ -43,22 +50,54 @@ struct Mapped {
 
   template <class D>
   HWY_INLINE hn::Vec<D> operator()(D d, size_t index) const {
-    return Codec::Map(d, op, LoadElements(d, values, index));
+    return Codec::Compute(d, [&](auto lanes, auto decode) HWY_ATTR {
+      return op(lanes, decode(LoadElements(d, values, index)));
+    });
   }
 };
 
 template <class Codec, class Op>
 void CombineElements(const uint8_t* left, const uint8_t* right, uint8_t* into,
                      size_t num_elements) {
-  WriteElements<Codec>(Combined<Codec, Op>{left, right}, into, num_elements);
+  WriteElements<Codec>(Combined<Codec, Op>{left, right}, ToOne{into}, 0,
+                       num_elements);
 }
 
 void CombineNothing(const uint8_t*, const uint8_t*, uint8_t*, size_t) {}
 
+// All inputs, from the first to the last, in registers.
+template <class Codec, class Op>
+struct Folded {
+  const FoldArguments& arguments;
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, size_t index) const {
+    return Codec::Compute(d, [&](auto lanes, auto decode) HWY_ATTR {
+      auto sum = decode(LoadElements(d, arguments.inputs[0], index));
+      for (size_t i = 1; i < arguments.inputs.size(); ++i) {
+        sum = Op()(lanes, sum,
+                   decode(LoadElements(d, arguments.inputs[i], index)));
+      }
+      if constexpr (hwy::IsFloat<hn::TFromD<decltype(lanes)>>()) {
+        if (arguments.divisor != 1)
+          sum = Quotient{arguments.divisor}(lanes, sum);
+      }
+      return sum;
+    });
+  }
+};
+
+template <class Codec, class Op>
+void FoldElements(const FoldArguments& arguments) {
+  WriteToAll<Codec>(Folded<Codec, Op>{arguments}, arguments);
+}
+
+void FoldNothing(const FoldArguments&) {}
+
 template <class Codec>
 void DivideFloats(uint8_t* values, size_t num_elements, int64_t divisor) {
-  WriteElements<Codec>(Mapped<Codec, Quotient>{values, {divisor}}, values,
-                       num_elements);
+  WriteElements<Codec>(Mapped<Codec, Quotient>{values, {divisor}},
+                       ToOne{values}, 0, num_elements);
 }
 
 template <typename T>
@@ -73,53 +112,80 @@ void DivideIntegers(uint8_t* values, size_t num_elements, int64_t divisor) {
 
 void DivideNothing(uint8_t*, size_t, int64_t) {}
 
-// Rows of the table, in the order of DType. Signed and unsigned integers share
-// what wraps around, and so avoid undefined overflow too.
-template <class Op>
-constexpr PerDType<Combine> kWrapping = {
-    CombineElements<Float16Codec, Op>,
-    CombineElements<BFloat16Codec, Op>,
-    CombineElements<FloatCodec<float>, Op>,
-    CombineElements<FloatCodec<double>, Op>,
-    CombineElements<IntegerCodec<uint8_t>, Op>,
-    CombineElements<IntegerCodec<uint8_t>, Op>,
-    CombineElements<IntegerCodec<uint32_t>, Op>,
-    CombineElements<IntegerCodec<uint64_t>, Op>,
-    CombineNothing};
+template <class Codec, class Op>
+struct Combining {
+  static constexpr Combine kKernel = CombineElements<Codec, Op>;
+};
+template <class Codec, class Op>
+struct Folding {
+  static constexpr Fold kKernel = FoldElements<Codec, Op>;
+};
 
-template <class Op>
-constexpr PerDType<Combine> kOrdering = {
-    CombineElements<Float16Codec, Op>,
-    CombineElements<BFloat16Codec, Op>,
-    CombineElements<FloatCodec<float>, Op>,
-    CombineElements<FloatCodec<double>, Op>,
-    CombineElements<IntegerCodec<int8_t>, Op>,
-    CombineElements<IntegerCodec<uint8_t>, Op>,
-    CombineElements<IntegerCodec<int32_t>, Op>,
-    CombineElements<IntegerCodec<int64_t>, Op>,
-    CombineNothing};
+// Rows of the tables, in the order of DType, with Kernel<Codec, Op> for what is
+// supported and `nothing` for the rest. Signed and unsigned integers share what
+// wraps around, and so avoid undefined overflow too.
+template <template <class, class> class Kernel, class Op>
+constexpr auto Wrapping(decltype(Kernel<Float16Codec, Op>::kKernel) nothing) {
+  return PerDType<std::remove_const_t<decltype(nothing)>>{
+      Kernel<Float16Codec, Op>::kKernel,
+      Kernel<BFloat16Codec, Op>::kKernel,
+      Kernel<FloatCodec<float>, Op>::kKernel,
+      Kernel<FloatCodec<double>, Op>::kKernel,
+      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
+      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
+      Kernel<IntegerCodec<uint32_t>, Op>::kKernel,
+      Kernel<IntegerCodec<uint64_t>, Op>::kKernel,
+      nothing};
+}
 
-template <class Op>
-constexpr PerDType<Combine> kBitwise = {
-    CombineNothing,
-    CombineNothing,
-    CombineNothing,
-    CombineNothing,
-    CombineElements<IntegerCodec<uint8_t>, Op>,
-    CombineElements<IntegerCodec<uint8_t>, Op>,
-    CombineElements<IntegerCodec<uint32_t>, Op>,
-    CombineElements<IntegerCodec<uint64_t>, Op>,
-    CombineNothing};
+template <template <class, class> class Kernel, class Op>
+constexpr auto Ordering(decltype(Kernel<Float16Codec, Op>::kKernel) nothing) {
+  return PerDType<std::remove_const_t<decltype(nothing)>>{
+      Kernel<Float16Codec, Op>::kKernel,
+      Kernel<BFloat16Codec, Op>::kKernel,
+      Kernel<FloatCodec<float>, Op>::kKernel,
+      Kernel<FloatCodec<double>, Op>::kKernel,
+      Kernel<IntegerCodec<int8_t>, Op>::kKernel,
+      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
+      Kernel<IntegerCodec<int32_t>, Op>::kKernel,
+      Kernel<IntegerCodec<int64_t>, Op>::kKernel,
+      nothing};
+}
+
+template <template <class, class> class Kernel, class Op>
+constexpr auto Bitwise(
+    decltype(Kernel<IntegerCodec<uint8_t>, Op>::kKernel) nothing) {
+  return PerDType<std::remove_const_t<decltype(nothing)>>{
+      nothing,
+      nothing,
+      nothing,
+      nothing,
+      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
+      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
+      Kernel<IntegerCodec<uint32_t>, Op>::kKernel,
+      Kernel<IntegerCodec<uint64_t>, Op>::kKernel,
+      nothing};
+}
 
 // In the order of ReductionKind.
+template <template <class, class> class Kernel, typename Function>
+constexpr std::array<PerDType<Function>, kAllReductionKinds.size()> Table(
+    Function nothing) {
+  return {Wrapping<Kernel, Sum>(nothing), Wrapping<Kernel, Prod>(nothing),
+          Ordering<Kernel, Min>(nothing), Ordering<Kernel, Max>(nothing),
+          Bitwise<Kernel, Band>(nothing), Bitwise<Kernel, Bor>(nothing),
+          Bitwise<Kernel, Bxor>(nothing)};
+}
+
 constexpr ReductionKernels kKernels = {
-    .combine = {kWrapping<Sum>, kWrapping<Prod>, kOrdering<Min>, kOrdering<Max>,
-                kBitwise<Band>, kBitwise<Bor>, kBitwise<Bxor>},
+    .combine = Table<Combining>(Combine{CombineNothing}),
+    .fold = Table<Folding>(Fold{FoldNothing}),
     .divide = {DivideFloats<Float16Codec>, DivideFloats<BFloat16Codec>,
                DivideFloats<FloatCodec<float>>,
                DivideFloats<FloatCodec<double>>, DivideIntegers<int8_t>,
                DivideIntegers<uint8_t>, DivideIntegers<int32_t>,
                DivideIntegers<int64_t>, DivideNothing},
+    .copy = FoldElements<IntegerCodec<uint8_t>, Bor>,
 };
 
 const ReductionKernels& Kernels() { return kKernels; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -129,6 +130,13 @@ class ReductionKernelsTest : public testing::TestWithParam<int64_t> {
     return into;
   }
 
+  void Fold(const ReductionPair& pair, const FoldArguments& arguments) {
+    const auto& row = kernels_.fold[static_cast<size_t>(pair.kind)];
+    row[static_cast<size_t>(pair.dtype)](arguments);
+  }
+
+  const ReductionKernels& kernels() const { return kernels_; }
+
   void Divide(DType dtype, uint8_t* values, size_t num_elements,
               int64_t divisor) {
     kernels_.divide[static_cast<size_t>(dtype)](values, num_elements, divisor);
@@ -249,6 +257,131 @@ TEST_P(ReductionKernelsTest, SumsOfEvery16BitCodeMatchTheReference) {
       ExpectSameElements(dtype, Combine({kSum, dtype}, left, right),
                          ReferenceResult({kSum, dtype}, left, right));
     }
+  }
+}
+
+// Buffers of a fold of `num_inputs` inputs. The outputs follow each other with
+// `offset` bytes past a multiple of 64.
+class FoldBuffers {
+ public:
+  FoldBuffers(DType dtype, size_t num_inputs, size_t length, size_t offset)
+      : length_(length) {
+    for (size_t i = 0; i < num_inputs; ++i) {
+      contents_.push_back(RandomElements(dtype, length, i + 17 * length));
+      inputs_.push_back(
+          std::make_unique<Guarded>(contents_.back(), (offset + i) % 5));
+    }
+  }
+
+  std::vector<const uint8_t*> inputs() {
+    std::vector<const uint8_t*> pointers;
+    for (const auto& input : inputs_) pointers.push_back(input->data());
+    return pointers;
+  }
+  uint8_t* input(size_t i) { return inputs_[i]->data(); }
+  Bytes input_content(size_t i) { return inputs_[i]->content(); }
+  const Bytes& original(size_t i) const { return contents_[i]; }
+
+  Bytes Expected(const ReductionPair& pair, int64_t divisor) {
+    Bytes expected(contents_[0].size());
+    const std::vector<const uint8_t*> pointers = inputs();
+    ReferenceReduceMany(pair.kind, pair.dtype, pointers, expected.data(),
+                        length_, divisor);
+    return expected;
+  }
+
+ private:
+  const size_t length_;
+  std::vector<Bytes> contents_;
+  std::vector<std::unique_ptr<Guarded>> inputs_;
+};
+
+TEST_P(ReductionKernelsTest, FoldsOfManyBuffersMatchTheReference) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (const size_t num_inputs : {1, 2, 3, 8, 17}) {
+      for (const size_t length : {0, 1, 7, 16, 33, 65, 200, 1001}) {
+        const size_t offset = length % 3 * SizeOf(pair.dtype) + num_inputs / 8;
+        FoldBuffers buffers(pair.dtype, num_inputs, length, offset);
+        const int64_t divisor = IsFloating(pair.dtype) ? 1 + length % 3 : 1;
+        const Bytes expected = buffers.Expected(pair, divisor);
+        Guarded plain(Bytes(expected.size()), 1);
+        Guarded streamed(Bytes(expected.size()), offset);
+        // The second lies at other addresses modulo a cache line only if the
+        // number of inputs is even.
+        Guarded other(Bytes(expected.size()),
+                      offset + (num_inputs % 2 == 0 ? 8 : 0));
+        Fold(pair, {.inputs = buffers.inputs(),
+                    .outputs = {plain.data()},
+                    .streamed = {streamed.data(), other.data()},
+                    .num_elements = length,
+                    .divisor = divisor});
+        for (Guarded* output : {&plain, &streamed, &other}) {
+          ExpectSameElements(pair.dtype, output->content(), expected);
+          EXPECT_TRUE(output->canaries_are_intact());
+        }
+        for (size_t i = 0; i < num_inputs; ++i) {
+          EXPECT_EQ(buffers.input_content(i), buffers.original(i));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ReductionKernelsTest, FoldsInPlaceMatchTheReference) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (const size_t length : {1, 16, 33, 200, 1001}) {
+      FoldBuffers buffers(pair.dtype, 3, length, 0);
+      const Bytes expected = buffers.Expected(pair, 1);
+      Guarded streamed(Bytes(expected.size()), length % 4 * 8);
+      Fold(pair, {.inputs = buffers.inputs(),
+                  .outputs = {buffers.input(0), buffers.input(2)},
+                  .streamed = {streamed.data()},
+                  .num_elements = length});
+      ExpectSameElements(pair.dtype, buffers.input_content(0), expected);
+      EXPECT_EQ(buffers.input_content(1), buffers.original(1));
+      ExpectSameElements(pair.dtype, buffers.input_content(2), expected);
+      ExpectSameElements(pair.dtype, streamed.content(), expected);
+    }
+  }
+}
+
+TEST_P(ReductionKernelsTest, CopiesKeepEveryBit) {
+  for (const size_t length : {0, 1, 63, 64, 100, 1001}) {
+    const Bytes from = RandomElements(DType::kFloat32, length, length);
+    Guarded plain(Bytes(from.size()), 3), streamed(Bytes(from.size()), 5);
+    const uint8_t* const input = from.data();
+    kernels().copy({.inputs = {&input, 1},
+                    .outputs = {plain.data()},
+                    .streamed = {streamed.data()},
+                    .num_elements = from.size()});
+    EXPECT_EQ(plain.content(), from);
+    EXPECT_EQ(streamed.content(), from);
+    EXPECT_TRUE(plain.canaries_are_intact());
+    EXPECT_TRUE(streamed.canaries_are_intact());
+  }
+}
+
+TEST_P(ReductionKernelsTest, FoldsOfEvery16BitCodeAreRoundedOnce) {
+  std::vector<uint16_t> every(0x10000);
+  std::iota(every.begin(), every.end(), 0);
+  const Bytes codes = BytesOf(every);
+  for (const ReductionPair& pair : SupportedPairs()) {
+    if (SizeOf(pair.dtype) != 2) continue;
+    SCOPED_TRACE(Describe(pair));
+    const Bytes others = RandomElements(pair.dtype, every.size(), 1);
+    const Bytes more = RandomElements(pair.dtype, every.size(), 2);
+    const std::vector<const uint8_t*> inputs = {others.data(), codes.data(),
+                                                more.data()};
+    Bytes expected(codes.size()), into(codes.size());
+    ReferenceReduceMany(pair.kind, pair.dtype, inputs, expected.data(),
+                        every.size(), 3);
+    Fold(pair, {.inputs = inputs,
+                .outputs = {into.data()},
+                .num_elements = every.size(),
+                .divisor = 3});
+    ExpectSameElements(pair.dtype, into, expected);
   }
 }
 
@@ -392,6 +525,20 @@ TEST_P(ReductionKernelsTest, DivisionByMoreThanTheDTypeHoldsIsRight) {
       DivideOne<int32_t>(DType::kInt32, std::numeric_limits<int32_t>::min(),
                          int64_t{1} << 31),
       -1);
+}
+
+TEST_P(ReductionKernelsTest, FoldsOfFloat16AreInFloat32ToTheEnd) {
+  // 2048 + 1 + 1 is 2050, but rounded after each step it stays 2048.
+  const uint16_t big = FloatToFloat16(2048), one = FloatToFloat16(1);
+  const auto bytes = [](const uint16_t& code) {
+    return reinterpret_cast<const uint8_t*>(&code);
+  };
+  const uint8_t* const inputs[] = {bytes(big), bytes(one), bytes(one)};
+  uint16_t sum = 0;
+  auto* const into = reinterpret_cast<uint8_t*>(&sum);
+  Fold({kSum, DType::kFloat16},
+       {.inputs = inputs, .outputs = {&into, 1}, .num_elements = 1});
+  EXPECT_EQ(sum, FloatToFloat16(2050));
 }
 
 TEST_P(ReductionKernelsTest, DivisionOfFloat16IsInFloat32) {

@@ -56,38 +56,51 @@ HWY_INLINE void StoreElements(D d, hn::Vec<D> v, uint8_t* elements,
   StoreBytes(d, v, elements + index * sizeof(hn::TFromD<D>));
 }
 
+// The loops below write elements [begin, end) of a result. `source(d, i)` is
+// what to write from index i on, as a vector of tag `d`; `sink(d, v, i)` writes
+// it. The sink may overwrite what the source reads, but only where it writes.
+
+// One buffer.
+struct ToOne {
+  uint8_t* into;
+
+  template <class D>
+  HWY_INLINE void operator()(D d, hn::Vec<D> v, size_t index) const {
+    StoreElements(d, v, into, index);
+  }
+};
+
 // WriteElements() with vectors of one size. The last one ends where the
 // elements end and may overlap the one before it. It is computed first, since
 // by the end its inputs may have been overwritten.
-// REQUIRES: num_elements >= Lanes(d).
-template <class D, class Source>
-HWY_INLINE void WriteVectors(D d, const Source& source, uint8_t* into,
-                             size_t num_elements) {
-  const size_t last = num_elements - hn::Lanes(d);
+// REQUIRES: end - begin >= Lanes(d).
+template <class D, class Source, class Sink>
+HWY_INLINE void WriteVectors(D d, const Source& source, const Sink& sink,
+                             size_t begin, size_t end) {
+  const size_t last = end - hn::Lanes(d);
   const auto last_vector = source(d, last);
-  for (size_t i = 0; i < last; i += hn::Lanes(d)) {
-    StoreElements(d, source(d, i), into, i);
+  for (size_t i = begin; i < last; i += hn::Lanes(d)) {
+    sink(d, source(d, i), i);
   }
-  StoreElements(d, last_vector, into, last);
+  sink(d, last_vector, last);
 }
 
-// Writes `num_elements` elements of Codec's dtype to `into`. `source(d, i)` is
-// what to write from index i on, as a vector of tag `d`; it may read its inputs
-// only where it says what to write, and `into` may be one of them.
-template <class Codec, class Source>
-HWY_INLINE void WriteElements(const Source& source, uint8_t* into,
-                              size_t num_elements) {
+// With the widest vectors that the elements fill.
+template <class Codec, class Source, class Sink>
+HWY_INLINE void WriteElements(const Source& source, const Sink& sink,
+                              size_t begin, size_t end) {
   using Stored = typename Codec::Stored;
   using LanesOf = typename Codec::LanesOf;
   const hn::Rebind<Stored, hn::ScalableTag<LanesOf>> widest;
   const hn::Rebind<Stored, hn::CappedTag<LanesOf, 16 / sizeof(LanesOf)>> narrow;
   const hn::CappedTag<Stored, 1> single;
+  const size_t num_elements = end - begin;
   if (num_elements >= hn::Lanes(widest)) {
-    WriteVectors(widest, source, into, num_elements);
+    WriteVectors(widest, source, sink, begin, end);
   } else if (num_elements >= hn::Lanes(narrow)) {
-    WriteVectors(narrow, source, into, num_elements);
+    WriteVectors(narrow, source, sink, begin, end);
   } else if (num_elements > 0) {
-    WriteVectors(single, source, into, num_elements);
+    WriteVectors(single, source, sink, begin, end);
   }
 }
 

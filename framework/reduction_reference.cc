@@ -92,6 +92,15 @@ T ReduceIntegers(ReductionKind kind, T left, T right) {
 }
 
 template <typename T>
+T ReduceValues(ReductionKind kind, T left, T right) {
+  if constexpr (std::is_integral_v<T>) {
+    return ReduceIntegers(kind, left, right);
+  } else {
+    return ReduceFloats(kind, left, right);
+  }
+}
+
+template <typename T>
 T DivideValue(T value, int64_t divisor) {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(value / divisor);
@@ -136,11 +145,23 @@ void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
     for (size_t i = 0; i < num_elements; ++i) {
       const auto a = ReadElement<Format>(left, i);
       const auto b = ReadElement<Format>(right, i);
-      if constexpr (std::is_integral_v<typename Format::Value>) {
-        WriteElement<Format>(ReduceIntegers(kind, a, b), into, i);
-      } else {
-        WriteElement<Format>(ReduceFloats(kind, a, b), into, i);
+      WriteElement<Format>(ReduceValues(kind, a, b), into, i);
+    }
+  });
+}
+
+void ReferenceReduceMany(ReductionKind kind, DType dtype,
+                         absl::Span<const uint8_t* const> inputs, void* into,
+                         size_t num_elements, int64_t divisor) {
+  WithFormat(dtype, [&](auto format) {
+    using Format = decltype(format);
+    for (size_t i = 0; i < num_elements; ++i) {
+      auto value = ReadElement<Format>(inputs[0], i);
+      for (const uint8_t* input : inputs.subspan(1)) {
+        value = ReduceValues(kind, value, ReadElement<Format>(input, i));
       }
+      value = DivideValue(value, divisor);
+      WriteElement<Format>(value, into, i);
     }
   });
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "framework/dtype.h"
 #include "framework/reduction_kind.h"
 
@@ -14,6 +15,9 @@ namespace tutti {
 // and `dtype` must pass CheckSupported().
 void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
                      const void* right, void* into, size_t num_elements);
+void ReferenceReduceMany(ReductionKind kind, DType dtype,
+                         absl::Span<const uint8_t* const> inputs, void* into,
+                         size_t num_elements, int64_t divisor);
 void ReferenceDivideBy(DType dtype, void* values, size_t num_elements,
                        int64_t divisor);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "framework/reduction_reference.h"
 #include "framework/reduction_test_data.h"
@@ -25,6 +26,26 @@ TEST(ReductionTest, EverySupportedPairMatchesTheReference) {
     ReferenceReduce(pair.kind, pair.dtype, left.data(), right.data(),
                     expected.data(), kNumElements);
     EXPECT_EQ(into, expected) << Describe(pair);
+  }
+}
+
+TEST(ReductionTest, ManyBuffersOfEverySupportedPairMatchTheReference) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    const Bytes a = RandomElements(pair.dtype, kNumElements, 1);
+    const Bytes b = RandomElements(pair.dtype, kNumElements, 2);
+    const Bytes c = RandomElements(pair.dtype, kNumElements, 3);
+    Bytes one(a.size()), other(a.size()), expected(a.size());
+    const std::vector<const uint8_t*> inputs = {a.data(), b.data(), c.data()};
+    ReduceMany({.kind = pair.kind,
+                .dtype = pair.dtype,
+                .inputs = inputs,
+                .outputs = {one.data()},
+                .streamed = {other.data()},
+                .num_elements = kNumElements});
+    ReferenceReduceMany(pair.kind, pair.dtype, inputs, expected.data(),
+                        kNumElements, 1);
+    EXPECT_EQ(one, expected) << Describe(pair);
+    EXPECT_EQ(other, expected) << Describe(pair);
   }
 }
 
