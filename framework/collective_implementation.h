@@ -11,7 +11,8 @@ namespace tutti {
 // How a collective is done. One object serves one member of one instance, for
 // all its executions, of which several may run at a time.
 //
-// Thread-safe. A context given to Run() stays valid until `done`.
+// Thread-safe. A context given to Run() stays valid until both `done` and Run()
+// have returned.
 class CollectiveImplementationInterface {
  public:
   virtual ~CollectiveImplementationInterface() = default;

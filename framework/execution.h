@@ -4,13 +4,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "framework/buf_key.h"
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
 #include "framework/device.h"
+#include "framework/mutex.h"
 
 namespace tutti {
 
@@ -28,6 +31,16 @@ class Execution {
   // Members that have launched it.
   std::atomic<size_t> num_launched{0};
 
+  // What the members share for this execution alone, as implementations like:
+  // one object, default-constructed on first use, of the same type in each
+  // call.
+  template <typename T>
+  std::shared_ptr<T> Shared() ABSL_LOCKS_EXCLUDED(shared_mu_) {
+    MutexLock lock(&shared_mu_);
+    if (shared_ == nullptr) shared_ = std::make_shared<T>();
+    return std::static_pointer_cast<T>(shared_);
+  }
+
  private:
   friend class ExecutionTable;
   // Guarded by the table's mutex.
@@ -37,6 +50,9 @@ class Execution {
   size_t num_cancelling_ = 0;
   bool over_ = false;  // Forgotten by the table.
   std::optional<ExecKey> key_;
+
+  Mutex shared_mu_;
+  std::shared_ptr<void> shared_ ABSL_GUARDED_BY(shared_mu_);
 };
 
 }  // namespace tutti

@@ -42,6 +42,9 @@ struct ImplementationTraits {
   std::vector<CollectiveType> collectives;
   std::vector<std::string> device_types;  // Empty: any.
 
+  // Serves groups only whose members are all in one process.
+  bool needs_one_process = false;
+
   // Reduces strictly from the lowest rank to the highest, so that the merge op
   // need not commute.
   bool preserves_rank_order = false;

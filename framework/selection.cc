@@ -25,6 +25,9 @@ std::string WhyNot(const ImplementationTraits& traits,
     return absl::StrCat("runs on ", absl::StrJoin(devices, ", "), ", not on ",
                         request.device_type);
   }
+  if (traits.needs_one_process && !request.one_process) {
+    return "needs all members in one process";
+  }
   if (Reduces(request.type) && !request.commutative &&
       !traits.preserves_rank_order) {
     return "does not keep the rank order, which a merge op that does not "

@@ -109,6 +109,20 @@ TEST_F(SelectionTest, TheCostIsOfTheLayoutAndTheModel) {
   EXPECT_EQ(selection->candidates[0].cost_seconds, 24);
 }
 
+TEST_F(SelectionTest, WhatNeedsOneProcessServesNoGroupOfSeveral) {
+  ImplementationTraits local = AllReduceTraits(OneSecond);
+  local.needs_one_process = true;
+  Register("Local", local);
+  Register("Ring", AllReduceTraits(TwoSeconds));
+  EXPECT_EQ(Select()->name, "Local");
+  request_.one_process = false;
+  EXPECT_EQ(Select()->name, "Ring");
+  request_.implementation = "Local";
+  EXPECT_THAT(Select(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("Local needs all members in one process")));
+}
+
 TEST_F(SelectionTest, AnExplicitNameIsTakenEvenIfItIsDearer) {
   Register("Cheap", AllReduceTraits(OneSecond));
   Register("Dear", AllReduceTraits(TwoSeconds));

@@ -129,6 +129,7 @@ absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance,
 
 absl::Status ChooseImplementation(const CollectiveRegistry& registry,
                                   const CollGroupParams& group,
+                                  const CollTaskParams& task,
                                   CollInstanceParams* instance) {
   const auto bytes = BytesOf(*instance, group);
   if (!bytes.ok()) return bytes.status();
@@ -138,6 +139,7 @@ absl::Status ChooseImplementation(const CollectiveRegistry& registry,
        .layout = *group.layout,
        .device_type = group.device_type,
        .bytes = *bytes,
+       .one_process = task.num_local == group.size(),
        .implementation = instance->impl_details.implementation,
        .commutative = instance->merge_op.commutative(),
        .uneven = !instance->rows.empty(),
@@ -150,6 +152,7 @@ absl::Status ChooseImplementation(const CollectiveRegistry& registry,
 
 absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
                                           const CollGroupParams& group,
+                                          const CollTaskParams& task,
                                           Requests requests) {
   absl::Status status = CheckAgreement(requests);
   if (!status.ok()) return status;
@@ -171,7 +174,7 @@ absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
   instance.merge_op = first.merge_op;
   instance.final_op = first.final_op;
   instance.impl_details = first.impl_details;
-  status = ChooseImplementation(registry, group, &instance);
+  status = ChooseImplementation(registry, group, task, &instance);
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat(InstanceLabel(first), ": ",
                                                     status.message()));
@@ -209,7 +212,7 @@ CompleteInstance(const CollectiveRegistry& registry,
                  const std::shared_ptr<const CollGroupParams>& group,
                  const std::shared_ptr<const CollTaskParams>& task,
                  Requests requests) {
-  auto decided = Decide(registry, *group, requests);
+  auto decided = Decide(registry, *group, *task, requests);
   if (!decided.ok()) return decided.status();
   const auto instance =
       std::make_shared<const CollInstanceParams>(*std::move(decided));
