@@ -19,6 +19,7 @@ const std::vector<std::string>& Names() {
                                    "DirectReduceScatter",
                                    "Gather",
                                    "HierarchicalTreeBroadcast",
+                                   "LocalReduce",
                                    "Permute",
                                    "RingGather",
                                    "RingReduce",
@@ -49,6 +50,17 @@ TEST(ImplementationsTest, PriceTreesBelowRingsForFewBytesAndAboveForMany) {
   EXPECT_LT(Cost("TreeReduce", layout, 4), Cost("RingReduce", layout, 4));
   EXPECT_GT(Cost("TreeReduce", layout, 1 << 20),
             Cost("RingReduce", layout, 1 << 20));
+}
+
+TEST(ImplementationsTest, PriceOnePassBelowWhatSends) {
+  for (const int size : {2, 3, 8, 64}) {
+    const GroupLayout layout = GroupLayout::Uniform(1, size);
+    for (const int64_t bytes : {0, 4, 1 << 10, 1 << 26}) {
+      const double one_pass = Cost("LocalReduce", layout, bytes);
+      EXPECT_LT(one_pass, Cost("TreeReduce", layout, bytes));
+      EXPECT_LT(one_pass, Cost("RingReduce", layout, bytes));
+    }
+  }
 }
 
 TEST(ImplementationsTest, PriceNothingForOneRankAndMoreForMoreBytes) {

@@ -249,7 +249,7 @@ TEST(AbortTest, FirstExecutionOfAReformedGroupIsWokenByItsDeadline) {
   LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
                   return std::make_unique<LossyPeerAccess>(&lossy);
                 }});
-  const CollectiveRequest request = job.AllReduceRequest(4);
+  const CollectiveRequest request = job.AllReduceRequest(4, "RingReduce");
   RunOnce(job, request);
   job.resolver().EndGroup(1, absl::AbortedError("member lost"));
   lossy = true;

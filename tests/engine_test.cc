@@ -98,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(EngineTest, DoneWaitsForTheStepThatStillReadsABuffer) {
   LocalJob job({.devices_per_task = 2});
-  const CollectiveRequest request = job.AllReduceRequest(LargeSize(2));
+  const CollectiveRequest request =
+      job.AllReduceRequest(LargeSize(2), "RingReduce");
   std::vector<LocalJob::Call*> calls = {&job.Start(0, request),
                                         &job.Start(1, request)};
   // Reductions are queued now, on buffers of both members.
@@ -114,7 +115,7 @@ TEST(EngineTest, DoneWaitsForTheStepThatStillReadsABuffer) {
 
 TEST(EngineTest, SmallScheduleRunsOnTheCallersThread) {
   LocalJob job({.devices_per_task = 4});
-  const CollectiveRequest request = job.AllReduceRequest(100);
+  const CollectiveRequest request = job.AllReduceRequest(100, "RingReduce");
   std::vector<LocalJob::Call*> calls;
   for (int i = 0; i < 4; ++i) calls.push_back(&job.Start(i, request));
   // No work was run from the queue.
@@ -143,9 +144,14 @@ TEST(EngineTest, CallFromDoneDoesNotDeepenTheStackWhereThereIsNothingToDo) {
   EXPECT_EQ(num_left, -1);
 }
 
-TEST(EngineTest, CallFromDoneDoesNotDeepenTheStack) {
+class ChainTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, ChainTest,
+                         testing::Values("LocalReduce", "RingReduce"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(ChainTest, CallFromDoneDoesNotDeepenTheStack) {
   LocalJob job({.devices_per_task = 2});
-  const CollectiveRequest request = job.AllReduceRequest(1);
+  const CollectiveRequest request = job.AllReduceRequest(1, GetParam());
   const auto shared = std::make_shared<const CollectiveRequest>(request);
   constexpr int kCalls = 100'000;
   struct Chain {
@@ -177,7 +183,7 @@ TEST(EngineTest, CallFromDoneDoesNotDeepenTheStack) {
 
 TEST(EngineTest, ManyExecutionsOfOneInstanceCanBeUnderWay) {
   LocalJob job({.devices_per_task = 3});
-  const CollectiveRequest request = job.AllReduceRequest(5);
+  const CollectiveRequest request = job.AllReduceRequest(5, "RingReduce");
   job.RunAll(request);
   std::vector<LocalJob::Call*> calls;
   for (int device = 0; device < 3; ++device) {
@@ -193,7 +199,7 @@ TEST(EngineTest, ManyExecutionsOfOneInstanceCanBeUnderWay) {
 
 TEST(EngineTest, ExplicitExecutionsMeetByNumberNotByOrder) {
   LocalJob job({.devices_per_task = 2});
-  const CollectiveRequest request = job.AllReduceRequest(5);
+  const CollectiveRequest request = job.AllReduceRequest(5, "RingReduce");
   const auto number = [](uint64_t execution) {
     return [execution](CollectiveArgs& args) { args.execution = execution; };
   };

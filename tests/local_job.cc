@@ -33,13 +33,15 @@ LocalJob::LocalJob(Options options)
           .make_peer_access = std::move(options.make_peer_access),
       })) {}
 
-CollectiveRequest LocalJob::AllReduceRequest(int64_t num_elements) const {
+CollectiveRequest LocalJob::AllReduceRequest(int64_t num_elements,
+                                             std::string implementation) const {
   CollectiveRequest request;
   request.group_key = 1;
   request.group_size = static_cast<int>(devices().size());
   request.instance_key = 1;
   request.op = AllReduce{};
   request.shape = TensorShape::Vector(num_elements);
+  request.impl_details.implementation = std::move(implementation);
   return request;
 }
 

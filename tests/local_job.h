@@ -47,7 +47,8 @@ class LocalJob {
   LocalJob& operator=(const LocalJob&) = delete;
 
   // A float32 all-reduce of `num_elements` among all devices, to change.
-  CollectiveRequest AllReduceRequest(int64_t num_elements) const;
+  CollectiveRequest AllReduceRequest(int64_t num_elements,
+                                     std::string implementation = "") const;
 
   // Calls for one device in step 1, with an input of the
   // request's shape that holds `device + 1` everywhere. `change` may alter the

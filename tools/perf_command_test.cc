@@ -69,9 +69,10 @@ TEST_F(PerfCommandTest, NobodyLooksWithoutCheck) {
 TEST_F(PerfCommandTest, AllLeavesOutWhatRefusesAndSaysSoOnce) {
   options_.algorithms = {"all"};
   EXPECT_THAT(Measure(), IsOk());
-  EXPECT_THAT(Printed("algorithm"),
-              ElementsAre("Forgetful", "RingReduce", "TreeReduce", "Forgetful",
-                          "RingReduce", "TreeReduce"));
+  EXPECT_THAT(
+      Printed("algorithm"),
+      ElementsAre("Forgetful", "LocalReduce", "RingReduce", "TreeReduce",
+                  "Forgetful", "LocalReduce", "RingReduce", "TreeReduce"));
   EXPECT_THAT(err_.str(), HasSubstr("tutti: skipped Refuser: "));
   EXPECT_THAT(err_.str(), HasSubstr("not today"));
   EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
