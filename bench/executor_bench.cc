@@ -99,6 +99,10 @@ void BM_RingStep(benchmark::State& state) {
       benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
+BENCHMARK_CAPTURE(BM_AllReduce4Bytes, local, "LocalReduce")
+    ->ArgName("devices")
+    ->Arg(2)
+    ->Arg(8);
 BENCHMARK_CAPTURE(BM_AllReduce4Bytes, tree, "TreeReduce")
     ->ArgName("devices")
     ->Arg(2)
