@@ -1,0 +1,87 @@
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "framework/collective_shapes.h"
+#include "framework/registry.h"
+#include "implementations/local_exchange.h"
+
+namespace tutti {
+namespace {
+
+// Every block straight from its input to its output. Where a member runs in
+// place, what it and another one send each other is swapped a tile at a time.
+class Exchange : public LocalExchange {
+ public:
+  explicit Exchange(std::vector<Attendee> members)
+      : LocalExchange(std::move(members)) {
+    SetBlocks();
+    for (int rank = 0; rank < group_size(); ++rank) {
+      const Block& own = BlockOf(rank, rank);
+      Append(own.move, own.num_bytes);
+      for (int peer = 0; peer < rank; ++peer) {
+        AppendPair(rank, peer);
+      }
+    }
+    blocks_ = {};
+  }
+
+ private:
+  struct Block {
+    Move move;
+    int64_t num_bytes = 0;
+  };
+
+  const Block& BlockOf(int from, int to) const {
+    return blocks_[static_cast<size_t>(from) *
+                       static_cast<size_t>(group_size()) +
+                   static_cast<size_t>(to)];
+  }
+
+  // Input blocks lie in the order of who gets them, output blocks in that of
+  // whom they come from.
+  void SetBlocks() {
+    const int64_t row_bytes = RowElements(instance().shape) * element_bytes();
+    std::vector<int64_t> received(static_cast<size_t>(group_size()));
+    for (int from = 0; from < group_size(); ++from) {
+      int64_t sent = 0;
+      for (int to = 0; to < group_size(); ++to) {
+        const int64_t size =
+            BlockRows(instance(), group_size(), from, to) * row_bytes;
+        int64_t& begin = received[static_cast<size_t>(to)];
+        blocks_.push_back({{input(from) + sent, output(to) + begin}, size});
+        sent += size;
+        begin += size;
+      }
+    }
+  }
+
+  // A member runs in place only if it sends each other as much as it receives.
+  void AppendPair(int rank, int peer) {
+    const Block& there = BlockOf(rank, peer);
+    const Block& back = BlockOf(peer, rank);
+    if (in_place(rank) || in_place(peer)) {
+      return AppendCycle({there.move, back.move}, there.num_bytes);
+    }
+    Append(there.move, there.num_bytes);
+    Append(back.move, back.num_bytes);
+  }
+
+  std::vector<Block> blocks_;  // By sender, then receiver.
+};
+
+REGISTER_COLLECTIVE(
+    LocalAllToAll,
+    Implemented<LocalImplementation<Exchange>>(
+        {.summary = "copies every block straight to its output, where all "
+                    "members are in one process",
+         .collectives = {CollectiveType::kAllToAll},
+         .device_types = {"CPU"},
+         .needs_one_process = true,
+         .supports_uneven = true,
+         .determinism = Determinism::kByRankOrder,
+         .cost_seconds = LocalCostSeconds}));
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,31 @@
+#include <utility>
+#include <vector>
+
+#include "framework/registry.h"
+#include "implementations/local_pass.h"
+
+namespace tutti {
+namespace {
+
+// All have met: that is all.
+class Barrier : public LocalPass {
+ public:
+  using LocalPass::LocalPass;
+
+ private:
+  int64_t num_bytes() const override { return 0; }
+  absl::Status Run(ByteRange) const override { return absl::OkStatus(); }
+};
+
+REGISTER_COLLECTIVE(
+    LocalBarrier,
+    Implemented<LocalImplementation<Barrier>>(
+        {.summary = "the members meet, where all are in one process",
+         .collectives = {CollectiveType::kBarrier},
+         .device_types = {"CPU"},
+         .needs_one_process = true,
+         .determinism = Determinism::kByRankOrder,
+         .cost_seconds = LocalCostSeconds}));
+
+}  // namespace
+}  // namespace tutti

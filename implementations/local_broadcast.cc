@@ -1,0 +1,31 @@
+#include <utility>
+#include <vector>
+
+#include "framework/registry.h"
+#include "implementations/local_fan_out.h"
+
+namespace tutti {
+namespace {
+
+// The source's input, read once, to all outputs.
+class Broadcast : public LocalFanOut {
+ public:
+  explicit Broadcast(std::vector<Attendee> members)
+      : LocalFanOut(std::move(members)) {
+    Append(instance().root, instance().shape.num_elements() * element_bytes());
+  }
+};
+
+REGISTER_COLLECTIVE(
+    LocalBroadcast,
+    Implemented<LocalImplementation<Broadcast>>(
+        {.summary = "copies the source's input straight to all outputs, where "
+                    "all members are in one process",
+         .collectives = {CollectiveType::kBroadcast},
+         .device_types = {"CPU"},
+         .needs_one_process = true,
+         .determinism = Determinism::kByRankOrder,
+         .cost_seconds = LocalCostSeconds}));
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,24 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_BUFFERS_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_BUFFERS_H_
+
+#include <cstdint>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+
+namespace tutti {
+
+template <typename Byte>
+using Pointers = absl::InlinedVector<Byte*, 16>;
+
+// The same position in each buffer.
+template <typename Byte>
+Pointers<Byte> At(absl::Span<Byte* const> buffers, int64_t offset) {
+  Pointers<Byte> moved(buffers.begin(), buffers.end());
+  for (Byte*& pointer : moved) pointer += offset;
+  return moved;
+}
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_BUFFERS_H_

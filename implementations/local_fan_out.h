@@ -1,0 +1,39 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_FAN_OUT_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_FAN_OUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "implementations/local_buffers.h"
+#include "implementations/local_pass.h"
+
+namespace tutti {
+
+// A pass that copies blocks of inputs to the same place in every output: each
+// byte is read once and written to all outputs while it is at hand. The line is
+// that of an output.
+class LocalFanOut : public LocalPass {
+ public:
+  explicit LocalFanOut(std::vector<Attendee> members);
+
+ protected:
+  // Appends the rank's input to the line.
+  void Append(int rank, int64_t num_bytes);
+
+ private:
+  struct Block {
+    int rank = 0;
+    int64_t begin = 0;  // In the line.
+  };
+
+  int64_t num_bytes() const override { return num_bytes_; }
+  absl::Status Run(ByteRange slice) const override;
+  void Copy(const Block& block, ByteRange range) const;
+
+  std::vector<Block> blocks_;
+  int64_t num_bytes_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_FAN_OUT_H_

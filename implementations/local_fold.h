@@ -1,0 +1,30 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_FOLD_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_FOLD_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/params.h"
+
+namespace tutti {
+
+// Buffers of one length, one input for each rank.
+struct FoldBuffers {
+  absl::Span<const uint8_t* const> inputs;
+  absl::Span<uint8_t* const> outputs;   // Each may be an input.
+  absl::Span<uint8_t* const> streamed;  // More, written past the caches.
+  int64_t num_bytes = 0;                // Whole elements.
+};
+
+// Every output = the inputs, merged in rank order, with the final op: in one
+// pass where the ops are built in, so that float16 and bfloat16 are rounded
+// once, after the final op. Ops of the caller, averages of integers and groups
+// of one take one more step: each tile of a few thousand bytes is reduced in
+// the first-level cache, pair by pair. Errors: those of the ops.
+absl::Status Fold(const CollInstanceParams& instance,
+                  const FoldBuffers& buffers);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_FOLD_H_

@@ -1,0 +1,39 @@
+#include <utility>
+#include <vector>
+
+#include "framework/collective_shapes.h"
+#include "framework/registry.h"
+#include "implementations/local_fan_out.h"
+
+namespace tutti {
+namespace {
+
+// Every input, read once, to its place in all outputs, or in the root's.
+//
+//   inputs    a   b   c
+//   outputs   a b c   a b c   a b c
+class Gather : public LocalFanOut {
+ public:
+  explicit Gather(std::vector<Attendee> members)
+      : LocalFanOut(std::move(members)) {
+    const int64_t row_bytes = RowElements(instance().shape) * element_bytes();
+    for (int rank = 0; rank < group_size(); ++rank) {
+      Append(rank, BlockRows(instance(), group_size(), rank, rank) * row_bytes);
+    }
+  }
+};
+
+REGISTER_COLLECTIVE(
+    LocalGather,
+    Implemented<LocalImplementation<Gather>>(
+        {.summary = "copies every input straight to all outputs, where all "
+                    "members are in one process",
+         .collectives = {CollectiveType::kAllGather, CollectiveType::kGather},
+         .device_types = {"CPU"},
+         .needs_one_process = true,
+         .supports_uneven = true,
+         .determinism = Determinism::kByRankOrder,
+         .cost_seconds = LocalCostSeconds}));
+
+}  // namespace
+}  // namespace tutti

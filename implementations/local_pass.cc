@@ -1,0 +1,116 @@
+#include "implementations/local_pass.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "framework/run_in_turn.h"
+#include "implementations/cost.h"
+
+namespace tutti {
+namespace {
+
+// These count the inputs and outputs of all members together. Measured on an
+// AMD EPYC with 2 cores and 32 MiB of last-level cache, November 2026.
+
+// Up to here one thread is done sooner than the work queue wakes another.
+constexpr int64_t kInlineBytes = int64_t{2} << 20;
+
+constexpr int64_t kMinSliceBytes = int64_t{1} << 20;
+constexpr int64_t kMostSlices = 64;
+
+// From here on, outputs would not stay in the caches.
+constexpr int64_t kStreamBytes = int64_t{16} << 20;
+
+// A slice begins at a cache line, and so at an element.
+constexpr int64_t kLineBytes = 64;
+
+}  // namespace
+
+LocalPass::LocalPass(std::vector<Attendee> members)
+    : members_(std::move(members)) {
+  for (const Attendee& member : members_) {
+    const CollectiveContext& context = *member.context;
+    tensor_bytes_ += static_cast<int64_t>(context.input.size_bytes() +
+                                          context.output.size_bytes());
+  }
+}
+
+int64_t LocalPass::element_bytes() const {
+  return static_cast<int64_t>(SizeOf(instance().dtype));
+}
+
+const uint8_t* LocalPass::input(int rank) const {
+  const auto index = static_cast<size_t>(rank);
+  return reinterpret_cast<const uint8_t*>(
+      members_[index].context->input.data());
+}
+
+uint8_t* LocalPass::output(int rank) const {
+  const auto index = static_cast<size_t>(rank);
+  // The tensor is the context's; its bytes are this execution's to write.
+  return const_cast<uint8_t*>(
+      reinterpret_cast<const uint8_t*>(members_[index].context->output.data()));
+}
+
+bool LocalPass::streams() const { return tensor_bytes_ >= kStreamBytes; }
+
+void LocalPass::Start(const std::shared_ptr<LocalPass>& pass) {
+  if (pass->tensor_bytes_ > kInlineBytes && pass->num_bytes() > 0) {
+    return pass->RunSlices(pass);
+  }
+  pass->num_left_ = 1;
+  EndSlice(pass, pass->RunUnlessCancelled({0, pass->num_bytes()}));
+}
+
+int64_t LocalPass::slice_bytes() const {
+  const int64_t slices =
+      std::clamp<int64_t>(tensor_bytes_ / kMinSliceBytes, 1, kMostSlices);
+  const int64_t bytes = (num_bytes() + slices - 1) / slices;
+  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+}
+
+void LocalPass::RunSlices(const std::shared_ptr<LocalPass>& self) {
+  const int64_t size = slice_bytes();
+  const int64_t line = num_bytes();
+  WorkQueue& queue = *members_[0].context->executor->environment().queue;
+  num_left_ = (line + size - 1) / size;
+  for (int64_t begin = 0; begin < line; begin += size) {
+    const ByteRange slice = {begin, std::min(begin + size, line)};
+    queue.Schedule(
+        [self, slice] { EndSlice(self, self->RunUnlessCancelled(slice)); });
+  }
+}
+
+absl::Status LocalPass::RunUnlessCancelled(ByteRange slice) const {
+  const Cancellation& cancellation =
+      members_[0].context->execution->cancellation;
+  if (cancellation.cancelled()) return cancellation.status();
+  return Run(slice);
+}
+
+// Of several slices that fail, the first one to end says why.
+void LocalPass::EndSlice(const std::shared_ptr<LocalPass>& self,
+                         absl::Status status) {
+  if (!status.ok()) {
+    MutexLock lock(&self->mu_);
+    self->status_.Update(status);
+  }
+  if (self->num_left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  {
+    MutexLock lock(&self->mu_);
+    status = self->status_;
+  }
+  // A member that goes on to its next call may be that one's last.
+  RunInTurn([self, status = std::move(status)] {
+    for (Attendee& member : self->members_) std::move(member.done)(status);
+  });
+}
+
+double LocalCostSeconds(const CostQuery& query) {
+  const double size = query.layout.size();
+  if (size == 1) return 0;
+  return TransferSeconds(query.model, 0.5,
+                         (size - 1) / size * static_cast<double>(query.bytes));
+}
+
+}  // namespace tutti

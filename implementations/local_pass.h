@@ -1,0 +1,103 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_PASS_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_PASS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_implementation.h"
+#include "framework/implementation_traits.h"
+#include "framework/mutex.h"
+#include "implementations/local_meeting.h"
+
+namespace tutti {
+
+// [begin, end).
+struct ByteRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// One execution whose members are all in this process and have all arrived. It
+// reads their inputs and writes their outputs where they lie: no messages, and
+// no byte is touched more often than it must be.
+//
+// A pass goes along a line of bytes, which is cut into slices. Those of a large
+// pass run side by side on the work queue; a small pass runs on the thread of
+// the last member.
+class LocalPass {
+ public:
+  explicit LocalPass(std::vector<Attendee> members);
+  virtual ~LocalPass() = default;
+  LocalPass(const LocalPass&) = delete;
+  LocalPass& operator=(const LocalPass&) = delete;
+
+  // Runs the pass, here or on the work queue, then ends the members' calls.
+  static void Start(const std::shared_ptr<LocalPass>& pass);
+
+ protected:
+  // Length of the line.
+  virtual int64_t num_bytes() const = 0;
+
+  // The part of the pass that belongs to a slice. Slices begin at multiples of
+  // a cache line and may run at the same time.
+  virtual absl::Status Run(ByteRange slice) const = 0;
+
+  int group_size() const { return static_cast<int>(members_.size()); }
+  const CollInstanceParams& instance() const { return *params().instance; }
+  int64_t element_bytes() const;
+
+  // Null where the member has none.
+  const uint8_t* input(int rank) const;
+  uint8_t* output(int rank) const;
+  bool in_place(int rank) const { return input(rank) == output(rank); }
+
+  // Whether what is written would not stay in the caches anyway.
+  bool streams() const;
+
+ private:
+  const CollectiveParams& params() const {
+    return *members_[0].context->params;
+  }
+  int64_t slice_bytes() const;
+  void RunSlices(const std::shared_ptr<LocalPass>& self);
+  absl::Status RunUnlessCancelled(ByteRange slice) const;
+  static void EndSlice(const std::shared_ptr<LocalPass>& self,
+                       absl::Status status);
+
+  std::vector<Attendee> members_;
+  int64_t tensor_bytes_ = 0;  // Of all inputs and outputs.
+
+  std::atomic<int64_t> num_left_{0};  // Slices.
+  Mutex mu_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// An implementation that is a pass; `Pass` is made from the members.
+template <class Pass>
+class LocalImplementation : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+
+  void Run(const CollectiveContext& context, StatusCallback done) override {
+    context.executor->Launched(context);
+    const auto meeting = context.execution->Shared<LocalMeeting>();
+    std::vector<Attendee> members = meeting->Join(context, std::move(done));
+    if (members.empty()) return;
+    LocalPass::Start(std::make_shared<Pass>(std::move(members)));
+  }
+};
+
+// Half a message, and half the bytes of a ring: less than what sends.
+double LocalCostSeconds(const CostQuery& query);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_PASS_H_

@@ -1,0 +1,51 @@
+#include <utility>
+#include <vector>
+
+#include "framework/registry.h"
+#include "implementations/local_exchange.h"
+
+namespace tutti {
+namespace {
+
+// Every input straight to the output that it is meant for. Where a member runs
+// in place, its cycle of the permutation is shifted a tile at a time.
+class Permutation : public LocalExchange {
+ public:
+  explicit Permutation(std::vector<Attendee> members)
+      : LocalExchange(std::move(members)) {
+    std::vector<bool> is_done(static_cast<size_t>(group_size()));
+    for (int rank = 0; rank < group_size(); ++rank) {
+      if (!is_done[static_cast<size_t>(rank)]) AppendCycleOf(rank, &is_done);
+    }
+  }
+
+ private:
+  void AppendCycleOf(int rank, std::vector<bool>* is_done) {
+    const int64_t size = instance().shape.num_elements() * element_bytes();
+    std::vector<Move> moves;
+    bool overwrites = false;
+    while (!(*is_done)[static_cast<size_t>(rank)]) {
+      (*is_done)[static_cast<size_t>(rank)] = true;
+      const int to = instance().permutation[static_cast<size_t>(rank)];
+      moves.push_back({input(rank), output(to)});
+      overwrites |= in_place(rank);
+      rank = to;
+    }
+    if (overwrites && moves.size() > 1) return AppendCycle(moves, size);
+    for (const Move& move : moves) Append(move, size);
+  }
+};
+
+REGISTER_COLLECTIVE(
+    LocalPermute,
+    Implemented<LocalImplementation<Permutation>>(
+        {.summary = "copies every input straight to its output, where all "
+                    "members are in one process",
+         .collectives = {CollectiveType::kPermute},
+         .device_types = {"CPU"},
+         .needs_one_process = true,
+         .determinism = Determinism::kByRankOrder,
+         .cost_seconds = LocalCostSeconds}));
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,35 @@
+#include <utility>
+#include <vector>
+
+#include "framework/registry.h"
+#include "implementations/local_exchange.h"
+
+namespace tutti {
+namespace {
+
+// Every block of the root's input straight to its output.
+class Scatter : public LocalExchange {
+ public:
+  explicit Scatter(std::vector<Attendee> members)
+      : LocalExchange(std::move(members)) {
+    const int64_t block =
+        instance().shape.num_elements() * element_bytes() / group_size();
+    for (int rank = 0; rank < group_size(); ++rank) {
+      Append({input(instance().root) + rank * block, output(rank)}, block);
+    }
+  }
+};
+
+REGISTER_COLLECTIVE(
+    LocalScatter,
+    Implemented<LocalImplementation<Scatter>>(
+        {.summary = "copies the root's blocks straight to the outputs, where "
+                    "all members are in one process",
+         .collectives = {CollectiveType::kScatter},
+         .device_types = {"CPU"},
+         .needs_one_process = true,
+         .determinism = Determinism::kByRankOrder,
+         .cost_seconds = LocalCostSeconds}));
+
+}  // namespace
+}  // namespace tutti
