@@ -12,7 +12,7 @@ namespace tutti {
 // all its executions, of which several may run at a time.
 //
 // Thread-safe. A context given to Run() stays valid until both `done` and Run()
-// have returned.
+// have returned, its tensors until `done` begins.
 class CollectiveImplementationInterface {
  public:
   virtual ~CollectiveImplementationInterface() = default;

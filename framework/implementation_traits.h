@@ -42,7 +42,8 @@ struct ImplementationTraits {
   std::vector<CollectiveType> collectives;
   std::vector<std::string> device_types;  // Empty: any.
 
-  // Serves groups only whose members are all in one process.
+  // Serves only groups whose members are all in one process, whatever tasks
+  // they belong to.
   bool needs_one_process = false;
 
   // Reduces strictly from the lowest rank to the highest, so that the merge op

@@ -43,7 +43,7 @@ struct ManyReduction {
   absl::Span<uint8_t* const> streamed;
 
   size_t num_elements = 0;
-  int64_t divisor = 1;  // 1 unless the dtype is floating.
+  int64_t divisor = 1;  // REQUIRES: > 0, and 1 unless the dtype is floating.
 };
 
 // Every output = (inputs[0] (+) inputs[1] (+) ..., from left to right) /

@@ -79,8 +79,8 @@ struct Folded {
                    decode(LoadElements(d, arguments.inputs[i], index)));
       }
       if constexpr (hwy::IsFloat<hn::TFromD<decltype(lanes)>>()) {
-        if (arguments.divisor != 1)
-          sum = Quotient{arguments.divisor}(lanes, sum);
+        const Quotient quotient{arguments.divisor};
+        if (quotient.divisor != 1) sum = quotient(lanes, sum);
       }
       return sum;
     });

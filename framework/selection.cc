@@ -50,7 +50,7 @@ Candidate Judge(const CollectiveRegistry::Entry& entry,
   if (traits.cost_seconds != nullptr) {
     candidate.cost_seconds = traits.cost_seconds(
         {request.type, request.layout, request.bytes, request.model});
-  } else if (request.implementation != entry.name) {
+  } else if (request.implementation.empty()) {
     candidate.ruled_out = "runs only when named";
   }
   return candidate;

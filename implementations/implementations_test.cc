@@ -1,6 +1,7 @@
 // What holds of all implementations together. That each keeps its promises is
 // in the conformance tests.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "framework/registry.h"
+#include "framework/selection.h"
 
 namespace tutti {
 namespace {
@@ -59,13 +61,26 @@ TEST(ImplementationsTest, PriceTreesBelowRingsForFewBytesAndAboveForMany) {
             Cost("RingReduce", layout, 1 << 20));
 }
 
-TEST(ImplementationsTest, PriceOnePassBelowWhatSends) {
-  for (const int size : {2, 3, 8, 64}) {
-    const GroupLayout layout = GroupLayout::Uniform(1, size);
-    for (const int64_t bytes : {0, 4, 1 << 10, 1 << 26}) {
-      const double one_pass = Cost("LocalReduce", layout, bytes);
-      EXPECT_LT(one_pass, Cost("TreeReduce", layout, bytes));
-      EXPECT_LT(one_pass, Cost("RingReduce", layout, bytes));
+TEST(ImplementationsTest, SendNothingByDefaultWithinOneProcess) {
+  for (const CollectiveType type : kAllCollectiveTypes) {
+    const bool moves = type != CollectiveType::kBarrier;
+    for (const int size : {2, 3, 8, 64}) {
+      for (const int num_tasks : {1, 4}) {
+        for (const int64_t bytes : {0, 4, 1 << 10, 1 << 26}) {
+          const GroupLayout layout = GroupLayout::Uniform(num_tasks, size);
+          SelectionRequest request = {.type = type,
+                                      .layout = layout,
+                                      .device_type = "CPU",
+                                      .bytes = moves ? bytes : 0,
+                                      .one_process = true};
+          const auto& registry = CollectiveRegistry::Global();
+          EXPECT_THAT(SelectImplementation(registry, request)->name,
+                      testing::StartsWith("Local"));
+          request.one_process = false;
+          EXPECT_THAT(SelectImplementation(registry, request)->name,
+                      testing::Not(testing::StartsWith("Local")));
+        }
+      }
     }
   }
 }

@@ -13,6 +13,8 @@ std::vector<Attendee> LocalMeeting::Join(const CollectiveContext& context,
                                          StatusCallback done) {
   const auto size = static_cast<size_t>(context.params->group->size());
   Cancellation& cancellation = context.execution->cancellation;
+  std::vector<Attendee> all;
+  Cancellation::WatchId watch = 0;
   bool is_first = false;
   absl::Status failure;
   {
@@ -25,21 +27,25 @@ std::vector<Attendee> LocalMeeting::Join(const CollectiveContext& context,
       is_first = num_here_ == 0;
       if (++num_here_ == size) {
         over_ = true;
-        if (watch_ != 0) cancellation.Unwatch(watch_);
-        return std::move(attendees_);
+        all = std::move(attendees_);
+        watch = watch_;
       }
     }
   }
+  if (watch != 0) cancellation.Unwatch(watch);
   if (done != nullptr) std::move(done)(std::move(failure));
-  if (!is_first) return {};
+  if (is_first && all.empty()) Watch(&cancellation);
+  return all;
+}
+
+void LocalMeeting::Watch(Cancellation* cancellation) {
   // The execution keeps this object; a watcher that owned it would be a cycle.
-  const Cancellation::WatchId watch =
-      cancellation.Watch([weak = weak_from_this()](const absl::Status& reason) {
+  const Cancellation::WatchId watch = cancellation->Watch(
+      [weak = weak_from_this()](const absl::Status& reason) {
         if (const auto self = weak.lock()) self->End(reason);
       });
   MutexLock lock(&mu_);
   watch_ = watch;
-  return {};
 }
 
 void LocalMeeting::End(const absl::Status& reason) {

@@ -31,11 +31,13 @@ class LocalMeeting : public std::enable_shared_from_this<LocalMeeting> {
 
   // All members in rank order if the caller is the last one, else nothing. If
   // the execution fails before all are here, the `done` of those that are runs
-  // with its error, on the thread that fails it.
+  // with its error, on the thread that fails it; that of those that come later,
+  // inside this call. Once for each member.
   std::vector<Attendee> Join(const CollectiveContext& context,
                              StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  void Watch(Cancellation* cancellation) ABSL_LOCKS_EXCLUDED(mu_);
   void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   Mutex mu_;

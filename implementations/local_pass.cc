@@ -15,8 +15,11 @@ namespace {
 // Up to here one thread is done sooner than the work queue wakes another.
 constexpr int64_t kInlineBytes = int64_t{2} << 20;
 
+// 64 slices of sizes between these; more, if they would be larger. A pass that
+// is cancelled ends with the slices that have begun.
+constexpr int64_t kManySlices = 64;
 constexpr int64_t kMinSliceBytes = int64_t{1} << 20;
-constexpr int64_t kMostSlices = 64;
+constexpr int64_t kMaxSliceBytes = int64_t{64} << 20;
 
 // From here on, outputs would not stay in the caches.
 constexpr int64_t kStreamBytes = int64_t{16} << 20;
@@ -64,7 +67,8 @@ void LocalPass::Start(const std::shared_ptr<LocalPass>& pass) {
 
 int64_t LocalPass::slice_bytes() const {
   const int64_t slices =
-      std::clamp<int64_t>(tensor_bytes_ / kMinSliceBytes, 1, kMostSlices);
+      std::max({int64_t{1}, tensor_bytes_ / kMaxSliceBytes,
+                std::min(tensor_bytes_ / kMinSliceBytes, kManySlices)});
   const int64_t bytes = (num_bytes() + slices - 1) / slices;
   return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }

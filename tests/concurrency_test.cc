@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,14 +30,16 @@ namespace {
 
 constexpr int kNumDevices = 4;
 
-std::shared_ptr<const CollectiveRequest> Request(int64_t instance_key,
-                                                 int64_t num_elements) {
+std::shared_ptr<const CollectiveRequest> Request(
+    int64_t instance_key, int64_t num_elements,
+    const std::string& implementation) {
   CollectiveRequest request;
   request.group_key = 1;
   request.group_size = kNumDevices;
   request.instance_key = instance_key;
   request.op = AllReduce{};
   request.shape = TensorShape::Vector(num_elements);
+  request.impl_details.implementation = implementation;
   return std::make_shared<const CollectiveRequest>(request);
 }
 
@@ -55,7 +58,7 @@ struct Fate {
   bool is_cancelled = false;  // At once.
 };
 
-class ConcurrencyTest : public testing::Test {
+class ConcurrencyTest : public testing::TestWithParam<std::string> {
  protected:
   // Runs `member` on one thread for each device.
   void OnAllDevices(const std::function<void(int device)>& member) {
@@ -134,9 +137,14 @@ class ConcurrencyTest : public testing::Test {
       *LocalGroup::Create(environment_->get(), 2, kNumDevices / 2);
 };
 
-TEST_F(ConcurrencyTest, EveryMemberOnItsThreadGetsTheSum) {
+INSTANTIATE_TEST_SUITE_P(Implementations, ConcurrencyTest,
+                         testing::Values("LocalReduce", "RingReduce"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(ConcurrencyTest, EveryMemberOnItsThreadGetsTheSum) {
   const std::vector<std::shared_ptr<const CollectiveRequest>> requests = {
-      Request(1, 1), Request(2, 1001), Request(3, 600'000)};
+      Request(1, 1, GetParam()), Request(2, 1001, GetParam()),
+      Request(3, 600'000, GetParam())};
   OnAllDevices([&](int device) {
     for (int i = 0; i < 100; ++i) {
       const auto& request = requests[i % 50 == 0 ? 2 : i % 2];
@@ -164,8 +172,8 @@ TEST_F(ConcurrencyTest, EveryMemberOnItsThreadGetsTheSum) {
   });
 }
 
-TEST_F(ConcurrencyTest, CallsEndOnceUnderCancellationsAndDeadlines) {
-  const auto request = Request(1, 1001);
+TEST_P(ConcurrencyTest, CallsEndOnceUnderCancellationsAndDeadlines) {
+  const auto request = Request(1, 1001, GetParam());
   OnAllDevices([&](int device) {
     std::mt19937 generator(static_cast<unsigned>(device));
     CallMany(device, /*num_calls=*/300, request, [&](int /*i*/) {
@@ -182,8 +190,8 @@ TEST_F(ConcurrencyTest, CallsEndOnceUnderCancellationsAndDeadlines) {
             0);
 }
 
-TEST_F(ConcurrencyTest, CallsEndOnceWhenStepsAreCleanedUpMeanwhile) {
-  const auto request = Request(1, 70'000);
+TEST_P(ConcurrencyTest, CallsEndOnceWhenStepsAreCleanedUpMeanwhile) {
+  const auto request = Request(1, 70'000, GetParam());
   OnAllDevices([&](int device) {
     CallMany(device, /*num_calls=*/200, request, [&](int i) {
       // Members may meet another incarnation of a step than they left.

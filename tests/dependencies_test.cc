@@ -92,7 +92,8 @@ TEST_P(DependenciesTest, LongChainNeedsNoStack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Implementations, DependenciesTest,
-                         testing::Values("RingReduce", "TreeReduce"));
+                         testing::Values("LocalReduce", "RingReduce",
+                                         "TreeReduce"));
 
 }  // namespace
 }  // namespace tutti

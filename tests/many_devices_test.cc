@@ -108,7 +108,8 @@ class Devices256Test : public testing::TestWithParam<Layout> {
 
 TEST_P(Devices256Test, AllReduceGivesEveryoneTheSum) {
   InstanceKey key = 0;
-  for (const char* implementation : {"RingReduce", "TreeReduce"}) {
+  for (const char* implementation :
+       {"LocalReduce", "RingReduce", "TreeReduce"}) {
     CollectiveRequest request =
         Request(AllReduce(), implementation, job_.size(), kElements);
     request.instance_key = ++key;
@@ -161,9 +162,15 @@ class LargestGroupTest : public testing::Test {
 };
 
 TEST_F(LargestGroupTest, AllReduceGivesEveryoneTheSum) {
-  job_.Run(Request(AllReduce(), "TreeReduce", job_.size(), 1));
-  for (int rank = 0; rank < job_.size(); ++rank) {
-    ASSERT_EQ(job_.output(rank, 0), SumOfRanks(job_.size()));
+  InstanceKey key = 0;
+  for (const char* implementation : {"LocalReduce", "TreeReduce"}) {
+    CollectiveRequest request =
+        Request(AllReduce(), implementation, job_.size(), 1);
+    request.instance_key = ++key;
+    job_.Run(request);
+    for (int rank = 0; rank < job_.size(); ++rank) {
+      ASSERT_EQ(job_.output(rank, 0), SumOfRanks(job_.size()));
+    }
   }
 }
 

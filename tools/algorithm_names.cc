@@ -15,6 +15,7 @@ bool Serves(const CollectiveRegistry& registry, absl::string_view name,
   return SelectImplementation(registry, {.type = type,
                                          .layout = layout,
                                          .device_type = "CPU",
+                                         .one_process = true,
                                          .implementation = std::string(name)})
       .ok();
 }

@@ -14,6 +14,7 @@ constexpr char kHelp[] =
   devices      where it runs
   kind         schedule: steps that `tutti verify` proves; code: anything else
   chosen       by cost, or only if named with --algorithm
+  one process  needs all ranks in one process
   rank order   reduces strictly from the lowest rank to the highest, so that
                the merge op need not commute
   subdivs      can run several rings at once
@@ -31,8 +32,9 @@ constexpr char kHelp[] =
   algorithms                   a list with an object for each: name, summary,
                                collectives, device_types (empty: any),
                                is_schedule, chosen_by_cost,
-                               preserves_rank_order, supports_subdivisions,
-                               supports_uneven, determinism (same bits, above)
+                               needs_one_process, preserves_rank_order,
+                               supports_subdivisions, supports_uneven,
+                               determinism (same bits, above)
 
 Examples:
   tutti info

@@ -64,6 +64,7 @@ TEST_F(InfoTest, TheJsonHasTheSame) {
             R"({"name":"Rings","summary":"round and round",)"
             R"("collectives":["all_reduce","reduce"],"device_types":["CPU"],)"
             R"("is_schedule":false,"chosen_by_cost":false,)"
+            R"("needs_one_process":false,)"
             R"("preserves_rank_order":false,"supports_subdivisions":false,)"
             R"("supports_uneven":true,"determinism":"fixed layout"})");
 }

@@ -25,12 +25,17 @@ bool IsPattern(const std::string& word) {
   return HasWildcards(word) && !fs::exists(word, ignored);
 }
 
+// Whether a part of a pattern is not a name as it stands.
+bool IsForGlob(const std::string& part) {
+  return HasWildcards(part) || part.find('\\') != std::string::npos;
+}
+
 // Whether the directories above the file exist, as far as no pattern stands
 // for them.
 absl::Status CheckDirectories(const std::string& word, bool is_pattern) {
   fs::path directory;
   for (const fs::path& part : fs::path(word).parent_path()) {
-    if (is_pattern && HasWildcards(part.string())) break;
+    if (is_pattern && IsForGlob(part.string())) break;
     directory /= part;
     std::error_code error;
     const fs::file_type type = fs::status(directory, error).type();

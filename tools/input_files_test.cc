@@ -38,6 +38,14 @@ TEST_F(InputFilesTest, PatternsGiveNaturalOrder) {
                                         Path("rank2"), Path("rank10")));
 }
 
+TEST_F(InputFilesTest, ABackslashInAPatternTakesAwayASpecialMeaning) {
+  fs::create_directory(root_ / "my dir");
+  std::ofstream(root_ / "my dir" / "rank0");
+  const auto files = ExpandInputs({{Path("my\\ dir/rank*")}});
+  ASSERT_THAT(files, IsOk());
+  EXPECT_THAT(files->paths, ElementsAre(Path("my dir/rank0")));
+}
+
 TEST_F(InputFilesTest, WhatTheShellExpandedGivesTheSameOrder) {
   const auto files = ExpandInputs(
       {{Path("rank0"), Path("rank1"), Path("rank10"), Path("rank2")}});

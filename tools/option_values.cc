@@ -35,7 +35,10 @@ CLI::Validator WholeNumber(uint64_t min, uint64_t max) {
 CLI::Validator PositiveSeconds() {
   const auto check = [](const std::string& text) -> std::string {
     double seconds = 0;
-    if (absl::SimpleAtod(text, &seconds) && seconds > 0) return "";
+    const bool has_blanks = absl::c_any_of(text, absl::ascii_isspace);
+    if (!has_blanks && absl::SimpleAtod(text, &seconds) && seconds > 0) {
+      return "";
+    }
     return absl::StrCat("\"", text, "\" is no positive number of seconds");
   };
   return CLI::Validator(check, kNoTypeInTheHelp);

@@ -42,6 +42,11 @@ TEST(OptionValuesTest, SecondsArePositiveNumbers) {
   }
 }
 
+TEST(OptionValuesTest, SecondsHaveNoBlanks) {
+  EXPECT_NE(PositiveSeconds()(" 1"), "");
+  EXPECT_NE(PositiveSeconds()("1 "), "");
+}
+
 TEST(OptionValuesTest, EmptyNamesAreRefused) {
   EXPECT_EQ(NotEmpty()("a"), "");
   EXPECT_EQ(NotEmpty()(""), "\"\" is no name");

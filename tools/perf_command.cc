@@ -265,8 +265,8 @@ void AddOptions(CLI::App* app, PerfOptions* options) {
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--tasks", options->tasks,
-                  "spread the ranks over N tasks, as if they were\n"
-                  "processes; algorithms go by it [default: 1]")
+                  "spread the ranks over N tasks: algorithms that send\n"
+                  "see them as processes [default: 1]")
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--min-bytes", options->min_bytes,

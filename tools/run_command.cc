@@ -300,8 +300,8 @@ Command AddRunCommand(CLI::App* app) {
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--tasks", options->tasks,
-                  "spread the ranks over N tasks, as if they were\n"
-                  "processes; algorithms go by it [default: 1]")
+                  "spread the ranks over N tasks: algorithms that send\n"
+                  "see them as processes [default: 1]")
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--deadline", options->deadline_seconds,

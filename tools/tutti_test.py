@@ -640,8 +640,8 @@ class PerfTest(ToolTest):
 
     def test_a_barrier_is_measured(self):
         for extra in [[], ["--tasks", 2]]:
-            row, = self.measure("barrier", "--devices", 4, "--algorithm", "all",
-                                *extra)
+            row, = self.measure("barrier", "--devices", 4, "--algorithm",
+                                "Barrier", *extra)
             self.assertEqual(row["collective"], "barrier")
             self.assertEqual((row["bytes"], row["dtype"], row["wrong"]),
                              (0, None, None))

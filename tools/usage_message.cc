@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -32,7 +33,10 @@ const CLI::App& CommandOf(const CLI::App& app) {
 }
 
 std::string UnknownWord(const CLI::App& app) {
-  const std::string word = app.remaining(/*recurse=*/true).at(0);
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  const auto found =
+      absl::c_find_if(rest, [](const std::string& one) { return one != "--"; });
+  const std::string word = found == rest.end() ? "--" : *found;
   if (absl::StartsWith(word, "-")) {
     return absl::StrCat("unknown option \"", word, "\"");
   }

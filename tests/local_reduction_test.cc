@@ -1,0 +1,126 @@
+// What only LocalReduce and LocalReduceScatter promise: sums in rank order,
+// whoever comes last, and 16-bit floats that are rounded once.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "framework/reduction_reference.h"
+#include "framework/reduction_test_data.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kNumDevices = 3;
+
+Tensor TensorOf(DType dtype, const Bytes& bytes) {
+  Tensor tensor = *Tensor::Allocate(
+      dtype,
+      TensorShape::Vector(static_cast<int64_t>(bytes.size() / SizeOf(dtype))));
+  std::copy(bytes.begin(), bytes.end(),
+            reinterpret_cast<uint8_t*>(tensor.mutable_data()));
+  return tensor;
+}
+
+Bytes BytesOf(const Tensor& tensor) {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(tensor.data());
+  return Bytes(bytes, bytes + tensor.size_bytes());
+}
+
+// Dtype, elements of an input, order of arrival.
+using Param = std::tuple<DType, int64_t, std::vector<int>>;
+
+class LocalReductionTest : public testing::TestWithParam<Param> {
+ protected:
+  LocalReductionTest() {
+    for (int device = 0; device < kNumDevices; ++device) {
+      inputs_.push_back(RandomElements(dtype_,
+                                       static_cast<size_t>(num_elements_),
+                                       static_cast<uint64_t>(device)));
+    }
+  }
+
+  // One execution; the outputs.
+  std::vector<Bytes> Run(decltype(CollectiveRequest::op) op,
+                         const std::string& implementation) {
+    CollectiveRequest request =
+        job_.AllReduceRequest(num_elements_, implementation);
+    request.dtype = dtype_;
+    request.op = std::move(op);
+    request.final_op = FinalOp::DivideByGroupSize();
+    const auto shared =
+        std::make_shared<const CollectiveRequest>(std::move(request));
+    std::vector<Tensor> outputs(kNumDevices);
+    int num_ok = 0;
+    for (const int device : std::get<2>(GetParam())) {
+      const auto index = static_cast<size_t>(device);
+      job_.executor().ExecuteAsync(
+          {.device = job_.devices()[index],
+           .request = shared,
+           .input = TensorOf(dtype_, inputs_[index]),
+           .output = &outputs[index]},
+          [&](const absl::Status& status) { num_ok += status.ok(); });
+    }
+    job_.environment().RunAll();
+    EXPECT_EQ(num_ok, kNumDevices);
+    std::vector<Bytes> results;
+    for (const Tensor& output : outputs) results.push_back(BytesOf(output));
+    return results;
+  }
+
+  Bytes Expected() const {
+    Bytes expected(inputs_[0].size());
+    const std::vector<const uint8_t*> pointers = {
+        inputs_[0].data(), inputs_[1].data(), inputs_[2].data()};
+    ReferenceReduceMany(ReductionKind::kSum, dtype_, pointers, expected.data(),
+                        static_cast<size_t>(num_elements_), kNumDevices);
+    return expected;
+  }
+
+  const DType dtype_ = std::get<0>(GetParam());
+  const int64_t num_elements_ = std::get<1>(GetParam());
+  LocalJob job_{{.devices_per_task = kNumDevices}};
+  std::vector<Bytes> inputs_;
+};
+
+TEST_P(LocalReductionTest, AllReduceAddsInRankOrderAndRoundsOnce) {
+  const Bytes expected = Expected();
+  for (const Bytes& output : Run(AllReduce(), "LocalReduce")) {
+    EXPECT_TRUE(output == expected);
+  }
+}
+
+TEST_P(LocalReductionTest, ReduceScatterAddsInRankOrderAndRoundsOnce) {
+  const Bytes expected = Expected();
+  Bytes joined;
+  for (const Bytes& output : Run(ReduceScatter(), "LocalReduceScatter")) {
+    joined.insert(joined.end(), output.begin(), output.end());
+  }
+  EXPECT_TRUE(joined == expected);
+}
+
+// The larger size is cut into slices, and written past the caches.
+INSTANTIATE_TEST_SUITE_P(
+    All, LocalReductionTest,
+    testing::Combine(testing::Values(DType::kFloat16, DType::kBFloat16,
+                                     DType::kFloat32, DType::kFloat64),
+                     testing::Values<int64_t>(9, 3 * 600'001),
+                     testing::Values(std::vector<int>{0, 1, 2},
+                                     std::vector<int>{2, 0, 1})),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_" +
+             std::to_string(std::get<1>(info.param)) +
+             (std::get<2>(info.param)[0] == 0 ? "" : "_shuffled");
+    });
+
+}  // namespace
+}  // namespace tutti
