@@ -71,17 +71,15 @@ class Exchange : public LocalExchange {
   std::vector<Block> blocks_;  // By sender, then receiver.
 };
 
-REGISTER_COLLECTIVE(
-    LocalAllToAll,
-    Implemented<LocalImplementation<Exchange>>(
-        {.summary = "copies every block straight to its output, where all "
-                    "members are in one process",
-         .collectives = {CollectiveType::kAllToAll},
-         .device_types = {"CPU"},
-         .needs_one_process = true,
-         .supports_uneven = true,
-         .determinism = Determinism::kByRankOrder,
-         .cost_seconds = LocalCostSeconds}));
+ImplementationTraits Traits() {
+  ImplementationTraits traits = LocalTraits(
+      "copies every block straight to its output", {CollectiveType::kAllToAll});
+  traits.supports_uneven = true;
+  return traits;
+}
+
+REGISTER_COLLECTIVE(LocalAllToAll,
+                    Implemented<LocalImplementation<Exchange>>(Traits()));
 
 }  // namespace
 }  // namespace tutti

@@ -17,15 +17,9 @@ class Barrier : public LocalPass {
   absl::Status Run(ByteRange) const override { return absl::OkStatus(); }
 };
 
-REGISTER_COLLECTIVE(
-    LocalBarrier,
-    Implemented<LocalImplementation<Barrier>>(
-        {.summary = "the members meet, where all are in one process",
-         .collectives = {CollectiveType::kBarrier},
-         .device_types = {"CPU"},
-         .needs_one_process = true,
-         .determinism = Determinism::kByRankOrder,
-         .cost_seconds = LocalCostSeconds}));
+REGISTER_COLLECTIVE(LocalBarrier,
+                    Implemented<LocalImplementation<Barrier>>(LocalTraits(
+                        "the members meet", {CollectiveType::kBarrier})));
 
 }  // namespace
 }  // namespace tutti

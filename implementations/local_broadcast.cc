@@ -16,16 +16,10 @@ class Broadcast : public LocalFanOut {
   }
 };
 
-REGISTER_COLLECTIVE(
-    LocalBroadcast,
-    Implemented<LocalImplementation<Broadcast>>(
-        {.summary = "copies the source's input straight to all outputs, where "
-                    "all members are in one process",
-         .collectives = {CollectiveType::kBroadcast},
-         .device_types = {"CPU"},
-         .needs_one_process = true,
-         .determinism = Determinism::kByRankOrder,
-         .cost_seconds = LocalCostSeconds}));
+REGISTER_COLLECTIVE(LocalBroadcast,
+                    Implemented<LocalImplementation<Broadcast>>(LocalTraits(
+                        "copies the source's input straight to all outputs",
+                        {CollectiveType::kBroadcast})));
 
 }  // namespace
 }  // namespace tutti

@@ -23,17 +23,16 @@ class Gather : public LocalFanOut {
   }
 };
 
-REGISTER_COLLECTIVE(
-    LocalGather,
-    Implemented<LocalImplementation<Gather>>(
-        {.summary = "copies every input straight to all outputs, where all "
-                    "members are in one process",
-         .collectives = {CollectiveType::kAllGather, CollectiveType::kGather},
-         .device_types = {"CPU"},
-         .needs_one_process = true,
-         .supports_uneven = true,
-         .determinism = Determinism::kByRankOrder,
-         .cost_seconds = LocalCostSeconds}));
+ImplementationTraits Traits() {
+  ImplementationTraits traits =
+      LocalTraits("copies every input straight to all outputs",
+                  {CollectiveType::kAllGather, CollectiveType::kGather});
+  traits.supports_uneven = true;
+  return traits;
+}
+
+REGISTER_COLLECTIVE(LocalGather,
+                    Implemented<LocalImplementation<Gather>>(Traits()));
 
 }  // namespace
 }  // namespace tutti

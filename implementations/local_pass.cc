@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "framework/run_in_turn.h"
 #include "implementations/cost.h"
 
@@ -26,6 +28,14 @@ constexpr int64_t kStreamBytes = int64_t{16} << 20;
 
 // A slice begins at a cache line, and so at an element.
 constexpr int64_t kLineBytes = 64;
+
+// Half a message, and half the bytes of a ring.
+double CostSeconds(const CostQuery& query) {
+  const double size = query.layout.size();
+  if (size == 1) return 0;
+  return TransferSeconds(query.model, 0.5,
+                         (size - 1) / size * static_cast<double>(query.bytes));
+}
 
 }  // namespace
 
@@ -110,11 +120,18 @@ void LocalPass::EndSlice(const std::shared_ptr<LocalPass>& self,
   });
 }
 
-double LocalCostSeconds(const CostQuery& query) {
-  const double size = query.layout.size();
-  if (size == 1) return 0;
-  return TransferSeconds(query.model, 0.5,
-                         (size - 1) / size * static_cast<double>(query.bytes));
+ImplementationTraits LocalTraits(std::string summary,
+                                 std::vector<CollectiveType> collectives) {
+  ImplementationTraits traits;
+  traits.summary =
+      absl::StrCat(summary, ", where all members are in one process");
+  traits.preserves_rank_order = absl::c_any_of(collectives, Reduces);
+  traits.collectives = std::move(collectives);
+  traits.device_types = {"CPU"};
+  traits.needs_one_process = true;
+  traits.determinism = Determinism::kByRankOrder;
+  traits.cost_seconds = CostSeconds;
+  return traits;
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -95,8 +96,10 @@ class LocalImplementation : public CollectiveImplementationInterface {
   }
 };
 
-// Half a message, and half the bytes of a ring: less than what sends.
-double LocalCostSeconds(const CostQuery& query);
+// What all passes have in common: they are for CPU devices of one process, cost
+// less than what sends, and reduce in rank order if they reduce.
+ImplementationTraits LocalTraits(std::string summary,
+                                 std::vector<CollectiveType> collectives);
 
 }  // namespace tutti
 

@@ -36,16 +36,10 @@ class Permutation : public LocalExchange {
   }
 };
 
-REGISTER_COLLECTIVE(
-    LocalPermute,
-    Implemented<LocalImplementation<Permutation>>(
-        {.summary = "copies every input straight to its output, where all "
-                    "members are in one process",
-         .collectives = {CollectiveType::kPermute},
-         .device_types = {"CPU"},
-         .needs_one_process = true,
-         .determinism = Determinism::kByRankOrder,
-         .cost_seconds = LocalCostSeconds}));
+REGISTER_COLLECTIVE(LocalPermute,
+                    Implemented<LocalImplementation<Permutation>>(
+                        LocalTraits("copies every input straight to its output",
+                                    {CollectiveType::kPermute})));
 
 }  // namespace
 }  // namespace tutti

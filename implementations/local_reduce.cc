@@ -50,17 +50,11 @@ class Reduction : public LocalPass {
   Pointers<uint8_t> streamed_;
 };
 
-REGISTER_COLLECTIVE(
-    LocalReduce,
-    Implemented<LocalImplementation<Reduction>>(
-        {.summary = "one pass over memory, in rank order, where all members "
-                    "are in one process",
-         .collectives = {CollectiveType::kAllReduce, CollectiveType::kReduce},
-         .device_types = {"CPU"},
-         .needs_one_process = true,
-         .preserves_rank_order = true,
-         .determinism = Determinism::kByRankOrder,
-         .cost_seconds = LocalCostSeconds}));
+REGISTER_COLLECTIVE(LocalReduce,
+                    Implemented<LocalImplementation<Reduction>>(
+                        LocalTraits("one pass over memory, in rank order",
+                                    {CollectiveType::kAllReduce,
+                                     CollectiveType::kReduce})));
 
 }  // namespace
 }  // namespace tutti

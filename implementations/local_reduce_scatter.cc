@@ -61,17 +61,10 @@ class ReduceScatter : public LocalPass {
   Pointers<const uint8_t> inputs_;
 };
 
-REGISTER_COLLECTIVE(
-    LocalReduceScatter,
-    Implemented<LocalImplementation<ReduceScatter>>(
-        {.summary = "one pass over memory, in rank order, where all members "
-                    "are in one process",
-         .collectives = {CollectiveType::kReduceScatter},
-         .device_types = {"CPU"},
-         .needs_one_process = true,
-         .preserves_rank_order = true,
-         .determinism = Determinism::kByRankOrder,
-         .cost_seconds = LocalCostSeconds}));
+REGISTER_COLLECTIVE(LocalReduceScatter,
+                    Implemented<LocalImplementation<ReduceScatter>>(
+                        LocalTraits("one pass over memory, in rank order",
+                                    {CollectiveType::kReduceScatter})));
 
 }  // namespace
 }  // namespace tutti

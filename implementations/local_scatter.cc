@@ -20,16 +20,10 @@ class Scatter : public LocalExchange {
   }
 };
 
-REGISTER_COLLECTIVE(
-    LocalScatter,
-    Implemented<LocalImplementation<Scatter>>(
-        {.summary = "copies the root's blocks straight to the outputs, where "
-                    "all members are in one process",
-         .collectives = {CollectiveType::kScatter},
-         .device_types = {"CPU"},
-         .needs_one_process = true,
-         .determinism = Determinism::kByRankOrder,
-         .cost_seconds = LocalCostSeconds}));
+REGISTER_COLLECTIVE(LocalScatter,
+                    Implemented<LocalImplementation<Scatter>>(LocalTraits(
+                        "copies the root's blocks straight to the outputs",
+                        {CollectiveType::kScatter})));
 
 }  // namespace
 }  // namespace tutti
