@@ -95,6 +95,19 @@ absl::StatusOr<Selection> SelectByName(const CollectiveRegistry& registry,
   return selection;
 }
 
+// The first among equals; null if all are ruled out.
+const Candidate* Cheapest(const std::vector<Candidate>& candidates) {
+  const Candidate* cheapest = nullptr;
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.ruled_out.empty()) continue;
+    if (cheapest == nullptr ||
+        candidate.cost_seconds < cheapest->cost_seconds) {
+      cheapest = &candidate;
+    }
+  }
+  return cheapest;
+}
+
 absl::Status NobodyError(const SelectionRequest& request,
                          const std::vector<Candidate>& candidates) {
   std::vector<std::string> reasons;
@@ -109,27 +122,27 @@ absl::Status NobodyError(const SelectionRequest& request,
 
 }  // namespace
 
+std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
+                                            const SelectionRequest& request) {
+  std::vector<Candidate> candidates;
+  for (const auto& entry : registry.List()) {
+    candidates.push_back(Judge(entry, request));
+  }
+  return candidates;
+}
+
 absl::StatusOr<Selection> SelectImplementation(
     const CollectiveRegistry& registry, const SelectionRequest& request) {
-  Selection selection;
-  const Candidate* cheapest = nullptr;
-  const auto entries = registry.List();
-  selection.candidates.reserve(entries.size());
-  for (const auto& entry : entries) {
-    selection.candidates.push_back(Judge(entry, request));
-    const Candidate& candidate = selection.candidates.back();
-    if (!candidate.ruled_out.empty()) continue;
-    if (cheapest == nullptr ||
-        candidate.cost_seconds < cheapest->cost_seconds) {
-      cheapest = &candidate;
-      selection.factory = entry.factory;
-    }
-  }
+  Selection selection{.candidates = JudgeImplementations(registry, request)};
   if (!request.implementation.empty()) {
     return SelectByName(registry, request.implementation, std::move(selection));
   }
+  const Candidate* cheapest = Cheapest(selection.candidates);
   if (cheapest == nullptr) return NobodyError(request, selection.candidates);
+  auto factory = registry.Find(cheapest->name);
+  if (!factory.ok()) return factory.status();
   selection.name = cheapest->name;
+  selection.factory = *std::move(factory);
   return selection;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,15 +33,20 @@ struct SelectionRequest {
 // One registered implementation's part in a choice.
 struct Candidate {
   std::string name;
-  double cost_seconds = 0;  // If it was not ruled out.
-  std::string ruled_out;    // Why; empty if it was not.
+  std::optional<double> cost_seconds;  // None if ruled out or not predicted.
+  std::string ruled_out;               // Why; empty if it was not.
 };
 
 struct Selection {
   std::string name;
   std::shared_ptr<const CollectiveFactory> factory;
-  std::vector<Candidate> candidates;  // All that are registered, by name.
+  std::vector<Candidate> candidates;  // As JudgeImplementations().
 };
+
+// What SelectImplementation() chooses from: all that are registered, by name.
+// Pure.
+std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
+                                            const SelectionRequest& request);
 
 // Chooses: the implementation that is asked for by name, else the cheapest by
 // its own prediction; among equals the first by name. Pure, so that all who ask

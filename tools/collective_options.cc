@@ -1,11 +1,13 @@
 #include "tools/collective_options.h"
 
+#include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
+#include "tools/exit_status.h"
 #include "tools/option_values.h"
 
 namespace tutti {
 
-void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
+void AddReductionOptions(CLI::App* app, CollectiveWords* words) {
   app->add_option("COLLECTIVE", words->collective,
                   "all_reduce, all_gather, reduce_scatter, broadcast,\n"
                   "all_to_all, permute, barrier, reduce, gather, scatter")
@@ -16,6 +18,9 @@ void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
                   "[default: sum]")
       ->check(NotEmpty())
       ->option_text("NAME");
+}
+
+void AddRoleOptions(CLI::App* app, CollectiveWords* words) {
   app->add_option("--root", words->root,
                   "the rank that sends (broadcast, scatter) or\n"
                   "receives (reduce, gather) [default: 0]")
@@ -28,6 +33,25 @@ void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("R,R,...");
+}
+
+void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
+  AddReductionOptions(app, words);
+  AddRoleOptions(app, words);
+}
+
+absl::Status CheckOptionsOfBarrier(const CLI::App& app,
+                                   const CollectiveWords& words,
+                                   std::initializer_list<const char*> options) {
+  if (words.collective != Name(CollectiveType::kBarrier)) {
+    return absl::OkStatus();
+  }
+  for (const char* option : options) {
+    if (app[option]->count() == 0) continue;
+    return UsageError(
+        absl::StrCat(option, " does not go with barrier, which moves no data"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tutti

@@ -1,14 +1,30 @@
 #ifndef TUTTI_TOOLS_COLLECTIVE_OPTIONS_H_
 #define TUTTI_TOOLS_COLLECTIVE_OPTIONS_H_
 
+#include <initializer_list>
+
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
 #include "tools/collective_spec.h"
 
 namespace tutti {
 
-// Adds COLLECTIVE, --reduction, --root and --permutation, which fill `words`.
-// `words` outlives the parsing.
+// Options that fill `words`, which outlives the parsing.
+
+// COLLECTIVE and --reduction: which collective, whoever takes part.
+void AddReductionOptions(CLI::App* app, CollectiveWords* words);
+
+// --root and --permutation: who has which part in it.
+void AddRoleOptions(CLI::App* app, CollectiveWords* words);
+
+// All of them.
 void AddCollectiveOptions(CLI::App* app, CollectiveWords* words);
+
+// A barrier has no data that `options` could speak of. Errors: UsageError if
+// one of them was given with it.
+absl::Status CheckOptionsOfBarrier(const CLI::App& app,
+                                   const CollectiveWords& words,
+                                   std::initializer_list<const char*> options);
 
 }  // namespace tutti
 

@@ -312,17 +312,6 @@ void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--json", options->json, "print a JSON list of rows");
 }
 
-// A barrier has no data that they could speak of.
-absl::Status CheckOptionsOfBarrier(const CLI::App& perf) {
-  for (const char* name : {"--min-bytes", "--max-bytes", "--factor", "--dtype",
-                           "--check", "--seed", "--in-place", "--hot"}) {
-    if (perf[name]->count() == 0) continue;
-    return UsageError(
-        absl::StrCat(name, " does not go with barrier, which moves no data"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status MeasureCollective(const PerfOptions& options,
@@ -356,17 +345,17 @@ Command AddPerfCommand(CLI::App* app) {
   perf->footer(kHelp);
   AddOptions(perf, options.get());
   AddMeasuringOptions(perf, options.get());
-  return {
-      perf, [options, perf](const Console& console) {
-        if (options->collective.collective == Name(CollectiveType::kBarrier)) {
-          const absl::Status status = CheckOptionsOfBarrier(*perf);
-          if (!status.ok()) return status;
-        }
-        const int num_workers = NumProcessors();
-        const DefaultEnvironment environment(num_workers);
-        return MeasureCollective(*options, environment.get(), num_workers,
-                                 console);
-      }};
+  return {perf, [options, perf](const Console& console) {
+            const absl::Status status = CheckOptionsOfBarrier(
+                *perf, options->collective,
+                {"--min-bytes", "--max-bytes", "--factor", "--dtype", "--check",
+                 "--seed", "--in-place", "--hot"});
+            if (!status.ok()) return status;
+            const int num_workers = NumProcessors();
+            const DefaultEnvironment environment(num_workers);
+            return MeasureCollective(*options, environment.get(), num_workers,
+                                     console);
+          }};
 }
 
 }  // namespace tutti

@@ -7,32 +7,13 @@
 #include "tools/algorithm_names.h"
 #include "tools/exit_status.h"
 #include "tools/sizes.h"
+#include "tools/workload_options.h"
 
 namespace tutti {
 namespace {
 
-// Of one rank: 1 PiB. Keeps the arithmetic far from overflow.
-constexpr int64_t kMaxBytes = int64_t{1} << 50;
-
 // In place of the names of algorithms.
 constexpr char kAll[] = "all";
-
-absl::StatusOr<int64_t> ParseSize(absl::string_view option,
-                                  const std::string& text) {
-  const absl::StatusOr<int64_t> bytes = ParseBytes(text);
-  if (!bytes.ok()) {
-    return UsageError(absl::StrCat(option, ": ", bytes.status().message()));
-  }
-  if (*bytes < 1) {
-    return UsageError(
-        absl::StrCat(option, " ", text, ": wanted at least 1 byte"));
-  }
-  if (*bytes > kMaxBytes) {
-    return UsageError(absl::StrCat(option, " ", text, ": wanted at most ",
-                                   FormatBytes(kMaxBytes)));
-  }
-  return bytes;
-}
 
 absl::StatusOr<std::vector<int64_t>> ParseSweep(const PerfOptions& options) {
   const auto min_bytes = ParseSize("--min-bytes", options.min_bytes);
@@ -56,31 +37,6 @@ absl::Status CheckDevices(const PerfOptions& options) {
   return UsageError(absl::StrCat("--tasks ", options.tasks,
                                  " does not divide --devices ",
                                  options.devices));
-}
-
-void PermuteToTheNextRank(CollectiveSpec* spec, int group_size) {
-  for (int rank = 0; rank < group_size; ++rank) {
-    spec->permutation.push_back((rank + 1) % group_size);
-  }
-}
-
-// The workload without its size.
-absl::StatusOr<Workload> ParseWorkload(const PerfOptions& options) {
-  auto spec = ParseCollectiveSpec(options.collective);
-  if (!spec.ok()) return spec.status();
-  const auto dtype = ParseDType(options.dtype);
-  if (!dtype.ok()) return UsageError(dtype.status().message());
-  if (spec->type == CollectiveType::kPermute && spec->permutation.empty()) {
-    PermuteToTheNextRank(&*spec, options.devices);
-  }
-  const absl::Status fits = CheckGroupSize(*spec, options.devices);
-  if (!fits.ok()) return fits;
-  if (Reduces(spec->type)) {
-    const absl::Status supported = spec->merge_op.CheckSupports(*dtype);
-    if (!supported.ok()) return UsageError(supported.message());
-  }
-  return Workload{
-      .spec = *std::move(spec), .dtype = *dtype, .group_size = options.devices};
 }
 
 // One per size; sizes that come to the same number of elements are one.
@@ -125,7 +81,8 @@ absl::StatusOr<PerfPlan> PlanPerf(const PerfOptions& options,
                                   const CollectiveRegistry& registry) {
   const absl::Status devices = CheckDevices(options);
   if (!devices.ok()) return devices;
-  const auto workload = ParseWorkload(options);
+  const auto workload =
+      ParseWorkload(options.collective, options.dtype, options.devices);
   if (!workload.ok()) return workload.status();
   const auto sizes = ParseSweep(options);
   if (!sizes.ok()) return sizes.status();

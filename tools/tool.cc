@@ -10,6 +10,7 @@
 #include "framework/registry.h"
 #include "tools/command.h"
 #include "tools/exit_status.h"
+#include "tools/explain_command.h"
 #include "tools/info_command.h"
 #include "tools/perf_command.h"
 #include "tools/run_command.h"
@@ -31,6 +32,7 @@ constexpr char kExamples[] = R"(Examples:
   tutti run all_reduce --input 'grads/rank*.npy' --output out/
   tutti perf all_reduce --devices 8 --max-bytes 16M --algorithm all --check
   tutti info
+  tutti explain all_reduce --layout 4x2 --bytes 64M
   tutti verify RingReduce --max-ranks 16
 
 `tutti COMMAND --help` explains a command. Exit status: 0 if all went well, 1 if
@@ -53,7 +55,7 @@ struct Tool {
     app.footer(kExamples);
     app.require_subcommand(0, 1);
     commands = {AddRunCommand(&app), AddPerfCommand(&app), AddInfoCommand(&app),
-                AddVerifyCommand(&app)};
+                AddExplainCommand(&app), AddVerifyCommand(&app)};
     for (const Command& command : commands) command.app->group("Commands");
   }
 };
@@ -67,7 +69,7 @@ absl::Status RunChosen(const Tool& tool, const Console& console) {
     }
     return command.run(console);
   }
-  return UsageError("wanted a command: run, perf, info or verify");
+  return UsageError("wanted a command: run, perf, info, explain or verify");
 }
 
 // "tutti", "tutti run": whose help to read.

@@ -24,6 +24,9 @@ DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
 ROW_KEYS = ["collective", "bytes", "count", "dtype", "reduction", "algorithm",
             "p50_us", "p99_us", "algbw", "busbw", "wrong", "limit_share"]
 
+# What has a --help.
+PAGES = [[], ["run"], ["perf"], ["info"], ["explain"], ["verify"]]
+
 
 class ToolTest(unittest.TestCase):
     """A folder of its own for each test, and ways to look at runs."""
@@ -527,6 +530,14 @@ class UsageTest(ToolTest):
                 ["perf", "all_reduce", "--algorithm", "RingReduce,RingGather"],
                 ["perf", "all_reduce", "--iterations", "0"],
                 ["perf", "all_reduce", "extra"],
+                ["explain"], ["explain", "fly"],
+                ["explain", "all_reduce", "--layout", "8"],
+                ["explain", "all_reduce", "--layout", "1x65537"],
+                ["explain", "all_reduce", "--bytes", "fly"],
+                ["explain", "all_reduce", "--dtype", "bool"],
+                ["explain", "all_reduce", "--algorithm", "Fly"],
+                ["explain", "all_reduce", "--root", "1"],
+                ["explain", "all_gather", "--reduction", "sum"],
                 ["info", "extra"], ["verify", "Fly"],
                 ["verify", "--max-ranks", "0"]]:
             with self.subTest(" ".join(args)):
@@ -549,7 +560,7 @@ class UsageTest(ToolTest):
         run = ["run", "all_reduce", *files]
         perf = ["perf", "all_reduce"]
         for args, words in [
-                (["fly"], ['unknown command "fly"', "run, perf, info, verify"]),
+                (["fly"], ['unknown command "fly"', "run, perf, info, explain, verify"]),
                 (["run", *files], ["wanted a COLLECTIVE", "all_to_all"]),
                 ([*run, "extra"], ['unexpected argument "extra"']),
                 ([*run, "info"], ['unexpected argument "info"']),
@@ -579,7 +590,7 @@ class UsageTest(ToolTest):
         self.assert_nothing_written()
 
     def test_help_teaches(self):
-        for args in [[], ["run"], ["perf"], ["info"], ["verify"]]:
+        for args in PAGES:
             text = self.succeed(*args, "--help")
             self.assertIn("Examples:\n  tutti ", text)
             for line in text.splitlines():
@@ -595,7 +606,7 @@ class UsageTest(ToolTest):
         quicker = {"verify": ["--max-ranks 5"],
                    "perf": ["--iterations 1", "--warmup 0", "--max-bytes 1M"]}
         num_examples = 0
-        for page in [[], ["run"], ["perf"], ["info"], ["verify"]]:
+        for page in PAGES:
             for example in re.findall(r"^  (tutti .*)$",
                                       self.succeed(*page, "--help"),
                                       re.MULTILINE):
@@ -610,7 +621,7 @@ class UsageTest(ToolTest):
                     text=True, cwd=self.root, capture_output=True, check=False)
                 self.assertEqual(result.returncode, 0, (example, result))
                 num_examples += 1
-        self.assertGreaterEqual(num_examples, 18)
+        self.assertGreaterEqual(num_examples, 22)
 
     def test_version(self):
         self.assertRegex(self.succeed("--version"), r"\Atutti \d+\.\d+\.\d+\n\Z")
@@ -743,6 +754,69 @@ class InfoTest(ToolTest):
             self.assertTrue(algorithm["summary"], algorithm)
             collectives.update(algorithm["collectives"])
         self.assertEqual(len(collectives), 10)
+
+
+class ExplainTest(ToolTest):
+
+    def explain(self, *args):
+        return json.loads(self.succeed("explain", *args, "--json"))
+
+    def test_explains_what_the_library_chooses(self):
+        for collective in ["all_reduce", "all_gather", "reduce_scatter",
+                           "broadcast", "all_to_all", "permute", "barrier",
+                           "reduce", "gather", "scatter"]:
+            size = [] if collective == "barrier" else ["--bytes", "64K"]
+            sizes = [] if collective == "barrier" else [
+                "--min-bytes", "64K", "--max-bytes", "64K"]
+            with self.subTest(collective):
+                told = self.explain(collective, "--layout", "2x3",
+                                    "--one-process", *size)
+                row, = json.loads(self.succeed(
+                    "perf", collective, "--devices", 6, "--tasks", 2,
+                    "--iterations", 1, "--warmup", 0, "--json", *sizes))
+                for key in ["collective", "bytes", "count", "dtype",
+                            "reduction"]:
+                    self.assertEqual(told[key], row[key])
+                self.assertEqual(told["chosen"], row["algorithm"])
+
+    def test_the_cheapest_come_first(self):
+        told = self.explain("all_reduce", "--layout", "4x2")
+        known = json.loads(self.succeed("info", "--json"))["algorithms"]
+        self.assertEqual({one["name"] for one in told["candidates"]},
+                         {one["name"] for one in known})
+        able = [one for one in told["candidates"] if one["ruled_out"] is None]
+        self.assertEqual(told["candidates"][:len(able)], able)
+        self.assertEqual(told["chosen"], able[0]["name"])
+        times = [one["predicted_us"] for one in able]
+        self.assertEqual(times, sorted(times))
+
+    def test_processes_rule_out_what_needs_one(self):
+        text = self.succeed("explain", "all_reduce", "--layout", "4x2")
+        self.assertIn("all_reduce sum of 1048576 bytes (262144 float32) on 4x2, "
+                      "4 processes\n", text)
+        self.assertRegex(
+            text, r"\nLocalReduce +-  needs all members in one process\n")
+        text = self.succeed("explain", "all_reduce", "--layout", "4x2",
+                            "--one-process")
+        self.assertRegex(text, r"\nLocalReduce +\d+\.\d  chosen\n")
+
+    def test_a_named_one_can_serve_or_not(self):
+        self.assertRegex(
+            self.succeed("explain", "all_reduce", "--algorithm", "TreeReduce"),
+            r"\nTreeReduce +\d+\.\d  chosen\n")
+        for name, why in [("LocalReduce", "needs all members in one process"),
+                          ("RingGather", "does not do all_reduce")]:
+            result = self.run_tool("explain", "all_reduce", "--layout", "2x1",
+                                   "--algorithm", name)
+            self.assertEqual(result.returncode, 1)
+            self.assertNotIn("chosen", result.stdout)
+            self.assertEqual(result.stderr, f"tutti: {name} {why}; these can "
+                             "serve: RingReduce, TreeReduce\n")
+
+    def test_a_barrier_takes_no_option_that_speaks_of_data(self):
+        for option in [["--bytes", 4], ["--dtype", "int8"]]:
+            self.assertIn(f"{option[0]} does not go with barrier",
+                          self.fail_with(2, "explain", "barrier", *option))
 
 
 class VerifyTest(ToolTest):

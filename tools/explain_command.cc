@@ -1,0 +1,268 @@
+#include "tools/explain_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/collective_request.h"
+#include "framework/group_layout.h"
+#include "framework/selection.h"
+#include "nlohmann/json.hpp"
+#include "tools/algorithm_names.h"
+#include "tools/collective_options.h"
+#include "tools/option_values.h"
+#include "tools/text_table.h"
+#include "tools/workload.h"
+#include "tools/workload_options.h"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kHelp[] =
+    R"(Lists every registered algorithm: first those that can serve, the cheapest
+first, then the others, with what rules them out. Nothing is executed: the
+library asks the same function, with the same answer, when it runs a collective.
+
+predicted is what the algorithm's own model says, in which a message takes 1 us
++ bytes / 5 GB/s. It compares algorithms; `tutti perf` measures.
+
+--bytes is the size of the larger of one rank's two buffers: what each rank has
+in all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
+gather, reduce_scatter, scatter and all_to_all, rounded down to a multiple of
+the number of ranks. A barrier has no data, and takes no option that speaks of
+them.
+
+A layout is 4x2, 4 tasks with 2 devices each, or 3+1+2, the devices of each
+task. A task is a process, so that more than one task rules out what needs all
+members in one process; with --one-process they are tasks of one process, as
+those of `tutti run --tasks` and `tutti perf --tasks` are.
+
+Exit status 1 if the algorithm of --algorithm cannot serve.
+
+--json prints one object:
+  collective, layout           as given
+  ranks, tasks                 how many
+  one_process                  true or false
+  bytes, count                 of the larger buffer
+  dtype, reduction             names; null of a barrier, and where nothing is
+                               reduced
+  latency_us, bandwidth        of the model: microseconds, GB/s
+  chosen                       a name; null if that of --algorithm cannot serve
+  candidates                   a list in the order above, with an object for
+                               each: name, predicted_us (null if ruled out, or
+                               without a model), ruled_out (why; null if not)
+
+Examples:
+  tutti explain all_reduce
+  tutti explain all_reduce --layout 4x2 --bytes 64M --json
+  tutti explain reduce_scatter --layout 2x8 --one-process
+  tutti explain all_reduce --layout 4x2 --algorithm TreeReduce)";
+
+// A question to the selection, with its answer.
+struct Explanation {
+  Workload workload;
+  GroupLayout layout = GroupLayout::Uniform(1, 1);
+  bool one_process = true;
+  CostModel model;
+  std::vector<Candidate> candidates;  // In the order of the output.
+  std::string chosen;                 // Empty if `refusal` is not OK.
+  absl::Status refusal;
+};
+
+// Those that can serve by cost, those without a prediction last; then those
+// that do such a collective, but not this one; then the rest. Each by name.
+void Sort(const CollectiveRegistry& registry, CollectiveType type,
+          std::vector<Candidate>* candidates) {
+  const auto does_it = [&](const Candidate& candidate) {
+    const auto factory = registry.Find(candidate.name);
+    if (!factory.ok()) return false;
+    const auto& types = (*factory)->traits().collectives;
+    return std::find(types.begin(), types.end(), type) != types.end();
+  };
+  const auto key = [&](const Candidate& candidate) {
+    return std::make_tuple(!candidate.ruled_out.empty(), !does_it(candidate),
+                           !candidate.cost_seconds.has_value(),
+                           candidate.cost_seconds);
+  };
+  std::stable_sort(
+      candidates->begin(), candidates->end(),
+      [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+}
+
+absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
+                                    const CollectiveRegistry& registry) {
+  const auto layout = ParseLayout(options.layout, kMaxGroupSize);
+  if (!layout.ok()) return layout.status();
+  auto workload =
+      ParseWorkload(options.collective, options.dtype, layout->size());
+  if (!workload.ok()) return workload.status();
+  const auto bytes = ParseSize("--bytes", options.bytes);
+  if (!bytes.ok()) return bytes.status();
+  if (!options.algorithm.empty()) {
+    const absl::Status known = CheckAlgorithm(registry, options.algorithm);
+    if (!known.ok()) return known;
+  }
+  const CollectiveType type = workload->spec.type;
+  workload->count =
+      CountFor(type, workload->dtype, workload->group_size, *bytes);
+  Explanation result{
+      .workload = *std::move(workload),
+      .layout = *layout,
+      .one_process = options.one_process || layout->num_tasks() == 1};
+  const SelectionRequest request = {
+      .type = type,
+      .layout = result.layout,
+      .device_type = "CPU",
+      .bytes = BytesOf(result.workload),
+      .one_process = result.one_process,
+      .implementation = options.algorithm,
+      .commutative = result.workload.spec.merge_op.commutative(),
+      .model = result.model};
+  result.candidates = JudgeImplementations(registry, request);
+  Sort(registry, type, &result.candidates);
+  const auto selection = SelectImplementation(registry, request);
+  result.refusal = selection.status();
+  if (selection.ok()) result.chosen = selection->name;
+  return result;
+}
+
+bool HasData(const Explanation& explanation) {
+  return explanation.workload.spec.type != CollectiveType::kBarrier;
+}
+
+// "all_reduce sum of 1048576 bytes (262144 float32) on 4x2, 4 processes"
+std::string Question(const Explanation& explanation) {
+  const Workload& workload = explanation.workload;
+  std::string text(Name(workload.spec.type));
+  if (!workload.spec.reduction.empty()) {
+    absl::StrAppend(&text, " ", workload.spec.reduction);
+  }
+  if (HasData(explanation)) {
+    absl::StrAppend(&text, " of ", BytesOf(workload), " bytes (",
+                    workload.count, " ", Name(workload.dtype), ")");
+  }
+  absl::StrAppend(&text, " on ", explanation.layout.ToString(), ", ");
+  if (explanation.one_process) return absl::StrCat(text, "one process");
+  return absl::StrCat(text, explanation.layout.num_tasks(), " processes");
+}
+
+std::vector<std::string> Cells(const Explanation& explanation,
+                               const Candidate& candidate) {
+  return {
+      candidate.name,
+      candidate.cost_seconds.has_value()
+          ? absl::StrFormat("%.1f", *candidate.cost_seconds * 1e6)
+          : "-",
+      candidate.name == explanation.chosen ? "chosen" : candidate.ruled_out};
+}
+
+std::string ToText(const Explanation& explanation) {
+  TextTable table({{"algorithm", Align::kLeft},
+                   {"predicted [us]"},
+                   {"verdict", Align::kLeft}});
+  std::vector<std::vector<std::string>> rows;
+  for (const Candidate& candidate : explanation.candidates) {
+    rows.push_back(Cells(explanation, candidate));
+  }
+  table.Fit(rows);
+  std::string text = absl::StrCat(Question(explanation), "\n", table.Header());
+  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  return text;
+}
+
+Json OrNull(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+Json ToJson(const Candidate& candidate) {
+  return {{"name", candidate.name},
+          {"predicted_us", candidate.cost_seconds.has_value()
+                               ? Json(*candidate.cost_seconds * 1e6)
+                               : Json()},
+          {"ruled_out", OrNull(candidate.ruled_out)}};
+}
+
+Json ToJson(const Explanation& explanation) {
+  const Workload& workload = explanation.workload;
+  const std::string dtype(Name(workload.dtype));
+  Json candidates = Json::array();
+  for (const Candidate& candidate : explanation.candidates) {
+    candidates.push_back(ToJson(candidate));
+  }
+  return {{"collective", std::string(Name(workload.spec.type))},
+          {"layout", explanation.layout.ToString()},
+          {"ranks", explanation.layout.size()},
+          {"tasks", explanation.layout.num_tasks()},
+          {"one_process", explanation.one_process},
+          {"bytes", BytesOf(workload)},
+          {"count", workload.count},
+          {"dtype", HasData(explanation) ? Json(dtype) : Json()},
+          {"reduction", OrNull(workload.spec.reduction)},
+          {"latency_us", explanation.model.latency_seconds * 1e6},
+          {"bandwidth", explanation.model.bytes_per_second / 1e9},
+          {"chosen", OrNull(explanation.chosen)},
+          {"candidates", candidates}};
+}
+
+void AddOptions(CLI::App* app, ExplainOptions* options) {
+  AddReductionOptions(app, &options->collective);
+  app->add_option("--layout", options->layout,
+                  "tasks x devices of each, or the devices of each\n"
+                  "task: 4x2, 3+1+2 [default: 1x8]")
+      ->option_text("TxD");
+  app->add_flag("--one-process", options->one_process,
+                "all tasks are in one process");
+  app->add_option("--bytes", options->bytes,
+                  "of the larger of one rank's buffers; K, M and G\n"
+                  "are powers of 1024 [default: 1M]")
+      ->option_text("SIZE");
+  app->add_option("--dtype", options->dtype,
+                  "float16, bfloat16, float32, float64, int8,\n"
+                  "uint8, int32, int64 or bool [default: float32]")
+      ->option_text("NAME");
+  app->add_option("--algorithm", options->algorithm,
+                  "a registered name (see `tutti info`)\n"
+                  "[default: the library chooses]")
+      ->check(NotEmpty())
+      ->option_text("NAME");
+  app->add_flag("--json", options->json, "print JSON");
+}
+
+}  // namespace
+
+absl::Status ExplainChoice(const ExplainOptions& options,
+                           const CollectiveRegistry& registry,
+                           const Console& console) {
+  const auto explanation = Explain(options, registry);
+  if (!explanation.ok()) return explanation.status();
+  if (options.json) {
+    console.out << ToJson(*explanation).dump(2) << "\n";
+  } else {
+    console.out << ToText(*explanation);
+  }
+  return explanation->refusal;
+}
+
+Command AddExplainCommand(CLI::App* app) {
+  auto options = std::make_shared<ExplainOptions>();
+  CLI::App* explain = app->add_subcommand(
+      "explain", "Shows which algorithm would be chosen, and why.");
+  explain->footer(kHelp);
+  AddOptions(explain, options.get());
+  return {explain, [options, explain](const Console& console) {
+            const absl::Status status = CheckOptionsOfBarrier(
+                *explain, options->collective, {"--bytes", "--dtype"});
+            if (!status.ok()) return status;
+            return ExplainChoice(*options, CollectiveRegistry::Global(),
+                                 console);
+          }};
+}
+
+}  // namespace tutti

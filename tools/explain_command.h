@@ -1,0 +1,35 @@
+#ifndef TUTTI_TOOLS_EXPLAIN_COMMAND_H_
+#define TUTTI_TOOLS_EXPLAIN_COMMAND_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "framework/registry.h"
+#include "tools/collective_spec.h"
+#include "tools/command.h"
+
+namespace tutti {
+
+// `tutti explain`: which algorithm the library would choose, and why.
+struct ExplainOptions {
+  CollectiveWords collective;
+  std::string layout = "1x8";
+  bool one_process = false;  // However many tasks there are.
+  std::string bytes = "1M";
+  std::string dtype = "float32";
+  std::string algorithm;  // Empty: the library chooses.
+  bool json = false;
+};
+
+// Prints all that are registered: first those that can serve, the cheapest
+// first, then the others with what rules them out. Errors: as Command::run;
+// INVALID_ARGUMENT if the named one, or any, cannot serve, after printing.
+absl::Status ExplainChoice(const ExplainOptions& options,
+                           const CollectiveRegistry& registry,
+                           const Console& console);
+
+Command AddExplainCommand(CLI::App* app);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_EXPLAIN_COMMAND_H_
