@@ -9,6 +9,7 @@
 #include "schedule/algorithm.h"
 #include "schedule/expression.h"
 #include "schedule/group_plan.h"
+#include "schedule/step_depth.h"
 #include "schedule/symbolic.h"
 
 namespace tutti {
@@ -49,19 +50,9 @@ std::vector<Step> StepsOf(const Schedule& schedule, StepKind kind) {
 
 int TransfersInARow(absl::string_view name, const VerifyCase& request) {
   const GroupPlan plan = *PlanGroup(AlgorithmNamed(name), request);
-  std::vector<int> end(plan.num_steps());
-  const auto start = [&](int step) {
-    const bool is_first = step == plan.lane(plan.lane_of(step)).first_step;
-    const int before = is_first ? 0 : end[step - 1];
-    return std::max(before, plan.after(step) < 0 ? 0 : end[plan.after(step)]);
-  };
   const SymbolicRun run = *RunSymbolically(plan);
-  for (int step : run.completion_order) {
-    const int partner = plan.partner(step);
-    end[step] =
-        partner < 0 ? start(step) : std::max(start(step), start(partner)) + 1;
-  }
-  return end.empty() ? 0 : *std::max_element(end.begin(), end.end());
+  const std::vector<int> depths = StepDepths(plan, run.completion_order);
+  return depths.empty() ? 0 : *std::max_element(depths.begin(), depths.end());
 }
 
 std::string OutputOf(absl::string_view name, const VerifyCase& request,
