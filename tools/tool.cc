@@ -14,6 +14,7 @@
 #include "tools/info_command.h"
 #include "tools/perf_command.h"
 #include "tools/run_command.h"
+#include "tools/schedule_command.h"
 #include "tools/usage_message.h"
 #include "tools/verify_command.h"
 #include "tools/version.h"
@@ -34,6 +35,7 @@ constexpr char kExamples[] = R"(Examples:
   tutti info
   tutti explain all_reduce --layout 4x2 --bytes 64M
   tutti verify RingReduce --max-ranks 16
+  tutti schedule RingReduce --ranks 8 --svg ring.svg
 
 `tutti COMMAND --help` explains a command. Exit status: 0 if all went well, 1 if
 what was asked for failed, 2 for a wrong command line. Errors take one line on
@@ -54,8 +56,9 @@ struct Tool {
     app.get_formatter()->label("SUBCOMMAND", "COMMAND");
     app.footer(kExamples);
     app.require_subcommand(0, 1);
-    commands = {AddRunCommand(&app), AddPerfCommand(&app), AddInfoCommand(&app),
-                AddExplainCommand(&app), AddVerifyCommand(&app)};
+    commands = {AddRunCommand(&app),    AddPerfCommand(&app),
+                AddInfoCommand(&app),   AddExplainCommand(&app),
+                AddVerifyCommand(&app), AddScheduleCommand(&app)};
     for (const Command& command : commands) command.app->group("Commands");
   }
 };
@@ -69,7 +72,8 @@ absl::Status RunChosen(const Tool& tool, const Console& console) {
     }
     return command.run(console);
   }
-  return UsageError("wanted a command: run, perf, info, explain or verify");
+  return UsageError(
+      "wanted a command: run, perf, info, explain, verify or schedule");
 }
 
 // "tutti", "tutti run": whose help to read.

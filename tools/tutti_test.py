@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import numpy as np
 
@@ -25,7 +26,8 @@ ROW_KEYS = ["collective", "bytes", "count", "dtype", "reduction", "algorithm",
             "p50_us", "p99_us", "algbw", "busbw", "wrong", "limit_share"]
 
 # What has a --help.
-PAGES = [[], ["run"], ["perf"], ["info"], ["explain"], ["verify"]]
+PAGES = [[], ["run"], ["perf"], ["info"], ["explain"], ["verify"],
+         ["schedule"]]
 
 
 class ToolTest(unittest.TestCase):
@@ -539,7 +541,17 @@ class UsageTest(ToolTest):
                 ["explain", "all_reduce", "--root", "1"],
                 ["explain", "all_gather", "--reduction", "sum"],
                 ["info", "extra"], ["verify", "Fly"],
-                ["verify", "--max-ranks", "0"]]:
+                ["verify", "--max-ranks", "0"],
+                ["schedule"], ["schedule", "Fly"],
+                ["schedule", "LocalReduce"],
+                ["schedule", "RingReduce", "--ranks", "0"],
+                ["schedule", "RingReduce", "--ranks", "1025"],
+                ["schedule", "RingReduce", "--layout", "8"],
+                ["schedule", "RingReduce", "--ranks", "65", "--svg", "out"],
+                ["schedule", "RingReduce", "--svg", "out", "--goal", "out"],
+                ["schedule", "RingReduce", "--collective", "barrier"],
+                ["schedule", "RingReduce", "--bytes", "0"],
+                ["schedule", "Gather", "--ranks", "4", "--root", "4"]]:
             with self.subTest(" ".join(args)):
                 self.assertIn("--help`)", self.fail_with(2, *args))
         self.assert_nothing_written()
@@ -560,7 +572,7 @@ class UsageTest(ToolTest):
         run = ["run", "all_reduce", *files]
         perf = ["perf", "all_reduce"]
         for args, words in [
-                (["fly"], ['unknown command "fly"', "run, perf, info, explain, verify"]),
+                (["fly"], ['unknown command "fly"', "run, perf, info, explain, verify, schedule"]),
                 (["run", *files], ["wanted a COLLECTIVE", "all_to_all"]),
                 ([*run, "extra"], ['unexpected argument "extra"']),
                 ([*run, "info"], ['unexpected argument "info"']),
@@ -621,7 +633,7 @@ class UsageTest(ToolTest):
                     text=True, cwd=self.root, capture_output=True, check=False)
                 self.assertEqual(result.returncode, 0, (example, result))
                 num_examples += 1
-        self.assertGreaterEqual(num_examples, 22)
+        self.assertGreaterEqual(num_examples, 27)
 
     def test_version(self):
         self.assertRegex(self.succeed("--version"), r"\Atutti \d+\.\d+\.\d+\n\Z")
@@ -842,6 +854,171 @@ class VerifyTest(ToolTest):
         self.assertRegex(
             self.succeed("verify", "Barrier", "--max-ranks", 1000),
             r"Barrier +1\.\.64 \+ 11 up to 1000 +\d+ +0 +ok")
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class ScheduleTest(ToolTest):
+
+    def schedules(self):
+        info = json.loads(self.succeed("info", "--json"))
+        return [(one["name"], collective) for one in info["algorithms"]
+                if one["is_schedule"] for collective in one["collectives"]]
+
+    def write(self, name, option, *args):
+        """What is in the file that the tool writes."""
+        line = self.succeed("schedule", name, *args, option, "out/file")
+        self.assertRegex(line, rf"\A{name}: \w+ on [^\n]*: wrote out/file\n\Z")
+        self.assertEqual(os.listdir(self.root / "out"), ["file"])
+        return (self.root / "out/file").read_text("utf-8")
+
+    def test_text_of_every_schedule(self):
+        for name, collective in self.schedules():
+            with self.subTest(f"{name}, {collective}"):
+                text = self.succeed("schedule", name, "--collective",
+                                    collective, "--layout", "2x3")
+                self.assertTrue(text.startswith(f"{name}: {collective} on 2x3"))
+                self.assertEqual(re.findall(r"^rank (\d+)$", text, re.MULTILINE),
+                                 list("012345"))
+                self.assertEqual(text.count("send "), text.count("recv "))
+
+    def assert_is_picture(self, text, num_sends):
+        """Valid, self-contained, all inside, each arrow labelled."""
+        svg = xml.etree.ElementTree.fromstring(text)
+        self.assertEqual(svg.tag, SVG + "svg")
+        width, height = (float(svg.get(key)) for key in ["width", "height"])
+        self.assertEqual(svg.get("viewBox"), f"0 0 {width:.0f} {height:.0f}")
+        self.assertTrue(svg.find(SVG + "title").text)
+        for tag in ["script", "image", "foreignObject", "a", "use"]:
+            self.assertFalse(list(svg.iter(SVG + tag)))
+        for element in svg.iter():
+            for key, limit in [("x", width), ("x1", width), ("x2", width),
+                               ("cx", width), ("y", height), ("y1", height),
+                               ("y2", height), ("cy", height)]:
+                if element.get(key) is not None:
+                    self.assertGreaterEqual(float(element.get(key)), 0)
+                    self.assertLessEqual(float(element.get(key)), limit)
+        arrows = list(svg.iter(SVG + "g"))
+        self.assertEqual(sum(len(arrow.find(SVG + "title").text.splitlines())
+                             for arrow in arrows), num_sends)
+        self.assert_apart(arrows)
+
+    def assert_apart(self, arrows):
+        """No two of them overlap; none is shorter than its label."""
+        spans = {}
+        for arrow in arrows:
+            line = arrow.find(SVG + "line")
+            ends = sorted([int(line.get("x1")), int(line.get("x2"))])
+            self.assertLess(ends[0], ends[1])
+            label = arrow.find(SVG + "text").text
+            self.assertRegex(label, r"\A\d[\d,-]*…?\Z")
+            self.assertLessEqual(7 * len(label), ends[1] - ends[0])
+            spans.setdefault(line.get("y1"), []).append(ends)
+        for line in spans.values():
+            line.sort()
+            for (_, end), (begin, _) in zip(line, line[1:]):
+                self.assertLessEqual(end, begin)
+
+    def test_picture_of_every_schedule(self):
+        for name, collective in self.schedules():
+            for layout in ["1x1", "1x2", "2x3", "4x4"]:
+                with self.subTest(f"{name}, {collective}, {layout}"):
+                    args = ["--collective", collective, "--layout", layout]
+                    sends = self.succeed("schedule", name, *args).count("send ")
+                    self.assert_is_picture(self.write(name, "--svg", *args),
+                                           sends)
+
+    def test_the_largest_picture(self):
+        self.assert_is_picture(self.write("AllToAll", "--svg", "--ranks", 64),
+                               64 * 63)
+
+    def simulate(self, trace):
+        """Runs a trace to its end; what each pair of ranks moves in bytes."""
+        ranks = re.findall(r"^rank (\d+) {\n((?:l.*\n)*)}$", trace,
+                           re.MULTILINE)
+        self.assertEqual(int(re.match(r"num_ranks (\d+)\n", trace).group(1)),
+                         len(ranks))
+        operations, needs = {}, {}
+        for rank, body in ranks:
+            for line in body.splitlines():
+                label, rest = re.fullmatch(r"(l\d+):? (.*)", line).groups()
+                if rest.startswith("requires "):
+                    self.assertIn((rank, rest.split()[1]), operations)
+                    needs[rank, label].append((rank, rest.split()[1]))
+                    continue
+                operations[rank, label] = rest
+                needs[rank, label] = []
+        done, posted, moved = set(), {}, {}
+        waiting = list(operations)
+        while waiting:
+            ready = [op for op in waiting if done.issuperset(needs[op])]
+            before = len(done)
+            for op in ready:
+                if operations[op] == "calc 0":
+                    done.add(op)
+                    continue
+                kind, size, peer, tag = re.fullmatch(
+                    r"(send|recv) (\d+)b (?:to|from) (\d+) tag (\d+)",
+                    operations[op]).groups()
+                pair = (op[0], peer) if kind == "send" else (peer, op[0])
+                other = posted.setdefault((*pair, tag, size), {})
+                other[kind] = op
+                if len(other) == 2 and not done.intersection(other.values()):
+                    done.update(other.values())
+                    moved[pair] = moved.get(pair, 0) + int(size)
+            self.assertGreater(len(done), before, "deadlock")
+            waiting = [op for op in waiting if op not in done]
+        return moved
+
+    def test_trace_of_every_schedule_runs_to_its_end(self):
+        for name, collective in self.schedules():
+            with self.subTest(f"{name}, {collective}"):
+                self.simulate(self.write(name, "--goal", "--collective",
+                                         collective, "--layout", "2x3"))
+
+    def test_traces_move_what_the_algorithm_moves(self):
+        moved = self.simulate(self.write("RingReduce", "--goal", "--ranks", 4,
+                                         "--bytes", "64K"))
+        # 2 (n - 1) / n of the buffer, from each rank to the next.
+        self.assertEqual(moved, {(str(rank), str((rank + 1) % 4)): 3 << 15
+                                 for rank in range(4)})
+
+    def test_empty_chunks_are_not_sent(self):
+        moved = self.simulate(self.write("RingReduce", "--goal", "--ranks", 4,
+                                         "--bytes", 4))
+        self.assertEqual(sum(moved.values()), 2 * 3 * 4)
+
+    def test_many_ranks(self):
+        text = self.succeed("schedule", "TreeReduce", "--ranks", 1024)
+        self.assertEqual(text.count("send "), 2 * 1023)
+        self.assertIn("num_ranks 1024\n", self.write("TreeReduce", "--goal",
+                                                     "--ranks", 1024))
+
+    def test_what_cannot_be_written(self):
+        (self.root / "file").touch()
+        for path in ["file/out.svg", "dir/"]:
+            line = self.fail_with(1, "schedule", "Barrier", "--svg", path)
+            self.assertIn(path.split("/")[0], line)
+
+    def test_what_cannot_be_shown(self):
+        for args, words in [
+                (["LocalReduce"], ["LocalReduce is code, not a schedule",
+                                   "RingReduce, RingReduceScatter"]),
+                (["RingReduce", "--collective", "gather"],
+                 ["RingReduce does not do gather; it does all_reduce"]),
+                (["Scatter", "--ranks", "4", "--root", "4"],
+                 ["--root 4 is no rank of a group of 4; wanted 0 to 3"]),
+                (["RingReduce", "--root", "0"],
+                 ["--root does not go with all_reduce"]),
+                (["RingReduce", "--ranks", "1025"],
+                 ['--ranks: "1025" is no whole number from 1 to 1024']),
+                (["RingReduce", "--ranks", "65", "--svg", "out"],
+                 ["--svg draws at most 64 ranks, not 65"])]:
+            with self.subTest(" ".join(args)):
+                line = self.fail_with(2, "schedule", *args)
+                for word in words:
+                    self.assertIn(word, line)
 
 
 if __name__ == "__main__":

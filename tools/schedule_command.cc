@@ -1,0 +1,289 @@
+#include "tools/schedule_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "framework/collective_type.h"
+#include "framework/group_layout.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule.h"
+#include "schedule/step_depth.h"
+#include "schedule/symbolic.h"
+#include "schedule/verifier.h"
+#include "tools/algorithm_names.h"
+#include "tools/collective_options.h"
+#include "tools/exit_status.h"
+#include "tools/goal_trace.h"
+#include "tools/option_values.h"
+#include "tools/output_file.h"
+#include "tools/schedule_svg.h"
+#include "tools/transfer_bytes.h"
+#include "tools/workload.h"
+#include "tools/workload_options.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Shows what each rank does in a collective, step by step. Nothing is executed.
+
+--text lists the steps of each rank as LANE.STEP. Lanes run at once; a step
+starts when the one before it in its lane is complete, and the one that it is
+after. data is the output, scratch is memory in between; [3] is chunk 3 of as
+many as the first line says. (+) reduces, from left to right; finish divides
+the sum of an average.
+
+--svg draws it: columns are ranks, time goes down. A band has the transfers that
+can run at once, each arrow all that one rank sends to another, with the numbers
+of the chunks; tooltips have the steps. At most 64 ranks.
+
+--goal writes a trace in GOAL, for LogGOPSim (T. Hoefler et al.): sends and
+receives with their bytes in float32, of --bytes, and what they wait for.
+Reductions and copies take no time in it (calc 0), nor do empty transfers,
+which do not take place. txt2bin makes it binary, as the simulator wants it.
+
+Files appear under their names when they are complete.
+
+--bytes is the size of the larger of one rank's two buffers, as in
+`tutti explain`. Algorithms with subdivisions run as many as the library would
+choose for it.
+
+Examples:
+  tutti schedule RingReduce --ranks 4
+  tutti schedule HierarchicalTreeBroadcast --layout 2x4 --root 3
+  tutti schedule TreeReduce --ranks 16 --collective reduce --svg tree.svg
+  tutti schedule RingGather --ranks 8 --bytes 64K --goal ring.goal)";
+
+constexpr int kDefaultRanks = 8;
+constexpr int kMaxRanks = 1024;
+constexpr int kMaxDrawnRanks = 64;
+
+// What is shown.
+struct Shown {
+  std::string title;
+  const Algorithm& algorithm;
+  VerifyCase request;
+  Workload workload;
+};
+
+absl::StatusOr<const Algorithm*> FindSchedule(
+    const CollectiveRegistry& registry, const std::string& name) {
+  const absl::Status known = CheckAlgorithm(registry, name);
+  if (!known.ok()) return known;
+  const auto factory = registry.Find(name);
+  if (!factory.ok()) return factory.status();
+  // What is registered stays as long as the registry.
+  const Algorithm* algorithm = AlgorithmOf(**factory);
+  if (algorithm != nullptr) return algorithm;
+  std::vector<std::string> others;
+  for (const auto& entry : registry.List()) {
+    if (AlgorithmOf(*entry.factory) != nullptr) others.push_back(entry.name);
+  }
+  return UsageError(absl::StrCat(
+      name, " is code, not a schedule, and has no steps to show; schedules: ",
+      others.empty() ? "none" : absl::StrJoin(others, ", ")));
+}
+
+absl::StatusOr<GroupLayout> LayoutOf(const ScheduleOptions& options) {
+  if (options.layout.empty()) {
+    return GroupLayout::Uniform(1, options.ranks.value_or(kDefaultRanks));
+  }
+  auto layout = ParseLayout(options.layout, kMaxRanks);
+  if (!layout.ok() ||
+      options.ranks.value_or(layout->size()) == layout->size()) {
+    return layout;
+  }
+  return UsageError(absl::StrCat("--ranks ", *options.ranks,
+                                 " does not fit --layout ", options.layout,
+                                 ", which has ", layout->size()));
+}
+
+absl::Status CheckFormat(const ScheduleOptions& options, int num_ranks) {
+  const int num_formats = (options.text ? 1 : 0) +
+                          (options.svg.empty() ? 0 : 1) +
+                          (options.goal.empty() ? 0 : 1);
+  if (num_formats > 1) {
+    return UsageError("wanted one of --text, --svg and --goal");
+  }
+  if (options.svg.empty() || num_ranks <= kMaxDrawnRanks) {
+    return absl::OkStatus();
+  }
+  return UsageError(absl::StrCat("--svg draws at most ", kMaxDrawnRanks,
+                                 " ranks, not ", num_ranks));
+}
+
+// The words with a collective that the algorithm does.
+absl::StatusOr<CollectiveWords> ChooseCollective(const ScheduleOptions& options,
+                                                 const Algorithm& algorithm) {
+  CollectiveWords words = options.words;
+  std::vector<absl::string_view> names;
+  for (CollectiveType type : algorithm.traits.collectives) {
+    names.push_back(Name(type));
+  }
+  if (words.collective.empty() && !names.empty()) {
+    words.collective = std::string(names[0]);
+  }
+  const auto type = ParseCollectiveType(words.collective);
+  if (!type.ok()) return UsageError(type.status().message());
+  if (std::find(names.begin(), names.end(), words.collective) != names.end()) {
+    return words;
+  }
+  return UsageError(absl::StrCat(options.name, " does not do ",
+                                 words.collective, "; it does ",
+                                 absl::StrJoin(names, ", ")));
+}
+
+std::vector<int> SubdivisionsOf(const Algorithm& algorithm,
+                                const GroupLayout& layout, int64_t bytes) {
+  if (!algorithm.traits.supports_subdivisions) return {};
+  if (algorithm.subdivide == nullptr) return {0};
+  return algorithm.subdivide({.layout = layout, .bytes = bytes});
+}
+
+absl::StatusOr<Shown> Choose(const ScheduleOptions& options,
+                             const CollectiveRegistry& registry) {
+  const auto algorithm = FindSchedule(registry, options.name);
+  if (!algorithm.ok()) return algorithm.status();
+  const auto layout = LayoutOf(options);
+  if (!layout.ok()) return layout.status();
+  const absl::Status format = CheckFormat(options, layout->size());
+  if (!format.ok()) return format;
+  const auto words = ChooseCollective(options, **algorithm);
+  if (!words.ok()) return words.status();
+  auto workload = ParseWorkload(*words, "float32", layout->size());
+  if (!workload.ok()) return workload.status();
+  const auto bytes = ParseSize("--bytes", options.bytes);
+  if (!bytes.ok()) return bytes.status();
+  const CollectiveSpec& spec = workload->spec;
+  workload->count =
+      CountFor(spec.type, workload->dtype, layout->size(), *bytes);
+  VerifyCase request = {.layout = *layout,
+                        .type = spec.type,
+                        .root = spec.root,
+                        .permutation = spec.permutation,
+                        .subdiv_offsets = SubdivisionsOf(**algorithm, *layout,
+                                                         BytesOf(*workload))};
+  std::string title = absl::StrCat(options.name, ": ", ToString(request));
+  return Shown{std::move(title), **algorithm, std::move(request),
+               *std::move(workload)};
+}
+
+// Also of plans that do not fit together, whose author wants to see why.
+absl::Status PrintText(const Shown& shown, const Console& console) {
+  const auto schedules = PlanAll(shown.algorithm, shown.request);
+  if (!schedules.ok()) return schedules.status();
+  const int num_chunks = schedules->front().num_chunks;
+  console.out << shown.title << "; " << num_chunks
+              << (num_chunks == 1 ? " chunk\n" : " chunks\n");
+  for (size_t rank = 0; rank < schedules->size(); ++rank) {
+    console.out << "\nrank " << rank << "\n";
+    const std::vector<Lane>& lanes = (*schedules)[rank].lanes;
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      for (size_t step = 0; step < lanes[lane].size(); ++step) {
+        console.out << absl::StreamFormat("%7s  %s\n",
+                                          absl::StrCat(lane, ".", step),
+                                          ToString(lanes[lane][step]));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Svg(const Shown& shown) {
+  const auto plan = PlanGroup(shown.algorithm, shown.request);
+  if (!plan.ok()) return plan.status();
+  const auto run = RunSymbolically(*plan);
+  if (!run.ok()) return run.status();
+  const std::vector<int> depths = StepDepths(*plan, run->completion_order);
+  return ScheduleSvg({.title = shown.title,
+                      .layout = shown.request.layout,
+                      .plan = *plan,
+                      .depths = depths});
+}
+
+absl::StatusOr<std::string> Goal(const Shown& shown) {
+  const auto plan = PlanGroup(shown.algorithm, shown.request);
+  if (!plan.ok()) return plan.status();
+  return GoalTrace(*plan, TransferBytes(*plan, shown.workload));
+}
+
+absl::Status Write(const Shown& shown,
+                   const absl::StatusOr<std::string>& content,
+                   const std::string& path, const Console& console) {
+  if (!content.ok()) return content.status();
+  const absl::Status written = WriteOutputFile(path, *content);
+  if (!written.ok()) return written;
+  console.out << shown.title << ": wrote " << path << "\n";
+  return absl::OkStatus();
+}
+
+void AddFormatOptions(CLI::App* app, ScheduleOptions* options) {
+  app->add_flag("--text", options->text, "print the steps (the default)");
+  app->add_option("--svg", options->svg, "draw them into a file")
+      ->check(NotEmpty())
+      ->option_text("FILE");
+  app->add_option("--goal", options->goal, "write a trace for LogGOPSim")
+      ->check(NotEmpty())
+      ->option_text("FILE");
+}
+
+void AddOptions(CLI::App* app, ScheduleOptions* options) {
+  app->add_option("NAME", options->name, "a registered name (see `tutti info`)")
+      ->required()
+      ->option_text(" ");
+  app->add_option("--ranks", options->ranks, "how many [default: 8]")
+      ->transform(WholeNumber(1, kMaxRanks))
+      ->option_text("N");
+  app->add_option("--layout", options->layout,
+                  "tasks x devices of each, or the devices of each\n"
+                  "task: 4x2, 3+1+2 [default: one task]")
+      ->check(NotEmpty())
+      ->option_text("TxD");
+  app->add_option("--collective", options->words.collective,
+                  "where the algorithm does several\n"
+                  "[default: the first of `tutti info`]")
+      ->check(NotEmpty())
+      ->option_text("NAME");
+  AddRoleOptions(app, &options->words);
+  app->add_option("--bytes", options->bytes,
+                  "of the larger of one rank's buffers; K, M and G\n"
+                  "are powers of 1024 [default: 1M]")
+      ->option_text("SIZE");
+  AddFormatOptions(app, options);
+}
+
+}  // namespace
+
+absl::Status ShowSchedule(const ScheduleOptions& options,
+                          const CollectiveRegistry& registry,
+                          const Console& console) {
+  const auto shown = Choose(options, registry);
+  if (!shown.ok()) return shown.status();
+  if (!options.svg.empty()) {
+    return Write(*shown, Svg(*shown), options.svg, console);
+  }
+  if (!options.goal.empty()) {
+    return Write(*shown, Goal(*shown), options.goal, console);
+  }
+  return PrintText(*shown, console);
+}
+
+Command AddScheduleCommand(CLI::App* app) {
+  auto options = std::make_shared<ScheduleOptions>();
+  CLI::App* schedule = app->add_subcommand(
+      "schedule", "Shows the steps of an algorithm, as text or drawn.");
+  schedule->footer(kHelp);
+  AddOptions(schedule, options.get());
+  return {schedule, [options](const Console& console) {
+            return ShowSchedule(*options, CollectiveRegistry::Global(),
+                                console);
+          }};
+}
+
+}  // namespace tutti

@@ -1,0 +1,137 @@
+#include "tools/schedule_command.h"
+
+#include <sstream>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "schedule/algorithm.h"
+#include "tests/status_matchers.h"
+#include "tools/exit_status.h"
+#include "tools/wrong_algorithms.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// Rank 0 sends what nobody receives.
+Schedule Lose(const PlanRequest& request) {
+  Schedule schedule;
+  if (request.rank == 0) {
+    schedule.lanes = {{{.kind = StepKind::kSend, .left = Input(0), .peer = 1}}};
+  }
+  return schedule;
+}
+
+class ScheduleCommandTest : public ::testing::Test {
+ protected:
+  ScheduleCommandTest() {
+    const CollectiveRegistry& global = CollectiveRegistry::Global();
+    EXPECT_THAT(registry_.Register("Trees", *global.Find("TreeReduce")),
+                IsOk());
+    EXPECT_THAT(registry_.Register("Permute", *global.Find("Permute")), IsOk());
+    EXPECT_THAT(registry_.Register("Refuser", RefusingAllReduce()), IsOk());
+    EXPECT_THAT(
+        registry_.Register(
+            "Loser",
+            Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce}},
+                       .plan = Lose})),
+        IsOk());
+  }
+
+  absl::Status Show(const ScheduleOptions& options) {
+    out_.str("");
+    return ShowSchedule(options, registry_, {out_, err_});
+  }
+
+  std::string UsageErrorOf(const ScheduleOptions& options) {
+    const absl::Status status = Show(options);
+    EXPECT_EQ(ExitStatus(status), 2) << status;
+    EXPECT_THAT(out_.str(), IsEmpty());
+    return std::string(status.message());
+  }
+
+  CollectiveRegistry registry_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(ScheduleCommandTest, TheTextHasEveryStepOfEveryRank) {
+  EXPECT_THAT(Show({.name = "Permute", .ranks = 2}), IsOk());
+  EXPECT_EQ(out_.str(),
+            "Permute: permute on 1x2, permutation 1,0; 1 chunk\n"
+            "\nrank 0\n"
+            "    0.0  recv data[0] from 1, tag 0\n"
+            "    1.0  send input[0] to 1, tag 0\n"
+            "\nrank 1\n"
+            "    0.0  recv data[0] from 0, tag 0\n"
+            "    1.0  send input[0] to 0, tag 0\n");
+}
+
+TEST_F(ScheduleCommandTest, TheFirstCollectiveIsShownUnlessAnotherIsNamed) {
+  EXPECT_THAT(Show({.name = "Trees"}), IsOk());
+  EXPECT_THAT(out_.str(), StartsWith("Trees: all_reduce on 1x8"));
+  EXPECT_THAT(Show({.name = "Trees",
+                    .layout = "2x2",
+                    .words = {.collective = "reduce", .root = 3}}),
+              IsOk());
+  EXPECT_THAT(out_.str(), StartsWith("Trees: reduce on 2x2, root 3"));
+}
+
+TEST_F(ScheduleCommandTest, WhatHasNoStepsToShowIsTold) {
+  EXPECT_THAT(UsageErrorOf({.name = "Refuser"}),
+              AllOf(HasSubstr("Refuser is code, not a schedule"),
+                    HasSubstr("Loser, Permute, Trees")));
+  EXPECT_THAT(UsageErrorOf({.name = "Fly"}), HasSubstr("unknown algorithm"));
+}
+
+TEST_F(ScheduleCommandTest, CollectivesOfOtherAlgorithmsAreRefused) {
+  EXPECT_THAT(
+      UsageErrorOf({.name = "Permute", .words = {.collective = "barrier"}}),
+      HasSubstr("Permute does not do barrier; it does permute"));
+  EXPECT_THAT(UsageErrorOf({.name = "Permute", .words = {.collective = "fly"}}),
+              HasSubstr("fly"));
+}
+
+TEST_F(ScheduleCommandTest, RanksThatDoNotExistAreRefused) {
+  EXPECT_THAT(UsageErrorOf({.name = "Trees",
+                            .ranks = 4,
+                            .words = {.collective = "reduce", .root = 4}}),
+              HasSubstr("--root 4 is no rank of a group of 4"));
+  EXPECT_THAT(UsageErrorOf({.name = "Trees", .words = {.root = 0}}),
+              HasSubstr("--root does not go with all_reduce"));
+  EXPECT_THAT(UsageErrorOf({.name = "Trees", .ranks = 4, .layout = "2x4"}),
+              HasSubstr("--ranks 4 does not fit --layout 2x4, which has 8"));
+}
+
+TEST_F(ScheduleCommandTest, GroupsHaveALimit) {
+  EXPECT_THAT(UsageErrorOf({.name = "Trees", .layout = "1025x1"}),
+              HasSubstr("at most 1024 ranks"));
+  EXPECT_THAT(UsageErrorOf({.name = "Trees", .ranks = 65, .svg = "x.svg"}),
+              HasSubstr("--svg draws at most 64 ranks, not 65"));
+  EXPECT_THAT(Show({.name = "Trees", .layout = "512x2"}), IsOk());
+}
+
+TEST_F(ScheduleCommandTest, OneFormatAtATime) {
+  EXPECT_THAT(UsageErrorOf({.name = "Trees", .text = true, .goal = "x.goal"}),
+              HasSubstr("one of --text, --svg and --goal"));
+}
+
+TEST_F(ScheduleCommandTest, PlansThatDoNotFitTogetherAreShownAsText) {
+  EXPECT_THAT(Show({.name = "Loser", .ranks = 2}), IsOk());
+  EXPECT_THAT(out_.str(), HasSubstr("send input[0] to 1"));
+  for (const ScheduleOptions& options :
+       {ScheduleOptions{.name = "Loser", .ranks = 2, .svg = "x.svg"},
+        ScheduleOptions{.name = "Loser", .ranks = 2, .goal = "x.goal"}}) {
+    const absl::Status status = Show(options);
+    EXPECT_EQ(ExitStatus(status), 1);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0, 0.0"));
+  }
+}
+
+}  // namespace
+}  // namespace tutti
