@@ -113,7 +113,7 @@ TEST_F(ExplainCommandTest, ANamedOneThatCannotServeFailsAndSaysWhy) {
   EXPECT_EQ(ExitStatus(status), 1);
   EXPECT_EQ(status.message(),
             "Fused needs all members in one process; these can serve: Any, "
-            "Fixed");
+            "Fixed, Quiet");
   EXPECT_THAT(out_.str(), Not(HasSubstr("chosen")));
   EXPECT_THAT(out_.str(), HasSubstr("Fixed"));
 }
