@@ -21,6 +21,7 @@ const std::vector<std::string>& Names() {
                                    "HierarchicalTreeBroadcast",
                                    "LocalReduce",
                                    "Permute",
+                                   "RecursiveDoublingReduce",
                                    "RingGather",
                                    "RingReduce",
                                    "RingReduceScatter",
@@ -52,6 +53,17 @@ TEST(ImplementationsTest, PriceTreesBelowRingsForFewBytesAndAboveForMany) {
             Cost("RingReduce", layout, 1 << 20));
 }
 
+TEST(ImplementationsTest,
+     PriceDoublingBelowTreesForFewBytesAndAboveRingsForMany) {
+  for (const int size : {4, 5, 8, 64}) {
+    const GroupLayout layout = GroupLayout::Uniform(size, 1);
+    EXPECT_LT(Cost("RecursiveDoublingReduce", layout, 4),
+              Cost("TreeReduce", layout, 4));
+    EXPECT_GT(Cost("RecursiveDoublingReduce", layout, 1 << 20),
+              Cost("RingReduce", layout, 1 << 20));
+  }
+}
+
 TEST(ImplementationsTest, PriceOnePassBelowWhatSends) {
   for (const int size : {2, 3, 8, 64}) {
     const GroupLayout layout = GroupLayout::Uniform(1, size);
@@ -59,6 +71,7 @@ TEST(ImplementationsTest, PriceOnePassBelowWhatSends) {
       const double one_pass = Cost("LocalReduce", layout, bytes);
       EXPECT_LT(one_pass, Cost("TreeReduce", layout, bytes));
       EXPECT_LT(one_pass, Cost("RingReduce", layout, bytes));
+      EXPECT_LT(one_pass, Cost("RecursiveDoublingReduce", layout, bytes));
     }
   }
 }
