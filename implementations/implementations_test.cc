@@ -22,6 +22,7 @@ const std::vector<std::string>& Names() {
                                    "LocalReduce",
                                    "Permute",
                                    "RecursiveDoublingReduce",
+                                   "RecursiveHalvingReduceScatter",
                                    "RingGather",
                                    "RingReduce",
                                    "RingReduceScatter",
@@ -61,6 +62,16 @@ TEST(ImplementationsTest,
               Cost("TreeReduce", layout, 4));
     EXPECT_GT(Cost("RecursiveDoublingReduce", layout, 1 << 20),
               Cost("RingReduce", layout, 1 << 20));
+  }
+}
+
+TEST(ImplementationsTest, PriceHalvingNoHigherThanRings) {
+  for (const int size : {2, 5, 8, 64}) {
+    const GroupLayout layout = GroupLayout::Uniform(size, 1);
+    for (const int64_t bytes : {0, 4, 1 << 10, 1 << 26}) {
+      EXPECT_LE(Cost("RecursiveHalvingReduceScatter", layout, bytes),
+                Cost("RingReduceScatter", layout, bytes));
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,66 @@ TEST(RecursiveDoublingReduceTest, HoldsOnManyRanks) {
     EXPECT_EQ(Verify(AlgorithmNamed("RecursiveDoublingReduce"), AllReduce(n)),
               absl::OkStatus());
   }
+}
+
+// Blocks that a rank receives in all, and those it keeps sums of.
+struct Load {
+  size_t received = 0;
+  size_t kept = 0;
+};
+
+Load LoadOf(const Schedule& plan) {
+  Load load = {.received = StepsOf(plan, StepKind::kRecv).size()};
+  std::vector<Slot> kept;
+  for (const Step& reduce : StepsOf(plan, StepKind::kReduce)) {
+    if (reduce.into.space != Space::kScratch) continue;
+    if (std::find(kept.begin(), kept.end(), reduce.into) != kept.end()) {
+      continue;
+    }
+    kept.push_back(reduce.into);
+  }
+  load.kept = kept.size();
+  return load;
+}
+
+VerifyCase ReduceScatter(int num_ranks) {
+  return Among(num_ranks, CollectiveType::kReduceScatter);
+}
+
+TEST(RecursiveHalvingReduceScatterTest, TakesTheLogarithmOfTheRanks) {
+  for (int n = 1; n <= 65; ++n) {
+    EXPECT_EQ(
+        TransfersInARow("RecursiveHalvingReduceScatter", ReduceScatter(n)),
+        CeilLog2(n));
+  }
+}
+
+TEST(RecursiveHalvingReduceScatterTest, EveryRankSendsTheLeastPossible) {
+  for (int n = 2; n <= 65; ++n) {
+    for (const Schedule& plan :
+         PlansOf("RecursiveHalvingReduceScatter", ReduceScatter(n))) {
+      EXPECT_EQ(plan.num_chunks, n);
+      EXPECT_THAT(StepsOf(plan, StepKind::kSend), SizeIs(n - 1));
+      EXPECT_THAT(StepsOf(plan, StepKind::kCopy), IsEmpty());
+      EXPECT_THAT(KeptArrivals(plan), IsEmpty());
+    }
+  }
+}
+
+TEST(RecursiveHalvingReduceScatterTest, SetsAsideHalfOfTheInputAtMost) {
+  for (int n = 2; n <= 65; ++n) {
+    for (const Schedule& plan :
+         PlansOf("RecursiveHalvingReduceScatter", ReduceScatter(n))) {
+      EXPECT_LE(LoadOf(plan).kept, (n + 1) / 2) << n << " ranks";
+    }
+  }
+}
+
+TEST(RecursiveHalvingReduceScatterTest, SumsAreInTheOrderOfRanks) {
+  EXPECT_EQ(OutputOf("RecursiveHalvingReduceScatter", ReduceScatter(4), 2, 2),
+            "f((0.2+1.2)+(2.2+3.2))");
+  EXPECT_EQ(OutputOf("RecursiveHalvingReduceScatter", ReduceScatter(5), 4, 4),
+            "f(((0.4+1.4)+2.4)+(3.4+4.4))");
 }
 
 }  // namespace
