@@ -22,6 +22,7 @@ const std::vector<std::string>& Names() {
                                    "LocalReduce",
                                    "Permute",
                                    "RecursiveDoublingReduce",
+                                   "RecursiveHalvingDoublingReduce",
                                    "RecursiveHalvingReduceScatter",
                                    "RingGather",
                                    "RingReduce",
@@ -71,6 +72,8 @@ TEST(ImplementationsTest, PriceHalvingNoHigherThanRings) {
     for (const int64_t bytes : {0, 4, 1 << 10, 1 << 26}) {
       EXPECT_LE(Cost("RecursiveHalvingReduceScatter", layout, bytes),
                 Cost("RingReduceScatter", layout, bytes));
+      EXPECT_LE(Cost("RecursiveHalvingDoublingReduce", layout, bytes),
+                Cost("RingReduce", layout, bytes));
     }
   }
 }
@@ -83,6 +86,8 @@ TEST(ImplementationsTest, PriceOnePassBelowWhatSends) {
       EXPECT_LT(one_pass, Cost("TreeReduce", layout, bytes));
       EXPECT_LT(one_pass, Cost("RingReduce", layout, bytes));
       EXPECT_LT(one_pass, Cost("RecursiveDoublingReduce", layout, bytes));
+      EXPECT_LT(one_pass,
+                Cost("RecursiveHalvingDoublingReduce", layout, bytes));
     }
   }
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "implementations/binomial_tree.h"
 #include "implementations/plan_testing.h"
 
@@ -168,6 +170,43 @@ TEST(RecursiveHalvingReduceScatterTest, SumsAreInTheOrderOfRanks) {
             "f((0.2+1.2)+(2.2+3.2))");
   EXPECT_EQ(OutputOf("RecursiveHalvingReduceScatter", ReduceScatter(5), 4, 4),
             "f(((0.4+1.4)+2.4)+(3.4+4.4))");
+}
+
+TEST(RecursiveHalvingDoublingReduceTest, TakesTwiceTheLogarithmOfTheRanks) {
+  for (int n = 1; n <= 65; ++n) {
+    EXPECT_EQ(TransfersInARow("RecursiveHalvingDoublingReduce", AllReduce(n)),
+              2 * CeilLog2(n));
+  }
+}
+
+TEST(RecursiveHalvingDoublingReduceTest, SendsTheLeastPossibleInAll) {
+  for (int n = 2; n <= 65; ++n) {
+    const size_t least = 2 * (n - 1);
+    size_t in_all = 0;
+    for (const Schedule& plan :
+         PlansOf("RecursiveHalvingDoublingReduce", AllReduce(n))) {
+      const size_t sends = StepsOf(plan, StepKind::kSend).size();
+      in_all += sends;
+      EXPECT_LE(sends, least + (IsPowerOfTwo(n) ? 0 : CeilLog2(n) - 1));
+      EXPECT_THAT(StepsOf(plan, StepKind::kCopy), IsEmpty());
+      EXPECT_THAT(KeptArrivals(plan), IsEmpty());
+    }
+    EXPECT_EQ(in_all, n * least);
+  }
+}
+
+TEST(RecursiveHalvingDoublingReduceTest, SumsAsRecursiveDoublingDoes) {
+  for (int n : {1, 2, 3, 4, 7, 16, 17}) {
+    const std::string doubling =
+        OutputOf("RecursiveDoublingReduce", AllReduce(n), 0, 0);
+    for (int chunk = 0; chunk < n; ++chunk) {
+      const std::string of_chunk =
+          absl::StrReplaceAll(doubling, {{".0", absl::StrCat(".", chunk)}});
+      EXPECT_EQ(OutputOf("RecursiveHalvingDoublingReduce", AllReduce(n),
+                         /*rank=*/n - 1, chunk),
+                of_chunk);
+    }
+  }
 }
 
 }  // namespace
