@@ -16,6 +16,7 @@ const std::vector<std::string>& Names() {
   static const auto* const names =
       new std::vector<std::string>{"AllToAll",
                                    "Barrier",
+                                   "BruckGather",
                                    "DirectReduceScatter",
                                    "Gather",
                                    "HierarchicalTreeBroadcast",
@@ -76,6 +77,13 @@ TEST(ImplementationsTest, PriceHalvingNoHigherThanRings) {
                 Cost("RingReduce", layout, bytes));
     }
   }
+}
+
+TEST(ImplementationsTest, PriceRingsBelowBruckWhereTasksHaveManyDevices) {
+  EXPECT_GT(Cost("BruckGather", GroupLayout::Uniform(4, 2), 1 << 20),
+            Cost("RingGather", GroupLayout::Uniform(4, 2), 1 << 20));
+  EXPECT_EQ(Cost("BruckGather", GroupLayout::Uniform(8, 1), 1 << 20),
+            Cost("RingGather", GroupLayout::Uniform(8, 1), 1 << 20));
 }
 
 TEST(ImplementationsTest, PriceOnePassBelowWhatSends) {
