@@ -18,6 +18,7 @@ const std::vector<std::string>& Names() {
   static const auto* const names =
       new std::vector<std::string>{"AllToAll",
                                    "Barrier",
+                                   "BruckGather",
                                    "DirectReduceScatter",
                                    "Gather",
                                    "HierarchicalTreeBroadcast",
@@ -30,6 +31,9 @@ const std::vector<std::string>& Names() {
                                    "LocalReduceScatter",
                                    "LocalScatter",
                                    "Permute",
+                                   "RecursiveDoublingReduce",
+                                   "RecursiveHalvingDoublingReduce",
+                                   "RecursiveHalvingReduceScatter",
                                    "RingGather",
                                    "RingReduce",
                                    "RingReduceScatter",
@@ -59,6 +63,36 @@ TEST(ImplementationsTest, PriceTreesBelowRingsForFewBytesAndAboveForMany) {
   EXPECT_LT(Cost("TreeReduce", layout, 4), Cost("RingReduce", layout, 4));
   EXPECT_GT(Cost("TreeReduce", layout, 1 << 20),
             Cost("RingReduce", layout, 1 << 20));
+}
+
+TEST(ImplementationsTest,
+     PriceDoublingBelowTreesForFewBytesAndAboveRingsForMany) {
+  for (const int size : {4, 5, 8, 64}) {
+    const GroupLayout layout = GroupLayout::Uniform(size, 1);
+    EXPECT_LT(Cost("RecursiveDoublingReduce", layout, 4),
+              Cost("TreeReduce", layout, 4));
+    EXPECT_GT(Cost("RecursiveDoublingReduce", layout, 1 << 20),
+              Cost("RingReduce", layout, 1 << 20));
+  }
+}
+
+TEST(ImplementationsTest, PriceHalvingNoHigherThanRings) {
+  for (const int size : {2, 5, 8, 64}) {
+    const GroupLayout layout = GroupLayout::Uniform(size, 1);
+    for (const int64_t bytes : {0, 4, 1 << 10, 1 << 26}) {
+      EXPECT_LE(Cost("RecursiveHalvingReduceScatter", layout, bytes),
+                Cost("RingReduceScatter", layout, bytes));
+      EXPECT_LE(Cost("RecursiveHalvingDoublingReduce", layout, bytes),
+                Cost("RingReduce", layout, bytes));
+    }
+  }
+}
+
+TEST(ImplementationsTest, PriceRingsBelowBruckWhereTasksHaveManyDevices) {
+  EXPECT_GT(Cost("BruckGather", GroupLayout::Uniform(4, 2), 1 << 20),
+            Cost("RingGather", GroupLayout::Uniform(4, 2), 1 << 20));
+  EXPECT_EQ(Cost("BruckGather", GroupLayout::Uniform(8, 1), 1 << 20),
+            Cost("RingGather", GroupLayout::Uniform(8, 1), 1 << 20));
 }
 
 TEST(ImplementationsTest, SendNothingByDefaultWithinOneProcess) {

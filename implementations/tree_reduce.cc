@@ -107,7 +107,7 @@ double CostSeconds(const CostQuery& query) {
 REGISTER_COLLECTIVE(
     TreeReduce,
     Scheduled({.traits = {.summary = "sums go up a tree, in rank order: fewest "
-                                     "steps",
+                                     "messages",
                           .collectives = {CollectiveType::kAllReduce,
                                           CollectiveType::kReduce},
                           .preserves_rank_order = true,

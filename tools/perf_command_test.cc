@@ -71,8 +71,11 @@ TEST_F(PerfCommandTest, AllLeavesOutWhatRefusesAndSaysSoOnce) {
   EXPECT_THAT(Measure(), IsOk());
   EXPECT_THAT(
       Printed("algorithm"),
-      ElementsAre("Forgetful", "LocalReduce", "RingReduce", "TreeReduce",
-                  "Forgetful", "LocalReduce", "RingReduce", "TreeReduce"));
+      ElementsAre("Forgetful", "LocalReduce", "RecursiveDoublingReduce",
+                  "RecursiveHalvingDoublingReduce", "RingReduce", "TreeReduce",
+                  "Forgetful", "LocalReduce", "RecursiveDoublingReduce",
+                  "RecursiveHalvingDoublingReduce", "RingReduce",
+                  "TreeReduce"));
   EXPECT_THAT(err_.str(), HasSubstr("tutti: skipped Refuser: "));
   EXPECT_THAT(err_.str(), HasSubstr("not today"));
   EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();

@@ -83,7 +83,7 @@ TextTable PerfTable() {
                     {"count", Align::kRight, 10},
                     {"dtype", Align::kLeft, 8},
                     {"reduction", Align::kLeft},
-                    {"algorithm", Align::kLeft, 25},
+                    {"algorithm", Align::kLeft, 30},
                     {"p50 [us]", Align::kRight, 10},
                     {"p99 [us]", Align::kRight, 10},
                     {"algbw [GB/s]"},

@@ -1,0 +1,73 @@
+#include "implementations/cost.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// In round k everyone sends all the blocks it has to the rank 2^k places before
+// it, and so has twice as many.
+//
+//   rank      0          1          2          3          4
+//   has       0          1          2          3          4
+//   k = 0     0 1        1 2        2 3        3 4        4 0
+//   k = 1     0 1 2 3    1 2 3 4    2 3 4 0    3 4 0 1    4 0 1 2
+//   k = 2     and all get the one that lacks from the rank 4 places after them.
+//
+// ceil(log2 n) steps for any n. Every rank receives each block but its own
+// once, and where blocks are equal sends (n - 1) / n of the output, the least
+// possible. Each block is a message of its own, all blocks of a step at once.
+// (J. Bruck et al., "Efficient algorithms for all-to-all communications in
+// multiport message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8,
+// 1997. There a step is one message, and the blocks need to be put in order in
+// the end.)
+//
+// Every block has a lane. One that comes from `distance` places further on
+// comes in the round of the highest bit of `distance`.
+void AddBlock(int rank, int distance, int size, ScheduleBuilder& builder) {
+  const int block = (rank + distance) % size;
+  auto lane = builder.AddLane();
+  int stride = 1;
+  while (2 * stride <= distance) stride *= 2;
+  if (distance > 0) {
+    lane.Recv((rank + stride) % size, /*tag=*/block, Data(block));
+    stride *= 2;
+  }
+  for (; stride < size - distance; stride *= 2) {
+    lane.Send((rank + size - stride) % size, /*tag=*/block,
+              distance == 0 ? Input(block) : Data(block));
+  }
+}
+
+Schedule Plan(const PlanRequest& request) {
+  const int size = request.layout.size();
+  ScheduleBuilder builder(size);
+  for (int distance = 0; distance < size; ++distance) {
+    AddBlock(request.rank, distance, size, builder);
+  }
+  builder.AddLane().Copy(Data(request.rank), Input(request.rank));
+  return builder.Build();
+}
+
+// Most blocks go to distant ranks. Where a task has several devices, these
+// share the task's way out, which a ring takes once.
+double CostSeconds(const CostQuery& query) {
+  const double size = query.layout.size();
+  const double devices_per_task = size / query.layout.num_tasks();
+  return TransferSeconds(query.model, size - 1,
+                         devices_per_task * (size - 1) / size * query.bytes);
+}
+
+REGISTER_COLLECTIVE(
+    BruckGather,
+    Scheduled({.traits = {.summary = "all pass on all blocks they have to ever "
+                                     "more distant ranks: fewest bytes, log2 n "
+                                     "steps",
+                          .collectives = {CollectiveType::kAllGather},
+                          .supports_uneven = true,
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = CostSeconds},
+               .plan = Plan}));
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,18 @@
+#include "implementations/rank_cube.h"
+
+namespace tutti {
+
+RankCube::RankCube(int size) {
+  while (size >> (num_dimensions_ + 1) > 0) ++num_dimensions_;
+  num_shared_ = size - num_corners();
+}
+
+int RankCube::CornerOf(int rank) const {
+  return rank < 2 * num_shared_ ? rank / 2 : rank - num_shared_;
+}
+
+int RankCube::RankAt(int corner, int seat) const {
+  return corner < num_shared_ ? 2 * corner + seat : corner + num_shared_;
+}
+
+}  // namespace tutti

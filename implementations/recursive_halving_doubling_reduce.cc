@@ -1,0 +1,71 @@
+#include "implementations/cost.h"
+#include "implementations/halving_tree.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// First recursive halving brings every rank the sum of one chunk in n, then
+// recursive doubling brings all sums to all, back along the same ways.
+//
+//   rank         0        1        2        3
+//   halving      0 1 2 3  0 1 2 3  0 1 2 3  0 1 2 3
+//                0   2      1   3  0   2      1   3    with i ^ 1
+//                0          1          2          3    with i ^ 2
+//   doubling     0   2      1   3  0   2      1   3    with i ^ 2
+//                0 1 2 3  0 1 2 3  0 1 2 3  0 1 2 3    with i ^ 1
+//
+// 2 ceil(log2 n) steps. Every rank sends each chunk but its own once while they
+// halve, and n - 1 chunks while they double: 2 (n - 1) / n of the buffer, the
+// least possible. Each chunk is a message of its own, all chunks of a step at
+// once. Sums are of consecutive ranks, so that the merge op need not commute.
+// (R. Rabenseifner, "Optimization of collective reduction operations", ICCS
+// 2004; Thakur et al. 2005, as for broadcast.)
+//
+// Where n is no power of two, the ranks left over pair with a neighbour, and
+// the two halve between them what one would do (halving_tree.h). A rank then
+// sends log2 n chunks more at most, all together none. The papers' pairs go on
+// as one rank, which costs as many steps and up to two buffers more.
+Schedule Plan(const PlanRequest& request) {
+  const int size = request.layout.size();
+  const int rank = request.rank;
+  ScheduleBuilder builder(size);
+  if (size == 1) {
+    builder.AddLane().CopyAndFinish(Data(0), Input(0));
+    return builder.Build();
+  }
+  const HalvingTrees trees(size);
+  for (int chunk = 0; chunk < size; ++chunk) {
+    auto lane = builder.AddLane();
+    const auto place = trees.PlaceOf(rank, chunk);
+    const Slot sum = AddSums(place, rank, chunk, Data(chunk), lane);
+    const int down = size + chunk;  // A tag.
+    if (chunk != rank) {
+      lane.Send(place.parent, /*tag=*/chunk, sum);
+      lane.Recv(place.parent, down, Data(chunk));
+    }
+    for (auto child = place.children.rbegin(); child != place.children.rend();
+         ++child) {
+      lane.Send(*child, down, Data(chunk));
+    }
+  }
+  return builder.Build();
+}
+
+double CostSeconds(const CostQuery& query) {
+  return 2 * OtherBlocksSeconds(query);
+}
+
+REGISTER_COLLECTIVE(
+    RecursiveHalvingDoublingReduce,
+    Scheduled({.traits = {.summary = "recursive halving, then doubling, in "
+                                     "rank order: fewest bytes, 2 log2 n steps",
+                          .collectives = {CollectiveType::kAllReduce},
+                          .preserves_rank_order = true,
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = CostSeconds},
+               .plan = Plan}));
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,58 @@
+#include "implementations/cost.h"
+#include "implementations/halving_tree.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// In each step a rank keeps half of the blocks that it still has sums of, and
+// exchanges the sums of the others with a rank that keeps those.
+//
+//   rank          0        1        2        3
+//   starts with   0 1 2 3  0 1 2 3  0 1 2 3  0 1 2 3
+//   with i ^ 1    0   2      1   3  0   2      1   3    sums of two ranks
+//   with i ^ 2    0          1          2          3    sums of all four
+//
+// ceil(log2 n) steps; every rank sends (n - 1) / n of its input, the least
+// possible: each block but its own once, as a message of its own, all blocks of
+// a step at once. Sums are of consecutive ranks, so that the merge op need not
+// commute. Up to half of the input is set aside. (Thakur et al. 2005, as for
+// broadcast; theirs takes the most distant ranks first.)
+//
+// Where n is no power of two, the ranks left over pair with a neighbour, and
+// the two halve between them what one would do (halving_tree.h): one step more
+// than the largest power of two below n takes, and no more bytes. The paper's
+// pairs go on as one rank, which costs a step and a buffer more.
+Schedule Plan(const PlanRequest& request) {
+  const int size = request.layout.size();
+  const int rank = request.rank;
+  ScheduleBuilder builder(size);
+  if (size == 1) {
+    builder.AddLane().CopyAndFinish(Data(0), Input(0));
+    return builder.Build();
+  }
+  const HalvingTrees trees(size);
+  for (int block = 0; block < size; ++block) {
+    auto lane = builder.AddLane();
+    const auto place = trees.PlaceOf(rank, block);
+    const Slot into = block == rank ? Data(block) : Scratch(block);
+    const Slot sum = AddSums(place, rank, block, into, lane);
+    if (block != rank) lane.Send(place.parent, /*tag=*/block, sum);
+  }
+  return builder.Build();
+}
+
+REGISTER_COLLECTIVE(
+    RecursiveHalvingReduceScatter,
+    Scheduled({.traits = {.summary = "all exchange sums of ever fewer blocks, "
+                                     "in rank order: fewest bytes, log2 n "
+                                     "steps",
+                          .collectives = {CollectiveType::kReduceScatter},
+                          .preserves_rank_order = true,
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = OtherBlocksSeconds},
+               .plan = Plan}));
+
+}  // namespace
+}  // namespace tutti
