@@ -823,7 +823,9 @@ class ExplainTest(ToolTest):
             self.assertEqual(result.returncode, 1)
             self.assertNotIn("chosen", result.stdout)
             self.assertEqual(result.stderr, f"tutti: {name} {why}; these can "
-                             "serve: RingReduce, TreeReduce\n")
+                             "serve: RecursiveDoublingReduce, "
+                             "RecursiveHalvingDoublingReduce, RingReduce, "
+                             "TreeReduce\n")
 
     def test_a_barrier_takes_no_option_that_speaks_of_data(self):
         for option in [["--bytes", 4], ["--dtype", "int8"]]:
