@@ -16,15 +16,19 @@ class Exchange : public LocalExchange {
  public:
   explicit Exchange(std::vector<Attendee> members)
       : LocalExchange(std::move(members)) {
-    SetBlocks();
+    const std::vector<Block> blocks = Blocks();
+    const auto block = [&](int from, int to) -> const Block& {
+      return blocks[static_cast<size_t>(from) *
+                        static_cast<size_t>(group_size()) +
+                    static_cast<size_t>(to)];
+    };
     for (int rank = 0; rank < group_size(); ++rank) {
-      const Block& own = BlockOf(rank, rank);
-      Append(own.move, own.num_bytes);
+      Append(block(rank, rank).move, block(rank, rank).num_bytes);
       for (int peer = 0; peer < rank; ++peer) {
-        AppendPair(rank, peer);
+        const bool overwrites = in_place(rank) || in_place(peer);
+        AppendPair(block(rank, peer), block(peer, rank), overwrites);
       }
     }
-    blocks_ = {};
   }
 
  private:
@@ -33,16 +37,11 @@ class Exchange : public LocalExchange {
     int64_t num_bytes = 0;
   };
 
-  const Block& BlockOf(int from, int to) const {
-    return blocks_[static_cast<size_t>(from) *
-                       static_cast<size_t>(group_size()) +
-                   static_cast<size_t>(to)];
-  }
-
-  // Input blocks lie in the order of who gets them, output blocks in that of
-  // whom they come from.
-  void SetBlocks() {
+  // By sender, then receiver. Input blocks lie in the order of who gets them,
+  // output blocks in that of whom they come from.
+  std::vector<Block> Blocks() const {
     const int64_t row_bytes = RowElements(instance().shape) * element_bytes();
+    std::vector<Block> blocks;
     std::vector<int64_t> received(static_cast<size_t>(group_size()));
     for (int from = 0; from < group_size(); ++from) {
       int64_t sent = 0;
@@ -50,25 +49,23 @@ class Exchange : public LocalExchange {
         const int64_t size =
             BlockRows(instance(), group_size(), from, to) * row_bytes;
         int64_t& begin = received[static_cast<size_t>(to)];
-        blocks_.push_back({{input(from) + sent, output(to) + begin}, size});
+        blocks.push_back({{input(from) + sent, output(to) + begin}, size});
         sent += size;
         begin += size;
       }
     }
+    return blocks;
   }
 
-  // A member runs in place only if it sends each other as much as it receives.
-  void AppendPair(int rank, int peer) {
-    const Block& there = BlockOf(rank, peer);
-    const Block& back = BlockOf(peer, rank);
-    if (in_place(rank) || in_place(peer)) {
+  // A member that runs in place sends each other as much as it receives. One
+  // that only has an empty tensor at the address of the other does not.
+  void AppendPair(const Block& there, const Block& back, bool overwrites) {
+    if (overwrites && there.num_bytes == back.num_bytes) {
       return AppendCycle({there.move, back.move}, there.num_bytes);
     }
     Append(there.move, there.num_bytes);
     Append(back.move, back.num_bytes);
   }
-
-  std::vector<Block> blocks_;  // By sender, then receiver.
 };
 
 ImplementationTraits Traits() {

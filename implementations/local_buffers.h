@@ -8,6 +8,10 @@
 
 namespace tutti {
 
+// What is worked on at a time where results are set aside: with what it is made
+// of, it stays in a first-level cache of 32 KiB.
+inline constexpr int64_t kTileBytes = 8192;
+
 template <typename Byte>
 using Pointers = absl::InlinedVector<Byte*, 16>;
 

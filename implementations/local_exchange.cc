@@ -5,14 +5,9 @@
 #include <utility>
 
 #include "framework/reduction.h"
+#include "implementations/local_buffers.h"
 
 namespace tutti {
-namespace {
-
-constexpr int64_t kTileBytes = 8192;
-
-}  // namespace
-
 LocalExchange::LocalExchange(std::vector<Attendee> members)
     : LocalPass(std::move(members)) {}
 

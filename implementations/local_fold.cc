@@ -10,8 +10,6 @@
 namespace tutti {
 namespace {
 
-constexpr int64_t kTileBytes = 8192;  // Of one buffer.
-
 bool FitsOnePass(const CollInstanceParams& instance, size_t group_size) {
   return group_size > 1 && !instance.merge_op.is_custom() &&
          !instance.final_op.is_custom() &&

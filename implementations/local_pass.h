@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_implementation.h"
+#include "framework/execution.h"
 #include "framework/implementation_traits.h"
 #include "framework/mutex.h"
 #include "implementations/local_meeting.h"

@@ -47,7 +47,7 @@ class ReduceScatter : public LocalPass {
 
   // A range of the inputs that lies within the rank's block.
   absl::Status FoldBlock(int rank, ByteRange range) const {
-    uint8_t* const to = output(rank) + range.begin - rank * block_bytes_;
+    uint8_t* const to = output(rank) + (range.begin - rank * block_bytes_);
     // In place, the line has just been read and is in the caches.
     const bool is_near = !streams() || to == input(rank) + range.begin;
     const absl::Span<uint8_t* const> one(&to, 1), none;

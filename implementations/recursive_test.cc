@@ -156,11 +156,13 @@ TEST(RecursiveHalvingReduceScatterTest, EveryRankSendsTheLeastPossible) {
   }
 }
 
-TEST(RecursiveHalvingReduceScatterTest, SetsAsideHalfOfTheInputAtMost) {
+TEST(RecursiveHalvingReduceScatterTest, ReceivesLittleAndSetsAsideHalfAtMost) {
   for (int n = 2; n <= 65; ++n) {
     for (const Schedule& plan :
          PlansOf("RecursiveHalvingReduceScatter", ReduceScatter(n))) {
-      EXPECT_LE(LoadOf(plan).kept, (n + 1) / 2) << n << " ranks";
+      const Load load = LoadOf(plan);
+      EXPECT_LE(load.received, n - 1 + CeilLog2(n)) << n << " ranks";
+      EXPECT_LE(load.kept, (n + 1) / 2) << n << " ranks";
     }
   }
 }

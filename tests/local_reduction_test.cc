@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, LocalReductionTest,
     testing::Combine(testing::Values(DType::kFloat16, DType::kBFloat16,
                                      DType::kFloat32, DType::kFloat64),
-                     testing::Values<int64_t>(9, 3 * 600'001),
+                     testing::Values<int64_t>(9, 3 * 800'001),
                      testing::Values(std::vector<int>{0, 1, 2},
                                      std::vector<int>{2, 0, 1})),
     [](const auto& info) {

@@ -1,6 +1,7 @@
 #include "tools/output_file.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "tools/on_interrupt.h"
@@ -14,6 +15,15 @@ absl::Status WriteOutputFile(const std::string& path,
   if (!whole.has_filename()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": names a directory, not a file to write"));
+  }
+  std::error_code ignored;
+  const auto type = std::filesystem::status(whole, ignored).type();
+  const bool can_be_replaced = type == std::filesystem::file_type::not_found ||
+                               type == std::filesystem::file_type::regular ||
+                               type == std::filesystem::file_type::directory;
+  if (!can_be_replaced) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is no regular file"));
   }
   const auto files = OutputFiles::Create(
       whole.has_parent_path() ? whole.parent_path().string() : ".");

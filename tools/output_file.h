@@ -9,7 +9,7 @@
 namespace tutti {
 
 // Writes one file as OutputFiles does: it appears whole or not at all, also if
-// the process is interrupted. Errors name the file.
+// the process is interrupted. Errors name the file, or what is in its way.
 absl::Status WriteOutputFile(const std::string& path,
                              absl::string_view content);
 

@@ -62,5 +62,14 @@ TEST_F(OutputFileTest, ADirectoryIsNoFile) {
   EXPECT_TRUE(fs::is_empty(root_));
 }
 
+TEST_F(OutputFileTest, WhatIsNoRegularFileIsNotReplaced) {
+  const fs::path link = root_ / "link";
+  fs::create_symlink("/dev/null", link);
+  EXPECT_THAT(WriteOutputFile(link, "content"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("link: is no regular file")));
+  EXPECT_TRUE(fs::is_symlink(link));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -210,6 +210,8 @@ absl::StatusOr<std::string> Svg(const Shown& shown) {
 absl::StatusOr<std::string> Goal(const Shown& shown) {
   const auto plan = PlanGroup(shown.algorithm, shown.request);
   if (!plan.ok()) return plan.status();
+  const auto run = RunSymbolically(*plan);  // A trace that ends.
+  if (!run.ok()) return run.status();
   return GoalTrace(*plan, TransferBytes(*plan, shown.workload));
 }
 

@@ -1,6 +1,7 @@
 #include "tools/schedule_svg.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <utility>
 #include <vector>
