@@ -8,6 +8,7 @@
 #include "implementations/local_buffers.h"
 
 namespace tutti {
+
 LocalExchange::LocalExchange(std::vector<Attendee> members)
     : LocalPass(std::move(members)) {}
 
