@@ -7,12 +7,12 @@
 #include <asio/system_timer.hpp>
 #include <asio/thread_pool.hpp>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <thread>
 #include <utility>
 
-#include "absl/base/call_once.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/random/random.h"
 #include "absl/time/clock.h"
@@ -29,14 +29,14 @@ class DefaultEnvironment::Pool : public WorkQueue {
   }
 
   void Schedule(Work work) override {
-    absl::call_once(started_, [this] { pool_.emplace(num_workers_); });
+    std::call_once(started_, [this] { pool_.emplace(num_workers_); });
     asio::post(*pool_,
                [work = std::move(work)]() mutable { std::move(work)(); });
   }
 
  private:
   const size_t num_workers_;
-  absl::once_flag started_;
+  std::once_flag started_;
   std::optional<asio::thread_pool> pool_;
 };
 
