@@ -1,0 +1,32 @@
+#ifndef TUTTI_REMOTE_TRANSPORT_H_
+#define TUTTI_REMOTE_TRANSPORT_H_
+
+#include "absl/status/status.h"
+#include "framework/control_channel.h"
+#include "remote/transfer_channel.h"
+
+namespace tutti {
+
+// One task's connections to the other tasks of its cluster.
+//
+// Thread-safe. Serves nobody before Start(); after Shutdown() it calls nobody:
+// what is under way has ended with CANCELLED.
+class Transport {
+ public:
+  virtual ~Transport() = default;  // Shuts down.
+
+  virtual ControlChannel& control() = 0;
+  virtual TransferChannel& transfers() = 0;
+
+  // Begins to listen and to serve. Both services outlive Shutdown(). Errors:
+  // UNAVAILABLE, naming the address, if it cannot be listened at.
+  virtual absl::Status Start(ControlService* control,
+                             TransferService* transfers) = 0;
+
+  // Blocks until all that was under way has ended.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_TRANSPORT_H_
