@@ -69,7 +69,8 @@ void CollectiveExecutor::FailExecution(Execution& execution,
   execution.cancellation.Cancel(std::move(status));
   const auto key = executions_.BeginCancel(execution);
   if (!key.has_value()) return;
-  options_.peers->CancelExecution(*key, execution.cancellation.status());
+  options_.peers->CancelExecution(execution.group(), *key,
+                                  execution.cancellation.status());
   const auto forgotten = executions_.EndCancel(execution);
   if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);
 }

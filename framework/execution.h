@@ -17,6 +17,8 @@
 
 namespace tutti {
 
+struct CollGroupParams;
+
 // What the members of this process share in one execution of an instance.
 class Execution {
  public:
@@ -27,6 +29,10 @@ class Execution {
 
   // The execution's fate: set once it fails.
   Cancellation cancellation;
+
+  // The group in which it runs. REQUIRES: ExecutionTable::BeginCancel() gave
+  // its key.
+  const CollGroupParams& group() const { return *group_; }
 
   // Members that have launched it.
   std::atomic<size_t> num_launched{0};
@@ -50,6 +56,7 @@ class Execution {
   size_t num_cancelling_ = 0;
   bool over_ = false;  // Forgotten by the table.
   std::optional<ExecKey> key_;
+  std::shared_ptr<const CollGroupParams> group_;  // Set with it, once.
 
   Mutex shared_mu_;
   std::shared_ptr<void> shared_ ABSL_GUARDED_BY(shared_mu_);

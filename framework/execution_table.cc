@@ -95,6 +95,8 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
   const auto num_local = static_cast<size_t>(settled.params->task->num_local);
   std::swap(member.settled, settled);  // Freed by the caller, without the lock.
   Instance& instance = *member.instance;
+  instance.spans_tasks =
+      num_local < member.settled.params->group->members.size();
   if (num_local >= instance.num_expected) return absl::OkStatus();
   // Calls with another group size may have failed before this one.
   instance.num_expected = num_local;
@@ -111,7 +113,10 @@ absl::Status ExecutionTable::SetKey(Execution& execution,
   const ExecKey key{settled.params->group->generation, step_id_,
                     execution.id.group_key, execution.id.instance_key,
                     execution.number};
-  if (!execution.key_.has_value()) execution.key_ = key;
+  if (!execution.key_.has_value()) {
+    execution.key_ = key;
+    execution.group_ = settled.params->group;
+  }
   if (*execution.key_ == key) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(
       "group ", key.group, " was formed again while execution ", key.execution,
@@ -217,7 +222,7 @@ uint64_t ExecutionTable::NumCalls(const Device* device, InstanceId id) {
 }
 
 bool ExecutionTable::IsIdle(InstanceId id, const Instance& instance) {
-  if (kept_.contains(id)) return false;
+  if (kept_.contains(id) || instance.spans_tasks) return false;
   if (!instance.executions.empty()) {
     return std::all_of(
         instance.executions.begin(), instance.executions.end(),

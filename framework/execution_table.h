@@ -37,8 +37,9 @@ namespace tutti {
 // are `max_entries`, instances are forgotten that have no execution under way
 // and whose members came equally often, and those that failed while somebody
 // was missing; at the earliest when a quarter as many entries were used since.
-// Those that depend on others, or are depended upon, stay. Thread-safe; calls
-// nobody.
+// Those that depend on others, or are depended upon, stay; so do those with
+// members in other tasks, which number their executions as this one does.
+// Thread-safe; calls nobody.
 class ExecutionTable {
  public:
   // What was settled about an instance for one of its members.
@@ -121,6 +122,7 @@ class ExecutionTable {
   struct Instance {
     size_t num_expected = 0;  // Members of this process.
     uint64_t last_used = 0;   // In joins.
+    bool spans_tasks = false;
     std::vector<const Device*> members;
     absl::flat_hash_map<uint64_t, std::shared_ptr<Execution>> executions;
     NumberSet ended;  // Executions that are not in `executions` any more.

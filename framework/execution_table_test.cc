@@ -306,12 +306,22 @@ TEST_F(ExecutionTableTest, ForgetsWhatWasUsedLongestAgo) {
 }
 
 TEST_F(ExecutionTableTest, AForgottenInstanceIsSettledAgain) {
+  for (const Device* device : {&a_, &b_}) {
+    const auto execution = Join(*device, 7);
+    Settle(*device, *execution);
+    table_.Leave(*execution);
+  }
+  for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
+  EXPECT_EQ(Join(a_, 7)->number, 0u);
+  EXPECT_EQ(settled_.params, nullptr);
+}
+
+TEST_F(ExecutionTableTest, NeverForgetsAnInstanceWithMembersInOtherTasks) {
   const auto execution = Join(a_, 7);
   Settle(a_, *execution, /*num_local=*/1);
   table_.Leave(*execution);
   for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
-  EXPECT_EQ(Join(a_, 7)->number, 0u);
-  EXPECT_EQ(settled_.params, nullptr);
+  EXPECT_EQ(Join(a_, 7)->number, 1u);
 }
 
 TEST_F(ExecutionTableTest, NeverForgetsWhatWasUsedLately) {

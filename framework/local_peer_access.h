@@ -1,6 +1,7 @@
 #ifndef TUTTI_FRAMEWORK_LOCAL_PEER_ACCESS_H_
 #define TUTTI_FRAMEWORK_LOCAL_PEER_ACCESS_H_
 
+#include <string>
 #include <utility>
 
 #include "framework/buf_rendezvous.h"
@@ -20,7 +21,8 @@ class LocalPeerAccess : public PeerAccessInterface {
                     const Ask& ask) override {
     rendezvous_.Consume(key, ask);
   }
-  void CancelExecution(const ExecKey& exec, absl::Status reason) override {
+  void CancelExecution(const CollGroupParams& /*group*/, const ExecKey& exec,
+                       absl::Status reason) override {
     rendezvous_.CancelExecution(exec, std::move(reason));
   }
   void ForgetExecution(const ExecKey& exec) override {
@@ -28,6 +30,10 @@ class LocalPeerAccess : public PeerAccessInterface {
   }
   void StartAbort(absl::Status reason) override {
     rendezvous_.StartAbort(std::move(reason));
+  }
+  std::string DescribeWaiting(const CollGroupParams& /*group*/,
+                              const ExecKey& /*exec*/) override {
+    return "";
   }
 
  private:

@@ -140,10 +140,16 @@ std::string MemberOp::DescribeAbsent() const {
     if (!params.task->is_local[rank] || present.contains(name)) continue;
     absent.push_back(absl::StrCat("rank ", rank, " (", name, ")"));
   }
-  if (absent.empty()) return "all members of this process had arrived";
+  const std::string awaited =
+      executor_->peers().DescribeWaiting(*params.group, context_.exec_key);
+  const std::string remote =
+      awaited.empty() ? "" : absl::StrCat(", who wait for data of ", awaited);
+  if (absent.empty()) {
+    return absl::StrCat("all members of this process had arrived", remote);
+  }
   return absl::StrCat(
       ShortList(absent.size(), [&](size_t i) { return absent[i]; }),
-      " had not arrived");
+      " had not arrived", remote);
 }
 
 // True if the instance was settled for this member, in a group that still

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 namespace tutti {
 
 struct CollGroupMember;
+struct CollGroupParams;
 
 // Whoever lends bytes. Told exactly once for each offer: with OK once the peer
 // has read them, else with what prevented it; from then on the bytes are its
@@ -36,19 +38,31 @@ struct Offer {
 // once, on any thread.
 struct Delivery {
   absl::Span<const std::byte> bytes;
-  Lender* lender = nullptr;
+  Lender* lender = nullptr;  // Null if the bytes came in parts.
   int32_t id = 0;
 
   void Release(absl::Status status) const {
-    lender->OnReleased(id, std::move(status));
+    if (lender != nullptr) lender->OnReleased(id, std::move(status));
   }
 };
 
 // Whoever asks for bytes. Told exactly once for each request: with OK and the
 // delivery, or with an error and nothing to release.
+//
+// Bytes that no single buffer holds come in parts before that: one call at a
+// time, in order, each a whole number of elements, all together what was asked
+// for; OnDelivery() then has none. An error may follow some of the parts.
 class Borrower {
  public:
   virtual ~Borrower() = default;
+
+  // Bytes from `offset` on, valid during the call. An error ends the transfer:
+  // OnDelivery() gets it. By default one: not all borrowers take parts.
+  virtual absl::Status OnPart(int32_t /*id*/, size_t /*offset*/,
+                              absl::Span<const std::byte> /*part*/) {
+    return absl::UnimplementedError("the receiver takes no bytes in parts");
+  }
+
   virtual void OnDelivery(int32_t id, absl::Status status,
                           Delivery delivery) = 0;
 };
@@ -77,17 +91,25 @@ class PeerAccessInterface {
   virtual void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                             const Ask& ask) = 0;
 
-  // Ends all transfers of `exec` that have not met their other side, and those
-  // that come later, with `reason`, on all members. A delivery that is being
-  // read is not touched. The first reason stays.
-  virtual void CancelExecution(const ExecKey& exec, absl::Status reason) = 0;
+  // Ends all transfers of `exec`, an execution in `group`, that have not met
+  // their other side, and those that come later, with `reason`, on all members.
+  // A delivery that is being read is not touched. The first reason stays.
+  virtual void CancelExecution(const CollGroupParams& group,
+                               const ExecKey& exec, absl::Status reason) = 0;
 
   // No transfer of `exec` comes any more from this process: forgets that it was
   // cancelled.
   virtual void ForgetExecution(const ExecKey& exec) = 0;
 
-  // As CancelExecution, for everything, for ever.
+  // As CancelExecution, for everything, for ever, but on this process's side
+  // alone: its peers see their transfers with it end.
   virtual void StartAbort(absl::Status reason) = 0;
+
+  // Whose bytes the members of this process still wait for in `exec`, other
+  // processes' members alone, for error messages: "rank 3 (/job:...)". Empty if
+  // they wait for none.
+  virtual std::string DescribeWaiting(const CollGroupParams& group,
+                                      const ExecKey& exec) = 0;
 };
 
 }  // namespace tutti

@@ -28,6 +28,8 @@ class ScheduleRun : public Lender, public Borrower {
   void RunOp(int32_t index);
 
   void OnReleased(int32_t index, absl::Status status) override;
+  absl::Status OnPart(int32_t index, size_t offset,
+                      absl::Span<const std::byte> part) override;
   void OnDelivery(int32_t index, absl::Status status,
                   Delivery delivery) override;
 
@@ -54,6 +56,8 @@ class ScheduleRun : public Lender, public Borrower {
   void Send(int32_t index);
   void Recv(int32_t index);
   void Consume(int32_t index, Delivery delivery);
+  absl::Status Take(const Op& op, size_t offset,
+                    absl::Span<const std::byte> incoming);
   void Compute(int32_t index);
   absl::Status ComputeNow(const Op& op);
   absl::Status Finish(const Op& op, std::byte* into, int64_t num_elements);
@@ -295,29 +299,41 @@ void ScheduleRun::OnDelivery(int32_t index, absl::Status status,
     Complete(index);
     return ReadyOps::RunAll();
   }
-  if (delivery.bytes.size() <= kInlineBytes) {
-    return Consume(index, delivery);
-  }
+  if (delivery.bytes.size() <= kInlineBytes) return Consume(index, delivery);
   context_.executor->environment().queue->Schedule(
       [this, index, delivery] { Consume(index, delivery); });
 }
 
-// Reads what the peer lends and ends the loan.
-void ScheduleRun::Consume(int32_t index, Delivery delivery) {
-  const Op& op = OpAt(index);
+absl::Status ScheduleRun::OnPart(int32_t index, size_t offset,
+                                 absl::Span<const std::byte> part) {
+  if (ShouldStop()) return context_.execution->cancellation.status();
+  return Take(OpAt(index), offset, part);
+}
+
+// Copies or reduces bytes of the peer's to where they go.
+absl::Status ScheduleRun::Take(const Op& op, size_t offset,
+                               absl::Span<const std::byte> incoming) {
   const auto num_elements =
-      static_cast<int64_t>(delivery.bytes.size() / element_bytes_);
-  std::byte* const into = MutableAddress(op.into);
-  const std::byte* const incoming = delivery.bytes.data();
-  absl::Status status;
+      static_cast<int64_t>(incoming.size() / element_bytes_);
+  std::byte* const into = MutableAddress(op.into) + offset;
   if (op.incoming == Incoming::kNone) {
-    std::memcpy(into, incoming, delivery.bytes.size());
-  } else {
-    const bool is_left = op.incoming == Incoming::kLeft;
-    status = context_.params->instance->merge_op.Apply(
-        dtype_, is_left ? incoming : Address(op.left),
-        is_left ? Address(op.right) : incoming, into, num_elements);
-    if (status.ok()) status = Finish(op, into, num_elements);
+    std::memcpy(into, incoming.data(), incoming.size());
+    return absl::OkStatus();
+  }
+  const bool is_left = op.incoming == Incoming::kLeft;
+  const std::byte* const own = Address(is_left ? op.right : op.left) + offset;
+  const absl::Status status = context_.params->instance->merge_op.Apply(
+      dtype_, is_left ? incoming.data() : own, is_left ? own : incoming.data(),
+      into, num_elements);
+  return status.ok() ? Finish(op, into, num_elements) : status;
+}
+
+// Reads what the peer lends and ends the loan; nothing is left to read of what
+// came in parts.
+void ScheduleRun::Consume(int32_t index, Delivery delivery) {
+  absl::Status status;
+  if (delivery.lender != nullptr) {
+    status = Take(OpAt(index), /*offset=*/0, delivery.bytes);
   }
   // Completing first would let `done` run while the peer still lends.
   if (!status.ok()) Fail(status);

@@ -284,9 +284,12 @@ TEST(AbortTest, ChainOfFailingCallsNeedsNoStack) {
 class Recorder : public LocalPeerAccess {
  public:
   explicit Recorder(std::vector<std::string>* calls) : calls_(calls) {}
-  void CancelExecution(const ExecKey& exec, absl::Status reason) override {
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    EXPECT_EQ(group.key, exec.group);
+    EXPECT_EQ(group.generation, exec.generation);
     calls_->push_back(absl::StrCat("cancel ", ToString(exec)));
-    LocalPeerAccess::CancelExecution(exec, std::move(reason));
+    LocalPeerAccess::CancelExecution(group, exec, std::move(reason));
   }
   void ForgetExecution(const ExecKey& exec) override {
     calls_->push_back(absl::StrCat("forget ", ToString(exec)));

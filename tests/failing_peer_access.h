@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -30,14 +31,19 @@ class FailNthTransfer : public PeerAccessInterface {
     if (IsTheOne()) return ask.borrower->OnDelivery(ask.id, Failure(), {});
     target_->RecvFromPeer(peer, key, ask);
   }
-  void CancelExecution(const ExecKey& exec, absl::Status reason) override {
-    target_->CancelExecution(exec, std::move(reason));
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    target_->CancelExecution(group, exec, std::move(reason));
   }
   void ForgetExecution(const ExecKey& exec) override {
     target_->ForgetExecution(exec);
   }
   void StartAbort(absl::Status reason) override {
     target_->StartAbort(std::move(reason));
+  }
+  std::string DescribeWaiting(const CollGroupParams& group,
+                              const ExecKey& exec) override {
+    return target_->DescribeWaiting(group, exec);
   }
 
   // Transfers that began.

@@ -2,6 +2,7 @@
 #define TUTTI_TESTS_CONFORMANCE_DEFERRING_PEER_ACCESS_H_
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "framework/environment.h"
@@ -28,14 +29,19 @@ class DeferringPeerAccess : public PeerAccessInterface {
     queue_->Schedule(
         [this, &peer, key, ask] { target_->RecvFromPeer(peer, key, ask); });
   }
-  void CancelExecution(const ExecKey& exec, absl::Status reason) override {
-    target_->CancelExecution(exec, std::move(reason));
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    target_->CancelExecution(group, exec, std::move(reason));
   }
   void ForgetExecution(const ExecKey& exec) override {
     target_->ForgetExecution(exec);
   }
   void StartAbort(absl::Status reason) override {
     target_->StartAbort(std::move(reason));
+  }
+  std::string DescribeWaiting(const CollGroupParams& group,
+                              const ExecKey& exec) override {
+    return target_->DescribeWaiting(group, exec);
   }
 
  private:
