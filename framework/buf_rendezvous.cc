@@ -57,13 +57,15 @@ BufRendezvous::~BufRendezvous() {
       "the step ended while a transfer waited for its other side"));
 }
 
-absl::Status BufRendezvous::CancelledStatus(const ExecKey& exec) const {
+absl::Status BufRendezvous::StatusOf(const ExecKey& exec) const {
   if (num_cancelled_.load(std::memory_order_seq_cst) == 0) {
     return absl::OkStatus();
   }
   MutexLock lock(&cancelled_mu_);
   const auto found = cancelled_.find(exec);
-  return found == cancelled_.end() ? aborted_ : found->second;
+  if (found != cancelled_.end()) return found->second;
+  const auto step = cancelled_steps_.find(exec.step);
+  return step == cancelled_steps_.end() ? aborted_ : step->second;
 }
 
 template <typename Other, typename Mine>
@@ -71,7 +73,7 @@ absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
     const BufKey& key, const Mine& mine) {
   Shard& shard = ShardOf(key);
   MutexLock lock(&shard.mu);
-  absl::Status status = CancelledStatus(key.exec);
+  absl::Status status = StatusOf(key.exec);
   if (!status.ok()) return status;
   const auto [entry, is_first] = shard.table.try_emplace(key, mine);
   if (is_first) return std::nullopt;
@@ -97,15 +99,53 @@ void BufRendezvous::Consume(const BufKey& key, const Ask& ask) {
   if (offer->has_value()) Meet(key, **offer, ask);
 }
 
-void BufRendezvous::CancelExecution(const ExecKey& exec, absl::Status reason) {
+bool BufRendezvous::CancelAsk(const BufKey& key, const Borrower* borrower,
+                              absl::Status reason) {
+  Shard& shard = ShardOf(key);
+  std::optional<Ask> ask;
+  {
+    MutexLock lock(&shard.mu);
+    const auto found = shard.table.find(key);
+    if (found == shard.table.end()) return false;
+    const Ask* const waiting = std::get_if<Ask>(&found->second);
+    if (waiting == nullptr || waiting->borrower != borrower) return false;
+    ask = *waiting;
+    shard.table.erase(found);
+  }
+  Fail(*ask, reason);
+  return true;
+}
+
+bool BufRendezvous::CancelExecution(const ExecKey& exec, absl::Status reason) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
   {
     MutexLock lock(&cancelled_mu_);
-    if (!aborted_.ok()) return;
-    if (!cancelled_.try_emplace(exec, reason).second) return;
+    if (!aborted_.ok() || cancelled_steps_.contains(exec.step)) return false;
+    if (!cancelled_.try_emplace(exec, reason).second) return false;
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
   Sweep(reason, [&exec](const BufKey& key) { return key.exec == exec; });
+  return true;
+}
+
+bool BufRendezvous::CancelStep(int64_t step, absl::Status reason) {
+  if (reason.ok()) reason = absl::CancelledError("cancelled");
+  {
+    MutexLock lock(&cancelled_mu_);
+    if (!aborted_.ok()) return false;
+    if (!cancelled_steps_.try_emplace(step, reason).second) return false;
+    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  Sweep(reason, [step](const BufKey& key) { return key.exec.step == step; });
+  return true;
+}
+
+bool BufRendezvous::ForgetStep(int64_t step) {
+  if (num_cancelled_.load(std::memory_order_seq_cst) == 0) return false;
+  MutexLock lock(&cancelled_mu_);
+  const auto erased = static_cast<int>(cancelled_steps_.erase(step));
+  num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
+  return erased > 0;
 }
 
 void BufRendezvous::ForgetExecution(const ExecKey& exec) {

@@ -42,10 +42,28 @@ class BufRendezvous {
   // already asks under `key`.
   void Consume(const BufKey& key, const Ask& ask);
 
-  // As in PeerAccessInterface. OK is taken as CANCELLED.
-  void CancelExecution(const ExecKey& exec, absl::Status reason);
+  // Ends `borrower`'s ask with `reason` if it waits under `key`; false if it
+  // does not.
+  bool CancelAsk(const BufKey& key, const Borrower* borrower,
+                 absl::Status reason);
+
+  // Ends all transfers of an execution that wait, and those that come later,
+  // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
+  // False if it, or its step, had ended before.
+  bool CancelExecution(const ExecKey& exec, absl::Status reason);
   void ForgetExecution(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  // The same for all executions of a step. ForgetStep() is false if it had not
+  // been cancelled.
+  bool CancelStep(int64_t step, absl::Status reason);
+  bool ForgetStep(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  // The same for everything, for ever.
   void StartAbort(absl::Status reason);
+
+  // What ends the transfers of `exec`; OK if nothing does.
+  absl::Status StatusOf(const ExecKey& exec) const
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
   // Offers and asks that wait; for tests and reports.
   size_t num_waiting() const;
@@ -78,10 +96,6 @@ class BufRendezvous {
   void Sweep(const absl::Status& reason,
              absl::FunctionRef<bool(const BufKey&)> concerns);
 
-  // What ends the transfers of `exec`; OK if nothing does.
-  absl::Status CancelledStatus(const ExecKey& exec) const
-      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
-
   std::array<Shard, kNumShards> shards_;
 
   // Set before the tables are swept, read under a shard's lock before a side is
@@ -89,6 +103,8 @@ class BufRendezvous {
   std::atomic<int> num_cancelled_{0};
   mutable Mutex cancelled_mu_;
   absl::Status aborted_ ABSL_GUARDED_BY(cancelled_mu_);
+  absl::flat_hash_map<int64_t, absl::Status> cancelled_steps_
+      ABSL_GUARDED_BY(cancelled_mu_);
   absl::flat_hash_map<ExecKey, absl::Status> cancelled_
       ABSL_GUARDED_BY(cancelled_mu_);
 };

@@ -1,0 +1,509 @@
+#include "remote/collective_remote_access.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/params.h"
+#include "framework/rank_list.h"
+
+namespace tutti {
+namespace {
+
+// How long to try to tell another task that an execution has failed. It is lost
+// for longer than that only if it is lost.
+constexpr absl::Duration kTellTimeout = absl::Seconds(10);
+
+proto::ExecutionKey ToProto(const ExecKey& exec) {
+  proto::ExecutionKey key;
+  key.set_generation(exec.generation);
+  key.set_step(exec.step);
+  key.set_group(exec.group);
+  key.set_instance(exec.instance);
+  key.set_execution(exec.execution);
+  return key;
+}
+
+}  // namespace
+
+// What another task asks this one for. Early until its group is known here;
+// then it waits in the rendezvous. In `served_` until its borrower is told.
+class CollectiveRemoteAccess::Served : public Borrower {
+ public:
+  Served(std::shared_ptr<CollectiveRemoteAccess> access,
+         const ControlCaller& caller, const BufKey& key, const Ask& ask)
+      : caller(caller), key(key), ask(ask), access_(std::move(access)) {}
+
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery delivery) override {
+    const auto self = access_->RemoveServed(key);
+    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
+  }
+
+  const ControlCaller caller;
+  const BufKey key;
+  const Ask ask;
+
+  // Guarded by the access's mutex.
+  bool is_early = true;
+  Clock::AlarmId alarm = 0;
+  std::optional<absl::Status> ended;
+
+ private:
+  const std::shared_ptr<CollectiveRemoteAccess> access_;
+};
+
+// What this task asks another one for. In `receives_` until its borrower is
+// told.
+class CollectiveRemoteAccess::Receive : public Borrower {
+ public:
+  Receive(std::shared_ptr<CollectiveRemoteAccess> access, int task,
+          const BufKey& key, const Ask& ask)
+      : task(task), key(key), ask(ask), access_(std::move(access)) {}
+
+  absl::Status OnPart(int32_t /*id*/, size_t offset,
+                      absl::Span<const std::byte> part) override {
+    return ask.borrower->OnPart(ask.id, offset, part);
+  }
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery delivery) override {
+    const auto self = access_->RemoveReceive(key);
+    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
+  }
+
+  const int task;
+  const BufKey key;
+  const Ask ask;
+
+  // Guarded by the access's mutex.
+  bool is_requested = false;
+  std::optional<absl::Status> ended;
+
+ private:
+  const std::shared_ptr<CollectiveRemoteAccess> access_;
+};
+
+class PerStepCollectiveRemoteAccess : public PeerAccessInterface {
+ public:
+  PerStepCollectiveRemoteAccess(std::shared_ptr<CollectiveRemoteAccess> access,
+                                int64_t step_id)
+      : access_(std::move(access)), step_id_(step_id) {}
+  ~PerStepCollectiveRemoteAccess() override {
+    StartAbort(
+        absl::CancelledError(absl::StrCat("step ", step_id_, " is over")));
+  }
+
+  void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
+                  const Offer& offer) override {
+    access_->Post(key, offer);
+  }
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const Ask& ask) override {
+    access_->Recv(peer, key, ask);
+  }
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    access_->Cancel(group, exec, reason);
+  }
+  void ForgetExecution(const ExecKey& exec) override { access_->Forget(exec); }
+  void StartAbort(absl::Status reason) override {
+    access_->EndStep(step_id_, reason);
+  }
+  std::string DescribeWaiting(const CollGroupParams& group,
+                              const ExecKey& exec) override {
+    return access_->DescribeWaiting(group, exec);
+  }
+
+ private:
+  const std::shared_ptr<CollectiveRemoteAccess> access_;
+  const int64_t step_id_;
+};
+
+std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
+    Options options) {
+  std::shared_ptr<CollectiveRemoteAccess> access(
+      new CollectiveRemoteAccess(std::move(options)));
+  access->options_.groups->SetListener(
+      [weak = access->weak_from_this()](GroupKey group, uint64_t) {
+        const auto self = weak.lock();
+        if (self != nullptr) self->OnGroupChange(group);
+      });
+  return access;
+}
+
+CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
+    : options_(std::move(options)) {}
+
+CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
+
+std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
+    int64_t step_id) {
+  if (rendezvous_.ForgetStep(step_id)) {
+    MutexLock lock(&mu_);
+    std::erase(ended_steps_, step_id);
+  }
+  return std::make_unique<PerStepCollectiveRemoteAccess>(shared_from_this(),
+                                                         step_id);
+}
+
+// --- Receiving ---------------------------------------------------------------
+
+void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
+                                  const BufKey& key, const Ask& ask) {
+  const auto task = options_.cluster.TaskOf(peer.device.name);
+  if (!task.ok()) return ask.borrower->OnDelivery(ask.id, task.status(), {});
+  if (*task == options_.cluster.this_task) return rendezvous_.Consume(key, ask);
+  const auto receive =
+      std::make_shared<Receive>(shared_from_this(), *task, key, ask);
+  {
+    MutexLock lock(&mu_);
+    if (!receives_.try_emplace(key, receive).second) {
+      receive->ended = absl::AlreadyExistsError(
+          absl::StrCat(ToString(key), ": asked for twice"));
+    }
+  }
+  if (receive->ended.has_value()) {
+    return ask.borrower->OnDelivery(ask.id, *receive->ended, {});
+  }
+  // It is among the receives, so that whoever cancels from now on finds it.
+  const absl::Status status = rendezvous_.StatusOf(key.exec);
+  if (!status.ok()) return receive->OnDelivery(0, status, {});
+  options_.transport->transfers().Request(*task, key,
+                                          {.num_bytes = ask.num_bytes,
+                                           .dtype = ask.dtype,
+                                           .incarnation = ask.incarnation,
+                                           .borrower = receive.get()});
+  std::optional<absl::Status> ended;
+  {
+    MutexLock lock(&mu_);
+    receive->is_requested = true;
+    ended = receive->ended;
+  }
+  if (ended.has_value()) {
+    options_.transport->transfers().Cancel(*task, key, *std::move(ended));
+  }
+}
+
+std::shared_ptr<CollectiveRemoteAccess::Receive>
+CollectiveRemoteAccess::RemoveReceive(const BufKey& key) {
+  MutexLock lock(&mu_);
+  const auto found = receives_.find(key);
+  std::shared_ptr<Receive> receive = std::move(found->second);
+  receives_.erase(found);
+  return receive;
+}
+
+void CollectiveRemoteAccess::CancelReceives(
+    const absl::Status& reason,
+    absl::FunctionRef<bool(const ExecKey&)> concerns) {
+  std::vector<std::shared_ptr<Receive>> requested;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [key, receive] : receives_) {
+      if (!concerns(key.exec) || receive->ended.has_value()) continue;
+      receive->ended = reason;
+      if (receive->is_requested) requested.push_back(receive);
+    }
+  }
+  for (const auto& receive : requested) {
+    options_.transport->transfers().Cancel(receive->task, receive->key, reason);
+  }
+}
+
+std::string CollectiveRemoteAccess::DescribeWaiting(
+    const CollGroupParams& group, const ExecKey& exec) {
+  std::set<int> ranks;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [key, receive] : receives_) {
+      if (key.exec == exec) ranks.insert(key.from);
+    }
+  }
+  const std::vector<int> awaited(ranks.begin(), ranks.end());
+  return ShortList(awaited.size(), [&](size_t i) {
+    return absl::StrCat("rank ", awaited[i], " (",
+                        group.members[awaited[i]].device.name.ToString(), ")");
+  });
+}
+
+// --- The end of executions and steps -----------------------------------------
+
+void CollectiveRemoteAccess::Cancel(const CollGroupParams& group,
+                                    const ExecKey& exec,
+                                    const absl::Status& reason) {
+  const bool is_first = rendezvous_.CancelExecution(exec, reason);
+  CancelReceives(reason,
+                 [&exec](const ExecKey& other) { return other == exec; });
+  // Who ends a group tells all of its tasks so.
+  if (is_first && !group.cancellation->cancelled()) {
+    TellOthers(group, exec, reason);
+  }
+}
+
+void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
+                                        const ExecKey& exec,
+                                        const absl::Status& reason) {
+  proto::ControlRequest request;
+  proto::CancelExecution& cancel = *request.mutable_cancel_execution();
+  *cancel.mutable_key() = ToProto(exec);
+  cancel.mutable_reason()->set_code(static_cast<int>(reason.code()));
+  cancel.mutable_reason()->set_message(std::string(reason.message()));
+  std::set<int> tasks;
+  for (const CollGroupMember& member : group.members) {
+    const auto task = options_.cluster.TaskOf(member.device.name);
+    if (task.ok() && *task != options_.cluster.this_task) tasks.insert(*task);
+  }
+  const absl::Time deadline = options_.environment.clock->Now() + kTellTimeout;
+  for (const int task : tasks) {
+    options_.transport->control().Call(task, request, {.deadline = deadline},
+                                       [](ControlAnswer) {});
+  }
+}
+
+absl::Status CollectiveRemoteAccess::CancelFromPeer(const ControlCaller& caller,
+                                                    const ExecKey& exec,
+                                                    absl::Status reason) {
+  const auto group = options_.groups->Find(exec.group, exec.generation);
+  if (!group.ok()) return group.status();
+  const bool is_member = std::any_of(
+      (*group)->members.begin(), (*group)->members.end(),
+      [&](const CollGroupMember& member) {
+        const auto task = options_.cluster.TaskOf(member.device.name);
+        return task.ok() && *task == caller.task &&
+               member.device.incarnation == caller.incarnation;
+      });
+  if (!is_member) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(options_.cluster.Label(caller.task), ", incarnation ",
+                     caller.incarnation, ", is not in group ", exec.group,
+                     ", generation ", exec.generation));
+  }
+  if (rendezvous_.CancelExecution(exec, reason)) {
+    MutexLock lock(&mu_);
+    ended_executions_.push_back(exec);
+    if (ended_executions_.size() > options_.max_ended) {
+      rendezvous_.ForgetExecution(ended_executions_.front());
+      ended_executions_.pop_front();
+    }
+  }
+  CancelReceives(reason,
+                 [&exec](const ExecKey& other) { return other == exec; });
+  return absl::OkStatus();
+}
+
+void CollectiveRemoteAccess::EndStep(int64_t step_id,
+                                     const absl::Status& reason) {
+  if (rendezvous_.CancelStep(step_id, reason)) {
+    MutexLock lock(&mu_);
+    ended_steps_.push_back(step_id);
+    if (ended_steps_.size() > options_.max_ended) {
+      rendezvous_.ForgetStep(ended_steps_.front());
+      ended_steps_.pop_front();
+    }
+  }
+  CancelReceives(
+      reason, [step_id](const ExecKey& exec) { return exec.step == step_id; });
+}
+
+// --- Serving -----------------------------------------------------------------
+
+void CollectiveRemoteAccess::Serve(const ControlCaller& caller,
+                                   const BufKey& key, const Ask& ask) {
+  const auto served =
+      std::make_shared<Served>(shared_from_this(), caller, key, ask);
+  absl::Status status = AddServed(served);
+  if (!status.ok()) {
+    return ask.borrower->OnDelivery(ask.id, std::move(status), {});
+  }
+  Advance(served);
+  AwaitGroup(served);
+}
+
+absl::Status CollectiveRemoteAccess::AddServed(
+    const std::shared_ptr<Served>& served) {
+  MutexLock lock(&mu_);
+  if (served_.size() >= options_.max_waiting_asks) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        options_.cluster.Label(options_.cluster.this_task), " already has ",
+        served_.size(), " requests of other tasks that wait for data"));
+  }
+  if (!served_.try_emplace(served->key, served).second) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(ToString(served->key), ": asked for twice"));
+  }
+  ++num_early_;
+  return absl::OkStatus();
+}
+
+// Whether the caller may have what it asks for. Errors: also those of
+// GroupDirectory::Find().
+absl::Status CollectiveRemoteAccess::CheckAsk(const ControlCaller& caller,
+                                              const BufKey& key) const {
+  const auto group = options_.groups->Find(key.exec.group, key.exec.generation);
+  if (!group.ok()) return group.status();
+  const auto& members = (*group)->members;
+  const auto is_rank = [&members](int32_t rank) {
+    return rank >= 0 && static_cast<size_t>(rank) < members.size();
+  };
+  if (!is_rank(key.from) || !is_rank(key.to)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ToString(key), ": the group has ", members.size(), " ranks"));
+  }
+  const DeviceAttributes& receiver = members[key.to].device;
+  const DeviceAttributes& sender = members[key.from].device;
+  const auto receiving_task = options_.cluster.TaskOf(receiver.name);
+  const auto sending_task = options_.cluster.TaskOf(sender.name);
+  if (!receiving_task.ok() || *receiving_task != caller.task) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        ToString(key), ": rank ", key.to, " is ", receiver.name.ToString(),
+        ", but ", options_.cluster.Label(caller.task), " asks"));
+  }
+  if (receiver.incarnation != caller.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        ToString(key), ": ", options_.cluster.Label(caller.task),
+        " restarted: the group has its incarnation ", receiver.incarnation,
+        ", but incarnation ", caller.incarnation, " asks"));
+  }
+  if (!sending_task.ok() || *sending_task != options_.cluster.this_task) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ToString(key), ": rank ", key.from, " is ", sender.name.ToString(),
+        ", not in ", options_.cluster.Label(options_.cluster.this_task)));
+  }
+  return absl::OkStatus();
+}
+
+// Lets an early ask go on if its group is known by now.
+void CollectiveRemoteAccess::Advance(const std::shared_ptr<Served>& served) {
+  absl::Status status = CheckAsk(served->caller, served->key);
+  if (absl::IsNotFound(status) || !EndEarly(*served)) return;
+  if (!status.ok()) return served->OnDelivery(0, std::move(status), {});
+  const Ask& ask = served->ask;
+  rendezvous_.Consume(served->key, {.num_bytes = ask.num_bytes,
+                                    .dtype = ask.dtype,
+                                    .incarnation = ask.incarnation,
+                                    .borrower = served.get()});
+  std::optional<absl::Status> ended;
+  {
+    MutexLock lock(&mu_);
+    ended = served->ended;
+  }
+  if (ended.has_value()) {
+    rendezvous_.CancelAsk(served->key, served.get(), *std::move(ended));
+  }
+}
+
+// For an ask that stayed early: within bounds, until it is too late.
+void CollectiveRemoteAccess::AwaitGroup(const std::shared_ptr<Served>& served) {
+  bool is_too_many = false;
+  {
+    MutexLock lock(&mu_);
+    if (!served->is_early) return;
+    is_too_many = num_early_ > options_.max_early_asks;
+  }
+  if (is_too_many) {
+    return EndServed(served,
+                     absl::ResourceExhaustedError(absl::StrCat(
+                         options_.cluster.Label(options_.cluster.this_task),
+                         " already has ", options_.max_early_asks,
+                         " requests for groups that it does not know")));
+  }
+  Clock& clock = *options_.environment.clock;
+  const Clock::AlarmId alarm = clock.CallAt(
+      clock.Now() + options_.early_ask_lifetime,
+      [weak = weak_from_this(), served] {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        self->EndServed(
+            served,
+            absl::NotFoundError(absl::StrCat(
+                ToString(served->key), ": ",
+                self->options_.cluster.Label(self->options_.cluster.this_task),
+                " has not heard of this group for ",
+                absl::FormatDuration(self->options_.early_ask_lifetime))));
+      });
+  {
+    MutexLock lock(&mu_);
+    if (served->is_early) {
+      served->alarm = alarm;
+      return;
+    }
+  }
+  clock.Cancel(alarm);
+}
+
+// False if the ask is not early any more.
+bool CollectiveRemoteAccess::EndEarly(Served& served) {
+  Clock::AlarmId alarm = 0;
+  {
+    MutexLock lock(&mu_);
+    if (!served.is_early) return false;
+    served.is_early = false;
+    --num_early_;
+    alarm = std::exchange(served.alarm, 0);
+  }
+  if (alarm != 0) options_.environment.clock->Cancel(alarm);
+  return true;
+}
+
+void CollectiveRemoteAccess::EndServed(const std::shared_ptr<Served>& served,
+                                       const absl::Status& reason) {
+  if (EndEarly(*served)) return served->OnDelivery(0, reason, {});
+  {
+    MutexLock lock(&mu_);
+    served->ended = reason;  // For Advance(), if it has not come so far.
+  }
+  rendezvous_.CancelAsk(served->key, served.get(), reason);
+}
+
+std::shared_ptr<CollectiveRemoteAccess::Served>
+CollectiveRemoteAccess::RemoveServed(const BufKey& key) {
+  MutexLock lock(&mu_);
+  const auto found = served_.find(key);
+  std::shared_ptr<Served> served = std::move(found->second);
+  served_.erase(found);
+  return served;
+}
+
+void CollectiveRemoteAccess::Withdraw(const BufKey& key,
+                                      const Borrower* borrower,
+                                      absl::Status reason) {
+  std::shared_ptr<Served> served;
+  {
+    MutexLock lock(&mu_);
+    const auto found = served_.find(key);
+    if (found == served_.end()) return;
+    served = found->second;
+  }
+  if (served->ask.borrower == borrower) EndServed(served, reason);
+}
+
+void CollectiveRemoteAccess::OnGroupChange(GroupKey group) {
+  std::vector<std::shared_ptr<Served>> concerned;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [key, served] : served_) {
+      if (key.exec.group == group) concerned.push_back(served);
+    }
+  }
+  for (const auto& served : concerned) {
+    Advance(served);
+    const absl::Status status = CheckAsk(served->caller, served->key);
+    if (!status.ok() && !absl::IsNotFound(status)) EndServed(served, status);
+  }
+}
+
+size_t CollectiveRemoteAccess::num_served() const {
+  MutexLock lock(&mu_);
+  return served_.size();
+}
+
+size_t CollectiveRemoteAccess::num_receiving() const {
+  MutexLock lock(&mu_);
+  return receives_.size();
+}
+
+}  // namespace tutti

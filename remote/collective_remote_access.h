@@ -1,0 +1,142 @@
+#ifndef TUTTI_REMOTE_COLLECTIVE_REMOTE_ACCESS_H_
+#define TUTTI_REMOTE_COLLECTIVE_REMOTE_ACCESS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/buf_key.h"
+#include "framework/buf_rendezvous.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "framework/group_directory.h"
+#include "framework/mutex.h"
+#include "framework/peer_access.h"
+#include "remote/transfer_channel.h"
+#include "remote/transport.h"
+
+namespace tutti {
+
+// Moves bytes among the members of groups that span the tasks of a cluster.
+// What a member lends waits in a rendezvous of its process, where local
+// receivers and other tasks' requests find it; a receiver whose peer is in
+// another task asks that task, as early as its schedule allows.
+//
+// Thread-safe. Lenders and borrowers are called with no lock held, on a thread
+// of the side that came second, of the transport, or of the one that cancels.
+//
+// Nothing that another task asks is believed: its group must live, and the
+// ranks be those of the asking process and of this one.
+class CollectiveRemoteAccess
+    : public TransferService,
+      public std::enable_shared_from_this<CollectiveRemoteAccess> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    Environment environment;
+    std::shared_ptr<GroupDirectory> groups;
+    std::shared_ptr<Transport> transport;
+
+    // Asks of other tasks that wait for an offer of this one; more end with
+    // RESOURCE_EXHAUSTED.
+    size_t max_waiting_asks = 4096;
+
+    // Of these, how many may be for groups that this process does not know
+    // (yet), and how long they wait for it to learn of them.
+    size_t max_early_asks = 1024;
+    absl::Duration early_ask_lifetime = absl::Seconds(30);
+
+    // Executions and steps of which to remember that they ended: what comes
+    // late for one ends with its reason.
+    size_t max_ended = 4096;
+  };
+
+  static std::shared_ptr<CollectiveRemoteAccess> Create(Options options);
+  ~CollectiveRemoteAccess() override;
+
+  // The transport of a step, to give to its executor. It keeps this object
+  // alive.
+  std::unique_ptr<PeerAccessInterface> ForStep(int64_t step_id);
+
+  // Another task says that an execution has failed. Errors: those of
+  // GroupDirectory::Find(); PERMISSION_DENIED if it is not in the group.
+  absl::Status CancelFromPeer(const ControlCaller& caller, const ExecKey& exec,
+                              absl::Status reason);
+
+  void Serve(const ControlCaller& caller, const BufKey& key,
+             const Ask& ask) override;
+  void Withdraw(const BufKey& key, const Borrower* borrower,
+                absl::Status reason) override;
+
+  // Asks of other tasks that wait, and receives of this one that are under way;
+  // for tests and reports.
+  size_t num_served() const ABSL_LOCKS_EXCLUDED(mu_);
+  size_t num_receiving() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  friend class PerStepCollectiveRemoteAccess;
+  class Served;
+  class Receive;
+
+  explicit CollectiveRemoteAccess(Options options);
+
+  // Of PerStepCollectiveRemoteAccess.
+  void Post(const BufKey& key, const Offer& offer) {
+    rendezvous_.Provide(key, offer);
+  }
+  void Recv(const CollGroupMember& peer, const BufKey& key, const Ask& ask);
+  void Cancel(const CollGroupParams& group, const ExecKey& exec,
+              const absl::Status& reason);
+  void Forget(const ExecKey& exec) { rendezvous_.ForgetExecution(exec); }
+  void EndStep(int64_t step_id, const absl::Status& reason);
+  std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Serving other tasks.
+  absl::Status AddServed(const std::shared_ptr<Served>& served)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CheckAsk(const ControlCaller& caller, const BufKey& key) const;
+  void Advance(const std::shared_ptr<Served>& served) ABSL_LOCKS_EXCLUDED(mu_);
+  void AwaitGroup(const std::shared_ptr<Served>& served)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  bool EndEarly(Served& served) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndServed(const std::shared_ptr<Served>& served,
+                 const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<Served> RemoveServed(const BufKey& key)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnGroupChange(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Receiving from them.
+  std::shared_ptr<Receive> RemoveReceive(const BufKey& key)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void CancelReceives(const absl::Status& reason,
+                      absl::FunctionRef<bool(const ExecKey&)> concerns)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void TellOthers(const CollGroupParams& group, const ExecKey& exec,
+                  const absl::Status& reason);
+
+  const Options options_;
+  BufRendezvous rendezvous_;
+  mutable Mutex mu_;
+  absl::flat_hash_map<BufKey, std::shared_ptr<Served>> served_
+      ABSL_GUARDED_BY(mu_);
+  size_t num_early_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<BufKey, std::shared_ptr<Receive>> receives_
+      ABSL_GUARDED_BY(mu_);
+  std::deque<ExecKey> ended_executions_ ABSL_GUARDED_BY(mu_);
+  std::deque<int64_t> ended_steps_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_COLLECTIVE_REMOTE_ACCESS_H_

@@ -1,0 +1,388 @@
+#include "remote/collective_remote_access.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/params.h"
+#include "tests/loopback_network.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kNumTasks = 3;
+constexpr int64_t kStep = 5;
+constexpr GroupKey kGroup = 7;
+
+ClusterSpec Cluster(int this_task) {
+  return {.addresses = {"a:1", "b:1", "c:1"}, .this_task = this_task};
+}
+
+uint64_t IncarnationOf(int task) { return 100 + task; }
+
+// One side of a transfer, and what it was told.
+class Side : public Lender, public Borrower {
+ public:
+  explicit Side(size_t num_bytes) : bytes(num_bytes) {
+    std::iota(reinterpret_cast<uint8_t*>(bytes.data()),
+              reinterpret_cast<uint8_t*>(bytes.data()) + num_bytes, uint8_t{1});
+  }
+
+  absl::Status OnPart(int32_t, size_t offset,
+                      absl::Span<const std::byte> part) override {
+    EXPECT_EQ(offset, num_received);
+    std::memcpy(bytes.data() + offset, part.data(), part.size());
+    num_received += part.size();
+    return part_status;
+  }
+  void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
+    EXPECT_FALSE(end.has_value());
+    if (delivery.lender != nullptr) {
+      bytes.assign(delivery.bytes.begin(), delivery.bytes.end());
+      delivery.Release(absl::OkStatus());
+    }
+    end = std::move(status);
+  }
+  void OnReleased(int32_t, absl::Status status) override {
+    EXPECT_FALSE(end.has_value());
+    end = std::move(status);
+  }
+
+  std::vector<std::byte> bytes;
+  size_t num_received = 0;
+  absl::Status part_status;
+  std::optional<absl::Status> end;
+};
+
+// The part of a task's runtime that other tasks' messages reach.
+class Task : public ControlService {
+ public:
+  Task(LoopbackNetwork* network, const Environment& environment, int task,
+       CollectiveRemoteAccess::Options options)
+      : transport(network->Connect(task, IncarnationOf(task))) {
+    options.cluster = Cluster(task);
+    options.environment = environment;
+    options.groups = groups;
+    options.transport = transport;
+    access = CollectiveRemoteAccess::Create(options);
+    EXPECT_THAT(transport->Start(this, access.get()), IsOk());
+    step = access->ForStep(kStep);
+  }
+
+  void Handle(const ControlCaller& caller, const proto::ControlRequest& request,
+              std::shared_ptr<Cancellation>, ControlDone done) override {
+    const auto& key = request.cancel_execution().key();
+    const auto& reason = request.cancel_execution().reason();
+    cancel_status = access->CancelFromPeer(
+        caller,
+        {key.generation(), key.step(), key.group(), key.instance(),
+         key.execution()},
+        absl::Status(static_cast<absl::StatusCode>(reason.code()),
+                     reason.message()));
+    std::move(done)(proto::ControlReply());
+  }
+
+  std::shared_ptr<GroupDirectory> groups = std::make_shared<GroupDirectory>();
+  std::shared_ptr<Transport> transport;
+  std::shared_ptr<CollectiveRemoteAccess> access;
+  std::unique_ptr<PeerAccessInterface> step;
+  absl::Status cancel_status;
+};
+
+// Rank i of the group is in task i.
+class CollectiveRemoteAccessTest : public testing::TestWithParam<uint64_t> {
+ protected:
+  void SetUp() override {
+    for (int task = 0; task < kNumTasks; ++task) Start(task, {});
+  }
+
+  void Start(int task, CollectiveRemoteAccess::Options options) {
+    tasks_[task] = std::make_unique<Task>(&network_, environment_.get(), task,
+                                          std::move(options));
+    tasks_[task]->groups->Add(Group(/*generation=*/1));
+  }
+
+  static std::shared_ptr<const CollGroupParams> Group(uint64_t generation) {
+    auto group = std::make_shared<CollGroupParams>();
+    group->key = kGroup;
+    group->generation = generation;
+    for (int rank = 0; rank < kNumTasks; ++rank) {
+      group->members.push_back({{.name = {"worker", 0, rank, "CPU", 0},
+                                 .incarnation = IncarnationOf(rank)}});
+    }
+    group->cancellation = std::make_shared<Cancellation>();
+    return group;
+  }
+
+  static BufKey Key(int from, int to, uint64_t generation = 1) {
+    return {{generation, kStep, kGroup, 1, 1}, 0, from, to};
+  }
+  static CollGroupMember Member(int rank) { return Group(1)->members[rank]; }
+
+  void Send(const BufKey& key, Side* side) {
+    tasks_[key.from]->step->PostToPeer(Member(key.to), key,
+                                       {.bytes = side->bytes,
+                                        .dtype = DType::kUint8,
+                                        .incarnation = IncarnationOf(key.from),
+                                        .lender = side});
+  }
+  void Receive(const BufKey& key, Side* side) {
+    tasks_[key.to]->step->RecvFromPeer(Member(key.from), key,
+                                       {.num_bytes = side->bytes.size(),
+                                        .dtype = DType::kUint8,
+                                        .incarnation = IncarnationOf(key.from),
+                                        .borrower = side});
+  }
+
+  // What a task answers to an ask that `caller` makes in its own name.
+  std::optional<absl::Status> AnswerTo(const ControlCaller& caller,
+                                       const BufKey& key, int task = 0) {
+    Side side(8);
+    tasks_[task]->access->Serve(
+        caller, key,
+        {.num_bytes = 8, .dtype = DType::kUint8, .borrower = &side});
+    environment_.RunAll();
+    tasks_[task]->access->Withdraw(key, &side,
+                                   absl::CancelledError("withdrawn"));
+    return side.end;
+  }
+
+  void ExpectNothingLeft() {
+    environment_.RunAll();
+    for (const auto& task : tasks_) {
+      EXPECT_EQ(task->access->num_served(), 0);
+      EXPECT_EQ(task->access->num_receiving(), 0);
+    }
+  }
+
+  SimulatedEnvironment environment_{GetParam()};
+  LoopbackNetwork network_{Cluster(0), environment_.get().queue,
+                           /*part_elements=*/64};
+  std::vector<std::unique_ptr<Task>> tasks_{kNumTasks};
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CollectiveRemoteAccessTest,
+                         testing::Range(uint64_t{1}, uint64_t{9}));
+
+TEST_P(CollectiveRemoteAccessTest, BytesGoToAnotherTaskInParts) {
+  Side sent(1001), received(1001);
+  received.bytes.assign(1001, std::byte{0});
+  Receive(Key(0, 1), &received);
+  Send(Key(0, 1), &sent);
+  environment_.RunAll();
+  EXPECT_EQ(sent.end, absl::OkStatus());
+  EXPECT_EQ(received.end, absl::OkStatus());
+  EXPECT_EQ(received.num_received, 1001);
+  EXPECT_EQ(received.bytes, sent.bytes);
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, AnErrorOfTheReceiverReachesTheSender) {
+  Side sent(1001), received(1001);
+  received.part_status = absl::DataLossError("a part");
+  Receive(Key(0, 1), &received);
+  Send(Key(0, 1), &sent);
+  environment_.RunAll();
+  EXPECT_EQ(sent.end, absl::DataLossError("a part"));
+  EXPECT_EQ(received.end, absl::DataLossError("a part"));
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, BothSidesLearnOfDifferentSizes) {
+  Side sent(8), received(16);
+  Receive(Key(0, 1), &received);
+  Send(Key(0, 1), &sent);
+  environment_.RunAll();
+  const auto error =
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("offers 8 bytes"), HasSubstr("wants 16 bytes")));
+  EXPECT_THAT(*sent.end, error);
+  EXPECT_THAT(*received.end, error);
+}
+
+TEST_P(CollectiveRemoteAccessTest, ACancelledExecutionEndsOnAllTasks) {
+  Side sent(8), received(8), later(8);
+  Send(Key(0, 1), &sent);         // Nobody asks for it.
+  Receive(Key(1, 2), &received);  // Nobody offers it.
+  environment_.RunAll();
+  const absl::Status reason = absl::DataLossError("rank 0 has failed");
+  tasks_[0]->step->CancelExecution(*Group(1), Key(0, 1).exec, reason);
+  environment_.RunAll();
+  EXPECT_EQ(sent.end, reason);
+  for (const auto& task : tasks_) EXPECT_THAT(task->cancel_status, IsOk());
+  Receive(Key(0, 1), &later);
+  environment_.RunAll();
+  EXPECT_EQ(later.end, reason);
+  EXPECT_EQ(received.end, reason);
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, CancellingTellsEachTaskOnce) {
+  const int64_t before = network_.num_calls();
+  tasks_[0]->step->CancelExecution(*Group(1), Key(0, 1).exec,
+                                   absl::DataLossError("first"));
+  environment_.RunAll();
+  tasks_[1]->step->CancelExecution(*Group(1), Key(0, 1).exec,
+                                   absl::DataLossError("second"));
+  environment_.RunAll();
+  EXPECT_EQ(network_.num_calls() - before, kNumTasks - 1);
+}
+
+TEST_P(CollectiveRemoteAccessTest, AStrangerCannotCancelAnExecution) {
+  EXPECT_THAT(
+      tasks_[0]->access->CancelFromPeer({.task = 1, .incarnation = 99},
+                                        Key(0, 1).exec, absl::UnknownError("")),
+      StatusIs(absl::StatusCode::kPermissionDenied,
+               HasSubstr("task 1 (b:1), incarnation 99, is not in group 7")));
+}
+
+TEST_P(CollectiveRemoteAccessTest, ATaskThatIsCutOffEndsWhatIsAskedOfIt) {
+  Side received(8);
+  Receive(Key(0, 1), &received);
+  environment_.RunAll();
+  network_.Cut(0);
+  environment_.RunAll();
+  EXPECT_THAT(*received.end, StatusIs(absl::StatusCode::kUnavailable,
+                                      HasSubstr("task 0 (a:1)")));
+}
+
+TEST_P(CollectiveRemoteAccessTest, SaysForWhomAnExecutionWaits) {
+  Side first(8), second(8);
+  Receive(Key(0, 2), &first);
+  Receive(Key(1, 2), &second);
+  EXPECT_EQ(tasks_[2]->step->DescribeWaiting(*Group(1), Key(0, 2).exec),
+            "rank 0 (/job:worker/replica:0/task:0/device:CPU:0), rank 1 "
+            "(/job:worker/replica:0/task:1/device:CPU:0)");
+  tasks_[2]->step->StartAbort(absl::CancelledError("over"));
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, WhatComesLateForAStepThatIsOverEnds) {
+  tasks_[0]->step.reset();
+  Side received(8);
+  Receive(Key(0, 1), &received);
+  environment_.RunAll();
+  EXPECT_THAT(*received.end, StatusIs(absl::StatusCode::kCancelled,
+                                      HasSubstr("step 5 is over")));
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, AStepMayBeginAnew) {
+  tasks_[0]->step.reset();
+  tasks_[0]->step = tasks_[0]->access->ForStep(kStep);
+  Side sent(8), received(8);
+  Receive(Key(0, 1), &received);
+  Send(Key(0, 1), &sent);
+  environment_.RunAll();
+  EXPECT_EQ(received.end, absl::OkStatus());
+}
+
+TEST_P(CollectiveRemoteAccessTest, AnAskMayComeBeforeItsGroupIsKnown) {
+  Side sent(8), received(8);
+  tasks_[1]->groups->Add(Group(2));
+  Receive(Key(0, 1, /*generation=*/2), &received);
+  environment_.RunAll();
+  EXPECT_FALSE(received.end.has_value());
+  tasks_[0]->groups->Add(Group(2));
+  Send(Key(0, 1, /*generation=*/2), &sent);
+  environment_.RunAll();
+  EXPECT_EQ(received.end, absl::OkStatus());
+  ExpectNothingLeft();
+  EXPECT_EQ(environment_.num_alarms(), 0);
+}
+
+TEST_P(CollectiveRemoteAccessTest, AnAskForAGroupThatNeverComesEnds) {
+  Side received(8);
+  Receive(Key(0, 1, /*generation=*/2), &received);
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(31));
+  EXPECT_THAT(*received.end,
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("task 0 (a:1) has not heard of this group")));
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, AnAskInAGenerationThatEndsEnds) {
+  Side received(8), late(8);
+  Receive(Key(0, 1), &received);
+  environment_.RunAll();
+  tasks_[0]->groups->End(kGroup, 1, absl::UnavailableError("task 2 was lost"));
+  environment_.RunAll();
+  const auto error =
+      StatusIs(absl::StatusCode::kAborted,
+               HasSubstr("generation 1 of group 7 has ended: task 2 was lost"));
+  EXPECT_THAT(*received.end, error);
+  Receive(Key(0, 1), &late);
+  environment_.RunAll();
+  EXPECT_THAT(*late.end, error);
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, RefusesAnAskForAnothersBytes) {
+  const ControlCaller one{1, IncarnationOf(1)};
+  EXPECT_EQ(AnswerTo(one, Key(0, 1)), absl::CancelledError("withdrawn"));
+  EXPECT_THAT(*AnswerTo(one, Key(0, 2)),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       HasSubstr("but task 1 (b:1) asks")));
+  EXPECT_THAT(*AnswerTo(one, Key(2, 1)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("not in task 0 (a:1)")));
+  for (const int rank : {-1, kNumTasks, 1 << 30}) {
+    EXPECT_THAT(*AnswerTo(one, Key(rank, 1)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("the group has 3 ranks")));
+    EXPECT_THAT(*AnswerTo(one, Key(0, rank)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("the group has 3 ranks")));
+  }
+  EXPECT_THAT(
+      *AnswerTo({1, 99}, Key(0, 1)),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("restarted")));
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, RefusesMoreAsksThanItsBounds) {
+  Start(0, {.max_waiting_asks = 3, .max_early_asks = 2});
+  Task& task = *tasks_[0];
+  Side sides[4] = {Side(8), Side(8), Side(8), Side(8)};
+  for (int i = 0; i < 4; ++i) {
+    BufKey key = Key(0, 1, /*generation=*/9);
+    key.tag = i;
+    task.access->Serve({1, IncarnationOf(1)}, key,
+                       {.num_bytes = 8, .borrower = &sides[i]});
+  }
+  EXPECT_FALSE(sides[0].end.has_value());
+  EXPECT_FALSE(sides[1].end.has_value());
+  EXPECT_THAT(*sides[2].end, StatusIs(absl::StatusCode::kResourceExhausted,
+                                      HasSubstr("2 requests for groups")));
+  environment_.Advance(absl::Seconds(31));
+  EXPECT_TRUE(sides[0].end.has_value());
+}
+
+TEST_P(CollectiveRemoteAccessTest, RefusesMoreWaitingAsksThanItsBounds) {
+  Start(0, {.max_waiting_asks = 1});
+  Side first(8), second(8);
+  Receive(Key(0, 1), &first);
+  environment_.RunAll();
+  Receive(Key(0, 2), &second);
+  environment_.RunAll();
+  EXPECT_THAT(*second.end,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("task 0 (a:1) already has 1 requests")));
+  tasks_[0]->step.reset();
+  ExpectNothingLeft();
+}
+
+}  // namespace
+}  // namespace tutti

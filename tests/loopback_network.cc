@@ -1,0 +1,248 @@
+#include "tests/loopback_network.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "framework/dtype.h"
+
+namespace tutti {
+
+// One request for bytes, from both sides' view: the lender's task delivers to
+// it, and it hands on to the receiver's borrower, once.
+class LoopbackNetwork::Pull : public Borrower,
+                              public std::enable_shared_from_this<Pull> {
+ public:
+  Pull(LoopbackNetwork* network, const Ask& ask, Work on_end)
+      : network_(network), ask_(ask), on_end_(std::move(on_end)) {}
+
+  // The lender's side. Keeps the object until then.
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery delivery) override {
+    network_->queue_->Schedule([self = std::move(self_),
+                                status = std::move(status),
+                                delivery] { self->Send(status, delivery); });
+  }
+
+  // Ends it for the receiver unless it has ended or is being read.
+  void End(absl::Status reason) {
+    if (over_.exchange(true)) return;
+    Tell(std::move(reason));
+  }
+
+  bool is_over() const { return over_; }
+  void KeepUntilDelivery() { self_ = shared_from_this(); }
+
+ private:
+  void Send(absl::Status status, const Delivery& delivery) {
+    if (over_.exchange(true)) {
+      if (status.ok()) delivery.Release(absl::CancelledError("not wanted"));
+      return;
+    }
+    if (!status.ok()) return Tell(std::move(status));
+    const size_t part_bytes = network_->part_elements_ * SizeOf(ask_.dtype);
+    for (size_t offset = 0; offset < delivery.bytes.size() && status.ok();
+         offset += part_bytes) {
+      status = ask_.borrower->OnPart(
+          ask_.id, offset, delivery.bytes.subspan(offset, part_bytes));
+    }
+    delivery.Release(status);
+    Tell(std::move(status));
+  }
+
+  void Tell(absl::Status status) {
+    std::move(on_end_)();
+    ask_.borrower->OnDelivery(ask_.id, std::move(status), {});
+  }
+
+  LoopbackNetwork* const network_;
+  const Ask ask_;
+  Work on_end_;
+  std::atomic<bool> over_{false};
+  std::shared_ptr<Pull> self_;
+};
+
+class LoopbackNetwork::Endpoint
+    : public Transport,
+      public ControlChannel,
+      public TransferChannel,
+      public std::enable_shared_from_this<Endpoint> {
+ public:
+  Endpoint(LoopbackNetwork* network, ControlCaller self)
+      : network_(network), self_(self) {}
+
+  ControlChannel& control() override { return *this; }
+  TransferChannel& transfers() override { return *this; }
+  absl::Status Start(ControlService* control,
+                     TransferService* transfers) override {
+    control_service_ = control;
+    transfer_service_ = transfers;
+    return absl::OkStatus();
+  }
+  void Shutdown() override {
+    is_cut_ = true;
+    absl::flat_hash_map<BufKey, Pending> pulls;
+    {
+      MutexLock lock(&mu_);
+      pulls.swap(pulls_);
+    }
+    for (auto& [key, pending] : pulls) EndPull(key, pending, Gone(self_.task));
+  }
+
+  void Call(int task, proto::ControlRequest request, ControlCallOptions options,
+            ControlDone done) override {
+    CountCall();
+    network_->queue_->Schedule([this, self = shared_from_this(), task,
+                                request = std::move(request),
+                                withdrawn = options.cancellation,
+                                done = std::move(done)]() mutable {
+      const auto target = network_->Find(task);
+      if (is_cut_ || target == nullptr || target->is_cut_) {
+        return std::move(done)(Gone(task));
+      }
+      target->control_service_->Handle(
+          self_, request, withdrawn,
+          [this, self, done = std::move(done)](ControlAnswer answer) mutable {
+            network_->queue_->Schedule(
+                [done = std::move(done), answer = std::move(answer)]() mutable {
+                  std::move(done)(std::move(answer));
+                });
+          });
+    });
+  }
+
+  void Request(int task, const BufKey& key, const Ask& ask) override {
+    CountCall();
+    const auto pull = std::make_shared<Pull>(network_, ask, [this, key] {
+      MutexLock lock(&mu_);
+      pulls_.erase(key);
+    });
+    {
+      MutexLock lock(&mu_);
+      pulls_[key] = {task, pull};
+    }
+    network_->queue_->Schedule([this, self = shared_from_this(), task, key, ask,
+                                pull] {
+      const auto target = network_->Find(task);
+      if (is_cut_ || target == nullptr || target->is_cut_) {
+        return pull->End(Gone(task));
+      }
+      if (pull->is_over()) return;
+      pull->KeepUntilDelivery();
+      target->transfer_service_->Serve(self_, key,
+                                       {.num_bytes = ask.num_bytes,
+                                        .dtype = ask.dtype,
+                                        .incarnation = ask.incarnation,
+                                        .borrower = pull.get()});
+      if (pull->is_over()) {
+        target->transfer_service_->Withdraw(key, pull.get(), Gone(self_.task));
+      }
+    });
+  }
+
+  void Cancel(int /*task*/, const BufKey& key, absl::Status reason) override {
+    Pending pending;
+    {
+      MutexLock lock(&mu_);
+      const auto found = pulls_.find(key);
+      if (found == pulls_.end()) return;
+      pending = std::move(found->second);
+      pulls_.erase(found);
+    }
+    EndPull(key, pending, std::move(reason));
+  }
+
+  // What this one asks of a task that is cut off ends.
+  void EndPullsFrom(int task) {
+    std::vector<std::pair<BufKey, Pending>> ended;
+    {
+      MutexLock lock(&mu_);
+      for (const auto& [key, pending] : pulls_) {
+        if (pending.task == task) ended.emplace_back(key, pending);
+      }
+      for (const auto& [key, pending] : ended) pulls_.erase(key);
+    }
+    for (auto& [key, pending] : ended) EndPull(key, pending, Gone(task));
+  }
+
+ private:
+  struct Pending {
+    int task = 0;
+    std::shared_ptr<Pull> pull;
+  };
+
+  void CountCall() {
+    MutexLock lock(&network_->mu_);
+    ++network_->num_calls_;
+  }
+
+  absl::Status Gone(int task) const {
+    return absl::UnavailableError(absl::StrCat(
+        network_->cluster_.Label(task), " cannot be reached: it was cut off"));
+  }
+
+  void EndPull(const BufKey& key, const Pending& pending, absl::Status reason) {
+    network_->queue_->Schedule([network = network_, key, pending, reason] {
+      pending.pull->End(reason);
+      const auto target = network->Find(pending.task);
+      if (target == nullptr || target->transfer_service_ == nullptr) return;
+      target->transfer_service_->Withdraw(key, pending.pull.get(), reason);
+    });
+  }
+
+  LoopbackNetwork* const network_;
+  const ControlCaller self_;
+  ControlService* control_service_ = nullptr;
+  TransferService* transfer_service_ = nullptr;
+  std::atomic<bool> is_cut_{false};
+  Mutex mu_;
+  absl::flat_hash_map<BufKey, Pending> pulls_ ABSL_GUARDED_BY(mu_);
+};
+
+LoopbackNetwork::LoopbackNetwork(ClusterSpec cluster, WorkQueue* queue,
+                                 size_t part_elements)
+    : cluster_(std::move(cluster)),
+      queue_(queue),
+      part_elements_(part_elements),
+      endpoints_(cluster_.addresses.size()) {}
+
+LoopbackNetwork::~LoopbackNetwork() = default;
+
+std::shared_ptr<Transport> LoopbackNetwork::Connect(int task,
+                                                    uint64_t incarnation) {
+  Cut(task);
+  const auto endpoint =
+      std::make_shared<Endpoint>(this, ControlCaller{task, incarnation});
+  MutexLock lock(&mu_);
+  endpoints_[task] = endpoint;
+  return endpoint;
+}
+
+void LoopbackNetwork::Cut(int task) {
+  std::vector<std::shared_ptr<Endpoint>> endpoints;
+  {
+    MutexLock lock(&mu_);
+    endpoints = endpoints_;
+  }
+  if (endpoints[task] != nullptr) endpoints[task]->Shutdown();
+  for (const auto& endpoint : endpoints) {
+    if (endpoint != nullptr) endpoint->EndPullsFrom(task);
+  }
+}
+
+int64_t LoopbackNetwork::num_calls() const {
+  MutexLock lock(&mu_);
+  return num_calls_;
+}
+
+std::shared_ptr<LoopbackNetwork::Endpoint> LoopbackNetwork::Find(
+    int task) const {
+  MutexLock lock(&mu_);
+  return endpoints_[task];
+}
+
+}  // namespace tutti
