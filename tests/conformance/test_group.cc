@@ -7,6 +7,7 @@
 #include "resolvers/param_resolver_local.h"
 #include "resolvers/step_sequence_local.h"
 #include "tests/conformance/deferring_peer_access.h"
+#include "tests/parts_peer_access.h"
 
 namespace tutti::conformance {
 
@@ -38,8 +39,9 @@ std::unique_ptr<PeerAccessInterface> TestGroup::MakePeerAccess() {
       std::make_unique<LocalPeerAccess>(), failing_transfer_);
   failing_ = failing.get();
   if (transfers_ == Transfers::kAtOnce) return failing;
-  return std::make_unique<DeferringPeerAccess>(std::move(failing),
-                                               driver_->environment().queue);
+  return std::make_unique<DeferringPeerAccess>(
+      std::make_unique<PartsPeerAccess>(std::move(failing)),
+      driver_->environment().queue);
 }
 
 }  // namespace tutti::conformance

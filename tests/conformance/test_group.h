@@ -15,8 +15,11 @@ namespace tutti::conformance {
 
 // When transfers begin.
 enum class Transfers : uint8_t {
-  kAtOnce,   // On the thread that asks for them.
-  kDeferred  // As work of their own (DeferringPeerAccess).
+  kAtOnce,  // On the thread that asks for them.
+
+  // As work of their own (DeferringPeerAccess), the bytes in parts
+  // (PartsPeerAccess).
+  kDeferred
 };
 
 // CPU devices of some tasks, all in this process, and all they need to run

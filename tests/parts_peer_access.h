@@ -1,0 +1,87 @@
+#ifndef TUTTI_TESTS_PARTS_PEER_ACCESS_H_
+#define TUTTI_TESTS_PARTS_PEER_ACCESS_H_
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "framework/dtype.h"
+#include "framework/peer_access.h"
+
+namespace tutti {
+
+// Passes transfers on, and hands the bytes to the receiver in parts, as a
+// transport between processes does: one element, then the half of the rest,
+// then the others.
+class PartsPeerAccess : public PeerAccessInterface {
+ public:
+  explicit PartsPeerAccess(std::unique_ptr<PeerAccessInterface> target)
+      : target_(std::move(target)) {}
+
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override {
+    target_->PostToPeer(peer, key, offer);
+  }
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const Ask& ask) override {
+    Ask in_parts = ask;
+    in_parts.borrower = new InParts(ask);  // Deletes itself when told.
+    target_->RecvFromPeer(peer, key, in_parts);
+  }
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    target_->CancelExecution(group, exec, std::move(reason));
+  }
+  void ForgetExecution(const ExecKey& exec) override {
+    target_->ForgetExecution(exec);
+  }
+  void StartAbort(absl::Status reason) override {
+    target_->StartAbort(std::move(reason));
+  }
+  std::string DescribeWaiting(const CollGroupParams& group,
+                              const ExecKey& exec) override {
+    return target_->DescribeWaiting(group, exec);
+  }
+
+ private:
+  class InParts : public Borrower {
+   public:
+    explicit InParts(const Ask& ask) : ask_(ask) {}
+
+    void OnDelivery(int32_t /*id*/, absl::Status status,
+                    Delivery delivery) override {
+      const std::unique_ptr<InParts> self(this);
+      if (status.ok()) {
+        status = HandOn(delivery.bytes);
+        delivery.Release(status);
+      }
+      ask_.borrower->OnDelivery(ask_.id, std::move(status), {});
+    }
+
+   private:
+    absl::Status HandOn(absl::Span<const std::byte> bytes) const {
+      const size_t element = SizeOf(ask_.dtype);
+      const size_t half = bytes.size() / element / 2 * element;
+      absl::Status status;
+      for (size_t begin = 0; begin < bytes.size() && status.ok();) {
+        const size_t wanted_end = begin == 0 ? element : half;
+        const size_t end = wanted_end > begin
+                               ? std::min(wanted_end, bytes.size())
+                               : bytes.size();
+        status = ask_.borrower->OnPart(ask_.id, begin,
+                                       bytes.subspan(begin, end - begin));
+        begin = end;
+      }
+      return status;
+    }
+
+    const Ask ask_;
+  };
+
+  const std::unique_ptr<PeerAccessInterface> target_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_PARTS_PEER_ACCESS_H_
