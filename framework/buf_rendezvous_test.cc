@@ -476,5 +476,54 @@ TEST_F(BufRendezvousTest, CallbacksOfAMismatchMayTransferAgain) {
   EXPECT_THAT(sides_.arrivals[1].status, IsOk());
 }
 
+TEST_F(BufRendezvousTest, AnAskThatWaitsCanBeTakenBack) {
+  Consume(Key(0));
+  EXPECT_TRUE(rendezvous_->CancelAsk(Key(0), &sides_,
+                                     absl::CancelledError("withdrawn")));
+  ASSERT_THAT(sides_.arrivals, SizeIs(1));
+  EXPECT_EQ(sides_.arrivals[0].status, absl::CancelledError("withdrawn"));
+  EXPECT_EQ(rendezvous_->num_waiting(), 0u);
+}
+
+TEST_F(BufRendezvousTest, TakesBackNothingButThatAsk) {
+  Sides other(rendezvous_.get());
+  Consume(Key(0));
+  Provide(Key(1));
+  const absl::Status reason = absl::CancelledError("withdrawn");
+  EXPECT_FALSE(rendezvous_->CancelAsk(Key(0), &other, reason));
+  EXPECT_FALSE(rendezvous_->CancelAsk(Key(1), &sides_, reason));
+  EXPECT_FALSE(rendezvous_->CancelAsk(Key(2), &sides_, reason));
+  EXPECT_EQ(rendezvous_->num_waiting(), 2u);
+}
+
+TEST_F(BufRendezvousTest, ACancelledStepEndsAllItsExecutionsAndNoOther) {
+  BufKey of_other_step = Key(1);
+  of_other_step.exec.step = kExec.step + 1;
+  Provide(Key(0));
+  Provide(of_other_step, /*id=*/17);
+  EXPECT_TRUE(
+      rendezvous_->CancelStep(kExec.step, absl::AbortedError("step over")));
+  EXPECT_FALSE(
+      rendezvous_->CancelStep(kExec.step, absl::AbortedError("again")));
+  EXPECT_FALSE(
+      rendezvous_->CancelExecution(kExec, absl::AbortedError("too late")));
+  Provide(Key(2, /*execution=*/9));
+  ASSERT_THAT(sides_.releases, SizeIs(2));
+  for (const Release& release : sides_.releases) {
+    EXPECT_EQ(release.status, absl::AbortedError("step over"));
+  }
+  EXPECT_EQ(rendezvous_->num_waiting(), 1u);
+  EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("step over"));
+}
+
+TEST_F(BufRendezvousTest, AForgottenStepMayBeginAnew) {
+  rendezvous_->CancelStep(kExec.step, absl::AbortedError("step over"));
+  EXPECT_TRUE(rendezvous_->ForgetStep(kExec.step));
+  EXPECT_FALSE(rendezvous_->ForgetStep(kExec.step));
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectDelivered();
+}
+
 }  // namespace
 }  // namespace tutti
