@@ -62,13 +62,16 @@ bool HasBoth(const Workload& workload, int rank) {
          OutputElements(workload, rank) > 0;
 }
 
-int64_t SetBytes(const Workload& workload) {
-  return std::max(LeastMovedBytes(workload), int64_t{1});
+// As if all ranks had equally much, which those of most collectives have.
+int64_t SetBytes(const Workload& workload, RankRange range) {
+  const int64_t per_rank = LeastMovedBytes(workload) / workload.group_size;
+  return std::max(per_rank * range.count, int64_t{1});
 }
 
-int64_t NumSets(const Workload& workload, const BufferOptions& options) {
+int64_t NumSets(const Workload& workload, RankRange range,
+                const BufferOptions& options) {
   if (options.hot) return 1;
-  return std::clamp(kMaxRotatedBytes / SetBytes(workload), int64_t{1},
+  return std::clamp(kMaxRotatedBytes / SetBytes(workload, range), int64_t{1},
                     kMaxSets);
 }
 
@@ -92,9 +95,10 @@ void MakeStale(Tensor* output, TestData::Copy copy) {
 }  // namespace
 
 absl::StatusOr<std::vector<RankBuffers>> AllocateBuffers(
-    const Workload& workload, bool in_place) {
+    const Workload& workload, RankRange range, bool in_place) {
   std::vector<RankBuffers> ranks;
-  for (int rank = 0; rank < workload.group_size; ++rank) {
+  for (int i = 0; i < range.count; ++i) {
+    const int rank = range.first + i;
     auto buffers = in_place && HasBoth(workload, rank)
                        ? AllocateInPlace(workload, rank)
                        : AllocateApart(workload, rank);
@@ -104,29 +108,31 @@ absl::StatusOr<std::vector<RankBuffers>> AllocateBuffers(
   return ranks;
 }
 
-absl::Status PerfBuffers::CheckMemory(const Workload& workload,
+absl::Status PerfBuffers::CheckMemory(const Workload& workload, RankRange range,
                                       const BufferOptions& options) {
-  const int64_t wanted_bytes = NumSets(workload, options) * SetBytes(workload);
+  const int64_t wanted_bytes =
+      NumSets(workload, range, options) * SetBytes(workload, range);
   const int64_t available = AvailableMemory();
   if (wanted_bytes <= available) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "buffers for ", Name(workload.spec.type), " of ",
-      FormatBytes(BytesOf(workload)), " bytes on ", workload.group_size,
-      " ranks take ", FormatBytes(wanted_bytes),
-      " bytes, more than the memory that is available, ",
-      FormatBytes(available)));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("buffers for ", Name(workload.spec.type), " of ",
+                   FormatBytes(BytesOf(workload)), " bytes on ", range.count,
+                   " ranks take ", FormatBytes(wanted_bytes),
+                   " bytes, more than the memory that is available, ",
+                   FormatBytes(available)));
 }
 
 absl::StatusOr<std::unique_ptr<PerfBuffers>> PerfBuffers::Create(
-    const Workload& workload, const BufferOptions& options, WorkQueue* queue) {
-  const absl::Status enough = CheckMemory(workload, options);
+    const Workload& workload, RankRange range, const BufferOptions& options,
+    WorkQueue* queue) {
+  const absl::Status enough = CheckMemory(workload, range, options);
   if (!enough.ok()) return enough;
-  const int64_t num_sets = NumSets(workload, options);
+  const int64_t num_sets = NumSets(workload, range, options);
   std::unique_ptr<PerfBuffers> buffers(
-      new PerfBuffers(workload, options, queue));
+      new PerfBuffers(workload, range, options, queue));
   buffers->sets_.reserve(static_cast<size_t>(num_sets));
   for (int64_t i = 0; i < num_sets; ++i) {
-    auto ranks = AllocateBuffers(workload, options.in_place);
+    auto ranks = AllocateBuffers(workload, range, options.in_place);
     if (!ranks.ok()) return ranks.status();
     const uint64_t seed = options.seed * kMaxSets + static_cast<uint64_t>(i);
     buffers->sets_.push_back(
@@ -136,9 +142,9 @@ absl::StatusOr<std::unique_ptr<PerfBuffers>> PerfBuffers::Create(
   return buffers;
 }
 
-PerfBuffers::PerfBuffers(const Workload& workload, const BufferOptions& options,
-                         WorkQueue* queue)
-    : workload_(workload), options_(options), queue_(queue) {}
+PerfBuffers::PerfBuffers(const Workload& workload, RankRange range,
+                         const BufferOptions& options, WorkQueue* queue)
+    : workload_(workload), range_(range), options_(options), queue_(queue) {}
 
 std::vector<RankBuffers>& PerfBuffers::Next() {
   const bool is_first = num_iterations_ == 0;
@@ -153,20 +159,21 @@ std::vector<RankBuffers>& PerfBuffers::Next() {
 }
 
 void PerfBuffers::Rewrite(Set* set, TestData::Copy copy) const {
-  ParallelFor(queue_, workload_.group_size, [&](int rank) {
-    RankBuffers& buffers = set->ranks[rank];
+  ParallelFor(queue_, range_.count, [&](int i) {
+    RankBuffers& buffers = set->ranks[i];
     MakeStale(&buffers.output, copy);  // Before the input: it may be the same.
     if (!buffers.input.is_set()) return;
-    set->data.WriteInput(rank, buffers.input.mutable_data(), copy);
+    set->data.WriteInput(range_.first + i, buffers.input.mutable_data(), copy);
   });
 }
 
 int64_t PerfBuffers::CountWrong() const {
   const Set& set = sets_[current_];
   std::atomic<int64_t> wrong = 0;
-  ParallelFor(queue_, workload_.group_size, [&](int rank) {
-    const Tensor& output = set.ranks[rank].output;
-    wrong += set.data.CountWrong(rank, {output.data(), output.size_bytes()});
+  ParallelFor(queue_, range_.count, [&](int i) {
+    const Tensor& output = set.ranks[i].output;
+    wrong += set.data.CountWrong(range_.first + i,
+                                 {output.data(), output.size_bytes()});
   });
   return wrong;
 }

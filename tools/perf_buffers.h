@@ -20,10 +20,17 @@ struct RankBuffers {
   Tensor output;
 };
 
-// Uninitialised. In place, the smaller tensor of a rank that has two is its
-// block of the larger one. Errors: RESOURCE_EXHAUSTED.
+// Consecutive ranks of a workload: those of one process.
+struct RankRange {
+  int first = 0;
+  int count = 0;
+};
+
+// Of the ranks of `range`, in order; uninitialised. In place, the smaller
+// tensor of a rank that has two is its block of the larger one. Errors:
+// RESOURCE_EXHAUSTED.
 absl::StatusOr<std::vector<RankBuffers>> AllocateBuffers(
-    const Workload& workload, bool in_place);
+    const Workload& workload, RankRange range, bool in_place);
 
 struct BufferOptions {
   bool in_place = false;
@@ -39,18 +46,19 @@ struct BufferOptions {
   uint64_t seed = 0;
 };
 
-// The buffers of a workload that is executed again and again, and what is in
-// them.
+// The buffers of some ranks of a workload that is executed again and again, and
+// what is in them.
 class PerfBuffers {
  public:
   // Errors: RESOURCE_EXHAUSTED if the buffers take more memory than is
   // available.
-  static absl::Status CheckMemory(const Workload& workload,
+  static absl::Status CheckMemory(const Workload& workload, RankRange range,
                                   const BufferOptions& options);
 
   // `queue` outlives the object. Errors: also as CheckMemory().
   static absl::StatusOr<std::unique_ptr<PerfBuffers>> Create(
-      const Workload& workload, const BufferOptions& options, WorkQueue* queue);
+      const Workload& workload, RankRange range, const BufferOptions& options,
+      WorkQueue* queue);
   PerfBuffers(const PerfBuffers&) = delete;
   PerfBuffers& operator=(const PerfBuffers&) = delete;
 
@@ -60,7 +68,7 @@ class PerfBuffers {
   // bring, outputs what no collective would write.
   std::vector<RankBuffers>& Next();
 
-  // The elements of the last Next()'s outputs that are wrong, on all ranks.
+  // The elements of the last Next()'s outputs that are wrong, on these ranks.
   // REQUIRES: BufferOptions::check.
   int64_t CountWrong() const;
 
@@ -70,12 +78,13 @@ class PerfBuffers {
     std::vector<RankBuffers> ranks;
   };
 
-  PerfBuffers(const Workload& workload, const BufferOptions& options,
-              WorkQueue* queue);
+  PerfBuffers(const Workload& workload, RankRange range,
+              const BufferOptions& options, WorkQueue* queue);
 
   void Rewrite(Set* set, TestData::Copy copy) const;
 
   const Workload workload_;
+  const RankRange range_;
   const BufferOptions options_;
   WorkQueue* const queue_;
   std::vector<Set> sets_;

@@ -40,8 +40,8 @@ class PerfBuffersTest : public ::testing::Test {
  protected:
   std::unique_ptr<PerfBuffers> Create(const Workload& workload,
                                       const BufferOptions& options) {
-    auto buffers =
-        PerfBuffers::Create(workload, options, environment_.get().queue);
+    auto buffers = PerfBuffers::Create(workload, {0, workload.group_size},
+                                       options, environment_.get().queue);
     EXPECT_THAT(buffers, IsOk());
     return *std::move(buffers);
   }
@@ -54,7 +54,8 @@ TEST_F(PerfBuffersTest, TensorsHaveTheSizesOfTheWorkload) {
     const Workload workload =
         Of(type, 3, type == CollectiveType::kBarrier ? 0 : 12);
     for (bool in_place : {false, true}) {
-      const auto ranks = AllocateBuffers(workload, in_place);
+      const auto ranks =
+          AllocateBuffers(workload, {0, workload.group_size}, in_place);
       ASSERT_THAT(ranks, IsOk());
       for (int rank = 0; rank < 3; ++rank) {
         const auto& [input, output] = (*ranks)[rank];
@@ -69,14 +70,14 @@ TEST_F(PerfBuffersTest, TensorsHaveTheSizesOfTheWorkload) {
 
 TEST_F(PerfBuffersTest, InPlaceTheSmallerTensorIsTheRanksBlock) {
   const auto reduced =
-      AllocateBuffers(Of(CollectiveType::kAllReduce, 3, 12), true);
+      AllocateBuffers(Of(CollectiveType::kAllReduce, 3, 12), {0, 3}, true);
   EXPECT_EQ((*reduced)[2].input.data(), (*reduced)[2].output.data());
   const auto gathered =
-      AllocateBuffers(Of(CollectiveType::kAllGather, 3, 12), true);
+      AllocateBuffers(Of(CollectiveType::kAllGather, 3, 12), {0, 3}, true);
   EXPECT_EQ((*gathered)[2].input.data(),
             (*gathered)[2].output.data() + 2 * 4 * sizeof(float));
   const auto scattered =
-      AllocateBuffers(Of(CollectiveType::kReduceScatter, 3, 12), true);
+      AllocateBuffers(Of(CollectiveType::kReduceScatter, 3, 12), {0, 3}, true);
   EXPECT_EQ((*scattered)[2].output.data(),
             (*scattered)[2].input.data() + 2 * 4 * sizeof(float));
 }
@@ -126,17 +127,18 @@ TEST_F(PerfBuffersTest, HotAndCheckedIsRewritten) {
 
 TEST_F(PerfBuffersTest, MoreThanTheMachineHasIsRefused) {
   const Workload workload = Of(CollectiveType::kAllReduce, 2, int64_t{1} << 50);
-  const auto buffers =
-      PerfBuffers::Create(workload, {}, environment_.get().queue);
+  const auto buffers = PerfBuffers::Create(workload, {0, workload.group_size},
+                                           {}, environment_.get().queue);
   EXPECT_EQ(buffers.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(PerfBuffersTest, TheRefusalSaysHowMuchWhatWouldTake) {
-  EXPECT_THAT(PerfBuffers::CheckMemory(
-                  Of(CollectiveType::kAllReduce, 2, int64_t{1} << 48), {}),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("buffers for all_reduce of 1048576G bytes on "
-                                 "2 ranks take 4194304G bytes")));
+  EXPECT_THAT(
+      PerfBuffers::CheckMemory(
+          Of(CollectiveType::kAllReduce, 2, int64_t{1} << 48), {0, 2}, {}),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr("buffers for all_reduce of 1048576G bytes on "
+                         "2 ranks take 4194304G bytes")));
 }
 
 TEST_F(PerfBuffersTest, ABarrierHasNoBuffers) {

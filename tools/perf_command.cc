@@ -155,11 +155,16 @@ BufferOptions BufferOptionsOf(const PerfOptions& options) {
           .seed = options.seed};
 }
 
+RankRange RangeOf(const Party& party) {
+  return {party.first_rank(), party.num_local()};
+}
+
 // Whether all sizes fit, before time goes into any.
-absl::Status CheckMemory(const PerfOptions& options, const PerfPlan& plan) {
+absl::Status CheckMemory(const PerfOptions& options, const PerfPlan& plan,
+                         RankRange range) {
   for (const Workload& workload : plan.workloads) {
     const absl::Status status =
-        PerfBuffers::CheckMemory(workload, BufferOptionsOf(options));
+        PerfBuffers::CheckMemory(workload, range, BufferOptionsOf(options));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -201,7 +206,8 @@ absl::Status Sweep::Run(WorkQueue* queue) {
   const BufferOptions buffer_options = BufferOptionsOf(options_);
   if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesBefore);
   for (const Workload& workload : plan_.workloads) {
-    auto buffers = PerfBuffers::Create(workload, buffer_options, queue);
+    auto buffers = PerfBuffers::Create(workload, RangeOf(runner_->party()),
+                                       buffer_options, queue);
     if (!buffers.ok()) return buffers.status();
     const absl::Status status = RunSize(buffers->get());
     if (!status.ok()) return status;
@@ -316,25 +322,32 @@ void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
 
 absl::Status MeasureCollective(const PerfOptions& options,
                                const Environment& environment, int num_workers,
+                               const PartyFactory& make_party,
                                const Console& console) {
   const auto plan = PlanPerf(options, CollectiveRegistry::Global());
   if (!plan.ok()) return plan.status();
-  const absl::Status fits = CheckMemory(options, *plan);
+  auto party = make_party(options.devices, options.tasks);
+  if (!party.ok()) return party.status();
+  const absl::Status fits =
+      (*party)->Agree(CheckMemory(options, *plan, RangeOf(**party)));
   if (!fits.ok()) return fits;
-  auto runner =
-      PerfRunner::Create(environment, {.devices = options.devices,
-                                       .tasks = options.tasks,
-                                       .warmup = options.warmup,
-                                       .iterations = options.iterations,
-                                       .check = options.check});
-  if (!runner.ok()) return runner.status();
-  if (plan->workloads.front().spec.type == CollectiveType::kBarrier) {
-    return Sweep(options, *plan, runner->get(), /*bandwidth=*/nullptr, console)
+  const bool is_alone = (*party)->num_local() == (*party)->num_ranks();
+  std::ostream nowhere(nullptr);
+  const Console silent{nowhere, nowhere};
+  const Console& shown = (*party)->reports() ? console : silent;
+  PerfRunner runner(environment,
+                    {.warmup = options.warmup,
+                     .iterations = options.iterations,
+                     .check = options.check},
+                    *std::move(party));
+  const CollectiveType type = plan->workloads.front().spec.type;
+  if (type == CollectiveType::kBarrier || !is_alone) {
+    return Sweep(options, *plan, &runner, /*bandwidth=*/nullptr, shown)
         .Run(environment.queue);
   }
   auto bandwidth = CopyBandwidth::Create(environment, num_workers);
   if (!bandwidth.ok()) return bandwidth.status();
-  return Sweep(options, *plan, runner->get(), &*bandwidth, console)
+  return Sweep(options, *plan, &runner, &*bandwidth, shown)
       .Run(environment.queue);
 }
 
@@ -354,7 +367,7 @@ Command AddPerfCommand(CLI::App* app) {
             const int num_workers = NumProcessors();
             const DefaultEnvironment environment(num_workers);
             return MeasureCollective(*options, environment.get(), num_workers,
-                                     console);
+                                     LocalParty(environment.get()), console);
           }};
 }
 

@@ -4,15 +4,17 @@
 #include "absl/status/status.h"
 #include "framework/environment.h"
 #include "tools/command.h"
+#include "tools/party.h"
 #include "tools/perf_plan.h"
 
 namespace tutti {
 
 // Measures and prints a row per size and algorithm. `num_workers` is how many
-// threads the environment's queue has. Errors: as Command::run; DATA_LOSS if
-// elements were wrong.
+// threads the environment's queue has. Errors: as Command::run; those of
+// `make_party`; DATA_LOSS if elements were wrong.
 absl::Status MeasureCollective(const PerfOptions& options,
                                const Environment& environment, int num_workers,
+                               const PartyFactory& make_party,
                                const Console& console);
 
 Command AddPerfCommand(CLI::App* app);

@@ -34,6 +34,7 @@ class PerfCommandTest : public ::testing::Test {
   absl::Status Measure(bool err_is_terminal = false) {
     const DefaultEnvironment environment(2);
     return MeasureCollective(options_, environment.get(), /*num_workers=*/2,
+                             LocalParty(environment.get()),
                              {out_, err_, err_is_terminal});
   }
 

@@ -32,7 +32,7 @@ class PerfRefusalsTest : public ::testing::Test {
     options.json = json_;
     const DefaultEnvironment environment(2);
     return MeasureCollective(options, environment.get(), /*num_workers=*/2,
-                             {out_, err_});
+                             LocalParty(environment.get()), {out_, err_});
   }
 
   bool json_ = true;

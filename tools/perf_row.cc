@@ -51,7 +51,9 @@ PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement) {
 }
 
 std::optional<double> LimitShare(const PerfRow& row, double copy_bandwidth) {
-  if (!row.least_bandwidth.has_value()) return std::nullopt;
+  if (!row.least_bandwidth.has_value() || copy_bandwidth <= 0) {
+    return std::nullopt;
+  }
   return *row.least_bandwidth / copy_bandwidth;
 }
 

@@ -43,7 +43,7 @@ PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement);
 
 // How near the row is to what memory allows, 1 being there, if a copy reads and
 // writes `copy_bandwidth` bytes per second. Rows compare only by the same one.
-// None of a barrier.
+// None of a barrier, and if that is not known (0).
 std::optional<double> LimitShare(const PerfRow& row, double copy_bandwidth);
 
 // The smallest time that at least `percent` of the times do not exceed.

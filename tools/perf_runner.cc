@@ -7,25 +7,12 @@
 
 namespace tutti {
 
-absl::StatusOr<std::unique_ptr<PerfRunner>> PerfRunner::Create(
-    const Environment& environment, const Options& options) {
-  auto group = LocalGroup::Create(environment, options.tasks,
-                                  options.devices / options.tasks);
-  if (!group.ok()) return group.status();
-  return std::unique_ptr<PerfRunner>(
-      new PerfRunner(environment, options, *std::move(group)));
-}
-
-PerfRunner::PerfRunner(const Environment& environment, const Options& options,
-                       std::unique_ptr<LocalGroup> group)
-    : environment_(environment), options_(options), group_(std::move(group)) {}
-
 PerfRunner::Requests PerfRunner::MakeRequests(const Workload& workload,
                                               const std::string& algorithm) {
   ++last_instance_;
   Requests requests;
-  for (int rank = 0; rank < workload.group_size; ++rank) {
-    CollectiveRequest request = RequestOf(workload, rank);
+  for (int i = 0; i < party_->num_local(); ++i) {
+    CollectiveRequest request = RequestOf(workload, party_->first_rank() + i);
     request.instance_key = last_instance_;
     request.impl_details.implementation = algorithm;
     requests.push_back(
@@ -38,9 +25,9 @@ absl::StatusOr<Measurement> PerfRunner::Measure(PerfBuffers* buffers,
                                                 const std::string& algorithm) {
   const Requests requests = MakeRequests(buffers->workload(), algorithm);
   const int64_t step_id = last_instance_;
-  const auto executor = group_->manager().FindOrCreate(step_id);
+  const auto executor = party_->manager().FindOrCreate(step_id);
   const auto cleaned_up =
-      absl::MakeCleanup([&] { group_->manager().Cleanup(step_id); });
+      absl::MakeCleanup([&] { party_->manager().Cleanup(step_id); });
   return MeasureIn(executor.get(), requests, buffers);
 }
 
@@ -51,7 +38,11 @@ absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
   int64_t wrong = 0;
   const int64_t total = int64_t{options_.warmup} + options_.iterations;
   for (int64_t i = 0; i < total; ++i) {
-    const auto time = RunOnce(executor, requests, buffers);
+    // Before the tasks begin together: it takes its time.
+    std::vector<RankBuffers>& ranks = buffers->Next();
+    const absl::Status aligned = party_->Align();
+    if (!aligned.ok()) return aligned;
+    const auto time = RunOnce(executor, requests, &ranks);
     if (!time.ok()) return time.status();
     if (i < options_.warmup) continue;
     measurement.times.push_back(*time);
@@ -59,19 +50,37 @@ absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
   }
   if (options_.check) measurement.wrong = wrong;
   measurement.algorithm = NameOfChoice(requests);
+  const absl::Status status = CombineTasks(&measurement);
+  if (!status.ok()) return status;
   return measurement;
 }
 
-absl::StatusOr<absl::Duration> PerfRunner::RunOnce(CollectiveExecutor* executor,
-                                                   const Requests& requests,
-                                                   PerfBuffers* buffers) {
-  std::vector<RankBuffers>& ranks = buffers->Next();
-  std::vector<CollectiveArgs> calls(ranks.size());
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    calls[rank].device = group_->devices()[rank];
-    calls[rank].request = requests[rank];
-    calls[rank].input = ranks[rank].input;
-    if (ranks[rank].output.is_set()) calls[rank].output = &ranks[rank].output;
+// The times of the slowest task, and the wrong elements of all.
+absl::Status PerfRunner::CombineTasks(Measurement* measurement) {
+  std::vector<int64_t> nanoseconds;
+  for (const absl::Duration time : measurement->times) {
+    nanoseconds.push_back(absl::ToInt64Nanoseconds(time));
+  }
+  absl::Status status =
+      party_->Combine(ReductionKind::kMax, absl::MakeSpan(nanoseconds));
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < nanoseconds.size(); ++i) {
+    measurement->times[i] = absl::Nanoseconds(nanoseconds[i]);
+  }
+  if (!measurement->wrong.has_value()) return absl::OkStatus();
+  return party_->Combine(ReductionKind::kSum, {&*measurement->wrong, 1});
+}
+
+absl::StatusOr<absl::Duration> PerfRunner::RunOnce(
+    CollectiveExecutor* executor, const Requests& requests,
+    std::vector<RankBuffers>* ranks) {
+  std::vector<CollectiveArgs> calls(ranks->size());
+  for (size_t i = 0; i < ranks->size(); ++i) {
+    RankBuffers& buffers = (*ranks)[i];
+    calls[i].device = party_->devices()[i];
+    calls[i].request = requests[i];
+    calls[i].input = buffers.input;
+    if (buffers.output.is_set()) calls[i].output = &buffers.output;
   }
   return TimedRun(
       [executor](CollectiveArgs args, StatusCallback done) {
@@ -82,11 +91,11 @@ absl::StatusOr<absl::Duration> PerfRunner::RunOnce(CollectiveExecutor* executor,
 
 std::string PerfRunner::NameOfChoice(const Requests& requests) {
   std::string name = "auto";
-  // Asks for all ranks, since the resolver keeps an instance until all have
+  // Asks for all its ranks, since the resolver keeps an instance until all have
   // asked equally often. They are known there: nobody waits.
-  for (size_t rank = 0; rank < requests.size(); ++rank) {
-    group_->manager().param_resolver().CompleteParamsAsync(
-        group_->devices()[rank]->attributes(), requests[rank],
+  for (size_t i = 0; i < requests.size(); ++i) {
+    party_->manager().param_resolver().CompleteParamsAsync(
+        party_->devices()[i]->attributes(), requests[i],
         /*cancellation=*/nullptr, [&name](auto params) {
           if (!params.ok()) return;
           name = (*params)->instance->impl_details.implementation;

@@ -3,36 +3,41 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/environment.h"
-#include "resolvers/local_group.h"
+#include "tools/party.h"
 #include "tools/perf_buffers.h"
 #include "tools/perf_row.h"
 
 namespace tutti {
 
-// Runs collectives on CPU devices of this process again and again, and takes
-// the time. Not thread-safe.
+// Runs collectives on a party's devices again and again, and takes the time.
+// Not thread-safe.
 class PerfRunner {
  public:
   struct Options {
-    int devices = 1;
-    int tasks = 1;  // Divides `devices`.
     int warmup = 0;
     int iterations = 1;
     bool check = false;
   };
 
-  // `environment`'s parts outlive the object. Errors: those of
-  // LocalGroup::Create().
-  static absl::StatusOr<std::unique_ptr<PerfRunner>> Create(
-      const Environment& environment, const Options& options);
+  // `environment`'s parts outlive the object.
+  PerfRunner(const Environment& environment, const Options& options,
+             std::unique_ptr<Party> party)
+      : environment_(environment),
+        options_(options),
+        party_(std::move(party)) {}
   PerfRunner(const PerfRunner&) = delete;
   PerfRunner& operator=(const PerfRunner&) = delete;
 
-  // One untimed execution for each of `warmup`, then `iterations` timed ones.
+  Party& party() { return *party_; }
+
+  // One untimed execution for each of `warmup`, then `iterations` timed ones,
+  // each begun by all tasks together; what comes of it is that of all tasks.
   // The measurement names the implementation that ran; an empty `algorithm`
   // leaves it to the library. Errors: those of the collective.
   absl::StatusOr<Measurement> Measure(PerfBuffers* buffers,
@@ -41,25 +46,23 @@ class PerfRunner {
  private:
   using Requests = std::vector<std::shared_ptr<const CollectiveRequest>>;
 
-  PerfRunner(const Environment& environment, const Options& options,
-             std::unique_ptr<LocalGroup> group);
-
   // For another instance than all before.
   Requests MakeRequests(const Workload& workload, const std::string& algorithm);
 
   absl::StatusOr<Measurement> MeasureIn(CollectiveExecutor* executor,
                                         const Requests& requests,
                                         PerfBuffers* buffers);
+  absl::Status CombineTasks(Measurement* measurement);
   absl::StatusOr<absl::Duration> RunOnce(CollectiveExecutor* executor,
                                          const Requests& requests,
-                                         PerfBuffers* buffers);
+                                         std::vector<RankBuffers>* ranks);
 
   // The implementation that runs them; "auto" if that cannot be told.
   std::string NameOfChoice(const Requests& requests);
 
   const Environment environment_;
   const Options options_;
-  const std::unique_ptr<LocalGroup> group_;
+  const std::unique_ptr<Party> party_;
   int64_t last_instance_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "tools/run_command.h"
 
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -11,7 +12,6 @@
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "framework/registry.h"
-#include "resolvers/local_group.h"
 #include "tools/algorithm_names.h"
 #include "tools/collective_options.h"
 #include "tools/exit_status.h"
@@ -20,6 +20,7 @@
 #include "tools/on_interrupt.h"
 #include "tools/option_values.h"
 #include "tools/output_files.h"
+#include "tools/party.h"
 #include "tools/rank_files.h"
 #include "tools/run_plan.h"
 
@@ -96,50 +97,37 @@ absl::StatusOr<Tensor> ReadInput(const InputFile& file) {
                    ToString(file.header), " to ", ToString(now)));
 }
 
-// One call per rank, with its input and a place in `outputs`.
+// One call for each rank of this process, with its input and a place in
+// `outputs`.
 absl::StatusOr<std::vector<CollectiveArgs>> MakeCalls(
-    const RunPlan& plan, const std::vector<InputFile>& files,
-    std::vector<Tensor>* outputs) {
-  std::vector<CollectiveArgs> calls(plan.ranks.size());
-  for (size_t rank = 0; rank < calls.size(); ++rank) {
-    const PlannedRank& planned = plan.ranks[rank];
-    calls[rank].request =
+    const Party& party, const RunPlan& plan,
+    const std::vector<InputFile>& files, std::vector<Tensor>* outputs) {
+  std::vector<CollectiveArgs> calls(party.num_local());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const PlannedRank& planned = plan.ranks[party.first_rank() + i];
+    calls[i].request =
         std::make_shared<const CollectiveRequest>(planned.request);
-    if (planned.has_output) calls[rank].output = &(*outputs)[rank];
+    if (planned.has_output) calls[i].output = &(*outputs)[i];
     if (!planned.input.has_value()) continue;
     absl::StatusOr<Tensor> input = ReadInput(files[*planned.input]);
     if (!input.ok()) return input.status();
-    calls[rank].input = *std::move(input);
+    calls[i].input = *std::move(input);
   }
   return calls;
 }
 
-// Runs the calls on a device each.
-absl::Status Execute(const RunOptions& options, const Environment& environment,
-                     std::vector<CollectiveArgs>* calls) {
-  const int num_ranks = static_cast<int>(calls->size());
-  auto group =
-      LocalGroup::Create(environment, options.tasks, num_ranks / options.tasks);
-  if (!group.ok()) return group.status();
-  if (options.deadline_seconds.has_value()) {
-    const absl::Time deadline =
-        environment.clock->Now() + absl::Seconds(*options.deadline_seconds);
-    for (CollectiveArgs& call : *calls) call.deadline = deadline;
-  }
-  return (*group)->Run(/*step_id=*/1, absl::MakeSpan(*calls));
-}
-
-absl::Status WriteAll(const std::vector<Tensor>& tensors, OutputFiles* files) {
-  for (size_t rank = 0; rank < tensors.size(); ++rank) {
-    const Tensor& tensor = tensors[rank];
+absl::Status WriteAll(int first_rank, const std::vector<Tensor>& tensors,
+                      OutputFiles* files) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& tensor = tensors[i];
     if (!tensor.is_set()) continue;
     const absl::Status status =
-        files->Write(RankFileName(static_cast<int>(rank)),
+        files->Write(RankFileName(first_rank + static_cast<int>(i)),
                      NpyPreamble({tensor.dtype(), tensor.shape()}),
                      {tensor.data(), tensor.size_bytes()});
     if (!status.ok()) return status;
   }
-  return files->Commit();
+  return absl::OkStatus();
 }
 
 // "out/rank0.npy", "out/rank0.npy out/rank1.npy", "out/rank0.npy ... ".
@@ -149,13 +137,20 @@ std::string Shortened(const std::vector<std::string>& paths) {
                       paths.back());
 }
 
+// What the ranks of this process get. Fails on all tasks if it does on one.
 absl::StatusOr<std::vector<Tensor>> Results(
-    const RunOptions& options, const Environment& environment,
+    const RunOptions& options, const Environment& environment, Party* party,
     const RunPlan& plan, const std::vector<InputFile>& files) {
-  std::vector<Tensor> outputs(plan.ranks.size());
-  auto calls = MakeCalls(plan, files, &outputs);
-  if (!calls.ok()) return calls.status();
-  const absl::Status status = Execute(options, environment, &*calls);
+  std::vector<Tensor> outputs(party->num_local());
+  auto calls = MakeCalls(*party, plan, files, &outputs);
+  absl::Status status = party->Agree(calls.status());
+  if (!status.ok()) return status;
+  if (options.deadline_seconds.has_value()) {
+    const absl::Time deadline =
+        environment.clock->Now() + absl::Seconds(*options.deadline_seconds);
+    for (CollectiveArgs& call : *calls) call.deadline = deadline;
+  }
+  status = RunCalls(party, /*step_id=*/1, absl::MakeSpan(*calls));
   if (!status.ok()) return status;
   return outputs;
 }
@@ -201,44 +196,63 @@ void TellOfOrder(const RunPlan& plan, const std::vector<InputFile>& files,
               << WhoHasWhat(one_per_rank ? "rank" : "group", files) << "\n";
 }
 
+// All tasks' files, or none.
 absl::Status RunAndWrite(const RunOptions& options,
-                         const Environment& environment, const RunPlan& plan,
-                         const std::vector<InputFile>& inputs,
-                         const Console& console) {
-  const std::vector<std::string> names = OutputNames(plan);
+                         const Environment& environment, Party* party,
+                         const RunPlan& plan,
+                         const std::vector<InputFile>& inputs) {
+  const auto files = OutputFiles::Create(options.output);
+  absl::Status status = party->Agree(files.status());
+  if (!status.ok()) return status;
+  const OnInterrupt on_interrupt([&] { (*files)->Discard(); });
+  const auto results = Results(options, environment, party, plan, inputs);
+  if (!results.ok()) return results.status();
+  status = party->Agree(WriteAll(party->first_rank(), *results, files->get()));
+  if (!status.ok()) return status;
+  return party->Agree((*files)->Commit());
+}
+
+absl::Status CheckOutputs(const RunOptions& options, const RunPlan& plan,
+                          const std::vector<InputFile>& inputs) {
   std::vector<std::string> paths;
   for (const InputFile& input : inputs) paths.push_back(input.path);
-  absl::Status status = CheckReplacesNoInput(options.output, names, paths);
-  if (!status.ok()) return status;
-  const auto files = OutputFiles::Create(options.output);
-  if (!files.ok()) return files.status();
-  const OnInterrupt on_interrupt([&] { (*files)->Discard(); });
-  const auto results = Results(options, environment, plan, inputs);
-  if (!results.ok()) return results.status();
-  status = WriteAll(*results, files->get());
-  if (!status.ok()) return status;
-  console.out << plan.description << ": wrote " << Shortened((*files)->paths())
-              << "\n";
+  return CheckReplacesNoInput(options.output, OutputNames(plan), paths);
+}
+
+void TellOfOutputs(const RunOptions& options, const RunPlan& plan,
+                   const Console& console) {
+  const std::vector<std::string> names = OutputNames(plan);
+  std::vector<std::string> paths;
+  for (const std::string& name : names) {
+    paths.push_back((std::filesystem::path(options.output) / name).string());
+  }
+  console.out << plan.description << ": wrote " << Shortened(paths) << "\n";
   TellOfOthers(options.output, OtherRankFiles(options.output, names), console);
-  return absl::OkStatus();
 }
 
 absl::Status RunPlanned(const RunOptions& options,
-                        const Environment& environment, const RunPlan& plan,
+                        const Environment& environment, Party* party,
+                        const RunPlan& plan,
                         const std::vector<InputFile>& files,
                         const Console& console) {
-  if (!options.output.empty()) {
-    return RunAndWrite(options, environment, plan, files, console);
+  if (options.output.empty()) {
+    const auto results = Results(options, environment, party, plan, files);
+    if (!results.ok()) return results.status();
+    if (party->reports()) console.out << plan.description << ": done\n";
+    return absl::OkStatus();
   }
-  const auto results = Results(options, environment, plan, files);
-  if (results.ok()) console.out << plan.description << ": done\n";
-  return results.status();
+  const absl::Status status =
+      RunAndWrite(options, environment, party, plan, files);
+  if (!status.ok()) return status;
+  if (party->reports()) TellOfOutputs(options, plan, console);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status RunOnFiles(const RunOptions& options,
                         const Environment& environment,
+                        const PartyFactory& make_party,
                         const Console& console) {
   const auto spec = ParseCollectiveSpec(options.collective);
   if (!spec.ok()) return spec.status();
@@ -259,8 +273,16 @@ absl::Status RunOnFiles(const RunOptions& options,
                                    " does not divide the number of ranks, ",
                                    plan->ranks.size()));
   }
-  status = RunPlanned(options, environment, *plan, *files, console);
-  if (status.ok() && inputs->reordered) TellOfOrder(*plan, *files, console);
+  if (!options.output.empty()) status = CheckOutputs(options, *plan, *files);
+  if (!status.ok()) return status;
+  const auto party =
+      make_party(static_cast<int>(plan->ranks.size()), options.tasks);
+  if (!party.ok()) return party.status();
+  status =
+      RunPlanned(options, environment, party->get(), *plan, *files, console);
+  if (status.ok() && inputs->reordered && (*party)->reports()) {
+    TellOfOrder(*plan, *files, console);
+  }
   return status;
 }
 
@@ -311,7 +333,8 @@ Command AddRunCommand(CLI::App* app) {
       ->option_text("SECONDS");
   return {run, [options](const Console& console) {
             const DefaultEnvironment environment;
-            return RunOnFiles(*options, environment.get(), console);
+            return RunOnFiles(*options, environment.get(),
+                              LocalParty(environment.get()), console);
           }};
 }
 

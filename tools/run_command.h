@@ -9,6 +9,7 @@
 #include "framework/environment.h"
 #include "tools/collective_spec.h"
 #include "tools/command.h"
+#include "tools/party.h"
 
 namespace tutti {
 
@@ -27,9 +28,12 @@ struct RunOptions {
 // Reads, runs and writes, and prints a line that says what was done. After an
 // error, or a signal that asks the process to end, no file has appeared or
 // changed; what else may happen says OutputFiles. Errors: as Command::run; a
-// UsageError also where a result would replace an input.
+// UsageError also where a result would replace an input; those of `make_party`.
+// Of several tasks, each has the files of its own ranks, and none appears
+// unless all tasks have succeeded.
 absl::Status RunOnFiles(const RunOptions& options,
-                        const Environment& environment, const Console& console);
+                        const Environment& environment,
+                        const PartyFactory& make_party, const Console& console);
 
 Command AddRunCommand(CLI::App* app);
 

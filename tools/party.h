@@ -1,0 +1,71 @@
+#ifndef TUTTI_TOOLS_PARTY_H_
+#define TUTTI_TOOLS_PARTY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_executor_mgr.h"
+#include "framework/device.h"
+#include "framework/environment.h"
+#include "framework/reduction_kind.h"
+#include "resolvers/local_group.h"
+
+namespace tutti {
+
+// The ranks on which a command runs collectives, of which this process has
+// some: all of them, or those of one task of a cluster, whose other tasks run
+// the same command on theirs. Each process has consecutive ranks, device i the
+// rank first_rank() + i.
+//
+// For one thread, which may block. Of the operations that all tasks take part
+// in, each task calls the same ones in the same order.
+class Party {
+ public:
+  virtual ~Party() = default;
+
+  virtual int num_ranks() const = 0;
+  virtual int first_rank() const = 0;
+  virtual const std::vector<Device*>& devices() const = 0;
+  virtual CollectiveExecutorMgr& manager() = 0;
+
+  // Whether this process prints what the command came to.
+  virtual bool reports() const = 0;
+
+  // Returns on all tasks at about the same time. Errors: those of a collective.
+  virtual absl::Status Align() = 0;
+
+  // OK on all tasks if it is on all; else `mine` where that is an error, and
+  // elsewhere the error of a task, which it names.
+  virtual absl::Status Agree(const absl::Status& mine) = 0;
+
+  // Replaces each number by what those of all tasks come to. Errors: those of a
+  // collective.
+  virtual absl::Status Combine(ReductionKind kind,
+                               absl::Span<int64_t> numbers) = 0;
+
+  int num_local() const { return static_cast<int>(devices().size()); }
+};
+
+// Makes the party for so many ranks, which `num_tasks` divides.
+using PartyFactory = std::function<absl::StatusOr<std::unique_ptr<Party>>(
+    int num_ranks, int num_tasks)>;
+
+// All ranks are CPU devices of this process; tasks are only a matter of their
+// names. `environment`'s parts outlive the party.
+PartyFactory LocalParty(const Environment& environment);
+
+// Runs one collective call on each device of the party, in step `step_id`, and
+// waits; calls[i] is that of device i. OK if all are, else the first that is
+// not.
+absl::Status RunCalls(Party* party, int64_t step_id,
+                      absl::Span<CollectiveArgs> calls);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_PARTY_H_
