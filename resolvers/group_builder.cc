@@ -117,6 +117,13 @@ void GroupBuilder::Withdraw(absl::string_view full_name) {
   members_.pop_back();
 }
 
+bool GroupBuilder::HasMemberOfTask(absl::string_view task_name) const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const Member& member) {
+                       return member.device.name.TaskName() == task_name;
+                     });
+}
+
 absl::StatusOr<std::vector<int>> GroupBuilder::RankOrder() const {
   std::vector<DeviceAttributes> devices;
   devices.reserve(members_.size());

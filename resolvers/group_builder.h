@@ -33,6 +33,7 @@ class GroupBuilder {
   // Forgets a device that had joined. Only before the group is complete.
   void Withdraw(absl::string_view full_name);
 
+  bool HasMemberOfTask(absl::string_view task_name) const;
   bool empty() const { return members_.empty(); }
   bool complete() const { return static_cast<int>(members_.size()) == size_; }
 

@@ -139,7 +139,8 @@ absl::Status ChooseImplementation(const CollectiveRegistry& registry,
        .layout = *group.layout,
        .device_type = group.device_type,
        .bytes = *bytes,
-       .one_process = task.num_local == group.size(),
+       .one_process =
+           task.num_local == group.size() || group.layout->num_tasks() == 1,
        .implementation = instance->impl_details.implementation,
        .commutative = instance->merge_op.commutative(),
        .uneven = !instance->rows.empty(),
@@ -148,6 +149,13 @@ absl::Status ChooseImplementation(const CollectiveRegistry& registry,
   instance->impl_details.implementation = selection->name;
   return selection->factory->Create()->InitializeCollectiveParams(group,
                                                                   instance);
+}
+
+// 0 if no member is local.
+size_t FirstLocalRank(const CollTaskParams& task) {
+  const auto& is_local = task.is_local;
+  const auto first = std::find(is_local.begin(), is_local.end(), true);
+  return first == is_local.end() ? 0 : first - is_local.begin();
 }
 
 absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
@@ -171,8 +179,9 @@ absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
   if (const auto* permute = std::get_if<Permute>(&first.op)) {
     instance.permutation = permute->permutation;
   }
-  instance.merge_op = first.merge_op;
-  instance.final_op = first.final_op;
+  const CollectiveRequest& own = *requests[FirstLocalRank(task)];
+  instance.merge_op = own.merge_op;
+  instance.final_op = own.final_op;
   instance.impl_details = first.impl_details;
   status = ChooseImplementation(registry, group, task, &instance);
   if (!status.ok()) {
@@ -182,8 +191,9 @@ absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
   return instance;
 }
 
-// What the member of rank `rank` gets.
-absl::StatusOr<std::shared_ptr<const CollectiveParams>> MemberParams(
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
     std::shared_ptr<const CollGroupParams> group,
     std::shared_ptr<const CollInstanceParams> instance,
     std::shared_ptr<const CollTaskParams> task, int rank) {
@@ -205,8 +215,6 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MemberParams(
   return params;
 }
 
-}  // namespace
-
 absl::StatusOr<std::vector<std::shared_ptr<const CollectiveParams>>>
 CompleteInstance(const CollectiveRegistry& registry,
                  const std::shared_ptr<const CollGroupParams>& group,
@@ -218,7 +226,7 @@ CompleteInstance(const CollectiveRegistry& registry,
       std::make_shared<const CollInstanceParams>(*std::move(decided));
   std::vector<std::shared_ptr<const CollectiveParams>> members;
   for (int rank = 0; rank < group->size(); ++rank) {
-    auto params = MemberParams(group, instance, task, rank);
+    auto params = MakeMemberParams(group, instance, task, rank);
     if (!params.ok()) return params.status();
     members.push_back(*std::move(params));
   }

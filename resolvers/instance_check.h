@@ -13,11 +13,19 @@
 
 namespace tutti {
 
+// What the member of rank `rank` gets. Errors: INVALID_ARGUMENT if a shape or
+// the output is too large.
+absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
+    std::shared_ptr<const CollGroupParams> group,
+    std::shared_ptr<const CollInstanceParams> instance,
+    std::shared_ptr<const CollTaskParams> task, int rank);
+
 // What the leader of a group decides about an instance once it has the request
 // of every member, in rank order: that they agree, and how it runs. Answers
-// with the params of each member. Pure but for the chosen implementation's
-// InitializeCollectiveParams(). Errors: INVALID_ARGUMENT saying which ranks
-// hold which value, or if an output is too large; those of
+// with the params of each member, with the ops of a member of `task` if it has
+// one: what others sent has their names alone. Pure but for the chosen
+// implementation's InitializeCollectiveParams(). Errors: INVALID_ARGUMENT
+// saying which ranks hold which value, or if an output is too large; those of
 // SelectImplementation().
 absl::StatusOr<std::vector<std::shared_ptr<const CollectiveParams>>>
 CompleteInstance(

@@ -12,6 +12,7 @@
 #include "framework/rank_list.h"
 #include "framework/request_fields.h"
 #include "resolvers/instance_check.h"
+#include "resolvers/task_members.h"
 
 namespace tutti {
 namespace {
@@ -64,8 +65,24 @@ void ParamResolverLocal::CompleteParamsAsync(
     const DeviceAttributes& device,
     std::shared_ptr<const CollectiveRequest> request,
     std::shared_ptr<Cancellation> cancellation, Done done) {
-  const auto call = std::make_shared<WaitingCall>(WaitingCall{
-      device, device.name.ToString(), std::move(request), std::move(done)});
+  Join({.device = device,
+        .request = std::move(request),
+        .cancellation = std::move(cancellation)},
+       [done = std::move(done)](LeaderAnswer answer) mutable {
+         std::move(done)(std::move(answer.params));
+       });
+}
+
+void ParamResolverLocal::Join(MemberCall member,
+                              absl::AnyInvocable<void(LeaderAnswer) &&> done) {
+  const auto call = std::make_shared<WaitingCall>(
+      WaitingCall{.device = std::move(member.device),
+                  .request = std::move(member.request),
+                  .done = std::move(done),
+                  .ended_generation = member.ended_generation,
+                  .living_generation = member.living_generation,
+                  .is_remote = member.is_remote});
+  call->device_name = call->device.name.ToString();
   Outbox outbox;
   {
     MutexLock lock(&mu_);
@@ -74,10 +91,10 @@ void ParamResolverLocal::CompleteParamsAsync(
   const bool answered =
       std::any_of(outbox.answers.begin(), outbox.answers.end(),
                   [&](const auto& answer) { return answer.first == call; });
-  if (!answered && cancellation != nullptr) {
-    cancellation->Watch([weak_self = weak_from_this(),
-                         weak_call = std::weak_ptr<WaitingCall>(call)](
-                            const absl::Status& reason) {
+  if (!answered && member.cancellation != nullptr) {
+    member.cancellation->Watch([weak_self = weak_from_this(),
+                                weak_call = std::weak_ptr<WaitingCall>(call)](
+                                   const absl::Status& reason) {
       const auto self = weak_self.lock();
       const auto call = weak_call.lock();
       if (self != nullptr && call != nullptr) self->OnCancelled(call, reason);
@@ -91,18 +108,30 @@ void ParamResolverLocal::Deliver(Outbox outbox) {
     auto job = std::move(outbox.jobs[i]);  // It may add others.
     std::move(job)(&outbox);
   }
-  if (outbox.ended_group != nullptr) outbox.ended_group->Cancel(outbox.reason);
+  for (const auto& [group, reason] : outbox.failed_groups) {
+    if (options_.formed_group_failed == nullptr) break;
+    options_.formed_group_failed(*group, reason);
+  }
+  for (auto& [cancellation, reason] : outbox.ended_groups) {
+    cancellation->Cancel(std::move(reason));
+  }
   for (auto& [call, answer] : outbox.answers) {
     std::move(call->done)(std::move(answer));
   }
 }
 
 void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
-  GroupPtr& entry = groups_[call->request->group_key];
-  if (entry == nullptr) entry = std::make_shared<Group>(options_.ring_order);
-  const GroupPtr group = entry;
+  LeaveEndedGeneration(*call, outbox);
+  const auto found = FindOrAddGroup(*call);
+  if (!found.ok()) {
+    outbox->answers.emplace_back(
+        call, LeaderAnswer{found.status(), call->living_generation});
+    return;
+  }
+  const GroupPtr& group = *found;
   if (!group->status.ok()) {
-    outbox->answers.emplace_back(call, group->status);
+    outbox->answers.emplace_back(
+        call, LeaderAnswer{group->status, group->generation});
     return;
   }
   absl::Status status = group->builder.Join(call->device, *call->request);
@@ -114,12 +143,74 @@ void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
       group->cancellation == nullptr) {
     status = BeginForming(group, outbox);
   }
-  if (!status.ok()) Fail(*group, std::move(status), outbox);
+  if (status.ok()) return;
+  if (group->params != nullptr) {
+    outbox->failed_groups.emplace_back(group->params, status);
+  }
+  Fail(*group, std::move(status), outbox);
+}
+
+// The member may know before this process that a generation has ended.
+void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
+                                              Outbox* outbox) {
+  last_generation_ = std::max(last_generation_, call.ended_generation);
+  const GroupKey key = call.request->group_key;
+  const auto found = groups_.find(key);
+  if (found == groups_.end()) return;
+  Group& group = *found->second;
+  if (call.ended_generation < group.generation) return;
+  const bool is_forming = group.status.ok() && group.cancellation == nullptr;
+  if (is_forming) {
+    group.generation = ++last_generation_;  // Nobody knows the other number.
+    return;
+  }
+  DropGroup(key,
+            absl::AbortedError(
+                absl::StrCat("generation ", group.generation, " of group ", key,
+                             " has ended, as ", call.device_name, " knows")),
+            outbox);
+}
+
+absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
+    const WaitingCall& call) {
+  const GroupKey key = call.request->group_key;
+  const auto found = groups_.find(key);
+  const bool is_led = found != groups_.end() &&
+                      (call.living_generation == 0 ||
+                       call.living_generation == found->second->generation);
+  if (is_led) return found->second;
+  if (call.living_generation != 0) {
+    return absl::AbortedError(
+        absl::StrCat("generation ", call.living_generation, " of group ", key,
+                     ", which ", call.device_name, " is in, has ended"));
+  }
+  absl::Status room = CheckRoom(call);
+  if (!room.ok()) return room;
+  if (call.is_remote && groups_.size() >= options_.max_groups) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("group ", key, ", which ", call.device_name,
+                     " asks for, would be more than the ", options_.max_groups,
+                     " that the leader keeps"));
+  }
+  auto group = std::make_shared<Group>(options_.ring_order, ++last_generation_);
+  groups_.emplace(key, group);
+  ++num_unsettled_;
+  return group;
+}
+
+absl::Status ParamResolverLocal::CheckRoom(const WaitingCall& call) const {
+  if (!call.is_remote || num_unsettled_ < options_.max_unsettled) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      InstanceLabel(*call.request), ", which ", call.device_name,
+      " asks for: the leader waits for the other members of ", num_unsettled_,
+      " groups and instances; wanted fewer than ", options_.max_unsettled));
 }
 
 absl::Status ParamResolverLocal::BeginForming(const GroupPtr& group,
                                               Outbox* outbox) {
-  auto built = group->builder.Build(++last_generation_);
+  auto built = group->builder.Build(group->generation);
   if (!built.ok()) return built.status();
   auto params = std::make_shared<CollGroupParams>(*std::move(built));
   group->cancellation = params->cancellation;
@@ -136,17 +227,17 @@ void ParamResolverLocal::FormGroup(const GroupPtr& group,
                                    Outbox* outbox) {
   absl::Status status =
       InitializeRuntimeDetails(*options_.registry, params.get());
+  auto task = std::make_shared<const CollTaskParams>(
+      MembersOfTask(*params, options_.task_name));
   MutexLock lock(&mu_);
   if (!group->status.ok()) return;
   if (!status.ok()) return Fail(*group, std::move(status), outbox);
-  const auto task = std::make_shared<CollTaskParams>();
-  task->is_local.assign(params->members.size(), true);
-  task->num_local = params->size();
+  --num_unsettled_;
   for (int rank = 0; rank < params->size(); ++rank) {
     group->rank_of_device[params->members[rank].device.name.ToString()] = rank;
   }
   group->params = std::move(params);
-  group->task = task;
+  group->task = std::move(task);
   for (const WaitingCallPtr& call : group->waiting.TakeAll()) {
     ArriveAtInstance(group, call, outbox);
   }
@@ -155,19 +246,37 @@ void ParamResolverLocal::FormGroup(const GroupPtr& group,
 void ParamResolverLocal::Fail(Group& group, absl::Status status,
                               Outbox* outbox) {
   group.status = status;
-  for (WaitingCallPtr& call : group.waiting.TakeAll()) {
-    outbox->answers.emplace_back(std::move(call), status);
-  }
-  for (auto& [key, instance] : group.instances) {
-    for (WaitingCallPtr& call : instance->waiting.TakeAll()) {
-      outbox->answers.emplace_back(std::move(call), status);
+  const auto answer = [&](WaitingCalls& waiting) {
+    for (WaitingCallPtr& call : waiting.TakeAll()) {
+      outbox->answers.emplace_back(std::move(call),
+                                   LeaderAnswer{status, group.generation});
     }
-    num_entries_ -= instance->num_entries;
+  };
+  answer(group.waiting);
+  for (auto& [key, instance] : group.instances) {
+    answer(instance->waiting);
+    CountOut(*instance);
     outbox->dropped.push_back(std::move(instance));
   }
   group.instances.clear();
-  outbox->ended_group = group.cancellation;
-  outbox->reason = std::move(status);
+  if (group.cancellation != nullptr) {
+    outbox->ended_groups.emplace_back(group.cancellation, std::move(status));
+  }
+}
+
+void ParamResolverLocal::DropGroup(GroupKey key, absl::Status reason,
+                                   Outbox* outbox) {
+  const auto found = groups_.find(key);
+  GroupPtr group = std::move(found->second);
+  groups_.erase(found);
+  if (group->params == nullptr) --num_unsettled_;
+  Fail(*group, std::move(reason), outbox);
+  outbox->dropped.push_back(std::move(group));
+}
+
+void ParamResolverLocal::CountOut(const Instance& instance) {
+  num_entries_ -= instance.num_entries;
+  if (instance.completed.empty()) --num_unsettled_;
 }
 
 void ParamResolverLocal::ArriveAtInstance(const GroupPtr& group,
@@ -175,7 +284,12 @@ void ParamResolverLocal::ArriveAtInstance(const GroupPtr& group,
                                           Outbox* outbox) {
   const InstanceKey key = call->request->instance_key;
   const int rank = group->rank_of_device.at(call->device_name);
-  const InstancePtr instance = FindOrAddInstance(*group, key, outbox);
+  const auto found = FindOrAddInstance(*group, *call, outbox);
+  if (!found.ok()) {
+    outbox->answers.emplace_back(call, LeaderAnswer{found.status()});
+    return;
+  }
+  const InstancePtr& instance = *found;
   instance->last_used = ++num_calls_;
   auto& request = instance->requests[rank];
   const bool is_new = request == nullptr;
@@ -184,32 +298,45 @@ void ParamResolverLocal::ArriveAtInstance(const GroupPtr& group,
     ++instance->num_arrived;
   } else if (absl::Status status = CheckSameRequest(*request, *call->request);
              !status.ok()) {
-    outbox->answers.emplace_back(call, std::move(status));
+    outbox->answers.emplace_back(call, LeaderAnswer{std::move(status)});
     return;
   }
   ++instance->num_calls[rank];
   if (!instance->completed.empty()) {
-    outbox->answers.emplace_back(call, instance->completed[rank]);
+    outbox->answers.emplace_back(call, LeaderAnswer{instance->completed[rank]});
     return;
   }
   instance->waiting.Add(call);
   if (!is_new || !instance->all_arrived()) return;
-  outbox->jobs.emplace_back([this, group, key, instance](Outbox* next) {
-    SettleInstance(group, key, instance, next);
-  });
+  outbox->jobs.emplace_back(
+      [this, group, key, arrived = instance](Outbox* next) {
+        SettleInstance(group, key, arrived, next);
+      });
 }
 
-ParamResolverLocal::InstancePtr ParamResolverLocal::FindOrAddInstance(
-    Group& group, InstanceKey key, Outbox* outbox) {
+absl::StatusOr<ParamResolverLocal::InstancePtr>
+ParamResolverLocal::FindOrAddInstance(Group& group, const WaitingCall& call,
+                                      Outbox* outbox) {
+  const InstanceKey key = call.request->instance_key;
   const auto found = group.instances.find(key);
   if (found != group.instances.end()) return found->second;
+  absl::Status room = CheckRoom(call);
+  if (!room.ok()) return room;
   if (num_entries_ >= next_sweep_) ForgetOldInstances(outbox);
-  const auto instance = std::make_shared<Instance>();
   const size_t num_members = group.params->members.size();
+  if (call.is_remote && num_entries_ + num_members > 8 * options_.max_entries) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(InstanceLabel(*call.request), ", which ", call.device_name,
+                     " asks for: the leader keeps ", num_entries_,
+                     " entries of instances already; wanted are at most ",
+                     8 * options_.max_entries));
+  }
+  const auto instance = std::make_shared<Instance>();
   instance->requests.resize(num_members);
   instance->num_calls.resize(num_members);
   instance->num_entries = num_members;
   num_entries_ += num_members;
+  ++num_unsettled_;
   group.instances.emplace(key, instance);
   return instance;
 }
@@ -217,7 +344,7 @@ ParamResolverLocal::InstancePtr ParamResolverLocal::FindOrAddInstance(
 void ParamResolverLocal::DropInstance(Group& group, InstanceKey key,
                                       Outbox* outbox) {
   const auto found = group.instances.find(key);
-  num_entries_ -= found->second->num_entries;
+  CountOut(*found->second);
   outbox->dropped.push_back(std::move(found->second));
   group.instances.erase(found);
 }
@@ -234,11 +361,12 @@ void ParamResolverLocal::SettleInstance(const GroupPtr& group, InstanceKey key,
   for (WaitingCallPtr& call : instance->waiting.TakeAll()) {
     const int rank = group->rank_of_device.at(call->device_name);
     outbox->answers.emplace_back(
-        std::move(call),
-        completed.ok() ? Answer((*completed)[rank]) : completed.status());
+        std::move(call), completed.ok() ? LeaderAnswer{(*completed)[rank]}
+                                        : LeaderAnswer{completed.status()});
   }
   if (!completed.ok()) return DropInstance(*group, key, outbox);
   instance->completed = *std::move(completed);
+  --num_unsettled_;
   const size_t num_rows = instance->completed[0]->instance->rows.size();
   instance->num_entries += num_rows;
   num_entries_ += num_rows;
@@ -255,8 +383,8 @@ void ParamResolverLocal::OnCancelled(const WaitingCallPtr& call,
     if (!LeaveGroup(group, *call) && !LeaveInstance(group, *call, &outbox)) {
       return;
     }
-    outbox.answers.emplace_back(call, reason);
-    if (group.builder.empty()) groups_.erase(found);
+    outbox.answers.emplace_back(call, LeaderAnswer{reason});
+    if (group.builder.empty()) DropGroup(found->first, reason, &outbox);
   }
   Deliver(std::move(outbox));
 }
@@ -313,17 +441,84 @@ std::string ParamResolverLocal::DescribeWaiting(
 }
 
 void ParamResolverLocal::EndGroup(GroupKey group_key, absl::Status reason) {
+  EndGeneration(group_key, UINT64_MAX, std::move(reason));
+}
+
+void ParamResolverLocal::EndGeneration(GroupKey group_key, uint64_t generation,
+                                       absl::Status reason) {
   if (reason.ok()) reason = absl::CancelledError("the group was ended");
   Outbox outbox;
   {
     MutexLock lock(&mu_);
     const auto found = groups_.find(group_key);
-    if (found == groups_.end()) return;
-    Fail(*found->second, std::move(reason), &outbox);
-    outbox.dropped.push_back(std::move(found->second));
-    groups_.erase(found);
+    if (found == groups_.end() || found->second->generation > generation) {
+      return;
+    }
+    DropGroup(group_key, std::move(reason), &outbox);
   }
   Deliver(std::move(outbox));
+}
+
+void ParamResolverLocal::EndAwaited(GroupKey group_key,
+                                    absl::string_view task_name,
+                                    absl::Status reason) {
+  if (reason.ok()) reason = absl::CancelledError("the group was ended");
+  Outbox outbox;
+  {
+    MutexLock lock(&mu_);
+    const auto found = groups_.find(group_key);
+    if (found == groups_.end() || !IsAwaitedBy(*found->second, task_name)) {
+      return;
+    }
+    if (const auto& formed = found->second->params; formed != nullptr) {
+      outbox.failed_groups.emplace_back(formed, reason);
+    }
+    DropGroup(group_key, std::move(reason), &outbox);
+  }
+  Deliver(std::move(outbox));
+}
+
+bool ParamResolverLocal::IsAwaitedBy(const Group& group,
+                                     absl::string_view task_name) const {
+  return group.waiting.HasCallOfTask(task_name) ||
+         std::any_of(group.instances.begin(), group.instances.end(),
+                     [&](const auto& entry) {
+                       return entry.second->waiting.HasCallOfTask(task_name);
+                     });
+}
+
+void ParamResolverLocal::EndTask(absl::string_view task_name,
+                                 const absl::Status& reason) {
+  Outbox outbox;
+  {
+    MutexLock lock(&mu_);
+    std::vector<GroupKey> ended;
+    for (const auto& [key, group] : groups_) {
+      if (IsFormedWith(*group, task_name)) {
+        ended.push_back(key);
+        continue;
+      }
+      for (auto& call : group->waiting.TakeCallsOfTask(task_name)) {
+        group->builder.Withdraw(call->device_name);
+        outbox.answers.emplace_back(std::move(call), LeaderAnswer{reason});
+      }
+      if (group->builder.empty() && group->status.ok()) ended.push_back(key);
+    }
+    for (GroupKey key : ended) DropGroup(key, reason, &outbox);
+  }
+  Deliver(std::move(outbox));
+}
+
+// All its members have come, one of them from the task.
+bool ParamResolverLocal::IsFormedWith(const Group& group,
+                                      absl::string_view task_name) const {
+  if (!group.status.ok() || group.cancellation == nullptr) return false;
+  return group.builder.HasMemberOfTask(task_name);
+}
+
+bool ParamResolverLocal::HasGroup(GroupKey group_key) {
+  MutexLock lock(&mu_);
+  return groups_.contains(group_key);
 }
 
 // Of the instances that nobody waits for and that all members asked for equally

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,14 +20,15 @@
 
 namespace tutti {
 
-// The resolver for groups whose members are all in this process: it is every
-// group's leader. Implementations complete a group and an instance on the
-// thread of the member that came last, with no lock held.
+// Every group's leader: the resolver for groups whose members are all in this
+// process and, where a cluster's tasks send their members' calls here, of all
+// groups. Implementations complete a group and an instance on the thread of the
+// member that came last, with no lock held.
 //
-// Groups stay until EndGroup(). An instance is forgotten at the earliest when
-// all its members have asked for it equally often and others of
-// `max_entries` / 2 entries were asked for since. An executor that remembers
-// an instance does not ask.
+// Groups stay until they are ended; so does the error of one that failed. An
+// instance is forgotten at the earliest when all its members have asked for it
+// equally often and others of `max_entries` / 2 entries were asked for since.
+// An executor that remembers an instance does not ask.
 class ParamResolverLocal
     : public ParamResolverInterface,
       public std::enable_shared_from_this<ParamResolverLocal> {
@@ -42,6 +44,36 @@ class ParamResolverLocal
     // an entry for each member, and one for each of CollInstanceParams::rows.
     // An entry is about 250 bytes.
     size_t max_entries = size_t{1} << 19;
+
+    // The task that this process is ("/job:worker/replica:0/task:3"): the
+    // devices of others are not local. Empty: all devices are.
+    std::string task_name;
+
+    // What members of other tasks may make this one keep: groups and instances
+    // that are not settled, and groups in all. Entries: eight times
+    // `max_entries`.
+    size_t max_unsettled = 1024;
+    size_t max_groups = size_t{1} << 16;
+
+    // Runs, with no lock held, before the members' calls are answered, when a
+    // group ends that had been formed, but not by EndGeneration() or EndTask():
+    // members in other tasks may use it.
+    std::function<void(const CollGroupParams& group,
+                       const absl::Status& reason)>
+        formed_group_failed;
+  };
+
+  // A call of any task's member. A cancelled wait leaves nothing behind.
+  struct MemberCall {
+    DeviceAttributes device;
+    std::shared_ptr<const CollectiveRequest> request;
+    std::shared_ptr<Cancellation> cancellation;
+
+    // As in WaitingCall. The group that is formed is of a generation later than
+    // all of its members say have ended.
+    uint64_t ended_generation = 0;
+    uint64_t living_generation = 0;
+    bool is_remote = false;
   };
 
   static std::shared_ptr<ParamResolverLocal> Create(Options options);
@@ -56,14 +88,32 @@ class ParamResolverLocal
   void EndGroup(GroupKey group_key, absl::Status reason) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // As CompleteParamsAsync(). More errors: ABORTED if the generation that the
+  // member lives in is not led here any more; RESOURCE_EXHAUSTED for a remote
+  // member that would make this process keep too much.
+  void Join(MemberCall member, absl::AnyInvocable<void(LeaderAnswer) &&> done)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends the group unless it is of a later generation.
+  void EndGeneration(GroupKey group_key, uint64_t generation,
+                     absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends the group if a device of the task waits for it or in it.
+  void EndAwaited(GroupKey group_key, absl::string_view task_name,
+                  absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The process is gone: ends the groups that its devices are in, and its calls
+  // to others.
+  void EndTask(absl::string_view task_name, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  bool HasGroup(GroupKey group_key) ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_groups() ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_instances() ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t num_calls() ABSL_LOCKS_EXCLUDED(mu_);  // That reached an instance.
 
  private:
-  using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
-
   struct Instance {
     size_t num_entries = 0;
 
@@ -85,10 +135,11 @@ class ParamResolverLocal
   using InstancePtr = std::shared_ptr<Instance>;
 
   struct Group {
-    explicit Group(std::vector<int> ring_order)
-        : builder(std::move(ring_order)) {}
+    Group(std::vector<int> ring_order, uint64_t drawn_generation)
+        : builder(std::move(ring_order)), generation(drawn_generation) {}
     GroupBuilder builder;
-    absl::Status status;  // What ended the group; it stays until EndGroup().
+    uint64_t generation;
+    absl::Status status;  // What it failed with, if it did.
     WaitingCalls waiting;
 
     // Set when the last member comes: from then on none can leave.
@@ -106,9 +157,11 @@ class ParamResolverLocal
   struct Outbox {
     // Calls to implementations; each adds what comes of it.
     std::vector<absl::AnyInvocable<void(Outbox*) &&>> jobs;
-    std::vector<std::pair<WaitingCallPtr, Answer>> answers;
-    std::shared_ptr<Cancellation> ended_group;
-    absl::Status reason;
+    std::vector<std::pair<WaitingCallPtr, LeaderAnswer>> answers;
+    std::vector<std::pair<std::shared_ptr<Cancellation>, absl::Status>>
+        ended_groups;
+    std::vector<std::pair<std::shared_ptr<const CollGroupParams>, absl::Status>>
+        failed_groups;
 
     // Freed here: others may have handed in what runs when it ends.
     std::vector<std::shared_ptr<const void>> dropped;
@@ -116,7 +169,7 @@ class ParamResolverLocal
 
   explicit ParamResolverLocal(Options options);
 
-  static void Deliver(Outbox outbox);
+  void Deliver(Outbox outbox);
   void OnCancelled(const WaitingCallPtr& call, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -129,13 +182,27 @@ class ParamResolverLocal
 
   void Arrive(const WaitingCallPtr& call, Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LeaveEndedGeneration(const WaitingCall& call, Outbox* outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<GroupPtr> FindOrAddGroup(const WaitingCall& call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRoom(const WaitingCall& call) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsAwaitedBy(const Group& group, absl::string_view task_name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsFormedWith(const Group& group, absl::string_view task_name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropGroup(GroupKey key, absl::Status reason, Outbox* outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status BeginForming(const GroupPtr& group, Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(Group& group, absl::Status status, Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ArriveAtInstance(const GroupPtr& group, const WaitingCallPtr& call,
                         Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  InstancePtr FindOrAddInstance(Group& group, InstanceKey key, Outbox* outbox)
+  absl::StatusOr<InstancePtr> FindOrAddInstance(Group& group,
+                                                const WaitingCall& call,
+                                                Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropInstance(Group& group, InstanceKey key, Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -143,6 +210,7 @@ class ParamResolverLocal
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool LeaveInstance(Group& group, const WaitingCall& call, Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountOut(const Instance& instance) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetOldInstances(Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
@@ -150,7 +218,8 @@ class ParamResolverLocal
   uint64_t last_generation_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t num_calls_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_entries_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t next_sweep_ ABSL_GUARDED_BY(mu_);  // At so many entries.
+  size_t num_unsettled_ ABSL_GUARDED_BY(mu_) = 0;  // Groups and instances.
+  size_t next_sweep_ ABSL_GUARDED_BY(mu_);         // At so many entries.
   absl::flat_hash_map<GroupKey, GroupPtr> groups_ ABSL_GUARDED_BY(mu_);
 };
 

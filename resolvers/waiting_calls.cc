@@ -1,5 +1,6 @@
 #include "resolvers/waiting_calls.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,22 @@ bool WaitingCalls::Remove(const WaitingCall& call) {
   if (--num->second == 0) num_of_device_.erase(num);
   calls_.erase(found);
   return true;
+}
+
+bool WaitingCalls::HasCallOfTask(absl::string_view task_name) const {
+  return std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
+    return entry.second->device.name.TaskName() == task_name;
+  });
+}
+
+std::vector<WaitingCallPtr> WaitingCalls::TakeCallsOfTask(
+    absl::string_view task_name) {
+  std::vector<WaitingCallPtr> taken;
+  for (const auto& [place, call] : calls_) {
+    if (call->device.name.TaskName() == task_name) taken.push_back(call);
+  }
+  for (const WaitingCallPtr& call : taken) Remove(*call);
+  return taken;
 }
 
 std::vector<WaitingCallPtr> WaitingCalls::TakeAll() {

@@ -8,19 +8,36 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "framework/collective_request.h"
 #include "framework/device.h"
-#include "framework/param_resolver.h"
+#include "framework/params.h"
 
 namespace tutti {
 
-// A call of ParamResolverInterface::CompleteParamsAsync until it is answered.
+// What a leader says to a member of a group.
+struct LeaderAnswer {
+  absl::StatusOr<std::shared_ptr<const CollectiveParams>> params;
+
+  // Of the group, if it is the generation that has failed; else 0.
+  uint64_t failed_generation = 0;
+};
+
+// A member's call to its group's leader until it is answered.
 struct WaitingCall {
   DeviceAttributes device;
   std::string device_name;
   std::shared_ptr<const CollectiveRequest> request;
-  ParamResolverInterface::Done done;
+  absl::AnyInvocable<void(LeaderAnswer) &&> done;
+
+  // Generations of the group as the member knows them: the newest one that has
+  // ended, and the one that it is in. 0: none.
+  uint64_t ended_generation = 0;
+  uint64_t living_generation = 0;
+
+  bool is_remote = false;
   uint64_t place = 0;  // In the WaitingCalls that have it.
 };
 using WaitingCallPtr = std::shared_ptr<WaitingCall>;
@@ -37,6 +54,11 @@ class WaitingCalls {
   bool HasCallOf(absl::string_view device_name) const {
     return num_of_device_.contains(device_name);
   }
+
+  bool HasCallOfTask(absl::string_view task_name) const;
+
+  // Those of the task's devices, which leave.
+  std::vector<WaitingCallPtr> TakeCallsOfTask(absl::string_view task_name);
 
   // All of them; none is left.
   std::vector<WaitingCallPtr> TakeAll();

@@ -1,0 +1,58 @@
+#ifndef TUTTI_RESOLVERS_LEADER_SERVICE_H_
+#define TUTTI_RESOLVERS_LEADER_SERVICE_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/mutex.h"
+#include "resolvers/leadership.h"
+#include "resolvers/param_resolver_local.h"
+
+namespace tutti {
+
+// The leader's side of the calls that members of other tasks make: checks what
+// they ask for, and says what is settled.
+//
+// Thread-safe. Errors: INVALID_ARGUMENT for a message that says what cannot be.
+class LeaderService : public std::enable_shared_from_this<LeaderService> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    std::shared_ptr<ParamResolverLocal> led;
+    std::shared_ptr<const Leadership> leadership;
+
+    // How many calls of one task may wait.
+    int max_calls_of_task = 4096;
+
+    // Somebody takes this task for the leader: the one that is may be gone.
+    std::function<void(int leader)> suspect;
+  };
+
+  explicit LeaderService(Options options) : options_(std::move(options)) {}
+
+  // Answers when the instance is settled. A call that is withdrawn leaves
+  // nothing behind. More errors: RESOURCE_EXHAUSTED.
+  void CompleteParams(const ControlCaller& caller,
+                      const proto::CompleteParams& message,
+                      std::shared_ptr<Cancellation> withdrawn, ControlDone done)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  proto::ControlReply DescribeWaiting(const proto::DescribeWaiting& message);
+
+ private:
+  absl::Status CountIn(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void CountOut(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  proto::ControlReply NotLeaderReply();
+
+  const Options options_;
+  Mutex mu_;
+  absl::flat_hash_map<int, int> num_calls_ ABSL_GUARDED_BY(mu_);  // By task.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LEADER_SERVICE_H_

@@ -1,0 +1,675 @@
+#include "resolvers/param_resolver_distributed.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/request_fields.h"
+#include "resolvers/control_codec.h"
+#include "resolvers/group_codec.h"
+#include "resolvers/instance_check.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kAskAgain = absl::Milliseconds(100);
+
+// A task that does not take an EndGroup for so long is lost, and ends the group
+// itself if it comes back.
+constexpr absl::Duration kEndGroupLimit = absl::Seconds(10);
+
+InstanceId IdOf(const CollectiveRequest& request) {
+  return {request.group_key, request.instance_key};
+}
+
+std::set<int> TasksOf(const CollGroupParams& group) {
+  std::set<int> tasks;
+  for (const CollGroupMember& member : group.members) {
+    tasks.insert(member.device.name.task);
+  }
+  return tasks;
+}
+
+absl::Status Prefixed(const std::string& prefix, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(prefix, status.message()));
+}
+
+}  // namespace
+
+std::shared_ptr<ParamResolverDistributed> ParamResolverDistributed::Create(
+    Options options) {
+  const std::shared_ptr<ParamResolverDistributed> resolver(
+      new ParamResolverDistributed(std::move(options)));
+  resolver->Initialize();
+  return resolver;
+}
+
+ParamResolverDistributed::ParamResolverDistributed(Options options)
+    : options_(std::move(options)),
+      this_task_(options_.cluster.this_task),
+      task_name_(options_.cluster.TaskName(this_task_)),
+      settled_(task_name_) {}
+
+void ParamResolverDistributed::Initialize() {
+  led_ = ParamResolverLocal::Create(
+      {.registry = options_.registry,
+       .ring_order = options_.ring_order,
+       .max_entries = options_.max_entries,
+       .task_name = task_name_,
+       .max_unsettled = options_.max_unsettled,
+       .formed_group_failed = [weak_self = weak_from_this()](
+                                  const CollGroupParams& group,
+                                  const absl::Status& reason) {
+         const auto self = weak_self.lock();
+         if (self != nullptr) self->EndEverywhere(group, reason);
+       }});
+  leader_service_ = std::make_shared<LeaderService>(
+      LeaderService::Options{.cluster = options_.cluster,
+                             .led = led_,
+                             .leadership = options_.leadership,
+                             .suspect = options_.suspect});
+  poll_ = std::make_shared<LeaderPoll>(options_.cluster, options_.channel,
+                                       options_.environment.clock);
+}
+
+ParamResolverDistributed::~ParamResolverDistributed() {
+  const absl::Status reason = absl::CancelledError("the resolver shut down");
+  for (const QuestionPtr& question :
+       QuestionsWhere([](const Question&) { return true; })) {
+    Finish(question, reason);
+  }
+}
+
+// --- Members' calls ----------------------------------------------------------
+
+void ParamResolverDistributed::CompleteParamsAsync(
+    const DeviceAttributes& device,
+    std::shared_ptr<const CollectiveRequest> request,
+    std::shared_ptr<Cancellation> cancellation, Done done) {
+  const std::string device_name = device.name.ToString();
+  std::optional<Answer> answer;
+  QuestionPtr question;
+  bool is_new = false;
+  const auto waiter = std::make_shared<Waiter>();
+  {
+    MutexLock lock(&mu_);
+    const SettledGroups::Member* const settled =
+        settled_.Find(IdOf(*request), device_name);
+    if (settled != nullptr) {
+      absl::Status status = CheckSameRequest(*settled->request, *request);
+      answer = status.ok() ? Answer(settled->params) : Answer(status);
+    } else if (auto found = FindOrAddQuestion(device, request, &is_new);
+               !found.ok()) {
+      answer = found.status();
+    } else {
+      question = *std::move(found);
+      waiter->done = std::move(done);
+      question->waiters.push_back(waiter);
+    }
+  }
+  if (answer.has_value()) return std::move(done)(*std::move(answer));
+  if (cancellation != nullptr) {
+    cancellation->Watch([weak_self = weak_from_this(),
+                         weak_question = std::weak_ptr<Question>(question),
+                         weak_waiter = std::weak_ptr<Waiter>(waiter)](
+                            const absl::Status& reason) {
+      const auto self = weak_self.lock();
+      const auto question = weak_question.lock();
+      const auto waiter = weak_waiter.lock();
+      if (self == nullptr || question == nullptr || waiter == nullptr) return;
+      self->Leave(question, waiter, reason);
+    });
+  }
+  if (is_new) Ask(question);
+}
+
+absl::StatusOr<ParamResolverDistributed::QuestionPtr>
+ParamResolverDistributed::FindOrAddQuestion(
+    const DeviceAttributes& device,
+    const std::shared_ptr<const CollectiveRequest>& request, bool* is_new) {
+  const std::string device_name = device.name.ToString();
+  if (device.name.TaskName() != task_name_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        device_name, " is not a device of this task, ", task_name_));
+  }
+  const InstanceId id = IdOf(*request);
+  auto& of_instance = questions_[id];
+  const auto found = of_instance.find(device_name);
+  if (found != of_instance.end()) {
+    absl::Status status = CheckSameRequest(*found->second->request, *request);
+    if (!status.ok()) return status;
+    return found->second;
+  }
+  if (settled_.num_entries() + num_questions_ >= options_.max_entries) {
+    if (of_instance.empty()) questions_.erase(id);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        InstanceLabel(*request), ": the groups that live have ",
+        settled_.num_entries() + num_questions_,
+        " entries of instances in this task; wanted are fewer than ",
+        options_.max_entries));
+  }
+  const auto question =
+      std::make_shared<Question>(Question{.id = id,
+                                          .device = device,
+                                          .device_name = device_name,
+                                          .request = request});
+  of_instance.emplace(device_name, question);
+  ++num_questions_;
+  *is_new = true;
+  return question;
+}
+
+bool ParamResolverDistributed::IsPresent(const Question& question) const {
+  const auto of_instance = questions_.find(question.id);
+  if (of_instance == questions_.end()) return false;
+  const auto found = of_instance->second.find(question.device_name);
+  return found != of_instance->second.end() && found->second.get() == &question;
+}
+
+void ParamResolverDistributed::Remove(const QuestionPtr& question) {
+  const auto of_instance = questions_.find(question->id);
+  of_instance->second.erase(question->device_name);
+  if (of_instance->second.empty()) questions_.erase(of_instance);
+  --num_questions_;
+}
+
+void ParamResolverDistributed::Leave(const QuestionPtr& question,
+                                     const WaiterPtr& waiter,
+                                     const absl::Status& reason) {
+  bool was_last = false;
+  bool was_polled = false;
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(*question)) return;
+    if (std::erase(question->waiters, waiter) == 0) return;
+    was_last = question->waiters.empty();
+    was_polled = question->is_polled;
+    if (was_last) Remove(question);
+  }
+  if (was_last) StopAsking(question, was_polled, reason);
+  std::move(waiter->done)(reason);
+}
+
+void ParamResolverDistributed::Finish(const QuestionPtr& question,
+                                      const Answer& answer) {
+  std::vector<WaiterPtr> waiters;
+  bool was_polled = false;
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(*question)) return;
+    waiters.swap(question->waiters);
+    was_polled = question->is_polled;
+    Remove(question);
+  }
+  StopAsking(question, was_polled,
+             answer.ok() ? absl::CancelledError("answered") : answer.status());
+  for (const WaiterPtr& waiter : waiters) std::move(waiter->done)(answer);
+}
+
+// It has been removed.
+void ParamResolverDistributed::StopAsking(const QuestionPtr& question,
+                                          bool was_polled,
+                                          const absl::Status& reason) {
+  question->withdrawn->Cancel(reason);
+  if (!was_polled) return;
+  poll_->End(question->id);
+  NotifyWaiting();
+}
+
+std::string ParamResolverDistributed::DescribeWaiting(
+    const CollectiveRequest& request) {
+  const InstanceId id = IdOf(request);
+  {
+    MutexLock lock(&mu_);
+    const auto found = questions_.find(id);
+    if (found == questions_.end()) return "";
+    const Question& question = *found->second.begin()->second;
+    if (question.leader < 0) return "";
+    if (question.is_polled) return poll_->Describe(id);
+  }
+  return led_->DescribeWaiting(request);
+}
+
+std::vector<int> ParamResolverDistributed::WaitsFor() {
+  std::set<int> tasks;
+  MutexLock lock(&mu_);
+  for (const auto& [id, of_instance] : questions_) {
+    for (const auto& [name, question] : of_instance) {
+      if (question->is_polled) tasks.insert(question->leader);
+    }
+  }
+  return std::vector<int>(tasks.begin(), tasks.end());
+}
+
+// --- The leader --------------------------------------------------------------
+
+void ParamResolverDistributed::Ask(const QuestionPtr& question) {
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok()) return Finish(question, leader.status());
+  const GroupKey key = question->id.group_key;
+  const uint64_t ended_generation = options_.directory->EndedGeneration(key);
+  bool was_polled = false;
+  bool is_reached = false;
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(*question)) return;
+    const auto group = settled_.Find(key);
+    question->living_generation =
+        group == nullptr || group->params->generation <= ended_generation
+            ? 0
+            : group->params->generation;
+    question->leader = *leader;
+    was_polled = std::exchange(question->is_polled, *leader != this_task_);
+    is_reached = reached_.contains(*leader);
+    // Within the lock, so that whoever removes the question finds it begun.
+    if (question->is_polled) poll_->Begin(question->id, *leader);
+  }
+  if (was_polled) poll_->End(question->id);
+  if (*leader == this_task_) return AskHere(question, ended_generation);
+  NotifyWaiting();
+  AskThere(question, ended_generation, !is_reached);
+}
+
+void ParamResolverDistributed::AskHere(const QuestionPtr& question,
+                                       uint64_t ended_generation) {
+  led_->Join({.device = question->device,
+              .request = question->request,
+              .cancellation = question->withdrawn,
+              .ended_generation = ended_generation,
+              .living_generation = question->living_generation},
+             [weak_self = weak_from_this(), question](LeaderAnswer answer) {
+               const auto self = weak_self.lock();
+               if (self != nullptr) self->OnAnswer(question, answer);
+             });
+}
+
+void ParamResolverDistributed::AskThere(const QuestionPtr& question,
+                                        uint64_t ended_generation,
+                                        bool wait_until_reachable) {
+  auto message =
+      EncodeMemberCall({.device = question->device,
+                        .request = question->request,
+                        .ended_generation = ended_generation,
+                        .living_generation = question->living_generation});
+  if (!message.ok()) return Finish(question, message.status());
+  proto::ControlRequest request;
+  *request.mutable_complete_params() = *std::move(message);
+  options_.channel->Call(
+      question->leader, std::move(request),
+      {.cancellation = question->withdrawn,
+       .wait_until_reachable = wait_until_reachable},
+      [weak_self = weak_from_this(), question](ControlAnswer reply) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->OnReply(question, std::move(reply));
+      });
+}
+
+void ParamResolverDistributed::OnAnswer(const QuestionPtr& question,
+                                        const LeaderAnswer& answer) {
+  if (answer.failed_generation != 0) {
+    return OnFailure(question, answer.failed_generation,
+                     answer.params.status());
+  }
+  if (!answer.params.ok()) return Finish(question, answer.params);
+  const CollectiveParams& params = **answer.params;
+  const auto group = Learn(params.group);
+  if (!group.ok()) return Finish(question, group.status());
+  {
+    MutexLock lock(&mu_);
+    settled_.AddMember(**group, question->device_name,
+                       {question->request, *answer.params});
+  }
+  Finish(question, answer.params);
+}
+
+void ParamResolverDistributed::OnReply(const QuestionPtr& question,
+                                       ControlAnswer reply) {
+  const int leader = question->leader;
+  if (!reply.ok()) {
+    if (absl::IsUnavailable(reply.status()) &&
+        options_.unreachable != nullptr) {
+      options_.unreachable(leader, reply.status());
+    }
+    return Finish(question, reply.status());
+  }
+  OnReached(leader);
+  const std::string who =
+      absl::StrCat("the answer of ", options_.cluster.Label(leader), ": ");
+  const proto::CompleteParamsReply& message = reply->complete_params();
+  switch (message.kind_case()) {
+    case proto::CompleteParamsReply::kSettled: {
+      const Answer answer = Settle(*question, message.settled());
+      if (answer.ok()) return Finish(question, answer);
+      return Finish(question, Prefixed(who, answer.status()));
+    }
+    case proto::CompleteParamsReply::kFailure:
+      return OnFailure(question, message.failure().generation(),
+                       DecodeError(message.failure().reason()));
+    case proto::CompleteParamsReply::kNotLeader:
+      return OnNotLeader(question, message.not_leader());
+    case proto::CompleteParamsReply::KIND_NOT_SET:
+      return Finish(question, absl::InvalidArgumentError(absl::StrCat(
+                                  who, "it says nothing of the params")));
+  }
+}
+
+void ParamResolverDistributed::OnNotLeader(const QuestionPtr& question,
+                                           const proto::NotLeader& message) {
+  const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
+  if (!lost.ok()) return Finish(question, lost.status());
+  OnMayNotLead(*lost);
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok() || *leader != question->leader) return Ask(question);
+  Clock* const clock = options_.environment.clock;
+  const absl::Time now = clock->Now();
+  bool gives_up = false;
+  {
+    MutexLock lock(&mu_);
+    if (!question->refused_at.has_value()) question->refused_at = now;
+    gives_up = now - *question->refused_at > options_.takeover_limit;
+  }
+  if (gives_up) {
+    return Finish(question,
+                  absl::UnavailableError(absl::StrCat(
+                      options_.cluster.Label(*leader),
+                      " does not lead, as far as it knows, though every task "
+                      "before it has been lost, as far as this one knows")));
+  }
+  clock->CallAt(now + kAskAgain, [weak_self = weak_from_this(), question] {
+    if (const auto self = weak_self.lock()) self->Ask(question);
+  });
+}
+
+void ParamResolverDistributed::OnFailure(const QuestionPtr& question,
+                                         uint64_t generation,
+                                         const absl::Status& reason) {
+  absl::Status status = CheckGeneration("failure.generation", generation);
+  if (!status.ok()) return Finish(question, status);
+  const GroupKey key = question->id.group_key;
+  const bool lived_here = generation == question->living_generation;
+  if (lived_here) {
+    options_.directory->End(key, generation, reason);
+  } else {
+    MutexLock lock(&mu_);
+    failed_generations_[key] = generation;
+  }
+  Finish(question, reason);
+}
+
+ParamResolverDistributed::Answer ParamResolverDistributed::Settle(
+    const Question& question, const proto::Settled& settled) {
+  const auto found = LearnFrom(question, settled.group());
+  if (!found.ok()) return found.status();
+  SettledGroups::Group& group = **found;
+  const auto rank = group.rank_of_device.find(question.device_name);
+  if (rank == group.rank_of_device.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group.members lacks ", question.device_name, ", which asked"));
+  }
+  auto instance =
+      FindOrDecode(question, group, rank->second, settled.instance());
+  if (!instance.ok()) return instance.status();
+  auto params = MakeMemberParams(group.params, *std::move(instance), group.task,
+                                 rank->second);
+  if (!params.ok()) return params.status();
+  MutexLock lock(&mu_);
+  settled_.AddMember(group, question.device_name, {question.request, *params});
+  return params;
+}
+
+// The members of this task share what the first of them has learned.
+absl::StatusOr<std::shared_ptr<const CollInstanceParams>>
+ParamResolverDistributed::FindOrDecode(const Question& question,
+                                       const SettledGroups::Group& group,
+                                       int rank,
+                                       const proto::Instance& message) {
+  {
+    MutexLock lock(&mu_);
+    const auto found = group.instances.find(question.id.instance_key);
+    if (found != group.instances.end()) return found->second.params;
+  }
+  auto decoded =
+      DecodeInstance(*question.request, *group.params, rank, message);
+  if (!decoded.ok()) return decoded.status();
+  return std::make_shared<const CollInstanceParams>(*std::move(decoded));
+}
+
+absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::LearnFrom(
+    const Question& question, const proto::Group& message) {
+  if (message.members_size() == 0) {
+    MutexLock lock(&mu_);
+    auto group = settled_.Find(question.id.group_key);
+    if (group != nullptr && group->params->generation == message.generation()) {
+      return group;
+    }
+    return absl::AbortedError(
+        absl::StrCat("group ", question.id.group_key, " ended meanwhile"));
+  }
+  auto group = DecodeGroup(options_.cluster, *question.request, message);
+  if (!group.ok()) return group.status();
+  return Learn(*std::move(group));
+}
+
+// The first of this task's members to hear of the group adds it for all.
+absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::Learn(
+    std::shared_ptr<const CollGroupParams> group) {
+  const GroupKey key = group->key;
+  const uint64_t generation = group->generation;
+  options_.directory->Add(std::move(group));
+  const auto living = options_.directory->Find(key, generation);
+  if (!living.ok()) return living.status();
+  SettledGroups::GroupPtr replaced;  // Freed without the lock.
+  SettledGroups::GroupPtr added;
+  bool is_new = false;
+  {
+    MutexLock lock(&mu_);
+    const auto before = settled_.Find(key);
+    added = settled_.Add(*living, &replaced);
+    is_new = added != before;
+    failed_generations_.erase(key);
+  }
+  if (is_new) {
+    (*living)->cancellation->Watch([weak_self = weak_from_this(), key,
+                                    generation](const absl::Status& reason) {
+      const auto self = weak_self.lock();
+      if (self != nullptr) self->OnGenerationEnded(key, generation, reason);
+    });
+  }
+  return added;
+}
+
+// --- Ends --------------------------------------------------------------------
+
+// Whoever set the group's cancellation.
+void ParamResolverDistributed::OnGenerationEnded(GroupKey key,
+                                                 uint64_t generation,
+                                                 const absl::Status& reason) {
+  options_.directory->End(key, generation, reason);
+  SettledGroups::GroupPtr removed;
+  {
+    MutexLock lock(&mu_);
+    removed = settled_.Remove(key, generation);
+  }
+  for (const QuestionPtr& question :
+       QuestionsWhere([&](const Question& question) {
+         return question.id.group_key == key &&
+                question.living_generation == generation;
+       })) {
+    Finish(question, reason);
+  }
+}
+
+std::vector<ParamResolverDistributed::QuestionPtr>
+ParamResolverDistributed::QuestionsWhere(
+    absl::FunctionRef<bool(const Question&)> matches) {
+  std::vector<QuestionPtr> found;
+  MutexLock lock(&mu_);
+  for (const auto& [id, of_instance] : questions_) {
+    for (const auto& [name, question] : of_instance) {
+      if (matches(*question)) found.push_back(question);
+    }
+  }
+  return found;
+}
+
+void ParamResolverDistributed::EndGroup(GroupKey group_key,
+                                        absl::Status reason) {
+  if (reason.ok()) reason = absl::CancelledError("the group was ended");
+  SettledGroups::GroupPtr group;
+  uint64_t failed_generation = 0;
+  {
+    MutexLock lock(&mu_);
+    group = settled_.Find(group_key);
+    const auto failed = failed_generations_.find(group_key);
+    if (failed != failed_generations_.end()) {
+      failed_generation = failed->second;
+      failed_generations_.erase(failed);
+    }
+  }
+  if (group != nullptr) return EndEverywhere(*group->params, reason);
+  EndAwaited(group_key, reason);
+  if (failed_generation == 0) return;
+  options_.directory->End(group_key, failed_generation, reason);
+  led_->EndGeneration(group_key, failed_generation, reason);
+  const auto leader = options_.leadership->leader();
+  if (leader.ok() && *leader != this_task_) {
+    SendEndGroup(*leader, group_key, failed_generation, reason);
+  }
+}
+
+void ParamResolverDistributed::EndEverywhere(const CollGroupParams& group,
+                                             const absl::Status& reason) {
+  const GroupKey key = group.key;
+  const uint64_t generation = group.generation;
+  const bool is_first = options_.directory->End(key, generation, reason);
+  led_->EndGeneration(key, generation, reason);
+  if (!is_first) return;  // Whoever was tells the others.
+  std::set<int> tasks = TasksOf(group);
+  const auto leader = options_.leadership->leader();
+  if (leader.ok()) tasks.insert(*leader);
+  tasks.erase(this_task_);
+  for (int task : tasks) SendEndGroup(task, key, generation, reason);
+}
+
+void ParamResolverDistributed::EndAwaited(GroupKey key,
+                                          const absl::Status& reason) {
+  const auto waits = [key](const Question& question) {
+    return question.id.group_key == key;
+  };
+  const std::vector<QuestionPtr> waiting = QuestionsWhere(waits);
+  if (waiting.empty()) return;
+  const auto finish = [self = shared_from_this(), waiting, reason] {
+    for (const QuestionPtr& question : waiting) self->Finish(question, reason);
+  };
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok() || *leader == this_task_) {
+    led_->EndAwaited(key, task_name_, reason);
+    return finish();
+  }
+  // The calls end after the leader has heard why: if they were withdrawn first,
+  // nothing would tell it that this task may end the group.
+  SendEndGroup(*leader, key, /*generation=*/0, reason, finish);
+}
+
+void ParamResolverDistributed::SendEndGroup(
+    int task, GroupKey key, uint64_t generation, const absl::Status& reason,
+    absl::AnyInvocable<void() &&> done) {
+  proto::ControlRequest request;
+  proto::EndGroup* const message = request.mutable_end_group();
+  message->set_group_key(key);
+  message->set_generation(generation);
+  *message->mutable_reason() = EncodeError(reason);
+  options_.channel->Call(
+      task, std::move(request),
+      {.deadline = options_.environment.clock->Now() + kEndGroupLimit},
+      [done = std::move(done)](const ControlAnswer&) mutable {
+        std::move(done)();
+      });
+}
+
+absl::Status ParamResolverDistributed::OnEndGroup(
+    const ControlCaller& caller, const proto::EndGroup& message) {
+  absl::Status status = CheckGeneration("generation", message.generation());
+  if (status.ok()) status = CheckError(message.reason());
+  if (!status.ok()) return status;
+  const absl::Status reason = DecodeError(message.reason());
+  const GroupKey key = message.group_key();
+  if (message.generation() == 0) {
+    led_->EndAwaited(key, options_.cluster.TaskName(caller.task), reason);
+    return absl::OkStatus();
+  }
+  SettledGroups::GroupPtr group;
+  {
+    MutexLock lock(&mu_);
+    group = settled_.Find(key);
+  }
+  const bool asks = !QuestionsWhere([key](const Question& question) {
+                       return question.id.group_key == key;
+                     }).empty();
+  if (group == nullptr && !asks && !led_->HasGroup(key)) {
+    return absl::OkStatus();
+  }
+  const auto leader = options_.leadership->leader();
+  if (group != nullptr && !TasksOf(*group->params).contains(caller.task) &&
+      (!leader.ok() || *leader != caller.task)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(options_.cluster.Label(caller.task), " is not in group ",
+                     key, " and cannot end it"));
+  }
+  options_.directory->End(key, message.generation(), reason);
+  led_->EndGeneration(key, message.generation(), reason);
+  return absl::OkStatus();
+}
+
+void ParamResolverDistributed::OnTaskLost(int task,
+                                          const absl::Status& reason) {
+  {
+    MutexLock lock(&mu_);
+    reached_.erase(task);
+  }
+  const bool led = options_.leadership->MarkLost(task);
+  for (const auto& group : options_.directory->Living()) {
+    if (TasksOf(*group).contains(task)) EndEverywhere(*group, reason);
+  }
+  led_->EndTask(options_.cluster.TaskName(task), reason);
+  if (led) EndWhatWasLed(reason);
+  for (const QuestionPtr& question :
+       QuestionsWhere([task](const Question& question) {
+         return question.leader == task;
+       })) {
+    Finish(question, reason);
+  }
+}
+
+void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks) {
+  for (int task : tasks) {
+    if (!options_.leadership->MarkLost(task)) continue;
+    EndWhatWasLed(absl::UnavailableError(absl::StrCat(
+        options_.cluster.Label(task),
+        " was lost, as another task says, and had led the group")));
+  }
+}
+
+// Not all members need have heard what the former leader settled.
+void ParamResolverDistributed::EndWhatWasLed(const absl::Status& reason) {
+  for (const auto& group : options_.directory->Living()) {
+    EndEverywhere(*group, reason);
+  }
+}
+
+void ParamResolverDistributed::OnReached(int task) {
+  MutexLock lock(&mu_);
+  reached_.insert(task);
+}
+
+size_t ParamResolverDistributed::num_waiting() {
+  MutexLock lock(&mu_);
+  return num_questions_;
+}
+
+size_t ParamResolverDistributed::num_entries() {
+  MutexLock lock(&mu_);
+  return settled_.num_entries();
+}
+
+}  // namespace tutti

@@ -1,0 +1,230 @@
+#ifndef TUTTI_RESOLVERS_PARAM_RESOLVER_DISTRIBUTED_H_
+#define TUTTI_RESOLVERS_PARAM_RESOLVER_DISTRIBUTED_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "framework/group_directory.h"
+#include "framework/mutex.h"
+#include "framework/param_resolver.h"
+#include "framework/registry.h"
+#include "resolvers/leader_poll.h"
+#include "resolvers/leader_service.h"
+#include "resolvers/leadership.h"
+#include "resolvers/param_resolver_local.h"
+#include "resolvers/settled_groups.h"
+
+namespace tutti {
+
+// The resolver of one task of a cluster. One task leads: the members of all
+// tasks ask it, once for each instance; what it settles is remembered here, so
+// that later steps send nothing. The task that leads serves the others through
+// leader() and is asked by its own members without a message.
+//
+// A generation of a group ends on all of its tasks: by EndGroup() on any task,
+// when a task with members is lost, and when the task that led it is lost. From
+// then on what asks for the group joins the next generation.
+class ParamResolverDistributed
+    : public ParamResolverInterface,
+      public std::enable_shared_from_this<ParamResolverDistributed> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    Environment environment;
+
+    // These outlive the resolver.
+    ControlChannel* channel = nullptr;
+    GroupDirectory* directory = nullptr;  // Told of all groups of this task.
+
+    std::shared_ptr<Leadership> leadership;
+    const CollectiveRegistry* registry = &CollectiveRegistry::Global();
+    std::vector<int> ring_order;  // As in ParamResolverLocal.
+
+    // How much the settled instances of this task's members may take: an entry
+    // for each member, and one for each of CollInstanceParams::rows. Those that
+    // this task leads may take as much again.
+    size_t max_entries = size_t{1} << 19;
+
+    // How many groups and instances, not settled yet, members of other tasks
+    // may make this one keep while it leads.
+    size_t max_unsettled = 1024;
+
+    // How long to ask a task again that does not know yet that it leads.
+    absl::Duration takeover_limit = absl::Seconds(10);
+
+    // Nobody else may notice that a task is gone: `suspect` asks to find out,
+    // `unreachable` says that a call found its connection closed, `waiting`
+    // that calls have begun or ceased to wait at another task.
+    std::function<void(int task)> suspect;
+    std::function<void(int task, const absl::Status& why)> unreachable;
+    std::function<void()> waiting;
+  };
+
+  static std::shared_ptr<ParamResolverDistributed> Create(Options options);
+  ~ParamResolverDistributed() override;
+
+  // Errors besides those of the interface: UNAVAILABLE if the leader is lost;
+  // ABORTED if the group ends meanwhile and no better reason is known;
+  // RESOURCE_EXHAUSTED past one of the bounds.
+  void CompleteParamsAsync(const DeviceAttributes& device,
+                           std::shared_ptr<const CollectiveRequest> request,
+                           std::shared_ptr<Cancellation> cancellation,
+                           Done done) override ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What the leader said when it was asked last.
+  std::string DescribeWaiting(const CollectiveRequest& request) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // On all tasks. The first reason stays.
+  void EndGroup(GroupKey group_key, absl::Status reason) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Another task says that a generation has ended. One that is over already, or
+  // of a group that this task has nothing to do with, is ignored. Errors:
+  // INVALID_ARGUMENT; PERMISSION_DENIED for a task that is neither in the group
+  // nor its leader.
+  absl::Status OnEndGroup(const ControlCaller& caller,
+                          const proto::EndGroup& message)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The task's process is gone, for the reason, which names it.
+  void OnTaskLost(int task, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // These may not lead, as another task says.
+  void OnMayNotLead(const std::vector<int>& tasks) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The task has been heard of: from now on a call that cannot reach it fails.
+  void OnReached(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Other tasks at which calls wait.
+  std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // For the calls of other tasks.
+  LeaderService& leader() { return *leader_service_; }
+
+  const ParamResolverLocal& led() const { return *led_; }
+  ParamResolverLocal& led() { return *led_; }
+  size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_);
+  size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Waiter {
+    Done done;
+  };
+  using WaiterPtr = std::shared_ptr<Waiter>;
+
+  // What one member asks the leader, for all of its calls for the instance.
+  struct Question {
+    InstanceId id;
+    DeviceAttributes device;
+    std::string device_name;
+    std::shared_ptr<const CollectiveRequest> request;
+    std::shared_ptr<Cancellation> withdrawn = std::make_shared<Cancellation>();
+
+    // These change, under the resolver's lock.
+    std::vector<WaiterPtr> waiters;
+    int leader = -1;  // That was asked last.
+    bool is_polled = false;
+    uint64_t living_generation = 0;
+    std::optional<absl::Time> refused_at;  // First, by one that does not lead.
+  };
+  using QuestionPtr = std::shared_ptr<Question>;
+  using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
+
+  explicit ParamResolverDistributed(Options options);
+  void Initialize();
+
+  // Members' calls.
+  absl::StatusOr<QuestionPtr> FindOrAddQuestion(
+      const DeviceAttributes& device,
+      const std::shared_ptr<const CollectiveRequest>& request, bool* is_new)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsPresent(const Question& question) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Leave(const QuestionPtr& question, const WaiterPtr& waiter,
+             const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  void Finish(const QuestionPtr& question, const Answer& answer)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(const QuestionPtr& question) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StopAsking(const QuestionPtr& question, bool was_polled,
+                  const absl::Status& reason);
+
+  // The leader.
+  void Ask(const QuestionPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
+  void AskHere(const QuestionPtr& question, uint64_t ended_generation);
+  void AskThere(const QuestionPtr& question, uint64_t ended_generation,
+                bool wait_until_reachable);
+  void OnAnswer(const QuestionPtr& question, const LeaderAnswer& answer);
+  void OnReply(const QuestionPtr& question, ControlAnswer reply);
+  void OnNotLeader(const QuestionPtr& question, const proto::NotLeader& message)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnFailure(const QuestionPtr& question, uint64_t generation,
+                 const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  Answer Settle(const Question& question, const proto::Settled& settled)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<SettledGroups::GroupPtr> Learn(
+      std::shared_ptr<const CollGroupParams> group) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<SettledGroups::GroupPtr> LearnFrom(const Question& question,
+                                                    const proto::Group& message)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::shared_ptr<const CollInstanceParams>> FindOrDecode(
+      const Question& question, const SettledGroups::Group& group, int rank,
+      const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends.
+  void OnGenerationEnded(GroupKey key, uint64_t generation,
+                         const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndEverywhere(const CollGroupParams& group, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndAwaited(GroupKey key, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void SendEndGroup(
+      int task, GroupKey key, uint64_t generation, const absl::Status& reason,
+      absl::AnyInvocable<void() &&> done = [] {});
+  void EndWhatWasLed(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<QuestionPtr> QuestionsWhere(
+      absl::FunctionRef<bool(const Question&)> matches)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  void NotifyWaiting() {
+    if (options_.waiting != nullptr) options_.waiting();
+  }
+
+  const Options options_;
+  const int this_task_;
+  const std::string task_name_;
+  std::shared_ptr<ParamResolverLocal> led_;
+  std::shared_ptr<LeaderService> leader_service_;
+  std::shared_ptr<LeaderPoll> poll_;
+
+  Mutex mu_;
+  SettledGroups settled_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<InstanceId, std::map<std::string, QuestionPtr>> questions_
+      ABSL_GUARDED_BY(mu_);
+  size_t num_questions_ ABSL_GUARDED_BY(mu_) = 0;
+
+  // The generation of a group that could not be formed, for EndGroup().
+  absl::flat_hash_map<GroupKey, uint64_t> failed_generations_
+      ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<int> reached_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_PARAM_RESOLVER_DISTRIBUTED_H_

@@ -1,0 +1,17 @@
+#include "resolvers/task_members.h"
+
+namespace tutti {
+
+CollTaskParams MembersOfTask(const CollGroupParams& group,
+                             absl::string_view task_name) {
+  CollTaskParams task;
+  for (const CollGroupMember& member : group.members) {
+    const bool is_local =
+        task_name.empty() || member.device.name.TaskName() == task_name;
+    task.is_local.push_back(is_local);
+    task.num_local += is_local ? 1 : 0;
+  }
+  return task;
+}
+
+}  // namespace tutti

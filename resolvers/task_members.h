@@ -1,0 +1,16 @@
+#ifndef TUTTI_RESOLVERS_TASK_MEMBERS_H_
+#define TUTTI_RESOLVERS_TASK_MEMBERS_H_
+
+#include "absl/strings/string_view.h"
+#include "framework/params.h"
+
+namespace tutti {
+
+// Which members are devices of the task ("/job:worker/replica:0/task:3"); all
+// if the name is empty.
+CollTaskParams MembersOfTask(const CollGroupParams& group,
+                             absl::string_view task_name);
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_TASK_MEMBERS_H_
