@@ -1,0 +1,59 @@
+#ifndef TUTTI_TOOLS_CLUSTER_OPTIONS_H_
+#define TUTTI_TOOLS_CLUSTER_OPTIONS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "tools/cluster_words.h"
+#include "tools/environment_variables.h"
+
+namespace tutti {
+
+// Files in PEM format.
+struct TlsFiles {
+  std::string certificate;
+  std::string key;
+  std::string ca;
+};
+
+// Who takes part, which of them this process is, and how they talk.
+struct ClusterOptions {
+  ClusterSpec cluster;
+
+  // "host:port" to listen at, with the port of this task.
+  std::string listen_address;
+
+  int devices_per_task = 1;
+  absl::Duration start_timeout = absl::Seconds(60);
+
+  // A silent task is lost after 1 s, not 5 s.
+  bool fast_detection = false;
+
+  // What all tasks must know of each other; empty: nothing.
+  std::string token;
+
+  // One of them is set where not all addresses are of the loopback device.
+  std::optional<TlsFiles> tls;
+  bool insecure = false;
+};
+
+// Each setting is taken from the first that has it: `flags`; the file that
+// --cluster-file or TUTTI_CLUSTER_FILE names; variables named TUTTI_, such as
+// TUTTI_START_TIMEOUT; for the cluster and the task, those of Slurm. "{task}"
+// in the path of a file of TLS stands for the number of the task.
+//
+// Errors: UsageError naming the option, the key or the variable, its value and
+// what is wanted; a file that cannot be read.
+absl::StatusOr<ClusterOptions> ResolveClusterOptions(
+    const ClusterWords& flags, const Variables& variables);
+
+// Only this machine can reach it: "localhost", "127.0.0.1", "[::1]".
+bool IsLoopback(absl::string_view host);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_CLUSTER_OPTIONS_H_
