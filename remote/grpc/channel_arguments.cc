@@ -1,0 +1,67 @@
+#include "remote/grpc/channel_arguments.h"
+
+#include "grpc/grpc.h"
+
+namespace tutti {
+namespace {
+
+// Larger than any bound that makes sense; settings are ints.
+constexpr size_t kMaxSetting = size_t{1} << 30;
+
+int AsSetting(size_t value) {
+  return static_cast<int>(value < kMaxSetting ? value : kMaxSetting);
+}
+
+}  // namespace
+
+ChannelSettings ConnectionSettings() {
+  return {
+      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20},
+      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, (4 << 20)},
+      {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, 8 << 20},
+      {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+      {GRPC_ARG_TCP_READ_CHUNK_SIZE, 1 << 20},
+      {GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20},
+      // A peer whose host is gone without a word holds nothing for longer than
+      // the sum of these.
+      {GRPC_ARG_KEEPALIVE_TIME_MS, 10'000},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+  };
+}
+
+ChannelSettings ClientSettings(size_t max_message_bytes) {
+  ChannelSettings settings = ConnectionSettings();
+  const ChannelSettings own = {
+      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, AsSetting(max_message_bytes)},
+      {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
+      {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
+      {GRPC_ARG_ENABLE_RETRIES, 0},
+      {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
+      {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
+      {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100},
+      {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
+      {GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000},
+  };
+  settings.insert(settings.end(), own.begin(), own.end());
+  return settings;
+}
+
+ChannelSettings ServerSettings(size_t max_message_bytes,
+                               int max_concurrent_calls) {
+  ChannelSettings settings = ConnectionSettings();
+  const ChannelSettings own = {
+      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, AsSetting(max_message_bytes)},
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, max_concurrent_calls},
+      {GRPC_ARG_ALLOW_REUSEPORT, 0},
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000},
+      // Whoever keeps a connection alive may say so as often as it likes.
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},
+      {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
+  };
+  settings.insert(settings.end(), own.begin(), own.end());
+  return settings;
+}
+
+}  // namespace tutti

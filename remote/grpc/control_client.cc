@@ -1,0 +1,291 @@
+#include "remote/grpc/control_client.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "remote/grpc/control_messages.h"
+#include "remote/grpc/status_codec.h"
+
+namespace tutti {
+namespace {
+
+// Between attempts to reach a task that is waited for. gRPC connects at its own
+// pace and answers at once while it does not.
+constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+
+}  // namespace
+
+// One call, with all its attempts. Lives until it has ended, and as long as a
+// watcher or an alarm holds it.
+class ControlClient::OutgoingCall final
+    : public std::enable_shared_from_this<OutgoingCall> {
+ public:
+  OutgoingCall(ControlClient* client, int task, grpc::ByteBuffer request,
+               ControlCallOptions options, ControlDone done)
+      : client_(client),
+        task_(task),
+        request_(std::move(request)),
+        options_(std::move(options)),
+        begin_(clock().Now()),
+        done_(std::move(done)) {}
+
+  void Start();
+
+  // Instead of Start().
+  void Refuse(absl::Status reason) { std::move(done_)(std::move(reason)); }
+
+  // Ends the call with `reason`, soon.
+  void Stop(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  class Attempt;
+
+  Clock& clock() { return *client_->options_->environment.clock; }
+
+  void Try() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnAttemptDone(Attempt& attempt, const grpc::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  ControlAnswer AnswerOf(Attempt& attempt, const grpc::Status& status);
+  void TryLater() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status DeadlineError() ABSL_LOCKS_EXCLUDED(mu_);
+  void Finish(ControlAnswer answer) ABSL_LOCKS_EXCLUDED(mu_);
+
+  ControlClient* const client_;
+  const int task_;
+  const grpc::ByteBuffer request_;
+  const ControlCallOptions options_;
+  const absl::Time begin_;
+
+  // Of whoever finishes the call, and of Start() before.
+  ControlDone done_;
+
+  Mutex mu_;
+  absl::Status stop_reason_ ABSL_GUARDED_BY(mu_);  // OK: not stopped.
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<Attempt> attempt_ ABSL_GUARDED_BY(mu_);
+  absl::Status last_error_ ABSL_GUARDED_BY(mu_);  // Of an attempt.
+  std::optional<Clock::AlarmId> retry_alarm_ ABSL_GUARDED_BY(mu_);
+  std::optional<Clock::AlarmId> deadline_alarm_ ABSL_GUARDED_BY(mu_);
+  Cancellation::WatchId watch_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// One unary call of gRPC. Its own until gRPC is done with it.
+class ControlClient::OutgoingCall::Attempt final
+    : public grpc::ClientUnaryReactor {
+ public:
+  explicit Attempt(std::shared_ptr<OutgoingCall> call)
+      : call_(std::move(call)), request_(call_->request_) {}
+
+  void Start(std::shared_ptr<Attempt> self) {
+    self_ = std::move(self);
+    Peers& peers = *call_->client_->peers_;
+    expected_ = peers.Identify(call_->task_, context_);
+    grpc::GenericStub stub(peers.ControlChannel(call_->task_));
+    stub.PrepareUnaryCall(&context_, kControlMethod, grpc::StubOptions(),
+                          &request_, &reply_, this);
+    StartCall();
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  void OnReadInitialMetadataDone(bool ok) override { has_metadata_ = ok; }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<Attempt> self = std::move(self_);
+    call_->OnAttemptDone(*this, status);
+  }
+
+  // After OnDone(): of whom the answer is; nothing if there is none.
+  std::optional<uint64_t> incarnation() const {
+    if (!has_metadata_) return std::nullopt;
+    return FindIncarnation(context_.GetServerInitialMetadata());
+  }
+  bool is_answered() const {
+    return IsAnswered(context_.GetServerTrailingMetadata());
+  }
+  uint64_t expected() const { return expected_; }
+  const grpc::ByteBuffer& reply() const { return reply_; }
+
+ private:
+  const std::shared_ptr<OutgoingCall> call_;
+  const grpc::ByteBuffer request_;
+  std::shared_ptr<Attempt> self_;
+  uint64_t expected_ = 0;
+  bool has_metadata_ = false;
+  grpc::ByteBuffer reply_;
+  grpc::ClientContext context_;  // Goes first.
+};
+
+void ControlClient::OutgoingCall::Start() {
+  const auto self = shared_from_this();
+  if (options_.deadline != absl::InfiniteFuture()) {
+    const Clock::AlarmId alarm = clock().CallAt(
+        options_.deadline, [self] { self->Stop(self->DeadlineError()); });
+    MutexLock lock(&mu_);
+    deadline_alarm_ = alarm;
+  }
+  if (options_.cancellation != nullptr) {
+    const Cancellation::WatchId watch = options_.cancellation->Watch(
+        [self](const absl::Status& reason) { self->Stop(reason); });
+    MutexLock lock(&mu_);
+    watch_ = watch;
+  }
+  Try();
+}
+
+void ControlClient::OutgoingCall::Stop(absl::Status reason) {
+  std::shared_ptr<Attempt> attempt;
+  bool is_last = false;
+  {
+    MutexLock lock(&mu_);
+    if (finished_ || !stop_reason_.ok()) return;
+    stop_reason_ = reason;
+    attempt = attempt_;
+    // Nobody else ends a call that waits for its next attempt.
+    is_last = retry_alarm_.has_value() && clock().Cancel(*retry_alarm_);
+  }
+  if (attempt != nullptr) attempt->Cancel();
+  if (is_last) Finish(std::move(reason));
+}
+
+void ControlClient::OutgoingCall::Try() {
+  const auto attempt = std::make_shared<Attempt>(shared_from_this());
+  absl::Status stopped;
+  {
+    MutexLock lock(&mu_);
+    retry_alarm_.reset();
+    stopped = stop_reason_;
+    if (stopped.ok()) attempt_ = attempt;
+  }
+  if (!stopped.ok()) return Finish(std::move(stopped));
+  attempt->Start(attempt);
+}
+
+void ControlClient::OutgoingCall::OnAttemptDone(Attempt& attempt,
+                                                const grpc::Status& status) {
+  ControlAnswer answer = AnswerOf(attempt, status);
+  const bool may_retry =
+      options_.wait_until_reachable && absl::IsUnavailable(answer.status()) &&
+      !attempt.is_answered() && !attempt.incarnation().has_value();
+  absl::Status stopped;
+  {
+    MutexLock lock(&mu_);
+    attempt_.reset();
+    stopped = stop_reason_;
+    last_error_ = answer.status();
+  }
+  if (!stopped.ok()) return Finish(std::move(stopped));
+  if (may_retry) return TryLater();
+  Finish(std::move(answer));
+}
+
+ControlAnswer ControlClient::OutgoingCall::AnswerOf(
+    Attempt& attempt, const grpc::Status& status) {
+  Peers& peers = *client_->peers_;
+  const std::optional<uint64_t> incarnation = attempt.incarnation();
+  if (incarnation) {
+    const absl::Status same =
+        peers.Observe(task_, attempt.expected(), *incarnation);
+    if (!same.ok()) return same;
+  }
+  if (!status.ok()) {
+    return attempt.is_answered() ? FromGrpc(status)
+                                 : ConnectionError(peers.Label(task_), status);
+  }
+  proto::ControlReply reply;
+  const absl::Status parsed = Parse(attempt.reply(), reply);
+  if (parsed.ok()) return reply;
+  return absl::InternalError(
+      absl::StrCat(peers.Label(task_), " answered: ", parsed.message()));
+}
+
+void ControlClient::OutgoingCall::TryLater() {
+  absl::Status stopped;
+  {
+    MutexLock lock(&mu_);
+    stopped = stop_reason_;
+    if (stopped.ok()) {
+      retry_alarm_ =
+          clock().CallAt(clock().Now() + kRetryPause,
+                         [self = shared_from_this()] { self->Try(); });
+    }
+  }
+  if (!stopped.ok()) Finish(std::move(stopped));
+}
+
+absl::Status ControlClient::OutgoingCall::DeadlineError() {
+  const absl::Duration waited = clock().Now() - begin_;
+  MutexLock lock(&mu_);
+  if (!last_error_.ok()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("cannot reach ", last_error_.message(), ", for ",
+                     absl::FormatDuration(waited)));
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("no answer from ", client_->peers_->Label(task_), " for ",
+                   absl::FormatDuration(waited)));
+}
+
+void ControlClient::OutgoingCall::Finish(ControlAnswer answer) {
+  std::optional<Clock::AlarmId> alarm;
+  Cancellation::WatchId watch = 0;
+  {
+    MutexLock lock(&mu_);
+    finished_ = true;
+    alarm = deadline_alarm_;
+    watch = watch_;
+  }
+  if (alarm) clock().Cancel(*alarm);
+  if (watch != 0) options_.cancellation->Unwatch(watch);
+  ControlClient* const client = client_;
+  client->Forget(shared_from_this());
+  std::move(done_)(std::move(answer));
+  client->in_flight_.End();
+}
+
+void ControlClient::Call(int task, proto::ControlRequest request,
+                         ControlCallOptions options, ControlDone done) {
+  const absl::Status known = peers_->CheckTask(task);
+  if (!known.ok()) return std::move(done)(known);
+  const size_t size = request.ByteSizeLong();
+  if (size > options_->bounds.max_control_request_bytes) {
+    return std::move(done)(absl::ResourceExhaustedError(absl::StrCat(
+        "a request of ", size, " bytes to ", peers_->Label(task),
+        " is larger than ", options_->bounds.max_control_request_bytes)));
+  }
+  const auto call = std::make_shared<OutgoingCall>(
+      this, task, Serialize(request), std::move(options), std::move(done));
+  bool may_begin = false;
+  {
+    MutexLock lock(&mu_);
+    may_begin = in_flight_.Begin();
+    if (may_begin) calls_.insert(call);
+  }
+  if (may_begin) return call->Start();
+  call->Refuse(absl::CancelledError("the transport has been shut down"));
+}
+
+void ControlClient::Shutdown() {
+  in_flight_.Close();
+  absl::flat_hash_set<std::shared_ptr<OutgoingCall>> calls;
+  {
+    MutexLock lock(&mu_);
+    calls = calls_;
+  }
+  for (const auto& call : calls) {
+    call->Stop(absl::CancelledError("the transport is shut down"));
+  }
+  calls.clear();
+  in_flight_.Wait();
+}
+
+void ControlClient::Forget(const std::shared_ptr<OutgoingCall>& call) {
+  MutexLock lock(&mu_);
+  calls_.erase(call);
+}
+
+}  // namespace tutti

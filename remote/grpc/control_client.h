@@ -1,0 +1,52 @@
+#ifndef TUTTI_REMOTE_GRPC_CONTROL_CLIENT_H_
+#define TUTTI_REMOTE_GRPC_CONTROL_CLIENT_H_
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "remote/grpc/grpc_options.h"
+#include "remote/grpc/in_flight.h"
+#include "remote/grpc/peers.h"
+
+namespace tutti {
+
+// Calls the control services of other tasks: a unary call of gRPC for each, or
+// several, one after the other, for as long as a task cannot be reached that is
+// waited for.
+class ControlClient final : public ControlChannel {
+ public:
+  // Both outlive this.
+  ControlClient(const GrpcTransportOptions* options, Peers* peers)
+      : options_(options), peers_(peers) {}
+  ControlClient(const ControlClient&) = delete;
+  ControlClient& operator=(const ControlClient&) = delete;
+
+  void Call(int task, proto::ControlRequest request, ControlCallOptions options,
+            ControlDone done) override;
+
+  // Ends all calls with CANCELLED, and those that come later; blocks until they
+  // have ended.
+  void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  class OutgoingCall;
+
+  void Forget(const std::shared_ptr<OutgoingCall>& call)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const GrpcTransportOptions* const options_;
+  Peers* const peers_;
+  InFlight in_flight_;
+
+  Mutex mu_;
+  absl::flat_hash_set<std::shared_ptr<OutgoingCall>> calls_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_CONTROL_CLIENT_H_

@@ -1,0 +1,122 @@
+#ifndef TUTTI_REMOTE_GRPC_FAKE_SERVICES_H_
+#define TUTTI_REMOTE_GRPC_FAKE_SERVICES_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/buf_key.h"
+#include "framework/control_channel.h"
+#include "framework/mutex.h"
+#include "framework/peer_access.h"
+#include "remote/transfer_channel.h"
+
+namespace tutti {
+
+// A control service that is a function.
+class FunctionService final : public ControlService {
+ public:
+  using Function = std::function<void(
+      const ControlCaller&, const proto::ControlRequest&,
+      std::shared_ptr<Cancellation> withdrawn, ControlDone done)>;
+
+  explicit FunctionService(Function function)
+      : function_(std::move(function)) {}
+
+  void Handle(const ControlCaller& caller, const proto::ControlRequest& request,
+              std::shared_ptr<Cancellation> withdrawn,
+              ControlDone done) override {
+    function_(caller, request, std::move(withdrawn), std::move(done));
+  }
+
+ private:
+  const Function function_;
+};
+
+// A transfer service that is a table: offers and asks meet by key.
+class TableService final : public TransferService {
+ public:
+  void Provide(const BufKey& key, const Offer& offer) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void Serve(const ControlCaller& caller, const BufKey& key,
+             const Ask& ask) override ABSL_LOCKS_EXCLUDED(mu_);
+  void Withdraw(const BufKey& key, const Borrower* borrower,
+                absl::Status reason) override ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Blocks until so many asks wait.
+  void WaitForAsks(size_t num_asks) ABSL_LOCKS_EXCLUDED(mu_);
+
+  size_t num_withdrawn() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  static void Meet(const Offer& offer, const Ask& ask);
+
+  Mutex mu_;
+  CondVar changed_;
+  absl::flat_hash_map<BufKey, Offer> offers_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<BufKey, Ask> asks_ ABSL_GUARDED_BY(mu_);
+  size_t num_withdrawn_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// Waits for the end of one loan.
+class WaitingLender final : public Lender {
+ public:
+  void OnReleased(int32_t id, absl::Status status) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Blocks until then.
+  absl::Status Wait() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool is_released_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// Collects the bytes of one transfer.
+class WaitingBorrower final : public Borrower {
+ public:
+  explicit WaitingBorrower(size_t num_bytes) : bytes_(num_bytes) {}
+
+  absl::Status OnPart(int32_t id, size_t offset,
+                      absl::Span<const std::byte> part) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Blocks until all has come or failed.
+  absl::Status Wait() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Blocks until something has come.
+  void WaitForPart() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // After Wait().
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  const std::vector<size_t>& part_sizes() const { return part_sizes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::vector<size_t> part_sizes_;
+
+  Mutex mu_;
+  CondVar changed_;
+  size_t num_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  bool is_told_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// Calls and waits for the answer.
+ControlAnswer CallAndWait(ControlChannel& channel, int task,
+                          proto::ControlRequest request,
+                          ControlCallOptions options = {});
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_FAKE_SERVICES_H_

@@ -1,0 +1,70 @@
+#ifndef TUTTI_REMOTE_GRPC_GRPC_OPTIONS_H_
+#define TUTTI_REMOTE_GRPC_GRPC_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "framework/environment.h"
+
+namespace tutti {
+
+// What a peer may cost. Whoever exceeds a bound gets RESOURCE_EXHAUSTED.
+struct GrpcBounds {
+  size_t max_control_request_bytes = size_t{64} << 10;
+
+  // A group of 65,536 members must fit.
+  size_t max_control_reply_bytes = size_t{4} << 20;
+
+  // Payload in one message of a transfer stream, that we send or take.
+  size_t max_frame_bytes = size_t{4} << 20;
+
+  // Of one peer.
+  int max_open_transfers = 4096;
+
+  // Of one connection. Calls beyond it wait at the caller.
+  int max_concurrent_calls = 1024;
+};
+
+// Paths of PEM files. The certificate names its task, "task-3", as common name
+// or as alternative DNS name.
+struct TlsOptions {
+  std::string certificate;
+  std::string key;
+  std::string ca;
+
+  bool enabled() const { return !certificate.empty(); }
+};
+
+struct GrpcTransportOptions {
+  ClusterSpec cluster;
+  uint64_t incarnation = 0;  // Of this process. Not 0.
+  Environment environment;
+
+  // Tasks talk to each other only if both of these are the same.
+  std::string job_id;
+  std::string token;
+
+  // The host to listen at, such as "0.0.0.0"; by default the one that the
+  // cluster gives for this task. The port is that of the cluster.
+  std::string bind_address;
+
+  // Whether to listen at an address that other machines reach without TLS.
+  bool insecure = false;
+  TlsOptions tls;
+
+  GrpcBounds bounds;
+
+  // Connections to each peer that large transfers are spread over.
+  int transfer_lanes = 1;
+
+  // How long bytes of a transfer that was cancelled may still be with gRPC
+  // before their stream is closed.
+  absl::Duration cancel_grace = absl::Seconds(2);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_GRPC_OPTIONS_H_

@@ -1,0 +1,47 @@
+#include "remote/grpc/grpc_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "remote/grpc/control_messages.h"
+
+namespace tutti {
+
+GrpcService::GrpcService(const GrpcTransportOptions* options,
+                         ServedMethod* control, ServedMethod* transfers)
+    : options_(options),
+      job_{.job_id = options->job_id, .token = options->token},
+      control_(control),
+      transfers_(transfers) {}
+
+grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
+    grpc::GenericCallbackServerContext* context) {
+  const auto caller = Check(context);
+  // Not to be told to those who may not call.
+  if (caller.ok() || absl::IsFailedPrecondition(caller.status())) {
+    AddIncarnation(options_->incarnation, *context);
+  }
+  if (!caller.ok()) return Refuse(caller.status(), context);
+  ServedMethod* const method = MethodOf(context->method());
+  if (method != nullptr) return method->Serve(*caller, context);
+  return Refuse(absl::UnimplementedError("there is no such method"), context);
+}
+
+absl::StatusOr<ControlCaller> GrpcService::Check(
+    grpc::GenericCallbackServerContext* context) const {
+  CallCheck check{.cluster = &options_->cluster,
+                  .job = &job_,
+                  .incarnation = options_->incarnation};
+  if (options_->tls.enabled()) {
+    check.certified_names = NamesInCertificate(*context);
+  }
+  return CheckIdentity(check, context->client_metadata());
+}
+
+ServedMethod* GrpcService::MethodOf(const std::string& name) const {
+  if (name == kControlMethod) return control_;
+  if (name == kTransferMethod) return transfers_;
+  return nullptr;
+}
+
+}  // namespace tutti

@@ -1,0 +1,38 @@
+#ifndef TUTTI_REMOTE_GRPC_GRPC_SERVICE_H_
+#define TUTTI_REMOTE_GRPC_GRPC_SERVICE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "grpcpp/generic/async_generic_service.h"
+#include "remote/grpc/call_identity.h"
+#include "remote/grpc/grpc_options.h"
+#include "remote/grpc/served_call.h"
+
+namespace tutti {
+
+// The one service of a task's server: sees who calls, from the metadata alone,
+// and hands the call to whoever serves its method, or refuses it.
+class GrpcService final : public grpc::CallbackGenericService {
+ public:
+  // All outlive this.
+  GrpcService(const GrpcTransportOptions* options, ServedMethod* control,
+              ServedMethod* transfers);
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override;
+
+ private:
+  absl::StatusOr<ControlCaller> Check(
+      grpc::GenericCallbackServerContext* context) const;
+  ServedMethod* MethodOf(const std::string& name) const;
+
+  const GrpcTransportOptions* const options_;
+  const JobIdentity job_;
+  ServedMethod* const control_;
+  ServedMethod* const transfers_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_GRPC_SERVICE_H_

@@ -1,0 +1,51 @@
+#ifndef TUTTI_REMOTE_GRPC_LOAN_H_
+#define TUTTI_REMOTE_GRPC_LOAN_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/peer_access.h"
+#include "grpcpp/support/slice.h"
+#include "remote/grpc/in_flight.h"
+
+namespace tutti {
+
+// A delivery that is being sent. Ends, with its lender told, when the last of
+// those who hold it is gone: the stream, and gRPC with each slice.
+//
+// Thread-safe. The lender is told on the work queue: gRPC drops slices wherever
+// it likes.
+class Loan {
+ public:
+  // Both outlive the loan, and `in_flight` counts it until the lender has been
+  // told.
+  Loan(const Delivery& delivery, WorkQueue* queue, InFlight* in_flight);
+  ~Loan();
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+  absl::Span<const std::byte> bytes() const { return delivery_.bytes; }
+
+  // What the lender will be told: the first reason, else OK.
+  void Fail(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Bytes of the loan, where they lie, that keep it.
+  static grpc::Slice Alias(const std::shared_ptr<Loan>& loan, size_t offset,
+                           size_t num_bytes);
+
+ private:
+  const Delivery delivery_;
+  WorkQueue* const queue_;
+  InFlight* const in_flight_;
+
+  Mutex mu_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_LOAN_H_

@@ -1,0 +1,91 @@
+#include "remote/grpc/peers.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "grpc/grpc.h"
+#include "grpc/grpc_security_constants.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/support/channel_arguments.h"
+#include "remote/grpc/channel_arguments.h"
+
+namespace tutti {
+
+Peers::Peers(const GrpcTransportOptions* options,
+             std::shared_ptr<grpc::ChannelCredentials> credentials)
+    : options_(options),
+      credentials_(std::move(credentials)),
+      job_{.job_id = options->job_id, .token = options->token} {}
+
+absl::Status Peers::CheckTask(int task) const {
+  const int num_tasks = options_->cluster.num_tasks();
+  if (task >= 0 && task < num_tasks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "there is no task ", task, ": the cluster has ", num_tasks, " tasks"));
+}
+
+std::shared_ptr<grpc::Channel> Peers::ControlChannel(int task) {
+  return Channel(task, kControlLane);
+}
+
+std::shared_ptr<grpc::Channel> Peers::TransferChannel(int task, int lane) {
+  return Channel(task, lane);
+}
+
+std::shared_ptr<grpc::Channel> Peers::Channel(int task, int lane) {
+  MutexLock lock(&mu_);
+  std::shared_ptr<grpc::Channel>& channel = channels_[{task, lane}];
+  if (channel != nullptr) return channel;
+
+  const GrpcBounds& bounds = options_->bounds;
+  // Many small frames may share a message.
+  const size_t max_message_bytes =
+      lane == kControlLane ? bounds.max_control_reply_bytes
+                           : 2 * bounds.max_frame_bytes + (size_t{1} << 16);
+  grpc::ChannelArguments arguments;
+  for (const auto& [name, value] : ClientSettings(max_message_bytes)) {
+    arguments.SetInt(name, value);
+  }
+  if (options_->tls.enabled()) {
+    arguments.SetSslTargetNameOverride(CertifiedName(task));
+  }
+  channel = grpc::CreateCustomChannel(options_->cluster.addresses[task],
+                                      credentials_, arguments);
+  return channel;
+}
+
+uint64_t Peers::Identify(int task, grpc::ClientContext& context) {
+  uint64_t expected = 0;
+  {
+    MutexLock lock(&mu_);
+    const auto it = incarnations_.find(task);
+    if (it != incarnations_.end()) expected = it->second;
+  }
+  AddIdentity(job_,
+              {.caller = options_->cluster.this_task,
+               .caller_incarnation = options_->incarnation,
+               .callee = task,
+               .callee_incarnation = expected},
+              context);
+  return expected;
+}
+
+absl::Status Peers::Observe(int task, uint64_t expected, uint64_t incarnation) {
+  {
+    MutexLock lock(&mu_);
+    incarnations_[task] = incarnation;
+  }
+  if (expected == 0 || expected == incarnation) return absl::OkStatus();
+  return Restarted(Label(task), expected, incarnation);
+}
+
+void Peers::Close() {
+  absl::flat_hash_map<std::pair<int, int>, std::shared_ptr<grpc::Channel>>
+      channels;
+  {
+    MutexLock lock(&mu_);
+    channels.swap(channels_);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,78 @@
+#ifndef TUTTI_REMOTE_GRPC_PEERS_H_
+#define TUTTI_REMOTE_GRPC_PEERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "framework/cluster_spec.h"
+#include "framework/mutex.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/security/credentials.h"
+#include "remote/grpc/call_identity.h"
+#include "remote/grpc/grpc_options.h"
+
+namespace tutti {
+
+// The other tasks as those see them who call: how to reach each, what to say to
+// it, and which incarnation of it has answered. Channels are made when they are
+// first asked for. Thread-safe.
+class Peers {
+ public:
+  // `options` outlives this.
+  Peers(const GrpcTransportOptions* options,
+        std::shared_ptr<grpc::ChannelCredentials> credentials);
+
+  // "task 3 (host:7000)".
+  std::string Label(int task) const { return options_->cluster.Label(task); }
+
+  // INVALID_ARGUMENT if there is no such task.
+  absl::Status CheckTask(int task) const;
+
+  std::shared_ptr<grpc::Channel> ControlChannel(int task)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Each lane is a connection of its own.
+  std::shared_ptr<grpc::Channel> TransferChannel(int task, int lane)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Puts into a call to `task` who makes it and which incarnation it is meant
+  // for: the one that answered last, which is returned; 0 if none did.
+  uint64_t Identify(int task, grpc::ClientContext& context)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Takes note of the incarnation that answers a call which was meant for
+  // `expected`. Errors: FAILED_PRECONDITION if that is another one. Calls that
+  // are made from now on are meant for this one.
+  absl::Status Observe(int task, uint64_t expected, uint64_t incarnation)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Drops the channels. Blocks; not on a thread of gRPC's. Nothing is called
+  // after this.
+  void Close() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  static constexpr int kControlLane = -1;
+
+  std::shared_ptr<grpc::Channel> Channel(int task, int lane)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const GrpcTransportOptions* const options_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const JobIdentity job_;
+
+  Mutex mu_;
+  absl::flat_hash_map<std::pair<int, int>, std::shared_ptr<grpc::Channel>>
+      channels_ ABSL_GUARDED_BY(mu_);  // By task and lane.
+  absl::flat_hash_map<int, uint64_t> incarnations_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_PEERS_H_

@@ -1,0 +1,311 @@
+#include "remote/grpc/receive_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/slice.h"
+#include "remote/grpc/call_identity.h"
+#include "remote/grpc/control_messages.h"
+#include "remote/grpc/status_codec.h"
+
+namespace tutti {
+namespace {
+
+// Records in one message, within the other side's bound for messages.
+constexpr size_t kMaxRecordBytes = 256 * kRecordBytes;
+
+absl::Status Broken(absl::string_view what) {
+  return absl::InternalError(what);
+}
+
+}  // namespace
+
+std::shared_ptr<ReceiveStream> ReceiveStream::Create(Peers* peers, int task,
+                                                     int lane,
+                                                     size_t max_frame_bytes,
+                                                     OnEnd on_end) {
+  auto stream = std::make_shared<ReceiveStream>(peers, task, max_frame_bytes,
+                                                std::move(on_end));
+  stream->self_ = stream;
+  stream->BindTo(lane);
+  return stream;
+}
+
+ReceiveStream::ReceiveStream(Peers* peers, int task, size_t max_frame_bytes,
+                             OnEnd on_end)
+    : peers_(peers),
+      task_(task),
+      max_frame_bytes_(max_frame_bytes),
+      on_end_(std::move(on_end)) {}
+
+void ReceiveStream::BindTo(int lane) {
+  expected_incarnation_ = peers_->Identify(task_, context_);
+  grpc::GenericStub stub(peers_->TransferChannel(task_, lane));
+  stub.PrepareBidiStreamingCall(&context_, kTransferMethod, grpc::StubOptions(),
+                                this);
+  AddHold();  // Until StopWriting(): writes begin outside of reactions.
+  StartRead(&incoming_message_);
+}
+
+bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
+  absl::Status refused;
+  {
+    MutexLock lock(&mu_);
+    if (ended_) return false;
+    const auto [it, is_new] = ids_.emplace(key, last_id_ + 1);
+    if (is_new) {
+      const uint64_t id = ++last_id_;
+      open_.emplace(id, std::make_shared<Incoming>(id, key, ask));
+      Enqueue({.kind = RecordKind::kRequest,
+               .id = id,
+               .key = key,
+               .num_bytes = ask.num_bytes,
+               .dtype = ask.dtype,
+               .incarnation = ask.incarnation});
+    } else {
+      refused = absl::AlreadyExistsError(
+          absl::StrCat("asked twice for ", ToString(key)));
+    }
+  }
+  if (!refused.ok()) {
+    ask.borrower->OnDelivery(ask.id, std::move(refused), {});
+    return true;
+  }
+  WriteWhatWaits();
+  return true;
+}
+
+bool ReceiveStream::Cancel(const BufKey& key, absl::Status reason) {
+  std::shared_ptr<Incoming> incoming;
+  {
+    MutexLock lock(&mu_);
+    const auto it = ids_.find(key);
+    if (it == ids_.end()) return false;
+    incoming = open_.at(it->second);
+  }
+  EndEarly(*incoming, std::move(reason));
+  return true;
+}
+
+// The other side still ends the request: until then its frames may come.
+void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
+  bool may_tell = false;
+  {
+    MutexLock lock(&mu_);
+    if (incoming.is_told || !incoming.end_reason.ok()) return;
+    incoming.end_reason = reason;
+    Enqueue({.kind = RecordKind::kCancel, .id = incoming.id});
+    may_tell = !incoming.is_feeding;  // Else whoever feeds it tells it.
+    if (may_tell) {
+      incoming.is_told = true;
+      ids_.erase(incoming.key);
+    }
+  }
+  WriteWhatWaits();
+  if (may_tell) Tell(incoming, std::move(reason));
+}
+
+void ReceiveStream::Close(absl::Status reason) {
+  {
+    MutexLock lock(&mu_);
+    if (close_reason_.ok()) close_reason_ = std::move(reason);
+    ended_ = true;
+  }
+  context_.TryCancel();
+}
+
+void ReceiveStream::OnReadInitialMetadataDone(bool ok) {
+  if (!ok) return;
+  const auto incarnation = FindIncarnation(context_.GetServerInitialMetadata());
+  if (!incarnation) return;
+  absl::Status same =
+      peers_->Observe(task_, expected_incarnation_, *incarnation);
+  if (!same.ok()) Close(std::move(same));
+}
+
+void ReceiveStream::OnReadDone(bool ok) {
+  if (!ok) return StopWriting();
+  SliceCursor message(incoming_message_);
+  incoming_message_.Clear();
+  absl::Status status;
+  while (status.ok() && message.remaining_bytes() > 0) {
+    status = ConsumeFrame(message);
+  }
+  if (status.ok()) return StartRead(&incoming_message_);
+  Close(absl::InternalError(
+      absl::StrCat(peers_->Label(task_),
+                   " sent what was not asked for: ", status.message())));
+  StopWriting();
+}
+
+absl::Status ReceiveStream::ConsumeFrame(SliceCursor& message) {
+  EncodedFrameHeader encoded;
+  if (!message.Read(absl::MakeSpan(encoded))) {
+    return Broken("a frame that is shorter than its header");
+  }
+  const auto header = DecodeFrameHeader(encoded);
+  if (!header.ok()) return header.status();
+  if (header->length > message.remaining_bytes()) {
+    return Broken("a frame that is shorter than its header says");
+  }
+  auto incoming = Find(*header);
+  if (!incoming.ok()) return incoming.status();
+
+  if (header->code != absl::StatusCode::kOk) {
+    std::string text(header->length, '\0');
+    message.Read(
+        absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()));
+    End(**incoming, absl::Status(header->code, text));
+    return absl::OkStatus();
+  }
+  const absl::Status fed = Feed(**incoming, header->length, message);
+  if (!fed.ok()) EndEarly(**incoming, fed);
+  if (header->is_last) End(**incoming, absl::OkStatus());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<ReceiveStream::Incoming>> ReceiveStream::Find(
+    const FrameHeader& header) {
+  std::shared_ptr<Incoming> incoming;
+  {
+    MutexLock lock(&mu_);
+    const auto it = open_.find(header.id);
+    if (it == open_.end()) {
+      return Broken(absl::StrCat("a frame for request ", header.id,
+                                 ", which is not open"));
+    }
+    incoming = it->second;
+  }
+  if (header.code != absl::StatusCode::kOk) return incoming;
+  if (header.length > max_frame_bytes_) {
+    return Broken(absl::StrCat("a frame of ", header.length,
+                               " bytes, more than ", max_frame_bytes_));
+  }
+  const uint64_t position = incoming->num_received_bytes;
+  const uint64_t num_missing = incoming->ask.num_bytes - position;
+  if (header.offset != position || header.length > num_missing ||
+      header.is_last != (header.length == num_missing)) {
+    return Broken(absl::StrCat("a frame of ", header.length, " bytes at ",
+                               header.offset, ", where ", num_missing,
+                               " bytes at ", position, " were missing (",
+                               ToString(incoming->key), ")"));
+  }
+  return incoming;
+}
+
+absl::Status ReceiveStream::Feed(Incoming& incoming, size_t num_bytes,
+                                 SliceCursor& message) {
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    incoming.is_feeding = incoming.end_reason.ok();
+    status = incoming.end_reason;
+  }
+  while (num_bytes > 0) {
+    const absl::Span<const std::byte> bytes = message.Next(num_bytes);
+    num_bytes -= bytes.size();
+    incoming.num_received_bytes += bytes.size();
+    if (status.ok()) status = incoming.feeder.Feed(bytes);
+  }
+  absl::Status stopped;
+  {
+    MutexLock lock(&mu_);
+    incoming.is_feeding = false;
+    if (incoming.end_reason.ok() || incoming.is_told) return status;
+    stopped = incoming.end_reason;
+    incoming.is_told = true;
+    ids_.erase(incoming.key);
+  }
+  Tell(incoming, std::move(stopped));
+  return absl::OkStatus();
+}
+
+void ReceiveStream::End(Incoming& incoming, absl::Status status) {
+  {
+    MutexLock lock(&mu_);
+    open_.erase(incoming.id);
+    if (incoming.is_told) return;
+    incoming.is_told = true;
+    ids_.erase(incoming.key);
+  }
+  Tell(incoming, std::move(status));
+}
+
+void ReceiveStream::Tell(const Incoming& incoming, absl::Status status) {
+  incoming.ask.borrower->OnDelivery(incoming.ask.id, std::move(status), {});
+}
+
+void ReceiveStream::Enqueue(const TransferRecord& record) {
+  if (ended_) return;
+  const EncodedRecord encoded = Encode(record);
+  waiting_records_.insert(waiting_records_.end(), encoded.begin(),
+                          encoded.end());
+}
+
+void ReceiveStream::WriteWhatWaits() {
+  {
+    MutexLock lock(&mu_);
+    if (is_writing_ || stopped_writing_ || waiting_records_.empty()) return;
+    is_writing_ = true;
+    const size_t size = std::min(waiting_records_.size(), kMaxRecordBytes);
+    const grpc::Slice slice(waiting_records_.data(), size);
+    outgoing_message_ = grpc::ByteBuffer(&slice, 1);
+    waiting_records_.erase(waiting_records_.begin(),
+                           waiting_records_.begin() + size);
+  }
+  StartWrite(&outgoing_message_);
+}
+
+void ReceiveStream::OnWriteDone(bool ok) {
+  bool may_go = false;
+  {
+    MutexLock lock(&mu_);
+    is_writing_ = false;
+    if (!ok) waiting_records_.clear();
+    may_go = stopped_writing_;
+  }
+  if (may_go) return RemoveHold();
+  WriteWhatWaits();
+}
+
+void ReceiveStream::StopWriting() {
+  {
+    MutexLock lock(&mu_);
+    ended_ = true;
+    stopped_writing_ = true;
+    if (is_writing_) return;  // OnWriteDone() removes the hold.
+  }
+  RemoveHold();
+}
+
+void ReceiveStream::OnDone(const grpc::Status& status) {
+  const std::shared_ptr<ReceiveStream> self = std::move(self_);
+  absl::Status reason;
+  std::vector<std::shared_ptr<Incoming>> open;
+  {
+    MutexLock lock(&mu_);
+    reason = close_reason_;
+    for (auto& [id, incoming] : open_) {
+      if (!incoming->is_told) open.push_back(std::move(incoming));
+    }
+    open_.clear();
+    ids_.clear();
+  }
+  if (reason.ok() && !status.ok() &&
+      IsAnswered(context_.GetServerTrailingMetadata())) {
+    reason = FromGrpc(status);
+  } else if (reason.ok() && !status.ok()) {
+    reason = ConnectionError(peers_->Label(task_), status);
+  } else if (reason.ok()) {
+    reason = absl::UnavailableError(
+        absl::StrCat(peers_->Label(task_), ": connection closed"));
+  }
+  for (const auto& incoming : open) {
+    Tell(*incoming, incoming->end_reason.ok() ? reason : incoming->end_reason);
+  }
+  std::move(on_end_)(this);
+}
+
+}  // namespace tutti

@@ -1,0 +1,44 @@
+#ifndef TUTTI_REMOTE_GRPC_SEND_CONTEXT_H_
+#define TUTTI_REMOTE_GRPC_SEND_CONTEXT_H_
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/mutex.h"
+#include "remote/grpc/grpc_options.h"
+#include "remote/grpc/in_flight.h"
+#include "remote/transfer_channel.h"
+
+namespace tutti {
+
+// What the streams over which a task sends have in common. Thread-safe.
+class SendContext {
+ public:
+  // Both outlive this.
+  SendContext(const GrpcTransportOptions* options, TransferService* service)
+      : options_(options), service_(service) {}
+
+  const GrpcTransportOptions& options() const { return *options_; }
+  TransferService& service() { return *service_; }
+
+  // Counts streams, requests that the service has not answered, and loans whose
+  // lender has not been told.
+  InFlight& in_flight() { return in_flight_; }
+
+  // Counts the open requests of a task. Errors: RESOURCE_EXHAUSTED if it has
+  // too many.
+  absl::Status BeginRequest(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndRequest(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  const GrpcTransportOptions* const options_;
+  TransferService* const service_;
+  InFlight in_flight_;
+
+  Mutex mu_;
+  absl::flat_hash_map<int, int> num_open_ ABSL_GUARDED_BY(mu_);  // By task.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_SEND_CONTEXT_H_

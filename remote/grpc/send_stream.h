@@ -1,0 +1,107 @@
+#ifndef TUTTI_REMOTE_GRPC_SEND_STREAM_H_
+#define TUTTI_REMOTE_GRPC_SEND_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/peer_access.h"
+#include "grpcpp/generic/async_generic_service.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+#include "remote/grpc/loan.h"
+#include "remote/grpc/send_context.h"
+#include "remote/grpc/transfer_wire.h"
+
+namespace tutti {
+
+// One stream over which another task pulls bytes from this one. One message at
+// a time is with gRPC; the deliveries that are under way share each.
+//
+// Thread-safe. Owns itself until gRPC is done with it and all its requests have
+// been answered.
+class SendStream final : public grpc::ServerGenericBidiReactor,
+                         public std::enable_shared_from_this<SendStream> {
+ public:
+  // `shared` outlives the stream.
+  static SendStream* Begin(SendContext* shared, const ControlCaller& caller,
+                           grpc::CallbackServerContext* context);
+
+  SendStream(SendContext* shared, const ControlCaller& caller,
+             grpc::CallbackServerContext* context)
+      : shared_(shared), caller_(caller), context_(context) {}
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  class Outgoing;
+
+  // What the peer asks for. Errors: INTERNAL if it makes no sense.
+  absl::Status TakeRecords(const grpc::ByteBuffer& message);
+  absl::Status TakeRequest(const TransferRecord& record)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void CancelRequest(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
+  void Serve(const std::shared_ptr<Outgoing>& outgoing)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Withdraw(const std::shared_ptr<Outgoing>& outgoing,
+                const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDelivery(const std::shared_ptr<Outgoing>& outgoing,
+                  absl::Status status, const Delivery& delivery)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The stream ends with `status`, and all that it serves.
+  void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void FinishStream() ABSL_LOCKS_EXCLUDED(mu_);
+
+  void WriteWhatIsReady() ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<grpc::Slice> NextMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Appends the next frame of `outgoing`, with `max_bytes` of payload at the
+  // most. True if it was the last.
+  bool AppendFrame(Outgoing& outgoing, size_t max_bytes,
+                   std::vector<grpc::Slice>& slices)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void EndRequest(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Closes the stream if gRPC still holds bytes of `loan` after the grace.
+  void WatchOver(std::shared_ptr<Loan> loan);
+  void Break() ABSL_LOCKS_EXCLUDED(mu_);
+
+  SendContext* const shared_;
+  const ControlCaller caller_;
+  grpc::CallbackServerContext* const context_;  // Valid until OnDone().
+  std::shared_ptr<SendStream> self_;            // Until OnDone().
+  grpc::ByteBuffer incoming_message_;
+  grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
+
+  Mutex mu_;
+  bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_done_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_closed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status close_status_ ABSL_GUARDED_BY(mu_);   // For lenders.
+  absl::Status finish_status_ ABSL_GUARDED_BY(mu_);  // For the peer.
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Outgoing>> open_
+      ABSL_GUARDED_BY(mu_);
+  // Those that have something to send, in turn.
+  std::deque<std::shared_ptr<Outgoing>> ready_ ABSL_GUARDED_BY(mu_);
+  // Of the message that is with gRPC.
+  std::vector<std::shared_ptr<Loan>> writing_ ABSL_GUARDED_BY(mu_);
+  // Sent to the last byte, but perhaps still with gRPC.
+  absl::flat_hash_map<uint64_t, std::weak_ptr<Loan>> sent_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_SEND_STREAM_H_

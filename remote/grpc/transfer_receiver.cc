@@ -1,0 +1,116 @@
+#include "remote/grpc/transfer_receiver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "remote/grpc/receive_stream.h"
+
+namespace tutti {
+namespace {
+
+// Transfers that are smaller share one connection.
+constexpr size_t kMinSpreadBytes = size_t{256} << 10;
+
+}  // namespace
+
+TransferReceiver::TransferReceiver(const GrpcTransportOptions* options,
+                                   Peers* peers)
+    : options_(options), peers_(peers) {}
+
+TransferReceiver::~TransferReceiver() = default;
+
+absl::Status TransferReceiver::Check(int task, const Ask& ask) const {
+  const absl::Status known = peers_->CheckTask(task);
+  if (!known.ok()) return known;
+  if (!IsValid(ask.dtype)) return InvalidDType(ask.dtype);
+  if (ask.num_bytes % SizeOf(ask.dtype) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      ask.num_bytes, " bytes are no number of elements of ", Name(ask.dtype)));
+}
+
+int TransferReceiver::LaneOf(const Ask& ask) {
+  if (options_->transfer_lanes <= 1 || ask.num_bytes < kMinSpreadBytes) {
+    return 0;
+  }
+  MutexLock lock(&mu_);
+  return static_cast<int>(next_lane_++ % options_->transfer_lanes);
+}
+
+void TransferReceiver::Request(int task, const BufKey& key, const Ask& ask) {
+  absl::Status refused = Check(task, ask);
+  if (refused.ok() && !Take({task, LaneOf(ask)}, key, ask)) {
+    refused = absl::CancelledError("the transport has been shut down");
+  }
+  if (!refused.ok()) {
+    ask.borrower->OnDelivery(ask.id, std::move(refused), {});
+  }
+}
+
+bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
+                            const Ask& ask) {
+  std::shared_ptr<ReceiveStream> stream;
+  while (true) {
+    bool is_new = false;
+    {
+      MutexLock lock(&mu_);
+      std::shared_ptr<ReceiveStream>& current = streams_[stream_key];
+      if (current == stream) {  // There is none, or it has ended.
+        current = in_flight_.Begin() ? Create(stream_key) : nullptr;
+        is_new = true;
+      }
+      stream = current;
+    }
+    if (stream == nullptr) return false;
+    const bool is_taken = stream->Request(key, ask);
+    if (is_new) stream->Start();
+    if (is_taken) return true;
+  }
+}
+
+std::shared_ptr<ReceiveStream> TransferReceiver::Create(
+    const StreamKey& stream_key) {
+  return ReceiveStream::Create(peers_, stream_key.first, stream_key.second,
+                               options_->bounds.max_frame_bytes,
+                               [this, stream_key](const ReceiveStream* ended) {
+                                 Forget(stream_key, ended);
+                                 in_flight_.End();
+                               });
+}
+
+void TransferReceiver::Cancel(int task, const BufKey& key,
+                              absl::Status reason) {
+  for (int lane = 0; lane < std::max(options_->transfer_lanes, 1); ++lane) {
+    std::shared_ptr<ReceiveStream> stream;
+    {
+      MutexLock lock(&mu_);
+      const auto it = streams_.find({task, lane});
+      if (it != streams_.end()) stream = it->second;
+    }
+    if (stream != nullptr && stream->Cancel(key, reason)) return;
+  }
+}
+
+void TransferReceiver::Shutdown() {
+  in_flight_.Close();
+  absl::flat_hash_map<StreamKey, std::shared_ptr<ReceiveStream>> streams;
+  {
+    MutexLock lock(&mu_);
+    streams = streams_;
+  }
+  for (const auto& [key, stream] : streams) {
+    if (stream == nullptr) continue;
+    stream->Close(absl::CancelledError("the transport is shut down"));
+  }
+  streams.clear();
+  in_flight_.Wait();
+}
+
+void TransferReceiver::Forget(const StreamKey& stream_key,
+                              const ReceiveStream* stream) {
+  MutexLock lock(&mu_);
+  const auto it = streams_.find(stream_key);
+  if (it != streams_.end() && it->second.get() == stream) streams_.erase(it);
+}
+
+}  // namespace tutti

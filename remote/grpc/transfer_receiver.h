@@ -1,0 +1,62 @@
+#ifndef TUTTI_REMOTE_GRPC_TRANSFER_RECEIVER_H_
+#define TUTTI_REMOTE_GRPC_TRANSFER_RECEIVER_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "framework/mutex.h"
+#include "remote/grpc/grpc_options.h"
+#include "remote/grpc/in_flight.h"
+#include "remote/grpc/peers.h"
+#include "remote/transfer_channel.h"
+
+namespace tutti {
+
+class ReceiveStream;
+
+// Pulls bytes from other tasks, over streams that are opened when they are
+// first needed, and again after they have ended.
+class TransferReceiver final : public TransferChannel {
+ public:
+  // Both outlive this.
+  TransferReceiver(const GrpcTransportOptions* options, Peers* peers);
+  ~TransferReceiver() override;
+  TransferReceiver(const TransferReceiver&) = delete;
+  TransferReceiver& operator=(const TransferReceiver&) = delete;
+
+  void Request(int task, const BufKey& key, const Ask& ask) override;
+  void Cancel(int task, const BufKey& key, absl::Status reason) override;
+
+  // Ends all requests with CANCELLED, and those that come later; blocks until
+  // they have ended.
+  void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  using StreamKey = std::pair<int, int>;  // Task and lane.
+
+  absl::Status Check(int task, const Ask& ask) const;
+  int LaneOf(const Ask& ask) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Gives the request to a stream. False after Shutdown().
+  bool Take(const StreamKey& stream_key, const BufKey& key, const Ask& ask)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<ReceiveStream> Create(const StreamKey& stream_key);
+  void Forget(const StreamKey& stream_key, const ReceiveStream* stream)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const GrpcTransportOptions* const options_;
+  Peers* const peers_;
+  InFlight in_flight_;  // Streams.
+
+  Mutex mu_;
+  absl::flat_hash_map<StreamKey, std::shared_ptr<ReceiveStream>> streams_
+      ABSL_GUARDED_BY(mu_);
+  uint64_t next_lane_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_TRANSFER_RECEIVER_H_
