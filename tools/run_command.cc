@@ -13,6 +13,9 @@
 #include "framework/registry.h"
 #include "resolvers/local_group.h"
 #include "tools/algorithm_names.h"
+#include "tools/cluster_flags.h"
+#include "tools/cluster_mode.h"
+#include "tools/cluster_words.h"
 #include "tools/collective_options.h"
 #include "tools/exit_status.h"
 #include "tools/input_files.h"
@@ -227,6 +230,7 @@ absl::Status RunPlanned(const RunOptions& options,
                         const Environment& environment, const RunPlan& plan,
                         const std::vector<InputFile>& files,
                         const Console& console) {
+  if (options.cluster.has_value()) return RunInCluster("run", *options.cluster);
   if (!options.output.empty()) {
     return RunAndWrite(options, environment, plan, files, console);
   }
@@ -309,10 +313,23 @@ Command AddRunCommand(CLI::App* app) {
                   "seconds [default: none]")
       ->check(PositiveSeconds())
       ->option_text("SECONDS");
-  return {run, [options](const Console& console) {
-            const DefaultEnvironment environment;
-            return RunOnFiles(*options, environment.get(), console);
-          }};
+  auto words = std::make_shared<ClusterWords>();
+  AddClusterOptions(run, words.get());
+  return {.app = run,
+          .run =
+              [options, words, run](const Console& console) {
+                absl::Status status = TakeOwnCluster(*words, &options->cluster);
+                if (!status.ok()) return status;
+                status = CheckOptionsOfCluster(*run, options->cluster,
+                                               {"--devices", "--tasks"});
+                if (!status.ok()) return status;
+                const DefaultEnvironment environment;
+                return RunOnFiles(*options, environment.get(), console);
+              },
+          .join =
+              [options](const ClusterOptions& cluster) {
+                options->cluster = cluster;
+              }};
 }
 
 }  // namespace tutti
