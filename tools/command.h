@@ -2,9 +2,13 @@
 #define TUTTI_TOOLS_COMMAND_H_
 
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "tools/cluster_options.h"
 #include "tools/console.h"
 
 namespace tutti {
@@ -20,6 +24,13 @@ struct Command {
 
   // Runs even where a registration failed; says so itself.
   bool tolerates_registration_errors = false;
+
+  // Makes the next `run` one task of a cluster. Null if it cannot be.
+  std::function<void(const ClusterOptions&)> join;
+
+  // Not null: it runs another command, whose command line comes after "--" and
+  // is put here as it is.
+  std::shared_ptr<std::vector<std::string>> rest;
 };
 
 }  // namespace tutti

@@ -1,12 +1,14 @@
 #include "tools/exit_status.h"
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
 namespace {
 
 constexpr absl::string_view kUsagePayload = "tutti/usage";
+constexpr absl::string_view kExitStatusPayload = "tutti/exit_status";
 
 bool IsControl(char c) {
   const auto code = static_cast<unsigned char>(c);
@@ -21,9 +23,26 @@ absl::Status UsageError(absl::string_view message) {
   return status;
 }
 
+bool IsUsageError(const absl::Status& status) {
+  return status.GetPayload(kUsagePayload).has_value();
+}
+
+absl::Status ErrorWithExitStatus(int exit_status, absl::string_view message) {
+  absl::Status status = absl::UnknownError(message);
+  status.SetPayload(kExitStatusPayload, absl::Cord(absl::StrCat(exit_status)));
+  return status;
+}
+
 int ExitStatus(const absl::Status& status) {
   if (status.ok()) return 0;
-  return status.GetPayload(kUsagePayload).has_value() ? 2 : 1;
+  if (IsUsageError(status)) return 2;
+  const auto payload = status.GetPayload(kExitStatusPayload);
+  int exit_status = 1;
+  if (payload.has_value() &&
+      !absl::SimpleAtoi(std::string(*payload), &exit_status)) {
+    return 1;
+  }
+  return exit_status;
 }
 
 std::string ErrorLine(const absl::Status& status) {

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "tools/end_by_signal.h"
+
 namespace tutti {
 namespace {
 
@@ -44,17 +46,6 @@ unsigned char Receive() {
   return number;
 }
 
-void EndProcessBy(int number) {
-  struct sigaction action = {};
-  action.sa_handler = SIG_DFL;
-  sigaction(number, &action, nullptr);
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, number);
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  raise(number);
-}
-
 }  // namespace
 
 OnInterrupt::OnInterrupt(std::function<void()> clean_up)
@@ -64,7 +55,7 @@ OnInterrupt::OnInterrupt(std::function<void()> clean_up)
     const unsigned char number = Receive();
     if (number == kEnd) return;
     clean_up_();
-    EndProcessBy(number);
+    EndBySignal(number);
   });
   for (int number : {SIGHUP, SIGINT, SIGTERM}) {
     struct sigaction old_action = {};

@@ -11,6 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
+#include "tools/cluster_flags.h"
+#include "tools/cluster_mode.h"
+#include "tools/cluster_words.h"
 #include "tools/collective_options.h"
 #include "tools/copy_bandwidth.h"
 #include "tools/exit_status.h"
@@ -318,6 +321,25 @@ void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--json", options->json, "print a JSON list of rows");
 }
 
+// What the words say together.
+absl::Status CheckCommandLine(const CLI::App& app, const ClusterWords& words,
+                              PerfOptions* options) {
+  absl::Status status = CheckOptionsOfBarrier(
+      app, options->collective,
+      {"--min-bytes", "--max-bytes", "--factor", "--dtype", "--check", "--seed",
+       "--in-place", "--hot"});
+  if (!status.ok()) return status;
+  status = TakeOwnCluster(words, &options->cluster);
+  if (!status.ok()) return status;
+  status =
+      CheckOptionsOfCluster(app, options->cluster, {"--devices", "--tasks"});
+  if (status.ok() && options->cluster.has_value()) {
+    options->devices = NumRanks(*options->cluster);
+    options->tasks = options->cluster->cluster.num_tasks();
+  }
+  return status;
+}
+
 }  // namespace
 
 absl::Status MeasureCollective(const PerfOptions& options,
@@ -358,17 +380,25 @@ Command AddPerfCommand(CLI::App* app) {
   perf->footer(kHelp);
   AddOptions(perf, options.get());
   AddMeasuringOptions(perf, options.get());
-  return {perf, [options, perf](const Console& console) {
-            const absl::Status status = CheckOptionsOfBarrier(
-                *perf, options->collective,
-                {"--min-bytes", "--max-bytes", "--factor", "--dtype", "--check",
-                 "--seed", "--in-place", "--hot"});
-            if (!status.ok()) return status;
-            const int num_workers = NumProcessors();
-            const DefaultEnvironment environment(num_workers);
-            return MeasureCollective(*options, environment.get(), num_workers,
-                                     LocalParty(environment.get()), console);
-          }};
+  auto words = std::make_shared<ClusterWords>();
+  AddClusterOptions(perf, words.get());
+  return {.app = perf,
+          .run =
+              [options, words, perf](const Console& console) {
+                const absl::Status status =
+                    CheckCommandLine(*perf, *words, options.get());
+                if (!status.ok()) return status;
+                const int num_workers = NumProcessors();
+                const DefaultEnvironment environment(num_workers);
+                return MeasureCollective(
+                    *options, environment.get(), num_workers,
+                    PartyOf(environment.get(), options->cluster, console),
+                    console);
+              },
+          .join =
+              [options](const ClusterOptions& cluster) {
+                options->cluster = cluster;
+              }};
 }
 
 }  // namespace tutti

@@ -2,11 +2,13 @@
 #define TUTTI_TOOLS_PERF_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "framework/registry.h"
+#include "tools/cluster_options.h"
 #include "tools/collective_spec.h"
 #include "tools/workload.h"
 
@@ -32,6 +34,7 @@ struct PerfOptions {
   bool in_place = false;
   uint64_t seed = 1;
   bool json = false;
+  std::optional<ClusterOptions> cluster;  // None: all ranks are here.
 };
 
 // What `tutti perf` measures: every workload by every algorithm.

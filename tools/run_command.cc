@@ -13,6 +13,9 @@
 #include "framework/default_environment.h"
 #include "framework/registry.h"
 #include "tools/algorithm_names.h"
+#include "tools/cluster_flags.h"
+#include "tools/cluster_mode.h"
+#include "tools/cluster_words.h"
 #include "tools/collective_options.h"
 #include "tools/exit_status.h"
 #include "tools/input_files.h"
@@ -331,11 +334,31 @@ Command AddRunCommand(CLI::App* app) {
                   "seconds [default: none]")
       ->check(PositiveSeconds())
       ->option_text("SECONDS");
-  return {run, [options](const Console& console) {
-            const DefaultEnvironment environment;
-            return RunOnFiles(*options, environment.get(),
-                              LocalParty(environment.get()), console);
-          }};
+  auto words = std::make_shared<ClusterWords>();
+  AddClusterOptions(run, words.get());
+  return {.app = run,
+          .run =
+              [options, words, run](const Console& console) {
+                absl::Status status = TakeOwnCluster(*words, &options->cluster);
+                if (!status.ok()) return status;
+                status = CheckOptionsOfCluster(*run, options->cluster,
+                                               {"--devices", "--tasks"});
+                if (!status.ok()) return status;
+                RunOptions chosen = *options;
+                if (chosen.cluster.has_value()) {
+                  chosen.devices = NumRanks(*chosen.cluster);
+                  chosen.tasks = chosen.cluster->cluster.num_tasks();
+                }
+                const DefaultEnvironment environment;
+                return RunOnFiles(
+                    chosen, environment.get(),
+                    PartyOf(environment.get(), chosen.cluster, console),
+                    console);
+              },
+          .join =
+              [options](const ClusterOptions& cluster) {
+                options->cluster = cluster;
+              }};
 }
 
 }  // namespace tutti

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "framework/environment.h"
+#include "tools/cluster_options.h"
 #include "tools/collective_spec.h"
 #include "tools/command.h"
 #include "tools/party.h"
@@ -23,6 +24,7 @@ struct RunOptions {
   int tasks = 1;
   std::string algorithm;
   std::optional<double> deadline_seconds;
+  std::optional<ClusterOptions> cluster;  // None: all ranks are here.
 };
 
 // Reads, runs and writes, and prints a line that says what was done. After an

@@ -1,23 +1,32 @@
 #include "tools/tool.h"
 
+#include <algorithm>
 #include <exception>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/registry.h"
+#include "tools/certs_command.h"
+#include "tools/cluster_options.h"
 #include "tools/command.h"
 #include "tools/exit_status.h"
 #include "tools/explain_command.h"
 #include "tools/info_command.h"
+#include "tools/launch_command.h"
 #include "tools/perf_command.h"
 #include "tools/run_command.h"
 #include "tools/schedule_command.h"
 #include "tools/usage_message.h"
 #include "tools/verify_command.h"
 #include "tools/version.h"
+#include "tools/worker_command.h"
 
 namespace tutti {
 namespace {
@@ -32,6 +41,7 @@ allows, and proves the algorithms behind them right.
 constexpr char kExamples[] = R"(Examples:
   tutti run all_reduce --input 'grads/rank*.npy' --output out/
   tutti perf all_reduce --devices 8 --max-bytes 16M --algorithm all --check
+  tutti launch --tasks 4 --devices-per-task 2 -- perf all_reduce --check
   tutti info
   tutti explain all_reduce --layout 4x2 --bytes 64M
   tutti verify RingReduce --max-ranks 16
@@ -42,6 +52,18 @@ what was asked for failed, 2 for a wrong command line. Errors take one line on
 standard error; results go to standard output.)";
 
 constexpr int kColumnWidth = 26;
+
+// Of an error that says whose help to read.
+constexpr char kEndOfHint[] = " --help`)";
+
+// A command line, without the name of the program.
+using Words = std::vector<std::string>;
+
+absl::Status RunAsTaskOfCluster(const Words& words,
+                                const ClusterOptions& cluster,
+                                const Console& console);
+absl::Status CheckWordsOfTask(const Words& words, const Console& console,
+                              bool* printed_help);
 
 // The options of all commands, and where parsing puts them.
 struct Tool {
@@ -56,56 +78,139 @@ struct Tool {
     app.get_formatter()->label("SUBCOMMAND", "COMMAND");
     app.footer(kExamples);
     app.require_subcommand(0, 1);
-    commands = {AddRunCommand(&app),    AddPerfCommand(&app),
-                AddInfoCommand(&app),   AddExplainCommand(&app),
-                AddVerifyCommand(&app), AddScheduleCommand(&app)};
-    for (const Command& command : commands) command.app->group("Commands");
+    commands = {AddRunCommand(&app),
+                AddPerfCommand(&app),
+                AddLaunchCommand(&app, CheckWordsOfTask),
+                AddWorkerCommand(&app, RunAsTaskOfCluster),
+                AddCertsCommand(&app),
+                AddInfoCommand(&app),
+                AddExplainCommand(&app),
+                AddVerifyCommand(&app),
+                AddScheduleCommand(&app)};
+    for (const Command& command : commands) {
+      command.app->group("Commands");
+      if (command.rest != nullptr) ShowRestInUsage(command.app);
+    }
+  }
+
+  // The command that the words name; null if they name none.
+  const Command* Chosen() const {
+    const auto chosen = absl::c_find_if(
+        commands, [](const Command& command) { return command.app->parsed(); });
+    return chosen == commands.end() ? nullptr : &*chosen;
+  }
+
+ private:
+  static void ShowRestInUsage(CLI::App* command) {
+    const auto shared =
+        std::dynamic_pointer_cast<CLI::Formatter>(command->get_formatter());
+    auto own = std::make_shared<CLI::Formatter>(*shared);
+    own->label("OPTIONS", "OPTIONS] -- COMMAND [ARGS...");
+    command->formatter(std::move(own));
   }
 };
 
-absl::Status RunChosen(const Tool& tool, const Console& console) {
+// Moves what follows "--" to the command that runs another one, as it is: the
+// parser would change words such as "[1,2]".
+void TakeRest(const Tool& tool, Words* words) {
+  const auto mark = absl::c_find(*words, "--");
+  if (mark == words->end()) return;
   for (const Command& command : tool.commands) {
-    if (!command.app->parsed()) continue;
-    const absl::Status registered = CollectiveRegistry::Global().status();
-    if (!registered.ok() && !command.tolerates_registration_errors) {
-      return registered;
+    if (command.rest == nullptr || command.app->get_name() != words->front()) {
+      continue;
     }
-    return command.run(console);
+    command.rest->assign(mark + 1, words->end());
+    words->erase(mark, words->end());
+    return;
   }
-  return UsageError(
-      "wanted a command: run, perf, info, explain, verify or schedule");
 }
 
 // "tutti", "tutti run": whose help to read.
 std::string Program(const Tool& tool) {
-  for (const Command& command : tool.commands) {
-    if (command.app->parsed()) {
-      return absl::StrCat("tutti ", command.app->get_name());
-    }
-  }
-  return "tutti";
+  const Command* chosen = tool.Chosen();
+  return chosen == nullptr ? "tutti"
+                           : absl::StrCat("tutti ", chosen->app->get_name());
 }
 
-absl::Status ParseAndRun(Tool* tool, int argc, const char* const* argv,
-                         const Console& console) {
+// Says so of a command line that is wrong.
+absl::Status NameHelp(const absl::Status& status, const std::string& program) {
+  if (!IsUsageError(status) || absl::EndsWith(status.message(), kEndOfHint)) {
+    return status;
+  }
+  return UsageError(
+      absl::StrCat(status.message(), " (see `", program, kEndOfHint));
+}
+
+// Fills what the words name. Prints help if that is what they ask for, and then
+// sets `*printed_help`.
+absl::Status Parse(Tool* tool, Words words, const Console& console,
+                   bool* printed_help) {
+  if (!words.empty()) TakeRest(*tool, &words);
   try {
-    tool->app.parse(argc, argv);
+    absl::c_reverse(words);  // The order in which CLI11 takes them.
+    tool->app.parse(std::move(words));
   } catch (const CLI::Success& help_or_version) {
     tool->app.exit(help_or_version, console.out, console.err);
+    *printed_help = true;
     return absl::OkStatus();
   } catch (const CLI::ParseError& error) {
     return UsageError(UsageMessage(error, tool->app));
   }
-  return RunChosen(*tool, console);
+  const Command* chosen = tool->Chosen();
+  if (chosen == nullptr) {
+    return UsageError(
+        "wanted a command: run, perf, launch, worker, certs, info, explain, "
+        "verify or schedule");
+  }
+  if (chosen->rest == nullptr || !chosen->rest->empty()) {
+    return absl::OkStatus();
+  }
+  return UsageError(absl::StrCat("wanted a command after --: `", Program(*tool),
+                                 " ... -- perf all_reduce`"));
 }
 
-absl::Status RunAndFlush(Tool* tool, int argc, const char* const* argv,
-                         const Console& console) {
-  absl::Status status = ParseAndRun(tool, argc, argv, console);
-  if (ExitStatus(status) == 2) {
-    return UsageError(
-        absl::StrCat(status.message(), " (see `", Program(*tool), " --help`)"));
+absl::Status RunChosen(const Tool& tool, const Console& console) {
+  const absl::Status registered = CollectiveRegistry::Global().status();
+  const Command& command = *tool.Chosen();
+  if (!registered.ok() && !command.tolerates_registration_errors) {
+    return registered;
   }
+  return command.run(console);
+}
+
+// Parses the words of a command that can be one task of a cluster.
+absl::Status ParseTask(Tool* tool, const Words& words, const Console& console,
+                       bool* printed_help) {
+  const absl::Status status = Parse(tool, words, console, printed_help);
+  if (!status.ok() || *printed_help) return NameHelp(status, Program(*tool));
+  if (tool->Chosen()->join != nullptr) return absl::OkStatus();
+  return UsageError(
+      absl::StrCat(tool->Chosen()->app->get_name(),
+                   " takes no part in a cluster; wanted perf or run after --"));
+}
+
+absl::Status CheckWordsOfTask(const Words& words, const Console& console,
+                              bool* printed_help) {
+  Tool tool;
+  return ParseTask(&tool, words, console, printed_help);
+}
+
+absl::Status RunAsTaskOfCluster(const Words& words,
+                                const ClusterOptions& cluster,
+                                const Console& console) {
+  Tool tool;
+  bool printed_help = false;
+  const absl::Status status = ParseTask(&tool, words, console, &printed_help);
+  if (!status.ok() || printed_help) return status;
+  tool.Chosen()->join(cluster);
+  return NameHelp(RunChosen(tool, console), Program(tool));
+}
+
+absl::Status RunAndFlush(Tool* tool, Words words, const Console& console) {
+  bool printed_help = false;
+  absl::Status status = Parse(tool, std::move(words), console, &printed_help);
+  if (status.ok() && !printed_help) status = RunChosen(*tool, console);
+  if (IsUsageError(status)) return NameHelp(status, Program(*tool));
   console.out.flush();
   if (status.ok() && !console.out) {
     return absl::DataLossError("standard output cannot be written");
@@ -119,7 +224,7 @@ int RunTool(int argc, const char* const* argv, const Console& console) {
   absl::Status status;
   try {
     Tool tool;
-    status = RunAndFlush(&tool, argc, argv, console);
+    status = RunAndFlush(&tool, {argv + 1, argv + std::max(argc, 1)}, console);
   } catch (const std::exception& error) {
     status = absl::InternalError(error.what());
   }

@@ -1,0 +1,310 @@
+#include "tools/certs_command.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "tools/environment_variables.h"
+#include "tools/exit_status.h"
+#include "tools/on_interrupt.h"
+#include "tools/option_values.h"
+#include "tools/start_process.h"
+#include "tools/unique_fd.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Makes a certificate authority and, signed by it, a certificate for each task,
+with the program openssl:
+  ca.pem, ca.key           the authority; who has the key can pose as any task
+  task-0.pem, task-0.key   of task 0; and so on
+
+A task's certificate names it, task-0, and where it may be: localhost,
+127.0.0.1, ::1 and all --hosts. The directory must be new or empty, and only
+its owner can read it.
+
+Each task needs ca.pem and its own two files, and no other: on several
+machines, copy those alone. The keys are not encrypted. For production, use the
+authority that you have.
+
+Examples:
+  tutti certs --tasks 4 --out certs
+  tutti certs --tasks 2 --hosts host1,host2,10.0.0.7 --out certs)";
+
+constexpr int kMaxTasks = 65536;
+
+constexpr char kAuthority[] = R"([req]
+distinguished_name = name
+x509_extensions = authority
+prompt = no
+[name]
+CN = Tutti test authority
+[authority]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+)";
+
+constexpr char kTask[] = R"([req]
+distinguished_name = name
+prompt = no
+[name]
+CN = task-$TASK
+[task]
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth, clientAuth
+subjectAltName = DNS:task-$TASK, DNS:localhost, IP:127.0.0.1, IP:::1$HOSTS
+)";
+
+bool IsIpAddress(const std::string& host) {
+  in6_addr address;  // Holds one of IPv4, too.
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+bool IsHostName(absl::string_view host) {
+  return !host.empty() && absl::c_all_of(host, [](char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
+  });
+}
+
+// ", DNS:host1, IP:10.0.0.7"
+absl::StatusOr<std::string> AlternativeNames(
+    const std::vector<std::string>& hosts) {
+  std::string names;
+  for (const std::string& host : hosts) {
+    const bool is_address = IsIpAddress(host);
+    if (!is_address && !IsHostName(host)) {
+      return UsageError(absl::StrCat("--hosts: \"", host,
+                                     "\" is neither the name of a host nor an "
+                                     "address of IPv4 or IPv6"));
+    }
+    absl::StrAppend(&names, is_address ? ", IP:" : ", DNS:", host);
+  }
+  return names;
+}
+
+// The file that a shell would run.
+absl::StatusOr<std::string> FindOpenssl() {
+  const std::string folders = EnvironmentVariable("PATH").value_or("");
+  for (absl::string_view folder :
+       absl::StrSplit(folders, ':', absl::SkipEmpty())) {
+    std::string file = absl::StrCat(folder, "/openssl");
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return absl::NotFoundError(
+      "wanted the program openssl, found none in PATH: install it (on Debian, "
+      "the package openssl)");
+}
+
+absl::Status SystemError(const std::string& path, absl::string_view what) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(path, ": ", what));
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text << std::flush;
+  return out ? absl::OkStatus() : SystemError(path, "cannot be written");
+}
+
+// On one line.
+std::string ReadText(const std::string& path) {
+  const std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return absl::StrReplaceAll(absl::StripAsciiWhitespace(text.str()),
+                             {{"\n", "; "}});
+}
+
+// Makes the files in `folder`, which is there for nothing else.
+class CertMaker {
+ public:
+  CertMaker(std::string openssl, std::string folder, int days)
+      : openssl_(std::move(openssl)),
+        folder_(std::move(folder)),
+        days_(absl::StrCat(days)) {}
+
+  absl::Status MakeAuthority() {
+    absl::Status status = WriteText(File("openssl.cnf"), kAuthority);
+    if (!status.ok()) return status;
+    return Run({"req", "-x509", "-days", days_, "-out", File("ca.pem")},
+               File("ca.key"));
+  }
+
+  absl::Status MakeTask(int task, const std::string& alternative_names) {
+    const std::string name = absl::StrCat("task-", task);
+    absl::Status status =
+        WriteText(File("openssl.cnf"),
+                  absl::StrReplaceAll(kTask, {{"$TASK", absl::StrCat(task)},
+                                              {"$HOSTS", alternative_names}}));
+    if (!status.ok()) return status;
+    status = Run({"req", "-new", "-out", File("request")}, File(name + ".key"));
+    if (!status.ok()) return status;
+    return Run({"x509", "-req", "-in", File("request"), "-CA", File("ca.pem"),
+                "-CAkey", File("ca.key"), "-set_serial", absl::StrCat(task + 1),
+                "-days", days_, "-extfile", File("openssl.cnf"), "-extensions",
+                "task", "-out", File(name + ".pem")});
+  }
+
+  absl::Status RemoveHelpers() {
+    for (const char* name : {"openssl.cnf", "openssl.log", "request"}) {
+      const std::string path = File(name);
+      if (unlink(path.c_str()) == 0) continue;
+      return SystemError(path, "cannot be removed");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string File(const std::string& name) const {
+    return absl::StrCat(folder_, "/", name);
+  }
+
+  // Also makes a key.
+  absl::Status Run(std::vector<std::string> words, const std::string& key) {
+    const std::vector<std::string> making_key = {
+        "-config", File("openssl.cnf"), "-newkey",
+        "ec",      "-pkeyopt",          "ec_paramgen_curve:prime256v1",
+        "-nodes",  "-keyout",           key};
+    words.insert(words.end(), making_key.begin(), making_key.end());
+    return Run(std::move(words));
+  }
+
+  absl::Status Run(std::vector<std::string> words) {
+    const std::string log = File("openssl.log");
+    const UniqueFd to(
+        open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!to.is_set()) return SystemError(log, "cannot be written");
+    const std::string what = absl::StrCat("openssl ", words.front());
+    words.insert(words.begin(), openssl_);
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    const auto pid =
+        StartProcess({.words = std::move(words)}, {to.get(), to.get(), mask});
+    if (!pid.ok()) return pid.status();
+    int wait_status = 0;
+    while (waitpid(*pid, &wait_status, 0) < 0 && errno == EINTR) {
+    }
+    if (wait_status == 0) return absl::OkStatus();
+    return absl::UnknownError(absl::StrCat(what, " failed: ", ReadText(log)));
+  }
+
+  const std::string openssl_;
+  const std::string folder_;
+  const std::string days_;
+};
+
+absl::Status MakeFiles(const CertsOptions& options,
+                       const std::string& alternative_names, CertMaker* maker) {
+  absl::Status status = maker->MakeAuthority();
+  for (int task = 0; task < options.tasks && status.ok(); ++task) {
+    status = maker->MakeTask(task, alternative_names);
+  }
+  return status.ok() ? maker->RemoveHelpers() : status;
+}
+
+absl::Status CheckIsNewOrEmpty(const std::filesystem::path& folder) {
+  std::error_code error;
+  const auto status = std::filesystem::status(folder, error);
+  if (!std::filesystem::exists(status)) return absl::OkStatus();
+  if (std::filesystem::is_directory(status) &&
+      std::filesystem::is_empty(folder, error)) {
+    return absl::OkStatus();
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      folder.string(), ": wanted a directory that is new or empty"));
+}
+
+// Without the slashes at its end.
+std::filesystem::path FolderOf(const std::string& out) {
+  const std::filesystem::path path =
+      std::filesystem::path(out).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+}  // namespace
+
+absl::Status MakeCerts(const CertsOptions& options, const Console& console) {
+  const auto alternative_names = AlternativeNames(options.hosts);
+  if (!alternative_names.ok()) return alternative_names.status();
+  const std::filesystem::path folder = FolderOf(options.out);
+  absl::Status status = CheckIsNewOrEmpty(folder);
+  if (!status.ok()) return status;
+  auto openssl = FindOpenssl();
+  if (!openssl.ok()) return openssl.status();
+  // All that is made is made here, and takes its name at once.
+  std::string temporary = folder.string() + ".XXXXXX";
+  if (mkdtemp(temporary.data()) == nullptr) {
+    return SystemError(folder.string(), "cannot be made");
+  }
+  const auto remove = [temporary] {
+    std::error_code error;
+    std::filesystem::remove_all(temporary, error);
+  };
+  const absl::Cleanup remover(remove);
+  const OnInterrupt on_interrupt(remove);
+  CertMaker maker(*std::move(openssl), temporary, options.days);
+  status = MakeFiles(options, *alternative_names, &maker);
+  if (!status.ok()) return status;
+  if (std::rename(temporary.c_str(), folder.c_str()) != 0) {
+    return SystemError(folder.string(), "cannot be made");
+  }
+  console.out << "wrote " << folder.string() << "/ca.pem, and task-0.pem to "
+              << "task-" << options.tasks - 1 << ".pem with their keys\n";
+  return absl::OkStatus();
+}
+
+Command AddCertsCommand(CLI::App* app) {
+  auto options = std::make_shared<CertsOptions>();
+  CLI::App* certs = app->add_subcommand(
+      "certs", "Makes certificates to try TLS between tasks with.");
+  certs->footer(kHelp);
+  certs->add_option("--tasks", options->tasks, "how many")
+      ->required()
+      ->transform(WholeNumber(1, kMaxTasks))
+      ->option_text("N");
+  certs->add_option("--out", options->out, "directory for the files")
+      ->required()
+      ->check(NotEmpty())
+      ->option_text("DIR");
+  certs
+      ->add_option("--hosts", options->hosts,
+                   "names and addresses where the tasks may be")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(NotEmpty())
+      ->option_text("HOST,...");
+  certs
+      ->add_option("--days", options->days,
+                   "for which they are valid [default: 365]")
+      ->transform(WholeNumber(1, 36500))
+      ->option_text("N");
+  return {.app = certs, .run = [options](const Console& console) {
+            return MakeCerts(*options, console);
+          }};
+}
+
+}  // namespace tutti

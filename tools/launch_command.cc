@@ -1,0 +1,213 @@
+#include "tools/launch_command.h"
+
+#include <sys/random.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "tools/cluster_flags.h"
+#include "tools/end_by_signal.h"
+#include "tools/exit_status.h"
+#include "tools/held_ports.h"
+#include "tools/launch_output.h"
+#include "tools/option_values.h"
+#include "tools/process_group.h"
+#include "tools/start_process.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Starts N processes of this tool on this machine, each a `tutti worker` with
+COMMAND, perf or run, and its arguments. They listen at free ports of
+127.0.0.1 and know each other by a random token in their environment.
+
+What task 0 writes to standard output passes as it is: results are printed
+there alone. All other lines begin with the task, "[2] ".
+
+When a task fails, the others are stopped with SIGTERM, and with SIGKILL if
+they have not ended when the --grace period is over. The first error is
+repeated last. The exit status is that of the first task that failed; 128 and
+the number of the signal if one killed it. Ctrl-C and SIGTERM go to all tasks;
+no task is left behind, not even if this process is killed.
+
+Examples:
+  tutti launch --tasks 4 --devices-per-task 2 -- perf all_reduce --check
+  tutti launch --tasks 2 -- run all_reduce --input 'grads/rank*.npy' \
+      --output out/
+  tutti certs --tasks 2 --out certs
+  tutti launch --tasks 2 --tls-cert certs/task-{task}.pem \
+      --tls-key certs/task-{task}.key --tls-ca certs/ca.pem -- perf all_gather)";
+
+// Beyond that a machine runs out of files rather than of patience.
+constexpr int kMaxTasks = 1024;
+
+// 128 bits that nobody guesses.
+absl::StatusOr<std::string> RandomToken() {
+  std::array<char, 16> bytes;
+  if (getrandom(bytes.data(), bytes.size(), /*flags=*/0) !=
+      static_cast<ssize_t>(bytes.size())) {
+    return absl::ErrnoToStatus(errno, "the system gives no random numbers");
+  }
+  return absl::BytesToHexString({bytes.data(), bytes.size()});
+}
+
+// "127.0.0.1:40001,127.0.0.1:40003"
+std::string Addresses(const std::vector<int>& ports) {
+  return absl::StrJoin(ports, ",", [](std::string* out, int port) {
+    absl::StrAppend(out, "127.0.0.1:", port);
+  });
+}
+
+// What differs between the launches of the same options.
+struct Cluster {
+  std::string addresses;
+  std::string token;
+};
+
+Program TaskProgram(const LaunchOptions& options, const std::string& program,
+                    const Cluster& cluster, int task) {
+  std::vector<std::string> words = {program,     "worker",
+                                    "--cluster", cluster.addresses,
+                                    "--task",    absl::StrCat(task)};
+  for (const auto& [name, value] : options.cluster) {
+    words.push_back(absl::StrCat("--", name));
+    words.push_back(value);
+  }
+  words.emplace_back("--");
+  words.insert(words.end(), options.words.begin(), options.words.end());
+  // The token is in no argument, which every user of the machine can see. What
+  // our own environment says of another cluster is not for this one.
+  return {.words = std::move(words),
+          .environment = {absl::StrCat("TUTTI_TOKEN=", cluster.token),
+                          "TUTTI_CLUSTER_FILE=", "TUTTI_BIND=", "TUTTI_PORT="}};
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
+    const LaunchOptions& options, const std::string& program,
+    LaunchOutput* output) {
+  auto token = RandomToken();
+  if (!token.ok()) return token.status();
+  std::vector<Program> programs;
+  {
+    const auto held = HeldPorts::Create(options.tasks);
+    if (!held.ok()) return held.status();
+    const Cluster cluster = {Addresses(held->ports()), *std::move(token)};
+    for (int task = 0; task < options.tasks; ++task) {
+      programs.push_back(TaskProgram(options, program, cluster, task));
+    }
+  }
+  return ProcessGroup::Start(
+      programs, {.grace = options.grace,
+                 .on_output = [output](int task, ProcessGroup::Stream stream,
+                                       absl::string_view piece) {
+                   output->Add(task, stream, piece);
+                 }});
+}
+
+// "failed", "was killed by signal 9 (Killed)", and the exit status.
+struct Failure {
+  std::string what;
+  int exit_status;
+};
+
+Failure FailureOf(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) {
+    const int status = WEXITSTATUS(wait_status);
+    return {absl::StrCat("failed with exit status ", status), status};
+  }
+  const int signal = WTERMSIG(wait_status);
+  return {absl::StrCat("was killed by signal ", signal, " (", strsignal(signal),
+                       ")"),
+          128 + signal};
+}
+
+absl::Status ErrorOf(const ProcessGroup::Result& result,
+                     const LaunchOutput& output) {
+  if (!result.first_failed.has_value()) return absl::OkStatus();
+  const int task = *result.first_failed;
+  const Failure failure = FailureOf(result.wait_statuses[task]);
+  const std::string& error = output.ErrorOf(task);
+  return ErrorWithExitStatus(failure.exit_status,
+                             absl::StrCat("task ", task, " ", failure.what,
+                                          error.empty() ? "" : ": ", error));
+}
+
+// The file of the program that this process runs.
+absl::StatusOr<std::string> ThisProgram() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return path.string();
+  return absl::ErrnoToStatus(error.value(), "/proc/self/exe cannot be read");
+}
+
+absl::Status CheckAndLaunch(const LaunchOptions& options,
+                            const CheckTaskWords& check,
+                            const Console& console) {
+  bool printed_help = false;
+  const absl::Status status = check(options.words, console, &printed_help);
+  if (!status.ok() || printed_help) return status;
+  const auto program = ThisProgram();
+  if (!program.ok()) return program.status();
+  return Launch(options, *program, console);
+}
+
+}  // namespace
+
+absl::Status Launch(const LaunchOptions& options, const std::string& program,
+                    const Console& console) {
+  LaunchOutput output(console, options.tasks);
+  auto group = StartTasks(options, program, &output);
+  if (!group.ok()) return group.status();
+  const ProcessGroup::Result result = (*group)->Wait();
+  group->reset();  // Signals are this process's own again.
+  output.Finish();
+  if (result.signal.has_value()) EndBySignal(*result.signal);
+  return ErrorOf(result, output);
+}
+
+Command AddLaunchCommand(CLI::App* app, CheckTaskWords check) {
+  auto options = std::make_shared<LaunchOptions>();
+  auto rest = std::make_shared<std::vector<std::string>>();
+  CLI::App* launch = app->add_subcommand(
+      "launch", "Runs a command in several processes on this machine.");
+  launch->footer(kHelp);
+  launch->add_option("--tasks", options->tasks, "how many processes")
+      ->required()
+      ->transform(WholeNumber(1, kMaxTasks))
+      ->option_text("N");
+  launch
+      ->add_option_function<double>(
+          "--grace",
+          [options](double seconds) {
+            options->grace = absl::Seconds(seconds);
+          },
+          "time that tasks have to end when they are\n"
+          "stopped, before they are killed [default: 10]")
+      ->check(PositiveSeconds())
+      ->option_text("SECONDS");
+  AddTaskOptions(launch, &options->cluster);
+  return {
+      .app = launch,
+      .run =
+          [options, rest, check = std::move(check)](const Console& console) {
+            options->words = *rest;
+            return CheckAndLaunch(*options, check, console);
+          },
+      .rest = rest};
+}
+
+}  // namespace tutti

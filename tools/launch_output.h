@@ -1,0 +1,52 @@
+#ifndef TUTTI_TOOLS_LAUNCH_OUTPUT_H_
+#define TUTTI_TOOLS_LAUNCH_OUTPUT_H_
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "tools/console.h"
+#include "tools/process_group.h"
+
+namespace tutti {
+
+// What the tasks of `tutti launch` write, on one console. Lines begin with the
+// task, "[2] ", but what task 0 writes to its standard output, which is the
+// result of the whole: that passes unchanged. A line that lacks its newline
+// gets one when somebody else writes.
+class LaunchOutput {
+ public:
+  LaunchOutput(const Console& console, int num_tasks)
+      : console_(console), tasks_(num_tasks) {}
+
+  // As ProcessGroup::Options::on_output.
+  void Add(int task, ProcessGroup::Stream stream, absl::string_view piece);
+
+  // Ends a last line of errors that has no newline.
+  void Finish();
+
+  // Why a task that failed did: the last error in the words of this tool, on
+  // its standard error, without the "tutti: "; else the last line there; empty
+  // if there is none.
+  const std::string& ErrorOf(int task) const;
+
+ private:
+  struct Task {
+    std::string last_error;
+    std::string last_line;
+  };
+
+  void Print(int task, ProcessGroup::Stream stream, absl::string_view piece);
+  void Remember(int task, absl::string_view line);
+
+  const Console console_;
+  std::vector<Task> tasks_;
+  // By stream: whose line has no newline yet.
+  std::array<std::optional<int>, 2> open_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_LAUNCH_OUTPUT_H_
