@@ -56,11 +56,10 @@ absl::Status Join(ClusterRuntime* runtime, absl::Time deadline,
     const auto label = [&](size_t i) {
       return runtime->cluster().Label(missing[i]);
     };
-    console.err << absl::StrCat("tutti: ",
-                                runtime->cluster().Label(
-                                    runtime->cluster().this_task),
-                                " waits for ",
-                                ShortList(missing.size(), label), "\n")
+    console.err << absl::StrCat(
+                       "tutti: ",
+                       runtime->cluster().Label(runtime->cluster().this_task),
+                       " waits for ", ShortList(missing.size(), label), "\n")
                 << std::flush;
   };
   BlockingCounter joined(1);
@@ -87,10 +86,10 @@ PartyFactory PartyOf(const Environment& environment,
              int num_ranks,
              int /*num_tasks*/) -> absl::StatusOr<std::unique_ptr<Party>> {
     if (num_ranks != NumRanks(options)) {
-      return UsageError(absl::StrCat(
-          num_ranks, " ranks do not fit the ", NumRanks(options),
-          " devices of the cluster (", options.cluster.num_tasks(),
-          " tasks with ", options.devices_per_task, " each)"));
+      return UsageError(
+          absl::StrCat(num_ranks, " ranks do not fit the ", NumRanks(options),
+                       " devices of the cluster (", options.cluster.num_tasks(),
+                       " tasks with ", options.devices_per_task, " each)"));
     }
     auto runtime = ClusterRuntime::Create(RuntimeOptions(environment, options));
     if (!runtime.ok()) return runtime.status();

@@ -14,10 +14,10 @@ namespace tutti {
 int NumRanks(const ClusterOptions& cluster);
 
 // The party of this process alone, or that of a cluster: then the tasks join
-// when it is made, with a line to `console` now and then that says for whom they
-// wait. `environment`'s parts and `console` outlive the factory and its party.
-// Errors of making it: those of ClusterRuntime; UsageError if the cluster has
-// another number of ranks.
+// when it is made, with a line to `console` now and then that says for whom
+// they wait. `environment`'s parts and `console` outlive the factory and its
+// party. Errors of making it: those of ClusterRuntime; UsageError if the
+// cluster has another number of ranks.
 PartyFactory PartyOf(const Environment& environment,
                      const std::optional<ClusterOptions>& cluster,
                      const Console& console);

@@ -1,0 +1,20 @@
+#ifndef TUTTI_TOOLS_CLUSTER_PARTY_H_
+#define TUTTI_TOOLS_CLUSTER_PARTY_H_
+
+#include <memory>
+
+#include "framework/environment.h"
+#include "runtime/cluster_runtime.h"
+#include "tools/party.h"
+
+namespace tutti {
+
+// The party of the tasks of a cluster, which have joined; rank r is device
+// r % devices_per_task of task r / devices_per_task. `environment`'s parts
+// outlive it. Its destructor leaves the cluster.
+std::unique_ptr<Party> MakeClusterParty(
+    const Environment& environment, std::unique_ptr<ClusterRuntime> runtime);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_CLUSTER_PARTY_H_
