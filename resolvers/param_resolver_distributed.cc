@@ -326,9 +326,8 @@ void ParamResolverDistributed::OnReply(const QuestionPtr& question,
                                        ControlAnswer reply) {
   const int leader = question->leader;
   if (!reply.ok()) {
-    if (absl::IsUnavailable(reply.status()) &&
-        options_.unreachable != nullptr) {
-      options_.unreachable(leader, reply.status());
+    if (absl::IsUnavailable(reply.status()) && options_.suspect != nullptr) {
+      options_.suspect(leader);
     }
     return Finish(question, reply.status());
   }

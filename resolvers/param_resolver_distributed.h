@@ -67,12 +67,11 @@ class ParamResolverDistributed
     // How long to ask a task again that does not know yet that it leads.
     absl::Duration takeover_limit = absl::Seconds(10);
 
-    // Nobody else may notice that a task is gone: `suspect` asks to find out,
-    // `unreachable` says that a call found its connection closed, `waiting`
-    // that calls have begun or ceased to wait at another task.
+    // The task may be gone: find out. May be null.
     std::function<void(int task)> suspect;
-    std::function<void(int task, const absl::Status& why)> unreachable;
-    std::function<void()> waiting;
+
+    // WaitsFor() may be another one. May be null.
+    std::function<void()> waits_changed;
   };
 
   static std::shared_ptr<ParamResolverDistributed> Create(Options options);
@@ -203,7 +202,7 @@ class ParamResolverDistributed
       ABSL_LOCKS_EXCLUDED(mu_);
 
   void NotifyWaiting() {
-    if (options_.waiting != nullptr) options_.waiting();
+    if (options_.waits_changed != nullptr) options_.waits_changed();
   }
 
   const Options options_;

@@ -1,0 +1,248 @@
+#include "resolvers/cluster_control.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "resolvers/cluster_join.h"
+#include "resolvers/control_codec.h"
+
+namespace tutti {
+namespace {
+
+ControlAnswer Done(const absl::Status& status) {
+  if (!status.ok()) return status;
+  proto::ControlReply reply;
+  reply.mutable_done();
+  return reply;
+}
+
+}  // namespace
+
+std::shared_ptr<ClusterControl> ClusterControl::Create(Options options) {
+  const std::shared_ptr<ClusterControl> control(
+      new ClusterControl(std::move(options)));
+  control->Initialize();
+  return control;
+}
+
+ClusterControl::ClusterControl(Options options)
+    : options_(std::move(options)) {}
+
+void ClusterControl::Initialize() {
+  leadership_ = std::make_shared<Leadership>(options_.cluster.num_tasks());
+  heartbeats_ = std::make_shared<HeartbeatService>(options_.environment.clock,
+                                                   options_.incarnation);
+  device_resolver_ = std::make_shared<DeviceResolverDistributed>(
+      options_.cluster, options_.devices);
+  step_sequence_ = std::make_shared<StepSequenceDistributed>(
+      StepSequenceDistributed::Options{.cluster = options_.cluster,
+                                       .environment = options_.environment,
+                                       .channel = options_.channel,
+                                       .leadership = leadership_,
+                                       .incarnation = options_.incarnation});
+  MakeHealth();
+  MakeResolvers();
+  options_.directory->SetListener(
+      [weak_self = weak_from_this()](GroupKey key, uint64_t generation) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->OnGroupChanged(key, generation);
+      });
+}
+
+void ClusterControl::MakeHealth() {
+  health_ = std::make_shared<TaskHealth>(TaskHealth::Options{
+      .cluster = options_.cluster,
+      .environment = options_.environment,
+      .channel = options_.channel,
+      .profile = options_.health,
+      .watched =
+          [weak_self = weak_from_this()] {
+            const auto self = weak_self.lock();
+            return self == nullptr ? std::vector<int>() : self->WatchedTasks();
+          },
+      .lost =
+          [weak_self = weak_from_this()](int task, const absl::Status& reason) {
+            const auto self = weak_self.lock();
+            if (self != nullptr) self->OnTaskLost(task, reason);
+          },
+      .found =
+          [weak_self = weak_from_this()](int task) {
+            const auto self = weak_self.lock();
+            if (self != nullptr) self->param_resolver_->OnReached(task);
+          }});
+}
+
+void ClusterControl::MakeResolvers() {
+  const std::weak_ptr<TaskHealth> weak_health = health_;
+  param_resolver_ = ParamResolverDistributed::Create(
+      {.cluster = options_.cluster,
+       .environment = options_.environment,
+       .channel = options_.channel,
+       .directory = options_.directory,
+       .leadership = leadership_,
+       .registry = options_.registry,
+       .ring_order = options_.ring_order,
+       .max_entries = options_.max_entries,
+       .max_unsettled = options_.max_unsettled,
+       .suspect =
+           [weak_health](int task) {
+             const auto health = weak_health.lock();
+             if (health != nullptr) health->Suspect(task);
+           },
+       .waits_changed =
+           [weak_health] {
+             const auto health = weak_health.lock();
+             if (health != nullptr) health->Update();
+           }});
+}
+
+// The tasks with which this one shares a group that lives, the leader of such
+// groups, and those at which calls wait.
+std::vector<int> ClusterControl::WatchedTasks() const {
+  std::set<int> tasks;
+  const auto groups = options_.directory->Living();
+  for (const auto& group : groups) {
+    for (const CollGroupMember& member : group->members) {
+      tasks.insert(member.device.name.task);
+    }
+  }
+  const auto leader = leadership_->leader();
+  if (!groups.empty() && leader.ok()) tasks.insert(*leader);
+  for (int task : param_resolver_->WaitsFor()) tasks.insert(task);
+  return std::vector<int>(tasks.begin(), tasks.end());
+}
+
+void ClusterControl::OnTaskLost(int task, const absl::Status& reason) {
+  param_resolver_->OnTaskLost(task, reason);
+  if (options_.task_lost != nullptr) options_.task_lost(task, reason);
+}
+
+void ClusterControl::OnGroupChanged(GroupKey key, uint64_t generation) {
+  const auto group = options_.directory->Find(key, generation);
+  if (group.ok()) {
+    for (const CollGroupMember& member : (*group)->members) {
+      device_resolver_->Accept(member.device.name.task,
+                               member.device.incarnation);
+    }
+  }
+  health_->Update();
+  if (options_.group_changed != nullptr) {
+    options_.group_changed(key, generation);
+  }
+}
+
+// --- Start -------------------------------------------------------------------
+
+proto::Hello ClusterControl::OwnHello() const {
+  proto::Hello hello;
+  for (const Device* device : options_.devices->devices()) {
+    EncodeDevice(device->attributes(), hello.add_devices());
+  }
+  return hello;
+}
+
+void ClusterControl::Join(
+    absl::Time deadline,
+    std::function<void(const std::vector<int>& missing)> progress,
+    StatusCallback done) {
+  ClusterJoin::Start({.cluster = options_.cluster,
+                      .environment = options_.environment,
+                      .channel = options_.channel,
+                      .hello = OwnHello(),
+                      .deadline = deadline,
+                      .progress = std::move(progress),
+                      .heard =
+                          [self = shared_from_this()](
+                              int task, const proto::HelloReply& reply) {
+                            return self->OnHelloReply(task, reply);
+                          }},
+                     std::move(done));
+}
+
+absl::Status ClusterControl::OnHelloReply(int task,
+                                          const proto::HelloReply& reply) {
+  const ControlCaller owner{task, reply.incarnation()};
+  auto devices = DecodeDevices(options_.cluster, owner, reply.devices());
+  if (!devices.ok()) return devices.status();
+  const auto lost = DecodeTasks(options_.cluster, reply.lost_tasks());
+  if (!lost.ok()) return lost.status();
+  absl::Status status = health_->OnHeard(owner);
+  if (!status.ok()) return absl::UnavailableError(status.message());
+  device_resolver_->Set(task, owner.incarnation, *std::move(devices));
+  param_resolver_->OnMayNotLead(*lost);
+  return absl::OkStatus();
+}
+
+// --- Calls of other tasks ----------------------------------------------------
+
+void ClusterControl::Handle(const ControlCaller& caller,
+                            const proto::ControlRequest& request,
+                            std::shared_ptr<Cancellation> withdrawn,
+                            ControlDone done) {
+  absl::Status status = health_->OnHeard(caller);
+  if (!status.ok()) return std::move(done)(std::move(status));
+  if (withdrawn == nullptr) withdrawn = std::make_shared<Cancellation>();
+  switch (request.kind_case()) {
+    case proto::ControlRequest::kHeartbeat:
+      return heartbeats_->Answer(caller, request.heartbeat(),
+                                 std::move(withdrawn), std::move(done));
+    case proto::ControlRequest::kCompleteParams:
+      return param_resolver_->leader().CompleteParams(
+          caller, request.complete_params(), std::move(withdrawn),
+          std::move(done));
+    default:
+      return std::move(done)(AnswerNow(caller, request));
+  }
+}
+
+ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
+                                        const proto::ControlRequest& request) {
+  switch (request.kind_case()) {
+    case proto::ControlRequest::kHello:
+      return AnswerHello(caller, request.hello());
+    case proto::ControlRequest::kDescribeWaiting:
+      return param_resolver_->leader().DescribeWaiting(
+          request.describe_waiting());
+    case proto::ControlRequest::kStepSequence:
+      return step_sequence_->Draw(caller, request.step_sequence());
+    case proto::ControlRequest::kEndGroup:
+      return Done(param_resolver_->OnEndGroup(caller, request.end_group()));
+    case proto::ControlRequest::kCancelExecution:
+      if (options_.cancel_execution == nullptr) break;
+      return Done(
+          options_.cancel_execution(caller, request.cancel_execution()));
+    case proto::ControlRequest::kCleanupStep:
+      if (options_.cleanup_step == nullptr) break;
+      return Done(options_.cleanup_step(caller, request.cleanup_step()));
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat(options_.cluster.Label(caller.task),
+                       " sent a control message that asks for nothing that ",
+                       "this version knows"));
+  }
+  return absl::UnimplementedError(
+      absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                   " runs no collectives that could be ended"));
+}
+
+ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
+                                          const proto::Hello& message) {
+  auto devices = DecodeDevices(options_.cluster, caller, message.devices());
+  if (!devices.ok()) return devices.status();
+  device_resolver_->Set(caller.task, caller.incarnation, *std::move(devices));
+  proto::ControlReply reply;
+  proto::HelloReply* const hello = reply.mutable_hello();
+  *hello->mutable_devices() = OwnHello().devices();
+  hello->set_incarnation(options_.incarnation);
+  for (int task : leadership_->lost_tasks()) hello->add_lost_tasks(task);
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (task != options_.cluster.this_task &&
+        health_->state(task) == TaskHealth::State::kUnknown) {
+      hello->add_missing_tasks(task);
+    }
+  }
+  return reply;
+}
+
+}  // namespace tutti

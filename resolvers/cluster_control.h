@@ -1,0 +1,119 @@
+#ifndef TUTTI_RESOLVERS_CLUSTER_CONTROL_H_
+#define TUTTI_RESOLVERS_CLUSTER_CONTROL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/device_manager.h"
+#include "framework/environment.h"
+#include "framework/group_directory.h"
+#include "framework/registry.h"
+#include "framework/status_callback.h"
+#include "resolvers/device_resolver_distributed.h"
+#include "resolvers/heartbeat_service.h"
+#include "resolvers/leadership.h"
+#include "resolvers/param_resolver_distributed.h"
+#include "resolvers/step_sequence_distributed.h"
+#include "resolvers/task_health.h"
+
+namespace tutti {
+
+// One task's part in its cluster: makes the distributed resolvers and the
+// health, joins them together, and answers the calls of the other tasks.
+//
+// Thread-safe. Answers are held back by what they wait for, never by a thread.
+class ClusterControl : public ControlService,
+                       public std::enable_shared_from_this<ClusterControl> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    Environment environment;
+
+    // These outlive the object. The directory's listener is set by Create().
+    ControlChannel* channel = nullptr;
+    GroupDirectory* directory = nullptr;
+    const DeviceManager* devices = nullptr;
+
+    // Of this process; all of its devices have it.
+    uint64_t incarnation = 0;
+
+    HealthProfile health = HealthProfile::Default();
+    const CollectiveRegistry* registry = &CollectiveRegistry::Global();
+    std::vector<int> ring_order;           // As in ParamResolverLocal.
+    size_t max_entries = size_t{1} << 19;  // As in ParamResolverDistributed.
+    size_t max_unsettled = 1024;
+
+    // What else other tasks ask for. UNIMPLEMENTED where null.
+    std::function<absl::Status(const ControlCaller&,
+                               const proto::CancelExecution&)>
+        cancel_execution;
+    std::function<absl::Status(const ControlCaller&, const proto::CleanupStep&)>
+        cleanup_step;
+
+    // Run, with no lock held, after this object has acted. May be null.
+    std::function<void(int task, const absl::Status& reason)> task_lost;
+    GroupDirectory::Listener group_changed;
+  };
+
+  static std::shared_ptr<ClusterControl> Create(Options options);
+
+  // Says Hello to the other tasks until every one has answered. `progress` gets
+  // those that have not, at first and after each change. Errors:
+  // DEADLINE_EXCEEDED naming them; what the tasks refuse this one with.
+  void Join(absl::Time deadline,
+            std::function<void(const std::vector<int>& missing)> progress,
+            StatusCallback done);
+
+  // Errors: FAILED_PRECONDITION for a process that was lost; INVALID_ARGUMENT
+  // for a message that says what cannot be; those of what is asked for.
+  void Handle(const ControlCaller& caller, const proto::ControlRequest& request,
+              std::shared_ptr<Cancellation> withdrawn,
+              ControlDone done) override;
+
+  const std::shared_ptr<ParamResolverDistributed>& param_resolver() const {
+    return param_resolver_;
+  }
+  const std::shared_ptr<DeviceResolverDistributed>& device_resolver() const {
+    return device_resolver_;
+  }
+  const std::shared_ptr<StepSequenceDistributed>& step_sequence() const {
+    return step_sequence_;
+  }
+  TaskHealth& health() { return *health_; }
+  const Leadership& leadership() const { return *leadership_; }
+
+ private:
+  explicit ClusterControl(Options options);
+  void Initialize();
+  void MakeHealth();
+  void MakeResolvers();
+
+  std::vector<int> WatchedTasks() const;
+  void OnTaskLost(int task, const absl::Status& reason);
+  void OnGroupChanged(GroupKey key, uint64_t generation);
+  proto::Hello OwnHello() const;
+  absl::Status OnHelloReply(int task, const proto::HelloReply& reply);
+  ControlAnswer AnswerHello(const ControlCaller& caller,
+                            const proto::Hello& message);
+  ControlAnswer AnswerNow(const ControlCaller& caller,
+                          const proto::ControlRequest& request);
+
+  const Options options_;
+  std::shared_ptr<Leadership> leadership_;
+  std::shared_ptr<TaskHealth> health_;
+  std::shared_ptr<HeartbeatService> heartbeats_;
+  std::shared_ptr<ParamResolverDistributed> param_resolver_;
+  std::shared_ptr<DeviceResolverDistributed> device_resolver_;
+  std::shared_ptr<StepSequenceDistributed> step_sequence_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_CLUSTER_CONTROL_H_

@@ -1,0 +1,141 @@
+#include "resolvers/cluster_join.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/rank_list.h"
+#include "resolvers/control_codec.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kSayAgain = absl::Milliseconds(200);
+
+// Nothing that time would mend.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+         absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
+}
+
+}  // namespace
+
+void ClusterJoin::Start(Options options, StatusCallback done) {
+  const std::shared_ptr<ClusterJoin> join(
+      new ClusterJoin(std::move(options), std::move(done)));
+  join->Begin();
+}
+
+ClusterJoin::ClusterJoin(Options options, StatusCallback done)
+    : options_(std::move(options)),
+      began_(options_.environment.clock->Now()),
+      done_(std::move(done)) {
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (task != options_.cluster.this_task) missing_.insert(task);
+  }
+}
+
+void ClusterJoin::Begin() {
+  std::set<int> all;
+  {
+    MutexLock lock(&mu_);
+    all = missing_;
+    if (!all.empty() && options_.deadline != absl::InfiniteFuture()) {
+      alarm_ = options_.environment.clock->CallAt(
+          options_.deadline,
+          [self = shared_from_this()] { self->End(self->Overdue()); });
+    }
+  }
+  if (all.empty()) return End(absl::OkStatus());
+  Report();
+  for (int task : all) SayHello(task);
+}
+
+void ClusterJoin::SayHello(int task) {
+  proto::ControlRequest request;
+  *request.mutable_hello() = options_.hello;
+  options_.channel->Call(
+      task, std::move(request),
+      {.deadline = options_.deadline,
+       .cancellation = over_,
+       .wait_until_reachable = true},
+      [self = shared_from_this(), task](const ControlAnswer& reply) {
+        self->OnReply(task, reply);
+      });
+}
+
+void ClusterJoin::OnReply(int task, const ControlAnswer& reply) {
+  if (over_->cancelled()) return;
+  if (!reply.ok()) return OnError(task, reply.status());
+  const proto::HelloReply& hello = reply->hello();
+  const auto lost = DecodeTasks(options_.cluster, hello.lost_tasks());
+  if (!lost.ok()) return OnError(task, lost.status());
+  absl::Status status = options_.heard(task, hello);
+  if (!status.ok()) return OnError(task, status);
+  bool is_complete = false;
+  {
+    MutexLock lock(&mu_);
+    missing_.erase(task);
+    for (int gone : *lost) missing_.erase(gone);
+    is_complete = missing_.empty();
+  }
+  Report();
+  if (is_complete) End(absl::OkStatus());
+}
+
+void ClusterJoin::OnError(int task, const absl::Status& status) {
+  if (IsFinal(status)) {
+    return End(absl::Status(
+        status.code(),
+        absl::StrCat(options_.cluster.Label(task), ": ", status.message())));
+  }
+  {
+    MutexLock lock(&mu_);
+    last_error_ = std::string(status.message());
+  }
+  Clock* const clock = options_.environment.clock;
+  clock->CallAt(clock->Now() + kSayAgain, [weak_self = weak_from_this(), task] {
+    const auto self = weak_self.lock();
+    if (self == nullptr || self->over_->cancelled()) return;
+    self->SayHello(task);
+  });
+}
+
+void ClusterJoin::Report() {
+  std::vector<int> missing;
+  {
+    MutexLock lock(&mu_);
+    missing.assign(missing_.begin(), missing_.end());
+  }
+  if (options_.progress != nullptr) options_.progress(missing);
+}
+
+absl::Status ClusterJoin::Overdue() {
+  MutexLock lock(&mu_);
+  const std::vector<int> missing(missing_.begin(), missing_.end());
+  const auto label = [&](size_t i) {
+    return options_.cluster.Label(missing[i]);
+  };
+  const absl::Duration waited = options_.environment.clock->Now() - began_;
+  return absl::DeadlineExceededError(absl::StrCat(
+      options_.cluster.Label(options_.cluster.this_task), " waited ",
+      absl::StrFormat("%.1f s", absl::ToDoubleSeconds(waited)), " for ",
+      ShortList(missing.size(), label), ", which never answered",
+      last_error_.empty() ? "" : "; the last error was: ", last_error_));
+}
+
+void ClusterJoin::End(absl::Status status) {
+  StatusCallback done;
+  {
+    MutexLock lock(&mu_);
+    if (done_ == nullptr) return;
+    done = std::exchange(done_, nullptr);
+    if (alarm_ != 0) options_.environment.clock->Cancel(alarm_);
+  }
+  over_->Cancel(absl::CancelledError("this task has joined, or given up"));
+  std::move(done)(std::move(status));
+}
+
+}  // namespace tutti

@@ -1,0 +1,67 @@
+#ifndef TUTTI_RESOLVERS_CLUSTER_JOIN_H_
+#define TUTTI_RESOLVERS_CLUSTER_JOIN_H_
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/status_callback.h"
+
+namespace tutti {
+
+// Says Hello to all other tasks until each has answered, or is known to be lost
+// by one that has.
+//
+// Thread-safe. Callbacks run with no lock held.
+class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    Environment environment;
+    ControlChannel* channel = nullptr;  // Outlives the object.
+    proto::Hello hello;
+    absl::Time deadline = absl::InfiniteFuture();
+
+    // The tasks that have not answered, in order: at first, and after each
+    // change. May be null.
+    std::function<void(const std::vector<int>& missing)> progress;
+
+    // What the task has answered. An error counts as no answer.
+    std::function<absl::Status(int task, const proto::HelloReply& reply)> heard;
+  };
+
+  // `done` runs once, with DEADLINE_EXCEEDED naming the missing tasks, or the
+  // error of one with which this task cannot work together.
+  static void Start(Options options, StatusCallback done);
+
+ private:
+  ClusterJoin(Options options, StatusCallback done);
+
+  void Begin() ABSL_LOCKS_EXCLUDED(mu_);
+  void SayHello(int task);
+  void OnReply(int task, const ControlAnswer& reply) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnError(int task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  void Report() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Overdue() ABSL_LOCKS_EXCLUDED(mu_);
+  void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  const absl::Time began_;
+  const std::shared_ptr<Cancellation> over_ = std::make_shared<Cancellation>();
+  Mutex mu_;
+  std::set<int> missing_ ABSL_GUARDED_BY(mu_);
+  std::string last_error_ ABSL_GUARDED_BY(mu_);
+  StatusCallback done_ ABSL_GUARDED_BY(mu_);
+  Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_CLUSTER_JOIN_H_

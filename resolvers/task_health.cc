@@ -1,0 +1,359 @@
+#include "resolvers/task_health.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+namespace tutti {
+namespace {
+
+constexpr size_t kMaxLostProcesses = 16;
+
+std::string Seconds(absl::Duration duration) {
+  return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
+}
+
+}  // namespace
+
+TaskHealth::TaskHealth(Options options)
+    : options_(std::move(options)), tasks_(options_.cluster.num_tasks()) {}
+
+TaskHealth::~TaskHealth() {
+  absl::flat_hash_map<int, BeatPtr> beats;
+  {
+    MutexLock lock(&mu_);
+    beats.swap(beats_);
+  }
+  for (const auto& [task, beat] : beats) {
+    options_.environment.clock->Cancel(beat->alarm);
+    beat->cancellation->Cancel(absl::CancelledError("shut down"));
+  }
+}
+
+// --- Who is watched ----------------------------------------------------------
+
+// Whoever comes while another one looks leaves it to that one to look again.
+void TaskHealth::Update() {
+  {
+    MutexLock lock(&mu_);
+    update_again_ = true;
+    if (is_updating_) return;
+    is_updating_ = true;
+  }
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      is_updating_ = std::exchange(update_again_, false);
+      if (!is_updating_) return;
+    }
+    ApplyWatched(options_.watched());
+  }
+}
+
+void TaskHealth::ApplyWatched(const std::vector<int>& tasks) {
+  std::vector<bool> is_watched(options_.cluster.num_tasks());
+  std::vector<std::pair<int, BeatPtr>> added;
+  std::vector<BeatPtr> removed;
+  {
+    MutexLock lock(&mu_);
+    for (int task : tasks) {
+      if (task == options_.cluster.this_task ||
+          tasks_[task].state == State::kLost) {
+        continue;
+      }
+      is_watched[task] = true;
+      const auto found = beats_.find(task);
+      if (found != beats_.end()) {
+        found->second->once = false;
+      } else {
+        added.emplace_back(task, AddBeat(task, /*once=*/false));
+      }
+    }
+    std::vector<int> ended;
+    for (const auto& [task, beat] : beats_) {
+      if (!is_watched[task] && !beat->once) ended.push_back(task);
+    }
+    for (int task : ended) removed.push_back(RemoveBeat(task));
+  }
+  for (const BeatPtr& beat : removed) {
+    beat->cancellation->Cancel(absl::CancelledError("not watched any more"));
+  }
+  for (const auto& [task, beat] : added) Send(task, beat);
+}
+
+TaskHealth::BeatPtr TaskHealth::AddBeat(int task, bool once) {
+  const auto beat = std::make_shared<Beat>();
+  beat->once = once;
+  beats_[task] = beat;
+  return beat;
+}
+
+TaskHealth::BeatPtr TaskHealth::RemoveBeat(int task) {
+  const auto found = beats_.find(task);
+  if (found == beats_.end()) return nullptr;
+  BeatPtr beat = std::move(found->second);
+  beats_.erase(found);
+  options_.environment.clock->Cancel(beat->alarm);
+  return beat;
+}
+
+bool TaskHealth::IsPresent(int task, const BeatPtr& beat) const {
+  const auto found = beats_.find(task);
+  return found != beats_.end() && found->second == beat;
+}
+
+void TaskHealth::Suspect(int task) {
+  if (task == options_.cluster.this_task) return;
+  BeatPtr beat;
+  {
+    MutexLock lock(&mu_);
+    if (tasks_[task].state == State::kLost || beats_.contains(task)) return;
+    beat = AddBeat(task, /*once=*/true);
+  }
+  Send(task, beat);
+}
+
+// --- Heartbeats --------------------------------------------------------------
+
+void TaskHealth::Send(int task, const BeatPtr& beat) {
+  proto::ControlRequest request;
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(task, beat)) return;
+    beat->sent_at = options_.environment.clock->Now();
+    ArmSilence(task, beat);
+    const absl::Duration hold =
+        beat->once ? absl::ZeroDuration() : options_.profile.hold;
+    request.mutable_heartbeat()->set_hold_ms(
+        static_cast<int>(absl::ToInt64Milliseconds(hold)));
+  }
+  options_.channel->Call(
+      task, std::move(request), {.cancellation = beat->cancellation},
+      [weak_self = weak_from_this(), task, beat](const ControlAnswer& reply) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->OnReply(task, beat, reply);
+      });
+}
+
+void TaskHealth::ArmSilence(int task, const BeatPtr& beat) {
+  Clock* const clock = options_.environment.clock;
+  beat->silent_at = clock->Now() + options_.profile.silence_limit;
+  beat->alarm = clock->CallAt(beat->silent_at,
+                              [weak_self = weak_from_this(), task, beat] {
+                                const auto self = weak_self.lock();
+                                if (self != nullptr)
+                                  self->OnSilence(task, beat);
+                              });
+}
+
+void TaskHealth::OnReply(int task, const BeatPtr& beat,
+                         const ControlAnswer& reply) {
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(task, beat)) return;
+    options_.environment.clock->Cancel(beat->alarm);
+  }
+  absl::Status status = reply.status();
+  if (status.ok()) {
+    status = OnHeard({task, reply->heartbeat().incarnation()});
+  }
+  // The last one: it does not take this process for what it was, or the other
+  // way round.
+  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) {
+    return Lose(task, status.message());
+  }
+  BeatAgain(task, beat);
+}
+
+// At once if the other side has held the heartbeat back, as it should.
+void TaskHealth::BeatAgain(int task, const BeatPtr& beat) {
+  Clock* const clock = options_.environment.clock;
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(task, beat)) return;
+    if (beat->once) {
+      RemoveBeat(task);
+      return;
+    }
+    const absl::Duration hold = options_.profile.hold;
+    const absl::Time now = clock->Now();
+    if (now - beat->sent_at < hold / 2) {
+      beat->alarm =
+          clock->CallAt(now + hold, [weak_self = weak_from_this(), task, beat] {
+            const auto self = weak_self.lock();
+            if (self != nullptr) self->Send(task, beat);
+          });
+      return;
+    }
+  }
+  Send(task, beat);
+}
+
+void TaskHealth::OnSilence(int task, const BeatPtr& beat) {
+  absl::Duration silence;
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(task, beat)) return;
+    const absl::Time now = options_.environment.clock->Now();
+    // If this process itself stood still, the answer may have come meanwhile.
+    if (now - beat->silent_at > options_.profile.hold) {
+      return ArmSilence(task, beat);
+    }
+    silence = now - beat->sent_at;
+  }
+  Lose(task, absl::StrCat("silent for ", Seconds(silence)));
+}
+
+// --- Who lives ---------------------------------------------------------------
+
+absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
+  const int task = process.task;
+  if (task < 0 || task >= options_.cluster.num_tasks()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task ", task, " calls, but the tasks are 0 to ",
+                     options_.cluster.num_tasks() - 1));
+  }
+  absl::Status replaced;
+  BeatPtr beat;  // To the process that is gone.
+  {
+    MutexLock lock(&mu_);
+    Task& known = tasks_[task];
+    if (known.state == State::kUp && known.incarnation == process.incarnation) {
+      return absl::OkStatus();
+    }
+    for (const LostProcess& lost : known.lost) {
+      if (lost.incarnation != process.incarnation) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          lost.reason.message(), ", ",
+          Seconds(options_.environment.clock->Now() - lost.since), " ago, as ",
+          options_.cluster.Label(options_.cluster.this_task),
+          " says; a process that was lost must start again (incarnation ",
+          process.incarnation, ")"));
+    }
+    if (known.state == State::kUp) {
+      replaced = MarkLost(
+          task, absl::StrCat("it restarted (incarnation ", process.incarnation,
+                             " in the place of ", known.incarnation, ")"));
+      beat = RemoveBeat(task);
+    }
+    known.state = State::kUp;
+    known.incarnation = process.incarnation;
+  }
+  if (beat != nullptr) beat->cancellation->Cancel(replaced);
+  if (!replaced.ok()) options_.lost(task, replaced);
+  options_.found(task);
+  Update();
+  return absl::OkStatus();
+}
+
+void TaskHealth::Lose(int task, absl::string_view why) {
+  absl::Status reason;
+  BeatPtr beat;
+  {
+    MutexLock lock(&mu_);
+    beat = RemoveBeat(task);
+    if (tasks_[task].state == State::kLost) return;
+    reason = MarkLost(task, why);
+  }
+  if (beat != nullptr) beat->cancellation->Cancel(reason);
+  options_.lost(task, reason);
+}
+
+absl::Status TaskHealth::MarkLost(int task, absl::string_view why) {
+  Task& known = tasks_[task];
+  const std::string label = options_.cluster.Label(task);
+  if (absl::ConsumePrefix(&why, label)) {
+    absl::ConsumePrefix(&why, ":");
+    absl::ConsumePrefix(&why, " ");
+  }
+  absl::Status reason =
+      absl::UnavailableError(absl::StrCat(label, " was lost: ", why));
+  if (known.state == State::kUp) {
+    known.lost.push_back(
+        {known.incarnation, options_.environment.clock->Now(), reason});
+    if (known.lost.size() > kMaxLostProcesses) known.lost.pop_front();
+  }
+  known.state = State::kLost;
+  return reason;
+}
+
+// --- Questions ---------------------------------------------------------------
+
+absl::StatusOr<int> TaskHealth::FindTask(absl::string_view name) const {
+  const int num_tasks = options_.cluster.num_tasks();
+  int task = 0;
+  if (absl::SimpleAtoi(name, &task) && task >= 0 && task < num_tasks) {
+    return task;
+  }
+  for (task = 0; task < num_tasks; ++task) {
+    if (options_.cluster.TaskName(task) == name) return task;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", name, "\" is no task of this cluster; its ", num_tasks,
+                   " tasks are ", options_.cluster.TaskName(0), " to ",
+                   options_.cluster.TaskName(num_tasks - 1)));
+}
+
+void TaskHealth::CheckHealth(absl::string_view task, absl::Duration limit,
+                             StatusCallback done) {
+  const auto found = FindTask(task);
+  if (!found.ok()) return std::move(done)(found.status());
+  if (*found == options_.cluster.this_task) {
+    return std::move(done)(absl::OkStatus());
+  }
+  proto::ControlRequest request;
+  request.mutable_heartbeat()->set_hold_ms(0);
+  options_.channel->Call(
+      *found, std::move(request),
+      {.deadline = options_.environment.clock->Now() + limit},
+      [self = shared_from_this(), number = *found,
+       done = std::move(done)](const ControlAnswer& reply) mutable {
+        std::move(done)(self->Judge(number, reply));
+      });
+}
+
+absl::Status TaskHealth::Judge(int task, const ControlAnswer& reply) {
+  const std::string label = options_.cluster.Label(task);
+  MutexLock lock(&mu_);
+  const Task& known = tasks_[task];
+  if (!reply.ok()) {
+    if (known.state == State::kLost && !known.lost.empty()) {
+      return known.lost.back().reason;
+    }
+    return reply.status();
+  }
+  const uint64_t answering = reply->heartbeat().incarnation();
+  const auto lost = std::find_if(known.lost.begin(), known.lost.end(),
+                                 [&](const LostProcess& process) {
+                                   return process.incarnation == answering;
+                                 });
+  if (lost != known.lost.end()) return lost->reason;
+  if (known.state == State::kUnknown || answering == known.incarnation) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(label, " restarted: incarnation ", answering,
+                   " answers in the place of ", known.incarnation));
+}
+
+TaskHealth::State TaskHealth::state(int task) {
+  MutexLock lock(&mu_);
+  return tasks_[task].state;
+}
+
+uint64_t TaskHealth::incarnation(int task) {
+  MutexLock lock(&mu_);
+  return tasks_[task].incarnation;
+}
+
+size_t TaskHealth::num_watched() {
+  MutexLock lock(&mu_);
+  return beats_.size();
+}
+
+}  // namespace tutti

@@ -1,0 +1,158 @@
+#ifndef TUTTI_RESOLVERS_TASK_HEALTH_H_
+#define TUTTI_RESOLVERS_TASK_HEALTH_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/status_callback.h"
+
+namespace tutti {
+
+// How soon a task that does not answer counts as lost. One whose connection
+// closes is lost at once.
+struct HealthProfile {
+  absl::Duration silence_limit;
+
+  // How long the other side may keep a heartbeat before it answers. What it may
+  // stand still for is the difference.
+  absl::Duration hold;
+
+  // A task that stands still for three seconds is not lost, one that is silent
+  // for five is.
+  static HealthProfile Default() {
+    return {absl::Milliseconds(4800), absl::Seconds(1)};
+  }
+
+  // One that is silent for a second is lost.
+  static HealthProfile Fast() {
+    return {absl::Milliseconds(900), absl::Milliseconds(200)};
+  }
+};
+
+// Which processes the tasks of a cluster are, and whether they live. To each
+// task that matters a heartbeat is always under way: the other side holds it
+// back, so that a connection that closes ends it at once.
+//
+// A process that has been lost stays so: it is refused when it comes back, for
+// others have gone on without it. Another one may take its place.
+//
+// Thread-safe. Callbacks run with no lock held.
+class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    Environment environment;
+    ControlChannel* channel = nullptr;  // Outlives the object.
+    HealthProfile profile = HealthProfile::Default();
+
+    // Which tasks matter now.
+    std::function<std::vector<int>()> watched;
+
+    // A process is gone. The reason is UNAVAILABLE, as in "task 3 (host:port)
+    // was lost: connection closed".
+    std::function<void(int task, const absl::Status& reason)> lost;
+
+    // A process was heard of for the first time.
+    std::function<void(int task)> found;
+  };
+
+  enum class State { kUnknown, kUp, kLost };
+
+  explicit TaskHealth(Options options);
+  ~TaskHealth();
+
+  // Calls this when the tasks that matter are others than before.
+  void Update() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A process calls, or answers. It takes the place of another one of its task,
+  // which then is lost. Errors: INVALID_ARGUMENT for no task of the cluster;
+  // FAILED_PRECONDITION, saying why and since when, for a process that was
+  // lost.
+  absl::Status OnHeard(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The task may be gone: finds out by one heartbeat.
+  void Suspect(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // How the task is; by its number or its name,
+  // "/job:worker/replica:0/task:3". Errors: INVALID_ARGUMENT for a name of no
+  // task; FAILED_PRECONDITION if the task restarted: another process answers
+  // than the one that was heard of; UNAVAILABLE if it is lost or cannot be
+  // reached; DEADLINE_EXCEEDED if it does not answer within `limit`.
+  void CheckHealth(absl::string_view task, absl::Duration limit,
+                   StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+
+  State state(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Of the process that is up, or was lost last; 0 if none is known.
+  uint64_t incarnation(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Tasks to which heartbeats are under way.
+  size_t num_watched() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct LostProcess {
+    uint64_t incarnation = 0;
+    absl::Time since;
+    absl::Status reason;
+  };
+  struct Task {
+    State state = State::kUnknown;
+    uint64_t incarnation = 0;
+    std::deque<LostProcess> lost;  // The last few.
+  };
+
+  // A heartbeat that is under way, or will be soon.
+  struct Beat {
+    bool once = false;  // For Suspect().
+    absl::Time sent_at;
+    absl::Time silent_at;
+    Clock::AlarmId alarm = 0;
+    std::shared_ptr<Cancellation> cancellation =
+        std::make_shared<Cancellation>();
+  };
+  using BeatPtr = std::shared_ptr<Beat>;
+
+  void ApplyWatched(const std::vector<int>& tasks) ABSL_LOCKS_EXCLUDED(mu_);
+  BeatPtr AddBeat(int task, bool once) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Send(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReply(int task, const BeatPtr& beat, const ControlAnswer& reply)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void BeatAgain(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnSilence(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
+  void ArmSilence(int task, const BeatPtr& beat)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Lose(int task, absl::string_view why) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status MarkLost(int task, absl::string_view why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  BeatPtr RemoveBeat(int task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsPresent(int task, const BeatPtr& beat) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<int> FindTask(absl::string_view name) const;
+  absl::Status Judge(int task, const ControlAnswer& reply)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  Mutex mu_;
+  std::vector<Task> tasks_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int, BeatPtr> beats_ ABSL_GUARDED_BY(mu_);
+  bool is_updating_ ABSL_GUARDED_BY(mu_) = false;
+  bool update_again_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_TASK_HEALTH_H_
