@@ -35,7 +35,9 @@ struct TlsOptions {
   std::string key;
   std::string ca;
 
-  bool enabled() const { return !certificate.empty(); }
+  bool enabled() const {
+    return !certificate.empty() || !key.empty() || !ca.empty();
+  }
 };
 
 struct GrpcTransportOptions {

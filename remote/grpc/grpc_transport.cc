@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/mutex.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
@@ -16,7 +17,9 @@
 #include "remote/grpc/control_client.h"
 #include "remote/grpc/control_server.h"
 #include "remote/grpc/grpc_service.h"
+#include "remote/grpc/listen_address.h"
 #include "remote/grpc/peers.h"
+#include "remote/grpc/tls_credentials.h"
 #include "remote/grpc/transfer_receiver.h"
 #include "remote/grpc/transfer_sender.h"
 
@@ -25,9 +28,12 @@ namespace {
 
 class GrpcTransport final : public Transport {
  public:
-  explicit GrpcTransport(GrpcTransportOptions options)
+  GrpcTransport(GrpcTransportOptions options, ListenAddresses addresses,
+                TransportCredentials credentials)
       : options_(std::move(options)),
-        peers_(&options_, grpc::InsecureChannelCredentials()),
+        addresses_(std::move(addresses)),
+        server_credentials_(std::move(credentials.server)),
+        peers_(&options_, std::move(credentials.client)),
         control_client_(&options_, &peers_),
         receiver_(&options_, &peers_) {}
   ~GrpcTransport() override { Shutdown(); }
@@ -54,7 +60,11 @@ class GrpcTransport final : public Transport {
     std::unique_ptr<grpc::Server> server;
   };
 
+  absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(GrpcService* service);
+
   const GrpcTransportOptions options_;
+  const ListenAddresses addresses_;
+  const std::shared_ptr<grpc::ServerCredentials> server_credentials_;
   Peers peers_;
   ControlClient control_client_;
   TransferReceiver receiver_;
@@ -71,22 +81,35 @@ absl::Status GrpcTransport::Start(ControlService* control,
     return absl::FailedPreconditionError("the transport has been started");
   }
   auto serving = std::make_unique<Serving>(&options_, control, transfers);
+  auto server = Listen(&serving->service);
+  if (!server.ok()) return server.status();
+  serving->server = *std::move(server);
+  serving_ = std::move(serving);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<grpc::Server>> GrpcTransport::Listen(
+    GrpcService* service) {
+  // gRPC does not say why it cannot listen.
+  const auto endpoints = Listenable(addresses_);
+  if (!endpoints.ok()) return endpoints.status();
   grpc::ServerBuilder builder;
   for (const auto& [name, value] :
        ServerSettings(options_.bounds.max_control_request_bytes,
                       options_.bounds.max_concurrent_calls)) {
     builder.AddChannelArgument(name, value);
   }
-  builder.RegisterCallbackGenericService(&serving->service);
-  const std::string& address =
-      options_.cluster.addresses[options_.cluster.this_task];
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
-  serving->server = builder.BuildAndStart();
-  if (serving->server == nullptr) {
-    return absl::UnavailableError(absl::StrCat("cannot listen at ", address));
+  builder.RegisterCallbackGenericService(service);
+  for (const std::string& endpoint : *endpoints) {
+    builder.AddListeningPort(endpoint, server_credentials_);
   }
-  serving_ = std::move(serving);
-  return absl::OkStatus();
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server != nullptr) return server;
+  return absl::UnavailableError(absl::StrCat(
+      "cannot listen at ", absl::StrJoin(*endpoints, ", "),
+      options_.tls.enabled()
+          ? ": key and certificate do not fit each other, or are none"
+          : ""));
 }
 
 void GrpcTransport::Shutdown() {
@@ -108,6 +131,28 @@ void GrpcTransport::Shutdown() {
   });
 }
 
+// So that records and statuses fit.
+constexpr size_t kMinMessageBytes = size_t{1} << 10;
+
+// As gRPC can count it.
+constexpr size_t kMaxMessageBytes = size_t{1} << 29;
+
+absl::Status CheckBounds(const GrpcBounds& bounds) {
+  for (const size_t bytes :
+       {bounds.max_control_request_bytes, bounds.max_control_reply_bytes,
+        bounds.max_frame_bytes}) {
+    if (bytes >= kMinMessageBytes && bytes <= kMaxMessageBytes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a bound for messages is from ", kMinMessageBytes, " to ",
+                     kMaxMessageBytes, " bytes, not ", bytes));
+  }
+  if (bounds.max_open_transfers > 0 && bounds.max_concurrent_calls > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "the bounds for transfers and calls must be positive");
+}
+
 absl::Status Check(const GrpcTransportOptions& options) {
   const absl::Status status = Validate(options.cluster);
   if (!status.ok()) return status;
@@ -120,7 +165,25 @@ absl::Status Check(const GrpcTransportOptions& options) {
   if (options.incarnation == 0) {
     return absl::InvalidArgumentError("0 is no incarnation of a task");
   }
-  return absl::OkStatus();
+  return CheckBounds(options.bounds);
+}
+
+absl::StatusOr<ListenAddresses> WhereToListen(
+    const GrpcTransportOptions& options) {
+  const ClusterSpec& cluster = options.cluster;
+  const auto [host, port] = SplitAddress(cluster.addresses[cluster.this_task]);
+  auto addresses = ResolveListenAddresses(
+      options.bind_address.empty() ? host : options.bind_address, port);
+  if (!addresses.ok() || addresses->is_loopback || options.insecure ||
+      options.tls.enabled()) {
+    return addresses;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      cluster.Label(cluster.this_task), " would listen at ",
+      addresses->endpoints[0], ", where other machines can connect, without ",
+      "TLS: give it a certificate, key and CA, or say that it may be "
+      "insecure, ",
+      "or let it listen at 127.0.0.1"));
 }
 
 }  // namespace
@@ -129,7 +192,12 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateGrpcTransport(
     GrpcTransportOptions options) {
   const absl::Status status = Check(options);
   if (!status.ok()) return status;
-  return std::make_unique<GrpcTransport>(std::move(options));
+  auto addresses = WhereToListen(options);
+  if (!addresses.ok()) return addresses.status();
+  auto credentials = MakeCredentials(options.tls);
+  if (!credentials.ok()) return credentials.status();
+  return std::make_unique<GrpcTransport>(
+      std::move(options), *std::move(addresses), *std::move(credentials));
 }
 
 }  // namespace tutti

@@ -3,16 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/default_environment.h"
+#include "framework/blocking_counter.h"
 #include "remote/grpc/fake_services.h"
-#include "remote/grpc/free_port.h"
+#include "remote/grpc/test_tasks.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -21,96 +20,203 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-proto::ControlRequest CleanupStep(int64_t step) {
-  proto::ControlRequest request;
-  request.mutable_cleanup_step()->set_step(step);
-  return request;
-}
-
-// Answers a step sequence with the key it asks for; others with their kind.
-FunctionService EchoService() {
-  return FunctionService(
-      [](const ControlCaller& caller, const proto::ControlRequest& request,
-         std::shared_ptr<Cancellation> /*withdrawn*/, ControlDone done) {
-        proto::ControlReply reply;
-        reply.mutable_step_sequence()->set_step_id(
-            request.cleanup_step().step() + caller.task);
-        std::move(done)(reply);
-      });
-}
-
-std::vector<std::byte> Pattern(size_t num_bytes) {
-  std::vector<std::byte> bytes(num_bytes);
-  for (size_t i = 0; i < num_bytes; ++i) {
-    bytes[i] = static_cast<std::byte>(i * 31 + (i >> 9));
-  }
-  return bytes;
-}
-
-BufKey Key(int tag) { return {.exec = {.step = 1}, .tag = tag, .from = 1}; }
-
-// Two tasks in this process.
-class GrpcTransportTest : public testing::Test {
- protected:
-  void SetUp() override {
-    for (int task = 0; task < 2; ++task) {
-      cluster_.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
-    }
-    for (int task = 0; task < 2; ++task) {
-      transports_.push_back(Make(task));
-      ASSERT_THAT(transports_[task]->Start(&control_, &tables_[task]), IsOk());
+TEST(GrpcTransportTest, ACallIsAnsweredAndNamesTheCaller) {
+  TestTasks tasks(3);
+  tasks.StartAll();
+  for (int from = 0; from < 3; ++from) {
+    for (int to = 0; to < 3; ++to) {
+      const ControlAnswer answer =
+          CallAndWait(tasks.transport(from).control(), to, CleanupStep(40));
+      ASSERT_THAT(answer, IsOk());
+      EXPECT_EQ(answer->step_sequence().step_id(), 40 + from);
     }
   }
+}
 
-  std::unique_ptr<Transport> Make(int task) {
-    GrpcTransportOptions options{.cluster = cluster_,
-                                 .incarnation = 100 + uint64_t(task),
-                                 .environment = environment_.get(),
-                                 .job_id = "job",
-                                 .token = "secret"};
-    options.cluster.this_task = task;
-    auto transport = CreateGrpcTransport(std::move(options));
-    EXPECT_THAT(transport, IsOk());
-    return *std::move(transport);
+TEST(GrpcTransportTest, StatusesOfTheServiceSurviveTheWire) {
+  TestTasks tasks(2);
+  tasks.set_control(std::make_unique<FunctionService>(
+      [](const ControlCaller&, const proto::ControlRequest& request,
+         std::shared_ptr<Cancellation>, ControlDone done) {
+        std::move(done)(absl::Status(
+            static_cast<absl::StatusCode>(request.cleanup_step().step()),
+            "what went wrong \"here\" \xc3\xa9\n%"));
+      }));
+  tasks.StartAll();
+  for (int code = 1; code <= 16; ++code) {
+    EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(code)),
+                StatusIs(static_cast<absl::StatusCode>(code),
+                         "what went wrong \"here\" \xc3\xa9\n%"));
   }
+}
 
-  DefaultEnvironment environment_{2};
-  ClusterSpec cluster_;
-  FunctionService control_ = EchoService();
-  TableService tables_[2];
-  std::vector<std::unique_ptr<Transport>> transports_;
-};
-
-TEST_F(GrpcTransportTest, ACallIsAnswered) {
+TEST(GrpcTransportTest, LongMessagesOfStatusesAreCut) {
+  TestTasks tasks(2);
+  tasks.set_control(std::make_unique<FunctionService>(
+      [](const ControlCaller&, const proto::ControlRequest&,
+         std::shared_ptr<Cancellation>, ControlDone done) {
+        std::move(done)(absl::InternalError(std::string(1 << 20, 'x')));
+      }));
+  tasks.StartAll();
   const ControlAnswer answer =
-      CallAndWait(transports_[1]->control(), 0, CleanupStep(41));
-  ASSERT_THAT(answer, IsOk());
-  EXPECT_EQ(answer->step_sequence().step_id(), 42);
+      CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1));
+  EXPECT_TRUE(absl::IsInternal(answer.status())) << answer.status();
+  EXPECT_EQ(answer.status().message().size(), 4096);
 }
 
-TEST_F(GrpcTransportTest, BytesOfEverySizeArrive) {
-  for (const size_t num_bytes : {0, 1, 7, 1001, 1 << 20, (64 << 20) + 3}) {
-    const std::vector<std::byte> bytes = Pattern(num_bytes);
-    WaitingLender lender;
-    WaitingBorrower borrower(num_bytes);
-    tables_[1].Provide(Key(0), {.bytes = bytes, .lender = &lender});
-    transports_[0]->transfers().Request(1, Key(0),
-                                        {.num_bytes = num_bytes,
-                                         .dtype = DType::kUint8,
-                                         .borrower = &borrower});
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
-    EXPECT_TRUE(borrower.bytes() == bytes) << num_bytes;
+TEST(GrpcTransportTest, ThereIsNoCallToATaskThatIsNot) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  for (const int task : {-1, 2, 1 << 20}) {
+    EXPECT_THAT(CallAndWait(tasks.transport(0).control(), task, CleanupStep(1)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat("no task ", task))));
+    WaitingBorrower borrower(4);
+    tasks.Request(0, task, KeyOf(0), 4, borrower);
+    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          HasSubstr("no task")));
   }
 }
 
-TEST_F(GrpcTransportTest, AnUnreachableTaskIsNamed) {
-  transports_[1]->Shutdown();
-  transports_[1].reset();
-  EXPECT_THAT(
-      CallAndWait(transports_[0]->control(), 1, CleanupStep(1)),
-      StatusIs(absl::StatusCode::kUnavailable,
-               AllOf(HasSubstr("task 1 (127.0.0.1:"), HasSubstr("refused"))));
+TEST(GrpcTransportTest, ATaskThatCannotBeReachedIsNamedWithTheCause) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  const auto says_why =
+      AllOf(HasSubstr(absl::StrCat("task 1 (", tasks.address(1), ")")),
+            HasSubstr("connection refused"));
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
+              StatusIs(absl::StatusCode::kUnavailable, says_why));
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kUnavailable, says_why));
+}
+
+TEST(GrpcTransportTest, ACallWaitsForATaskThatStartsLater) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  BlockingCounter answered(1);
+  ControlAnswer answer;
+  tasks.transport(0).control().Call(1, CleanupStep(7),
+                                    {.wait_until_reachable = true},
+                                    [&](ControlAnswer given) {
+                                      answer = std::move(given);
+                                      answered.DecrementCount();
+                                    });
+  tasks.Start(1);
+  answered.Wait();
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_EQ(answer->step_sequence().step_id(), 7);
+}
+
+TEST(GrpcTransportTest, ARestartIsNoticedOnceAndThenTheNewTaskIsReached) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const auto call = [&] {
+    return CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
+                       {.wait_until_reachable = true});
+  };
+  ASSERT_THAT(call(), IsOk());
+  const uint64_t before = tasks.incarnation(1);
+  tasks.Stop(1);
+  tasks.Start(1);
+  EXPECT_THAT(call(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               absl::StrCat("task 1 (", tasks.address(1),
+                                            ") restarted: incarnation ", before,
+                                            " before, ", tasks.incarnation(1),
+                                            " now")));
+  EXPECT_THAT(call(), IsOk());
+}
+
+TEST(GrpcTransportTest, ATransferNoticesARestart) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  ASSERT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
+              IsOk());
+  tasks.Stop(1);
+  tasks.Start(1);
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        HasSubstr("restarted")));
+}
+
+TEST(GrpcTransportTest, ATakenPortIsAnErrorThatNamesIt) {
+  TestTasks tasks(1);
+  tasks.StartAll();
+  auto other = CreateGrpcTransport(tasks.Options(0));
+  ASSERT_THAT(other, IsOk());
+  FunctionService control(nullptr);
+  TableService table;
+  EXPECT_THAT((*other)->Start(&control, &table),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       absl::StrCat("cannot listen at ", tasks.address(0),
+                                    ": address in use")));
+}
+
+TEST(GrpcTransportTest, StartsOnce) {
+  TestTasks tasks(1);
+  tasks.StartAll();
+  FunctionService control(nullptr);
+  EXPECT_THAT(tasks.transport(0).Start(&control, &tasks.table(0)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has been started")));
+}
+
+TEST(GrpcTransportTest, CallsNobodyAfterShutdown) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  tasks.transport(0).Shutdown();
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+}
+
+TEST(GrpcTransportTest, ListeningForOtherMachinesNeedsTlsOrConsent) {
+  for (const bool insecure : {false, true}) {
+    TestTasks tasks(1, [&](int, GrpcTransportOptions& options) {
+      options.bind_address = "0.0.0.0";
+      options.insecure = insecure;
+    });
+    const auto transport = CreateGrpcTransport(tasks.Options(0));
+    if (insecure) {
+      EXPECT_THAT(transport, IsOk());
+    } else {
+      EXPECT_THAT(transport,
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           AllOf(HasSubstr("0.0.0.0"), HasSubstr("TLS"))));
+    }
+  }
+}
+
+TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
+  const auto refused = [](auto change) {
+    TestTasks tasks(
+        1, [&](int, GrpcTransportOptions& options) { change(options); });
+    return CreateGrpcTransport(tasks.Options(0)).status();
+  };
+  const auto is_invalid =
+      StatusIs(absl::StatusCode::kInvalidArgument, testing::_);
+  using Options = GrpcTransportOptions;
+  EXPECT_THAT(refused([](Options& o) { o.incarnation = 0; }), is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.environment.clock = nullptr; }),
+              is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.cluster.addresses.clear(); }),
+              is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.bounds.max_frame_bytes = 0; }),
+              is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.bounds.max_open_transfers = 0; }),
+              is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.tls.key = "/key.pem"; }), is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.bind_address = "no such host"; }),
+              is_invalid);
+  EXPECT_THAT(refused([](Options& o) {
+                o.tls = {.certificate = "/none", .key = "/k", .ca = "/c"};
+              }),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
 }
 
 }  // namespace

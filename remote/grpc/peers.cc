@@ -49,8 +49,10 @@ std::shared_ptr<grpc::Channel> Peers::Channel(int task, int lane) {
   if (options_->tls.enabled()) {
     arguments.SetSslTargetNameOverride(CertifiedName(task));
   }
-  channel = grpc::CreateCustomChannel(options_->cluster.addresses[task],
-                                      credentials_, arguments);
+  // Whatever the address looks like, it is one of a host.
+  channel = grpc::CreateCustomChannel(
+      absl::StrCat("dns:///", options_->cluster.addresses[task]), credentials_,
+      arguments);
   return channel;
 }
 

@@ -336,13 +336,13 @@ void SendStream::EndRequest(uint64_t id) {
 void SendStream::OnWriteDone(bool ok) {
   std::vector<std::shared_ptr<Loan>> written;
   bool may_finish = false;
+  outgoing_message_.Clear();
   {
     MutexLock lock(&mu_);
     is_writing_ = false;
     written.swap(writing_);
     may_finish = is_closed_;
   }
-  outgoing_message_.Clear();
   if (!ok) {
     const absl::Status reason = absl::UnavailableError(absl::StrCat(
         shared_->options().cluster.Label(caller_.task), ": connection closed"));

@@ -40,6 +40,8 @@ constexpr Cause kCauses[] = {
     {"Socket closed", absl::StatusCode::kUnavailable, "connection closed"},
     {"Broken pipe", absl::StatusCode::kUnavailable, "connection closed"},
     {"GOAWAY", absl::StatusCode::kUnavailable, "connection closed"},
+    {"Cancelling all calls", absl::StatusCode::kUnavailable,
+     "connection closed"},
     {"EOF", absl::StatusCode::kUnavailable, "connection closed"},
     {"imed out", absl::StatusCode::kUnavailable, "no answer"},
     {"eepalive", absl::StatusCode::kUnavailable, "no answer"},
@@ -74,7 +76,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 absl::Status ConnectionError(absl::string_view peer,
                              const grpc::Status& status) {
-  const absl::string_view text = status.error_message();
+  const std::string text = status.error_message();
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
     // Not by us: the other side ends what it serves when it shuts down.
     return absl::UnavailableError(absl::StrCat(peer, ": connection closed"));

@@ -1,0 +1,186 @@
+// How calls end that are not simply answered.
+
+#include "remote/grpc/control_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "framework/blocking_counter.h"
+#include "remote/grpc/fake_services.h"
+#include "remote/grpc/test_tasks.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Answers a call when its caller does not wait for it any more.
+std::unique_ptr<ControlService> AnswersWhenWithdrawn(
+    BlockingCounter* arrived, BlockingCounter* answered) {
+  return std::make_unique<FunctionService>(
+      [=](const ControlCaller&, const proto::ControlRequest&,
+          std::shared_ptr<Cancellation> withdrawn, ControlDone done) {
+        arrived->DecrementCount();
+        withdrawn->Watch([answered, done = std::move(done)](
+                             const absl::Status& reason) mutable {
+          std::move(done)(reason);
+          answered->DecrementCount();
+        });
+      });
+}
+
+TEST(ControlClientTest, ACancelledCallEndsWithTheReasonAndReachesTheService) {
+  BlockingCounter arrived(1), withdrawn(1), ended(1);
+  TestTasks tasks(2);
+  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  tasks.StartAll();
+  const auto cancellation = std::make_shared<Cancellation>();
+  ControlAnswer answer;
+  tasks.transport(0).control().Call(1, CleanupStep(1),
+                                    {.cancellation = cancellation},
+                                    [&](ControlAnswer given) {
+                                      answer = std::move(given);
+                                      ended.DecrementCount();
+                                    });
+  arrived.Wait();
+  cancellation->Cancel(absl::AbortedError("enough"));
+  ended.Wait();
+  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kAborted, "enough"));
+  withdrawn.Wait();
+}
+
+TEST(ControlClientTest, ACallThatIsCancelledBeforeItBeginsEnds) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const auto cancellation = std::make_shared<Cancellation>();
+  cancellation->Cancel(absl::AbortedError("enough"));
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
+                          {.cancellation = cancellation}),
+              StatusIs(absl::StatusCode::kAborted, "enough"));
+}
+
+TEST(ControlClientTest, ADeadlineEndsACallAndReachesTheService) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  BlockingCounter arrived(1), withdrawn(1), ended(1);
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+  });
+  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  tasks.StartAll();
+  ControlAnswer answer;
+  tasks.transport(0).control().Call(
+      1, CleanupStep(1),
+      {.deadline = simulated.get().clock->Now() + absl::Seconds(3)},
+      [&](ControlAnswer given) {
+        answer = std::move(given);
+        ended.DecrementCount();
+      });
+  arrived.Wait();
+  simulated.Advance(absl::Seconds(3));
+  ended.Wait();
+  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               absl::StrCat("no answer from task 1 (",
+                                            tasks.address(1), ") for 3s")));
+  withdrawn.Wait();
+}
+
+TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  EXPECT_THAT(
+      CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
+                  {.deadline = absl::Now() + absl::Milliseconds(150),
+                   .wait_until_reachable = true}),
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               AllOf(HasSubstr(absl::StrCat("task 1 (", tasks.address(1))),
+                     HasSubstr("connection refused"))));
+}
+
+TEST(ControlClientTest, AClosedConnectionEndsTheCall) {
+  BlockingCounter arrived(1), withdrawn(1), ended(1);
+  TestTasks tasks(2);
+  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  tasks.StartAll();
+  ControlAnswer answer;
+  tasks.transport(0).control().Call(1, CleanupStep(1), {},
+                                    [&](ControlAnswer given) {
+                                      answer = std::move(given);
+                                      ended.DecrementCount();
+                                    });
+  arrived.Wait();
+  tasks.Stop(1);
+  ended.Wait();
+  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kUnavailable,
+                               absl::StrCat("task 1 (", tasks.address(1),
+                                            "): connection closed")));
+}
+
+TEST(ControlClientTest, ShutdownEndsCallsWithCancelled) {
+  BlockingCounter arrived(1), withdrawn(1);
+  TestTasks tasks(2);
+  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  tasks.StartAll();
+  ControlAnswer answer;
+  tasks.transport(0).control().Call(
+      1, CleanupStep(1), {},
+      [&](ControlAnswer given) { answer = std::move(given); });
+  // Also one that waits for its next attempt.
+  tasks.Stop(0);
+  EXPECT_THAT(answer,
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+}
+
+TEST(ControlClientTest, ShutdownEndsACallThatWaitsForATask) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  ControlAnswer answer;
+  tasks.transport(0).control().Call(
+      1, CleanupStep(1), {.wait_until_reachable = true},
+      [&](ControlAnswer given) { answer = std::move(given); });
+  tasks.Stop(0);
+  EXPECT_THAT(answer,
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+}
+
+TEST(ControlClientTest, ARequestThatIsTooLargeIsRefused) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  proto::ControlRequest request;
+  request.mutable_complete_params()->mutable_request()->set_merge_op(
+      std::string(65 << 10, 'x'));
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, request),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("65536"), HasSubstr("task 1"))));
+}
+
+TEST(ControlClientTest, AnAnswerThatIsTooLargeIsRefused) {
+  TestTasks tasks(2);
+  tasks.set_control(std::make_unique<FunctionService>(
+      [](const ControlCaller&, const proto::ControlRequest& request,
+         std::shared_ptr<Cancellation>, ControlDone done) {
+        proto::ControlReply reply;
+        reply.mutable_describe_waiting()->set_text(std::string(
+            static_cast<size_t>(request.cleanup_step().step()), 'x'));
+        std::move(done)(reply);
+      }));
+  tasks.StartAll();
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1,
+                          CleanupStep((4 << 20) - 100)),
+              IsOk());
+  EXPECT_THAT(
+      CallAndWait(tasks.transport(0).control(), 1, CleanupStep(4 << 20)),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4194304")));
+}
+
+}  // namespace
+}  // namespace tutti

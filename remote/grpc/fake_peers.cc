@@ -1,0 +1,178 @@
+#include "remote/grpc/fake_peers.h"
+
+#include <arpa/inet.h>
+#include <grpc/grpc.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/blocking_counter.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+#include "grpcpp/support/slice.h"
+#include "remote/grpc/control_messages.h"
+#include "remote/grpc/listen_address.h"
+
+namespace tutti {
+namespace {
+
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+void AddFields(const CallFields& fields, grpc::ClientContext& context) {
+  for (const auto& [name, value] : fields) context.AddMetadata(name, value);
+}
+
+// Owns itself until OnDone().
+class FakeAnswer final : public grpc::ServerGenericBidiReactor {
+ public:
+  static FakeAnswer* Begin(FakeServer::Answer answer) {
+    auto fake = std::make_shared<FakeAnswer>(std::move(answer));
+    FakeAnswer* const reactor = fake.get();
+    reactor->self_ = std::move(fake);
+    reactor->StartRead(&reactor->incoming_);
+    return reactor;
+  }
+
+  explicit FakeAnswer(FakeServer::Answer answer)
+      : answer_(std::move(answer)), outgoing_(ToBuffer(answer_.message)) {}
+
+  void OnReadDone(bool ok) override {
+    if (!ok || is_answered_) return;
+    is_answered_ = true;
+    if (!answer_.finishes) return StartWrite(&outgoing_);
+    StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), answer_.status);
+  }
+  void OnCancel() override {
+    if (!answer_.finishes) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { std::exchange(self_, nullptr).reset(); }
+
+ private:
+  const FakeServer::Answer answer_;
+  std::shared_ptr<FakeAnswer> self_;
+  bool is_answered_ = false;
+  grpc::ByteBuffer incoming_;
+  const grpc::ByteBuffer outgoing_;
+};
+
+}  // namespace
+
+CallFields GoodFields(int caller, int callee) {
+  return {
+      {"tutti-protocol", "1"},           {"tutti-job-bin", "job"},
+      {"tutti-token-bin", "secret"},     {"tutti-caller", absl::StrCat(caller)},
+      {"tutti-caller-incarnation", "5"}, {"tutti-callee", absl::StrCat(callee)},
+      {"tutti-callee-incarnation", "0"}};
+}
+
+grpc::ByteBuffer ToBuffer(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+grpc::Status CallAs(const std::string& address, const CallFields& fields,
+                    const std::string& method, const std::string& message) {
+  grpc::GenericStub stub(ChannelTo(address));
+  grpc::ClientContext context;
+  AddFields(fields, context);
+  const grpc::ByteBuffer request = ToBuffer(message);
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+  BlockingCounter done(1);
+  stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &reply,
+                 [&](const grpc::Status& ended) {
+                   status = ended;
+                   done.DecrementCount();
+                 });
+  done.Wait();
+  return status;
+}
+
+StallingPeer::StallingPeer(const std::string& address, const CallFields& fields)
+    : channel_(ChannelTo(address)) {
+  AddFields(fields, context_);
+  grpc::GenericStub stub(channel_);
+  stub.PrepareBidiStreamingCall(&context_, kTransferMethod, grpc::StubOptions(),
+                                this);
+  AddHold();  // For the writes.
+  StartCall();
+}
+
+StallingPeer::~StallingPeer() {
+  context_.TryCancel();
+  RemoveHold();
+  MutexLock lock(&mu_);
+  while (!is_done_) changed_.Wait(&mu_);
+}
+
+void StallingPeer::Write(const std::string& message) {
+  MutexLock lock(&mu_);
+  const int before = num_written_;
+  message_ = ToBuffer(message);
+  StartWrite(&message_);
+  while (num_written_ == before) changed_.Wait(&mu_);
+}
+
+void StallingPeer::OnWriteDone(bool /*ok*/) {
+  MutexLock lock(&mu_);
+  ++num_written_;
+  changed_.SignalAll();
+}
+
+void StallingPeer::OnDone(const grpc::Status& /*status*/) {
+  MutexLock lock(&mu_);
+  is_done_ = true;
+  changed_.SignalAll();
+}
+
+FakeServer::FakeServer(const std::string& address, Answer answer)
+    : answer_(std::move(answer)) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterCallbackGenericService(this);
+  server_ = builder.BuildAndStart();
+}
+
+FakeServer::~FakeServer() {
+  server_->Shutdown(gpr_time_0(GPR_CLOCK_MONOTONIC));
+}
+
+grpc::ServerGenericBidiReactor* FakeServer::CreateReactor(
+    grpc::GenericCallbackServerContext* context) {
+  context->AddInitialMetadata("tutti-incarnation", "77");
+  return FakeAnswer::Begin(answer_);
+}
+
+std::string SendRaw(const std::string& address, const std::string& bytes) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(
+      static_cast<uint16_t>(std::atoi(SplitAddress(address).port.c_str())));
+  std::string answer;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
+    send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    char buffer[4096];
+    ssize_t n = 0;
+    while ((n = recv(fd, buffer, sizeof(buffer), 0)) > 0) {
+      answer.append(buffer, static_cast<size_t>(n));
+    }
+  }
+  close(fd);
+  return answer;
+}
+
+}  // namespace tutti

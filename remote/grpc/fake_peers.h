@@ -1,0 +1,83 @@
+#ifndef TUTTI_REMOTE_GRPC_FAKE_PEERS_H_
+#define TUTTI_REMOTE_GRPC_FAKE_PEERS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "framework/mutex.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/async_generic_service.h"
+#include "grpcpp/server.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/client_callback.h"
+#include "grpcpp/support/status.h"
+
+namespace tutti {
+
+// What a call says of itself, by the names on the wire.
+using CallFields = std::map<std::string, std::string>;
+
+// Those of a call that TestTasks accept.
+CallFields GoodFields(int caller, int callee);
+
+grpc::ByteBuffer ToBuffer(const std::string& bytes);
+
+// One unary call of a program that is no task.
+grpc::Status CallAs(const std::string& address, const CallFields& fields,
+                    const std::string& method, const std::string& message);
+
+// A task that asks for bytes over a stream of its own, and reads nothing.
+class StallingPeer final
+    : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  StallingPeer(const std::string& address, const CallFields& fields);
+  ~StallingPeer() override;  // Closes the stream.
+
+  // Blocks until it is with gRPC.
+  void Write(const std::string& message) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  std::shared_ptr<grpc::Channel> channel_;
+  grpc::ClientContext context_;
+  grpc::ByteBuffer message_;
+  Mutex mu_;
+  CondVar changed_;
+  int num_written_ ABSL_GUARDED_BY(mu_) = 0;
+  bool is_done_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// A server in the place of a task: answers each call, once it has a message of
+// it, with one message and, if there is one, a status.
+class FakeServer final : public grpc::CallbackGenericService {
+ public:
+  struct Answer {
+    std::string message;
+    bool finishes = true;  // With `status`; else the call stays open.
+    grpc::Status status;
+  };
+
+  FakeServer(const std::string& address, Answer answer);
+  ~FakeServer() override;
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override;
+
+ private:
+  const Answer answer_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// Sends `bytes` to a TCP port of this host, and reads until it is closed.
+std::string SendRaw(const std::string& address, const std::string& bytes);
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_FAKE_PEERS_H_

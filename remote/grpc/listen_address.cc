@@ -1,0 +1,125 @@
+#include "remote/grpc/listen_address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// `flags` as for getaddrinfo().
+absl::StatusOr<AddressList> Resolve(const std::string& host,
+                                    const std::string& port, int flags) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list);
+  if (error == 0) return AddressList(list, &freeaddrinfo);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cannot listen at ", host, ":", port, ": ", gai_strerror(error)));
+}
+
+bool IsLoopback(const addrinfo& address) {
+  if (address.ai_family == AF_INET) {
+    const auto* in = reinterpret_cast<const sockaddr_in*>(address.ai_addr);
+    return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+  }
+  const auto* in6 = reinterpret_cast<const sockaddr_in6*>(address.ai_addr);
+  return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+std::string ToEndpoint(const addrinfo& address) {
+  char host[NI_MAXHOST] = {};
+  char port[NI_MAXSERV] = {};
+  getnameinfo(address.ai_addr, address.ai_addrlen, host, sizeof(host), port,
+              sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+  return address.ai_family == AF_INET6 ? absl::StrCat("[", host, "]:", port)
+                                       : absl::StrCat(host, ":", port);
+}
+
+// 0 if one can listen at `address`, else why not: an errno.
+int TryToBind(const addrinfo& address) {
+  const int fd =
+      socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  const int result = bind(fd, address.ai_addr, address.ai_addrlen);
+  const int error = result == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+int TryToBind(const std::string& endpoint) {
+  const auto [host, port] = SplitAddress(endpoint);
+  const auto list = Resolve(host, port, AI_NUMERICHOST);
+  return list.ok() && *list != nullptr ? TryToBind(**list) : EINVAL;
+}
+
+std::string Describe(int error) {
+  if (error == EADDRINUSE) return "address in use";
+  return std::error_code(error, std::generic_category()).message();
+}
+
+}  // namespace
+
+HostAndPort SplitAddress(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  absl::string_view host = address.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return {.host = std::string(host),
+          .port = std::string(address.substr(colon + 1))};
+}
+
+absl::StatusOr<ListenAddresses> ResolveListenAddresses(
+    const std::string& host, const std::string& port) {
+  const auto list = Resolve(host, port, /*flags=*/0);
+  if (!list.ok()) return list.status();
+  ListenAddresses found{.is_loopback = true};
+  for (const addrinfo* address = list->get(); address != nullptr;
+       address = address->ai_next) {
+    if (address->ai_family != AF_INET && address->ai_family != AF_INET6) {
+      continue;
+    }
+    found.endpoints.push_back(ToEndpoint(*address));
+    found.is_loopback = found.is_loopback && IsLoopback(*address);
+  }
+  if (!found.endpoints.empty()) return found;
+  return absl::InvalidArgumentError(
+      absl::StrCat(host, " is no address of this machine"));
+}
+
+absl::StatusOr<std::vector<std::string>> Listenable(
+    const ListenAddresses& addresses) {
+  std::vector<std::string> good;
+  absl::Status missing;
+  for (const std::string& endpoint : addresses.endpoints) {
+    const int error = TryToBind(endpoint);
+    if (error == 0) {
+      good.push_back(endpoint);
+      continue;
+    }
+    absl::Status status = absl::UnavailableError(
+        absl::StrCat("cannot listen at ", endpoint, ": ", Describe(error)));
+    if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) return status;
+    missing = std::move(status);
+  }
+  if (good.empty()) return missing;
+  return good;
+}
+
+}  // namespace tutti

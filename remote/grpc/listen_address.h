@@ -1,0 +1,39 @@
+#ifndef TUTTI_REMOTE_GRPC_LISTEN_ADDRESS_H_
+#define TUTTI_REMOTE_GRPC_LISTEN_ADDRESS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti {
+
+// Where a task listens.
+struct ListenAddresses {
+  std::vector<std::string> endpoints;  // "127.0.0.1:7000", "[::1]:7000".
+  bool is_loopback = false;  // All of them: no other machine can connect.
+};
+
+// The addresses of this machine that `host` means. Errors: INVALID_ARGUMENT if
+// it means none, or is not known.
+absl::StatusOr<ListenAddresses> ResolveListenAddresses(const std::string& host,
+                                                       const std::string& port);
+
+// Those of `addresses` that can be listened at. An address of a kind that this
+// machine does not have is left out if there are others. Errors: UNAVAILABLE,
+// saying why, if one of them cannot be listened at.
+absl::StatusOr<std::vector<std::string>> Listenable(
+    const ListenAddresses& addresses);
+
+// "[::1]:7000" is "::1" and "7000".
+struct HostAndPort {
+  std::string host;
+  std::string port;
+};
+HostAndPort SplitAddress(absl::string_view address);
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_LISTEN_ADDRESS_H_

@@ -1,0 +1,79 @@
+#ifndef TUTTI_REMOTE_GRPC_TEST_TASKS_H_
+#define TUTTI_REMOTE_GRPC_TEST_TASKS_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/buf_key.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/default_environment.h"
+#include "remote/grpc/fake_services.h"
+#include "remote/grpc/grpc_options.h"
+#include "remote/transport.h"
+
+namespace tutti {
+
+// Tasks of one cluster, all in this process, with gRPC between them.
+class TestTasks {
+ public:
+  // Changes the options of a task, given its number, before it is made.
+  using Change = std::function<void(int, GrpcTransportOptions&)>;
+
+  // No task runs yet.
+  explicit TestTasks(int num_tasks, Change change = nullptr);
+  ~TestTasks();
+  TestTasks(const TestTasks&) = delete;
+  TestTasks& operator=(const TestTasks&) = delete;
+
+  // Creates the transport of a task, in the place of the one it had, with
+  // another incarnation than that, and starts it. Fails the test if it cannot.
+  void Start(int task);
+  void StartAll();
+
+  // Shuts the task down and forgets its transport.
+  void Stop(int task);
+
+  GrpcTransportOptions Options(int task) const;
+  const ClusterSpec& cluster() const { return cluster_; }
+  const std::string& address(int task) const {
+    return cluster_.addresses[task];
+  }
+  Transport& transport(int task) { return *transports_[task]; }
+  TableService& table(int task) { return *tables_[task]; }
+  uint64_t incarnation(int task) const { return incarnations_[task]; }
+
+  // All tasks answer by it. By default: a step sequence whose step is that of
+  // the CleanupStep asked for plus the caller's number.
+  void set_control(std::unique_ptr<ControlService> control) {
+    control_ = std::move(control);
+  }
+
+  // `from` asks `to` for what lies under `key`.
+  void Request(int from, int to, const BufKey& key, size_t num_bytes,
+               Borrower& borrower, DType dtype = DType::kUint8);
+
+ private:
+  const Change change_;
+  DefaultEnvironment environment_{2};
+  ClusterSpec cluster_;
+  std::unique_ptr<ControlService> control_;
+  std::vector<std::unique_ptr<TableService>> tables_;
+  std::vector<uint64_t> incarnations_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+// A request that the default service answers.
+proto::ControlRequest CleanupStep(int64_t step);
+
+// Bytes that differ from place to place.
+std::vector<std::byte> Pattern(size_t num_bytes);
+
+BufKey KeyOf(int tag);
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_TEST_TASKS_H_

@@ -1,0 +1,457 @@
+// Transfers between tasks, and how they end that do not arrive.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/blocking_counter.h"
+#include "framework/dtype.h"
+#include "framework/environment.h"
+#include "remote/grpc/fake_peers.h"
+#include "remote/grpc/fake_services.h"
+#include "remote/grpc/test_tasks.h"
+#include "remote/grpc/transfer_wire.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+// One that no socket buffer holds.
+constexpr size_t kLargeBytes = size_t{64} << 20;
+
+std::string Request(uint64_t id, int tag, size_t num_bytes) {
+  const EncodedRecord record = Encode(TransferRecord{.id = id,
+                                                     .key = KeyOf(tag),
+                                                     .num_bytes = num_bytes,
+                                                     .dtype = DType::kUint8});
+  return std::string(reinterpret_cast<const char*>(record.data()),
+                     record.size());
+}
+
+std::string Cancel(uint64_t id) {
+  const EncodedRecord record =
+      Encode(TransferRecord{.kind = RecordKind::kCancel, .id = id});
+  return std::string(reinterpret_cast<const char*>(record.data()),
+                     record.size());
+}
+
+TEST(TransfersTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  for (const size_t num_bytes : {size_t{0}, size_t{1}, size_t{7}, size_t{1001},
+                                 size_t{1024}, size_t{1025}, size_t{4} << 20,
+                                 (size_t{4} << 20) + 1, kLargeBytes + 3}) {
+    const std::vector<std::byte> bytes = Pattern(num_bytes);
+    WaitingLender lender;
+    WaitingBorrower borrower(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == bytes) << num_bytes;
+  }
+}
+
+TEST(TransfersTest, PartsAreWholeElementsOfEveryType) {
+  // Frames are cut where elements are not.
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_frame_bytes = 1027;
+  });
+  tasks.StartAll();
+  for (const DType dtype : kAllDTypes) {
+    const size_t num_bytes = SizeOf(dtype) * 100'003;
+    const std::vector<std::byte> bytes = Pattern(num_bytes);
+    WaitingLender lender;
+    WaitingBorrower borrower(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower, dtype);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == bytes) << Name(dtype);
+    EXPECT_THAT(borrower.part_sizes(), Each(testing::Truly([&](size_t size) {
+                  return size > 0 && size % SizeOf(dtype) == 0;
+                })));
+  }
+}
+
+TEST(TransfersTest, AThousandAtATimeArrive) {
+  constexpr int kNumTransfers = 1000;
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.transfer_lanes = 2;
+  });
+  tasks.StartAll();
+  std::vector<std::vector<std::byte>> bytes(kNumTransfers);
+  std::vector<WaitingLender> lenders(kNumTransfers);
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int i = 0; i < kNumTransfers; ++i) {
+    bytes[i] = Pattern(static_cast<size_t>(i) * i % 300'001);
+    borrowers.push_back(std::make_unique<WaitingBorrower>(bytes[i].size()));
+    tasks.Request(0, 1, KeyOf(i), bytes[i].size(), *borrowers[i]);
+  }
+  for (int i = kNumTransfers - 1; i >= 0; --i) {
+    tasks.table(1).Provide(KeyOf(i),
+                           {.bytes = bytes[i], .lender = &lenders[i]});
+  }
+  for (int i = 0; i < kNumTransfers; ++i) {
+    ASSERT_THAT(borrowers[i]->Wait(), IsOk());
+    ASSERT_THAT(lenders[i].Wait(), IsOk());
+    EXPECT_TRUE(borrowers[i]->bytes() == bytes[i]) << i;
+  }
+}
+
+TEST(TransfersTest, BothDirectionsAndATaskWithItselfWork) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(100'000);
+  for (int from = 0; from < 2; ++from) {
+    for (int to = 0; to < 2; ++to) {
+      WaitingLender lender;
+      WaitingBorrower borrower(bytes.size());
+      tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+      tasks.Request(from, to, KeyOf(0), bytes.size(), borrower);
+      EXPECT_THAT(borrower.Wait(), IsOk());
+      EXPECT_THAT(lender.Wait(), IsOk());
+    }
+  }
+}
+
+TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  tasks.table(1).WaitForAsks(1);
+  tasks.transport(0).transfers().Cancel(1, KeyOf(0),
+                                        absl::AbortedError("enough"));
+  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  tasks.table(1).WaitForAsks(0);
+  EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
+
+  // The stream and the key are as good as new.
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  WaitingBorrower second(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), 4, second);
+  EXPECT_THAT(second.Wait(), IsOk());
+}
+
+TEST(TransfersTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  for (int i = 0; i < 20; ++i) {
+    WaitingLender lender;
+    WaitingBorrower borrower(kLargeBytes);
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
+    borrower.WaitForPart();
+    tasks.transport(0).transfers().Cancel(1, KeyOf(i),
+                                          absl::AbortedError("enough"));
+    const absl::Status status = borrower.Wait();
+    EXPECT_TRUE(status.ok() || absl::IsAborted(status)) << status;
+    lender.Wait().IgnoreError();
+  }
+}
+
+class RefusingBorrower final : public Borrower {
+ public:
+  absl::Status OnPart(int32_t, size_t, absl::Span<const std::byte>) override {
+    return absl::DataLossError("not these");
+  }
+  void OnDelivery(int32_t, absl::Status status, Delivery) override {
+    status_ = std::move(status);
+    told_.DecrementCount();
+  }
+  absl::Status Wait() {
+    told_.Wait();
+    return status_;
+  }
+
+ private:
+  BlockingCounter told_{1};
+  absl::Status status_;
+};
+
+TEST(TransfersTest, ABorrowerThatRefusesAPartIsToldItsReason) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  RefusingBorrower borrower;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), kLargeBytes, borrower);
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kDataLoss, "not these"));
+  lender.Wait().IgnoreError();
+}
+
+TEST(TransfersTest, ALoanOfAnotherSizeEndsBothSides) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(8);
+  WaitingLender lender;
+  WaitingBorrower borrower(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  const auto is_wrong =
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("8 bytes are lent"));
+  EXPECT_THAT(borrower.Wait(), is_wrong);
+  EXPECT_THAT(lender.Wait(), is_wrong);
+}
+
+TEST(TransfersTest, TheSameKeyIsAskedForOnceAtATime) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower first(4), second(4);
+  tasks.Request(0, 1, KeyOf(0), 4, first);
+  tasks.Request(0, 1, KeyOf(0), 4, second);
+  EXPECT_THAT(second.Wait(), StatusIs(absl::StatusCode::kAlreadyExists,
+                                      HasSubstr("asked twice")));
+  tasks.Stop(0);
+  EXPECT_TRUE(absl::IsCancelled(first.Wait()));
+}
+
+TEST(TransfersTest, ASizeThatIsNoNumberOfElementsIsRefused) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower borrower(6);
+  tasks.Request(0, 1, KeyOf(0), 6, borrower, DType::kFloat32);
+  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("float32")));
+  WaitingBorrower other(6);
+  tasks.Request(0, 1, KeyOf(0), 6, other, static_cast<DType>(99));
+  EXPECT_THAT(other.Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("99")));
+}
+
+TEST(TransfersTest, ThePeerThatGoesAwayIsNamed) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  tasks.table(1).WaitForAsks(1);
+  tasks.Stop(1);
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       absl::StrCat("task 1 (", tasks.address(1),
+                                    "): connection closed")));
+}
+
+TEST(TransfersTest, ShutdownEndsRequestsAndWithdrawsThem) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  tasks.table(1).WaitForAsks(1);
+  tasks.Stop(0);
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+  tasks.table(1).WaitForAsks(0);
+}
+
+TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_open_transfers = 3;
+  });
+  tasks.StartAll();
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int i = 0; i < 4; ++i) {
+    borrowers.push_back(std::make_unique<WaitingBorrower>(4));
+    tasks.Request(0, 1, KeyOf(i), 4, *borrowers[i]);
+  }
+  EXPECT_THAT(borrowers[3]->Wait(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("task 0"), HasSubstr("3 requests"))));
+  // Room for another one when one has ended.
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  EXPECT_THAT(borrowers[0]->Wait(), IsOk());
+  WaitingBorrower fifth(4);
+  tasks.Request(0, 1, KeyOf(5), 4, fifth);
+  tasks.table(1).WaitForAsks(3);
+  tasks.Stop(0);
+}
+
+// Tells when an alarm is set, and on whom.
+class WatchedClock final : public Clock {
+ public:
+  explicit WatchedClock(Clock* clock) : clock_(clock) {}
+
+  absl::Time Now() override { return clock_->Now(); }
+  AlarmId CallAt(absl::Time when, Work alarm) override {
+    const AlarmId id = clock_->CallAt(when, std::move(alarm));
+    is_set_.DecrementCount();
+    return id;
+  }
+  bool Cancel(AlarmId id) override { return clock_->Cancel(id); }
+
+  void WaitForAlarm() { is_set_.Wait(); }
+
+ private:
+  Clock* const clock_;
+  BlockingCounter is_set_{1};
+};
+
+TEST(TransfersTest, BytesThatStayWithGrpcAfterACancelAreFreedAfterTheGrace) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  WatchedClock clock(simulated.get().clock);
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = &clock;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Cancel(1));
+  clock.WaitForAlarm();
+  simulated.Advance(absl::Seconds(2));
+  EXPECT_THAT(lender.Wait(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("task 0")));
+}
+
+TEST(TransfersTest, AReceiverThatGoesAwayMidTransferFreesTheLender) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  {
+    StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+    peer.Write(Request(1, 0, kLargeBytes));
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    peer.Write(Request(2, 1, 4));
+    tasks.table(1).WaitForAsks(1);
+  }
+  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                      absl::StrCat("task 0 (", tasks.address(0),
+                                                   "): connection closed")));
+  tasks.table(1).WaitForAsks(0);
+}
+
+TEST(TransfersTest, ShutdownFreesTheLenderOfAReceiverThatStalls) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Request(2, 1, 4));
+  tasks.table(1).WaitForAsks(1);
+  tasks.Stop(1);
+  EXPECT_TRUE(absl::IsUnavailable(lender.Wait())) << lender.Wait();
+}
+
+// What `server` sends in answer to a request for 8 bytes does not crash task 0,
+// but ends the request.
+absl::Status EndOfRequest(FakeServer::Answer answer) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  FakeServer server(tasks.address(1), std::move(answer));
+  WaitingBorrower first(8), second(8);
+  tasks.Request(0, 1, KeyOf(0), 8, first);
+  absl::Status status = first.Wait();
+  tasks.Stop(0);
+  return status;
+}
+
+std::string Frame(const FrameHeader& header, size_t num_bytes) {
+  const EncodedFrameHeader encoded = Encode(header);
+  return std::string(reinterpret_cast<const char*>(encoded.data()),
+                     encoded.size()) +
+         std::string(num_bytes, 'x');
+}
+
+TEST(TransfersTest, FramesThatWereNotAskedForEndTheStream) {
+  const auto ends = [](const std::string& message) {
+    return EndOfRequest({.message = message, .finishes = false});
+  };
+  const auto is_broken =
+      StatusIs(absl::StatusCode::kInternal,
+               AllOf(HasSubstr("task 1 (127.0.0.1:"),
+                     HasSubstr("sent what was not asked for")));
+  const FrameHeader good{.id = 1, .length = 8, .is_last = true};
+  EXPECT_THAT(ends(Frame(good, 8)), IsOk());
+
+  FrameHeader header = good;
+  header.id = 2;
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  header = good;
+  header.offset = 1;
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  header = good;
+  header.offset = ~uint64_t{0};
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  header = good;
+  header.length = 9;
+  EXPECT_THAT(ends(Frame(header, 9)), is_broken);
+  header = good;
+  header.length = 7;
+  EXPECT_THAT(ends(Frame(header, 7)), is_broken);
+  header = good;
+  header.is_last = false;
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  // Shorter than the header says.
+  header = good;
+  EXPECT_THAT(ends(Frame(header, 7)), is_broken);
+  header.length = ~uint32_t{0};
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  EXPECT_THAT(ends(Frame(good, 8).substr(0, 31)), is_broken);
+  EXPECT_THAT(ends("x"), is_broken);
+  // More than was asked for.
+  EXPECT_THAT(ends(Frame(good, 8) + Frame(good, 8)), IsOk());
+  EXPECT_THAT(ends(std::string(1000, '\xff')), is_broken);
+  header = good;
+  header.code = static_cast<absl::StatusCode>(17);
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+}
+
+TEST(TransfersTest, APeerThatEndsTheStreamMidTransferIsNamed) {
+  const FrameHeader half{.id = 1, .length = 4};
+  EXPECT_THAT(EndOfRequest({.message = Frame(half, 4)}),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("task 1 (127.0.0.1:"),
+                             HasSubstr("connection closed"))));
+}
+
+TEST(TransfersTest, MessagesThatAreTooLargeEndTheStream) {
+  EXPECT_THAT(
+      EndOfRequest({.message = std::string(32 << 20, 'x'), .finishes = false}),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr("task 1 (127.0.0.1:")));
+}
+
+TEST(TransfersTest, RecordsThatMakeNoSenseEndTheStreamAtTheSender) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const auto sends = [&](const std::string& message) {
+    return CallAs(tasks.address(1), GoodFields(0, 1), "/tutti.Transfers/Pull",
+                  message)
+        .error_code();
+  };
+  EXPECT_EQ(sends(""), grpc::StatusCode::OK);
+  EXPECT_EQ(sends("x"), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(Request(1, 0, 4).substr(1)), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(std::string(kRecordBytes, '\xff')),
+            grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(Request(1, 0, 4) + Request(1, 1, 4)),
+            grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(std::string(100'000, '\0')),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  tasks.table(1).WaitForAsks(0);
+}
+
+}  // namespace
+}  // namespace tutti
