@@ -125,14 +125,8 @@ class PerStepCollectiveRemoteAccess : public PeerAccessInterface {
 
 std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
     Options options) {
-  std::shared_ptr<CollectiveRemoteAccess> access(
+  return std::shared_ptr<CollectiveRemoteAccess>(
       new CollectiveRemoteAccess(std::move(options)));
-  access->options_.groups->SetListener(
-      [weak = access->weak_from_this()](GroupKey group, uint64_t) {
-        const auto self = weak.lock();
-        if (self != nullptr) self->OnGroupChange(group);
-      });
-  return access;
 }
 
 CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)

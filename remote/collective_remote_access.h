@@ -73,6 +73,15 @@ class CollectiveRemoteAccess
   absl::Status CancelFromPeer(const ControlCaller& caller, const ExecKey& exec,
                               absl::Status reason);
 
+  // A generation of the group is known, or has ended: for the directory's
+  // listener.
+  void OnGroupChange(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends all transfers of a step, and those that come late for it, until it
+  // begins anew. The first reason stays.
+  void EndStep(int64_t step_id, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   void Serve(const ControlCaller& caller, const BufKey& key,
              const Ask& ask) override;
   void Withdraw(const BufKey& key, const Borrower* borrower,
@@ -98,7 +107,6 @@ class CollectiveRemoteAccess
   void Cancel(const CollGroupParams& group, const ExecKey& exec,
               const absl::Status& reason);
   void Forget(const ExecKey& exec) { rendezvous_.ForgetExecution(exec); }
-  void EndStep(int64_t step_id, const absl::Status& reason);
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -114,7 +122,6 @@ class CollectiveRemoteAccess
                  const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Served> RemoveServed(const BufKey& key)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnGroupChange(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Receiving from them.
   std::shared_ptr<Receive> RemoveReceive(const BufKey& key)

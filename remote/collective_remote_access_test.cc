@@ -76,6 +76,8 @@ class Task : public ControlService {
     options.groups = groups;
     options.transport = transport;
     access = CollectiveRemoteAccess::Create(options);
+    groups->SetListener(
+        [this](GroupKey group, uint64_t) { access->OnGroupChange(group); });
     EXPECT_THAT(transport->Start(this, access.get()), IsOk());
     step = access->ForStep(kStep);
   }

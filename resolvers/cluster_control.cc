@@ -41,6 +41,10 @@ void ClusterControl::Initialize() {
                                        .channel = options_.channel,
                                        .leadership = leadership_,
                                        .incarnation = options_.incarnation});
+  leave_ = std::make_shared<ClusterLeave>(
+      ClusterLeave::Options{.cluster = options_.cluster,
+                            .environment = options_.environment,
+                            .channel = options_.channel});
   MakeHealth();
   MakeResolvers();
   options_.directory->SetListener(
@@ -115,6 +119,7 @@ std::vector<int> ClusterControl::WatchedTasks() const {
 
 void ClusterControl::OnTaskLost(int task, const absl::Status& reason) {
   param_resolver_->OnTaskLost(task, reason);
+  leave_->OnLost(task);
   if (options_.task_lost != nullptr) options_.task_lost(task, reason);
 }
 
@@ -208,6 +213,9 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
       return step_sequence_->Draw(caller, request.step_sequence());
     case proto::ControlRequest::kEndGroup:
       return Done(param_resolver_->OnEndGroup(caller, request.end_group()));
+    case proto::ControlRequest::kGoodbye:
+      leave_->OnGoodbye(caller.task);
+      return Done(absl::OkStatus());
     case proto::ControlRequest::kCancelExecution:
       if (options_.cancel_execution == nullptr) break;
       return Done(

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,7 @@
 #include "framework/group_directory.h"
 #include "framework/registry.h"
 #include "framework/status_callback.h"
+#include "resolvers/cluster_leave.h"
 #include "resolvers/device_resolver_distributed.h"
 #include "resolvers/heartbeat_service.h"
 #include "resolvers/leadership.h"
@@ -71,6 +73,12 @@ class ClusterControl : public ControlService,
             std::function<void(const std::vector<int>& missing)> progress,
             StatusCallback done);
 
+  // This task is done: waits until all tasks that live are. As
+  // ClusterLeave::Leave().
+  void Leave(absl::Time deadline, StatusCallback done) {
+    leave_->Leave(deadline, std::move(done));
+  }
+
   // Errors: FAILED_PRECONDITION for a process that was lost; INVALID_ARGUMENT
   // for a message that says what cannot be; those of what is asked for.
   void Handle(const ControlCaller& caller, const proto::ControlRequest& request,
@@ -108,6 +116,7 @@ class ClusterControl : public ControlService,
   const Options options_;
   std::shared_ptr<Leadership> leadership_;
   std::shared_ptr<TaskHealth> health_;
+  std::shared_ptr<ClusterLeave> leave_;
   std::shared_ptr<HeartbeatService> heartbeats_;
   std::shared_ptr<ParamResolverDistributed> param_resolver_;
   std::shared_ptr<DeviceResolverDistributed> device_resolver_;

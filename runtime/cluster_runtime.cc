@@ -1,158 +1,234 @@
 #include "runtime/cluster_runtime.h"
 
 #include <memory>
-#include <set>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "framework/buf_key.h"
+#include "framework/control_channel.h"
 #include "framework/cpu_device.h"
 #include "framework/device_manager.h"
 #include "framework/group_directory.h"
+#include "framework/mutex.h"
 #include "remote/collective_remote_access.h"
-#include "resolvers/device_resolver_local.h"
-#include "resolvers/leadership.h"
-#include "resolvers/param_resolver_distributed.h"
-#include "resolvers/step_sequence_local.h"
+#include "resolvers/cluster_control.h"
+#include "resolvers/control_codec.h"
 
 namespace tutti {
+namespace {
 
-class ClusterRuntime::Impl : public ControlService {
+// A task that cannot be told of the end of a step for so long is lost.
+constexpr absl::Duration kCleanupLimit = absl::Seconds(10);
+
+absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
+    const ClusterSpec& cluster, int num_devices, uint64_t incarnation) {
+  if (num_devices < 1 || num_devices > kMaxDevicesOfTask) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a task has 1 to ", kMaxDevicesOfTask,
+                     " devices; asked for were ", num_devices));
+  }
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int index = 0; index < num_devices; ++index) {
+    devices.push_back(std::make_unique<CpuDevice>(DeviceAttributes{
+        .name = {cluster.job, 0, cluster.this_task, "CPU", index},
+        .incarnation = incarnation}));
+  }
+  return DeviceManager::Create(std::move(devices));
+}
+
+ExecKey KeyOf(const proto::ExecutionKey& key) {
+  return {key.generation(), key.step(), key.group(), key.instance(),
+          key.execution()};
+}
+
+// Runs `done` with the first error once all of several calls have ended.
+class FirstError {
+ public:
+  FirstError(int num_calls, StatusCallback done)
+      : num_left_(num_calls), done_(std::move(done)) {}
+
+  void Add(const absl::Status& status) {
+    StatusCallback done;
+    absl::Status first;
+    {
+      MutexLock lock(&mu_);
+      first_.Update(status);
+      if (--num_left_ > 0) return;
+      done = std::move(done_);
+      first = first_;
+    }
+    std::move(done)(std::move(first));
+  }
+
+ private:
+  Mutex mu_;
+  int num_left_ ABSL_GUARDED_BY(mu_);
+  absl::Status first_ ABSL_GUARDED_BY(mu_);
+  StatusCallback done_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+// The parts, in the order in which they are made. Calls of other tasks come
+// from Start() on until the transport is shut down.
+class ClusterRuntime::Impl {
  public:
   explicit Impl(Options options) : options_(std::move(options)) {}
 
+  ~Impl() {
+    if (manager_ != nullptr) manager_->CleanupAll();
+    if (transport_ != nullptr) transport_->Shutdown();
+  }
+
   absl::Status Start() {
+    absl::Status status = Validate(options_.cluster);
+    if (!status.ok()) return status;
     const uint64_t incarnation = options_.environment.random->Next() | 1;
-    std::vector<std::unique_ptr<Device>> devices;
-    for (int index = 0; index < options_.devices_per_task; ++index) {
-      devices.push_back(std::make_unique<CpuDevice>(DeviceAttributes{
-          .name = {options_.cluster.job, 0, options_.cluster.this_task, "CPU",
-                   index},
-          .incarnation = incarnation}));
-    }
-    auto manager = DeviceManager::Create(std::move(devices));
-    if (!manager.ok()) return manager.status();
-    devices_ = *std::move(manager);
+    auto devices =
+        MakeDevices(options_.cluster, options_.devices_per_task, incarnation);
+    if (!devices.ok()) return devices.status();
+    devices_ = *std::move(devices);
     auto transport = options_.make_transport(incarnation);
     if (!transport.ok()) return transport.status();
     transport_ = *std::move(transport);
-    groups_ = std::make_shared<GroupDirectory>();
-    access_ = CollectiveRemoteAccess::Create(
-        {.cluster = options_.cluster,
-         .environment = options_.environment,
-         .groups = groups_,
-         .transport = transport_});
-    leadership_ = std::make_shared<Leadership>(options_.cluster.num_tasks());
-    resolver_ = ParamResolverDistributed::Create(
+    access_ =
+        CollectiveRemoteAccess::Create({.cluster = options_.cluster,
+                                        .environment = options_.environment,
+                                        .groups = groups_,
+                                        .transport = transport_});
+    control_ = MakeControl(incarnation);
+    status = MakeManager();
+    if (!status.ok()) return status;
+    return transport_->Start(control_.get(), access_.get());
+  }
+
+  void CleanupStep(int64_t step_id, StatusCallback done) {
+    EndStep(step_id);
+    const int num_tasks = options_.cluster.num_tasks();
+    if (num_tasks == 1) return std::move(done)(absl::OkStatus());
+    const auto told =
+        std::make_shared<FirstError>(num_tasks - 1, std::move(done));
+    const absl::Time deadline =
+        options_.environment.clock->Now() + kCleanupLimit;
+    for (int task = 0; task < num_tasks; ++task) {
+      if (task == options_.cluster.this_task) continue;
+      proto::ControlRequest request;
+      request.mutable_cleanup_step()->set_step(step_id);
+      transport_->control().Call(
+          task, std::move(request), {.deadline = deadline},
+          [told](const ControlAnswer& answer) { told->Add(answer.status()); });
+    }
+  }
+
+  const Options& options() const { return options_; }
+  const DeviceManager& devices() const { return *devices_; }
+  CollectiveExecutorMgr& manager() { return *manager_; }
+  ClusterControl& control() { return *control_; }
+
+ private:
+  std::shared_ptr<ClusterControl> MakeControl(uint64_t incarnation) {
+    return ClusterControl::Create(
         {.cluster = options_.cluster,
          .environment = options_.environment,
          .channel = &transport_->control(),
          .directory = groups_.get(),
-         .leadership = leadership_});
-    auto mgr = CollectiveExecutorMgr::Create(
-        {.environment = options_.environment,
          .devices = devices_.get(),
-         .param_resolver = resolver_,
-         .device_resolver = std::make_shared<DeviceResolverLocal>(devices_.get()),
-         .step_sequence =
-             std::make_shared<StepSequenceLocal>(options_.environment.random),
-         .make_peer_access =
-             [access = access_](int64_t step) { return access->ForStep(step); }});
-    if (!mgr.ok()) return mgr.status();
-    manager_ = *std::move(mgr);
-    return transport_->Start(this, access_.get());
+         .incarnation = incarnation,
+         .health = options_.health,
+         .cancel_execution =
+             [access = access_](const ControlCaller& caller,
+                                const proto::CancelExecution& cancel) {
+               return access->CancelFromPeer(caller, KeyOf(cancel.key()),
+                                             DecodeError(cancel.reason()));
+             },
+         .cleanup_step =
+             [this](const ControlCaller& /*caller*/,
+                    const proto::CleanupStep& cleanup) {
+               EndStep(cleanup.step());
+               return absl::OkStatus();
+             },
+         .group_changed = [access = access_](
+                              GroupKey key,
+                              uint64_t) { access->OnGroupChange(key); }});
   }
 
-  void Handle(const ControlCaller& caller, const proto::ControlRequest& request,
-              std::shared_ptr<Cancellation> withdrawn,
-              ControlDone done) override {
-    proto::ControlReply reply;
-    switch (request.kind_case()) {
-      case proto::ControlRequest::kHello:
-        reply.mutable_hello();
-        break;
-      case proto::ControlRequest::kCompleteParams:
-        return resolver_->leader().CompleteParams(
-            caller, request.complete_params(), std::move(withdrawn),
-            std::move(done));
-      case proto::ControlRequest::kDescribeWaiting:
-        reply = resolver_->leader().DescribeWaiting(request.describe_waiting());
-        break;
-      case proto::ControlRequest::kCancelExecution: {
-        const auto& key = request.cancel_execution().key();
-        const auto& reason = request.cancel_execution().reason();
-        access_->CancelFromPeer(
-            caller,
-            {key.generation(), key.step(), key.group(), key.instance(),
-             key.execution()},
-            absl::Status(static_cast<absl::StatusCode>(reason.code()),
-                         reason.message())).IgnoreError();
-        reply.mutable_done();
-        break;
-      }
-      default:
-        return std::move(done)(absl::UnimplementedError("not yet"));
-    }
-    std::move(done)(std::move(reply));
+  absl::Status MakeManager() {
+    auto manager = CollectiveExecutorMgr::Create(
+        {.environment = options_.environment,
+         .devices = devices_.get(),
+         .param_resolver = control_->param_resolver(),
+         .device_resolver = control_->device_resolver(),
+         .step_sequence = control_->step_sequence(),
+         .make_peer_access = [access = access_](int64_t step_id) {
+           return access->ForStep(step_id);
+         }});
+    if (manager.ok()) manager_ = *std::move(manager);
+    return manager.status();
+  }
+
+  // The transfers first, so that what other tasks ask gets this reason.
+  void EndStep(int64_t step_id) {
+    access_->EndStep(step_id, absl::AbortedError(absl::StrCat(
+                                  "step ", step_id, " has been cleaned up")));
+    manager_->Cleanup(step_id);
   }
 
   const Options options_;
+  const std::shared_ptr<GroupDirectory> groups_ =
+      std::make_shared<GroupDirectory>();
   std::unique_ptr<DeviceManager> devices_;
   std::shared_ptr<Transport> transport_;
-  std::shared_ptr<GroupDirectory> groups_;
   std::shared_ptr<CollectiveRemoteAccess> access_;
-  std::shared_ptr<Leadership> leadership_;
-  std::shared_ptr<ParamResolverDistributed> resolver_;
+  std::shared_ptr<ClusterControl> control_;
   std::unique_ptr<CollectiveExecutorMgr> manager_;
 };
 
 absl::StatusOr<std::unique_ptr<ClusterRuntime>> ClusterRuntime::Create(
     Options options) {
-  auto impl = std::make_shared<Impl>(std::move(options));
+  auto impl = std::make_unique<Impl>(std::move(options));
   const absl::Status status = impl->Start();
   if (!status.ok()) return status;
   return std::unique_ptr<ClusterRuntime>(new ClusterRuntime(std::move(impl)));
 }
 
-ClusterRuntime::ClusterRuntime(std::shared_ptr<Impl> impl)
+ClusterRuntime::ClusterRuntime(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
 
-ClusterRuntime::~ClusterRuntime() {
-  impl_->manager_->CleanupAll();
-  impl_->transport_->Shutdown();
+ClusterRuntime::~ClusterRuntime() = default;
+
+void ClusterRuntime::Join(
+    absl::Time deadline,
+    std::function<void(const std::vector<int>& missing)> progress,
+    StatusCallback done) {
+  impl_->control().Join(deadline, std::move(progress), std::move(done));
 }
 
-void ClusterRuntime::Join(absl::Time deadline,
-                          std::function<void(const std::vector<int>&)>,
-                          StatusCallback done) {
-  // Every task in turn.
-  struct Round : std::enable_shared_from_this<Round> {
-    Impl* impl; absl::Time deadline; StatusCallback done; int next = 0;
-    void Go() {
-      if (next == impl->options_.cluster.this_task) ++next;
-      if (next >= impl->options_.cluster.num_tasks()) return std::move(done)(absl::OkStatus());
-      proto::ControlRequest request;
-      request.mutable_hello();
-      impl->transport_->control().Call(next++, request, {.deadline = deadline, .wait_until_reachable = true},
-        [self = shared_from_this()](ControlAnswer answer) {
-          if (!answer.ok()) return std::move(self->done)(answer.status());
-          self->Go();
-        });
-    }
-  };
-  auto round = std::make_shared<Round>();
-  round->impl = impl_.get(); round->deadline = deadline; round->done = std::move(done);
-  round->Go();
-}
-
-void ClusterRuntime::Leave(absl::Time, StatusCallback done) {
-  std::move(done)(absl::OkStatus());
+void ClusterRuntime::Leave(absl::Time deadline, StatusCallback done) {
+  impl_->control().Leave(deadline, std::move(done));
 }
 
 const ClusterSpec& ClusterRuntime::cluster() const {
-  return impl_->options_.cluster;
+  return impl_->options().cluster;
 }
+
 const std::vector<Device*>& ClusterRuntime::devices() const {
-  return impl_->devices_->devices();
+  return impl_->devices().devices();
 }
-CollectiveExecutorMgr& ClusterRuntime::manager() { return *impl_->manager_; }
+
+CollectiveExecutorMgr& ClusterRuntime::manager() { return impl_->manager(); }
+
+void ClusterRuntime::CleanupStep(int64_t step_id, StatusCallback done) {
+  impl_->CleanupStep(step_id, std::move(done));
+}
+
+void ClusterRuntime::ReformGroup(GroupKey group_key, absl::Status reason) {
+  impl_->manager().param_resolver().EndGroup(group_key, std::move(reason));
+}
+
+void ClusterRuntime::CheckHealth(absl::string_view task, absl::Duration limit,
+                                 StatusCallback done) {
+  impl_->control().health().CheckHealth(task, limit, std::move(done));
+}
 
 }  // namespace tutti

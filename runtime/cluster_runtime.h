@@ -12,21 +12,25 @@
 #include "absl/time/time.h"
 #include "framework/cluster_spec.h"
 #include "framework/collective_executor_mgr.h"
+#include "framework/collective_request.h"
 #include "framework/device.h"
 #include "framework/environment.h"
 #include "framework/status_callback.h"
 #include "remote/transport.h"
+#include "resolvers/task_health.h"
 
 namespace tutti {
 
-// All that one task of a cluster needs to run collectives with the devices of
-// the other tasks: the transport, the resolvers, and an executor manager.
+// All that one task of a cluster needs to run collectives among its devices and
+// those of the other tasks: a transport, the resolvers, and an executor
+// manager.
 //
 // Its way: Create(), Join(), collectives by manager(), Leave(), destruction. A
-// task that ends without Leave() counts as lost for the others: what runs in
-// groups with its devices fails there.
+// task that goes without Leave() is lost for the others: what runs in groups
+// with its devices fails there.
 //
-// Thread-safe.
+// Thread-safe. `done` runs once, on a thread of the transport's, of the clock
+// or inside the call; it must not block, nor destroy the runtime.
 class ClusterRuntime {
  public:
   // Makes the transport of this task, whose process has that incarnation.
@@ -39,6 +43,7 @@ class ClusterRuntime {
     Environment environment;  // Its parts outlive the runtime and all calls.
     int devices_per_task = 1;
     TransportFactory make_transport;
+    HealthProfile health = HealthProfile::Default();
   };
 
   // Begins to listen. Errors: INVALID_ARGUMENT; those of the transport.
@@ -50,10 +55,9 @@ class ClusterRuntime {
   ClusterRuntime(const ClusterRuntime&) = delete;
   ClusterRuntime& operator=(const ClusterRuntime&) = delete;
 
-  // Waits until all tasks have been heard of. `progress` hears of the tasks that
-  // are missing still, now and then. Errors: DEADLINE_EXCEEDED naming them;
-  // FAILED_PRECONDITION or UNAUTHENTICATED if a task does not belong to this
-  // cluster.
+  // Waits until all tasks have been heard of. `progress` hears of those that
+  // have not, at first and after each change. Errors: DEADLINE_EXCEEDED naming
+  // them; what a task refuses this one with.
   void Join(absl::Time deadline,
             std::function<void(const std::vector<int>& missing)> progress,
             StatusCallback done);
@@ -69,19 +73,27 @@ class ClusterRuntime {
   const std::vector<Device*>& devices() const;
   CollectiveExecutorMgr& manager();
 
-  // Ends a step on all tasks; idempotent. What comes late for it ends with
-  // ABORTED.
-  void CleanupStep(int64_t step_id);
+  // Ends a step on all tasks; idempotent. What another task asks for it later
+  // ends with ABORTED. Its executors end here only after the message, elsewhere
+  // when it arrives; `done` hears of tasks that could not be told.
+  void CleanupStep(int64_t step_id, StatusCallback done);
 
   // Ends the present generation of a group, on all tasks; the next collectives
   // of the group, on any task, form the next one, of another size if they like.
   void ReformGroup(GroupKey group_key, absl::Status reason);
 
+  // How a task is, "/job:worker/replica:0/task:3" or "3": OK;
+  // FAILED_PRECONDITION if it restarted; UNAVAILABLE if it cannot be reached;
+  // DEADLINE_EXCEEDED if it does not answer within `limit`; INVALID_ARGUMENT
+  // for a name that no task has.
+  void CheckHealth(absl::string_view task, absl::Duration limit,
+                   StatusCallback done);
+
  private:
   class Impl;
-  explicit ClusterRuntime(std::shared_ptr<Impl> impl);
+  explicit ClusterRuntime(std::unique_ptr<Impl> impl);
 
-  const std::shared_ptr<Impl> impl_;
+  const std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tutti

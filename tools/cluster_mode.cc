@@ -25,7 +25,8 @@ GrpcTransportOptions TransportOptions(const Environment& environment,
       .environment = environment,
       .job_id = options.cluster.job,
       .token = options.token,
-      .bind_address = options.listen_address,
+      .bind_address =
+          options.listen_address.substr(0, options.listen_address.rfind(':')),
       .insecure = options.insecure,
   };
   if (options.tls.has_value()) {
@@ -47,7 +48,9 @@ ClusterRuntime::Options RuntimeOptions(const Environment& environment,
                 TransportOptions(environment, options, incarnation));
             if (!transport.ok()) return transport.status();
             return std::shared_ptr<Transport>(*std::move(transport));
-          }};
+          },
+          .health = options.fast_detection ? HealthProfile::Fast()
+                                           : HealthProfile::Default()};
 }
 
 absl::Status Join(ClusterRuntime* runtime, absl::Time deadline,

@@ -27,21 +27,16 @@ constexpr InstanceKey kNumbers = InstanceKey{1} << 32;
 // How much of an error's message the other tasks get.
 constexpr int64_t kErrorBytes = 2048;
 
-// How long the others may take to end once this task is done.
+// How long the others may take to end once this task is done: with its part of
+// the last collective, or with an error of which they hear too.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(30);
+constexpr absl::Duration kFailedTimeout = absl::Seconds(2);
 
 class ClusterParty : public Party {
  public:
   ClusterParty(const Environment& environment,
                std::unique_ptr<ClusterRuntime> runtime)
       : environment_(environment), runtime_(std::move(runtime)) {}
-
-  ~ClusterParty() override {
-    BlockingCounter left(1);
-    runtime_->Leave(environment_.clock->Now() + kLeaveTimeout,
-                    [&left](absl::Status) { left.DecrementCount(); });
-    left.Wait();
-  }
 
   int num_ranks() const override { return num_tasks() * num_local(); }
   int first_rank() const override { return this_task() * num_local(); }
@@ -75,6 +70,19 @@ class ClusterParty : public Party {
     auto tensor = Tensor::Wrap(request.dtype, request.shape, numbers.data());
     if (!tensor.ok()) return tensor.status();
     return Run(std::move(request), *tensor, &*tensor);
+  }
+
+  absl::Status Leave(const absl::Status& outcome) override {
+    BlockingCounter left(1);
+    absl::Status status;
+    runtime_->Leave(environment_.clock->Now() +
+                        (outcome.ok() ? kLeaveTimeout : kFailedTimeout),
+                    [&](absl::Status ended) {
+                      status = std::move(ended);
+                      left.DecrementCount();
+                    });
+    left.Wait();
+    return outcome.ok() ? status : outcome;
   }
 
  private:

@@ -11,7 +11,7 @@ namespace tutti {
 
 // The party of the tasks of a cluster, which have joined; rank r is device
 // r % devices_per_task of task r / devices_per_task. `environment`'s parts
-// outlive it. Its destructor leaves the cluster.
+// outlive it.
 std::unique_ptr<Party> MakeClusterParty(
     const Environment& environment, std::unique_ptr<ClusterRuntime> runtime);
 

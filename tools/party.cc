@@ -25,6 +25,7 @@ class PartyOfOneProcess : public Party {
                        absl::Span<int64_t> /*numbers*/) override {
     return absl::OkStatus();
   }
+  absl::Status Leave(const absl::Status& outcome) override { return outcome; }
 
  private:
   const std::unique_ptr<LocalGroup> group_;

@@ -49,6 +49,11 @@ class Party {
   virtual absl::Status Combine(ReductionKind kind,
                                absl::Span<int64_t> numbers) = 0;
 
+  // The command is done with its collectives, which came to `outcome`; call it
+  // once, last. Waits until the other tasks are done too, not long if it is an
+  // error. Errors: the outcome; a task that did not end.
+  virtual absl::Status Leave(const absl::Status& outcome) = 0;
+
   int num_local() const { return static_cast<int>(devices().size()); }
 };
 

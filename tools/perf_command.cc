@@ -352,7 +352,7 @@ absl::Status MeasureCollective(const PerfOptions& options,
   if (!party.ok()) return party.status();
   const absl::Status fits =
       (*party)->Agree(CheckMemory(options, *plan, RangeOf(**party)));
-  if (!fits.ok()) return fits;
+  if (!fits.ok()) return (*party)->Leave(fits);
   const bool is_alone = (*party)->num_local() == (*party)->num_ranks();
   std::ostream nowhere(nullptr);
   const Console silent{nowhere, nowhere};
@@ -364,8 +364,9 @@ absl::Status MeasureCollective(const PerfOptions& options,
                     *std::move(party));
   const CollectiveType type = plan->workloads.front().spec.type;
   if (type == CollectiveType::kBarrier || !is_alone) {
-    return Sweep(options, *plan, &runner, /*bandwidth=*/nullptr, shown)
-        .Run(environment.queue);
+    return runner.party().Leave(
+        Sweep(options, *plan, &runner, /*bandwidth=*/nullptr, shown)
+            .Run(environment.queue));
   }
   auto bandwidth = CopyBandwidth::Create(environment, num_workers);
   if (!bandwidth.ok()) return bandwidth.status();

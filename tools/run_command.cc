@@ -281,8 +281,8 @@ absl::Status RunOnFiles(const RunOptions& options,
   const auto party =
       make_party(static_cast<int>(plan->ranks.size()), options.tasks);
   if (!party.ok()) return party.status();
-  status =
-      RunPlanned(options, environment, party->get(), *plan, *files, console);
+  status = (*party)->Leave(
+      RunPlanned(options, environment, party->get(), *plan, *files, console));
   if (status.ok() && inputs->reordered && (*party)->reports()) {
     TellOfOrder(*plan, *files, console);
   }

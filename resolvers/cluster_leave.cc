@@ -1,0 +1,87 @@
+#include "resolvers/cluster_leave.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/rank_list.h"
+
+namespace tutti {
+
+void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
+  const int num_tasks = options_.cluster.num_tasks();
+  {
+    MutexLock lock(&mu_);
+    done_ = std::move(done);
+    num_calls_ = static_cast<size_t>(num_tasks) - 1;
+    alarm_ = options_.environment.clock->CallAt(
+        deadline, [weak_self = weak_from_this()] {
+          if (const auto self = weak_self.lock()) self->OnDeadline();
+        });
+  }
+  for (int task = 0; task < num_tasks; ++task) {
+    if (task == options_.cluster.this_task) continue;
+    proto::ControlRequest request;
+    request.mutable_goodbye();
+    // A task that cannot be told does not wait for it.
+    options_.channel->Call(task, std::move(request), {.deadline = deadline},
+                           [self = shared_from_this()](const ControlAnswer&) {
+                             {
+                               MutexLock lock(&self->mu_);
+                               --self->num_calls_;
+                             }
+                             self->EndIfDone();
+                           });
+  }
+  EndIfDone();
+}
+
+void ClusterLeave::OnGoodbye(int task) {
+  {
+    MutexLock lock(&mu_);
+    gone_.insert(task);
+  }
+  EndIfDone();
+}
+
+std::set<int> ClusterLeave::Missing() const {
+  std::set<int> missing;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (task != options_.cluster.this_task && !gone_.contains(task)) {
+      missing.insert(task);
+    }
+  }
+  return missing;
+}
+
+void ClusterLeave::EndIfDone() {
+  StatusCallback done;
+  {
+    MutexLock lock(&mu_);
+    if (done_ == nullptr || num_calls_ > 0 || !Missing().empty()) return;
+    done = std::exchange(done_, nullptr);
+    options_.environment.clock->Cancel(alarm_);
+  }
+  std::move(done)(absl::OkStatus());
+}
+
+void ClusterLeave::OnDeadline() {
+  StatusCallback done;
+  std::vector<int> missing;
+  {
+    MutexLock lock(&mu_);
+    if (done_ == nullptr) return;
+    done = std::exchange(done_, nullptr);
+    const std::set<int> tasks = Missing();
+    missing.assign(tasks.begin(), tasks.end());
+  }
+  const auto label = [&](size_t i) {
+    return options_.cluster.Label(missing[i]);
+  };
+  std::move(done)(absl::DeadlineExceededError(absl::StrCat(
+      options_.cluster.Label(options_.cluster.this_task), " is done, but ",
+      missing.empty() ? "others do not take its goodbye"
+                      : ShortList(missing.size(), label) + " did not say so")));
+}
+
+}  // namespace tutti

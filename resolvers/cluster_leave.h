@@ -1,0 +1,57 @@
+#ifndef TUTTI_RESOLVERS_CLUSTER_LEAVE_H_
+#define TUTTI_RESOLVERS_CLUSTER_LEAVE_H_
+
+#include <cstddef>
+#include <memory>
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/status_callback.h"
+
+namespace tutti {
+
+// The end of a cluster, at which nobody goes before all others are done too: a
+// task says Goodbye to the others and waits until each has said so, or is lost.
+// To be done with one's own collectives is not enough, for another task's may
+// need what this one still has to send.
+//
+// Thread-safe. `done` runs with no lock held.
+class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    Environment environment;
+    ControlChannel* channel = nullptr;  // Outlives the object.
+  };
+
+  explicit ClusterLeave(Options options) : options_(std::move(options)) {}
+
+  // At most once. Errors: DEADLINE_EXCEEDED naming those that did not say
+  // Goodbye.
+  void Leave(absl::Time deadline, StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void OnGoodbye(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnLost(int task) { OnGoodbye(task); }  // It will not say it any more.
+
+ private:
+  void EndIfDone() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
+  std::set<int> Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  Mutex mu_;
+  std::set<int> gone_ ABSL_GUARDED_BY(mu_);
+  size_t num_calls_ ABSL_GUARDED_BY(mu_) = 0;  // That have not been answered.
+  StatusCallback done_ ABSL_GUARDED_BY(mu_);
+  Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_CLUSTER_LEAVE_H_
