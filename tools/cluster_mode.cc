@@ -7,11 +7,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/blocking_counter.h"
-#include "framework/rank_list.h"
 #include "remote/grpc/grpc_transport.h"
 #include "runtime/cluster_runtime.h"
 #include "tools/cluster_party.h"
 #include "tools/exit_status.h"
+#include "tools/waiting_note.h"
 
 namespace tutti {
 namespace {
@@ -53,25 +53,21 @@ ClusterRuntime::Options RuntimeOptions(const Environment& environment,
                                            : HealthProfile::Default()};
 }
 
-absl::Status Join(ClusterRuntime* runtime, absl::Time deadline,
-                  const Console& console) {
-  const auto tell = [runtime, &console](const std::vector<int>& missing) {
-    const auto label = [&](size_t i) {
-      return runtime->cluster().Label(missing[i]);
-    };
-    console.err << absl::StrCat(
-                       "tutti: ",
-                       runtime->cluster().Label(runtime->cluster().this_task),
-                       " waits for ", ShortList(missing.size(), label), "\n")
-                << std::flush;
-  };
+absl::Status Join(ClusterRuntime* runtime, const Environment& environment,
+                  absl::Duration timeout, const Console& console) {
+  const auto note =
+      WaitingNote::Create(runtime->cluster(), environment.clock, console);
   BlockingCounter joined(1);
   absl::Status result;
-  runtime->Join(deadline, tell, [&](absl::Status status) {
-    result = std::move(status);
-    joined.DecrementCount();
-  });
+  runtime->Join(
+      environment.clock->Now() + timeout,
+      [note](const std::vector<int>& missing) { note->SetMissing(missing); },
+      [&](absl::Status status) {
+        result = std::move(status);
+        joined.DecrementCount();
+      });
   joined.Wait();
+  note->End();
   return result;
 }
 
@@ -97,8 +93,7 @@ PartyFactory PartyOf(const Environment& environment,
     auto runtime = ClusterRuntime::Create(RuntimeOptions(environment, options));
     if (!runtime.ok()) return runtime.status();
     const absl::Status joined =
-        Join(runtime->get(), environment.clock->Now() + options.start_timeout,
-             console);
+        Join(runtime->get(), environment, options.start_timeout, console);
     if (!joined.ok()) return joined;
     return MakeClusterParty(environment, *std::move(runtime));
   };

@@ -1,0 +1,49 @@
+#ifndef TUTTI_TOOLS_WAITING_NOTE_H_
+#define TUTTI_TOOLS_WAITING_NOTE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "tools/console.h"
+
+namespace tutti {
+
+// Says on standard error for which tasks this one waits: first after two
+// seconds, for most clusters start sooner, then every ten.
+//
+// Thread-safe. `clock` and `console` outlive the object.
+class WaitingNote : public std::enable_shared_from_this<WaitingNote> {
+ public:
+  static std::shared_ptr<WaitingNote> Create(const ClusterSpec& cluster,
+                                             Clock* clock,
+                                             const Console& console);
+
+  // None: it waits no more.
+  void SetMissing(const std::vector<int>& tasks) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // After this it says nothing.
+  void End() { SetMissing({}); }
+
+ private:
+  WaitingNote(const ClusterSpec& cluster, Clock* clock, const Console& console)
+      : cluster_(cluster), clock_(clock), console_(console) {}
+
+  void SayAfter(absl::Duration delay);
+  void Say() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const ClusterSpec cluster_;
+  Clock* const clock_;
+  const Console& console_;
+  Mutex mu_;
+  std::vector<int> missing_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_WAITING_NOTE_H_

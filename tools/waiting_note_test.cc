@@ -1,0 +1,53 @@
+#include "tools/waiting_note.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "absl/time/time.h"
+#include "tests/simulated_environment.h"
+
+namespace tutti {
+namespace {
+
+class WaitingNoteTest : public testing::Test {
+ protected:
+  SimulatedEnvironment environment_{1};
+  std::ostringstream out_, err_;
+  const Console console_{out_, err_};
+  const std::shared_ptr<WaitingNote> note_ =
+      WaitingNote::Create({.addresses = {"a:1", "b:2", "c:3"}, .this_task = 1},
+                          environment_.get().clock, console_);
+};
+
+TEST_F(WaitingNoteTest, SaysForWhomItWaits) {
+  note_->SetMissing({0, 2});
+  environment_.Advance(absl::Seconds(3));
+  EXPECT_EQ(err_.str(),
+            "tutti: task 1 (b:2) waits for task 0 (a:1), task 2 (c:3)\n");
+  note_->SetMissing({2});
+  environment_.Advance(absl::Seconds(10));
+  EXPECT_EQ(err_.str(),
+            "tutti: task 1 (b:2) waits for task 0 (a:1), task 2 (c:3)\n"
+            "tutti: task 1 (b:2) waits for task 2 (c:3)\n");
+}
+
+TEST_F(WaitingNoteTest, SaysNothingIfAllComeSoon) {
+  note_->SetMissing({0});
+  environment_.Advance(absl::Seconds(1));
+  note_->SetMissing({});
+  environment_.Advance(absl::Seconds(60));
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(WaitingNoteTest, SaysNothingOnceItHasEnded) {
+  note_->SetMissing({0});
+  environment_.Advance(absl::Seconds(3));
+  const std::string said = err_.str();
+  note_->End();
+  environment_.Advance(absl::Seconds(60));
+  EXPECT_EQ(err_.str(), said);
+}
+
+}  // namespace
+}  // namespace tutti
