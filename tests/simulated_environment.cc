@@ -29,18 +29,19 @@ Clock::AlarmId SimulatedEnvironment::ManualClock::CallAt(absl::Time when,
   MutexLock lock(&mu_);
   const AlarmId id = ++last_id_;
   alarms_.emplace(std::make_pair(when, id), std::move(alarm));
+  times_.emplace(id, when);
   return id;
 }
 
 bool SimulatedEnvironment::ManualClock::Cancel(AlarmId id) {
   Work cancelled;  // Destroyed outside the lock.
   MutexLock lock(&mu_);
-  const auto found = std::find_if(
-      alarms_.begin(), alarms_.end(),
-      [id](const auto& alarm) { return alarm.first.second == id; });
-  if (found == alarms_.end()) return false;
+  const auto time = times_.find(id);
+  if (time == times_.end()) return false;
+  const auto found = alarms_.find({time->second, id});
   cancelled = std::move(found->second);
   alarms_.erase(found);
+  times_.erase(time);
   return true;
 }
 
@@ -52,6 +53,7 @@ Work SimulatedEnvironment::ManualClock::TakeDue(absl::Time end) {
   }
   now_ = std::max(now_, alarms_.begin()->first.first);
   Work alarm = std::move(alarms_.begin()->second);
+  times_.erase(alarms_.begin()->first.second);
   alarms_.erase(alarms_.begin());
   return alarm;
 }

@@ -69,6 +69,7 @@ class SimulatedEnvironment {
     absl::Time now_ ABSL_GUARDED_BY(mu_) = absl::FromUnixSeconds(1'000'000);
     AlarmId last_id_ ABSL_GUARDED_BY(mu_) = 0;
     std::map<std::pair<absl::Time, AlarmId>, Work> alarms_ ABSL_GUARDED_BY(mu_);
+    std::map<AlarmId, absl::Time> times_ ABSL_GUARDED_BY(mu_);  // Of alarms_.
   };
 
   class SeededRandom : public Random {

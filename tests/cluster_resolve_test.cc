@@ -1,0 +1,555 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "resolvers/control_codec.h"
+#include "tests/simulated_cluster.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using CallPtr = SimulatedCluster::CallPtr;
+
+constexpr GroupKey kGroup = 7;
+
+class ClusterResolveTest : public testing::Test {
+ protected:
+  void Begin(SimulatedCluster::Options options) {
+    options_ = options;
+    cluster_ = std::make_unique<SimulatedCluster>(options);
+    cluster_->StartAll();
+    for (int task = 0; task < options_.num_tasks; ++task) {
+      ASSERT_EQ(cluster_->join_status(task), absl::OkStatus());
+    }
+  }
+
+  int size() const { return options_.num_tasks * options_.devices_per_task; }
+  CollectiveRequest Request(InstanceKey key = 1) const {
+    return AllReduceOf(kGroup, size(), key);
+  }
+
+  std::vector<CallPtr> AskAll(const CollectiveRequest& request) {
+    std::vector<CallPtr> calls;
+    for (int task = 0; task < options_.num_tasks; ++task) {
+      if (!cluster_->is_alive(task)) continue;
+      for (int i = 0; i < options_.devices_per_task; ++i) {
+        calls.push_back(cluster_->Ask(task, i, request));
+      }
+    }
+    return calls;
+  }
+
+  // No group or instance waits anywhere.
+  void ExpectNothingWaits() {
+    for (int task = 0; task < options_.num_tasks; ++task) {
+      if (!cluster_->is_alive(task)) continue;
+      ParamResolverDistributed& resolver =
+          *cluster_->control(task).param_resolver();
+      EXPECT_EQ(resolver.num_waiting(), 0u) << "task " << task;
+    }
+  }
+
+  ParamResolverLocal& led(int task) {
+    return cluster_->control(task).param_resolver()->led();
+  }
+
+  SimulatedCluster::Options options_;
+  std::unique_ptr<SimulatedCluster> cluster_;
+};
+
+void ExpectAllOk(const std::vector<CallPtr>& calls) {
+  for (const CallPtr& call : calls) ASSERT_THAT(call->status(), IsOk());
+}
+
+TEST_F(ClusterResolveTest, AllMembersGetTheSameParams) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Begin({.num_tasks = 3, .devices_per_task = 2, .seed = seed});
+    const auto calls = AskAll(Request());
+    cluster_->RunFor(absl::Seconds(1));
+    ExpectAllOk(calls);
+    const CollectiveParams& first = calls[0]->params();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const CollectiveParams& params = calls[i]->params();
+      EXPECT_EQ(params.default_rank, static_cast<int>(i));
+      EXPECT_EQ(params.group->generation, first.group->generation);
+      EXPECT_EQ(*params.group->layout, *first.group->layout);
+      EXPECT_EQ(params.instance->impl_details, first.instance->impl_details);
+      EXPECT_EQ(params.instance->shape, first.instance->shape);
+      EXPECT_EQ(params.task->num_local, 2);
+      for (int rank = 0; rank < size(); ++rank) {
+        EXPECT_EQ(params.group->members[rank].device,
+                  cluster_->Device(rank / 2, rank % 2));
+        EXPECT_EQ(params.task->is_local[rank],
+                  rank / 2 == static_cast<int>(i) / 2);
+      }
+      EXPECT_NE(params.instance->impl_details.implementation, "LocalReduce");
+    }
+    // The members of a task share what they share in one process.
+    EXPECT_EQ(calls[2]->params().group, calls[3]->params().group);
+    EXPECT_EQ(calls[2]->params().instance, calls[3]->params().instance);
+    ExpectNothingWaits();
+  }
+}
+
+TEST_F(ClusterResolveTest, AGroupWithinOneOtherTaskIsOneProcess) {
+  Begin({.num_tasks = 2, .devices_per_task = 2});
+  const auto request = AllReduceOf(kGroup, 2, 1);
+  const std::vector<CallPtr> calls = {cluster_->Ask(1, 0, request),
+                                      cluster_->Ask(1, 1, request)};
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  EXPECT_EQ(calls[0]->params().instance->impl_details.implementation,
+            "LocalReduce");
+  EXPECT_EQ(calls[0]->params().task->num_local, 2);
+  EXPECT_THAT(cluster_->directory(0).Living(), IsEmpty());
+}
+
+TEST_F(ClusterResolveTest, RanksAskedForSurviveTheWire) {
+  Begin({.num_tasks = 3});
+  std::vector<CallPtr> calls;
+  for (int task = 0; task < 3; ++task) {
+    CollectiveRequest request = Request();
+    request.rank = (task + 1) % 3;
+    calls.push_back(cluster_->Ask(task, 0, request));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (int task = 0; task < 3; ++task) {
+    EXPECT_EQ(calls[task]->params().default_rank, (task + 1) % 3);
+    EXPECT_EQ(calls[0]->params().group->members[(task + 1) % 3].device,
+              cluster_->Device(task, 0));
+  }
+}
+
+TEST_F(ClusterResolveTest, UnevenRowsReachAllMembers) {
+  Begin({.num_tasks = 3});
+  std::vector<CallPtr> calls;
+  for (int task = 0; task < 3; ++task) {
+    CollectiveRequest request = Request();
+    request.op = AllGather{.uneven = true};
+    request.shape = *TensorShape::Create({task + 1, 5});
+    calls.push_back(cluster_->Ask(task, 0, request));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (int task = 0; task < 3; ++task) {
+    EXPECT_EQ(calls[task]->params().instance->rows,
+              (std::vector<int64_t>{1, 2, 3}));
+    EXPECT_EQ(calls[task]->params().output_shape.dim(0), 6);
+    EXPECT_EQ(calls[task]->params().input_shape.dim(0), task + 1);
+  }
+}
+
+TEST_F(ClusterResolveTest, EachTaskUsesItsOwnFunctionOfACustomOp) {
+  Begin({.num_tasks = 3});
+  std::vector<CallPtr> calls;
+  for (int task = 0; task < 3; ++task) {
+    CollectiveRequest request = Request();
+    request.merge_op = *MergeOp::Custom(
+        {.name = "mine", .commutative = true, .apply = [task](auto&&...) {
+           return absl::DataLossError(absl::StrCat("of task ", task));
+         }});
+    request.final_op =
+        *FinalOp::Custom({.name = "mine too",
+                          .apply = [](auto&&...) { return absl::OkStatus(); }});
+    // The leader's own member is not of rank 0.
+    request.rank = (task + 1) % 3;
+    calls.push_back(cluster_->Ask(task, 0, request));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (int task = 0; task < 3; ++task) {
+    float value = 0;
+    EXPECT_THAT(calls[task]->params().instance->merge_op.Apply(
+                    DType::kFloat32, &value, &value, &value, 1),
+                StatusIs(StatusCode::kDataLoss,
+                         HasSubstr(absl::StrCat("of task ", task))));
+  }
+}
+
+TEST_F(ClusterResolveTest, WhatMembersDifferInIsReportedOnAllOfThem) {
+  Begin({.num_tasks = 3});
+  std::vector<CallPtr> calls;
+  for (int task = 0; task < 3; ++task) {
+    CollectiveRequest request = Request();
+    if (task == 2) request.dtype = DType::kInt32;
+    calls.push_back(cluster_->Ask(task, 0, request));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : calls) {
+    EXPECT_THAT(call->status(),
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("ranks 0, 1 have float32"),
+                               HasSubstr("rank 2 has int32"))));
+  }
+  const auto again = AskAll(Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(again);
+}
+
+TEST_F(ClusterResolveTest, AGroupThatCannotBeFormedFailsUntilItIsEnded) {
+  Begin({.num_tasks = 3});
+  const auto one = cluster_->Ask(1, 0, AllReduceOf(kGroup, 3, 1));
+  const auto two = cluster_->Ask(2, 0, AllReduceOf(kGroup, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  const auto late = cluster_->Ask(0, 0, AllReduceOf(kGroup, 3, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : {one, two, late}) {
+    EXPECT_THAT(call->status(), StatusIs(StatusCode::kInvalidArgument,
+                                         HasSubstr("asks for size")));
+  }
+  cluster_->control(2).param_resolver()->EndGroup(
+      kGroup, absl::CancelledError("start over"));
+  cluster_->RunFor(absl::Seconds(1));
+  const auto calls = AskAll(Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+}
+
+TEST_F(ClusterResolveTest, ADeviceTooManyEndsTheGroupOnAllTasks) {
+  Begin({.num_tasks = 4});
+  std::vector<CallPtr> calls;
+  const auto request = AllReduceOf(kGroup, 2, 1);
+  for (int task : {1, 2}) calls.push_back(cluster_->Ask(task, 0, request));
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  const auto third = cluster_->Ask(3, 0, request);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(third->status(), StatusIs(StatusCode::kInvalidArgument,
+                                        HasSubstr("wants to join")));
+  for (const CallPtr& call : calls) {
+    EXPECT_THAT(
+        call->params().group->cancellation->status(),
+        StatusIs(StatusCode::kInvalidArgument, HasSubstr("wants to join")));
+  }
+}
+
+TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
+  for (int task : {0, 2}) {
+    for (const auto wait : {absl::ZeroDuration(), absl::Seconds(1)}) {
+      Begin({.num_tasks = 3});
+      const auto call = cluster_->Ask(task, 0, AllReduceOf(kGroup, 2, 1));
+      cluster_->RunFor(wait);
+      EXPECT_TRUE(call->waits());
+      call->token->Cancel(absl::CancelledError("no more"));
+      EXPECT_THAT(call->status(),
+                  StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+      cluster_->RunFor(absl::Seconds(1));
+      ExpectNothingWaits();
+      EXPECT_EQ(led(0).num_groups(), 0u);
+      // The size that it asked for is forgotten, too.
+      const auto calls = AskAll(Request());
+      cluster_->RunFor(absl::Seconds(1));
+      ExpectAllOk(calls);
+    }
+  }
+}
+
+TEST_F(ClusterResolveTest, OneOfTwoCallsThatIsCancelledLeavesTheOther) {
+  Begin({.num_tasks = 2});
+  const auto first = cluster_->Ask(1, 0, Request());
+  const auto second = cluster_->Ask(1, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  first->token->Cancel(absl::CancelledError("no more"));
+  const auto other = cluster_->Ask(0, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(first->status(),
+              StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+  ExpectAllOk({second, other});
+}
+
+TEST_F(ClusterResolveTest, TheSteadyStateSendsNothing) {
+  Begin({.num_tasks = 3});
+  ExpectAllOk([&] {
+    const auto calls = AskAll(Request());
+    cluster_->RunFor(absl::Seconds(1));
+    return calls;
+  }());
+  const int64_t before = cluster_->traffic().messages;
+  for (int step = 0; step < 100; ++step) {
+    const auto calls = AskAll(Request());
+    ExpectAllOk(calls);  // At once.
+  }
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_EQ(cluster_->traffic().messages, before);
+}
+
+TEST_F(ClusterResolveTest, ALaterInstanceDoesNotSendTheGroupAgain) {
+  Begin({.num_tasks = 64});
+  AskAll(Request(1));
+  cluster_->RunFor(absl::Seconds(1));
+  const int64_t first = cluster_->traffic_of(63).bytes;
+  AskAll(Request(2));
+  cluster_->RunFor(absl::Seconds(1));
+  const int64_t second = cluster_->traffic_of(63).bytes;
+  AskAll(Request(3));
+  cluster_->RunFor(absl::Seconds(1));
+  const int64_t third = cluster_->traffic_of(63).bytes;
+  EXPECT_EQ(third - second, second - first);
+  EXPECT_LT(third - second, 200);
+}
+
+TEST_F(ClusterResolveTest, AnotherRequestForASettledInstanceIsRefused) {
+  Begin({.num_tasks = 2});
+  ASSERT_NO_FATAL_FAILURE(AskAll(Request()));
+  cluster_->RunFor(absl::Seconds(1));
+  CollectiveRequest other = Request();
+  other.dtype = DType::kInt64;
+  EXPECT_THAT(cluster_->Ask(1, 0, other)->status(),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("int64")));
+}
+
+TEST_F(ClusterResolveTest, EndGroupReachesAllTasksAndTheNextGenerationForms) {
+  for (int ending = 0; ending < 4; ++ending) {
+    Begin({.num_tasks = 4, .seed = static_cast<uint64_t>(ending)});
+    uint64_t last_generation = 0;
+    for (int round = 0; round < 3; ++round) {
+      const auto calls = AskAll(Request());
+      cluster_->RunFor(absl::Seconds(1));
+      ExpectAllOk(calls);
+      const auto waiting = cluster_->Ask(3, 0, Request(2));
+      cluster_->RunFor(absl::Milliseconds(10));
+      cluster_->control(ending).param_resolver()->EndGroup(
+          kGroup, absl::AbortedError("enough"));
+      cluster_->RunFor(absl::Milliseconds(5));
+      for (const CallPtr& call : calls) {
+        EXPECT_THAT(call->params().group->cancellation->status(),
+                    StatusIs(StatusCode::kAborted, HasSubstr("enough")));
+      }
+      EXPECT_THAT(waiting->status(),
+                  StatusIs(StatusCode::kAborted, HasSubstr("enough")));
+      EXPECT_GT(calls[0]->params().group->generation, last_generation);
+      last_generation = calls[0]->params().group->generation;
+      cluster_->RunFor(absl::Seconds(1));
+      ExpectNothingWaits();
+      EXPECT_EQ(led(0).num_groups(), 0u);
+    }
+  }
+}
+
+TEST_F(ClusterResolveTest, TheFirstReasonOfAnEndStays) {
+  Begin({.num_tasks = 3});
+  const auto calls = AskAll(Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  const auto end = [this](int task, absl::string_view why) {
+    cluster_->control(task).param_resolver()->EndGroup(kGroup,
+                                                       absl::AbortedError(why));
+  };
+  end(1, "first");
+  cluster_->RunFor(absl::Milliseconds(10));
+  end(2, "second");
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : calls) {
+    EXPECT_THAT(call->params().group->cancellation->status(),
+                StatusIs(StatusCode::kAborted, HasSubstr("first")));
+  }
+}
+
+TEST_F(ClusterResolveTest, ALateEndOfAnOlderGenerationIsIgnored) {
+  Begin({.num_tasks = 2});
+  const auto old = AskAll(Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(old);
+  cluster_->control(0).param_resolver()->EndGroup(kGroup,
+                                                  absl::AbortedError("old"));
+  cluster_->RunFor(absl::Seconds(1));
+  const auto calls = AskAll(Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  proto::ControlRequest request;
+  request.mutable_end_group()->set_group_key(kGroup);
+  request.mutable_end_group()->set_generation(
+      old[0]->params().group->generation);
+  request.mutable_end_group()->mutable_reason()->set_code(10);
+  for (int task : {0, 1}) {
+    cluster_->Send({1 - task, cluster_->Device(1 - task, 0).incarnation}, task,
+                   request, [](ControlAnswer) {});
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : calls) {
+    EXPECT_FALSE(call->params().group->cancellation->cancelled());
+  }
+}
+
+TEST_F(ClusterResolveTest, EndGroupEndsAGroupThatIsBeingFormed) {
+  for (int ending : {0, 1, 2}) {
+    Begin({.num_tasks = 4});
+    std::vector<CallPtr> calls;
+    for (int task : {0, 1, 2}) {
+      calls.push_back(cluster_->Ask(task, 0, Request()));
+    }
+    cluster_->RunFor(absl::Seconds(1));
+    cluster_->control(ending).param_resolver()->EndGroup(
+        kGroup, absl::AbortedError("never mind"));
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : calls) {
+      EXPECT_THAT(call->status(),
+                  StatusIs(StatusCode::kAborted, HasSubstr("never mind")));
+    }
+    EXPECT_EQ(led(0).num_groups(), 0u);
+  }
+}
+
+TEST_F(ClusterResolveTest, ATaskThatDoesNotWaitCannotEndAGroupBeingFormed) {
+  Begin({.num_tasks = 3});
+  const auto call = cluster_->Ask(1, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  for (int task : {0, 2}) {
+    cluster_->control(task).param_resolver()->EndGroup(
+        kGroup, absl::AbortedError("not mine"));
+  }
+  proto::ControlRequest request;
+  request.mutable_end_group()->set_group_key(kGroup);
+  request.mutable_end_group()->mutable_reason()->set_code(10);
+  cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
+                 [](ControlAnswer) {});
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_TRUE(call->waits());
+}
+
+TEST_F(ClusterResolveTest, ALateJoinerCompletesTheGroup) {
+  Begin({.num_tasks = 3});
+  const std::vector<CallPtr> early = {cluster_->Ask(0, 0, Request()),
+                                      cluster_->Ask(1, 0, Request())};
+  cluster_->RunFor(absl::Seconds(100));
+  EXPECT_TRUE(early[0]->waits());
+  const auto late = cluster_->Ask(2, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk({early[0], early[1], late});
+}
+
+TEST_F(ClusterResolveTest, ADeadlineCanSayWhoHasNotArrived) {
+  Begin({.num_tasks = 3});
+  const auto call = cluster_->Ask(1, 0, Request());
+  cluster_->RunFor(absl::Milliseconds(50));
+  EXPECT_THAT(call->describe(),
+              HasSubstr("asked the leader, task 0 (host0:7000), 50 ms ago, "
+                        "which has not answered"));
+  cluster_->RunFor(absl::Milliseconds(100));
+  EXPECT_THAT(call->describe(),
+              AllOf(HasSubstr("group phase: 1 of 3 members had joined"),
+                    HasSubstr("task:1/device:CPU:0")));
+  const auto leader_call = cluster_->Ask(0, 0, Request());
+  cluster_->RunFor(absl::Milliseconds(1100));
+  EXPECT_THAT(call->describe(), HasSubstr("2 of 3 members"));
+  EXPECT_THAT(leader_call->describe(), HasSubstr("2 of 3 members"));
+  cluster_->Ask(2, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(call->describe(), "");
+  const auto next = cluster_->Ask(1, 0, Request(2));
+  cluster_->RunFor(absl::Milliseconds(200));
+  EXPECT_THAT(next->describe(),
+              AllOf(HasSubstr("instance phase: rank 0"),
+                    HasSubstr("task:2/device:CPU:0) had not arrived")));
+}
+
+TEST_F(ClusterResolveTest, ASilentLeaderIsNamed) {
+  Begin({.num_tasks = 2});
+  const auto call = cluster_->Ask(1, 0, Request());
+  cluster_->RunFor(absl::Milliseconds(200));
+  cluster_->Stall(0, absl::Seconds(4));
+  cluster_->RunFor(absl::Milliseconds(3000));
+  EXPECT_THAT(call->describe(),
+              AllOf(HasSubstr("1 of 2 members"),
+                    HasSubstr("as the leader, task 0 (host0:7000), said ")));
+}
+
+TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
+  Begin({.num_tasks = 2, .max_unsettled = 10});
+  std::vector<CallPtr> calls;
+  for (GroupKey key = 0; key < 12; ++key) {
+    calls.push_back(cluster_->Ask(1, 0, AllReduceOf(key, 2, 1)));
+    cluster_->RunFor(absl::Milliseconds(10));
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(calls[i]->waits());
+  for (int i : {10, 11}) {
+    EXPECT_THAT(calls[i]->status(),
+                StatusIs(StatusCode::kResourceExhausted,
+                         AllOf(HasSubstr("task:1"), HasSubstr("10"))));
+  }
+  // The leader's own members are not held up.
+  EXPECT_TRUE(cluster_->Ask(0, 0, AllReduceOf(100, 2, 1))->waits());
+  calls[0]->token->Cancel(absl::CancelledError("no more"));
+  calls[1]->token->Cancel(absl::CancelledError("no more"));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_TRUE(cluster_->Ask(1, 0, AllReduceOf(11, 2, 1))->waits());
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(led(0).num_groups(), 10u);
+}
+
+TEST_F(ClusterResolveTest, InstancesOfATaskAreBounded) {
+  Begin({.num_tasks = 2, .max_entries = 10});
+  for (InstanceKey key = 0; key < 10; ++key) {
+    AskAll(Request(key));
+    cluster_->RunFor(absl::Milliseconds(100));
+  }
+  EXPECT_THAT(cluster_->Ask(1, 0, Request(10))->status(),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("10")));
+  EXPECT_THAT(cluster_->Ask(1, 0, Request(3))->status(), IsOk());
+  cluster_->control(1).param_resolver()->EndGroup(kGroup,
+                                                  absl::AbortedError("over"));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(cluster_->control(1).param_resolver()->num_entries(), 0u);
+  const auto calls = AskAll(Request(10));
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+}
+
+TEST_F(ClusterResolveTest, ADeviceOfAnotherTaskIsRefused) {
+  Begin({.num_tasks = 2});
+  absl::Status status;
+  cluster_->control(1).param_resolver()->CompleteParamsAsync(
+      cluster_->Device(0, 0),
+      std::make_shared<const CollectiveRequest>(Request()), nullptr,
+      [&](auto params) { status = params.status(); });
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
+                               HasSubstr("is not a device of this task")));
+}
+
+// Members of which only the messages are there, and a leader outside the group.
+TEST_F(ClusterResolveTest, WorkOfTheLeaderGrowsLinearly) {
+  for (int num_members : {64, 256, 1024}) {
+    cluster_ = std::make_unique<SimulatedCluster>(
+        SimulatedCluster::Options{.num_tasks = num_members + 1});
+    cluster_->Start(0, absl::ZeroDuration());
+    cluster_->RunFor(absl::Seconds(1));
+    const auto before = cluster_->traffic_of(0);
+    int num_settled = 0;
+    for (int task = 1; task <= num_members; ++task) {
+      const MemberCall call{
+          .device = {.name = {"worker", 0, task, "CPU", 0}, .incarnation = 5},
+          .request = std::make_shared<const CollectiveRequest>(
+              AllReduceOf(kGroup, num_members, 1))};
+      proto::ControlRequest request;
+      *request.mutable_complete_params() = *EncodeMemberCall(call);
+      cluster_->Send({task, 5}, 0, request, [&](const ControlAnswer& answer) {
+        ASSERT_THAT(answer, IsOk());
+        num_settled += answer->complete_params().has_settled() ? 1 : 0;
+      });
+    }
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(num_settled, num_members);
+    const auto after = cluster_->traffic_of(0);
+    EXPECT_EQ(after.messages - before.messages, 2 * num_members);
+    const int64_t bytes_per_member = (after.bytes - before.bytes) / num_members;
+    // A question and an answer; in this, an incarnation of each task.
+    EXPECT_LT(bytes_per_member, 200 + 8 * num_members);
+    RecordProperty(absl::StrCat("bytes_per_member_of_", num_members),
+                   static_cast<int>(bytes_per_member));
+  }
+}
+
+}  // namespace
+}  // namespace tutti
