@@ -51,7 +51,7 @@ authority that you have.
 
 Examples:
   tutti certs --tasks 4 --out certs
-  tutti certs --tasks 2 --hosts host1,host2,10.0.0.7 --out certs)";
+  tutti certs --tasks 2 --hosts host1,host2,10.0.0.7 --out host-certs)";
 
 constexpr int kMaxTasks = 65536;
 

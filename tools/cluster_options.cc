@@ -187,6 +187,7 @@ absl::StatusOr<FoundAddresses> FindAddresses(const Settings& settings) {
 absl::StatusOr<int> FindTask(const Settings& settings, ClusterSpec cluster) {
   std::optional<Setting> setting = settings.Find("task");
   if (!setting.has_value()) setting = settings.FindVariable("SLURM_PROCID");
+  if (!setting.has_value() && cluster.num_tasks() == 1) return 0;
   if (!setting.has_value()) {
     return UsageError(absl::StrCat(
         "wanted to know which of the ", cluster.num_tasks(),

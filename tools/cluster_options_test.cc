@@ -179,6 +179,10 @@ TEST_F(ClusterOptionsTest, WhichTaskThisIsMustBeSaid) {
                                "--task, TUTTI_TASK")));
 }
 
+TEST_F(ClusterOptionsTest, ATaskAloneNeedsNoNumber) {
+  EXPECT_EQ(Resolve({{"cluster", "localhost:1"}})->cluster.this_task, 0);
+}
+
 TEST_F(ClusterOptionsTest, WrongAddressesAreQuoted) {
   EXPECT_EQ(ErrorWith({{"cluster", "localhost:1,localhost"}}),
             "--cluster: the address of task 1, \"localhost\", has no port; "

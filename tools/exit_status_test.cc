@@ -26,5 +26,13 @@ TEST(ErrorLineTest, StaysOneLineWhateverTheMessageHolds) {
             "tutti: a b  [31mc\n");
 }
 
+TEST(ExitStatusTest, OtherProgramsHaveTheirOwn) {
+  const absl::Status status = ErrorWithExitStatus(137, "it was killed");
+  EXPECT_EQ(ExitStatus(status), 137);
+  EXPECT_EQ(ErrorLine(status), "tutti: it was killed\n");
+  EXPECT_FALSE(IsUsageError(ErrorWithExitStatus(2, "of another program")));
+  EXPECT_TRUE(IsUsageError(UsageError("of this one")));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -48,9 +48,9 @@ Examples:
   tutti launch --tasks 4 --devices-per-task 2 -- perf all_reduce --check
   tutti launch --tasks 2 -- run all_reduce --input 'grads/rank*.npy' \
       --output out/
-  tutti certs --tasks 2 --out certs
-  tutti launch --tasks 2 --tls-cert certs/task-{task}.pem \
-      --tls-key certs/task-{task}.key --tls-ca certs/ca.pem -- perf all_gather)";
+  tutti certs --tasks 2 --out tls
+  tutti launch --tasks 2 --tls-cert tls/task-{task}.pem \
+      --tls-key tls/task-{task}.key --tls-ca tls/ca.pem -- perf all_gather)";
 
 // Beyond that a machine runs out of files rather than of patience.
 constexpr int kMaxTasks = 1024;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -144,6 +145,33 @@ TEST_F(ProcessGroupTest, AProgramMayCloseItsOutputAndGoOn) {
   EXPECT_EQ(out_[0], "out\n");
   EXPECT_EQ(err_[0], "err\n");
   EXPECT_THAT(result.wait_statuses, ElementsAre(Exited(4)));
+}
+
+TEST_F(ProcessGroupTest, WhatIsWrittenBeforeTheEndIsReadWhoeverIsFaster) {
+  const std::string go = MakeFifo("go");
+  const std::string wrote = MakeFifo("wrote");
+  const std::string end = MakeFifo("end");
+  const auto wait_for_end = [this](int index) {
+    siginfo_t info = {};
+    waitid(P_PID, group_->pids()[index], &info, WEXITED | WNOWAIT);
+  };
+  on_output_ = [&](int index, absl::string_view) {
+    if (index == 1) {
+      // The end of process 1 and the first line of process 0 are seen together.
+      std::ofstream(go) << "\n" << std::flush;
+      std::ifstream(wrote).get();
+      std::ofstream(end) << "\n" << std::flush;
+      wait_for_end(1);
+    } else if (out_[0] == "first\n") {
+      // And before the former is looked at, process 0 ends too.
+      std::ofstream(go) << "\n" << std::flush;
+      wait_for_end(0);
+    }
+  };
+  Run({Sh(absl::StrCat("read line < ", go, "; echo first; echo > ", wrote,
+                       "; read line < ", go, "; echo last")),
+       Sh(absl::StrCat("echo started; read line < ", end))});
+  EXPECT_EQ(out_[0], "first\nlast\n");
 }
 
 TEST_F(ProcessGroupTest, TheFailureOfOneStopsAll) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "framework/registry.h"
 #include "tools/certs_command.h"
 #include "tools/cluster_options.h"
@@ -65,6 +66,24 @@ absl::Status RunAsTaskOfCluster(const Words& words,
 absl::Status CheckWordsOfTask(const Words& words, const Console& console,
                               bool* printed_help);
 
+// Leaves one empty line between groups of options.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    return absl::StrReplaceAll(
+        CLI::Formatter::make_help(app, std::move(name), mode),
+        {{"\n\n\n", "\n\n"}});
+  }
+};
+
+std::shared_ptr<HelpFormatter> MakeFormatter() {
+  auto formatter = std::make_shared<HelpFormatter>();
+  formatter->column_width(kColumnWidth);
+  formatter->label("SUBCOMMAND", "COMMAND");
+  return formatter;
+}
+
 // The options of all commands, and where parsing puts them.
 struct Tool {
   CLI::App app{kDescription, "tutti"};
@@ -74,8 +93,7 @@ struct Tool {
     app.set_version_flag("--version", absl::StrCat("tutti ", kVersion),
                          "print the version and exit");
     app.set_help_flag("-h,--help", "print this help and exit");
-    app.get_formatter()->column_width(kColumnWidth);
-    app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+    app.formatter(MakeFormatter());
     app.footer(kExamples);
     app.require_subcommand(0, 1);
     commands = {AddRunCommand(&app),
@@ -102,11 +120,9 @@ struct Tool {
 
  private:
   static void ShowRestInUsage(CLI::App* command) {
-    const auto shared =
-        std::dynamic_pointer_cast<CLI::Formatter>(command->get_formatter());
-    auto own = std::make_shared<CLI::Formatter>(*shared);
-    own->label("OPTIONS", "OPTIONS] -- COMMAND [ARGS...");
-    command->formatter(std::move(own));
+    auto formatter = MakeFormatter();
+    formatter->label("OPTIONS", "OPTIONS] -- COMMAND [ARGS...");
+    command->formatter(std::move(formatter));
   }
 };
 
@@ -141,6 +157,30 @@ absl::Status NameHelp(const absl::Status& status, const std::string& program) {
       absl::StrCat(status.message(), " (see `", program, kEndOfHint));
 }
 
+std::string MessageOf(const CLI::ParseError& error, const Tool& tool) {
+  std::string message = UsageMessage(error, tool.app);
+  const Command* chosen = tool.Chosen();
+  if (chosen != nullptr && chosen->rest != nullptr &&
+      absl::EndsWith(message, "wanted options only")) {
+    absl::StrAppend(&message, ", and a command after --");
+  }
+  return message;
+}
+
+absl::Status CheckChosen(const Tool& tool) {
+  const Command* chosen = tool.Chosen();
+  if (chosen == nullptr) {
+    return UsageError(
+        "wanted a command: run, perf, launch, worker, certs, info, explain, "
+        "verify or schedule");
+  }
+  if (chosen->rest == nullptr || !chosen->rest->empty()) {
+    return absl::OkStatus();
+  }
+  return UsageError(absl::StrCat("wanted a command after --: `", Program(tool),
+                                 " ... -- perf all_reduce`"));
+}
+
 // Fills what the words name. Prints help if that is what they ask for, and then
 // sets `*printed_help`.
 absl::Status Parse(Tool* tool, Words words, const Console& console,
@@ -154,19 +194,9 @@ absl::Status Parse(Tool* tool, Words words, const Console& console,
     *printed_help = true;
     return absl::OkStatus();
   } catch (const CLI::ParseError& error) {
-    return UsageError(UsageMessage(error, tool->app));
+    return UsageError(MessageOf(error, *tool));
   }
-  const Command* chosen = tool->Chosen();
-  if (chosen == nullptr) {
-    return UsageError(
-        "wanted a command: run, perf, launch, worker, certs, info, explain, "
-        "verify or schedule");
-  }
-  if (chosen->rest == nullptr || !chosen->rest->empty()) {
-    return absl::OkStatus();
-  }
-  return UsageError(absl::StrCat("wanted a command after --: `", Program(*tool),
-                                 " ... -- perf all_reduce`"));
+  return CheckChosen(*tool);
 }
 
 absl::Status RunChosen(const Tool& tool, const Console& console) {

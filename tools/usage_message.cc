@@ -53,11 +53,13 @@ std::string UnknownWord(const CLI::App& app) {
                       "options only");
 }
 
-std::string MissingArgument(const CLI::App& command) {
+std::string MissingArgument(const CLI::ParseError& error,
+                            const CLI::App& command) {
   const auto missing = command.get_options([](const CLI::Option* option) {
     return option->get_required() && option->count() == 0;
   });
-  return absl::StrCat("wanted a ", missing.at(0)->get_name(), ": ",
+  if (missing.empty()) return error.what();  // Of a command after "--".
+  return absl::StrCat("wanted a ", missing[0]->get_name(), ": ",
                       DescriptionOf(*missing[0]));
 }
 
@@ -85,7 +87,7 @@ std::string UsageMessage(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App& command = CommandOf(app);
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return UnknownWord(app);
   if (dynamic_cast<const CLI::RequiredError*>(&error)) {
-    return MissingArgument(command);
+    return MissingArgument(error, command);
   }
   const bool is_told_by_validator =
       dynamic_cast<const CLI::ValidationError*>(&error) != nullptr;

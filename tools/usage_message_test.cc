@@ -61,6 +61,7 @@ TEST_F(UsageMessageTest, ArgumentsTooManyAreQuoted) {
 
 TEST_F(UsageMessageTest, AMissingArgumentIsDescribed) {
   EXPECT_EQ(MessageOf({"play"}), "wanted a TUNE: march, or waltz");
+  EXPECT_EQ(MessageOf({"--", "play"}), "TUNE is required");
 }
 
 TEST_F(UsageMessageTest, OptionsWithoutTheirValueAreDescribed) {

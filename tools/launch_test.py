@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Starts and stops several processes of the tool as a user would.
+
+usage: launch_test.py TUTTI
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TUTTI = os.path.abspath(sys.argv[1])
+PERF = ["--", "perf", "all_reduce"]
+
+# What says who takes part; no test is to see what the machine says.
+FOREIGN = re.compile("TUTTI_|SLURM_")
+
+
+class LaunchTestCase(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def run_tool(self, *args, **variables):
+        environment = {name: value for name, value in os.environ.items()
+                       if not FOREIGN.match(name)}
+        return subprocess.run(
+            [TUTTI, *map(str, args)], cwd=self.root, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=300, capture_output=True,
+            env={**environment, **variables})
+
+    def refuse(self, *args, **variables):
+        """The one line that says what is wrong with the command line."""
+        result = self.run_tool(*args, **variables)
+        self.assertEqual(result.returncode, 2, result)
+        self.assertFalse(result.stdout)
+        self.assertRegex(result.stderr,
+                         r"\Atutti: [^\n]+ \(see `[^`\n]+ --help`\)\n\Z")
+        self.assertEqual(result.stderr.count("(see "), 1)
+        return result.stderr
+
+
+class CommandLinesTest(LaunchTestCase):
+    """What is wrong is said once, before any process starts."""
+
+    def test_the_command_is_checked_before_it_is_launched(self):
+        for args, wanted in [
+                ([], "wanted a --tasks"),
+                (["--tasks", 0, *PERF], '"0" is no whole number from 1 to'),
+                (["--tasks", "x", *PERF], '"x" is no whole number'),
+                (["--tasks", 2], "wanted a command after --"),
+                (["--tasks", 2, "--"], "wanted a command after --"),
+                (["--tasks", 2, "perf"],
+                 'unexpected argument "perf"; wanted options only, and a '
+                 "command after --"),
+                (["--tasks", 2, "--", "info"],
+                 "info takes no part in a cluster; wanted perf or run"),
+                (["--tasks", 2, "--", "launch", "--tasks", 2, *PERF],
+                 "launch takes no part in a cluster"),
+                (["--tasks", 2, "--", "prf"], 'unknown command "prf"'),
+                (["--tasks", 2, "--", "perf"], "wanted a COLLECTIVE"),
+                (["--tasks", 2, *PERF, "--chekc"], 'unknown option "--chekc"'),
+                (["--tasks", 2, "--grace", -1, *PERF], "--grace"),
+                (["--tasks", 2, "--cluster", "a:1", *PERF],
+                 'unknown option "--cluster"')]:
+            with self.subTest(args):
+                self.assertIn(wanted, self.refuse("launch", *args))
+
+    def test_the_help_to_read_is_that_of_the_wrong_command(self):
+        self.assertIn("(see `tutti perf --help`)",
+                      self.refuse("launch", "--tasks", 2, "--", "perf"))
+        self.assertIn("(see `tutti launch --help`)", self.refuse("launch"))
+        self.assertIn("(see `tutti perf --help`)",
+                      self.refuse("worker", "--cluster", "localhost:1", "--",
+                                  "perf"))
+        self.assertIn("(see `tutti worker --help`)", self.refuse("worker"))
+
+    def test_the_help_of_the_command_is_printed_once(self):
+        for args in (["launch", "--tasks", 3],
+                     ["worker", "--cluster", "localhost:1"]):
+            result = self.run_tool(*args, "--", "perf", "--help")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertEqual(result.stdout.count("Usage: tutti perf"), 1)
+
+    def test_who_takes_part_is_checked(self):
+        two = ["--cluster", "localhost:1,localhost:2"]
+        for args, wanted in [
+                ([], "wanted to know who takes part"),
+                (two, "wanted to know which of the 2 tasks this is"),
+                ([*two, "--task", 2], "--task: there is no task 2"),
+                ([*two, "--task", 0, "--detect", "slow"],
+                 '--detect: "slow" is neither default nor fast'),
+                (["--cluster", "localhost"], "--cluster: the address of task 0"),
+                (["--cluster", "host1:7000"], "--insecure")]:
+            with self.subTest(args):
+                self.assertIn(wanted, self.refuse("worker", *args, *PERF))
+
+    def test_commands_can_be_told_who_takes_part(self):
+        self.assertIn("wanted to know who takes part",
+                      self.refuse("perf", "all_reduce", "--task", 0))
+        self.assertIn("--devices does not go with a cluster",
+                      self.refuse("perf", "all_reduce", "--cluster",
+                                  "localhost:1", "--devices", 2))
+        self.assertIn("--task goes to the worker",
+                      self.refuse("worker", "--cluster", "localhost:1", *PERF,
+                                  "--task", 0))
+
+    def test_files_and_variables_are_named(self):
+        file = self.root / "cluster.json"
+        file.write_text(json.dumps({"tasks": ["localhost:1"], "detect": "no"}))
+        self.assertIn('cluster.json: detect: "no" is neither',
+                      self.refuse("worker", "--cluster-file", file, *PERF))
+        file.write_text("{")
+        self.assertIn("cluster.json: not JSON",
+                      self.refuse("worker", *PERF, TUTTI_CLUSTER_FILE="cluster.json"))
+        self.assertIn('TUTTI_TASK: "x" is no whole number',
+                      self.refuse("worker", *PERF, TUTTI_TASK="x",
+                                  TUTTI_CLUSTER="localhost:1"))
+        self.assertIn('SLURM_STEP_NODELIST: "n[" is no list',
+                      self.refuse("worker", "--insecure", *PERF,
+                                  SLURM_PROCID="0", SLURM_STEP_NODELIST="n[",
+                                  SLURM_STEP_TASKS_PER_NODE="1"))
+
+    def test_variables_concern_no_command_that_does_not_ask(self):
+        result = self.run_tool("run", "barrier", "--devices", 2,
+                               TUTTI_CLUSTER="host1:1,host2:2", TUTTI_TASK="0")
+        self.assertEqual(result.returncode, 0, result)
+
+
+class ProcessesTest(LaunchTestCase):
+
+    def test_errors_are_repeated_last_with_their_status(self):
+        result = self.run_tool("launch", "--tasks", 3, "--", "run",
+                               "all_reduce", "--output", "out", "--input",
+                               "none.npy")
+        self.assertEqual(result.returncode, 1, result)
+        self.assertFalse(result.stdout)
+        *lines, last = result.stderr.splitlines()
+        self.assertRegex(lines[0], r"\A\[\d\] tutti: .*none\.npy")
+        self.assertRegex(
+            last, r"\Atutti: task \d failed with exit status 1: .*none\.npy")
+
+    def test_words_reach_the_tasks_as_they_are(self):
+        result = self.run_tool("launch", "--tasks", 1, "--", "run", "all_reduce",
+                               "--output", "out", "--input", "[a,b] c.npy")
+        self.assertIn("[a,b] c.npy", result.stderr)
+
+    def test_certificates_are_made_and_not_replaced(self):
+        args = ["certs", "--tasks", 2, "--out", "certs"]
+        result = self.run_tool(*args)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        result = self.run_tool(*args)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("certs: wanted a directory that is new or empty",
+                      result.stderr)
+        self.assertIn('--hosts: "a b" is neither',
+                      self.refuse("certs", "--tasks", 1, "--out", "other",
+                                  "--hosts", "a b"))
+        self.assertEqual(os.listdir(self.root), ["certs"])
+
+    def test_certificates_need_openssl(self):
+        result = self.run_tool("certs", "--tasks", 2, "--out", "certs",
+                               PATH="/nowhere")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("wanted the program openssl", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
