@@ -78,47 +78,67 @@ class ControlClient::OutgoingCall::Attempt final
     : public grpc::ClientUnaryReactor {
  public:
   explicit Attempt(std::shared_ptr<OutgoingCall> call)
-      : call_(std::move(call)), request_(call_->request_) {}
+      : call_(std::move(call)),
+        request_(call_->request_),
+        context_(std::make_unique<grpc::ClientContext>()) {}
 
   void Start(std::shared_ptr<Attempt> self) {
     self_ = std::move(self);
-    Peers& peers = *call_->client_->peers_;
-    expected_ = peers.Identify(call_->task_, context_);
-    grpc::GenericStub stub(peers.ControlChannel(call_->task_));
-    stub.PrepareUnaryCall(&context_, kControlMethod, grpc::StubOptions(),
-                          &request_, &reply_, this);
+    Prepare();
     StartCall();
   }
 
-  void Cancel() { context_.TryCancel(); }
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
 
   void OnReadInitialMetadataDone(bool ok) override { has_metadata_ = ok; }
-
-  void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<Attempt> self = std::move(self_);
-    call_->OnAttemptDone(*this, status);
-  }
+  void OnDone(const grpc::Status& status) override;
 
   // After OnDone(): of whom the answer is; nothing if there is none.
-  std::optional<uint64_t> incarnation() const {
-    if (!has_metadata_) return std::nullopt;
-    return FindIncarnation(context_.GetServerInitialMetadata());
-  }
-  bool is_answered() const {
-    return IsAnswered(context_.GetServerTrailingMetadata());
-  }
+  std::optional<uint64_t> incarnation() const { return incarnation_; }
+  bool is_answered() const { return is_answered_; }
   uint64_t expected() const { return expected_; }
   const grpc::ByteBuffer& reply() const { return reply_; }
 
  private:
+  void Prepare() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    Peers& peers = *call_->client_->peers_;
+    expected_ = peers.Identify(call_->task_, *context_);
+    grpc::GenericStub stub(peers.ControlChannel(call_->task_));
+    stub.PrepareUnaryCall(context_.get(), kControlMethod, grpc::StubOptions(),
+                          &request_, &reply_, this);
+  }
+
   const std::shared_ptr<OutgoingCall> call_;
   const grpc::ByteBuffer request_;
   std::shared_ptr<Attempt> self_;
   uint64_t expected_ = 0;
   bool has_metadata_ = false;
+  std::optional<uint64_t> incarnation_;
+  bool is_answered_ = false;
   grpc::ByteBuffer reply_;
-  grpc::ClientContext context_;  // Goes first.
+
+  Mutex mu_;
+  // Null when gRPC is done with it: it holds the channel, which must not go on
+  // a thread of gRPC's, as it would with the last attempt.
+  std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);
 };
+
+void ControlClient::OutgoingCall::Attempt::OnDone(const grpc::Status& status) {
+  const std::shared_ptr<Attempt> self = std::move(self_);
+  {
+    MutexLock lock(&mu_);
+    is_answered_ = IsAnswered(context_->GetServerTrailingMetadata());
+    if (has_metadata_) {
+      incarnation_ = FindIncarnation(context_->GetServerInitialMetadata());
+    }
+    context_.reset();
+  }
+  call_->OnAttemptDone(*this, status);
+}
 
 void ControlClient::OutgoingCall::Start() {
   const auto self = shared_from_this();

@@ -21,7 +21,14 @@ grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
   if (caller.ok() || absl::IsFailedPrecondition(caller.status())) {
     AddIncarnation(options_->incarnation, *context);
   }
-  if (!caller.ok()) return Refuse(caller.status(), context);
+  if (!caller.ok()) {
+    return Refuse(
+        absl::Status(
+            caller.status().code(),
+            absl::StrCat(options_->cluster.Label(options_->cluster.this_task),
+                         " refuses the call: ", caller.status().message())),
+        context);
+  }
   ServedMethod* const method = MethodOf(context->method());
   if (method != nullptr) return method->Serve(*caller, context);
   return Refuse(absl::UnimplementedError("there is no such method"), context);

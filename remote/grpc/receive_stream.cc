@@ -1,6 +1,7 @@
 #include "remote/grpc/receive_stream.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,13 +39,17 @@ ReceiveStream::ReceiveStream(Peers* peers, int task, size_t max_frame_bytes,
     : peers_(peers),
       task_(task),
       max_frame_bytes_(max_frame_bytes),
-      on_end_(std::move(on_end)) {}
+      on_end_(std::move(on_end)),
+      context_(std::make_unique<grpc::ClientContext>()) {}
 
 void ReceiveStream::BindTo(int lane) {
-  expected_incarnation_ = peers_->Identify(task_, context_);
-  grpc::GenericStub stub(peers_->TransferChannel(task_, lane));
-  stub.PrepareBidiStreamingCall(&context_, kTransferMethod, grpc::StubOptions(),
-                                this);
+  {
+    MutexLock lock(&mu_);
+    expected_incarnation_ = peers_->Identify(task_, *context_);
+    grpc::GenericStub stub(peers_->TransferChannel(task_, lane));
+    stub.PrepareBidiStreamingCall(context_.get(), kTransferMethod,
+                                  grpc::StubOptions(), this);
+  }
   AddHold();  // Until StopWriting(): writes begin outside of reactions.
   StartRead(&incoming_message_);
 }
@@ -108,17 +113,19 @@ void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
 }
 
 void ReceiveStream::Close(absl::Status reason) {
-  {
-    MutexLock lock(&mu_);
-    if (close_reason_.ok()) close_reason_ = std::move(reason);
-    ended_ = true;
-  }
-  context_.TryCancel();
+  MutexLock lock(&mu_);
+  if (close_reason_.ok()) close_reason_ = std::move(reason);
+  ended_ = true;
+  if (context_ != nullptr) context_->TryCancel();
 }
 
 void ReceiveStream::OnReadInitialMetadataDone(bool ok) {
   if (!ok) return;
-  const auto incarnation = FindIncarnation(context_.GetServerInitialMetadata());
+  std::optional<uint64_t> incarnation;
+  {
+    MutexLock lock(&mu_);
+    incarnation = FindIncarnation(context_->GetServerInitialMetadata());
+  }
   if (!incarnation) return;
   absl::Status same =
       peers_->Observe(task_, expected_incarnation_, *incarnation);
@@ -280,27 +287,30 @@ void ReceiveStream::StopWriting() {
   RemoveHold();
 }
 
+absl::Status ReceiveStream::EndReason(const grpc::Status& status) {
+  if (!close_reason_.ok()) return close_reason_;
+  if (status.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat(peers_->Label(task_), ": connection closed"));
+  }
+  return IsAnswered(context_->GetServerTrailingMetadata())
+             ? FromGrpc(status)
+             : ConnectionError(peers_->Label(task_), status);
+}
+
 void ReceiveStream::OnDone(const grpc::Status& status) {
   const std::shared_ptr<ReceiveStream> self = std::move(self_);
   absl::Status reason;
   std::vector<std::shared_ptr<Incoming>> open;
   {
     MutexLock lock(&mu_);
-    reason = close_reason_;
+    reason = EndReason(status);
+    context_.reset();
     for (auto& [id, incoming] : open_) {
       if (!incoming->is_told) open.push_back(std::move(incoming));
     }
     open_.clear();
     ids_.clear();
-  }
-  if (reason.ok() && !status.ok() &&
-      IsAnswered(context_.GetServerTrailingMetadata())) {
-    reason = FromGrpc(status);
-  } else if (reason.ok() && !status.ok()) {
-    reason = ConnectionError(peers_->Label(task_), status);
-  } else if (reason.ok()) {
-    reason = absl::UnavailableError(
-        absl::StrCat(peers_->Label(task_), ": connection closed"));
   }
   for (const auto& incoming : open) {
     Tell(*incoming, incoming->end_reason.ok() ? reason : incoming->end_reason);

@@ -77,7 +77,7 @@ class ReceiveStream final
     absl::Status end_reason;  // Why it ends early.
   };
 
-  void BindTo(int lane);
+  void BindTo(int lane) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Checks the next frame and gives its payload to whom it is for.
   absl::Status ConsumeFrame(SliceCursor& message);
@@ -89,6 +89,10 @@ class ReceiveStream final
       ABSL_LOCKS_EXCLUDED(mu_);
   void End(Incoming& incoming, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Tell(const Incoming& incoming, absl::Status status);
+
+  // Why a stream ended that gRPC ended with `status`.
+  absl::Status EndReason(const grpc::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void Enqueue(const TransferRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteWhatWaits() ABSL_LOCKS_EXCLUDED(mu_);
@@ -117,7 +121,9 @@ class ReceiveStream final
   // Of those whose borrower has not been told.
   absl::flat_hash_map<BufKey, uint64_t> ids_ ABSL_GUARDED_BY(mu_);
 
-  grpc::ClientContext context_;  // Goes first.
+  // Null when gRPC is done with it: it holds the channel, which must not go on
+  // a thread of gRPC's, as it would with the last stream.
+  std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

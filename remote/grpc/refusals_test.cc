@@ -1,0 +1,181 @@
+// Peers that do not belong to the job, and what is no peer at all: each is
+// refused with a status, or cut off, and the task goes on serving.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "remote/grpc/control_messages.h"
+#include "remote/grpc/fake_peers.h"
+#include "remote/grpc/fake_services.h"
+#include "remote/grpc/test_tasks.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class RefusalsTest : public testing::Test {
+ protected:
+  void SetUp() override { tasks_.StartAll(); }
+
+  // Whatever came before.
+  void TearDown() override {
+    EXPECT_THAT(CallAndWait(tasks_.transport(1).control(), 0, CleanupStep(1)),
+                IsOk());
+  }
+
+  // How task 0 answers a call and a stream with one field that is another.
+  void ExpectRefused(const std::string& field, const std::string& value,
+                     grpc::StatusCode code, const std::string& text) {
+    CallFields fields = GoodFields(1, 0);
+    fields[field] = value;
+    ExpectRefused(fields, code, text);
+  }
+
+  void ExpectRefused(const CallFields& fields, grpc::StatusCode code,
+                     const std::string& text) {
+    for (const char* method : {kControlMethod, kTransferMethod}) {
+      // A message that is too large to be read.
+      const grpc::Status status =
+          CallAs(tasks_.address(0), fields, method, std::string(1 << 20, 'x'));
+      EXPECT_EQ(status.error_code(), code) << status.error_message();
+      EXPECT_THAT(status.error_message(), HasSubstr(text));
+    }
+  }
+
+  TestTasks tasks_{2};
+};
+
+TEST_F(RefusalsTest, AnotherVersionIsToldBoth) {
+  ExpectRefused("tutti-protocol", "7", grpc::StatusCode::FAILED_PRECONDITION,
+                "the caller speaks version \"7\" of the protocol, task 0");
+  ExpectRefused("tutti-protocol", "7", grpc::StatusCode::FAILED_PRECONDITION,
+                "speaks version \"1\"");
+}
+
+TEST_F(RefusalsTest, AnotherJobIsToldBoth) {
+  ExpectRefused("tutti-job-bin", "other job",
+                grpc::StatusCode::FAILED_PRECONDITION,
+                "the caller is of job \"other job\", task 0");
+}
+
+TEST_F(RefusalsTest, WithoutTheTokenNothingElseIsLookedAt) {
+  for (const char* token : {"", "secre", "secrets", "Secret", "\xff"}) {
+    CallFields fields = GoodFields(1, 0);
+    fields["tutti-protocol"] = "7";
+    fields["tutti-token-bin"] = token;
+    ExpectRefused(fields, grpc::StatusCode::UNAUTHENTICATED,
+                  "does not have this job's token");
+  }
+  ExpectRefused(CallFields(), grpc::StatusCode::UNAUTHENTICATED,
+                "does not have this job's token");
+}
+
+TEST_F(RefusalsTest, ATaskThatIsNotIsRefused) {
+  for (const char* task : {"2", "-1", "2147483647"}) {
+    ExpectRefused("tutti-caller", task, grpc::StatusCode::INVALID_ARGUMENT,
+                  absl::StrCat("task ", task, " of a cluster of 2 tasks"));
+  }
+  for (const char* task : {"", "x", "99999999999"}) {
+    ExpectRefused("tutti-caller", task, grpc::StatusCode::INVALID_ARGUMENT,
+                  "is no number");
+  }
+}
+
+TEST_F(RefusalsTest, FieldsThatCannotBeReadAreRefused) {
+  for (const char* field : {"tutti-caller-incarnation", "tutti-callee",
+                            "tutti-callee-incarnation"}) {
+    for (const char* value : {"", "-", "99999999999999999999999"}) {
+      ExpectRefused(field, value, grpc::StatusCode::INVALID_ARGUMENT, field);
+    }
+    CallFields fields = GoodFields(1, 0);
+    fields.erase(field);
+    ExpectRefused(fields, grpc::StatusCode::INVALID_ARGUMENT, field);
+  }
+}
+
+TEST_F(RefusalsTest, ACallForAnotherTaskIsToldWhoThisIs) {
+  ExpectRefused("tutti-callee", "1", grpc::StatusCode::FAILED_PRECONDITION,
+                "the caller wanted task 1, this is task 0");
+}
+
+TEST_F(RefusalsTest, ACallForAnotherIncarnationIsToldBoth) {
+  ExpectRefused("tutti-callee-incarnation", "12",
+                grpc::StatusCode::FAILED_PRECONDITION,
+                "restarted: incarnation 12 before, 1001 now");
+}
+
+TEST_F(RefusalsTest, AnotherMethodIsRefused) {
+  EXPECT_EQ(
+      CallAs(tasks_.address(0), GoodFields(1, 0), "/tutti.Control/Other", "")
+          .error_code(),
+      grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(RefusalsTest, ARequestThatIsNoMessageIsRefused) {
+  const grpc::Status status =
+      CallAs(tasks_.address(0), GoodFields(1, 0), kControlMethod, "\xff\xff");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("ControlRequest"));
+}
+
+TEST_F(RefusalsTest, ARequestThatIsTooLargeIsRefusedByWhoeverGetsIt) {
+  EXPECT_EQ(CallAs(tasks_.address(0), GoodFields(1, 0), kControlMethod,
+                   std::string((64 << 10) + 1, 'x'))
+                .error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(RefusalsTest, WhatIsNoGrpcIsCutOff) {
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+        std::string("\x16\x03\x01\x00\x05hello"), std::string(100'000, '\0'),
+        std::string(100'000, '\xff'),
+        // A preface of HTTP/2 and then nonsense.
+        std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") +
+            std::string(1000, '\x01')}) {
+    SendRaw(tasks_.address(0), bytes);  // Returns: the connection is closed.
+  }
+}
+
+TEST(RefusedTasksTest, TasksOfAnotherJobSayWhy) {
+  TestTasks tasks(2, [](int task, GrpcTransportOptions& options) {
+    options.job_id = absl::StrCat("job ", task);
+  });
+  tasks.StartAll();
+  const auto says_both =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("job \"job 0\""), HasSubstr("job \"job 1\""),
+                     HasSubstr("task 1 (")));
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
+                          {.wait_until_reachable = true}),
+              says_both);
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  EXPECT_THAT(borrower.Wait(), says_both);
+}
+
+TEST(RefusedTasksTest, TasksWithAnotherTokenSayWhy) {
+  TestTasks tasks(2, [](int task, GrpcTransportOptions& options) {
+    options.token = absl::StrCat("token\n", task);
+  });
+  tasks.StartAll();
+  const auto says_who =
+      StatusIs(absl::StatusCode::kUnauthenticated,
+               AllOf(HasSubstr("task 1 ("), HasSubstr("this job's token")));
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
+                          {.wait_until_reachable = true}),
+              says_who);
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  EXPECT_THAT(borrower.Wait(), says_who);
+}
+
+}  // namespace
+}  // namespace tutti

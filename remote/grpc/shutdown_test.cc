@@ -1,0 +1,69 @@
+// Nothing is left of a transport that has been shut down.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "remote/grpc/fake_services.h"
+#include "remote/grpc/test_tasks.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+size_t NumEntries(const char* folder) {
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator(folder),
+                    std::filesystem::directory_iterator()));
+}
+
+// Two tasks that talk, and are shut down in the middle of it.
+void StartTalkAndStop() {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  ASSERT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
+              IsOk());
+  const std::vector<std::byte> bytes = Pattern(size_t{8} << 20);
+  std::vector<WaitingLender> lenders(4);
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int i = 0; i < 8; ++i) {
+    borrowers.push_back(std::make_unique<WaitingBorrower>(bytes.size()));
+    tasks.Request(0, 1, KeyOf(i), bytes.size(), *borrowers[i]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lenders[i]});
+  }
+  borrowers[0]->WaitForPart();
+  ControlAnswer answer;
+  tasks.transport(1).control().Call(
+      0, CleanupStep(1), {},
+      [&](ControlAnswer given) { answer = std::move(given); });
+  tasks.Stop(1);
+  tasks.Stop(0);
+  // Nothing is under way any more; offers that nobody asked for are ours.
+  for (auto& borrower : borrowers) borrower->Wait().IgnoreError();
+}
+
+TEST(ShutdownTest, RepeatedlyLeavesNoFileAndNoThread) {
+  StartTalkAndStop();  // gRPC keeps a few of both.
+  const size_t num_files = NumEntries("/proc/self/fd");
+  const size_t num_threads = NumEntries("/proc/self/task");
+  for (int i = 0; i < 20; ++i) StartTalkAndStop();
+  EXPECT_LE(NumEntries("/proc/self/fd"), num_files + 2);
+  EXPECT_LE(NumEntries("/proc/self/task"), num_threads + 4);
+}
+
+TEST(ShutdownTest, ATransportThatWasNeverStartedGoes) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  tasks.transport(0).Shutdown();
+  tasks.transport(0).Shutdown();
+}
+
+}  // namespace
+}  // namespace tutti

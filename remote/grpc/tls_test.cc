@@ -1,0 +1,152 @@
+// Tasks with certificates, and peers whose certificates do not do.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "remote/grpc/fake_peers.h"
+#include "remote/grpc/fake_services.h"
+#include "remote/grpc/grpc_transport.h"
+#include "remote/grpc/test_certificates.h"
+#include "remote/grpc/test_tasks.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Task 0 has a good certificate; task 1 what the test gives it. Both ways.
+struct Pair {
+  explicit Pair(const TlsOptions& zero, const TlsOptions& one)
+      : tasks(2, [=](int task, GrpcTransportOptions& options) {
+          options.tls = task == 0 ? zero : one;
+        }) {
+    tasks.StartAll();
+  }
+  absl::Status Call(int from, int to) {
+    return CallAndWait(tasks.transport(from).control(), to, CleanupStep(1),
+                       {.wait_until_reachable = true})
+        .status();
+  }
+  absl::Status Pull(int from, int to) {
+    const std::vector<std::byte> bytes = Pattern(100'000);
+    WaitingLender lender;
+    WaitingBorrower borrower(bytes.size());
+    tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.Request(from, to, KeyOf(0), bytes.size(), borrower);
+    return borrower.Wait();
+  }
+  TestTasks tasks;
+};
+
+TEST(TlsTest, TasksWithTheirCertificatesTalk) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), ca.Issue("task-1"));
+  EXPECT_THAT(pair.Call(0, 1), IsOk());
+  EXPECT_THAT(pair.Call(1, 0), IsOk());
+  EXPECT_THAT(pair.Pull(0, 1), IsOk());
+}
+
+TEST(TlsTest, ACertificateOfAnotherTaskIsRefusedByBothSides) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), ca.Issue("task-7"));
+  EXPECT_THAT(pair.Call(0, 1),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       AllOf(HasSubstr("task 1 ("),
+                             HasSubstr("certificate names another task"))));
+  const auto is_refused =
+      StatusIs(absl::StatusCode::kPermissionDenied,
+               AllOf(HasSubstr("task-1"), HasSubstr("task-7")));
+  EXPECT_THAT(pair.Call(1, 0), is_refused);
+  EXPECT_THAT(pair.Pull(1, 0), is_refused);
+}
+
+TEST(TlsTest, ACertificateOfAnUnknownCaIsRefusedByBothSides) {
+  TestCertificates ca("ca"), other("other");
+  Pair pair(ca.Issue("task-0"), other.Issue("task-1"));
+  EXPECT_THAT(pair.Call(0, 1), StatusIs(absl::StatusCode::kUnauthenticated,
+                                        HasSubstr("task 1 (")));
+  EXPECT_THAT(pair.Call(1, 0), StatusIs(absl::StatusCode::kUnauthenticated,
+                                        HasSubstr("task 0 (")));
+}
+
+TEST(TlsTest, AnExpiredCertificateIsRefusedByBothSides) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), ca.IssueExpired("task-1"));
+  EXPECT_THAT(pair.Call(0, 1),
+              StatusIs(absl::StatusCode::kUnauthenticated,
+                       AllOf(HasSubstr("task 1 ("), HasSubstr("expired"))));
+  const absl::Status status =
+      CallAndWait(pair.tasks.transport(1).control(), 0, CleanupStep(1))
+          .status();
+  EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsUnauthenticated(status))
+      << status;
+  EXPECT_THAT(status.message(), HasSubstr("task 0 ("));
+}
+
+TEST(TlsTest, PlaintextAndTlsDoNotMix) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), TlsOptions());
+  EXPECT_THAT(
+      pair.Call(0, 1),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("task 1 ("), HasSubstr("does not speak TLS"))));
+  const absl::Status status =
+      CallAndWait(pair.tasks.transport(1).control(), 0, CleanupStep(1))
+          .status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("task 0 ("));
+}
+
+TEST(TlsTest, GarbageAtTheTlsPortIsCutOff) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), ca.Issue("task-1"));
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\0'),
+        std::string("\x16\x03\x01\xff\xff") + std::string(70'000, 'x')}) {
+    SendRaw(pair.tasks.address(0), bytes);
+  }
+  EXPECT_THAT(pair.Call(1, 0), IsOk());
+}
+
+TEST(TlsTest, ServesTls13Alone) {
+  TestCertificates ca("ca");
+  const TlsOptions good = ca.Issue("task-1");
+  Pair pair(ca.Issue("task-0"), good);
+  const auto connects = [&](const std::string& version) {
+    return std::system(
+               absl::StrCat("openssl s_client -connect ", pair.tasks.address(0),
+                            " -cert ", good.certificate, " -key ", good.key,
+                            " -CAfile ", good.ca, " -alpn h2 ", version,
+                            " -verify_return_error </dev/null >/dev/null 2>&1")
+                   .c_str()) == 0;
+  };
+  EXPECT_TRUE(connects(""));
+  EXPECT_TRUE(connects("-tls1_3"));
+  EXPECT_FALSE(connects("-tls1_2"));
+  EXPECT_FALSE(connects("-no_tls1_3"));
+}
+
+TEST(TlsTest, AKeyThatDoesNotFitIsAnErrorAtTheStart) {
+  TestCertificates ca("ca");
+  TestTasks tasks(1, [&](int, GrpcTransportOptions& options) {
+    options.tls = ca.Issue("task-0");
+    options.tls.key = ca.Issue("task-0").key;
+  });
+  const auto transport = CreateGrpcTransport(tasks.Options(0));
+  ASSERT_THAT(transport, IsOk());
+  FunctionService control(nullptr);
+  EXPECT_THAT((*transport)->Start(&control, &tasks.table(0)),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("key and certificate")));
+}
+
+}  // namespace
+}  // namespace tutti
