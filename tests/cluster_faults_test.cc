@@ -449,7 +449,10 @@ TEST_F(ClusterFaultsTest, NoCallWaitsForEver) {
     cluster_->RunFor(absl::Seconds(10));
     for (int task = 0; task < kTasks; ++task) {
       if (!cluster_->is_alive(task)) continue;
-      EXPECT_EQ(cluster_->control(task).param_resolver()->num_waiting(), 0u);
+      ParamResolverDistributed& resolver =
+          *cluster_->control(task).param_resolver();
+      EXPECT_EQ(resolver.num_waiting(), 0u);
+      EXPECT_EQ(resolver.leader().num_waiting(), 0u);
     }
     for (const auto& [task, call] : calls) {
       EXPECT_LE(call->answers.size(), 1u);
