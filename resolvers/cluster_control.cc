@@ -70,6 +70,11 @@ void ClusterControl::MakeHealth() {
             const auto self = weak_self.lock();
             if (self != nullptr) self->OnTaskLost(task, reason);
           },
+      .refused =
+          [weak_self = weak_from_this()](int task, const absl::Status& why) {
+            const auto self = weak_self.lock();
+            if (self != nullptr) self->OnRefused(task, why);
+          },
       .found =
           [weak_self = weak_from_this()](int task) {
             const auto self = weak_self.lock();
@@ -115,6 +120,15 @@ std::vector<int> ClusterControl::WatchedTasks() const {
   if (!groups.empty() && leader.ok()) tasks.insert(*leader);
   for (int task : param_resolver_->WaitsFor()) tasks.insert(task);
   return std::vector<int>(tasks.begin(), tasks.end());
+}
+
+// One task may be wrong; but the leader's word counts, and that of all.
+void ClusterControl::OnRefused(int task, const absl::Status& why) {
+  const auto leader = leadership_->leader();
+  const bool by_leader = leader.ok() && *leader == task;
+  if (by_leader || !health_->HasOthersUp(task)) {
+    param_resolver_->OnRefused(why);
+  }
 }
 
 void ClusterControl::OnTaskLost(int task, const absl::Status& reason) {

@@ -104,6 +104,7 @@ class ClusterControl : public ControlService,
   void MakeResolvers();
 
   std::vector<int> WatchedTasks() const;
+  void OnRefused(int task, const absl::Status& why);
   void OnTaskLost(int task, const absl::Status& reason);
   void OnGroupChanged(GroupKey key, uint64_t generation);
   proto::Hello OwnHello() const;

@@ -115,6 +115,13 @@ void LeaderService::CountOut(int task) {
   if (--found->second == 0) num_calls_.erase(found);
 }
 
+size_t LeaderService::num_waiting() {
+  MutexLock lock(&mu_);
+  size_t total = 0;
+  for (const auto& [task, num_calls] : num_calls_) total += num_calls;
+  return total;
+}
+
 proto::ControlReply LeaderService::DescribeWaiting(
     const proto::DescribeWaiting& message) {
   CollectiveRequest request;

@@ -1,6 +1,7 @@
 #ifndef TUTTI_RESOLVERS_LEADER_SERVICE_H_
 #define TUTTI_RESOLVERS_LEADER_SERVICE_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
@@ -42,6 +43,9 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   proto::ControlReply DescribeWaiting(const proto::DescribeWaiting& message);
+
+  // Calls of other tasks that wait.
+  size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   absl::Status CountIn(int task) ABSL_LOCKS_EXCLUDED(mu_);

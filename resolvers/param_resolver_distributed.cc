@@ -132,6 +132,7 @@ ParamResolverDistributed::FindOrAddQuestion(
     return absl::InvalidArgumentError(absl::StrCat(
         device_name, " is not a device of this task, ", task_name_));
   }
+  if (!refused_.ok()) return refused_;
   const InstanceId id = IdOf(*request);
   auto& of_instance = questions_[id];
   const auto found = of_instance.find(device_name);
@@ -637,6 +638,21 @@ void ParamResolverDistributed::OnTaskLost(int task,
          return question.leader == task;
        })) {
     Finish(question, reason);
+  }
+}
+
+void ParamResolverDistributed::OnRefused(const absl::Status& why) {
+  {
+    MutexLock lock(&mu_);
+    if (!refused_.ok()) return;
+    refused_ = why;
+  }
+  for (const auto& group : options_.directory->Living()) {
+    options_.directory->End(group->key, group->generation, why);
+  }
+  for (const QuestionPtr& question :
+       QuestionsWhere([](const Question&) { return true; })) {
+    Finish(question, why);
   }
 }
 

@@ -105,6 +105,10 @@ class ParamResolverDistributed
   void OnTaskLost(int task, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The other tasks have gone on without this process: all that waits or runs
+  // here ends so, and all that comes.
+  void OnRefused(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+
   // These may not lead, as another task says.
   void OnMayNotLead(const std::vector<int>& tasks) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -222,6 +226,7 @@ class ParamResolverDistributed
   absl::flat_hash_map<GroupKey, uint64_t> failed_generations_
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<int> reached_ ABSL_GUARDED_BY(mu_);
+  absl::Status refused_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

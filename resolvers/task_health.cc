@@ -58,7 +58,6 @@ void TaskHealth::Update() {
 void TaskHealth::ApplyWatched(const std::vector<int>& tasks) {
   std::vector<bool> is_watched(options_.cluster.num_tasks());
   std::vector<std::pair<int, BeatPtr>> added;
-  std::vector<BeatPtr> removed;
   {
     MutexLock lock(&mu_);
     for (int task : tasks) {
@@ -74,14 +73,15 @@ void TaskHealth::ApplyWatched(const std::vector<int>& tasks) {
         added.emplace_back(task, AddBeat(task, /*once=*/false));
       }
     }
+    // What is under way goes on until it is answered: the reason for which the
+    // task does not matter any more may be that it is lost.
     std::vector<int> ended;
     for (const auto& [task, beat] : beats_) {
-      if (!is_watched[task] && !beat->once) ended.push_back(task);
+      if (is_watched[task]) continue;
+      if (!beat->is_under_way) ended.push_back(task);
+      beat->once = true;
     }
-    for (int task : ended) removed.push_back(RemoveBeat(task));
-  }
-  for (const BeatPtr& beat : removed) {
-    beat->cancellation->Cancel(absl::CancelledError("not watched any more"));
+    for (int task : ended) RemoveBeat(task);
   }
   for (const auto& [task, beat] : added) Send(task, beat);
 }
@@ -112,7 +112,12 @@ void TaskHealth::Suspect(int task) {
   BeatPtr beat;
   {
     MutexLock lock(&mu_);
-    if (tasks_[task].state == State::kLost || beats_.contains(task)) return;
+    if (tasks_[task].state == State::kLost) return;
+    const auto found = beats_.find(task);
+    if (found != beats_.end()) {
+      found->second->once = true;  // Stays, though it may not be watched soon.
+      return;
+    }
     beat = AddBeat(task, /*once=*/true);
   }
   Send(task, beat);
@@ -125,6 +130,7 @@ void TaskHealth::Send(int task, const BeatPtr& beat) {
   {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
+    beat->is_under_way = true;
     beat->sent_at = options_.environment.clock->Now();
     ArmSilence(task, beat);
     const absl::Duration hold =
@@ -156,30 +162,45 @@ void TaskHealth::OnReply(int task, const BeatPtr& beat,
   {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
+    beat->is_under_way = false;
     options_.environment.clock->Cancel(beat->alarm);
+  }
+  if (absl::IsFailedPrecondition(reply.status())) {
+    return OnRefused(task, reply.status());
   }
   absl::Status status = reply.status();
   if (status.ok()) {
     status = OnHeard({task, reply->heartbeat().incarnation()});
   }
-  // The last one: it does not take this process for what it was, or the other
-  // way round.
   if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) {
     return Lose(task, status.message());
   }
   BeatAgain(task, beat);
 }
 
+// The others may or may not say the same: asks them.
+void TaskHealth::OnRefused(int task, const absl::Status& why) {
+  options_.refused(task, why);
+  Lose(task, why.message());
+  for (int other = 0; other < options_.cluster.num_tasks(); ++other) {
+    if (state(other) == State::kUp) Suspect(other);
+  }
+}
+
 // At once if the other side has held the heartbeat back, as it should.
 void TaskHealth::BeatAgain(int task, const BeatPtr& beat) {
   Clock* const clock = options_.environment.clock;
+  bool is_over = false;
   {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
-    if (beat->once) {
-      RemoveBeat(task);
-      return;
-    }
+    is_over = beat->once;
+    if (is_over) RemoveBeat(task);
+  }
+  if (is_over) return Update();  // It may be watched, too.
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(task, beat)) return;
     const absl::Duration hold = options_.profile.hold;
     const absl::Time now = clock->Now();
     if (now - beat->sent_at < hold / 2) {
@@ -339,6 +360,14 @@ absl::Status TaskHealth::Judge(int task, const ControlAnswer& reply) {
   return absl::FailedPreconditionError(
       absl::StrCat(label, " restarted: incarnation ", answering,
                    " answers in the place of ", known.incarnation));
+}
+
+bool TaskHealth::HasOthersUp(int task) {
+  MutexLock lock(&mu_);
+  for (int other = 0; other < options_.cluster.num_tasks(); ++other) {
+    if (other != task && tasks_[other].state == State::kUp) return true;
+  }
+  return false;
 }
 
 TaskHealth::State TaskHealth::state(int task) {

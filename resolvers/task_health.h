@@ -66,6 +66,10 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
     // was lost: connection closed".
     std::function<void(int task, const absl::Status& reason)> lost;
 
+    // A task says that this very process counts as lost, in its words, which
+    // are FAILED_PRECONDITION. The task itself is then lost to this one.
+    std::function<void(int task, const absl::Status& why)> refused;
+
     // A process was heard of for the first time.
     std::function<void(int task)> found;
   };
@@ -95,6 +99,9 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   void CheckHealth(absl::string_view task, absl::Duration limit,
                    StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Whether another task than this one and `task` is up.
+  bool HasOthersUp(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
   State state(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Of the process that is up, or was lost last; 0 if none is known.
@@ -117,7 +124,8 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
 
   // A heartbeat that is under way, or will be soon.
   struct Beat {
-    bool once = false;  // For Suspect().
+    bool once = false;  // For Suspect(): until it is answered, watched or not.
+    bool is_under_way = false;
     absl::Time sent_at;
     absl::Time silent_at;
     Clock::AlarmId alarm = 0;
@@ -131,6 +139,7 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   void Send(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
   void OnReply(int task, const BeatPtr& beat, const ControlAnswer& reply)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void OnRefused(int task, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
   void BeatAgain(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
   void OnSilence(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
   void ArmSilence(int task, const BeatPtr& beat)

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -516,6 +517,107 @@ TEST_F(ClusterResolveTest, ADeviceOfAnotherTaskIsRefused) {
       [&](auto params) { status = params.status(); });
   EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
                                HasSubstr("is not a device of this task")));
+}
+
+proto::ControlRequest RequestOfKind(int kind) {
+  proto::ControlRequest request;
+  switch (kind) {
+    case 0:
+      request.mutable_hello()->add_devices()->set_type("CPU");
+      break;
+    case 1:
+      request.mutable_heartbeat()->set_hold_ms(5);
+      break;
+    case 2:
+      *request.mutable_complete_params() = *EncodeMemberCall(
+          {.device = {.name = {"worker", 0, 1, "CPU", 0}},
+           .request = std::make_shared<const CollectiveRequest>(
+               AllReduceOf(kGroup, 2, 1))});
+      break;
+    case 3:
+      request.mutable_describe_waiting()->set_group_key(kGroup);
+      break;
+    case 4:
+      request.mutable_step_sequence()->set_graph_key(1);
+      break;
+    case 5:
+      request.mutable_end_group()->set_group_key(kGroup);
+      request.mutable_end_group()->set_generation(1);
+      request.mutable_end_group()->mutable_reason()->set_code(1);
+      break;
+    case 6:
+      request.mutable_cancel_execution()->mutable_key()->set_group(kGroup);
+      break;
+    default:
+      request.mutable_cleanup_step()->set_step(1);
+  }
+  return request;
+}
+
+TEST_F(ClusterResolveTest, WhateverBytesATaskSendsEndInAnAnswer) {
+  Begin({.num_tasks = 2});
+  std::mt19937_64 draw(1);
+  const uint64_t incarnation = cluster_->Device(1, 0).incarnation;
+  int num_sent = 0;
+  int num_answered = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string bytes = RequestOfKind(round % 8).SerializeAsString();
+    for (uint64_t i = 0; i < draw() % 4; ++i) {
+      bytes[draw() % bytes.size()] = static_cast<char>(draw());
+    }
+    proto::ControlRequest request;
+    if (!request.ParseFromString(bytes)) continue;
+    // One that is good would wait for the other member.
+    if (request.has_complete_params()) {
+      request.mutable_complete_params()->mutable_device()->set_task(0);
+    }
+    ++num_sent;
+    cluster_->Send({1, incarnation}, 0, request,
+                   [&](const ControlAnswer&) { ++num_answered; });
+    cluster_->RunFor(absl::Milliseconds(5));
+  }
+  cluster_->RunFor(absl::Minutes(2));
+  EXPECT_GT(num_sent, 1000);
+  EXPECT_EQ(num_answered, num_sent);
+}
+
+TEST_F(ClusterResolveTest, AnEmptyMessageAndTasksThatDoNotExistAreRefused) {
+  Begin({.num_tasks = 2});
+  const auto send = [&](ControlCaller caller, const proto::ControlRequest& m) {
+    absl::Status status = absl::UnknownError("not answered");
+    cluster_->control(0).Handle(caller, m, nullptr, [&](ControlAnswer answer) {
+      status = answer.status();
+    });
+    return status;
+  };
+  const uint64_t incarnation = cluster_->Device(1, 0).incarnation;
+  EXPECT_THAT(
+      send({1, incarnation}, {}),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("asks for nothing")));
+  for (int task : {-1, 2, 1 << 30}) {
+    EXPECT_THAT(send({task, 5}, RequestOfKind(1)),
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr("the tasks are 0 to 1")));
+  }
+  for (int kind : {6, 7}) {
+    EXPECT_THAT(send({1, incarnation}, RequestOfKind(kind)),
+                StatusIs(StatusCode::kUnimplemented, HasSubstr("task 0")));
+  }
+  for (int hold_ms : {-1, 60'001, 1 << 30}) {
+    proto::ControlRequest request;
+    request.mutable_heartbeat()->set_hold_ms(hold_ms);
+    EXPECT_THAT(send({1, incarnation}, request),
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat("hold_ms is ", hold_ms))));
+  }
+  proto::ControlRequest end = RequestOfKind(5);
+  end.mutable_end_group()->set_generation(UINT64_MAX);
+  EXPECT_THAT(send({1, incarnation}, end),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("generation")));
+  end = RequestOfKind(5);
+  end.mutable_end_group()->clear_reason();
+  EXPECT_THAT(send({1, incarnation}, end),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("error.code")));
 }
 
 // Members of which only the messages are there, and a leader outside the group.

@@ -325,8 +325,8 @@ void SimulatedCluster::DeliverReply(const ExchangePtr& exchange,
 void SimulatedCluster::Withdraw(const ExchangePtr& exchange,
                                 const absl::Status& reason) {
   After(Delay(), [this, exchange, reason] {
-    if (exchange->server == nullptr) return;
-    if (IsCut(*exchange)) return;
+    if (exchange->server == nullptr || exchange->server->is_dead) return;
+    if (IsCut(*exchange)) return Withdraw(exchange, reason);
     RunIn(exchange->server,
           [exchange, reason] { exchange->withdrawn->Cancel(reason); });
   });
