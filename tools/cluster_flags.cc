@@ -60,7 +60,7 @@ void AddClusterOptions(CLI::App* app, ClusterWords* words) {
   }
   AddTaskOptions(app, words);
   for (const Flag& flag : {
-           Flag{"bind", "ADDRESS[:PORT]",
+           Flag{"bind", "ADDRESS",
                 "listen there [default: at the loopback\n"
                 "address that the task has, or else everywhere]"},
            Flag{"port", "PORT",

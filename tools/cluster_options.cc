@@ -229,17 +229,10 @@ absl::StatusOr<std::string> FindListenAddress(const Settings& settings,
   if (!bind.has_value()) {
     return IsLoopback(own.substr(0, colon)) ? own : kAllAddresses + own_port;
   }
-  const size_t bind_colon = ColonOfPort(bind->value);
-  if (!IsHost(absl::string_view(bind->value).substr(0, bind_colon))) {
-    return Blame(*bind, absl::StrCat("\"", bind->value,
-                                     "\" is no address such as 10.0.0.1, "
-                                     "[::] or 0.0.0.0:7000"));
-  }
-  if (bind_colon == std::string::npos) return bind->value + own_port;
-  const auto port =
-      NumberOf({bind->value.substr(bind_colon + 1), bind->where}, 1, 65535);
-  if (!port.ok()) return port.status();
-  return bind->value;
+  if (IsHost(bind->value)) return bind->value + own_port;
+  return Blame(*bind, absl::StrCat("\"", bind->value,
+                                   "\" is no address such as 10.0.0.1 or "
+                                   "[::]; the port is that of the task"));
 }
 
 absl::StatusOr<absl::Duration> FindStartTimeout(const Settings& settings,
