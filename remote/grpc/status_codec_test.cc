@@ -1,0 +1,52 @@
+#include "remote/grpc/status_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+TEST(StatusCodecTest, CodesAndMessagesSurvive) {
+  for (int code = 0; code <= 16; ++code) {
+    const absl::Status status(static_cast<absl::StatusCode>(code), "why");
+    EXPECT_EQ(FromGrpc(ToGrpc(status)), status);
+  }
+}
+
+TEST(StatusCodecTest, CutsBetweenCharacters) {
+  EXPECT_EQ(Cut("abc", 3), "abc");
+  EXPECT_EQ(Cut("abc", 2), "ab");
+  EXPECT_EQ(Cut("a\xc3\xa9", 2), "a");
+  EXPECT_EQ(Cut("\x80\x80\x80", 2), "");
+}
+
+TEST(StatusCodecTest, ConnectionErrorsAreSaidInPlainWords) {
+  const auto error = [](grpc::StatusCode code, const std::string& text) {
+    return ConnectionError("task 3 (host:1)", grpc::Status(code, text));
+  };
+  EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE,
+                    "failed to connect to all addresses; last error: UNKNOWN: "
+                    "ipv4:127.0.0.1:1: Failed to connect to remote host: "
+                    "Connection refused"),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "task 3 (host:1): connection refused"));
+  EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, "Socket closed"),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "task 3 (host:1): connection closed"));
+  EXPECT_THAT(error(grpc::StatusCode::CANCELLED, "CANCELLED"),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "task 3 (host:1): connection closed"));
+  EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, "something new"),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "task 3 (host:1): something new"));
+  EXPECT_THAT(error(grpc::StatusCode::RESOURCE_EXHAUSTED, "too large"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "task 3 (host:1): too large"));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,133 @@
+#include "remote/grpc/transfer_wire.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <random>
+
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+TransferRecord SomeRecord() {
+  return {.kind = RecordKind::kRequest,
+          .id = ~uint64_t{0},
+          .key = {.exec = {.generation = ~uint64_t{1},
+                           .step = -2,
+                           .group = std::numeric_limits<int64_t>::min(),
+                           .instance = 4,
+                           .execution = 5},
+                  .tag = -6,
+                  .from = 7,
+                  .to = std::numeric_limits<int32_t>::max()},
+          .num_bytes = 8,
+          .dtype = DType::kFloat64,
+          .incarnation = 9};
+}
+
+TEST(TransferWireTest, RecordsComeOutAsTheyWentIn) {
+  const TransferRecord record = SomeRecord();
+  const auto decoded = DecodeRecord(Encode(record));
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(decoded->kind, record.kind);
+  EXPECT_EQ(decoded->id, record.id);
+  EXPECT_EQ(decoded->key, record.key);
+  EXPECT_EQ(decoded->num_bytes, record.num_bytes);
+  EXPECT_EQ(decoded->dtype, record.dtype);
+  EXPECT_EQ(decoded->incarnation, record.incarnation);
+}
+
+TEST(TransferWireTest, IntegersAreLittleEndian) {
+  const EncodedRecord bytes = Encode(TransferRecord{.id = 0x0102});
+  EXPECT_EQ(bytes[0], std::byte{1});  // kRequest
+  EXPECT_EQ(bytes[8], std::byte{2});
+  EXPECT_EQ(bytes[9], std::byte{1});
+}
+
+TEST(TransferWireTest, RecordsThatMakeNoSenseAreRefused) {
+  const auto error_of = [](const TransferRecord& record) {
+    return DecodeRecord(Encode(record)).status();
+  };
+  const auto is_invalid = [](const char* text) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+  };
+  TransferRecord record = SomeRecord();
+  record.kind = static_cast<RecordKind>(0);
+  EXPECT_THAT(error_of(record), is_invalid("the kind of a record is 0"));
+  record.kind = static_cast<RecordKind>(3);
+  EXPECT_THAT(error_of(record), is_invalid("the kind of a record is 3"));
+  record = SomeRecord();
+  record.dtype = static_cast<DType>(9);
+  EXPECT_THAT(error_of(record), is_invalid("9"));
+  record = SomeRecord();
+  record.num_bytes = 12;
+  EXPECT_THAT(error_of(record), is_invalid("12 bytes"));
+  record.num_bytes = uint64_t{1} << 63;
+  EXPECT_THAT(error_of(record), is_invalid("9223372036854775808 bytes"));
+
+  EncodedRecord bytes = Encode(SomeRecord());
+  bytes[5] = std::byte{1};  // Of the dtype.
+  EXPECT_THAT(DecodeRecord(bytes).status(), is_invalid("dtype"));
+  bytes = Encode(SomeRecord());
+  bytes[kRecordBytes - 1] = std::byte{1};
+  EXPECT_THAT(DecodeRecord(bytes).status(), is_invalid("reserved"));
+}
+
+TEST(TransferWireTest, FrameHeadersComeOutAsTheyWentIn) {
+  const FrameHeader header{.id = 1,
+                           .offset = ~uint64_t{0},
+                           .length = 3,
+                           .is_last = true,
+                           .code = absl::StatusCode::kAborted};
+  const auto decoded = DecodeFrameHeader(Encode(header));
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(decoded->id, header.id);
+  EXPECT_EQ(decoded->offset, header.offset);
+  EXPECT_EQ(decoded->length, header.length);
+  EXPECT_EQ(decoded->is_last, header.is_last);
+  EXPECT_EQ(decoded->code, header.code);
+}
+
+TEST(TransferWireTest, FrameHeadersThatMakeNoSenseAreRefused) {
+  const auto error_of = [](const FrameHeader& header) {
+    return DecodeFrameHeader(Encode(header)).status();
+  };
+  const auto is_invalid =
+      StatusIs(absl::StatusCode::kInvalidArgument, testing::_);
+  EXPECT_THAT(error_of({.code = static_cast<absl::StatusCode>(17)}),
+              is_invalid);
+  EXPECT_THAT(error_of({.is_last = false, .code = absl::StatusCode::kAborted}),
+              is_invalid);
+  EXPECT_THAT(error_of({.length = kMaxStatusMessageBytes + 1,
+                        .is_last = true,
+                        .code = absl::StatusCode::kAborted}),
+              is_invalid);
+  EncodedFrameHeader bytes = Encode(FrameHeader());
+  bytes[20] = std::byte{2};  // Of the flags.
+  EXPECT_THAT(DecodeFrameHeader(bytes).status(), is_invalid);
+  bytes = Encode(FrameHeader());
+  bytes[31] = std::byte{2};
+  EXPECT_THAT(DecodeFrameHeader(bytes).status(), is_invalid);
+}
+
+TEST(TransferWireTest, AnyBytesAreReadOrRefused) {
+  std::mt19937_64 random(/*seed=*/1);
+  for (int i = 0; i < 10'000; ++i) {
+    EncodedRecord record;
+    for (std::byte& byte : record) byte = static_cast<std::byte>(random());
+    if (i % 2 == 0) record = Encode(SomeRecord());
+    record[random() % kRecordBytes] = static_cast<std::byte>(random());
+    const auto decoded = DecodeRecord(record);
+    if (decoded.ok()) {
+      EXPECT_EQ(Encode(*decoded), record);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
