@@ -48,8 +48,12 @@ Candidate Judge(const CollectiveRegistry::Entry& entry,
   Candidate candidate{.name = entry.name, .ruled_out = WhyNot(traits, request)};
   if (!candidate.ruled_out.empty()) return candidate;
   if (traits.cost_seconds != nullptr) {
-    candidate.cost_seconds = traits.cost_seconds(
-        {request.type, request.layout, request.bytes, request.model});
+    candidate.cost_seconds =
+        traits.cost_seconds({.type = request.type,
+                             .layout = request.layout,
+                             .bytes = request.bytes,
+                             .model = request.model,
+                             .one_process = request.one_process});
   } else if (request.implementation.empty()) {
     candidate.ruled_out = "runs only when named";
   }

@@ -22,7 +22,8 @@ struct SelectionRequest {
   std::string device_type;
   int64_t bytes = 0;  // Of the larger of one member's input and output.
 
-  bool one_process = false;         // All members are in this process.
+  bool one_process = false;         // All members are in this process, else
+                                    // every task is a process.
   std::string implementation;       // A name, or empty for any.
   bool commutative = true;          // The merge op, where one is used.
   bool uneven = false;              // Members' contributions differ in size.

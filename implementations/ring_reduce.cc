@@ -1,3 +1,5 @@
+#include "implementations/ring_reduce.h"
+
 #include "implementations/cost.h"
 #include "implementations/subdivision.h"
 #include "schedule/algorithm.h"
@@ -49,12 +51,14 @@ void AddRing(const Ring& ring, ScheduleBuilder& builder) {
   }
 }
 
-Schedule Plan(const PlanRequest& request) {
+}  // namespace
+
+Schedule PlanRingReduce(const PlanRequest& request) {
   return PlanRings(request, AddRing);
 }
 
-double CostSeconds(const CostQuery& query) {
-  return 2 * OtherBlocksSeconds(query);
+double RingReduceSeconds(const CostQuery& query) {
+  return 2 * RingSeconds(query);
 }
 
 REGISTER_COLLECTIVE(
@@ -64,9 +68,8 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kAllReduce},
                           .supports_subdivisions = true,
                           .determinism = Determinism::kFixedLayout,
-                          .cost_seconds = CostSeconds},
-               .plan = Plan,
+                          .cost_seconds = RingReduceSeconds},
+               .plan = PlanRingReduce,
                .subdivide = DefaultSubdivisions}));
 
-}  // namespace
 }  // namespace tutti

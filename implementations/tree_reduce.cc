@@ -1,3 +1,6 @@
+#include "implementations/tree_reduce.h"
+
+#include <cstdint>
 #include <vector>
 
 #include "implementations/binomial_tree.h"
@@ -75,7 +78,9 @@ Slot AddSums(const Place& place, Slot sum_into,
   return sum;
 }
 
-Schedule Plan(const PlanRequest& request) {
+}  // namespace
+
+Schedule PlanTreeReduce(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto lane = builder.AddLane();
   if (request.layout.size() == 1) {
@@ -98,10 +103,16 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
-double CostSeconds(const CostQuery& query) {
-  const double up = CeilLog2(query.layout.size());
-  const double steps = query.type == CollectiveType::kAllReduce ? 2 * up : up;
-  return TransferSeconds(query.model, steps, steps * query.bytes);
+double TreeReduceSeconds(const CostQuery& query) {
+  const int ways = query.type == CollectiveType::kAllReduce ? 2 : 1;
+  Traffic traffic;
+  for (int64_t step = 1; step < query.layout.size(); step *= 2) {
+    const int num_leaving = NumLeaving(query, [step](int rank) {
+      return (rank & -rank) == step ? BinomialParent(rank) : rank;
+    });
+    traffic.Add(num_leaving, ways, ways);
+  }
+  return traffic.Seconds(query.model, static_cast<double>(query.bytes));
 }
 
 REGISTER_COLLECTIVE(
@@ -112,8 +123,7 @@ REGISTER_COLLECTIVE(
                                           CollectiveType::kReduce},
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = CostSeconds},
-               .plan = Plan}));
+                          .cost_seconds = TreeReduceSeconds},
+               .plan = PlanTreeReduce}));
 
-}  // namespace
 }  // namespace tutti

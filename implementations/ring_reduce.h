@@ -1,0 +1,17 @@
+#ifndef TUTTI_IMPLEMENTATIONS_RING_REDUCE_H_
+#define TUTTI_IMPLEMENTATIONS_RING_REDUCE_H_
+
+#include "framework/implementation_traits.h"
+#include "schedule/plan.h"
+#include "schedule/schedule.h"
+
+namespace tutti {
+
+// RingReduce, for algorithms that it is a part of. Tags: 2 (n - 1) for each
+// subdivision.
+Schedule PlanRingReduce(const PlanRequest& request);
+double RingReduceSeconds(const CostQuery& query);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_RING_REDUCE_H_
