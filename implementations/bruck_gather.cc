@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "implementations/cost.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -58,7 +57,7 @@ Schedule PlanBruckGather(const PlanRequest& request) {
 
 // Most blocks go to distant ranks, so that many leave a process of several
 // members, which a ring leaves once.
-double BruckGatherSeconds(const CostQuery& query) {
+Traffic BruckGatherTraffic(const CostQuery& query) {
   const int64_t size = query.layout.size();
   Traffic traffic;
   for (int64_t stride = 1; stride < size; stride *= 2) {
@@ -68,7 +67,13 @@ double BruckGatherSeconds(const CostQuery& query) {
     const auto blocks = static_cast<double>(std::min(stride, size - stride));
     traffic.Add(num_leaving, blocks, blocks);
   }
-  return traffic.Seconds(query.model, BlockBytes(query));
+  return traffic;
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  return BruckGatherTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
 REGISTER_COLLECTIVE(
@@ -79,7 +84,8 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kAllGather},
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = BruckGatherSeconds},
+                          .cost_seconds = CostSeconds},
                .plan = PlanBruckGather}));
 
+}  // namespace
 }  // namespace tutti

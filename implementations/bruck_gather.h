@@ -2,6 +2,7 @@
 #define TUTTI_IMPLEMENTATIONS_BRUCK_GATHER_H_
 
 #include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -9,7 +10,7 @@ namespace tutti {
 
 // BruckGather, for algorithms that it is a part of. Tags: n.
 Schedule PlanBruckGather(const PlanRequest& request);
-double BruckGatherSeconds(const CostQuery& query);
+Traffic BruckGatherTraffic(const CostQuery& query);  // A block is one in n.
 
 }  // namespace tutti
 

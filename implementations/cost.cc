@@ -30,18 +30,55 @@ void Traffic::Add(int num_leaving, double messages, double blocks) {
   load.blocks += std::max(num_leaving, 1) * blocks;
 }
 
+void Traffic::Add(const Traffic& more) {
+  within_.messages += more.within_.messages;
+  within_.blocks += more.within_.blocks;
+  between_.messages += more.between_.messages;
+  between_.blocks += more.between_.blocks;
+}
+
+Traffic Traffic::Times(int times) const {
+  Traffic product = *this;
+  for (Load* load : {&product.within_, &product.between_}) {
+    load->messages *= times;
+    load->blocks *= times;
+  }
+  return product;
+}
+
+Traffic Traffic::ByMembers(int num_members) const {
+  Traffic product = *this;
+  product.between_.blocks *= num_members;
+  return product;
+}
+
 double Traffic::Seconds(const CostModel& model, double block_bytes) const {
-  return TransferSeconds(model.within, within_.messages,
-                         within_.blocks * block_bytes) +
-         TransferSeconds(model.between, between_.messages,
-                         between_.blocks * block_bytes);
+  return SecondsInPieces(model, block_bytes, /*num_pieces=*/1);
+}
+
+// The links that have less to do wait for the first piece, or are waited for
+// with the last.
+double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
+                                int num_pieces) const {
+  const double latency = within_.messages * model.within.latency_seconds +
+                         between_.messages * model.between.latency_seconds;
+  const double within =
+      within_.blocks * block_bytes / model.within.bytes_per_second;
+  const double between =
+      between_.blocks * block_bytes / model.between.bytes_per_second;
+  return latency + std::max(within, between) +
+         std::min(within, between) / num_pieces;
+}
+
+Traffic RingTraffic(const CostQuery& query) {
+  const int others = query.layout.size() - 1;
+  Traffic traffic;
+  traffic.Add(SpansProcesses(query) ? 1 : 0, others, others);
+  return traffic;
 }
 
 double RingSeconds(const CostQuery& query) {
-  const double others = query.layout.size() - 1;
-  Traffic traffic;
-  traffic.Add(SpansProcesses(query) ? 1 : 0, others, others);
-  return traffic.Seconds(query.model, BlockBytes(query));
+  return RingTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
 double ToAllSeconds(const CostQuery& query) {

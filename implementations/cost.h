@@ -39,15 +39,29 @@ int NumLeaving(const CostQuery& query, PeerOf peer_of) {
   return *std::max_element(leaving.begin(), leaving.end());
 }
 
-// Adds up what members send, round after round. In a round in which some send
-// to other processes, the others wait for them.
+// What members send, round after round: messages one after the other, and
+// blocks. In a round in which some send to other processes, the others wait for
+// them.
 class Traffic {
  public:
-  // Members send `messages` messages one after the other that hold `blocks`
-  // blocks in all, `num_leaving` members of one process to other processes.
+  // A round in which members send `messages` messages that hold `blocks` blocks
+  // in all, `num_leaving` members of one process to other processes.
   void Add(int num_leaving, double messages, double blocks);
 
+  void Add(const Traffic& more);
+
+  // The same `times` times, one after the other.
+  Traffic Times(int times) const;
+
+  // The same by so many members of each process, at the same time.
+  Traffic ByMembers(int num_members) const;
+
   double Seconds(const CostModel& model, double block_bytes) const;
+
+  // The same where the data is cut into pieces, of which some are on their way
+  // within processes while others are between them.
+  double SecondsInPieces(const CostModel& model, double block_bytes,
+                         int num_pieces) const;
 
  private:
   struct Load {
@@ -65,6 +79,7 @@ inline double BlockBytes(const CostQuery& query) {
 
 // Each member sends n - 1 blocks, one after the other, to the next one of a
 // ring that leaves every process once.
+Traffic RingTraffic(const CostQuery& query);
 double RingSeconds(const CostQuery& query);
 
 // Each member sends every other member a block.

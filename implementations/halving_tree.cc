@@ -1,7 +1,5 @@
 #include "implementations/halving_tree.h"
 
-#include "implementations/cost.h"
-
 namespace tutti {
 
 int HalvingTrees::RankFor(int corner, int block) const {
@@ -58,7 +56,7 @@ Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
   return sum;
 }
 
-double HalvingSeconds(const CostQuery& query) {
+Traffic HalvingTraffic(const CostQuery& query) {
   const RankCube cube(query.layout.size());
   Traffic traffic;
   int blocks = query.layout.size();  // That a rank has sums of.
@@ -72,7 +70,7 @@ double HalvingSeconds(const CostQuery& query) {
   for (int dimension = 0; dimension < cube.num_dimensions(); ++dimension) {
     add_round([&](int rank) { return cube.Across(rank, dimension); });
   }
-  return traffic.Seconds(query.model, BlockBytes(query));
+  return traffic;
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 #include "implementations/rank_cube.h"
 #include "schedule/schedule_builder.h"
 
@@ -49,8 +50,8 @@ class HalvingTrees {
 Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
              ScheduleBuilder::LaneBuilder& lane);
 
-// What it takes to send all blocks up their trees, or down again.
-double HalvingSeconds(const CostQuery& query);
+// What sends all blocks up their trees, or down again.
+Traffic HalvingTraffic(const CostQuery& query);
 
 }  // namespace tutti
 

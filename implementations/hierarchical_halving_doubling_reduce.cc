@@ -14,7 +14,7 @@ Schedule Plan(const PlanRequest& request) {
 
 double CostSeconds(const CostQuery& query) {
   return HierarchicalReduceSeconds(query,
-                                   RecursiveHalvingDoublingReduceSeconds);
+                                   RecursiveHalvingDoublingReduceTraffic);
 }
 
 REGISTER_COLLECTIVE(

@@ -143,26 +143,23 @@ Schedule PlanHierarchicalReduce(
       .PlanWithLeaders(across);
 }
 
-double HierarchicalReduceSeconds(const CostQuery& query,
-                                 double (*across)(const CostQuery& query)) {
-  const int num_tasks = query.layout.num_tasks();
-  const int64_t chunk = query.bytes / num_tasks;  // Of all devices of a task.
+double HierarchicalReduceSeconds(const CostQuery& query, PartTraffic across) {
   using enum CollectiveType;
-  if (!IsEven(query.layout)) {
-    return num_tasks *
-               SecondsInTask(query, {TreeReduceSeconds, kReduce, chunk}) +
-           SecondsAcrossTasks(query, /*num_devices=*/1,
-                              {across, kAllReduce, query.bytes}) +
-           num_tasks * SecondsInTask(query, {HierarchicalTreeBroadcastSeconds,
-                                             kBroadcast, chunk});
-  }
-  const int num_devices = query.layout.size() / num_tasks;
-  return num_tasks * SecondsInTask(query, {RecursiveHalvingReduceScatterSeconds,
-                                           kReduceScatter, chunk}) +
-         SecondsAcrossTasks(query, num_devices,
-                            {across, kAllReduce, query.bytes / num_devices}) +
-         num_tasks *
-             SecondsInTask(query, {BruckGatherSeconds, kAllGather, chunk});
+  const int num_tasks = query.layout.num_tasks();
+  const bool is_even = IsEven(query.layout);
+  const int num_devices = is_even ? query.layout.size() / num_tasks : 1;
+  Traffic inside =
+      is_even ? TrafficInTask(query, RecursiveHalvingReduceScatterTraffic,
+                              kReduceScatter)
+              : TrafficInTask(query, TreeReduceTraffic, kReduce);
+  inside.Add(is_even ? TrafficInTask(query, BruckGatherTraffic, kAllGather)
+                     : TrafficInTask(query, HierarchicalTreeBroadcastTraffic,
+                                     kBroadcast));
+  Traffic all = TrafficAcrossTasks(query, num_devices, across, kAllReduce);
+  all.Add(inside.Times(num_tasks));
+  const int num_chunks = num_devices * num_tasks;
+  return all.SecondsInPieces(
+      query.model, static_cast<double>(query.bytes) / num_chunks, num_tasks);
 }
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #define TUTTI_IMPLEMENTATIONS_HIERARCHICAL_REDUCE_H_
 
 #include "framework/implementation_traits.h"
+#include "implementations/hierarchy.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -41,9 +42,8 @@ namespace tutti {
 Schedule PlanHierarchicalReduce(const PlanRequest& request,
                                 Schedule (*across)(const PlanRequest& request));
 
-// `across` prices what the plan function of that name plans.
-double HierarchicalReduceSeconds(const CostQuery& query,
-                                 double (*across)(const CostQuery& query));
+// `across` is what the plan function of that name takes, in blocks of one in T.
+double HierarchicalReduceSeconds(const CostQuery& query, PartTraffic across);
 
 }  // namespace tutti
 

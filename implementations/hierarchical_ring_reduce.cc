@@ -13,7 +13,7 @@ Schedule Plan(const PlanRequest& request) {
 }
 
 double CostSeconds(const CostQuery& query) {
-  return HierarchicalReduceSeconds(query, RingReduceSeconds);
+  return HierarchicalReduceSeconds(query, RingReduceTraffic);
 }
 
 REGISTER_COLLECTIVE(

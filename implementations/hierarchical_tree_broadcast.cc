@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "implementations/binomial_tree.h"
-#include "implementations/cost.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -101,13 +100,20 @@ Schedule PlanHierarchicalTreeBroadcast(const PlanRequest& request) {
   return builder.Build();
 }
 
-double HierarchicalTreeBroadcastSeconds(const CostQuery& query) {
+Traffic HierarchicalTreeBroadcastTraffic(const CostQuery& query) {
   const int among_tasks = CeilLog2(query.layout.num_tasks());
   const int inside = CeilLog2(LargestTask(query.layout));
   Traffic traffic;
   traffic.Add(SpansProcesses(query) ? 1 : 0, among_tasks, among_tasks);
   traffic.Add(/*num_leaving=*/0, inside, inside);
-  return traffic.Seconds(query.model, static_cast<double>(query.bytes));
+  return traffic;
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  return HierarchicalTreeBroadcastTraffic(query).Seconds(
+      query.model, static_cast<double>(query.bytes));
 }
 
 REGISTER_COLLECTIVE(
@@ -116,7 +122,8 @@ REGISTER_COLLECTIVE(
                                      "task: about log2 n steps",
                           .collectives = {CollectiveType::kBroadcast},
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = HierarchicalTreeBroadcastSeconds},
+                          .cost_seconds = CostSeconds},
                .plan = PlanHierarchicalTreeBroadcast}));
 
+}  // namespace
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #define TUTTI_IMPLEMENTATIONS_HIERARCHICAL_TREE_BROADCAST_H_
 
 #include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -9,7 +10,8 @@ namespace tutti {
 
 // HierarchicalTreeBroadcast, for algorithms that it is a part of. Tags: 1.
 Schedule PlanHierarchicalTreeBroadcast(const PlanRequest& request);
-double HierarchicalTreeBroadcastSeconds(const CostQuery& query);
+Traffic HierarchicalTreeBroadcastTraffic(
+    const CostQuery& query);  // A block is the buffer.
 
 }  // namespace tutti
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "implementations/cost.h"
-
 namespace tutti {
 
 bool IsEven(const GroupLayout& layout) {
@@ -26,25 +24,18 @@ std::vector<int> Hierarchy::Column(int device) const {
   return ranks;
 }
 
-double SecondsInTask(const CostQuery& whole, const PartPrice& part) {
+Traffic TrafficInTask(const CostQuery& whole, PartTraffic part,
+                      CollectiveType type) {
   const auto layout = GroupLayout::Uniform(1, LargestTask(whole.layout));
-  return part.seconds({.type = part.type,
-                       .layout = layout,
-                       .bytes = part.bytes,
-                       .model = whole.model,
-                       .one_process = true});
+  return part({.type = type, .layout = layout, .one_process = true});
 }
 
-double SecondsAcrossTasks(const CostQuery& whole, int num_devices,
-                          const PartPrice& part) {
+Traffic TrafficAcrossTasks(const CostQuery& whole, int num_devices,
+                           PartTraffic part, CollectiveType type) {
   const auto layout = GroupLayout::Uniform(whole.layout.num_tasks(), 1);
-  CostModel shared = whole.model;
-  shared.between.bytes_per_second /= num_devices;
-  return part.seconds({.type = part.type,
-                       .layout = layout,
-                       .bytes = part.bytes,
-                       .model = shared,
-                       .one_process = whole.one_process});
+  return part(
+             {.type = type, .layout = layout, .one_process = whole.one_process})
+      .ByMembers(num_devices);
 }
 
 }  // namespace tutti

@@ -1,12 +1,12 @@
 #ifndef TUTTI_IMPLEMENTATIONS_HIERARCHY_H_
 #define TUTTI_IMPLEMENTATIONS_HIERARCHY_H_
 
-#include <cstdint>
 #include <vector>
 
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
 #include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 
 namespace tutti {
 
@@ -37,22 +37,18 @@ class Hierarchy {
   const int device_;
 };
 
-// A collective that is part of another one: how it is priced, and on how many
-// bytes it works (as CostQuery::bytes).
-struct PartPrice {
-  double (*seconds)(const CostQuery& query);
-  CollectiveType type;
-  int64_t bytes;
-};
+// Prices a part of a collective by the layout it works on.
+using PartTraffic = Traffic (*)(const CostQuery& query);
 
-// Seconds for such a part among the devices of each task, of the largest one
+// What such a part takes among the devices of each task, of the largest one
 // where they differ.
-double SecondsInTask(const CostQuery& whole, const PartPrice& part);
+Traffic TrafficInTask(const CostQuery& whole, PartTraffic part,
+                      CollectiveType type);
 
-// Seconds for such a part among tasks, done at the same time by `num_devices`
-// devices of each, which share the way out.
-double SecondsAcrossTasks(const CostQuery& whole, int num_devices,
-                          const PartPrice& part);
+// What it takes among tasks, done at the same time by `num_devices` devices of
+// each task.
+Traffic TrafficAcrossTasks(const CostQuery& whole, int num_devices,
+                           PartTraffic part, CollectiveType type);
 
 }  // namespace tutti
 

@@ -1,6 +1,5 @@
 #include "implementations/recursive_halving_doubling_reduce.h"
 
-#include "implementations/cost.h"
 #include "implementations/halving_tree.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -54,19 +53,26 @@ Schedule PlanRecursiveHalvingDoublingReduce(const PlanRequest& request) {
   return builder.Build();
 }
 
-double RecursiveHalvingDoublingReduceSeconds(const CostQuery& query) {
-  return 2 * HalvingSeconds(query);
+Traffic RecursiveHalvingDoublingReduceTraffic(const CostQuery& query) {
+  return HalvingTraffic(query).Times(2);
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  return RecursiveHalvingDoublingReduceTraffic(query).SecondsInPieces(
+      query.model, BlockBytes(query), query.layout.num_tasks());
 }
 
 REGISTER_COLLECTIVE(
     RecursiveHalvingDoublingReduce,
-    Scheduled(
-        {.traits = {.summary = "recursive halving, then doubling, in "
-                               "rank order: fewest bytes, 2 log2 n steps",
-                    .collectives = {CollectiveType::kAllReduce},
-                    .preserves_rank_order = true,
-                    .determinism = Determinism::kByRankOrder,
-                    .cost_seconds = RecursiveHalvingDoublingReduceSeconds},
-         .plan = PlanRecursiveHalvingDoublingReduce}));
+    Scheduled({.traits = {.summary = "recursive halving, then doubling, in "
+                                     "rank order: fewest bytes, 2 log2 n steps",
+                          .collectives = {CollectiveType::kAllReduce},
+                          .preserves_rank_order = true,
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = CostSeconds},
+               .plan = PlanRecursiveHalvingDoublingReduce}));
 
+}  // namespace
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #define TUTTI_IMPLEMENTATIONS_RECURSIVE_HALVING_DOUBLING_REDUCE_H_
 
 #include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -10,7 +11,8 @@ namespace tutti {
 // RecursiveHalvingDoublingReduce, for algorithms that it is a part of. Tags:
 // 2 n.
 Schedule PlanRecursiveHalvingDoublingReduce(const PlanRequest& request);
-double RecursiveHalvingDoublingReduceSeconds(const CostQuery& query);
+Traffic RecursiveHalvingDoublingReduceTraffic(
+    const CostQuery& query);  // A block is one in n.
 
 }  // namespace tutti
 

@@ -1,6 +1,5 @@
 #include "implementations/recursive_halving_reduce_scatter.h"
 
-#include "implementations/cost.h"
 #include "implementations/halving_tree.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -44,8 +43,15 @@ Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request) {
   return builder.Build();
 }
 
-double RecursiveHalvingReduceScatterSeconds(const CostQuery& query) {
-  return HalvingSeconds(query);
+Traffic RecursiveHalvingReduceScatterTraffic(const CostQuery& query) {
+  return HalvingTraffic(query);
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  return RecursiveHalvingReduceScatterTraffic(query).SecondsInPieces(
+      query.model, BlockBytes(query), query.layout.num_tasks());
 }
 
 REGISTER_COLLECTIVE(
@@ -56,7 +62,8 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = RecursiveHalvingReduceScatterSeconds},
+                          .cost_seconds = CostSeconds},
                .plan = PlanRecursiveHalvingReduceScatter}));
 
+}  // namespace
 }  // namespace tutti

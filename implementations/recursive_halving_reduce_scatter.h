@@ -2,6 +2,7 @@
 #define TUTTI_IMPLEMENTATIONS_RECURSIVE_HALVING_REDUCE_SCATTER_H_
 
 #include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -10,7 +11,8 @@ namespace tutti {
 // RecursiveHalvingReduceScatter, for algorithms that it is a part of. Tags:
 // n.
 Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request);
-double RecursiveHalvingReduceScatterSeconds(const CostQuery& query);
+Traffic RecursiveHalvingReduceScatterTraffic(
+    const CostQuery& query);  // A block is one in n.
 
 }  // namespace tutti
 

@@ -1,6 +1,5 @@
 #include "implementations/ring_reduce.h"
 
-#include "implementations/cost.h"
 #include "implementations/subdivision.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -57,8 +56,14 @@ Schedule PlanRingReduce(const PlanRequest& request) {
   return PlanRings(request, AddRing);
 }
 
-double RingReduceSeconds(const CostQuery& query) {
-  return 2 * RingSeconds(query);
+Traffic RingReduceTraffic(const CostQuery& query) {
+  return RingTraffic(query).Times(2);
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  return RingReduceTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
 REGISTER_COLLECTIVE(
@@ -68,8 +73,9 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kAllReduce},
                           .supports_subdivisions = true,
                           .determinism = Determinism::kFixedLayout,
-                          .cost_seconds = RingReduceSeconds},
+                          .cost_seconds = CostSeconds},
                .plan = PlanRingReduce,
                .subdivide = DefaultSubdivisions}));
 
+}  // namespace
 }  // namespace tutti

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "implementations/binomial_tree.h"
-#include "implementations/cost.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -103,7 +102,7 @@ Schedule PlanTreeReduce(const PlanRequest& request) {
   return builder.Build();
 }
 
-double TreeReduceSeconds(const CostQuery& query) {
+Traffic TreeReduceTraffic(const CostQuery& query) {
   const int ways = query.type == CollectiveType::kAllReduce ? 2 : 1;
   Traffic traffic;
   for (int64_t step = 1; step < query.layout.size(); step *= 2) {
@@ -112,7 +111,14 @@ double TreeReduceSeconds(const CostQuery& query) {
     });
     traffic.Add(num_leaving, ways, ways);
   }
-  return traffic.Seconds(query.model, static_cast<double>(query.bytes));
+  return traffic;
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  return TreeReduceTraffic(query).Seconds(query.model,
+                                          static_cast<double>(query.bytes));
 }
 
 REGISTER_COLLECTIVE(
@@ -123,7 +129,8 @@ REGISTER_COLLECTIVE(
                                           CollectiveType::kReduce},
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = TreeReduceSeconds},
+                          .cost_seconds = CostSeconds},
                .plan = PlanTreeReduce}));
 
+}  // namespace
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #define TUTTI_IMPLEMENTATIONS_TREE_REDUCE_H_
 
 #include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -9,7 +10,7 @@ namespace tutti {
 
 // TreeReduce, for algorithms that it is a part of. Tags: 2.
 Schedule PlanTreeReduce(const PlanRequest& request);
-double TreeReduceSeconds(const CostQuery& query);
+Traffic TreeReduceTraffic(const CostQuery& query);  // A block is the buffer.
 
 }  // namespace tutti
 

@@ -93,7 +93,7 @@ void Sort(const CollectiveRegistry& registry, CollectiveType type,
   const auto key = [&](const Candidate& candidate) {
     return std::make_tuple(!candidate.ruled_out.empty(), !does_it(candidate),
                            !candidate.cost_seconds.has_value(),
-                           candidate.cost_seconds);
+                           candidate.cost_seconds, candidate.determinism);
   };
   std::stable_sort(
       candidates->begin(), candidates->end(),
