@@ -12,9 +12,19 @@
 namespace tutti {
 
 // What a message costs, as in the Hockney model: latency + bytes / bandwidth.
+struct LinkCost {
+  double latency_seconds = 0;
+  double bytes_per_second = 0;
+};
+
+// The links of a machine.
 struct CostModel {
-  double latency_seconds = 1e-6;
-  double bytes_per_second = 5e9;
+  // From member to member in one process; each member has that bandwidth.
+  LinkCost within = {.latency_seconds = 1e-6, .bytes_per_second = 5e9};
+
+  // From process to process; the members of a process share the bandwidth. gRPC
+  // over the loopback device of one machine (2 cores, Zen 4, 2026-11).
+  LinkCost between = {.latency_seconds = 50e-6, .bytes_per_second = 2.5e9};
 };
 
 // What an implementation is asked to price. `bytes` is the larger of one
@@ -24,6 +34,7 @@ struct CostQuery {
   const GroupLayout& layout;
   int64_t bytes = 0;
   CostModel model;
+  bool one_process = false;  // Else every task is one.
 };
 
 // How far results are the same bits on every run, whatever the timing.

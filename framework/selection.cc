@@ -45,11 +45,17 @@ std::string WhyNot(const ImplementationTraits& traits,
 Candidate Judge(const CollectiveRegistry::Entry& entry,
                 const SelectionRequest& request) {
   const ImplementationTraits& traits = entry.factory->traits();
-  Candidate candidate{.name = entry.name, .ruled_out = WhyNot(traits, request)};
+  Candidate candidate{.name = entry.name,
+                      .determinism = traits.determinism,
+                      .ruled_out = WhyNot(traits, request)};
   if (!candidate.ruled_out.empty()) return candidate;
   if (traits.cost_seconds != nullptr) {
-    candidate.cost_seconds = traits.cost_seconds(
-        {request.type, request.layout, request.bytes, request.model});
+    candidate.cost_seconds =
+        traits.cost_seconds({.type = request.type,
+                             .layout = request.layout,
+                             .bytes = request.bytes,
+                             .model = request.model,
+                             .one_process = request.one_process});
   } else if (request.implementation.empty()) {
     candidate.ruled_out = "runs only when named";
   }
@@ -95,17 +101,20 @@ absl::StatusOr<Selection> SelectByName(const CollectiveRegistry& registry,
   return selection;
 }
 
+// True if the first one is to be preferred.
+bool IsBetter(const Candidate& a, const Candidate& b) {
+  return a.cost_seconds != b.cost_seconds ? a.cost_seconds < b.cost_seconds
+                                          : a.determinism < b.determinism;
+}
+
 // The first among equals; null if all are ruled out.
-const Candidate* Cheapest(const std::vector<Candidate>& candidates) {
-  const Candidate* cheapest = nullptr;
+const Candidate* Best(const std::vector<Candidate>& candidates) {
+  const Candidate* best = nullptr;
   for (const Candidate& candidate : candidates) {
     if (!candidate.ruled_out.empty()) continue;
-    if (cheapest == nullptr ||
-        candidate.cost_seconds < cheapest->cost_seconds) {
-      cheapest = &candidate;
-    }
+    if (best == nullptr || IsBetter(candidate, *best)) best = &candidate;
   }
-  return cheapest;
+  return best;
 }
 
 absl::Status NobodyError(const SelectionRequest& request,
@@ -137,11 +146,11 @@ absl::StatusOr<Selection> SelectImplementation(
   if (!request.implementation.empty()) {
     return SelectByName(registry, request.implementation, std::move(selection));
   }
-  const Candidate* cheapest = Cheapest(selection.candidates);
-  if (cheapest == nullptr) return NobodyError(request, selection.candidates);
-  auto factory = registry.Find(cheapest->name);
+  const Candidate* best = Best(selection.candidates);
+  if (best == nullptr) return NobodyError(request, selection.candidates);
+  auto factory = registry.Find(best->name);
   if (!factory.ok()) return factory.status();
-  selection.name = cheapest->name;
+  selection.name = best->name;
   selection.factory = *std::move(factory);
   return selection;
 }

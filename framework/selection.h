@@ -22,7 +22,8 @@ struct SelectionRequest {
   std::string device_type;
   int64_t bytes = 0;  // Of the larger of one member's input and output.
 
-  bool one_process = false;         // All members are in this process.
+  bool one_process = false;         // All members are in this process, else
+                                    // every task is a process.
   std::string implementation;       // A name, or empty for any.
   bool commutative = true;          // The merge op, where one is used.
   bool uneven = false;              // Members' contributions differ in size.
@@ -33,6 +34,7 @@ struct SelectionRequest {
 // One registered implementation's part in a choice.
 struct Candidate {
   std::string name;
+  Determinism determinism = Determinism::kFixedLayout;
   std::optional<double> cost_seconds;  // None if ruled out or not predicted.
   std::string ruled_out;               // Why; empty if it was not.
 };
@@ -49,10 +51,10 @@ std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
                                             const SelectionRequest& request);
 
 // Chooses: the implementation that is asked for by name, else the cheapest by
-// its own prediction; among equals the first by name. Pure, so that all who ask
-// the same get the same. Errors: NOT_FOUND for an unknown name;
-// INVALID_ARGUMENT if the named one, or any, cannot serve, saying why and which
-// can.
+// its own prediction; among equals that whose results depend on least, then the
+// first by name. Pure, so that all who ask the same get the same. Errors:
+// NOT_FOUND for an unknown name; INVALID_ARGUMENT if the named one, or any,
+// cannot serve, saying why and which can.
 absl::StatusOr<Selection> SelectImplementation(
     const CollectiveRegistry& registry, const SelectionRequest& request);
 

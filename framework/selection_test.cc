@@ -36,7 +36,7 @@ double ASecondPerByte(const CostQuery& query) {
 }
 
 double Priced(const CostQuery& query) {
-  return query.model.latency_seconds * query.layout.size();
+  return query.model.within.latency_seconds * query.layout.size();
 }
 
 ImplementationTraits AllReduceTraits(double (*cost)(const CostQuery&)) {
@@ -103,7 +103,7 @@ TEST_F(SelectionTest, TheSizeDecidesWhoIsCheapest) {
 
 TEST_F(SelectionTest, TheCostIsOfTheLayoutAndTheModel) {
   Register("Priced", AllReduceTraits(Priced));
-  request_.model.latency_seconds = 3;
+  request_.model.within.latency_seconds = 3;
   const auto selection = Select();
   ASSERT_THAT(selection, IsOk());
   EXPECT_EQ(selection->candidates[0].cost_seconds, 24);

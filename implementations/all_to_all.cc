@@ -87,7 +87,7 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kAllToAll},
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = OtherBlocksSeconds},
+                          .cost_seconds = ToAllSeconds},
                .plan = Plan}));
 
 }  // namespace

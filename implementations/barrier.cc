@@ -36,7 +36,9 @@ Schedule Plan(const PlanRequest& request) {
 
 double CostSeconds(const CostQuery& query) {
   const double rounds = CeilLog2(query.layout.size());
-  return TransferSeconds(query.model, rounds, /*bytes=*/rounds);
+  Traffic traffic;
+  traffic.Add(SpansProcesses(query) ? 1 : 0, rounds, rounds);
+  return traffic.Seconds(query.model, /*block_bytes=*/1);
 }
 
 REGISTER_COLLECTIVE(

@@ -1,4 +1,8 @@
-#include "implementations/cost.h"
+#include "implementations/bruck_gather.h"
+
+#include <algorithm>
+#include <cstdint>
+
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -39,7 +43,9 @@ void AddBlock(int rank, int distance, int size, ScheduleBuilder& builder) {
   }
 }
 
-Schedule Plan(const PlanRequest& request) {
+}  // namespace
+
+Schedule PlanBruckGather(const PlanRequest& request) {
   const int size = request.layout.size();
   ScheduleBuilder builder(size);
   for (int distance = 0; distance < size; ++distance) {
@@ -49,13 +55,25 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
-// Most blocks go to distant ranks. Where a task has several devices, these
-// share the task's way out, which a ring takes once.
+// Most blocks go to distant ranks, so that many leave a process of several
+// members, which a ring leaves once.
+Traffic BruckGatherTraffic(const CostQuery& query) {
+  const int64_t size = query.layout.size();
+  Traffic traffic;
+  for (int64_t stride = 1; stride < size; stride *= 2) {
+    const int num_leaving = NumLeaving(query, [&](int rank) {
+      return static_cast<int>((rank + size - stride) % size);
+    });
+    const auto blocks = static_cast<double>(std::min(stride, size - stride));
+    traffic.Add(num_leaving, blocks, blocks);
+  }
+  return traffic;
+}
+
+namespace {
+
 double CostSeconds(const CostQuery& query) {
-  const double size = query.layout.size();
-  const double devices_per_task = size / query.layout.num_tasks();
-  return TransferSeconds(query.model, size - 1,
-                         devices_per_task * (size - 1) / size * query.bytes);
+  return BruckGatherTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
 REGISTER_COLLECTIVE(
@@ -67,7 +85,7 @@ REGISTER_COLLECTIVE(
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = Plan}));
+               .plan = PlanBruckGather}));
 
 }  // namespace
 }  // namespace tutti

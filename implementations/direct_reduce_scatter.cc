@@ -56,9 +56,10 @@ Schedule Plan(const PlanRequest& request) {
 
 // What arrives is set aside and read once more.
 double CostSeconds(const CostQuery& query) {
-  const double size = query.layout.size();
-  return TransferSeconds(query.model, size - 1,
-                         2 * (size - 1) / size * query.bytes);
+  const int others = query.layout.size() - 1;
+  return ToAllSeconds(query) + TransferSeconds(query.model.within,
+                                               /*messages=*/0,
+                                               others * BlockBytes(query));
 }
 
 REGISTER_COLLECTIVE(

@@ -36,7 +36,7 @@ REGISTER_COLLECTIVE(
     Scheduled({.traits = {.summary = "everyone sends to the root: fewest bytes",
                           .collectives = {CollectiveType::kGather},
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = OtherBlocksSeconds},
+                          .cost_seconds = FromRootSeconds},
                .plan = Plan}));
 
 }  // namespace

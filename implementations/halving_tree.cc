@@ -56,4 +56,21 @@ Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
   return sum;
 }
 
+Traffic HalvingTraffic(const CostQuery& query) {
+  const RankCube cube(query.layout.size());
+  Traffic traffic;
+  int blocks = query.layout.size();  // That a rank has sums of.
+  const auto add_round = [&](auto peer_of) {
+    traffic.Add(NumLeaving(query, peer_of), blocks / 2, blocks / 2);
+    blocks -= blocks / 2;
+  };
+  if (cube.num_shared() > 0) {
+    add_round([&](int rank) { return cube.PartnerOf(rank); });
+  }
+  for (int dimension = 0; dimension < cube.num_dimensions(); ++dimension) {
+    add_round([&](int rank) { return cube.Across(rank, dimension); });
+  }
+  return traffic;
+}
+
 }  // namespace tutti

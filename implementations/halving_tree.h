@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 #include "implementations/rank_cube.h"
 #include "schedule/schedule_builder.h"
 
@@ -47,6 +49,9 @@ class HalvingTrees {
 // `into`, or in the input where there is nothing below. The root's is finished.
 Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
              ScheduleBuilder::LaneBuilder& lane);
+
+// What sends all blocks up their trees, or down again.
+Traffic HalvingTraffic(const CostQuery& query);
 
 }  // namespace tutti
 

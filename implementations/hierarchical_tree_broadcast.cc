@@ -1,9 +1,10 @@
+#include "implementations/hierarchical_tree_broadcast.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "implementations/binomial_tree.h"
-#include "implementations/cost.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -80,7 +81,9 @@ void AddSends(const Place& place, Slot from, StepRef after,
   }
 }
 
-Schedule Plan(const PlanRequest& request) {
+}  // namespace
+
+Schedule PlanHierarchicalTreeBroadcast(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   const Place inside = PlaceInTask(request);
   const Place among = inside.parent < 0 ? PlaceAmongTasks(request) : Place{};
@@ -97,14 +100,20 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
+Traffic HierarchicalTreeBroadcastTraffic(const CostQuery& query) {
+  const int among_tasks = CeilLog2(query.layout.num_tasks());
+  const int inside = CeilLog2(LargestTask(query.layout));
+  Traffic traffic;
+  traffic.Add(SpansProcesses(query) ? 1 : 0, among_tasks, among_tasks);
+  traffic.Add(/*num_leaving=*/0, inside, inside);
+  return traffic;
+}
+
+namespace {
+
 double CostSeconds(const CostQuery& query) {
-  size_t largest_task = 1;
-  for (const std::vector<int>& ranks : query.layout.tasks()) {
-    largest_task = std::max(largest_task, ranks.size());
-  }
-  const double in_a_row = CeilLog2(query.layout.num_tasks()) +
-                          CeilLog2(static_cast<int>(largest_task));
-  return TransferSeconds(query.model, in_a_row, in_a_row * query.bytes);
+  return HierarchicalTreeBroadcastTraffic(query).Seconds(
+      query.model, static_cast<double>(query.bytes));
 }
 
 REGISTER_COLLECTIVE(
@@ -114,7 +123,7 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kBroadcast},
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = Plan}));
+               .plan = PlanHierarchicalTreeBroadcast}));
 
 }  // namespace
 }  // namespace tutti

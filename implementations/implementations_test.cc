@@ -21,6 +21,8 @@ const std::vector<std::string>& Names() {
                                    "BruckGather",
                                    "DirectReduceScatter",
                                    "Gather",
+                                   "HierarchicalHalvingDoublingReduce",
+                                   "HierarchicalRingReduce",
                                    "HierarchicalTreeBroadcast",
                                    "LocalAllToAll",
                                    "LocalBarrier",

@@ -33,7 +33,7 @@ constexpr int64_t kLineBytes = 64;
 double CostSeconds(const CostQuery& query) {
   const double size = query.layout.size();
   if (size == 1) return 0;
-  return TransferSeconds(query.model, 0.5,
+  return TransferSeconds(query.model.within, 0.5,
                          (size - 1) / size * static_cast<double>(query.bytes));
 }
 

@@ -36,8 +36,10 @@ Schedule Plan(const PlanRequest& request) {
 
 double CostSeconds(const CostQuery& query) {
   const int messages = query.layout.size() > 1 ? 1 : 0;
-  return TransferSeconds(query.model, messages,
-                         static_cast<double>(messages * query.bytes));
+  Traffic traffic;
+  traffic.Add(SpansProcesses(query) ? LargestTask(query.layout) : 0, messages,
+              messages);
+  return traffic.Seconds(query.model, static_cast<double>(query.bytes));
 }
 
 REGISTER_COLLECTIVE(

@@ -15,4 +15,12 @@ int RankCube::RankAt(int corner, int seat) const {
   return corner < num_shared_ ? 2 * corner + seat : corner + num_shared_;
 }
 
+int RankCube::PartnerOf(int rank) const {
+  return RankAt(CornerOf(rank), 1 - SeatOf(rank));
+}
+
+int RankCube::Across(int rank, int dimension) const {
+  return RankAt(CornerOf(rank) ^ (1 << dimension), SeatOf(rank));
+}
+
 }  // namespace tutti

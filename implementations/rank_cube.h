@@ -34,6 +34,12 @@ class RankCube {
   // The only rank of a corner has both seats here.
   int RankAt(int corner, int seat) const;
 
+  // The other rank of the same corner; `rank` itself if there is none.
+  int PartnerOf(int rank) const;
+
+  // The rank on the same seat of the neighbouring corner.
+  int Across(int rank, int dimension) const;
+
  private:
   int num_dimensions_ = 0;
   int num_shared_;

@@ -38,14 +38,13 @@ struct Exchange {
 std::vector<Exchange> ExchangesOf(int rank, const RankCube& cube) {
   std::vector<Exchange> exchanges;
   const int corner = cube.CornerOf(rank);
-  const int seat = cube.SeatOf(rank);
-  if (cube.NumRanksAt(corner) == 2) {
-    const int partner = cube.RankAt(corner, 1 - seat);
+  const int partner = cube.PartnerOf(rank);
+  if (partner != rank) {
     exchanges.push_back({.from = partner, .to = {partner}});
   }
   for (int dimension = 0; dimension < cube.num_dimensions(); ++dimension) {
     const int across = corner ^ (1 << dimension);
-    Exchange exchange = {.from = cube.RankAt(across, seat)};
+    Exchange exchange = {.from = cube.Across(rank, dimension)};
     for (int other = 0; other < cube.NumRanksAt(across); ++other) {
       if (cube.RankAt(corner, other) != rank) continue;
       exchange.to.push_back(cube.RankAt(across, other));
@@ -96,11 +95,19 @@ Schedule Plan(const PlanRequest& request) {
 // send two buffers.
 double CostSeconds(const CostQuery& query) {
   const RankCube cube(query.layout.size());
-  const double dimensions = cube.num_dimensions();
   const bool has_pairs = cube.num_shared() > 0;
-  const double steps = has_pairs ? 1 + dimensions : dimensions;
-  const double buffers = has_pairs ? 1 + 2 * dimensions : dimensions;
-  return TransferSeconds(query.model, steps, buffers * query.bytes);
+  Traffic traffic;
+  if (has_pairs) {
+    const int num_leaving =
+        NumLeaving(query, [&](int rank) { return cube.PartnerOf(rank); });
+    traffic.Add(num_leaving, /*messages=*/1, /*blocks=*/1);
+  }
+  for (int dimension = 0; dimension < cube.num_dimensions(); ++dimension) {
+    const int num_leaving = NumLeaving(
+        query, [&](int rank) { return cube.Across(rank, dimension); });
+    traffic.Add(num_leaving, /*messages=*/1, /*blocks=*/has_pairs ? 2 : 1);
+  }
+  return traffic.Seconds(query.model, static_cast<double>(query.bytes));
 }
 
 REGISTER_COLLECTIVE(

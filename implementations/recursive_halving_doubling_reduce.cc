@@ -1,10 +1,10 @@
-#include "implementations/cost.h"
+#include "implementations/recursive_halving_doubling_reduce.h"
+
 #include "implementations/halving_tree.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
 namespace tutti {
-namespace {
 
 // First recursive halving brings every rank the sum of one chunk in n, then
 // recursive doubling brings all sums to all, back along the same ways.
@@ -27,7 +27,7 @@ namespace {
 // the two halve between them what one would do (halving_tree.h). A rank then
 // sends log2 n chunks more at most, all together none. The papers' pairs go on
 // as one rank, which costs as many steps and up to two buffers more.
-Schedule Plan(const PlanRequest& request) {
+Schedule PlanRecursiveHalvingDoublingReduce(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
   ScheduleBuilder builder(size);
@@ -53,8 +53,15 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
+Traffic RecursiveHalvingDoublingReduceTraffic(const CostQuery& query) {
+  return HalvingTraffic(query).Times(2);
+}
+
+namespace {
+
 double CostSeconds(const CostQuery& query) {
-  return 2 * OtherBlocksSeconds(query);
+  return RecursiveHalvingDoublingReduceTraffic(query).SecondsInPieces(
+      query.model, BlockBytes(query), query.layout.num_tasks());
 }
 
 REGISTER_COLLECTIVE(
@@ -65,7 +72,7 @@ REGISTER_COLLECTIVE(
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = Plan}));
+               .plan = PlanRecursiveHalvingDoublingReduce}));
 
 }  // namespace
 }  // namespace tutti

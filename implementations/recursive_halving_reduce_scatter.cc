@@ -1,10 +1,10 @@
-#include "implementations/cost.h"
+#include "implementations/recursive_halving_reduce_scatter.h"
+
 #include "implementations/halving_tree.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
 namespace tutti {
-namespace {
 
 // In each step a rank keeps half of the blocks that it still has sums of, and
 // exchanges the sums of the others with a rank that keeps those.
@@ -24,7 +24,7 @@ namespace {
 // the two halve between them what one would do (halving_tree.h): one step more
 // than the largest power of two below n takes, and no more bytes. The paper's
 // pairs go on as one rank, which costs a step and a buffer more.
-Schedule Plan(const PlanRequest& request) {
+Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
   ScheduleBuilder builder(size);
@@ -43,6 +43,17 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
+Traffic RecursiveHalvingReduceScatterTraffic(const CostQuery& query) {
+  return HalvingTraffic(query);
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  return RecursiveHalvingReduceScatterTraffic(query).SecondsInPieces(
+      query.model, BlockBytes(query), query.layout.num_tasks());
+}
+
 REGISTER_COLLECTIVE(
     RecursiveHalvingReduceScatter,
     Scheduled({.traits = {.summary = "all exchange sums of ever fewer blocks, "
@@ -51,8 +62,8 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = OtherBlocksSeconds},
-               .plan = Plan}));
+                          .cost_seconds = CostSeconds},
+               .plan = PlanRecursiveHalvingReduceScatter}));
 
 }  // namespace
 }  // namespace tutti

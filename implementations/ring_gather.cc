@@ -46,7 +46,7 @@ REGISTER_COLLECTIVE(
                           .supports_subdivisions = true,
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = OtherBlocksSeconds},
+                          .cost_seconds = RingSeconds},
                .plan = Plan,
                .subdivide = DefaultSubdivisions}));
 

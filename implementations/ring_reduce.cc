@@ -1,4 +1,5 @@
-#include "implementations/cost.h"
+#include "implementations/ring_reduce.h"
+
 #include "implementations/subdivision.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -49,12 +50,20 @@ void AddRing(const Ring& ring, ScheduleBuilder& builder) {
   }
 }
 
-Schedule Plan(const PlanRequest& request) {
+}  // namespace
+
+Schedule PlanRingReduce(const PlanRequest& request) {
   return PlanRings(request, AddRing);
 }
 
+Traffic RingReduceTraffic(const CostQuery& query) {
+  return RingTraffic(query).Times(2);
+}
+
+namespace {
+
 double CostSeconds(const CostQuery& query) {
-  return 2 * OtherBlocksSeconds(query);
+  return RingReduceTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
 REGISTER_COLLECTIVE(
@@ -65,7 +74,7 @@ REGISTER_COLLECTIVE(
                           .supports_subdivisions = true,
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = CostSeconds},
-               .plan = Plan,
+               .plan = PlanRingReduce,
                .subdivide = DefaultSubdivisions}));
 
 }  // namespace

@@ -59,7 +59,7 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kReduceScatter},
                           .supports_subdivisions = true,
                           .determinism = Determinism::kFixedLayout,
-                          .cost_seconds = OtherBlocksSeconds},
+                          .cost_seconds = RingSeconds},
                .plan = Plan,
                .subdivide = DefaultSubdivisions}));
 

@@ -36,7 +36,7 @@ REGISTER_COLLECTIVE(
     Scheduled({.traits = {.summary = "the root sends to everyone: fewest bytes",
                           .collectives = {CollectiveType::kScatter},
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = OtherBlocksSeconds},
+                          .cost_seconds = FromRootSeconds},
                .plan = Plan}));
 
 }  // namespace

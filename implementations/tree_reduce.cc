@@ -1,7 +1,9 @@
+#include "implementations/tree_reduce.h"
+
+#include <cstdint>
 #include <vector>
 
 #include "implementations/binomial_tree.h"
-#include "implementations/cost.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -75,7 +77,9 @@ Slot AddSums(const Place& place, Slot sum_into,
   return sum;
 }
 
-Schedule Plan(const PlanRequest& request) {
+}  // namespace
+
+Schedule PlanTreeReduce(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto lane = builder.AddLane();
   if (request.layout.size() == 1) {
@@ -98,10 +102,23 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
+Traffic TreeReduceTraffic(const CostQuery& query) {
+  const int ways = query.type == CollectiveType::kAllReduce ? 2 : 1;
+  Traffic traffic;
+  for (int64_t step = 1; step < query.layout.size(); step *= 2) {
+    const int num_leaving = NumLeaving(query, [step](int rank) {
+      return (rank & -rank) == step ? BinomialParent(rank) : rank;
+    });
+    traffic.Add(num_leaving, ways, ways);
+  }
+  return traffic;
+}
+
+namespace {
+
 double CostSeconds(const CostQuery& query) {
-  const double up = CeilLog2(query.layout.size());
-  const double steps = query.type == CollectiveType::kAllReduce ? 2 * up : up;
-  return TransferSeconds(query.model, steps, steps * query.bytes);
+  return TreeReduceTraffic(query).Seconds(query.model,
+                                          static_cast<double>(query.bytes));
 }
 
 REGISTER_COLLECTIVE(
@@ -113,7 +130,7 @@ REGISTER_COLLECTIVE(
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = Plan}));
+               .plan = PlanTreeReduce}));
 
 }  // namespace
 }  // namespace tutti

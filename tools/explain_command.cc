@@ -31,7 +31,9 @@ first, then the others, with what rules them out. Nothing is executed: the
 library asks the same function, with the same answer, when it runs a collective.
 
 predicted is what the algorithm's own model says, in which a message takes 1 us
-+ bytes / 5 GB/s. It compares algorithms; `tutti perf` measures.
++ bytes / 5 GB/s within a process, and 50 us + bytes / 2.5 GB/s between
+processes, where all ranks of a process share the 2.5 GB/s. It compares
+algorithms; `tutti perf` measures.
 
 --bytes is the size of the larger of one rank's two buffers: what each rank has
 in all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
@@ -54,6 +56,8 @@ Exit status 1 if the algorithm of --algorithm cannot serve.
   dtype, reduction             names; null of a barrier, and where nothing is
                                reduced
   latency_us, bandwidth        of the model: microseconds, GB/s
+  process_latency_us, process_bandwidth
+                               the same between processes; null in one process
   chosen                       a name; null if that of --algorithm cannot serve
   candidates                   a list in the order above, with an object for
                                each: name, predicted_us (null if ruled out, or
@@ -89,7 +93,7 @@ void Sort(const CollectiveRegistry& registry, CollectiveType type,
   const auto key = [&](const Candidate& candidate) {
     return std::make_tuple(!candidate.ruled_out.empty(), !does_it(candidate),
                            !candidate.cost_seconds.has_value(),
-                           candidate.cost_seconds);
+                           candidate.cost_seconds, candidate.determinism);
   };
   std::stable_sort(
       candidates->begin(), candidates->end(),
@@ -192,6 +196,9 @@ Json ToJson(const Candidate& candidate) {
 Json ToJson(const Explanation& explanation) {
   const Workload& workload = explanation.workload;
   const std::string dtype(Name(workload.dtype));
+  const LinkCost& within = explanation.model.within;
+  const LinkCost& between = explanation.model.between;
+  const bool spans_processes = !explanation.one_process;
   Json candidates = Json::array();
   for (const Candidate& candidate : explanation.candidates) {
     candidates.push_back(ToJson(candidate));
@@ -205,8 +212,12 @@ Json ToJson(const Explanation& explanation) {
           {"count", workload.count},
           {"dtype", HasData(explanation) ? Json(dtype) : Json()},
           {"reduction", OrNull(workload.spec.reduction)},
-          {"latency_us", explanation.model.latency_seconds * 1e6},
-          {"bandwidth", explanation.model.bytes_per_second / 1e9},
+          {"latency_us", within.latency_seconds * 1e6},
+          {"bandwidth", within.bytes_per_second / 1e9},
+          {"process_latency_us",
+           spans_processes ? Json(between.latency_seconds * 1e6) : Json()},
+          {"process_bandwidth",
+           spans_processes ? Json(between.bytes_per_second / 1e9) : Json()},
           {"chosen", OrNull(explanation.chosen)},
           {"candidates", candidates}};
 }

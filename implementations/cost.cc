@@ -1,0 +1,102 @@
+#include "implementations/cost.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+bool HasFewerRanks(const std::vector<int>& a, const std::vector<int>& b) {
+  return a.size() < b.size();
+}
+
+}  // namespace
+
+int LargestTask(const GroupLayout& layout) {
+  const auto& tasks = layout.tasks();
+  return static_cast<int>(
+      std::max_element(tasks.begin(), tasks.end(), HasFewerRanks)->size());
+}
+
+int SmallestTask(const GroupLayout& layout) {
+  const auto& tasks = layout.tasks();
+  return static_cast<int>(
+      std::min_element(tasks.begin(), tasks.end(), HasFewerRanks)->size());
+}
+
+void Traffic::Add(int num_leaving, double messages, double blocks) {
+  Load& load = num_leaving > 0 ? between_ : within_;
+  load.messages += messages;
+  load.blocks += std::max(num_leaving, 1) * blocks;
+}
+
+void Traffic::Add(const Traffic& more) {
+  within_.messages += more.within_.messages;
+  within_.blocks += more.within_.blocks;
+  between_.messages += more.between_.messages;
+  between_.blocks += more.between_.blocks;
+}
+
+Traffic Traffic::Times(int times) const {
+  Traffic product = *this;
+  for (Load* load : {&product.within_, &product.between_}) {
+    load->messages *= times;
+    load->blocks *= times;
+  }
+  return product;
+}
+
+Traffic Traffic::ByMembers(int num_members) const {
+  Traffic product = *this;
+  product.between_.blocks *= num_members;
+  return product;
+}
+
+double Traffic::Seconds(const CostModel& model, double block_bytes) const {
+  return SecondsInPieces(model, block_bytes, /*num_pieces=*/1);
+}
+
+// The links that have less to do wait for the first piece, or are waited for
+// with the last.
+double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
+                                int num_pieces) const {
+  const double latency = within_.messages * model.within.latency_seconds +
+                         between_.messages * model.between.latency_seconds;
+  const double within =
+      within_.blocks * block_bytes / model.within.bytes_per_second;
+  const double between =
+      between_.blocks * block_bytes / model.between.bytes_per_second;
+  return latency + std::max(within, between) +
+         std::min(within, between) / num_pieces;
+}
+
+Traffic RingTraffic(const CostQuery& query) {
+  const int others = query.layout.size() - 1;
+  Traffic traffic;
+  traffic.Add(SpansProcesses(query) ? 1 : 0, others, others);
+  return traffic;
+}
+
+double RingSeconds(const CostQuery& query) {
+  return RingTraffic(query).Seconds(query.model, BlockBytes(query));
+}
+
+double ToAllSeconds(const CostQuery& query) {
+  const int size = query.layout.size();
+  const int inside = SpansProcesses(query) ? LargestTask(query.layout) : size;
+  Traffic traffic;
+  traffic.Add(/*num_leaving=*/0, inside - 1, inside - 1);
+  traffic.Add(/*num_leaving=*/inside, size - inside, size - inside);
+  return traffic.Seconds(query.model, BlockBytes(query));
+}
+
+double FromRootSeconds(const CostQuery& query) {
+  const int size = query.layout.size();
+  const int inside = SpansProcesses(query) ? SmallestTask(query.layout) : size;
+  Traffic traffic;
+  traffic.Add(/*num_leaving=*/0, inside - 1, inside - 1);
+  traffic.Add(/*num_leaving=*/1, size - inside, size - inside);
+  return traffic.Seconds(query.model, BlockBytes(query));
+}
+
+}  // namespace tutti

@@ -1,0 +1,19 @@
+#ifndef TUTTI_IMPLEMENTATIONS_RECURSIVE_HALVING_REDUCE_SCATTER_H_
+#define TUTTI_IMPLEMENTATIONS_RECURSIVE_HALVING_REDUCE_SCATTER_H_
+
+#include "framework/implementation_traits.h"
+#include "implementations/cost.h"
+#include "schedule/plan.h"
+#include "schedule/schedule.h"
+
+namespace tutti {
+
+// RecursiveHalvingReduceScatter, for algorithms that it is a part of. Tags:
+// n.
+Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request);
+Traffic RecursiveHalvingReduceScatterTraffic(
+    const CostQuery& query);  // A block is one in n.
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_RECURSIVE_HALVING_REDUCE_SCATTER_H_

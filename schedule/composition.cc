@@ -1,0 +1,159 @@
+#include "schedule/composition.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// The chunk of its input that the step reads; -1 if it reads none.
+int InputChunkOf(const Step& step) {
+  if (!Reads(step.kind)) return -1;
+  if (step.left.space == Space::kInput) return step.left.chunk;
+  const bool reads_right =
+      step.kind == StepKind::kReduce && step.right.space == Space::kInput;
+  return reads_right ? step.right.chunk : -1;
+}
+
+// The engine fuses such steps, but not if the second one waits for others.
+bool IsPair(const Step& first, const Step& second) {
+  return first.kind == StepKind::kRecv && second.kind == StepKind::kReduce &&
+         !second.after.is_set() &&
+         (second.left == first.into || second.right == first.into);
+}
+
+// Reads and writes nothing.
+bool IsIdle(const Step& step) {
+  return step.kind == StepKind::kCopy && !step.finish && step.into == step.left;
+}
+
+}  // namespace
+
+// The addition of one part, which is over when this goes.
+class Composition::Adding {
+ public:
+  Adding(const Part& part, Composition& whole)
+      : part_(part),
+        whole_(whole),
+        output_bank_(whole.num_banks_),
+        first_bank_(whole.num_banks_ + 1),
+        values_(whole.values_) {}
+
+  void Run() {
+    for (const Lane& lane : part_.schedule.lanes) AddLane(lane);
+    // Some wait for steps of later lanes.
+    for (const auto& [place, after] : waiting_) {
+      StepAt(place).after = places_[after.lane][after.step];
+    }
+    whole_.values_ = std::move(values_);
+    whole_.num_banks_ = first_bank_ + num_banks_;
+    whole_.num_tags_ += part_.num_tags;
+  }
+
+ private:
+  void AddLane(const Lane& lane) {
+    lane_ = -1;
+    places_.emplace_back();
+    std::vector<StepRef> awaited;
+    for (size_t i = 0; i < lane.size(); ++i) {
+      Value needed = NeededAt(lane, i);
+      if (std::find(awaited.begin(), awaited.end(), needed.made) !=
+          awaited.end()) {
+        needed.made = {};
+      }
+      awaited.push_back(needed.made);
+      places_.back().push_back(AddStep(lane[i], needed));
+    }
+  }
+
+  // What earlier parts have to have made before this step: of a pair, before
+  // the first one.
+  Value NeededAt(const Lane& lane, size_t i) const {
+    if (i > 0 && IsPair(lane[i - 1], lane[i])) return {};
+    const bool heads_pair = i + 1 < lane.size() && IsPair(lane[i], lane[i + 1]);
+    const int chunk = InputChunkOf(heads_pair ? lane[i + 1] : lane[i]);
+    return chunk < 0 ? Value{} : whole_.values_[part_.chunks[chunk]];
+  }
+
+  // Returns where it is, or if it is left out, the step to wait for instead.
+  StepRef AddStep(const Step& step, Value needed) {
+    Step added = Translated(step);
+    if (IsIdle(added) && lane_ < 0 && !step.after.is_set()) return needed.made;
+    if (step.after.is_set() && needed.made.is_set()) {
+      // A step waits for one of another lane: an idle one waits before it.
+      Append({.into = needed.slot, .left = needed.slot, .after = needed.made});
+      needed.made = {};
+    }
+    added.after = needed.made;
+    const StepRef place = Append(added);
+    if (step.after.is_set()) waiting_.emplace_back(place, step.after);
+    if (Writes(step.kind) && step.into.space == Space::kData) {
+      values_[added.into.chunk] = {added.into, place};
+    }
+    return place;
+  }
+
+  Step Translated(const Step& step) {
+    Step result = step;
+    result.finish = step.finish && part_.finishes;
+    if (Writes(step.kind)) result.into = Translated(step.into);
+    if (Reads(step.kind)) result.left = Translated(step.left);
+    if (step.kind == StepKind::kReduce) result.right = Translated(step.right);
+    if (step.peer >= 0) result.peer = part_.ranks[step.peer];
+    result.tag = whole_.num_tags_ + step.tag;
+    return result;
+  }
+
+  Slot Translated(const Slot& slot) {
+    const int chunk = part_.chunks[slot.chunk];
+    switch (slot.space) {
+      case Space::kInput:
+        return whole_.values_[chunk].slot;
+      case Space::kData:
+        return whole_.memory_.OutputHas(whole_.rank_, chunk)
+                   ? Data(chunk)
+                   : Scratch(chunk, output_bank_);
+      case Space::kScratch:
+        break;
+    }
+    num_banks_ = std::max(num_banks_, slot.bank + 1);
+    return Scratch(chunk, first_bank_ + slot.bank);
+  }
+
+  StepRef Append(const Step& step) {
+    auto& lanes = whole_.schedule_.lanes;
+    if (lane_ < 0) {
+      lane_ = static_cast<int>(lanes.size());
+      lanes.emplace_back();
+    }
+    lanes[lane_].push_back(step);
+    return {lane_, static_cast<int>(lanes[lane_].size()) - 1};
+  }
+
+  Step& StepAt(StepRef place) {
+    return whole_.schedule_.lanes[place.lane][place.step];
+  }
+
+  const Part& part_;
+  Composition& whole_;
+  const int output_bank_;
+  const int first_bank_;
+  int num_banks_ = 0;
+  std::vector<Value> values_;
+  int lane_ = -1;  // Of the whole; none as long as nothing is in it.
+  std::vector<std::vector<StepRef>> places_;          // Of the part's steps.
+  std::vector<std::pair<StepRef, StepRef>> waiting_;  // For the part's steps.
+};
+
+Composition::Composition(GroupMemory memory, int rank)
+    : memory_(std::move(memory)), rank_(rank), values_(memory_.num_chunks) {
+  schedule_.num_chunks = memory_.num_chunks;
+  for (int chunk = 0; chunk < memory_.num_chunks; ++chunk) {
+    values_[chunk].slot = Input(chunk);
+  }
+}
+
+void Composition::Add(const Part& part) { Adding(part, *this).Run(); }
+
+}  // namespace tutti

@@ -1,0 +1,80 @@
+#ifndef TUTTI_SCHEDULE_COMPOSITION_H_
+#define TUTTI_SCHEDULE_COMPOSITION_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "schedule/group_memory.h"
+#include "schedule/schedule.h"
+
+namespace tutti {
+
+// Makes what one rank does in a large collective out of what it does in smaller
+// ones, the parts, which follow each other chunk by chunk: a part's input is
+// what the parts before it have made of the chunk, and it starts on a chunk as
+// soon as that is there. So an all-reduce among the devices of two tasks is
+//
+//   reduce-scatter     all-reduce          all-gather
+//   in each task       of each chunk       in each task
+//
+//   0 --+-- 1          0          1        0 --+-- 1
+//                      |          |
+//   2 --+-- 3          2          3        2 --+-- 3
+//
+// A part is a valid schedule of a collective of its own, as the plan functions
+// of algorithms make it. Chunks that are in the output of the whole are made
+// there, others in scratch memory.
+class Composition {
+ public:
+  struct Part {
+    // What this rank does. The steps that write one chunk of its output are all
+    // in one lane. No lanes: the rank takes no part.
+    Schedule schedule;
+
+    std::vector<int> ranks;   // ranks[i]: what rank i of the part is in all.
+    std::vector<int> chunks;  // The same of its chunks.
+
+    // More than any tag of the part, on any rank.
+    int num_tags = 0;
+
+    // The part completes what it reduces: its final ops are those of the whole.
+    bool finishes = false;
+  };
+
+  // `memory` is that of the whole; what it says of `in_place` does not matter
+  // here, but to the plans of the parts.
+  Composition(GroupMemory memory, int rank);
+
+  // All ranks add parts in the same order, with the same numbers of tags, those
+  // without them too.
+  void Add(const Part& part);
+
+  // A part whose input this is starts in place: the chunk is in the output.
+  bool IsInOutput(int chunk) const {
+    return values_[chunk].slot.space == Space::kData;
+  }
+
+  // The finished schedule. Call once, last.
+  Schedule Build() { return std::move(schedule_); }
+
+ private:
+  class Adding;
+
+  // What the parts so far have made of a chunk.
+  struct Value {
+    Slot slot;
+    StepRef made;  // Not set: it is there from the start.
+  };
+
+  const GroupMemory memory_;
+  const int rank_;
+  Schedule schedule_;
+  std::vector<Value> values_;  // By chunk.
+  int num_tags_ = 0;
+  int num_banks_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_COMPOSITION_H_
