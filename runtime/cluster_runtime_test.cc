@@ -1,0 +1,315 @@
+#include "runtime/cluster_runtime.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/collective_executor.h"
+#include "tests/loopback_network.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kNumTasks = 3;
+constexpr int kDevices = 2;
+constexpr int64_t kStep = 5;
+
+ClusterSpec Cluster(int this_task) {
+  return {.addresses = {"a:1", "b:1", "c:1"}, .this_task = this_task};
+}
+
+// What became of something asynchronous.
+struct Outcome {
+  std::optional<absl::Status> status;  // Unset until it has ended.
+
+  StatusCallback Set() {
+    return [this](absl::Status ended) {
+      EXPECT_FALSE(status.has_value());
+      status = std::move(ended);
+    };
+  }
+};
+
+// One call of one device, all of whose elements are `value`.
+struct Call {
+  Outcome outcome;
+  Tensor output;
+
+  float result() const {
+    return reinterpret_cast<const float*>(output.data())[0];
+  }
+};
+
+// All tasks of a cluster, with their messages in an order that the seed makes.
+class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
+ protected:
+  void SetUp() override {
+    for (int task = 0; task < kNumTasks; ++task) Start(task);
+    Join();
+  }
+  void TearDown() override {
+    for (auto& runtime : runtimes_) runtime.reset();
+    environment_.RunAll();
+  }
+
+  void Start(int task) {
+    auto runtime = ClusterRuntime::Create(
+        {.cluster = Cluster(task),
+         .environment = environment_.get(),
+         .devices_per_task = kDevices,
+         .make_transport = [this, task](uint64_t incarnation)
+             -> absl::StatusOr<std::shared_ptr<Transport>> {
+           return network_.Connect(task, incarnation);
+         }});
+    ASSERT_THAT(runtime, IsOk());
+    runtimes_[task] = *std::move(runtime);
+  }
+
+  void Join() {
+    std::vector<Outcome> joined(kNumTasks);
+    for (int task = 0; task < kNumTasks; ++task) {
+      runtimes_[task]->Join(After(absl::Seconds(60)), nullptr,
+                            joined[task].Set());
+    }
+    environment_.RunAll();
+    for (const Outcome& outcome : joined) {
+      ASSERT_EQ(outcome.status, absl::OkStatus());
+    }
+  }
+
+  absl::Time After(absl::Duration duration) {
+    return environment_.get().clock->Now() + duration;
+  }
+
+  static CollectiveRequest Request(int num_tasks) {
+    CollectiveRequest request;
+    request.group_key = 1;
+    request.group_size = num_tasks * kDevices;
+    request.instance_key = 1;
+    request.op = AllReduce{};
+    request.shape = TensorShape::Vector(1001);
+    return request;
+  }
+
+  // A device brings its rank + 1 everywhere.
+  Call& CallDevice(int task, int device, const CollectiveRequest& request,
+                   absl::Time deadline = absl::InfiniteFuture()) {
+    Call& call = calls_.emplace_back();
+    Tensor input = *Tensor::Allocate(request.dtype, request.shape);
+    std::fill_n(reinterpret_cast<float*>(input.mutable_data()),
+                input.num_elements(),
+                static_cast<float>(task * kDevices + device + 1));
+    runtimes_[task]->manager().FindOrCreate(kStep)->ExecuteAsync(
+        {.device = runtimes_[task]->devices()[device],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = std::move(input),
+         .output = &call.output,
+         .deadline = deadline},
+        call.outcome.Set());
+    return call;
+  }
+
+  std::vector<Call*> CallAll(const std::vector<int>& tasks) {
+    const CollectiveRequest request = Request(static_cast<int>(tasks.size()));
+    std::vector<Call*> calls;
+    for (int task : tasks) {
+      for (int device = 0; device < kDevices; ++device) {
+        calls.push_back(&CallDevice(task, device, request));
+      }
+    }
+    return calls;
+  }
+
+  static void ExpectAll(const std::vector<Call*>& calls, float sum) {
+    for (const Call* call : calls) {
+      ASSERT_EQ(call->outcome.status, absl::OkStatus());
+      EXPECT_EQ(call->result(), sum);
+    }
+  }
+
+  SimulatedEnvironment environment_{GetParam()};
+  LoopbackNetwork network_{Cluster(0), environment_.get().queue,
+                           /*part_elements=*/100};
+  std::deque<Call> calls_;
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_{kNumTasks};
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeTest,
+                         testing::Range(uint64_t{1}, uint64_t{9}));
+
+TEST_P(ClusterRuntimeTest, AllDevicesOfAllTasksGetTheSum) {
+  for (int i = 0; i < 3; ++i) {
+    const auto calls = CallAll({0, 1, 2});
+    environment_.RunAll();
+    ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
+  }
+}
+
+TEST_P(ClusterRuntimeTest, ADeadlineThatPassesNamesWhoIsMissingOnAllTasks) {
+  const CollectiveRequest request = Request(kNumTasks);
+  std::vector<Call*> calls;
+  for (int device = 0; device < kDevices; ++device) {
+    calls.push_back(&CallDevice(0, device, request, After(absl::Seconds(3))));
+    calls.push_back(&CallDevice(1, device, request, After(absl::Seconds(3))));
+  }
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(4));
+  for (const Call* call : calls) {
+    ASSERT_TRUE(call->outcome.status.has_value());
+    EXPECT_THAT(*call->outcome.status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         HasSubstr("4 of 6 members had joined")));
+  }
+}
+
+TEST_P(ClusterRuntimeTest, AnExecutionThatFailsEndsOnAllTasks) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  const CollectiveRequest request = Request(kNumTasks);
+  std::vector<Call*> calls;
+  calls.push_back(&CallDevice(0, 0, request, After(absl::Seconds(1))));
+  calls.push_back(&CallDevice(0, 1, request));
+  calls.push_back(&CallDevice(1, 0, request));
+  calls.push_back(&CallDevice(1, 1, request));
+  calls.push_back(&CallDevice(2, 0, request));
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(2));
+  for (const Call* call : calls) {
+    ASSERT_TRUE(call->outcome.status.has_value());
+    EXPECT_THAT(*call->outcome.status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(HasSubstr("called by /job:worker/replica:0/"
+                                         "task:0/device:CPU:0"),
+                               HasSubstr("run phase"))));
+  }
+  const Call& late = CallDevice(2, 1, request);
+  environment_.RunAll();
+  ASSERT_TRUE(late.outcome.status.has_value());
+  EXPECT_EQ(late.outcome.status, calls[0]->outcome.status);
+}
+
+TEST_P(ClusterRuntimeTest, ALostTaskEndsItsGroupsByName) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  const CollectiveRequest request = Request(kNumTasks);
+  const Call& first = CallDevice(0, 0, request);
+  const Call& second = CallDevice(1, 0, request);
+  environment_.RunAll();
+  network_.Cut(2);
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(6));
+  for (const Call* call : {&first, &second}) {
+    ASSERT_TRUE(call->outcome.status.has_value());
+    EXPECT_THAT(*call->outcome.status, StatusIs(absl::StatusCode::kUnavailable,
+                                                HasSubstr("task 2 (c:1)")));
+  }
+}
+
+TEST_P(ClusterRuntimeTest, TheSurvivorsFormTheNextGeneration) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  network_.Cut(2);
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(6));
+  for (int task : {0, 1}) {
+    runtimes_[task]->ReformGroup(1, absl::UnavailableError("task 2 is gone"));
+  }
+  environment_.RunAll();
+  const auto calls = CallAll({0, 1});
+  environment_.RunAll();
+  ExpectAll(calls, 1 + 2 + 3 + 4);
+}
+
+TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  const CollectiveRequest request = Request(kNumTasks);
+  const Call& waiting = CallDevice(0, 0, request);
+  environment_.RunAll();
+  Outcome cleaned;
+  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
+  environment_.RunAll();
+  EXPECT_EQ(cleaned.status, absl::OkStatus());
+  ASSERT_TRUE(waiting.outcome.status.has_value());
+  EXPECT_THAT(*waiting.outcome.status,
+              StatusIs(absl::StatusCode::kAborted,
+                       HasSubstr("step 5 has been cleaned up")));
+  Outcome again;
+  runtimes_[1]->CleanupStep(kStep, again.Set());
+  environment_.RunAll();
+  EXPECT_EQ(again.status, absl::OkStatus());
+  const auto calls = CallAll({0, 1, 2});  // The step begins anew.
+  environment_.RunAll();
+  ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
+}
+
+TEST_P(ClusterRuntimeTest, NobodyLeavesBeforeAllAreDone) {
+  std::vector<Outcome> left(kNumTasks);
+  for (int task : {0, 1}) {
+    runtimes_[task]->Leave(After(absl::Seconds(30)), left[task].Set());
+  }
+  environment_.RunAll();
+  EXPECT_FALSE(left[0].status.has_value());
+  EXPECT_FALSE(left[1].status.has_value());
+  runtimes_[2]->Leave(After(absl::Seconds(30)), left[2].Set());
+  environment_.RunAll();
+  for (const Outcome& outcome : left) {
+    EXPECT_EQ(outcome.status, absl::OkStatus());
+  }
+}
+
+TEST_P(ClusterRuntimeTest, LeavingSaysWhoIsNotDone) {
+  Outcome left;
+  runtimes_[0]->Leave(After(absl::Seconds(30)), left.Set());
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(31));
+  ASSERT_TRUE(left.status.has_value());
+  EXPECT_THAT(*left.status,
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("task 0 (a:1) is done"),
+                             HasSubstr("task 1 (b:1), task 2 (c:1) did not"))));
+}
+
+TEST_P(ClusterRuntimeTest, SaysHowATaskIs) {
+  Outcome ok, unknown;
+  runtimes_[0]->CheckHealth("/job:worker/replica:0/task:1", absl::Seconds(5),
+                            ok.Set());
+  runtimes_[0]->CheckHealth("/job:worker/replica:0/task:7", absl::Seconds(5),
+                            unknown.Set());
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(6));
+  EXPECT_EQ(ok.status, absl::OkStatus());
+  ASSERT_TRUE(unknown.status.has_value());
+  EXPECT_EQ(unknown.status->code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ClusterRuntimeOptionsTest, RefusesWhatMakesNoCluster) {
+  SimulatedEnvironment environment(1);
+  const auto create = [&](ClusterSpec cluster, int devices) {
+    return ClusterRuntime::Create({.cluster = std::move(cluster),
+                                   .environment = environment.get(),
+                                   .devices_per_task = devices})
+        .status();
+  };
+  EXPECT_THAT(create({.addresses = {}}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("1 to 65536 tasks")));
+  EXPECT_THAT(create({.addresses = {"a:1"}}, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("1 to 1024 devices; asked for were 0")));
+}
+
+}  // namespace
+}  // namespace tutti
