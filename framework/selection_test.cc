@@ -92,6 +92,15 @@ TEST_F(SelectionTest, AmongEqualsTheFirstByNameWins) {
   EXPECT_EQ(Selected(), "A");
 }
 
+TEST_F(SelectionTest, AmongEqualsThatWinsWhoseResultsDependOnLeast) {
+  ImplementationTraits by_rank = AllReduceTraits(OneSecond);
+  by_rank.determinism = Determinism::kByRankOrder;
+  Register("A", AllReduceTraits(OneSecond));
+  Register("B", by_rank);
+  Register("C", by_rank);
+  EXPECT_EQ(Selected(), "B");
+}
+
 TEST_F(SelectionTest, TheSizeDecidesWhoIsCheapest) {
   Register("Latency", AllReduceTraits(ASecondPerByte));
   Register("Steady", AllReduceTraits(OneSecond));
@@ -107,6 +116,18 @@ TEST_F(SelectionTest, TheCostIsOfTheLayoutAndTheModel) {
   const auto selection = Select();
   ASSERT_THAT(selection, IsOk());
   EXPECT_EQ(selection->candidates[0].cost_seconds, 24);
+}
+
+double SlowBetweenProcesses(const CostQuery& query) {
+  return query.one_process ? 1 : 3;
+}
+
+TEST_F(SelectionTest, TheCostIsOfTheProcesses) {
+  Register("Far", AllReduceTraits(SlowBetweenProcesses));
+  Register("Near", AllReduceTraits(TwoSeconds));
+  EXPECT_EQ(Selected(), "Near");
+  request_.one_process = true;
+  EXPECT_EQ(Selected(), "Far");
 }
 
 TEST_F(SelectionTest, WhatNeedsOneProcessServesNoGroupOfSeveral) {

@@ -90,13 +90,17 @@ double ToAllSeconds(const CostQuery& query) {
   return traffic.Seconds(query.model, BlockBytes(query));
 }
 
-double FromRootSeconds(const CostQuery& query) {
+Traffic FromRootTraffic(const CostQuery& query) {
   const int size = query.layout.size();
   const int inside = SpansProcesses(query) ? SmallestTask(query.layout) : size;
   Traffic traffic;
   traffic.Add(/*num_leaving=*/0, inside - 1, inside - 1);
   traffic.Add(/*num_leaving=*/1, size - inside, size - inside);
-  return traffic.Seconds(query.model, BlockBytes(query));
+  return traffic;
+}
+
+double FromRootSeconds(const CostQuery& query) {
+  return FromRootTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
 }  // namespace tutti

@@ -87,6 +87,7 @@ double ToAllSeconds(const CostQuery& query);
 
 // One member, wherever it is, sends every other member a block, or they send to
 // it.
+Traffic FromRootTraffic(const CostQuery& query);
 double FromRootSeconds(const CostQuery& query);
 
 }  // namespace tutti

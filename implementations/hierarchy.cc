@@ -1,6 +1,7 @@
 #include "implementations/hierarchy.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -22,6 +23,43 @@ std::vector<int> Hierarchy::Column(int device) const {
     ranks.push_back(devices[device]);
   }
   return ranks;
+}
+
+HierarchicalPlanner::HierarchicalPlanner(const PlanRequest& request,
+                                         int num_chunks)
+    : request_(request),
+      hierarchy_(request.layout, request.rank),
+      whole_({.type = request.type,
+              .num_ranks = request.layout.size(),
+              .num_chunks = num_chunks},
+             request.rank) {}
+
+void HierarchicalPlanner::AddInTask(Part part) {
+  Add(GroupLayout::Uniform(1, hierarchy_.num_devices()), hierarchy_.device(),
+      hierarchy_.devices(), std::move(part));
+}
+
+void HierarchicalPlanner::AddAcrossTasks(int device, Part part) {
+  if (hierarchy_.device() != device) return AddNothing(part.num_tags);
+  Add(GroupLayout::Uniform(hierarchy_.num_tasks(), 1), hierarchy_.task(),
+      hierarchy_.Column(device), std::move(part));
+}
+
+void HierarchicalPlanner::Add(const GroupLayout& layout, int rank,
+                              std::vector<int> ranks, Part part) {
+  constexpr int kOneRing[] = {0};
+  const bool in_place =
+      request_.in_place || whole_.IsInOutput(part.chunks.front());
+  whole_.Add({.schedule = part.plan({.layout = layout,
+                                     .type = part.type,
+                                     .rank = rank,
+                                     .root = part.root,
+                                     .subdiv_offsets = kOneRing,
+                                     .in_place = in_place}),
+              .ranks = std::move(ranks),
+              .chunks = std::move(part.chunks),
+              .num_tags = part.num_tags,
+              .finishes = part.finishes});
 }
 
 Traffic TrafficInTask(const CostQuery& whole, PartTraffic part,

@@ -7,6 +7,9 @@
 #include "framework/group_layout.h"
 #include "framework/implementation_traits.h"
 #include "implementations/cost.h"
+#include "schedule/composition.h"
+#include "schedule/plan.h"
+#include "schedule/schedule.h"
 
 namespace tutti {
 
@@ -35,6 +38,47 @@ class Hierarchy {
   const GroupLayout& layout_;
   const int rank_;
   const int device_;
+};
+
+// Plans one rank of a collective whose parts are among the devices of a task,
+// or among devices of different tasks. All ranks add the same parts in the same
+// order (Composition).
+class HierarchicalPlanner {
+ public:
+  struct Part {
+    Schedule (*plan)(const PlanRequest& request);
+    CollectiveType type;
+    int root = 0;  // Where HasRoot(type).
+    int num_tags = 0;
+    std::vector<int> chunks;  // Of the whole, by chunk of the part.
+    bool finishes = false;
+  };
+
+  // The request outlives this.
+  HierarchicalPlanner(const PlanRequest& request, int num_chunks);
+
+  const Hierarchy& hierarchy() const { return hierarchy_; }
+
+  // Among the devices of the own task.
+  void AddInTask(Part part);
+
+  // Among those ranks that are number `device` in their tasks; others take no
+  // part.
+  void AddAcrossTasks(int device, Part part);
+
+  // Stands for a part that all ranks of the own task leave out.
+  void AddNothing(int num_tags) { whole_.Add({.num_tags = num_tags}); }
+
+  // Call once, last.
+  Schedule Build() { return whole_.Build(); }
+
+ private:
+  void Add(const GroupLayout& layout, int rank, std::vector<int> ranks,
+           Part part);
+
+  const PlanRequest& request_;
+  const Hierarchy hierarchy_;
+  Composition whole_;
 };
 
 // Prices a part of a collective by the layout it works on.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/registry.h"
@@ -21,7 +22,9 @@ const std::vector<std::string>& Names() {
                                    "BruckGather",
                                    "DirectReduceScatter",
                                    "Gather",
+                                   "HierarchicalGather",
                                    "HierarchicalHalvingDoublingReduce",
+                                   "HierarchicalReduceScatter",
                                    "HierarchicalRingReduce",
                                    "HierarchicalTreeBroadcast",
                                    "LocalAllToAll",
@@ -70,7 +73,7 @@ TEST(ImplementationsTest, PriceTreesBelowRingsForFewBytesAndAboveForMany) {
 TEST(ImplementationsTest,
      PriceDoublingBelowTreesForFewBytesAndAboveRingsForMany) {
   for (const int size : {4, 5, 8, 64}) {
-    const GroupLayout layout = GroupLayout::Uniform(size, 1);
+    const GroupLayout layout = GroupLayout::Uniform(1, size);
     EXPECT_LT(Cost("RecursiveDoublingReduce", layout, 4),
               Cost("TreeReduce", layout, 4));
     EXPECT_GT(Cost("RecursiveDoublingReduce", layout, 1 << 20),
@@ -95,6 +98,59 @@ TEST(ImplementationsTest, PriceRingsBelowBruckWhereTasksHaveManyDevices) {
             Cost("RingGather", GroupLayout::Uniform(4, 2), 1 << 20));
   EXPECT_EQ(Cost("BruckGather", GroupLayout::Uniform(8, 1), 1 << 20),
             Cost("RingGather", GroupLayout::Uniform(8, 1), 1 << 20));
+}
+
+std::string Chosen(CollectiveType type, const GroupLayout& layout,
+                   int64_t bytes) {
+  return SelectImplementation(CollectiveRegistry::Global(),
+                              {.type = type,
+                               .layout = layout,
+                               .device_type = "CPU",
+                               .bytes = bytes})
+      ->name;
+}
+
+TEST(ImplementationsTest, PriceLevelsBelowRingsWhereTasksHaveManyDevices) {
+  for (const int64_t bytes : {0, 1 << 10, 1 << 26}) {
+    for (const auto& [flat, levels] :
+         {std::pair("RingReduce", "HierarchicalRingReduce"),
+          std::pair("RingGather", "HierarchicalGather"),
+          std::pair("RingReduceScatter", "HierarchicalReduceScatter")}) {
+      const GroupLayout layout = GroupLayout::Uniform(3, 3);
+      EXPECT_LT(Cost(levels, layout, bytes), Cost(flat, layout, bytes));
+    }
+  }
+}
+
+TEST(ImplementationsTest, PriceTheSameStepsTheSame) {
+  for (const int num_tasks : {1, 2, 8}) {
+    for (const int num_devices : {1, 2, 8}) {
+      const auto layout = GroupLayout::Uniform(num_tasks, num_devices);
+      for (const int64_t bytes : {0, 1 << 10, 1 << 26}) {
+        EXPECT_EQ(Cost("RecursiveHalvingDoublingReduce", layout, bytes),
+                  Cost("HierarchicalHalvingDoublingReduce", layout, bytes));
+        EXPECT_EQ(Cost("RecursiveHalvingReduceScatter", layout, bytes),
+                  Cost("HierarchicalReduceScatter", layout, bytes));
+      }
+    }
+  }
+}
+
+TEST(ImplementationsTest, AreChosenByTheLinksBetweenProcesses) {
+  using enum CollectiveType;
+  const int64_t large = 1 << 26;
+  const auto power_of_two = GroupLayout::Uniform(4, 2);
+  EXPECT_EQ(Chosen(kAllReduce, power_of_two, 4), "RecursiveDoublingReduce");
+  EXPECT_EQ(Chosen(kAllReduce, power_of_two, large),
+            "RecursiveHalvingDoublingReduce");
+  EXPECT_EQ(Chosen(kAllGather, power_of_two, large), "HierarchicalGather");
+  const auto other = GroupLayout::Uniform(3, 3);
+  EXPECT_EQ(Chosen(kAllReduce, other, large),
+            "HierarchicalHalvingDoublingReduce");
+  EXPECT_EQ(Chosen(kReduceScatter, other, large), "HierarchicalReduceScatter");
+  // Leaders would move all there is within their tasks.
+  EXPECT_EQ(Chosen(kAllReduce, *GroupLayout::Create({0, 0, 0, 1, 2, 2}), large),
+            "RingReduce");
 }
 
 TEST(ImplementationsTest, SendNothingByDefaultWithinOneProcess) {

@@ -27,6 +27,15 @@ TEST(RankCubeTest, OneRankHasNoNeighbours) {
   EXPECT_EQ(cube.CornerOf(0), 0);
 }
 
+TEST(RankCubeTest, AcrossADimensionIsTheSameSeatIfThereAreTwo) {
+  const RankCube cube(5);  // {0,1}, 2, 3, 4.
+  EXPECT_EQ(cube.Across(0, /*dimension=*/0), 2);
+  EXPECT_EQ(cube.Across(1, /*dimension=*/1), 3);
+  EXPECT_EQ(cube.Across(2, /*dimension=*/0), 0);
+  EXPECT_EQ(cube.Across(4, /*dimension=*/0), 3);
+  EXPECT_EQ(cube.PartnerOf(4), 4);
+}
+
 TEST(RankCubeTest, SeatsOfAllCornersAreTheRanksInOrder) {
   for (int size = 1; size <= 130; ++size) {
     const RankCube cube(size);
@@ -36,6 +45,7 @@ TEST(RankCubeTest, SeatsOfAllCornersAreTheRanksInOrder) {
         EXPECT_EQ(cube.RankAt(corner, seat), rank);
         EXPECT_EQ(cube.CornerOf(rank), corner);
         EXPECT_EQ(cube.SeatOf(rank), seat);
+        EXPECT_EQ(cube.PartnerOf(rank), cube.RankAt(corner, 1 - seat));
       }
     }
     EXPECT_EQ(rank, size);

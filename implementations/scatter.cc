@@ -1,10 +1,10 @@
-#include "implementations/cost.h"
+#include "implementations/scatter.h"
+
 #include "implementations/lanes_in_turn.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
 namespace tutti {
-namespace {
 
 // The root sends every rank its block, some of them at a time.
 //
@@ -14,7 +14,7 @@ namespace {
 //
 // One step for the others, n - 1 for the root, which sends all blocks but its
 // own: the bytes are the least possible, and no block is sent twice.
-Schedule Plan(const PlanRequest& request) {
+Schedule PlanScatter(const PlanRequest& request) {
   const int root = request.root;
   const int size = request.layout.size();
   ScheduleBuilder builder(size);
@@ -31,13 +31,19 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
+Traffic ScatterTraffic(const CostQuery& query) {
+  return FromRootTraffic(query);
+}
+
+namespace {
+
 REGISTER_COLLECTIVE(
     Scatter,
     Scheduled({.traits = {.summary = "the root sends to everyone: fewest bytes",
                           .collectives = {CollectiveType::kScatter},
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = FromRootSeconds},
-               .plan = Plan}));
+               .plan = PlanScatter}));
 
 }  // namespace
 }  // namespace tutti

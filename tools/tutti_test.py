@@ -825,7 +825,8 @@ class ExplainTest(ToolTest):
             self.assertEqual(result.returncode, 1)
             self.assertNotIn("chosen", result.stdout)
             self.assertEqual(result.stderr, f"tutti: {name} {why}; these can "
-                             "serve: RecursiveDoublingReduce, "
+                             "serve: HierarchicalHalvingDoublingReduce, "
+                             "HierarchicalRingReduce, RecursiveDoublingReduce, "
                              "RecursiveHalvingDoublingReduce, RingReduce, "
                              "TreeReduce\n")
 

@@ -1,0 +1,129 @@
+#include "schedule/composition.h"
+
+#include <gtest/gtest.h>
+
+#include "framework/collective_type.h"
+#include "schedule/group_memory.h"
+#include "schedule/schedule.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// Rank 2 of an all-reduce of four ranks in two chunks.
+Composition AllReduceOfFour() {
+  return Composition({.num_ranks = 4, .num_chunks = 2}, /*rank=*/2);
+}
+
+// The first of two ranks adds what the second one sends.
+Schedule Receiving() {
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto lane = builder.AddLane();
+  lane.Recv(/*peer=*/1, /*tag=*/0, Scratch(0));
+  lane.ReduceAndFinish(Data(0), Input(0), Scratch(0));
+  return builder.Build();
+}
+
+// And sends the sum back.
+Schedule Sending() {
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  builder.AddLane().Send(/*peer=*/1, /*tag=*/0, Input(0));
+  builder.AddLane().Copy(Data(0), Input(0));
+  return builder.Build();
+}
+
+TEST(CompositionTest, APartHasTheRanksChunksAndTagsOfTheWhole) {
+  Composition whole = AllReduceOfFour();
+  whole.Add({.num_tags = 5});
+  whole.Add({.schedule = Receiving(),
+             .ranks = {2, 3},
+             .chunks = {1},
+             .num_tags = 1,
+             .finishes = true});
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: recv scratch[1].2 from 3, tag 5\n"
+            "0.1: data[1] = input[1] (+) scratch[1].2, finish\n");
+}
+
+TEST(CompositionTest, APartStartsOnAChunkWhenThePartBeforeHasMadeIt) {
+  Composition whole = AllReduceOfFour();
+  EXPECT_FALSE(whole.IsInOutput(1));
+  whole.Add(
+      {.schedule = Receiving(), .ranks = {2, 3}, .chunks = {1}, .num_tags = 1});
+  EXPECT_TRUE(whole.IsInOutput(1));
+  EXPECT_FALSE(whole.IsInOutput(0));
+  whole.Add(
+      {.schedule = Sending(), .ranks = {2, 0}, .chunks = {1}, .num_tags = 1});
+  whole.Add(
+      {.schedule = Sending(), .ranks = {2, 0}, .chunks = {0}, .num_tags = 1});
+  // The copy of the chunk to itself is left out.
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: recv scratch[1].1 from 3, tag 0\n"
+            "0.1: data[1] = input[1] (+) scratch[1].1\n"
+            "1.0: send data[1] to 0, tag 1, after 0.1\n"
+            "2.0: send input[0] to 0, tag 2\n"
+            "3.0: data[0] = input[0]\n");
+}
+
+TEST(CompositionTest, OfAReceiveAndItsReductionTheFirstWaits) {
+  Composition whole = AllReduceOfFour();
+  for (const int peer : {3, 0}) {
+    whole.Add({.schedule = Receiving(),
+               .ranks = {2, peer},
+               .chunks = {0},
+               .num_tags = 1,
+               .finishes = peer == 0});
+  }
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: recv scratch[0].1 from 3, tag 0\n"
+            "0.1: data[0] = input[0] (+) scratch[0].1\n"
+            "1.0: recv scratch[0].3 from 0, tag 1, after 0.1\n"
+            "1.1: data[0] = data[0] (+) scratch[0].3, finish\n");
+}
+
+TEST(CompositionTest, AStepThatWaitsAlreadyIsPrecededByOneThatWaitsToo) {
+  Composition whole = AllReduceOfFour();
+  whole.Add(
+      {.schedule = Receiving(), .ranks = {2, 3}, .chunks = {0}, .num_tags = 1});
+  // Its first lane waits for its second one.
+  Schedule part;
+  part.lanes = {
+      {{.kind = StepKind::kSend, .left = Input(0), .peer = 1, .after = {1, 0}}},
+      {{.kind = StepKind::kRecv, .into = Scratch(0), .peer = 1, .tag = 1}}};
+  whole.Add({.schedule = part, .ranks = {2, 0}, .chunks = {0}, .num_tags = 2});
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: recv scratch[0].1 from 3, tag 0\n"
+            "0.1: data[0] = input[0] (+) scratch[0].1\n"
+            "1.0: data[0] = data[0], after 0.1\n"
+            "1.1: send data[0] to 0, tag 1, after 2.0\n"
+            "2.0: recv scratch[0].3 from 0, tag 2\n");
+}
+
+TEST(CompositionTest, WhatIsNotInTheOutputIsMadeInScratch) {
+  Composition whole(
+      {.type = CollectiveType::kReduceScatter, .num_ranks = 4, .num_chunks = 4},
+      /*rank=*/2);
+  for (const int block : {2, 3}) {
+    whole.Add({.schedule = Receiving(),
+               .ranks = {2, 3},
+               .chunks = {block},
+               .num_tags = 1});
+  }
+  whole.Add(
+      {.schedule = Sending(), .ranks = {2, 0}, .chunks = {3}, .num_tags = 1});
+  EXPECT_EQ(ToString(whole.Build()),
+            "4 chunks\n"
+            "0.0: recv scratch[2].1 from 3, tag 0\n"
+            "0.1: data[2] = input[2] (+) scratch[2].1\n"
+            "1.0: recv scratch[3].3 from 3, tag 1\n"
+            "1.1: scratch[3].2 = input[3] (+) scratch[3].3\n"
+            "2.0: send scratch[3].2 to 0, tag 2, after 1.1\n"
+            "3.0: scratch[3].4 = scratch[3].2, after 1.1\n");
+}
+
+}  // namespace
+}  // namespace tutti
