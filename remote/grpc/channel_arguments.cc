@@ -40,7 +40,10 @@ ChannelSettings ClientSettings(size_t max_message_bytes) {
       {GRPC_ARG_ENABLE_RETRIES, 0},
       {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
       {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-      {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100},
+      // In spite of its name, how long one attempt to connect may take. A TLS
+      // handshake with a task that has no processor now takes its time; who is
+      // silent for too long is for the heartbeats to say.
+      {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000},
       {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
       {GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000},
   };
