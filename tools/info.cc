@@ -160,8 +160,8 @@ BuildInfo ThisBuild() {
       .num_processors = static_cast<int>(std::thread::hardware_concurrency()),
       .memory_bytes =
           int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
-      .extensions = {},
-      .missing_extensions = {"gRPC", "MPI", "CUDA", "NCCL"}};
+      .extensions = {"gRPC"},
+      .missing_extensions = {"MPI", "CUDA", "NCCL"}};
 }
 
 std::string FormatInfo(const BuildInfo& build,
