@@ -828,7 +828,7 @@ class ExplainTest(ToolTest):
                              "serve: HierarchicalHalvingDoublingReduce, "
                              "HierarchicalRingReduce, RecursiveDoublingReduce, "
                              "RecursiveHalvingDoublingReduce, RingReduce, "
-                             "TreeReduce\n")
+                             "ShuffleReduce, TreeReduce\n")
 
     def test_a_barrier_takes_no_option_that_speaks_of_data(self):
         for option in [["--bytes", 4], ["--dtype", "int8"]]:
