@@ -1,3 +1,5 @@
+#include "implementations/direct_reduce_scatter.h"
+
 #include "implementations/cost.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -37,7 +39,9 @@ void AddReductions(int rank, int size, ScheduleBuilder& builder) {
                            receive(size - 1));
 }
 
-Schedule Plan(const PlanRequest& request) {
+}  // namespace
+
+Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
   ScheduleBuilder builder(size);
@@ -55,7 +59,7 @@ Schedule Plan(const PlanRequest& request) {
 }
 
 // What arrives is set aside and read once more.
-double CostSeconds(const CostQuery& query) {
+double DirectReduceScatterSeconds(const CostQuery& query) {
   const int others = query.layout.size() - 1;
   return ToAllSeconds(query) + TransferSeconds(query.model.within,
                                                /*messages=*/0,
@@ -69,8 +73,7 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = CostSeconds},
-               .plan = Plan}));
+                          .cost_seconds = DirectReduceScatterSeconds},
+               .plan = PlanDirectReduceScatter}));
 
-}  // namespace
 }  // namespace tutti

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "implementations/binomial_tree.h"
 #include "implementations/plan_testing.h"
 
 namespace tutti {
@@ -143,6 +144,25 @@ TEST(PermuteTest, TakesOneStep) {
   for (InPlace in_place : {InPlace::kNone, InPlace::kAll}) {
     request.in_place = in_place;
     EXPECT_EQ(TransfersInARow("Permute", request), 1);
+  }
+}
+
+TEST(ShuffleReduceTest, TakesOneRoundToTheOwnersAndLogarithmicallyManyBack) {
+  for (const int n : {2, 3, 8, 17}) {
+    const VerifyCase request = {.layout = GroupLayout::Uniform(1, n)};
+    EXPECT_EQ(TransfersInARow("ShuffleReduce", request), 1 + CeilLog2(n));
+    for (const Schedule& plan : PlansOf("ShuffleReduce", request)) {
+      EXPECT_THAT(StepsOf(plan, StepKind::kSend), SizeIs(2 * (n - 1)));
+      EXPECT_THAT(StepsOf(plan, StepKind::kCopy), IsEmpty());
+    }
+  }
+}
+
+TEST(ShuffleReduceTest, ReducesInRankOrder) {
+  const VerifyCase request = {.layout = GroupLayout::Uniform(1, 4)};
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(OutputOf("ShuffleReduce", request, rank, 2),
+              "f(((0.2+1.2)+2.2)+3.2)");
   }
 }
 

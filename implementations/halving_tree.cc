@@ -61,9 +61,9 @@ Traffic HalvingTraffic(const CostQuery& query) {
   Traffic traffic;
   int blocks = query.layout.size();  // That a rank has sums of.
   const auto add_round = [&](auto peer_of) {
-    const int num_sent = blocks / 2;
-    traffic.Add(NumLeaving(query, peer_of), num_sent, num_sent);
-    blocks -= num_sent;
+    const int given_away = blocks / 2;
+    traffic.Add(NumLeaving(query, peer_of), given_away, given_away);
+    blocks -= given_away;
   };
   if (cube.num_shared() > 0) {
     add_round([&](int rank) { return cube.PartnerOf(rank); });

@@ -11,12 +11,12 @@ namespace tutti {
 // An all-reduce on both levels of a machine: inside tasks, where links are
 // fast, and between tasks, where they are slow. With two tasks of two devices:
 //
-//   reduce-scatter     all-reduce across     all-gather
-//   in each task       tasks, of a half each  in each task
+//   reduce-scatter     all-reduce        all-gather
+//   in each task       across tasks      in each task
 //
-//   0 --+-- 1          0          1          0 --+-- 1
-//                      |          |
-//   2 --+-- 3          2          3          2 --+-- 3
+//   0 --+-- 1          0       1         0 --+-- 1
+//                      |       |
+//   2 --+-- 3          2       3         2 --+-- 3
 //
 // First the d devices of each task sum up its contributions, each those of one
 // block in d. Then device i of all T tasks, for every i, all-reduce block i:

@@ -43,6 +43,7 @@ const std::vector<std::string>& Names() {
                                    "RingReduce",
                                    "RingReduceScatter",
                                    "Scatter",
+                                   "ShuffleReduce",
                                    "TreeReduce"};
   return *names;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/blocking_counter.h"
 #include "remote/grpc/grpc_transport.h"
+#include "remote/grpc/listen_address.h"
 #include "runtime/cluster_runtime.h"
 #include "tools/cluster_party.h"
 #include "tools/exit_status.h"
@@ -25,8 +26,7 @@ GrpcTransportOptions TransportOptions(const Environment& environment,
       .environment = environment,
       .job_id = options.cluster.job,
       .token = options.token,
-      .bind_address =
-          options.listen_address.substr(0, options.listen_address.rfind(':')),
+      .bind_address = SplitAddress(options.listen_address).host,
       .insecure = options.insecure,
   };
   if (options.tls.has_value()) {

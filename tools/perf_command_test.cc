@@ -72,13 +72,14 @@ TEST_F(PerfCommandTest, AllLeavesOutWhatRefusesAndSaysSoOnce) {
   EXPECT_THAT(Measure(), IsOk());
   EXPECT_THAT(
       Printed("algorithm"),
-      ElementsAre(
-          "Forgetful", "HierarchicalHalvingDoublingReduce",
-          "HierarchicalRingReduce", "LocalReduce", "RecursiveDoublingReduce",
-          "RecursiveHalvingDoublingReduce", "RingReduce", "TreeReduce",
-          "Forgetful", "HierarchicalHalvingDoublingReduce",
-          "HierarchicalRingReduce", "LocalReduce", "RecursiveDoublingReduce",
-          "RecursiveHalvingDoublingReduce", "RingReduce", "TreeReduce"));
+      ElementsAre("Forgetful", "HierarchicalHalvingDoublingReduce",
+                  "HierarchicalRingReduce", "LocalReduce",
+                  "RecursiveDoublingReduce", "RecursiveHalvingDoublingReduce",
+                  "RingReduce", "ShuffleReduce", "TreeReduce", "Forgetful",
+                  "HierarchicalHalvingDoublingReduce", "HierarchicalRingReduce",
+                  "LocalReduce", "RecursiveDoublingReduce",
+                  "RecursiveHalvingDoublingReduce", "RingReduce",
+                  "ShuffleReduce", "TreeReduce"));
   EXPECT_THAT(err_.str(), HasSubstr("tutti: skipped Refuser: "));
   EXPECT_THAT(err_.str(), HasSubstr("not today"));
   EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();

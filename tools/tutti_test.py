@@ -565,7 +565,7 @@ class UsageTest(ToolTest):
         self.assertIn("RingReduce", self.fail_with(2, "verify", "Fly"))
         self.assertRegex(
             self.fail_with(2, "perf", "all_reduce", "--algorithm", "RingGather"),
-            "RingGather does not do all_reduce .*RingReduce, TreeReduce")
+            "RingGather does not do all_reduce .*RingReduce, ShuffleReduce, TreeReduce")
 
     def test_errors_name_the_value_and_what_is_wanted(self):
         files = ["--input", self.save([np.zeros(6)] * 3), "--output", "out"]
@@ -828,7 +828,7 @@ class ExplainTest(ToolTest):
                              "serve: HierarchicalHalvingDoublingReduce, "
                              "HierarchicalRingReduce, RecursiveDoublingReduce, "
                              "RecursiveHalvingDoublingReduce, RingReduce, "
-                             "TreeReduce\n")
+                             "ShuffleReduce, TreeReduce\n")
 
     def test_a_barrier_takes_no_option_that_speaks_of_data(self):
         for option in [["--bytes", 4], ["--dtype", "int8"]]:

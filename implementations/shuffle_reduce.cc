@@ -1,0 +1,68 @@
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "implementations/bruck_gather.h"
+#include "implementations/cost.h"
+#include "implementations/direct_reduce_scatter.h"
+#include "schedule/algorithm.h"
+#include "schedule/composition.h"
+
+namespace tutti {
+namespace {
+
+// Every rank sends each chunk straight to its owner, who reduces in rank order;
+// then all bring each other the sums.
+//
+//   rank             0      1      2      3
+//   starts with      0123   0123   0123   0123
+//   to the owners    0      1      2      3       one round
+//   to all           0123   0123   0123   0123    ceil(log2 n) rounds
+//
+// DirectReduceScatter, then BruckGather: 1 + ceil(log2 n) steps, the fewest of
+// those that send the least possible, 2 (n - 1) / n of the buffer per rank.
+// Sums are in the order of ranks. In exchange an owner sets aside n - 1 chunks.
+Schedule Plan(const PlanRequest& request) {
+  const int size = request.layout.size();
+  Composition whole(
+      {.type = request.type, .num_ranks = size, .num_chunks = size},
+      request.rank);
+  std::vector<int> all(size);
+  std::iota(all.begin(), all.end(), 0);
+  const auto add = [&](Schedule (*plan)(const PlanRequest&),
+                       CollectiveType type, int num_tags) {
+    PlanRequest part = {
+        .layout = request.layout,
+        .type = type,
+        .rank = request.rank,
+        .in_place = request.in_place || whole.IsInOutput(request.rank)};
+    whole.Add({.schedule = plan(part),
+               .ranks = all,
+               .chunks = all,
+               .num_tags = num_tags,
+               .finishes = true});
+  };
+  add(PlanDirectReduceScatter, CollectiveType::kReduceScatter, /*num_tags=*/1);
+  add(PlanBruckGather, CollectiveType::kAllGather, /*num_tags=*/size);
+  return whole.Build();
+}
+
+double CostSeconds(const CostQuery& query) {
+  return DirectReduceScatterSeconds(query) +
+         BruckGatherTraffic(query).Seconds(query.model, BlockBytes(query));
+}
+
+REGISTER_COLLECTIVE(
+    ShuffleReduce,
+    Scheduled(
+        {.traits = {.summary = "every chunk straight to its owner, who "
+                               "reduces in rank order, then to all: fewest "
+                               "bytes, 1 + log2 n steps",
+                    .collectives = {CollectiveType::kAllReduce},
+                    .preserves_rank_order = true,
+                    .determinism = Determinism::kByRankOrder,
+                    .cost_seconds = CostSeconds},
+         .plan = Plan}));
+
+}  // namespace
+}  // namespace tutti
