@@ -107,7 +107,8 @@ void ClusterControl::MakeResolvers() {
 }
 
 // The tasks with which this one shares a group that lives, the leader of such
-// groups, and those at which calls wait.
+// groups, and those at which calls wait. A leader that waits for members does
+// not know from where they will come.
 std::vector<int> ClusterControl::WatchedTasks() const {
   std::set<int> tasks;
   const auto groups = options_.directory->Living();
@@ -119,6 +120,12 @@ std::vector<int> ClusterControl::WatchedTasks() const {
   const auto leader = leadership_->leader();
   if (!groups.empty() && leader.ok()) tasks.insert(*leader);
   for (int task : param_resolver_->WaitsFor()) tasks.insert(task);
+  const int num_tasks =
+      param_resolver_->WaitsForAny() ? options_.cluster.num_tasks() : 0;
+  for (int task = 0; task < num_tasks; ++task) {
+    // Whose devices are known: without them nobody says how many are left.
+    if (device_resolver_->NumDevices(task).has_value()) tasks.insert(task);
+  }
   return std::vector<int>(tasks.begin(), tasks.end());
 }
 
@@ -132,9 +139,19 @@ void ClusterControl::OnRefused(int task, const absl::Status& why) {
 }
 
 void ClusterControl::OnTaskLost(int task, const absl::Status& reason) {
-  param_resolver_->OnTaskLost(task, reason);
+  param_resolver_->OnTaskLost(task, reason, NumDevicesLeft());
   leave_->OnLost(task);
   if (options_.task_lost != nullptr) options_.task_lost(task, reason);
+}
+
+// At most: a task that has not been heard of may have many.
+int64_t ClusterControl::NumDevicesLeft() const {
+  int64_t total = 0;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (health_->state(task) == TaskHealth::State::kLost) continue;
+    total += device_resolver_->NumDevices(task).value_or(kMaxDevicesOfTask);
+  }
+  return total;
 }
 
 void ClusterControl::OnGroupChanged(GroupKey key, uint64_t generation) {

@@ -1,5 +1,6 @@
 #include "resolvers/device_resolver_distributed.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,13 @@ DeviceResolverDistributed::GetTaskDevices(absl::string_view task_name) const {
   if (!(*task)->devices.empty()) return (*task)->devices;
   return absl::NotFoundError(
       absl::StrCat(cluster_.Label(*number), " has no device"));
+}
+
+std::optional<int64_t> DeviceResolverDistributed::NumDevices(int task) const {
+  MutexLock lock(&mu_);
+  const auto found = tasks_.find(task);
+  if (found == tasks_.end()) return std::nullopt;
+  return static_cast<int64_t>(found->second.devices.size());
 }
 
 void DeviceResolverDistributed::Set(int task, uint64_t incarnation,

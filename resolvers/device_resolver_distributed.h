@@ -2,6 +2,7 @@
 #define TUTTI_RESOLVERS_DEVICE_RESOLVER_DISTRIBUTED_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -29,6 +30,9 @@ class DeviceResolverDistributed : public DeviceResolverInterface {
       absl::string_view full_name) const override ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::vector<DeviceAttributes>> GetTaskDevices(
       absl::string_view task_name) const override ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Of the task's process; none if it has not been heard of.
+  std::optional<int64_t> NumDevices(int task) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The devices of another task's process.
   void Set(int task, uint64_t incarnation,

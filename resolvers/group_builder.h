@@ -35,6 +35,7 @@ class GroupBuilder {
 
   bool HasMemberOfTask(absl::string_view task_name) const;
   bool empty() const { return members_.empty(); }
+  int size() const { return size_; }  // Of the complete group.
   bool complete() const { return static_cast<int>(members_.size()) == size_; }
 
   // The members in rank order. Call when complete. Errors: as

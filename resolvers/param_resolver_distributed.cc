@@ -57,12 +57,17 @@ void ParamResolverDistributed::Initialize() {
        .max_entries = options_.max_entries,
        .task_name = task_name_,
        .max_unsettled = options_.max_unsettled,
-       .formed_group_failed = [weak_self = weak_from_this()](
-                                  const CollGroupParams& group,
-                                  const absl::Status& reason) {
-         const auto self = weak_self.lock();
-         if (self != nullptr) self->EndEverywhere(group, reason);
-       }});
+       .formed_group_failed =
+           [weak_self = weak_from_this()](const CollGroupParams& group,
+                                          const absl::Status& reason) {
+             const auto self = weak_self.lock();
+             if (self != nullptr) self->EndEverywhere(group, reason);
+           },
+       .forming_changed =
+           [weak_self = weak_from_this()] {
+             const auto self = weak_self.lock();
+             if (self != nullptr) self->NotifyWaiting();
+           }});
   leader_service_ = std::make_shared<LeaderService>(
       LeaderService::Options{.cluster = options_.cluster,
                              .led = led_,
@@ -621,8 +626,8 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   return absl::OkStatus();
 }
 
-void ParamResolverDistributed::OnTaskLost(int task,
-                                          const absl::Status& reason) {
+void ParamResolverDistributed::OnTaskLost(int task, const absl::Status& reason,
+                                          int64_t num_devices_left) {
   {
     MutexLock lock(&mu_);
     reached_.erase(task);
@@ -631,7 +636,7 @@ void ParamResolverDistributed::OnTaskLost(int task,
   for (const auto& group : options_.directory->Living()) {
     if (TasksOf(*group).contains(task)) EndEverywhere(*group, reason);
   }
-  led_->EndTask(options_.cluster.TaskName(task), reason);
+  led_->EndTask(options_.cluster.TaskName(task), reason, num_devices_left);
   if (led) EndWhatWasLed(reason);
   for (const QuestionPtr& question :
        QuestionsWhere([task](const Question& question) {

@@ -70,7 +70,7 @@ class ParamResolverDistributed
     // The task may be gone: find out. May be null.
     std::function<void(int task)> suspect;
 
-    // WaitsFor() may be another one. May be null.
+    // WaitsFor() or WaitsForAny() may be another one. May be null.
     std::function<void()> waits_changed;
   };
 
@@ -101,9 +101,10 @@ class ParamResolverDistributed
                           const proto::EndGroup& message)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The task's process is gone, for the reason, which names it.
-  void OnTaskLost(int task, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // The task's process is gone, for the reason, which names it. Those that are
+  // left have so many devices.
+  void OnTaskLost(int task, const absl::Status& reason,
+                  int64_t num_devices_left) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The other tasks have gone on without this process: all that waits or runs
   // here ends so, and all that comes.
@@ -117,6 +118,9 @@ class ParamResolverDistributed
 
   // Other tasks at which calls wait.
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether a group that is led here waits for members, of whatever task.
+  bool WaitsForAny() { return led_->is_forming(); }
 
   // For the calls of other tasks.
   LeaderService& leader() { return *leader_service_; }

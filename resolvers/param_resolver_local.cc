@@ -118,11 +118,15 @@ void ParamResolverLocal::Deliver(Outbox outbox) {
   for (auto& [call, answer] : outbox.answers) {
     std::move(call->done)(std::move(answer));
   }
+  // After the members know of their group, so that who watches them goes on.
+  if (outbox.forming_changed && options_.forming_changed != nullptr) {
+    options_.forming_changed();
+  }
 }
 
 void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
   LeaveEndedGeneration(*call, outbox);
-  const auto found = FindOrAddGroup(*call);
+  const auto found = FindOrAddGroup(*call, outbox);
   if (!found.ok()) {
     outbox->answers.emplace_back(
         call, LeaderAnswer{found.status(), call->living_generation});
@@ -159,8 +163,7 @@ void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
   if (found == groups_.end()) return;
   Group& group = *found->second;
   if (call.ended_generation < group.generation) return;
-  const bool is_forming = group.status.ok() && group.cancellation == nullptr;
-  if (is_forming) {
+  if (group.is_forming) {
     group.generation = ++last_generation_;  // Nobody knows the other number.
     return;
   }
@@ -172,7 +175,7 @@ void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
 }
 
 absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
-    const WaitingCall& call) {
+    const WaitingCall& call, Outbox* outbox) {
   const GroupKey key = call.request->group_key;
   const auto found = groups_.find(key);
   const bool is_led = found != groups_.end() &&
@@ -195,7 +198,13 @@ absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
   auto group = std::make_shared<Group>(options_.ring_order, ++last_generation_);
   groups_.emplace(key, group);
   ++num_unsettled_;
+  if (num_forming_++ == 0) outbox->forming_changed = true;
   return group;
+}
+
+void ParamResolverLocal::EndForming(Group& group, Outbox* outbox) {
+  if (!std::exchange(group.is_forming, false)) return;
+  if (--num_forming_ == 0) outbox->forming_changed = true;
 }
 
 absl::Status ParamResolverLocal::CheckRoom(const WaitingCall& call) const {
@@ -214,6 +223,7 @@ absl::Status ParamResolverLocal::BeginForming(const GroupPtr& group,
   if (!built.ok()) return built.status();
   auto params = std::make_shared<CollGroupParams>(*std::move(built));
   group->cancellation = params->cancellation;
+  EndForming(*group, outbox);
   outbox->jobs.emplace_back(
       [this, group, params = std::move(params)](Outbox* next) {
         FormGroup(group, params, next);
@@ -245,6 +255,7 @@ void ParamResolverLocal::FormGroup(const GroupPtr& group,
 
 void ParamResolverLocal::Fail(Group& group, absl::Status status,
                               Outbox* outbox) {
+  EndForming(group, outbox);
   group.status = status;
   const auto answer = [&](WaitingCalls& waiting) {
     for (WaitingCallPtr& call : waiting.TakeAll()) {
@@ -488,7 +499,8 @@ bool ParamResolverLocal::IsAwaitedBy(const Group& group,
 }
 
 void ParamResolverLocal::EndTask(absl::string_view task_name,
-                                 const absl::Status& reason) {
+                                 const absl::Status& reason,
+                                 int64_t num_devices_left) {
   Outbox outbox;
   {
     MutexLock lock(&mu_);
@@ -502,7 +514,12 @@ void ParamResolverLocal::EndTask(absl::string_view task_name,
         group->builder.Withdraw(call->device_name);
         outbox.answers.emplace_back(std::move(call), LeaderAnswer{reason});
       }
-      if (group->builder.empty() && group->status.ok()) ended.push_back(key);
+      if (group->builder.empty() && group->status.ok()) {
+        ended.push_back(key);
+      } else if (group->is_forming &&
+                 group->builder.size() > num_devices_left) {
+        Fail(*group, reason, &outbox);
+      }
     }
     for (GroupKey key : ended) DropGroup(key, reason, &outbox);
   }
@@ -514,6 +531,11 @@ bool ParamResolverLocal::IsFormedWith(const Group& group,
                                       absl::string_view task_name) const {
   if (!group.status.ok() || group.cancellation == nullptr) return false;
   return group.builder.HasMemberOfTask(task_name);
+}
+
+bool ParamResolverLocal::is_forming() {
+  MutexLock lock(&mu_);
+  return num_forming_ > 0;
 }
 
 bool ParamResolverLocal::HasGroup(GroupKey group_key) {

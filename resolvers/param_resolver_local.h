@@ -61,6 +61,9 @@ class ParamResolverLocal
     std::function<void(const CollGroupParams& group,
                        const absl::Status& reason)>
         formed_group_failed;
+
+    // Runs, with no lock held, when is_forming() has changed. May be null.
+    std::function<void()> forming_changed;
   };
 
   // A call of any task's member. A cancelled wait leaves nothing behind.
@@ -103,9 +106,14 @@ class ParamResolverLocal
                   absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The process is gone: ends the groups that its devices are in, and its calls
-  // to others.
-  void EndTask(absl::string_view task_name, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // to others. A group that waits for more members than are left, all tasks
+  // having so many devices, fails: until it is ended, so that who comes later
+  // hears of it too.
+  void EndTask(absl::string_view task_name, const absl::Status& reason,
+               int64_t num_devices_left) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether a group waits for members to come.
+  bool is_forming() ABSL_LOCKS_EXCLUDED(mu_);
 
   bool HasGroup(GroupKey group_key) ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_groups() ABSL_LOCKS_EXCLUDED(mu_);
@@ -141,6 +149,7 @@ class ParamResolverLocal
     uint64_t generation;
     absl::Status status;  // What it failed with, if it did.
     WaitingCalls waiting;
+    bool is_forming = true;  // Until it fails or the last member comes.
 
     // Set when the last member comes: from then on none can leave.
     std::shared_ptr<Cancellation> cancellation;
@@ -158,6 +167,7 @@ class ParamResolverLocal
     // Calls to implementations; each adds what comes of it.
     std::vector<absl::AnyInvocable<void(Outbox*) &&>> jobs;
     std::vector<std::pair<WaitingCallPtr, LeaderAnswer>> answers;
+    bool forming_changed = false;
     std::vector<std::pair<std::shared_ptr<Cancellation>, absl::Status>>
         ended_groups;
     std::vector<std::pair<std::shared_ptr<const CollGroupParams>, absl::Status>>
@@ -170,6 +180,8 @@ class ParamResolverLocal
   explicit ParamResolverLocal(Options options);
 
   void Deliver(Outbox outbox);
+  void EndForming(Group& group, Outbox* outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnCancelled(const WaitingCallPtr& call, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -184,7 +196,8 @@ class ParamResolverLocal
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LeaveEndedGeneration(const WaitingCall& call, Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<GroupPtr> FindOrAddGroup(const WaitingCall& call)
+  absl::StatusOr<GroupPtr> FindOrAddGroup(const WaitingCall& call,
+                                          Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRoom(const WaitingCall& call) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -219,6 +232,7 @@ class ParamResolverLocal
   uint64_t num_calls_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_entries_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_unsettled_ ABSL_GUARDED_BY(mu_) = 0;  // Groups and instances.
+  size_t num_forming_ ABSL_GUARDED_BY(mu_) = 0;    // Groups.
   size_t next_sweep_ ABSL_GUARDED_BY(mu_);         // At so many entries.
   absl::flat_hash_map<GroupKey, GroupPtr> groups_ ABSL_GUARDED_BY(mu_);
 };

@@ -185,6 +185,46 @@ TEST_F(ClusterFaultsTest, TheNextGenerationFormsWithTheRestartedTask) {
   }
 }
 
+TEST_F(ClusterFaultsTest, AGroupThatLacksALostTaskFailsUntilItIsEnded) {
+  for (const int killed : {0, 2}) {
+    SCOPED_TRACE(absl::StrCat("task ", killed, " is killed"));
+    Begin({.num_tasks = 3});
+    const int other = 2 - killed;
+    const auto first = cluster_->Ask(1, 0, AllReduceOf(kGroup, 3, 1));
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_TRUE(first->waits());
+    cluster_->Kill(killed);
+    cluster_->RunFor(absl::Seconds(1));
+    const auto is_blamed = StatusIs(
+        StatusCode::kUnavailable,
+        HasSubstr(absl::StrCat("task ", killed, " (host", killed, ":7000)")));
+    EXPECT_THAT(first->status(), is_blamed);
+    if (killed == 0) continue;  // Who asks now asks another leader.
+    const auto late = cluster_->Ask(other, 0, AllReduceOf(kGroup, 3, 1));
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_THAT(late->status(), is_blamed);
+    cluster_->control(1).param_resolver()->EndGroup(
+        kGroup, absl::AbortedError("once more"));
+    cluster_->Restart(killed);
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : Settle({0, 1, 2})) {
+      EXPECT_TRUE(call->status().ok()) << call->status();
+    }
+  }
+}
+
+TEST_F(ClusterFaultsTest, AGroupThatCanDoWithoutALostTaskWaitsOn) {
+  Begin({.num_tasks = 3});
+  const auto first = cluster_->Ask(1, 0, AllReduceOf(kGroup, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Kill(2);
+  cluster_->RunFor(absl::Seconds(1));
+  const auto last = cluster_->Ask(0, 0, AllReduceOf(kGroup, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(first->status(), IsOk());
+  EXPECT_THAT(last->status(), IsOk());
+}
+
 TEST_F(ClusterFaultsTest, CallsOfALostTaskLeaveNothingAtTheLeader) {
   Begin({.num_tasks = 3});
   const auto call = cluster_->Ask(2, 0, AllReduceOf(kGroup, 3, 1));
