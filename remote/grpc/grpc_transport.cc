@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/mutex.h"
-#include "grpcpp/security/credentials.h"
+#include "grpc/grpc.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -123,9 +123,7 @@ absl::Status GrpcTransport::StartServer(Serving& serving) {
   if (serving.server != nullptr) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
       "cannot listen at ", absl::StrJoin(addresses_.endpoints, ", "),
-      options_.tls.enabled()
-          ? ": key and certificate do not fit each other, or are none"
-          : ": gRPC cannot start a server"));
+      ": gRPC cannot start a server"));
 }
 
 void GrpcTransport::Shutdown() {
@@ -154,6 +152,15 @@ constexpr size_t kMinMessageBytes = size_t{1} << 10;
 
 // As gRPC can count it.
 constexpr size_t kMaxMessageBytes = size_t{1} << 29;
+
+// When the last user of gRPC goes, gRPC may wait for 10 s for sockets that
+// nobody polls any more. So it stays, once it is used.
+void KeepGrpc() {
+  [[maybe_unused]] static const bool kept = [] {
+    grpc_init();
+    return true;
+  }();
+}
 
 absl::Status CheckBounds(const GrpcBounds& bounds) {
   for (const size_t bytes :
@@ -213,6 +220,7 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateGrpcTransport(
   if (!status.ok()) return status;
   auto addresses = WhereToListen(options);
   if (!addresses.ok()) return addresses.status();
+  KeepGrpc();
   auto credentials = MakeCredentials(options.tls);
   if (!credentials.ok()) return credentials.status();
   return std::make_unique<GrpcTransport>(
