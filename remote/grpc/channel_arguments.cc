@@ -22,10 +22,11 @@ ChannelSettings ConnectionSettings() {
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_TCP_READ_CHUNK_SIZE, 1 << 20},
       {GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20},
-      // A peer whose host is gone without a word holds nothing for longer than
-      // the sum of these.
-      {GRPC_ARG_KEEPALIVE_TIME_MS, 10'000},
-      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
+      // A peer whose host is gone without a word, or that does not read, holds
+      // nothing for longer than the sum of these; one that stalls for less than
+      // the second is not given up.
+      {GRPC_ARG_KEEPALIVE_TIME_MS, 5'000},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
   };
@@ -57,7 +58,6 @@ ChannelSettings ServerSettings(size_t max_message_bytes,
   const ChannelSettings own = {
       {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, AsSetting(max_message_bytes)},
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, max_concurrent_calls},
-      {GRPC_ARG_ALLOW_REUSEPORT, 0},
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000},
       // Whoever keeps a connection alive may say so as often as it likes.
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},

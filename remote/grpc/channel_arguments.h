@@ -19,7 +19,7 @@ ChannelSettings ConnectionSettings();
 // nothing kept for calls to be tried again, short pauses between attempts.
 ChannelSettings ClientSettings(size_t max_message_bytes);
 
-// For whoever listens: a port that is taken is an error.
+// For whoever is connected to.
 ChannelSettings ServerSettings(size_t max_message_bytes,
                                int max_concurrent_calls);
 

@@ -26,6 +26,10 @@ struct GrpcBounds {
 
   // Of one connection. Calls beyond it wait at the caller.
   int max_concurrent_calls = 1024;
+
+  // Connections of which no call has been let in. More are closed at once, and
+  // each after 10 s.
+  int max_unknown_connections = 64;
 };
 
 // Paths of PEM files. The certificate names its task, "task-3", as common name
@@ -63,7 +67,7 @@ struct GrpcTransportOptions {
   int transfer_lanes = 1;
 
   // How long bytes of a transfer that was cancelled may still be with gRPC
-  // before their stream is closed.
+  // before their stream is closed; as long again, and its connection is.
   absl::Duration cancel_grace = absl::Seconds(2);
 };
 

@@ -8,11 +8,13 @@
 namespace tutti {
 
 GrpcService::GrpcService(const GrpcTransportOptions* options,
-                         ServedMethod* control, ServedMethod* transfers)
+                         ServedMethod* control, ServedMethod* transfers,
+                         Vouch vouch)
     : options_(options),
       job_{.job_id = options->job_id, .token = options->token},
       control_(control),
-      transfers_(transfers) {}
+      transfers_(transfers),
+      vouch_(std::move(vouch)) {}
 
 grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
@@ -29,6 +31,7 @@ grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
                          " refuses the call: ", caller.status().message())),
         context);
   }
+  vouch_(context->peer());
   ServedMethod* const method = MethodOf(context->method());
   if (method != nullptr) return method->Serve(*caller, context);
   return Refuse(absl::UnimplementedError("there is no such method"), context);

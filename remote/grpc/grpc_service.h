@@ -1,6 +1,7 @@
 #ifndef TUTTI_REMOTE_GRPC_GRPC_SERVICE_H_
 #define TUTTI_REMOTE_GRPC_GRPC_SERVICE_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,9 +16,13 @@ namespace tutti {
 // and hands the call to whoever serves its method, or refuses it.
 class GrpcService final : public grpc::CallbackGenericService {
  public:
-  // All outlive this.
+  // Told of the connection, by gRPC's name for its peer, of each call that is
+  // let in.
+  using Vouch = std::function<void(const std::string& peer)>;
+
+  // What is given outlives this.
   GrpcService(const GrpcTransportOptions* options, ServedMethod* control,
-              ServedMethod* transfers);
+              ServedMethod* transfers, Vouch vouch);
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
@@ -31,6 +36,7 @@ class GrpcService final : public grpc::CallbackGenericService {
   const JobIdentity job_;
   ServedMethod* const control_;
   ServedMethod* const transfers_;
+  const Vouch vouch_;
 };
 
 }  // namespace tutti

@@ -9,11 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/mutex.h"
-#include "grpcpp/security/credentials.h"
+#include "grpc/grpc.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "remote/grpc/channel_arguments.h"
+#include "remote/grpc/connection_gate.h"
 #include "remote/grpc/control_client.h"
 #include "remote/grpc/control_server.h"
 #include "remote/grpc/grpc_service.h"
@@ -49,18 +50,24 @@ class GrpcTransport final : public Transport {
   // What answers calls, from Start() on.
   struct Serving {
     Serving(const GrpcTransportOptions* options, ControlService* control,
-            TransferService* transfers)
-        : control_server(control, options->bounds.max_control_reply_bytes),
-          sender(options, transfers),
-          service(options, &control_server, &sender) {}
+            TransferService* transfers, std::unique_ptr<ConnectionGate> listens)
+        : gate(std::move(listens)),
+          control_server(control, options->bounds.max_control_reply_bytes),
+          sender(options, transfers,
+                 [this](const std::string& peer) { gate->Break(peer); }),
+          service(options, &control_server, &sender,
+                  [this](const std::string& peer) { gate->Vouch(peer); }) {}
 
+    const std::unique_ptr<ConnectionGate> gate;
     ControlServer control_server;
     TransferSender sender;
     GrpcService service;
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
     std::unique_ptr<grpc::Server> server;
   };
 
-  absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(GrpcService* service);
+  // Errors: UNAVAILABLE.
+  absl::Status StartServer(Serving& serving);
 
   const GrpcTransportOptions options_;
   const ListenAddresses addresses_;
@@ -80,36 +87,43 @@ absl::Status GrpcTransport::Start(ControlService* control,
   if (serving_ != nullptr) {
     return absl::FailedPreconditionError("the transport has been started");
   }
-  auto serving = std::make_unique<Serving>(&options_, control, transfers);
-  auto server = Listen(&serving->service);
-  if (!server.ok()) return server.status();
-  serving->server = *std::move(server);
+  auto gate = ConnectionGate::Listen(
+      {.endpoints = addresses_.endpoints,
+       .max_unknown = options_.bounds.max_unknown_connections,
+       .clock = options_.environment.clock});
+  if (!gate.ok()) return gate.status();
+  auto serving = std::make_unique<Serving>(&options_, control, transfers,
+                                           *std::move(gate));
+  const absl::Status status = StartServer(*serving);
+  if (!status.ok()) return status;
+  serving->gate->Start(
+      [acceptor = serving->acceptor.get()](int listener_fd, int fd) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+            connection;
+        connection.listener_fd = listener_fd;
+        connection.fd = fd;
+        acceptor->HandleNewConnection(&connection);
+      });
   serving_ = std::move(serving);
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<grpc::Server>> GrpcTransport::Listen(
-    GrpcService* service) {
-  // gRPC does not say why it cannot listen.
-  const auto endpoints = Listenable(addresses_);
-  if (!endpoints.ok()) return endpoints.status();
+absl::Status GrpcTransport::StartServer(Serving& serving) {
   grpc::ServerBuilder builder;
   for (const auto& [name, value] :
        ServerSettings(options_.bounds.max_control_request_bytes,
                       options_.bounds.max_concurrent_calls)) {
     builder.AddChannelArgument(name, value);
   }
-  builder.RegisterCallbackGenericService(service);
-  for (const std::string& endpoint : *endpoints) {
-    builder.AddListeningPort(endpoint, server_credentials_);
-  }
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server != nullptr) return server;
+  builder.RegisterCallbackGenericService(&serving.service);
+  serving.acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      server_credentials_);
+  serving.server = builder.BuildAndStart();
+  if (serving.server != nullptr) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      "cannot listen at ", absl::StrJoin(*endpoints, ", "),
-      options_.tls.enabled()
-          ? ": key and certificate do not fit each other, or are none"
-          : ""));
+      "cannot listen at ", absl::StrJoin(addresses_.endpoints, ", "),
+      ": gRPC cannot start a server"));
 }
 
 void GrpcTransport::Shutdown() {
@@ -122,6 +136,8 @@ void GrpcTransport::Shutdown() {
       serving = std::move(serving_);
     }
     if (serving != nullptr) {
+      // A peer that does not read would keep a connection, and gRPC here.
+      serving->gate->Close();
       // In the past: calls are cancelled at once.
       serving->server->Shutdown(gpr_time_0(GPR_CLOCK_MONOTONIC));
       serving->control_server.Wait();
@@ -137,6 +153,15 @@ constexpr size_t kMinMessageBytes = size_t{1} << 10;
 // As gRPC can count it.
 constexpr size_t kMaxMessageBytes = size_t{1} << 29;
 
+// When the last user of gRPC goes, gRPC may wait for 10 s for sockets that
+// nobody polls any more. So it stays, once it is used.
+void KeepGrpc() {
+  [[maybe_unused]] static const bool kept = [] {
+    grpc_init();
+    return true;
+  }();
+}
+
 absl::Status CheckBounds(const GrpcBounds& bounds) {
   for (const size_t bytes :
        {bounds.max_control_request_bytes, bounds.max_control_reply_bytes,
@@ -146,11 +171,12 @@ absl::Status CheckBounds(const GrpcBounds& bounds) {
         absl::StrCat("a bound for messages is from ", kMinMessageBytes, " to ",
                      kMaxMessageBytes, " bytes, not ", bytes));
   }
-  if (bounds.max_open_transfers > 0 && bounds.max_concurrent_calls > 0) {
+  if (bounds.max_open_transfers > 0 && bounds.max_concurrent_calls > 0 &&
+      bounds.max_unknown_connections > 0) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "the bounds for transfers and calls must be positive");
+      "the bounds for transfers, calls and connections must be positive");
 }
 
 absl::Status Check(const GrpcTransportOptions& options) {
@@ -194,6 +220,7 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateGrpcTransport(
   if (!status.ok()) return status;
   auto addresses = WhereToListen(options);
   if (!addresses.ok()) return addresses.status();
+  KeepGrpc();
   auto credentials = MakeCredentials(options.tls);
   if (!credentials.ok()) return credentials.status();
   return std::make_unique<GrpcTransport>(

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -49,23 +49,31 @@ std::string ToEndpoint(const addrinfo& address) {
                                        : absl::StrCat(host, ":", port);
 }
 
-// 0 if one can listen at `address`, else why not: an errno.
-int TryToBind(const addrinfo& address) {
-  const int fd =
-      socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
+// Errors: an errno.
+struct ListenResult {
+  FileDescriptor fd;
+  int error = 0;
+};
+
+ListenResult Listen(const addrinfo& address) {
+  FileDescriptor fd(socket(address.ai_family,
+                           address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                           0));
+  if (fd.get() < 0) return {.error = errno};
   const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  const int result = bind(fd, address.ai_addr, address.ai_addrlen);
-  const int error = result == 0 ? 0 : errno;
-  close(fd);
-  return error;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0 ||
+      listen(fd.get(), SOMAXCONN) != 0) {
+    return {.error = errno};
+  }
+  return {.fd = std::move(fd)};
 }
 
-int TryToBind(const std::string& endpoint) {
+ListenResult Listen(const std::string& endpoint) {
   const auto [host, port] = SplitAddress(endpoint);
   const auto list = Resolve(host, port, AI_NUMERICHOST);
-  return list.ok() && *list != nullptr ? TryToBind(**list) : EINVAL;
+  if (!list.ok() || *list == nullptr) return {.error = EINVAL};
+  return Listen(**list);
 }
 
 std::string Describe(int error) {
@@ -103,14 +111,14 @@ absl::StatusOr<ListenAddresses> ResolveListenAddresses(
       absl::StrCat(host, " is no address of this machine"));
 }
 
-absl::StatusOr<std::vector<std::string>> Listenable(
-    const ListenAddresses& addresses) {
-  std::vector<std::string> good;
-  absl::Status missing;
-  for (const std::string& endpoint : addresses.endpoints) {
-    const int error = TryToBind(endpoint);
+absl::StatusOr<std::vector<FileDescriptor>> ListenAt(
+    const std::vector<std::string>& endpoints) {
+  std::vector<FileDescriptor> listeners;
+  absl::Status missing = absl::InvalidArgumentError("nowhere to listen at");
+  for (const std::string& endpoint : endpoints) {
+    auto [fd, error] = Listen(endpoint);
     if (error == 0) {
-      good.push_back(endpoint);
+      listeners.push_back(std::move(fd));
       continue;
     }
     absl::Status status = absl::UnavailableError(
@@ -118,8 +126,8 @@ absl::StatusOr<std::vector<std::string>> Listenable(
     if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) return status;
     missing = std::move(status);
   }
-  if (good.empty()) return missing;
-  return good;
+  if (listeners.empty()) return missing;
+  return listeners;
 }
 
 }  // namespace tutti

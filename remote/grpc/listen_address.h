@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "remote/grpc/file_descriptor.h"
 
 namespace tutti {
 
@@ -21,11 +22,11 @@ struct ListenAddresses {
 absl::StatusOr<ListenAddresses> ResolveListenAddresses(const std::string& host,
                                                        const std::string& port);
 
-// Those of `addresses` that can be listened at. An address of a kind that this
-// machine does not have is left out if there are others. Errors: UNAVAILABLE,
-// saying why, if one of them cannot be listened at.
-absl::StatusOr<std::vector<std::string>> Listenable(
-    const ListenAddresses& addresses);
+// Sockets that listen at `endpoints`, which are numbers. One of a kind that
+// this machine does not have is left out if there are others. Errors:
+// UNAVAILABLE, saying why, if one of them cannot be listened at.
+absl::StatusOr<std::vector<FileDescriptor>> ListenAt(
+    const std::vector<std::string>& endpoints);
 
 // "[::1]:7000" is "::1" and "7000".
 struct HostAndPort {

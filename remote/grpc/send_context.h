@@ -1,6 +1,10 @@
 #ifndef TUTTI_REMOTE_GRPC_SEND_CONTEXT_H_
 #define TUTTI_REMOTE_GRPC_SEND_CONTEXT_H_
 
+#include <functional>
+#include <string>
+#include <utility>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -14,12 +18,19 @@ namespace tutti {
 // What the streams over which a task sends have in common. Thread-safe.
 class SendContext {
  public:
-  // Both outlive this.
-  SendContext(const GrpcTransportOptions* options, TransferService* service)
-      : options_(options), service_(service) {}
+  // Ends the connection from a peer, by gRPC's name for it.
+  using BreakConnection = std::function<void(const std::string& peer)>;
+
+  // What is given outlives this.
+  SendContext(const GrpcTransportOptions* options, TransferService* service,
+              BreakConnection break_connection)
+      : options_(options),
+        service_(service),
+        break_connection_(std::move(break_connection)) {}
 
   const GrpcTransportOptions& options() const { return *options_; }
   TransferService& service() { return *service_; }
+  void Break(const std::string& peer) const { break_connection_(peer); }
 
   // Counts streams, requests that the service has not answered, and loans whose
   // lender has not been told.
@@ -33,6 +44,7 @@ class SendContext {
  private:
   const GrpcTransportOptions* const options_;
   TransferService* const service_;
+  const BreakConnection break_connection_;
   InFlight in_flight_;
 
   Mutex mu_;

@@ -373,16 +373,32 @@ void SendStream::OnDone() {
 void SendStream::WatchOver(std::shared_ptr<Loan> loan) {
   const std::weak_ptr<Loan> watched = std::exchange(loan, nullptr);
   if (watched.expired()) return;
-  Clock& clock = *shared_->options().environment.clock;
-  clock.CallAt(clock.Now() + shared_->options().cancel_grace,
-               [self = shared_from_this(), watched] {
-                 if (!watched.expired()) self->Break();
-               });
+  AfterGrace([self = shared_from_this(), watched] {
+    if (watched.expired()) return;
+    self->Cancel();
+    self->BreakAfterGrace(watched);
+  });
 }
 
-void SendStream::Break() {
+void SendStream::Cancel() {
   MutexLock lock(&mu_);
   if (!is_done_) context_->TryCancel();
+}
+
+// gRPC keeps what it has begun to write to a connection.
+void SendStream::BreakAfterGrace(const std::weak_ptr<Loan>& watched) {
+  // The loan is counted until it ends, and as long what is shared is there.
+  const std::shared_ptr<Loan> loan = watched.lock();
+  if (loan == nullptr) return;
+  AfterGrace([shared = shared_, peer = peer_, watched] {
+    const std::shared_ptr<Loan> still_held = watched.lock();
+    if (still_held != nullptr) shared->Break(peer);
+  });
+}
+
+void SendStream::AfterGrace(Work work) {
+  Clock& clock = *shared_->options().environment.clock;
+  clock.CallAt(clock.Now() + shared_->options().cancel_grace, std::move(work));
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -36,7 +37,10 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
 
   SendStream(SendContext* shared, const ControlCaller& caller,
              grpc::CallbackServerContext* context)
-      : shared_(shared), caller_(caller), context_(context) {}
+      : shared_(shared),
+        caller_(caller),
+        context_(context),
+        peer_(context->peer()) {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -75,14 +79,18 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
 
   void EndRequest(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Closes the stream if gRPC still holds bytes of `loan` after the grace.
+  // Closes the stream if gRPC still holds bytes of `loan` after the grace, and
+  // the connection after another one.
   void WatchOver(std::shared_ptr<Loan> loan);
-  void Break() ABSL_LOCKS_EXCLUDED(mu_);
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
+  void BreakAfterGrace(const std::weak_ptr<Loan>& watched);
+  void AfterGrace(Work work);
 
   SendContext* const shared_;
   const ControlCaller caller_;
   grpc::CallbackServerContext* const context_;  // Valid until OnDone().
-  std::shared_ptr<SendStream> self_;            // Until OnDone().
+  const std::string peer_;
+  std::shared_ptr<SendStream> self_;  // Until OnDone().
   grpc::ByteBuffer incoming_message_;
   grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
 

@@ -74,6 +74,23 @@ class TlsServerCredentials final : public grpc::ServerCredentials {
   void SetAuthMetadataProcessor(
       const std::shared_ptr<grpc::AuthMetadataProcessor>& /*none*/) override {}
 
+  // Whether a server can use them: gRPC says so only of one with a port of its
+  // own. This one accepts nothing.
+  bool Work() {
+    grpc_completion_queue* const queue =
+        grpc_completion_queue_create_for_pluck(nullptr);
+    grpc_server* const server = grpc_server_create(nullptr, nullptr);
+    grpc_server_register_completion_queue(server, queue, nullptr);
+    const bool works = AddPortToServer("127.0.0.1:0", server) > 0;
+    grpc_server_shutdown_and_notify(server, queue, nullptr);
+    grpc_completion_queue_pluck(queue, nullptr,
+                                gpr_inf_future(GPR_CLOCK_MONOTONIC), nullptr);
+    grpc_server_destroy(server);
+    grpc_completion_queue_shutdown(queue);
+    grpc_completion_queue_destroy(queue);
+    return works;
+  }
+
  private:
   int AddPortToServer(const std::string& address,
                       grpc_server* server) override {
@@ -93,11 +110,18 @@ absl::StatusOr<TransportCredentials> MakeCredentials(const TlsOptions& tls) {
   }
   const auto files = Read(tls);
   if (!files.ok()) return files.status();
+  auto server = std::make_shared<TlsServerCredentials>(*files);
+  if (!server->Work()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the certificate ", tls.certificate, ", its key ", tls.key,
+                     " and the CA ", tls.ca,
+                     " do not fit each other, or one of them is none"));
+  }
   return TransportCredentials{
       .client = grpc::SslCredentials({.pem_root_certs = files->ca,
                                       .pem_private_key = files->key,
                                       .pem_cert_chain = files->certificate}),
-      .server = std::make_shared<TlsServerCredentials>(*files)};
+      .server = std::move(server)};
 }
 
 }  // namespace tutti

@@ -137,18 +137,22 @@ TEST(TlsTest, ServesTls13Alone) {
   EXPECT_FALSE(connects("-no_tls1_3"));
 }
 
-TEST(TlsTest, AKeyThatDoesNotFitIsAnErrorAtTheStart) {
+TEST(TlsTest, FilesThatDoNotFitAreAnErrorAtTheStart) {
   TestCertificates ca("ca");
-  TestTasks tasks(1, [&](int, GrpcTransportOptions& options) {
-    options.tls = ca.Issue("task-0");
-    options.tls.key = ca.Issue("task-0").key;
-  });
-  const auto transport = CreateGrpcTransport(tasks.Options(0));
-  ASSERT_THAT(transport, IsOk());
-  FunctionService control(nullptr);
-  EXPECT_THAT((*transport)->Start(&control, &tasks.table(0)),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("key and certificate")));
+  const TlsOptions good = ca.Issue("task-0");
+  TlsOptions other_key = good;
+  other_key.key = ca.Issue("task-0").key;
+  TlsOptions no_certificate = good;
+  no_certificate.certificate = good.key;
+  TlsOptions no_ca = good;
+  no_ca.ca = good.key;
+  for (const TlsOptions& tls : {other_key, no_certificate, no_ca}) {
+    TestTasks tasks(
+        1, [&](int, GrpcTransportOptions& options) { options.tls = tls; });
+    EXPECT_THAT(CreateGrpcTransport(tasks.Options(0)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(tls.key), HasSubstr("do not fit"))));
+  }
 }
 
 }  // namespace

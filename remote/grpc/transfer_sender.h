@@ -1,6 +1,8 @@
 #ifndef TUTTI_REMOTE_GRPC_TRANSFER_SENDER_H_
 #define TUTTI_REMOTE_GRPC_TRANSFER_SENDER_H_
 
+#include <utility>
+
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/send_context.h"
 #include "remote/grpc/send_stream.h"
@@ -13,9 +15,10 @@ namespace tutti {
 // open. Thread-safe.
 class TransferSender final : public ServedMethod {
  public:
-  // Both outlive this.
-  TransferSender(const GrpcTransportOptions* options, TransferService* service)
-      : context_(options, service) {}
+  // What is given outlives this.
+  TransferSender(const GrpcTransportOptions* options, TransferService* service,
+                 SendContext::BreakConnection break_connection)
+      : context_(options, service, std::move(break_connection)) {}
 
   grpc::ServerGenericBidiReactor* Serve(
       const ControlCaller& caller,

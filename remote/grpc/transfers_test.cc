@@ -426,6 +426,28 @@ TEST(TransfersTest, APeerThatEndsTheStreamMidTransferIsNamed) {
                              HasSubstr("connection closed"))));
 }
 
+// Its TCP connection takes nothing any more, and gRPC has begun to write.
+TEST(TransfersTest, AConnectionThatStallsIsBrokenAfterASecondGrace) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Request(2, 1, 4));
+  tasks.table(1).WaitForAsks(1);
+  peer.Write(Cancel(1));
+  peer.Write(Cancel(2));
+  tasks.table(1).WaitForAsks(0);
+  simulated.Advance(absl::Seconds(2));
+  simulated.Advance(absl::Seconds(2));
+  EXPECT_TRUE(absl::IsCancelled(lender.Wait())) << lender.Wait();
+}
+
 TEST(TransfersTest, MessagesThatAreTooLargeEndTheStream) {
   EXPECT_THAT(
       EndOfRequest({.message = std::string(32 << 20, 'x'), .finishes = false}),

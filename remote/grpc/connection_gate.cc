@@ -1,0 +1,221 @@
+#include "remote/grpc/connection_gate.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "remote/grpc/listen_address.h"
+
+namespace tutti {
+namespace {
+
+// What epoll reports: listeners and the wake-up by file descriptor, connections
+// by numbers above.
+constexpr uint64_t kFirstConnection = uint64_t{1} << 32;
+
+bool Watch(int events, int fd, uint32_t what, uint64_t id) {
+  epoll_event event = {};
+  event.events = what;
+  event.data.u64 = id;
+  return epoll_ctl(events, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+// As gRPC names whoever is at the other end. Empty if the connection is gone.
+std::string PeerOf(int fd) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return "";
+  }
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address.ss_family == AF_INET) {
+    const auto* in = reinterpret_cast<const sockaddr_in*>(&address);
+    inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text));
+    return absl::StrCat("ipv4:", text, ":", ntohs(in->sin_port));
+  }
+  const auto* in6 = reinterpret_cast<const sockaddr_in6*>(&address);
+  inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
+  return PlainPeerName(
+      absl::StrCat("ipv6:[", text, "]:", ntohs(in6->sin6_port)));
+}
+
+}  // namespace
+
+std::string PlainPeerName(const std::string& peer) {
+  std::string plain =
+      absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
+  // The scope of a link-local address is not part of it.
+  const size_t scope = plain.find('%');
+  const size_t end = plain.find(']');
+  if (scope < end && end != std::string::npos) plain.erase(scope, end - scope);
+  constexpr absl::string_view kMapped = "ipv6:[::ffff:";
+  if (!absl::StartsWith(plain, kMapped) || !absl::StrContains(plain, ".")) {
+    return plain;
+  }
+  return absl::StrCat(
+      "ipv4:", absl::StrReplaceAll(plain.substr(kMapped.size()), {{"]", ""}}));
+}
+
+absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
+    Options options) {
+  auto listeners = ListenAt(options.endpoints);
+  if (!listeners.ok()) return listeners.status();
+  FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
+  FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  bool good = events.get() >= 0 && wake.get() >= 0 &&
+              Watch(events.get(), wake.get(), EPOLLIN, wake.get());
+  for (const FileDescriptor& listener : *listeners) {
+    good = good && Watch(events.get(), listener.get(), EPOLLIN, listener.get());
+  }
+  if (!good) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot wait for connections at ", options.endpoints[0]));
+  }
+  return std::unique_ptr<ConnectionGate>(
+      new ConnectionGate(std::move(options), *std::move(listeners),
+                         std::move(events), std::move(wake)));
+}
+
+ConnectionGate::ConnectionGate(Options options,
+                               std::vector<FileDescriptor> listeners,
+                               FileDescriptor events, FileDescriptor wake)
+    : options_(std::move(options)),
+      events_(std::move(events)),
+      wake_(std::move(wake)),
+      listeners_(std::move(listeners)),
+      last_id_(kFirstConnection),
+      self_(std::make_shared<Self>()) {
+  MutexLock lock(&self_->mu);
+  self_->gate = this;
+}
+
+ConnectionGate::~ConnectionGate() { Close(); }
+
+void ConnectionGate::Start(OnConnection on_connection) {
+  on_connection_ = std::move(on_connection);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ConnectionGate::Run() {
+  while (true) {
+    epoll_event event = {};
+    const int count = epoll_wait(events_.get(), &event, 1, /*timeout=*/-1);
+    if (count < 0 && errno != EINTR) return;
+    if (count <= 0) continue;
+    const uint64_t id = event.data.u64;
+    if (id == static_cast<uint64_t>(wake_.get())) return;
+    if (id >= kFirstConnection) {
+      Forget(id);
+    } else {
+      Accept(static_cast<int>(id));
+    }
+  }
+}
+
+void ConnectionGate::Accept(int listener) {
+  FileDescriptor fd(
+      accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (fd.get() < 0 || !Admit(fd.get())) return;
+  const int yes = 1;
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  on_connection_(listener, fd.Release());
+}
+
+bool ConnectionGate::Admit(int fd) {
+  Connection connection{.fd = FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0)),
+                        .peer = PeerOf(fd)};
+  if (connection.fd.get() < 0 || connection.peer.empty()) return false;
+  MutexLock lock(&mu_);
+  if (is_closed_ || num_unknown_ >= options_.max_unknown) return false;
+  const uint64_t id = ++last_id_;
+  if (!Watch(events_.get(), connection.fd.get(), EPOLLRDHUP | EPOLLET, id)) {
+    return false;
+  }
+  connection.alarm = options_.clock->CallAt(
+      options_.clock->Now() + options_.unknown_limit, [self = self_, id] {
+        MutexLock gate_lock(&self->mu);
+        if (self->gate != nullptr) self->gate->BreakIfUnknown(id);
+      });
+  ++num_unknown_;
+  ids_[connection.peer] = id;
+  connections_.emplace(id, std::move(connection));
+  return true;
+}
+
+void ConnectionGate::Forget(uint64_t id) {
+  MutexLock lock(&mu_);
+  const auto it = connections_.find(id);
+  if (it == connections_.end()) return;
+  Connection& connection = it->second;
+  if (connection.is_unknown) --num_unknown_;
+  options_.clock->Cancel(connection.alarm);
+  const auto named = ids_.find(connection.peer);
+  if (named != ids_.end() && named->second == id) ids_.erase(named);
+  connections_.erase(it);
+}
+
+void ConnectionGate::BreakIfUnknown(uint64_t id) {
+  MutexLock lock(&mu_);
+  const auto it = connections_.find(id);
+  if (it == connections_.end() || !it->second.is_unknown) return;
+  shutdown(it->second.fd.get(), SHUT_RDWR);
+}
+
+void ConnectionGate::Vouch(const std::string& peer) {
+  MutexLock lock(&mu_);
+  const auto named = ids_.find(PlainPeerName(peer));
+  if (named == ids_.end()) return;
+  Connection& connection = connections_.at(named->second);
+  if (!connection.is_unknown) return;
+  connection.is_unknown = false;
+  --num_unknown_;
+  options_.clock->Cancel(connection.alarm);
+}
+
+void ConnectionGate::Break(const std::string& peer) {
+  MutexLock lock(&mu_);
+  const auto named = ids_.find(PlainPeerName(peer));
+  if (named == ids_.end()) return;
+  shutdown(connections_.at(named->second).fd.get(), SHUT_RDWR);
+}
+
+void ConnectionGate::Close() {
+  {
+    MutexLock gate_lock(&self_->mu);
+    self_->gate = nullptr;
+  }
+  {
+    MutexLock lock(&mu_);
+    if (is_closed_) return;
+    is_closed_ = true;
+  }
+  eventfd_write(wake_.get(), 1);
+  if (thread_.joinable()) thread_.join();
+
+  MutexLock lock(&mu_);
+  listeners_.clear();
+  for (auto& [id, connection] : connections_) {
+    options_.clock->Cancel(connection.alarm);
+    shutdown(connection.fd.get(), SHUT_RDWR);
+  }
+  connections_.clear();
+  ids_.clear();
+  num_unknown_ = 0;
+}
+
+size_t ConnectionGate::num_unknown() const {
+  MutexLock lock(&mu_);
+  return static_cast<size_t>(num_unknown_);
+}
+
+}  // namespace tutti

@@ -1,0 +1,136 @@
+#include "remote/grpc/connection_gate.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/mutex.h"
+#include "remote/grpc/free_port.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+// A gate, and what it lets in.
+class ConnectionGateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto gate = ConnectionGate::Listen(
+        {.endpoints = {absl::StrCat("127.0.0.1:", port_)},
+         .max_unknown = 2,
+         .unknown_limit = absl::Seconds(10),
+         .clock = simulated_.get().clock});
+    ASSERT_THAT(gate, IsOk());
+    gate_ = *std::move(gate);
+    gate_->Start([this](int /*listener*/, int fd) {
+      MutexLock lock(&mu_);
+      accepted_.emplace_back(fd);
+      changed_.SignalAll();
+    });
+  }
+
+  FileDescriptor Connect() {
+    FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(port_));
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)),
+              0);
+    return fd;
+  }
+
+  void WaitForAccepted(size_t count) {
+    MutexLock lock(&mu_);
+    while (accepted_.size() < count) changed_.Wait(&mu_);
+  }
+
+  // Blocks until the other side has closed `fd`.
+  static bool IsClosed(const FileDescriptor& fd) {
+    char byte = 0;
+    return recv(fd.get(), &byte, 1, 0) <= 0;
+  }
+
+  // How gRPC would call the other side of `fd`.
+  static std::string NameOf(const FileDescriptor& fd) {
+    sockaddr_in own = {};
+    socklen_t size = sizeof(own);
+    getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size);
+    return absl::StrCat("ipv4:127.0.0.1:", ntohs(own.sin_port));
+  }
+
+  const int port_ = FreePort();
+  SimulatedEnvironment simulated_{/*seed=*/1};
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<FileDescriptor> accepted_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<ConnectionGate> gate_;
+};
+
+TEST_F(ConnectionGateTest, ClosesConnectionsBeyondTheBoundAtOnce) {
+  const FileDescriptor first = Connect(), second = Connect();
+  WaitForAccepted(2);
+  EXPECT_EQ(gate_->num_unknown(), 2);
+  EXPECT_TRUE(IsClosed(Connect()));
+  EXPECT_TRUE(IsClosed(Connect()));
+}
+
+TEST_F(ConnectionGateTest, VouchingMakesRoomForOthers) {
+  const FileDescriptor first = Connect(), second = Connect();
+  WaitForAccepted(2);
+  gate_->Vouch(NameOf(first));
+  gate_->Vouch(NameOf(first));
+  gate_->Vouch("ipv4:127.0.0.1:1");
+  EXPECT_EQ(gate_->num_unknown(), 1);
+  const FileDescriptor third = Connect();
+  WaitForAccepted(3);
+}
+
+TEST_F(ConnectionGateTest, ConnectionsThatNobodyVouchesForEndInTime) {
+  const FileDescriptor first = Connect(), second = Connect();
+  WaitForAccepted(2);
+  gate_->Vouch(NameOf(first));
+  simulated_.Advance(absl::Seconds(10));
+  EXPECT_TRUE(IsClosed(second));
+  EXPECT_EQ(simulated_.num_alarms(), 0);
+  gate_->Break(NameOf(first));
+  EXPECT_TRUE(IsClosed(first));
+}
+
+TEST_F(ConnectionGateTest, CloseBreaksWhatIsOpen) {
+  const FileDescriptor first = Connect(), second = Connect();
+  WaitForAccepted(2);
+  gate_->Vouch(NameOf(first));
+  gate_->Close();
+  EXPECT_TRUE(IsClosed(first));
+  EXPECT_TRUE(IsClosed(second));
+  EXPECT_EQ(simulated_.num_alarms(), 0);
+}
+
+TEST_F(ConnectionGateTest, ATakenPortIsAnError) {
+  EXPECT_THAT(
+      ConnectionGate::Listen({.endpoints = {absl::StrCat("127.0.0.1:", port_)},
+                              .clock = simulated_.get().clock})
+          .status(),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("address in use")));
+}
+
+TEST(PlainPeerNameTest, EscapesAndMappedAddressesAreUndone) {
+  EXPECT_EQ(PlainPeerName("ipv4:127.0.0.1:5"), "ipv4:127.0.0.1:5");
+  EXPECT_EQ(PlainPeerName("ipv6:%5B::1%5D:5"), "ipv6:[::1]:5");
+  EXPECT_EQ(PlainPeerName("ipv6:[fe80::1%252]:5"), "ipv6:[fe80::1]:5");
+  EXPECT_EQ(PlainPeerName("ipv6:[::ffff:10.0.0.1]:5"), "ipv4:10.0.0.1:5");
+}
+
+}  // namespace
+}  // namespace tutti
