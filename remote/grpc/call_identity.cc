@@ -18,6 +18,8 @@ constexpr char kCallerIncarnationName[] = "tutti-caller-incarnation";
 constexpr char kCalleeName[] = "tutti-callee";
 constexpr char kCalleeIncarnationName[] = "tutti-callee-incarnation";
 constexpr char kIncarnationName[] = "tutti-incarnation";
+constexpr char kHostName[] = "tutti-host";
+constexpr char kChallengeName[] = "tutti-challenge-bin";
 constexpr char kAnsweredName[] = "tutti-answered";
 
 // Longer texts of others are not repeated in full.
@@ -167,6 +169,18 @@ std::optional<uint64_t> FindIncarnation(const Metadata& metadata) {
   const auto incarnation = FindNumber<uint64_t>(metadata, kIncarnationName);
   if (!incarnation.ok() || *incarnation == 0) return std::nullopt;
   return *incarnation;
+}
+
+void AddMemoryAsk(const MemoryAsk& ask, grpc::ClientContext& context) {
+  context.AddMetadata(kHostName, ask.host);
+  context.AddMetadata(kChallengeName, ask.challenge);
+}
+
+std::optional<MemoryAsk> FindMemoryAsk(const Metadata& metadata) {
+  MemoryAsk ask{.host = std::string(Find(metadata, kHostName)),
+                .challenge = std::string(Find(metadata, kChallengeName))};
+  if (ask.host.empty() || ask.challenge.empty()) return std::nullopt;
+  return ask;
 }
 
 void MarkAnswered(grpc::ServerContextBase& context) {

@@ -68,6 +68,15 @@ std::vector<std::string> NamesInCertificate(
 void AddIncarnation(uint64_t incarnation, grpc::ServerContextBase& context);
 std::optional<uint64_t> FindIncarnation(const Metadata& metadata);
 
+// In the metadata of a call: on which host the caller lives, and with what it
+// challenges whoever wants it to read its memory.
+struct MemoryAsk {
+  std::string host;
+  std::string challenge;
+};
+void AddMemoryAsk(const MemoryAsk& ask, grpc::ClientContext& context);
+std::optional<MemoryAsk> FindMemoryAsk(const Metadata& metadata);
+
 // In the last metadata of an answer: that its status is the service's or the
 // transport's, not gRPC's own.
 void MarkAnswered(grpc::ServerContextBase& context);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "framework/blocking_counter.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
@@ -17,8 +18,11 @@
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "grpcpp/support/slice.h"
+#include "remote/grpc/call_identity.h"
 #include "remote/grpc/control_messages.h"
 #include "remote/grpc/listen_address.h"
+#include "remote/grpc/peer_memory.h"
+#include "remote/grpc/transfer_wire.h"
 
 namespace tutti {
 namespace {
@@ -34,25 +38,41 @@ void AddFields(const CallFields& fields, grpc::ClientContext& context) {
   for (const auto& [name, value] : fields) context.AddMetadata(name, value);
 }
 
+std::string Concatenate(absl::Span<const std::byte> a,
+                        absl::Span<const std::byte> b) {
+  std::string bytes(reinterpret_cast<const char*>(a.data()), a.size());
+  bytes.append(reinterpret_cast<const char*>(b.data()), b.size());
+  return bytes;
+}
+
 // Owns itself until OnDone().
 class FakeAnswer final : public grpc::ServerGenericBidiReactor {
  public:
-  static FakeAnswer* Begin(FakeServer::Answer answer) {
+  static FakeAnswer* Begin(FakeServer::Answer answer,
+                           const grpc::CallbackServerContext& context) {
     auto fake = std::make_shared<FakeAnswer>(std::move(answer));
     FakeAnswer* const reactor = fake.get();
+    reactor->Offer(context);
     reactor->self_ = std::move(fake);
     reactor->StartRead(&reactor->incoming_);
     return reactor;
   }
 
-  explicit FakeAnswer(FakeServer::Answer answer)
-      : answer_(std::move(answer)), outgoing_(ToBuffer(answer_.message)) {}
+  explicit FakeAnswer(FakeServer::Answer answer) : answer_(std::move(answer)) {}
 
   void OnReadDone(bool ok) override {
-    if (!ok || is_answered_) return;
-    is_answered_ = true;
-    if (!answer_.finishes) return StartWrite(&outgoing_);
-    StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), answer_.status);
+    if (!ok) return;
+    const int number = ++num_read_;
+    if (number > 2 || (number == 2 && answer_.second_message.empty())) return;
+    outgoing_ = ToBuffer(number == 1 ? offer_ + answer_.message
+                                     : answer_.second_message);
+    const bool is_last = number == 2 || answer_.second_message.empty();
+    if (is_last && answer_.finishes) {
+      return StartWriteAndFinish(&outgoing_, grpc::WriteOptions(),
+                                 answer_.status);
+    }
+    StartWrite(&outgoing_);
+    if (!is_last) StartRead(&incoming_);
   }
   void OnCancel() override {
     if (!answer_.finishes) Finish(grpc::Status::CANCELLED);
@@ -60,11 +80,26 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
   void OnDone() override { std::exchange(self_, nullptr).reset(); }
 
  private:
+  void Offer(const grpc::CallbackServerContext& context) {
+    if (!answer_.offers_memory_of) return;
+    const auto ask = FindMemoryAsk(context.client_metadata());
+    const auto challenge = DecodeChallenge(ask ? ask->challenge : "");
+    if (!challenge) return;
+    proof_ = MemoryProof(*challenge, *answer_.offers_memory_of);
+    offer_ = Concatenate(
+        Encode(FrameHeader{.length = kMemoryOfferBytes,
+                           .kind = FrameKind::kOffer}),
+        Encode(MemoryOffer{.pid = static_cast<uint64_t>(getpid()),
+                           .address = reinterpret_cast<uintptr_t>(&proof_)}));
+  }
+
   const FakeServer::Answer answer_;
+  MemoryProof proof_;
+  std::string offer_;
   std::shared_ptr<FakeAnswer> self_;
-  bool is_answered_ = false;
+  int num_read_ = 0;
   grpc::ByteBuffer incoming_;
-  const grpc::ByteBuffer outgoing_;
+  grpc::ByteBuffer outgoing_;
 };
 
 }  // namespace
@@ -75,6 +110,13 @@ CallFields GoodFields(int caller, int callee) {
       {"tutti-token-bin", "secret"},     {"tutti-caller", absl::StrCat(caller)},
       {"tutti-caller-incarnation", "5"}, {"tutti-callee", absl::StrCat(callee)},
       {"tutti-callee-incarnation", "0"}};
+}
+
+CallFields FieldsThatAskForMemory(int caller, int callee) {
+  CallFields fields = GoodFields(caller, callee);
+  fields["tutti-host"] = NameOfHost();
+  fields["tutti-challenge-bin"] = Encode(MemoryChallenge{1, 2});
+  return fields;
 }
 
 grpc::ByteBuffer ToBuffer(const std::string& bytes) {
@@ -152,7 +194,7 @@ FakeServer::~FakeServer() {
 grpc::ServerGenericBidiReactor* FakeServer::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
   context->AddInitialMetadata("tutti-incarnation", "77");
-  return FakeAnswer::Begin(answer_);
+  return FakeAnswer::Begin(answer_, *context);
 }
 
 std::string SendRaw(const std::string& address, const std::string& bytes) {

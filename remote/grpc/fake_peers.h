@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ using CallFields = std::map<std::string, std::string>;
 
 // Those of a call that TestTasks accept.
 CallFields GoodFields(int caller, int callee);
+
+// The same, of a call of this host that wants to read memory.
+CallFields FieldsThatAskForMemory(int caller, int callee);
 
 grpc::ByteBuffer ToBuffer(const std::string& bytes);
 
@@ -60,6 +64,12 @@ class FakeServer final : public grpc::CallbackGenericService {
  public:
   struct Answer {
     std::string message;
+
+    // In answer to a second message of the call, if not empty.
+    std::string second_message;
+
+    // As this task, if there is one: comes before the first message.
+    std::optional<int> offers_memory_of;
     bool finishes = true;  // With `status`; else the call stays open.
     grpc::Status status;
   };

@@ -66,6 +66,10 @@ struct GrpcTransportOptions {
   // Connections to each peer that large transfers are spread over.
   int transfer_lanes = 1;
 
+  // Whether tasks on the same host, as the same user, read large payloads from
+  // each other's memory, where the system lets them. Both tasks must want it.
+  bool same_host_memory = true;
+
   // How long bytes of a transfer that was cancelled may still be with gRPC
   // before their stream is closed; as long again, and its connection is.
   absl::Duration cancel_grace = absl::Seconds(2);

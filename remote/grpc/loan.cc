@@ -20,7 +20,14 @@ Loan::Loan(const Delivery& delivery, WorkQueue* queue, InFlight* in_flight)
 
 Loan::~Loan() {
   queue_->Schedule([delivery = delivery_, status = std::move(status_),
-                    in_flight = in_flight_]() mutable {
+                    in_flight = in_flight_,
+                    lease = std::move(lease_)]() mutable {
+    if (lease != nullptr) {
+      lease->store(0, std::memory_order_relaxed);
+      // Whoever still sees the lease sees nothing that is written to the bytes
+      // from now on.
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
     delivery.Release(std::move(status));
     in_flight->End();
   });
@@ -29,6 +36,11 @@ Loan::~Loan() {
 void Loan::Fail(absl::Status reason) {
   MutexLock lock(&mu_);
   if (status_.ok()) status_ = std::move(reason);
+}
+
+const std::atomic<uint64_t>* Loan::Lease(uint64_t value) {
+  lease_ = std::make_unique<std::atomic<uint64_t>>(value);
+  return lease_.get();
 }
 
 grpc::Slice Loan::Alias(const std::shared_ptr<Loan>& loan, size_t offset,

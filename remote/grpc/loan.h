@@ -1,7 +1,9 @@
 #ifndef TUTTI_REMOTE_GRPC_LOAN_H_
 #define TUTTI_REMOTE_GRPC_LOAN_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +18,9 @@ namespace tutti {
 
 // A delivery that is being sent. Ends, with its lender told, when the last of
 // those who hold it is gone: the stream, and gRPC with each slice.
+//
+// A process that reads the bytes where they lie cannot hold a loan: a loan that
+// is leased has a word in memory that is cleared before the lender is told.
 //
 // Thread-safe. The lender is told on the work queue: gRPC drops slices wherever
 // it likes.
@@ -33,6 +38,10 @@ class Loan {
   // What the lender will be told: the first reason, else OK.
   void Fail(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Once, with a value that is not 0: where it is, as long as the bytes are
+  // lent.
+  const std::atomic<uint64_t>* Lease(uint64_t value);
+
   // Bytes of the loan, where they lie, that keep it.
   static grpc::Slice Alias(const std::shared_ptr<Loan>& loan, size_t offset,
                            size_t num_bytes);
@@ -41,6 +50,7 @@ class Loan {
   const Delivery delivery_;
   WorkQueue* const queue_;
   InFlight* const in_flight_;
+  std::unique_ptr<std::atomic<uint64_t>> lease_;
 
   Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);

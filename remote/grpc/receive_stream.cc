@@ -17,35 +17,50 @@ namespace {
 // Records in one message, within the other side's bound for messages.
 constexpr size_t kMaxRecordBytes = 256 * kRecordBytes;
 
+// Up to here a turn of the work queue costs more than that other transfers
+// wait.
+constexpr size_t kMaxInlineBytes = size_t{1} << 20;
+
 absl::Status Broken(absl::string_view what) {
   return absl::InternalError(what);
 }
 
 }  // namespace
 
-std::shared_ptr<ReceiveStream> ReceiveStream::Create(Peers* peers, int task,
-                                                     int lane,
-                                                     size_t max_frame_bytes,
-                                                     OnEnd on_end) {
-  auto stream = std::make_shared<ReceiveStream>(peers, task, max_frame_bytes,
+struct alignas(64) ReceiveStream::Block {
+  std::byte bytes[kMemoryBlockBytes];
+};
+
+std::shared_ptr<ReceiveStream> ReceiveStream::Create(
+    const GrpcTransportOptions* options, Peers* peers, const Target& target,
+    OnEnd on_end) {
+  auto stream = std::make_shared<ReceiveStream>(options, peers, target.task,
                                                 std::move(on_end));
   stream->self_ = stream;
-  stream->BindTo(lane);
+  stream->BindTo(target.lane);
   return stream;
 }
 
-ReceiveStream::ReceiveStream(Peers* peers, int task, size_t max_frame_bytes,
-                             OnEnd on_end)
-    : peers_(peers),
+ReceiveStream::ReceiveStream(const GrpcTransportOptions* options, Peers* peers,
+                             int task, OnEnd on_end)
+    : options_(options),
+      peers_(peers),
       task_(task),
-      max_frame_bytes_(max_frame_bytes),
       on_end_(std::move(on_end)),
       context_(std::make_unique<grpc::ClientContext>()) {}
+
+ReceiveStream::~ReceiveStream() = default;
 
 void ReceiveStream::BindTo(int lane) {
   {
     MutexLock lock(&mu_);
     expected_incarnation_ = peers_->Identify(task_, *context_);
+    if (options_->same_host_memory) {
+      Random& random = *options_->environment.random;
+      challenge_ = {random.Next(), random.Next()};
+      AddMemoryAsk({.host = NameOfHost(), .challenge = Encode(*challenge_)},
+                   *context_);
+    }
     grpc::GenericStub stub(peers_->TransferChannel(task_, lane));
     stub.PrepareBidiStreamingCall(context_.get(), kTransferMethod,
                                   grpc::StubOptions(), this);
@@ -62,13 +77,17 @@ bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
     const auto [it, is_new] = ids_.emplace(key, last_id_ + 1);
     if (is_new) {
       const uint64_t id = ++last_id_;
-      open_.emplace(id, std::make_shared<Incoming>(id, key, ask));
+      const bool may_read_memory =
+          asks_for_memory_ && ask.num_bytes >= kMinMemoryBytes;
+      open_.emplace(id,
+                    std::make_shared<Incoming>(id, key, ask, may_read_memory));
       Enqueue({.kind = RecordKind::kRequest,
                .id = id,
                .key = key,
                .num_bytes = ask.num_bytes,
                .dtype = ask.dtype,
-               .incarnation = ask.incarnation});
+               .incarnation = ask.incarnation,
+               .may_read_memory = may_read_memory});
     } else {
       refused = absl::AlreadyExistsError(
           absl::StrCat("asked twice for ", ToString(key)));
@@ -157,8 +176,10 @@ absl::Status ReceiveStream::ConsumeFrame(SliceCursor& message) {
   if (header->length > message.remaining_bytes()) {
     return Broken("a frame that is shorter than its header says");
   }
+  if (header->kind == FrameKind::kOffer) return TakeOffer(message);
   auto incoming = Find(*header);
   if (!incoming.ok()) return incoming.status();
+  if (header->kind == FrameKind::kPlace) return TakePlace(*incoming, message);
 
   if (header->code != absl::StatusCode::kOk) {
     std::string text(header->length, '\0');
@@ -184,11 +205,17 @@ absl::StatusOr<std::shared_ptr<ReceiveStream::Incoming>> ReceiveStream::Find(
                                  ", which is not open"));
     }
     incoming = it->second;
+    if (header.code != absl::StatusCode::kOk) return incoming;
+    if (incoming->is_lent) {
+      return Broken(absl::StrCat("a frame for request ", header.id,
+                                 ", to which bytes are lent"));
+    }
   }
-  if (header.code != absl::StatusCode::kOk) return incoming;
-  if (header.length > max_frame_bytes_) {
+  if (header.kind == FrameKind::kPlace) return incoming;
+  const size_t max_frame_bytes = options_->bounds.max_frame_bytes;
+  if (header.length > max_frame_bytes) {
     return Broken(absl::StrCat("a frame of ", header.length,
-                               " bytes, more than ", max_frame_bytes_));
+                               " bytes, more than ", max_frame_bytes));
   }
   const uint64_t position = incoming->num_received_bytes;
   const uint64_t num_missing = incoming->ask.num_bytes - position;
@@ -229,11 +256,151 @@ absl::Status ReceiveStream::Feed(Incoming& incoming, size_t num_bytes,
   return absl::OkStatus();
 }
 
+absl::Status ReceiveStream::TakeOffer(SliceCursor& message) {
+  EncodedMemoryOffer encoded;
+  message.Read(absl::MakeSpan(encoded));
+  if (!challenge_) return Broken("an offer of memory, or a second one");
+  auto memory =
+      PeerMemory::Open(DecodeMemoryOffer(encoded), *challenge_, task_);
+  challenge_.reset();
+  MutexLock lock(&mu_);
+  asks_for_memory_ = memory.has_value();
+  memory_ = std::move(memory);
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveStream::TakePlace(const std::shared_ptr<Incoming>& incoming,
+                                      SliceCursor& message) {
+  EncodedMemoryPlace encoded;
+  message.Read(absl::MakeSpan(encoded));
+  const MemoryPlace place = DecodeMemoryPlace(encoded);
+  const size_t num_bytes = incoming->ask.num_bytes;
+  if (!incoming->may_read_memory || incoming->place ||
+      incoming->num_received_bytes > 0 || place.num_bytes != num_bytes) {
+    return Broken(absl::StrCat("a place of ", place.num_bytes, " bytes, where ",
+                               num_bytes, " bytes were asked for (",
+                               ToString(incoming->key), ")"));
+  }
+  incoming->place = place;
+  {
+    MutexLock lock(&mu_);
+    incoming->is_lent = true;
+    if (!incoming->end_reason.ok()) return absl::OkStatus();
+    lent_.push_back(incoming);
+    if (is_reading_memory_) return absl::OkStatus();
+    is_reading_memory_ = true;
+  }
+  if (num_bytes <= kMaxInlineBytes) {
+    ReadMemory();
+  } else {
+    options_->environment.queue->Schedule(
+        [self = self_] { self->ReadMemory(); });
+  }
+  return absl::OkStatus();
+}
+
+void ReceiveStream::ReadMemory() {
+  bool may_end = false;
+  while (true) {
+    std::shared_ptr<Incoming> incoming;
+    {
+      MutexLock lock(&mu_);
+      incoming = NextLent();
+      if (incoming == nullptr) {
+        is_reading_memory_ = false;
+        may_end = is_done_;
+        break;
+      }
+      incoming->is_feeding = true;
+    }
+    EndReading(*incoming, ReadBlocks(*incoming));
+  }
+  if (may_end) EndAll();
+}
+
+std::shared_ptr<ReceiveStream::Incoming> ReceiveStream::NextLent() {
+  while (!lent_.empty()) {
+    std::shared_ptr<Incoming> incoming = std::move(lent_.front());
+    lent_.pop_front();
+    if (!ended_ && !incoming->is_told) return incoming;
+  }
+  return nullptr;
+}
+
+absl::Status ReceiveStream::ReadBlocks(Incoming& incoming) {
+  std::optional<PeerMemory> memory;
+  {
+    MutexLock lock(&mu_);
+    memory = memory_;
+  }
+  if (block_ == nullptr) block_ = std::make_unique_for_overwrite<Block>();
+  const size_t num_bytes = incoming.ask.num_bytes;
+  while (incoming.num_received_bytes < num_bytes) {
+    const size_t position = incoming.num_received_bytes;
+    const auto block =
+        absl::MakeSpan(block_->bytes)
+            .first(std::min(kMemoryBlockBytes, num_bytes - position));
+    if (IsStopped(incoming) ||
+        !memory->Read(incoming.place->address + position, block)) {
+      return absl::OkStatus();
+    }
+    incoming.num_received_bytes += block.size();
+    const absl::Status status = incoming.feeder.Feed(block);
+    if (!status.ok()) return status;
+  }
+  uint64_t lease = 0;
+  const auto lease_bytes =
+      absl::MakeSpan(reinterpret_cast<std::byte*>(&lease), sizeof(lease));
+  if (memory->Read(incoming.place->lease_address, lease_bytes) &&
+      lease == incoming.place->lease) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(absl::StrCat(
+      peers_->Label(task_), ": took back the bytes that it had lent (",
+      ToString(incoming.key), ")"));
+}
+
+bool ReceiveStream::IsStopped(const Incoming& incoming) {
+  MutexLock lock(&mu_);
+  return ended_ || !incoming.end_reason.ok();
+}
+
+void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
+  const bool has_all = incoming.num_received_bytes == incoming.ask.num_bytes;
+  bool may_tell = false;
+  {
+    MutexLock lock(&mu_);
+    incoming.is_feeding = false;
+    if (!incoming.end_reason.ok()) {
+      status = incoming.end_reason;
+      may_tell = true;
+    } else if (status.ok() && !(ended_ && !has_all)) {
+      incoming.is_lent = false;
+      asks_for_memory_ = asks_for_memory_ && has_all;
+      Enqueue({.kind = has_all ? RecordKind::kRead : RecordKind::kSend,
+               .id = incoming.id,
+               .num_bytes = has_all ? 0 : incoming.num_received_bytes});
+      may_tell = has_all;
+    }
+    if (may_tell) {
+      incoming.is_told = true;
+      ids_.erase(incoming.key);
+    }
+  }
+  WriteWhatWaits();
+  if (may_tell) return Tell(incoming, std::move(status));
+  if (!status.ok()) EndEarly(incoming, std::move(status));
+}
+
 void ReceiveStream::End(Incoming& incoming, absl::Status status) {
   {
     MutexLock lock(&mu_);
     open_.erase(incoming.id);
     if (incoming.is_told) return;
+    if (incoming.is_feeding) {  // Whoever reads memory tells it.
+      if (incoming.end_reason.ok()) incoming.end_reason = std::move(status);
+      return;
+    }
     incoming.is_told = true;
     ids_.erase(incoming.key);
   }
@@ -299,13 +466,23 @@ absl::Status ReceiveStream::EndReason(const grpc::Status& status) {
 }
 
 void ReceiveStream::OnDone(const grpc::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    done_reason_ = EndReason(status);
+    context_.reset();
+    is_done_ = true;
+    if (is_reading_memory_) return;  // ReadMemory() goes on with it.
+  }
+  EndAll();
+}
+
+void ReceiveStream::EndAll() {
   const std::shared_ptr<ReceiveStream> self = std::move(self_);
   absl::Status reason;
   std::vector<std::shared_ptr<Incoming>> open;
   {
     MutexLock lock(&mu_);
-    reason = EndReason(status);
-    context_.reset();
+    reason = done_reason_;
     for (auto& [id, incoming] : open_) {
       if (!incoming->is_told) open.push_back(std::move(incoming));
     }

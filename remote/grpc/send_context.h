@@ -11,6 +11,7 @@
 #include "framework/mutex.h"
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/in_flight.h"
+#include "remote/grpc/peer_memory.h"
 #include "remote/transfer_channel.h"
 
 namespace tutti {
@@ -26,10 +27,12 @@ class SendContext {
               BreakConnection break_connection)
       : options_(options),
         service_(service),
+        host_(NameOfHost()),
         break_connection_(std::move(break_connection)) {}
 
   const GrpcTransportOptions& options() const { return *options_; }
   TransferService& service() { return *service_; }
+  const std::string& host() const { return host_; }  // NameOfHost().
   void Break(const std::string& peer) const { break_connection_(peer); }
 
   // Counts streams, requests that the service has not answered, and loans whose
@@ -44,6 +47,7 @@ class SendContext {
  private:
   const GrpcTransportOptions* const options_;
   TransferService* const service_;
+  const std::string host_;
   const BreakConnection break_connection_;
   InFlight in_flight_;
 

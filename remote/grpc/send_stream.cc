@@ -1,5 +1,7 @@
 #include "remote/grpc/send_stream.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -20,8 +22,9 @@ constexpr size_t kMaxCopiedBytes = 1024;
 // Frames in one message.
 constexpr int kMaxFrames = 256;
 
-grpc::Slice CopyOf(const EncodedFrameHeader& header,
+grpc::Slice CopyOf(const FrameHeader& decoded,
                    absl::Span<const std::byte> payload) {
+  const EncodedFrameHeader header = Encode(decoded);
   const grpc::Slice slice(header.size() + payload.size());
   // A slice that was just made has no other reader.
   auto* const begin = const_cast<uint8_t*>(slice.begin());
@@ -68,6 +71,8 @@ class SendStream::Outgoing final
   std::shared_ptr<Loan> loan;             // What there is to send;
   absl::Status status;                    // or why there is nothing.
   size_t num_sent_bytes = 0;
+  bool is_place_sent = false;  // The peer knows where the bytes lie,
+  bool is_read_there = false;  // and has not said that it is done with them.
 
  private:
   const std::shared_ptr<SendStream> stream_;
@@ -81,8 +86,24 @@ SendStream* SendStream::Begin(SendContext* shared, const ControlCaller& caller,
   SendStream* const reactor = stream.get();
   reactor->self_ = std::move(stream);
   reactor->StartSendInitialMetadata();
+  reactor->OfferMemory();
   reactor->StartRead(&reactor->incoming_message_);
   return reactor;
+}
+
+void SendStream::OfferMemory() {
+  const GrpcTransportOptions& options = shared_->options();
+  if (!options.same_host_memory) return;
+  const auto ask = FindMemoryAsk(context_->client_metadata());
+  if (!ask || ask->host != shared_->host()) return;
+  const auto challenge = DecodeChallenge(ask->challenge);
+  if (!challenge) return;
+  proof_ = std::make_unique<MemoryProof>(*challenge, options.cluster.this_task);
+  {
+    MutexLock lock(&mu_);
+    has_offer_ = true;
+  }
+  WriteWhatIsReady();
 }
 
 void SendStream::OnReadDone(bool ok) {
@@ -110,13 +131,18 @@ absl::Status SendStream::TakeRecords(const grpc::ByteBuffer& message) {
       CancelRequest(record->id);
       continue;
     }
-    const absl::Status status = TakeRequest(*record);
+    const absl::Status status = record->kind == RecordKind::kRequest
+                                    ? TakeRequest(*record)
+                                    : TakeBack(*record);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
 absl::Status SendStream::TakeRequest(const TransferRecord& record) {
+  if (record.may_read_memory && proof_ == nullptr) {
+    return absl::InternalError("a request to read memory that is not offered");
+  }
   const auto outgoing = std::make_shared<Outgoing>(shared_from_this(), record);
   absl::Status refused;
   {
@@ -164,6 +190,34 @@ void SendStream::Serve(const std::shared_ptr<Outgoing>& outgoing) {
   }
 }
 
+absl::Status SendStream::TakeBack(const TransferRecord& record) {
+  std::shared_ptr<Loan> loan;
+  {
+    MutexLock lock(&mu_);
+    if (is_closed_) return absl::OkStatus();
+    const auto it = open_.find(record.id);
+    if (it == open_.end() || !it->second->is_read_there ||
+        record.num_bytes > it->second->record.num_bytes) {
+      return absl::InternalError(
+          absl::StrCat("a record about what was lent to request ", record.id,
+                       ", to which nothing is lent or less than ",
+                       record.num_bytes, " bytes"));
+    }
+    Outgoing& outgoing = *it->second;
+    outgoing.is_read_there = false;
+    if (record.kind == RecordKind::kSend) {
+      outgoing.num_sent_bytes = record.num_bytes;
+    } else {
+      outgoing.num_sent_bytes = outgoing.record.num_bytes;
+      loan = std::move(outgoing.loan);
+    }
+    ready_.push_back(it->second);
+  }
+  loan.reset();
+  WriteWhatIsReady();
+  return absl::OkStatus();
+}
+
 void SendStream::CancelRequest(uint64_t id) {
   const absl::Status reason = absl::CancelledError(
       absl::StrCat(shared_->options().cluster.Label(caller_.task),
@@ -179,11 +233,16 @@ void SendStream::CancelRequest(uint64_t id) {
       outgoing = it->second;
       outgoing->status = reason;  // Instead of what remains.
       if (outgoing->loan != nullptr) loan = std::move(outgoing->loan);
+      if (outgoing->is_read_there) {
+        outgoing->is_read_there = false;
+        ready_.push_back(outgoing);
+      }
     }
   }
   if (loan != nullptr) {
     loan->Fail(reason);
     WatchOver(std::move(loan));
+    WriteWhatIsReady();
   } else if (outgoing != nullptr) {
     Withdraw(outgoing, reason);
   }
@@ -270,7 +329,7 @@ void SendStream::FinishStream() {
 void SendStream::WriteWhatIsReady() {
   {
     MutexLock lock(&mu_);
-    if (is_writing_ || is_closed_ || ready_.empty()) return;
+    if (is_writing_ || is_closed_ || (ready_.empty() && !has_offer_)) return;
     is_writing_ = true;
     const std::vector<grpc::Slice> slices = NextMessage();
     outgoing_message_ = grpc::ByteBuffer(slices.data(), slices.size());
@@ -280,6 +339,15 @@ void SendStream::WriteWhatIsReady() {
 
 std::vector<grpc::Slice> SendStream::NextMessage() {
   std::vector<grpc::Slice> slices;
+  if (has_offer_) {
+    has_offer_ = false;
+    const EncodedMemoryOffer offer = Encode(
+        MemoryOffer{.pid = static_cast<uint64_t>(getpid()),
+                    .address = reinterpret_cast<uintptr_t>(proof_.get())});
+    slices.push_back(
+        CopyOf({.length = kMemoryOfferBytes, .kind = FrameKind::kOffer},
+               absl::MakeConstSpan(offer)));
+  }
   size_t max_bytes = shared_->options().bounds.max_frame_bytes;
   for (int i = 0; i < kMaxFrames && max_bytes > 0 && !ready_.empty(); ++i) {
     const std::shared_ptr<Outgoing> outgoing = std::move(ready_.front());
@@ -301,23 +369,31 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t max_bytes,
     header.length = static_cast<uint32_t>(text.size());
     header.is_last = true;
     header.code = outgoing.status.code();
-    slices.push_back(
-        CopyOf(Encode(header),
-               absl::MakeSpan(reinterpret_cast<const std::byte*>(text.data()),
-                              text.size())));
+    slices.push_back(CopyOf(
+        header, absl::MakeSpan(reinterpret_cast<const std::byte*>(text.data()),
+                               text.size())));
     EndRequest(record.id);
+    return true;
+  }
+  if (record.may_read_memory && !outgoing.is_place_sent) {
+    AppendPlace(outgoing, slices);
     return true;
   }
   const size_t length =
       std::min<size_t>(record.num_bytes - outgoing.num_sent_bytes, max_bytes);
   header.length = static_cast<uint32_t>(length);
   header.is_last = outgoing.num_sent_bytes + length == record.num_bytes;
+  if (outgoing.loan == nullptr) {  // All has been read.
+    slices.push_back(CopyOf(header, {}));
+    EndRequest(record.id);
+    return true;
+  }
   const auto payload =
       outgoing.loan->bytes().subspan(outgoing.num_sent_bytes, length);
   if (length <= kMaxCopiedBytes) {
-    slices.push_back(CopyOf(Encode(header), payload));
+    slices.push_back(CopyOf(header, payload));
   } else {
-    slices.push_back(CopyOf(Encode(header), {}));
+    slices.push_back(CopyOf(header, {}));
     slices.push_back(
         Loan::Alias(outgoing.loan, outgoing.num_sent_bytes, length));
   }
@@ -327,6 +403,23 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t max_bytes,
   sent_.emplace(record.id, std::move(outgoing.loan));
   EndRequest(record.id);
   return true;
+}
+
+void SendStream::AppendPlace(Outgoing& outgoing,
+                             std::vector<grpc::Slice>& slices) {
+  // Not what another process may have there that got our process id.
+  const uint64_t lease = shared_->options().environment.random->Next() | 1;
+  const MemoryPlace place = {
+      .address = reinterpret_cast<uintptr_t>(outgoing.loan->bytes().data()),
+      .num_bytes = outgoing.loan->bytes().size(),
+      .lease_address = reinterpret_cast<uintptr_t>(outgoing.loan->Lease(lease)),
+      .lease = lease};
+  slices.push_back(CopyOf({.id = outgoing.record.id,
+                           .length = kMemoryPlaceBytes,
+                           .kind = FrameKind::kPlace},
+                          absl::MakeConstSpan(Encode(place))));
+  outgoing.is_place_sent = true;
+  outgoing.is_read_there = true;
 }
 
 void SendStream::EndRequest(uint64_t id) {

@@ -18,13 +18,15 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
 #include "remote/grpc/loan.h"
+#include "remote/grpc/peer_memory.h"
 #include "remote/grpc/send_context.h"
 #include "remote/grpc/transfer_wire.h"
 
 namespace tutti {
 
 // One stream over which another task pulls bytes from this one. One message at
-// a time is with gRPC; the deliveries that are under way share each.
+// a time is with gRPC; the deliveries that are under way share each. A receiver
+// on the same host reads large ones where they lie.
 //
 // Thread-safe. Owns itself until gRPC is done with it and all its requests have
 // been answered.
@@ -55,6 +57,10 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   absl::Status TakeRequest(const TransferRecord& record)
       ABSL_LOCKS_EXCLUDED(mu_);
   void CancelRequest(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The peer has read what was lent to it, or cannot. Errors: INTERNAL if
+  // nothing was.
+  absl::Status TakeBack(const TransferRecord& record) ABSL_LOCKS_EXCLUDED(mu_);
   void Serve(const std::shared_ptr<Outgoing>& outgoing)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Withdraw(const std::shared_ptr<Outgoing>& outgoing,
@@ -62,6 +68,9 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   void OnDelivery(const std::shared_ptr<Outgoing>& outgoing,
                   absl::Status status, const Delivery& delivery)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Lets the caller read our memory if it lives on our host.
+  void OfferMemory() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The stream ends with `status`, and all that it serves.
   void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -72,9 +81,12 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   std::vector<grpc::Slice> NextMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Appends the next frame of `outgoing`, with `max_bytes` of payload at the
-  // most. True if it was the last.
+  // most. True if nothing follows it for now.
   bool AppendFrame(Outgoing& outgoing, size_t max_bytes,
                    std::vector<grpc::Slice>& slices)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void AppendPlace(Outgoing& outgoing, std::vector<grpc::Slice>& slices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void EndRequest(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -94,7 +106,11 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   grpc::ByteBuffer incoming_message_;
   grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
 
+  // What the caller looks for in our memory; null: it does not read there.
+  std::unique_ptr<const MemoryProof> proof_;
+
   Mutex mu_;
+  bool has_offer_ ABSL_GUARDED_BY(mu_) = false;  // That is not with gRPC yet.
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   bool is_closed_ ABSL_GUARDED_BY(mu_) = false;

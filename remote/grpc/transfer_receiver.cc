@@ -70,12 +70,12 @@ bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
 
 std::shared_ptr<ReceiveStream> TransferReceiver::Create(
     const StreamKey& stream_key) {
-  return ReceiveStream::Create(peers_, stream_key.first, stream_key.second,
-                               options_->bounds.max_frame_bytes,
-                               [this, stream_key](const ReceiveStream* ended) {
-                                 Forget(stream_key, ended);
-                                 in_flight_.End();
-                               });
+  return ReceiveStream::Create(
+      options_, peers_, {.task = stream_key.first, .lane = stream_key.second},
+      [this, stream_key](const ReceiveStream* ended) {
+        Forget(stream_key, ended);
+        in_flight_.End();
+      });
 }
 
 void TransferReceiver::Cancel(int task, const BufKey& key,

@@ -10,7 +10,8 @@
 namespace tutti {
 namespace {
 
-constexpr uint32_t kLastFlag = 1;
+constexpr uint32_t kLastFlag = 1;       // Of a frame.
+constexpr uint32_t kMayReadMemory = 1;  // Of a record.
 
 class Writer {
  public:
@@ -50,6 +51,19 @@ absl::Status Wrong(absl::string_view what, uint64_t found) {
   return absl::InvalidArgumentError(absl::StrCat(what, " is ", found));
 }
 
+absl::StatusOr<FrameHeader> CheckMemoryFrame(const FrameHeader& header) {
+  const bool is_offer = header.kind == FrameKind::kOffer;
+  if (header.length == (is_offer ? kMemoryOfferBytes : kMemoryPlaceBytes) &&
+      header.offset == 0 && !header.is_last && (header.id == 0) == is_offer &&
+      header.code == absl::StatusCode::kOk) {
+    return header;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a frame about memory has the id ", header.id, ", the length ",
+      header.length, ", the offset ", header.offset, " and the status code ",
+      header.code, header.is_last ? ", and is the last" : ""));
+}
+
 absl::Status CheckSize(const TransferRecord& record) {
   if (!IsValid(record.dtype)) return InvalidDType(record.dtype);
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
@@ -80,7 +94,7 @@ EncodedRecord Encode(const TransferRecord& record) {
   writer.Put(record.key.tag);
   writer.Put(record.key.from);
   writer.Put(record.key.to);
-  writer.Put(uint32_t{0});
+  writer.Put(record.may_read_memory ? kMayReadMemory : uint32_t{0});
   return bytes;
 }
 
@@ -101,13 +115,15 @@ absl::StatusOr<TransferRecord> DecodeRecord(
   record.key.tag = reader.Get<int32_t>();
   record.key.from = reader.Get<int32_t>();
   record.key.to = reader.Get<int32_t>();
-  const auto reserved = reader.Get<uint32_t>();
+  const auto flags = reader.Get<uint32_t>();
 
-  if (kind < 1 || kind > 2) return Wrong("the kind of a record", kind);
+  if (kind < 1 || kind > 4) return Wrong("the kind of a record", kind);
   if (dtype > 0xff) return Wrong("the dtype of a transfer", dtype);
-  if (reserved != 0) return Wrong("a reserved field of a record", reserved);
+  if (flags > kMayReadMemory) return Wrong("the flags of a record", flags);
+  record.may_read_memory = flags == kMayReadMemory;
   record.kind = static_cast<RecordKind>(kind);
   record.dtype = static_cast<DType>(dtype);
+  if (record.kind == RecordKind::kSend) return record;
   const absl::Status status = CheckSize(record);
   if (!status.ok()) return status;
   return record;
@@ -121,7 +137,7 @@ EncodedFrameHeader Encode(const FrameHeader& header) {
   writer.Put(header.length);
   writer.Put(header.is_last ? kLastFlag : uint32_t{0});
   writer.Put(static_cast<uint32_t>(header.code));
-  writer.Put(uint32_t{0});
+  writer.Put(static_cast<uint32_t>(header.kind));
   return bytes;
 }
 
@@ -134,19 +150,59 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(
   header.length = reader.Get<uint32_t>();
   const auto flags = reader.Get<uint32_t>();
   const auto code = reader.Get<uint32_t>();
-  const auto reserved = reader.Get<uint32_t>();
+  const auto kind = reader.Get<uint32_t>();
 
   if (flags > kLastFlag) return Wrong("the flags of a frame", flags);
   if (code > 16) return Wrong("the status code of a frame", code);
-  if (reserved != 0) return Wrong("a reserved field of a frame", reserved);
+  if (kind > 2) return Wrong("the kind of a frame", kind);
   header.is_last = flags == kLastFlag;
   header.code = static_cast<absl::StatusCode>(code);
+  header.kind = static_cast<FrameKind>(kind);
+  if (header.kind != FrameKind::kPayload) return CheckMemoryFrame(header);
   if (header.code == absl::StatusCode::kOk) return header;
   if (!header.is_last || header.length > kMaxStatusMessageBytes) {
     return absl::InvalidArgumentError(
         "a frame with a status is not the last or has too long a message");
   }
   return header;
+}
+
+EncodedMemoryOffer Encode(const MemoryOffer& offer) {
+  EncodedMemoryOffer bytes;
+  Writer writer(bytes.data());
+  writer.Put(offer.pid);
+  writer.Put(offer.address);
+  return bytes;
+}
+
+MemoryOffer DecodeMemoryOffer(
+    std::span<const std::byte, kMemoryOfferBytes> bytes) {
+  Reader reader(bytes.data());
+  MemoryOffer offer;
+  offer.pid = reader.Get<uint64_t>();
+  offer.address = reader.Get<uint64_t>();
+  return offer;
+}
+
+EncodedMemoryPlace Encode(const MemoryPlace& place) {
+  EncodedMemoryPlace bytes;
+  Writer writer(bytes.data());
+  writer.Put(place.address);
+  writer.Put(place.num_bytes);
+  writer.Put(place.lease_address);
+  writer.Put(place.lease);
+  return bytes;
+}
+
+MemoryPlace DecodeMemoryPlace(
+    std::span<const std::byte, kMemoryPlaceBytes> bytes) {
+  Reader reader(bytes.data());
+  MemoryPlace place;
+  place.address = reader.Get<uint64_t>();
+  place.num_bytes = reader.Get<uint64_t>();
+  place.lease_address = reader.Get<uint64_t>();
+  place.lease = reader.Get<uint64_t>();
+  return place;
 }
 
 }  // namespace tutti

@@ -27,7 +27,8 @@ TransferRecord SomeRecord() {
                   .to = std::numeric_limits<int32_t>::max()},
           .num_bytes = 8,
           .dtype = DType::kFloat64,
-          .incarnation = 9};
+          .incarnation = 9,
+          .may_read_memory = true};
 }
 
 TEST(TransferWireTest, RecordsComeOutAsTheyWentIn) {
@@ -40,6 +41,7 @@ TEST(TransferWireTest, RecordsComeOutAsTheyWentIn) {
   EXPECT_EQ(decoded->num_bytes, record.num_bytes);
   EXPECT_EQ(decoded->dtype, record.dtype);
   EXPECT_EQ(decoded->incarnation, record.incarnation);
+  EXPECT_EQ(decoded->may_read_memory, record.may_read_memory);
 }
 
 TEST(TransferWireTest, IntegersAreLittleEndian) {
@@ -59,8 +61,8 @@ TEST(TransferWireTest, RecordsThatMakeNoSenseAreRefused) {
   TransferRecord record = SomeRecord();
   record.kind = static_cast<RecordKind>(0);
   EXPECT_THAT(error_of(record), is_invalid("the kind of a record is 0"));
-  record.kind = static_cast<RecordKind>(3);
-  EXPECT_THAT(error_of(record), is_invalid("the kind of a record is 3"));
+  record.kind = static_cast<RecordKind>(5);
+  EXPECT_THAT(error_of(record), is_invalid("the kind of a record is 5"));
   record = SomeRecord();
   record.dtype = static_cast<DType>(9);
   EXPECT_THAT(error_of(record), is_invalid("9"));
@@ -75,7 +77,7 @@ TEST(TransferWireTest, RecordsThatMakeNoSenseAreRefused) {
   EXPECT_THAT(DecodeRecord(bytes).status(), is_invalid("dtype"));
   bytes = Encode(SomeRecord());
   bytes[kRecordBytes - 1] = std::byte{1};
-  EXPECT_THAT(DecodeRecord(bytes).status(), is_invalid("reserved"));
+  EXPECT_THAT(DecodeRecord(bytes).status(), is_invalid("flags"));
 }
 
 TEST(TransferWireTest, FrameHeadersComeOutAsTheyWentIn) {
@@ -113,6 +115,48 @@ TEST(TransferWireTest, FrameHeadersThatMakeNoSenseAreRefused) {
   bytes = Encode(FrameHeader());
   bytes[31] = std::byte{2};
   EXPECT_THAT(DecodeFrameHeader(bytes).status(), is_invalid);
+  EXPECT_THAT(error_of({.kind = static_cast<FrameKind>(3)}), is_invalid);
+}
+
+TEST(TransferWireTest, FramesAboutMemoryComeOutAsTheyWentInOrAreRefused) {
+  const FrameHeader offer{.length = kMemoryOfferBytes,
+                          .kind = FrameKind::kOffer};
+  const FrameHeader place{
+      .id = 1, .length = kMemoryPlaceBytes, .kind = FrameKind::kPlace};
+  for (const FrameHeader& good : {offer, place}) {
+    const auto decoded = DecodeFrameHeader(Encode(good));
+    ASSERT_THAT(decoded, IsOk());
+    EXPECT_EQ(decoded->kind, good.kind);
+
+    const auto is_refused = [](const FrameHeader& header) {
+      return absl::IsInvalidArgument(
+          DecodeFrameHeader(Encode(header)).status());
+    };
+    FrameHeader header = good;
+    header.id = 1 - good.id;
+    EXPECT_TRUE(is_refused(header));
+    header = good;
+    header.length += 1;
+    EXPECT_TRUE(is_refused(header));
+    header = good;
+    header.offset = 1;
+    EXPECT_TRUE(is_refused(header));
+    header = good;
+    header.is_last = true;
+    EXPECT_TRUE(is_refused(header));
+    header.code = absl::StatusCode::kAborted;
+    EXPECT_TRUE(is_refused(header));
+  }
+  const MemoryOffer decoded_offer =
+      DecodeMemoryOffer(Encode(MemoryOffer{.pid = 1, .address = ~uint64_t{0}}));
+  EXPECT_EQ(decoded_offer.pid, 1);
+  EXPECT_EQ(decoded_offer.address, ~uint64_t{0});
+  const MemoryPlace decoded_place = DecodeMemoryPlace(Encode(MemoryPlace{
+      .address = 1, .num_bytes = 2, .lease_address = 3, .lease = 4}));
+  EXPECT_EQ(decoded_place.address, 1);
+  EXPECT_EQ(decoded_place.num_bytes, 2);
+  EXPECT_EQ(decoded_place.lease_address, 3);
+  EXPECT_EQ(decoded_place.lease, 4);
 }
 
 TEST(TransferWireTest, AnyBytesAreReadOrRefused) {

@@ -13,6 +13,7 @@
 #include "framework/environment.h"
 #include "remote/grpc/fake_peers.h"
 #include "remote/grpc/fake_services.h"
+#include "remote/grpc/receive_stream.h"
 #include "remote/grpc/test_tasks.h"
 #include "remote/grpc/transfer_wire.h"
 #include "tests/simulated_environment.h"
@@ -44,12 +45,24 @@ std::string Cancel(uint64_t id) {
                      record.size());
 }
 
-TEST(TransfersTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
-  TestTasks tasks(2);
+// Over the stream alone, or also through the memory of this host.
+class EitherWayTest : public testing::TestWithParam<bool> {
+ protected:
+  static TestTasks::Change Way() {
+    return [](int, GrpcTransportOptions& options) {
+      options.same_host_memory = GetParam();
+    };
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Memory, EitherWayTest, testing::Bool());
+
+TEST_P(EitherWayTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
+  TestTasks tasks(2, Way());
   tasks.StartAll();
-  for (const size_t num_bytes : {size_t{0}, size_t{1}, size_t{7}, size_t{1001},
-                                 size_t{1024}, size_t{1025}, size_t{4} << 20,
-                                 (size_t{4} << 20) + 1, kLargeBytes + 3}) {
+  for (const size_t num_bytes :
+       {size_t{0}, size_t{1}, size_t{7}, size_t{1001}, size_t{1024},
+        size_t{1025}, kMinMemoryBytes - 1, kMinMemoryBytes, kMinMemoryBytes + 1,
+        size_t{4} << 20, (size_t{4} << 20) + 1, kLargeBytes + 3}) {
     const std::vector<std::byte> bytes = Pattern(num_bytes);
     WaitingLender lender;
     WaitingBorrower borrower(num_bytes);
@@ -83,10 +96,11 @@ TEST(TransfersTest, PartsAreWholeElementsOfEveryType) {
   }
 }
 
-TEST(TransfersTest, AThousandAtATimeArrive) {
+TEST_P(EitherWayTest, AThousandAtATimeArrive) {
   constexpr int kNumTransfers = 1000;
   TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.transfer_lanes = 2;
+    options.same_host_memory = GetParam();
   });
   tasks.StartAll();
   std::vector<std::vector<std::byte>> bytes(kNumTransfers);
@@ -145,8 +159,8 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   EXPECT_THAT(second.Wait(), IsOk());
 }
 
-TEST(TransfersTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
-  TestTasks tasks(2);
+TEST_P(EitherWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
+  TestTasks tasks(2, Way());
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   for (int i = 0; i < 20; ++i) {
@@ -182,17 +196,19 @@ class RefusingBorrower final : public Borrower {
   absl::Status status_;
 };
 
-TEST(TransfersTest, ABorrowerThatRefusesAPartIsToldItsReason) {
-  TestTasks tasks(2);
+TEST_P(EitherWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
+  TestTasks tasks(2, Way());
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  RefusingBorrower borrower;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  tasks.Request(0, 1, KeyOf(0), kLargeBytes, borrower);
-  EXPECT_THAT(borrower.Wait(),
-              StatusIs(absl::StatusCode::kDataLoss, "not these"));
-  lender.Wait().IgnoreError();
+  for (int i = 0; i < 3; ++i) {
+    WaitingLender lender;
+    RefusingBorrower borrower;
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
+    EXPECT_THAT(borrower.Wait(),
+                StatusIs(absl::StatusCode::kDataLoss, "not these"));
+    lender.Wait().IgnoreError();
+  }
 }
 
 TEST(TransfersTest, ALoanOfAnotherSizeEndsBothSides) {
