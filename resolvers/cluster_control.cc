@@ -203,7 +203,7 @@ absl::Status ClusterControl::OnHelloReply(int task,
   if (!devices.ok()) return devices.status();
   const auto lost = DecodeTasks(options_.cluster, reply.lost_tasks());
   if (!lost.ok()) return lost.status();
-  absl::Status status = health_->OnHeard(owner);
+  absl::Status status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
   device_resolver_->Set(task, owner.incarnation, *std::move(devices));
   param_resolver_->OnMayNotLead(*lost);

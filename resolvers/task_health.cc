@@ -127,9 +127,12 @@ void TaskHealth::Suspect(int task) {
 
 void TaskHealth::Send(int task, const BeatPtr& beat) {
   proto::ControlRequest request;
+  ControlCallOptions options{.cancellation = beat->cancellation};
   {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
+    options.wait_until_reachable =
+        tasks_[task].state == State::kUp && !tasks_[task].has_answered;
     beat->is_under_way = true;
     beat->sent_at = options_.environment.clock->Now();
     ArmSilence(task, beat);
@@ -139,7 +142,7 @@ void TaskHealth::Send(int task, const BeatPtr& beat) {
         static_cast<int>(absl::ToInt64Milliseconds(hold)));
   }
   options_.channel->Call(
-      task, std::move(request), {.cancellation = beat->cancellation},
+      task, std::move(request), std::move(options),
       [weak_self = weak_from_this(), task, beat](const ControlAnswer& reply) {
         const auto self = weak_self.lock();
         if (self != nullptr) self->OnReply(task, beat, reply);
@@ -170,7 +173,7 @@ void TaskHealth::OnReply(int task, const BeatPtr& beat,
   }
   absl::Status status = reply.status();
   if (status.ok()) {
-    status = OnHeard({task, reply->heartbeat().incarnation()});
+    status = OnAnswered({task, reply->heartbeat().incarnation()});
   }
   if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) {
     return Lose(task, status.message());
@@ -264,11 +267,21 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
     }
     known.state = State::kUp;
     known.incarnation = process.incarnation;
+    known.has_answered = false;
   }
   if (beat != nullptr) beat->cancellation->Cancel(replaced);
   if (!replaced.ok()) options_.lost(task, replaced);
   options_.found(task);
   Update();
+  return absl::OkStatus();
+}
+
+absl::Status TaskHealth::OnAnswered(const ControlCaller& process) {
+  absl::Status status = OnHeard(process);
+  if (!status.ok()) return status;
+  MutexLock lock(&mu_);
+  Task& known = tasks_[process.task];
+  if (known.incarnation == process.incarnation) known.has_answered = true;
   return absl::OkStatus();
 }
 

@@ -88,6 +88,12 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   // lost.
   absl::Status OnHeard(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // As OnHeard() of a process that answers: from now on it is lost if it cannot
+  // be reached. One that has only called may have begun to listen just now,
+  // while this task waits before it tries to connect again.
+  absl::Status OnAnswered(const ControlCaller& process)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // The task may be gone: finds out by one heartbeat.
   void Suspect(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -119,6 +125,7 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   struct Task {
     State state = State::kUnknown;
     uint64_t incarnation = 0;
+    bool has_answered = false;     // The process that is up.
     std::deque<LostProcess> lost;  // The last few.
   };
 

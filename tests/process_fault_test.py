@@ -8,15 +8,15 @@ survivor may hang, each says who is to blame, and the survivors can go on.
 """
 
 import collections
-import json
 import os
+import pathlib
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -126,6 +126,7 @@ class Cluster:
         test.addCleanup(self.ports.release)
         self.addresses = [f"127.0.0.1:{port}" for port in self.ports.numbers]
         self.workers = [None] * self.num_tasks
+        self.prefixes = [[]] * self.num_tasks  # Of the commands of workers.
 
     def label(self, task):
         return f"task {task} ({self.addresses[task]})"
@@ -133,11 +134,15 @@ class Cluster:
     def start(self, task):
         """A process that listens, in the place of the one there was."""
         self.ports.sockets[task].close()
-        worker = Worker([WORKER, ",".join(self.addresses), str(task),
-                         str(self.devices), self.profile])
-        self.test.addCleanup(worker.close)
-        self.workers[task] = worker
+        worker = self.spawn(task)
         self.test.assertEqual(worker.hear("create"), "OK")
+        self.workers[task] = worker
+        return worker
+
+    def spawn(self, task):
+        worker = Worker([*self.prefixes[task], WORKER, ",".join(self.addresses),
+                         str(task), str(self.devices), self.profile])
+        self.test.addCleanup(worker.close)
         return worker
 
     def begin_join(self, tasks, seconds=PATIENCE_SECONDS):
@@ -169,6 +174,19 @@ class Cluster:
         self.tell_run(name, among, among, **options)
         for task in among:
             self.test.assertEqual(self.workers[task].hear(name), "OK")
+
+    def run_in_spite_of(self, culprits, name, among, **options):
+        """As run(), but says it again to who fails because of the culprits: a
+        task may not have noticed yet that its leader is lost."""
+        self.tell_run(name, among, among, **options)
+        for task in among:
+            for _ in range(10):
+                status = self.workers[task].hear(name)
+                if status == "OK":
+                    break
+                self.test.assert_blames(self, status, culprits)
+                self.tell_run(name, [task], among, **options)
+            self.test.assertEqual(status, "OK")
 
     def reform(self, tasks):
         for task in tasks:
@@ -212,7 +230,7 @@ POINTS = [while_forming_the_group, while_settling_an_instance,
           while_running_small_jobs, while_running_large_jobs]
 
 
-class FaultTest(unittest.TestCase):
+class FaultTestCase(unittest.TestCase):
 
     def cluster(self, shape, profile="default"):
         return Cluster(self, shape, profile)
@@ -224,6 +242,9 @@ class FaultTest(unittest.TestCase):
         self.assertTrue(named, status)
         self.assertLessEqual(named, set(culprits), status)
 
+
+class FaultTest(FaultTestCase):
+
     def check_survivors(self, cluster, culprits):
         """Their jobs end; then they form a group of their own."""
         survivors = [task for task in range(cluster.num_tasks)
@@ -232,7 +253,7 @@ class FaultTest(unittest.TestCase):
             self.assert_blames(cluster, cluster.workers[task].hear("job"),
                                culprits)
         cluster.reform(survivors)
-        cluster.run("next", survivors)
+        cluster.run_in_spite_of(culprits, "next", survivors)
         cluster.run("later", survivors, instance=3, elements=LARGE)
         return survivors
 
@@ -251,28 +272,378 @@ class FaultTest(unittest.TestCase):
         return cluster
 
 
-def add_cell(function, *parts):
+    def check_restart(self, shape, point, culprit):
+        """The task comes back at its address, and takes part again."""
+        cluster = self.cluster(shape)
+        tasks = list(range(cluster.num_tasks))
+        survivors = [task for task in tasks if task != culprit]
+        point(cluster, survivors)
+        cluster.workers[culprit].kill()
+        for task in survivors:
+            self.assert_blames(cluster, cluster.workers[task].hear("job"),
+                               [culprit])
+        cluster.start(culprit)
+        cluster.join([culprit])
+        cluster.reform(survivors)
+        cluster.run_in_spite_of([culprit], "next", tasks)
+        cluster.run("later", tasks, instance=3, elements=LARGE)
+
+    def check_zombie(self, shape, point, culprits):
+        """Who is silent is lost; when it wakes up, it is told so."""
+        cluster = self.check_fault(
+            shape, point, culprits, lambda worker: worker.send(signal.SIGSTOP),
+            profile="fast")
+        survivors = [task for task in range(cluster.num_tasks)
+                     if task not in culprits]
+        for task in culprits:
+            cluster.workers[task].send(signal.SIGCONT)
+        for task in culprits:
+            cluster.tell_run("zombie", [task], instance=9)
+        for task in culprits:
+            status = cluster.workers[task].hear("zombie")
+            self.assertRegex(status, "(FAILED_PRECONDITION|UNAVAILABLE): ")
+            self.assertIn("was lost", status)
+        cluster.run("unharmed", survivors, instance=4)
+
+    def check_late_start(self, shape, culprit):
+        """A task dies before the others join; another one takes its place."""
+        cluster = self.cluster(shape)
+        others = [task for task in range(cluster.num_tasks) if task != culprit]
+        cluster.start(culprit).kill()
+        for task in others:
+            cluster.start(task)
+        cluster.begin_join(others)
+        for task in others:
+            missing = None
+            while missing != str(culprit):
+                missing = cluster.workers[task].hear("missing")
+        cluster.start(culprit)
+        cluster.join([culprit])
+        for task in others:
+            self.assertEqual(cluster.workers[task].hear("join"), "OK")
+        cluster.run("job", range(cluster.num_tasks))
+
+    def check_pause(self, shape, point, culprit):
+        """Three seconds of standstill kill nobody."""
+        cluster = self.cluster(shape)
+        tasks = range(cluster.num_tasks)
+        active = [task for task in tasks if task != culprit]
+        point(cluster, active)
+        paused = cluster.workers[culprit]
+        paused.send(signal.SIGSTOP)
+        time.sleep(3)  # What is tested, not a way to wait for something.
+        paused.send(signal.SIGCONT)
+        if point is while_settling_an_instance:
+            cluster.tell_run("job", [culprit], instance=2)
+            for task in tasks:
+                self.assertEqual(cluster.workers[task].hear("job"), "OK")
+        cluster.run("after", tasks, instance=3)
+        for worker in cluster.workers:
+            self.assertFalse([line for line in worker.unread
+                              if line.startswith("job ")])
+
+    def check_never_starts(self, shape, culprit):
+        """The others give up, and say on whom and how long they waited."""
+        cluster = self.cluster(shape)
+        others = [task for task in range(cluster.num_tasks) if task != culprit]
+        for task in others:
+            cluster.start(task)
+        cluster.begin_join(others, seconds=0.5)
+        for task in others:
+            status = cluster.workers[task].hear("join")
+            self.assertTrue(status.startswith(
+                f"DEADLINE_EXCEEDED: {cluster.label(task)} waited 0.5 s for "
+                f"{cluster.label(culprit)}, which never answered"), status)
+
+    def test_the_default_profile_loses_who_is_silent_for_five_seconds(self):
+        self.check_fault((3, 1), while_running_small_jobs, [1],
+                         lambda worker: worker.send(signal.SIGSTOP))
+
+    def test_a_port_that_is_taken(self):
+        cluster = self.cluster((2, 1))
+        cluster.begin()
+        for task in range(2):
+            status = cluster.spawn(task).hear("create")
+            self.assertRegex(status, r"\AUNAVAILABLE: ")
+            self.assertIn(cluster.addresses[task], status)
+        cluster.run("unharmed", range(2))
+
+    def test_a_deadline_names_who_has_not_come(self):
+        cluster = self.cluster((3, 1))
+        while_settling_an_instance(cluster, [])
+        cluster.tell_run("job", [0, 1], instance=3, seconds=0.5)
+        for task in (0, 1):
+            status = cluster.workers[task].hear("job")
+            self.assertRegex(status, r"\ADEADLINE_EXCEEDED: ")
+            self.assertIn("task:2/device:CPU:0", status)
+
+    def test_how_each_task_is(self):
+        cluster = self.cluster((4, 1))
+        cluster.begin()
+        cluster.workers[1].kill()
+        cluster.workers[2].kill()
+        cluster.start(2)
+        cluster.workers[3].send(signal.SIGSTOP)
+        asks = cluster.workers[0].ask
+        self.assertEqual(asks("health", 0, 60), "OK")
+        for task, wanted in [(1, "UNAVAILABLE"), (2, "FAILED_PRECONDITION")]:
+            status = asks("health", task, 60)
+            self.assertTrue(status.startswith(f"{wanted}: "), status)
+            self.assertIn(cluster.label(task), status)
+        status = asks("health", 3, 0.1)
+        self.assertTrue(status.startswith("DEADLINE_EXCEEDED: "), status)
+        self.assertIn(cluster.label(3), status)
+        status = asks("health", "/job:worker/replica:0/task:4", 60)
+        self.assertTrue(status.startswith("INVALID_ARGUMENT: "), status)
+
+    def test_a_step_is_cleaned_up_on_all_tasks_once(self):
+        cluster = self.cluster((3, 1))
+        while_settling_an_instance(cluster, [0, 1])
+        for _ in range(2):
+            self.assertEqual(cluster.workers[2].ask("cleanup", 1), "OK")
+        for task in (0, 1):
+            self.assertRegex(cluster.workers[task].hear("job"),
+                             r"\A(ABORTED|CANCELLED): .*")
+        for worker in cluster.workers:
+            self.assertEqual(worker.ask("step", 2), "OK")
+        cluster.run("next", range(3))
+
+    def test_restarts_leak_nothing_in_who_stays(self):
+        cluster = self.cluster((2, 1))
+        cluster.begin()
+        counts = []
+        for _ in range(8):
+            cluster.run_in_spite_of([1], "job", [0, 1])
+            counts.append(cluster.counts(0))
+            cluster.tell_run("waits", [0], instance=2)
+            cluster.workers[1].kill()
+            self.assert_blames(cluster, cluster.workers[0].hear("waits"), [1])
+            cluster.start(1)
+            cluster.join([1])
+            cluster.reform([0])
+        for before, after in zip(counts[2], counts[-1]):
+            self.assertLessEqual(after, before + 2, counts)
+
+    def test_all_leave_in_peace(self):
+        cluster = self.cluster((3, 1))
+        while_settling_an_instance(cluster, [])
+        for worker in cluster.workers:
+            worker.tell("leave", PATIENCE_SECONDS)
+        for worker in cluster.workers:
+            self.assertEqual(worker.hear("leave"), "OK")
+            worker.tell("end")
+        for worker in cluster.workers:
+            self.assertEqual(worker.hear("end"), "OK")
+            self.assertEqual(worker.process.wait(PATIENCE_SECONDS), 0)
+
+
+class PartitionTest(FaultTestCase):
+    """Packets vanish between two hosts, which are network namespaces with a
+    third one between them that routes, or does not. For the superuser."""
+
+    def ip(self, *words):
+        command = ["ip", *" ".join(words).split()]
+        result = subprocess.run(command, text=True, capture_output=True,
+                                check=False)
+        if result.returncode != 0:
+            self.skipTest(f"{' '.join(command)}: {result.stderr.strip()}")
+
+    def set_routing(self, namespace, value):
+        self.ip("netns exec", namespace,
+                f"sysctl -qw net.ipv4.ip_forward={value}")
+
+    def connect(self):
+        """The namespaces: of the router, and of the hosts 10.9.0.2 and
+        10.9.1.2."""
+        names = [f"tutti-{os.getpid()}-{i}" for i in range(3)]
+        router = names[2]
+        for name in names:
+            self.ip("netns add", name)
+            self.addCleanup(subprocess.run, ["ip", "netns", "del", name],
+                            check=False)
+            self.ip("-n", name, "link set lo up")
+        for i, name in enumerate(names[:2]):
+            self.ip("-n", name, f"link add eth type veth peer name eth{i} netns",
+                    router)
+            for where, device, address in [(name, "eth", f"10.9.{i}.2/24"),
+                                           (router, f"eth{i}", f"10.9.{i}.1/24")]:
+                self.ip("-n", where, f"addr add {address} dev {device}")
+                self.ip("-n", where, f"link set {device} up")
+            self.ip("-n", name, f"route add default via 10.9.{i}.1")
+        self.set_routing(router, 1)
+        return names
+
+    def test_a_silent_partition(self):
+        if shutil.which("ip") is None:
+            self.skipTest("there is no program ip")
+        *hosts, router = self.connect()
+        cluster = self.cluster((2, 1), "fast")
+        cluster.addresses = ["10.9.0.2:7000", "10.9.1.2:7000"]
+        cluster.prefixes = [["ip", "netns", "exec", host] for host in hosts]
+        while_running_small_jobs(cluster, None)
+        self.set_routing(router, 0)
+        for task in range(2):
+            self.assert_blames(cluster, cluster.workers[task].hear("job"),
+                               [1 - task])
+        self.set_routing(router, 1)
+        # Each has lost the other; so who comes back must start again.
+        cluster.workers[1].kill()
+        cluster.start(1)
+        cluster.join([1])
+        cluster.reform([0])
+        cluster.run_in_spite_of([1], "next", range(2))
+
+
+class ToolTest(unittest.TestCase):
+    """The same faults under the tool."""
+
+    # Rows that keep coming for much longer than any test takes.
+    PERF = ["perf", "all_reduce", "--iterations", "2000", "--max-bytes", "64M"]
+
+    def assert_blames(self, cluster, status, culprits):
+        self.assertTrue(any(cluster.label(task) in status
+                            for task in culprits), status)
+
+    def start(self, args):
+        environment = {name: value for name, value in os.environ.items()
+                       if not FOREIGN.match(name)}
+        process = subprocess.Popen(
+            [TUTTI, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=environment)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_workers(self, cluster):
+        cluster.ports.release()
+        workers = [
+            self.start(["worker", "--cluster", ",".join(cluster.addresses),
+                        "--task", str(task), "--", *self.PERF])
+            for task in range(cluster.num_tasks)]
+        self.wait_for_a_row(workers[0])
+        return workers
+
+    def wait_for_a_row(self, process):
+        for line in process.stdout:
+            if re.match(r" *4 ", line):
+                return
+        self.fail(process.communicate())
+
+    def check_worker(self, victim, number=signal.SIGKILL):
+        cluster = Cluster(self, (3, 1))
+        workers = self.start_workers(cluster)
+        workers[victim].send_signal(number)
+        for task, worker in enumerate(workers):
+            if task == victim:
+                continue
+            _, errors = worker.communicate(timeout=PATIENCE_SECONDS)
+            self.assertEqual(worker.returncode, 1, errors)
+            self.assert_blames(cluster, errors, [victim])
+
+    def test_a_worker_is_killed(self):
+        self.check_worker(2)
+
+    def test_the_worker_that_leads_is_killed(self):
+        self.check_worker(0)
+
+    def test_a_worker_is_terminated(self):
+        self.check_worker(1, signal.SIGTERM)
+
+    def test_a_worker_that_never_starts(self):
+        cluster = Cluster(self, (2, 1))
+        cluster.ports.release()
+        worker = self.start(["worker", "--cluster", ",".join(cluster.addresses),
+                             "--task", "1", "--start-timeout", "1", "--",
+                             *self.PERF])
+        _, errors = worker.communicate(timeout=PATIENCE_SECONDS)
+        self.assertEqual(worker.returncode, 1)
+        self.assertIn(f"waited 1.0 s for {cluster.label(0)}, which never "
+                      "answered", errors)
+
+    def test_a_worker_whose_port_is_taken(self):
+        cluster = Cluster(self, (1, 1))
+        cluster.ports.sockets[0].listen()
+        worker = self.start(["worker", "--cluster", cluster.addresses[0],
+                             "--task", "0", "--", *self.PERF])
+        _, errors = worker.communicate(timeout=PATIENCE_SECONDS)
+        self.assertEqual(worker.returncode, 1)
+        self.assertIn(cluster.addresses[0], errors)
+
+    def start_launch(self):
+        launch = self.start(["launch", "--tasks", "3", "--", *self.PERF])
+        self.wait_for_a_row(launch)
+        children = pathlib.Path(
+            f"/proc/{launch.pid}/task/{launch.pid}/children").read_text()
+        return launch, [int(pid) for pid in children.split()]
+
+    def assert_gone(self, pids):
+        for pid in pids:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            ended = select.select([descriptor], [], [], PATIENCE_SECONDS)[0]
+            os.close(descriptor)
+            self.assertTrue(ended)
+
+    def test_a_launched_task_is_killed(self):
+        launch, tasks = self.start_launch()
+        self.assertEqual(len(tasks), 3)
+        os.kill(tasks[1], signal.SIGKILL)
+        _, errors = launch.communicate(timeout=PATIENCE_SECONDS)
+        self.assertEqual(launch.returncode, 128 + signal.SIGKILL, errors)
+        self.assertRegex(errors.splitlines()[-1], "task 1 .*(9|SIGKILL)")
+        self.assert_gone(tasks)
+
+    def test_launch_is_killed(self):
+        launch, tasks = self.start_launch()
+        launch.kill()
+        self.assert_gone(tasks)
+
+
+def add_cell(check, name, shape, *args):
     """A test method."""
-    name = "_".join(["test", *parts])
+    name = f"test_{name}_of_{shape[0]}x{shape[1]}"
     assert not hasattr(FaultTest, name)
-    setattr(FaultTest, name, function)
+    setattr(FaultTest, name, lambda self: check(self, shape, *args))
 
 
-def add_kills():
+def kill(self, shape, point, culprits):
+    self.check_fault(shape, point, culprits, Worker.kill)
+
+
+def add_cells():
     for shape in SHAPES:
         last = shape[0] - 1
-        victims = {"rank": [last], "leader": [0], "two": [0, last]}
-        for who, culprits in victims.items():
-            if len(culprits) == shape[0]:
-                continue
+        for who, culprit in {"rank": last, "leader": 0}.items():
             for point in POINTS:
-                def cell(self, shape=shape, point=point, culprits=culprits):
-                    self.check_fault(shape, point, culprits, Worker.kill)
-                add_cell(cell, "kill", who, "of", f"{shape[0]}x{shape[1]}",
-                         point.__name__)
+                name = f"{who}_{point.__name__}"
+                add_cell(kill, f"kill_{name}", shape, point, [culprit])
+                if point is not while_running_large_jobs:
+                    add_cell(FaultTest.check_restart, f"restart_{name}", shape,
+                             point, culprit)
+            add_cell(FaultTest.check_late_start, f"late_start_of_{who}", shape,
+                     culprit)
+        if shape[0] > 2:
+            for point in POINTS:
+                add_cell(kill, f"kill_two_{point.__name__}", shape, point,
+                         [0, last])
+    for point in POINTS:
+        for who, culprit in {"rank": 1, "leader": 0}.items():
+            add_cell(FaultTest.check_zombie, f"stop_{who}_{point.__name__}",
+                     (2, 1), point, [culprit])
+        add_cell(FaultTest.check_zombie, f"stop_two_{point.__name__}", (4, 2),
+                 point, [1, 3])
+    add_cell(FaultTest.check_pause, "pause_rank_while_running", (3, 1),
+             while_running_small_jobs, 1)
+    add_cell(FaultTest.check_pause, "pause_leader_while_settling", (3, 1),
+             while_settling_an_instance, 0)
+    for who, culprit in {"rank": 2, "leader": 0}.items():
+        add_cell(FaultTest.check_never_starts, f"{who}_never_starts", (3, 1),
+                 culprit)
 
 
-add_kills()
+add_cells()
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
