@@ -29,9 +29,7 @@ TestTasks::TestTasks(int num_tasks, Change change)
   }
 }
 
-TestTasks::~TestTasks() {
-  for (auto& transport : transports_) transport.reset();
-}
+TestTasks::~TestTasks() = default;
 
 GrpcTransportOptions TestTasks::Options(int task) const {
   GrpcTransportOptions options{.cluster = cluster_,
