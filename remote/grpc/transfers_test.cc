@@ -157,6 +157,7 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
   tasks.Request(0, 1, KeyOf(0), 4, second);
   EXPECT_THAT(second.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
 }
 
 TEST_P(EitherWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
@@ -293,6 +294,7 @@ TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
   WaitingLender lender;
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
   EXPECT_THAT(borrowers[0]->Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
   WaitingBorrower fifth(4);
   tasks.Request(0, 1, KeyOf(5), 4, fifth);
   tasks.table(1).WaitForAsks(3);
@@ -333,7 +335,8 @@ TEST(TransfersTest, BytesThatStayWithGrpcAfterACancelAreFreedAfterTheGrace) {
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Cancel(1));
   clock.WaitForAlarm();
-  simulated.Advance(absl::Seconds(2));
+  simulated.Advance(absl::Seconds(2));  // For the stream,
+  simulated.Advance(absl::Seconds(2));  // and for the connection.
   EXPECT_THAT(lender.Wait(),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("task 0")));
 }
