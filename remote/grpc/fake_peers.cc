@@ -2,9 +2,9 @@
 
 #include <arpa/inet.h>
 #include <grpc/grpc.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <utility>
@@ -197,24 +197,35 @@ grpc::ServerGenericBidiReactor* FakeServer::CreateReactor(
   return FakeAnswer::Begin(answer_, *context);
 }
 
-std::string SendRaw(const std::string& address, const std::string& bytes) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+RawConnection::RawConnection(const std::string& address)
+    : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in to = {};
   to.sin_family = AF_INET;
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   to.sin_port = htons(
       static_cast<uint16_t>(std::atoi(SplitAddress(address).port.c_str())));
-  std::string answer;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
-    send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    char buffer[4096];
-    ssize_t n = 0;
-    while ((n = recv(fd, buffer, sizeof(buffer), 0)) > 0) {
-      answer.append(buffer, static_cast<size_t>(n));
-    }
+  EXPECT_EQ(connect(fd_.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)),
+            0);
+}
+
+void RawConnection::Write(const std::string& bytes) const {
+  send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+std::string RawConnection::ReadAll() const {
+  std::string all;
+  char buffer[4096];
+  ssize_t n = 0;
+  while ((n = recv(fd_.get(), buffer, sizeof(buffer), 0)) > 0) {
+    all.append(buffer, static_cast<size_t>(n));
   }
-  close(fd);
-  return answer;
+  return all;
+}
+
+std::string SendRaw(const std::string& address, const std::string& bytes) {
+  const RawConnection connection(address);
+  connection.Write(bytes);
+  return connection.ReadAll();
 }
 
 }  // namespace tutti

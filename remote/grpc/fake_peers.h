@@ -17,6 +17,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/client_callback.h"
 #include "grpcpp/support/status.h"
+#include "remote/grpc/file_descriptor.h"
 
 namespace tutti {
 
@@ -83,6 +84,20 @@ class FakeServer final : public grpc::CallbackGenericService {
  private:
   const Answer answer_;
   std::unique_ptr<grpc::Server> server_;
+};
+
+// A TCP connection to a port of this host.
+class RawConnection {
+ public:
+  explicit RawConnection(const std::string& address);
+
+  void Write(const std::string& bytes) const;
+
+  // Reads until the other side closes it.
+  std::string ReadAll() const;
+
+ private:
+  const FileDescriptor fd_;
 };
 
 // Sends `bytes` to a TCP port of this host, and reads until it is closed.

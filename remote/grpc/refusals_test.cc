@@ -4,14 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "framework/blocking_counter.h"
 #include "remote/grpc/control_messages.h"
 #include "remote/grpc/fake_peers.h"
 #include "remote/grpc/fake_services.h"
+#include "remote/grpc/listen_address.h"
 #include "remote/grpc/test_tasks.h"
+#include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -142,6 +147,53 @@ TEST_F(RefusalsTest, WhatIsNoGrpcIsCutOff) {
             std::string(1000, '\x01')}) {
     SendRaw(tasks_.address(0), bytes);  // Returns: the connection is closed.
   }
+}
+
+TEST(RefusedTasksTest, ConnectionsOfNobodyAreBoundedAndTasksGoOn) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_unknown_connections = 3;
+  });
+  tasks.StartAll();
+  const auto call = [&] {
+    return CallAndWait(tasks.transport(1).control(), 0, CleanupStep(1));
+  };
+  ASSERT_THAT(call(), IsOk());
+  const RawConnection first(tasks.address(0)), second(tasks.address(0)),
+      third(tasks.address(0));
+  EXPECT_EQ(RawConnection(tasks.address(0)).ReadAll(), "");
+  EXPECT_THAT(call(), IsOk());
+}
+
+TEST(RefusedTasksTest, ConnectionsOfTasksStayOverIpv6Too) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  BlockingCounter arrived(1), answered(1);
+  ControlDone pending;
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+    for (std::string& address : options.cluster.addresses) {
+      address = absl::StrCat("[::1]:", SplitAddress(address).port);
+    }
+  });
+  if (!ListenAt({"[::1]:0"}).ok()) GTEST_SKIP() << "this machine has no IPv6";
+  tasks.set_control(std::make_unique<FunctionService>(
+      [&](const ControlCaller&, const proto::ControlRequest&,
+          std::shared_ptr<Cancellation>, ControlDone done) {
+        pending = std::move(done);
+        arrived.DecrementCount();
+      }));
+  tasks.StartAll();
+  ControlAnswer answer;
+  tasks.transport(0).control().Call(1, CleanupStep(1), {},
+                                    [&](ControlAnswer given) {
+                                      answer = std::move(given);
+                                      answered.DecrementCount();
+                                    });
+  arrived.Wait();
+  // By now it would have been closed if nobody had vouched for it.
+  simulated.Advance(absl::Minutes(1));
+  std::move(pending)(proto::ControlReply());
+  answered.Wait();
+  EXPECT_THAT(answer, IsOk());
 }
 
 TEST(RefusedTasksTest, TasksOfAnotherJobSayWhy) {
