@@ -40,6 +40,7 @@ void HeartbeatService::Answer(const ControlCaller& caller,
   }
   if (hold_ms == 0) return std::move(done)(Reply());
   uint64_t id = 0;
+  ControlDone refused;
   {
     MutexLock lock(&mu_);
     int& num_of_task = num_of_task_[caller.task];
@@ -53,10 +54,12 @@ void HeartbeatService::Answer(const ControlCaller& caller,
                            if (self != nullptr) self->End(id, self->Reply());
                          });
       waiting_.emplace(id, Waiting{caller.task, std::move(done), alarm});
+    } else {
+      refused = std::move(done);
     }
   }
-  if (id == 0) {
-    return std::move(done)(absl::ResourceExhaustedError(
+  if (refused != nullptr) {
+    return std::move(refused)(absl::ResourceExhaustedError(
         absl::StrCat("task ", caller.task, " has ", kMaxOfTask,
                      " heartbeats that wait for an answer")));
   }

@@ -95,7 +95,7 @@ void ParamResolverDistributed::CompleteParamsAsync(
   std::optional<Answer> answer;
   QuestionPtr question;
   bool is_new = false;
-  const auto waiter = std::make_shared<Waiter>();
+  const auto waiter = std::make_shared<Waiter>(Waiter{std::move(done)});
   {
     MutexLock lock(&mu_);
     const SettledGroups::Member* const settled =
@@ -108,11 +108,10 @@ void ParamResolverDistributed::CompleteParamsAsync(
       answer = found.status();
     } else {
       question = *std::move(found);
-      waiter->done = std::move(done);
       question->waiters.push_back(waiter);
     }
   }
-  if (answer.has_value()) return std::move(done)(*std::move(answer));
+  if (answer.has_value()) return std::move(waiter->done)(*std::move(answer));
   if (cancellation != nullptr) {
     cancellation->Watch([weak_self = weak_from_this(),
                          weak_question = std::weak_ptr<Question>(question),

@@ -163,8 +163,9 @@ class ClusterRuntime::Impl {
          .make_peer_access = [access = access_](int64_t step_id) {
            return access->ForStep(step_id);
          }});
-    if (manager.ok()) manager_ = *std::move(manager);
-    return manager.status();
+    if (!manager.ok()) return manager.status();
+    manager_ = *std::move(manager);
+    return absl::OkStatus();
   }
 
   // The transfers first, so that what other tasks ask gets this reason.

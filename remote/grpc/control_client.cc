@@ -24,11 +24,11 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 class ControlClient::OutgoingCall final
     : public std::enable_shared_from_this<OutgoingCall> {
  public:
-  OutgoingCall(ControlClient* client, int task, grpc::ByteBuffer request,
+  OutgoingCall(ControlClient* client, int task, const grpc::ByteBuffer& request,
                ControlCallOptions options, ControlDone done)
       : client_(client),
         task_(task),
-        request_(std::move(request)),
+        request_(request),
         options_(std::move(options)),
         begin_(clock().Now()),
         done_(std::move(done)) {}

@@ -140,7 +140,7 @@ TEST_F(RefusalsTest, ARequestThatIsTooLargeIsRefusedByWhoeverGetsIt) {
 TEST_F(RefusalsTest, WhatIsNoGrpcIsCutOff) {
   for (const std::string& bytes :
        {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
-        std::string("\x16\x03\x01\x00\x05hello"), std::string(100'000, '\0'),
+        std::string("\x16\x03\x01\0\5hello", 10), std::string(100'000, '\0'),
         std::string(100'000, '\xff'),
         // A preface of HTTP/2 and then nonsense.
         std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") +
