@@ -33,6 +33,11 @@ struct ControlCallOptions {
 
   // Whether to keep trying, until the deadline, if the task cannot be reached.
   bool wait_until_reachable = false;
+
+  // Whether the call is for whichever process the task is now. Otherwise it is
+  // for the one that was heard of last: it ends with FAILED_PRECONDITION if
+  // another one has taken its place.
+  bool to_any_process = false;
 };
 
 // Requests to the other tasks of a cluster, and their answers. Messages are

@@ -60,7 +60,8 @@ void ClusterJoin::SayHello(int task) {
       task, std::move(request),
       {.deadline = options_.deadline,
        .cancellation = over_,
-       .wait_until_reachable = true},
+       .wait_until_reachable = true,
+       .to_any_process = true},
       [self = shared_from_this(), task](const ControlAnswer& reply) {
         self->OnReply(task, reply);
       });

@@ -127,7 +127,8 @@ void TaskHealth::Suspect(int task) {
 
 void TaskHealth::Send(int task, const BeatPtr& beat) {
   proto::ControlRequest request;
-  ControlCallOptions options{.cancellation = beat->cancellation};
+  ControlCallOptions options{.cancellation = beat->cancellation,
+                             .to_any_process = true};
   {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
@@ -344,7 +345,8 @@ void TaskHealth::CheckHealth(absl::string_view task, absl::Duration limit,
   request.mutable_heartbeat()->set_hold_ms(0);
   options_.channel->Call(
       *found, std::move(request),
-      {.deadline = options_.environment.clock->Now() + limit},
+      {.deadline = options_.environment.clock->Now() + limit,
+       .to_any_process = true},
       [self = shared_from_this(), number = *found,
        done = std::move(done)](const ControlAnswer& reply) mutable {
         std::move(done)(self->Judge(number, reply));

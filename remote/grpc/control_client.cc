@@ -106,7 +106,8 @@ class ControlClient::OutgoingCall::Attempt final
   void Prepare() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     Peers& peers = *call_->client_->peers_;
-    expected_ = peers.Identify(call_->task_, *context_);
+    expected_ =
+        peers.Identify(call_->task_, *context_, call_->options_.to_any_process);
     grpc::GenericStub stub(peers.ControlChannel(call_->task_));
     stub.PrepareUnaryCall(context_.get(), kControlMethod, grpc::StubOptions(),
                           &request_, &reply_, this);

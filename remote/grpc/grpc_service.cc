@@ -31,7 +31,7 @@ grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
                          " refuses the call: ", caller.status().message())),
         context);
   }
-  vouch_(context->peer());
+  vouch_(context->peer(), *caller);
   ServedMethod* const method = MethodOf(context->method());
   if (method != nullptr) return method->Serve(*caller, context);
   return Refuse(absl::UnimplementedError("there is no such method"), context);

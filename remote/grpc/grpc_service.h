@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "framework/control_channel.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "remote/grpc/call_identity.h"
 #include "remote/grpc/grpc_options.h"
@@ -18,7 +19,8 @@ class GrpcService final : public grpc::CallbackGenericService {
  public:
   // Told of the connection, by gRPC's name for its peer, of each call that is
   // let in.
-  using Vouch = std::function<void(const std::string& peer)>;
+  using Vouch =
+      std::function<void(const std::string& peer, const ControlCaller& caller)>;
 
   // What is given outlives this.
   GrpcService(const GrpcTransportOptions* options, ServedMethod* control,

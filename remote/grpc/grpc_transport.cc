@@ -49,14 +49,19 @@ class GrpcTransport final : public Transport {
  private:
   // What answers calls, from Start() on.
   struct Serving {
-    Serving(const GrpcTransportOptions* options, ControlService* control,
-            TransferService* transfers, std::unique_ptr<ConnectionGate> listens)
+    Serving(const GrpcTransportOptions* options, Peers* peers,
+            ControlService* control, TransferService* transfers,
+            std::unique_ptr<ConnectionGate> listens)
         : gate(std::move(listens)),
           control_server(control, options->bounds.max_control_reply_bytes),
           sender(options, transfers,
                  [this](const std::string& peer) { gate->Break(peer); }),
           service(options, &control_server, &sender,
-                  [this](const std::string& peer) { gate->Vouch(peer); }) {}
+                  [this, peers](const std::string& peer,
+                                const ControlCaller& caller) {
+                    gate->Vouch(peer);
+                    peers->OnCall(caller);
+                  }) {}
 
     const std::unique_ptr<ConnectionGate> gate;
     ControlServer control_server;
@@ -92,8 +97,8 @@ absl::Status GrpcTransport::Start(ControlService* control,
        .max_unknown = options_.bounds.max_unknown_connections,
        .clock = options_.environment.clock});
   if (!gate.ok()) return gate.status();
-  auto serving = std::make_unique<Serving>(&options_, control, transfers,
-                                           *std::move(gate));
+  auto serving = std::make_unique<Serving>(&options_, &peers_, control,
+                                           transfers, *std::move(gate));
   const absl::Status status = StartServer(*serving);
   if (!status.ok()) return status;
   serving->gate->Start(

@@ -19,6 +19,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(GrpcTransportTest, ACallIsAnsweredAndNamesTheCaller) {
   TestTasks tasks(3);
@@ -126,6 +127,33 @@ TEST(GrpcTransportTest, ARestartIsNoticedOnceAndThenTheNewTaskIsReached) {
                                             " before, ", tasks.incarnation(1),
                                             " now")));
   EXPECT_THAT(call(), IsOk());
+}
+
+TEST(GrpcTransportTest, ACallToAnyProcessReachesTheOneThatRestarted) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(
+        CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
+                    {.wait_until_reachable = true, .to_any_process = true}),
+        IsOk());
+    tasks.Stop(1);
+    tasks.Start(1);
+  }
+}
+
+TEST(GrpcTransportTest, ATaskThatRestartedAndCallsIsReachedAtOnce) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  Transport& transport = tasks.transport(0);
+  ASSERT_THAT(CallAndWait(transport.control(), 1, CleanupStep(1)), IsOk());
+  tasks.Stop(1);
+  // From now on gRPC waits before it tries to connect again.
+  EXPECT_THAT(CallAndWait(transport.control(), 1, CleanupStep(1)), Not(IsOk()));
+  tasks.Start(1);
+  ASSERT_THAT(CallAndWait(tasks.transport(1).control(), 0, CleanupStep(1)),
+              IsOk());
+  EXPECT_THAT(CallAndWait(transport.control(), 1, CleanupStep(1)), IsOk());
 }
 
 TEST(GrpcTransportTest, ATransferNoticesARestart) {

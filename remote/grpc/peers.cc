@@ -1,6 +1,8 @@
 #include "remote/grpc/peers.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "grpc/grpc.h"
@@ -10,6 +12,11 @@
 #include "remote/grpc/channel_arguments.h"
 
 namespace tutti {
+namespace {
+
+constexpr size_t kMaxReplaced = 16;
+
+}  // namespace
 
 Peers::Peers(const GrpcTransportOptions* options,
              std::shared_ptr<grpc::ChannelCredentials> credentials)
@@ -56,12 +63,13 @@ std::shared_ptr<grpc::Channel> Peers::Channel(int task, int lane) {
   return channel;
 }
 
-uint64_t Peers::Identify(int task, grpc::ClientContext& context) {
+uint64_t Peers::Identify(int task, grpc::ClientContext& context,
+                         bool to_any_process) {
   uint64_t expected = 0;
-  {
+  if (!to_any_process) {
     MutexLock lock(&mu_);
-    const auto it = incarnations_.find(task);
-    if (it != incarnations_.end()) expected = it->second;
+    const auto it = processes_.find(task);
+    if (it != processes_.end()) expected = it->second.incarnation;
   }
   AddIdentity(job_,
               {.caller = options_->cluster.this_task,
@@ -72,10 +80,47 @@ uint64_t Peers::Identify(int task, grpc::ClientContext& context) {
   return expected;
 }
 
+// True if it is another one than before. A late word of one that has been
+// replaced changes nothing.
+bool Peers::SetIncarnation(int task, uint64_t incarnation) {
+  Process& process = processes_[task];
+  auto& replaced = process.replaced;
+  if (process.incarnation == incarnation ||
+      std::find(replaced.begin(), replaced.end(), incarnation) !=
+          replaced.end()) {
+    return false;
+  }
+  if (process.incarnation != 0) replaced.push_back(process.incarnation);
+  if (replaced.size() > kMaxReplaced) replaced.pop_front();
+  process.incarnation = incarnation;
+  return true;
+}
+
+// A channel that could not connect fails calls until it tries again, and one to
+// a process that is gone may not have noticed; new ones connect at once.
+void Peers::OnCall(const ControlCaller& caller) {
+  std::vector<std::shared_ptr<grpc::Channel>> dropped;
+  {
+    MutexLock lock(&mu_);
+    const auto known = processes_.find(caller.task);
+    const bool is_first = known == processes_.end();
+    if (!SetIncarnation(caller.task, caller.incarnation)) return;
+    for (auto& [key, channel] : channels_) {
+      if (key.first != caller.task || channel == nullptr) continue;
+      const bool is_failing = channel->GetState(/*try_to_connect=*/false) ==
+                              GRPC_CHANNEL_TRANSIENT_FAILURE;
+      if (is_failing || !is_first) dropped.push_back(std::move(channel));
+    }
+  }
+  if (dropped.empty()) return;
+  // Not here, on a thread of gRPC's.
+  options_->environment.queue->Schedule([dropped = std::move(dropped)] {});
+}
+
 absl::Status Peers::Observe(int task, uint64_t expected, uint64_t incarnation) {
   {
     MutexLock lock(&mu_);
-    incarnations_[task] = incarnation;
+    SetIncarnation(task, incarnation);
   }
   if (expected == 0 || expected == incarnation) return absl::OkStatus();
   return Restarted(Label(task), expected, incarnation);

@@ -2,6 +2,7 @@
 #define TUTTI_REMOTE_GRPC_PEERS_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
 #include "framework/mutex.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -43,9 +45,15 @@ class Peers {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Puts into a call to `task` who makes it and which incarnation it is meant
-  // for: the one that answered last, which is returned; 0 if none did.
-  uint64_t Identify(int task, grpc::ClientContext& context)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // for: the one that was heard of last, which is returned; 0 if none was, or
+  // if the call is for any.
+  uint64_t Identify(int task, grpc::ClientContext& context,
+                    bool to_any_process = false) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Takes note of a process that calls. If it has taken the place of another
+  // one, calls are meant for it from now on; and in any case they do not fail
+  // because the task could not be reached before.
+  void OnCall(const ControlCaller& caller) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Takes note of the incarnation that answers a call which was meant for
   // `expected`. Errors: FAILED_PRECONDITION if that is another one. Calls that
@@ -60,8 +68,16 @@ class Peers {
  private:
   static constexpr int kControlLane = -1;
 
+  // The processes that a task was, and is.
+  struct Process {
+    uint64_t incarnation = 0;
+    std::deque<uint64_t> replaced;  // The last few.
+  };
+
   std::shared_ptr<grpc::Channel> Channel(int task, int lane)
       ABSL_LOCKS_EXCLUDED(mu_);
+  bool SetIncarnation(int task, uint64_t incarnation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const GrpcTransportOptions* const options_;
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
@@ -70,7 +86,7 @@ class Peers {
   Mutex mu_;
   absl::flat_hash_map<std::pair<int, int>, std::shared_ptr<grpc::Channel>>
       channels_ ABSL_GUARDED_BY(mu_);  // By task and lane.
-  absl::flat_hash_map<int, uint64_t> incarnations_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int, Process> processes_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti
