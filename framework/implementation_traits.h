@@ -22,9 +22,9 @@ struct CostModel {
   // From member to member in one process; each member has that bandwidth.
   LinkCost within = {.latency_seconds = 1e-6, .bytes_per_second = 5e9};
 
-  // From process to process; the members of a process share the bandwidth. About
-  // what a call and a stream of slices over gRPC come to on loopback (2 cores,
-  // Zen 5, idle).
+  // From process to process; the members of a process share the bandwidth.
+  // About what a call and a stream of slices over gRPC come to on loopback (2
+  // cores, Zen 5, idle).
   LinkCost between = {.latency_seconds = 50e-6, .bytes_per_second = 2.5e9};
 };
 
