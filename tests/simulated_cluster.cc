@@ -89,7 +89,7 @@ class SimulatedCluster::Channel : public ControlChannel {
 };
 
 SimulatedCluster::SimulatedCluster(Options options)
-    : options_(std::move(options)),
+    : options_(options),
       environment_(options_.seed),
       generator_(options_.seed),
       processes_(options_.num_tasks),
