@@ -1,0 +1,42 @@
+#include "remote/grpc/loan.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "framework/peer_access.h"
+#include "remote/grpc/in_flight.h"
+#include "tests/simulated_environment.h"
+
+namespace tutti {
+namespace {
+
+// Looks at the lease when the bytes are its own again.
+class LookingLender final : public Lender {
+ public:
+  void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {
+    lease_then = lease->load();
+  }
+
+  const std::atomic<uint64_t>* lease = nullptr;
+  uint64_t lease_then = ~uint64_t{0};
+};
+
+TEST(LoanTest, ALeaseHoldsUntilJustBeforeTheLenderIsTold) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  InFlight in_flight;
+  LookingLender lender;
+  auto loan = std::make_shared<Loan>(Delivery{.lender = &lender},
+                                     simulated.get().queue, &in_flight);
+  lender.lease = loan->Lease(17);
+  loan.reset();
+  EXPECT_EQ(lender.lease->load(), 17);
+  simulated.RunAll();
+  EXPECT_EQ(lender.lease_then, 0);
+  in_flight.Wait();
+}
+
+}  // namespace
+}  // namespace tutti
