@@ -63,7 +63,6 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
   void OnReadDone(bool ok) override {
     if (!ok) return;
     const int number = ++num_read_;
-    if (number > 2 || (number == 2 && answer_.second_message.empty())) return;
     outgoing_ = ToBuffer(number == 1 ? offer_ + answer_.message
                                      : answer_.second_message);
     const bool is_last = number == 2 || answer_.second_message.empty();
@@ -72,7 +71,11 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
                                  answer_.status);
     }
     StartWrite(&outgoing_);
-    if (!is_last) StartRead(&incoming_);
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok && num_read_ == 1 && !answer_.second_message.empty()) {
+      StartRead(&incoming_);
+    }
   }
   void OnCancel() override {
     if (!answer_.finishes) Finish(grpc::Status::CANCELLED);

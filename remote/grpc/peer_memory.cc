@@ -60,8 +60,9 @@ bool PeerMemory::Read(uint64_t address, absl::Span<std::byte> to) const {
   while (!to.empty()) {
     const iovec local = {.iov_base = to.data(), .iov_len = to.size()};
     // Never followed here: the kernel looks it up in the other process.
-    const iovec remote = {.iov_base = reinterpret_cast<void*>(address),
-                          .iov_len = to.size()};
+    iovec remote = {.iov_base = nullptr, .iov_len = to.size()};
+    static_assert(sizeof(remote.iov_base) == sizeof(address));
+    std::memcpy(&remote.iov_base, &address, sizeof(address));
     const ssize_t n = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
     if (n <= 0) return false;
     to.remove_prefix(static_cast<size_t>(n));

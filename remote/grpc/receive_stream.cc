@@ -260,12 +260,12 @@ absl::Status ReceiveStream::TakeOffer(SliceCursor& message) {
   EncodedMemoryOffer encoded;
   message.Read(absl::MakeSpan(encoded));
   if (!challenge_) return Broken("an offer of memory, or a second one");
-  auto memory =
+  const auto memory =
       PeerMemory::Open(DecodeMemoryOffer(encoded), *challenge_, task_);
   challenge_.reset();
   MutexLock lock(&mu_);
   asks_for_memory_ = memory.has_value();
-  memory_ = std::move(memory);
+  memory_ = memory;
   return absl::OkStatus();
 }
 
