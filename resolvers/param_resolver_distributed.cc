@@ -83,6 +83,7 @@ ParamResolverDistributed::~ParamResolverDistributed() {
        QuestionsWhere([](const Question&) { return true; })) {
     Finish(question, reason);
   }
+  led_->EndAll(reason);
 }
 
 // --- Members' calls ----------------------------------------------------------

@@ -51,14 +51,16 @@ ParamResolverLocal::ParamResolverLocal(Options options)
     : options_(std::move(options)), next_sweep_(options_.max_entries) {}
 
 ParamResolverLocal::~ParamResolverLocal() {
+  EndAll(absl::CancelledError("the resolver shut down"));
+}
+
+void ParamResolverLocal::EndAll(const absl::Status& reason) {
   std::vector<GroupKey> keys;
   {
     MutexLock lock(&mu_);
     for (const auto& [key, group] : groups_) keys.push_back(key);
   }
-  for (GroupKey key : keys) {
-    EndGroup(key, absl::CancelledError("the resolver shut down"));
-  }
+  for (GroupKey key : keys) EndGroup(key, reason);
 }
 
 void ParamResolverLocal::CompleteParamsAsync(

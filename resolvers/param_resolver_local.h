@@ -115,6 +115,10 @@ class ParamResolverLocal
   // Whether a group waits for members to come.
   bool is_forming() ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Ends all groups. What waits here may hold who made it wait: so nobody is
+  // held for ever.
+  void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+
   bool HasGroup(GroupKey group_key) ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_groups() ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_instances() ABSL_LOCKS_EXCLUDED(mu_);
