@@ -315,7 +315,8 @@ class FaultTest(FaultTestCase):
         cluster.run("later", tasks, instance=3, elements=LARGE)
 
     def check_zombie(self, shape, point, culprits):
-        """Who is silent is lost; when it wakes up, it is told so."""
+        """Who is silent is lost; when it wakes up, it cannot go on as if
+        nothing had happened, and hurts nobody."""
         cluster = self.check_fault(
             shape, point, culprits, lambda worker: worker.send(signal.SIGSTOP),
             profile="fast")
@@ -327,8 +328,10 @@ class FaultTest(FaultTestCase):
             cluster.tell_run("zombie", [task], instance=9)
         for task in culprits:
             status = cluster.workers[task].hear("zombie")
+            # Others refuse it, or it took them for the silent ones.
             self.assertRegex(status, "(FAILED_PRECONDITION|UNAVAILABLE): ")
-            self.assertIn("was lost", status)
+            self.assertTrue(any(cluster.label(other) in status
+                                for other in range(cluster.num_tasks)), status)
         cluster.run("unharmed", survivors, instance=4)
 
     def check_late_start(self, shape, culprit):
@@ -438,7 +441,7 @@ class FaultTest(FaultTestCase):
         cluster = self.cluster((2, 1))
         cluster.begin()
         counts = []
-        for _ in range(8):
+        for _ in range(16):
             cluster.go_on([1], [0, 1])
             counts.append(cluster.counts(0))
             cluster.tell_run("waits", [0], instance=2)
@@ -448,7 +451,7 @@ class FaultTest(FaultTestCase):
             cluster.join([1])
             cluster.reform([0])
         for before, after in zip(counts[2], counts[-1]):
-            self.assertLessEqual(after, before + 2, counts)
+            self.assertLessEqual(after, before + SLACK, counts)
 
     def test_all_leave_in_peace(self):
         cluster = self.cluster((3, 1))
