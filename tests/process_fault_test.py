@@ -263,10 +263,10 @@ class FaultTestCase(unittest.TestCase):
         if re.match("CANCELLED: task .* does not want the bytes any more$",
                     status):
             return
-        # The others: another process is at the address already.
-        self.assertRegex(status,
-                         r"\A(UNAVAILABLE: |(FAILED_PRECONDITION|ABORTED): .*"
-                         "restarted)")
+        # The others: another process is at the address already; the group has
+        # ended, and why.
+        self.assertRegex(status, r"\A(UNAVAILABLE: |FAILED_PRECONDITION: .*"
+                         "restarted|ABORTED: generation .* has ended: )")
         named = {task for task in range(cluster.num_tasks)
                  if cluster.label(task) in status}
         self.assertTrue(named, status)
@@ -432,6 +432,8 @@ class FaultTest(FaultTestCase):
     def test_a_step_is_cleaned_up_on_all_tasks_once(self):
         cluster = self.cluster((3, 1))
         while_settling_an_instance(cluster, [0, 1])
+        for task in (0, 1):
+            cluster.counts(task)  # Once it answers, it has begun the job.
         for _ in range(2):
             self.assertEqual(cluster.workers[2].ask("cleanup", 1), "OK")
         for task in (0, 1):
