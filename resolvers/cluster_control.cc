@@ -78,7 +78,9 @@ void ClusterControl::MakeHealth() {
       .found =
           [weak_self = weak_from_this()](int task) {
             const auto self = weak_self.lock();
-            if (self != nullptr) self->param_resolver_->OnReached(task);
+            if (self == nullptr) return;
+            self->param_resolver_->OnReached(task);
+            self->CountDevicesLeft();
           }});
 }
 
@@ -139,19 +141,23 @@ void ClusterControl::OnRefused(int task, const absl::Status& why) {
 }
 
 void ClusterControl::OnTaskLost(int task, const absl::Status& reason) {
-  param_resolver_->OnTaskLost(task, reason, NumDevicesLeft());
+  param_resolver_->OnTaskLost(task, reason);
+  CountDevicesLeft();
   leave_->OnLost(task);
   if (options_.task_lost != nullptr) options_.task_lost(task, reason);
 }
 
-// At most: a task that has not been heard of may have many.
-int64_t ClusterControl::NumDevicesLeft() const {
+// A task that has not been heard of may have many. One that is lost may come
+// back; but nobody waits for that.
+void ClusterControl::CountDevicesLeft() {
+  const absl::Status loss = health_->FirstLoss();
   int64_t total = 0;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (health_->state(task) == TaskHealth::State::kLost) continue;
     total += device_resolver_->NumDevices(task).value_or(kMaxDevicesOfTask);
   }
-  return total;
+  param_resolver_->led().SetDevicesLeft(loss.ok() ? kMaxGroupSize : total,
+                                        loss);
 }
 
 void ClusterControl::OnGroupChanged(GroupKey key, uint64_t generation) {

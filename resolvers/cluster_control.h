@@ -106,7 +106,7 @@ class ClusterControl : public ControlService,
   std::vector<int> WatchedTasks() const;
   void OnRefused(int task, const absl::Status& why);
   void OnTaskLost(int task, const absl::Status& reason);
-  int64_t NumDevicesLeft() const;
+  void CountDevicesLeft();
   void OnGroupChanged(GroupKey key, uint64_t generation);
   proto::Hello OwnHello() const;
   absl::Status OnHelloReply(int task, const proto::HelloReply& reply);

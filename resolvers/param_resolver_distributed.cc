@@ -626,8 +626,8 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   return absl::OkStatus();
 }
 
-void ParamResolverDistributed::OnTaskLost(int task, const absl::Status& reason,
-                                          int64_t num_devices_left) {
+void ParamResolverDistributed::OnTaskLost(int task,
+                                          const absl::Status& reason) {
   {
     MutexLock lock(&mu_);
     reached_.erase(task);
@@ -636,7 +636,7 @@ void ParamResolverDistributed::OnTaskLost(int task, const absl::Status& reason,
   for (const auto& group : options_.directory->Living()) {
     if (TasksOf(*group).contains(task)) EndEverywhere(*group, reason);
   }
-  led_->EndTask(options_.cluster.TaskName(task), reason, num_devices_left);
+  led_->EndTask(options_.cluster.TaskName(task), reason);
   if (led) EndWhatWasLed(reason);
   for (const QuestionPtr& question :
        QuestionsWhere([task](const Question& question) {

@@ -101,10 +101,9 @@ class ParamResolverDistributed
                           const proto::EndGroup& message)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The task's process is gone, for the reason, which names it. Those that are
-  // left have so many devices.
-  void OnTaskLost(int task, const absl::Status& reason,
-                  int64_t num_devices_left) ABSL_LOCKS_EXCLUDED(mu_);
+  // The task's process is gone, for the reason, which names it.
+  void OnTaskLost(int task, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // The other tasks have gone on without this process: all that waits or runs
   // here ends so, and all that comes.

@@ -189,6 +189,7 @@ absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
         absl::StrCat("generation ", call.living_generation, " of group ", key,
                      ", which ", call.device_name, " is in, has ended"));
   }
+  if (call.request->group_size > num_devices_left_) return reason_for_no_more_;
   absl::Status room = CheckRoom(call);
   if (!room.ok()) return room;
   if (call.is_remote && groups_.size() >= options_.max_groups) {
@@ -501,8 +502,7 @@ bool ParamResolverLocal::IsAwaitedBy(const Group& group,
 }
 
 void ParamResolverLocal::EndTask(absl::string_view task_name,
-                                 const absl::Status& reason,
-                                 int64_t num_devices_left) {
+                                 const absl::Status& reason) {
   Outbox outbox;
   {
     MutexLock lock(&mu_);
@@ -516,14 +516,27 @@ void ParamResolverLocal::EndTask(absl::string_view task_name,
         group->builder.Withdraw(call->device_name);
         outbox.answers.emplace_back(std::move(call), LeaderAnswer{reason});
       }
-      if (group->builder.empty() && group->status.ok()) {
-        ended.push_back(key);
-      } else if (group->is_forming &&
-                 group->builder.size() > num_devices_left) {
-        Fail(*group, reason, &outbox);
-      }
+      if (group->builder.empty() && group->status.ok()) ended.push_back(key);
     }
     for (GroupKey key : ended) DropGroup(key, reason, &outbox);
+  }
+  Deliver(std::move(outbox));
+}
+
+void ParamResolverLocal::SetDevicesLeft(int64_t num_devices,
+                                        absl::Status reason) {
+  Outbox outbox;
+  {
+    MutexLock lock(&mu_);
+    num_devices_left_ = num_devices;
+    reason_for_no_more_ = std::move(reason);
+    std::vector<GroupKey> ended;
+    for (const auto& [key, group] : groups_) {
+      if (group->is_forming && group->builder.size() > num_devices_left_) {
+        ended.push_back(key);
+      }
+    }
+    for (GroupKey key : ended) DropGroup(key, reason_for_no_more_, &outbox);
   }
   Deliver(std::move(outbox));
 }

@@ -106,11 +106,14 @@ class ParamResolverLocal
                   absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The process is gone: ends the groups that its devices are in, and its calls
-  // to others. A group that waits for more members than are left, all tasks
-  // having so many devices, fails: until it is ended, so that who comes later
-  // hears of it too.
-  void EndTask(absl::string_view task_name, const absl::Status& reason,
-               int64_t num_devices_left) ABSL_LOCKS_EXCLUDED(mu_);
+  // to others.
+  void EndTask(absl::string_view task_name, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The tasks that live have so many devices: who wants to form a group with
+  // more members gets the reason for which there are no more, at once.
+  void SetDevicesLeft(int64_t num_devices, absl::Status reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whether a group waits for members to come.
   bool is_forming() ABSL_LOCKS_EXCLUDED(mu_);
@@ -237,7 +240,9 @@ class ParamResolverLocal
   size_t num_entries_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_unsettled_ ABSL_GUARDED_BY(mu_) = 0;  // Groups and instances.
   size_t num_forming_ ABSL_GUARDED_BY(mu_) = 0;    // Groups.
-  size_t next_sweep_ ABSL_GUARDED_BY(mu_);         // At so many entries.
+  int64_t num_devices_left_ ABSL_GUARDED_BY(mu_) = kMaxGroupSize;
+  absl::Status reason_for_no_more_ ABSL_GUARDED_BY(mu_);
+  size_t next_sweep_ ABSL_GUARDED_BY(mu_);  // At so many entries.
   absl::flat_hash_map<GroupKey, GroupPtr> groups_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -314,6 +314,7 @@ absl::Status TaskHealth::MarkLost(int task, absl::string_view why) {
     if (known.lost.size() > kMaxLostProcesses) known.lost.pop_front();
   }
   known.state = State::kLost;
+  known.loss = reason;
   return reason;
 }
 
@@ -383,6 +384,14 @@ bool TaskHealth::HasOthersUp(int task) {
     if (other != task && tasks_[other].state == State::kUp) return true;
   }
   return false;
+}
+
+absl::Status TaskHealth::FirstLoss() {
+  MutexLock lock(&mu_);
+  for (const Task& task : tasks_) {
+    if (task.state == State::kLost) return task.loss;
+  }
+  return absl::OkStatus();
 }
 
 TaskHealth::State TaskHealth::state(int task) {

@@ -110,6 +110,9 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
 
   State state(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Why the lowest of the tasks that are lost is; OK if none is.
+  absl::Status FirstLoss() ABSL_LOCKS_EXCLUDED(mu_);
+
   // Of the process that is up, or was lost last; 0 if none is known.
   uint64_t incarnation(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -126,6 +129,7 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
     State state = State::kUnknown;
     uint64_t incarnation = 0;
     bool has_answered = false;     // The process that is up.
+    absl::Status loss;             // While the task is lost.
     std::deque<LostProcess> lost;  // The last few.
   };
 

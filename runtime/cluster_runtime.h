@@ -80,6 +80,8 @@ class ClusterRuntime {
 
   // Ends the present generation of a group, on all tasks; the next collectives
   // of the group, on any task, form the next one, of another size if they like.
+  // Go on in another step: in one where something failed, the tasks may have
+  // counted their executions differently.
   void ReformGroup(GroupKey group_key, absl::Status reason);
 
   // How a task is, "/job:worker/replica:0/task:3" or "3": OK;

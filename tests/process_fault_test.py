@@ -259,6 +259,10 @@ class FaultTestCase(unittest.TestCase):
         return Cluster(self, shape, profile)
 
     def assert_blames(self, cluster, status, culprits):
+        # That a neighbour gives up may be heard before what it says of why.
+        if re.match("CANCELLED: task .* does not want the bytes any more$",
+                    status):
+            return
         # The others: another process is at the address already; the group has
         # ended, and why.
         self.assertRegex(status, r"\A(UNAVAILABLE: |FAILED_PRECONDITION: .*"
@@ -315,7 +319,8 @@ class FaultTest(FaultTestCase):
         cluster.run("later", tasks, instance=3, elements=LARGE)
 
     def check_zombie(self, shape, point, culprits):
-        """Who is silent is lost; when it wakes up, it is told so."""
+        """Who is silent is lost; when it wakes up, it cannot go on as if
+        nothing had happened, and hurts nobody."""
         cluster = self.check_fault(
             shape, point, culprits, lambda worker: worker.send(signal.SIGSTOP),
             profile="fast")
@@ -327,8 +332,10 @@ class FaultTest(FaultTestCase):
             cluster.tell_run("zombie", [task], instance=9)
         for task in culprits:
             status = cluster.workers[task].hear("zombie")
+            # Others refuse it, or it took them for the silent ones.
             self.assertRegex(status, "(FAILED_PRECONDITION|UNAVAILABLE): ")
-            self.assertIn("was lost", status)
+            self.assertTrue(any(cluster.label(other) in status
+                                for other in range(cluster.num_tasks)), status)
         cluster.run("unharmed", survivors, instance=4)
 
     def check_late_start(self, shape, culprit):
@@ -440,7 +447,7 @@ class FaultTest(FaultTestCase):
         cluster = self.cluster((2, 1))
         cluster.begin()
         counts = []
-        for _ in range(8):
+        for _ in range(16):
             cluster.go_on([1], [0, 1])
             counts.append(cluster.counts(0))
             cluster.tell_run("waits", [0], instance=2)
@@ -450,7 +457,7 @@ class FaultTest(FaultTestCase):
             cluster.join([1])
             cluster.reform([0])
         for before, after in zip(counts[2], counts[-1]):
-            self.assertLessEqual(after, before + 2, counts)
+            self.assertLessEqual(after, before + SLACK, counts)
 
     def test_all_leave_in_peace(self):
         cluster = self.cluster((3, 1))
@@ -470,15 +477,17 @@ class PartitionTest(FaultTestCase):
     third one between them that routes, or does not. For the superuser."""
 
     def ip(self, *words):
-        command = ["ip", *" ".join(words).split()]
+        self.attempt(["ip", *" ".join(words).split()])
+
+    def attempt(self, command):
         result = subprocess.run(command, text=True, capture_output=True,
                                 check=False)
         if result.returncode != 0:
             self.skipTest(f"{' '.join(command)}: {result.stderr.strip()}")
 
     def set_routing(self, namespace, value):
-        self.ip("netns exec", namespace,
-                f"sysctl -qw net.ipv4.ip_forward={value}")
+        self.attempt(["ip", "netns", "exec", namespace, "sh", "-c",
+                      f"echo {value} > /proc/sys/net/ipv4/ip_forward"])
 
     def connect(self):
         """The namespaces: of the router, and of the hosts 10.9.0.2 and
