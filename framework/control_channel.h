@@ -23,6 +23,8 @@ struct ControlCaller {
 
   // Of the caller's process: another number each time it starts.
   uint64_t incarnation = 0;
+
+  friend bool operator==(const ControlCaller&, const ControlCaller&) = default;
 };
 
 struct ControlCallOptions {

@@ -24,7 +24,8 @@ class TransferChannel {
   virtual void Request(int task, const BufKey& key, const Ask& ask) = 0;
 
   // Ends the request for `key` with `reason` if it is under way, and tells the
-  // task. The borrower may be told after this returns, soon.
+  // task, whose lender gets the same reason. The borrower may be told after
+  // this returns, soon.
   virtual void Cancel(int task, const BufKey& key, absl::Status reason) = 0;
 };
 

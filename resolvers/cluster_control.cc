@@ -66,9 +66,10 @@ void ClusterControl::MakeHealth() {
             return self == nullptr ? std::vector<int>() : self->WatchedTasks();
           },
       .lost =
-          [weak_self = weak_from_this()](int task, const absl::Status& reason) {
+          [weak_self = weak_from_this()](const ControlCaller& process,
+                                         const absl::Status& reason) {
             const auto self = weak_self.lock();
-            if (self != nullptr) self->OnTaskLost(task, reason);
+            if (self != nullptr) self->OnTaskLost(process, reason);
           },
       .refused =
           [weak_self = weak_from_this()](int task, const absl::Status& why) {
@@ -140,11 +141,12 @@ void ClusterControl::OnRefused(int task, const absl::Status& why) {
   }
 }
 
-void ClusterControl::OnTaskLost(int task, const absl::Status& reason) {
-  param_resolver_->OnTaskLost(task, reason);
+void ClusterControl::OnTaskLost(const ControlCaller& process,
+                                const absl::Status& reason) {
+  param_resolver_->OnTaskLost(process.task, reason);
   CountDevicesLeft();
-  leave_->OnLost(task);
-  if (options_.task_lost != nullptr) options_.task_lost(task, reason);
+  leave_->OnLost(process.task);
+  if (options_.task_lost != nullptr) options_.task_lost(process, reason);
 }
 
 // A task that has not been heard of may have many. One that is lost may come

@@ -60,7 +60,9 @@ class ClusterControl : public ControlService,
         cleanup_step;
 
     // Run, with no lock held, after this object has acted. May be null.
-    std::function<void(int task, const absl::Status& reason)> task_lost;
+    std::function<void(const ControlCaller& process,
+                       const absl::Status& reason)>
+        task_lost;
     GroupDirectory::Listener group_changed;
   };
 
@@ -105,7 +107,7 @@ class ClusterControl : public ControlService,
 
   std::vector<int> WatchedTasks() const;
   void OnRefused(int task, const absl::Status& why);
-  void OnTaskLost(int task, const absl::Status& reason);
+  void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
   void CountDevicesLeft();
   void OnGroupChanged(GroupKey key, uint64_t generation);
   proto::Hello OwnHello() const;

@@ -244,6 +244,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
                      options_.cluster.num_tasks() - 1));
   }
   absl::Status replaced;
+  ControlCaller gone{task};
   BeatPtr beat;  // To the process that is gone.
   {
     MutexLock lock(&mu_);
@@ -264,6 +265,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
       replaced = MarkLost(
           task, absl::StrCat("it restarted (incarnation ", process.incarnation,
                              " in the place of ", known.incarnation, ")"));
+      gone.incarnation = known.incarnation;
       beat = RemoveBeat(task);
     }
     known.state = State::kUp;
@@ -271,7 +273,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
     known.has_answered = false;
   }
   if (beat != nullptr) beat->cancellation->Cancel(replaced);
-  if (!replaced.ok()) options_.lost(task, replaced);
+  if (!replaced.ok()) options_.lost(gone, replaced);
   options_.found(task);
   Update();
   return absl::OkStatus();
@@ -288,15 +290,17 @@ absl::Status TaskHealth::OnAnswered(const ControlCaller& process) {
 
 void TaskHealth::Lose(int task, absl::string_view why) {
   absl::Status reason;
+  ControlCaller gone{task};
   BeatPtr beat;
   {
     MutexLock lock(&mu_);
     beat = RemoveBeat(task);
     if (tasks_[task].state == State::kLost) return;
+    gone.incarnation = tasks_[task].incarnation;
     reason = MarkLost(task, why);
   }
   if (beat != nullptr) beat->cancellation->Cancel(reason);
-  options_.lost(task, reason);
+  options_.lost(gone, reason);
 }
 
 absl::Status TaskHealth::MarkLost(int task, absl::string_view why) {

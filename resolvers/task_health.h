@@ -62,9 +62,12 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
     // Which tasks matter now.
     std::function<std::vector<int>()> watched;
 
-    // A process is gone. The reason is UNAVAILABLE, as in "task 3 (host:port)
-    // was lost: connection closed".
-    std::function<void(int task, const absl::Status& reason)> lost;
+    // A process is gone; its incarnation is 0 if none of its task was ever
+    // heard of. The reason is UNAVAILABLE, as in "task 3 (host:port) was lost:
+    // connection closed".
+    std::function<void(const ControlCaller& process,
+                       const absl::Status& reason)>
+        lost;
 
     // A task says that this very process counts as lost, in its words, which
     // are FAILED_PRECONDITION. The task itself is then lost to this one.

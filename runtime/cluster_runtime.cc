@@ -148,6 +148,12 @@ class ClusterRuntime::Impl {
                EndStep(cleanup.step());
                return absl::OkStatus();
              },
+         .task_lost =
+             [transport = std::weak_ptr<Transport>(transport_)](
+                 const ControlCaller& process, const absl::Status& reason) {
+               const auto alive = transport.lock();
+               if (alive != nullptr) alive->Drop(process, reason);
+             },
          .group_changed = [access = access_](
                               GroupKey key,
                               uint64_t) { access->OnGroupChange(key); }});

@@ -44,6 +44,7 @@ class GrpcTransport final : public Transport {
 
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override;
+  void Drop(const ControlCaller& process, const absl::Status& reason) override;
   void Shutdown() override;
 
  private:
@@ -83,7 +84,7 @@ class GrpcTransport final : public Transport {
   std::once_flag shutdown_;
 
   Mutex mu_;
-  std::unique_ptr<Serving> serving_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<Serving> serving_ ABSL_GUARDED_BY(mu_);
 };
 
 absl::Status GrpcTransport::Start(ControlService* control,
@@ -97,7 +98,7 @@ absl::Status GrpcTransport::Start(ControlService* control,
        .max_unknown = options_.bounds.max_unknown_connections,
        .clock = options_.environment.clock});
   if (!gate.ok()) return gate.status();
-  auto serving = std::make_unique<Serving>(&options_, &peers_, control,
+  auto serving = std::make_shared<Serving>(&options_, &peers_, control,
                                            transfers, *std::move(gate));
   const absl::Status status = StartServer(*serving);
   if (!status.ok()) return status;
@@ -131,11 +132,21 @@ absl::Status GrpcTransport::StartServer(Serving& serving) {
       ": gRPC cannot start a server"));
 }
 
+void GrpcTransport::Drop(const ControlCaller& process,
+                         const absl::Status& reason) {
+  std::shared_ptr<Serving> serving;
+  {
+    MutexLock lock(&mu_);
+    serving = serving_;
+  }
+  if (serving != nullptr) serving->sender.Drop(process, reason);
+}
+
 void GrpcTransport::Shutdown() {
   std::call_once(shutdown_, [this] {
     control_client_.Shutdown();
     receiver_.Shutdown();
-    std::unique_ptr<Serving> serving;
+    std::shared_ptr<Serving> serving;
     {
       MutexLock lock(&mu_);
       serving = std::move(serving_);

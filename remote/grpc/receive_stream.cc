@@ -14,8 +14,9 @@
 namespace tutti {
 namespace {
 
-// Records in one message, within the other side's bound for messages.
-constexpr size_t kMaxRecordBytes = 256 * kRecordBytes;
+// Of the records in one message: within the other side's bound for messages.
+constexpr size_t kMaxRecordsBytes = 256 * kRecordBytes;
+static_assert(kMaxRecordsBytes >= kRecordBytes + kMaxStatusMessageBytes);
 
 // Up to here a turn of the work queue costs more than that other transfers
 // wait.
@@ -120,7 +121,12 @@ void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
     MutexLock lock(&mu_);
     if (incoming.is_told || !incoming.end_reason.ok()) return;
     incoming.end_reason = reason;
-    Enqueue({.kind = RecordKind::kCancel, .id = incoming.id});
+    const std::string message = Cut(reason.message(), kMaxStatusMessageBytes);
+    Enqueue({.kind = RecordKind::kCancel,
+             .id = incoming.id,
+             .num_bytes = message.size(),
+             .code = reason.code()},
+            message);
     may_tell = !incoming.is_feeding;  // Else whoever feeds it tells it.
     if (may_tell) {
       incoming.is_told = true;
@@ -411,11 +417,14 @@ void ReceiveStream::Tell(const Incoming& incoming, absl::Status status) {
   incoming.ask.borrower->OnDelivery(incoming.ask.id, std::move(status), {});
 }
 
-void ReceiveStream::Enqueue(const TransferRecord& record) {
+void ReceiveStream::Enqueue(const TransferRecord& record,
+                            absl::string_view message) {
   if (ended_) return;
   const EncodedRecord encoded = Encode(record);
-  waiting_records_.insert(waiting_records_.end(), encoded.begin(),
-                          encoded.end());
+  waiting_records_.push_back(absl::StrCat(
+      absl::string_view(reinterpret_cast<const char*>(encoded.data()),
+                        encoded.size()),
+      message));
 }
 
 void ReceiveStream::WriteWhatWaits() {
@@ -423,11 +432,16 @@ void ReceiveStream::WriteWhatWaits() {
     MutexLock lock(&mu_);
     if (is_writing_ || stopped_writing_ || waiting_records_.empty()) return;
     is_writing_ = true;
-    const size_t size = std::min(waiting_records_.size(), kMaxRecordBytes);
-    const grpc::Slice slice(waiting_records_.data(), size);
+    std::string message = std::move(waiting_records_.front());
+    waiting_records_.pop_front();
+    while (!waiting_records_.empty() &&
+           message.size() + waiting_records_.front().size() <=
+               kMaxRecordsBytes) {
+      message += waiting_records_.front();
+      waiting_records_.pop_front();
+    }
+    const grpc::Slice slice(message);
     outgoing_message_ = grpc::ByteBuffer(&slice, 1);
-    waiting_records_.erase(waiting_records_.begin(),
-                           waiting_records_.begin() + size);
   }
   StartWrite(&outgoing_message_);
 }

@@ -143,7 +143,8 @@ class ReceiveStream final
   absl::Status EndReason(const grpc::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void Enqueue(const TransferRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Enqueue(const TransferRecord& record, absl::string_view message = "")
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteWhatWaits() ABSL_LOCKS_EXCLUDED(mu_);
 
   // No write begins after this; gRPC may be done with the stream.
@@ -173,7 +174,7 @@ class ReceiveStream final
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_writing_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<std::byte> waiting_records_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::string> waiting_records_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::shared_ptr<Incoming>> open_
       ABSL_GUARDED_BY(mu_);
   // Of those whose borrower has not been told.

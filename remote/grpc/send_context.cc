@@ -25,4 +25,24 @@ void SendContext::EndRequest(int task) {
   if (--it->second == 0) num_open_.erase(it);
 }
 
+void SendContext::AddStream(const std::shared_ptr<SendStream>& stream) {
+  MutexLock lock(&mu_);
+  streams_.emplace(stream.get(), stream);
+}
+
+void SendContext::RemoveStream(const SendStream* stream) {
+  std::shared_ptr<SendStream> removed;
+  MutexLock lock(&mu_);
+  const auto found = streams_.find(stream);
+  removed = std::move(found->second);  // It goes when the lock has.
+  streams_.erase(found);
+}
+
+std::vector<std::shared_ptr<SendStream>> SendContext::streams() {
+  MutexLock lock(&mu_);
+  std::vector<std::shared_ptr<SendStream>> streams;
+  for (const auto& [key, stream] : streams_) streams.push_back(stream);
+  return streams;
+}
+
 }  // namespace tutti

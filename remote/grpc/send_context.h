@@ -2,8 +2,10 @@
 #define TUTTI_REMOTE_GRPC_SEND_CONTEXT_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -15,6 +17,8 @@
 #include "remote/transfer_channel.h"
 
 namespace tutti {
+
+class SendStream;
 
 // What the streams over which a task sends have in common. Thread-safe.
 class SendContext {
@@ -35,6 +39,12 @@ class SendContext {
   const std::string& host() const { return host_; }  // NameOfHost().
   void Break(const std::string& peer) const { break_connection_(peer); }
 
+  // The streams that have begun and that gRPC is not done with.
+  void AddStream(const std::shared_ptr<SendStream>& stream)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void RemoveStream(const SendStream* stream) ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::shared_ptr<SendStream>> streams() ABSL_LOCKS_EXCLUDED(mu_);
+
   // Counts streams, requests that the service has not answered, and loans whose
   // lender has not been told.
   InFlight& in_flight() { return in_flight_; }
@@ -53,6 +63,8 @@ class SendContext {
 
   Mutex mu_;
   absl::flat_hash_map<int, int> num_open_ ABSL_GUARDED_BY(mu_);  // By task.
+  absl::flat_hash_map<const SendStream*, std::shared_ptr<SendStream>> streams_
+      ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

@@ -84,7 +84,7 @@ SendStream* SendStream::Begin(SendContext* shared, const ControlCaller& caller,
   shared->in_flight().BeginMore();
   auto stream = std::make_shared<SendStream>(shared, caller, context);
   SendStream* const reactor = stream.get();
-  reactor->self_ = std::move(stream);
+  shared->AddStream(stream);
   reactor->StartSendInitialMetadata();
   reactor->OfferMemory();
   reactor->StartRead(&reactor->incoming_message_);
@@ -128,7 +128,12 @@ absl::Status SendStream::TakeRecords(const grpc::ByteBuffer& message) {
     const auto record = DecodeRecord(encoded);
     if (!record.ok()) return absl::InternalError(record.status().message());
     if (record->kind == RecordKind::kCancel) {
-      CancelRequest(record->id);
+      std::string message(record->num_bytes, '\0');
+      if (!cursor.Read(absl::MakeSpan(
+              reinterpret_cast<std::byte*>(message.data()), message.size()))) {
+        return absl::InternalError("a cancellation's message is too short");
+      }
+      CancelRequest(record->id, absl::Status(record->code, message));
       continue;
     }
     const absl::Status status = record->kind == RecordKind::kRequest
@@ -218,10 +223,7 @@ absl::Status SendStream::TakeBack(const TransferRecord& record) {
   return absl::OkStatus();
 }
 
-void SendStream::CancelRequest(uint64_t id) {
-  const absl::Status reason = absl::CancelledError(
-      absl::StrCat(shared_->options().cluster.Label(caller_.task),
-                   " does not want the bytes any more"));
+void SendStream::CancelRequest(uint64_t id, const absl::Status& reason) {
   std::shared_ptr<Outgoing> outgoing;
   std::shared_ptr<Loan> loan;
   {
@@ -314,6 +316,20 @@ void SendStream::Close(const absl::Status& status) {
     Withdraw(outgoing, reason);
   }
   if (may_finish) FinishStream();
+}
+
+void SendStream::Drop(const absl::Status& reason) {
+  std::vector<std::shared_ptr<Loan>> loans;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [id, sent] : sent_) loans.push_back(sent.lock());
+  }
+  for (const auto& loan : loans) {
+    if (loan != nullptr) loan->Fail(reason);
+  }
+  loans.clear();
+  Close(reason);
+  shared_->Break(peer_);
 }
 
 void SendStream::FinishStream() {
@@ -455,11 +471,12 @@ void SendStream::OnWriteDone(bool ok) {
 void SendStream::OnCancel() { Close(absl::OkStatus()); }
 
 void SendStream::OnDone() {
-  const std::shared_ptr<SendStream> self = std::move(self_);
+  const std::shared_ptr<SendStream> self = shared_from_this();
   {
     MutexLock lock(&mu_);
     is_done_ = true;
   }
+  shared_->RemoveStream(this);
   shared_->in_flight().End();
 }
 

@@ -28,8 +28,8 @@ namespace tutti {
 // a time is with gRPC; the deliveries that are under way share each. A receiver
 // on the same host reads large ones where they lie.
 //
-// Thread-safe. Owns itself until gRPC is done with it and all its requests have
-// been answered.
+// Thread-safe. The context holds it until gRPC is done with it, and each of its
+// requests until the service has answered it.
 class SendStream final : public grpc::ServerGenericBidiReactor,
                          public std::enable_shared_from_this<SendStream> {
  public:
@@ -44,6 +44,12 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
         context_(context),
         peer_(context->peer()) {}
 
+  const ControlCaller& caller() const { return caller_; }
+
+  // The caller is lost: all that it was to get ends with `reason`, and so does
+  // its connection.
+  void Drop(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -56,7 +62,8 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   absl::Status TakeRecords(const grpc::ByteBuffer& message);
   absl::Status TakeRequest(const TransferRecord& record)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void CancelRequest(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
+  void CancelRequest(uint64_t id, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // The peer has read what was lent to it, or cannot. Errors: INTERNAL if
   // nothing was.
@@ -102,7 +109,6 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   const ControlCaller caller_;
   grpc::CallbackServerContext* const context_;  // Valid until OnDone().
   const std::string peer_;
-  std::shared_ptr<SendStream> self_;  // Until OnDone().
   grpc::ByteBuffer incoming_message_;
   grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
 

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
+#include "framework/control_channel.h"
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/send_context.h"
 #include "remote/grpc/send_stream.h"
@@ -24,6 +26,13 @@ class TransferSender final : public ServedMethod {
       const ControlCaller& caller,
       grpc::CallbackServerContext* context) override {
     return SendStream::Begin(&context_, caller, context);
+  }
+
+  // Ends what is being sent to a process, and its connections.
+  void Drop(const ControlCaller& process, const absl::Status& reason) {
+    for (const auto& stream : context_.streams()) {
+      if (stream->caller() == process) stream->Drop(reason);
+    }
   }
 
   // Blocks until the service has answered all requests and all lenders have

@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kLastFlag = 1;       // Of a frame.
 constexpr uint32_t kMayReadMemory = 1;  // Of a record.
+constexpr uint32_t kMaxCode = 16;       // Of a status.
 
 class Writer {
  public:
@@ -64,6 +65,18 @@ absl::StatusOr<FrameHeader> CheckMemoryFrame(const FrameHeader& header) {
       header.code, header.is_last ? ", and is the last" : ""));
 }
 
+absl::StatusOr<TransferRecord> CheckReason(uint32_t code,
+                                           TransferRecord record) {
+  if (code < 1 || code > kMaxCode) {
+    return Wrong("the status code of a cancellation", code);
+  }
+  if (record.num_bytes > kMaxStatusMessageBytes) {
+    return Wrong("the length of a cancellation's message", record.num_bytes);
+  }
+  record.code = static_cast<absl::StatusCode>(code);
+  return record;
+}
+
 absl::Status CheckSize(const TransferRecord& record) {
   if (!IsValid(record.dtype)) return InvalidDType(record.dtype);
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
@@ -94,7 +107,9 @@ EncodedRecord Encode(const TransferRecord& record) {
   writer.Put(record.key.tag);
   writer.Put(record.key.from);
   writer.Put(record.key.to);
-  writer.Put(record.may_read_memory ? kMayReadMemory : uint32_t{0});
+  writer.Put(record.kind == RecordKind::kCancel
+                 ? static_cast<uint32_t>(record.code)
+                 : static_cast<uint32_t>(record.may_read_memory));
   return bytes;
 }
 
@@ -119,10 +134,11 @@ absl::StatusOr<TransferRecord> DecodeRecord(
 
   if (kind < 1 || kind > 4) return Wrong("the kind of a record", kind);
   if (dtype > 0xff) return Wrong("the dtype of a transfer", dtype);
-  if (flags > kMayReadMemory) return Wrong("the flags of a record", flags);
-  record.may_read_memory = flags == kMayReadMemory;
   record.kind = static_cast<RecordKind>(kind);
   record.dtype = static_cast<DType>(dtype);
+  if (record.kind == RecordKind::kCancel) return CheckReason(flags, record);
+  if (flags > kMayReadMemory) return Wrong("the flags of a record", flags);
+  record.may_read_memory = flags == kMayReadMemory;
   if (record.kind == RecordKind::kSend) return record;
   const absl::Status status = CheckSize(record);
   if (!status.ok()) return status;
@@ -153,7 +169,7 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(
   const auto kind = reader.Get<uint32_t>();
 
   if (flags > kLastFlag) return Wrong("the flags of a frame", flags);
-  if (code > 16) return Wrong("the status code of a frame", code);
+  if (code > kMaxCode) return Wrong("the status code of a frame", code);
   if (kind > 2) return Wrong("the kind of a frame", kind);
   header.is_last = flags == kLastFlag;
   header.code = static_cast<absl::StatusCode>(code);

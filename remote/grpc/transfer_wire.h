@@ -16,7 +16,8 @@ namespace tutti {
 // What goes over a transfer stream. Integers are little-endian.
 //
 // The receiver of bytes sends messages of one or more records: requests, with
-// ids that it never uses twice, and cancellations. Their sender answers with
+// ids that it never uses twice, and cancellations, which the message of their
+// status follows. Their sender answers with
 // messages of one or more frames: a header and its payload. The payload of a
 // request goes in frames in order of offset; the last of them, or one that
 // carries a status instead, ends it. There is exactly one such frame for each
@@ -40,9 +41,9 @@ namespace tutti {
 
 enum class RecordKind : uint32_t {
   kRequest = 1,
-  kCancel = 2,
-  kRead = 3,  // The bytes that were lent have been read.
-  kSend = 4,  // They cannot be read, and are to be sent as payload.
+  kCancel = 2,  // For the reason that its status says.
+  kRead = 3,    // The bytes that were lent have been read.
+  kSend = 4,    // They cannot be read, and are to be sent as payload.
 };
 
 struct TransferRecord {
@@ -53,13 +54,16 @@ struct TransferRecord {
   BufKey key;
 
   // Of a request, a multiple of the size of `dtype`; of a kSend, what has been
-  // read all the same.
+  // read all the same; of a kCancel, of the message that follows it.
   uint64_t num_bytes = 0;
 
   // Of a request:
   DType dtype = DType::kFloat32;
   uint64_t incarnation = 0;
   bool may_read_memory = false;
+
+  // Of a kCancel: not OK.
+  absl::StatusCode code = absl::StatusCode::kOk;
 };
 
 inline constexpr size_t kRecordBytes = 88;

@@ -80,6 +80,34 @@ TEST(TransferWireTest, RecordsThatMakeNoSenseAreRefused) {
   EXPECT_THAT(DecodeRecord(bytes).status(), is_invalid("flags"));
 }
 
+TEST(TransferWireTest, CancellationsHaveAReasonOfLimitedLength) {
+  const TransferRecord cancel{.kind = RecordKind::kCancel,
+                              .id = 5,
+                              .num_bytes = kMaxStatusMessageBytes,
+                              .code = absl::StatusCode::kAborted};
+  const auto decoded = DecodeRecord(Encode(cancel));
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(decoded->kind, cancel.kind);
+  EXPECT_EQ(decoded->id, cancel.id);
+  EXPECT_EQ(decoded->num_bytes, cancel.num_bytes);
+  EXPECT_EQ(decoded->code, cancel.code);
+
+  TransferRecord wrong = cancel;
+  wrong.num_bytes += 1;
+  EXPECT_THAT(DecodeRecord(Encode(wrong)).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       testing::HasSubstr("message is 4097")));
+  wrong = cancel;
+  wrong.code = absl::StatusCode::kOk;
+  EXPECT_THAT(
+      DecodeRecord(Encode(wrong)).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("is 0")));
+  wrong.code = static_cast<absl::StatusCode>(17);
+  EXPECT_THAT(DecodeRecord(Encode(wrong)).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       testing::HasSubstr("is 17")));
+}
+
 TEST(TransferWireTest, FrameHeadersComeOutAsTheyWentIn) {
   const FrameHeader header{.id = 1,
                            .offset = ~uint64_t{0},
