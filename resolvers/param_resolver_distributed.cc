@@ -172,6 +172,12 @@ bool ParamResolverDistributed::IsPresent(const Question& question) const {
   return found != of_instance->second.end() && found->second.get() == &question;
 }
 
+bool ParamResolverDistributed::IsPresent(const Question& question,
+                                         int attempt) {
+  MutexLock lock(&mu_);
+  return IsPresent(question) && question.attempt == attempt;
+}
+
 void ParamResolverDistributed::Remove(const QuestionPtr& question) {
   const auto of_instance = questions_.find(question->id);
   of_instance->second.erase(question->device_name);
@@ -260,6 +266,8 @@ void ParamResolverDistributed::Ask(const QuestionPtr& question) {
     MutexLock lock(&mu_);
     if (!IsPresent(*question)) return;
     const auto group = settled_.Find(key);
+    ++question->attempt;
+    question->is_reforming = ended_generation > 0;
     question->living_generation =
         group == nullptr || group->params->generation <= ended_generation
             ? 0
@@ -300,13 +308,22 @@ void ParamResolverDistributed::AskThere(const QuestionPtr& question,
   if (!message.ok()) return Finish(question, message.status());
   proto::ControlRequest request;
   *request.mutable_complete_params() = *std::move(message);
+  int leader = 0;
+  int attempt = 0;
+  {
+    MutexLock lock(&mu_);
+    leader = question->leader;
+    attempt = question->attempt;
+  }
   options_.channel->Call(
-      question->leader, std::move(request),
+      leader, std::move(request),
       {.cancellation = question->withdrawn,
        .wait_until_reachable = wait_until_reachable},
-      [weak_self = weak_from_this(), question](ControlAnswer reply) {
+      [weak_self = weak_from_this(), question, leader,
+       attempt](ControlAnswer reply) {
         const auto self = weak_self.lock();
-        if (self != nullptr) self->OnReply(question, std::move(reply));
+        if (self == nullptr || !self->IsPresent(*question, attempt)) return;
+        self->OnReply(question, leader, std::move(reply));
       });
 }
 
@@ -328,15 +345,13 @@ void ParamResolverDistributed::OnAnswer(const QuestionPtr& question,
   Finish(question, answer.params);
 }
 
-void ParamResolverDistributed::OnReply(const QuestionPtr& question,
+void ParamResolverDistributed::OnReply(const QuestionPtr& question, int leader,
                                        ControlAnswer reply) {
-  const int leader = question->leader;
-  if (!reply.ok()) {
-    if (absl::IsUnavailable(reply.status()) && options_.suspect != nullptr) {
-      options_.suspect(leader);
-    }
-    return Finish(question, reply.status());
+  if (absl::IsUnavailable(reply.status())) {
+    if (options_.suspect != nullptr) options_.suspect(leader);
+    return OnLeaderGone(question, reply.status());
   }
+  if (!reply.ok()) return Finish(question, reply.status());
   OnReached(leader);
   const std::string who =
       absl::StrCat("the answer of ", options_.cluster.Label(leader), ": ");
@@ -351,7 +366,7 @@ void ParamResolverDistributed::OnReply(const QuestionPtr& question,
       return OnFailure(question, message.failure().generation(),
                        DecodeError(message.failure().reason()));
     case proto::CompleteParamsReply::kNotLeader:
-      return OnNotLeader(question, message.not_leader());
+      return OnNotLeader(question, leader, message.not_leader());
     case proto::CompleteParamsReply::KIND_NOT_SET:
       return Finish(question, absl::InvalidArgumentError(absl::StrCat(
                                   who, "it says nothing of the params")));
@@ -359,30 +374,55 @@ void ParamResolverDistributed::OnReply(const QuestionPtr& question,
 }
 
 void ParamResolverDistributed::OnNotLeader(const QuestionPtr& question,
+                                           int asked,
                                            const proto::NotLeader& message) {
   const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
   if (!lost.ok()) return Finish(question, lost.status());
   OnMayNotLead(*lost);
   const auto leader = options_.leadership->leader();
-  if (!leader.ok() || *leader != question->leader) return Ask(question);
+  if (!leader.ok() || *leader != asked) return Ask(question);
+  AskAgainSoon(question,
+               absl::UnavailableError(absl::StrCat(
+                   options_.cluster.Label(*leader),
+                   " does not lead, as far as it knows, though every task "
+                   "before it has been lost, as far as this one knows")));
+}
+
+// The leader of a group that is formed for the first time may have known
+// members that nobody else knows of: nobody is to wait for them. One that is
+// formed again is formed of those who are left: by the next leader, once this
+// one is known to be lost.
+void ParamResolverDistributed::OnLeaderGone(const QuestionPtr& question,
+                                            const absl::Status& reason) {
+  bool is_reforming = false;
+  {
+    MutexLock lock(&mu_);
+    is_reforming = question->is_reforming;
+  }
+  if (!is_reforming) return Finish(question, reason);
+  AskAgainSoon(question, reason);
+}
+
+void ParamResolverDistributed::AskAgainSoon(const QuestionPtr& question,
+                                            const absl::Status& if_too_late) {
   Clock* const clock = options_.environment.clock;
   const absl::Time now = clock->Now();
   bool gives_up = false;
+  int attempt = 0;
   {
     MutexLock lock(&mu_);
-    if (!question->refused_at.has_value()) question->refused_at = now;
-    gives_up = now - *question->refused_at > options_.takeover_limit;
+    attempt = question->attempt;
+    if (!question->in_vain_since.has_value()) question->in_vain_since = now;
+    gives_up = now - *question->in_vain_since > options_.takeover_limit;
   }
-  if (gives_up) {
-    return Finish(question,
-                  absl::UnavailableError(absl::StrCat(
-                      options_.cluster.Label(*leader),
-                      " does not lead, as far as it knows, though every task "
-                      "before it has been lost, as far as this one knows")));
-  }
-  clock->CallAt(now + kAskAgain, [weak_self = weak_from_this(), question] {
-    if (const auto self = weak_self.lock()) self->Ask(question);
-  });
+  if (gives_up) return Finish(question, if_too_late);
+  clock->CallAt(now + kAskAgain,
+                [weak_self = weak_from_this(), question, attempt] {
+                  const auto self = weak_self.lock();
+                  if (self != nullptr && self->IsPresent(*question, attempt)) {
+                    self->Ask(question);
+                  }
+                });
 }
 
 void ParamResolverDistributed::OnFailure(const QuestionPtr& question,
@@ -584,6 +624,9 @@ void ParamResolverDistributed::SendEndGroup(
   message->set_group_key(key);
   message->set_generation(generation);
   *message->mutable_reason() = EncodeError(reason);
+  for (int lost : options_.leadership->lost_tasks()) {
+    message->add_lost_tasks(lost);
+  }
   options_.channel->Call(
       task, std::move(request),
       {.deadline = options_.environment.clock->Now() + kEndGroupLimit},
@@ -597,6 +640,8 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   absl::Status status = CheckGeneration("generation", message.generation());
   if (status.ok()) status = CheckError(message.reason());
   if (!status.ok()) return status;
+  const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
+  if (!lost.ok()) return lost.status();
   const absl::Status reason = DecodeError(message.reason());
   const GroupKey key = message.group_key();
   if (message.generation() == 0) {
@@ -623,6 +668,7 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   }
   options_.directory->End(key, message.generation(), reason);
   led_->EndGeneration(key, message.generation(), reason);
+  OnMayNotLead(*lost);
   return absl::OkStatus();
 }
 
@@ -642,7 +688,7 @@ void ParamResolverDistributed::OnTaskLost(int task,
        QuestionsWhere([task](const Question& question) {
          return question.leader == task;
        })) {
-    Finish(question, reason);
+    OnLeaderGone(question, reason);
   }
 }
 

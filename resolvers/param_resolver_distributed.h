@@ -147,8 +147,10 @@ class ParamResolverDistributed
     std::vector<WaiterPtr> waiters;
     int leader = -1;  // That was asked last.
     bool is_polled = false;
+    int attempt = 0;  // How often it was asked.
     uint64_t living_generation = 0;
-    std::optional<absl::Time> refused_at;  // First, by one that does not lead.
+    bool is_reforming = false;                // A generation has ended before.
+    std::optional<absl::Time> in_vain_since;  // Asked one that cannot say.
   };
   using QuestionPtr = std::shared_ptr<Question>;
   using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
@@ -163,6 +165,8 @@ class ParamResolverDistributed
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsPresent(const Question& question) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsPresent(const Question& question, int attempt)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Leave(const QuestionPtr& question, const WaiterPtr& waiter,
              const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   void Finish(const QuestionPtr& question, const Answer& answer)
@@ -177,9 +181,13 @@ class ParamResolverDistributed
   void AskThere(const QuestionPtr& question, uint64_t ended_generation,
                 bool wait_until_reachable);
   void OnAnswer(const QuestionPtr& question, const LeaderAnswer& answer);
-  void OnReply(const QuestionPtr& question, ControlAnswer reply);
-  void OnNotLeader(const QuestionPtr& question, const proto::NotLeader& message)
+  void OnReply(const QuestionPtr& question, int leader, ControlAnswer reply);
+  void OnNotLeader(const QuestionPtr& question, int asked,
+                   const proto::NotLeader& message);
+  void OnLeaderGone(const QuestionPtr& question, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void AskAgainSoon(const QuestionPtr& question,
+                    const absl::Status& if_too_late) ABSL_LOCKS_EXCLUDED(mu_);
   void OnFailure(const QuestionPtr& question, uint64_t generation,
                  const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   Answer Settle(const Question& question, const proto::Settled& settled)

@@ -146,6 +146,29 @@ TEST_F(ClusterFaultsTest, ALeaderKilledAtAnyTimeEndsCallsAndTheNextOneLeads) {
   }
 }
 
+// Whoever hears first that the group has ended goes on at once, as does the
+// other one, though neither need have noticed yet that the leader is gone.
+TEST_F(ClusterFaultsTest, SurvivorsOfTheLeaderFormTheNextGenerationAtOnce) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = 3, .seed = seed});
+    const auto calls = Settle({0, 1, 2});
+    cluster_->Kill(0);
+    if (seed % 2 == 0) {
+      while (EndOf(calls[1]).ok() && EndOf(calls[2]).ok()) {
+        cluster_->RunFor(absl::Microseconds(10));
+      }
+    }
+    for (int task : {1, 2}) {
+      cluster_->control(task).param_resolver()->EndGroup(
+          kGroup, absl::AbortedError("go on"));
+    }
+    const auto survivors = Settle({1, 2});
+    EXPECT_EQ(survivors[0]->params().group->generation,
+              survivors[1]->params().group->generation);
+  }
+}
+
 TEST_F(ClusterFaultsTest, AGroupWithoutTheLostLeaderIsFormedAgainByTheNext) {
   Begin({.num_tasks = 4});
   const auto calls = Settle({2, 3});

@@ -139,6 +139,7 @@ void GrpcTransport::Drop(const ControlCaller& process,
     MutexLock lock(&mu_);
     serving = serving_;
   }
+  receiver_.Drop(process, reason);
   if (serving != nullptr) serving->sender.Drop(process, reason);
 }
 

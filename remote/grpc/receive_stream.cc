@@ -55,7 +55,7 @@ ReceiveStream::~ReceiveStream() = default;
 void ReceiveStream::BindTo(int lane) {
   {
     MutexLock lock(&mu_);
-    expected_incarnation_ = peers_->Identify(task_, *context_);
+    incarnation_ = peers_->Identify(task_, *context_);
     if (options_->same_host_memory) {
       Random& random = *options_->environment.random;
       challenge_ = {random.Next(), random.Next()};
@@ -144,16 +144,22 @@ void ReceiveStream::Close(absl::Status reason) {
   if (context_ != nullptr) context_->TryCancel();
 }
 
+uint64_t ReceiveStream::incarnation() {
+  MutexLock lock(&mu_);
+  return incarnation_;
+}
+
 void ReceiveStream::OnReadInitialMetadataDone(bool ok) {
   if (!ok) return;
   std::optional<uint64_t> incarnation;
+  uint64_t expected = 0;
   {
     MutexLock lock(&mu_);
     incarnation = FindIncarnation(context_->GetServerInitialMetadata());
+    if (!incarnation) return;
+    expected = std::exchange(incarnation_, *incarnation);
   }
-  if (!incarnation) return;
-  absl::Status same =
-      peers_->Observe(task_, expected_incarnation_, *incarnation);
+  absl::Status same = peers_->Observe(task_, expected, *incarnation);
   if (!same.ok()) Close(std::move(same));
 }
 

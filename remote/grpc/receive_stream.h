@@ -74,6 +74,9 @@ class ReceiveStream final
   // Ends the stream and, with `reason`, its requests, soon.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Of the process that is asked; 0 as long as none is known.
+  uint64_t incarnation() ABSL_LOCKS_EXCLUDED(mu_);
+
   void OnReadInitialMetadataDone(bool ok) override;
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -155,7 +158,6 @@ class ReceiveStream final
   const int task_;
   OnEnd on_end_;
   std::shared_ptr<ReceiveStream> self_;  // Until EndAll().
-  uint64_t expected_incarnation_ = 0;
   grpc::ByteBuffer incoming_message_;
   grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
   // Of the thread that reads messages; nothing when it has been answered.
@@ -164,6 +166,7 @@ class ReceiveStream final
 
   Mutex mu_;
   std::optional<PeerMemory> memory_ ABSL_GUARDED_BY(mu_);
+  uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
   bool asks_for_memory_ ABSL_GUARDED_BY(mu_) = false;
   bool is_reading_memory_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<std::shared_ptr<Incoming>> lent_ ABSL_GUARDED_BY(mu_);

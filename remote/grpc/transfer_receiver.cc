@@ -91,19 +91,33 @@ void TransferReceiver::Cancel(int task, const BufKey& key,
   }
 }
 
+void TransferReceiver::Drop(const ControlCaller& process,
+                            const absl::Status& reason) {
+  for (const auto& [key, stream] : Streams()) {
+    if (key.first == process.task &&
+        stream->incarnation() == process.incarnation) {
+      stream->Close(reason);
+    }
+  }
+}
+
 void TransferReceiver::Shutdown() {
   in_flight_.Close();
-  absl::flat_hash_map<StreamKey, std::shared_ptr<ReceiveStream>> streams;
-  {
-    MutexLock lock(&mu_);
-    streams = streams_;
-  }
-  for (const auto& [key, stream] : streams) {
-    if (stream == nullptr) continue;
+  for (const auto& [key, stream] : Streams()) {
     stream->Close(absl::CancelledError("the transport is shut down"));
   }
-  streams.clear();
   in_flight_.Wait();
+}
+
+std::vector<
+    std::pair<TransferReceiver::StreamKey, std::shared_ptr<ReceiveStream>>>
+TransferReceiver::Streams() {
+  std::vector<std::pair<StreamKey, std::shared_ptr<ReceiveStream>>> streams;
+  MutexLock lock(&mu_);
+  for (const auto& [key, stream] : streams_) {
+    if (stream != nullptr) streams.emplace_back(key, stream);
+  }
+  return streams;
 }
 
 void TransferReceiver::Forget(const StreamKey& stream_key,

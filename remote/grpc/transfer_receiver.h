@@ -7,6 +7,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/control_channel.h"
 #include "framework/mutex.h"
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/in_flight.h"
@@ -30,6 +32,10 @@ class TransferReceiver final : public TransferChannel {
   void Request(int task, const BufKey& key, const Ask& ask) override;
   void Cancel(int task, const BufKey& key, absl::Status reason) override;
 
+  // A process is lost: no request goes over a stream to it any more.
+  void Drop(const ControlCaller& process, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Ends all requests with CANCELLED, and those that come later; blocks until
   // they have ended.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
@@ -44,6 +50,8 @@ class TransferReceiver final : public TransferChannel {
   bool Take(const StreamKey& stream_key, const BufKey& key, const Ask& ask)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<ReceiveStream> Create(const StreamKey& stream_key);
+  std::vector<std::pair<StreamKey, std::shared_ptr<ReceiveStream>>> Streams()
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Forget(const StreamKey& stream_key, const ReceiveStream* stream)
       ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -504,6 +504,29 @@ TEST(TransfersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
   tasks.table(1).WaitForAsks(0);
 }
 
+TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  WaitingBorrower first(4), second(4), third(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), 4, first);
+  EXPECT_THAT(first.Wait(), IsOk());  // Now it is known who answers.
+  tasks.Request(0, 1, KeyOf(1), 4, second);
+  tasks.table(1).WaitForAsks(1);
+  const absl::Status lost = absl::UnavailableError("task 1 was lost");
+  Transport& transport = tasks.transport(0);
+  const uint64_t incarnation = tasks.incarnation(1);
+  transport.Drop({.task = 1, .incarnation = incarnation + 1}, lost);
+  tasks.Request(0, 1, KeyOf(2), 4, third);
+  tasks.table(1).WaitForAsks(2);
+  transport.Drop({.task = 1, .incarnation = incarnation}, lost);
+  EXPECT_EQ(second.Wait(), lost);
+  EXPECT_EQ(third.Wait(), lost);
+  tasks.table(1).WaitForAsks(0);
+}
+
 TEST(TransfersTest, MessagesThatAreTooLargeEndTheStream) {
   EXPECT_THAT(
       EndOfRequest({.message = std::string(32 << 20, 'x'), .finishes = false}),
