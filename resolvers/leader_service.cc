@@ -41,12 +41,13 @@ proto::ControlReply EncodeAnswer(const CollectiveParams& params,
   return reply;
 }
 
-ControlAnswer EncodeAnswer(const LeaderAnswer& answer,
-                           uint64_t known_generation) {
+// As a reply also where it is an error, so that nobody takes it for one of the
+// connection.
+proto::ControlReply EncodeAnswer(const LeaderAnswer& answer,
+                                 uint64_t known_generation) {
   if (answer.params.ok()) {
     return EncodeAnswer(**answer.params, known_generation);
   }
-  if (answer.failed_generation == 0) return answer.params.status();
   proto::ControlReply reply;
   proto::GroupFailure* const failure =
       reply.mutable_complete_params()->mutable_failure();

@@ -430,6 +430,7 @@ void ParamResolverDistributed::OnFailure(const QuestionPtr& question,
                                          const absl::Status& reason) {
   absl::Status status = CheckGeneration("failure.generation", generation);
   if (!status.ok()) return Finish(question, status);
+  if (generation == 0) return Finish(question, reason);
   const GroupKey key = question->id.group_key;
   const bool lived_here = generation == question->living_generation;
   if (lived_here) {
