@@ -13,7 +13,11 @@ void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
   {
     MutexLock lock(&mu_);
     done_ = std::move(done);
-    num_calls_ = static_cast<size_t>(num_tasks) - 1;
+    for (int task = 0; task < num_tasks; ++task) {
+      if (task != options_.cluster.this_task && !lost_.contains(task)) {
+        untold_.insert(task);
+      }
+    }
     alarm_ = options_.environment.clock->CallAt(
         deadline, [weak_self = weak_from_this()] {
           if (const auto self = weak_self.lock()) self->OnDeadline();
@@ -25,13 +29,26 @@ void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
     request.mutable_goodbye();
     // A task that cannot be told does not wait for it.
     options_.channel->Call(task, std::move(request), {.deadline = deadline},
-                           [self = shared_from_this()](const ControlAnswer&) {
-                             {
-                               MutexLock lock(&self->mu_);
-                               --self->num_calls_;
-                             }
-                             self->EndIfDone();
-                           });
+                           [self = shared_from_this(), task](
+                               const ControlAnswer&) { self->OnTold(task); });
+  }
+  EndIfDone();
+}
+
+void ClusterLeave::OnTold(int task) {
+  {
+    MutexLock lock(&mu_);
+    untold_.erase(task);
+  }
+  EndIfDone();
+}
+
+void ClusterLeave::OnLost(int task) {
+  {
+    MutexLock lock(&mu_);
+    lost_.insert(task);
+    gone_.insert(task);
+    untold_.erase(task);
   }
   EndIfDone();
 }
@@ -58,7 +75,7 @@ void ClusterLeave::EndIfDone() {
   StatusCallback done;
   {
     MutexLock lock(&mu_);
-    if (done_ == nullptr || num_calls_ > 0 || !Missing().empty()) return;
+    if (done_ == nullptr || !untold_.empty() || !Missing().empty()) return;
     done = std::exchange(done_, nullptr);
     options_.environment.clock->Cancel(alarm_);
   }

@@ -37,17 +37,19 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   void Leave(absl::Time deadline, StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnGoodbye(int task) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnLost(int task) { OnGoodbye(task); }  // It will not say it any more.
+  void OnLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  void OnTold(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void EndIfDone() ABSL_LOCKS_EXCLUDED(mu_);
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   std::set<int> Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   Mutex mu_;
-  std::set<int> gone_ ABSL_GUARDED_BY(mu_);
-  size_t num_calls_ ABSL_GUARDED_BY(mu_) = 0;  // That have not been answered.
+  std::set<int> lost_ ABSL_GUARDED_BY(mu_);
+  std::set<int> gone_ ABSL_GUARDED_BY(mu_);    // Have said so, or are lost.
+  std::set<int> untold_ ABSL_GUARDED_BY(mu_);  // Have not answered.
   StatusCallback done_ ABSL_GUARDED_BY(mu_);
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -289,6 +289,22 @@ class FaultTest(FaultTestCase):
         return cluster
 
 
+    def check_kill_between_jobs(self, shape, culprit):
+        """Whoever calls later hears of it too, whether it leads or not."""
+        cluster = self.cluster(shape)
+        tasks = range(cluster.num_tasks)
+        survivors = [task for task in tasks if task != culprit]
+        cluster.begin()
+        cluster.run("first", tasks)
+        cluster.workers[culprit].kill()
+        for task in survivors:
+            status = "OK"
+            while status == "OK":  # It hears of it soon.
+                status = cluster.workers[task].ask("health", culprit, 60)
+            self.assertTrue(status.startswith("UNAVAILABLE: "), status)
+        cluster.tell_run("job", survivors, instance=2)
+        self.check_survivors(cluster, [culprit])
+
     def check_restart(self, shape, point, culprit):
         """The task comes back at its address, and takes part again."""
         cluster = self.cluster(shape)
@@ -646,6 +662,8 @@ def add_cells():
                 if point is not while_running_large_jobs:
                     add_cell(FaultTest.check_restart, f"restart_{name}", shape,
                              point, culprit)
+            add_cell(FaultTest.check_kill_between_jobs,
+                     f"kill_{who}_between_jobs", shape, culprit)
             add_cell(FaultTest.check_late_start, f"late_start_of_{who}", shape,
                      culprit)
         if shape[0] > 2:

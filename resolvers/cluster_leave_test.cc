@@ -1,0 +1,92 @@
+#include "resolvers/cluster_leave.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+// Keeps all calls: the tests answer them.
+class KeepingChannel final : public ControlChannel {
+ public:
+  void Call(int task, proto::ControlRequest request,
+            ControlCallOptions /*options*/, ControlDone done) override {
+    EXPECT_TRUE(request.has_goodbye());
+    calls_.emplace_back(task, std::move(done));
+  }
+
+  void Answer(int task) {
+    for (auto& [called, done] : calls_) {
+      if (called == task) std::move(done)(proto::ControlReply());
+    }
+  }
+
+ private:
+  std::vector<std::pair<int, ControlDone>> calls_;
+};
+
+class ClusterLeaveTest : public testing::Test {
+ protected:
+  // Task 0 of three.
+  void Leave() {
+    leave_->Leave(environment_.get().clock->Now() + absl::Seconds(2),
+                  [this](absl::Status status) { ended_ = std::move(status); });
+  }
+
+  SimulatedEnvironment environment_{/*seed=*/1};
+  KeepingChannel channel_;
+  const std::shared_ptr<ClusterLeave> leave_ = std::make_shared<ClusterLeave>(
+      ClusterLeave::Options{.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
+                            .environment = environment_.get(),
+                            .channel = &channel_});
+  std::optional<absl::Status> ended_;
+};
+
+TEST_F(ClusterLeaveTest, EndsWhenAllHaveSaidAndHeardGoodbye) {
+  Leave();
+  leave_->OnGoodbye(1);
+  leave_->OnGoodbye(2);
+  channel_.Answer(1);
+  EXPECT_FALSE(ended_.has_value());
+  channel_.Answer(2);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, WaitsForNoAnswerOfOneThatIsLost) {
+  leave_->OnLost(1);
+  Leave();
+  leave_->OnGoodbye(2);
+  channel_.Answer(2);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, OneThatIsLostMeanwhileIsNotWaitedFor) {
+  Leave();
+  leave_->OnGoodbye(2);
+  channel_.Answer(2);
+  EXPECT_FALSE(ended_.has_value());
+  leave_->OnLost(1);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, TheDeadlineNamesWhoHasNotSaidGoodbye) {
+  Leave();
+  channel_.Answer(1);
+  leave_->OnGoodbye(2);
+  channel_.Answer(2);
+  environment_.Advance(absl::Seconds(3));
+  ASSERT_TRUE(ended_.has_value());
+  EXPECT_THAT(*ended_, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                testing::HasSubstr("task 1 (b:1) did not")));
+}
+
+}  // namespace
+}  // namespace tutti
