@@ -17,10 +17,17 @@ float Element(int rank, size_t index) {
   return static_cast<float>(static_cast<size_t>(rank) + 1 + index % 1000);
 }
 
+int ChainOf(const std::string& collective) {
+  return collective == "chained" ? kChain : 1;
+}
+
 float Wanted(const std::string& collective, int num_ranks, size_t index) {
   if (collective == "broadcast") return Element(0, index);
   float sum = 0;
   for (int rank = 0; rank < num_ranks; ++rank) sum += Element(rank, index);
+  for (int i = 1; i < ChainOf(collective); ++i) {
+    sum *= static_cast<float>(num_ranks);
+  }
   return sum;
 }
 
@@ -39,7 +46,8 @@ std::string Run(const Job& job, const CallFn& call,
     const auto end = steady_clock::now();
     if (!error.empty()) return error;
     if (i >= job.num_warmup) {
-      times->push_back(nanoseconds(end - begin).count());
+      times->push_back(nanoseconds(end - begin).count() /
+                       ChainOf(job.call.collective));
     }
   }
   return "";

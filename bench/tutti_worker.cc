@@ -58,11 +58,11 @@ class Caller {
                             const_cast<float*>(call.input));
     }
     const absl::Status status = Await([&](StatusCallback done) {
-      executor_->ExecuteAsync({.device = runtime_->devices()[0],
-                               .request = request,
-                               .input = std::move(input),
-                               .output = &*output},
-                              std::move(done));
+      Chain({.device = runtime_->devices()[0],
+             .request = request,
+             .input = std::move(input),
+             .output = &*output},
+            call.collective == "chained" ? kChain : 1, std::move(done));
     });
     return status.ok() ? "" : status.ToString();
   }
@@ -85,6 +85,18 @@ class Caller {
         TensorShape::Vector(static_cast<int64_t>(call.num_elements));
     known = std::make_shared<const CollectiveRequest>(std::move(request));
     return known;
+  }
+
+  // So many, one after the other; all but the first in place.
+  void Chain(CollectiveArgs args, int count, StatusCallback done) {
+    CollectiveArgs next = args;
+    next.input = *args.output;
+    executor_->ExecuteAsync(
+        std::move(args), [this, next = std::move(next), count,
+                          done = std::move(done)](absl::Status status) mutable {
+          if (!status.ok() || count == 1) return std::move(done)(status);
+          Chain(std::move(next), count - 1, std::move(done));
+        });
   }
 
   ClusterRuntime* const runtime_;
