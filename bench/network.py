@@ -23,7 +23,7 @@ import statistics
 import subprocess
 import sys
 
-from worker_pair import WorkerPair
+from workers import Workers
 
 HERE = pathlib.Path(__file__).parent
 MIB = 1 << 20
@@ -140,7 +140,7 @@ def main(argv):
         print(f"two hosts, 1 Gbit/s; {os.cpu_count()} processors; "
               f"{datetime.date.today()}; {args.rounds} rounds; load "
               f"{os.getloadavg()[0]:.1f}")
-        tcp = WorkerPair([
+        tcp = Workers([
             [*prefix, sys.executable, HERE / "tcp_worker.py",
              f"{HOSTS[0]}:{TCP_PORT}", str(rank)]
             for rank, prefix in enumerate(network.prefixes)])

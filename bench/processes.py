@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 
-from worker_pair import WorkerError, WorkerPair, free_addresses
+from workers import WorkerError, Workers, free_addresses
 
 HERE = pathlib.Path(__file__).parent
 MIB = 1 << 20
@@ -66,7 +66,7 @@ class Contender:
     def measure(self, num_bytes):
         warmup, calls = calls_of(num_bytes)
         if self.collective == "chained":
-            warmup, calls = 1, max(1, calls // 20)
+            warmup, calls = 0, max(1, calls // 20)
         return self.pair.median(self.collective, num_bytes, warmup, calls)
 
 
@@ -100,7 +100,7 @@ class Comparison:
         self.versions[name] = pair.version
 
     def start(self, *commands, environment=None):
-        pair = WorkerPair(commands, environment)
+        pair = Workers(commands, environment)
         self.stack.callback(pair.close)
         return pair
 
@@ -153,6 +153,8 @@ class Comparison:
         """{size: {name: [seconds of each round]}}, by functions of sizes."""
         times = {}
         for size in sizes:
+            if sys.stderr.isatty():
+                print(f"measuring {text_of(size)} ...", file=sys.stderr)
             times[size] = {name: [] for name in contenders}
             for _ in range(self.args.rounds + 1):
                 for name, measure in contenders.items():
@@ -188,17 +190,20 @@ class Comparison:
                       *(f"{statistics.median(times) * 1e6:.0f}"
                         for times in by_name.values())]
                      for size, by_name in self.times.items()])
-        print("\nratios of times, where there are two to that of the faster")
-        pairs = [(MEMORY, [SOCKET]), (MEMORY, GLOO), (SOCKET, GLOO),
-                 (MEMORY, [TENSORFLOW]), (CHAINED, [TENSORFLOW_CHAINED]),
-                 (MEMORY, [TENSORFLOW, TENSORFLOW_CHAINED])]
-        pairs = [(name, others) for name, others in pairs
-                 if self.contenders.keys() & set(others)]
-        print_table(
-            ["bytes", *(f"{name} / {' or '.join(others)}"
-                        for name, others in pairs)],
-            [[text_of(size), *(f"{self.ratio(size, *pair):.2f}"
-                               for pair in pairs)] for size in self.times])
+        print("\nratios of times; to Gloo's faster algorithm")
+        ratios = {
+            label: (name, others) for label, name, others in [
+                ("Tutti / socket", MEMORY, [SOCKET]),
+                ("Tutti / Gloo", MEMORY, GLOO),
+                ("socket / Gloo", SOCKET, GLOO),
+                ("Tutti / TF", MEMORY, [TENSORFLOW]),
+                ("chained / chained", CHAINED, [TENSORFLOW_CHAINED]),
+                ("Tutti / TF chained", MEMORY, [TENSORFLOW_CHAINED])]
+            if self.contenders.keys() & set(others)}
+        print_table(["bytes", *ratios],
+                    [[text_of(size), *(f"{self.ratio(size, *pair):.2f}"
+                                       for pair in ratios.values())]
+                     for size in self.times])
 
     def compare_payload(self):
         """{size: (share of TCP with memory, without)}"""

@@ -1,4 +1,4 @@
-"""Two processes that make calls together when told to, and take the time."""
+"""Processes that do something together, each time that they are told to."""
 
 import socket
 import statistics
@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import threading
 
-# When a process is given up.
+# When processes that do not answer are given up.
 PATIENCE_SECONDS = 120
 
 
@@ -23,10 +23,13 @@ def free_addresses(count, host="127.0.0.1"):
     return addresses
 
 
-class WorkerPair:
-    """Workers of bench/, which speak the language of serve_calls.h."""
+class Workers:
+    """One process for each command. They begin with a line "READY" with their
+    version, and answer each line of their input with one that begins with "OK"
+    or "ERROR"."""
 
-    def __init__(self, commands, environment=None):
+    def __init__(self, commands, environment=None, patience=PATIENCE_SECONDS):
+        self.patience = patience  # Seconds for an answer.
         self.errors = tempfile.TemporaryFile()
         self.workers = [
             subprocess.Popen(command, stdin=subprocess.PIPE,
@@ -42,7 +45,7 @@ class WorkerPair:
 
     def hear(self, wanted):
         """What follows the word `wanted` in each worker's next line."""
-        watchdog = threading.Timer(PATIENCE_SECONDS, self.kill)
+        watchdog = threading.Timer(self.patience, self.kill)
         watchdog.start()
         try:
             lines = [worker.stdout.readline() for worker in self.workers]
@@ -63,16 +66,22 @@ class WorkerPair:
         said = [line for line in lines if line.strip()]
         return said[-1].strip() if said else "ended without a word"
 
-    def times(self, collective, num_bytes, warmup, calls):
-        """Seconds of each call, by the slowest worker."""
+    def ask(self, line):
+        """What each of them answers after "OK"."""
         for worker in self.workers:
             try:
-                worker.stdin.write(f"{collective} {num_bytes} {warmup} {calls}\n")
+                worker.stdin.write(line + "\n")
                 worker.stdin.flush()
             except BrokenPipeError:
                 pass  # What there is to say is where hear() looks.
-        by_worker = [[int(word) for word in answer.split()]
-                     for answer in self.hear("OK")]
+        return self.hear("OK")
+
+    def times(self, collective, num_bytes, warmup, calls):
+        """Seconds of each call, by the slowest of workers that speak the
+        language of serve_calls.h."""
+        by_worker = [
+            [int(word) for word in answer.split()] for answer in
+            self.ask(f"{collective} {num_bytes} {warmup} {calls}")]
         return [max(of_call) / 1e9
                 for of_call in zip(*filter(None, by_worker))]
 
