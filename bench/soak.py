@@ -23,7 +23,7 @@ MIB = 1 << 20
 # What the workers count, and by how much it may grow: by what gRPC's own threads
 # hold at the moment, and by holes in the heap.
 BOUNDS = {
-    "resident bytes": 8 * MIB,
+    "resident bytes": 3 * MIB,
     "heap bytes in use": MIB,
     "file descriptors": 2,
     "threads": 2,
