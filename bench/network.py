@@ -23,7 +23,7 @@ import statistics
 import subprocess
 import sys
 
-from workers import Workers
+from workers import WorkerError, Workers
 
 HERE = pathlib.Path(__file__).parent
 MIB = 1 << 20
@@ -153,4 +153,7 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except WorkerError as failure:
+        sys.exit(f"a process failed: {failure}")

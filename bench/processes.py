@@ -251,7 +251,7 @@ class Comparison:
         worst = max(ratios, key=ratios.get)
         print_aim(ratios[worst] <= TENSORFLOW_AIM,
                   f"at most 1/3 of TensorFlow's time at every size, {how}: "
-                  f"{ratios[worst]:.2f} at worst, at {text_of(worst)}")
+                  f"{ratios[worst]:.3f} at worst, at {text_of(worst)}")
 
 
 def print_aim(is_met, text):
@@ -314,4 +314,7 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except WorkerError as failure:
+        sys.exit(f"a process failed: {failure}")
