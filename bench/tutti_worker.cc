@@ -1,0 +1,152 @@
+// One of the processes that bench/processes.py compares: Tutti over gRPC, with
+// its default settings.
+//
+// usage: tutti_worker memory|socket ADDRESS,... TASK
+//
+// memory: large payloads are read from the memory of the other process, which
+// is on the same host; socket: nothing is.
+
+#include <grpcpp/version_info.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_split.h"
+#include "bench/serve_calls.h"
+#include "framework/default_environment.h"
+#include "remote/grpc/grpc_transport.h"
+#include "runtime/cluster_runtime.h"
+#include "tools/version.h"
+#include "tutti.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(60);
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
+
+// Waits for an asynchronous operation.
+template <typename Start>
+absl::Status Await(Start start) {
+  absl::Status result;
+  BlockingCounter ended(1);
+  start([&](absl::Status status) {
+    result = std::move(status);
+    ended.DecrementCount();
+  });
+  ended.Wait();
+  return result;
+}
+
+class Caller {
+ public:
+  explicit Caller(ClusterRuntime* runtime) : runtime_(runtime) {}
+
+  std::string Call(const TimedCall& call) {
+    const auto& request = RequestOf(call);
+    const bool has_input = !std::holds_alternative<Broadcast>(request->op) ||
+                           runtime_->cluster().this_task == 0;
+    auto output = Tensor::Wrap(request->dtype, request->shape, call.output);
+    if (!output.ok()) return output.status().ToString();
+    Tensor input;
+    if (has_input) {
+      input = *Tensor::Wrap(request->dtype, request->shape,
+                            const_cast<float*>(call.input));
+    }
+    const absl::Status status = Await([&](StatusCallback done) {
+      Chain({.device = runtime_->devices()[0],
+             .request = request,
+             .input = std::move(input),
+             .output = &*output},
+            call.collective == "chained" ? kChain : 1, std::move(done));
+    });
+    return status.ok() ? "" : status.ToString();
+  }
+
+ private:
+  using Request = std::shared_ptr<const CollectiveRequest>;
+
+  const Request& RequestOf(const TimedCall& call) {
+    Request& known = requests_[{call.collective, call.num_elements}];
+    if (known != nullptr) return known;
+    CollectiveRequest request;
+    request.group_size = runtime_->cluster().num_tasks();
+    request.rank = runtime_->cluster().this_task;
+    request.instance_key = static_cast<InstanceKey>(requests_.size());
+    request.op = AllReduce();
+    if (call.collective == "broadcast") {
+      request.op = Broadcast{.is_source = request.rank == 0};
+    }
+    request.shape =
+        TensorShape::Vector(static_cast<int64_t>(call.num_elements));
+    known = std::make_shared<const CollectiveRequest>(std::move(request));
+    return known;
+  }
+
+  // So many, one after the other; all but the first in place.
+  void Chain(CollectiveArgs args, int count, StatusCallback done) {
+    CollectiveArgs next = args;
+    next.input = *args.output;
+    executor_->ExecuteAsync(
+        std::move(args), [this, next = std::move(next), count,
+                          done = std::move(done)](absl::Status status) mutable {
+          if (!status.ok() || count == 1) return std::move(done)(status);
+          Chain(std::move(next), count - 1, std::move(done));
+        });
+  }
+
+  ClusterRuntime* const runtime_;
+  const std::shared_ptr<CollectiveExecutor> executor_ =
+      runtime_->manager().FindOrCreate(/*step_id=*/1);
+  std::map<std::pair<std::string, size_t>, Request> requests_;
+};
+
+absl::Status Run(const Environment& environment, const ClusterSpec& cluster,
+                 bool same_host_memory) {
+  const auto runtime = ClusterRuntime::Create(
+      {.cluster = cluster,
+       .environment = environment,
+       .make_transport = [&](uint64_t incarnation) {
+         return CreateGrpcTransport({.cluster = cluster,
+                                     .incarnation = incarnation,
+                                     .environment = environment,
+                                     .same_host_memory = same_host_memory});
+       }});
+  if (!runtime.ok()) return runtime.status();
+  absl::Status status = Await([&](StatusCallback done) {
+    (*runtime)->Join(environment.clock->Now() + kStartTimeout,
+                     /*progress=*/nullptr, std::move(done));
+  });
+  if (!status.ok()) return status;
+  std::cout << "READY Tutti " << kVersion << ", gRPC "
+            << GRPC_CPP_VERSION_STRING << std::endl;
+  Caller caller(runtime->get());
+  ServeCalls(cluster.this_task, cluster.num_tasks(),
+             [&](const TimedCall& call) { return caller.Call(call); });
+  return Await([&](StatusCallback done) {
+    (*runtime)->Leave(environment.clock->Now() + kLeaveTimeout,
+                      std::move(done));
+  });
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::cerr << "usage: tutti_worker memory|socket ADDRESS,... TASK\n";
+    return 2;
+  }
+  const tutti::DefaultEnvironment environment;
+  const absl::Status status =
+      tutti::Run(environment.get(),
+                 {.addresses = absl::StrSplit(argv[2], ','),
+                  .this_task = std::atoi(argv[3])},
+                 /*same_host_memory=*/std::string(argv[1]) == "memory");
+  if (!status.ok()) std::cerr << "tutti_worker: " << status << '\n';
+  return status.ok() ? 0 : 1;
+}
