@@ -1,5 +1,6 @@
 #include "implementations/recursive_halving_doubling_reduce.h"
 
+#include "implementations/halving_outline.h"
 #include "implementations/halving_tree.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -72,7 +73,8 @@ REGISTER_COLLECTIVE(
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = PlanRecursiveHalvingDoublingReduce}));
+               .plan = PlanRecursiveHalvingDoublingReduce,
+               .outline = HalvingDoublingOutline}));
 
 }  // namespace
 }  // namespace tutti

@@ -1,4 +1,7 @@
+#include <memory>
+
 #include "implementations/cost.h"
+#include "implementations/ring_outline.h"
 #include "implementations/subdivision.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -38,6 +41,10 @@ Schedule Plan(const PlanRequest& request) {
   return PlanRings(request, AddRing);
 }
 
+std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+  return RingOutline(request, {.copies_own = true});
+}
+
 REGISTER_COLLECTIVE(
     RingGather,
     Scheduled({.traits = {.summary = "blocks go round a ring: fewest bytes, "
@@ -48,7 +55,8 @@ REGISTER_COLLECTIVE(
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = RingSeconds},
                .plan = Plan,
-               .subdivide = DefaultSubdivisions}));
+               .subdivide = DefaultSubdivisions,
+               .outline = MakeOutline}));
 
 }  // namespace
 }  // namespace tutti

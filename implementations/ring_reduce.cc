@@ -1,5 +1,8 @@
 #include "implementations/ring_reduce.h"
 
+#include <memory>
+
+#include "implementations/ring_outline.h"
 #include "implementations/subdivision.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -66,6 +69,10 @@ double CostSeconds(const CostQuery& query) {
   return RingReduceTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
+std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+  return RingOutline(request, {.times_around = 2, .times_reduced = 1});
+}
+
 REGISTER_COLLECTIVE(
     RingReduce,
     Scheduled({.traits = {.summary = "sums go round a ring, then results do: "
@@ -75,7 +82,8 @@ REGISTER_COLLECTIVE(
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = CostSeconds},
                .plan = PlanRingReduce,
-               .subdivide = DefaultSubdivisions}));
+               .subdivide = DefaultSubdivisions,
+               .outline = MakeOutline}));
 
 }  // namespace
 }  // namespace tutti

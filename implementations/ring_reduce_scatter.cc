@@ -1,4 +1,7 @@
+#include <memory>
+
 #include "implementations/cost.h"
+#include "implementations/ring_outline.h"
 #include "implementations/subdivision.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -52,6 +55,10 @@ Schedule Plan(const PlanRequest& request) {
   return PlanRings(request, AddRing);
 }
 
+std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+  return RingOutline(request, {.times_reduced = 1, .max_partials = 2});
+}
+
 REGISTER_COLLECTIVE(
     RingReduceScatter,
     Scheduled({.traits = {.summary = "sums go round a ring to their owners: "
@@ -61,7 +68,8 @@ REGISTER_COLLECTIVE(
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = RingSeconds},
                .plan = Plan,
-               .subdivide = DefaultSubdivisions}));
+               .subdivide = DefaultSubdivisions,
+               .outline = MakeOutline}));
 
 }  // namespace
 }  // namespace tutti

@@ -2,12 +2,14 @@
 #define TUTTI_SCHEDULE_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
 #include "framework/implementation_traits.h"
+#include "schedule/outline.h"
 #include "schedule/schedule.h"
 
 namespace tutti {
@@ -52,6 +54,12 @@ struct Algorithm {
   // The subdivision offsets to use by default. Pure. Null unless the traits say
   // supports_subdivisions.
   std::vector<int> (*subdivide)(const SubdivisionRequest& request) = nullptr;
+
+  // The outline of what `plan` makes, for groups that are too large to plan;
+  // `rank` does not count. Pure, and needs nothing of the request later. Null:
+  // only as planned. The conformance suite compares the two.
+  std::unique_ptr<const Outline> (*outline)(const PlanRequest& request) =
+      nullptr;
 };
 
 }  // namespace tutti

@@ -31,32 +31,6 @@ bool IsPermutation(const std::vector<int>& permutation, int size) {
   return sorted.size() == static_cast<size_t>(size);
 }
 
-absl::Status CheckRequest(const Algorithm& algorithm,
-                          const VerifyCase& request) {
-  const auto wrong = [&request](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot plan ", ToString(request), ": ", why));
-  };
-  const ImplementationTraits& traits = algorithm.traits;
-  const int size = request.layout.size();
-  if (algorithm.plan == nullptr) return wrong("no plan function");
-  if (std::find(traits.collectives.begin(), traits.collectives.end(),
-                request.type) == traits.collectives.end()) {
-    return wrong("the algorithm does not serve this collective");
-  }
-  if (HasRoot(request.type) && (request.root < 0 || request.root >= size)) {
-    return wrong("no such root");
-  }
-  if (request.type == CollectiveType::kPermute &&
-      !IsPermutation(request.permutation, size)) {
-    return wrong("not a permutation of the ranks");
-  }
-  if (traits.supports_subdivisions == request.subdiv_offsets.empty()) {
-    return wrong("offsets are for algorithms that support subdivisions");
-  }
-  return absl::OkStatus();
-}
-
 Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
               bool in_place) {
   return algorithm.plan({.layout = request.layout,
@@ -131,32 +105,75 @@ std::string ToString(const VerifyCase& request) {
   return text;
 }
 
+absl::Status CheckServes(const Algorithm& algorithm,
+                         const VerifyCase& request) {
+  const auto wrong = [&request](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot plan ", ToString(request), ": ", why));
+  };
+  const ImplementationTraits& traits = algorithm.traits;
+  const int size = request.layout.size();
+  if (algorithm.plan == nullptr) return wrong("no plan function");
+  if (std::find(traits.collectives.begin(), traits.collectives.end(),
+                request.type) == traits.collectives.end()) {
+    return wrong("the algorithm does not serve this collective");
+  }
+  if (HasRoot(request.type) && (request.root < 0 || request.root >= size)) {
+    return wrong("no such root");
+  }
+  if (request.type == CollectiveType::kPermute &&
+      !IsPermutation(request.permutation, size)) {
+    return wrong("not a permutation of the ranks");
+  }
+  if (traits.supports_subdivisions == request.subdiv_offsets.empty()) {
+    return wrong("offsets are for algorithms that support subdivisions");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Schedule>> PlanAll(const Algorithm& algorithm,
-                                              const VerifyCase& request) {
-  if (absl::Status status = CheckRequest(algorithm, request); !status.ok()) {
+                                              const VerifyCase& request,
+                                              int64_t max_steps) {
+  if (absl::Status status = CheckServes(algorithm, request); !status.ok()) {
     return status;
   }
   std::vector<Schedule> schedules;
+  int64_t num_steps = 0;
   for (int rank = 0; rank < request.layout.size(); ++rank) {
     schedules.push_back(
         Plan(algorithm, request, rank, IsInPlace(request.in_place, rank)));
+    for (const Lane& lane : schedules.back().lanes) {
+      num_steps += static_cast<int64_t>(lane.size());
+    }
+    if (num_steps > max_steps) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cannot plan ", ToString(request), ": ranks 0 to ", rank,
+                       " of ", request.layout.size(), " have ", num_steps,
+                       " steps; wanted are at most ", max_steps, " in all"));
+    }
   }
   return schedules;
+}
+
+absl::StatusOr<GroupPlan> JoinPlans(const Algorithm& algorithm,
+                                    const VerifyCase& request,
+                                    const std::vector<Schedule>& schedules) {
+  GroupMemory memory = {.type = request.type,
+                        .num_ranks = request.layout.size(),
+                        .root = request.root,
+                        .num_chunks = schedules.front().num_chunks,
+                        .uneven = algorithm.traits.supports_uneven};
+  for (int rank = 0; rank < memory.num_ranks; ++rank) {
+    memory.in_place.push_back(IsInPlace(request.in_place, rank));
+  }
+  return GroupPlan::Create(std::move(memory), schedules);
 }
 
 absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
                                     const VerifyCase& request) {
   const auto schedules = PlanAll(algorithm, request);
   if (!schedules.ok()) return schedules.status();
-  GroupMemory memory = {.type = request.type,
-                        .num_ranks = request.layout.size(),
-                        .root = request.root,
-                        .num_chunks = schedules->front().num_chunks,
-                        .uneven = algorithm.traits.supports_uneven};
-  for (int rank = 0; rank < memory.num_ranks; ++rank) {
-    memory.in_place.push_back(IsInPlace(request.in_place, rank));
-  }
-  return GroupPlan::Create(std::move(memory), *schedules);
+  return JoinPlans(algorithm, request, *schedules);
 }
 
 absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,

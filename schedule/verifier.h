@@ -2,6 +2,7 @@
 #define TUTTI_SCHEDULE_VERIFIER_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,21 @@ struct VerifyCase {
 // "reduce on 2x4, root 3, in place on even ranks".
 std::string ToString(const VerifyCase& request);
 
-// The schedules of all ranks, in rank order. Errors: INVALID_ARGUMENT if the
-// algorithm does not serve such a request.
-absl::StatusOr<std::vector<Schedule>> PlanAll(const Algorithm& algorithm,
-                                              const VerifyCase& request);
+// Errors: INVALID_ARGUMENT if the algorithm does not serve such a request.
+absl::Status CheckServes(const Algorithm& algorithm, const VerifyCase& request);
 
-// The same, side by side. Errors: also those of GroupPlan::Create().
+// The schedules of all ranks, in rank order. Errors: as CheckServes();
+// RESOURCE_EXHAUSTED if they have more than `max_steps` steps.
+absl::StatusOr<std::vector<Schedule>> PlanAll(
+    const Algorithm& algorithm, const VerifyCase& request,
+    int64_t max_steps = std::numeric_limits<int64_t>::max());
+
+// Puts what PlanAll() made side by side. Errors: as GroupPlan::Create().
+absl::StatusOr<GroupPlan> JoinPlans(const Algorithm& algorithm,
+                                    const VerifyCase& request,
+                                    const std::vector<Schedule>& schedules);
+
+// Both.
 absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
                                     const VerifyCase& request);
 

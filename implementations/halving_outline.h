@@ -1,0 +1,18 @@
+#ifndef TUTTI_IMPLEMENTATIONS_HALVING_OUTLINE_H_
+#define TUTTI_IMPLEMENTATIONS_HALVING_OUTLINE_H_
+
+#include <memory>
+
+#include "schedule/outline.h"
+#include "schedule/plan.h"
+
+namespace tutti {
+
+// The outline of blocks that all go up their halving trees (halving_tree.h),
+// and down again.
+std::unique_ptr<const Outline> HalvingDoublingOutline(
+    const PlanRequest& request);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_HALVING_OUTLINE_H_

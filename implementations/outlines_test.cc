@@ -1,0 +1,333 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/collective_type.h"
+#include "framework/group_layout.h"
+#include "framework/registry.h"
+#include "implementations/plan_testing.h"
+#include "schedule/algorithm.h"
+#include "schedule/cluster_model.h"
+#include "schedule/lower_bound.h"
+#include "schedule/outline.h"
+#include "schedule/planned_outline.h"
+#include "schedule/simulator.h"
+#include "schedule/verifier.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::Ge;
+using ::testing::UnorderedElementsAre;
+using ::testing::UnorderedElementsAreArray;
+
+constexpr int64_t kAnySteps = int64_t{1} << 40;
+
+std::vector<std::string> NamesWithOutlines() {
+  std::vector<std::string> names;
+  for (const auto& entry : CollectiveRegistry::Global().List()) {
+    const Algorithm* algorithm = AlgorithmOf(*entry.factory);
+    if (algorithm != nullptr && algorithm->outline != nullptr) {
+      names.push_back(entry.name);
+    }
+  }
+  return names;
+}
+
+std::vector<GroupLayout> Layouts(int max_ranks) {
+  std::vector<GroupLayout> layouts;
+  for (int tasks = 1; tasks <= max_ranks; ++tasks) {
+    for (int devices = 1; tasks * devices <= max_ranks; ++devices) {
+      layouts.push_back(GroupLayout::Uniform(tasks, devices));
+    }
+  }
+  layouts.push_back(*GroupLayout::Create({0, 0, 0, 1, 2, 2}));
+  layouts.push_back(*GroupLayout::Create({0, 1, 0, 1, 0, 1, 0, 1}));
+  return layouts;
+}
+
+std::vector<VerifyCase> Cases(const Algorithm& algorithm, int max_ranks) {
+  std::vector<VerifyCase> cases;
+  for (const GroupLayout& layout : Layouts(max_ranks)) {
+    VerifyCase request = {.layout = layout,
+                          .type = algorithm.traits.collectives.front()};
+    if (!algorithm.traits.supports_subdivisions) {
+      cases.push_back(request);
+      continue;
+    }
+    for (const auto& offsets :
+         {std::vector<int>{0}, {0, -1, 2}, {0, 1, 0, -2, 1}}) {
+      request.subdiv_offsets = offsets;
+      cases.push_back(request);
+    }
+  }
+  return cases;
+}
+
+void ExpectSame(const Outline& outline, const Outline& planned) {
+  const int num_ranks = planned.size().num_ranks;
+  ASSERT_EQ(outline.size().num_ranks, num_ranks);
+  ASSERT_EQ(outline.size().num_rounds, planned.size().num_rounds);
+  EXPECT_EQ(outline.size().num_chunks, planned.size().num_chunks);
+  EXPECT_EQ(outline.size().scratch_chunks, planned.size().scratch_chunks);
+  for (int round = 0; round < planned.size().num_rounds; ++round) {
+    OutlineRound all;
+    OutlineRound want;
+    outline.Append(round, 0, num_ranks, &all);
+    planned.Append(round, 0, num_ranks, &want);
+    EXPECT_EQ(all.transfers, want.transfers) << "round " << round;
+    EXPECT_EQ(all.work, want.work) << "round " << round;
+  }
+}
+
+TEST(OutlineTest, IsThatOfThePlans) {
+  for (const std::string& name : NamesWithOutlines()) {
+    const Algorithm& algorithm = AlgorithmNamed(name);
+    for (const VerifyCase& request : Cases(algorithm, /*max_ranks=*/40)) {
+      SCOPED_TRACE(absl::StrCat(name, ": ", ToString(request)));
+      ExpectSame(**OutlineOf(algorithm, request, 0),
+                 **PlannedOutline(algorithm, request, kAnySteps));
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(OutlineTest, OfHalvingIsThatOfThePlansUpTo130Ranks) {
+  const Algorithm& algorithm = AlgorithmNamed("RecursiveHalvingDoublingReduce");
+  for (int n = 41; n <= 130; ++n) {
+    SCOPED_TRACE(n);
+    const VerifyCase request = {.layout = GroupLayout::Uniform(1, n)};
+    ExpectSame(**OutlineOf(algorithm, request, 0),
+               **PlannedOutline(algorithm, request, kAnySteps));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+// Says nothing of a period.
+class AllRanks : public Outline {
+ public:
+  explicit AllRanks(const Outline& outline)
+      : Outline(WithoutPeriod(outline.size())), outline_(outline) {}
+  void Append(int round, int first, int end,
+              OutlineRound* into) const override {
+    outline_.Append(round, first, end, into);
+  }
+
+ private:
+  static Size WithoutPeriod(Size size) {
+    size.period = size.num_ranks;
+    return size;
+  }
+  const Outline& outline_;
+};
+
+// Three classes of links, the first ones of one task and of two.
+ClusterModel ThreeLevels() {
+  return {.links = {{"within", {1e-6, 5e9}, 1},
+                    {"host", {7e-6, 3e9}, 2},
+                    {"net", {50e-6, 1e9}}},
+          .seconds_per_message = 3e-7,
+          .reduced_bytes_per_second = 7e9};
+}
+
+void ExpectSameByPeriod(const Outline& outline, const GroupLayout& layout,
+                        const ClusterModel& cluster) {
+  const auto some = Simulate(outline, layout, cluster, 1000.5);
+  const auto all = Simulate(AllRanks(outline), layout, cluster, 1000.5);
+  ASSERT_TRUE(some.ok()) << some.status();
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->simulated_ranks, layout.size());
+  EXPECT_EQ(some->seconds, all->seconds);
+  for (size_t i = 0; i < all->links.size(); ++i) {
+    EXPECT_EQ(some->links[i].messages, all->links[i].messages);
+  }
+}
+
+TEST(OutlineTest, RanksOfOnePeriodTakeAsLongAsAll) {
+  for (const std::string& name : NamesWithOutlines()) {
+    const Algorithm& algorithm = AlgorithmNamed(name);
+    for (const VerifyCase& request : Cases(algorithm, /*max_ranks=*/40)) {
+      SCOPED_TRACE(absl::StrCat(name, ": ", ToString(request)));
+      const auto outline = OutlineOf(algorithm, request, 0);
+      ExpectSameByPeriod(**outline, request.layout, ClusterOf());
+      ExpectSameByPeriod(**outline, request.layout, ThreeLevels());
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+// Looks at every round and rank, where Simulate() looks at some.
+TEST(OutlineTest, PeriodsAreTrue) {
+  for (const std::string& name : NamesWithOutlines()) {
+    const Algorithm& algorithm = AlgorithmNamed(name);
+    for (const VerifyCase& request : Cases(algorithm, /*max_ranks=*/24)) {
+      const auto outline = OutlineOf(algorithm, request, 0);
+      const Outline::Size& size = (*outline)->size();
+      ASSERT_EQ(size.num_ranks % size.period, 0);
+      for (int round = 0; round < size.num_rounds; ++round) {
+        for (int rank = 0; rank < size.num_ranks; ++rank) {
+          OutlineRound own;
+          OutlineRound next;
+          const int other = (rank + size.period) % size.num_ranks;
+          (*outline)->Append(round, rank, rank + 1, &own);
+          (*outline)->Append(round, other, other + 1, &next);
+          for (auto& transfer : own.transfers) {
+            transfer.from = other;
+            transfer.to = (transfer.to + size.period) % size.num_ranks;
+          }
+          for (auto& work : own.work) work.rank = other;
+          EXPECT_THAT(next.transfers, UnorderedElementsAreArray(own.transfers));
+          EXPECT_EQ(next.work, own.work);
+        }
+      }
+      ASSERT_FALSE(testing::Test::HasFailure())
+          << name << ": " << ToString(request);
+    }
+  }
+}
+
+TEST(OutlineTest, RingsAndHalvingHaveOne) {
+  EXPECT_THAT(
+      NamesWithOutlines(),
+      UnorderedElementsAre("RecursiveHalvingDoublingReduce", "RingGather",
+                           "RingReduce", "RingReduceScatter"));
+}
+
+constexpr double kFree = std::numeric_limits<double>::infinity();
+
+ClusterModel OneLevel(double latency, double bandwidth, double reduction) {
+  return {.links = {{"all", {latency, bandwidth}}},
+          .reduced_bytes_per_second = reduction,
+          .copied_bytes_per_second = kFree};
+}
+
+double SecondsOf(const std::string& name, int num_ranks, double bytes,
+                 const ClusterModel& cluster) {
+  const Algorithm& algorithm = AlgorithmNamed(name);
+  VerifyCase request = {.layout = GroupLayout::Uniform(1, num_ranks),
+                        .type = algorithm.traits.collectives.front()};
+  if (algorithm.traits.supports_subdivisions) request.subdiv_offsets = {0};
+  const auto outline = OutlineOf(algorithm, request, kAnySteps);
+  const auto result = Simulate(**outline, request.layout, cluster,
+                               bytes / (*outline)->size().num_chunks);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result->seconds;
+}
+
+int CeilLog2(int n) {
+  int log = 0;
+  while ((1 << log) < n) ++log;
+  return log;
+}
+
+TEST(SimulatedTimeTest, OfLatencyAloneIsTheTransfersInARow) {
+  const ClusterModel cluster = OneLevel(1e-6, kFree, kFree);
+  for (int n : {1, 2, 3, 5, 8, 13, 16, 31, 64}) {
+    SCOPED_TRACE(n);
+    const auto steps = [&](const std::string& name) {
+      return SecondsOf(name, n, 1e6, cluster) / 1e-6;
+    };
+    EXPECT_THAT(steps("RingReduce"), DoubleNear(2 * (n - 1), 1e-6));
+    EXPECT_THAT(steps("RingGather"), DoubleNear(n - 1, 1e-6));
+    EXPECT_THAT(steps("TreeReduce"), DoubleNear(2 * CeilLog2(n), 1e-6));
+    EXPECT_THAT(steps("RecursiveHalvingDoublingReduce"),
+                DoubleNear(2 * CeilLog2(n), 1e-6));
+  }
+}
+
+TEST(SimulatedTimeTest, OfBandwidthAloneIsThatOfTheBytesSent) {
+  const ClusterModel cluster = OneLevel(0, 1e9, kFree);
+  const double bytes = 64e6;
+  for (int n : {2, 4, 8, 32, 64}) {
+    SCOPED_TRACE(n);
+    const double least = 2 * (n - 1.0) / n * bytes / 1e9;
+    EXPECT_THAT(SecondsOf("RingReduce", n, bytes, cluster),
+                DoubleNear(least, 1e-9));
+    EXPECT_THAT(SecondsOf("RecursiveHalvingDoublingReduce", n, bytes, cluster),
+                DoubleNear(least, 1e-9));
+    EXPECT_THAT(SecondsOf("TreeReduce", n, bytes, cluster),
+                DoubleNear(2 * CeilLog2(n) * bytes / 1e9, 1e-9));
+  }
+}
+
+TEST(SimulatedTimeTest, OfReductionAloneIsThatOfTheBytesReduced) {
+  const ClusterModel cluster = OneLevel(0, kFree, 1e9);
+  for (int n : {2, 4, 8, 32}) {
+    SCOPED_TRACE(n);
+    const double share = (n - 1.0) / n * 64e6 / 1e9;
+    EXPECT_THAT(SecondsOf("RingReduce", n, 64e6, cluster),
+                DoubleNear(share, 1e-9));
+    EXPECT_THAT(SecondsOf("RecursiveHalvingDoublingReduce", n, 64e6, cluster),
+                DoubleNear(share, 1e-9));
+  }
+}
+
+TEST(SimulatedTimeTest, IsNeverBelowTheLowerBound) {
+  for (const auto& entry : CollectiveRegistry::Global().List()) {
+    const Algorithm* algorithm = AlgorithmOf(*entry.factory);
+    if (algorithm == nullptr) continue;
+    for (const GroupLayout& layout : Layouts(/*max_ranks=*/12)) {
+      for (CollectiveType type : algorithm->traits.collectives) {
+        VerifyCase request = {.layout = layout, .type = type};
+        if (algorithm->traits.supports_subdivisions) {
+          request.subdiv_offsets = {0, -1};
+        }
+        for (int i = 0; type == CollectiveType::kPermute && i < layout.size();
+             ++i) {
+          request.permutation.push_back((i + 1) % layout.size());
+        }
+        const auto outline = OutlineOf(*algorithm, request, kAnySteps);
+        ASSERT_TRUE(outline.ok()) << outline.status();
+        for (double bytes : {12.0, 1e5, 1e9}) {
+          const double chunk = type == CollectiveType::kBarrier
+                                   ? 1
+                                   : bytes / (*outline)->size().num_chunks;
+          const auto result = Simulate(**outline, layout, ThreeLevels(), chunk);
+          ASSERT_TRUE(result.ok()) << result.status();
+          EXPECT_THAT(result->seconds * (1 + 1e-9) + 1e-11,
+                      Ge(LowerBoundSeconds({.layout = layout,
+                                            .type = type,
+                                            .permutation = request.permutation},
+                                           ThreeLevels(), bytes)))
+              << entry.name << ": " << ToString(request) << ", " << bytes;
+        }
+      }
+    }
+  }
+}
+
+TEST(SimulatedTimeTest, GrowsWithBytesAndLatencyAndWithSlowerLinks) {
+  for (const char* name :
+       {"RingReduce", "TreeReduce", "RecursiveHalvingDoublingReduce",
+        "ShuffleReduce", "RecursiveDoublingReduce"}) {
+    for (int n : {2, 7, 12}) {
+      SCOPED_TRACE(absl::StrCat(name, " ", n));
+      const double base = SecondsOf(name, n, 1e6, OneLevel(1e-6, 1e9, 1e10));
+      EXPECT_GT(SecondsOf(name, n, 2e6, OneLevel(1e-6, 1e9, 1e10)), base);
+      EXPECT_GT(SecondsOf(name, n, 1e6, OneLevel(2e-6, 1e9, 1e10)), base);
+      EXPECT_GT(SecondsOf(name, n, 1e6, OneLevel(1e-6, 5e8, 1e10)), base);
+      EXPECT_GT(SecondsOf(name, n, 1e6, OneLevel(1e-6, 1e9, 5e9)), base);
+    }
+  }
+}
+
+TEST(SimulatedTimeTest, OfAHundredThousandRanksHasTheClosedForm) {
+  const ClusterModel cluster = OneLevel(1e-6, 1e9, kFree);
+  const int n = 100000;
+  const double bytes = 64e6;
+  EXPECT_THAT(SecondsOf("RingReduce", n, bytes, cluster),
+              DoubleNear(2 * (n - 1) * (1e-6 + bytes / n / 1e9), 1e-6));
+  const double halving =
+      SecondsOf("RecursiveHalvingDoublingReduce", n, bytes, cluster);
+  EXPECT_GT(halving, 2 * CeilLog2(n) * 1e-6 + 2 * (n - 1.0) / n * bytes / 1e9);
+  EXPECT_LT(halving, 2 * CeilLog2(n) * 1e-6 + 3 * bytes / 1e9);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,93 @@
+#include "implementations/ring_outline.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "framework/group_layout.h"
+#include "implementations/subdivision.h"
+
+namespace tutti {
+namespace {
+
+using Transfer = OutlineRound::Transfer;
+
+// What every rank sends in a round, rank after rank, each pair once.
+std::vector<std::vector<Transfer>> SendsOf(const PlanRequest& request) {
+  std::vector<std::vector<Transfer>> sends(request.layout.size());
+  for (int offset : request.subdiv_offsets) {
+    const std::vector<int> order = RingOrder(request.layout, offset);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const int to = order[(i + 1) % order.size()];
+      std::vector<Transfer>& own = sends[order[i]];
+      const auto same =
+          std::find_if(own.begin(), own.end(),
+                       [to](const Transfer& t) { return t.to == to; });
+      if (same == own.end()) {
+        own.push_back({order[i], to, /*chunks=*/1});
+      } else {
+        ++same->chunks;
+      }
+    }
+  }
+  for (auto& own : sends) std::sort(own.begin(), own.end());
+  return sends;
+}
+
+int PeriodOf(const GroupLayout& layout) {
+  if (layout.num_tasks() == 1) return 1;
+  const int devices = layout.size() / layout.num_tasks();
+  const bool is_uniform =
+      layout == GroupLayout::Uniform(layout.num_tasks(), devices);
+  return is_uniform ? devices : layout.size();
+}
+
+Outline::Size SizeOf(const PlanRequest& request, const RingRounds& rounds) {
+  const int num_ranks = request.layout.size();
+  const auto num_rings = static_cast<int>(request.subdiv_offsets.size());
+  const int partials = std::clamp(num_ranks - 2, 0, rounds.max_partials);
+  return {.num_ranks = num_ranks,
+          .num_chunks = num_ranks * num_rings,
+          .num_rounds = rounds.times_around * (num_ranks - 1) + 1,
+          .scratch_chunks = int64_t{partials} * num_rings,
+          .period = PeriodOf(request.layout)};
+}
+
+class Rings : public Outline {
+ public:
+  Rings(const PlanRequest& request, const RingRounds& rounds)
+      : Outline(SizeOf(request, rounds)),
+        rounds_(rounds),
+        num_rings_(static_cast<int>(request.subdiv_offsets.size())),
+        sends_(SendsOf(request)) {}
+
+  void Append(int round, int first, int end,
+              OutlineRound* into) const override {
+    const int last_sum = rounds_.times_reduced * (size().num_ranks - 1);
+    const bool alone = size().num_ranks == 1;
+    for (int rank = first; rank < end; ++rank) {
+      if (round == 0 && (alone || rounds_.copies_own)) {
+        into->work.push_back({.rank = rank, .copied_chunks = num_rings_});
+      }
+      if (round == 0) continue;
+      into->transfers.insert(into->transfers.end(), sends_[rank].begin(),
+                             sends_[rank].end());
+      if (round > last_sum) continue;
+      into->work.push_back({.rank = rank, .reduced_chunks = num_rings_});
+    }
+  }
+
+ private:
+  const RingRounds rounds_;
+  const int num_rings_;
+  const std::vector<std::vector<Transfer>> sends_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Outline> RingOutline(const PlanRequest& request,
+                                           const RingRounds& rounds) {
+  return std::make_unique<Rings>(request, rounds);
+}
+
+}  // namespace tutti

@@ -1,0 +1,135 @@
+#include "schedule/planned_outline.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "schedule/compiled_schedule.h"
+#include "schedule/group_plan.h"
+#include "schedule/step_depth.h"
+#include "schedule/symbolic.h"
+
+namespace tutti {
+namespace {
+
+// Rounds as they were written down, sorted.
+class WrittenOutline : public Outline {
+ public:
+  WrittenOutline(const Size& size, std::vector<OutlineRound> rounds)
+      : Outline(size), rounds_(std::move(rounds)) {}
+
+  void Append(int round, int first, int end,
+              OutlineRound* into) const override {
+    const auto copy = [&](const auto& all, auto rank_of, auto* to) {
+      const auto begins_before = [&](const auto& one, int rank) {
+        return rank_of(one) < rank;
+      };
+      const auto begin =
+          std::lower_bound(all.begin(), all.end(), first, begins_before);
+      to->insert(to->end(), begin,
+                 std::lower_bound(begin, all.end(), end, begins_before));
+    };
+    using Transfer = OutlineRound::Transfer;
+    using Work = OutlineRound::Work;
+    copy(
+        rounds_[round].transfers, [](const Transfer& t) { return t.from; },
+        &into->transfers);
+    copy(
+        rounds_[round].work, [](const Work& w) { return w.rank; }, &into->work);
+  }
+
+ private:
+  const std::vector<OutlineRound> rounds_;
+};
+
+void AddStep(int rank, const Step& step, OutlineRound* round) {
+  if (step.kind == StepKind::kSend) {
+    round->transfers.push_back({rank, step.peer, /*chunks=*/1});
+    return;
+  }
+  if (step.kind == StepKind::kRecv) return;
+  // Steps come rank by rank.
+  if (round->work.empty() || round->work.back().rank != rank) {
+    round->work.push_back({.rank = rank});
+  }
+  OutlineRound::Work& work = round->work.back();
+  ++(step.kind == StepKind::kReduce ? work.reduced_chunks : work.copied_chunks);
+}
+
+void JoinTransfers(OutlineRound* round) {
+  std::vector<OutlineRound::Transfer>& all = round->transfers;
+  std::sort(all.begin(), all.end());
+  size_t joined = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (joined > 0 && all[joined - 1].from == all[i].from &&
+        all[joined - 1].to == all[i].to) {
+      all[joined - 1].chunks += all[i].chunks;
+    } else {
+      all[joined++] = all[i];
+    }
+  }
+  all.resize(joined);
+}
+
+std::vector<OutlineRound> RoundsOf(const GroupPlan& plan,
+                                   absl::Span<const int> depths) {
+  const auto deepest = std::max_element(depths.begin(), depths.end());
+  std::vector<OutlineRound> rounds(deepest == depths.end() ? 1 : *deepest + 1);
+  for (int step = 0; step < plan.num_steps(); ++step) {
+    AddStep(plan.rank_of(step), plan.step(step), &rounds[depths[step]]);
+  }
+  for (OutlineRound& round : rounds) JoinTransfers(&round);
+  return rounds;
+}
+
+absl::StatusOr<int64_t> ScratchChunks(const std::vector<Schedule>& schedules,
+                                      const GroupMemory& memory) {
+  size_t most = 0;
+  for (size_t rank = 0; rank < schedules.size(); ++rank) {
+    const auto compiled = CompiledSchedule::Compile(schedules[rank], memory,
+                                                    static_cast<int>(rank));
+    if (!compiled.ok()) return compiled.status();
+    most = std::max(most, compiled->scratch().size());
+  }
+  return static_cast<int64_t>(most);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
+    const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps) {
+  const auto schedules = PlanAll(algorithm, request, max_steps);
+  if (!schedules.ok()) return schedules.status();
+  const auto plan = JoinPlans(algorithm, request, *schedules);
+  if (!plan.ok()) return plan.status();
+  const auto run = RunSymbolically(*plan);
+  if (!run.ok()) return run.status();
+  const auto scratch = ScratchChunks(*schedules, plan->memory());
+  if (!scratch.ok()) return scratch.status();
+  std::vector<OutlineRound> rounds =
+      RoundsOf(*plan, StepDepths(*plan, run->completion_order));
+  const Outline::Size size = {.num_ranks = plan->num_ranks(),
+                              .num_chunks = plan->memory().num_chunks,
+                              .num_rounds = static_cast<int>(rounds.size()),
+                              .scratch_chunks = *scratch,
+                              .period = plan->num_ranks()};
+  return std::make_unique<WrittenOutline>(size, std::move(rounds));
+}
+
+absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
+    const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps) {
+  if (algorithm.outline == nullptr) {
+    return PlannedOutline(algorithm, request, max_steps);
+  }
+  const absl::Status serves = CheckServes(algorithm, request);
+  if (!serves.ok()) return serves;
+  return algorithm.outline({.layout = request.layout,
+                            .type = request.type,
+                            .root = request.root,
+                            .permutation = request.permutation,
+                            .subdiv_offsets = request.subdiv_offsets});
+}
+
+}  // namespace tutti

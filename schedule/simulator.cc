@@ -1,0 +1,281 @@
+#include "schedule/simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+using Transfer = OutlineRound::Transfer;
+using Work = OutlineRound::Work;
+
+double Picoseconds(double seconds) { return std::round(seconds * 1e12); }
+
+// Which links join two ranks, and which one a rank has of a class.
+class Machine {
+ public:
+  // Ranks are those of a layout in which they repeat with this period.
+  Machine(const GroupLayout& layout, const ClusterModel& cluster, int period)
+      : layout_(layout), cluster_(cluster), period_(period) {}
+
+  int ClassOf(const Transfer& transfer) const {
+    const int from = layout_.task_of(transfer.from);
+    const int to = layout_.task_of(transfer.to);
+    int link = 0;
+    while (GroupIn(link, from) != GroupIn(link, to)) ++link;
+    return link;
+  }
+
+  // The link of that class which `rank`, or the one that stands for it, has;
+  // below the period.
+  int PortOf(int rank, int link) const {
+    const int simulated = rank % period_;
+    if (link == 0) return simulated;
+    return GroupIn(link - 1, layout_.task_of(simulated));
+  }
+
+ private:
+  // Of the tasks that links of this class, or of one before, join.
+  int GroupIn(int link, int task) const {
+    const int tasks = cluster_.links[link].tasks;
+    return tasks == 0 ? 0 : task / tasks;
+  }
+
+  const GroupLayout& layout_;
+  const ClusterModel& cluster_;
+  const int period_;
+};
+
+// One direction of all links of all classes.
+class Ports {
+ public:
+  Ports(int num_classes, int period)
+      : free_(num_classes, std::vector<double>(period)) {}
+
+  void Add(int link, int port, double start, double duration) {
+    passages_.push_back({link, port, start, duration});
+  }
+
+  // Lets all pass that was added since the last time.
+  void Pass() {
+    const auto key = [](const Passage& p) {
+      return std::tie(p.link, p.port, p.start);
+    };
+    const auto is_before = [&](const Passage& a, const Passage& b) {
+      return key(a) < key(b);
+    };
+    if (!std::is_sorted(passages_.begin(), passages_.end(), is_before)) {
+      std::sort(passages_.begin(), passages_.end(), is_before);
+    }
+    for (const Passage& passage : passages_) {
+      double& free = free_[passage.link][passage.port];
+      free = std::max(free, passage.start) + passage.duration;
+    }
+    passages_.clear();
+  }
+
+  // When all has passed.
+  double FreeAt(int link, int port) const { return free_[link][port]; }
+
+ private:
+  struct Passage {
+    int link;
+    int port;
+    double start;
+    double duration;
+  };
+  std::vector<std::vector<double>> free_;
+  std::vector<Passage> passages_;
+};
+
+class Simulator {
+ public:
+  Simulator(const Outline& outline, const GroupLayout& layout,
+            const ClusterModel& cluster, double chunk_bytes)
+      : outline_(outline),
+        cluster_(cluster),
+        chunk_bytes_(chunk_bytes),
+        period_(SharedPeriod(outline.size().period, layout, cluster)),
+        machine_(layout, cluster, period_),
+        out_(static_cast<int>(cluster.links.size()), period_),
+        in_(static_cast<int>(cluster.links.size()), period_),
+        ready_(period_),
+        reduction_(
+            Picoseconds(1 / cluster.reduced_bytes_per_second * chunk_bytes)),
+        copy_(Picoseconds(1 / cluster.copied_bytes_per_second * chunk_bytes)) {}
+
+  absl::Status CheckSize(const GroupLayout& layout) const {
+    const Outline::Size& size = outline_.size();
+    if (size.num_ranks != layout.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an outline of ", size.num_ranks, " ranks on a layout ",
+                       layout.ToString(), ", which has ", layout.size()));
+    }
+    if (int64_t{period_} * size.num_rounds <= kMaxSimulatedRounds) {
+      return absl::OkStatus();
+    }
+    return absl::ResourceExhaustedError(absl::StrCat(
+        period_, " ranks in ", size.num_rounds, " rounds on ",
+        layout.ToString(), " are more than can be simulated; wanted are at ",
+        "most ", kMaxSimulatedRounds, " ranks times rounds"));
+  }
+
+  // Whether other ranks do the same: in the first and the last rounds, of the
+  // second, the middle and the last period.
+  absl::Status CheckPeriod() const {
+    const int num_periods = outline_.size().num_ranks / period_;
+    if (num_periods == 1) return absl::OkStatus();
+    const int num_rounds = outline_.size().num_rounds;
+    for (int round = 0; round < num_rounds; ++round) {
+      if (round == kCheckedRounds) {
+        round = std::max(round, num_rounds - kCheckedRounds);
+      }
+      for (int other : {1, num_periods / 2, num_periods - 1}) {
+        if (IsRepeated(round, other * period_)) continue;
+        return absl::InternalError(absl::StrCat(
+            "in round ", round, ", ranks from ", other * period_,
+            " on do not do what ranks from 0 on do; the outline's period is ",
+            outline_.size().period));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Simulation Run() {
+    const int num_rounds = outline_.size().num_rounds;
+    Simulation result = {.num_rounds = num_rounds, .simulated_ranks = period_};
+    for (const LinkClass& link : cluster_.links) {
+      result.links.push_back({.name = link.name});
+    }
+    chunks_by_class_.assign(cluster_.links.size(), 0);
+    for (int round = 0; round < num_rounds; ++round) {
+      round_.Clear();
+      outline_.Append(round, 0, period_, &round_);
+      DoTransfers();
+      for (const Work& work : round_.work) {
+        ready_[work.rank] +=
+            static_cast<double>(work.reduced_chunks) * reduction_ +
+            static_cast<double>(work.copied_chunks) * copy_;
+      }
+    }
+    const double times = outline_.size().num_ranks / period_;
+    for (size_t i = 0; i < result.links.size(); ++i) {
+      result.links[i].messages =
+          times * static_cast<double>(chunks_by_class_[i]);
+      result.links[i].bytes = result.links[i].messages * chunk_bytes_;
+    }
+    result.seconds = *std::max_element(ready_.begin(), ready_.end()) * 1e-12;
+    return result;
+  }
+
+ private:
+  static constexpr int kCheckedRounds = 64;
+
+  bool IsRepeated(int round, int distance) const {
+    const int size = outline_.size().num_ranks;
+    OutlineRound first;
+    OutlineRound other;
+    outline_.Append(round, 0, period_, &first);
+    outline_.Append(round, distance, distance + period_, &other);
+    for (Transfer& transfer : first.transfers) {
+      transfer.from += distance;
+      transfer.to = (transfer.to + distance) % size;
+    }
+    for (Work& work : first.work) work.rank += distance;
+    // Peers that come again from 0 on are out of order.
+    std::sort(first.transfers.begin(), first.transfers.end());
+    std::sort(other.transfers.begin(), other.transfers.end());
+    return first.transfers == other.transfers && first.work == other.work;
+  }
+
+  double Duration(const Transfer& transfer, const LinkCost& cost) const {
+    const auto chunks = static_cast<double>(transfer.chunks);
+    return Picoseconds(chunks * (cluster_.seconds_per_message +
+                                 chunk_bytes_ / cost.bytes_per_second));
+  }
+
+  void DoTransfers() {
+    classes_.clear();
+    for (const Transfer& transfer : round_.transfers) {
+      const int to = transfer.to % period_;
+      const int link = machine_.ClassOf(transfer);
+      const double start = std::max(ready_[transfer.from], ready_[to]);
+      const double duration = Duration(transfer, cluster_.links[link].cost);
+      out_.Add(link, machine_.PortOf(transfer.from, link), start, duration);
+      in_.Add(link, machine_.PortOf(to, link), start, duration);
+      chunks_by_class_[link] += transfer.chunks;
+      classes_.push_back(link);
+    }
+    out_.Pass();
+    in_.Pass();
+    for (size_t i = 0; i < classes_.size(); ++i) {
+      End(round_.transfers[i], classes_[i]);
+    }
+  }
+
+  void End(const Transfer& transfer, int link) {
+    const double passed =
+        std::max(out_.FreeAt(link, machine_.PortOf(transfer.from, link)),
+                 in_.FreeAt(link, machine_.PortOf(transfer.to, link)));
+    const double end =
+        passed + Picoseconds(cluster_.links[link].cost.latency_seconds);
+    for (int rank : {transfer.from, transfer.to % period_}) {
+      ready_[rank] = std::max(ready_[rank], end);
+    }
+  }
+
+  const Outline& outline_;
+  const ClusterModel& cluster_;
+  const double chunk_bytes_;
+  const int period_;
+  const Machine machine_;
+  Ports out_;
+  Ports in_;
+  std::vector<double> ready_;  // When ranks have ended the last round.
+  const double reduction_;     // Of a chunk.
+  const double copy_;
+  OutlineRound round_;
+  std::vector<int> classes_;  // Of its transfers.
+  std::vector<int64_t> chunks_by_class_;
+};
+
+}  // namespace
+
+int SharedPeriod(int period, const GroupLayout& layout,
+                 const ClusterModel& cluster) {
+  const int size = layout.size();
+  if (layout.num_tasks() == 1) return size % period == 0 ? period : size;
+  const int devices = size / layout.num_tasks();
+  if (!(layout == GroupLayout::Uniform(layout.num_tasks(), devices))) {
+    return size;
+  }
+  // Of the class whose groups the last one joins.
+  const size_t num_links = cluster.links.size();
+  const int tasks = num_links > 1 ? cluster.links[num_links - 2].tasks : 1;
+  if (layout.num_tasks() % tasks != 0) return size;
+  const int64_t shared = std::lcm<int64_t>(period, int64_t{devices} * tasks);
+  return shared <= size && size % shared == 0 ? static_cast<int>(shared) : size;
+}
+
+absl::StatusOr<Simulation> Simulate(const Outline& outline,
+                                    const GroupLayout& layout,
+                                    const ClusterModel& cluster,
+                                    double chunk_bytes) {
+  const absl::Status valid = CheckCluster(cluster);
+  if (!valid.ok()) return valid;
+  Simulator simulator(outline, layout, cluster, chunk_bytes);
+  const absl::Status fits = simulator.CheckSize(layout);
+  if (!fits.ok()) return fits;
+  const absl::Status repeats = simulator.CheckPeriod();
+  if (!repeats.ok()) return repeats;
+  return simulator.Run();
+}
+
+}  // namespace tutti

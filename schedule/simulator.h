@@ -1,0 +1,75 @@
+#ifndef TUTTI_SCHEDULE_SIMULATOR_H_
+#define TUTTI_SCHEDULE_SIMULATOR_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/group_layout.h"
+#include "schedule/cluster_model.h"
+#include "schedule/outline.h"
+
+namespace tutti {
+
+// The time that a collective takes on a machine that need not exist, from what
+// its ranks do round by round. Like LogGP (A. Alexandrov et al., "LogGP:
+// Incorporating Long Messages into the LogP Model", SPAA 1995), with transfers
+// for which both ends wait, as the engine's do:
+//
+//  - A rank begins a round when it has ended the round before: its own sends
+//    have been read, what it receives is there, and that is reduced or copied.
+//  - A transfer begins when both its ranks have begun the round, at the later.
+//  - A rank has a link of its own for each direction within its task, and the
+//    ranks of a task share one for each direction out of it (cluster_model.h).
+//    A transfer occupies one at each end for chunks * seconds_per_message +
+//    bytes / bandwidth. What passes a link in one round shares it, and ends
+//    together, when that of all has passed.
+//  - It is complete one latency after it has passed both links.
+//  - Then the rank reduces and copies what the round has for it.
+//
+// So a rank's work is not at once with its own transfers, and transfers of
+// different rounds do not overtake each other. Chunks have the same size,
+// fractions of bytes included: where there are fewer elements than chunks, a
+// real run leaves the empty ones out. Not modelled: threads that other ranks or
+// programs occupy, memory that ranks share, switches beyond the links of the
+// cluster, routes, loss, noise.
+//
+// Times are whole picoseconds, exact up to 2.5 hours, so that they do not
+// depend on the order of summation.
+struct LinkUse {
+  std::string name;
+  double bytes = 0;     // That pass such links, in all.
+  double messages = 0;  // The same.
+};
+
+struct Simulation {
+  double seconds = 0;  // Until the last rank has ended.
+  std::vector<LinkUse> links;
+  int num_rounds = 0;
+  int simulated_ranks = 0;  // The others do the same, elsewhere.
+};
+
+// At most so many ranks times rounds are simulated; some seconds.
+inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 27;
+
+// Pure. Simulates only as many ranks as the outline's period, where the layout
+// and the cluster have it too. Errors: as CheckCluster(); INVALID_ARGUMENT if
+// `layout` is of another size than the outline; RESOURCE_EXHAUSTED above
+// kMaxSimulatedRounds; INTERNAL if, in some round, ranks do not do what the
+// outline's period says (looked at for some ranks and rounds).
+absl::StatusOr<Simulation> Simulate(const Outline& outline,
+                                    const GroupLayout& layout,
+                                    const ClusterModel& cluster,
+                                    double chunk_bytes);
+
+// The number of ranks that stand for all of them: the smallest multiple of
+// `period` that begins a new task, and a new group of each inner class of
+// links, as often as the ranks before; else the size of the group. Pure.
+// REQUIRES: CheckCluster() is OK.
+int SharedPeriod(int period, const GroupLayout& layout,
+                 const ClusterModel& cluster);
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_SIMULATOR_H_
