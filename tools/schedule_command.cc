@@ -1,31 +1,24 @@
 #include "tools/schedule_command.h"
 
-#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "framework/collective_type.h"
-#include "framework/group_layout.h"
-#include "schedule/algorithm.h"
 #include "schedule/schedule.h"
 #include "schedule/step_depth.h"
 #include "schedule/symbolic.h"
 #include "schedule/verifier.h"
-#include "tools/algorithm_names.h"
-#include "tools/collective_options.h"
 #include "tools/exit_status.h"
 #include "tools/goal_trace.h"
 #include "tools/option_values.h"
 #include "tools/output_file.h"
+#include "tools/schedule_request.h"
 #include "tools/schedule_svg.h"
 #include "tools/transfer_bytes.h"
-#include "tools/workload.h"
-#include "tools/workload_options.h"
 
 namespace tutti {
 namespace {
@@ -60,49 +53,14 @@ Examples:
   tutti schedule TreeReduce --ranks 16 --collective reduce --svg tree.svg
   tutti schedule RingGather --ranks 8 --bytes 64K --goal ring.goal)";
 
-constexpr int kDefaultRanks = 8;
 constexpr int kMaxRanks = 1024;
 constexpr int kMaxDrawnRanks = 64;
 
 // What is shown.
 struct Shown {
   std::string title;
-  const Algorithm& algorithm;
-  VerifyCase request;
-  Workload workload;
+  ScheduleRequest of;
 };
-
-absl::StatusOr<const Algorithm*> FindSchedule(
-    const CollectiveRegistry& registry, const std::string& name) {
-  const absl::Status known = CheckAlgorithm(registry, name);
-  if (!known.ok()) return known;
-  const auto factory = registry.Find(name);
-  if (!factory.ok()) return factory.status();
-  // What is registered stays as long as the registry.
-  const Algorithm* algorithm = AlgorithmOf(**factory);
-  if (algorithm != nullptr) return algorithm;
-  std::vector<std::string> others;
-  for (const auto& entry : registry.List()) {
-    if (AlgorithmOf(*entry.factory) != nullptr) others.push_back(entry.name);
-  }
-  return UsageError(absl::StrCat(
-      name, " is code, not a schedule, and has no steps to show; schedules: ",
-      others.empty() ? "none" : absl::StrJoin(others, ", ")));
-}
-
-absl::StatusOr<GroupLayout> LayoutOf(const ScheduleOptions& options) {
-  if (options.layout.empty()) {
-    return GroupLayout::Uniform(1, options.ranks.value_or(kDefaultRanks));
-  }
-  auto layout = ParseLayout(options.layout, kMaxRanks);
-  if (!layout.ok() ||
-      options.ranks.value_or(layout->size()) == layout->size()) {
-    return layout;
-  }
-  return UsageError(absl::StrCat("--ranks ", *options.ranks,
-                                 " does not fit --layout ", options.layout,
-                                 ", which has ", layout->size()));
-}
 
 absl::Status CheckFormat(const ScheduleOptions& options, int num_ranks) {
   const int num_formats = (options.text ? 1 : 0) +
@@ -118,65 +76,19 @@ absl::Status CheckFormat(const ScheduleOptions& options, int num_ranks) {
                                  " ranks, not ", num_ranks));
 }
 
-// The words with a collective that the algorithm does.
-absl::StatusOr<CollectiveWords> ChooseCollective(const ScheduleOptions& options,
-                                                 const Algorithm& algorithm) {
-  CollectiveWords words = options.words;
-  std::vector<absl::string_view> names;
-  for (CollectiveType type : algorithm.traits.collectives) {
-    names.push_back(Name(type));
-  }
-  if (words.collective.empty() && !names.empty()) {
-    words.collective = std::string(names[0]);
-  }
-  const auto type = ParseCollectiveType(words.collective);
-  if (!type.ok()) return UsageError(type.status().message());
-  if (std::find(names.begin(), names.end(), words.collective) != names.end()) {
-    return words;
-  }
-  return UsageError(absl::StrCat(options.name, " does not do ",
-                                 words.collective, "; it does ",
-                                 absl::StrJoin(names, ", ")));
-}
-
-std::vector<int> SubdivisionsOf(const Algorithm& algorithm,
-                                const GroupLayout& layout, int64_t bytes) {
-  if (!algorithm.traits.supports_subdivisions) return {};
-  if (algorithm.subdivide == nullptr) return {0};
-  return algorithm.subdivide({.layout = layout, .bytes = bytes});
-}
-
 absl::StatusOr<Shown> Choose(const ScheduleOptions& options,
                              const CollectiveRegistry& registry) {
-  const auto algorithm = FindSchedule(registry, options.name);
-  if (!algorithm.ok()) return algorithm.status();
-  const auto layout = LayoutOf(options);
-  if (!layout.ok()) return layout.status();
-  const absl::Status format = CheckFormat(options, layout->size());
+  auto request = ParseScheduleRequest(options.words, registry, kMaxRanks);
+  if (!request.ok()) return request.status();
+  const absl::Status format =
+      CheckFormat(options, request->request.layout.size());
   if (!format.ok()) return format;
-  const auto words = ChooseCollective(options, **algorithm);
-  if (!words.ok()) return words.status();
-  auto workload = ParseWorkload(*words, "float32", layout->size());
-  if (!workload.ok()) return workload.status();
-  const auto bytes = ParseSize("--bytes", options.bytes);
-  if (!bytes.ok()) return bytes.status();
-  const CollectiveSpec& spec = workload->spec;
-  workload->count =
-      CountFor(spec.type, workload->dtype, layout->size(), *bytes);
-  VerifyCase request = {.layout = *layout,
-                        .type = spec.type,
-                        .root = spec.root,
-                        .permutation = spec.permutation,
-                        .subdiv_offsets = SubdivisionsOf(**algorithm, *layout,
-                                                         BytesOf(*workload))};
-  std::string title = absl::StrCat(options.name, ": ", ToString(request));
-  return Shown{std::move(title), **algorithm, std::move(request),
-               *std::move(workload)};
+  return Shown{TitleOf(options.words, *request), *std::move(request)};
 }
 
 // Also of plans that do not fit together, whose author wants to see why.
 absl::Status PrintText(const Shown& shown, const Console& console) {
-  const auto schedules = PlanAll(shown.algorithm, shown.request);
+  const auto schedules = PlanAll(shown.of.algorithm, shown.of.request);
   if (!schedules.ok()) return schedules.status();
   const int num_chunks = schedules->front().num_chunks;
   console.out << shown.title << "; " << num_chunks
@@ -196,23 +108,23 @@ absl::Status PrintText(const Shown& shown, const Console& console) {
 }
 
 absl::StatusOr<std::string> Svg(const Shown& shown) {
-  const auto plan = PlanGroup(shown.algorithm, shown.request);
+  const auto plan = PlanGroup(shown.of.algorithm, shown.of.request);
   if (!plan.ok()) return plan.status();
   const auto run = RunSymbolically(*plan);
   if (!run.ok()) return run.status();
   const std::vector<int> depths = StepDepths(*plan, run->completion_order);
   return ScheduleSvg({.title = shown.title,
-                      .layout = shown.request.layout,
+                      .layout = shown.of.request.layout,
                       .plan = *plan,
                       .depths = depths});
 }
 
 absl::StatusOr<std::string> Goal(const Shown& shown) {
-  const auto plan = PlanGroup(shown.algorithm, shown.request);
+  const auto plan = PlanGroup(shown.of.algorithm, shown.of.request);
   if (!plan.ok()) return plan.status();
   const auto run = RunSymbolically(*plan);  // A trace that ends.
   if (!run.ok()) return run.status();
-  return GoalTrace(*plan, TransferBytes(*plan, shown.workload));
+  return GoalTrace(*plan, TransferBytes(*plan, shown.of.workload));
 }
 
 absl::Status Write(const Shown& shown,
@@ -236,27 +148,7 @@ void AddFormatOptions(CLI::App* app, ScheduleOptions* options) {
 }
 
 void AddOptions(CLI::App* app, ScheduleOptions* options) {
-  app->add_option("NAME", options->name, "a registered name (see `tutti info`)")
-      ->required()
-      ->option_text(" ");
-  app->add_option("--ranks", options->ranks, "how many [default: 8]")
-      ->transform(WholeNumber(1, kMaxRanks))
-      ->option_text("N");
-  app->add_option("--layout", options->layout,
-                  "tasks x devices of each, or the devices of each\n"
-                  "task: 4x2, 3+1+2 [default: one task]")
-      ->check(NotEmpty())
-      ->option_text("TxD");
-  app->add_option("--collective", options->words.collective,
-                  "where the algorithm does several\n"
-                  "[default: the first of `tutti info`]")
-      ->check(NotEmpty())
-      ->option_text("NAME");
-  AddRoleOptions(app, &options->words);
-  app->add_option("--bytes", options->bytes,
-                  "of the larger of one rank's buffers; K, M and G\n"
-                  "are powers of 1024 [default: 1M]")
-      ->option_text("SIZE");
+  AddScheduleOptions(app, kMaxRanks, &options->words);
   AddFormatOptions(app, options);
 }
 

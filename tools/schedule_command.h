@@ -1,23 +1,18 @@
 #ifndef TUTTI_TOOLS_SCHEDULE_COMMAND_H_
 #define TUTTI_TOOLS_SCHEDULE_COMMAND_H_
 
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "framework/registry.h"
-#include "tools/collective_spec.h"
 #include "tools/command.h"
+#include "tools/schedule_request.h"
 
 namespace tutti {
 
 // `tutti schedule`: the steps of an algorithm.
 struct ScheduleOptions {
-  std::string name;
-  std::optional<int> ranks;  // Default: those of the layout, else 8.
-  std::string layout;        // Empty: one task.
-  CollectiveWords words;     // No collective: the first of the algorithm.
-  std::string bytes = "1M";
+  ScheduleWords words;
 
   // At most one of these; none is `text`.
   bool text = false;

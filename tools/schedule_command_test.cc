@@ -61,7 +61,7 @@ class ScheduleCommandTest : public ::testing::Test {
 };
 
 TEST_F(ScheduleCommandTest, TheTextHasEveryStepOfEveryRank) {
-  EXPECT_THAT(Show({.name = "Permute", .ranks = 2}), IsOk());
+  EXPECT_THAT(Show({.words = {.name = "Permute", .ranks = 2}}), IsOk());
   EXPECT_EQ(out_.str(),
             "Permute: permute on 1x2, permutation 1,0; 1 chunk\n"
             "\nrank 0\n"
@@ -73,60 +73,70 @@ TEST_F(ScheduleCommandTest, TheTextHasEveryStepOfEveryRank) {
 }
 
 TEST_F(ScheduleCommandTest, TheFirstCollectiveIsShownUnlessAnotherIsNamed) {
-  EXPECT_THAT(Show({.name = "Trees"}), IsOk());
+  EXPECT_THAT(Show({.words = {.name = "Trees"}}), IsOk());
   EXPECT_THAT(out_.str(), StartsWith("Trees: all_reduce on 1x8"));
-  EXPECT_THAT(Show({.name = "Trees",
-                    .layout = "2x2",
-                    .words = {.collective = "reduce", .root = 3}}),
-              IsOk());
+  EXPECT_THAT(
+      Show({.words = {.name = "Trees",
+                      .layout = "2x2",
+                      .collective = {.collective = "reduce", .root = 3}}}),
+      IsOk());
   EXPECT_THAT(out_.str(), StartsWith("Trees: reduce on 2x2, root 3"));
 }
 
 TEST_F(ScheduleCommandTest, WhatHasNoStepsToShowIsTold) {
-  EXPECT_THAT(UsageErrorOf({.name = "Refuser"}),
+  EXPECT_THAT(UsageErrorOf({.words = {.name = "Refuser"}}),
               AllOf(HasSubstr("Refuser is code, not a schedule"),
                     HasSubstr("Loser, Permute, Trees")));
-  EXPECT_THAT(UsageErrorOf({.name = "Fly"}), HasSubstr("unknown algorithm"));
+  EXPECT_THAT(UsageErrorOf({.words = {.name = "Fly"}}),
+              HasSubstr("unknown algorithm"));
 }
 
 TEST_F(ScheduleCommandTest, CollectivesOfOtherAlgorithmsAreRefused) {
   EXPECT_THAT(
-      UsageErrorOf({.name = "Permute", .words = {.collective = "barrier"}}),
+      UsageErrorOf({.words = {.name = "Permute",
+                              .collective = {.collective = "barrier"}}}),
       HasSubstr("Permute does not do barrier; it does permute"));
-  EXPECT_THAT(UsageErrorOf({.name = "Permute", .words = {.collective = "fly"}}),
+  EXPECT_THAT(UsageErrorOf({.words = {.name = "Permute",
+                                      .collective = {.collective = "fly"}}}),
               HasSubstr("fly"));
 }
 
 TEST_F(ScheduleCommandTest, RanksThatDoNotExistAreRefused) {
-  EXPECT_THAT(UsageErrorOf({.name = "Trees",
-                            .ranks = 4,
-                            .words = {.collective = "reduce", .root = 4}}),
+  EXPECT_THAT(UsageErrorOf({.words = {.name = "Trees",
+                                      .ranks = 4,
+                                      .collective = {.collective = "reduce",
+                                                     .root = 4}}}),
               HasSubstr("--root 4 is no rank of a group of 4"));
-  EXPECT_THAT(UsageErrorOf({.name = "Trees", .words = {.root = 0}}),
-              HasSubstr("--root does not go with all_reduce"));
-  EXPECT_THAT(UsageErrorOf({.name = "Trees", .ranks = 4, .layout = "2x4"}),
-              HasSubstr("--ranks 4 does not fit --layout 2x4, which has 8"));
+  EXPECT_THAT(
+      UsageErrorOf({.words = {.name = "Trees", .collective = {.root = 0}}}),
+      HasSubstr("--root does not go with all_reduce"));
+  EXPECT_THAT(
+      UsageErrorOf({.words = {.name = "Trees", .ranks = 4, .layout = "2x4"}}),
+      HasSubstr("--ranks 4 does not fit --layout 2x4, which has 8"));
 }
 
 TEST_F(ScheduleCommandTest, GroupsHaveALimit) {
-  EXPECT_THAT(UsageErrorOf({.name = "Trees", .layout = "1025x1"}),
+  EXPECT_THAT(UsageErrorOf({.words = {.name = "Trees", .layout = "1025x1"}}),
               HasSubstr("at most 1024 ranks"));
-  EXPECT_THAT(UsageErrorOf({.name = "Trees", .ranks = 65, .svg = "x.svg"}),
-              HasSubstr("--svg draws at most 64 ranks, not 65"));
-  EXPECT_THAT(Show({.name = "Trees", .layout = "512x2"}), IsOk());
+  EXPECT_THAT(
+      UsageErrorOf({.words = {.name = "Trees", .ranks = 65}, .svg = "x.svg"}),
+      HasSubstr("--svg draws at most 64 ranks, not 65"));
+  EXPECT_THAT(Show({.words = {.name = "Trees", .layout = "512x2"}}), IsOk());
 }
 
 TEST_F(ScheduleCommandTest, OneFormatAtATime) {
-  EXPECT_THAT(UsageErrorOf({.name = "Trees", .text = true, .goal = "x.goal"}),
+  EXPECT_THAT(UsageErrorOf(
+                  {.words = {.name = "Trees"}, .text = true, .goal = "x.goal"}),
               HasSubstr("one of --text, --svg and --goal"));
 }
 
 TEST_F(ScheduleCommandTest, PlansThatDoNotFitTogetherAreShownAsText) {
-  EXPECT_THAT(Show({.name = "Loser", .ranks = 2}), IsOk());
+  EXPECT_THAT(Show({.words = {.name = "Loser", .ranks = 2}}), IsOk());
   EXPECT_THAT(out_.str(), HasSubstr("send input[0] to 1"));
   for (const ScheduleOptions& options :
-       {ScheduleOptions{.name = "Loser", .ranks = 2, .svg = "x.svg"},
-        ScheduleOptions{.name = "Loser", .ranks = 2, .goal = "x.goal"}}) {
+       {ScheduleOptions{.words = {.name = "Loser", .ranks = 2}, .svg = "x.svg"},
+        ScheduleOptions{.words = {.name = "Loser", .ranks = 2},
+                        .goal = "x.goal"}}) {
     const absl::Status status = Show(options);
     EXPECT_EQ(ExitStatus(status), 1);
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0, 0.0"));

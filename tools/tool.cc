@@ -24,6 +24,7 @@
 #include "tools/perf_command.h"
 #include "tools/run_command.h"
 #include "tools/schedule_command.h"
+#include "tools/simulate_command.h"
 #include "tools/usage_message.h"
 #include "tools/verify_command.h"
 #include "tools/version.h"
@@ -47,6 +48,7 @@ constexpr char kExamples[] = R"(Examples:
   tutti explain all_reduce --layout 4x2 --bytes 64M
   tutti verify RingReduce --max-ranks 16
   tutti schedule RingReduce --ranks 8 --svg ring.svg
+  tutti simulate RingReduce --layout 1000x100 --bytes 64M
 
 `tutti COMMAND --help` explains a command. Exit status: 0 if all went well, 1 if
 what was asked for failed, 2 for a wrong command line. Errors take one line on
@@ -104,7 +106,8 @@ struct Tool {
                 AddInfoCommand(&app),
                 AddExplainCommand(&app),
                 AddVerifyCommand(&app),
-                AddScheduleCommand(&app)};
+                AddScheduleCommand(&app),
+                AddSimulateCommand(&app)};
     for (const Command& command : commands) {
       command.app->group("Commands");
       if (command.rest != nullptr) ShowRestInUsage(command.app);

@@ -1,0 +1,48 @@
+#ifndef TUTTI_TOOLS_SCHEDULE_REQUEST_H_
+#define TUTTI_TOOLS_SCHEDULE_REQUEST_H_
+
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "framework/registry.h"
+#include "schedule/algorithm.h"
+#include "schedule/verifier.h"
+#include "tools/collective_spec.h"
+#include "tools/workload.h"
+
+namespace tutti {
+
+// What the command line of a command says that looks at the plans of an
+// algorithm without running them.
+struct ScheduleWords {
+  std::string name;
+  std::optional<int> ranks;    // Default: those of the layout, else 8.
+  std::string layout;          // Empty: one task.
+  CollectiveWords collective;  // None: the first of the algorithm.
+  std::string bytes = "1M";
+};
+
+// The same, looked up.
+struct ScheduleRequest {
+  const Algorithm& algorithm;  // Of the registry.
+  VerifyCase request;          // With the subdivisions that it would choose.
+  Workload workload;           // In float32.
+};
+
+// "RingReduce: all_reduce on 4x2, offsets 0"
+std::string TitleOf(const ScheduleWords& words, const ScheduleRequest& request);
+
+// Errors: UsageError for a name that is not registered or has no plans, and
+// for other words that do not go with it or with each other.
+absl::StatusOr<ScheduleRequest> ParseScheduleRequest(
+    const ScheduleWords& words, const CollectiveRegistry& registry,
+    int max_ranks);
+
+// Options that fill `words`, which outlives the parsing.
+void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_SCHEDULE_REQUEST_H_

@@ -1,0 +1,271 @@
+#include "tools/simulate_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/collective_type.h"
+#include "nlohmann/json.hpp"
+#include "schedule/cluster_model.h"
+#include "schedule/lower_bound.h"
+#include "schedule/outline.h"
+#include "schedule/planned_outline.h"
+#include "schedule/simulator.h"
+#include "tools/option_values.h"
+#include "tools/text_table.h"
+#include "tools/topology_file.h"
+#include "tools/workload.h"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kHelp[] =
+    R"(Works out how long a collective would take. Nothing is executed.
+
+Ranks go through rounds; a round is all transfers that can run at once, and what
+then is reduced and copied. A transfer begins when both its ranks have ended the
+round before, and takes its bytes / bandwidth and one latency; what passes a
+link in one round shares it. docs/simulate.md has the whole model.
+
+The machine is the one that algorithms are chosen for (see `tutti explain`):
+1 us and 5 GB/s for each rank within a task, 50 us and 2.5 GB/s between tasks,
+shared by the ranks of a task, and 10 GB/s of results that a rank reduces or
+copies. --topology reads another one:
+
+  {"links": [{"name": "within tasks", "latency_us": 1, "gb_per_s": 20},
+             {"name": "in a host", "tasks": 8, "latency_us": 5, "gb_per_s": 10},
+             {"name": "network", "latency_us": 20, "gb_per_s": 12.5}],
+   "message_us": 0, "reduced_gb_per_s": 10, "copied_gb_per_s": 10}
+
+No algorithm can be faster than the lower bound: the latency of the outermost
+links, and what one of the u parts that they join, m of all n ranks, must send
+or receive there: this share of the bytes
+  all_reduce                     2 (u - 1) / u
+  all_gather, reduce_scatter,
+  gather, scatter                (n - m) / n
+  all_to_all                     m (n - m) / n
+  broadcast, reduce              1
+or, if that is more, the same of a rank at the bandwidth of all its links, or
+the n-th part of all reductions.
+
+Rings and recursive halving-doubling have outlines for groups of up to 1,000,000
+ranks. Others are simulated as planned, up to 4,000,000 steps.
+
+--json prints one object:
+  name, collective, layout     as given
+  ranks, bytes                 how many, of the larger of one rank's buffers
+  time_us                      until the last rank has ended
+  lower_bound_us, share        share is lower bound / time; null of one rank
+  rounds, simulated_ranks      the other ranks do the same, elsewhere
+  input_bytes, output_bytes, scratch_bytes
+                               the most that a rank has
+  links                        a list, from inside to outside: name, latency_us,
+                               gb_per_s, bytes, messages of the whole group
+
+Examples:
+  tutti simulate RingReduce --layout 4x2 --bytes 64M
+  tutti simulate RecursiveHalvingDoublingReduce --layout 1000x100 --bytes 64M
+  tutti simulate TreeReduce --layout 64x8 --topology cluster.json --json)";
+
+constexpr int kMaxRanks = 1'000'000;
+constexpr int64_t kMaxPlannedSteps = 4'000'000;
+
+// The most bytes that a rank has.
+struct Buffers {
+  double input = 0;
+  double output = 0;
+  double scratch = 0;
+};
+
+struct Report {
+  std::string name;
+  ScheduleRequest of;
+  ClusterModel cluster;
+  double bytes = 0;
+  Buffers buffers;
+  double lower_bound_seconds = 0;
+  Simulation simulation;
+};
+
+// The token of a barrier is one byte.
+double BytesOfBuffer(const Workload& workload) {
+  const bool is_barrier = workload.spec.type == CollectiveType::kBarrier;
+  return is_barrier ? 1 : static_cast<double>(BytesOf(workload));
+}
+
+Buffers BuffersOf(const Workload& workload, const Outline& outline,
+                  double chunk_bytes) {
+  const auto element = static_cast<double>(SizeOf(workload.dtype));
+  Buffers buffers = {.scratch =
+                         static_cast<double>(outline.size().scratch_chunks) *
+                         chunk_bytes};
+  // Ranks differ from the root, and from each other by one element at most.
+  for (int rank : {0, workload.spec.root, workload.group_size - 1}) {
+    const auto input = static_cast<double>(InputElements(workload, rank));
+    const auto output = static_cast<double>(OutputElements(workload, rank));
+    buffers.input = std::max(buffers.input, input * element);
+    buffers.output = std::max(buffers.output, output * element);
+  }
+  return buffers;
+}
+
+absl::StatusOr<ClusterModel> ClusterFrom(const std::string& topology) {
+  return topology.empty() ? ClusterOf() : ReadTopology(topology);
+}
+
+PlanRequest PlanRequestOf(const VerifyCase& request) {
+  return {.layout = request.layout,
+          .type = request.type,
+          .root = request.root,
+          .permutation = request.permutation};
+}
+
+absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
+                                  const CollectiveRegistry& registry) {
+  auto of = ParseScheduleRequest(options.words, registry, kMaxRanks);
+  if (!of.ok()) return of.status();
+  auto cluster = ClusterFrom(options.topology);
+  if (!cluster.ok()) return cluster.status();
+  const auto outline = OutlineOf(of->algorithm, of->request, kMaxPlannedSteps);
+  if (!outline.ok()) return outline.status();
+  const double bytes = BytesOfBuffer(of->workload);
+  const double chunk_bytes = bytes / (*outline)->size().num_chunks;
+  auto simulation =
+      Simulate(**outline, of->request.layout, *cluster, chunk_bytes);
+  if (!simulation.ok()) return simulation.status();
+  const double bound =
+      LowerBoundSeconds(PlanRequestOf(of->request), *cluster, bytes);
+  const Buffers buffers = BuffersOf(of->workload, **outline, chunk_bytes);
+  return Report{.name = options.words.name,
+                .of = *std::move(of),
+                .cluster = *std::move(cluster),
+                .bytes = bytes,
+                .buffers = buffers,
+                .lower_bound_seconds = bound,
+                .simulation = *std::move(simulation)};
+}
+
+// None where there is nothing to wait for.
+std::optional<double> ShareOf(const Report& report) {
+  if (report.simulation.seconds == 0 || report.lower_bound_seconds == 0) {
+    return std::nullopt;
+  }
+  return report.lower_bound_seconds / report.simulation.seconds;
+}
+
+std::string LinksTable(const Report& report) {
+  TextTable table({{"links", Align::kLeft},
+                   {"latency [us]"},
+                   {"bandwidth [GB/s]"},
+                   {"bytes"},
+                   {"messages"}});
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < report.cluster.links.size(); ++i) {
+    const LinkCost& cost = report.cluster.links[i].cost;
+    const LinkUse& use = report.simulation.links[i];
+    rows.push_back({use.name, absl::StrFormat("%g", cost.latency_seconds * 1e6),
+                    absl::StrFormat("%g", cost.bytes_per_second / 1e9),
+                    absl::StrFormat("%.0f", use.bytes),
+                    absl::StrFormat("%.0f", use.messages)});
+  }
+  table.Fit(rows);
+  std::string text = table.Header();
+  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  return text;
+}
+
+std::string ToText(const Report& report) {
+  const VerifyCase& request = report.of.request;
+  const Simulation& simulation = report.simulation;
+  const auto share = ShareOf(report);
+  std::string text = absl::StrFormat("%s: %s of %.0f bytes on %s\n",
+                                     report.name, Name(request.type),
+                                     report.bytes, request.layout.ToString());
+  absl::StrAppendFormat(&text, "time         %.1f us, %d rounds\n",
+                        simulation.seconds * 1e6, simulation.num_rounds - 1);
+  absl::StrAppendFormat(
+      &text, "lower bound  %.1f us, %s\n", report.lower_bound_seconds * 1e6,
+      share.has_value() ? absl::StrFormat("%.1f %% of the time", *share * 100)
+                        : "nothing to wait for");
+  absl::StrAppendFormat(
+      &text, "buffers      %.0f bytes: input %.0f, output %.0f, scratch %.0f\n",
+      report.buffers.input + report.buffers.output + report.buffers.scratch,
+      report.buffers.input, report.buffers.output, report.buffers.scratch);
+  if (simulation.simulated_ranks < request.layout.size()) {
+    absl::StrAppendFormat(
+        &text, "ranks        %d simulated; all %d do the same, elsewhere\n",
+        simulation.simulated_ranks, request.layout.size());
+  }
+  return absl::StrCat(text, LinksTable(report));
+}
+
+Json ToJson(const Report& report) {
+  const VerifyCase& request = report.of.request;
+  const auto share = ShareOf(report);
+  Json links = Json::array();
+  for (size_t i = 0; i < report.cluster.links.size(); ++i) {
+    const LinkCost& cost = report.cluster.links[i].cost;
+    const LinkUse& use = report.simulation.links[i];
+    links.push_back({{"name", use.name},
+                     {"latency_us", cost.latency_seconds * 1e6},
+                     {"gb_per_s", cost.bytes_per_second / 1e9},
+                     {"bytes", use.bytes},
+                     {"messages", use.messages}});
+  }
+  return {{"name", report.name},
+          {"collective", std::string(Name(request.type))},
+          {"layout", request.layout.ToString()},
+          {"ranks", request.layout.size()},
+          {"bytes", report.bytes},
+          {"time_us", report.simulation.seconds * 1e6},
+          {"lower_bound_us", report.lower_bound_seconds * 1e6},
+          {"share", share.has_value() ? Json(*share) : Json()},
+          {"rounds", report.simulation.num_rounds - 1},
+          {"simulated_ranks", report.simulation.simulated_ranks},
+          {"input_bytes", report.buffers.input},
+          {"output_bytes", report.buffers.output},
+          {"scratch_bytes", report.buffers.scratch},
+          {"links", links}};
+}
+
+}  // namespace
+
+absl::Status SimulateAlgorithm(const SimulateOptions& options,
+                               const CollectiveRegistry& registry,
+                               const Console& console) {
+  const auto report = MakeReport(options, registry);
+  if (!report.ok()) return report.status();
+  if (options.json) {
+    console.out << ToJson(*report).dump(2) << "\n";
+  } else {
+    console.out << ToText(*report);
+  }
+  return absl::OkStatus();
+}
+
+Command AddSimulateCommand(CLI::App* app) {
+  auto options = std::make_shared<SimulateOptions>();
+  CLI::App* simulate = app->add_subcommand(
+      "simulate", "Works out the time of an algorithm on any machine.");
+  simulate->footer(kHelp);
+  AddScheduleOptions(simulate, kMaxRanks, &options->words);
+  simulate
+      ->add_option("--topology", options->topology,
+                   "a machine, as JSON [default: see below]")
+      ->check(NotEmpty())
+      ->option_text("FILE");
+  simulate->add_flag("--json", options->json, "print JSON");
+  return {simulate, [options](const Console& console) {
+            return SimulateAlgorithm(*options, CollectiveRegistry::Global(),
+                                     console);
+          }};
+}
+
+}  // namespace tutti

@@ -1,0 +1,173 @@
+#include "tools/topology_file.h"
+
+#include <cerrno>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+#include "tools/exit_status.h"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::json;
+
+// Reads one field; what is wrong with it, or nothing.
+using Reader = std::function<std::string(const Json&)>;
+
+absl::StatusOr<Json> ParseJson(const std::string& text) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    absl::string_view message = error.what();
+    const size_t end_of_id = message.find("] ");
+    if (end_of_id != absl::string_view::npos) {
+      message.remove_prefix(end_of_id + 2);
+    }
+    return UsageError(absl::StrCat("not JSON: ", message));
+  }
+}
+
+Reader Text(std::string* into) {
+  return [into](const Json& value) -> std::string {
+    if (!value.is_string()) return "a text";
+    *into = value.get<std::string>();
+    return "";
+  };
+}
+
+// In some unit.
+Reader Number(double unit, bool may_be_zero, double* into) {
+  return [=](const Json& value) -> std::string {
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (number < 0 || (number == 0 && !may_be_zero)) {
+      return may_be_zero ? "a number from 0 on" : "a number above 0";
+    }
+    *into = number * unit;
+    return "";
+  };
+}
+
+Reader Count(int* into) {
+  return [into](const Json& value) -> std::string {
+    const bool fits = value.is_number_unsigned() &&
+                      value.get<uint64_t>() >= 1 &&
+                      value.get<uint64_t>() <= 1'000'000'000;
+    if (!fits) return "a whole number above 0";
+    *into = value.get<int>();
+    return "";
+  };
+}
+
+// Errors name fields after `prefix`.
+absl::Status ReadFields(const Json& json, const std::string& prefix,
+                        const std::map<std::string, Reader>& readers) {
+  for (const auto& [key, value] : json.items()) {
+    const auto reader = readers.find(key);
+    if (reader == readers.end()) {
+      return UsageError(absl::StrCat(
+          "unknown field \"", prefix, key, "\"; known: ",
+          absl::StrJoin(readers, ", ", [](std::string* out, const auto& one) {
+            out->append(one.first);
+          })));
+    }
+    const std::string wanted = reader->second(value);
+    if (wanted.empty()) continue;
+    return UsageError(
+        absl::StrCat("\"", prefix, key, "\" is ",
+                     value.is_structured() ? value.type_name() : value.dump(),
+                     "; wanted is ", wanted));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LinkClass> LinkOf(const Json& json, size_t index, size_t num) {
+  const std::string prefix = absl::StrCat("links[", index, "].");
+  if (!json.is_object()) {
+    return UsageError(absl::StrCat(
+        "links[", index, "] is ", json.type_name(),
+        R"(; wanted is {"name": ..., "latency_us": ..., "gb_per_s": ...})"));
+  }
+  for (const char* needed : {"name", "latency_us", "gb_per_s"}) {
+    if (json.contains(needed)) continue;
+    return UsageError(absl::StrCat("\"", prefix, needed, "\" is missing"));
+  }
+  LinkClass link;
+  if (index == 0 && num > 1) link.tasks = 1;
+  const absl::Status read = ReadFields(
+      json, prefix,
+      {{"name", Text(&link.name)},
+       {"latency_us", Number(1e-6, true, &link.cost.latency_seconds)},
+       {"gb_per_s", Number(1e9, false, &link.cost.bytes_per_second)},
+       {"tasks", Count(&link.tasks)}});
+  if (!read.ok()) return read;
+  return link;
+}
+
+absl::StatusOr<std::vector<LinkClass>> LinksOf(const Json& json) {
+  if (!json.is_object() || !json.contains("links") ||
+      !json["links"].is_array()) {
+    return UsageError(
+        R"(wanted is {"links": [...], ...}, see docs/simulate.md)");
+  }
+  std::vector<LinkClass> links;
+  for (const Json& one : json["links"]) {
+    auto link = LinkOf(one, links.size(), json["links"].size());
+    if (!link.ok()) return link.status();
+    links.push_back(*std::move(link));
+  }
+  return links;
+}
+
+absl::StatusOr<ClusterModel> ClusterOf(const Json& json) {
+  auto links = LinksOf(json);
+  if (!links.ok()) return links.status();
+  ClusterModel cluster{.links = *std::move(links)};
+  const absl::Status read = ReadFields(
+      json, "",
+      {{"links", [](const Json&) { return std::string(); }},
+       {"message_us", Number(1e-6, true, &cluster.seconds_per_message)},
+       {"reduced_gb_per_s",
+        Number(1e9, false, &cluster.reduced_bytes_per_second)},
+       {"copied_gb_per_s",
+        Number(1e9, false, &cluster.copied_bytes_per_second)}});
+  if (!read.ok()) return read;
+  const absl::Status valid = CheckCluster(cluster);
+  if (!valid.ok()) return valid;
+  return cluster;
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterModel> ParseTopology(const std::string& text,
+                                           const std::string& path) {
+  const auto blame = [&](const absl::Status& status) {
+    return UsageError(absl::StrCat(path, ": ", status.message()));
+  };
+  const absl::StatusOr<Json> json = ParseJson(text);
+  if (!json.ok()) return blame(json.status());
+  absl::StatusOr<ClusterModel> cluster = ClusterOf(*json);
+  if (!cluster.ok()) return blame(cluster.status());
+  return cluster;
+}
+
+absl::StatusOr<ClusterModel> ReadTopology(const std::string& path) {
+  errno = 0;
+  const std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in.is_open() || text.bad()) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
+  }
+  return ParseTopology(text.str(), path);
+}
+
+}  // namespace tutti
