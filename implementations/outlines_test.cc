@@ -18,6 +18,7 @@
 #include "schedule/planned_outline.h"
 #include "schedule/simulator.h"
 #include "schedule/verifier.h"
+#include "tests/status_matchers.h"
 
 namespace tutti {
 namespace {
@@ -25,7 +26,6 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::Ge;
 using ::testing::UnorderedElementsAre;
-using ::testing::UnorderedElementsAreArray;
 
 constexpr int64_t kAnySteps = int64_t{1} << 40;
 
@@ -70,29 +70,12 @@ std::vector<VerifyCase> Cases(const Algorithm& algorithm, int max_ranks) {
   return cases;
 }
 
-void ExpectSame(const Outline& outline, const Outline& planned) {
-  const int num_ranks = planned.size().num_ranks;
-  ASSERT_EQ(outline.size().num_ranks, num_ranks);
-  ASSERT_EQ(outline.size().num_rounds, planned.size().num_rounds);
-  EXPECT_EQ(outline.size().num_chunks, planned.size().num_chunks);
-  EXPECT_EQ(outline.size().scratch_chunks, planned.size().scratch_chunks);
-  for (int round = 0; round < planned.size().num_rounds; ++round) {
-    OutlineRound all;
-    OutlineRound want;
-    outline.Append(round, 0, num_ranks, &all);
-    planned.Append(round, 0, num_ranks, &want);
-    EXPECT_EQ(all.transfers, want.transfers) << "round " << round;
-    EXPECT_EQ(all.work, want.work) << "round " << round;
-  }
-}
-
 TEST(OutlineTest, IsThatOfThePlans) {
   for (const std::string& name : NamesWithOutlines()) {
     const Algorithm& algorithm = AlgorithmNamed(name);
-    for (const VerifyCase& request : Cases(algorithm, /*max_ranks=*/40)) {
+    for (const VerifyCase& request : Cases(algorithm, /*max_ranks=*/24)) {
       SCOPED_TRACE(absl::StrCat(name, ": ", ToString(request)));
-      ExpectSame(**OutlineOf(algorithm, request, 0),
-                 **PlannedOutline(algorithm, request, kAnySteps));
+      EXPECT_THAT(CheckOutline(algorithm, request), IsOk());
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -103,8 +86,7 @@ TEST(OutlineTest, OfHalvingIsThatOfThePlansUpTo130Ranks) {
   for (int n = 41; n <= 130; ++n) {
     SCOPED_TRACE(n);
     const VerifyCase request = {.layout = GroupLayout::Uniform(1, n)};
-    ExpectSame(**OutlineOf(algorithm, request, 0),
-               **PlannedOutline(algorithm, request, kAnySteps));
+    EXPECT_THAT(CheckOutline(algorithm, request), IsOk());
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -158,36 +140,6 @@ TEST(OutlineTest, RanksOfOnePeriodTakeAsLongAsAll) {
       ExpectSameByPeriod(**outline, request.layout, ClusterOf());
       ExpectSameByPeriod(**outline, request.layout, ThreeLevels());
       if (testing::Test::HasFailure()) return;
-    }
-  }
-}
-
-// Looks at every round and rank, where Simulate() looks at some.
-TEST(OutlineTest, PeriodsAreTrue) {
-  for (const std::string& name : NamesWithOutlines()) {
-    const Algorithm& algorithm = AlgorithmNamed(name);
-    for (const VerifyCase& request : Cases(algorithm, /*max_ranks=*/24)) {
-      const auto outline = OutlineOf(algorithm, request, 0);
-      const Outline::Size& size = (*outline)->size();
-      ASSERT_EQ(size.num_ranks % size.period, 0);
-      for (int round = 0; round < size.num_rounds; ++round) {
-        for (int rank = 0; rank < size.num_ranks; ++rank) {
-          OutlineRound own;
-          OutlineRound next;
-          const int other = (rank + size.period) % size.num_ranks;
-          (*outline)->Append(round, rank, rank + 1, &own);
-          (*outline)->Append(round, other, other + 1, &next);
-          for (auto& transfer : own.transfers) {
-            transfer.from = other;
-            transfer.to = (transfer.to + size.period) % size.num_ranks;
-          }
-          for (auto& work : own.work) work.rank = other;
-          EXPECT_THAT(next.transfers, UnorderedElementsAreArray(own.transfers));
-          EXPECT_EQ(next.work, own.work);
-        }
-      }
-      ASSERT_FALSE(testing::Test::HasFailure())
-          << name << ": " << ToString(request);
     }
   }
 }

@@ -58,6 +58,8 @@ class Outline {
     // Rank r + period does what rank r does, `period` ranks further, modulo the
     // number of ranks, which is a multiple. That number itself: no such claim.
     int period = 1;
+
+    friend bool operator==(const Size&, const Size&) = default;
   };
 
   explicit Outline(const Size& size) : size_(size) {}

@@ -1,11 +1,13 @@
 #include "schedule/planned_outline.h"
 
 #include <algorithm>
-#include <tuple>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "schedule/compiled_schedule.h"
 #include "schedule/group_plan.h"
 #include "schedule/step_depth.h"
@@ -96,6 +98,51 @@ absl::StatusOr<int64_t> ScratchChunks(const std::vector<Schedule>& schedules,
   return static_cast<int64_t>(most);
 }
 
+absl::Status Wrong(const VerifyCase& request, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the outline of ", ToString(request), what));
+}
+
+OutlineRound AllOf(const Outline& outline, int round, int first, int end) {
+  OutlineRound all;
+  outline.Append(round, first, end, &all);
+  return all;
+}
+
+// What ranks do in a round, `period` ranks further.
+OutlineRound Shifted(OutlineRound round, const Outline::Size& size) {
+  const auto shift = [&size](int32_t* rank) {
+    *rank = (*rank + size.period) % size.num_ranks;
+  };
+  for (OutlineRound::Transfer& transfer : round.transfers) {
+    shift(&transfer.from);
+    shift(&transfer.to);
+  }
+  for (OutlineRound::Work& work : round.work) shift(&work.rank);
+  std::sort(round.transfers.begin(), round.transfers.end());
+  return round;
+}
+
+absl::Status CheckRound(const Outline& outline, const Outline& planned,
+                        int round, const VerifyCase& request) {
+  const Outline::Size& size = outline.size();
+  const OutlineRound all = AllOf(outline, round, 0, size.num_ranks);
+  const OutlineRound want = AllOf(planned, round, 0, size.num_ranks);
+  if (all.transfers != want.transfers || all.work != want.work) {
+    return Wrong(request, absl::StrCat(" differs in round ", round));
+  }
+  for (int rank = 0; rank < size.num_ranks; ++rank) {
+    const int other = (rank + size.period) % size.num_ranks;
+    const OutlineRound own =
+        Shifted(AllOf(outline, round, rank, rank + 1), size);
+    const OutlineRound next = AllOf(outline, round, other, other + 1);
+    if (own.transfers == next.transfers && own.work == next.work) continue;
+    return Wrong(request, absl::StrCat(" has no period of ", size.period,
+                                       " at rank ", rank, " in round ", round));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
@@ -130,6 +177,27 @@ absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
                             .root = request.root,
                             .permutation = request.permutation,
                             .subdiv_offsets = request.subdiv_offsets});
+}
+
+absl::Status CheckOutline(const Algorithm& algorithm,
+                          const VerifyCase& request) {
+  constexpr int64_t kAnySteps = std::numeric_limits<int64_t>::max();
+  const auto outline = OutlineOf(algorithm, request, kAnySteps);
+  if (!outline.ok()) return outline.status();
+  const auto planned = PlannedOutline(algorithm, request, kAnySteps);
+  if (!planned.ok()) return planned.status();
+  const Outline::Size& size = (*outline)->size();
+  Outline::Size want = (*planned)->size();
+  want.period = size.period;
+  if (!(size == want)) return Wrong(request, " is of another size");
+  if (size.period < 1 || size.num_ranks % size.period != 0) {
+    return Wrong(request, absl::StrCat(" has a period of ", size.period));
+  }
+  for (int round = 0; round < size.num_rounds; ++round) {
+    const absl::Status same = CheckRound(**outline, **planned, round, request);
+    if (!same.ok()) return same;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "schedule/outline.h"
 #include "schedule/plan.h"
@@ -20,6 +21,12 @@ absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
 // The same by the algorithm's own function, if it has one: whatever the size.
 absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
+
+// OK if the algorithm's own function says what its plans do, and every rank
+// does what it says of the period. Errors: as the functions above;
+// INVALID_ARGUMENT naming the first round that differs.
+absl::Status CheckOutline(const Algorithm& algorithm,
+                          const VerifyCase& request);
 
 }  // namespace tutti
 

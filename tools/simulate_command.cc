@@ -56,7 +56,7 @@ or, if that is more, the same of a rank at the bandwidth of all its links, or
 the n-th part of all reductions.
 
 Rings and recursive halving-doubling have outlines for groups of up to 1,000,000
-ranks. Others are simulated as planned, up to 4,000,000 steps.
+ranks. Others are simulated as planned, up to 6,000,000 steps.
 
 --json prints one object:
   name, collective, layout     as given
@@ -75,7 +75,7 @@ Examples:
   tutti simulate TreeReduce --layout 64x8 --topology cluster.json --json)";
 
 constexpr int kMaxRanks = 1'000'000;
-constexpr int64_t kMaxPlannedSteps = 4'000'000;
+constexpr int64_t kMaxPlannedSteps = 6'000'000;
 
 // The most bytes that a rank has.
 struct Buffers {

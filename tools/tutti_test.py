@@ -27,7 +27,7 @@ ROW_KEYS = ["collective", "bytes", "count", "dtype", "reduction", "algorithm",
 
 # What has a --help.
 PAGES = [[], ["run"], ["perf"], ["info"], ["explain"], ["verify"],
-         ["schedule"], ["launch"], ["worker"], ["certs"]]
+         ["schedule"], ["simulate"], ["launch"], ["worker"], ["certs"]]
 
 
 class ToolTest(unittest.TestCase):
@@ -551,7 +551,11 @@ class UsageTest(ToolTest):
                 ["schedule", "RingReduce", "--svg", "out", "--goal", "out"],
                 ["schedule", "RingReduce", "--collective", "barrier"],
                 ["schedule", "RingReduce", "--bytes", "0"],
-                ["schedule", "Gather", "--ranks", "4", "--root", "4"]]:
+                ["schedule", "Gather", "--ranks", "4", "--root", "4"],
+                ["simulate"], ["simulate", "Fly"],
+                ["simulate", "LocalReduce"],
+                ["simulate", "RingReduce", "--ranks", "1000001"],
+                ["simulate", "RingReduce", "--bytes", "0"]]:
             with self.subTest(" ".join(args)):
                 self.assertIn("--help`)", self.fail_with(2, *args))
         self.assert_nothing_written()

@@ -5,8 +5,13 @@
 
 #include <vector>
 
+#include "framework/collective_type.h"
+#include "framework/group_layout.h"
+#include "schedule/planned_outline.h"
 #include "schedule/standard_cases.h"
+#include "schedule/verifier.h"
 #include "tests/conformance/implementation_under_test.h"
+#include "tests/status_matchers.h"
 
 namespace tutti::conformance {
 namespace {
@@ -41,6 +46,24 @@ TEST_P(ScheduleTest, KeepsItsPromisesInEveryStandardCase) {
   EXPECT_TRUE(report.first_failure.ok())
       << report.failed << " of " << report.cases
       << " cases fail; first: " << report.first_failure.message();
+}
+
+TEST_P(ScheduleTest, OutlineIsThatOfThePlans) {
+  const Algorithm& algorithm = *UnderTest().algorithm;
+  if (algorithm.outline == nullptr) GTEST_SKIP() << "no outline";
+  const int num_ranks = GetParam();
+  for (int tasks = 1; tasks <= num_ranks; ++tasks) {
+    if (num_ranks % tasks != 0) continue;
+    VerifyCase request = {.layout =
+                              GroupLayout::Uniform(tasks, num_ranks / tasks)};
+    if (algorithm.traits.supports_subdivisions) {
+      request.subdiv_offsets = {0, -1, 2};
+    }
+    for (CollectiveType type : algorithm.traits.collectives) {
+      request.type = type;
+      EXPECT_THAT(CheckOutline(algorithm, request), IsOk());
+    }
+  }
 }
 
 std::vector<int> GroupSizes() {

@@ -1,0 +1,71 @@
+#include "schedule/lower_bound.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::DoubleNear;
+
+// Of 1e6 bytes, in microseconds: 1000 of each within tasks, 10,000 between
+// them.
+double Bound(CollectiveType type, const GroupLayout& layout,
+             std::vector<int> permutation = {}, double reduction = 1e12) {
+  const ClusterModel cluster = {
+      .links = {{"within", {5e-6, 1e9}, 1}, {"between", {50e-6, 1e8}}},
+      .reduced_bytes_per_second = reduction};
+  return 1e6 * LowerBoundSeconds(
+                   {.layout = layout, .type = type, .permutation = permutation},
+                   cluster, 1e6);
+}
+
+TEST(LowerBoundTest, IsThatOfTheOutermostLinksThatJoinTheRanks) {
+  using enum CollectiveType;
+  const GroupLayout two = GroupLayout::Uniform(2, 3);
+  EXPECT_THAT(Bound(kAllReduce, two), DoubleNear(50 + 10000, 1e-6));
+  EXPECT_THAT(Bound(kAllGather, two), DoubleNear(50 + 5000, 1e-6));
+  EXPECT_THAT(Bound(kReduceScatter, two), DoubleNear(50 + 5000, 1e-6));
+  EXPECT_THAT(Bound(kGather, two), DoubleNear(50 + 5000, 1e-6));
+  EXPECT_THAT(Bound(kScatter, two), DoubleNear(50 + 5000, 1e-6));
+  EXPECT_THAT(Bound(kBroadcast, two), DoubleNear(50 + 10000, 1e-6));
+  EXPECT_THAT(Bound(kReduce, two), DoubleNear(50 + 10000, 1e-6));
+  EXPECT_THAT(Bound(kAllToAll, two), DoubleNear(50 + 15000, 1e-6));
+  EXPECT_THAT(Bound(kBarrier, two), DoubleNear(50, 1e-6));
+  const GroupLayout four = GroupLayout::Uniform(4, 1);
+  EXPECT_THAT(Bound(kAllReduce, four), DoubleNear(50 + 15000, 1e-6));
+  EXPECT_THAT(Bound(kAllGather, four), DoubleNear(50 + 7500, 1e-6));
+  // A task of one rank has most to receive.
+  EXPECT_THAT(Bound(kAllGather, *GroupLayout::Create({0, 0, 0, 1})),
+              DoubleNear(50 + 7500, 1e-6));
+}
+
+TEST(LowerBoundTest, OfAPermutationIsWhatLeavesAPart) {
+  const GroupLayout two = GroupLayout::Uniform(2, 2);
+  EXPECT_THAT(Bound(CollectiveType::kPermute, two, {2, 3, 0, 1}),
+              DoubleNear(50 + 20000, 1e-6));
+  EXPECT_EQ(Bound(CollectiveType::kPermute, two, {0, 1, 2, 3}), 0);
+  // Within tasks, with all links of a rank: 1.1 GB/s.
+  EXPECT_THAT(Bound(CollectiveType::kPermute, two, {1, 0, 3, 2}),
+              DoubleNear(5 + 1e3 / 1.1, 1e-6));
+}
+
+TEST(LowerBoundTest, OfOneTaskIsThatOfItsLinks) {
+  EXPECT_THAT(Bound(CollectiveType::kBroadcast, GroupLayout::Uniform(1, 2)),
+              DoubleNear(5 + 1000, 1e-6));
+}
+
+TEST(LowerBoundTest, ReductionsAreSharedByAllRanks) {
+  EXPECT_THAT(Bound(CollectiveType::kReduce, GroupLayout::Uniform(1, 4), {},
+                    /*reduction=*/1e8),
+              DoubleNear(7500, 1e-6));
+}
+
+TEST(LowerBoundTest, OneRankWaitsForNothing) {
+  EXPECT_EQ(Bound(CollectiveType::kAllReduce, GroupLayout::Uniform(1, 1)), 0);
+}
+
+}  // namespace
+}  // namespace tutti

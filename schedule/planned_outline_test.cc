@@ -1,0 +1,149 @@
+#include "schedule/planned_outline.h"
+
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "schedule/outline.h"
+#include "schedule/schedule_builder.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Two chunks go from rank 0 to rank 1, which adds both, one after the other;
+// then its sum goes on to rank 2.
+Schedule Plan(const PlanRequest& request) {
+  ScheduleBuilder builder(/*num_chunks=*/2);
+  for (int chunk : {0, 1}) {
+    auto lane = builder.AddLane();
+    if (request.rank == 0) lane.Send(1, chunk, Input(chunk));
+    if (request.rank == 1) {
+      lane.Recv(0, chunk, Scratch(chunk));
+      lane.Reduce(Data(chunk), Scratch(chunk), Input(chunk));
+      lane.Send(2, chunk, Data(chunk));
+    }
+    if (request.rank == 2) {
+      lane.Recv(1, chunk, Data(chunk));
+      lane.Copy(Scratch(chunk, 1), Data(chunk));
+    }
+  }
+  return builder.Build();
+}
+
+using Transfer = OutlineRound::Transfer;
+using Work = OutlineRound::Work;
+
+// What Plan() does, of any number of ranks from 3 on, with errors of choice.
+class PlanOutline : public Outline {
+ public:
+  PlanOutline(const Size& size, int64_t reduced)
+      : Outline(size), reduced_(reduced) {}
+  void Append(int round, int first, int end,
+              OutlineRound* into) const override {
+    const int rank = round - 1;
+    if (round > 0 && first <= rank && rank < end) {
+      into->transfers.push_back({rank, rank + 1, 2});
+    }
+    if (round == 0 || first > round || round >= end) return;
+    into->work.push_back(
+        {round, round == 1 ? reduced_ : 0, round == 2 ? 2 : 0});
+  }
+
+ private:
+  const int64_t reduced_;
+};
+
+constexpr Outline::Size kSize = {.num_ranks = 3,
+                                 .num_chunks = 2,
+                                 .num_rounds = 3,
+                                 .scratch_chunks = 2,
+                                 .period = 3};
+
+std::unique_ptr<const Outline> Right(const PlanRequest& /*request*/) {
+  return std::make_unique<PlanOutline>(kSize, 2);
+}
+std::unique_ptr<const Outline> WrongWork(const PlanRequest& /*request*/) {
+  return std::make_unique<PlanOutline>(kSize, 3);
+}
+std::unique_ptr<const Outline> WrongPeriod(const PlanRequest& /*request*/) {
+  Outline::Size size = kSize;
+  size.period = 1;
+  return std::make_unique<PlanOutline>(size, 2);
+}
+std::unique_ptr<const Outline> WrongSize(const PlanRequest& /*request*/) {
+  Outline::Size size = kSize;
+  size.scratch_chunks = 0;
+  return std::make_unique<PlanOutline>(size, 2);
+}
+
+Algorithm With(std::unique_ptr<const Outline> (*outline)(const PlanRequest&)) {
+  return {.traits = {.collectives = {CollectiveType::kAllReduce}},
+          .plan = Plan,
+          .outline = outline};
+}
+
+VerifyCase ThreeRanks() { return {.layout = GroupLayout::Uniform(1, 3)}; }
+
+TEST(PlannedOutlineTest, HasTheRoundsOfThePlans) {
+  const auto outline = PlannedOutline(With(nullptr), ThreeRanks(), 100);
+  ASSERT_THAT(outline, IsOk());
+  EXPECT_EQ((*outline)->size(), kSize);
+  OutlineRound round;
+  (*outline)->Append(0, 0, 3, &round);
+  EXPECT_THAT(round.transfers, IsEmpty());
+  (*outline)->Append(1, 0, 3, &round);
+  EXPECT_THAT(round.transfers, ElementsAre(Transfer{0, 1, 2}));
+  EXPECT_THAT(round.work, ElementsAre(Work{1, 2, 0}));
+  round.Clear();
+  (*outline)->Append(2, 0, 3, &round);
+  EXPECT_THAT(round.transfers, ElementsAre(Transfer{1, 2, 2}));
+  EXPECT_THAT(round.work, ElementsAre(Work{2, 0, 2}));
+}
+
+TEST(PlannedOutlineTest, AppendsTheRanksAskedFor) {
+  const auto outline = PlannedOutline(With(nullptr), ThreeRanks(), 100);
+  ASSERT_THAT(outline, IsOk());
+  OutlineRound round;
+  (*outline)->Append(1, 1, 3, &round);
+  EXPECT_THAT(round.transfers, IsEmpty());
+  EXPECT_THAT(round.work, ElementsAre(Work{1, 2, 0}));
+  (*outline)->Append(1, 2, 2, &round);
+  EXPECT_THAT(round.work, ElementsAre(Work{1, 2, 0}));
+}
+
+TEST(PlannedOutlineTest, TooManyStepsAreRefused) {
+  EXPECT_THAT(PlannedOutline(With(nullptr), ThreeRanks(), 12), IsOk());
+  const auto outline = PlannedOutline(With(nullptr), ThreeRanks(), 11);
+  EXPECT_EQ(outline.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(outline.status().message()),
+              HasSubstr("ranks 0 to 2 of 3 have 12 steps; wanted are at most "
+                        "11 in all"));
+}
+
+TEST(OutlineOfTest, IsTheAlgorithmsOwnIfItHasOne) {
+  EXPECT_THAT(OutlineOf(With(Right), ThreeRanks(), 0), IsOk());
+  EXPECT_THAT(OutlineOf(With(nullptr), ThreeRanks(), 100), IsOk());
+  VerifyCase barrier = ThreeRanks();
+  barrier.type = CollectiveType::kBarrier;
+  EXPECT_EQ(OutlineOf(With(Right), barrier, 0).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CheckOutlineTest, FindsWhatDiffersFromThePlans) {
+  const auto check = [](auto outline) {
+    return std::string(CheckOutline(With(outline), ThreeRanks()).message());
+  };
+  EXPECT_EQ(check(Right), "");
+  EXPECT_THAT(check(WrongWork), HasSubstr("differs in round 1"));
+  EXPECT_THAT(check(WrongPeriod), HasSubstr("no period of 1 at rank 0"));
+  EXPECT_THAT(check(WrongSize), HasSubstr("another size"));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,203 @@
+#include "schedule/simulator.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+
+// Rounds as given; all transfers and work of a round in the order of ranks.
+class GivenOutline : public Outline {
+ public:
+  GivenOutline(int num_ranks, std::vector<OutlineRound> rounds, int period = 0)
+      : Outline({.num_ranks = num_ranks,
+                 .num_rounds = static_cast<int>(rounds.size()),
+                 .period = period == 0 ? num_ranks : period}),
+        rounds_(std::move(rounds)) {}
+
+  void Append(int round, int first, int end,
+              OutlineRound* into) const override {
+    for (const auto& transfer : rounds_[round].transfers) {
+      if (first <= transfer.from && transfer.from < end) {
+        into->transfers.push_back(transfer);
+      }
+    }
+    for (const auto& work : rounds_[round].work) {
+      if (first <= work.rank && work.rank < end) into->work.push_back(work);
+    }
+  }
+
+ private:
+  const std::vector<OutlineRound> rounds_;
+};
+
+// Times in microseconds, for chunks of 1000 bytes: 1 within tasks, 10 between
+// them, and 2 to reduce, 3 to copy.
+ClusterModel Machine() {
+  return {.links = {{"within", {5e-6, 1e9}, 1}, {"between", {50e-6, 1e8}}},
+          .reduced_bytes_per_second = 5e8,
+          .copied_bytes_per_second = 1e9 / 3};
+}
+
+double MicrosecondsOf(const Outline& outline, const GroupLayout& layout,
+                      const ClusterModel& cluster = Machine()) {
+  const auto result = Simulate(outline, layout, cluster, 1000);
+  EXPECT_THAT(result, IsOk());
+  return result->seconds * 1e6;
+}
+
+TEST(SimulatorTest, ATransferTakesItsLatencyAndItsBytes) {
+  const GivenOutline two(2, {{}, {.transfers = {{0, 1, 4}}}});
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(1, 2)),
+              DoubleNear(5 + 4, 1e-9));
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(2, 1)),
+              DoubleNear(50 + 40, 1e-9));
+}
+
+TEST(SimulatorTest, EachMessageOccupiesTheLink) {
+  ClusterModel cluster = Machine();
+  cluster.seconds_per_message = 2e-6;
+  const GivenOutline two(2, {{}, {.transfers = {{0, 1, 4}}}});
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(1, 2), cluster),
+              DoubleNear(5 + 4 * (1 + 2), 1e-9));
+}
+
+TEST(SimulatorTest, WorkFollowsTheTransfersOfItsRound) {
+  const GivenOutline two(2, {{.work = {{0, 0, 1}}},
+                             {.transfers = {{0, 1, 1}}, .work = {{1, 3, 0}}}});
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(1, 2)),
+              DoubleNear(3 + 5 + 1 + 3 * 2, 1e-9));
+}
+
+TEST(SimulatorTest, ATransferWaitsForBothRanks) {
+  // Rank 1 is late.
+  const GivenOutline three(3, {{.work = {{1, 10, 0}}},
+                               {.transfers = {{0, 1, 1}}},
+                               {.transfers = {{2, 0, 1}}}});
+  EXPECT_THAT(MicrosecondsOf(three, GroupLayout::Uniform(1, 3)),
+              DoubleNear(20 + 6 + 6, 1e-9));
+}
+
+TEST(SimulatorTest, WhatOneRankSendsInARoundSharesItsLink) {
+  const GivenOutline three(3, {{}, {.transfers = {{0, 1, 1}, {0, 2, 1}}}});
+  EXPECT_THAT(MicrosecondsOf(three, GroupLayout::Uniform(1, 3)),
+              DoubleNear(5 + 2, 1e-9));
+  const GivenOutline both_ways(2, {{}, {.transfers = {{0, 1, 1}, {1, 0, 1}}}});
+  EXPECT_THAT(MicrosecondsOf(both_ways, GroupLayout::Uniform(1, 2)),
+              DoubleNear(5 + 1, 1e-9));
+}
+
+TEST(SimulatorTest, RanksOfATaskShareTheLinkOutOfIt) {
+  const GivenOutline four(4, {{}, {.transfers = {{0, 2, 1}, {1, 3, 1}}}});
+  EXPECT_THAT(MicrosecondsOf(four, GroupLayout::Uniform(2, 2)),
+              DoubleNear(50 + 20, 1e-9));
+  EXPECT_THAT(MicrosecondsOf(four, GroupLayout::Uniform(1, 4)),
+              DoubleNear(5 + 1, 1e-9));
+}
+
+TEST(SimulatorTest, LinksAreOfTheFirstClassThatJoinsTheRanks) {
+  // 8 tasks of one rank, in hosts of 2 and racks of 4.
+  ClusterModel cluster = {.links = {{"a", {1e-6, 1e9}, 1},
+                                    {"b", {10e-6, 1e9}, 2},
+                                    {"c", {100e-6, 1e9}, 4},
+                                    {"d", {1000e-6, 1e9}}}};
+  const auto latency = [&](int to) {
+    const GivenOutline one(8, {{}, {.transfers = {{0, to, 1}}}});
+    return MicrosecondsOf(one, GroupLayout::Uniform(8, 1), cluster) - 1;
+  };
+  EXPECT_THAT(latency(1), DoubleNear(10, 1e-9));
+  EXPECT_THAT(latency(2), DoubleNear(100, 1e-9));
+  EXPECT_THAT(latency(7), DoubleNear(1000, 1e-9));
+  // The tasks of a rack have one link between them to the others.
+  const GivenOutline two(8, {{}, {.transfers = {{0, 4, 1}, {3, 7, 1}}}});
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(8, 1), cluster),
+              DoubleNear(1000 + 2, 1e-9));
+}
+
+TEST(SimulatorTest, CountsWhatPassesEachClass) {
+  const GivenOutline three(
+      3, {{}, {.transfers = {{0, 1, 2}, {1, 2, 3}, {2, 0, 4}}}});
+  const auto result =
+      Simulate(three, *GroupLayout::Create({0, 0, 1}), Machine(), 1000);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->links[0].messages, 2);
+  EXPECT_EQ(result->links[1].messages, 7);
+  EXPECT_EQ(result->links[1].bytes, 7000);
+}
+
+TEST(SimulatorTest, RefusesWhatDoesNotFitTogether) {
+  const GivenOutline two(2, {{}});
+  const auto refused = [](const absl::StatusOr<Simulation>& result) {
+    return std::string(result.status().message());
+  };
+  EXPECT_THAT(refused(Simulate(two, GroupLayout::Uniform(3, 1), Machine(), 1)),
+              HasSubstr("2 ranks on a layout 3x1, which has 3"));
+  EXPECT_THAT(refused(Simulate(two, GroupLayout::Uniform(1, 2), {}, 1)),
+              HasSubstr("links is empty"));
+}
+
+// Rank r sends to the next one, but for rank 5, if `lies`.
+GivenOutline Rotating(bool lies) {
+  OutlineRound round;
+  for (int rank = 0; rank < 6; ++rank) {
+    const int chunks = lies && rank == 5 ? 2 : 1;
+    round.transfers.push_back({rank, (rank + 1) % 6, chunks});
+  }
+  return {6, {{}, round}, /*period=*/1};
+}
+
+TEST(SimulatorTest, OnePeriodStandsForAll) {
+  for (const GroupLayout& layout :
+       {GroupLayout::Uniform(1, 6), GroupLayout::Uniform(3, 2)}) {
+    const auto result = Simulate(Rotating(false), layout, Machine(), 1000);
+    ASSERT_THAT(result, IsOk());
+    EXPECT_EQ(result->simulated_ranks,
+              layout.size() == 6 && layout.num_tasks() == 1 ? 1 : 2);
+    EXPECT_EQ(result->links[0].messages + result->links[1].messages, 6);
+  }
+}
+
+TEST(SimulatorTest, APeriodThatIsNoneIsAnError) {
+  const auto result =
+      Simulate(Rotating(true), GroupLayout::Uniform(1, 6), Machine(), 1000);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("in round 1, ranks from 5 on"));
+}
+
+TEST(SimulatorTest, TooMuchWorkIsRefused) {
+  class Endless : public Outline {
+   public:
+    Endless()
+        : Outline({.num_ranks = 1000, .num_rounds = 1 << 30, .period = 1000}) {}
+    void Append(int, int, int, OutlineRound*) const override {}
+  };
+  const auto result =
+      Simulate(Endless(), GroupLayout::Uniform(1, 1000), Machine(), 1);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(SharedPeriodTest, IsThatOfLayoutAndClusterToo) {
+  const ClusterModel machine = Machine();
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(1, 12), machine), 1);
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(4, 3), machine), 3);
+  EXPECT_EQ(SharedPeriod(2, GroupLayout::Uniform(4, 3), machine), 6);
+  EXPECT_EQ(SharedPeriod(12, GroupLayout::Uniform(4, 3), machine), 12);
+  EXPECT_EQ(SharedPeriod(1, *GroupLayout::Create({0, 1, 0, 1}), machine), 4);
+  EXPECT_EQ(SharedPeriod(1, *GroupLayout::Create({0, 0, 1}), machine), 3);
+  ClusterModel hosts = machine;
+  hosts.links.insert(hosts.links.begin() + 1, LinkClass{"host", {1, 1}, 2});
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(4, 3), hosts), 6);
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(5, 3), hosts), 15);
+}
+
+}  // namespace
+}  // namespace tutti

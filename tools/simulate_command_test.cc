@@ -1,0 +1,123 @@
+#include "tools/simulate_command.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/status_matchers.h"
+#include "tools/exit_status.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+
+class SimulateCommandTest : public ::testing::Test {
+ protected:
+  absl::Status Run(const SimulateOptions& options) {
+    out_.str("");
+    return SimulateAlgorithm(options, CollectiveRegistry::Global(),
+                             {out_, err_});
+  }
+
+  nlohmann::json JsonOf(SimulateOptions options) {
+    options.json = true;
+    EXPECT_THAT(Run(options), IsOk());
+    return nlohmann::json::parse(out_.str());
+  }
+
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(SimulateCommandTest, TheTextHasTimeBoundBuffersAndLinks) {
+  EXPECT_THAT(
+      Run({.words = {.name = "RingGather", .layout = "4x2", .bytes = "8000"}}),
+      IsOk());
+  // 0.1 us to copy the own block, then 7 rounds of 50 us and 1000 bytes.
+  EXPECT_EQ(out_.str(),
+            "RingGather: all_gather of 8000 bytes on 4x2\n"
+            "time         352.9 us, 7 rounds\n"
+            "lower bound  52.4 us, 14.8 % of the time\n"
+            "buffers      9000 bytes: input 1000, output 8000, scratch 0\n"
+            "ranks        2 simulated; all 8 do the same, elsewhere\n"
+            "links          latency [us]  bandwidth [GB/s]  bytes  messages\n"
+            "within tasks              1                 5  28000        28\n"
+            "between tasks            50               2.5  28000        28\n");
+}
+
+TEST_F(SimulateCommandTest, TheSameAsJson) {
+  const auto json = JsonOf(
+      {.words = {
+           .name = "RingReduceScatter", .layout = "4x2", .bytes = "8000"}});
+  EXPECT_EQ(json["collective"], "reduce_scatter");
+  EXPECT_EQ(json["layout"], "4x2");
+  EXPECT_EQ(json["ranks"], 8);
+  EXPECT_EQ(json["bytes"], 8000);
+  EXPECT_EQ(json["rounds"], 7);
+  EXPECT_EQ(json["simulated_ranks"], 2);
+  EXPECT_EQ(json["input_bytes"], 8000);
+  EXPECT_EQ(json["output_bytes"], 1000);
+  EXPECT_EQ(json["scratch_bytes"], 2000);
+  EXPECT_THAT(json["time_us"], DoubleNear(7 * (50 + 0.4 + 0.1), 1e-6));
+  EXPECT_THAT(json["share"], DoubleNear((50 + 2.4) / (7 * 50.5), 1e-6));
+  EXPECT_EQ(json["links"][1]["messages"], 28);
+}
+
+TEST_F(SimulateCommandTest, OneRankHasNothingToWaitFor) {
+  EXPECT_TRUE(
+      JsonOf({.words = {.name = "RingReduce", .ranks = 1}})["share"].is_null());
+  EXPECT_THAT(Run({.words = {.name = "TreeReduce", .ranks = 1}}), IsOk());
+  EXPECT_THAT(out_.str(), HasSubstr("nothing to wait for"));
+}
+
+TEST_F(SimulateCommandTest, ABarrierMovesTokens) {
+  const auto json = JsonOf({.words = {.name = "Barrier", .ranks = 8}});
+  EXPECT_EQ(json["bytes"], 1);
+  EXPECT_EQ(json["links"][0]["bytes"], 24);
+}
+
+TEST_F(SimulateCommandTest, ATopologyIsAnotherMachine) {
+  const std::string path = ::testing::TempDir() + "/topology.json";
+  std::ofstream(path) << R"({"links": [
+      {"name": "all", "latency_us": 3, "gb_per_s": 1}]})";
+  const auto json =
+      JsonOf({.words = {.name = "RingGather", .layout = "4x2", .bytes = "8000"},
+              .topology = path});
+  EXPECT_THAT(json["time_us"], DoubleNear(0.1 + 7 * (3 + 1), 1e-6));
+  EXPECT_EQ(json["links"].size(), 1);
+  std::ofstream(path) << "{";
+  EXPECT_EQ(
+      ExitStatus(Run({.words = {.name = "RingGather"}, .topology = path})), 2);
+}
+
+TEST_F(SimulateCommandTest, GroupsTooLargeToPlanAreRefused) {
+  const absl::Status status =
+      Run({.words = {.name = "BruckGather", .ranks = 100000}});
+  EXPECT_EQ(ExitStatus(status), 1);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("wanted are at most 6000000 in all"));
+  EXPECT_EQ(
+      ExitStatus(Run({.words = {.name = "RingReduce", .layout = "1001x1000"}})),
+      2);
+}
+
+TEST_F(SimulateCommandTest, AHundredThousandRanksAreSimulated) {
+  const auto ring = JsonOf(
+      {.words = {.name = "RingReduce", .layout = "12500x8", .bytes = "64M"}});
+  EXPECT_EQ(ring["simulated_ranks"], 8);
+  EXPECT_EQ(ring["rounds"], 2 * (100000 - 1));
+  const auto halving =
+      JsonOf({.words = {.name = "RecursiveHalvingDoublingReduce",
+                        .layout = "12500x8",
+                        .bytes = "64M"}});
+  EXPECT_EQ(halving["rounds"], 2 * 17);
+  EXPECT_LT(halving["time_us"], ring["time_us"]);
+}
+
+}  // namespace
+}  // namespace tutti

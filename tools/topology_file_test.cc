@@ -1,0 +1,96 @@
+#include "tools/topology_file.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+#include "tools/exit_status.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::DoubleEq;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kLink[] = R"({"name": "a", "latency_us": 1, "gb_per_s": 5})";
+
+std::string ErrorOf(const std::string& text) {
+  const absl::Status status = ParseTopology(text, "t.json").status();
+  EXPECT_TRUE(IsUsageError(status)) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("t.json: "));
+  return std::string(status.message());
+}
+
+std::string ErrorOfLink(const std::string& link) {
+  return ErrorOf(absl::StrCat(R"({"links": [)", kLink, ", ", link, "]}"));
+}
+
+TEST(TopologyFileTest, EveryFieldIsRead) {
+  const auto cluster = ParseTopology(
+      R"({"links": [{"name": "a", "latency_us": 1, "gb_per_s": 5},
+                    {"name": "b", "tasks": 8, "latency_us": 2, "gb_per_s": 6},
+                    {"name": "c", "latency_us": 0, "gb_per_s": 0.5}],
+          "message_us": 0.25, "reduced_gb_per_s": 7, "copied_gb_per_s": 8})",
+      "t.json");
+  ASSERT_THAT(cluster, IsOk());
+  ASSERT_EQ(cluster->links.size(), 3);
+  EXPECT_EQ(cluster->links[0].tasks, 1);
+  EXPECT_EQ(cluster->links[1].name, "b");
+  EXPECT_EQ(cluster->links[1].tasks, 8);
+  EXPECT_THAT(cluster->links[1].cost.latency_seconds, DoubleEq(2e-6));
+  EXPECT_EQ(cluster->links[2].tasks, 0);
+  EXPECT_THAT(cluster->links[2].cost.bytes_per_second, DoubleEq(5e8));
+  EXPECT_THAT(cluster->seconds_per_message, DoubleEq(0.25e-6));
+  EXPECT_THAT(cluster->reduced_bytes_per_second, DoubleEq(7e9));
+  EXPECT_THAT(cluster->copied_bytes_per_second, DoubleEq(8e9));
+}
+
+TEST(TopologyFileTest, WhatIsNotSaidIsAsByDefault) {
+  const auto cluster =
+      ParseTopology(absl::StrCat(R"({"links": [)", kLink, "]}"), "t.json");
+  ASSERT_THAT(cluster, IsOk());
+  EXPECT_EQ(cluster->links[0].tasks, 0);
+  EXPECT_EQ(cluster->reduced_bytes_per_second,
+            ClusterModel().reduced_bytes_per_second);
+}
+
+TEST(TopologyFileTest, WhatIsNoJsonIsNamedByItsLine) {
+  EXPECT_THAT(ErrorOf("{\n\"links\": [,]}"), HasSubstr("line 2, column 11"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("not JSON"));
+  EXPECT_THAT(ErrorOf("[]"), HasSubstr(R"(wanted is {"links": [...])"));
+}
+
+TEST(TopologyFileTest, FieldsThatCannotBeAreNamed) {
+  EXPECT_THAT(ErrorOfLink("7"), HasSubstr("links[1] is number; wanted is {"));
+  EXPECT_THAT(ErrorOfLink(R"({"name": "b", "latency_us": 1})"),
+              HasSubstr(R"("links[1].gb_per_s" is missing)"));
+  const std::string rest = R"(, "name": "b", "latency_us": 1})";
+  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 0)" + rest),
+              HasSubstr(R"("links[1].gb_per_s" is 0; wanted is a number)"));
+  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": "1")" + rest),
+              HasSubstr(R"("links[1].gb_per_s" is "1"; wanted is a number)"));
+  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "tasks": 1.5)" + rest),
+              HasSubstr(R"("links[1].tasks" is 1.5; wanted is a whole)"));
+  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "fly": 1)" + rest),
+              AllOf(HasSubstr(R"(unknown field "links[1].fly"; known: )"),
+                    HasSubstr("gb_per_s, latency_us, name, tasks")));
+  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "tasks": 4)" + rest),
+              HasSubstr("links[1]: tasks is 4; wanted is 0, all"));
+  EXPECT_THAT(
+      ErrorOf(absl::StrCat(R"({"links": [)", kLink, R"(], "message_us": -1})")),
+      HasSubstr(R"("message_us" is -1; wanted is a number from 0 on)"));
+  EXPECT_THAT(ErrorOf(R"({"links": []})"), HasSubstr("links is empty"));
+}
+
+TEST(TopologyFileTest, AFileThatIsNotThereIsNamed) {
+  const absl::Status status = ReadTopology("not/there.json").status();
+  EXPECT_EQ(ExitStatus(status), 1);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not/there.json"));
+}
+
+}  // namespace
+}  // namespace tutti
