@@ -57,8 +57,7 @@ struct Algorithm {
 
   // The outline of what `plan` makes, for groups that are too large to plan;
   // `rank` does not count. Pure, and needs nothing of the request later. Null:
-  // only as planned. The conformance suite compares the
-  // two (CheckOutline).
+  // only as planned. The conformance suite compares the two (CheckOutline).
   std::unique_ptr<const Outline> (*outline)(const PlanRequest& request) =
       nullptr;
 };
