@@ -165,7 +165,8 @@ class Simulator {
             static_cast<double>(work.copied_chunks) * copy_;
       }
     }
-    const double times = outline_.size().num_ranks / period_;
+    const int num_periods = outline_.size().num_ranks / period_;
+    const double times = num_periods;
     for (size_t i = 0; i < result.links.size(); ++i) {
       result.links[i].messages =
           times * static_cast<double>(chunks_by_class_[i]);
