@@ -243,8 +243,10 @@ class Task {
 };
 
 void AddRecord(Action action, int caller, const TransferRecord& record,
-               FuzzOutput& output) {
-  output.Choice(static_cast<int>(action)).Choice(caller - 1).Choice(0);
+               FuzzOutput& output, bool has_restarted = false) {
+  output.Choice(static_cast<int>(action))
+      .Choice(caller - 1)
+      .Choice(has_restarted ? 1 : 0);
   for (const std::byte byte : Encode(record)) {
     output.Number(static_cast<uint8_t>(byte));
   }
@@ -290,8 +292,14 @@ std::vector<std::string> FuzzSeeds() {
   early.Choice(static_cast<int>(Action::kWithdraw)).Number(uint8_t{0});
   early.Choice(static_cast<int>(Action::kNewGroup));
   early.Choice(static_cast<int>(Action::kWait));
-  return {asks_first.bytes(), offers_first.bytes(), ends.bytes(),
-          early.bytes()};
+  FuzzOutput strangers;
+  strangers.Choice(static_cast<int>(Action::kPost)).Choice(0).Choice(1);
+  const TransferRecord record = RecordOf(KeyOf(kGeneration, 1, 1));
+  AddRecord(Action::kServe, 1, record, strangers, /*has_restarted=*/true);
+  AddRecord(Action::kCancel, 1, record, strangers, /*has_restarted=*/true);
+  AddRecord(Action::kServe, 2, record, strangers);
+  return {asks_first.bytes(), offers_first.bytes(), strangers.bytes(),
+          ends.bytes(), early.bytes()};
 }
 
 }  // namespace tutti
