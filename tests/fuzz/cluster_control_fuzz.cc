@@ -147,7 +147,7 @@ class Task {
       waiting_[i]->token->Cancel(absl::CancelledError("given up"));
     }
     channel_.Shutdown();
-    environment_.Advance(absl::Minutes(5));
+    environment_.Advance(absl::Minutes(1));
     for (const WaitingPtr& waiting : waiting_) {
       Promise(waiting->num_answers > 0, "whoever waits is answered");
       Promise(waiting->num_answers < 2, "nobody is answered twice");
