@@ -76,15 +76,38 @@ absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
   absl::Status status = StatusOf(key.exec);
   if (!status.ok()) return status;
   const auto [entry, is_first] = shard.table.try_emplace(key, mine);
-  if (is_first) return std::nullopt;
+  if (is_first) {
+    status = CountIn(key, mine);
+    if (status.ok()) return std::nullopt;
+    shard.table.erase(entry);
+    return status;
+  }
   const Other* const waiting = std::get_if<Other>(&entry->second);
   if (waiting == nullptr) {
     return TakenError(key,
                       std::is_same_v<Mine, Offer> ? "offered" : "asked for");
   }
   const std::optional<Other> other = *waiting;
+  CountOut(*other);
   shard.table.erase(entry);
   return other;
+}
+
+absl::Status BufRendezvous::CountIn(const BufKey& key, const Offer& offer) {
+  if (max_offered_bytes_ == kNoBound) return absl::OkStatus();
+  const size_t asked = offer.bytes.size();
+  const size_t used =
+      num_offered_bytes_.fetch_add(asked, std::memory_order_relaxed);
+  if (used == 0 || used + asked <= max_offered_bytes_) return absl::OkStatus();
+  num_offered_bytes_.fetch_sub(asked, std::memory_order_relaxed);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      ToString(key), ": ", used, " bytes wait for their receivers; ", asked,
+      " more would be past the bound of ", max_offered_bytes_));
+}
+
+void BufRendezvous::CountOut(const Offer& offer) {
+  if (max_offered_bytes_ == kNoBound) return;
+  num_offered_bytes_.fetch_sub(offer.bytes.size(), std::memory_order_relaxed);
 }
 
 void BufRendezvous::Provide(const BufKey& key, const Offer& offer) {
@@ -174,6 +197,8 @@ void BufRendezvous::Sweep(const absl::Status& reason,
     for (auto entry = shard.table.begin(); entry != shard.table.end();) {
       const auto current = entry++;
       if (!concerns(current->first)) continue;
+      std::visit([&](const auto& waiting) { CountOut(waiting); },
+                 current->second);
       ended.push_back(current->second);
       shard.table.erase(current);
     }

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <variant>
 
@@ -27,7 +28,12 @@ namespace tutti {
 // CANCELLED.
 class BufRendezvous {
  public:
-  BufRendezvous() = default;
+  static constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
+
+  // The bytes of all offers that wait are `max_offered_bytes` at the most, or
+  // one offer's, however large, if no other one waits.
+  explicit BufRendezvous(size_t max_offered_bytes = kNoBound)
+      : max_offered_bytes_(max_offered_bytes) {}
   ~BufRendezvous();
   BufRendezvous(const BufRendezvous&) = delete;
   BufRendezvous& operator=(const BufRendezvous&) = delete;
@@ -35,7 +41,8 @@ class BufRendezvous {
   // Errors, to the lender: ALREADY_EXISTS if an offer waits under `key`;
   // INVALID_ARGUMENT if the receiver wants another size or dtype, and
   // FAILED_PRECONDITION if it expects another incarnation of the sender (the
-  // receiver gets these, too); the reason of CancelExecution or StartAbort.
+  // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
+  // CancelExecution or StartAbort.
   void Provide(const BufKey& key, const Offer& offer);
 
   // Errors, to the borrower: as Provide, with ALREADY_EXISTS if somebody
@@ -68,6 +75,11 @@ class BufRendezvous {
   // Offers and asks that wait; for tests and reports.
   size_t num_waiting() const;
 
+  // Bytes of the offers that wait; 0 where they are not bounded.
+  size_t num_offered_bytes() const {
+    return num_offered_bytes_.load(std::memory_order_relaxed);
+  }
+
  private:
   // One side of a transfer, waiting for the other.
   using Waiting = std::variant<Offer, Ask>;
@@ -92,10 +104,20 @@ class BufRendezvous {
   absl::StatusOr<std::optional<Other>> MeetOrWait(const BufKey& key,
                                                   const Mine& mine);
 
+  // Counts an offer that begins to wait, or ends to.
+  absl::Status CountIn(const BufKey& key, const Offer& offer);
+  void CountOut(const Offer& offer);
+
+  // An ask takes no memory: it is bounded by whoever lets it in.
+  absl::Status CountIn(const BufKey&, const Ask&) { return absl::OkStatus(); }
+  void CountOut(const Ask&) {}
+
   // Ends all that waits under a key that `concerns` names.
   void Sweep(const absl::Status& reason,
              absl::FunctionRef<bool(const BufKey&)> concerns);
 
+  const size_t max_offered_bytes_;
+  std::atomic<size_t> num_offered_bytes_{0};
   std::array<Shard, kNumShards> shards_;
 
   // Set before the tables are swept, read under a shard's lock before a side is

@@ -525,5 +525,43 @@ TEST_F(BufRendezvousTest, AForgottenStepMayBeginAnew) {
   ExpectDelivered();
 }
 
+TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {
+  const std::array<std::byte, 100> bytes = {};
+  BufRendezvous rendezvous(/*max_offered_bytes=*/64);
+  Sides sides(&rendezvous);
+  const auto offer = [&](int tag, size_t size) {
+    rendezvous.Provide(Key(tag), {.bytes = absl::MakeSpan(bytes).first(size),
+                                  .lender = &sides,
+                                  .id = tag});
+  };
+  offer(1, 40);
+  offer(2, 24);  // Just fits.
+  EXPECT_THAT(sides.releases, IsEmpty());
+  offer(3, 1);
+  ASSERT_THAT(sides.releases, SizeIs(1));
+  EXPECT_EQ(sides.releases[0].id, 3);
+  EXPECT_THAT(sides.releases[0].status,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("64 bytes wait"), HasSubstr("1 more"),
+                             HasSubstr("bound of 64"))));
+  EXPECT_EQ(rendezvous.num_waiting(), 2u);
+
+  // Whichever way they go, there is room again.
+  rendezvous.Consume(Key(1), {.num_bytes = 40, .borrower = &sides});
+  EXPECT_EQ(rendezvous.num_offered_bytes(), 24u);
+  rendezvous.CancelExecution(kExec, absl::AbortedError("over"));
+  EXPECT_EQ(rendezvous.num_offered_bytes(), 0u);
+  rendezvous.ForgetExecution(kExec);
+
+  // One alone may be larger, and whoever is awaited does not wait.
+  offer(4, 100);
+  rendezvous.Consume(Key(5), {.num_bytes = 90, .borrower = &sides});
+  offer(5, 90);
+  EXPECT_EQ(rendezvous.num_offered_bytes(), 100u);
+  EXPECT_THAT(sides.arrivals.back().status, IsOk());
+  rendezvous.StartAbort(absl::CancelledError("the sides go"));
+  EXPECT_EQ(rendezvous.num_offered_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace tutti

@@ -130,7 +130,7 @@ std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
 }
 
 CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
-    : options_(std::move(options)) {}
+    : options_(std::move(options)), rendezvous_(options_.max_offered_bytes) {}
 
 CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
 

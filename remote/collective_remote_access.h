@@ -56,6 +56,17 @@ class CollectiveRemoteAccess
     size_t max_early_asks = 1024;
     absl::Duration early_ask_lifetime = absl::Seconds(30);
 
+    // Bytes that this task's members offer and whose receivers have not asked
+    // for them; past this a member's offer, and with it its collective, ends
+    // with RESOURCE_EXHAUSTED. One offer may be larger if none else waits.
+    //
+    // Not bounded unless asked for: what waits are the members' own tensors,
+    // which nobody copies, so that a bound saves no memory; and no other task
+    // can make it grow. An all-to-all or a gather offers all of its payload at
+    // once, and collectives that are started together add up, for as long as
+    // one of the tasks is late: a bound below that fails what is healthy.
+    size_t max_offered_bytes = BufRendezvous::kNoBound;
+
     // Executions and steps of which to remember that they ended: what comes
     // late for one ends with its reason.
     size_t max_ended = 4096;

@@ -92,11 +92,12 @@ class ClusterRuntime::Impl {
     auto transport = options_.make_transport(incarnation);
     if (!transport.ok()) return transport.status();
     transport_ = *std::move(transport);
-    access_ =
-        CollectiveRemoteAccess::Create({.cluster = options_.cluster,
-                                        .environment = options_.environment,
-                                        .groups = groups_,
-                                        .transport = transport_});
+    access_ = CollectiveRemoteAccess::Create(
+        {.cluster = options_.cluster,
+         .environment = options_.environment,
+         .groups = groups_,
+         .transport = transport_,
+         .max_offered_bytes = options_.max_offered_bytes});
     control_ = MakeControl(incarnation);
     status = MakeManager();
     if (!status.ok()) return status;

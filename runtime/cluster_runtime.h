@@ -1,8 +1,10 @@
 #ifndef TUTTI_RUNTIME_CLUSTER_RUNTIME_H_
 #define TUTTI_RUNTIME_CLUSTER_RUNTIME_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -44,6 +46,9 @@ class ClusterRuntime {
     int devices_per_task = 1;
     TransportFactory make_transport;
     HealthProfile health = HealthProfile::Default();
+
+    // As in CollectiveRemoteAccess::Options; by default not bounded.
+    size_t max_offered_bytes = std::numeric_limits<size_t>::max();
   };
 
   // Begins to listen. Errors: INVALID_ARGUMENT; those of the transport.

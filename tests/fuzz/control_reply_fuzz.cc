@@ -1,0 +1,189 @@
+// The answers of other tasks, up to where they are found good or bad.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "resolvers/control_codec.h"
+#include "resolvers/group_codec.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kSize = 4;
+constexpr int kRank = 1;  // Who asked.
+const ControlCaller kOwner{.task = 1, .incarnation = 101};
+
+ClusterSpec Cluster() { return {.addresses = {"a:1", "b:1", "c:1"}}; }
+
+// What the member may have asked for.
+const std::vector<CollectiveRequest>& Requests() {
+  static const auto* const requests = [] {
+    auto* const all = new std::vector<CollectiveRequest>;
+    for (const CollectiveOp& op : std::vector<CollectiveOp>{
+             AllReduce{}, AllGather{.uneven = true}, Broadcast{},
+             AllToAll{.send_rows = {1, 2, 0, 1}},
+             Permute{.permutation = {3, 1, 0, 2}}, Barrier{},
+             GatherToRoot{.root = 2}}) {
+      CollectiveRequest request;
+      request.group_key = 4;
+      request.group_size = kSize;
+      request.instance_key = 2;
+      request.op = op;
+      request.shape = TensorShape::Vector(kSize);
+      all->push_back(std::move(request));
+    }
+    return all;
+  }();
+  return *requests;
+}
+
+// Devices 0 and 1 of tasks 0 and 1.
+std::shared_ptr<CollGroupParams> GoodGroup() {
+  auto group = std::make_shared<CollGroupParams>();
+  group->key = 4;
+  group->generation = 6;
+  group->device_type = "CPU";
+  group->runtime_details.communicator_key = "key";
+  std::vector<int> tasks;
+  for (int rank = 0; rank < kSize; ++rank) {
+    const int task = rank / 2;
+    group->members.push_back({{.name = {"worker", 0, task, "CPU", rank % 2},
+                               .incarnation = 100u + task}});
+    tasks.push_back(task);
+  }
+  group->layout =
+      std::make_shared<const GroupLayout>(*GroupLayout::Create(tasks));
+  return group;
+}
+
+bool SameMembers(const CollGroupParams& a, const CollGroupParams& b) {
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (!(a.members[rank].device == b.members[rank].device)) return false;
+  }
+  return a.key == b.key && a.generation == b.generation &&
+         a.device_type == b.device_type && *a.layout == *b.layout &&
+         a.runtime_details.communicator_key ==
+             b.runtime_details.communicator_key;
+}
+
+void CheckGroup(const CollectiveRequest& request, const proto::Group& message) {
+  const auto group = DecodeGroup(Cluster(), request, message);
+  if (!group.ok()) {
+    return Promise(absl::IsInvalidArgument(group.status()),
+                   "a bad group is INVALID_ARGUMENT");
+  }
+  Promise((*group)->size() == kSize, "a group has the size asked for");
+  Promise((*group)->generation > 0, "a group has a generation");
+  for (const CollGroupMember& member : (*group)->members) {
+    Promise(Cluster().TaskOf(member.device.name).ok(),
+            "members are devices of the cluster's tasks");
+  }
+  const auto again = DecodeGroup(Cluster(), request, EncodeGroup(**group));
+  Promise(again.ok() && SameMembers(**again, **group),
+          "a group comes out as it went in");
+}
+
+void CheckInstance(const CollectiveRequest& request,
+                   const proto::Instance& message) {
+  static const auto* const group =
+      new std::shared_ptr<CollGroupParams>(GoodGroup());
+  const auto instance = DecodeInstance(request, **group, kRank, message);
+  if (!instance.ok()) {
+    return Promise(absl::IsInvalidArgument(instance.status()),
+                   "a bad instance is INVALID_ARGUMENT");
+  }
+  Promise(instance->root >= 0 && instance->root < kSize, "a root is a rank");
+  for (const int64_t rows : instance->rows) {
+    Promise(rows >= 0, "no rank has less than no rows");
+  }
+  const auto again =
+      DecodeInstance(request, **group, kRank, EncodeInstance(*instance));
+  Promise(again.ok() && again->root == instance->root &&
+              again->rows == instance->rows &&
+              again->shape == instance->shape &&
+              again->impl_details == instance->impl_details,
+          "an instance comes out as it went in");
+}
+
+template <typename Tasks>
+void CheckTasks(const Tasks& message) {
+  const auto tasks = DecodeTasks(Cluster(), message);
+  if (!tasks.ok()) return;
+  for (const int task : *tasks) {
+    Promise(task >= 0 && task < Cluster().num_tasks(),
+            "tasks are the cluster's");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  FuzzInput input(data, size);
+  const CollectiveRequest& request =
+      Requests()[input.Choice(static_cast<int>(Requests().size()))];
+  proto::ControlReply reply;
+  if (!reply.ParseFromString(input.Rest())) return 0;
+  const proto::CompleteParamsReply& params = reply.complete_params();
+  CheckGroup(request, params.settled().group());
+  CheckInstance(request, params.settled().instance());
+  Promise(!DecodeError(params.failure().reason()).ok(), "an error is never OK");
+  CheckTasks(params.not_leader().lost_tasks());
+  CheckTasks(reply.hello().lost_tasks());
+  const auto devices =
+      DecodeDevices(Cluster(), kOwner, reply.hello().devices());
+  Promise(!devices.ok() || devices->size() <= kMaxDevicesOfTask,
+          "devices are bounded");
+  return 0;
+}
+
+std::vector<std::string> FuzzSeeds() {
+  std::vector<std::string> seeds;
+  const auto add = [&seeds](size_t request, const proto::ControlReply& reply) {
+    seeds.push_back(FuzzOutput()
+                        .Choice(static_cast<int>(request))
+                        .Rest(reply.SerializeAsString())
+                        .bytes());
+  };
+  for (size_t i = 0; i < Requests().size(); ++i) {
+    CollInstanceParams instance;
+    instance.shape = Requests()[i].shape;
+    instance.impl_details.implementation = "RingReduce";
+    instance.impl_details.subdiv_offsets = {0, 2};
+    if (i == 1) instance.rows = {4, 4, 0, 9};
+    if (i == 3) {
+      instance.rows = {1, 1, 1, 1, 1, 2, 0, 1, 0, 0, 3, 1, 1, 1, 1, 1};
+    }
+    if (i == 6) instance.root = 2;
+    proto::ControlReply reply;
+    proto::Settled& settled =
+        *reply.mutable_complete_params()->mutable_settled();
+    *settled.mutable_group() = EncodeGroup(*GoodGroup());
+    *settled.mutable_instance() = EncodeInstance(instance);
+    Promise(
+        DecodeInstance(Requests()[i], *GoodGroup(), kRank, settled.instance())
+            .ok(),
+        "a seed is a good instance");
+    add(i, reply);
+  }
+  proto::ControlReply failure;
+  failure.mutable_complete_params()->mutable_failure()->set_generation(6);
+  *failure.mutable_complete_params()->mutable_failure()->mutable_reason() =
+      EncodeError(absl::UnavailableError("task 2 was lost"));
+  add(0, failure);
+  proto::ControlReply not_leader;
+  not_leader.mutable_complete_params()->mutable_not_leader()->add_lost_tasks(0);
+  add(0, not_leader);
+  proto::ControlReply hello;
+  EncodeDevice({.name = {"worker", 0, kOwner.task, "CPU", 0},
+                .incarnation = kOwner.incarnation},
+               hello.mutable_hello()->add_devices());
+  hello.mutable_hello()->add_lost_tasks(2);
+  add(0, hello);
+  return seeds;
+}
+
+}  // namespace tutti
