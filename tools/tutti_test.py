@@ -618,6 +618,8 @@ class UsageTest(ToolTest):
         np.save(self.root / "weights.npy", arrays_of(1, 4)[0])
         for name in "abc":
             np.save(self.root / f"{name}.npy", arrays_of(1, 4)[0])
+        (self.root / "cluster.json").write_text(json.dumps(
+            {"links": [{"name": "all", "latency_us": 1, "gb_per_s": 10}]}))
         # As they stand, and quicker where they leave that open.
         quicker = {"verify": ["--max-ranks 5"],
                    "perf": ["--iterations 1", "--warmup 0", "--max-bytes 1M"]}
@@ -1031,4 +1033,4 @@ class ScheduleTest(ToolTest):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
