@@ -85,6 +85,7 @@ std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   all[4].mutable_end_group()->set_group_key(kGroup);
   all[4].mutable_end_group()->set_generation(1);
   *all[4].mutable_end_group()->mutable_reason() = SomeError();
+  all[4].mutable_end_group()->add_lost_tasks(1);
   proto::CancelExecution& cancel = *all[5].mutable_cancel_execution();
   cancel.mutable_key()->set_generation(1);
   cancel.mutable_key()->set_step(2);

@@ -32,6 +32,12 @@ void CheckRecord(const EncodedRecord& bytes) {
                    "a record that makes no sense is INVALID_ARGUMENT");
   }
   Promise(Encode(*record) == bytes, "a record goes out as it came in");
+  if (record->kind == RecordKind::kCancel) {
+    Promise(record->code != absl::StatusCode::kOk &&
+                record->num_bytes <= kMaxStatusMessageBytes,
+            "a cancellation has a reason of limited length");
+    return;
+  }
   if (record->kind == RecordKind::kSend) return;
   Promise(IsValid(record->dtype), "a record has a dtype");
   Promise(record->num_bytes % SizeOf(record->dtype) == 0,
