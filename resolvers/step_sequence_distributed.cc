@@ -6,18 +6,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
-namespace {
-
-// Ids have 56 bits, as in TensorFlow, which leaves runtimes some to tag them.
-constexpr int64_t kStepIdMask = (int64_t{1} << 56) - 1;
-
-}  // namespace
-
-int64_t StepSequenceDistributed::NextStepId(int64_t graph_key) {
-  MutexLock lock(&mu_);
-  const auto found = next_ids_.find(graph_key);
-  return found == next_ids_.end() ? kInvalidStepId : found->second;
-}
 
 void StepSequenceDistributed::RefreshStepIdSequenceAsync(int64_t graph_key,
                                                          StatusCallback done) {
@@ -53,16 +41,16 @@ void StepSequenceDistributed::OnReply(int64_t graph_key, uint64_t number,
                                       StatusCallback done) {
   if (!reply.ok()) return std::move(done)(reply.status());
   const int64_t id = reply->step_sequence().step_id();
-  if (!reply->has_step_sequence() || id < 0 || id > kStepIdMask) {
+  if (!reply->has_step_sequence() || id < 0 || id > kMaxStepId) {
     return std::move(done)(absl::InvalidArgumentError(
         absl::StrCat("the leader gives graph ", graph_key, " the step id ", id,
-                     "; wanted 0 to ", kStepIdMask)));
+                     "; wanted 0 to ", kMaxStepId)));
   }
   {
     MutexLock lock(&mu_);
     const auto asked = asked_.find(graph_key);
     if (asked != asked_.end() && asked->second == number) {
-      next_ids_[graph_key] = id;
+      next_.Set(graph_key, id);
       asked_.erase(asked);
     }
   }
@@ -80,8 +68,7 @@ absl::StatusOr<proto::ControlReply> StepSequenceDistributed::Draw(
                      cluster.Label(*leader), " leads, as far as it knows"));
   }
   const Given given{caller.incarnation, message.number()};
-  const int64_t drawn =
-      static_cast<int64_t>(options_.environment.random->Next()) & kStepIdMask;
+  const int64_t drawn = DrawStepId(*options_.environment.random);
   MutexLock lock(&mu_);
   const auto [entry, is_new] = rounds_.try_emplace(message.graph_key());
   Round& round = entry->second;
@@ -103,20 +90,9 @@ absl::StatusOr<proto::ControlReply> StepSequenceDistributed::Draw(
   return reply;
 }
 
-void StepSequenceDistributed::RetireStepId(int64_t graph_key, int64_t step_id) {
-  MutexLock lock(&mu_);
-  const auto found = next_ids_.find(graph_key);
-  if (found == next_ids_.end()) return;
-  if (found->second == step_id) {
-    found->second = (step_id + 1) & kStepIdMask;
-  } else {
-    next_ids_.erase(found);
-  }
-}
-
 void StepSequenceDistributed::ForgetGraph(int64_t graph_key) {
+  next_.Forget(graph_key);
   MutexLock lock(&mu_);
-  next_ids_.erase(graph_key);
   asked_.erase(graph_key);
   rounds_.erase(graph_key);
 }

@@ -15,6 +15,7 @@
 #include "framework/mutex.h"
 #include "framework/step_sequence.h"
 #include "resolvers/leadership.h"
+#include "resolvers/next_steps.h"
 
 namespace tutti {
 
@@ -46,14 +47,17 @@ class StepSequenceDistributed
   explicit StepSequenceDistributed(Options options)
       : options_(std::move(options)) {}
 
-  int64_t NextStepId(int64_t graph_key) override ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t NextStepId(int64_t graph_key) override {
+    return next_.Get(graph_key);
+  }
 
   // Errors: those of the leader and of the way to it; DEADLINE_EXCEEDED.
   void RefreshStepIdSequenceAsync(int64_t graph_key,
                                   StatusCallback done) override
       ABSL_LOCKS_EXCLUDED(mu_);
-  void RetireStepId(int64_t graph_key, int64_t step_id) override
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void RetireStepId(int64_t graph_key, int64_t step_id) override {
+    next_.Retire(graph_key, step_id);
+  }
   void ForgetGraph(int64_t graph_key) override ABSL_LOCKS_EXCLUDED(mu_);
 
   // The leader's side. Errors: RESOURCE_EXHAUSTED for a graph too many;
@@ -78,8 +82,8 @@ class StepSequenceDistributed
                StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
+  NextSteps next_;
   Mutex mu_;
-  absl::flat_hash_map<int64_t, int64_t> next_ids_ ABSL_GUARDED_BY(mu_);
 
   // The questions that have not been answered yet, by graph: repeated under
   // the same number.

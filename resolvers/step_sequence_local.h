@@ -2,12 +2,12 @@
 #define TUTTI_RESOLVERS_STEP_SEQUENCE_LOCAL_H_
 
 #include <cstdint>
+#include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "framework/environment.h"
-#include "framework/mutex.h"
 #include "framework/step_sequence.h"
+#include "resolvers/next_steps.h"
 
 namespace tutti {
 
@@ -17,18 +17,22 @@ class StepSequenceLocal : public StepSequenceInterface {
  public:
   explicit StepSequenceLocal(Random* random) : random_(random) {}
 
-  int64_t NextStepId(int64_t graph_key) override ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t NextStepId(int64_t graph_key) override {
+    return next_.Get(graph_key);
+  }
   void RefreshStepIdSequenceAsync(int64_t graph_key,
-                                  StatusCallback done) override
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void RetireStepId(int64_t graph_key, int64_t step_id) override
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void ForgetGraph(int64_t graph_key) override ABSL_LOCKS_EXCLUDED(mu_);
+                                  StatusCallback done) override {
+    next_.Set(graph_key, DrawStepId(*random_));
+    std::move(done)(absl::OkStatus());
+  }
+  void RetireStepId(int64_t graph_key, int64_t step_id) override {
+    next_.Retire(graph_key, step_id);
+  }
+  void ForgetGraph(int64_t graph_key) override { next_.Forget(graph_key); }
 
  private:
   Random* const random_;
-  Mutex mu_;
-  absl::flat_hash_map<int64_t, int64_t> next_ids_ ABSL_GUARDED_BY(mu_);
+  NextSteps next_;
 };
 
 }  // namespace tutti
