@@ -22,6 +22,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 
 from workers import WorkerError, Workers
 
@@ -89,7 +90,10 @@ def perf(network, tutti, sizes):
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=environment)
         for task, prefix in enumerate(network.prefixes)]
-    outputs = [worker.communicate(timeout=120) for worker in workers]
+    watchdog = threading.Timer(120, lambda: [one.kill() for one in workers])
+    watchdog.start()
+    outputs = [worker.communicate() for worker in workers]
+    watchdog.cancel()
     for worker, (_, errors) in zip(workers, outputs):
         if worker.returncode != 0:
             sys.exit(f"tutti perf failed: {errors}")

@@ -67,8 +67,9 @@ absl::Status Await(Start start) {
   return result;
 }
 
-// Every type of collective in turn, with every dtype that it takes; sizes are
-// random, but the first is the smallest and the last the largest.
+// Every type of collective in turn, with every reduction; dtypes that it takes
+// and sizes are random, but an all-reduce has the smallest and another the
+// largest size.
 std::vector<Workload> MakeWorkloads(int num_ranks, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> exponent(std::log(kMinBytes),
@@ -82,7 +83,7 @@ std::vector<Workload> MakeWorkloads(int num_ranks, uint64_t seed) {
     CollectiveWords words{.collective = std::string(Name(workload.spec.type))};
     const int turn = i / static_cast<int>(kAllCollectiveTypes.size());
     if (Reduces(workload.spec.type)) {
-      words.reduction = reductions[i % reductions.size()];
+      words.reduction = reductions[turn % reductions.size()];
     }
     if (workload.spec.type == CollectiveType::kPermute) {
       for (int rank = 0; rank < num_ranks; ++rank) {

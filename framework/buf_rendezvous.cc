@@ -96,10 +96,13 @@ absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
 absl::Status BufRendezvous::CountIn(const BufKey& key, const Offer& offer) {
   if (max_offered_bytes_ == kNoBound) return absl::OkStatus();
   const size_t asked = offer.bytes.size();
-  const size_t used =
-      num_offered_bytes_.fetch_add(asked, std::memory_order_relaxed);
-  if (used == 0 || used + asked <= max_offered_bytes_) return absl::OkStatus();
-  num_offered_bytes_.fetch_sub(asked, std::memory_order_relaxed);
+  size_t used = num_offered_bytes_.load(std::memory_order_relaxed);
+  while (used == 0 || used + asked <= max_offered_bytes_) {
+    if (num_offered_bytes_.compare_exchange_weak(used, used + asked,
+                                                 std::memory_order_relaxed)) {
+      return absl::OkStatus();
+    }
+  }
   return absl::ResourceExhaustedError(absl::StrCat(
       ToString(key), ": ", used, " bytes wait for their receivers; ", asked,
       " more would be past the bound of ", max_offered_bytes_));

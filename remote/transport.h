@@ -24,8 +24,7 @@ class Transport {
                              TransferService* transfers) = 0;
 
   // A process is lost: ends with `reason` what is being sent to it or asked of
-  // it, however much of it is on its way, and closes the connections from it.
-  // Does not wait.
+  // it, however much of it is on its way. Does not wait.
   virtual void Drop(const ControlCaller& process,
                     const absl::Status& reason) = 0;
 

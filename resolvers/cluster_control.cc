@@ -80,6 +80,7 @@ void ClusterControl::MakeHealth() {
           [weak_self = weak_from_this()](int task) {
             const auto self = weak_self.lock();
             if (self == nullptr) return;
+            self->leave_->OnFound(task);
             self->param_resolver_->OnReached(task);
             self->CountDevicesLeft();
           }});
@@ -151,7 +152,26 @@ void ClusterControl::OnTaskLost(const ControlCaller& process,
 
 // A task that has not been heard of may have many. One that is lost may come
 // back; but nobody waits for that.
+// Whoever comes while another one counts leaves it to that one to count again,
+// so that the last count is of what is known last.
 void ClusterControl::CountDevicesLeft() {
+  {
+    MutexLock lock(&mu_);
+    count_again_ = true;
+    if (is_counting_) return;
+    is_counting_ = true;
+  }
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      is_counting_ = std::exchange(count_again_, false);
+      if (!is_counting_) return;
+    }
+    CountDevicesLeftOnce();
+  }
+}
+
+void ClusterControl::CountDevicesLeftOnce() {
   const absl::Status loss = health_->FirstLoss();
   int64_t total = 0;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
@@ -214,6 +234,7 @@ absl::Status ClusterControl::OnHelloReply(int task,
   absl::Status status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
   device_resolver_->Set(task, owner.incarnation, *std::move(devices));
+  CountDevicesLeft();
   param_resolver_->OnMayNotLead(*lost);
   return absl::OkStatus();
 }
@@ -278,6 +299,7 @@ ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
   auto devices = DecodeDevices(options_.cluster, caller, message.devices());
   if (!devices.ok()) return devices.status();
   device_resolver_->Set(caller.task, caller.incarnation, *std::move(devices));
+  CountDevicesLeft();
   proto::ControlReply reply;
   proto::HelloReply* const hello = reply.mutable_hello();
   *hello->mutable_devices() = OwnHello().devices();

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "framework/cluster_spec.h"
@@ -15,6 +16,7 @@
 #include "framework/device_manager.h"
 #include "framework/environment.h"
 #include "framework/group_directory.h"
+#include "framework/mutex.h"
 #include "framework/registry.h"
 #include "framework/status_callback.h"
 #include "resolvers/cluster_leave.h"
@@ -108,7 +110,8 @@ class ClusterControl : public ControlService,
   std::vector<int> WatchedTasks() const;
   void OnRefused(int task, const absl::Status& why);
   void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
-  void CountDevicesLeft();
+  void CountDevicesLeftOnce();
+  void CountDevicesLeft() ABSL_LOCKS_EXCLUDED(mu_);
   void OnGroupChanged(GroupKey key, uint64_t generation);
   proto::Hello OwnHello() const;
   absl::Status OnHelloReply(int task, const proto::HelloReply& reply);
@@ -118,6 +121,9 @@ class ClusterControl : public ControlService,
                           const proto::ControlRequest& request);
 
   const Options options_;
+  Mutex mu_;
+  bool is_counting_ ABSL_GUARDED_BY(mu_) = false;
+  bool count_again_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<Leadership> leadership_;
   std::shared_ptr<TaskHealth> health_;
   std::shared_ptr<ClusterLeave> leave_;

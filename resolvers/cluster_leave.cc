@@ -53,6 +53,13 @@ void ClusterLeave::OnLost(int task) {
   EndIfDone();
 }
 
+void ClusterLeave::OnFound(int task) {
+  MutexLock lock(&mu_);
+  if (done_ != nullptr) return;
+  lost_.erase(task);
+  gone_.erase(task);
+}
+
 void ClusterLeave::OnGoodbye(int task) {
   {
     MutexLock lock(&mu_);

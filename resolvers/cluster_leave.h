@@ -39,6 +39,10 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   void OnGoodbye(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void OnLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // A process of the task is there, perhaps another one than before: it is
+  // waited for, unless this task is leaving already.
+  void OnFound(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   void OnTold(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void EndIfDone() ABSL_LOCKS_EXCLUDED(mu_);

@@ -77,6 +77,18 @@ TEST_F(ClusterLeaveTest, OneThatIsLostMeanwhileIsNotWaitedFor) {
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
+TEST_F(ClusterLeaveTest, OneThatCameBackIsWaitedFor) {
+  leave_->OnLost(1);
+  leave_->OnFound(1);
+  Leave();
+  leave_->OnGoodbye(2);
+  channel_.Answer(2);
+  EXPECT_FALSE(ended_.has_value());
+  channel_.Answer(1);
+  leave_->OnGoodbye(1);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
 TEST_F(ClusterLeaveTest, TheDeadlineNamesWhoHasNotSaidGoodbye) {
   Leave();
   channel_.Answer(1);

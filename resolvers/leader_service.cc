@@ -65,7 +65,7 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
   auto call = DecodeMemberCall(options_.cluster, caller, message);
   if (!call.ok()) return std::move(done)(call.status());
   const auto leader = options_.leadership->leader();
-  if (!leader.ok()) return std::move(done)(leader.status());
+  if (!leader.ok()) return std::move(done)(NotLeaderReply());
   if (*leader != options_.cluster.this_task) {
     if (options_.suspect != nullptr) options_.suspect(*leader);
     return std::move(done)(NotLeaderReply());

@@ -272,7 +272,9 @@ void ParamResolverDistributed::Ask(const QuestionPtr& question) {
         group == nullptr || group->params->generation <= ended_generation
             ? 0
             : group->params->generation;
-    question->leader = *leader;
+    if (std::exchange(question->leader, *leader) != *leader) {
+      question->in_vain_since.reset();
+    }
     was_polled = std::exchange(question->is_polled, *leader != this_task_);
     is_reached = reached_.contains(*leader);
     // Within the lock, so that whoever removes the question finds it begun.

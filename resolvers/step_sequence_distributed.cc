@@ -91,9 +91,9 @@ absl::StatusOr<proto::ControlReply> StepSequenceDistributed::Draw(
 }
 
 void StepSequenceDistributed::ForgetGraph(int64_t graph_key) {
-  next_.Forget(graph_key);
   MutexLock lock(&mu_);
   asked_.erase(graph_key);
+  next_.Forget(graph_key);
   rounds_.erase(graph_key);
 }
 

@@ -37,6 +37,7 @@ namespace tutti {
 //
 // Times are whole picoseconds, exact up to 2.5 hours, so that they do not
 // depend on the order of summation.
+
 struct LinkUse {
   std::string name;
   double bytes = 0;     // That pass such links, in all.
@@ -50,8 +51,8 @@ struct Simulation {
   int simulated_ranks = 0;  // The others do the same, elsewhere.
 };
 
-// At most so many ranks times rounds are simulated; some seconds.
-inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 27;
+// At most so many ranks times rounds are simulated; some minutes.
+inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 30;
 
 // Pure. Simulates only as many ranks as the outline's period, where the layout
 // and the cluster have it too. Errors: as CheckCluster(); INVALID_ARGUMENT if

@@ -288,7 +288,6 @@ class FaultTest(FaultTestCase):
                 [n - SLACK for n in cluster.counts(task)], before[task])
         return cluster
 
-
     def check_kill_between_jobs(self, shape, culprit):
         """Whoever calls later hears of it too, whether it leads or not."""
         cluster = self.cluster(shape)

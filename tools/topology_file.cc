@@ -44,14 +44,26 @@ Reader Text(std::string* into) {
   };
 }
 
-// In some unit.
-Reader Number(double unit, bool may_be_zero, double* into) {
-  return [=](const Json& value) -> std::string {
-    const double number = value.is_number() ? value.get<double>() : -1;
-    if (number < 0 || (number == 0 && !may_be_zero)) {
-      return may_be_zero ? "a number from 0 on" : "a number above 0";
-    }
-    *into = number * unit;
+double NumberOr(const Json& value, double other) {
+  return value.is_number() ? value.get<double>() : other;
+}
+
+// Microseconds, into seconds.
+Reader Time(double* into) {
+  return [into](const Json& value) -> std::string {
+    const double number = NumberOr(value, -1);
+    if (number < 0) return "a number from 0 on";
+    *into = number * 1e-6;
+    return "";
+  };
+}
+
+// GB/s, into bytes per second.
+Reader Rate(double* into) {
+  return [into](const Json& value) -> std::string {
+    const double number = NumberOr(value, 0);
+    if (number <= 0) return "a number above 0";
+    *into = number * 1e9;
     return "";
   };
 }
@@ -102,12 +114,12 @@ absl::StatusOr<LinkClass> LinkOf(const Json& json, size_t index, size_t num) {
   }
   LinkClass link;
   if (index == 0 && num > 1) link.tasks = 1;
-  const absl::Status read = ReadFields(
-      json, prefix,
-      {{"name", Text(&link.name)},
-       {"latency_us", Number(1e-6, true, &link.cost.latency_seconds)},
-       {"gb_per_s", Number(1e9, false, &link.cost.bytes_per_second)},
-       {"tasks", Count(&link.tasks)}});
+  const absl::Status read =
+      ReadFields(json, prefix,
+                 {{"name", Text(&link.name)},
+                  {"latency_us", Time(&link.cost.latency_seconds)},
+                  {"gb_per_s", Rate(&link.cost.bytes_per_second)},
+                  {"tasks", Count(&link.tasks)}});
   if (!read.ok()) return read;
   return link;
 }
@@ -131,14 +143,12 @@ absl::StatusOr<ClusterModel> ClusterOf(const Json& json) {
   auto links = LinksOf(json);
   if (!links.ok()) return links.status();
   ClusterModel cluster{.links = *std::move(links)};
-  const absl::Status read = ReadFields(
-      json, "",
-      {{"links", [](const Json&) { return std::string(); }},
-       {"message_us", Number(1e-6, true, &cluster.seconds_per_message)},
-       {"reduced_gb_per_s",
-        Number(1e9, false, &cluster.reduced_bytes_per_second)},
-       {"copied_gb_per_s",
-        Number(1e9, false, &cluster.copied_bytes_per_second)}});
+  const absl::Status read =
+      ReadFields(json, "",
+                 {{"links", [](const Json&) { return std::string(); }},
+                  {"message_us", Time(&cluster.seconds_per_message)},
+                  {"reduced_gb_per_s", Rate(&cluster.reduced_bytes_per_second)},
+                  {"copied_gb_per_s", Rate(&cluster.copied_bytes_per_second)}});
   if (!read.ok()) return read;
   const absl::Status valid = CheckCluster(cluster);
   if (!valid.ok()) return valid;

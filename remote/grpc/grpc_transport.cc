@@ -23,6 +23,7 @@
 #include "remote/grpc/tls_credentials.h"
 #include "remote/grpc/transfer_receiver.h"
 #include "remote/grpc/transfer_sender.h"
+#include "remote/grpc/transfer_wire.h"
 
 namespace tutti {
 namespace {
@@ -164,8 +165,9 @@ void GrpcTransport::Shutdown() {
   });
 }
 
-// So that records and statuses fit.
-constexpr size_t kMinMessageBytes = size_t{1} << 10;
+// So that statuses fit, and the records of a message.
+constexpr size_t kMinMessageBytes = size_t{32} << 10;
+static_assert(kMinMessageBytes >= kMaxRecordsBytes);
 
 // As gRPC can count it.
 constexpr size_t kMaxMessageBytes = size_t{1} << 29;

@@ -14,10 +14,6 @@
 namespace tutti {
 namespace {
 
-// Of the records in one message: within the other side's bound for messages.
-constexpr size_t kMaxRecordsBytes = 256 * kRecordBytes;
-static_assert(kMaxRecordsBytes >= kRecordBytes + kMaxStatusMessageBytes);
-
 // Up to here a turn of the work queue costs more than that other transfers
 // wait.
 constexpr size_t kMaxInlineBytes = size_t{1} << 20;

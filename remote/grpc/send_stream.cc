@@ -22,6 +22,9 @@ constexpr size_t kMaxCopiedBytes = 1024;
 // Frames in one message.
 constexpr int kMaxFrames = 256;
 
+// Refusals that wait to be sent: a peer that does not read them gets no more.
+constexpr size_t kMaxRefusals = 1024;
+
 grpc::Slice CopyOf(const FrameHeader& decoded,
                    absl::Span<const std::byte> payload) {
   const EncodedFrameHeader header = Encode(decoded);
@@ -161,6 +164,8 @@ absl::Status SendStream::TakeRequest(const TransferRecord& record) {
     if (refused.ok()) {
       open_.emplace(record.id, outgoing);
       outgoing->is_serving = true;
+    } else if (ready_.size() >= open_.size() + kMaxRefusals) {
+      return refused;
     } else {
       outgoing->is_waiting = false;
       outgoing->status = refused;
@@ -229,7 +234,10 @@ void SendStream::CancelRequest(uint64_t id, const absl::Status& reason) {
   {
     MutexLock lock(&mu_);
     const auto sent = sent_.find(id);
-    if (sent != sent_.end()) loan = sent->second.lock();
+    if (sent != sent_.end()) {
+      loan = sent->second.lock();
+      sent_.erase(sent);  // It is watched over once.
+    }
     const auto it = open_.find(id);
     if (it != open_.end()) {
       outgoing = it->second;

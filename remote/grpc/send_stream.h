@@ -58,7 +58,8 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
  private:
   class Outgoing;
 
-  // What the peer asks for. Errors: INTERNAL if it makes no sense.
+  // What the peer asks for. Errors: INTERNAL if it makes no sense;
+  // RESOURCE_EXHAUSTED if it reads no refusals.
   absl::Status TakeRecords(const grpc::ByteBuffer& message);
   absl::Status TakeRequest(const TransferRecord& record)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -17,11 +17,11 @@ namespace tutti {
 //
 // The receiver of bytes sends messages of one or more records: requests, with
 // ids that it never uses twice, and cancellations, which the message of their
-// status follows. Their sender answers with
-// messages of one or more frames: a header and its payload. The payload of a
-// request goes in frames in order of offset; the last of them, or one that
-// carries a status instead, ends it. There is exactly one such frame for each
-// request, also for one that was cancelled.
+// status follows. Their sender answers with messages of one or more frames: a
+// header and its payload. The payload of a request goes in frames in order of
+// offset; the last of them, or one that carries a status instead, ends it.
+// There is exactly one such frame for each request, also for one that was
+// cancelled.
 //
 // Processes of one host can do without sending large payloads:
 //
@@ -132,6 +132,10 @@ MemoryPlace DecodeMemoryPlace(
 
 // Longer messages of statuses are cut.
 inline constexpr size_t kMaxStatusMessageBytes = 4096;
+
+// Of the records in one message.
+inline constexpr size_t kMaxRecordsBytes = 256 * kRecordBytes;
+static_assert(kMaxRecordsBytes >= kRecordBytes + kMaxStatusMessageBytes);
 
 }  // namespace tutti
 
