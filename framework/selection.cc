@@ -39,6 +39,11 @@ std::string WhyNot(const ImplementationTraits& traits,
   if (request.wants_subdivisions && !traits.supports_subdivisions) {
     return "has no subdivisions";
   }
+  if (!Satisfies(traits.determinism, request.determinism)) {
+    return absl::StrCat("offers determinism \"", Name(traits.determinism),
+                        "\", where \"", Name(request.determinism),
+                        "\" is demanded");
+  }
   return "";
 }
 
@@ -123,10 +128,16 @@ absl::Status NobodyError(const SelectionRequest& request,
   for (const Candidate& candidate : candidates) {
     reasons.push_back(absl::StrCat(candidate.name, " ", candidate.ruled_out));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no registered implementation can do this ", Name(request.type), ": ",
-      reasons.empty() ? "none is linked into the program"
-                      : absl::StrJoin(reasons, "; ")));
+  std::string demand;
+  if (request.determinism != Determinism::kNotGuaranteed) {
+    demand =
+        absl::StrCat(" with determinism \"", Name(request.determinism), "\"");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("no registered implementation can do this ",
+                   Name(request.type), demand, ": ",
+                   reasons.empty() ? "none is linked into the program"
+                                   : absl::StrJoin(reasons, "; ")));
 }
 
 }  // namespace

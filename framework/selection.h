@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/collective_type.h"
+#include "framework/determinism.h"
 #include "framework/group_layout.h"
 #include "framework/implementation_traits.h"
 #include "framework/registry.h"
@@ -35,6 +36,7 @@ struct SelectionRequest {
 struct Candidate {
   std::string name;
   Determinism determinism = Determinism::kFixedLayout;
+  Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
   std::optional<double> cost_seconds;  // None if ruled out or not predicted.
   std::string ruled_out;               // Why; empty if it was not.
 };

@@ -263,6 +263,52 @@ TEST_F(SelectionTest, ExplicitSubdivisionsNeedWhoHasThem) {
   EXPECT_THAT(WhyNot("Tree"), HasSubstr("subdivisions"));
 }
 
+class DeterminismDemandTest : public SelectionTest {
+ protected:
+  void RegisterOffer(const std::string& name, Determinism offer,
+                     double (*cost)(const CostQuery&)) {
+    ImplementationTraits traits = AllReduceTraits(cost);
+    traits.determinism = offer;
+    Register(name, traits);
+  }
+};
+
+TEST_F(DeterminismDemandTest, TheCheapestOfThoseThatMeetItWins) {
+  RegisterOffer("Any", Determinism::kNotGuaranteed, OneSecond);
+  RegisterOffer("Fixed", Determinism::kFixedLayout, TwoSeconds);
+  RegisterOffer("Ordered", Determinism::kByRankOrder, SlowBetweenProcesses);
+  EXPECT_EQ(Selected(), "Any");
+  request_.determinism = Determinism::kFixedLayout;
+  EXPECT_EQ(Selected(), "Fixed");
+  request_.determinism = Determinism::kByRankOrder;
+  EXPECT_EQ(Selected(), "Ordered");
+}
+
+TEST_F(DeterminismDemandTest, IfNobodyMeetsItTheErrorSaysWhatEachOffers) {
+  RegisterOffer("Any", Determinism::kNotGuaranteed, OneSecond);
+  RegisterOffer("Fixed", Determinism::kFixedLayout, OneSecond);
+  request_.determinism = Determinism::kByRankOrder;
+  EXPECT_THAT(
+      Select(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("all_reduce with determinism \"by rank order\""),
+                     HasSubstr("Any offers determinism \"not guaranteed\""),
+                     HasSubstr("Fixed offers determinism \"fixed layout\""))));
+}
+
+TEST_F(DeterminismDemandTest, ANamedOneBelowItIsAnErrorThatListsWhoMeetsIt) {
+  RegisterOffer("Fixed", Determinism::kFixedLayout, OneSecond);
+  RegisterOffer("Ordered", Determinism::kByRankOrder, TwoSeconds);
+  request_.determinism = Determinism::kByRankOrder;
+  request_.implementation = "Fixed";
+  EXPECT_THAT(
+      Select(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("Fixed offers determinism \"fixed layout\", "
+                               "where \"by rank order\" is demanded"),
+                     HasSubstr("can serve: Ordered"))));
+}
+
 TEST_F(SelectionTest, ADeviceTypeNeedsWhoRunsOnIt) {
   ImplementationTraits gpu = AllReduceTraits(OneSecond);
   gpu.device_types = {"GPU", "TPU"};

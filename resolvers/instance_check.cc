@@ -144,7 +144,8 @@ absl::Status ChooseImplementation(const CollectiveRegistry& registry,
        .implementation = instance->impl_details.implementation,
        .commutative = instance->merge_op.commutative(),
        .uneven = !instance->rows.empty(),
-       .wants_subdivisions = !instance->impl_details.subdiv_offsets.empty()});
+       .wants_subdivisions = !instance->impl_details.subdiv_offsets.empty(),
+       .determinism = instance->impl_details.determinism});
   if (!selection.ok()) return selection.status();
   instance->impl_details.implementation = selection->name;
   return selection->factory->Create()->InitializeCollectiveParams(group,

@@ -10,10 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/collective_request.h"
+#include "framework/determinism.h"
 #include "framework/group_layout.h"
 #include "framework/selection.h"
 #include "nlohmann/json.hpp"
 #include "tools/algorithm_names.h"
+#include "tools/choice_options.h"
 #include "tools/collective_options.h"
 #include "tools/option_values.h"
 #include "tools/text_table.h"
@@ -59,9 +61,12 @@ Exit status 1 if the algorithm of --algorithm cannot serve.
   process_latency_us, process_bandwidth
                                the same between processes; null in one process
   chosen                       a name; null if that of --algorithm cannot serve
+  determinism                  what is demanded at least: "by rank order",
+                               "fixed layout" or "not guaranteed"
   candidates                   a list in the order above, with an object for
                                each: name, predicted_us (null if ruled out, or
-                               without a model), ruled_out (why; null if not)
+                               without a model), determinism (what it offers),
+                               ruled_out (why; null if not)
 
 Examples:
   tutti explain all_reduce
@@ -82,6 +87,7 @@ struct Explanation {
 
 // Those that can serve by cost, those without a prediction last; then those
 // that do such a collective, but not this one; then the rest. Each by name.
+  Determinism determinism = Determinism::kNotGuaranteed;  // Demanded.
 void Sort(const CollectiveRegistry& registry, CollectiveType type,
           std::vector<Candidate>* candidates) {
   const auto does_it = [&](const Candidate& candidate) {
@@ -119,7 +125,8 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
   Explanation result{
       .workload = *std::move(workload),
       .layout = *layout,
-      .one_process = options.one_process || layout->num_tasks() == 1};
+      .one_process = options.one_process || layout->num_tasks() == 1,
+      .determinism = options.choice.determinism};
   const SelectionRequest request = {
       .type = type,
       .layout = result.layout,
@@ -137,6 +144,7 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
   return result;
 }
 
+      .determinism = result.determinism,
 bool HasData(const Explanation& explanation) {
   return explanation.workload.spec.type != CollectiveType::kBarrier;
 }
@@ -153,8 +161,15 @@ std::string Question(const Explanation& explanation) {
                     workload.count, " ", Name(workload.dtype), ")");
   }
   absl::StrAppend(&text, " on ", explanation.layout.ToString(), ", ");
-  if (explanation.one_process) return absl::StrCat(text, "one process");
-  return absl::StrCat(text, explanation.layout.num_tasks(), " processes");
+  if (explanation.one_process) {
+    absl::StrAppend(&text, "one process");
+  } else {
+    absl::StrAppend(&text, explanation.layout.num_tasks(), " processes");
+  }
+  if (explanation.determinism != Determinism::kNotGuaranteed) {
+    absl::StrAppend(&text, ", determinism ", Name(explanation.determinism));
+  }
+  return text;
 }
 
 std::vector<std::string> Cells(const Explanation& explanation,
@@ -208,6 +223,7 @@ Json ToJson(const Explanation& explanation) {
           {"ranks", explanation.layout.size()},
           {"tasks", explanation.layout.num_tasks()},
           {"one_process", explanation.one_process},
+          {"determinism", std::string(Name(candidate.determinism))},
           {"bytes", BytesOf(workload)},
           {"count", workload.count},
           {"dtype", HasData(explanation) ? Json(dtype) : Json()},
@@ -240,6 +256,7 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
       ->option_text("NAME");
   app->add_option("--algorithm", options->algorithm,
                   "a registered name (see `tutti info`)\n"
+          {"determinism", std::string(Name(explanation.determinism))},
                   "[default: the library chooses]")
       ->check(NotEmpty())
       ->option_text("NAME");
@@ -272,6 +289,7 @@ Command AddExplainCommand(CLI::App* app) {
                 *explain, options->collective, {"--bytes", "--dtype"});
             if (!status.ok()) return status;
             return ExplainChoice(*options, CollectiveRegistry::Global(),
+  AddChoiceOptions(app, &options->choice);
                                  console);
           }};
 }

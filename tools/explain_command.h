@@ -1,6 +1,7 @@
 #ifndef TUTTI_TOOLS_EXPLAIN_COMMAND_H_
 #define TUTTI_TOOLS_EXPLAIN_COMMAND_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"

@@ -107,6 +107,21 @@ TEST_F(ExplainCommandTest, TheNamedOneIsChosenIfItCanServe) {
   EXPECT_TRUE(json["candidates"][2]["ruled_out"].is_null());
 }
 
+TEST_F(ExplainCommandTest, ADemandForDeterminismRulesOut) {
+  Register("Ordered", {.collectives = {CollectiveType::kAllReduce},
+                       .determinism = Determinism::kByRankOrder,
+                       .cost_seconds = [](const CostQuery&) { return 99.0; }});
+  options_.choice.determinism = Determinism::kByRankOrder;
+  EXPECT_THAT(Explain(), IsOk());
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("2 processes, determinism by rank order\n"),
+                    HasSubstr("offers determinism \"fixed layout\"")));
+  const auto json = ExplainInJson();
+  EXPECT_EQ(json["chosen"], "Ordered");
+  EXPECT_EQ(json["determinism"], "by rank order");
+  EXPECT_EQ(json["candidates"][0]["determinism"], "by rank order");
+}
+
 TEST_F(ExplainCommandTest, ANamedOneThatCannotServeFailsAndSaysWhy) {
   options_.algorithm = "Fused";
   const absl::Status status = Explain();

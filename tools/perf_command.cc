@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
+#include "tools/choice_options.h"
 #include "tools/cluster_flags.h"
 #include "tools/cluster_mode.h"
 #include "tools/cluster_words.h"
@@ -300,6 +301,7 @@ void AddOptions(CLI::App* app, PerfOptions* options) {
       ->allow_extra_args(false)
       ->option_text("all|NAME,...");
 }
+  AddChoiceOptions(app, &options->choice);
 
 void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
   app->add_option("--iterations", options->iterations,
@@ -360,7 +362,8 @@ absl::Status MeasureCollective(const PerfOptions& options,
   PerfRunner runner(environment,
                     {.warmup = options.warmup,
                      .iterations = options.iterations,
-                     .check = options.check},
+                     .check = options.check,
+                     .determinism = options.choice.determinism},
                     *std::move(party));
   const CollectiveType type = plan->workloads.front().spec.type;
   if (type == CollectiveType::kBarrier || !is_alone) {

@@ -13,6 +13,7 @@
 #include "framework/default_environment.h"
 #include "framework/registry.h"
 #include "tools/algorithm_names.h"
+#include "tools/choice_options.h"
 #include "tools/cluster_flags.h"
 #include "tools/cluster_mode.h"
 #include "tools/cluster_words.h"
@@ -268,7 +269,8 @@ absl::Status RunOnFiles(const RunOptions& options,
   const auto plan = PlanRun({.spec = *spec,
                              .groups = options.groups,
                              .devices = options.devices,
-                             .algorithm = options.algorithm},
+                             .algorithm = options.algorithm,
+                             .determinism = options.choice.determinism},
                             *files);
   if (!plan.ok()) return plan.status();
   if (plan->ranks.size() % options.tasks != 0) {
@@ -314,6 +316,7 @@ Command AddRunCommand(CLI::App* app) {
       ->check(NotEmpty())
       ->option_text("NAME");
   run->add_option("--groups", options->groups,
+  AddChoiceOptions(run, &options->choice);
                   "cut the ranks into N groups of equal size, in\n"
                   "order, that each run on their own, all at once\n"
                   "[default: 1]")
