@@ -2,6 +2,11 @@
 
 #include <string>
 
+#include "absl/status/status.h"
+#include "runtime/rules_file.h"
+#include "tools/exit_status.h"
+#include "tools/option_values.h"
+
 namespace tutti {
 namespace {
 
@@ -27,6 +32,24 @@ void AddChoiceOptions(CLI::App* app, ChoiceOptions* options) {
          "not_guaranteed [default: not_guaranteed]")
       ->check(ClassOfDeterminism())
       ->option_text("CLASS");
+  app->add_option("--rules", options->rules,
+                  "a file of rules that choose algorithms\n"
+                  "[default: that of TUTTI_RULES, if it is set]")
+      ->check(NotEmpty())
+      ->option_text("FILE");
+}
+
+absl::StatusOr<std::shared_ptr<const SelectionRules>> TakeRules(
+    const ChoiceOptions& options, const Variables& variables,
+    const CollectiveRegistry& registry) {
+  std::string path = options.rules;
+  if (path.empty()) path = variables("TUTTI_RULES").value_or("");
+  if (path.empty()) return nullptr;
+  auto rules = ReadRulesFile(path, registry);
+  if (absl::IsInvalidArgument(rules.status())) {
+    return UsageError(rules.status().message());
+  }
+  return rules;
 }
 
 }  // namespace tutti

@@ -17,6 +17,7 @@
 #include "tools/algorithm_names.h"
 #include "tools/choice_options.h"
 #include "tools/collective_options.h"
+#include "tools/environment_variables.h"
 #include "tools/option_values.h"
 #include "tools/text_table.h"
 #include "tools/workload.h"
@@ -31,6 +32,9 @@ constexpr char kHelp[] =
     R"(Lists every registered algorithm: first those that can serve, the cheapest
 first, then the others, with what rules them out. Nothing is executed: the
 library asks the same function, with the same answer, when it runs a collective.
+
+An algorithm that is named is taken; else that of the first rule of --rules that
+matches; else the one with the least predicted time.
 
 predicted is what the algorithm's own model says, in which a message takes 1 us
 + bytes / 5 GB/s within a process, and 50 us + bytes / 2.5 GB/s between
@@ -57,12 +61,16 @@ Exit status 1 if the algorithm of --algorithm cannot serve.
   bytes, count                 of the larger buffer
   dtype, reduction             names; null of a barrier, and where nothing is
                                reduced
+  determinism                  what is demanded at least: "by rank order",
+                               "fixed layout" or "not guaranteed"
   latency_us, bandwidth        of the model: microseconds, GB/s
   process_latency_us, process_bandwidth
                                the same between processes; null in one process
   chosen                       a name; null if that of --algorithm cannot serve
-  determinism                  what is demanded at least: "by rank order",
-                               "fixed layout" or "not guaranteed"
+  rules                        a list of those that match, up to the one that
+                               decides, with an object for each: where (file and
+                               line), algorithm, ruled_out (why it does not
+                               decide; null if it does)
   candidates                   a list in the order above, with an object for
                                each: name, predicted_us (null if ruled out, or
                                without a model), determinism (what it offers),
@@ -79,15 +87,16 @@ struct Explanation {
   Workload workload;
   GroupLayout layout = GroupLayout::Uniform(1, 1);
   bool one_process = true;
+  Determinism determinism = Determinism::kNotGuaranteed;  // Demanded.
   CostModel model;
-  std::vector<Candidate> candidates;  // In the order of the output.
-  std::string chosen;                 // Empty if `refusal` is not OK.
+  std::vector<Candidate> candidates;           // In the order of the output.
+  std::string chosen;                          // Empty if `refusal` is not OK.
+  std::vector<Selection::MatchingRule> rules;  // That were asked.
   absl::Status refusal;
 };
 
 // Those that can serve by cost, those without a prediction last; then those
 // that do such a collective, but not this one; then the rest. Each by name.
-  Determinism determinism = Determinism::kNotGuaranteed;  // Demanded.
 void Sort(const CollectiveRegistry& registry, CollectiveType type,
           std::vector<Candidate>* candidates) {
   const auto does_it = [&](const Candidate& candidate) {
@@ -135,16 +144,19 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
       .one_process = result.one_process,
       .implementation = options.algorithm,
       .commutative = result.workload.spec.merge_op.commutative(),
+      .determinism = result.determinism,
       .model = result.model};
   result.candidates = JudgeImplementations(registry, request);
   Sort(registry, type, &result.candidates);
-  const auto selection = SelectImplementation(registry, request);
+  const auto selection = SelectImplementation(
+      {.registry = &registry, .rules = options.rules}, request);
   result.refusal = selection.status();
-  if (selection.ok()) result.chosen = selection->name;
+  if (!selection.ok()) return result;
+  result.chosen = selection->name;
+  result.rules = selection->matching_rules;
   return result;
 }
 
-      .determinism = result.determinism,
 bool HasData(const Explanation& explanation) {
   return explanation.workload.spec.type != CollectiveType::kBarrier;
 }
@@ -193,6 +205,12 @@ std::string ToText(const Explanation& explanation) {
   table.Fit(rows);
   std::string text = absl::StrCat(Question(explanation), "\n", table.Header());
   for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  for (const auto& [rule, why_not] : explanation.rules) {
+    absl::StrAppend(&text, rule.where, ": ", rule.implementation,
+                    why_not.empty() ? " is chosen by this rule"
+                                    : absl::StrCat(" ", why_not),
+                    "\n");
+  }
   return text;
 }
 
@@ -205,7 +223,14 @@ Json ToJson(const Candidate& candidate) {
           {"predicted_us", candidate.cost_seconds.has_value()
                                ? Json(*candidate.cost_seconds * 1e6)
                                : Json()},
+          {"determinism", std::string(Name(candidate.determinism))},
           {"ruled_out", OrNull(candidate.ruled_out)}};
+}
+
+Json ToJson(const Selection::MatchingRule& matching) {
+  return {{"where", matching.rule.where},
+          {"algorithm", matching.rule.implementation},
+          {"ruled_out", OrNull(matching.why_not)}};
 }
 
 Json ToJson(const Explanation& explanation) {
@@ -218,16 +243,20 @@ Json ToJson(const Explanation& explanation) {
   for (const Candidate& candidate : explanation.candidates) {
     candidates.push_back(ToJson(candidate));
   }
+  Json rules = Json::array();
+  for (const Selection::MatchingRule& matching : explanation.rules) {
+    rules.push_back(ToJson(matching));
+  }
   return {{"collective", std::string(Name(workload.spec.type))},
           {"layout", explanation.layout.ToString()},
           {"ranks", explanation.layout.size()},
           {"tasks", explanation.layout.num_tasks()},
           {"one_process", explanation.one_process},
-          {"determinism", std::string(Name(candidate.determinism))},
           {"bytes", BytesOf(workload)},
           {"count", workload.count},
           {"dtype", HasData(explanation) ? Json(dtype) : Json()},
           {"reduction", OrNull(workload.spec.reduction)},
+          {"determinism", std::string(Name(explanation.determinism))},
           {"latency_us", within.latency_seconds * 1e6},
           {"bandwidth", within.bytes_per_second / 1e9},
           {"process_latency_us",
@@ -235,6 +264,7 @@ Json ToJson(const Explanation& explanation) {
           {"process_bandwidth",
            spans_processes ? Json(between.bytes_per_second / 1e9) : Json()},
           {"chosen", OrNull(explanation.chosen)},
+          {"rules", rules},
           {"candidates", candidates}};
 }
 
@@ -256,10 +286,10 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
       ->option_text("NAME");
   app->add_option("--algorithm", options->algorithm,
                   "a registered name (see `tutti info`)\n"
-          {"determinism", std::string(Name(explanation.determinism))},
                   "[default: the library chooses]")
       ->check(NotEmpty())
       ->option_text("NAME");
+  AddChoiceOptions(app, &options->choice);
   app->add_flag("--json", options->json, "print JSON");
 }
 
@@ -288,8 +318,11 @@ Command AddExplainCommand(CLI::App* app) {
             const absl::Status status = CheckOptionsOfBarrier(
                 *explain, options->collective, {"--bytes", "--dtype"});
             if (!status.ok()) return status;
+            auto rules = TakeRules(options->choice, EnvironmentVariable,
+                                   CollectiveRegistry::Global());
+            if (!rules.ok()) return rules.status();
+            options->rules = *std::move(rules);
             return ExplainChoice(*options, CollectiveRegistry::Global(),
-  AddChoiceOptions(app, &options->choice);
                                  console);
           }};
 }

@@ -18,6 +18,7 @@
 #include "tools/cluster_mode.h"
 #include "tools/cluster_words.h"
 #include "tools/collective_options.h"
+#include "tools/environment_variables.h"
 #include "tools/exit_status.h"
 #include "tools/input_files.h"
 #include "tools/npy.h"
@@ -315,8 +316,8 @@ Command AddRunCommand(CLI::App* app) {
                   "[default: the library chooses]")
       ->check(NotEmpty())
       ->option_text("NAME");
-  run->add_option("--groups", options->groups,
   AddChoiceOptions(run, &options->choice);
+  run->add_option("--groups", options->groups,
                   "cut the ranks into N groups of equal size, in\n"
                   "order, that each run on their own, all at once\n"
                   "[default: 1]")
@@ -352,10 +353,14 @@ Command AddRunCommand(CLI::App* app) {
                   chosen.devices = NumRanks(*chosen.cluster);
                   chosen.tasks = chosen.cluster->cluster.num_tasks();
                 }
+                const auto rules =
+                    TakeRules(options->choice, EnvironmentVariable,
+                              CollectiveRegistry::Global());
+                if (!rules.ok()) return rules.status();
                 const DefaultEnvironment environment;
                 return RunOnFiles(
                     chosen, environment.get(),
-                    PartyOf(environment.get(), chosen.cluster, console),
+                    PartyOf(environment.get(), chosen.cluster, *rules, console),
                     console);
               },
           .join =
