@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "framework/collective_type.h"
+#include "framework/determinism.h"
 #include "framework/dtype.h"
 #include "framework/merge_op.h"
 #include "framework/tensor_shape.h"
@@ -91,6 +92,9 @@ struct InstanceId {
 struct CollImplDetails {
   // A registered name. Empty in a request: the best one is chosen.
   std::string implementation;
+
+  // What the chosen implementation, or the named one, must offer at least.
+  Determinism determinism = Determinism::kNotGuaranteed;
 
   // One ring per entry: how far it rotates the devices of each task; negative
   // also reverses them. At most kMaxSubdivisions. Empty in a request: chosen

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "framework/collective_type.h"
+#include "framework/determinism.h"
 #include "framework/group_layout.h"
 
 namespace tutti {
@@ -37,15 +37,6 @@ struct CostQuery {
   CostModel model;
   bool one_process = false;  // Else every task is one.
 };
-
-// How far results are the same bits on every run, whatever the timing.
-enum class Determinism : uint8_t {
-  kByRankOrder,   // They depend on the inputs in rank order alone.
-  kFixedLayout,   // They also depend on how ranks lie on tasks.
-  kNotGuaranteed  // They may differ from run to run.
-};
-
-absl::string_view Name(Determinism determinism);
 
 // What an implementation can do, for choosing among implementations and for
 // showing the choice. Immutable once registered.

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/determinism.h"
 
 namespace tutti {
 namespace {
@@ -134,6 +135,13 @@ constexpr RequestField kFields[] = {
      },
      [](const Request& request) {
        return request.impl_details.implementation;
+     }},
+    {"determinism",
+     [](const Request& a, const Request& b) {
+       return a.impl_details.determinism == b.impl_details.determinism;
+     },
+     [](const Request& request) {
+       return std::string(Name(request.impl_details.determinism));
      }},
     {"subdivision offsets",
      [](const Request& a, const Request& b) {

@@ -39,6 +39,11 @@ std::string WhyNot(const ImplementationTraits& traits,
   if (request.wants_subdivisions && !traits.supports_subdivisions) {
     return "has no subdivisions";
   }
+  if (!Satisfies(traits.determinism, request.determinism)) {
+    return absl::StrCat("offers determinism \"", Name(traits.determinism),
+                        "\", where \"", Name(request.determinism),
+                        "\" is demanded");
+  }
   return "";
 }
 
@@ -101,6 +106,31 @@ absl::StatusOr<Selection> SelectByName(const CollectiveRegistry& registry,
   return selection;
 }
 
+bool Matches(const SelectionRule& rule, const SelectionRequest& request) {
+  return rule.type == request.type && rule.min_bytes <= request.bytes &&
+         request.bytes <= rule.max_bytes &&
+         (!rule.one_process.has_value() ||
+          rule.one_process == request.one_process) &&
+         (rule.layout.empty() || rule.layout == request.layout.ToString());
+}
+
+// Sets name and factory if a rule decides.
+void AskRules(const CollectiveRegistry& registry, const SelectionRules& rules,
+              const SelectionRequest& request, Selection* selection) {
+  for (const SelectionRule& rule : rules) {
+    if (!Matches(rule, request)) continue;
+    auto factory = registry.Find(rule.implementation);
+    const std::string why_not = factory.ok()
+                                    ? WhyNot((*factory)->traits(), request)
+                                    : std::string("is not registered");
+    selection->matching_rules.push_back({rule, why_not});
+    if (!why_not.empty()) continue;
+    selection->name = rule.implementation;
+    selection->factory = *std::move(factory);
+    return;
+  }
+}
+
 // True if the first one is to be preferred.
 bool IsBetter(const Candidate& a, const Candidate& b) {
   return a.cost_seconds != b.cost_seconds ? a.cost_seconds < b.cost_seconds
@@ -123,10 +153,16 @@ absl::Status NobodyError(const SelectionRequest& request,
   for (const Candidate& candidate : candidates) {
     reasons.push_back(absl::StrCat(candidate.name, " ", candidate.ruled_out));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no registered implementation can do this ", Name(request.type), ": ",
-      reasons.empty() ? "none is linked into the program"
-                      : absl::StrJoin(reasons, "; ")));
+  std::string demand;
+  if (request.determinism != Determinism::kNotGuaranteed) {
+    demand =
+        absl::StrCat(" with determinism \"", Name(request.determinism), "\"");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("no registered implementation can do this ",
+                   Name(request.type), demand, ": ",
+                   reasons.empty() ? "none is linked into the program"
+                                   : absl::StrJoin(reasons, "; ")));
 }
 
 }  // namespace
@@ -142,9 +178,19 @@ std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
 
 absl::StatusOr<Selection> SelectImplementation(
     const CollectiveRegistry& registry, const SelectionRequest& request) {
+  return SelectImplementation(SelectionPolicy{.registry = &registry}, request);
+}
+
+absl::StatusOr<Selection> SelectImplementation(
+    const SelectionPolicy& policy, const SelectionRequest& request) {
+  const CollectiveRegistry& registry = *policy.registry;
   Selection selection{.candidates = JudgeImplementations(registry, request)};
   if (!request.implementation.empty()) {
     return SelectByName(registry, request.implementation, std::move(selection));
+  }
+  if (policy.rules != nullptr) {
+    AskRules(registry, *policy.rules, request, &selection);
+    if (selection.factory != nullptr) return selection;
   }
   const Candidate* best = Best(selection.candidates);
   if (best == nullptr) return NobodyError(request, selection.candidates);

@@ -9,11 +9,19 @@
 
 #include "absl/status/statusor.h"
 #include "framework/collective_type.h"
+#include "framework/determinism.h"
 #include "framework/group_layout.h"
 #include "framework/implementation_traits.h"
 #include "framework/registry.h"
+#include "framework/selection_rules.h"
 
 namespace tutti {
+
+// Who decides, but for the caller. What is pointed at outlives this.
+struct SelectionPolicy {
+  const CollectiveRegistry* registry = &CollectiveRegistry::Global();
+  std::shared_ptr<const SelectionRules> rules;  // May be null: none.
+};
 
 // What an implementation is wanted for.
 struct SelectionRequest {
@@ -28,6 +36,7 @@ struct SelectionRequest {
   bool commutative = true;          // The merge op, where one is used.
   bool uneven = false;              // Members' contributions differ in size.
   bool wants_subdivisions = false;  // Explicit subdivision offsets were given.
+  Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
   CostModel model;
 };
 
@@ -43,6 +52,14 @@ struct Selection {
   std::string name;
   std::shared_ptr<const CollectiveFactory> factory;
   std::vector<Candidate> candidates;  // As JudgeImplementations().
+
+  // In the order of the file, of those that match and come first: all but the
+  // last name what cannot serve, and `why_not` says why.
+  struct MatchingRule {
+    SelectionRule rule;
+    std::string why_not;  // Empty: it decided.
+  };
+  std::vector<MatchingRule> matching_rules;
 };
 
 // What SelectImplementation() chooses from: all that are registered, by name.
@@ -50,11 +67,15 @@ struct Selection {
 std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
                                             const SelectionRequest& request);
 
-// Chooses: the implementation that is asked for by name, else the cheapest by
+// Chooses: the implementation that is asked for by name; else that of the first
+// rule that matches and whose implementation can serve; else the cheapest by
 // its own prediction; among equals that whose results depend on least, then the
 // first by name. Pure, so that all who ask the same get the same. Errors:
 // NOT_FOUND for an unknown name; INVALID_ARGUMENT if the named one, or any,
-// cannot serve, saying why and which can.
+// cannot serve, saying why and which can. A demand for determinism that is not
+// met is such a reason.
+absl::StatusOr<Selection> SelectImplementation(const SelectionPolicy& policy,
+                                               const SelectionRequest& request);
 absl::StatusOr<Selection> SelectImplementation(
     const CollectiveRegistry& registry, const SelectionRequest& request);
 

@@ -263,6 +263,153 @@ TEST_F(SelectionTest, ExplicitSubdivisionsNeedWhoHasThem) {
   EXPECT_THAT(WhyNot("Tree"), HasSubstr("subdivisions"));
 }
 
+class DeterminismDemandTest : public SelectionTest {
+ protected:
+  void RegisterOffer(const std::string& name, Determinism offer,
+                     double (*cost)(const CostQuery&)) {
+    ImplementationTraits traits = AllReduceTraits(cost);
+    traits.determinism = offer;
+    Register(name, traits);
+  }
+};
+
+TEST_F(DeterminismDemandTest, TheCheapestOfThoseThatMeetItWins) {
+  RegisterOffer("Any", Determinism::kNotGuaranteed, OneSecond);
+  RegisterOffer("Fixed", Determinism::kFixedLayout, TwoSeconds);
+  RegisterOffer("Ordered", Determinism::kByRankOrder, SlowBetweenProcesses);
+  EXPECT_EQ(Selected(), "Any");
+  request_.determinism = Determinism::kFixedLayout;
+  EXPECT_EQ(Selected(), "Fixed");
+  request_.determinism = Determinism::kByRankOrder;
+  EXPECT_EQ(Selected(), "Ordered");
+}
+
+TEST_F(DeterminismDemandTest, IfNobodyMeetsItTheErrorSaysWhatEachOffers) {
+  RegisterOffer("Any", Determinism::kNotGuaranteed, OneSecond);
+  RegisterOffer("Fixed", Determinism::kFixedLayout, OneSecond);
+  request_.determinism = Determinism::kByRankOrder;
+  EXPECT_THAT(
+      Select(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("all_reduce with determinism \"by rank order\""),
+                     HasSubstr("Any offers determinism \"not guaranteed\""),
+                     HasSubstr("Fixed offers determinism \"fixed layout\""))));
+}
+
+TEST_F(DeterminismDemandTest, ANamedOneBelowItIsAnErrorThatListsWhoMeetsIt) {
+  RegisterOffer("Fixed", Determinism::kFixedLayout, OneSecond);
+  RegisterOffer("Ordered", Determinism::kByRankOrder, TwoSeconds);
+  request_.determinism = Determinism::kByRankOrder;
+  request_.implementation = "Fixed";
+  EXPECT_THAT(
+      Select(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("Fixed offers determinism \"fixed layout\", "
+                               "where \"by rank order\" is demanded"),
+                     HasSubstr("can serve: Ordered"))));
+}
+
+class RulesTest : public SelectionTest {
+ protected:
+  RulesTest() {
+    Register("Cheap", AllReduceTraits(OneSecond));
+    Register("Dear", AllReduceTraits(TwoSeconds));
+    ImplementationTraits local = AllReduceTraits(TwoSeconds);
+    local.needs_one_process = true;
+    Register("Local", local);
+    Register("Manual", AllReduceTraits(nullptr));
+    request_.bytes = 100;
+  }
+
+  // Of all-reduces of 10 to 100 bytes, to change.
+  SelectionRule& Add(const std::string& implementation) {
+    rules_.push_back(
+        {.min_bytes = 10, .max_bytes = 100, .implementation = implementation});
+    return rules_.back();
+  }
+
+  absl::StatusOr<Selection> Select() {
+    return SelectImplementation(
+        {.registry = &registry_,
+         .rules = std::make_shared<const SelectionRules>(rules_)},
+        request_);
+  }
+
+  std::string Selected() {
+    const auto selection = Select();
+    return selection.ok() ? selection->name : selection.status().ToString();
+  }
+
+  SelectionRules rules_;
+};
+
+TEST_F(RulesTest, TheFirstThatMatchesBeatsTheModel) {
+  Add("Dear");
+  Add("Cheap");
+  const auto selection = Select();
+  ASSERT_THAT(selection, IsOk());
+  EXPECT_EQ(selection->name, "Dear");
+  EXPECT_EQ(selection->factory, *registry_.Find("Dear"));
+  ASSERT_EQ(selection->matching_rules.size(), 1u);
+  EXPECT_EQ(selection->matching_rules[0].why_not, "");
+}
+
+TEST_F(RulesTest, AnExplicitNameBeatsThem) {
+  Add("Dear");
+  request_.implementation = "Cheap";
+  EXPECT_EQ(Selected(), "Cheap");
+}
+
+TEST_F(RulesTest, BothEndsOfTheSizesAreIncluded) {
+  Add("Dear");
+  for (const auto& [bytes, name] :
+       {std::pair(9, "Cheap"), {10, "Dear"}, {100, "Dear"}, {101, "Cheap"}}) {
+    request_.bytes = bytes;
+    EXPECT_EQ(Selected(), name) << bytes;
+  }
+}
+
+TEST_F(RulesTest, CollectiveLayoutAndProcessesHaveToMatch) {
+  Add("Dear");
+  EXPECT_EQ(Selected(), "Dear");
+  rules_[0].type = CollectiveType::kBroadcast;
+  EXPECT_EQ(Selected(), "Cheap");
+  rules_[0] = {.layout = "2x4", .one_process = false, .implementation = "Dear"};
+  EXPECT_EQ(Selected(), "Dear");
+  rules_[0].layout = "4x2";
+  EXPECT_EQ(Selected(), "Cheap");
+  rules_[0] = {.one_process = true, .implementation = "Dear"};
+  EXPECT_EQ(Selected(), "Cheap");
+}
+
+TEST_F(RulesTest, WhatRunsOnlyWhenNamedIsNamed) {
+  Add("Manual");
+  EXPECT_EQ(Selected(), "Manual");
+}
+
+TEST_F(RulesTest, OneWhoseImplementationCannotServeIsPassedOver) {
+  Add("Local");
+  Add("Gone");
+  Add("Dear");
+  const auto selection = Select();
+  ASSERT_THAT(selection, IsOk());
+  EXPECT_EQ(selection->name, "Dear");
+  ASSERT_EQ(selection->matching_rules.size(), 3u);
+  EXPECT_THAT(selection->matching_rules[0].why_not, HasSubstr("one process"));
+  EXPECT_THAT(selection->matching_rules[1].why_not, HasSubstr("registered"));
+  rules_.pop_back();
+  EXPECT_EQ(Selected(), "Cheap");
+}
+
+TEST_F(RulesTest, ADemandForDeterminismBeatsThem) {
+  ImplementationTraits ordered = AllReduceTraits(TwoSeconds);
+  ordered.determinism = Determinism::kByRankOrder;
+  Register("Ordered", ordered);
+  Add("Dear");
+  request_.determinism = Determinism::kByRankOrder;
+  EXPECT_EQ(Selected(), "Ordered");
+}
+
 TEST_F(SelectionTest, ADeviceTypeNeedsWhoRunsOnIt) {
   ImplementationTraits gpu = AllReduceTraits(OneSecond);
   gpu.device_types = {"GPU", "TPU"};

@@ -95,6 +95,7 @@ void ClusterControl::MakeResolvers() {
        .directory = options_.directory,
        .leadership = leadership_,
        .registry = options_.registry,
+       .rules = options_.rules,
        .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .max_unsettled = options_.max_unsettled,

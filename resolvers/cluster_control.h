@@ -18,6 +18,7 @@
 #include "framework/group_directory.h"
 #include "framework/mutex.h"
 #include "framework/registry.h"
+#include "framework/selection_rules.h"
 #include "framework/status_callback.h"
 #include "resolvers/cluster_leave.h"
 #include "resolvers/device_resolver_distributed.h"
@@ -50,7 +51,8 @@ class ClusterControl : public ControlService,
 
     HealthProfile health = HealthProfile::Default();
     const CollectiveRegistry* registry = &CollectiveRegistry::Global();
-    std::vector<int> ring_order;           // As in ParamResolverLocal.
+    std::shared_ptr<const SelectionRules> rules;  // As in ParamResolverLocal,
+    std::vector<int> ring_order;                  // as this.
     size_t max_entries = size_t{1} << 19;  // As in ParamResolverDistributed.
     size_t max_unsettled = 1024;
 

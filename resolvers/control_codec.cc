@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "framework/determinism.h"
 
 namespace tutti {
 namespace {
@@ -21,6 +22,9 @@ constexpr size_t kMaxErrorBytes = 4096;
 constexpr int kMaxDims = 255;
 constexpr int kMaxDependencies = 4096;
 constexpr int kMaxDeviceIndex = 65535;
+
+// Demands for determinism are counted from there, so that 0 is none.
+constexpr int kNoDemand = static_cast<int>(Determinism::kNotGuaranteed);
 
 template <typename... Args>
 absl::Status Invalid(const Args&... args) {
@@ -201,11 +205,17 @@ absl::StatusOr<CollImplDetails> DecodeDetails(const proto::Request& message) {
     status = CheckCount("request.dependencies", message.dependencies_size(),
                         kMaxDependencies);
   }
+  if (status.ok()) {
+    status =
+        CheckRange("request.determinism", message.determinism(), 0, kNoDemand);
+  }
   if (!status.ok()) return status;
   CollImplDetails details;
   details.implementation = message.implementation();
   details.subdiv_offsets = ToVector<int>(message.subdiv_offsets());
   details.max_subdivs_per_device = message.max_subdivs_per_device();
+  details.determinism =
+      static_cast<Determinism>(kNoDemand - message.determinism());
   for (const proto::InstanceName& name : message.dependencies()) {
     details.dependencies.push_back({name.group_key(), name.instance_key()});
   }
@@ -233,6 +243,7 @@ proto::Request EncodeRequest(const CollectiveRequest& request) {
   message.mutable_subdiv_offsets()->Add(details.subdiv_offsets.begin(),
                                         details.subdiv_offsets.end());
   message.set_max_subdivs_per_device(details.max_subdivs_per_device);
+  message.set_determinism(kNoDemand - static_cast<int>(details.determinism));
   for (InstanceId id : details.dependencies) {
     proto::InstanceName* const name = message.add_dependencies();
     name->set_group_key(id.group_key);

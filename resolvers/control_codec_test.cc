@@ -69,6 +69,7 @@ TEST(ControlCodecTest, ACallOfEachTypeSurvivesTheWire) {
     request.final_op = FinalOp::DivideByGroupSize();
     request.dtype = DType::kBFloat16;
     request.impl_details = {.implementation = "Some",
+                            .determinism = Determinism::kFixedLayout,
                             .subdiv_offsets = {0, -2, 7},
                             .max_subdivs_per_device = -1,
                             .dependencies = {{1, 2}, {-3, 4}}};
@@ -216,6 +217,10 @@ TEST(ControlCodecTest, EveryFieldIsChecked) {
        }},
       {"max_subdivs_per_device is -2",
        [](Message& m) { m.mutable_request()->set_max_subdivs_per_device(-2); }},
+      {"request.determinism is 3",
+       [](Message& m) { m.mutable_request()->set_determinism(3); }},
+      {"request.determinism is -1",
+       [](Message& m) { m.mutable_request()->set_determinism(-1); }},
       {"request.dependencies has 5000 entries",
        [](Message& m) {
          for (int i = 0; i < 5000; ++i) m.mutable_request()->add_dependencies();

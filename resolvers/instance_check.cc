@@ -12,7 +12,6 @@
 #include "framework/collective_shapes.h"
 #include "framework/rank_list.h"
 #include "framework/request_fields.h"
-#include "framework/selection.h"
 
 namespace tutti {
 namespace {
@@ -127,14 +126,14 @@ absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance,
   return SizeInBytes(instance.dtype, larger);
 }
 
-absl::Status ChooseImplementation(const CollectiveRegistry& registry,
+absl::Status ChooseImplementation(const SelectionPolicy& policy,
                                   const CollGroupParams& group,
                                   const CollTaskParams& task,
                                   CollInstanceParams* instance) {
   const auto bytes = BytesOf(*instance, group);
   if (!bytes.ok()) return bytes.status();
   const auto selection = SelectImplementation(
-      registry,
+      policy,
       {.type = instance->type,
        .layout = *group.layout,
        .device_type = group.device_type,
@@ -144,7 +143,8 @@ absl::Status ChooseImplementation(const CollectiveRegistry& registry,
        .implementation = instance->impl_details.implementation,
        .commutative = instance->merge_op.commutative(),
        .uneven = !instance->rows.empty(),
-       .wants_subdivisions = !instance->impl_details.subdiv_offsets.empty()});
+       .wants_subdivisions = !instance->impl_details.subdiv_offsets.empty(),
+       .determinism = instance->impl_details.determinism});
   if (!selection.ok()) return selection.status();
   instance->impl_details.implementation = selection->name;
   return selection->factory->Create()->InitializeCollectiveParams(group,
@@ -158,7 +158,7 @@ size_t FirstLocalRank(const CollTaskParams& task) {
   return first == is_local.end() ? 0 : first - is_local.begin();
 }
 
-absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
+absl::StatusOr<CollInstanceParams> Decide(const SelectionPolicy& policy,
                                           const CollGroupParams& group,
                                           const CollTaskParams& task,
                                           Requests requests) {
@@ -183,7 +183,7 @@ absl::StatusOr<CollInstanceParams> Decide(const CollectiveRegistry& registry,
   instance.merge_op = own.merge_op;
   instance.final_op = own.final_op;
   instance.impl_details = first.impl_details;
-  status = ChooseImplementation(registry, group, task, &instance);
+  status = ChooseImplementation(policy, group, task, &instance);
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat(InstanceLabel(first), ": ",
                                                     status.message()));
@@ -216,11 +216,11 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<const CollectiveParams>>>
-CompleteInstance(const CollectiveRegistry& registry,
+CompleteInstance(const SelectionPolicy& policy,
                  const std::shared_ptr<const CollGroupParams>& group,
                  const std::shared_ptr<const CollTaskParams>& task,
                  Requests requests) {
-  auto decided = Decide(registry, *group, *task, requests);
+  auto decided = Decide(policy, *group, *task, requests);
   if (!decided.ok()) return decided.status();
   const auto instance =
       std::make_shared<const CollInstanceParams>(*std::move(decided));

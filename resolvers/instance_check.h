@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "framework/collective_request.h"
 #include "framework/params.h"
-#include "framework/registry.h"
+#include "framework/selection.h"
 
 namespace tutti {
 
@@ -29,7 +29,7 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
 // SelectImplementation().
 absl::StatusOr<std::vector<std::shared_ptr<const CollectiveParams>>>
 CompleteInstance(
-    const CollectiveRegistry& registry,
+    const SelectionPolicy& policy,
     const std::shared_ptr<const CollGroupParams>& group,
     const std::shared_ptr<const CollTaskParams>& task,
     absl::Span<const std::shared_ptr<const CollectiveRequest>> requests);

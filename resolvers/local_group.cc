@@ -12,11 +12,13 @@
 namespace tutti {
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
-    const Environment& environment, int num_tasks, int devices_per_task) {
+    const Environment& environment, int num_tasks, int devices_per_task,
+    std::shared_ptr<const SelectionRules> rules) {
   auto devices =
       DeviceManager::CreateCpu(num_tasks, devices_per_task, environment.random);
   if (!devices.ok()) return devices.status();
-  auto manager = CreateLocalExecutorMgr(environment, devices->get());
+  auto manager =
+      CreateLocalExecutorMgr(environment, devices->get(), std::move(rules));
   if (!manager.ok()) return manager.status();
   return std::unique_ptr<LocalGroup>(
       new LocalGroup(*std::move(devices), *std::move(manager)));

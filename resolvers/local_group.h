@@ -13,6 +13,7 @@
 #include "framework/collective_request.h"
 #include "framework/device_manager.h"
 #include "framework/environment.h"
+#include "framework/selection_rules.h"
 #include "framework/tensor.h"
 
 namespace tutti {
@@ -24,9 +25,11 @@ namespace tutti {
 // Thread-safe. `environment`'s parts outlive the group.
 class LocalGroup {
  public:
-  // Errors: as DeviceManager::CreateCpu and CollectiveExecutorMgr::Create.
+  // `rules` may be null. Errors: as DeviceManager::CreateCpu and
+  // CollectiveExecutorMgr::Create.
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(
-      const Environment& environment, int num_tasks, int devices_per_task);
+      const Environment& environment, int num_tasks, int devices_per_task,
+      std::shared_ptr<const SelectionRules> rules = nullptr);
   LocalGroup(const LocalGroup&) = delete;
   LocalGroup& operator=(const LocalGroup&) = delete;
 

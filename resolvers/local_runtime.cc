@@ -1,6 +1,7 @@
 #include "resolvers/local_runtime.h"
 
 #include <memory>
+#include <utility>
 
 #include "resolvers/device_resolver_local.h"
 #include "resolvers/param_resolver_local.h"
@@ -9,11 +10,12 @@
 namespace tutti {
 
 absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
-    const Environment& environment, const DeviceManager* devices) {
+    const Environment& environment, const DeviceManager* devices,
+    std::shared_ptr<const SelectionRules> rules) {
   return CollectiveExecutorMgr::Create({
       .environment = environment,
       .devices = devices,
-      .param_resolver = ParamResolverLocal::Create({}),
+      .param_resolver = ParamResolverLocal::Create({.rules = std::move(rules)}),
       .device_resolver = std::make_shared<DeviceResolverLocal>(devices),
       .step_sequence = std::make_shared<StepSequenceLocal>(environment.random),
   });

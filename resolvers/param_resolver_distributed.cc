@@ -53,6 +53,7 @@ ParamResolverDistributed::ParamResolverDistributed(Options options)
 void ParamResolverDistributed::Initialize() {
   led_ = ParamResolverLocal::Create(
       {.registry = options_.registry,
+       .rules = options_.rules,
        .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .task_name = task_name_,

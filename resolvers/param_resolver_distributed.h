@@ -23,6 +23,7 @@
 #include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/registry.h"
+#include "framework/selection_rules.h"
 #include "resolvers/leader_poll.h"
 #include "resolvers/leader_service.h"
 #include "resolvers/leadership.h"
@@ -53,7 +54,10 @@ class ParamResolverDistributed
 
     std::shared_ptr<Leadership> leadership;
     const CollectiveRegistry* registry = &CollectiveRegistry::Global();
-    std::vector<int> ring_order;  // As in ParamResolverLocal.
+
+    // As in ParamResolverLocal; the rules of the task that leads decide.
+    std::shared_ptr<const SelectionRules> rules;
+    std::vector<int> ring_order;
 
     // How much the settled instances of this task's members may take: an entry
     // for each member, and one for each of CollInstanceParams::rows. Those that

@@ -368,8 +368,9 @@ void ParamResolverLocal::DropInstance(Group& group, InstanceKey key,
 void ParamResolverLocal::SettleInstance(const GroupPtr& group, InstanceKey key,
                                         const InstancePtr& instance,
                                         Outbox* outbox) {
-  auto completed = CompleteInstance(*options_.registry, group->params,
-                                    group->task, instance->requests);
+  auto completed =
+      CompleteInstance({.registry = options_.registry, .rules = options_.rules},
+                       group->params, group->task, instance->requests);
   MutexLock lock(&mu_);
   if (!group->status.ok()) return;
   for (WaitingCallPtr& call : instance->waiting.TakeAll()) {

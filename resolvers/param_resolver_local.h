@@ -15,6 +15,7 @@
 #include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/registry.h"
+#include "framework/selection_rules.h"
 #include "resolvers/group_builder.h"
 #include "resolvers/waiting_calls.h"
 
@@ -35,6 +36,9 @@ class ParamResolverLocal
  public:
   struct Options {
     const CollectiveRegistry* registry = &CollectiveRegistry::Global();
+
+    // For what no member names an implementation for; null: none.
+    std::shared_ptr<const SelectionRules> rules;
 
     // Device indices of a task, as in ConfiguredRankOrder(); empty: the ring
     // follows the links.

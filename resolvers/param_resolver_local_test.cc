@@ -121,6 +121,23 @@ class ParamResolverLocalTest : public testing::Test {
   std::shared_ptr<ParamResolverLocal> resolver_;
 };
 
+TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
+  ASSERT_THAT(registry_.Register(
+                  "Manual", Implemented<Hooked>(
+                                {.collectives = {CollectiveType::kAllReduce}})),
+              IsOk());
+  resolver_ = ParamResolverLocal::Create(
+      {.registry = &registry_,
+       .rules = std::make_shared<const SelectionRules>(
+           SelectionRules{{.implementation = "Manual"}})});
+  const auto call = Ask(0, 1);
+  Ask(1, 1);
+  ASSERT_FALSE(call->waits());
+  ASSERT_THAT(call->answers[0], IsOk());
+  EXPECT_EQ((*call->answers[0])->instance->impl_details.implementation,
+            "Manual");
+}
+
 TEST_F(ParamResolverLocalTest, ImplementationsAreCalledWithNoLockHeld) {
   const auto use_resolver = [this] {
     EXPECT_EQ(resolver_->num_groups(), 1u);

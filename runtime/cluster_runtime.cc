@@ -137,6 +137,7 @@ class ClusterRuntime::Impl {
          .devices = devices_.get(),
          .incarnation = incarnation,
          .health = options_.health,
+         .rules = options_.rules,
          .cancel_execution =
              [access = access_](const ControlCaller& caller,
                                 const proto::CancelExecution& cancel) {

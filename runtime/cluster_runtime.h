@@ -17,6 +17,7 @@
 #include "framework/collective_request.h"
 #include "framework/device.h"
 #include "framework/environment.h"
+#include "framework/selection_rules.h"
 #include "framework/status_callback.h"
 #include "remote/transport.h"
 #include "resolvers/task_health.h"
@@ -49,6 +50,10 @@ class ClusterRuntime {
 
     // As in CollectiveRemoteAccess::Options; by default not bounded.
     size_t max_offered_bytes = std::numeric_limits<size_t>::max();
+
+    // For what no member names an implementation for; null: none. Those of the
+    // task that leads decide.
+    std::shared_ptr<const SelectionRules> rules;
   };
 
   // Begins to listen. Errors: INVALID_ARGUMENT; those of the transport.

@@ -653,5 +653,48 @@ TEST_F(ClusterResolveTest, WorkOfTheLeaderGrowsLinearly) {
   }
 }
 
+std::shared_ptr<const SelectionRules> AlwaysRun(const std::string& name) {
+  return std::make_shared<const SelectionRules>(
+      SelectionRules{{.implementation = name}});
+}
+
+TEST_F(ClusterResolveTest, TheRulesOfTheLeaderDecideForAll) {
+  Begin({.num_tasks = 3,
+         .rules = {AlwaysRun("TreeReduce"), AlwaysRun("RingReduce")}});
+  auto calls = AskAll(Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (const CallPtr& call : calls) {
+    EXPECT_EQ(call->params().instance->impl_details.implementation,
+              "TreeReduce");
+  }
+}
+
+TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
+  Begin({.num_tasks = 2, .rules = {AlwaysRun("RingReduce")}});
+  CollectiveRequest ordered = Request(/*key=*/1);
+  ordered.impl_details.determinism = Determinism::kByRankOrder;
+  const auto calls = AskAll(ordered);
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (const CallPtr& call : calls) {
+    const std::string& name =
+        call->params().instance->impl_details.implementation;
+    EXPECT_EQ((*CollectiveRegistry::Global().Find(name))->traits().determinism,
+              Determinism::kByRankOrder)
+        << name;
+  }
+  ordered.instance_key = 2;
+  const auto first = cluster_->Ask(0, 0, ordered);
+  const auto second = cluster_->Ask(1, 0, Request(/*key=*/2));
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : {first, second}) {
+    EXPECT_THAT(call->status(),
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("differ in determinism"),
+                               HasSubstr("by rank order"))));
+  }
+}
+
 }  // namespace
 }  // namespace tutti

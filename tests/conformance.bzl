@@ -5,7 +5,8 @@ def tutti_conformance_test(name, implementation, deps, shard_count = 4, tags = [
 
     Runs every collective that the implementation's traits name, on CPU devices
     in one process: groups, lengths, dtypes, placements, subdivisions, roots and
-    reductions with each other, failures at every stage, and, where it is a
+    reductions with each other, failures at every stage, a hundred orders of work
+    and many layouts for what its determinism class promises, and, where it is a
     schedule, the symbolic proof. Makes two tests: NAME, and NAME_quick, a part
     of it that is also fit for sanitizers (tag "concurrency").
 

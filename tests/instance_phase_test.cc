@@ -129,6 +129,17 @@ TEST_F(InstancePhaseTest, DifferentHintIsInvalidOnAllMembers) {
       AllOf(HasSubstr("implementation"), HasSubstr("TreeReduce")));
 }
 
+TEST_F(InstancePhaseTest,
+       DifferentDemandsForDeterminismAreInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) {
+        request.impl_details.determinism = Determinism::kByRankOrder;
+      },
+      AllOf(HasSubstr("determinism"), HasSubstr("not guaranteed"),
+            HasSubstr("by rank order")));
+}
+
 TEST_F(InstancePhaseTest, DifferentRowsAreInvalidUnlessTheGatherIsUneven) {
   CollectiveRequest request = job_.AllReduceRequest(6);
   request.op = AllGather{};

@@ -170,6 +170,9 @@ void SimulatedCluster::Start(int task, absl::Duration join_limit) {
        .devices = process->devices.get(),
        .incarnation = process->incarnation,
        .health = options_.health,
+       .rules = static_cast<size_t>(task) < options_.rules.size()
+                    ? options_.rules[task]
+                    : nullptr,
        .max_entries = options_.max_entries,
        .max_unsettled = options_.max_unsettled});
   process->control->Join(

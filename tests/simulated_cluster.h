@@ -18,6 +18,7 @@
 #include "framework/device_manager.h"
 #include "framework/group_directory.h"
 #include "framework/params.h"
+#include "framework/selection_rules.h"
 #include "proto/control.pb.h"
 #include "resolvers/cluster_control.h"
 #include "tests/simulated_environment.h"
@@ -39,6 +40,9 @@ class SimulatedCluster {
     absl::Duration max_delay = absl::Milliseconds(2);
     size_t max_entries = size_t{1} << 19;
     size_t max_unsettled = 1024;
+
+    // By task; those beyond have none.
+    std::vector<std::shared_ptr<const SelectionRules>> rules;
   };
 
   // What became of one call of a member.

@@ -46,6 +46,7 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
   asked.dtype = DType::kFloat64;
   asked.rank = 1;
   asked.impl_details = {.implementation = "RingReduce",
+                        .determinism = Determinism::kFixedLayout,
                         .subdiv_offsets = {0, 1},
                         .max_subdivs_per_device = 2,
                         .dependencies = {{kGroup, 3}}};

@@ -79,9 +79,10 @@ int NumRanks(const ClusterOptions& cluster) {
 
 PartyFactory PartyOf(const Environment& environment,
                      const std::optional<ClusterOptions>& cluster,
+                     const std::shared_ptr<const SelectionRules>& rules,
                      const Console& console) {
-  if (!cluster.has_value()) return LocalParty(environment);
-  return [environment, options = *cluster, &console](
+  if (!cluster.has_value()) return LocalParty(environment, rules);
+  return [environment, options = *cluster, rules, &console](
              int num_ranks,
              int /*num_tasks*/) -> absl::StatusOr<std::unique_ptr<Party>> {
     if (num_ranks != NumRanks(options)) {
@@ -90,7 +91,10 @@ PartyFactory PartyOf(const Environment& environment,
                        " devices of the cluster (", options.cluster.num_tasks(),
                        " tasks with ", options.devices_per_task, " each)"));
     }
-    auto runtime = ClusterRuntime::Create(RuntimeOptions(environment, options));
+    ClusterRuntime::Options runtime_options =
+        RuntimeOptions(environment, options);
+    runtime_options.rules = rules;
+    auto runtime = ClusterRuntime::Create(std::move(runtime_options));
     if (!runtime.ok()) return runtime.status();
     const absl::Status joined =
         Join(runtime->get(), environment, options.start_timeout, console);

@@ -10,11 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/collective_request.h"
+#include "framework/determinism.h"
 #include "framework/group_layout.h"
 #include "framework/selection.h"
 #include "nlohmann/json.hpp"
 #include "tools/algorithm_names.h"
+#include "tools/choice_options.h"
 #include "tools/collective_options.h"
+#include "tools/environment_variables.h"
 #include "tools/option_values.h"
 #include "tools/text_table.h"
 #include "tools/workload.h"
@@ -29,6 +32,9 @@ constexpr char kHelp[] =
     R"(Lists every registered algorithm: first those that can serve, the cheapest
 first, then the others, with what rules them out. Nothing is executed: the
 library asks the same function, with the same answer, when it runs a collective.
+
+An algorithm that is named is taken; else that of the first rule of --rules that
+matches; else the one with the least predicted time.
 
 predicted is what the algorithm's own model says, in which a message takes 1 us
 + bytes / 5 GB/s within a process, and 50 us + bytes / 2.5 GB/s between
@@ -55,13 +61,20 @@ Exit status 1 if the algorithm of --algorithm cannot serve.
   bytes, count                 of the larger buffer
   dtype, reduction             names; null of a barrier, and where nothing is
                                reduced
+  determinism                  what is demanded at least: "by rank order",
+                               "fixed layout" or "not guaranteed"
   latency_us, bandwidth        of the model: microseconds, GB/s
   process_latency_us, process_bandwidth
                                the same between processes; null in one process
   chosen                       a name; null if that of --algorithm cannot serve
+  rules                        a list of those that match, up to the one that
+                               decides, with an object for each: where (file and
+                               line), algorithm, ruled_out (why it does not
+                               decide; null if it does)
   candidates                   a list in the order above, with an object for
                                each: name, predicted_us (null if ruled out, or
-                               without a model), ruled_out (why; null if not)
+                               without a model), determinism (what it offers),
+                               ruled_out (why; null if not)
 
 Examples:
   tutti explain all_reduce
@@ -74,9 +87,11 @@ struct Explanation {
   Workload workload;
   GroupLayout layout = GroupLayout::Uniform(1, 1);
   bool one_process = true;
+  Determinism determinism = Determinism::kNotGuaranteed;  // Demanded.
   CostModel model;
-  std::vector<Candidate> candidates;  // In the order of the output.
-  std::string chosen;                 // Empty if `refusal` is not OK.
+  std::vector<Candidate> candidates;           // In the order of the output.
+  std::string chosen;                          // Empty if `refusal` is not OK.
+  std::vector<Selection::MatchingRule> rules;  // That were asked.
   absl::Status refusal;
 };
 
@@ -119,7 +134,8 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
   Explanation result{
       .workload = *std::move(workload),
       .layout = *layout,
-      .one_process = options.one_process || layout->num_tasks() == 1};
+      .one_process = options.one_process || layout->num_tasks() == 1,
+      .determinism = options.choice.determinism};
   const SelectionRequest request = {
       .type = type,
       .layout = result.layout,
@@ -128,12 +144,16 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
       .one_process = result.one_process,
       .implementation = options.algorithm,
       .commutative = result.workload.spec.merge_op.commutative(),
+      .determinism = result.determinism,
       .model = result.model};
   result.candidates = JudgeImplementations(registry, request);
   Sort(registry, type, &result.candidates);
-  const auto selection = SelectImplementation(registry, request);
+  const auto selection = SelectImplementation(
+      {.registry = &registry, .rules = options.rules}, request);
   result.refusal = selection.status();
-  if (selection.ok()) result.chosen = selection->name;
+  if (!selection.ok()) return result;
+  result.chosen = selection->name;
+  result.rules = selection->matching_rules;
   return result;
 }
 
@@ -153,8 +173,15 @@ std::string Question(const Explanation& explanation) {
                     workload.count, " ", Name(workload.dtype), ")");
   }
   absl::StrAppend(&text, " on ", explanation.layout.ToString(), ", ");
-  if (explanation.one_process) return absl::StrCat(text, "one process");
-  return absl::StrCat(text, explanation.layout.num_tasks(), " processes");
+  if (explanation.one_process) {
+    absl::StrAppend(&text, "one process");
+  } else {
+    absl::StrAppend(&text, explanation.layout.num_tasks(), " processes");
+  }
+  if (explanation.determinism != Determinism::kNotGuaranteed) {
+    absl::StrAppend(&text, ", determinism ", Name(explanation.determinism));
+  }
+  return text;
 }
 
 std::vector<std::string> Cells(const Explanation& explanation,
@@ -178,6 +205,12 @@ std::string ToText(const Explanation& explanation) {
   table.Fit(rows);
   std::string text = absl::StrCat(Question(explanation), "\n", table.Header());
   for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  for (const auto& [rule, why_not] : explanation.rules) {
+    absl::StrAppend(&text, rule.where, ": ", rule.implementation,
+                    why_not.empty() ? " is chosen by this rule"
+                                    : absl::StrCat(" ", why_not),
+                    "\n");
+  }
   return text;
 }
 
@@ -190,7 +223,14 @@ Json ToJson(const Candidate& candidate) {
           {"predicted_us", candidate.cost_seconds.has_value()
                                ? Json(*candidate.cost_seconds * 1e6)
                                : Json()},
+          {"determinism", std::string(Name(candidate.determinism))},
           {"ruled_out", OrNull(candidate.ruled_out)}};
+}
+
+Json ToJson(const Selection::MatchingRule& matching) {
+  return {{"where", matching.rule.where},
+          {"algorithm", matching.rule.implementation},
+          {"ruled_out", OrNull(matching.why_not)}};
 }
 
 Json ToJson(const Explanation& explanation) {
@@ -203,6 +243,10 @@ Json ToJson(const Explanation& explanation) {
   for (const Candidate& candidate : explanation.candidates) {
     candidates.push_back(ToJson(candidate));
   }
+  Json rules = Json::array();
+  for (const Selection::MatchingRule& matching : explanation.rules) {
+    rules.push_back(ToJson(matching));
+  }
   return {{"collective", std::string(Name(workload.spec.type))},
           {"layout", explanation.layout.ToString()},
           {"ranks", explanation.layout.size()},
@@ -212,6 +256,7 @@ Json ToJson(const Explanation& explanation) {
           {"count", workload.count},
           {"dtype", HasData(explanation) ? Json(dtype) : Json()},
           {"reduction", OrNull(workload.spec.reduction)},
+          {"determinism", std::string(Name(explanation.determinism))},
           {"latency_us", within.latency_seconds * 1e6},
           {"bandwidth", within.bytes_per_second / 1e9},
           {"process_latency_us",
@@ -219,6 +264,7 @@ Json ToJson(const Explanation& explanation) {
           {"process_bandwidth",
            spans_processes ? Json(between.bytes_per_second / 1e9) : Json()},
           {"chosen", OrNull(explanation.chosen)},
+          {"rules", rules},
           {"candidates", candidates}};
 }
 
@@ -243,6 +289,7 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
                   "[default: the library chooses]")
       ->check(NotEmpty())
       ->option_text("NAME");
+  AddChoiceOptions(app, &options->choice);
   app->add_flag("--json", options->json, "print JSON");
 }
 
@@ -271,6 +318,10 @@ Command AddExplainCommand(CLI::App* app) {
             const absl::Status status = CheckOptionsOfBarrier(
                 *explain, options->collective, {"--bytes", "--dtype"});
             if (!status.ok()) return status;
+            auto rules = TakeRules(options->choice, EnvironmentVariable,
+                                   CollectiveRegistry::Global());
+            if (!rules.ok()) return rules.status();
+            options->rules = *std::move(rules);
             return ExplainChoice(*options, CollectiveRegistry::Global(),
                                  console);
           }};

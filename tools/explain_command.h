@@ -1,10 +1,13 @@
 #ifndef TUTTI_TOOLS_EXPLAIN_COMMAND_H_
 #define TUTTI_TOOLS_EXPLAIN_COMMAND_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "framework/registry.h"
+#include "framework/selection_rules.h"
+#include "tools/choice_options.h"
 #include "tools/collective_spec.h"
 #include "tools/command.h"
 
@@ -18,6 +21,8 @@ struct ExplainOptions {
   std::string bytes = "1M";
   std::string dtype = "float32";
   std::string algorithm;  // Empty: the library chooses.
+  ChoiceOptions choice;
+  std::shared_ptr<const SelectionRules> rules;  // May be null: none.
   bool json = false;
 };
 

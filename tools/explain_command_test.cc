@@ -107,6 +107,40 @@ TEST_F(ExplainCommandTest, TheNamedOneIsChosenIfItCanServe) {
   EXPECT_TRUE(json["candidates"][2]["ruled_out"].is_null());
 }
 
+TEST_F(ExplainCommandTest, ADemandForDeterminismRulesOut) {
+  Register("Ordered", {.collectives = {CollectiveType::kAllReduce},
+                       .determinism = Determinism::kByRankOrder,
+                       .cost_seconds = [](const CostQuery&) { return 99.0; }});
+  options_.choice.determinism = Determinism::kByRankOrder;
+  EXPECT_THAT(Explain(), IsOk());
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("2 processes, determinism by rank order\n"),
+                    HasSubstr("offers determinism \"fixed layout\"")));
+  const auto json = ExplainInJson();
+  EXPECT_EQ(json["chosen"], "Ordered");
+  EXPECT_EQ(json["determinism"], "by rank order");
+  EXPECT_EQ(json["candidates"][0]["determinism"], "by rank order");
+}
+
+TEST_F(ExplainCommandTest, TheRulesThatWereAskedAreShown) {
+  options_.rules = std::make_shared<const SelectionRules>(SelectionRules{
+      {.min_bytes = 17, .implementation = "Fixed", .where = "r.json:2"},
+      {.implementation = "Fused", .where = "r.json:3"},
+      {.implementation = "Quiet", .where = "r.json:4"}});
+  EXPECT_THAT(Explain(), IsOk());
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("Quiet                   -  chosen\n"),
+                    HasSubstr("r.json:3: Fused needs all members in one "
+                              "process\n"
+                              "r.json:4: Quiet is chosen by this rule\n")));
+  const auto json = ExplainInJson();
+  EXPECT_EQ(json["chosen"], "Quiet");
+  ASSERT_EQ(json["rules"].size(), 2u);
+  EXPECT_EQ(json["rules"][0]["where"], "r.json:3");
+  EXPECT_EQ(json["rules"][1]["algorithm"], "Quiet");
+  EXPECT_TRUE(json["rules"][1]["ruled_out"].is_null());
+}
+
 TEST_F(ExplainCommandTest, ANamedOneThatCannotServeFailsAndSaysWhy) {
   options_.algorithm = "Fused";
   const absl::Status status = Explain();

@@ -33,15 +33,16 @@ class PartyOfOneProcess : public Party {
 
 }  // namespace
 
-PartyFactory LocalParty(const Environment& environment) {
-  return
-      [environment](int num_ranks,
-                    int num_tasks) -> absl::StatusOr<std::unique_ptr<Party>> {
-        auto group =
-            LocalGroup::Create(environment, num_tasks, num_ranks / num_tasks);
-        if (!group.ok()) return group.status();
-        return std::make_unique<PartyOfOneProcess>(*std::move(group));
-      };
+PartyFactory LocalParty(const Environment& environment,
+                        std::shared_ptr<const SelectionRules> rules) {
+  return [environment, rules = std::move(rules)](
+             int num_ranks,
+             int num_tasks) -> absl::StatusOr<std::unique_ptr<Party>> {
+    auto group = LocalGroup::Create(environment, num_tasks,
+                                    num_ranks / num_tasks, rules);
+    if (!group.ok()) return group.status();
+    return std::make_unique<PartyOfOneProcess>(*std::move(group));
+  };
 }
 
 absl::Status RunCalls(Party* party, int64_t step_id,

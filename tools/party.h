@@ -14,6 +14,7 @@
 #include "framework/device.h"
 #include "framework/environment.h"
 #include "framework/reduction_kind.h"
+#include "framework/selection_rules.h"
 #include "resolvers/local_group.h"
 
 namespace tutti {
@@ -62,8 +63,9 @@ using PartyFactory = std::function<absl::StatusOr<std::unique_ptr<Party>>(
     int num_ranks, int num_tasks)>;
 
 // All ranks are CPU devices of this process; tasks are only a matter of their
-// names. `environment`'s parts outlive the party.
-PartyFactory LocalParty(const Environment& environment);
+// names. `environment`'s parts outlive the party; `rules` may be null.
+PartyFactory LocalParty(const Environment& environment,
+                        std::shared_ptr<const SelectionRules> rules = nullptr);
 
 // Runs one collective call on each device of the party, in step `step_id`, and
 // waits; calls[i] is that of device i. OK if all are, else the first that is

@@ -11,11 +11,13 @@
 #include "absl/strings/str_format.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
+#include "tools/choice_options.h"
 #include "tools/cluster_flags.h"
 #include "tools/cluster_mode.h"
 #include "tools/cluster_words.h"
 #include "tools/collective_options.h"
 #include "tools/copy_bandwidth.h"
+#include "tools/environment_variables.h"
 #include "tools/exit_status.h"
 #include "tools/option_values.h"
 #include "tools/perf_buffers.h"
@@ -299,6 +301,7 @@ void AddOptions(CLI::App* app, PerfOptions* options) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("all|NAME,...");
+  AddChoiceOptions(app, &options->choice);
 }
 
 void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
@@ -360,7 +363,8 @@ absl::Status MeasureCollective(const PerfOptions& options,
   PerfRunner runner(environment,
                     {.warmup = options.warmup,
                      .iterations = options.iterations,
-                     .check = options.check},
+                     .check = options.check,
+                     .determinism = options.choice.determinism},
                     *std::move(party));
   const CollectiveType type = plan->workloads.front().spec.type;
   if (type == CollectiveType::kBarrier || !is_alone) {
@@ -383,23 +387,27 @@ Command AddPerfCommand(CLI::App* app) {
   AddMeasuringOptions(perf, options.get());
   auto words = std::make_shared<ClusterWords>();
   AddClusterOptions(perf, words.get());
-  return {.app = perf,
-          .run =
-              [options, words, perf](const Console& console) {
-                const absl::Status status =
-                    CheckCommandLine(*perf, *words, options.get());
-                if (!status.ok()) return status;
-                const int num_workers = NumProcessors();
-                const DefaultEnvironment environment(num_workers);
-                return MeasureCollective(
-                    *options, environment.get(), num_workers,
-                    PartyOf(environment.get(), options->cluster, console),
-                    console);
-              },
-          .join =
-              [options](const ClusterOptions& cluster) {
-                options->cluster = cluster;
-              }};
+  return {
+      .app = perf,
+      .run =
+          [options, words, perf](const Console& console) {
+            const absl::Status status =
+                CheckCommandLine(*perf, *words, options.get());
+            if (!status.ok()) return status;
+            const auto rules = TakeRules(options->choice, EnvironmentVariable,
+                                         CollectiveRegistry::Global());
+            if (!rules.ok()) return rules.status();
+            const int num_workers = NumProcessors();
+            const DefaultEnvironment environment(num_workers);
+            return MeasureCollective(
+                *options, environment.get(), num_workers,
+                PartyOf(environment.get(), options->cluster, *rules, console),
+                console);
+          },
+      .join =
+          [options](const ClusterOptions& cluster) {
+            options->cluster = cluster;
+          }};
 }
 
 }  // namespace tutti

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/registry.h"
+#include "tools/choice_options.h"
 #include "tools/cluster_options.h"
 #include "tools/collective_spec.h"
 #include "tools/workload.h"
@@ -26,6 +27,7 @@ struct PerfOptions {
 
   // Names; "all"; empty: the library's choice.
   std::vector<std::string> algorithms;
+  ChoiceOptions choice;
 
   int iterations = 20;
   int warmup = 3;

@@ -15,6 +15,7 @@ PerfRunner::Requests PerfRunner::MakeRequests(const Workload& workload,
     CollectiveRequest request = RequestOf(workload, party_->first_rank() + i);
     request.instance_key = last_instance_;
     request.impl_details.implementation = algorithm;
+    request.impl_details.determinism = options_.determinism;
     requests.push_back(
         std::make_shared<const CollectiveRequest>(std::move(request)));
   }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "framework/determinism.h"
 #include "framework/environment.h"
 #include "tools/party.h"
 #include "tools/perf_buffers.h"
@@ -23,6 +24,7 @@ class PerfRunner {
     int warmup = 0;
     int iterations = 1;
     bool check = false;
+    Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
   };
 
   // `environment`'s parts outlive the object.

@@ -13,10 +13,12 @@
 #include "framework/default_environment.h"
 #include "framework/registry.h"
 #include "tools/algorithm_names.h"
+#include "tools/choice_options.h"
 #include "tools/cluster_flags.h"
 #include "tools/cluster_mode.h"
 #include "tools/cluster_words.h"
 #include "tools/collective_options.h"
+#include "tools/environment_variables.h"
 #include "tools/exit_status.h"
 #include "tools/input_files.h"
 #include "tools/npy.h"
@@ -268,7 +270,8 @@ absl::Status RunOnFiles(const RunOptions& options,
   const auto plan = PlanRun({.spec = *spec,
                              .groups = options.groups,
                              .devices = options.devices,
-                             .algorithm = options.algorithm},
+                             .algorithm = options.algorithm,
+                             .determinism = options.choice.determinism},
                             *files);
   if (!plan.ok()) return plan.status();
   if (plan->ranks.size() % options.tasks != 0) {
@@ -313,6 +316,7 @@ Command AddRunCommand(CLI::App* app) {
                   "[default: the library chooses]")
       ->check(NotEmpty())
       ->option_text("NAME");
+  AddChoiceOptions(run, &options->choice);
   run->add_option("--groups", options->groups,
                   "cut the ranks into N groups of equal size, in\n"
                   "order, that each run on their own, all at once\n"
@@ -349,10 +353,14 @@ Command AddRunCommand(CLI::App* app) {
                   chosen.devices = NumRanks(*chosen.cluster);
                   chosen.tasks = chosen.cluster->cluster.num_tasks();
                 }
+                const auto rules =
+                    TakeRules(options->choice, EnvironmentVariable,
+                              CollectiveRegistry::Global());
+                if (!rules.ok()) return rules.status();
                 const DefaultEnvironment environment;
                 return RunOnFiles(
                     chosen, environment.get(),
-                    PartyOf(environment.get(), chosen.cluster, console),
+                    PartyOf(environment.get(), chosen.cluster, *rules, console),
                     console);
               },
           .join =

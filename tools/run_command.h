@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "framework/environment.h"
+#include "tools/choice_options.h"
 #include "tools/cluster_options.h"
 #include "tools/collective_spec.h"
 #include "tools/command.h"
@@ -23,6 +24,7 @@ struct RunOptions {
   std::optional<int> devices;
   int tasks = 1;
   std::string algorithm;
+  ChoiceOptions choice;
   std::optional<double> deadline_seconds;
   std::optional<ClusterOptions> cluster;  // None: all ranks are here.
 };

@@ -98,6 +98,7 @@ PlannedRank PlanRank(const RunSettings& settings, const GroupFiles& group,
     planned.request.shape = group.files[file].header.shape;
   }
   planned.request.impl_details.implementation = settings.algorithm;
+  planned.request.impl_details.determinism = settings.determinism;
   if (HasInput(spec.type, rank, spec.root)) planned.input = group.first + file;
   planned.has_output = HasOutput(spec.type, rank, spec.root);
   return planned;

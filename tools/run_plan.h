@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/collective_request.h"
+#include "framework/determinism.h"
 #include "tools/collective_spec.h"
 #include "tools/npy_header.h"
 
@@ -23,6 +24,7 @@ struct RunSettings {
   int groups = 1;              // Ranks fall into so many groups, in order.
   std::optional<int> devices;  // Default: one per file.
   std::string algorithm;       // Empty: the library chooses.
+  Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
 };
 
 struct PlannedRank {

@@ -38,7 +38,8 @@ std::string ErrorOf(const RunSettings& settings,
 TEST(RunPlanTest, EveryRankReducesItsFile) {
   const auto plan =
       PlanRun({.spec = {.type = CollectiveType::kAllReduce, .reduction = "sum"},
-               .algorithm = "RingReduce"},
+               .algorithm = "RingReduce",
+               .determinism = Determinism::kFixedLayout},
               Alike(4));
   ASSERT_THAT(plan, IsOk());
   EXPECT_EQ(plan->description, "all_reduce sum float32[4,3] on 4 ranks");
@@ -51,6 +52,8 @@ TEST(RunPlanTest, EveryRankReducesItsFile) {
     EXPECT_EQ(planned.request.group_size, 4);
     EXPECT_EQ(planned.request.shape.ToString(), "[4,3]");
     EXPECT_EQ(planned.request.impl_details.implementation, "RingReduce");
+    EXPECT_EQ(planned.request.impl_details.determinism,
+              Determinism::kFixedLayout);
   }
 }
 

@@ -25,6 +25,7 @@
 #include "tools/run_command.h"
 #include "tools/schedule_command.h"
 #include "tools/simulate_command.h"
+#include "tools/tune_command.h"
 #include "tools/usage_message.h"
 #include "tools/verify_command.h"
 #include "tools/version.h"
@@ -46,6 +47,7 @@ constexpr char kExamples[] = R"(Examples:
   tutti launch --tasks 4 --devices-per-task 2 -- perf all_reduce --check
   tutti info
   tutti explain all_reduce --layout 4x2 --bytes 64M
+  tutti tune --output rules.json
   tutti verify RingReduce --max-ranks 16
   tutti schedule RingReduce --ranks 8 --svg ring.svg
   tutti simulate RingReduce --layout 1000x100 --bytes 64M
@@ -105,6 +107,7 @@ struct Tool {
                 AddCertsCommand(&app),
                 AddInfoCommand(&app),
                 AddExplainCommand(&app),
+                AddTuneCommand(&app),
                 AddVerifyCommand(&app),
                 AddScheduleCommand(&app),
                 AddSimulateCommand(&app)};
@@ -175,7 +178,7 @@ absl::Status CheckChosen(const Tool& tool) {
   if (chosen == nullptr) {
     return UsageError(
         "wanted a command: run, perf, launch, worker, certs, info, explain, "
-        "verify or schedule");
+        "tune, verify or schedule");
   }
   if (chosen->rest == nullptr || !chosen->rest->empty()) {
     return absl::OkStatus();

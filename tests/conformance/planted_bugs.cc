@@ -2,6 +2,7 @@
 // without. Most all-reduces are RingReduce in the disguise of an implementation
 // that is not a schedule, which has no specified order of summation.
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <utility>
@@ -112,6 +113,25 @@ class KeepsTheOutput : public Disguise {
   }
 };
 
+// Another result, the same on all ranks, where rank 0 came before rank 1. Knows
+// of one execution at a time, on one thread.
+class DependsOnArrival : public Disguise {
+ public:
+  void Run(const CollectiveContext& context, StatusCallback done) override {
+    if (context.rank() <= 1) last_of_two_ = context.rank();
+    Disguise::Run(context, std::move(done));
+  }
+
+ private:
+  void End(const CollectiveContext& context, absl::Status status,
+           StatusCallback done) override {
+    if (last_of_two_ == 1) Flip(LastByte(context.output));
+    std::move(done)(std::move(status));
+  }
+
+  static inline int last_of_two_ = 0;
+};
+
 // A barrier that lets go when all but rank 0 have come. Knows of one execution
 // at a time, on one thread.
 class LeavesWithoutRankZero : public CollectiveImplementationInterface {
@@ -155,6 +175,34 @@ Schedule SumFromOwnRankOn(const PlanRequest& request) {
   return builder.Build();
 }
 
+// Every rank gets all inputs and adds them up in the order of ranks, but
+// backwards if there are several tasks.
+Schedule SumByLayout(const PlanRequest& request) {
+  const int size = request.layout.size();
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto sends = builder.AddLane();
+  auto sums = builder.AddLane();
+  StepRef sent;
+  std::vector<Slot> inputs(size, Input(0));
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank == request.rank) continue;
+    sent = sends.Send(rank, /*tag=*/0, Input(0));
+    inputs[rank] = Scratch(0, rank);
+    sums.Recv(rank, /*tag=*/0, inputs[rank]);
+  }
+  if (request.layout.num_tasks() > 1) {
+    std::reverse(inputs.begin(), inputs.end());
+  }
+  Slot sum = inputs[0];
+  for (int i = 1; i < size; ++i) {
+    const Slot into = Scratch(0, size + i);
+    sums.Reduce(into, sum, inputs[i]);
+    sum = into;
+  }
+  sums.CopyAndFinish(Data(0), sum, sent);
+  return builder.Build();
+}
+
 // Everyone waits for the sum of the rank before, then sends theirs on.
 Schedule WaitInACircle(const PlanRequest& request) {
   const int size = request.layout.size();
@@ -167,6 +215,12 @@ Schedule WaitInACircle(const PlanRequest& request) {
   }
   lane.CopyAndFinish(Data(0), size > 1 ? Scratch(0, 1) : Input(0));
   return builder.Build();
+}
+
+ImplementationTraits TraitsInRankOrder() {
+  return {.summary = "for tests",
+          .collectives = {CollectiveType::kAllReduce},
+          .determinism = Determinism::kByRankOrder};
 }
 
 ImplementationTraits AllReduceTraits() {
@@ -187,6 +241,10 @@ REGISTER_COLLECTIVE(WritesAfterDone,
                     Implemented<WritesAfterDone>(AllReduceTraits()));
 REGISTER_COLLECTIVE(KeepsTheOutput,
                     Implemented<KeepsTheOutput>(AllReduceTraits()));
+REGISTER_COLLECTIVE(DependsOnArrival,
+                    Implemented<DependsOnArrival>(AllReduceTraits()));
+REGISTER_COLLECTIVE(DependsOnLayout, Scheduled({.traits = TraitsInRankOrder(),
+                                                .plan = SumByLayout}));
 REGISTER_COLLECTIVE(LeavesWithoutRankZero,
                     Implemented<LeavesWithoutRankZero>(
                         {.summary = "for tests",

@@ -27,6 +27,8 @@ must_find WritesAfterDone 'a buffer was written after'
 must_find KeepsTheOutput 'the deleters of 1 wrapped tensors did not run'
 must_find DiffersBetweenRanks 'AllRanksGetTheSame'
 must_find WaitsInACircle 'deadlock: rank 0'
+must_find DependsOnArrival 'differs at byte' '*DeterminismTest*'
+must_find DependsOnLayout 'differs at byte' '*DeterminismTest*'
 must_find LeavesWithoutRankZero 'rank 0 is late' '*BarrierTest*'
 
 # What the proof finds is not run.

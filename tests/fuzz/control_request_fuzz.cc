@@ -97,6 +97,7 @@ CollectiveRequest RequestOf(CollectiveOp op) {
   request.merge_op = ReductionKind::kMax;
   request.final_op = FinalOp::DivideByGroupSize();
   request.impl_details = {.implementation = "Some",
+                          .determinism = Determinism::kFixedLayout,
                           .subdiv_offsets = {0, -2, 7},
                           .dependencies = {{1, 2}, {-3, 4}}};
   return request;

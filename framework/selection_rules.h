@@ -1,0 +1,43 @@
+#ifndef TUTTI_FRAMEWORK_SELECTION_RULES_H_
+#define TUTTI_FRAMEWORK_SELECTION_RULES_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/collective_type.h"
+#include "framework/registry.h"
+
+namespace tutti {
+
+// Which implementation runs some collectives, whatever the cost model says.
+struct SelectionRule {
+  CollectiveType type = CollectiveType::kAllReduce;
+  std::string layout;               // As GroupLayout::ToString(); empty: any.
+  std::optional<bool> one_process;  // As in SelectionRequest; none: either.
+
+  // Of the larger of one member's input and output; both ends included.
+  int64_t min_bytes = 0;
+  int64_t max_bytes = std::numeric_limits<int64_t>::max();
+
+  std::string implementation;
+  std::string where;  // "rules.json:12", for messages.
+};
+
+// The first that matches, and whose implementation can serve, decides.
+using SelectionRules = std::vector<SelectionRule>;
+
+// Errors: INVALID_ARGUMENT naming the rule, and the other one where there are
+// two: an implementation that is not registered, or not for this collective or
+// these processes; a range without sizes; ranges of the same collective, layout
+// and processes that overlap; a rule that no request reaches, because the ones
+// before it leave none.
+absl::Status CheckRules(const CollectiveRegistry& registry,
+                        const SelectionRules& rules);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_SELECTION_RULES_H_

@@ -1,0 +1,117 @@
+#include "framework/selection_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "framework/collective_implementation.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class NeverMade : public CollectiveFactory {
+ public:
+  using CollectiveFactory::CollectiveFactory;
+  std::unique_ptr<CollectiveImplementationInterface> Create() const override {
+    return nullptr;
+  }
+};
+
+class SelectionRulesTest : public testing::Test {
+ protected:
+  SelectionRulesTest() {
+    Register("Ring", {.collectives = {CollectiveType::kAllReduce}});
+    Register("Local", {.collectives = {CollectiveType::kAllReduce},
+                       .needs_one_process = true});
+  }
+
+  void Register(const std::string& name, ImplementationTraits traits) {
+    ASSERT_THAT(registry_.Register(
+                    name, std::make_shared<NeverMade>(std::move(traits))),
+                IsOk());
+  }
+
+  // Of Ring, called by the number of rules before.
+  SelectionRule& Add(int64_t min_bytes, int64_t max_bytes) {
+    const std::string where = "f:" + std::to_string(rules_.size());
+    rules_.push_back({.min_bytes = min_bytes,
+                      .max_bytes = max_bytes,
+                      .implementation = "Ring",
+                      .where = where});
+    return rules_.back();
+  }
+
+  absl::Status Check() { return CheckRules(registry_, rules_); }
+
+  CollectiveRegistry registry_;
+  SelectionRules rules_;
+};
+
+TEST_F(SelectionRulesTest, RangesThatTouchAndWiderScopesLaterAreFine) {
+  Add(0, 4).layout = "1x8";
+  Add(5, 9).layout = "1x8";
+  Add(5, 9).one_process = true;
+  Add(0, 100);
+  EXPECT_THAT(Check(), IsOk());
+}
+
+TEST_F(SelectionRulesTest, AnUnknownImplementationListsTheKnown) {
+  Add(0, 4);
+  Add(5, 9).implementation = "Rnig";
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(StartsWith("f:1: "), HasSubstr("Rnig"),
+                                      HasSubstr("Local, Ring"))));
+}
+
+TEST_F(SelectionRulesTest, AnImplementationOfAnotherCollectiveIsRefused) {
+  Add(0, 4).type = CollectiveType::kBarrier;
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("f:0: Ring does not do barrier")));
+}
+
+TEST_F(SelectionRulesTest, WhatNeedsOneProcessIsRefusedForSeveral) {
+  Add(0, 4).implementation = "Local";
+  EXPECT_THAT(Check(), IsOk());
+  rules_[0].one_process = false;
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("f:0: Local needs all members")));
+}
+
+TEST_F(SelectionRulesTest, ARangeWithoutSizesIsRefused) {
+  Add(5, 4);
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                "f:0: no size is from 5 to 4 bytes"));
+  rules_[0].min_bytes = -1;
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("begin at -1")));
+}
+
+TEST_F(SelectionRulesTest, OverlappingRangesOfOneScopeAreRefused) {
+  Add(0, 4).layout = "2x2";
+  Add(0, 4);
+  Add(4, 9);
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(StartsWith("f:2: sizes of 4 to 9 bytes"),
+                                      HasSubstr("0 to 4 bytes of f:1"))));
+}
+
+TEST_F(SelectionRulesTest, ARuleThatOthersLeaveNothingIsRefused) {
+  Add(0, 4);
+  Add(5, 9);
+  Add(2, 7).layout = "2x2";
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(StartsWith("f:2: is never reached"),
+                                      HasSubstr("f:1"))));
+  rules_[2].max_bytes = 10;
+  EXPECT_THAT(Check(), IsOk());
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,297 @@
+#include "runtime/rules_file.h"
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "framework/collective_type.h"
+#include "nlohmann/json.hpp"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr size_t kMostRules = 100'000;
+
+// How deep rules are nested for the parser: in a list in an object.
+constexpr int kDepthOfRules = 2;
+
+// Reads characters and counts the lines that it has begun. The parser reads one
+// character past a number, which may be the end of its line.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, int* lines) : at_(at), lines_(lines) {}
+
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    if (ended_line_) ++*lines_;
+    ended_line_ = *at_++ == '\n';
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  friend bool operator!=(const CountingIterator& a, const CountingIterator& b) {
+    return a.at_ != b.at_;
+  }
+
+ private:
+  const char* at_;
+  int* lines_;
+  bool ended_line_ = false;
+};
+
+// What the parser saw, beside the values.
+struct Seen {
+  std::vector<int> lines_of_rules;            // Where each begins.
+  std::map<int, std::set<std::string>> keys;  // By depth, of the last object.
+  std::string doubled;                        // A key that one has twice.
+  int line_of_doubled = 0;
+};
+
+absl::Status Error(const std::string& where, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat(where, ": ", message));
+}
+
+// "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+absl::string_view WithoutId(absl::string_view message) {
+  const size_t end_of_id = message.find("] ");
+  if (end_of_id != absl::string_view::npos)
+    message.remove_prefix(end_of_id + 2);
+  return message;
+}
+
+absl::StatusOr<Json> ParseJson(const std::string& text, const std::string& path,
+                               Seen* seen) {
+  int line = 1;
+  const auto note = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start) seen->keys[depth + 1].clear();
+    const bool begins = event == Event::object_start ||
+                        event == Event::array_start || event == Event::value;
+    if (begins && depth == kDepthOfRules) seen->lines_of_rules.push_back(line);
+    if (event != Event::key) return true;
+    const auto key = parsed.get<std::string>();
+    if (!seen->keys[depth].insert(key).second && seen->doubled.empty()) {
+      seen->doubled = key;
+      seen->line_of_doubled = line;
+    }
+    return true;
+  };
+  try {
+    Json json =
+        Json::parse(CountingIterator(text.data(), &line),
+                    CountingIterator(text.data() + text.size(), &line), note);
+    return json;
+  } catch (const Json::exception& error) {
+    return Error(absl::StrCat(path, ":", line),
+                 absl::StrCat("not JSON: ", WithoutId(error.what())));
+  }
+}
+
+// One rule of the file.
+class RuleReader {
+ public:
+  RuleReader(const Json& json, std::string where)
+      : json_(json), where_(std::move(where)) {}
+
+  absl::StatusOr<SelectionRule> Read() {
+    SelectionRule rule;
+    rule.where = where_;
+    absl::Status status = CheckKeys();
+    if (status.ok()) status = ReadCollective(&rule);
+    if (status.ok()) status = ReadText("layout", &rule.layout);
+    if (status.ok()) status = ReadProcesses(&rule);
+    if (status.ok()) status = ReadSize("min_bytes", &rule.min_bytes);
+    if (status.ok()) status = ReadSize("max_bytes", &rule.max_bytes);
+    if (status.ok()) status = ReadText("algorithm", &rule.implementation);
+    if (status.ok() && rule.implementation.empty()) {
+      status = Error(where_, "wanted an \"algorithm\"");
+    }
+    if (!status.ok()) return status;
+    return rule;
+  }
+
+ private:
+  static constexpr std::array kKeys = {"collective", "layout",    "one_process",
+                                       "min_bytes",  "max_bytes", "algorithm"};
+
+  absl::Status CheckKeys() {
+    if (!json_.is_object()) {
+      return Error(
+          where_, absl::StrCat("a rule is an object, not ", json_.type_name()));
+    }
+    for (const auto& [key, value] : json_.items()) {
+      bool known = false;
+      for (const char* one : kKeys) known = known || key == one;
+      if (known) continue;
+      return Error(where_, absl::StrCat("unknown key \"", key, "\"; known: ",
+                                        absl::StrJoin(kKeys, ", ")));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadText(const char* key, std::string* text) {
+    if (!json_.contains(key)) return absl::OkStatus();
+    if (!json_[key].is_string() || json_[key] == "") {
+      return Error(where_, absl::StrCat("\"", key, "\" is ", json_[key].dump(),
+                                        "; wanted a text"));
+    }
+    *text = json_[key].get<std::string>();
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadCollective(SelectionRule* rule) {
+    std::string name;
+    absl::Status status = ReadText("collective", &name);
+    if (!status.ok()) return status;
+    const auto type = ParseCollectiveType(name);
+    if (!type.ok()) {
+      return Error(where_,
+                   absl::StrCat("\"collective\": ", type.status().message()));
+    }
+    rule->type = *type;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadProcesses(SelectionRule* rule) {
+    if (!json_.contains("one_process")) return absl::OkStatus();
+    const Json& value = json_["one_process"];
+    if (!value.is_boolean()) {
+      return Error(where_, absl::StrCat("\"one_process\" is ", value.dump(),
+                                        "; wanted true or false"));
+    }
+    rule->one_process = value.get<bool>();
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSize(const char* key, int64_t* bytes) {
+    if (!json_.contains(key)) return absl::OkStatus();
+    const Json& value = json_[key];
+    const bool fits = value.is_number_integer() &&
+                      (value.is_number_unsigned()
+                           ? value.get<uint64_t>() <=
+                                 uint64_t{std::numeric_limits<int64_t>::max()}
+                           : value.get<int64_t>() >= 0);
+    if (!fits) {
+      return Error(where_, absl::StrCat("\"", key, "\" is ", value.dump(),
+                                        "; wanted a number of bytes"));
+    }
+    *bytes = value.get<int64_t>();
+    return absl::OkStatus();
+  }
+
+  const Json& json_;
+  const std::string where_;
+};
+
+absl::Status CheckFile(const Json& json, const Seen& seen,
+                       const std::string& path) {
+  if (!seen.doubled.empty()) {
+    return Error(absl::StrCat(path, ":", seen.line_of_doubled),
+                 absl::StrCat("\"", seen.doubled, "\" for the second time"));
+  }
+  const std::string where = absl::StrCat(path, ":1");
+  if (!json.is_object() || !json.contains("rules") ||
+      !json["rules"].is_array()) {
+    return Error(where, R"(wanted {"version": 1, "rules": [...]})");
+  }
+  if (json.contains("comment") && !json["comment"].is_string()) {
+    return Error(where, "\"comment\" is no text");
+  }
+  for (const auto& [key, value] : json.items()) {
+    if (key == "rules" || key == "version" || key == "comment") continue;
+    return Error(where, absl::StrCat("unknown key \"", key,
+                                     "\"; known: version, comment, rules"));
+  }
+  if (!json.contains("version") || json["version"] != kVersion) {
+    return Error(where, absl::StrCat("wanted \"version\": ", kVersion));
+  }
+  if (json["rules"].size() <= kMostRules) return absl::OkStatus();
+  return Error(where, absl::StrCat(json["rules"].size(),
+                                   " rules; wanted at most ", kMostRules));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
+    const std::string& text, const std::string& path,
+    const CollectiveRegistry& registry) {
+  Seen seen;
+  const auto json = ParseJson(text, path, &seen);
+  if (!json.ok()) return json.status();
+  absl::Status status = CheckFile(*json, seen, path);
+  if (!status.ok()) return status;
+  auto rules = std::make_shared<SelectionRules>();
+  const Json& list = (*json)["rules"];
+  for (size_t i = 0; i < list.size(); ++i) {
+    const int line =
+        i < seen.lines_of_rules.size() ? seen.lines_of_rules[i] : 1;
+    auto rule = RuleReader(list[i], absl::StrCat(path, ":", line)).Read();
+    if (!rule.ok()) return rule.status();
+    rules->push_back(*std::move(rule));
+  }
+  status = CheckRules(registry, *rules);
+  if (!status.ok()) return status;
+  return rules;
+}
+
+absl::StatusOr<std::shared_ptr<const SelectionRules>> ReadRulesFile(
+    const std::string& path, const CollectiveRegistry& registry) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  std::string text(kMostBytes + 1, '\0');
+  if (in.is_open())
+    in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!in.is_open() || in.bad()) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
+  }
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() > kMostBytes) {
+    return Error(path, absl::StrCat("more than ", kMostBytes, " bytes"));
+  }
+  return ParseRulesFile(text, path, registry);
+}
+
+std::string RulesFileText(const SelectionRules& rules) {
+  std::string text =
+      absl::StrCat("{\"version\": ", kVersion, ",\n \"rules\": [");
+  for (const SelectionRule& rule : rules) {
+    nlohmann::ordered_json json = {
+        {"collective", std::string(Name(rule.type))}};
+    if (!rule.layout.empty()) json["layout"] = rule.layout;
+    if (rule.one_process.has_value()) json["one_process"] = *rule.one_process;
+    if (rule.min_bytes > 0) json["min_bytes"] = rule.min_bytes;
+    if (rule.max_bytes < std::numeric_limits<int64_t>::max()) {
+      json["max_bytes"] = rule.max_bytes;
+    }
+    json["algorithm"] = rule.implementation;
+    absl::StrAppend(&text, &rule == rules.data() ? "\n  " : ",\n  ",
+                    json.dump());
+  }
+  return absl::StrCat(text, "\n]}\n");
+}
+
+}  // namespace tutti

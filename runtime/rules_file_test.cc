@@ -1,0 +1,174 @@
+#include "runtime/rules_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+absl::StatusOr<std::shared_ptr<const SelectionRules>> Parse(
+    const std::string& text) {
+  return ParseRulesFile(text, "r.json", CollectiveRegistry::Global());
+}
+
+// A file with this on line 3, in the list of rules.
+absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRule(
+    const std::string& rule) {
+  return Parse("{\"version\": 1,\n\"rules\": [\n" + rule + "\n]}\n");
+}
+
+TEST(RulesFileTest, EveryKeyIsTaken) {
+  const auto rules = ParseRule(
+      R"({"collective": "all_reduce", "layout": "2x4", "one_process": false,
+          "min_bytes": 5, "max_bytes": 99, "algorithm": "RingReduce"},
+         {"collective": "broadcast", "algorithm": "LocalBroadcast"})");
+  ASSERT_THAT(rules, IsOk());
+  ASSERT_EQ((*rules)->size(), 2u);
+  const SelectionRule& first = (**rules)[0];
+  EXPECT_EQ(first.type, CollectiveType::kAllReduce);
+  EXPECT_EQ(first.layout, "2x4");
+  EXPECT_EQ(first.one_process, false);
+  EXPECT_EQ(first.min_bytes, 5);
+  EXPECT_EQ(first.max_bytes, 99);
+  EXPECT_EQ(first.implementation, "RingReduce");
+  EXPECT_EQ(first.where, "r.json:3");
+  const SelectionRule& second = (**rules)[1];
+  EXPECT_EQ(second.type, CollectiveType::kBroadcast);
+  EXPECT_EQ(second.layout, "");
+  EXPECT_FALSE(second.one_process.has_value());
+  EXPECT_EQ(second.max_bytes, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(second.where, "r.json:5");
+}
+
+TEST(RulesFileTest, WhatIsWrittenIsReadBack) {
+  const SelectionRules rules = {
+      {.layout = "2x4",
+       .one_process = true,
+       .max_bytes = 64,
+       .implementation = "RingReduce"},
+      {.layout = "2x4", .min_bytes = 65, .implementation = "TreeReduce"}};
+  const auto read = Parse(RulesFileText(rules));
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(RulesFileText(**read), RulesFileText(rules));
+  ASSERT_EQ((*read)->size(), 2u);
+  EXPECT_EQ((**read)[1].where, "r.json:4");
+  const auto none = Parse(RulesFileText({}));
+  ASSERT_THAT(none, IsOk());
+  EXPECT_TRUE((*none)->empty());
+}
+
+struct BadRule {
+  const char* rule;
+  const char* reason;
+};
+
+TEST(RulesFileTest, WhatIsWrongWithARuleIsSaidWithItsLine) {
+  const BadRule bad_rules[] = {
+      {R"(7)", "a rule is an object, not number"},
+      {R"({"collective": "all_reduce"})", "wanted an \"algorithm\""},
+      {R"({"algorithm": "RingReduce"})", "\"collective\": "},
+      {R"({"collective": "reduce_all", "algorithm": "RingReduce"})",
+       "reduce_all"},
+      {R"({"collective": "all_reduce", "algorithm": "Rnig"})", "\"Rnig\""},
+      {R"({"collective": "barrier", "algorithm": "RingReduce"})",
+       "does not do barrier"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "max_byte": 5})",
+       "unknown key \"max_byte\"; known: collective, layout"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "max_bytes": "many"})",
+       "\"max_bytes\" is \"many\"; wanted a number of bytes"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "min_bytes": -1})",
+       "\"min_bytes\" is -1"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "min_bytes": 18446744073709551615})",
+       "\"min_bytes\" is 18446744073709551615"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "max_bytes": 1.5})",
+       "\"max_bytes\" is 1.5"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "min_bytes": 9, "max_bytes": 5})",
+       "no size is from 9 to 5 bytes"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "one_process": 1})",
+       "\"one_process\" is 1; wanted true or false"},
+      {R"({"collective": "all_reduce", "algorithm": "LocalReduce",
+           "one_process": false})",
+       "LocalReduce needs all members in one process"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "layout": 8})",
+       "\"layout\" is 8; wanted a text"},
+  };
+  for (const BadRule& bad : bad_rules) {
+    EXPECT_THAT(
+        ParseRule(bad.rule),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(StartsWith("r.json:3: "), HasSubstr(bad.reason))))
+        << bad.rule;
+  }
+}
+
+TEST(RulesFileTest, ErrorsBetweenRulesNameBothLines) {
+  const std::string rule =
+      R"({"collective": "all_reduce", "algorithm": "RingReduce"})";
+  EXPECT_THAT(ParseRule(rule + ",\n" + rule),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(StartsWith("r.json:4: "), HasSubstr("overlap"),
+                             HasSubstr("r.json:3"))));
+}
+
+TEST(RulesFileTest, AKeyThatAnObjectHasTwiceIsAnError) {
+  EXPECT_THAT(ParseRule("{\"collective\": \"all_reduce\",\n\"algorithm\": "
+                        "\"RingReduce\",\n\"algorithm\": \"TreeReduce\"}"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "r.json:5: \"algorithm\" for the second time"));
+  EXPECT_THAT(Parse("{\"version\": 1, \"rules\": [{}],\n\"rules\": []}"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "r.json:2: \"rules\" for the second time"));
+}
+
+TEST(RulesFileTest, WhatIsNoRulesFileIsRefused) {
+  for (const char* text :
+       {"", "[]", "{}", R"({"rules": {}})", R"({"rules": []})",
+        R"({"version": 2, "rules": []})", R"({"version": 1})",
+        R"({"version": 1, "rules": [], "more": 1})",
+        R"({"version": 1, "rules": [], "comment": [[{}]]})"}) {
+    EXPECT_THAT(Parse(text), StatusIs(absl::StatusCode::kInvalidArgument,
+                                      StartsWith("r.json:1: ")))
+        << text;
+  }
+  EXPECT_THAT(Parse("{\"version\": 1,\n\"rules\": [\n{,"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       StartsWith("r.json:3: not JSON: ")));
+  EXPECT_THAT(Parse(R"({"version": 1, "comment": "x", "rules": []})"), IsOk());
+}
+
+TEST(RulesFileTest, AFileThatIsNotThereIsNamed) {
+  EXPECT_THAT(ReadRulesFile("/nowhere/r.json", CollectiveRegistry::Global()),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("/nowhere/r.json: cannot be read")));
+}
+
+TEST(RulesFileTest, AFileIsReadAndNamedByItsPath) {
+  const std::string path = testing::TempDir() + "/rules.json";
+  std::ofstream(path) << R"({"version": 1, "rules": [
+{"collective": "all_reduce", "algorithm": "RingReduce"}]})";
+  const auto rules = ReadRulesFile(path, CollectiveRegistry::Global());
+  ASSERT_THAT(rules, IsOk());
+  EXPECT_EQ((**rules)[0].where, path + ":2");
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,174 @@
+// Runs the implementation again and again, each time in another order of work,
+// and on every layout where its class of determinism promises that this makes
+// no difference: the outputs have the same bits each time. Unlike in the other
+// suites, nothing says which bits: sums are rounded, so that they tell any
+// difference in the order of summation.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/collective_executor.h"
+#include "framework/determinism.h"
+#include "framework/tensor.h"
+#include "tests/conformance/case.h"
+#include "tests/conformance/elements.h"
+#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/suite_params.h"
+#include "tests/conformance/test_group.h"
+#include "tests/conformance/work_driver.h"
+#include "tests/status_matchers.h"
+
+namespace tutti::conformance {
+namespace {
+
+constexpr uint64_t kRuns = 100;  // Each with a seed of its own.
+
+// The second is cut into pieces that are reduced on their own.
+constexpr int64_t kLengths[] = {1001, 40'009};
+
+Tensor TensorOf(const Case& c, const Bytes& bytes) {
+  const auto num_elements =
+      static_cast<int64_t>(bytes.size() / SizeOf(c.dtype));
+  Tensor tensor = *Tensor::Allocate(c.dtype, ShapeOf(c, num_elements));
+  std::copy(bytes.begin(), bytes.end(), tensor.mutable_data());
+  return tensor;
+}
+
+// In rank order; unset where a rank has none.
+std::vector<Tensor> MakeInputTensors(const Case& c) {
+  std::vector<Tensor> inputs(c.grid.size());
+  for (int rank = 0; rank < c.grid.size(); ++rank) {
+    if (!HasInput(c.type, rank, c.root)) continue;
+    inputs[rank] = TensorOf(
+        c, RandomElements(c.dtype, InputElements(c, rank), Rounding::kAny,
+                          /*seed=*/static_cast<uint64_t>(rank) + 1));
+  }
+  return inputs;
+}
+
+// One execution, in an order of work that follows from the seed. The outputs,
+// in rank order.
+std::vector<Tensor> Outputs(const Case& c, const std::vector<Tensor>& inputs,
+                            uint64_t seed) {
+  const int size = c.grid.size();
+  SeededDriver driver(seed);
+  TestGroup group(c.grid, &driver, Transfers::kDeferred);
+  const auto requests = RequestsOf(c, UnderTest().name, /*key=*/1);
+  std::vector<Tensor> outputs(size);
+  std::vector<std::optional<absl::Status>> statuses(size);
+  for (int rank = 0; rank < size; ++rank) {
+    CollectiveArgs args{.device = group.device(DeviceIndex(c, rank)),
+                        .request = requests[rank],
+                        .input = inputs[rank]};
+    if (HasOutput(c.type, rank, c.root)) args.output = &outputs[rank];
+    driver.environment().queue->Schedule(
+        [&, rank, args = std::move(args)]() mutable {
+          group.step(1)->ExecuteAsync(std::move(args),
+                                      [&statuses, rank](absl::Status status) {
+                                        statuses[rank] = std::move(status);
+                                      });
+        });
+  }
+  driver.RunAll();
+  for (int rank = 0; rank < size; ++rank) {
+    EXPECT_TRUE(statuses[rank].has_value()) << "rank " << rank << " hangs";
+    if (statuses[rank].has_value()) {
+      EXPECT_THAT(*statuses[rank], IsOk()) << "rank " << rank;
+    }
+  }
+  return outputs;
+}
+
+// Text, empty if all bits are the same.
+std::string Difference(const std::vector<Tensor>& a,
+                       const std::vector<Tensor>& b) {
+  for (size_t rank = 0; rank < a.size(); ++rank) {
+    if (a[rank].size_bytes() != b[rank].size_bytes()) {
+      return absl::StrCat("rank ", rank, " has outputs of different sizes");
+    }
+    const std::byte* const begin = a[rank].data();
+    const std::byte* const end = begin + a[rank].size_bytes();
+    const auto [at, other] = std::mismatch(begin, end, b[rank].data());
+    if (at == end) continue;
+    return absl::StrCat("output of rank ", rank, " differs at byte ",
+                        at - begin);
+  }
+  return "";
+}
+
+// The case on all layouts of its group on which the bits are to be the same;
+// the first is the given one.
+std::vector<Case> SameBitsOn(const Case& c) {
+  if (UnderTest().traits().determinism != Determinism::kByRankOrder) return {c};
+  const int size = c.grid.size();
+  std::vector<Case> cases;
+  for (int tasks = 1; tasks <= size; ++tasks) {
+    if (size % tasks != 0) continue;
+    cases.push_back(c);
+    cases.back().grid = {tasks, size / tasks};
+    if (tasks == 1 || tasks == size) continue;
+    cases.push_back(cases.back());
+    cases.back().deals_ranks = true;
+  }
+  return cases;
+}
+
+void ExpectSameBits(const Case& first) {
+  const std::vector<Tensor> inputs = MakeInputTensors(first);
+  const std::vector<Tensor> outputs = Outputs(first, inputs, /*seed=*/0);
+  for (const Case& c : SameBitsOn(first)) {
+    for (uint64_t seed = 1; seed <= kRuns; ++seed) {
+      ASSERT_EQ(Difference(outputs, Outputs(c, inputs, seed)), "")
+          << "between " << ToString(first) << ", seed 0, and " << ToString(c)
+          << ", seed " << seed << ", with determinism "
+          << Name(UnderTest().traits().determinism);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+class DeterminismTest : public testing::TestWithParam<TypeOnGrid> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeterminismTest);
+
+TEST_P(DeterminismTest, TheBitsAreTheSameWheneverTheClassPromisesIt) {
+  const auto& [type, grid, length] = GetParam();
+  Case c{.type = type, .grid = grid, .length = length};
+  c.root = HasRoot(type) ? grid.size() - 1 : 0;
+  if (HasBlocks(type)) c.length = length / grid.size();
+  if (type == CollectiveType::kPermute) {
+    c.permutation.resize(grid.size());
+    std::iota(c.permutation.rbegin(), c.permutation.rend(), 0);
+  }
+  for (const DType dtype : {DType::kFloat64, DType::kBFloat16}) {
+    c.dtype = dtype;
+    ExpectSameBits(c);
+  }
+}
+
+std::vector<TypeOnGrid> Claims() {
+  std::vector<TypeOnGrid> claims;
+  const ImplementationTraits& traits = UnderTest().traits();
+  if (traits.determinism == Determinism::kNotGuaranteed) return claims;
+  for (const CollectiveType type : traits.collectives) {
+    if (type == CollectiveType::kBarrier) continue;
+    claims.push_back({type, {2, 3}, kLengths[0]});
+    if (UnderTest().quick) continue;
+    claims.push_back({type, {2, 4}, kLengths[0]});
+    claims.push_back({type, {4, 2}, kLengths[1]});
+  }
+  return claims;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DeterminismTest, testing::ValuesIn(Claims()),
+                         NameWithLength);
+
+}  // namespace
+}  // namespace tutti::conformance

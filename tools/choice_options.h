@@ -1,0 +1,35 @@
+#ifndef TUTTI_TOOLS_CHOICE_OPTIONS_H_
+#define TUTTI_TOOLS_CHOICE_OPTIONS_H_
+
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "framework/determinism.h"
+#include "framework/registry.h"
+#include "framework/selection_rules.h"
+#include "tools/environment_variables.h"
+
+namespace tutti {
+
+// What the command line says of the choice among implementations, apart from a
+// name.
+struct ChoiceOptions {
+  Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
+  std::string rules;                                      // A file, or empty.
+};
+
+// --determinism and --rules. `options` outlives the parsing.
+void AddChoiceOptions(CLI::App* app, ChoiceOptions* options);
+
+// The rules of the file that --rules names, else the variable TUTTI_RULES; null
+// if neither does. Errors: UsageError saying what is wrong with the file; one
+// that cannot be read.
+absl::StatusOr<std::shared_ptr<const SelectionRules>> TakeRules(
+    const ChoiceOptions& options, const Variables& variables,
+    const CollectiveRegistry& registry);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_CHOICE_OPTIONS_H_

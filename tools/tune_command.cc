@@ -1,0 +1,391 @@
+#include "tools/tune_command.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "framework/collective_request.h"
+#include "framework/default_environment.h"
+#include "framework/selection.h"
+#include "runtime/rules_file.h"
+#include "tools/collective_spec.h"
+#include "tools/exit_status.h"
+#include "tools/option_values.h"
+#include "tools/output_file.h"
+#include "tools/party.h"
+#include "tools/perf_buffers.h"
+#include "tools/perf_runner.h"
+#include "tools/progress.h"
+#include "tools/sizes.h"
+#include "tools/text_table.h"
+#include "tools/tuning.h"
+#include "tools/workload.h"
+#include "tools/workload_options.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Measures every algorithm that can serve, for each collective, layout and size,
+with all ranks in this process, and writes a file of rules for --rules and
+TUTTI_RULES of `tutti run`, `tutti perf` and `tutti explain`. The file is JSON,
+made to be edited: docs/rules.md.
+
+Algorithms take turns, round after round, and are measured as by `tutti perf`;
+what counts is the median. All is measured twice: the rules follow from the first
+time, and the scores from the second, so that the rules are not judged by the
+noise that they were made from. The rules are as few as keep each point within
+5 % of its best.
+
+The table has for each point the fastest algorithm with its time, and how many
+times as long the choices of the cost model and of the rules take. The last two
+lines are the scores: for how many points the chosen algorithm is within 10 % of
+the best measured one.
+
+Sizes are as in `tutti perf`. The smallest stands for all below it, and the
+largest for all above. Measure while nothing else runs.
+
+Examples:
+  tutti tune --output rules.json
+  tutti tune all_reduce --layout 1x2,1x8,2x4 --max-bytes 64M --output rules.json
+  tutti perf all_reduce --rules rules.json)";
+
+// A point before it is measured.
+struct Question {
+  Workload workload;
+  GroupLayout layout;
+};
+
+SelectionRequest RequestFor(const Question& question) {
+  const CollectiveSpec& spec = question.workload.spec;
+  return {.type = spec.type,
+          .layout = question.layout,
+          .device_type = "CPU",
+          .bytes = BytesOf(question.workload),
+          .one_process = true,
+          .commutative = spec.merge_op.commutative()};
+}
+
+// Those that could be named, cost model or not.
+std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
+                                       const Question& question) {
+  std::vector<std::string> names;
+  for (const CollectiveRegistry::Entry& entry : registry.List()) {
+    SelectionRequest request = RequestFor(question);
+    request.implementation = entry.name;
+    if (SelectImplementation(registry, request).ok()) {
+      names.push_back(entry.name);
+    }
+  }
+  return names;
+}
+
+absl::StatusOr<GroupLayout> ParseTunedLayout(const std::string& text) {
+  auto layout = ParseLayout(text, kMaxGroupSize);
+  if (!layout.ok()) return layout;
+  if (layout->size() % layout->num_tasks() == 0 &&
+      *layout == GroupLayout::Uniform(layout->num_tasks(),
+                                      layout->size() / layout->num_tasks())) {
+    return layout;
+  }
+  return UsageError(
+      absl::StrCat("--layout ", text, ": wanted as many devices on each task"));
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseSizes(const TuneOptions& options) {
+  const auto min_bytes = ParseSize("--min-bytes", options.min_bytes);
+  if (!min_bytes.ok()) return min_bytes.status();
+  const auto max_bytes = ParseSize("--max-bytes", options.max_bytes);
+  if (!max_bytes.ok()) return max_bytes.status();
+  if (*min_bytes > *max_bytes) {
+    return UsageError(absl::StrCat("--min-bytes ", options.min_bytes,
+                                   " is more than --max-bytes ",
+                                   options.max_bytes));
+  }
+  return GeometricSizes(*min_bytes, *max_bytes, options.factor);
+}
+
+// Of one collective on one layout, by size, no size twice.
+absl::Status AddQuestions(const Workload& workload, const GroupLayout& layout,
+                          const std::vector<int64_t>& sizes,
+                          std::vector<Question>* questions) {
+  int64_t last_count = -1;
+  for (const int64_t bytes : sizes) {
+    Workload sized = workload;
+    sized.count = CountFor(workload.spec.type, workload.dtype,
+                           workload.group_size, bytes);
+    if (sized.count == last_count) continue;
+    last_count = sized.count;
+    const absl::Status fits = PerfBuffers::CheckMemory(
+        sized, {.count = sized.group_size}, BufferOptions());
+    if (!fits.ok()) return fits;
+    questions->push_back({std::move(sized), layout});
+  }
+  return absl::OkStatus();
+}
+
+// Without what an earlier one repeats.
+std::vector<std::string> Once(const std::vector<std::string>& words) {
+  std::vector<std::string> once;
+  for (const std::string& word : words) {
+    if (!absl::c_linear_search(once, word)) once.push_back(word);
+  }
+  return once;
+}
+
+// All, before time goes into any; those of one layout follow each other.
+absl::StatusOr<std::vector<Question>> PlanTuning(const TuneOptions& options) {
+  const auto sizes = ParseSizes(options);
+  if (!sizes.ok()) return sizes.status();
+  std::vector<Question> questions;
+  for (const std::string& text : Once(options.layouts)) {
+    const auto layout = ParseTunedLayout(text);
+    if (!layout.ok()) return layout.status();
+    for (const std::string& collective : Once(options.collectives)) {
+      const auto workload = ParseWorkload({.collective = collective},
+                                          options.dtype, layout->size());
+      if (!workload.ok()) return workload.status();
+      const absl::Status added =
+          AddQuestions(*workload, *layout, *sizes, &questions);
+      if (!added.ok()) return added;
+    }
+  }
+  return questions;
+}
+
+double MedianSeconds(std::vector<absl::Duration> times) {
+  const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return absl::ToDoubleSeconds(*middle);
+}
+
+// Measures one point after another, those of a layout on the same devices.
+class Tuner {
+ public:
+  Tuner(const TuneOptions& options, const Environment& environment,
+        const CollectiveRegistry& registry)
+      : options_(options), environment_(environment), registry_(registry) {}
+
+  absl::StatusOr<TunedPoint> Measure(const Question& question) {
+    absl::Status status = SetLayout(question.layout);
+    if (!status.ok()) return status;
+    const auto buffers = PerfBuffers::Create(
+        question.workload, {.count = question.workload.group_size},
+        BufferOptions(), environment_.queue);
+    if (!buffers.ok()) return buffers.status();
+    TunedPoint point{.type = question.workload.spec.type,
+                     .layout = question.layout,
+                     .bytes = BytesOf(question.workload)};
+    const auto names = AlgorithmsFor(registry_, question);
+    status = MeasureAll(names, buffers->get(), &point.to_choose);
+    if (status.ok()) {
+      status = MeasureAll(names, buffers->get(), &point.to_judge);
+    }
+    if (!status.ok()) return status;
+    return point;
+  }
+
+ private:
+  absl::Status SetLayout(const GroupLayout& layout) {
+    if (runner_ != nullptr && layout_ == layout) return absl::OkStatus();
+    runner_ = nullptr;
+    auto party = LocalParty(environment_)(layout.size(), layout.num_tasks());
+    if (!party.ok()) return party.status();
+    layout_ = layout;
+    runner_ = std::make_unique<PerfRunner>(
+        environment_,
+        PerfRunner::Options{.warmup = 1, .iterations = options_.iterations},
+        *std::move(party));
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureAll(const std::vector<std::string>& names,
+                          PerfBuffers* buffers, TimesByAlgorithm* medians) {
+    std::map<std::string, std::vector<absl::Duration>> times;
+    for (int round = 0; round < options_.rounds; ++round) {
+      for (const std::string& name : names) {
+        const auto measured = runner_->Measure(buffers, name);
+        if (!measured.ok()) {
+          return absl::Status(
+              measured.status().code(),
+              absl::StrCat(name, ": ", measured.status().message()));
+        }
+        auto& all = times[name];
+        all.insert(all.end(), measured->times.begin(), measured->times.end());
+      }
+    }
+    for (auto& [name, all] : times) (*medians)[name] = MedianSeconds(all);
+    return absl::OkStatus();
+  }
+
+  const TuneOptions& options_;
+  const Environment environment_;
+  const CollectiveRegistry& registry_;
+  GroupLayout layout_ = GroupLayout::Uniform(1, 1);
+  std::unique_ptr<PerfRunner> runner_;
+};
+
+absl::StatusOr<std::vector<TunedPoint>> MeasureAll(
+    const std::vector<Question>& questions, Tuner* tuner,
+    const Console& console) {
+  std::vector<TunedPoint> points;
+  Progress progress(console);
+  for (const Question& question : questions) {
+    progress.Show(
+        absl::StrCat("measuring ", points.size() + 1, " of ", questions.size(),
+                     ": ", ToString(question.workload.spec), " of ",
+                     FormatBytes(BytesOf(question.workload)), " bytes on ",
+                     question.layout.ToString(), " ..."));
+    auto point = tuner->Measure(question);
+    if (!point.ok()) return point.status();
+    points.push_back(*std::move(point));
+  }
+  return points;
+}
+
+// One side's choices, and how they did.
+struct Score {
+  std::vector<std::string> cells;
+  int num_near = 0;
+
+  void Add(const TimesByAlgorithm& times, const std::string& chosen) {
+    const double ratio = RatioToBest(times, chosen);
+    if (ratio <= kNearBest) ++num_near;
+    cells.push_back(absl::StrFormat("%s %.2f", chosen, ratio));
+  }
+
+  std::string Line(absl::string_view who) const {
+    return absl::StrFormat(
+        "%s: chosen algorithm within 10 %% of the best measured for %d of %d "
+        "points (%.0f %%)\n",
+        who, num_near, cells.size(),
+        100.0 * num_near /
+            std::max<double>(1, static_cast<double>(cells.size())));
+  }
+};
+
+std::vector<std::string> Cells(const TunedPoint& point) {
+  const auto fastest = std::min_element(
+      point.to_judge.begin(), point.to_judge.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  return {std::string(Name(point.type)), point.layout.ToString(),
+          absl::StrCat(point.bytes), fastest->first,
+          absl::StrFormat("%.1f", fastest->second * 1e6)};
+}
+
+// The table, and the scores of the model and of the rules.
+absl::StatusOr<std::string> Report(
+    const std::vector<Question>& questions,
+    const std::vector<TunedPoint>& points, const CollectiveRegistry& registry,
+    const std::shared_ptr<const SelectionRules>& rules) {
+  Score by_model;
+  Score by_rules;
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const SelectionRequest request = RequestFor(questions[i]);
+    const auto model = SelectImplementation(registry, request);
+    if (!model.ok()) return model.status();
+    const auto ruled =
+        SelectImplementation({.registry = &registry, .rules = rules}, request);
+    if (!ruled.ok()) return ruled.status();
+    by_model.Add(points[i].to_judge, model->name);
+    by_rules.Add(points[i].to_judge, ruled->name);
+    rows.push_back(Cells(points[i]));
+    rows.back().push_back(by_model.cells.back());
+    rows.back().push_back(by_rules.cells.back());
+  }
+  TextTable table({{"collective", Align::kLeft},
+                   {"layout", Align::kLeft},
+                   {"bytes"},
+                   {"fastest", Align::kLeft},
+                   {"p50 [us]"},
+                   {"model, times as long", Align::kLeft},
+                   {"rules, times as long", Align::kLeft}});
+  table.Fit(rows);
+  std::string text = table.Header();
+  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  return absl::StrCat(text, by_model.Line("model"), by_rules.Line("rules"));
+}
+
+void AddOptions(CLI::App* app, TuneOptions* options) {
+  app->add_option("COLLECTIVE", options->collectives,
+                  "any of all_reduce, all_gather, reduce_scatter,\n"
+                  "broadcast, all_to_all, permute, barrier, reduce,\n"
+                  "gather, scatter [default: the first five]")
+      ->option_text(" ");
+  app->add_option("--output", options->output, "the file to write")
+      ->required()
+      ->check(NotEmpty())
+      ->option_text("FILE");
+  app->add_option("--layout", options->layouts,
+                  "tasks x devices of each, all in this process\n"
+                  "[default: 1x2,1x4,1x8]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("TxD,...");
+  app->add_option("--min-bytes", options->min_bytes,
+                  "smallest size; K, M and G are powers of 1024\n"
+                  "[default: 4]")
+      ->option_text("SIZE");
+  app->add_option("--max-bytes", options->max_bytes,
+                  "largest size [default: 16M]")
+      ->option_text("SIZE");
+  app->add_option("--factor", options->factor,
+                  "from one size to the next [default: 8]")
+      ->transform(WholeNumber(2, 1 << 30))
+      ->option_text("N");
+  app->add_option("--dtype", options->dtype,
+                  "float16, bfloat16, float32, float64, int8,\n"
+                  "uint8, int32, int64 or bool [default: float32]")
+      ->option_text("NAME");
+  app->add_option("--rounds", options->rounds,
+                  "how often algorithms take turns [default: 5]")
+      ->transform(WholeNumber(1, 1 << 20))
+      ->option_text("N");
+  app->add_option("--iterations", options->iterations,
+                  "timed, of each algorithm in each round\n"
+                  "[default: 4]")
+      ->transform(WholeNumber(1, 1 << 20))
+      ->option_text("N");
+}
+
+}  // namespace
+
+absl::Status TuneRules(const TuneOptions& options,
+                       const Environment& environment,
+                       const CollectiveRegistry& registry,
+                       const Console& console) {
+  const auto questions = PlanTuning(options);
+  if (!questions.ok()) return questions.status();
+  Tuner tuner(options, environment, registry);
+  const auto points = MeasureAll(*questions, &tuner, console);
+  if (!points.ok()) return points.status();
+  const std::string text = RulesFileText(RulesFrom(*points));
+  // As whoever uses the file will read it.
+  const auto rules = ParseRulesFile(text, options.output, registry);
+  if (!rules.ok()) return rules.status();
+  const auto report = Report(*questions, *points, registry, *rules);
+  if (!report.ok()) return report.status();
+  console.out << *report << std::flush;
+  return WriteOutputFile(options.output, text);
+}
+
+Command AddTuneCommand(CLI::App* app) {
+  auto options = std::make_shared<TuneOptions>();
+  CLI::App* tune = app->add_subcommand(
+      "tune", "Measures this machine and writes rules that choose algorithms.");
+  tune->footer(kHelp);
+  AddOptions(tune, options.get());
+  return {.app = tune, .run = [options](const Console& console) {
+            const DefaultEnvironment environment;
+            return TuneRules(*options, environment.get(),
+                             CollectiveRegistry::Global(), console);
+          }};
+}
+
+}  // namespace tutti

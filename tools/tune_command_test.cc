@@ -1,0 +1,115 @@
+#include "tools/tune_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "framework/default_environment.h"
+#include "runtime/rules_file.h"
+#include "tests/status_matchers.h"
+#include "tools/exit_status.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class TuneCommandTest : public testing::Test {
+ protected:
+  TuneCommandTest() {
+    options_.collectives = {"all_reduce", "barrier"};
+    options_.layouts = {"1x2", "2x2"};
+    options_.max_bytes = "32";
+    options_.rounds = 1;
+    options_.iterations = 1;
+    options_.output = testing::TempDir() + "/tuned.json";
+    std::filesystem::remove(options_.output);
+  }
+
+  absl::Status Tune() {
+    const DefaultEnvironment environment(2);
+    return TuneRules(options_, environment.get(), CollectiveRegistry::Global(),
+                     {out_, err_});
+  }
+
+  // A wrong command line that says this, and leaves no file.
+  void ExpectUsageError(const std::string& text) {
+    const absl::Status status = Tune();
+    EXPECT_EQ(ExitStatus(status), 2) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+    EXPECT_FALSE(std::filesystem::exists(options_.output));
+  }
+
+  TuneOptions options_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(TuneCommandTest, WritesRulesForAllThatWasMeasured) {
+  ASSERT_THAT(Tune(), IsOk());
+  const auto rules =
+      ReadRulesFile(options_.output, CollectiveRegistry::Global());
+  ASSERT_THAT(rules, IsOk());
+  for (const CollectiveType type :
+       {CollectiveType::kAllReduce, CollectiveType::kBarrier}) {
+    for (const std::string layout : {"1x2", "2x2"}) {
+      int64_t next = 0;
+      for (const SelectionRule& rule : **rules) {
+        if (rule.type != type || rule.layout != layout) continue;
+        EXPECT_EQ(rule.one_process, true);
+        EXPECT_EQ(rule.min_bytes, next);
+        next = rule.max_bytes == std::numeric_limits<int64_t>::max()
+                   ? -1
+                   : rule.max_bytes + 1;
+      }
+      EXPECT_EQ(next, -1) << Name(type) << " on " << layout;
+    }
+  }
+}
+
+TEST_F(TuneCommandTest, PrintsTheScoresOfModelAndRules) {
+  ASSERT_THAT(Tune(), IsOk());
+  // Sizes of 4 and 32 bytes, and one barrier, on two layouts.
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("model: chosen algorithm within 10 % of the best "
+                              "measured for "),
+                    HasSubstr("rules: chosen algorithm within 10 % of the best "
+                              "measured for "),
+                    HasSubstr(" of 6 points")));
+}
+
+TEST_F(TuneCommandTest, WhatIsGivenTwiceIsMeasuredOnce) {
+  options_.layouts = {"1x2", "1x2"};
+  options_.collectives = {"barrier", "barrier"};
+  ASSERT_THAT(Tune(), IsOk());
+  EXPECT_THAT(out_.str(), HasSubstr(" of 1 points"));
+}
+
+TEST_F(TuneCommandTest, WrongOptionsAreErrorsBeforeAnythingIsMeasured) {
+  options_.layouts = {"1x2", "3+1"};
+  ExpectUsageError("--layout 3+1: wanted as many devices on each task");
+  options_.layouts = {"8"};
+  ExpectUsageError("\"8\" is no layout");
+  options_.layouts = {"1x2"};
+  options_.max_bytes = "2";
+  ExpectUsageError("--min-bytes 4 is more than --max-bytes 2");
+  options_.max_bytes = "32";
+  options_.collectives = {"reduce_all"};
+  ExpectUsageError("reduce_all");
+}
+
+TEST_F(TuneCommandTest, AFileThatCannotBeWrittenIsNamed) {
+  options_.output = "/dev/null/tuned.json";
+  options_.collectives = {"barrier"};
+  const absl::Status status = Tune();
+  EXPECT_EQ(ExitStatus(status), 1) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/dev/null"));
+}
+
+}  // namespace
+}  // namespace tutti
