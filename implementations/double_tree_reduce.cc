@@ -1,12 +1,10 @@
 #include "implementations/double_tree_reduce.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "implementations/binomial_tree.h"
 #include "implementations/double_tree.h"
+#include "implementations/double_tree_links.h"
 #include "implementations/double_tree_outline.h"
 #include "implementations/pipelines.h"
 #include "implementations/subdivision.h"
@@ -153,27 +151,6 @@ Schedule Plan(const PlanRequest& request) {
 // Of the first piece.
 int NumRounds(int size) { return 3 * CeilLog2(size); }
 
-// What one process sends others for one piece of each tree, in chunks, up and
-// down; of that with the most. Trees over the ranks in their order.
-int NumLeavingTrees(const CostQuery& query) {
-  if (!SpansProcesses(query)) return 0;
-  const GroupLayout& layout = query.layout;
-  const std::vector<int> order = RingOrder(layout, /*offset=*/0);
-  std::vector<int> leaving(layout.num_tasks());
-  for (int position = 0; position < layout.size(); ++position) {
-    const int task = layout.task_of(order[position]);
-    for (const int tree : {0, 1}) {
-      const int parent = PlaceInTree(tree, position, layout.size()).parent;
-      if (parent < 0) continue;
-      const int other = layout.task_of(order[parent]);
-      if (other == task) continue;
-      ++leaving[task];   // Up,
-      ++leaving[other];  // and down.
-    }
-  }
-  return *std::max_element(leaving.begin(), leaving.end());
-}
-
 // In blocks of one chunk.
 Traffic TreesTraffic(const CostQuery& query, int num_pieces) {
   const int size = query.layout.size();
@@ -182,7 +159,9 @@ Traffic TreesTraffic(const CostQuery& query, int num_pieces) {
   // Up in both trees, and down to two children in one.
   const int sent = size == 2 ? 2 : 4;
   Traffic traffic;
-  const int num_leaving = NumLeavingTrees(query);
+  // A link carries a chunk up and one down.
+  const int num_leaving =
+      SpansProcesses(query) ? LinksOutOfTasks(query.layout).both : 0;
   if (num_leaving > 0) traffic.Add(num_leaving, num_rounds, num_rounds);
   traffic.Add(/*num_leaving=*/0, num_leaving > 0 ? 0 : num_rounds,
               sent * num_rounds);
