@@ -96,12 +96,13 @@ struct CollImplDetails {
   // What the chosen implementation, or the named one, must offer at least.
   Determinism determinism = Determinism::kNotGuaranteed;
 
-  // One ring per entry: how far it rotates the devices of each task; negative
-  // also reverses them. At most kMaxSubdivisions. Empty in a request: chosen
-  // from the size.
+  // One ring, or one piece that goes through a chain or a pair of trees, per
+  // entry: how far it rotates the devices of each task; negative also reverses
+  // them. At most kMaxSubdivisions. Empty in a request: chosen from the size.
   std::vector<int> subdiv_offsets;
 
-  // The most subdivisions to choose: -1 never more than one, 0 as 2.
+  // The most subdivisions to choose: -1 never more than one; 0 as 2 for rings,
+  // as many as suit the size for pieces.
   int max_subdivs_per_device = 0;
 
   // Collectives that this process must have launched before this one, in the

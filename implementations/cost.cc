@@ -81,13 +81,17 @@ double RingSeconds(const CostQuery& query) {
   return RingTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
-double ToAllSeconds(const CostQuery& query) {
+Traffic ToAllTraffic(const CostQuery& query) {
   const int size = query.layout.size();
   const int inside = SpansProcesses(query) ? LargestTask(query.layout) : size;
   Traffic traffic;
   traffic.Add(/*num_leaving=*/0, inside - 1, inside - 1);
   traffic.Add(/*num_leaving=*/inside, size - inside, size - inside);
-  return traffic.Seconds(query.model, BlockBytes(query));
+  return traffic;
+}
+
+double ToAllSeconds(const CostQuery& query) {
+  return ToAllTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
 Traffic FromRootTraffic(const CostQuery& query) {

@@ -83,6 +83,7 @@ Traffic RingTraffic(const CostQuery& query);
 double RingSeconds(const CostQuery& query);
 
 // Each member sends every other member a block.
+Traffic ToAllTraffic(const CostQuery& query);
 double ToAllSeconds(const CostQuery& query);
 
 // One member, wherever it is, sends every other member a block, or they send to

@@ -1,6 +1,5 @@
 #include "implementations/direct_reduce_scatter.h"
 
-#include "implementations/cost.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -59,11 +58,17 @@ Schedule PlanDirectReduceScatter(const PlanRequest& request) {
 }
 
 // What arrives is set aside and read once more.
-double DirectReduceScatterSeconds(const CostQuery& query) {
-  const int others = query.layout.size() - 1;
-  return ToAllSeconds(query) + TransferSeconds(query.model.within,
-                                               /*messages=*/0,
-                                               others * BlockBytes(query));
+Traffic DirectReduceScatterTraffic(const CostQuery& query) {
+  Traffic traffic = ToAllTraffic(query);
+  traffic.Add(/*num_leaving=*/0, /*messages=*/0, query.layout.size() - 1);
+  return traffic;
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  return DirectReduceScatterTraffic(query).Seconds(query.model,
+                                                   BlockBytes(query));
 }
 
 REGISTER_COLLECTIVE(
@@ -73,7 +78,8 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
-                          .cost_seconds = DirectReduceScatterSeconds},
+                          .cost_seconds = CostSeconds},
                .plan = PlanDirectReduceScatter}));
 
+}  // namespace
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #define TUTTI_IMPLEMENTATIONS_DIRECT_REDUCE_SCATTER_H_
 
 #include "framework/implementation_traits.h"
+#include "implementations/cost.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -9,7 +10,8 @@ namespace tutti {
 
 // DirectReduceScatter, for algorithms that it is a part of. Tags: 1.
 Schedule PlanDirectReduceScatter(const PlanRequest& request);
-double DirectReduceScatterSeconds(const CostQuery& query);
+Traffic DirectReduceScatterTraffic(
+    const CostQuery& query);  // A block is one in n.
 
 }  // namespace tutti
 

@@ -1,33 +1,24 @@
-#include "framework/implementation_traits.h"
 #include "implementations/hierarchical_reduce.h"
 #include "implementations/recursive_halving_doubling_reduce.h"
-#include "schedule/algorithm.h"
+#include "implementations/recursive_halving_reduce_scatter.h"
 
 namespace tutti {
 namespace {
 
 // HierarchicalReduce with recursive halving and doubling across tasks: 2
-// ceil(log2 T) steps between them.
-Schedule Plan(const PlanRequest& request) {
-  return PlanHierarchicalReduce(request, PlanRecursiveHalvingDoublingReduce);
-}
-
-double CostSeconds(const CostQuery& query) {
-  return HierarchicalReduceSeconds(query,
-                                   RecursiveHalvingDoublingReduceTraffic);
-}
+// ceil(log2 T) steps between them. Elsewhere known as local-then-halving-
+// doubling.
+constexpr ReduceLevels kLevels = {
+    .inside = {PlanRecursiveHalvingReduceScatter,
+               RecursiveHalvingReduceScatterTraffic},
+    .across = {PlanRecursiveHalvingDoublingReduce,
+               RecursiveHalvingDoublingReduceTraffic}};
 
 REGISTER_COLLECTIVE(
     HierarchicalHalvingDoublingReduce,
-    Scheduled(
-        {.traits =
-             {.summary =
-                  "within tasks, halving and doubling across them: fewest "
-                  "bytes between tasks, 2 log2 T steps",
-              .collectives = {CollectiveType::kAllReduce},
-              .determinism = Determinism::kFixedLayout,
-              .cost_seconds = CostSeconds},
-         .plan = Plan}));
+    HierarchicalReduce<kLevels>(
+        "within tasks, halving and doubling across them: fewest bytes between "
+        "tasks, 2 log2 T steps"));
 
 }  // namespace
 }  // namespace tutti

@@ -7,7 +7,6 @@
 #include "implementations/bruck_gather.h"
 #include "implementations/hierarchical_tree_broadcast.h"
 #include "implementations/hierarchy.h"
-#include "implementations/recursive_halving_reduce_scatter.h"
 #include "implementations/tree_reduce.h"
 
 namespace tutti {
@@ -36,15 +35,14 @@ HierarchicalPlanner::Part AcrossTasks(const Hierarchy& hierarchy, int device,
 }
 
 // Devices reduce-scatter, all-reduce across tasks, and all-gather.
-Schedule PlanEven(const PlanRequest& request,
-                  Schedule (*across)(const PlanRequest&)) {
+Schedule PlanEven(const PlanRequest& request, const ReduceLevels& levels) {
   HierarchicalPlanner planner(request, /*num_chunks=*/request.layout.size());
   const Hierarchy& hierarchy = planner.hierarchy();
   const int num_tasks = hierarchy.num_tasks();
   const int num_devices = hierarchy.num_devices();
   const int num_rounds = num_devices > 1 ? num_tasks : 0;
   for (int i = 0; i < num_rounds; ++i) {
-    planner.AddInTask({.plan = PlanRecursiveHalvingReduceScatter,
+    planner.AddInTask({.plan = levels.inside.plan,
                        .type = CollectiveType::kReduceScatter,
                        .num_tags = num_devices,
                        .chunks = EveryChunk(hierarchy, i),
@@ -52,7 +50,8 @@ Schedule PlanEven(const PlanRequest& request,
   }
   if (num_tasks > 1 || num_devices == 1) {
     const int device = hierarchy.device();
-    planner.AddAcrossTasks(device, AcrossTasks(hierarchy, device, across));
+    planner.AddAcrossTasks(device,
+                           AcrossTasks(hierarchy, device, levels.across.plan));
   }
   for (int i = 0; i < num_rounds; ++i) {
     planner.AddInTask({.plan = PlanBruckGather,
@@ -87,26 +86,26 @@ Schedule PlanWithLeaders(const PlanRequest& request,
 
 }  // namespace
 
-Schedule PlanHierarchicalReduce(
-    const PlanRequest& request,
-    Schedule (*across)(const PlanRequest& request)) {
-  return IsEven(request.layout) ? PlanEven(request, across)
-                                : PlanWithLeaders(request, across);
+Schedule PlanHierarchicalReduce(const PlanRequest& request,
+                                const ReduceLevels& levels) {
+  return IsEven(request.layout) ? PlanEven(request, levels)
+                                : PlanWithLeaders(request, levels.across.plan);
 }
 
-double HierarchicalReduceSeconds(const CostQuery& query, PartTraffic across) {
+double HierarchicalReduceSeconds(const CostQuery& query,
+                                 const ReduceLevels& levels) {
   using enum CollectiveType;
   const int num_tasks = query.layout.num_tasks();
   const bool is_even = IsEven(query.layout);
   const int num_devices = is_even ? query.layout.size() / num_tasks : 1;
   Traffic inside =
-      is_even ? TrafficInTask(query, RecursiveHalvingReduceScatterTraffic,
-                              kReduceScatter)
+      is_even ? TrafficInTask(query, levels.inside.traffic, kReduceScatter)
               : TrafficInTask(query, TreeReduceTraffic, kReduce);
   inside.Add(is_even ? TrafficInTask(query, BruckGatherTraffic, kAllGather)
                      : TrafficInTask(query, HierarchicalTreeBroadcastTraffic,
                                      kBroadcast));
-  Traffic all = TrafficAcrossTasks(query, num_devices, across, kAllReduce);
+  Traffic all =
+      TrafficAcrossTasks(query, num_devices, levels.across.traffic, kAllReduce);
   all.Add(inside.Times(num_tasks));
   const int num_chunks = num_devices * num_tasks;
   return all.SecondsInPieces(

@@ -1,8 +1,13 @@
 #ifndef TUTTI_IMPLEMENTATIONS_HIERARCHICAL_REDUCE_H_
 #define TUTTI_IMPLEMENTATIONS_HIERARCHICAL_REDUCE_H_
 
+#include <memory>
+
+#include "framework/collective_type.h"
 #include "framework/implementation_traits.h"
+#include "framework/registry.h"
 #include "implementations/hierarchy.h"
+#include "schedule/algorithm.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -37,13 +42,48 @@ namespace tutti {
 // "MagPIe: MPI's collective communication operations for clustered wide area
 // systems", PPoPP 1999.)
 //
-// `across` plans an all-reduce among tasks of one device each, in at most 2 T
-// tags. Where there is one level only, nothing is done on the other one.
-Schedule PlanHierarchicalReduce(const PlanRequest& request,
-                                Schedule (*across)(const PlanRequest& request));
+// What is done on each level:
+struct ReduceLevels {
+  // A plan and what it takes, in blocks of one in as many as ranks.
+  struct Part {
+    Schedule (*plan)(const PlanRequest& request);
+    PartTraffic traffic;
+  };
 
-// `across` is what the plan function of that name takes, in blocks of one in T.
-double HierarchicalReduceSeconds(const CostQuery& query, PartTraffic across);
+  // A reduce-scatter among the d devices of a task, in at most d tags. Not used
+  // where tasks have different numbers of devices.
+  Part inside;
+
+  // An all-reduce in T chunks, among T tasks of one device each, in at most 2 T
+  // tags.
+  Part across;
+};
+
+// Where there is one level only, nothing is done on the other one.
+Schedule PlanHierarchicalReduce(const PlanRequest& request,
+                                const ReduceLevels& levels);
+
+double HierarchicalReduceSeconds(const CostQuery& query,
+                                 const ReduceLevels& levels);
+
+// Makes a collective of any two parts, in one line:
+//   constexpr ReduceLevels kLevels = {.inside = ..., .across = ...};
+//   REGISTER_COLLECTIVE(ThisThenThat, HierarchicalReduce<kLevels>("summary"));
+template <const ReduceLevels& kLevels>
+std::shared_ptr<const CollectiveFactory> HierarchicalReduce(
+    const char* summary) {
+  return Scheduled({.traits = {.summary = summary,
+                               .collectives = {CollectiveType::kAllReduce},
+                               .determinism = Determinism::kFixedLayout,
+                               .cost_seconds =
+                                   [](const CostQuery& query) {
+                                     return HierarchicalReduceSeconds(query,
+                                                                      kLevels);
+                                   }},
+                    .plan = [](const PlanRequest& request) {
+                      return PlanHierarchicalReduce(request, kLevels);
+                    }});
+}
 
 }  // namespace tutti
 

@@ -76,6 +76,40 @@ TEST(HierarchicalReduceTest, StepsOfTheLevelsFollowEachOther) {
   }
 }
 
+TEST(HierarchicalReduceTest, ShufflesTakeOneRoundInsideTasks) {
+  for (const int num_tasks : {2, 4, 8}) {
+    for (const int num_devices : {2, 4, 7}) {
+      const VerifyCase request = {
+          .layout = GroupLayout::Uniform(num_tasks, num_devices)};
+      const int inside = 1 + CeilLog2(num_devices);
+      EXPECT_EQ(TransfersInARow("ShuffleThenRing", request),
+                inside + 2 * (num_tasks - 1));
+      EXPECT_EQ(TransfersInARow("ShuffleThenShuffle", request),
+                inside + 1 + CeilLog2(num_tasks));
+      EXPECT_EQ(TransfersInARow("ShuffleThenRecursiveHalvingDoubling", request),
+                inside + 2 * CeilLog2(num_tasks));
+    }
+  }
+}
+
+TEST(HierarchicalReduceTest, ShufflesKeepTheOrderOfRanks) {
+  const VerifyCase request = {.layout = GroupLayout::Uniform(3, 3)};
+  EXPECT_EQ(OutputOf("ShuffleThenShuffle", request, 8, 0),
+            "f((((0.0+1.0)+2.0)+((3.0+4.0)+5.0))+((6.0+7.0)+8.0))");
+}
+
+TEST(HierarchicalReduceTest, DoubleTreesTakeAStepForTwoChunks) {
+  for (const int num_tasks : {2, 3, 8, 13}) {
+    const VerifyCase request = {.layout = GroupLayout::Uniform(num_tasks, 4)};
+    EXPECT_LE(TransfersInARow("LocalThenDoubleTree", request),
+              2 * 2 + 3 * CeilLog2(num_tasks) + (num_tasks + 1) / 2 - 1);
+    // At most 2 blocks of T chunks.
+    for (const int sent : SentToOtherTasks("LocalThenDoubleTree", request)) {
+      EXPECT_LE(sent, 2 * num_tasks + 2);
+    }
+  }
+}
+
 TEST(HierarchicalReduceTest, TasksAreReducedBeforeTheyMeet) {
   const VerifyCase request = {.layout = GroupLayout::Uniform(2, 2)};
   for (int rank = 0; rank < 4; ++rank) {

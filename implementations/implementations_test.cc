@@ -20,7 +20,10 @@ const std::vector<std::string>& Names() {
       new std::vector<std::string>{"AllToAll",
                                    "Barrier",
                                    "BruckGather",
+                                   "ChainBroadcast",
                                    "DirectReduceScatter",
+                                   "DoubleTreeBroadcast",
+                                   "DoubleTreeReduce",
                                    "Gather",
                                    "HierarchicalGather",
                                    "HierarchicalHalvingDoublingReduce",
@@ -35,6 +38,7 @@ const std::vector<std::string>& Names() {
                                    "LocalReduce",
                                    "LocalReduceScatter",
                                    "LocalScatter",
+                                   "LocalThenDoubleTree",
                                    "Permute",
                                    "RecursiveDoublingReduce",
                                    "RecursiveHalvingDoublingReduce",
@@ -44,6 +48,9 @@ const std::vector<std::string>& Names() {
                                    "RingReduceScatter",
                                    "Scatter",
                                    "ShuffleReduce",
+                                   "ShuffleThenRecursiveHalvingDoubling",
+                                   "ShuffleThenRing",
+                                   "ShuffleThenShuffle",
                                    "TreeReduce"};
   return *names;
 }
@@ -152,6 +159,29 @@ TEST(ImplementationsTest, AreChosenByTheLinksBetweenProcesses) {
   // Leaders would move all there is within their tasks.
   EXPECT_EQ(Chosen(kAllReduce, *GroupLayout::Create({0, 0, 0, 1, 2, 2}), large),
             "RingReduce");
+}
+
+TEST(ImplementationsTest, PriceDoubleTreesBelowRingsForManyRanks) {
+  const GroupLayout layout = GroupLayout::Uniform(1000, 1);
+  for (const int64_t bytes : {4, 1 << 20, 1 << 26}) {
+    EXPECT_LT(Cost("DoubleTreeReduce", layout, bytes),
+              Cost("RingReduce", layout, bytes));
+  }
+  EXPECT_LT(Cost("DoubleTreeReduce", layout, 1 << 26),
+            Cost("TreeReduce", layout, 1 << 26));
+}
+
+TEST(ImplementationsTest, BroadcastManyBytesThroughPipelines) {
+  const auto chosen = [](const GroupLayout& layout, int64_t bytes) {
+    return Chosen(CollectiveType::kBroadcast, layout, bytes);
+  };
+  const auto few_tasks = GroupLayout::Uniform(8, 8);
+  const auto many_tasks = GroupLayout::Uniform(512, 1);
+  for (const GroupLayout& layout : {few_tasks, many_tasks}) {
+    EXPECT_EQ(chosen(layout, 4), "HierarchicalTreeBroadcast");
+  }
+  EXPECT_EQ(chosen(few_tasks, 1 << 26), "ChainBroadcast");
+  EXPECT_EQ(chosen(many_tasks, 1 << 26), "DoubleTreeBroadcast");
 }
 
 TEST(ImplementationsTest, SendNothingByDefaultWithinOneProcess) {

@@ -144,11 +144,11 @@ TEST(OutlineTest, RanksOfOnePeriodTakeAsLongAsAll) {
   }
 }
 
-TEST(OutlineTest, RingsAndHalvingHaveOne) {
+TEST(OutlineTest, RingsHalvingAndDoubleTreesHaveOne) {
   EXPECT_THAT(
       NamesWithOutlines(),
-      UnorderedElementsAre("RecursiveHalvingDoublingReduce", "RingGather",
-                           "RingReduce", "RingReduceScatter"));
+      UnorderedElementsAre("DoubleTreeReduce", "RecursiveHalvingDoublingReduce",
+                           "RingGather", "RingReduce", "RingReduceScatter"));
 }
 
 constexpr double kFree = std::numeric_limits<double>::infinity();
@@ -267,6 +267,18 @@ TEST(SimulatedTimeTest, GrowsWithBytesAndLatencyAndWithSlowerLinks) {
       EXPECT_GT(SecondsOf(name, n, 1e6, OneLevel(1e-6, 1e9, 5e9)), base);
     }
   }
+}
+
+TEST(SimulatedTimeTest, OfDoubleTreesIsNearTheLeastForManyPieces) {
+  const Algorithm& algorithm = AlgorithmNamed("DoubleTreeReduce");
+  const ClusterModel cluster = OneLevel(0, 1e9, kFree);
+  const VerifyCase request = {.layout = GroupLayout::Uniform(1, 1000),
+                              .subdiv_offsets = std::vector<int>(1000)};
+  const auto outline = OutlineOf(algorithm, request, kAnySteps);
+  const auto result = Simulate(**outline, request.layout, cluster,
+                               64e6 / (*outline)->size().num_chunks);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_LT(result->seconds, 1.05 * 2 * 64e6 / 1e9);
 }
 
 TEST(SimulatedTimeTest, OfAHundredThousandRanksHasTheClosedForm) {

@@ -1,15 +1,15 @@
+#include "implementations/shuffle_reduce.h"
+
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "implementations/bruck_gather.h"
-#include "implementations/cost.h"
 #include "implementations/direct_reduce_scatter.h"
 #include "schedule/algorithm.h"
 #include "schedule/composition.h"
 
 namespace tutti {
-namespace {
 
 // Every rank sends each chunk straight to its owner, who reduces in rank order;
 // then all bring each other the sums.
@@ -22,7 +22,7 @@ namespace {
 // DirectReduceScatter, then BruckGather: 1 + ceil(log2 n) steps, the fewest of
 // those that send the least possible, 2 (n - 1) / n of the buffer per rank.
 // Sums are in the order of ranks. In exchange an owner sets aside n - 1 chunks.
-Schedule Plan(const PlanRequest& request) {
+Schedule PlanShuffleReduce(const PlanRequest& request) {
   const int size = request.layout.size();
   Composition whole(
       {.type = request.type, .num_ranks = size, .num_chunks = size},
@@ -47,9 +47,16 @@ Schedule Plan(const PlanRequest& request) {
   return whole.Build();
 }
 
+Traffic ShuffleReduceTraffic(const CostQuery& query) {
+  Traffic traffic = DirectReduceScatterTraffic(query);
+  traffic.Add(BruckGatherTraffic(query));
+  return traffic;
+}
+
+namespace {
+
 double CostSeconds(const CostQuery& query) {
-  return DirectReduceScatterSeconds(query) +
-         BruckGatherTraffic(query).Seconds(query.model, BlockBytes(query));
+  return ShuffleReduceTraffic(query).Seconds(query.model, BlockBytes(query));
 }
 
 REGISTER_COLLECTIVE(
@@ -62,7 +69,7 @@ REGISTER_COLLECTIVE(
                     .preserves_rank_order = true,
                     .determinism = Determinism::kByRankOrder,
                     .cost_seconds = CostSeconds},
-         .plan = Plan}));
+         .plan = PlanShuffleReduce}));
 
 }  // namespace
 }  // namespace tutti

@@ -159,6 +159,103 @@ TEST(HierarchicalTreeBroadcastTest, HoldsOnManyRanks) {
   }
 }
 
+VerifyCase InPieces(int num_ranks, int num_pieces, CollectiveType type) {
+  return {.layout = GroupLayout::Uniform(1, num_ranks),
+          .type = type,
+          .subdiv_offsets = std::vector<int>(num_pieces)};
+}
+
+TEST(DoubleTreeReduceTest, APieceTakesOneStepMore) {
+  for (int n = 2; n <= 33; ++n) {
+    for (const int pieces : {1, 2, 7}) {
+      EXPECT_LE(
+          TransfersInARow("DoubleTreeReduce",
+                          InPieces(n, pieces, CollectiveType::kAllReduce)),
+          3 * CeilLog2(n) + pieces - 1);
+    }
+  }
+}
+
+TEST(DoubleTreeReduceTest, EveryRankSendsAndReceivesAtMostTwiceTheBuffer) {
+  for (const int n : {2, 3, 8, 13}) {
+    for (const Schedule& plan :
+         PlansOf("DoubleTreeReduce",
+                 InPieces(n, /*num_pieces=*/3, CollectiveType::kAllReduce))) {
+      ASSERT_EQ(plan.num_chunks, 6);
+      EXPECT_LE(StepsOf(plan, StepKind::kSend).size(), 12u);
+      EXPECT_LE(StepsOf(plan, StepKind::kRecv).size(), 12u);
+      EXPECT_THAT(StepsOf(plan, StepKind::kCopy), IsEmpty());
+    }
+  }
+}
+
+TEST(DoubleTreeReduceTest, KeepsTheOrderOfRanks) {
+  const VerifyCase request = InPieces(6, 1, CollectiveType::kAllReduce);
+  for (const int rank : {0, 3}) {
+    EXPECT_EQ(OutputOf("DoubleTreeReduce", request, rank, 0),
+              "f((0.0+(1.0+2.0))+(3.0+(4.0+5.0)))");
+  }
+}
+
+TEST(DoubleTreeReduceTest, DifferentOffsetsAreDifferentTrees) {
+  VerifyCase request = {.layout = GroupLayout::Uniform(2, 4),
+                        .subdiv_offsets = {0, 1, 0}};
+  EXPECT_EQ(OutputOf("DoubleTreeReduce", request, 0, 0).find("f("), 0u);
+  const std::string first = OutputOf("DoubleTreeReduce", request, 0, 1);
+  const std::string rotated = OutputOf("DoubleTreeReduce", request, 0, 3);
+  EXPECT_LT(first.find("0.1"), first.find("1.1"));
+  EXPECT_GT(rotated.find("0.3"), rotated.find("1.3"));
+}
+
+TEST(ChainBroadcastTest, APieceTakesOneStepMore) {
+  for (const int n : {2, 3, 8}) {
+    for (const int pieces : {1, 2, 7}) {
+      VerifyCase request = InPieces(n, pieces, CollectiveType::kBroadcast);
+      request.root = n - 1;
+      EXPECT_EQ(TransfersInARow("ChainBroadcast", request), n - 2 + pieces);
+    }
+  }
+}
+
+TEST(ChainBroadcastTest, EntersEachTaskOnce) {
+  const GroupLayout layout = Layout({0, 1, 2, 0, 1, 2, 0, 2, 2, 3});
+  for (int root = 0; root < layout.size(); ++root) {
+    VerifyCase request = Broadcast(layout, root);
+    request.subdiv_offsets = {0};
+    const auto plans = PlansOf("ChainBroadcast", request);
+    int between_tasks = 0;
+    for (int rank = 0; rank < layout.size(); ++rank) {
+      for (const Step& step : StepsOf(plans[rank], StepKind::kRecv)) {
+        between_tasks += layout.task_of(step.peer) != layout.task_of(rank);
+      }
+    }
+    EXPECT_EQ(between_tasks, layout.num_tasks() - 1);
+  }
+}
+
+TEST(DoubleTreeBroadcastTest, APieceTakesOneStepMore) {
+  for (int n = 2; n <= 33; ++n) {
+    for (const int pieces : {1, 2, 7}) {
+      VerifyCase request = InPieces(n, pieces, CollectiveType::kBroadcast);
+      request.root = n / 2;
+      EXPECT_LE(TransfersInARow("DoubleTreeBroadcast", request),
+                CeilLog2(n - 1) + pieces);
+    }
+  }
+}
+
+TEST(DoubleTreeBroadcastTest, NobodySendsMoreThanTheBuffer) {
+  for (const int n : {2, 3, 8, 13}) {
+    const auto plans = PlansOf("DoubleTreeBroadcast",
+                               InPieces(n, 3, CollectiveType::kBroadcast));
+    for (const Schedule& plan : plans) {
+      ASSERT_EQ(plan.num_chunks, 6);
+      EXPECT_LE(StepsOf(plan, StepKind::kSend).size(), 6u);
+    }
+    EXPECT_THAT(StepsOf(plans[0], StepKind::kSend), SizeIs(6));
+  }
+}
+
 TEST(BarrierTest, TakesLogarithmicallyManyRounds) {
   for (int n = 1; n <= 65; ++n) {
     const VerifyCase request = {.layout = GroupLayout::Uniform(1, n),

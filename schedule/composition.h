@@ -28,8 +28,9 @@ namespace tutti {
 class Composition {
  public:
   struct Part {
-    // What this rank does. The steps that write one chunk of its output are all
-    // in one lane. No lanes: the rank takes no part.
+    // What this rank does. Of the steps that write a chunk of its output, the
+    // last one to run stands last: in the last of their lanes. No lanes: the
+    // rank takes no part.
     Schedule schedule;
 
     std::vector<int> ranks;   // ranks[i]: what rank i of the part is in all.

@@ -199,12 +199,12 @@ TEST_F(InstancePhaseTest, ImplementationThatCannotServeListsThoseThatCan) {
   request.impl_details.implementation = "RingGather";
   for (const LocalJob::Call* call : job_.RunAll(request)) {
     ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(
-        *call->status,
-        StatusIs(
-            StatusCode::kInvalidArgument,
-            AllOf(HasSubstr("RingGather"), HasSubstr("does not do all_reduce"),
-                  HasSubstr("RingReduce, ShuffleReduce, TreeReduce"))));
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("RingGather"),
+                               HasSubstr("does not do all_reduce"),
+                               HasSubstr("RingReduce, ShuffleReduce, "),
+                               HasSubstr(", TreeReduce"))));
   }
 }
 

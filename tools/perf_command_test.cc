@@ -72,14 +72,17 @@ TEST_F(PerfCommandTest, AllLeavesOutWhatRefusesAndSaysSoOnce) {
   EXPECT_THAT(Measure(), IsOk());
   EXPECT_THAT(
       Printed("algorithm"),
-      ElementsAre("Forgetful", "HierarchicalHalvingDoublingReduce",
-                  "HierarchicalRingReduce", "LocalReduce",
-                  "RecursiveDoublingReduce", "RecursiveHalvingDoublingReduce",
-                  "RingReduce", "ShuffleReduce", "TreeReduce", "Forgetful",
-                  "HierarchicalHalvingDoublingReduce", "HierarchicalRingReduce",
-                  "LocalReduce", "RecursiveDoublingReduce",
-                  "RecursiveHalvingDoublingReduce", "RingReduce",
-                  "ShuffleReduce", "TreeReduce"));
+      ElementsAre(
+          "DoubleTreeReduce", "Forgetful", "HierarchicalHalvingDoublingReduce",
+          "HierarchicalRingReduce", "LocalReduce", "LocalThenDoubleTree",
+          "RecursiveDoublingReduce", "RecursiveHalvingDoublingReduce",
+          "RingReduce", "ShuffleReduce", "ShuffleThenRecursiveHalvingDoubling",
+          "ShuffleThenRing", "ShuffleThenShuffle", "TreeReduce",
+          "DoubleTreeReduce", "Forgetful", "HierarchicalHalvingDoublingReduce",
+          "HierarchicalRingReduce", "LocalReduce", "LocalThenDoubleTree",
+          "RecursiveDoublingReduce", "RecursiveHalvingDoublingReduce",
+          "RingReduce", "ShuffleReduce", "ShuffleThenRecursiveHalvingDoubling",
+          "ShuffleThenRing", "ShuffleThenShuffle", "TreeReduce"));
   EXPECT_THAT(err_.str(), HasSubstr("tutti: skipped Refuser: "));
   EXPECT_THAT(err_.str(), HasSubstr("not today"));
   EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();

@@ -569,7 +569,7 @@ class UsageTest(ToolTest):
         self.assertIn("RingReduce", self.fail_with(2, "verify", "Fly"))
         self.assertRegex(
             self.fail_with(2, "perf", "all_reduce", "--algorithm", "RingGather"),
-            "RingGather does not do all_reduce .*RingReduce, ShuffleReduce, TreeReduce")
+            "RingGather does not do all_reduce .*RingReduce, ShuffleReduce, .*TreeReduce")
 
     def test_errors_name_the_value_and_what_is_wanted(self):
         files = ["--input", self.save([np.zeros(6)] * 3), "--output", "out"]
@@ -831,10 +831,13 @@ class ExplainTest(ToolTest):
             self.assertEqual(result.returncode, 1)
             self.assertNotIn("chosen", result.stdout)
             self.assertEqual(result.stderr, f"tutti: {name} {why}; these can "
-                             "serve: HierarchicalHalvingDoublingReduce, "
-                             "HierarchicalRingReduce, RecursiveDoublingReduce, "
+                             "serve: DoubleTreeReduce, "
+                             "HierarchicalHalvingDoublingReduce, "
+                             "HierarchicalRingReduce, LocalThenDoubleTree, "
+                             "RecursiveDoublingReduce, "
                              "RecursiveHalvingDoublingReduce, RingReduce, "
-                             "ShuffleReduce, TreeReduce\n")
+                             "ShuffleReduce, ShuffleThenRecursiveHalvingDoubling, "
+                             "ShuffleThenRing, ShuffleThenShuffle, TreeReduce\n")
 
     def test_a_barrier_takes_no_option_that_speaks_of_data(self):
         for option in [["--bytes", 4], ["--dtype", "int8"]]:

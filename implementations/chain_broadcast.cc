@@ -1,0 +1,72 @@
+#include <vector>
+
+#include "implementations/cost.h"
+#include "implementations/pipelines.h"
+#include "implementations/relay.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// The buffer goes from the source through a chain of all ranks, in k chunks
+// that follow each other. With chunks a, b and c:
+//
+//   source --> rank 1 --> rank 2 --> rank 3
+//   1.     a
+//   2.     b          a
+//   3.     c          b          a
+//   4.                c          b              and so on.
+//
+// n - 2 + k transfers in a row of one k-th of the buffer. Every rank but the
+// ends receives and sends the buffer once, the least possible, and a chain
+// enters each task once: for large buffers and few ranks.
+Relay RelayOf(const Pipeline& pipeline, int rank) {
+  const std::vector<int>& order = pipeline.order;
+  const int position = PositionIn(order, rank);
+  Relay relay = {.chunks = pipeline.subdivs};
+  if (position > 0) relay.parent = order[position - 1];
+  if (position + 1 < static_cast<int>(order.size())) {
+    relay.children = {order[position + 1]};
+  }
+  return relay;
+}
+
+Schedule Plan(const PlanRequest& request) {
+  ScheduleBuilder builder(static_cast<int>(request.subdiv_offsets.size()));
+  for (const Pipeline& pipeline : PipelinesFromSource(request)) {
+    AddRelay(RelayOf(pipeline, request.rank), builder);
+  }
+  return builder.Build();
+}
+
+std::vector<int> Subdivide(const SubdivisionRequest& request) {
+  return OnePipeline(
+      NumPieces(request, {.num_rounds = request.layout.size() - 1, .load = 1}));
+}
+
+double CostSeconds(const CostQuery& query) {
+  if (query.layout.size() == 1) return 0;
+  const int num_pieces = static_cast<int>(
+      Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
+  const int num_rounds = query.layout.size() - 2 + num_pieces;
+  Traffic traffic;
+  traffic.Add(SpansProcesses(query) ? 1 : 0, num_rounds, num_rounds);
+  return traffic.Seconds(query.model,
+                         static_cast<double>(query.bytes) / num_pieces);
+}
+
+REGISTER_COLLECTIVE(
+    ChainBroadcast,
+    Scheduled({.traits = {.summary = "from rank to rank, piece by piece: "
+                                     "fewest bytes, n - 2 steps and one per "
+                                     "piece",
+                          .collectives = {CollectiveType::kBroadcast},
+                          .supports_subdivisions = true,
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = CostSeconds},
+               .plan = Plan,
+               .subdivide = Subdivide}));
+
+}  // namespace
+}  // namespace tutti

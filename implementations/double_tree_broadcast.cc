@@ -1,0 +1,101 @@
+#include <vector>
+
+#include "implementations/binomial_tree.h"
+#include "implementations/cost.h"
+#include "implementations/double_tree.h"
+#include "implementations/double_tree_links.h"
+#include "implementations/pipelines.h"
+#include "implementations/relay.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// The source sends one half of the buffer to the root of each of two trees over
+// all other ranks, which carry it on. Who has children in one tree has none in
+// the other (double_tree.h), so that no rank sends more than 2 halves, S, nor
+// receives more.
+//
+//   source --> 5, half 0              source --> 4, half 1
+//
+//              5                                 4            The others at
+//             / \                               / \           positions 0..7.
+//            3   7 ...                         2   6 ...
+//
+// Halves are cut into k chunks that follow each other: ceil(log2(n - 1)) + k
+// transfers in a row. (Sanders, Speck, Traeff 2009, as for the trees.)
+Relay RelayOf(int tree, const Pipeline& pipeline, int rank) {
+  const std::vector<int>& order = pipeline.order;
+  const int num_others = static_cast<int>(order.size()) - 1;
+  const auto rank_at = [&](int position) { return order[1 + position]; };
+  Relay relay;
+  for (const int subdiv : pipeline.subdivs) {
+    relay.chunks.push_back(2 * subdiv + tree);
+  }
+  if (rank == order.front()) {
+    if (num_others > 0) {
+      relay.children = {rank_at(RootOfTree(tree, num_others))};
+    }
+    return relay;
+  }
+  const int position = PositionIn(order, rank) - 1;
+  const TreePlace place = PlaceInTree(tree, position, num_others);
+  relay.parent = place.parent < 0 ? order.front() : rank_at(place.parent);
+  for (const int child : {place.left, place.right}) {
+    if (child >= 0) relay.children.push_back(rank_at(child));
+  }
+  return relay;
+}
+
+Schedule Plan(const PlanRequest& request) {
+  const auto num_subdivs = static_cast<int>(request.subdiv_offsets.size());
+  ScheduleBuilder builder(/*num_chunks=*/2 * num_subdivs);
+  for (const Pipeline& pipeline : PipelinesFromSource(request)) {
+    for (const int tree : {0, 1}) {
+      AddRelay(RelayOf(tree, pipeline, request.rank), builder);
+    }
+  }
+  return builder.Build();
+}
+
+// Of the first piece.
+int NumRounds(int size) { return size < 2 ? 0 : CeilLog2(size - 1) + 1; }
+
+std::vector<int> Subdivide(const SubdivisionRequest& request) {
+  return OnePipeline(NumPieces(
+      request, {.num_rounds = NumRounds(request.layout.size()), .load = 1}));
+}
+
+// In blocks of one chunk, of which a rank sends two in a round.
+double CostSeconds(const CostQuery& query) {
+  const int size = query.layout.size();
+  if (size == 1) return 0;
+  const auto num_pieces = static_cast<int>(
+      Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
+  const int num_rounds = NumRounds(size) - 1 + num_pieces;
+  // As if the source were one of the others.
+  const int num_leaving =
+      SpansProcesses(query) ? LinksOutOfTasks(query.layout).down : 0;
+  Traffic traffic;
+  if (num_leaving > 0) traffic.Add(num_leaving, num_rounds, num_rounds);
+  traffic.Add(/*num_leaving=*/0, num_leaving > 0 ? 0 : num_rounds,
+              2 * num_rounds);
+  return traffic.SecondsInPieces(
+      query.model, static_cast<double>(query.bytes) / (2 * num_pieces),
+      num_pieces);
+}
+
+REGISTER_COLLECTIVE(
+    DoubleTreeBroadcast,
+    Scheduled({.traits = {.summary = "halves go down two trees, piece by "
+                                     "piece: log2 n steps and one per piece",
+                          .collectives = {CollectiveType::kBroadcast},
+                          .supports_subdivisions = true,
+                          .determinism = Determinism::kByRankOrder,
+                          .cost_seconds = CostSeconds},
+               .plan = Plan,
+               .subdivide = Subdivide}));
+
+}  // namespace
+}  // namespace tutti

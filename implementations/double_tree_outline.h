@@ -1,0 +1,17 @@
+#ifndef TUTTI_IMPLEMENTATIONS_DOUBLE_TREE_OUTLINE_H_
+#define TUTTI_IMPLEMENTATIONS_DOUBLE_TREE_OUTLINE_H_
+
+#include <memory>
+
+#include "schedule/outline.h"
+#include "schedule/plan.h"
+
+namespace tutti {
+
+// The outline of sums that go up double trees and down again, a tree of each
+// pair for every subdivision (double_tree.h, pipelines.h).
+std::unique_ptr<const Outline> DoubleTreeOutline(const PlanRequest& request);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_DOUBLE_TREE_OUTLINE_H_

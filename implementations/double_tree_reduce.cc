@@ -1,0 +1,219 @@
+#include "implementations/double_tree_reduce.h"
+
+#include <vector>
+
+#include "implementations/binomial_tree.h"
+#include "implementations/double_tree.h"
+#include "implementations/double_tree_links.h"
+#include "implementations/double_tree_outline.h"
+#include "implementations/pipelines.h"
+#include "implementations/subdivision.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+
+namespace tutti {
+namespace {
+
+// Sums go up two trees and results come down again, one half of the buffer in
+// each tree. Who adds in one tree only sends its own in the other
+// (double_tree.h), so that each rank sends 4 halves, 2 S, and receives as many.
+//
+//   half 0:   1 <- 0, 2        half 1:   2 <- 0 <- 1        and the same trees
+//                                        2 <- 3             downwards; 4 ranks
+//             3 <- 1                                        in each.
+//
+// Halves are cut into k chunks that follow each other: while one comes down the
+// next one is on its way up. At most 3 ceil(log2 n) transfers in a row for the
+// first chunk (a rank reads one child after the other), and one more for each
+// other: for large buffers and many ranks the fewest of those that send a small
+// multiple of the buffer. Any number of ranks; where there are fewer elements
+// than chunks, some are empty.
+//
+// Each sum is left (+) (own (+) right), in the order of the pipeline.
+
+// A rank's neighbours in one tree; none if negative.
+TreePlace RanksAt(const TreePlace& place, const std::vector<int>& order) {
+  const auto rank_at = [&](int position) {
+    return position < 0 ? -1 : order[position];
+  };
+  return {.parent = rank_at(place.parent),
+          .left = rank_at(place.left),
+          .right = rank_at(place.right)};
+}
+
+// What one rank does in one tree with the chunks that go through it. Lanes: one
+// for each direction of each link.
+class TreeLanes {
+ public:
+  using Lane = ScheduleBuilder::LaneBuilder;
+
+  TreeLanes(const TreePlace& peers, ScheduleBuilder& builder)
+      : peers_(peers), builder_(builder) {}
+
+  void Add(const std::vector<int>& chunks) {
+    if (chunks.empty()) return;
+    std::vector<Sum> sums = AddUp(chunks);
+    if (peers_.parent >= 0) Exchange(chunks, &sums);
+    for (const int child : {peers_.right, peers_.left}) {
+      if (child < 0) continue;
+      Lane lane = builder_.AddLane();
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        lane.Send(child, /*tag=*/chunks[i], Data(chunks[i]), sums[i].made);
+      }
+    }
+  }
+
+ private:
+  struct Sum {
+    Slot slot;
+    StepRef made;  // Not set: it is there from the start.
+  };
+
+  std::vector<Sum> AddUp(const std::vector<int>& chunks) {
+    std::vector<Sum> sums;
+    for (const int chunk : chunks) sums.push_back({.slot = Input(chunk)});
+    const bool is_root = peers_.parent < 0;
+    if (peers_.right >= 0) {
+      Lane lane = builder_.AddLane();
+      const bool finishes = is_root && peers_.left < 0;
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        AddOne(peers_.right, chunks[i], finishes, lane, &sums[i]);
+      }
+    }
+    if (peers_.left >= 0) {
+      Lane lane = builder_.AddLane();
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        AddOne(peers_.left, chunks[i], is_root, lane, &sums[i]);
+      }
+    }
+    return sums;
+  }
+
+  void AddOne(int child, int chunk, bool finishes, Lane& lane, Sum* sum) {
+    const bool is_left = child == peers_.left;
+    const Slot arrived = Scratch(chunk, is_left ? 0 : 1);
+    const Slot left = is_left ? arrived : sum->slot;
+    const Slot right = is_left ? sum->slot : arrived;
+    const Slot into = Data(chunk);
+    lane.Recv(child, /*tag=*/chunk, arrived, sum->made);
+    sum->made = finishes ? lane.ReduceAndFinish(into, left, right)
+                         : lane.Reduce(into, left, right);
+    sum->slot = into;
+  }
+
+  // Sums to the parent for results.
+  void Exchange(const std::vector<int>& chunks, std::vector<Sum>* sums) {
+    Lane up = builder_.AddLane();
+    Lane down = builder_.AddLane();
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      const int chunk = chunks[i];
+      Sum& sum = (*sums)[i];
+      const StepRef sent =
+          up.Send(peers_.parent, /*tag=*/chunk, sum.slot, sum.made);
+      sum.made = down.Recv(peers_.parent, /*tag=*/chunk, Data(chunk), sent);
+    }
+  }
+
+  const TreePlace peers_;
+  ScheduleBuilder& builder_;
+};
+
+// `chunks[t]` go through tree t over `order`.
+void AddTrees(const std::vector<int>& order, int rank,
+              const std::vector<int> (&chunks)[2], ScheduleBuilder& builder) {
+  const int size = static_cast<int>(order.size());
+  const int position = PositionIn(order, rank);
+  for (const int tree : {0, 1}) {
+    if (size == 1) {
+      for (const int chunk : chunks[tree]) {
+        builder.AddLane().CopyAndFinish(Data(chunk), Input(chunk));
+      }
+      continue;
+    }
+    const TreePlace place = PlaceInTree(tree, position, size);
+    TreeLanes(RanksAt(place, order), builder).Add(chunks[tree]);
+  }
+}
+
+Schedule Plan(const PlanRequest& request) {
+  const int num_subdivs = static_cast<int>(request.subdiv_offsets.size());
+  ScheduleBuilder builder(/*num_chunks=*/2 * num_subdivs);
+  for (const Pipeline& pipeline : PipelinesOf(request)) {
+    std::vector<int> chunks[2];
+    for (const int subdiv : pipeline.subdivs) {
+      for (const int tree : {0, 1}) chunks[tree].push_back(2 * subdiv + tree);
+    }
+    AddTrees(pipeline.order, request.rank, chunks, builder);
+  }
+  return builder.Build();
+}
+
+// Of the first piece.
+int NumRounds(int size) { return 3 * CeilLog2(size); }
+
+// In blocks of one chunk.
+Traffic TreesTraffic(const CostQuery& query, int num_pieces) {
+  const int size = query.layout.size();
+  if (size == 1) return {};
+  const int num_rounds = NumRounds(size) - 1 + num_pieces;
+  // Up in both trees, and down to two children in one.
+  const int sent = size == 2 ? 2 : 4;
+  Traffic traffic;
+  // A link carries a chunk up and one down.
+  const int num_leaving =
+      SpansProcesses(query) ? LinksOutOfTasks(query.layout).both : 0;
+  if (num_leaving > 0) traffic.Add(num_leaving, num_rounds, num_rounds);
+  traffic.Add(/*num_leaving=*/0, num_leaving > 0 ? 0 : num_rounds,
+              sent * num_rounds);
+  return traffic;
+}
+
+std::vector<int> Subdivide(const SubdivisionRequest& request) {
+  return OnePipeline(NumPieces(
+      request, {.num_rounds = NumRounds(request.layout.size()), .load = 2}));
+}
+
+}  // namespace
+
+Schedule PlanDoubleTreeReduceOfBlocks(const PlanRequest& request) {
+  const int size = request.layout.size();
+  ScheduleBuilder builder(/*num_chunks=*/size);
+  std::vector<int> chunks[2];
+  for (int chunk = 0; chunk < size; ++chunk) {
+    chunks[chunk % 2].push_back(chunk);
+  }
+  AddTrees(RingOrder(request.layout, /*offset=*/0), request.rank, chunks,
+           builder);
+  return builder.Build();
+}
+
+Traffic DoubleTreeReduceOfBlocksTraffic(const CostQuery& query) {
+  return TreesTraffic(query, (query.layout.size() + 1) / 2);
+}
+
+namespace {
+
+double CostSeconds(const CostQuery& query) {
+  const int num_pieces = static_cast<int>(
+      Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
+  const double chunk_bytes =
+      static_cast<double>(query.bytes) / (2 * num_pieces);
+  return TreesTraffic(query, num_pieces)
+      .SecondsInPieces(query.model, chunk_bytes, num_pieces);
+}
+
+REGISTER_COLLECTIVE(
+    DoubleTreeReduce,
+    Scheduled({.traits = {.summary = "halves go up and down two trees, piece "
+                                     "by piece: 3 log2 n steps and one per "
+                                     "piece",
+                          .collectives = {CollectiveType::kAllReduce},
+                          .supports_subdivisions = true,
+                          .determinism = Determinism::kFixedLayout,
+                          .cost_seconds = CostSeconds},
+               .plan = Plan,
+               .subdivide = Subdivide,
+               .outline = DoubleTreeOutline}));
+
+}  // namespace
+}  // namespace tutti
