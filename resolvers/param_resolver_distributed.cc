@@ -268,7 +268,7 @@ void ParamResolverDistributed::Ask(const QuestionPtr& question) {
     if (!IsPresent(*question)) return;
     const auto group = settled_.Find(key);
     ++question->attempt;
-    question->is_reforming = ended_generation > 0;
+    question->is_reforming = ended_generation > 0 || reformed_.contains(key);
     question->living_generation =
         group == nullptr || group->params->generation <= ended_generation
             ? 0
@@ -338,7 +338,7 @@ void ParamResolverDistributed::OnAnswer(const QuestionPtr& question,
   }
   if (!answer.params.ok()) return Finish(question, answer.params);
   const CollectiveParams& params = **answer.params;
-  const auto group = Learn(params.group);
+  const auto group = Learn(params.group, this_task_);
   if (!group.ok()) return Finish(question, group.status());
   {
     MutexLock lock(&mu_);
@@ -361,7 +361,7 @@ void ParamResolverDistributed::OnReply(const QuestionPtr& question, int leader,
   const proto::CompleteParamsReply& message = reply->complete_params();
   switch (message.kind_case()) {
     case proto::CompleteParamsReply::kSettled: {
-      const Answer answer = Settle(*question, message.settled());
+      const Answer answer = Settle(*question, leader, message.settled());
       if (answer.ok()) return Finish(question, answer);
       return Finish(question, Prefixed(who, answer.status()));
     }
@@ -446,8 +446,8 @@ void ParamResolverDistributed::OnFailure(const QuestionPtr& question,
 }
 
 ParamResolverDistributed::Answer ParamResolverDistributed::Settle(
-    const Question& question, const proto::Settled& settled) {
-  const auto found = LearnFrom(question, settled.group());
+    const Question& question, int leader, const proto::Settled& settled) {
+  const auto found = LearnFrom(question, leader, settled.group());
   if (!found.ok()) return found.status();
   SettledGroups::Group& group = **found;
   const auto rank = group.rank_of_device.find(question.device_name);
@@ -484,7 +484,7 @@ ParamResolverDistributed::FindOrDecode(const Question& question,
 }
 
 absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::LearnFrom(
-    const Question& question, const proto::Group& message) {
+    const Question& question, int leader, const proto::Group& message) {
   if (message.members_size() == 0) {
     MutexLock lock(&mu_);
     auto group = settled_.Find(question.id.group_key);
@@ -496,12 +496,14 @@ absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::LearnFrom(
   }
   auto group = DecodeGroup(options_.cluster, *question.request, message);
   if (!group.ok()) return group.status();
-  return Learn(*std::move(group));
+  return Learn(*std::move(group), leader);
 }
 
 // The first of this task's members to hear of the group adds it for all.
+// Whoever finds the leader lost ends what it knows to have been led by it:
+// here, what was not known yet.
 absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::Learn(
-    std::shared_ptr<const CollGroupParams> group) {
+    std::shared_ptr<const CollGroupParams> group, int leader) {
   const GroupKey key = group->key;
   const uint64_t generation = group->generation;
   options_.directory->Add(std::move(group));
@@ -515,7 +517,9 @@ absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::Learn(
     const auto before = settled_.Find(key);
     added = settled_.Add(*living, &replaced);
     is_new = added != before;
+    if (is_new) added->leader = leader;
     failed_generations_.erase(key);
+    reformed_.erase(key);
   }
   if (is_new) {
     (*living)->cancellation->Watch([weak_self = weak_from_this(), key,
@@ -523,6 +527,10 @@ absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::Learn(
       const auto self = weak_self.lock();
       if (self != nullptr) self->OnGenerationEnded(key, generation, reason);
     });
+  }
+  const auto leads_now = options_.leadership->leader();
+  if (is_new && (!leads_now.ok() || *leads_now != leader)) {
+    EndEverywhere(**living, LedByLost(leader));
   }
   return added;
 }
@@ -568,6 +576,7 @@ void ParamResolverDistributed::EndGroup(GroupKey group_key,
   uint64_t failed_generation = 0;
   {
     MutexLock lock(&mu_);
+    reformed_.insert(group_key);
     group = settled_.Find(group_key);
     const auto failed = failed_generations_.find(group_key);
     if (failed != failed_generations_.end()) {
@@ -575,7 +584,11 @@ void ParamResolverDistributed::EndGroup(GroupKey group_key,
       failed_generations_.erase(failed);
     }
   }
-  if (group != nullptr) return EndEverywhere(*group->params, reason);
+  if (group != nullptr) {
+    EndEverywhere(*group->params, reason);
+    // Another thread may have ended it, and not come to this yet.
+    return OnGenerationEnded(group_key, group->params->generation, reason);
+  }
   EndAwaited(group_key, reason);
   if (failed_generation == 0) return;
   options_.directory->End(group_key, failed_generation, reason);
@@ -687,7 +700,7 @@ void ParamResolverDistributed::OnTaskLost(int task,
     if (TasksOf(*group).contains(task)) EndEverywhere(*group, reason);
   }
   led_->EndTask(options_.cluster.TaskName(task), reason);
-  if (led) EndWhatWasLed(reason);
+  if (led) EndWhatWasLed(task, reason);
   for (const QuestionPtr& question :
        QuestionsWhere([task](const Question& question) {
          return question.leader == task;
@@ -714,16 +727,29 @@ void ParamResolverDistributed::OnRefused(const absl::Status& why) {
 void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks) {
   for (int task : tasks) {
     if (!options_.leadership->MarkLost(task)) continue;
-    EndWhatWasLed(absl::UnavailableError(absl::StrCat(
-        options_.cluster.Label(task),
-        " was lost, as another task says, and had led the group")));
+    EndWhatWasLed(task, LedByLost(task));
   }
 }
 
-// Not all members need have heard what the former leader settled.
-void ParamResolverDistributed::EndWhatWasLed(const absl::Status& reason) {
+absl::Status ParamResolverDistributed::LedByLost(int task) const {
+  return absl::UnavailableError(
+      absl::StrCat(options_.cluster.Label(task),
+                   " was lost, as another task says, and had led the group"));
+}
+
+// Not all members need have heard what the former leader settled. What the next
+// one has settled meanwhile lives on.
+void ParamResolverDistributed::EndWhatWasLed(int task,
+                                             const absl::Status& reason) {
   for (const auto& group : options_.directory->Living()) {
-    EndEverywhere(*group, reason);
+    bool was_led = false;
+    {
+      MutexLock lock(&mu_);
+      const auto found = settled_.Find(group->key);
+      was_led = found != nullptr && found->leader == task &&
+                found->params->generation == group->generation;
+    }
+    if (was_led) EndEverywhere(*group, reason);
   }
 }
 

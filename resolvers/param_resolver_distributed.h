@@ -194,11 +194,13 @@ class ParamResolverDistributed
                     const absl::Status& if_too_late) ABSL_LOCKS_EXCLUDED(mu_);
   void OnFailure(const QuestionPtr& question, uint64_t generation,
                  const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  Answer Settle(const Question& question, const proto::Settled& settled)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  Answer Settle(const Question& question, int leader,
+                const proto::Settled& settled) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<SettledGroups::GroupPtr> Learn(
-      std::shared_ptr<const CollGroupParams> group) ABSL_LOCKS_EXCLUDED(mu_);
+      std::shared_ptr<const CollGroupParams> group, int leader)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<SettledGroups::GroupPtr> LearnFrom(const Question& question,
+                                                    int leader,
                                                     const proto::Group& message)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::shared_ptr<const CollInstanceParams>> FindOrDecode(
@@ -215,7 +217,9 @@ class ParamResolverDistributed
   void SendEndGroup(
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
       absl::AnyInvocable<void() &&> done = [] {});
-  void EndWhatWasLed(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status LedByLost(int task) const;
+  void EndWhatWasLed(int task, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<QuestionPtr> QuestionsWhere(
       absl::FunctionRef<bool(const Question&)> matches)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -240,6 +244,9 @@ class ParamResolverDistributed
   // The generation of a group that could not be formed, for EndGroup().
   absl::flat_hash_map<GroupKey, uint64_t> failed_generations_
       ABSL_GUARDED_BY(mu_);
+
+  // Groups that EndGroup() was called for, until they are formed again.
+  absl::flat_hash_set<GroupKey> reformed_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<int> reached_ ABSL_GUARDED_BY(mu_);
   absl::Status refused_ ABSL_GUARDED_BY(mu_);
 };

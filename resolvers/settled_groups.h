@@ -35,6 +35,7 @@ class SettledGroups {
     std::shared_ptr<const CollTaskParams> task;
     absl::flat_hash_map<std::string, int> rank_of_device;  // Of this task.
     absl::flat_hash_map<InstanceKey, Instance> instances;
+    int leader = -1;  // Who settled it.
   };
   using GroupPtr = std::shared_ptr<Group>;
 

@@ -377,8 +377,8 @@ absl::Status TuneRules(const TuneOptions& options,
 
 Command AddTuneCommand(CLI::App* app) {
   auto options = std::make_shared<TuneOptions>();
-  CLI::App* tune = app->add_subcommand(
-      "tune", "Measures this machine and writes rules that choose algorithms.");
+  CLI::App* tune =
+      app->add_subcommand("tune", "Measures this machine, to choose by that.");
   tune->footer(kHelp);
   AddOptions(tune, options.get());
   return {.app = tune, .run = [options](const Console& console) {

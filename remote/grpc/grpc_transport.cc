@@ -165,9 +165,12 @@ void GrpcTransport::Shutdown() {
   });
 }
 
-// So that statuses fit, and the records of a message.
-constexpr size_t kMinMessageBytes = size_t{32} << 10;
-static_assert(kMinMessageBytes >= kMaxRecordsBytes);
+// So that statuses fit.
+constexpr size_t kMinMessageBytes = size_t{1} << 10;
+
+// So that the records of a message fit.
+constexpr size_t kMinRequestBytes = size_t{32} << 10;
+static_assert(kMinRequestBytes >= kMaxRecordsBytes);
 
 // As gRPC can count it.
 constexpr size_t kMaxMessageBytes = size_t{1} << 29;
@@ -181,15 +184,20 @@ void KeepGrpc() {
   }();
 }
 
+absl::Status CheckMessageBound(size_t bytes, size_t least) {
+  if (bytes >= least && bytes <= kMaxMessageBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a bound for messages is from ", least, " to ",
+                   kMaxMessageBytes, " bytes, not ", bytes));
+}
+
 absl::Status CheckBounds(const GrpcBounds& bounds) {
-  for (const size_t bytes :
-       {bounds.max_control_request_bytes, bounds.max_control_reply_bytes,
-        bounds.max_frame_bytes}) {
-    if (bytes >= kMinMessageBytes && bytes <= kMaxMessageBytes) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("a bound for messages is from ", kMinMessageBytes, " to ",
-                     kMaxMessageBytes, " bytes, not ", bytes));
-  }
+  absl::Status status =
+      CheckMessageBound(bounds.max_control_request_bytes, kMinRequestBytes);
+  status.Update(
+      CheckMessageBound(bounds.max_control_reply_bytes, kMinMessageBytes));
+  status.Update(CheckMessageBound(bounds.max_frame_bytes, kMinMessageBytes));
+  if (!status.ok()) return status;
   if (bounds.max_open_transfers > 0 && bounds.max_concurrent_calls > 0 &&
       bounds.max_unknown_connections > 0) {
     return absl::OkStatus();

