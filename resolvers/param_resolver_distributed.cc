@@ -268,7 +268,7 @@ void ParamResolverDistributed::Ask(const QuestionPtr& question) {
     if (!IsPresent(*question)) return;
     const auto group = settled_.Find(key);
     ++question->attempt;
-    question->is_reforming = ended_generation > 0 || reformed_.contains(key);
+    question->is_reforming = reformed_.contains(key);
     question->living_generation =
         group == nullptr || group->params->generation <= ended_generation
             ? 0
