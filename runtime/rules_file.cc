@@ -1,9 +1,7 @@
 #include "runtime/rules_file.h"
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -17,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "framework/collective_type.h"
 #include "nlohmann/json.hpp"
+#include "runtime/json_file.h"
 
 namespace tutti {
 namespace {
@@ -24,7 +23,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr size_t kMostBytes = size_t{16} << 20;
 constexpr size_t kMostRules = 100'000;
 
 // How deep rules are nested for the parser: in a list in an object.
@@ -75,16 +73,8 @@ absl::Status Error(const std::string& where, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", message));
 }
 
-// "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-absl::string_view WithoutId(absl::string_view message) {
-  const size_t end_of_id = message.find("] ");
-  if (end_of_id != absl::string_view::npos)
-    message.remove_prefix(end_of_id + 2);
-  return message;
-}
-
-absl::StatusOr<Json> ParseJson(const std::string& text, const std::string& path,
-                               Seen* seen) {
+absl::StatusOr<Json> ParseAndSee(const std::string& text,
+                                 const std::string& path, Seen* seen) {
   int line = 1;
   const auto note = [&](int depth, Json::parse_event_t event, Json& parsed) {
     using Event = Json::parse_event_t;
@@ -106,8 +96,7 @@ absl::StatusOr<Json> ParseJson(const std::string& text, const std::string& path,
                     CountingIterator(text.data() + text.size(), &line), note);
     return json;
   } catch (const Json::exception& error) {
-    return Error(absl::StrCat(path, ":", line),
-                 absl::StrCat("not JSON: ", WithoutId(error.what())));
+    return Error(absl::StrCat(path, ":", line), JsonErrorText(error));
   }
 }
 
@@ -240,7 +229,7 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
     const std::string& text, const std::string& path,
     const CollectiveRegistry& registry) {
   Seen seen;
-  const auto json = ParseJson(text, path, &seen);
+  const auto json = ParseAndSee(text, path, &seen);
   if (!json.ok()) return json.status();
   absl::Status status = CheckFile(*json, seen, path);
   if (!status.ok()) return status;
@@ -260,19 +249,9 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
 
 absl::StatusOr<std::shared_ptr<const SelectionRules>> ReadRulesFile(
     const std::string& path, const CollectiveRegistry& registry) {
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  if (in.is_open())
-    in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!in.is_open() || in.bad()) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
-  }
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMostBytes) {
-    return Error(path, absl::StrCat("more than ", kMostBytes, " bytes"));
-  }
-  return ParseRulesFile(text, path, registry);
+  const auto text = ReadJsonFile(path);
+  if (!text.ok()) return text.status();
+  return ParseRulesFile(*text, path, registry);
 }
 
 std::string RulesFileText(const SelectionRules& rules) {

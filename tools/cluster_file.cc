@@ -1,9 +1,6 @@
 #include "tools/cluster_file.h"
 
 #include <array>
-#include <cerrno>
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -13,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
+#include "runtime/json_file.h"
 #include "tools/exit_status.h"
 
 namespace tutti {
@@ -28,20 +25,6 @@ constexpr std::array kKeys = {
     "job",  kTasks,     "devices_per_task", "start_timeout", "detect", "bind",
     "port", "insecure", "tls_cert",         "tls_key",       "tls_ca",
 };
-
-absl::StatusOr<Json> ParseJson(const std::string& text) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    absl::string_view message = error.what();
-    const size_t end_of_id = message.find("] ");
-    if (end_of_id != absl::string_view::npos) {
-      message.remove_prefix(end_of_id + 2);
-    }
-    return UsageError(absl::StrCat("not JSON: ", message));
-  }
-}
 
 absl::StatusOr<std::string> TasksOf(const Json& value) {
   const auto is_address = [](const Json& one) {
@@ -99,14 +82,12 @@ absl::StatusOr<ClusterWords> ParseClusterFile(const std::string& text,
 }
 
 absl::StatusOr<ClusterWords> ReadClusterFile(const std::string& path) {
-  errno = 0;
-  const std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in.is_open() || text.bad()) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
+  const auto text = ReadJsonFile(path);
+  if (absl::IsInvalidArgument(text.status())) {
+    return UsageError(text.status().message());
   }
-  return ParseClusterFile(text.str(), path);
+  if (!text.ok()) return text.status();
+  return ParseClusterFile(*text, path);
 }
 
 }  // namespace tutti

@@ -1,17 +1,14 @@
 #include "tools/topology_file.h"
 
-#include <cerrno>
-#include <fstream>
 #include <functional>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
+#include "runtime/json_file.h"
 #include "tools/exit_status.h"
 
 namespace tutti {
@@ -21,20 +18,6 @@ using Json = nlohmann::json;
 
 // Reads one field; what is wrong with it, or nothing.
 using Reader = std::function<std::string(const Json&)>;
-
-absl::StatusOr<Json> ParseJson(const std::string& text) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    absl::string_view message = error.what();
-    const size_t end_of_id = message.find("] ");
-    if (end_of_id != absl::string_view::npos) {
-      message.remove_prefix(end_of_id + 2);
-    }
-    return UsageError(absl::StrCat("not JSON: ", message));
-  }
-}
 
 Reader Text(std::string* into) {
   return [into](const Json& value) -> std::string {
@@ -170,14 +153,12 @@ absl::StatusOr<ClusterModel> ParseTopology(const std::string& text,
 }
 
 absl::StatusOr<ClusterModel> ReadTopology(const std::string& path) {
-  errno = 0;
-  const std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in.is_open() || text.bad()) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
+  const auto text = ReadJsonFile(path);
+  if (absl::IsInvalidArgument(text.status())) {
+    return UsageError(text.status().message());
   }
-  return ParseTopology(text.str(), path);
+  if (!text.ok()) return text.status();
+  return ParseTopology(*text, path);
 }
 
 }  // namespace tutti

@@ -1,0 +1,25 @@
+#ifndef TUTTI_RUNTIME_JSON_FILE_H_
+#define TUTTI_RUNTIME_JSON_FILE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace tutti {
+
+// For files of settings in JSON: what is the same whatever they say.
+
+// What is in the file. Errors name the path: INVALID_ARGUMENT for more than 16
+// MiB; those of the system for one that cannot be read.
+absl::StatusOr<std::string> ReadJsonFile(const std::string& path);
+
+// Errors: INVALID_ARGUMENT with JsonErrorText().
+absl::StatusOr<nlohmann::json> ParseJson(const std::string& text);
+
+// "not JSON: parse error at line 1, column 2: ..."
+std::string JsonErrorText(const nlohmann::json::exception& error);
+
+}  // namespace tutti
+
+#endif  // TUTTI_RUNTIME_JSON_FILE_H_

@@ -1,0 +1,64 @@
+#include "runtime/json_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string PathOf(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+TEST(JsonFileTest, TheTextComesAsItIs) {
+  const std::string text("{\"a\":\r\n \0 1}", 12);
+  const auto read = ReadJsonFile(PathOf("some.json", text));
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(*read, text);
+  EXPECT_EQ(*ReadJsonFile(PathOf("empty.json", "")), "");
+}
+
+TEST(JsonFileTest, WhatCannotBeReadIsNamed) {
+  EXPECT_THAT(ReadJsonFile("/nowhere/at.json").status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       StartsWith("/nowhere/at.json: cannot be read")));
+  const auto folder = ReadJsonFile(testing::TempDir());
+  EXPECT_FALSE(folder.ok());
+  EXPECT_THAT(std::string(folder.status().message()),
+              HasSubstr("cannot be read"));
+}
+
+TEST(JsonFileTest, MoreThanSixteenMebibytesAreRefused) {
+  constexpr size_t kMost = size_t{16} << 20;
+  EXPECT_THAT(ReadJsonFile(PathOf("most.json", std::string(kMost, ' '))),
+              IsOk());
+  const std::string path = PathOf("more.json", std::string(kMost + 1, ' '));
+  EXPECT_THAT(ReadJsonFile(path).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       path + ": more than 16777216 bytes"));
+}
+
+TEST(JsonFileTest, WhatIsNotJsonIsSaidWithItsPlace) {
+  ASSERT_THAT(ParseJson("{\"a\": [1]}"), IsOk());
+  for (const std::string text : {"", "{\n\"a\":,}", "1e999", "\"\xff\""}) {
+    EXPECT_THAT(
+        ParseJson(text).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("not JSON: ")))
+        << text;
+  }
+  EXPECT_THAT(std::string(ParseJson("{\n\"a\":,}").status().message()),
+              HasSubstr("line 2"));
+}
+
+}  // namespace
+}  // namespace tutti
