@@ -11,6 +11,7 @@
 // reason, such as wrong elements.
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -28,8 +29,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "bench/run_task.h"
 #include "framework/default_environment.h"
-#include "remote/grpc/grpc_transport.h"
 #include "resolvers/param_resolver_distributed.h"
 #include "runtime/cluster_runtime.h"
 #include "tools/collective_spec.h"
@@ -40,8 +41,6 @@
 namespace tutti {
 namespace {
 
-constexpr absl::Duration kStartTimeout = absl::Seconds(60);
-constexpr absl::Duration kLeaveTimeout = absl::Seconds(30);
 constexpr absl::Duration kCallTimeout = absl::Minutes(2);
 
 constexpr GroupKey kGroup = 1;
@@ -53,19 +52,6 @@ constexpr int kAtATime = 3;
 constexpr int kBatchesOfAGeneration = 4;
 constexpr double kMinBytes = 4;
 constexpr double kMaxBytes = 16 << 20;
-
-// Waits for an asynchronous operation.
-template <typename Start>
-absl::Status Await(Start start) {
-  absl::Status result;
-  BlockingCounter ended(1);
-  start([&](absl::Status status) {
-    result = std::move(status);
-    ended.DecrementCount();
-  });
-  ended.Wait();
-  return result;
-}
 
 // Every type of collective in turn, with every reduction; dtypes that it takes
 // and sizes are random, but an all-reduce has the smallest and another the
@@ -254,7 +240,7 @@ int64_t CountEntries(const char* folder) {
 int64_t ResidentBytes() {
   int64_t all_pages = 0, resident_pages = 0;
   std::ifstream("/proc/self/statm") >> all_pages >> resident_pages;
-  return resident_pages * 4096;
+  return resident_pages * sysconf(_SC_PAGESIZE);
 }
 
 std::string Counts(ClusterRuntime* runtime) {
@@ -268,37 +254,19 @@ std::string Counts(ClusterRuntime* runtime) {
                       resolver.num_entries(), " ", resolver.num_waiting());
 }
 
-absl::Status Run(const Environment& environment, const ClusterSpec& cluster,
-                 int num_devices, uint64_t seed) {
-  const auto runtime = ClusterRuntime::Create(
-      {.cluster = cluster,
-       .environment = environment,
-       .devices_per_task = num_devices,
-       .make_transport = [&](uint64_t incarnation) {
-         return CreateGrpcTransport({.cluster = cluster,
-                                     .incarnation = incarnation,
-                                     .environment = environment});
-       }});
-  if (!runtime.ok()) return runtime.status();
-  absl::Status status = Await([&](StatusCallback done) {
-    (*runtime)->Join(environment.clock->Now() + kStartTimeout,
-                     /*progress=*/nullptr, std::move(done));
-  });
-  if (!status.ok()) return status;
+absl::Status Serve(const Environment& environment, uint64_t seed,
+                   ClusterRuntime* runtime) {
   std::cout << "READY soak" << std::endl;
-  Soak soak(environment, runtime->get(), seed);
+  Soak soak(environment, runtime, seed);
+  absl::Status status;
   std::string line;
   while (status.ok() && std::getline(std::cin, line)) {
     status = soak.RunBatch();
-    std::cout << (status.ok() ? absl::StrCat("OK ", Counts(runtime->get()))
+    std::cout << (status.ok() ? absl::StrCat("OK ", Counts(runtime))
                               : absl::StrCat("ERROR ", status.ToString()))
               << std::endl;
   }
-  if (!status.ok()) return status;
-  return Await([&](StatusCallback done) {
-    (*runtime)->Leave(environment.clock->Now() + kLeaveTimeout,
-                      std::move(done));
-  });
+  return status;
 }
 
 int Main(int argc, char** argv) {
@@ -309,11 +277,14 @@ int Main(int argc, char** argv) {
   // Buffers go back to the system when they are freed, and leave no holes.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   const DefaultEnvironment environment(2);
-  const absl::Status status =
-      Run(environment.get(),
-          {.addresses = absl::StrSplit(argv[1], ','),
-           .this_task = std::atoi(argv[2])},
-          std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10));
+  const uint64_t seed = std::strtoull(argv[4], nullptr, 10);
+  const absl::Status status = RunTask(
+      {.cluster = {.addresses = absl::StrSplit(argv[1], ','),
+                   .this_task = std::atoi(argv[2])},
+       .environment = environment.get()},
+      /*devices_per_task=*/std::atoi(argv[3]), [&](ClusterRuntime* runtime) {
+        return Serve(environment.get(), seed, runtime);
+      });
   if (!status.ok()) std::cerr << "soak_worker: " << status << '\n';
   return status.ok() ? 0 : 1;
 }

@@ -16,31 +16,15 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "bench/run_task.h"
 #include "bench/serve_calls.h"
 #include "framework/default_environment.h"
-#include "remote/grpc/grpc_transport.h"
 #include "runtime/cluster_runtime.h"
 #include "tools/version.h"
 #include "tutti.h"
 
 namespace tutti {
 namespace {
-
-constexpr absl::Duration kStartTimeout = absl::Seconds(60);
-constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
-
-// Waits for an asynchronous operation.
-template <typename Start>
-absl::Status Await(Start start) {
-  absl::Status result;
-  BlockingCounter ended(1);
-  start([&](absl::Status status) {
-    result = std::move(status);
-    ended.DecrementCount();
-  });
-  ended.Wait();
-  return result;
-}
 
 class Caller {
  public:
@@ -105,32 +89,14 @@ class Caller {
   std::map<std::pair<std::string, size_t>, Request> requests_;
 };
 
-absl::Status Run(const Environment& environment, const ClusterSpec& cluster,
-                 bool same_host_memory) {
-  const auto runtime = ClusterRuntime::Create(
-      {.cluster = cluster,
-       .environment = environment,
-       .make_transport = [&](uint64_t incarnation) {
-         return CreateGrpcTransport({.cluster = cluster,
-                                     .incarnation = incarnation,
-                                     .environment = environment,
-                                     .same_host_memory = same_host_memory});
-       }});
-  if (!runtime.ok()) return runtime.status();
-  absl::Status status = Await([&](StatusCallback done) {
-    (*runtime)->Join(environment.clock->Now() + kStartTimeout,
-                     /*progress=*/nullptr, std::move(done));
-  });
-  if (!status.ok()) return status;
+absl::Status Serve(ClusterRuntime* runtime) {
+  const ClusterSpec& cluster = runtime->cluster();
   std::cout << "READY Tutti " << kVersion << ", gRPC "
             << GRPC_CPP_VERSION_STRING << std::endl;
-  Caller caller(runtime->get());
+  Caller caller(runtime);
   ServeCalls(cluster.this_task, cluster.num_tasks(),
              [&](const TimedCall& call) { return caller.Call(call); });
-  return Await([&](StatusCallback done) {
-    (*runtime)->Leave(environment.clock->Now() + kLeaveTimeout,
-                      std::move(done));
-  });
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -143,10 +109,11 @@ int main(int argc, char** argv) {
   }
   const tutti::DefaultEnvironment environment;
   const absl::Status status =
-      tutti::Run(environment.get(),
-                 {.addresses = absl::StrSplit(argv[2], ','),
-                  .this_task = std::atoi(argv[3])},
-                 /*same_host_memory=*/std::string(argv[1]) == "memory");
+      tutti::RunTask({.cluster = {.addresses = absl::StrSplit(argv[2], ','),
+                                  .this_task = std::atoi(argv[3])},
+                      .environment = environment.get(),
+                      .same_host_memory = std::string(argv[1]) == "memory"},
+                     /*devices_per_task=*/1, tutti::Serve);
   if (!status.ok()) std::cerr << "tutti_worker: " << status << '\n';
   return status.ok() ? 0 : 1;
 }

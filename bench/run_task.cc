@@ -1,0 +1,41 @@
+#include "bench/run_task.h"
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "remote/grpc/grpc_transport.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(60);
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(30);
+
+}  // namespace
+
+absl::Status RunTask(
+    const GrpcTransportOptions& options, int devices_per_task,
+    const std::function<absl::Status(ClusterRuntime* runtime)>& work) {
+  const auto runtime = ClusterRuntime::Create(
+      {.cluster = options.cluster,
+       .environment = options.environment,
+       .devices_per_task = devices_per_task,
+       .make_transport = [&](uint64_t incarnation) {
+         GrpcTransportOptions of_process = options;
+         of_process.incarnation = incarnation;
+         return CreateGrpcTransport(std::move(of_process));
+       }});
+  if (!runtime.ok()) return runtime.status();
+  Clock& clock = *options.environment.clock;
+  absl::Status status = Await([&](StatusCallback done) {
+    (*runtime)->Join(clock.Now() + kStartTimeout, /*progress=*/nullptr,
+                     std::move(done));
+  });
+  if (status.ok()) status = work(runtime->get());
+  if (!status.ok()) return status;
+  return Await([&](StatusCallback done) {
+    (*runtime)->Leave(clock.Now() + kLeaveTimeout, std::move(done));
+  });
+}
+
+}  // namespace tutti

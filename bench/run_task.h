@@ -1,0 +1,36 @@
+#ifndef TUTTI_BENCH_RUN_TASK_H_
+#define TUTTI_BENCH_RUN_TASK_H_
+
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "framework/blocking_counter.h"
+#include "remote/grpc/grpc_options.h"
+#include "runtime/cluster_runtime.h"
+
+namespace tutti {
+
+// Waits for an asynchronous operation, which `start` begins.
+template <typename Start>
+absl::Status Await(Start start) {
+  absl::Status result;
+  BlockingCounter ended(1);
+  start([&](absl::Status status) {
+    result = std::move(status);
+    ended.DecrementCount();
+  });
+  ended.Wait();
+  return result;
+}
+
+// One process of a benchmark: joins the cluster of `options`, over gRPC, does
+// the work, and leaves. Blocks. Errors: those of each; nobody leaves after an
+// error of the work.
+absl::Status RunTask(
+    const GrpcTransportOptions& options, int devices_per_task,
+    const std::function<absl::Status(ClusterRuntime* runtime)>& work);
+
+}  // namespace tutti
+
+#endif  // TUTTI_BENCH_RUN_TASK_H_
