@@ -8,27 +8,17 @@
 namespace tutti {
 namespace {
 
-struct Traits {
-  absl::string_view name;
-  size_t size_bytes;
-};
-
 // In the order of the enumeration.
-constexpr Traits kTraits[] = {{"float16", 2}, {"bfloat16", 2}, {"float32", 4},
-                              {"float64", 8}, {"int8", 1},     {"uint8", 1},
-                              {"int32", 4},   {"int64", 8},    {"bool", 1}};
-
-constexpr Traits kInvalid = {"invalid dtype", 0};
-
-const Traits& TraitsOf(DType dtype) {
-  return IsValid(dtype) ? kTraits[static_cast<size_t>(dtype)] : kInvalid;
-}
+constexpr absl::string_view kNames[] = {"float16", "bfloat16", "float32",
+                                        "float64", "int8",     "uint8",
+                                        "int32",   "int64",    "bool"};
 
 }  // namespace
 
-size_t SizeOf(DType dtype) { return TraitsOf(dtype).size_bytes; }
-
-absl::string_view Name(DType dtype) { return TraitsOf(dtype).name; }
+absl::string_view Name(DType dtype) {
+  return IsValid(dtype) ? kNames[static_cast<size_t>(dtype)]
+                        : absl::string_view("invalid dtype");
+}
 
 absl::StatusOr<DType> ParseDType(absl::string_view name) {
   for (DType dtype : kAllDTypes) {

@@ -37,7 +37,11 @@ constexpr bool IsValid(DType dtype) { return dtype <= DType::kBool; }
 absl::Status InvalidDType(DType dtype);
 
 // Bytes per element; 0 if not valid.
-size_t SizeOf(DType dtype);
+constexpr size_t SizeOf(DType dtype) {
+  constexpr std::array<size_t, kAllDTypes.size()> kSizes = {2, 2, 4, 8, 1,
+                                                            1, 4, 8, 1};
+  return IsValid(dtype) ? kSizes[static_cast<size_t>(dtype)] : 0;
+}
 
 // "float32", "bfloat16", ...: NumPy's names where NumPy has one.
 absl::string_view Name(DType dtype);

@@ -4,8 +4,13 @@
 // - Stored: what lies in memory;
 // - LanesOf: a type. The best vectors of Stored have as many lanes as those of
 //   LanesOf have;
+// - Sum: what is computed in;
 // - Compute(d, f): a vector of Stored whose Highway tag is `d`, as f computes
-//   it.
+//   it;
+// - kInHalves<D>: whether such a vector is computed with as two of Sum, whose
+//   tag is LanesOfHalf(d). Then Low(d, from, i) and High(d, from, i) are those
+//   of the elements from `from[i]` on, each of some of them, and Encode(d, low,
+//   high) is the vector of Stored. Else Visit(d, f) calls f as Compute does.
 //
 // `f(lane_tag, decode)` returns a vector of the type that is computed in;
 // `decode(v)` makes such a vector of one of Stored. f may be called more than
@@ -22,9 +27,11 @@
 #define TUTTI_FRAMEWORK_REDUCTION_CODECS_INL_H_
 #endif
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "framework/reduction_loop-inl.h"
 #include "hwy/highway.h"
 
 // Whether the target's own conversions between float16 and float32 round to
@@ -63,6 +70,14 @@ template <typename T>
 struct IntegerCodec {
   using Stored = T;
   using LanesOf = T;
+  using Sum = T;
+  template <class D>
+  static constexpr bool kInHalves = false;
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D d, const F& f) {
+    f(d, Unchanged());
+  }
 
   template <class D, class F>
   static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
@@ -74,6 +89,14 @@ template <typename T>
 struct FloatCodec {
   using Stored = T;
   using LanesOf = T;
+  using Sum = T;
+  template <class D>
+  static constexpr bool kInHalves = false;
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D d, const F& f) {
+    f(d, Unchanged());
+  }
 
   template <class D, class F>
   static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
@@ -87,6 +110,39 @@ struct FloatCodec {
 struct BFloat16Codec {
   using Stored = uint16_t;
   using LanesOf = uint16_t;
+  using Sum = float;
+  template <class D>
+  static constexpr bool kInHalves = hn::MaxLanes(D()) > 1;
+
+  // Low are the elements at even positions, high those at odd ones.
+  template <class D>
+  static HWY_INLINE hn::Repartition<float, D> LanesOfHalf(D) {
+    return {};
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Repartition<float, D>> Low(D d,
+                                                           const uint8_t* from,
+                                                           size_t index) {
+    return FromEven<hn::Repartition<float, D>>()(LoadElements(d, from, index));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Repartition<float, D>> High(D d,
+                                                            const uint8_t* from,
+                                                            size_t index) {
+    return FromOdd<hn::Repartition<float, D>>()(LoadElements(d, from, index));
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Vec<D> Encode(D d, V low, V high) {
+    const hn::Repartition<float, D> df;
+    return hn::OddEven(hn::BitCast(d, Round(df, high)),
+                       hn::BitCast(d, hn::ShiftRight<16>(Round(df, low))));
+  }
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D, const F& f) {
+    const hn::Rebind<float, D> df;
+    f(df, FromOne<decltype(df)>());
+  }
 
   template <class D, class F>
   static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
@@ -237,9 +293,57 @@ HWY_INLINE Codes<DF> EncodeFloat16(DF df, hn::Vec<DF> v) {
 
 #endif  // TUTTI_NATIVE_FLOAT16
 
+// One vector of two halves. A target that has no vectors has no halves.
+#if HWY_TARGET == HWY_SCALAR
+template <class D, class V>
+HWY_INLINE V Joined(D, V low, V) {
+  return low;
+}
+#else
+template <class D, class V>
+HWY_INLINE hn::Vec<D> Joined(D d, V low, V high) {
+  return hn::Combine(d, high, low);
+}
+#endif
+
 struct Float16Codec {
   using Stored = uint16_t;
   using LanesOf = float;
+  using Sum = float;
+  template <class D>
+  static constexpr bool kInHalves = hn::MaxLanes(D()) > 1;
+
+  // Low are the elements of the lower half, high the others.
+  template <class D>
+  static HWY_INLINE hn::Repartition<float, D> LanesOfHalf(D) {
+    return {};
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Repartition<float, D>> Low(D,
+                                                           const uint8_t* from,
+                                                           size_t index) {
+    const hn::Half<D> half;
+    return DecodeFloat16(hn::Repartition<float, D>(),
+                         LoadElements(half, from, index));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Repartition<float, D>> High(D d,
+                                                            const uint8_t* from,
+                                                            size_t index) {
+    return Low(d, from, index + hn::Lanes(hn::Half<D>()));
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Vec<D> Encode(D d, V low, V high) {
+    const hn::Repartition<float, D> df;
+    return Joined(d, EncodeFloat16(df, CanonicalNaN(df, low)),
+                  EncodeFloat16(df, CanonicalNaN(df, high)));
+  }
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D, const F& f) {
+    const hn::Rebind<float, D> df;
+    f(df, Decode<decltype(df)>());
+  }
 
   template <class D, class F>
   static HWY_INLINE hn::Vec<D> Compute(D, const F& f) {

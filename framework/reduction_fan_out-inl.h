@@ -89,23 +89,21 @@ template <class Codec, class Source>
 HWY_INLINE void WriteToAll(const Source& source,
                            const FoldArguments& arguments) {
   using Stored = typename Codec::Stored;
-  using LanesOf = typename Codec::LanesOf;
   // No wider than a line.
-  const hn::Rebind<Stored, hn::CappedTag<LanesOf, kLineBytes / sizeof(LanesOf)>>
-      line;
+  const hn::CappedTag<Stored, kLineBytes / sizeof(Stored)> line;
   const ToAll to_all{arguments};
   const size_t size = arguments.num_elements;
   const size_t line_elements = kLineBytes / sizeof(Stored);
   size_t i = 0;
   if (!arguments.streamed.empty()) {
     const size_t begin = ElementsBeforeLines<Stored>(arguments);
-    WriteElements<Codec>(source, to_all, 0, begin);
+    WriteElements<Stored, Stored>(source, to_all, 0, begin);
     for (i = begin; i + line_elements <= size; i += line_elements) {
       WriteLine(line, source, arguments, i);
     }
     hwy::FlushStream();
   }
-  WriteElements<Codec>(source, to_all, i, size);
+  WriteElements<Stored, Stored>(source, to_all, i, size);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

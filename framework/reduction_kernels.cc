@@ -13,6 +13,7 @@
 // Order matters: after foreach_target.h.
 #include "framework/reduction_codecs-inl.h"
 #include "framework/reduction_fan_out-inl.h"
+#include "framework/reduction_fold-inl.h"
 #include "framework/reduction_loop-inl.h"
 #include "framework/reduction_ops-inl.h"
 #include "hwy/highway.h"
@@ -59,45 +60,19 @@ struct Mapped {
 template <class Codec, class Op>
 void CombineElements(const uint8_t* left, const uint8_t* right, uint8_t* into,
                      size_t num_elements) {
-  WriteElements<Codec>(Combined<Codec, Op>{left, right}, ToOne{into}, 0,
-                       num_elements);
+  WriteElements<typename Codec::Stored, typename Codec::LanesOf>(
+      Combined<Codec, Op>{left, right}, ToOne{into}, 0, num_elements);
 }
 
 void CombineNothing(const uint8_t*, const uint8_t*, uint8_t*, size_t) {}
-
-// All inputs, from the first to the last, in registers.
-template <class Codec, class Op>
-struct Folded {
-  const FoldArguments& arguments;
-
-  template <class D>
-  HWY_INLINE hn::Vec<D> operator()(D d, size_t index) const {
-    return Codec::Compute(d, [&](auto lanes, auto decode) HWY_ATTR {
-      auto sum = decode(LoadElements(d, arguments.inputs[0], index));
-      for (size_t i = 1; i < arguments.inputs.size(); ++i) {
-        sum = Op()(lanes, sum,
-                   decode(LoadElements(d, arguments.inputs[i], index)));
-      }
-      if constexpr (hwy::IsFloat<hn::TFromD<decltype(lanes)>>()) {
-        const Quotient quotient{arguments.divisor};
-        if (quotient.divisor != 1) sum = quotient(lanes, sum);
-      }
-      return sum;
-    });
-  }
-};
-
-template <class Codec, class Op>
-void FoldElements(const FoldArguments& arguments) {
-  WriteToAll<Codec>(Folded<Codec, Op>{arguments}, arguments);
-}
 
 void FoldNothing(const FoldArguments&) {}
 
 template <class Codec>
 void DivideFloats(uint8_t* values, size_t num_elements, int64_t divisor) {
-  WriteElements<Codec>(Mapped<Codec, Quotient>{values, {divisor}},
-                       ToOne{values}, 0, num_elements);
+  WriteElements<typename Codec::Stored, typename Codec::LanesOf>(
+      Mapped<Codec, Quotient>{values, {divisor}}, ToOne{values}, 0,
+      num_elements);
 }
 
 template <typename T>
@@ -185,7 +160,7 @@ constexpr ReductionKernels kKernels = {
                DivideFloats<FloatCodec<double>>, DivideIntegers<int8_t>,
                DivideIntegers<uint8_t>, DivideIntegers<int32_t>,
                DivideIntegers<int64_t>, DivideNothing},
-    .copy = FoldElements<IntegerCodec<uint8_t>, Bor>,
+    .copy = CopyElements,
 };
 
 const ReductionKernels& Kernels() { return kKernels; }

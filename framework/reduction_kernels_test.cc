@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -343,6 +344,48 @@ TEST_P(ReductionKernelsTest, FoldsInPlaceMatchTheReference) {
       EXPECT_EQ(buffers.input_content(1), buffers.original(1));
       ExpectSameElements(pair.dtype, buffers.input_content(2), expected);
       ExpectSameElements(pair.dtype, streamed.content(), expected);
+    }
+  }
+}
+
+// Some are whole tiles and more, which end within a line.
+TEST_P(ReductionKernelsTest, FoldsOfMoreBuffersThanFitSideBySideMatch) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (const auto& [num_inputs, length] : {std::pair<size_t, size_t>(9, 500),
+                                             {13, 7},
+                                             {16, 33},
+                                             {17, 1001},
+                                             {33, 500},
+                                             {17, 17'000}}) {
+      const int64_t divisor = IsFloating(pair.dtype) ? 3 : 1;
+      FoldBuffers buffers(pair.dtype, num_inputs, length, length % 2);
+      const Bytes expected = buffers.Expected(pair, divisor);
+      // In place but for one member, who keeps the input.
+      std::vector<uint8_t*> outputs;
+      for (size_t i = 1; i < num_inputs; ++i) {
+        outputs.push_back(buffers.input(i));
+      }
+      std::vector<std::unique_ptr<Guarded>> others;
+      std::vector<uint8_t*> streamed;
+      for (size_t i = 0; i < num_inputs; ++i) {
+        others.push_back(
+            std::make_unique<Guarded>(Bytes(expected.size()), i == 11 ? 3 : 0));
+        streamed.push_back(others.back()->data());
+      }
+      Fold(pair, {.inputs = buffers.inputs(),
+                  .outputs = outputs,
+                  .streamed = streamed,
+                  .num_elements = length,
+                  .divisor = divisor});
+      EXPECT_EQ(buffers.input_content(0), buffers.original(0));
+      for (size_t i = 1; i < num_inputs; ++i) {
+        ExpectSameElements(pair.dtype, buffers.input_content(i), expected);
+      }
+      for (const auto& other : others) {
+        ExpectSameElements(pair.dtype, other->content(), expected);
+        EXPECT_TRUE(other->canaries_are_intact());
+      }
     }
   }
 }

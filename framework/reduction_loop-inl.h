@@ -85,12 +85,11 @@ HWY_INLINE void WriteVectors(D d, const Source& source, const Sink& sink,
   sink(d, last_vector, last);
 }
 
-// With the widest vectors that the elements fill.
-template <class Codec, class Source, class Sink>
+// With the widest vectors that the elements fill: with as many lanes as those
+// of LanesOf have.
+template <typename Stored, typename LanesOf, class Source, class Sink>
 HWY_INLINE void WriteElements(const Source& source, const Sink& sink,
                               size_t begin, size_t end) {
-  using Stored = typename Codec::Stored;
-  using LanesOf = typename Codec::LanesOf;
   const hn::Rebind<Stored, hn::ScalableTag<LanesOf>> widest;
   const hn::Rebind<Stored, hn::CappedTag<LanesOf, 16 / sizeof(LanesOf)>> narrow;
   const hn::CappedTag<Stored, 1> single;
