@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Whether the pictures of algorithms.md are what the tool draws.
+
+usage: pictures_test.py TUTTI ALGORITHMS_MD
+
+Above each picture a comment has the command that draws it.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TUTTI = pathlib.Path(sys.argv[1]).resolve()
+PAGE = pathlib.Path(sys.argv[2])
+PICTURE = re.compile(r"<!-- tutti (schedule .*--svg) -->\n!\[.*\]\((.*)\)")
+
+
+class PicturesTest(unittest.TestCase):
+
+    def test_pictures_are_what_the_tool_draws(self):
+        pictures = PICTURE.findall(PAGE.read_text())
+        self.assertEqual(len(pictures), PAGE.read_text().count("images/"))
+        for command, name in pictures:
+            with self.subTest(picture=name), \
+                    tempfile.NamedTemporaryFile() as drawn:
+                subprocess.run([TUTTI, *command.split(), drawn.name],
+                               check=True, stdout=subprocess.DEVNULL)
+                self.assertTrue(
+                    (PAGE.parent / name).read_text() ==
+                    pathlib.Path(drawn.name).read_text(),
+                    f"draw it anew: tutti {command} docs/{name}")
+
+    def test_every_algorithm_is_described(self):
+        text = PAGE.read_text()
+        info = json.loads(subprocess.run(
+            [TUTTI, "info", "--json"], check=True, text=True,
+            capture_output=True).stdout)
+        names = [algorithm["name"] for algorithm in info["algorithms"]]
+        self.assertGreater(len(names), 30)
+        self.assertEqual([name for name in names
+                          if not re.search(rf"\b{name}\b", text)], [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
