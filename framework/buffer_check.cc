@@ -76,9 +76,10 @@ absl::Status PrepareBuffers(const CollectiveParams& params, Device& device,
   const CollInstanceParams& instance = *params.instance;
   const int rank = params.default_rank;
   const bool has_input = HasInput(instance.type, rank, instance.root);
-  const bool has_output = HasOutput(instance.type, rank, instance.root);
+  const bool has_output =
+      output != nullptr && HasOutput(instance.type, rank, instance.root);
   if (!has_input) *input = Tensor();
-  if (!has_output) *output = Tensor();
+  if (output != nullptr && !has_output) *output = Tensor();
   if (has_input) {
     if (!input->is_set()) return Invalid(params, "there is no input");
     const absl::Status status =

@@ -9,9 +9,10 @@
 namespace tutti {
 
 // Makes a member's tensors fit its params: allocates an unset output, and
-// drops tensors that the member does not have a part for. Errors:
-// INVALID_ARGUMENT for a missing tensor, a wrong dtype or shape, and where
-// input and output overlap in another way than in place:
+// drops tensors that the member does not have a part for. `output` is null
+// where the implementation makes it. Errors: INVALID_ARGUMENT for a missing
+// tensor, a wrong dtype or shape, and where input and output overlap in another
+// way than in place:
 //  - all_reduce, broadcast, reduce, permute, all_to_all (with equal counts in
 //    both directions): the same memory;
 //  - all_gather, gather: the input is this rank's block of the output;

@@ -2,7 +2,6 @@
 #define TUTTI_FRAMEWORK_COLLECTIVE_CONTEXT_H_
 
 #include <atomic>
-#include <memory>
 
 #include "framework/buf_key.h"
 #include "framework/device.h"
@@ -17,11 +16,23 @@ class CollectiveExecutor;
 // What one member's part in one execution gets. All of it is checked: the
 // tensors have the dtype and shape that the params say.
 struct CollectiveContext {
-  std::shared_ptr<const CollectiveParams> params;
+  const CollectiveParams* params = nullptr;  // Valid as the context is.
   CollectiveExecutor* executor = nullptr;
   Device* device = nullptr;
   Tensor input;   // Unset where the member has none.
-  Tensor output;  // Unset where the member has none.
+  Tensor output;  // Unset where the member has none, or `late_output` is set.
+
+  // Where the implementation puts the output that it makes for this member, or
+  // for all that have this, before `done`. It may hold the one of the context's
+  // last execution, which is then free to be written again. Null but for
+  // implementations that share outputs, where the member allows it.
+  Tensor* late_output = nullptr;
+
+  // Where the output is once the implementation has ended.
+  const Tensor& result() const {
+    return late_output == nullptr ? output : *late_output;
+  }
+
   ExecKey exec_key;
 
   // Its `cancellation` is set when the execution fails: on this member, on

@@ -37,6 +37,12 @@ void CollectiveExecutor::ExecuteAsync(CollectiveArgs args,
       ->Start();
 }
 
+void CollectiveExecutor::Prepare(CollectiveArgs args, PrepareCallback done) {
+  std::make_shared<MemberOp>(shared_from_this(), std::move(args),
+                             std::move(done))
+      ->Start();
+}
+
 void CollectiveExecutor::StartAbort(absl::Status reason) {
   aborted_.Cancel(std::move(reason));
   const absl::Status first = aborted_.status();

@@ -8,10 +8,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/cancellation.h"
 #include "framework/collective_context.h"
+#include "framework/collective_observer.h"
 #include "framework/collective_request.h"
 #include "framework/dependency_tracker.h"
 #include "framework/device.h"
@@ -21,6 +24,7 @@
 #include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/peer_access.h"
+#include "framework/prepared_collective.h"
 #include "framework/status_callback.h"
 #include "framework/tensor.h"
 
@@ -41,6 +45,14 @@ struct CollectiveArgs {
   // input's memory (in place). An unset tensor is replaced by one that the
   // device allocates. Valid until `done`. Null where the member has no output.
   Tensor* output = nullptr;
+
+  // The output, if it is not set, may be a tensor that other members get too:
+  // nobody writes to what it shares. So there is one buffer, written once,
+  // where the outputs of all members are equal (all_reduce, all_gather,
+  // broadcast), all of them allow it and set none, and the implementation can
+  // do it (ImplementationTraits::shares_output); else each gets its own. Then
+  // `output` is set before `done`, not inside the call.
+  bool allow_shared_output = false;
 
   // Both cover everything from the call to `done`.
   absl::Time deadline = absl::InfiniteFuture();
@@ -71,6 +83,9 @@ class CollectiveExecutor
     std::unique_ptr<PeerAccessInterface> peers;
     int64_t step_id = 0;
 
+    // May be null.
+    std::shared_ptr<CollectiveObserver> observer;
+
     // How much to remember of instances; see ExecutionTable.
     size_t max_entries = size_t{1} << 19;
   };
@@ -85,6 +100,20 @@ class CollectiveExecutor
   // which phase, after how long; the reason of a cancellation; the status of an
   // abort; CANCELLED after the step's clean-up.
   void ExecuteAsync(CollectiveArgs args, StatusCallback done);
+
+  using PrepareCallback = absl::AnyInvocable<
+      void(absl::StatusOr<std::shared_ptr<PreparedCollective>>) &&>;
+
+  // Does once, for a collective that runs again and again with the same
+  // arguments, all that comes before the run: what is given to `done` only has
+  // to be started. Nothing of the buffers is read or written, and no execution
+  // is counted. `deadline` and `cancellation` are those of the preparation; an
+  // output that is not set is allocated.
+  //
+  // Waits for the members until they have called or prepared the instance once.
+  // Errors: as ExecuteAsync, on all members whose preparation had not ended;
+  // also INVALID_ARGUMENT for a number of the execution. `done` runs as there.
+  void Prepare(CollectiveArgs args, PrepareCallback done);
 
   // Ends all pending and later calls of this step with `reason`. The first
   // reason stays.
@@ -115,6 +144,7 @@ class CollectiveExecutor
 
  private:
   friend class MemberOp;
+  friend class PreparedOp;
 
   // A group, by key and generation.
   struct WatchedGroup {
@@ -130,6 +160,17 @@ class CollectiveExecutor
       ABSL_LOCKS_EXCLUDED(mu_);
 
   void MarkLaunched(const CollectiveContext& context, Execution& execution);
+
+  // A member's part has ended with OK.
+  void ShowObserver(const CollectiveContext& context,
+                    const CollectiveRequest& request) {
+    if (options_.observer == nullptr) return;
+    options_.observer->OnFinished({.device = *context.device,
+                                   .request = request,
+                                   .step_id = context.exec_key.step,
+                                   .execution = context.exec_key.execution,
+                                   .output = context.result()});
+  }
   void LeaveExecution(Execution& execution);
 
   const Options options_;

@@ -48,6 +48,17 @@ CollectiveExecutorMgr::CollectiveExecutorMgr(Options options)
 
 CollectiveExecutorMgr::~CollectiveExecutorMgr() { CleanupAll(); }
 
+void CollectiveExecutorMgr::SetObserver(
+    std::shared_ptr<CollectiveObserver> observer) {
+  MutexLock lock(&mu_);
+  observer_.swap(observer);  // The old one ends with no lock held.
+}
+
+std::shared_ptr<CollectiveObserver> CollectiveExecutorMgr::observer() const {
+  MutexLock lock(&mu_);
+  return observer_;
+}
+
 std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
     int64_t step_id) const {
   std::unique_ptr<PeerAccessInterface> peers =
@@ -61,6 +72,7 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
       .param_resolver = options_.param_resolver,
       .peers = std::move(peers),
       .step_id = step_id,
+      .observer = observer(),
   });
   if (!has_transport) {
     executor->StartAbort(absl::InternalError(

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "framework/collective_executor.h"
+#include "framework/collective_observer.h"
 #include "framework/device_manager.h"
 #include "framework/device_resolver.h"
 #include "framework/environment.h"
@@ -65,6 +66,11 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
       Options options);
   ~CollectiveExecutorMgr() override;
 
+  // Shows it what the collectives yield of all steps whose executor is made
+  // from now on; null, as at first: nobody. Those executors hold it.
+  void SetObserver(std::shared_ptr<CollectiveObserver> observer)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) override
       ABSL_LOCKS_EXCLUDED(mu_);
   void Cleanup(int64_t step_id) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -88,12 +94,16 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
 
   explicit CollectiveExecutorMgr(Options options);
 
-  std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const;
+  std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const
+      ABSL_LOCKS_EXCLUDED(mu_);
   const std::shared_ptr<CollectiveExecutor>& ExecutorOf(int64_t step_id,
-                                                        Step& step) const;
+                                                        Step& step) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<CollectiveObserver> observer() const ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
-  Mutex mu_;
+  mutable Mutex mu_;
+  std::shared_ptr<CollectiveObserver> observer_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps_
       ABSL_GUARDED_BY(mu_);
 };

@@ -12,7 +12,9 @@ namespace tutti {
 // all its executions, of which several may run at a time.
 //
 // Thread-safe. A context given to Run() stays valid until both `done` and Run()
-// have returned, its tensors until `done` begins.
+// have returned, its tensors until `done` begins. Once `done` has begun, the
+// context of a prepared collective may be that of its next execution: it is not
+// looked at any more.
 class CollectiveImplementationInterface {
  public:
   virtual ~CollectiveImplementationInterface() = default;
@@ -33,7 +35,9 @@ class CollectiveImplementationInterface {
     return absl::OkStatus();
   }
 
-  // Before each execution: finds what it needs. Errors end the execution.
+  // Before the first execution that has this context: finds what it needs, but
+  // for what belongs to an execution. A prepared collective runs with one
+  // context again and again. Errors end the execution.
   virtual absl::Status InitializeCollectiveContext(
       CollectiveContext* context) = 0;
 

@@ -111,6 +111,24 @@ absl::Status ValidateOffsets(const CollectiveRequest& request) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateRankList(const CollectiveRequest& request) {
+  const std::vector<int>& list = request.impl_details.rank_list;
+  std::vector<bool> seen(request.group_size);
+  for (int rank : list) {
+    if (rank < 0 || rank >= request.group_size) {
+      return Invalid(request, "rank_list [", absl::StrJoin(list, ","),
+                     "] names rank ", rank, " in a group of ",
+                     request.group_size);
+    }
+    if (seen[rank]) {
+      return Invalid(request, "rank_list [", absl::StrJoin(list, ","),
+                     "] names rank ", rank, " twice");
+    }
+    seen[rank] = true;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateDetails(const CollectiveRequest& request) {
   const CollImplDetails& details = request.impl_details;
   if (details.max_subdivs_per_device < -1) {
@@ -123,7 +141,8 @@ absl::Status ValidateDetails(const CollectiveRequest& request) {
       return Invalid(request, "the instance depends on itself");
     }
   }
-  return ValidateOffsets(request);
+  const absl::Status status = ValidateRankList(request);
+  return status.ok() ? ValidateOffsets(request) : status;
 }
 
 absl::Status ValidateOp(const CollectiveRequest& request) {

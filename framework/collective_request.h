@@ -105,6 +105,11 @@ struct CollImplDetails {
   // as many as suit the size for pieces.
   int max_subdivs_per_device = 0;
 
+  // Ranks in the order in which the implementation is to use them, each at most
+  // once: around a ring, all of them; as those that each reduce a piece, any
+  // (RankListUse). Empty: its own order.
+  std::vector<int> rank_list;
+
   // Collectives that this process must have launched before this one, in the
   // same step: the n-th execution waits for the n-th of each.
   std::vector<InstanceId> dependencies;

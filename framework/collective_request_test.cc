@@ -124,7 +124,7 @@ TEST(CollectiveRequestTest, AMergeOpMattersOnlyInReductions) {
 
 TEST(CollectiveRequestTest, RequestsThatDifferInOneFieldAreDifferent) {
   const CollectiveRequest request = Good(AllReduce{});
-  std::vector<CollectiveRequest> others(13, request);
+  std::vector<CollectiveRequest> others(14, request);
   ++others[0].group_key;
   ++others[1].group_size;
   others[2].device_type = "GPU";
@@ -138,6 +138,7 @@ TEST(CollectiveRequestTest, RequestsThatDifferInOneFieldAreDifferent) {
   others[10].impl_details.implementation = "Ring";
   others[11].impl_details.subdiv_offsets = {0};
   others[12].impl_details.dependencies = {{5, 1}};
+  others[13].impl_details.rank_list = {0};
   for (const CollectiveRequest& other : others) {
     EXPECT_FALSE(other == request);
   }
@@ -332,6 +333,18 @@ INSTANTIATE_TEST_SUITE_P(
                                      -2;
                                },
                                {"max_subdivs_per_device is -2"}},
+                    BadRequest{"ListsARankThatIsNot",
+                               AllReduce{},
+                               [](auto* request) {
+                                 request->impl_details.rank_list = {0, -1};
+                               },
+                               {"rank_list [0,-1] names rank -1"}},
+                    BadRequest{"ListsARankTwice",
+                               AllReduce{},
+                               [](auto* request) {
+                                 request->impl_details.rank_list = {1, 0, 1};
+                               },
+                               {"rank_list [1,0,1] names rank 1 twice"}},
                     BadRequest{"DependsOnItself",
                                AllReduce{},
                                [](auto* request) {

@@ -2,14 +2,18 @@
 #define TUTTI_FRAMEWORK_DEVICE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/device_name.h"
 #include "framework/dtype.h"
+#include "framework/mutex.h"
+#include "framework/outfeed_channel.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 
@@ -59,9 +63,28 @@ class Device {
   virtual absl::StatusOr<Tensor> Allocate(DType dtype,
                                           const TensorShape& shape) = 0;
 
+  // How what runs here hands tensors to the host. Null as long as it was given
+  // none: outfeed/ makes those of CPU devices when it needs them.
+  std::shared_ptr<OutfeedChannel> outfeed_channel() const
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return outfeed_channel_;
+  }
+
+  // The first one stays, for the device's life. Returns that.
+  std::shared_ptr<OutfeedChannel> GiveOutfeedChannel(
+      std::shared_ptr<OutfeedChannel> channel) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    if (outfeed_channel_ == nullptr) outfeed_channel_ = std::move(channel);
+    return outfeed_channel_;
+  }
+
  private:
   const DeviceAttributes attributes_;
   const std::string full_name_;
+
+  mutable Mutex mu_;
+  std::shared_ptr<OutfeedChannel> outfeed_channel_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/inlined_vector.h"
 #include "framework/buf_key.h"
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
@@ -18,14 +18,19 @@
 namespace tutti {
 
 struct CollGroupParams;
+struct TableInstance;
 
-// What the members of this process share in one execution of an instance.
+// What the members of this process share in one execution of an instance. Once
+// all have left and nobody else holds it, the table may give it another number
+// and use it again, unless it failed.
 class Execution {
  public:
   Execution(InstanceId id, uint64_t number) : id(id), number(number) {}
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
 
   const InstanceId id;
-  const uint64_t number;
+  uint64_t number;  // Stays the same while anybody is in it.
 
   // The execution's fate: set once it fails.
   Cancellation cancellation;
@@ -38,28 +43,39 @@ class Execution {
   std::atomic<size_t> num_launched{0};
 
   // What the members share for this execution alone, as implementations like:
-  // one object, default-constructed on first use, of the same type in each
-  // call.
+  // one object, made from `cancellation` on first use, of the same type in each
+  // call. It lives as long as this does; one that is used again finds it as the
+  // last execution left it.
   template <typename T>
-  std::shared_ptr<T> Shared() ABSL_LOCKS_EXCLUDED(shared_mu_) {
-    MutexLock lock(&shared_mu_);
-    if (shared_ == nullptr) shared_ = std::make_shared<T>();
-    return std::static_pointer_cast<T>(shared_);
+  T& Shared() {
+    void* shared = made_shared_.load(std::memory_order_acquire);
+    return *static_cast<T*>(shared != nullptr ? shared : MakeShared<T>());
   }
 
  private:
   friend class ExecutionTable;
   // Guarded by the table's mutex.
-  absl::InlinedVector<const Device*, 8>
-      joined_;  // Those that left may be gone.
+  TableInstance* instance_ = nullptr;  // Valid while anybody is in it.
+  std::vector<const Device*> joined_;  // Those that left may be gone.
   size_t num_left_ = 0;
   size_t num_cancelling_ = 0;
   bool over_ = false;  // Forgotten by the table.
+  bool resolved_ =
+      false;  // For some member it was the first one to be settled.
   std::optional<ExecKey> key_;
   std::shared_ptr<const CollGroupParams> group_;  // Set with it, once.
 
+  template <typename T>
+  void* MakeShared() ABSL_LOCKS_EXCLUDED(shared_mu_) {
+    MutexLock lock(&shared_mu_);
+    if (shared_ == nullptr) shared_ = std::make_shared<T>(cancellation);
+    made_shared_.store(shared_.get(), std::memory_order_release);
+    return shared_.get();
+  }
+
   Mutex shared_mu_;
   std::shared_ptr<void> shared_ ABSL_GUARDED_BY(shared_mu_);
+  std::atomic<void*> made_shared_{nullptr};  // What it owns, once it is made.
 };
 
 }  // namespace tutti

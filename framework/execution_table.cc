@@ -1,6 +1,7 @@
 #include "framework/execution_table.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -9,15 +10,44 @@
 #include "framework/oldest_half.h"
 
 namespace tutti {
+namespace {
+
+// Executions in which members prepare have numbers from here on.
+constexpr uint64_t kPreparations = uint64_t{1} << 63;
+
+// Members that go on at once are in the next execution before all have left the
+// last one.
+constexpr size_t kMaxSpare = 2;
+
+}  // namespace
+
+struct ExecutionTable::Member {
+  const Device* device = nullptr;
+  InstanceId id;
+  TableInstance* instance = nullptr;
+  uint64_t num_calls = 0;
+  uint64_t num_preparations = 0;
+  bool gives_numbers = false;
+  NumberSet numbers;  // That it gave.
+  std::shared_ptr<const Settled> settled;
+};
+
+ExecutionTable::ExecutionTable(int64_t step_id, size_t num_local_devices,
+                               size_t max_entries)
+    : step_id_(step_id),
+      num_local_devices_(num_local_devices),
+      max_entries_(max_entries) {}
+
+ExecutionTable::~ExecutionTable() = default;
 
 ExecutionTable::Member& ExecutionTable::FindOrAddMember(
     const Device* device, const CollectiveRequest& request) {
   const InstanceId id{request.group_key, request.instance_key};
   const auto [entry, is_new] = members_.try_emplace(MemberKey{device, id});
-  if (!is_new) return entry->second;
-  std::unique_ptr<Instance>& instance = instances_[id];
+  if (!is_new) return *entry->second;
+  std::unique_ptr<TableInstance>& instance = instances_[id];
   if (instance == nullptr) {
-    instance = std::make_unique<Instance>();
+    instance = std::make_unique<TableInstance>();
     instance->num_expected =
         std::min(num_local_devices_, static_cast<size_t>(request.group_size));
     const auto& dependencies = request.impl_details.dependencies;
@@ -25,18 +55,20 @@ ExecutionTable::Member& ExecutionTable::FindOrAddMember(
     kept_.insert(dependencies.begin(), dependencies.end());
   }
   instance->members.push_back(device);
-  entry->second.instance = instance.get();
+  entry->second = std::make_unique<Member>();
+  entry->second->device = device;
+  entry->second->id = id;
+  entry->second->instance = instance.get();
   names_.try_emplace(device, device->full_name());
-  return entry->second;
+  return *entry->second;
 }
 
 // Which execution the member's next call takes part in.
 absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
-    const Device* device, const CollectiveRequest& request,
-    std::optional<uint64_t> number, Member& member) {
+    const Device* device, InstanceId id, std::optional<uint64_t> number,
+    Member& member) {
   const auto describe = [&] {
-    return absl::StrCat("group ", request.group_key, ", instance ",
-                        request.instance_key);
+    return absl::StrCat("group ", id.group_key, ", instance ", id.instance_key);
   };
   if (member.num_calls > 0 && member.gives_numbers != number.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -45,6 +77,11 @@ absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
                            : " by execution number before, but not now"));
   }
   if (!number.has_value()) return member.num_calls;
+  if (*number >= kPreparations) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        device->full_name(), " called ", describe(), " by execution number ",
+        *number, ", wanted less than ", kPreparations));
+  }
   if (member.numbers.Contains(*number)) {
     return absl::AlreadyExistsError(absl::StrCat(device->full_name(),
                                                  " is already in execution ",
@@ -60,52 +97,138 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     std::optional<uint64_t> number) {
   MutexLock lock(&mu_);
   Joined joined;
-  if (members_.size() >= std::max(next_sweep_, max_entries_)) {
-    joined.forgotten = ForgetOldInstances();
-  }
+  joined.forgotten = MakeRoom();
   Member& member = FindOrAddMember(device, request);
-  Instance& instance = *member.instance;
-  const auto chosen = ChooseNumber(device, request, number, member);
+  const auto chosen = ChooseNumber(device, member.id, number, member);
   if (!chosen.ok()) return chosen.status();
-  std::shared_ptr<Execution>& execution = instance.executions[*chosen];
-  if (execution == nullptr) {
-    execution = std::make_shared<Execution>(
-        InstanceId{request.group_key, request.instance_key}, *chosen);
-  }
-  execution->joined_.push_back(device);
   ++member.num_calls;
-  instance.last_used = ++num_joins_;
-  joined.execution = execution;
+  joined.execution = Enter(member, *chosen);
   joined.settled = member.settled;
-  if (member.settled.params != nullptr &&
-      !member.settled.params->group->cancellation->cancelled()) {
-    // If it has the key of another generation, that one has ended, and so will
-    // the execution.
-    SetKey(*execution, member.settled).IgnoreError();
-  }
   return joined;
 }
 
-absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
-                                    Settled settled) {
+absl::StatusOr<std::shared_ptr<Execution>> ExecutionTable::JoinNext(
+    Member& member) {
   MutexLock lock(&mu_);
-  absl::Status status = SetKey(execution, settled);
+  if (member.gives_numbers) {
+    return ChooseNumber(member.device, member.id, std::nullopt, member)
+        .status();
+  }
+  return Enter(member, member.num_calls++);
+}
+
+ExecutionTable::Joined ExecutionTable::JoinPreparation(
+    const Device* device, const CollectiveRequest& request) {
+  MutexLock lock(&mu_);
+  Joined joined;
+  joined.forgotten = MakeRoom();
+  Member& member = FindOrAddMember(device, request);
+  joined.execution = Enter(member, kPreparations + member.num_preparations++);
+  joined.settled = member.settled;
+  return joined;
+}
+
+ExecutionTable::Member& ExecutionTable::Hold(const Device* device,
+                                             InstanceId id) {
+  MutexLock lock(&mu_);
+  Member& member = *members_.at(MemberKey{device, id});
+  ++member.instance->num_held;
+  return member;
+}
+
+void ExecutionTable::Release(Member& member) {
+  MutexLock lock(&mu_);
+  --member.instance->num_held;
+}
+
+ExecutionTable::Forgotten ExecutionTable::MakeRoom() {
+  if (members_.size() < std::max(next_sweep_, max_entries_)) return {};
+  return ForgetOldInstances();
+}
+
+// The member is in that execution from now on.
+std::shared_ptr<Execution> ExecutionTable::Enter(Member& member,
+                                                 uint64_t number) {
+  TableInstance& instance = *member.instance;
+  std::shared_ptr<Execution>& entry = instance.executions[number];
+  if (entry == nullptr) entry = MakeExecution(member, number);
+  Execution& execution = *entry;
+  execution.joined_.push_back(member.device);
+  instance.last_used = ++num_joins_;
+  if (member.settled != nullptr &&
+      !member.settled->params->group->cancellation->cancelled()) {
+    // If it has the key of another generation, that one has ended, and so will
+    // the execution.
+    SetKey(execution, *member.settled).IgnoreError();
+  }
+  return entry;
+}
+
+// One that is used again was in the same group: so what its members share is
+// what their implementation shares.
+std::shared_ptr<Execution> ExecutionTable::MakeExecution(const Member& member,
+                                                         uint64_t number) {
+  std::vector<std::shared_ptr<Execution>>& spare = member.instance->spare;
+  while (!spare.empty()) {
+    std::shared_ptr<Execution> execution = std::move(spare.back());
+    spare.pop_back();
+    if (execution.use_count() > 1 || member.settled == nullptr ||
+        execution->group_ != member.settled->params->group) {
+      continue;  // Somebody may still end it, or it does not fit.
+    }
+    // Sees what those did who held it last.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (execution->cancellation.cancelled()) continue;
+    execution->number = number;
+    execution->num_launched = 0;
+    execution->joined_.clear();
+    execution->num_left_ = 0;
+    execution->over_ = false;
+    execution->key_.reset();
+    return execution;
+  }
+  auto execution = std::make_shared<Execution>(member.id, number);
+  execution->instance_ = member.instance;
+  return execution;
+}
+
+absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
+                                    std::shared_ptr<const Settled> settled) {
+  MutexLock lock(&mu_);
+  execution.resolved_ = true;
+  Member& member = *members_.at(MemberKey{device, execution.id});
+  absl::Status status = CheckGeneration(member, *settled->params->group);
+  status.Update(SetKey(execution, *settled));
   if (!status.ok()) return status;
-  Member& member = members_.at(MemberKey{device, execution.id});
-  const auto num_local = static_cast<size_t>(settled.params->task->num_local);
+  const auto num_local = static_cast<size_t>(settled->params->task->num_local);
   std::swap(member.settled, settled);  // Freed by the caller, without the lock.
-  Instance& instance = *member.instance;
+  TableInstance& instance = *member.instance;
   instance.spans_tasks =
-      num_local < member.settled.params->group->members.size();
+      num_local < member.settled->params->group->members.size();
   if (num_local >= instance.num_expected) return absl::OkStatus();
   // Calls with another group size may have failed before this one.
   instance.num_expected = num_local;
-  std::vector<std::shared_ptr<Execution>> executions;
-  for (const auto& [number, other] : instance.executions) {
-    executions.push_back(other);
+  for (const auto& other : instance.executions.Values()) {
+    EndIfAllLeft(instance, *other);
   }
-  for (const auto& other : executions) EndIfAllLeft(instance, *other);
   return absl::OkStatus();
+}
+
+// Members in other tasks may have called the instance less often, or be new,
+// and would wait for each other in executions of different numbers.
+absl::Status ExecutionTable::CheckGeneration(const Member& member,
+                                             const CollGroupParams& group) {
+  if (member.settled == nullptr || member.gives_numbers ||
+      !member.instance->spans_tasks) {
+    return absl::OkStatus();
+  }
+  const uint64_t before = member.settled->params->group->generation;
+  if (before == group.generation) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "instance ", member.id.instance_key, " of group ", group.key,
+      " ran in generation ", before, " of the group before: in generation ",
+      group.generation, " it needs another step than ", step_id_,
+      ", in which not all members have called it equally often"));
 }
 
 absl::Status ExecutionTable::SetKey(Execution& execution,
@@ -115,7 +238,9 @@ absl::Status ExecutionTable::SetKey(Execution& execution,
                     execution.number};
   if (!execution.key_.has_value()) {
     execution.key_ = key;
-    execution.group_ = settled.params->group;
+    if (execution.group_ != settled.params->group) {
+      execution.group_ = settled.params->group;
+    }
   }
   if (*execution.key_ == key) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(
@@ -128,20 +253,25 @@ absl::Status ExecutionTable::SetKey(Execution& execution,
 std::optional<ExecKey> ExecutionTable::Leave(Execution& execution) {
   MutexLock lock(&mu_);
   ++execution.num_left_;
-  const auto found = instances_.find(execution.id);
-  if (found == instances_.end()) return std::nullopt;
-  EndIfAllLeft(*found->second, execution);
+  EndIfAllLeft(*execution.instance_, execution);
   return KeyToForget(execution);
 }
 
-void ExecutionTable::EndIfAllLeft(Instance& instance, Execution& execution) {
-  if (execution.num_left_ < instance.num_expected ||
-      execution.num_left_ < execution.joined_.size()) {
-    return;
-  }
+void ExecutionTable::EndIfAllLeft(TableInstance& instance,
+                                  Execution& execution) {
+  if (execution.num_left_ < execution.joined_.size()) return;
+  // Members need not prepare equally often: who comes later misses nothing but
+  // a failure.
+  const bool may_end_early =
+      execution.number >= kPreparations && !execution.cancellation.cancelled();
+  if (execution.num_left_ < instance.num_expected && !may_end_early) return;
   execution.over_ = true;
-  instance.executions.erase(execution.number);
   instance.ended.Insert(execution.number);
+  std::shared_ptr<Execution> ended = instance.executions.Take(execution.number);
+  if (ended != nullptr && !ended->resolved_ &&
+      instance.spare.size() < kMaxSpare) {
+    instance.spare.push_back(std::move(ended));
+  }
 }
 
 std::optional<ExecKey> ExecutionTable::KeyToForget(const Execution& execution) {
@@ -166,11 +296,11 @@ bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
   MutexLock lock(&mu_);
   const auto found = instances_.find(id);
   if (found == instances_.end()) return false;
-  const Instance& instance = *found->second;
+  const TableInstance& instance = *found->second;
   if (instance.ended.Contains(number)) return true;
-  const auto execution = instance.executions.find(number);
-  return execution != instance.executions.end() &&
-         execution->second->num_launched >= instance.num_expected;
+  const auto* const execution = instance.executions.Find(number);
+  return execution != nullptr &&
+         (*execution)->num_launched >= instance.num_expected;
 }
 
 std::vector<std::string> ExecutionTable::JoinedNames(
@@ -187,8 +317,8 @@ std::vector<std::shared_ptr<Execution>> ExecutionTable::Running() {
   MutexLock lock(&mu_);
   std::vector<std::shared_ptr<Execution>> running;
   for (const auto& [id, instance] : instances_) {
-    for (const auto& [number, execution] : instance->executions) {
-      running.push_back(execution);
+    for (auto& execution : instance->executions.Values()) {
+      running.push_back(std::move(execution));
     }
   }
   return running;
@@ -218,15 +348,18 @@ bool ExecutionTable::IsAbandoned(const Execution& execution) {
 }
 
 uint64_t ExecutionTable::NumCalls(const Device* device, InstanceId id) {
-  return members_.at(MemberKey{device, id}).num_calls;
+  return members_.at(MemberKey{device, id})->num_calls;
 }
 
-bool ExecutionTable::IsIdle(InstanceId id, const Instance& instance) {
-  if (kept_.contains(id) || instance.spans_tasks) return false;
+bool ExecutionTable::IsIdle(InstanceId id, const TableInstance& instance) {
+  if (kept_.contains(id) || instance.spans_tasks || instance.num_held > 0) {
+    return false;
+  }
   if (!instance.executions.empty()) {
+    const auto executions = instance.executions.Values();
     return std::all_of(
-        instance.executions.begin(), instance.executions.end(),
-        [](const auto& entry) { return IsAbandoned(*entry.second); });
+        executions.begin(), executions.end(),
+        [](const auto& execution) { return IsAbandoned(*execution); });
   }
   if (instance.members.size() < instance.num_expected) return false;
   const uint64_t num_calls = NumCalls(instance.members[0], id);
@@ -256,14 +389,14 @@ ExecutionTable::Forgotten ExecutionTable::ForgetOldInstances() {
 
 void ExecutionTable::Forget(InstanceId id, Forgotten* forgotten) {
   const auto found = instances_.find(id);
-  for (const auto& [number, execution] : found->second->executions) {
+  for (const auto& execution : found->second->executions.Values()) {
     execution->over_ = true;
     const auto key = KeyToForget(*execution);
     if (key.has_value()) forgotten->keys.push_back(*key);
   }
   for (const Device* device : found->second->members) {
     const auto member = members_.find(MemberKey{device, id});
-    forgotten->settled.push_back(std::move(member->second.settled));
+    forgotten->settled.push_back(std::move(member->second->settled));
     members_.erase(member);
   }
   instances_.erase(found);

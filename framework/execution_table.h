@@ -20,10 +20,23 @@
 #include "framework/device.h"
 #include "framework/execution.h"
 #include "framework/mutex.h"
+#include "framework/number_map.h"
 #include "framework/number_set.h"
 #include "framework/params.h"
 
 namespace tutti {
+
+// What the table knows of an instance.
+struct TableInstance {
+  size_t num_expected = 0;  // Members of this process.
+  uint64_t last_used = 0;   // In joins.
+  size_t num_held = 0;      // Members' places that are held.
+  bool spans_tasks = false;
+  std::vector<const Device*> members;
+  NumberMap<std::shared_ptr<Execution>> executions;
+  std::vector<std::shared_ptr<Execution>> spare;  // To use again.
+  NumberSet ended;  // Executions that are not in `executions` any more.
+};
 
 // Which instances a step has run, on which devices of this process, and which
 // executions are under way. The n-th call of each member of an instance makes
@@ -33,10 +46,11 @@ namespace tutti {
 // An execution stays until all members of this process took part in it and
 // left: so a member that comes late learns that it failed.
 //
-// An entry is one member's part in one instance, about 200 bytes. When there
-// are `max_entries`, instances are forgotten that have no execution under way
-// and whose members came equally often, and those that failed while somebody
-// was missing; at the earliest when a quarter as many entries were used since.
+// An entry is one member's part in one instance, about 200 bytes; up to two
+// executions of an instance are kept to be used again. When there are
+// `max_entries`, instances are forgotten that have no execution under way and
+// whose members came equally often, and those that failed while somebody was
+// missing; at the earliest when a quarter as many entries were used since.
 // Those that depend on others, or are depended upon, stay; so do those with
 // members in other tasks, which number their executions as this one does.
 // Thread-safe; calls nobody.
@@ -47,22 +61,24 @@ class ExecutionTable {
     std::shared_ptr<const CollectiveRequest> request;
     std::shared_ptr<const CollectiveParams> params;
     std::shared_ptr<CollectiveImplementationInterface> implementation;
+    bool shares_output = false;  // The implementation can.
   };
+
+  // One member's part in one instance.
+  struct Member;
 
   struct Forgotten {
     std::vector<ExecKey> keys;  // Of executions that somebody never came to.
-    std::vector<Settled> settled;
+    std::vector<std::shared_ptr<const Settled>> settled;
   };
   struct Joined {
     std::shared_ptr<Execution> execution;
-    Settled settled;  // What Settle() left, if anything.
+    std::shared_ptr<const Settled> settled;  // What Settle() left, or null.
     Forgotten forgotten;
   };
 
-  ExecutionTable(int64_t step_id, size_t num_local_devices, size_t max_entries)
-      : step_id_(step_id),
-        num_local_devices_(num_local_devices),
-        max_entries_(max_entries) {}
+  ExecutionTable(int64_t step_id, size_t num_local_devices, size_t max_entries);
+  ~ExecutionTable();
   ExecutionTable(const ExecutionTable&) = delete;
   ExecutionTable& operator=(const ExecutionTable&) = delete;
 
@@ -74,10 +90,27 @@ class ExecutionTable {
                               std::optional<uint64_t> number)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // As Join() without a number, for a member whose place is held: looks nothing
+  // up, and allocates nothing where an execution can be used again.
+  absl::StatusOr<std::shared_ptr<Execution>> JoinNext(Member& member)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // An execution in which the members prepare those that follow. They are
+  // counted apart: the member's n-th is the n-th of each.
+  Joined JoinPreparation(const Device* device, const CollectiveRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The place of a member that has joined, which stays until Release().
+  Member& Hold(const Device* device, InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
+  void Release(Member& member) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Remembers `settled` for the member's later executions, and gives this one
-  // its key. Errors: ABORTED if it runs in another generation of the group.
+  // its key. Errors: ABORTED if it runs in another generation of the group;
+  // FAILED_PRECONDITION if an earlier one did, and the instance has members in
+  // other tasks, whose calls are counted there.
   absl::Status Settle(const Device* device, Execution& execution,
-                      Settled settled) ABSL_LOCKS_EXCLUDED(mu_);
+                      std::shared_ptr<const Settled> settled)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // The device's part in `execution` has ended. The key if its transfers can be
   // forgotten: nobody here is in it any more, and nobody cancels it.
@@ -119,38 +152,30 @@ class ExecutionTable {
       return H::combine(std::move(h), key.device, key.id);
     }
   };
-  struct Instance {
-    size_t num_expected = 0;  // Members of this process.
-    uint64_t last_used = 0;   // In joins.
-    bool spans_tasks = false;
-    std::vector<const Device*> members;
-    absl::flat_hash_map<uint64_t, std::shared_ptr<Execution>> executions;
-    NumberSet ended;  // Executions that are not in `executions` any more.
-  };
-  struct Member {
-    Instance* instance = nullptr;
-    uint64_t num_calls = 0;
-    bool gives_numbers = false;
-    NumberSet numbers;  // That it gave.
-    Settled settled;
-  };
-
   Member& FindOrAddMember(const Device* device,
                           const CollectiveRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static absl::StatusOr<uint64_t> ChooseNumber(const Device* device,
-                                               const CollectiveRequest& request,
+                                               InstanceId id,
                                                std::optional<uint64_t> number,
                                                Member& member);
+  Forgotten MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Execution> Enter(Member& member, uint64_t number)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static std::shared_ptr<Execution> MakeExecution(const Member& member,
+                                                  uint64_t number);
+  absl::Status CheckGeneration(const Member& member,
+                               const CollGroupParams& group)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SetKey(Execution& execution, const Settled& settled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static bool IsAbandoned(const Execution& execution);
   static std::optional<ExecKey> KeyToForget(const Execution& execution);
-  void EndIfAllLeft(Instance& instance, Execution& execution)
+  void EndIfAllLeft(TableInstance& instance, Execution& execution)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t NumCalls(const Device* device, InstanceId id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsIdle(InstanceId id, const Instance& instance)
+  bool IsIdle(InstanceId id, const TableInstance& instance)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Forgotten ForgetOldInstances() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Forget(InstanceId id, Forgotten* forgotten)
@@ -162,8 +187,9 @@ class ExecutionTable {
   Mutex mu_;
   uint64_t num_joins_ ABSL_GUARDED_BY(mu_) = 0;
   size_t next_sweep_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_map<MemberKey, Member> members_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<InstanceId, std::unique_ptr<Instance>> instances_
+  absl::flat_hash_map<MemberKey, std::unique_ptr<Member>> members_
+      ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<InstanceId, std::unique_ptr<TableInstance>> instances_
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<const Device*, std::string> names_ ABSL_GUARDED_BY(mu_);
 

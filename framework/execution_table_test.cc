@@ -49,7 +49,9 @@ class ExecutionTableTest : public testing::Test {
     auto params = std::make_shared<CollectiveParams>();
     params->group = std::move(group);
     params->task = std::move(task);
-    return table_.Settle(&device, execution, {.params = std::move(params)});
+    return table_.Settle(&device, execution,
+                         std::make_shared<const ExecutionTable::Settled>(
+                             ExecutionTable::Settled{.params = params}));
   }
   void Settle(const Device& device, Execution& execution, int num_local = 2) {
     ASSERT_THAT(SettleIn(GroupOf(2), device, execution, num_local), IsOk());
@@ -77,7 +79,8 @@ class ExecutionTableTest : public testing::Test {
   CpuDevice a_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 0}}};
   CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
   ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries};
-  ExecutionTable::Settled settled_;  // By the last Join().
+  std::shared_ptr<const ExecutionTable::Settled>
+      settled_;  // Of the last Join().
   std::vector<ExecKey> forgotten_;
 };
 
@@ -138,14 +141,110 @@ TEST_F(ExecutionTableTest, ANumberOfAnEndedExecutionIsAlreadyExists) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("5")));
 }
 
+TEST_F(ExecutionTableTest, NumbersOfPreparationsCannotBeNamed) {
+  EXPECT_THAT(table_.Join(&a_, Request(7), uint64_t{1} << 63),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("wanted less than 9223372036854775808")));
+}
+
+TEST_F(ExecutionTableTest, PreparationsAreCountedApart) {
+  Join(a_, 7);
+  const auto first = table_.JoinPreparation(&a_, Request(7)).execution;
+  const auto second = table_.JoinPreparation(&a_, Request(7)).execution;
+  EXPECT_NE(first, second);
+  EXPECT_EQ(table_.JoinPreparation(&b_, Request(7)).execution, first);
+  EXPECT_EQ(Join(a_, 7)->number, 1u);
+}
+
+TEST_F(ExecutionTableTest, APreparationEndsWithThoseThatCameUnlessItFailed) {
+  for (int i = 0; i < 3; ++i) {
+    const auto alone = table_.JoinPreparation(&a_, Request(7)).execution;
+    EXPECT_EQ(table_.Running().size(), 1u);
+    table_.Leave(*alone);
+    EXPECT_THAT(table_.Running(), IsEmpty());
+  }
+  const auto failed = table_.JoinPreparation(&a_, Request(7)).execution;
+  failed->cancellation.Cancel(absl::AbortedError("failed"));
+  table_.Leave(*failed);
+  for (int i = 0; i < 3; ++i) table_.JoinPreparation(&b_, Request(7));
+  EXPECT_EQ(table_.JoinPreparation(&b_, Request(7)).execution, failed);
+}
+
+TEST_F(ExecutionTableTest, AHeldPlaceJoinsTheNextExecution) {
+  const auto first = Join(a_, 7);
+  ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
+  const auto second = table_.JoinNext(member);
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ((*second)->number, 1u);
+  EXPECT_EQ(Join(b_, 7), first);
+  EXPECT_EQ(Join(b_, 7), *second);
+  EXPECT_EQ(Join(a_, 7)->number, 2u);
+  table_.Release(member);
+}
+
+TEST_F(ExecutionTableTest, AHeldPlaceOfAMemberThatGivesNumbersIsInvalid) {
+  Join(a_, 7, 5);
+  ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
+  EXPECT_THAT(table_.JoinNext(member),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("by execution number before, but not now")));
+  table_.Release(member);
+}
+
+TEST_F(ExecutionTableTest, InstancesWithAHeldPlaceStay) {
+  RunOnce(1);
+  ExecutionTable::Member& member = table_.Hold(&b_, {1, 1});
+  for (InstanceKey instance = 2; instance < 100; ++instance) RunOnce(instance);
+  EXPECT_EQ((*table_.JoinNext(member))->number, 1u);
+  EXPECT_EQ(Join(a_, 1)->number, 1u);
+  table_.Release(member);
+}
+
+TEST_F(ExecutionTableTest, AnExecutionThatAllHaveLeftIsUsedAgain) {
+  const auto group = GroupOf(2);
+  {
+    const auto first = Join(a_, 7);
+    Join(b_, 7);
+    ASSERT_THAT(SettleIn(group, a_, *first), IsOk());
+    ASSERT_THAT(SettleIn(group, b_, *first), IsOk());
+    for (int i = 0; i < 2; ++i) table_.Leave(*first);
+  }
+  const auto run = [&] {
+    const auto execution = Join(a_, 7);
+    EXPECT_EQ(Join(b_, 7), execution);
+    EXPECT_EQ(execution->num_launched, 0u);
+    execution->num_launched = 2;
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+    EXPECT_TRUE(table_.HasLaunched({1, 7}, execution->number));
+    return execution.get();
+  };
+  const Execution* const second = run();
+  EXPECT_EQ(run(), second);
+  EXPECT_EQ(second->number, 2u);
+  // Somebody may still fail the one before.
+  const auto held = Join(a_, 7);
+  Join(b_, 7);
+  for (int i = 0; i < 2; ++i) table_.Leave(*held);
+  EXPECT_NE(run(), held.get());
+  // What failed stays failed.
+  {
+    const auto execution = Join(a_, 7);
+    Join(b_, 7);
+    execution->cancellation.Cancel(absl::AbortedError("failed"));
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+  }
+  const auto next = Join(a_, 7);
+  EXPECT_FALSE(next->cancellation.cancelled());
+}
+
 TEST_F(ExecutionTableTest, WhatWasSettledIsRememberedForTheNextCalls) {
   const auto first = Join(a_, 7);
-  EXPECT_EQ(settled_.params, nullptr);
+  EXPECT_EQ(settled_, nullptr);
   Settle(a_, *first);
   Join(b_, 7);
-  EXPECT_EQ(settled_.params, nullptr);
+  EXPECT_EQ(settled_, nullptr);
   Join(a_, 7);
-  EXPECT_NE(settled_.params, nullptr);
+  EXPECT_NE(settled_, nullptr);
 }
 
 TEST_F(ExecutionTableTest, TheKeyIsKnownOnceAMemberIsSettled) {
@@ -167,6 +266,29 @@ TEST_F(ExecutionTableTest, ExecutionDoesNotGetTheKeyOfAGroupThatEnded) {
   next->generation = 2;
   EXPECT_THAT(SettleIn(next, a_, *second), IsOk());
   EXPECT_EQ(table_.BeginCancel(*second), KeyOf(7, 1, /*generation=*/2));
+}
+
+// Of two members, one is in another task, whose calls are counted there.
+TEST_F(ExecutionTableTest, CountsOfTwoGenerationsDoNotMixAcrossTasks) {
+  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+  next->generation = 2;
+  Settle(a_, *Join(a_, 7), /*num_local=*/1);
+  EXPECT_THAT(SettleIn(next, a_, *Join(a_, 7), /*num_local=*/1),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("ran in generation 1"),
+                             HasSubstr("in generation 2"),
+                             HasSubstr(absl::StrCat("than ", kStep)))));
+  EXPECT_THAT(SettleIn(next, a_, *Join(a_, 8), /*num_local=*/1), IsOk());
+}
+
+// Which all members know.
+TEST_F(ExecutionTableTest, NumbersThatAreGivenHoldInTheNextGeneration) {
+  const auto group = GroupOf(2);
+  ASSERT_THAT(SettleIn(group, a_, *Join(a_, 7, 3), /*num_local=*/1), IsOk());
+  group->cancellation->Cancel(absl::AbortedError("ended"));
+  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+  next->generation = 2;
+  EXPECT_THAT(SettleIn(next, a_, *Join(a_, 7, 4), /*num_local=*/1), IsOk());
 }
 
 TEST_F(ExecutionTableTest, MembersOfTwoGenerationsDoNotShareAnExecution) {
@@ -313,7 +435,7 @@ TEST_F(ExecutionTableTest, AForgottenInstanceIsSettledAgain) {
   }
   for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
   EXPECT_EQ(Join(a_, 7)->number, 0u);
-  EXPECT_EQ(settled_.params, nullptr);
+  EXPECT_EQ(settled_, nullptr);
 }
 
 TEST_F(ExecutionTableTest, NeverForgetsAnInstanceWithMembersInOtherTasks) {

@@ -2,28 +2,32 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <thread>
 #include <vector>
 
 namespace tutti {
 namespace {
 
+struct Shared {
+  explicit Shared(Cancellation& cancellation) : cancellation(cancellation) {}
+  Cancellation& cancellation;
+};
+
 TEST(ExecutionTest, AllMembersShareOneObject) {
   Execution execution(InstanceId(), 1);
-  std::vector<std::shared_ptr<int>> shared(4);
+  std::vector<Shared*> shared(4);
   std::vector<std::thread> members;
-  for (auto& mine : shared) {
-    members.emplace_back([&] { mine = execution.Shared<int>(); });
+  for (Shared*& mine : shared) {
+    members.emplace_back([&] { mine = &execution.Shared<Shared>(); });
   }
   for (std::thread& member : members) member.join();
-  for (const auto& mine : shared) EXPECT_EQ(mine, shared[0]);
-  EXPECT_EQ(*shared[0], 0);
+  for (const Shared* mine : shared) EXPECT_EQ(mine, shared[0]);
+  EXPECT_EQ(&shared[0]->cancellation, &execution.cancellation);
 }
 
 TEST(ExecutionTest, EachExecutionHasAnObjectOfItsOwn) {
   Execution first(InstanceId(), 1), second(InstanceId(), 2);
-  EXPECT_NE(first.Shared<int>(), second.Shared<int>());
+  EXPECT_NE(&first.Shared<Shared>(), &second.Shared<Shared>());
 }
 
 }  // namespace

@@ -38,6 +38,13 @@ struct CostQuery {
   bool one_process = false;  // Else every task is one.
 };
 
+// What a list of ranks (CollImplDetails::rank_list) is to an implementation.
+enum class RankListUse : uint8_t {
+  kNone,      // It takes none.
+  kAllRanks,  // The order of all ranks around a ring.
+  kOwners,    // Those that each reduce a piece of the buffer.
+};
+
 // What an implementation can do, for choosing among implementations and for
 // showing the choice. Immutable once registered.
 struct ImplementationTraits {
@@ -49,6 +56,11 @@ struct ImplementationTraits {
   // they belong to.
   bool needs_one_process = false;
 
+  // The library that runs it (CollectiveDelegate::name()): serves only groups
+  // that this one connects, each of whose members is in another process. Empty:
+  // runs by itself.
+  std::string delegate;
+
   // Reduces strictly from the lowest rank to the highest, so that the merge op
   // need not commute.
   bool preserves_rank_order = false;
@@ -56,8 +68,14 @@ struct ImplementationTraits {
   // Honours CollImplDetails::subdiv_offsets.
   bool supports_subdivisions = false;
 
+  RankListUse rank_list = RankListUse::kNone;
+
   // Members' contributions may differ in size (all_gather, all_to_all).
   bool supports_uneven = false;
+
+  // Gives members one output where they allow it (CollectiveArgs): honours
+  // CollectiveContext::late_output.
+  bool shares_output = false;
 
   Determinism determinism = Determinism::kFixedLayout;
 

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "framework/buffer_check.h"
+#include "framework/prepared_op.h"
 #include "framework/rank_list.h"
 #include "framework/registry.h"
 #include "framework/request_fields.h"
@@ -34,6 +35,17 @@ MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
   if (done_ == nullptr) done_ = [](absl::Status) {};
 }
 
+MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
+                   CollectiveArgs args,
+                   CollectiveExecutor::PrepareCallback done)
+    : executor_(std::move(executor)),
+      args_(std::move(args)),
+      done_([this, done = std::move(done)](absl::Status status) mutable {
+        if (!status.ok()) return std::move(done)(std::move(status));
+        std::move(done)(std::move(prepared_));  // End() still has this object.
+      }),
+      is_preparation_(true) {}
+
 void MemberOp::Start() {
   absl::Status status = executor_->status();
   if (status.ok()) status = CheckArgs();
@@ -48,7 +60,7 @@ void MemberOp::Start() {
     return Finish(execution_->cancellation.status());
   }
   if (!IsSettled()) return Resolve();
-  status = CheckSameRequest(*settled_.request, *args_.request);
+  status = CheckSameRequest(*settled_->request, *args_.request);
   if (!status.ok()) return Finish(std::move(status));
   Prepare();
 }
@@ -67,12 +79,20 @@ absl::Status MemberOp::CheckArgs() const {
     return absl::InvalidArgumentError(absl::StrCat(
         args_.device->full_name(), " called a collective without a request"));
   }
+  if (is_preparation_ && args_.execution.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        args_.device->full_name(), " prepared execution ", *args_.execution,
+        "; what is prepared counts its executions itself"));
+  }
   return absl::OkStatus();
 }
 
 absl::Status MemberOp::Join() {
-  auto joined = executor_->executions_.Join(args_.device, *args_.request,
-                                            args_.execution);
+  ExecutionTable& executions = executor_->executions_;
+  auto joined =
+      is_preparation_
+          ? executions.JoinPreparation(args_.device, *args_.request)
+          : executions.Join(args_.device, *args_.request, args_.execution);
   if (!joined.ok()) return joined.status();
   execution_ = std::move(joined->execution);
   settled_ = std::move(joined->settled);
@@ -155,8 +175,8 @@ std::string MemberOp::DescribeAbsent() const {
 // True if the instance was settled for this member, in a group that still
 // lives.
 bool MemberOp::IsSettled() const {
-  return settled_.params != nullptr &&
-         !settled_.params->group->cancellation->cancelled();
+  return settled_ != nullptr &&
+         !settled_->params->group->cancellation->cancelled();
 }
 
 void MemberOp::Resolve() {
@@ -182,18 +202,32 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
   const auto factory = CollectiveRegistry::Global().Find(
       params->instance->impl_details.implementation);
   if (!factory.ok()) return factory.status();
-  settled_.request = args_.request;
-  settled_.params = std::move(params);
-  settled_.implementation = (*factory)->Create();
-  executor_->WatchGroup(*settled_.params->group);
-  return executor_->executions_.Settle(args_.device, *execution_, settled_);
+  settled_ =
+      std::make_shared<const ExecutionTable::Settled>(ExecutionTable::Settled{
+          .request = args_.request,
+          .params = std::move(params),
+          .implementation = (*factory)->Create(),
+          .shares_output = (*factory)->traits().shares_output});
+  executor_->WatchGroup(*settled_->params->group);
+  absl::Status status =
+      executor_->executions_.Settle(args_.device, *execution_, settled_);
+  if (absl::IsFailedPrecondition(status)) {
+    // Others may wait in an execution of another number.
+    executor_->options_.param_resolver->EndGroup(args_.request->group_key,
+                                                 status);
+  }
+  return status;
 }
 
 void MemberOp::Prepare() {
   phase_.store(Phase::kDependencies, std::memory_order_release);
   absl::Status status = PrepareContext();
   if (!status.ok()) return Finish(std::move(status));
-  if (settled_.params->instance->impl_details.dependencies.empty()) {
+  if (is_preparation_) {
+    prepared_ = std::make_shared<PreparedOp>(executor_, settled_, context_);
+    return Finish(absl::OkStatus());
+  }
+  if (settled_->params->instance->impl_details.dependencies.empty()) {
     return Run();
   }
   executor_->WaitForDependencies(
@@ -204,8 +238,8 @@ void MemberOp::Prepare() {
 }
 
 absl::Status MemberOp::PrepareContext() {
-  const CollGroupParams& group = *settled_.params->group;
-  context_.params = settled_.params;
+  const CollGroupParams& group = *settled_->params->group;
+  context_.params = settled_->params.get();
   context_.executor = executor_.get();
   context_.device = args_.device;
   context_.input = std::move(args_.input);
@@ -219,31 +253,36 @@ absl::Status MemberOp::PrepareContext() {
     return execution_->cancellation.status();
   }
   if (group.cancellation->cancelled()) return group.cancellation->status();
-  const CollInstanceParams& instance = *settled_.params->instance;
-  if (args_.output == nullptr &&
-      HasOutput(instance.type, context_.rank(), instance.root)) {
+  const CollInstanceParams& instance = *settled_->params->instance;
+  const bool has_output =
+      HasOutput(instance.type, context_.rank(), instance.root);
+  if (args_.output == nullptr && has_output) {
     return absl::InvalidArgumentError(
         absl::StrCat(Name(instance.type), ", rank ", context_.rank(),
                      ": there is no place for the output"));
   }
-  const absl::Status status = PrepareBuffers(*settled_.params, *args_.device,
-                                             &context_.input, &context_.output);
+  const bool is_late = has_output && args_.allow_shared_output &&
+                       settled_->shares_output && !args_.output->is_set();
+  if (is_late) context_.late_output = args_.output;
+  const absl::Status status =
+      PrepareBuffers(*settled_->params, *args_.device, &context_.input,
+                     is_late ? nullptr : &context_.output);
   if (!status.ok()) return status;
   if (context_.output.is_set() && !args_.output->is_set()) {
     *args_.output = context_.output;
   }
-  return settled_.implementation->InitializeCollectiveContext(&context_);
+  return settled_->implementation->InitializeCollectiveContext(&context_);
 }
 
 void MemberOp::Run() {
   phase_.store(Phase::kRun, std::memory_order_release);
-  settled_.implementation->Run(
-      context_, [self = shared_from_this()](absl::Status status) {
-        self->Finish(std::move(status));
-      });
+  self_ = shared_from_this();
+  settled_->implementation->Run(
+      context_, [this](absl::Status status) { Finish(std::move(status)); });
 }
 
 void MemberOp::Finish(absl::Status status) {
+  const std::shared_ptr<MemberOp> self = std::move(self_);
   finished_.store(true, std::memory_order_release);
   if (alarm_ != 0) executor_->environment().clock->Cancel(alarm_);
   if (watch_ != 0) args_.cancellation->Unwatch(watch_);
@@ -253,6 +292,9 @@ void MemberOp::Finish(absl::Status status) {
   }
   executor_->MarkLaunched(context_, *execution_);
   executor_->LeaveExecution(*execution_);
+  if (status.ok() && !is_preparation_) {
+    executor_->ShowObserver(context_, *settled_->request);
+  }
   context_.input = Tensor();
   context_.output = Tensor();
   End(std::move(status));

@@ -18,14 +18,18 @@
 namespace tutti {
 
 // One call of CollectiveExecutor::ExecuteAsync, from the arrival of the member
-// to its `done`: resolve, check, wait for dependencies, run, finish.
+// to its `done`: resolve, check, wait for dependencies, run, finish. Or one of
+// Prepare, which ends after the check.
 //
 // Each phase ends by itself when the execution fails, so that there is one way
-// to the end. Kept alive by the callbacks that it waits for.
+// to the end. Kept alive by the callbacks that it waits for, and by itself
+// while it runs.
 class MemberOp : public std::enable_shared_from_this<MemberOp> {
  public:
   MemberOp(std::shared_ptr<CollectiveExecutor> executor, CollectiveArgs args,
            StatusCallback done);
+  MemberOp(std::shared_ptr<CollectiveExecutor> executor, CollectiveArgs args,
+           CollectiveExecutor::PrepareCallback done);
   MemberOp(const MemberOp&) = delete;
   MemberOp& operator=(const MemberOp&) = delete;
 
@@ -56,14 +60,17 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   const std::shared_ptr<CollectiveExecutor> executor_;
   CollectiveArgs args_;
   StatusCallback done_;
+  const bool is_preparation_ = false;
+  std::shared_ptr<PreparedCollective> prepared_;
   std::shared_ptr<Execution> execution_;
-  ExecutionTable::Settled settled_;
+  std::shared_ptr<const ExecutionTable::Settled> settled_;
   CollectiveContext context_;
   absl::Time start_;
   Clock::AlarmId alarm_ = 0;
   Cancellation::WatchId watch_ = 0;
   std::atomic<Phase> phase_{Phase::kResolve};
   std::atomic<bool> finished_{false};
+  std::shared_ptr<MemberOp> self_;  // From Run() to the end.
 };
 
 }  // namespace tutti

@@ -13,6 +13,7 @@
 
 namespace tutti {
 
+class CollectiveDelegate;
 struct CollGroupMember;
 struct CollGroupParams;
 
@@ -110,6 +111,9 @@ class PeerAccessInterface {
   // they wait for none.
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
+
+  // Who can run whole collectives among the processes; null: nobody.
+  virtual CollectiveDelegate* delegate() { return nullptr; }
 };
 
 }  // namespace tutti

@@ -150,6 +150,13 @@ constexpr RequestField kFields[] = {
      [](const Request& request) {
        return ListText(request.impl_details.subdiv_offsets);
      }},
+    {"list of ranks",
+     [](const Request& a, const Request& b) {
+       return a.impl_details.rank_list == b.impl_details.rank_list;
+     },
+     [](const Request& request) {
+       return ListText(request.impl_details.rank_list);
+     }},
     {"max_subdivs_per_device",
      [](const Request& a, const Request& b) {
        return a.impl_details.max_subdivs_per_device ==

@@ -1,26 +1,38 @@
 #include "framework/run_in_turn.h"
 
-#include <deque>
 #include <utility>
+#include <vector>
 
 namespace tutti {
+namespace {
+
+// Of one thread. Keeps its memory for the next turn.
+struct Turn {
+  bool is_running = false;
+  std::vector<Work> waiting;
+  std::vector<Work> now;
+};
+
+}  // namespace
 
 void RunInTurn(Work work) {
-  static thread_local std::deque<Work>* waiting = nullptr;
-  if (waiting != nullptr) {
-    waiting->push_back(std::move(work));
+  static thread_local Turn turn;
+  if (turn.is_running) {
+    turn.waiting.push_back(std::move(work));
     return;
   }
-  std::deque<Work> mine;
-  waiting = &mine;
+  turn.is_running = true;
   std::move(work)();
   work = nullptr;
-  while (!mine.empty()) {
-    Work next = std::move(mine.front());
-    mine.pop_front();
-    std::move(next)();
+  while (!turn.waiting.empty()) {
+    turn.now.swap(turn.waiting);
+    for (Work& next : turn.now) {
+      Work mine = std::move(next);  // Ends, with what it holds, in its turn.
+      std::move(mine)();
+    }
+    turn.now.clear();
   }
-  waiting = nullptr;
+  turn.is_running = false;
 }
 
 }  // namespace tutti

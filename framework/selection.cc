@@ -12,6 +12,29 @@
 namespace tutti {
 namespace {
 
+// Why it cannot take the list of ranks; empty if it can.
+std::string WhyNotListed(const ImplementationTraits& traits,
+                         const SelectionRequest& request) {
+  const size_t num_listed = request.num_listed_ranks;
+  const auto size = static_cast<size_t>(request.layout.size());
+  if (num_listed == 0 || traits.rank_list == RankListUse::kOwners) return "";
+  if (traits.rank_list == RankListUse::kNone) return "takes no list of ranks";
+  if (num_listed == size) return "";
+  return absl::StrCat("takes a list of all ", size, " ranks, not of ",
+                      num_listed);
+}
+
+// Why the library that it leaves all to cannot run it; empty if it can.
+std::string WhyNotDelegated(const ImplementationTraits& traits,
+                            const SelectionRequest& request) {
+  if (traits.delegate.empty()) return "";
+  if (traits.delegate != request.delegate) {
+    return absl::StrCat("needs processes that ", traits.delegate, " connects");
+  }
+  if (request.layout.num_tasks() == request.layout.size()) return "";
+  return "needs each member in a process of its own";
+}
+
 // Why the implementation cannot do what is asked; empty if it can.
 std::string WhyNot(const ImplementationTraits& traits,
                    const SelectionRequest& request) {
@@ -28,6 +51,8 @@ std::string WhyNot(const ImplementationTraits& traits,
   if (traits.needs_one_process && !request.one_process) {
     return "needs all members in one process";
   }
+  const std::string why_not_delegated = WhyNotDelegated(traits, request);
+  if (!why_not_delegated.empty()) return why_not_delegated;
   if (Reduces(request.type) && !request.commutative &&
       !traits.preserves_rank_order) {
     return "does not keep the rank order, which a merge op that does not "
@@ -39,6 +64,8 @@ std::string WhyNot(const ImplementationTraits& traits,
   if (request.wants_subdivisions && !traits.supports_subdivisions) {
     return "has no subdivisions";
   }
+  const std::string why_not = WhyNotListed(traits, request);
+  if (!why_not.empty()) return why_not;
   if (!Satisfies(traits.determinism, request.determinism)) {
     return absl::StrCat("offers determinism \"", Name(traits.determinism),
                         "\", where \"", Name(request.determinism),

@@ -1,6 +1,7 @@
 #ifndef TUTTI_FRAMEWORK_SELECTION_H_
 #define TUTTI_FRAMEWORK_SELECTION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@ namespace tutti {
 struct SelectionPolicy {
   const CollectiveRegistry* registry = &CollectiveRegistry::Global();
   std::shared_ptr<const SelectionRules> rules;  // May be null: none.
+  std::string delegate;  // As in SelectionRequest, of a resolver's requests.
 };
 
 // What an implementation is wanted for.
@@ -32,10 +34,13 @@ struct SelectionRequest {
 
   bool one_process = false;         // All members are in this process, else
                                     // every task is a process.
+  std::string delegate;             // What connects these and runs collectives
+                                    // (CollectiveDelegate::name()), or empty.
   std::string implementation;       // A name, or empty for any.
   bool commutative = true;          // The merge op, where one is used.
   bool uneven = false;              // Members' contributions differ in size.
   bool wants_subdivisions = false;  // Explicit subdivision offsets were given.
+  size_t num_listed_ranks = 0;      // In CollImplDetails::rank_list.
   Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
   CostModel model;
 };

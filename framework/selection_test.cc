@@ -145,6 +145,34 @@ TEST_F(SelectionTest, WhatNeedsOneProcessServesNoGroupOfSeveral) {
                        HasSubstr("Local needs all members in one process")));
 }
 
+TEST_F(SelectionTest, ALibraryServesOnlyMembersThatItConnectsOneByOne) {
+  ImplementationTraits delegated = AllReduceTraits(OneSecond);
+  delegated.delegate = "Courier";
+  Register("Delegated", delegated);
+  Register("Ring", AllReduceTraits(TwoSeconds));
+  const GroupLayout apart = GroupLayout::Uniform(3, 1);
+  const GroupLayout in_pairs = GroupLayout::Uniform(2, 2);
+  const auto select = [&](const GroupLayout& layout, const char* library,
+                          const char* name) {
+    return SelectImplementation(registry_, {.type = CollectiveType::kAllReduce,
+                                            .layout = layout,
+                                            .delegate = library,
+                                            .implementation = name});
+  };
+  EXPECT_EQ(select(apart, "Courier", "")->name, "Delegated");
+  EXPECT_EQ(select(apart, "", "")->name, "Ring");
+  EXPECT_EQ(select(in_pairs, "Courier", "")->name, "Ring");
+  EXPECT_THAT(select(apart, "Pigeon", "Delegated"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("Delegated needs processes that Courier "
+                                 "connects; these can serve: Ring")));
+  EXPECT_THAT(
+      select(in_pairs, "Courier", "Delegated"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("Delegated needs each member in a process of its own; "
+                         "these can serve: Ring")));
+}
+
 TEST_F(SelectionTest, AnExplicitNameIsTakenEvenIfItIsDearer) {
   Register("Cheap", AllReduceTraits(OneSecond));
   Register("Dear", AllReduceTraits(TwoSeconds));
@@ -261,6 +289,22 @@ TEST_F(SelectionTest, ExplicitSubdivisionsNeedWhoHasThem) {
   request_.wants_subdivisions = true;
   EXPECT_EQ(Selected(), "Ring");
   EXPECT_THAT(WhyNot("Tree"), HasSubstr("subdivisions"));
+}
+
+TEST_F(SelectionTest, ListsOfRanksNeedWhoTakesThem) {
+  ImplementationTraits ring = AllReduceTraits(TwoSeconds);
+  ring.rank_list = RankListUse::kAllRanks;
+  Register("Ring", ring);
+  Register("Tree", AllReduceTraits(OneSecond));
+  request_.num_listed_ranks = request_.layout.size();
+  EXPECT_EQ(Selected(), "Ring");
+  EXPECT_THAT(WhyNot("Tree"), HasSubstr("takes no list of ranks"));
+  ImplementationTraits owners = AllReduceTraits(TwoSeconds);
+  owners.rank_list = RankListUse::kOwners;
+  Register("Shuffle", owners);
+  --request_.num_listed_ranks;
+  EXPECT_EQ(Selected(), "Shuffle");
+  EXPECT_THAT(WhyNot("Ring"), HasSubstr("takes a list of all"));
 }
 
 class DeterminismDemandTest : public SelectionTest {

@@ -17,11 +17,6 @@ std::string DimsToString(absl::Span<const int64_t> dims) {
 
 }  // namespace
 
-TensorShape::TensorShape(const TensorShape& other) = default;
-TensorShape::TensorShape(TensorShape&& other) noexcept = default;
-TensorShape& TensorShape::operator=(const TensorShape& other) = default;
-TensorShape& TensorShape::operator=(TensorShape&& other) noexcept = default;
-
 absl::StatusOr<TensorShape> TensorShape::Create(
     absl::Span<const int64_t> dims) {
   TensorShape shape;
@@ -42,26 +37,36 @@ absl::StatusOr<TensorShape> TensorShape::Create(
   }
   const bool is_empty = std::find(dims.begin(), dims.end(), 0) != dims.end();
   if (is_empty) shape.num_elements_ = 0;
-  shape.dims_.assign(dims.begin(), dims.end());
+  shape.SetDims(dims);
   return shape;
 }
 
 TensorShape TensorShape::Vector(int64_t num_elements) {
   TensorShape shape;
   shape.num_elements_ = std::max<int64_t>(num_elements, 0);
-  shape.dims_.push_back(shape.num_elements_);
+  shape.SetDims({&shape.num_elements_, 1});
   return shape;
 }
 
 absl::StatusOr<TensorShape> TensorShape::WithFirstDim(int64_t size) const {
-  if (dims_.empty()) {
+  if (num_dims() == 0) {
     return absl::InvalidArgumentError("a scalar has no first dimension");
   }
-  std::vector<int64_t> dims(dims_.begin(), dims_.end());
-  dims[0] = size;
-  return Create(dims);
+  std::vector<int64_t> changed(dims().begin(), dims().end());
+  changed[0] = size;
+  return Create(changed);
 }
 
-std::string TensorShape::ToString() const { return DimsToString(dims_); }
+std::string TensorShape::ToString() const { return DimsToString(dims()); }
+
+void TensorShape::SetDims(absl::Span<const int64_t> dims) {
+  if (dims.size() > few_.size()) {
+    many_ =
+        std::make_shared<const std::vector<int64_t>>(dims.begin(), dims.end());
+    return;
+  }
+  std::copy(dims.begin(), dims.end(), few_.begin());
+  num_few_ = dims.size();
+}
 
 }  // namespace tutti

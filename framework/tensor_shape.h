@@ -1,10 +1,14 @@
 #ifndef TUTTI_FRAMEWORK_TENSOR_SHAPE_H_
 #define TUTTI_FRAMEWORK_TENSOR_SHAPE_H_
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
@@ -17,14 +21,6 @@ class TensorShape {
   // A scalar: no dimensions, one element.
   TensorShape() = default;
 
-  // Out of line: inlined, GCC 12 takes the unused part of the vector's storage
-  // for a read of uninitialised memory, and warns in the caller's code.
-  TensorShape(const TensorShape& other);
-  TensorShape(TensorShape&& other) noexcept;
-  TensorShape& operator=(const TensorShape& other);
-  TensorShape& operator=(TensorShape&& other) noexcept;
-  ~TensorShape() = default;
-
   // Errors: INVALID_ARGUMENT for a negative size or more than 2^63-1 elements,
   // where a size of 0 counts as 1: so that the size of a row always fits, too.
   static absl::StatusOr<TensorShape> Create(absl::Span<const int64_t> dims);
@@ -32,9 +28,12 @@ class TensorShape {
   // One dimension. Negative counts as 0.
   static TensorShape Vector(int64_t num_elements);
 
-  int num_dims() const { return static_cast<int>(dims_.size()); }
-  int64_t dim(int i) const { return dims_[i]; }
-  absl::Span<const int64_t> dims() const { return dims_; }
+  int num_dims() const { return static_cast<int>(dims().size()); }
+  int64_t dim(int i) const { return dims()[static_cast<size_t>(i)]; }
+  absl::Span<const int64_t> dims() const {
+    return many_ == nullptr ? absl::MakeConstSpan(few_.data(), num_few_)
+                            : absl::MakeConstSpan(*many_);
+  }
   int64_t num_elements() const { return num_elements_; }
 
   // This shape with another outermost size. Errors: INVALID_ARGUMENT for a
@@ -44,11 +43,19 @@ class TensorShape {
   std::string ToString() const;  // "[2,3]"
 
   friend bool operator==(const TensorShape& a, const TensorShape& b) {
-    return a.dims_ == b.dims_;
+    if (a.many_ == nullptr && b.many_ == nullptr) {
+      return a.num_few_ == b.num_few_ && a.few_ == b.few_;  // Unused are 0.
+    }
+    return std::ranges::equal(a.dims(), b.dims());
   }
 
  private:
-  absl::InlinedVector<int64_t, 4> dims_;
+  void SetDims(absl::Span<const int64_t> dims);
+
+  // Every call of a collective copies shapes.
+  std::array<int64_t, 4> few_ = {};
+  size_t num_few_ = 0;
+  std::shared_ptr<const std::vector<int64_t>> many_;  // Where there are more.
   int64_t num_elements_ = 1;
 };
 

@@ -1,0 +1,84 @@
+#ifndef TUTTI_RUNTIME_SINGLE_CONTROLLER_H_
+#define TUTTI_RUNTIME_SINGLE_CONTROLLER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/environment.h"
+#include "framework/merge_op.h"
+#include "framework/mutex.h"
+#include "framework/tensor.h"
+#include "resolvers/local_group.h"
+
+namespace tutti {
+
+// How SingleController::AllReduce() goes about it. Tensors stand for devices
+// here: number i is that of tensor i.
+struct AllReduceOptions {
+  // A registered name. Empty: RingReduce with `ring_order` or `num_subchunks`,
+  // ShuffleReduce with `gather_devices`, else the best one.
+  std::string algorithm;
+
+  // The tensors lie on so many tasks, equally many on each, task after task.
+  int num_tasks = 1;
+
+  // So many rings at a time, each for a piece of every chunk: ring k starts k
+  // devices further in each task, so there are at most as many as devices per
+  // task. 0: as many as suit the size.
+  int num_subchunks = 0;
+
+  // All devices in their order around the ring. Empty: task after task.
+  std::vector<int> ring_order;
+
+  // Each reduces one piece and brings it to all. Empty: all do.
+  std::vector<int> gather_devices;
+
+  MergeOp reduction;  // Sum.
+  FinalOp final_op;   // None.
+};
+
+// Collectives for a runtime whose one thread of control owns the tensors of all
+// devices: a function from tensors to tensors, with no groups, keys or steps.
+//
+// Thread-safe. Keeps the devices for each number of tensors and tasks that it
+// has seen. `environment`'s parts outlive it.
+class SingleController {
+ public:
+  explicit SingleController(const Environment& environment)
+      : environment_(environment) {}
+  SingleController(const SingleController&) = delete;
+  SingleController& operator=(const SingleController&) = delete;
+
+  // For each tensor the reduction of all, in its shape and in memory of its
+  // own. Blocks until it is done.
+  //
+  // Errors say what was given: NOT_FOUND for an unknown algorithm;
+  // INVALID_ARGUMENT if there are no tensors, if they differ in dtype or shape,
+  // for a ring of fewer than two, and for options that do not fit the tensors,
+  // the algorithm or each other.
+  absl::StatusOr<std::vector<Tensor>> AllReduce(
+      absl::Span<const Tensor> tensors, const AllReduceOptions& options = {})
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  absl::StatusOr<LocalGroup*> GroupOf(int num_tasks, int devices_per_task)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Environment environment_;
+  std::atomic<int64_t> num_calls_{0};
+  Mutex mu_;
+  std::map<std::pair<int, int>, std::unique_ptr<LocalGroup>> groups_
+      ABSL_GUARDED_BY(mu_);  // By tasks and devices per task.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RUNTIME_SINGLE_CONTROLLER_H_

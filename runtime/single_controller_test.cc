@@ -1,0 +1,210 @@
+#include "runtime/single_controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/default_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class SingleControllerTest : public testing::Test {
+ protected:
+  static Tensor Make(const TensorShape& shape, float first) {
+    Tensor tensor = *Tensor::Allocate(DType::kFloat32, shape);
+    auto* values = reinterpret_cast<float*>(tensor.mutable_data());
+    for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+      values[i] = first + static_cast<float>(i);
+    }
+    return tensor;
+  }
+
+  // Tensor i is 10^i, 10^i + 1, ...
+  static std::vector<Tensor> Tensors(int count, int64_t length = 2) {
+    std::vector<Tensor> tensors;
+    float first = 1;
+    for (int i = 0; i < count; ++i, first *= 10) {
+      tensors.push_back(Make(TensorShape::Vector(length), first));
+    }
+    return tensors;
+  }
+
+  static std::vector<float> Values(const Tensor& tensor) {
+    const auto* begin = reinterpret_cast<const float*>(tensor.data());
+    return {begin, begin + tensor.num_elements()};
+  }
+
+  // What every tensor becomes.
+  std::vector<float> Reduced(const std::vector<Tensor>& tensors,
+                             const AllReduceOptions& options) {
+    const auto reduced = controller_.AllReduce(tensors, options);
+    EXPECT_THAT(reduced, IsOk());
+    if (!reduced.ok()) return {};
+    EXPECT_THAT(*reduced, SizeIs(tensors.size()));
+    for (const Tensor& tensor : *reduced) {
+      EXPECT_EQ(tensor.shape(), tensors[0].shape());
+      EXPECT_EQ(Values(tensor), Values((*reduced)[0]));
+    }
+    return Values((*reduced)[0]);
+  }
+
+  // As many elements as tensors, whose sums depend on the order.
+  static std::vector<Tensor> OrderSensitive(int count) {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < count; ++i) {
+      tensors.push_back(Make(TensorShape::Vector(count), 0));
+      auto* values = reinterpret_cast<float*>(tensors.back().mutable_data());
+      for (int j = 0; j < count; ++j) {
+        values[j] = 1.0F / static_cast<float>(3 + 7 * i + 11 * j * j);
+      }
+    }
+    return tensors;
+  }
+
+  static float Value(const Tensor& tensor, int i) { return Values(tensor)[i]; }
+
+  const DefaultEnvironment environment_;
+  SingleController controller_{environment_.get()};
+};
+
+TEST_F(SingleControllerTest, ReturnsTheSumInTheShapesGiven) {
+  const auto shape = *TensorShape::Create({2, 3});
+  const std::vector<Tensor> tensors = {Make(shape, 1), Make(shape, 10)};
+  EXPECT_THAT(Reduced(tensors, {}), ElementsAre(11, 13, 15, 17, 19, 21));
+  EXPECT_THAT(Values(tensors[0]), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(SingleControllerTest, TakesReductionAndFinalOp) {
+  EXPECT_THAT(Reduced(Tensors(4), {.reduction = ReductionKind::kMax}),
+              ElementsAre(1000, 1001));
+  EXPECT_THAT(Reduced(Tensors(2), {.final_op = FinalOp::DivideByGroupSize()}),
+              ElementsAre(5.5, 6.5));
+}
+
+TEST_F(SingleControllerTest, EveryAlgorithmIsToBeHadByName) {
+  for (const std::string name :
+       {"RingReduce", "ShuffleReduce", "RecursiveHalvingDoublingReduce",
+        "LocalReduce", "ShuffleThenRing"}) {
+    EXPECT_THAT(Reduced(Tensors(4), {.algorithm = name, .num_tasks = 2}),
+                ElementsAre(1111, 1115))
+        << name;
+  }
+}
+
+TEST_F(SingleControllerTest, OneTensorIsItsOwnSum) {
+  EXPECT_THAT(Reduced(Tensors(1), {}), ElementsAre(1, 2));
+}
+
+// Each element is the sum of all in the order that the ring passes them.
+TEST_F(SingleControllerTest, RingGoesRoundInTheOrderGiven) {
+  const std::vector<Tensor> tensors = OrderSensitive(4);
+  const std::vector<int> ring = {2, 0, 3, 1};
+  const std::vector<float> reduced =
+      Reduced(tensors, {.num_subchunks = 1, .ring_order = ring});
+  for (int owner = 0; owner < 4; ++owner) {
+    const auto place = std::find(ring.begin(), ring.end(), owner);
+    float sum = 0;
+    for (int i = 1; i <= 4; ++i) {
+      const int device = ring[(place - ring.begin() + i) % 4];
+      sum = i == 1 ? Value(tensors[device], owner)
+                   : sum + Value(tensors[device], owner);
+    }
+    EXPECT_EQ(reduced[owner], sum) << owner;
+  }
+  EXPECT_NE(reduced, Reduced(tensors, {.num_subchunks = 1}));
+}
+
+TEST_F(SingleControllerTest, SubchunksAndGatherDevicesDoNotChangeSums) {
+  const std::vector<float> sums = {1111, 1115, 1119, 1123, 1127, 1131, 1135};
+  const std::vector<Tensor> tensors = Tensors(4, 7);
+  for (int num_subchunks : {1, 2, 4}) {
+    EXPECT_EQ(Reduced(tensors, {.num_subchunks = num_subchunks,
+                                .ring_order = {3, 1, 0, 2}}),
+              sums);
+  }
+  for (const std::vector<int>& devices :
+       {std::vector<int>{3}, {2, 0}, {0, 1, 2, 3}}) {
+    EXPECT_EQ(Reduced(tensors, {.gather_devices = devices}), sums);
+  }
+}
+
+TEST_F(SingleControllerTest, CallsDoNotMeetEachOther) {
+  EXPECT_THAT(Reduced(Tensors(2, 1), {}), ElementsAre(11));
+  EXPECT_THAT(Reduced(Tensors(2, 3), {}), ElementsAre(11, 13, 15));
+  EXPECT_THAT(Reduced(Tensors(3, 1), {}), ElementsAre(111));
+}
+
+struct BadCall {
+  int num_tensors;
+  AllReduceOptions options;
+  std::string shown;
+  StatusCode code = StatusCode::kInvalidArgument;
+};
+
+TEST_F(SingleControllerTest, BadOptionsAreErrorsThatSayWhatWasGiven) {
+  const BadCall calls[] = {
+      {0, {}, "got no tensors"},
+      {1, {.algorithm = "RingReduce"}, "at least 2 tensors; got 1"},
+      {1, {.num_subchunks = 1}, "at least 2 tensors; got 1"},
+      {3, {.num_tasks = 2}, "3 tensors cannot lie on 2 tasks"},
+      {3, {.num_tasks = 0}, "3 tensors cannot lie on 0 tasks"},
+      {4,
+       {.num_tasks = 2, .num_subchunks = 3},
+       "num_subchunks is 3; wanted 0 to the 2 devices per task"},
+      {4, {.num_subchunks = -1}, "num_subchunks is -1"},
+      {4, {.algorithm = "TreeReduce", .num_subchunks = 1}, "no subdivisions"},
+      {3, {.ring_order = {0, 1}}, "ring_order [0,1] is not an order of 3"},
+      {3, {.ring_order = {0, 1, 1}}, "names rank 1 twice"},
+      {3, {.ring_order = {0, 1, 3}}, "names rank 3 in a group of 3"},
+      {3,
+       {.algorithm = "TreeReduce", .ring_order = {2, 1, 0}},
+       "TreeReduce has no ring for ring_order [2,1,0]"},
+      {3, {.gather_devices = {3}}, "names rank 3 in a group of 3"},
+      {3,
+       {.algorithm = "RingReduce", .gather_devices = {0}},
+       "RingReduce has no use for gather_devices [0]"},
+      {3,
+       {.ring_order = {2, 1, 0}, .gather_devices = {0}},
+       "both ring_order and gather_devices"},
+      {3,
+       {.algorithm = "Ring"},
+       "no implementation is named \"Ring\"",
+       StatusCode::kNotFound},
+  };
+  for (const BadCall& call : calls) {
+    EXPECT_THAT(controller_.AllReduce(Tensors(call.num_tensors), call.options),
+                StatusIs(call.code, HasSubstr(call.shown)));
+  }
+}
+
+TEST_F(SingleControllerTest, TensorsMustBeAlike) {
+  std::vector<Tensor> tensors = Tensors(3);
+  tensors[1] = Make(TensorShape::Vector(3), 1);
+  EXPECT_THAT(controller_.AllReduce(tensors),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("tensor 1 is float32 [3], tensor 0 float32 "
+                                 "[2]")));
+  tensors[1] = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(2));
+  EXPECT_THAT(controller_.AllReduce(tensors),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("tensor 1 is int32 [2]")));
+  tensors[1] = Tensor();
+  EXPECT_THAT(
+      controller_.AllReduce(tensors),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("tensor 1 is not set")));
+}
+
+}  // namespace
+}  // namespace tutti
