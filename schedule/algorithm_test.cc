@@ -39,9 +39,10 @@ TEST(AlgorithmTest, PlansWithNoLockHeld) {
     return ScheduleBuilder(/*num_chunks=*/1).Build();
   }});
   const auto implementation = factory->Create();
+  const auto params = ParamsOf({.shape = ShapeOf({4})}, /*group_size=*/2,
+                               /*rank=*/0);
   CollectiveContext context;
-  context.params = ParamsOf({.shape = ShapeOf({4})}, /*group_size=*/2,
-                            /*rank=*/0);
+  context.params = params.get();
   implementation_in_use = implementation.get();
   context_in_use = &context;
   while_planning = [] {

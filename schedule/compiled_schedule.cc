@@ -22,8 +22,8 @@ std::tuple<int, int> ScratchKey(const Slot& slot) {
 class ScheduleCompiler {
  public:
   ScheduleCompiler(const Schedule& schedule, const GroupMemory& memory,
-                   int rank)
-      : schedule_(schedule), memory_(memory), rank_(rank) {}
+                   int rank, bool fuse)
+      : schedule_(schedule), memory_(memory), rank_(rank), fuse_(fuse) {}
 
   absl::StatusOr<CompiledSchedule> Compile() {
     absl::Status status = memory_.CheckNumChunks();
@@ -130,7 +130,8 @@ class ScheduleCompiler {
             .tag = lane[i].tag};
       after_.push_back(lane[i].after);
       op_of_step.push_back(static_cast<int32_t>(result_.ops_.size()));
-      if (i + 1 < lane.size() && num_reads_.contains(ScratchKey(op.into))) {
+      if (fuse_ && i + 1 < lane.size() &&
+          num_reads_.contains(ScratchKey(op.into))) {
         op.incoming = FusedOperand(lane[i], lane[i + 1]);
       }
       if (op.incoming != Incoming::kNone) {
@@ -217,6 +218,7 @@ class ScheduleCompiler {
   const Schedule& schedule_;
   const GroupMemory& memory_;
   const int rank_;
+  const bool fuse_;
   absl::flat_hash_map<std::tuple<int, int>, int> num_reads_;
   std::vector<std::vector<int32_t>> op_of_step_;  // By lane and step.
   std::vector<StepRef> after_;                    // By op.
@@ -224,8 +226,8 @@ class ScheduleCompiler {
 };
 
 absl::StatusOr<CompiledSchedule> CompiledSchedule::Compile(
-    const Schedule& schedule, const GroupMemory& memory, int rank) {
-  return ScheduleCompiler(schedule, memory, rank).Compile();
+    const Schedule& schedule, const GroupMemory& memory, int rank, bool fuse) {
+  return ScheduleCompiler(schedule, memory, rank, fuse).Compile();
 }
 
 }  // namespace tutti

@@ -35,14 +35,15 @@ class CompiledSchedule {
     int32_t num_dependents = 0;
   };
 
-  // Of `memory.in_place` only the rank's own entry matters. Errors:
-  // INVALID_ARGUMENT if there cannot be so many chunks, and, naming the step,
-  // if `schedule` is not one that the rank can run: a peer, a chunk or a step
-  // that does not exist, a write to the input, slots that may differ in size in
-  // one step, or steps that wait for each other.
+  // Without `fuse` every receive stays one of its own. Of `memory.in_place`
+  // only the rank's own entry matters. Errors: INVALID_ARGUMENT if there cannot
+  // be so many chunks, and, naming the step, if `schedule` is not one that the
+  // rank can run: a peer, a chunk or a step that does not exist, a write to the
+  // input, slots that may differ in size in one step, or steps that wait for
+  // each other.
   static absl::StatusOr<CompiledSchedule> Compile(const Schedule& schedule,
                                                   const GroupMemory& memory,
-                                                  int rank);
+                                                  int rank, bool fuse = true);
 
   int num_chunks() const { return num_chunks_; }
   const std::vector<Op>& ops() const { return ops_; }

@@ -30,6 +30,10 @@ struct PlanRequest {
   // further on that way. Offsets count modulo the devices of the task.
   absl::Span<const int> subdiv_offsets;
 
+  // Where the traits take a list of ranks: each at most once, for kAllRanks all
+  // of them. Empty: the algorithm's own order.
+  absl::Span<const int> rank_list;
+
   // This member's output is its input (where chunks have the same number).
   // Members may differ in this: it must not change what is sent or received.
   bool in_place = false;

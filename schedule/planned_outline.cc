@@ -176,7 +176,8 @@ absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
                             .type = request.type,
                             .root = request.root,
                             .permutation = request.permutation,
-                            .subdiv_offsets = request.subdiv_offsets});
+                            .subdiv_offsets = request.subdiv_offsets,
+                            .rank_list = request.rank_list});
 }
 
 absl::Status CheckOutline(const Algorithm& algorithm,

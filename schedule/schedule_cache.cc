@@ -22,7 +22,8 @@ absl::StatusOr<std::shared_ptr<const CompiledSchedule>> ScheduleCache::Get(
           in_place,
           /*uneven=*/!instance.rows.empty(),
           instance.permutation,
-          instance.impl_details.subdiv_offsets};
+          instance.impl_details.subdiv_offsets,
+          instance.impl_details.rank_list};
   if (auto found = Find(key); found != nullptr) return found;
   const Schedule schedule =
       algorithm->plan({.layout = *params.group->layout,
@@ -31,6 +32,7 @@ absl::StatusOr<std::shared_ptr<const CompiledSchedule>> ScheduleCache::Get(
                        .root = instance.root,
                        .permutation = instance.permutation,
                        .subdiv_offsets = instance.impl_details.subdiv_offsets,
+                       .rank_list = instance.impl_details.rank_list,
                        .in_place = in_place});
   const int group_size = params.group->size();
   GroupMemory memory{.type = instance.type,
@@ -64,7 +66,8 @@ void ScheduleCache::Insert(Key key,
                            std::shared_ptr<const CompiledSchedule> schedule) {
   constexpr size_t kNumbersOfAKey = 16;  // About, besides its lists.
   const size_t num_numbers = kNumbersOfAKey + key.permutation.size() +
-                             key.subdiv_offsets.size() + schedule->ops().size();
+                             key.subdiv_offsets.size() + key.rank_list.size() +
+                             schedule->ops().size();
   std::vector<Entry> forgotten;  // Ends outside the lock.
   MutexLock lock(&mu_);
   while (!table_.empty() && num_numbers_ + num_numbers > max_numbers_) {

@@ -48,12 +48,13 @@ class ScheduleCache {
     bool uneven;
     std::vector<int> permutation;
     std::vector<int> subdiv_offsets;
+    std::vector<int> rank_list;
     friend bool operator==(const Key&, const Key&) = default;
     template <typename H>
     friend H AbslHashValue(H h, const Key& key) {
       return H::combine(std::move(h), key.algorithm, key.type, key.rank,
                         key.root, key.in_place, key.uneven, key.permutation,
-                        key.subdiv_offsets);
+                        key.subdiv_offsets, key.rank_list);
     }
   };
   struct Entry {

@@ -107,6 +107,21 @@ std::vector<std::vector<int>> Offsets(const Algorithm& algorithm,
   return offsets;
 }
 
+// None, and where the algorithm takes one, one that fits no layout: every third
+// rank, then the others; of owners, only the first half.
+std::vector<std::vector<int>> RankLists(const Algorithm& algorithm, int size) {
+  std::vector<std::vector<int>> lists = {{}};
+  if (algorithm.traits.rank_list == RankListUse::kNone) return lists;
+  std::vector<int>& list = lists.emplace_back();
+  for (int first : {2, 0, 1}) {
+    for (int rank = first; rank < size; rank += 3) list.push_back(rank);
+  }
+  if (algorithm.traits.rank_list == RankListUse::kOwners) {
+    list.resize((size + 1) / 2);
+  }
+  return lists;
+}
+
 std::vector<InPlace> InPlaceModes(CollectiveType type) {
   if (type == CollectiveType::kBarrier) return {InPlace::kNone};
   return {InPlace::kNone, InPlace::kAll, InPlace::kAlternating};
@@ -141,6 +156,10 @@ std::vector<VerifyCase> Cases(const Algorithm& algorithm,
   cases = Times(cases, Offsets(algorithm, layout),
                 [](VerifyCase& request, const std::vector<int>& offsets) {
                   request.subdiv_offsets = offsets;
+                });
+  cases = Times(cases, RankLists(algorithm, size),
+                [](VerifyCase& request, const std::vector<int>& list) {
+                  request.rank_list = list;
                 });
   return Times(cases, InPlaceModes(type),
                [](VerifyCase& request, InPlace in_place) {

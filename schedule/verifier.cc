@@ -31,6 +31,16 @@ bool IsPermutation(const std::vector<int>& permutation, int size) {
   return sorted.size() == static_cast<size_t>(size);
 }
 
+bool IsRankList(const std::vector<int>& list, RankListUse use, int size) {
+  if (use != RankListUse::kOwners) {
+    return use == RankListUse::kAllRanks && IsPermutation(list, size);
+  }
+  std::vector<int> sorted = list;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted.front() >= 0 && sorted.back() < size &&
+         std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+}
+
 Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
               bool in_place) {
   return algorithm.plan({.layout = request.layout,
@@ -39,6 +49,7 @@ Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
                          .root = request.root,
                          .permutation = request.permutation,
                          .subdiv_offsets = request.subdiv_offsets,
+                         .rank_list = request.rank_list,
                          .in_place = in_place});
 }
 
@@ -98,6 +109,9 @@ std::string ToString(const VerifyCase& request) {
     absl::StrAppend(&text, ", offsets ",
                     absl::StrJoin(request.subdiv_offsets, ","));
   }
+  if (!request.rank_list.empty()) {
+    absl::StrAppend(&text, ", ranks ", absl::StrJoin(request.rank_list, ","));
+  }
   if (request.in_place == InPlace::kAll) absl::StrAppend(&text, ", in place");
   if (request.in_place == InPlace::kAlternating) {
     absl::StrAppend(&text, ", in place on even ranks");
@@ -127,6 +141,10 @@ absl::Status CheckServes(const Algorithm& algorithm,
   }
   if (traits.supports_subdivisions == request.subdiv_offsets.empty()) {
     return wrong("offsets are for algorithms that support subdivisions");
+  }
+  if (!request.rank_list.empty() &&
+      !IsRankList(request.rank_list, traits.rank_list, size)) {
+    return wrong("not a list of ranks that the algorithm takes");
   }
   return absl::OkStatus();
 }

@@ -27,6 +27,7 @@ struct VerifyCase {
   int root = 0;                     // Where HasRoot(type).
   std::vector<int> permutation;     // kPermute only.
   std::vector<int> subdiv_offsets;  // Where the algorithm supports them.
+  std::vector<int> rank_list;       // Where the algorithm takes one.
   InPlace in_place = InPlace::kNone;
 };
 

@@ -3,6 +3,8 @@
 _BUILD = """
 cc_library(
     name = "{name}",
+    hdrs = glob(["include/**"], allow_empty = True),
+    includes = ["include"],
     linkopts = {linkopts},
     visibility = ["//visibility:public"],
 )
@@ -11,19 +13,26 @@ cc_library(
 def _optional_library(ctx):
     is_installed = ctx.path(ctx.attr.header).exists
     needs = [] if is_installed else ["@platforms//:incompatible"]
-    ctx.file("installed.bzl", "WITH_{} = {}\n".format(ctx.name.upper(), needs))
+    if is_installed and ctx.attr.include:
+        ctx.symlink(ctx.attr.include, "include")
+    ctx.file("installed.bzl", "HAS_{0} = {1}\nWITH_{0} = {2}\n".format(
+        ctx.name.upper(),
+        is_installed,
+        needs,
+    ))
     ctx.file("BUILD", _BUILD.format(
         name = ctx.name,
         linkopts = ctx.attr.linkopts if is_installed else [],
     ))
 
 # The library @NAME//:NAME of the system, whose headers are where the compiler
-# finds them. Targets that need it say so by
+# finds them, or in a folder of their own. Targets that need it say so by
 #
 #     load("@NAME//:installed.bzl", "WITH_NAME")
 #     target_compatible_with = WITH_NAME
 #
-# and are skipped without it. Looked up when Bazel starts, and by
+# and are skipped without it; those that can use it, by HAS_NAME, a bool, among
+# their dependencies. Looked up when Bazel starts, and by
 # `bazel sync --configure`.
 optional_library = repository_rule(
     implementation = _optional_library,
@@ -31,6 +40,9 @@ optional_library = repository_rule(
         "header": attr.string(
             mandatory = True,
             doc = "A file that is there if the library is installed.",
+        ),
+        "include": attr.string(
+            doc = "The folder of the headers, if it is not a usual one.",
         ),
         "linkopts": attr.string_list(mandatory = True),
     },
