@@ -4,7 +4,30 @@
 #include "schedule/schedule_builder.h"
 
 namespace tutti {
-namespace {
+StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
+                     ScheduleBuilder& builder) {
+  const int size = request.layout.size();
+  auto reducing = builder.AddLane();
+  const auto contribution = [&](int from) {
+    return from == request.rank ? Input(chunk) : Scratch(chunk, /*bank=*/from);
+  };
+  if (size == 1) return reducing.CopyAndFinish(Data(chunk), contribution(0));
+  const auto receive = [&](int from) {
+    if (from == request.rank) return StepRef();
+    return builder.AddLane().Recv(from, tag, contribution(from));
+  };
+  // A step waits for one step of another lane, but the first reduction needs
+  // two contributions: rank 0's arrives in the lane that reduces.
+  if (request.rank != 0) reducing.Recv(0, tag, contribution(0));
+  Slot reduced = contribution(0);
+  for (int from = 1; from + 1 < size; ++from) {
+    const Slot into = Scratch(chunk, /*bank=*/0);
+    reducing.Reduce(into, reduced, contribution(from), receive(from));
+    reduced = into;
+  }
+  return reducing.ReduceAndFinish(Data(chunk), reduced, contribution(size - 1),
+                                  receive(size - 1));
+}
 
 // Every rank sends each block to its owner, who reduces what arrives in rank
 // order. With three ranks a, b and c:
@@ -16,39 +39,11 @@ namespace {
 // One round of n - 1 messages per rank, which carry (n - 1) / n of its input,
 // the least possible. The merge op need not commute. In exchange the owner sets
 // aside n - 1 blocks, and speaks to all ranks at once.
-void AddReductions(int rank, int size, ScheduleBuilder& builder) {
-  auto reducing = builder.AddLane();
-  const auto contribution = [rank](int from) {
-    return from == rank ? Input(rank) : Scratch(rank, /*bank=*/from);
-  };
-  const auto receive = [&](int from) {
-    if (from == rank) return StepRef();
-    return builder.AddLane().Recv(from, /*tag=*/0, contribution(from));
-  };
-  // A step waits for one step of another lane, but the first reduction needs
-  // two contributions: rank 0's arrives in the lane that reduces.
-  if (rank != 0) reducing.Recv(0, /*tag=*/0, contribution(0));
-  Slot reduced = contribution(0);
-  for (int from = 1; from + 1 < size; ++from) {
-    const Slot into = Scratch(rank, /*bank=*/0);
-    reducing.Reduce(into, reduced, contribution(from), receive(from));
-    reduced = into;
-  }
-  reducing.ReduceAndFinish(Data(rank), reduced, contribution(size - 1),
-                           receive(size - 1));
-}
-
-}  // namespace
-
 Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
   ScheduleBuilder builder(size);
-  if (size == 1) {
-    builder.AddLane().CopyAndFinish(Data(0), Input(0));
-    return builder.Build();
-  }
-  AddReductions(rank, size, builder);
+  AddReduction(request, /*chunk=*/rank, /*tag=*/0, builder);
   // Starts with the next rank, so that not all send to the same one.
   for (int distance = 1; distance < size; ++distance) {
     const int peer = (rank + distance) % size;

@@ -5,6 +5,7 @@
 #include "implementations/cost.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
+#include "schedule/schedule_builder.h"
 
 namespace tutti {
 
@@ -12,6 +13,12 @@ namespace tutti {
 Schedule PlanDirectReduceScatter(const PlanRequest& request);
 Traffic DirectReduceScatterTraffic(
     const CostQuery& query);  // A block is one in n.
+
+// What the request's rank does to reduce a chunk of all inputs in rank order:
+// the others send it theirs. Returns the step that finishes the chunk of its
+// output.
+StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
+                     ScheduleBuilder& builder);
 
 }  // namespace tutti
 

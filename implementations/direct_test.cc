@@ -158,6 +158,24 @@ TEST(ShuffleReduceTest, TakesOneRoundToTheOwnersAndLogarithmicallyManyBack) {
   }
 }
 
+TEST(ShuffleReduceTest, ListedOwnersReduceAPieceEach) {
+  const VerifyCase request = {.layout = GroupLayout::Uniform(1, 5),
+                              .rank_list = {3, 1}};
+  EXPECT_EQ(TransfersInARow("ShuffleReduce", request), 2);
+  const auto plans = PlansOf("ShuffleReduce", request);
+  for (int rank = 0; rank < 5; ++rank) {
+    EXPECT_EQ(plans[rank].num_chunks, 2);
+    const bool is_owner = rank == 3 || rank == 1;
+    const auto reductions = StepsOf(plans[rank], StepKind::kReduce);
+    EXPECT_THAT(reductions, SizeIs(is_owner ? 4 : 0));
+    for (const Step& step : reductions) {
+      EXPECT_EQ(step.into.chunk, rank == 3 ? 0 : 1);
+    }
+    EXPECT_EQ(OutputOf("ShuffleReduce", request, rank, 1),
+              "f((((0.1+1.1)+2.1)+3.1)+4.1)");
+  }
+}
+
 TEST(ShuffleReduceTest, ReducesInRankOrder) {
   const VerifyCase request = {.layout = GroupLayout::Uniform(1, 4)};
   for (int rank = 0; rank < 4; ++rank) {

@@ -14,8 +14,8 @@ namespace {
 // place, what it and another one send each other is swapped a tile at a time.
 class Exchange : public LocalExchange {
  public:
-  explicit Exchange(std::vector<Attendee> members)
-      : LocalExchange(std::move(members)) {
+  explicit Exchange(absl::Span<const Attendee> members)
+      : LocalExchange(members) {
     const std::vector<Block> blocks = Blocks();
     const auto block = [&](int from, int to) -> const Block& {
       return blocks[static_cast<size_t>(from) *

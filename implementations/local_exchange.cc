@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-LocalExchange::LocalExchange(std::vector<Attendee> members)
-    : LocalPass(std::move(members)) {}
+LocalExchange::LocalExchange(absl::Span<const Attendee> members)
+    : LocalPass(members) {}
 
 void LocalExchange::Append(Move move, int64_t num_bytes) {
   if (move.from == move.to) return;  // In place, it is there already.

@@ -15,7 +15,7 @@ namespace tutti {
 // line is that of the blocks.
 class LocalExchange : public LocalPass {
  public:
-  explicit LocalExchange(std::vector<Attendee> members);
+  explicit LocalExchange(absl::Span<const Attendee> members);
 
  protected:
   struct Move {

@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-LocalFanOut::LocalFanOut(std::vector<Attendee> members)
-    : LocalPass(std::move(members)) {}
+LocalFanOut::LocalFanOut(absl::Span<const Attendee> members)
+    : LocalPass(members) {}
 
 void LocalFanOut::Append(int rank, int64_t num_bytes) {
   if (num_bytes == 0) return;

@@ -14,7 +14,7 @@ namespace tutti {
 // that of an output.
 class LocalFanOut : public LocalPass {
  public:
-  explicit LocalFanOut(std::vector<Attendee> members);
+  explicit LocalFanOut(absl::Span<const Attendee> members);
 
  protected:
   // Appends the rank's input to the line.

@@ -14,8 +14,7 @@ namespace {
 //   outputs   a b c   a b c   a b c
 class Gather : public LocalFanOut {
  public:
-  explicit Gather(std::vector<Attendee> members)
-      : LocalFanOut(std::move(members)) {
+  explicit Gather(absl::Span<const Attendee> members) : LocalFanOut(members) {
     const int64_t row_bytes = RowElements(instance().shape) * element_bytes();
     for (int rank = 0; rank < group_size(); ++rank) {
       Append(rank, BlockRows(instance(), group_size(), rank, rank) * row_bytes);
@@ -28,6 +27,7 @@ ImplementationTraits Traits() {
       LocalTraits("copies every input straight to all outputs",
                   {CollectiveType::kAllGather, CollectiveType::kGather});
   traits.supports_uneven = true;
+  traits.shares_output = true;
   return traits;
 }
 

@@ -1,60 +1,62 @@
 #include "implementations/local_meeting.h"
 
-#include <memory>
 #include <utility>
 #include <vector>
 
-#include "framework/execution.h"
 #include "framework/params.h"
+#include "framework/run_in_turn.h"
 
 namespace tutti {
 
-std::vector<Attendee> LocalMeeting::Join(const CollectiveContext& context,
-                                         StatusCallback done) {
-  const auto size = static_cast<size_t>(context.params->group->size());
-  Cancellation& cancellation = context.execution->cancellation;
-  std::vector<Attendee> all;
-  Cancellation::WatchId watch = 0;
-  bool is_first = false;
+// The execution owns this object, and whoever cancels it keeps it.
+LocalMeeting::LocalMeeting(Cancellation& cancellation) {
+  cancellation.Watch([this](const absl::Status& reason) { Fail(reason); });
+}
+
+absl::Span<const Attendee> LocalMeeting::Join(const CollectiveContext& context,
+                                              StatusCallback done) {
   absl::Status failure;
   {
     MutexLock lock(&mu_);
-    failure = failure_;
-    if (failure.ok()) {
-      attendees_.resize(size);
-      attendees_[static_cast<size_t>(context.rank())] = {
-          &context, std::exchange(done, nullptr)};
-      is_first = num_here_ == 0;
-      if (++num_here_ == size) {
-        over_ = true;
-        all = std::move(attendees_);
-        watch = watch_;
+    if (failure_.ok()) {
+      if (num_awaited_ == 0) {
+        num_awaited_ = static_cast<size_t>(context.params->group->size());
+        attendees_.resize(num_awaited_);
       }
+      Attendee& mine = attendees_[static_cast<size_t>(context.rank())];
+      mine.context = &context;
+      mine.done = std::move(done);
+      if (--num_awaited_ > 0) return {};
+      return attendees_;
     }
+    failure = failure_;
   }
-  if (watch != 0) cancellation.Unwatch(watch);
-  if (done != nullptr) std::move(done)(std::move(failure));
-  if (is_first && all.empty()) Watch(&cancellation);
-  return all;
+  std::move(done)(std::move(failure));
+  return {};
 }
 
-void LocalMeeting::Watch(Cancellation* cancellation) {
-  // The execution keeps this object; a watcher that owned it would be a cycle.
-  const Cancellation::WatchId watch = cancellation->Watch(
-      [weak = weak_from_this()](const absl::Status& reason) {
-        if (const auto self = weak.lock()) self->End(reason);
-      });
+void LocalMeeting::Adjourn(absl::Status status) {
+  RunInTurn([this, status = std::move(status)] {
+    for (Attendee& member : All()) {
+      // The last one to leave takes the execution, and so this object, with it.
+      StatusCallback done = std::move(member.done);
+      std::move(done)(status);
+    }
+  });
+}
+
+absl::Span<Attendee> LocalMeeting::All() {
   MutexLock lock(&mu_);
-  watch_ = watch;
+  return absl::MakeSpan(attendees_);
 }
 
-void LocalMeeting::End(const absl::Status& reason) {
+void LocalMeeting::Fail(const absl::Status& reason) {
   std::vector<Attendee> attendees;
   {
     MutexLock lock(&mu_);
-    if (over_) return;
-    over_ = true;
     failure_ = reason;
+    if (num_awaited_ == 0) return;
+    num_awaited_ = 0;
     attendees = std::move(attendees_);
   }
   for (Attendee& attendee : attendees) {

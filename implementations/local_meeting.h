@@ -2,11 +2,11 @@
 #define TUTTI_IMPLEMENTATIONS_LOCAL_MEETING_H_
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "framework/cancellation.h"
 #include "framework/collective_context.h"
 #include "framework/mutex.h"
@@ -22,30 +22,34 @@ struct Attendee {
 
 // Where the members of one execution meet that are all in this process: the
 // last one to arrive gets all of them and does the work; nobody waits on a
-// thread. Kept by the execution: Execution::Shared(). Thread-safe.
-class LocalMeeting : public std::enable_shared_from_this<LocalMeeting> {
+// thread. Belongs to the execution (Execution::Shared()), and serves the next
+// one that uses it. Thread-safe.
+class LocalMeeting {
  public:
-  LocalMeeting() = default;
+  // `cancellation` is the execution's.
+  explicit LocalMeeting(Cancellation& cancellation);
   LocalMeeting(const LocalMeeting&) = delete;
   LocalMeeting& operator=(const LocalMeeting&) = delete;
 
-  // All members in rank order if the caller is the last one, else nothing. If
-  // the execution fails before all are here, the `done` of those that are runs
-  // with its error, on the thread that fails it; that of those that come later,
-  // inside this call. Once for each member.
-  std::vector<Attendee> Join(const CollectiveContext& context,
-                             StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+  // All members in rank order, valid until Adjourn(), if the caller is the last
+  // one, else nothing. If the execution fails before all are here, the `done`
+  // of those that are runs with its error, on the thread that fails it; that of
+  // those that come later, inside this call. Once for each member.
+  absl::Span<const Attendee> Join(const CollectiveContext& context,
+                                  StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends the calls of all, who are here, with `status`: in turn, so that a
+  // member may go on to its next call and be that one's last.
+  void Adjourn(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void Watch(Cancellation* cancellation) ABSL_LOCKS_EXCLUDED(mu_);
-  void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Span<Attendee> All() ABSL_LOCKS_EXCLUDED(mu_);
+  void Fail(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   Mutex mu_;
   std::vector<Attendee> attendees_ ABSL_GUARDED_BY(mu_);  // By rank.
-  size_t num_here_ ABSL_GUARDED_BY(mu_) = 0;
-  bool over_ ABSL_GUARDED_BY(mu_) = false;  // All came, or it failed.
+  size_t num_awaited_ ABSL_GUARDED_BY(mu_) = 0;  // 0: nobody is here, or all.
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  Cancellation::WatchId watch_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tutti

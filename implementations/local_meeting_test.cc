@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/execution.h"
@@ -19,21 +20,25 @@ class LocalMeetingTest : public testing::Test {
     auto group = std::make_shared<CollGroupParams>();
     group->members.resize(3);
     for (int rank = 0; rank < 3; ++rank) {
-      auto params = std::make_shared<CollectiveParams>();
-      params->group = group;
-      params->default_rank = rank;
-      contexts_[rank].params = params;
+      params_[rank].group = group;
+      params_[rank].default_rank = rank;
+      contexts_[rank].params = &params_[rank];
       contexts_[rank].execution = &execution_;
     }
   }
 
-  std::vector<Attendee> Join(int rank) {
-    return execution_.Shared<LocalMeeting>()->Join(
+  absl::Span<const Attendee> Join(int rank) {
+    return execution_.Shared<LocalMeeting>().Join(
         contexts_[rank],
         [this, rank](absl::Status status) { ended_[rank].push_back(status); });
   }
 
+  void Adjourn(absl::Status status) {
+    execution_.Shared<LocalMeeting>().Adjourn(std::move(status));
+  }
+
   Execution execution_{InstanceId(), 1};
+  CollectiveParams params_[3];
   CollectiveContext contexts_[3];
   std::vector<absl::Status> ended_[3];
 };
@@ -41,14 +46,31 @@ class LocalMeetingTest : public testing::Test {
 TEST_F(LocalMeetingTest, TheLastToArriveGetsAllInRankOrder) {
   EXPECT_TRUE(Join(2).empty());
   EXPECT_TRUE(Join(0).empty());
-  std::vector<Attendee> all = Join(1);
+  const auto all = Join(1);
   ASSERT_EQ(all.size(), 3u);
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(all[rank].context, &contexts_[rank]);
     EXPECT_TRUE(ended_[rank].empty());
-    std::move(all[rank].done)(absl::OkStatus());
-    EXPECT_EQ(ended_[rank].size(), 1u);
   }
+  Adjourn(absl::OkStatus());
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ended_[rank], std::vector<absl::Status>{absl::OkStatus()});
+  }
+}
+
+TEST_F(LocalMeetingTest, ServesOneExecutionAfterAnother) {
+  for (size_t round = 1; round <= 3; ++round) {
+    EXPECT_TRUE(Join(2).empty());
+    EXPECT_TRUE(Join(0).empty());
+    ASSERT_EQ(Join(1).size(), 3u);
+    Adjourn(absl::OkStatus());
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(ended_[rank].size(), round);
+    }
+  }
+  Join(0);
+  execution_.cancellation.Cancel(absl::UnavailableError("lost"));
+  EXPECT_EQ(ended_[0].back(), absl::UnavailableError("lost"));
 }
 
 TEST_F(LocalMeetingTest, AFailureEndsThoseThatAreHereAndThoseThatCome) {
@@ -74,7 +96,7 @@ TEST_F(LocalMeetingTest, WhoComesAfterTheFailureIsEndedAtOnce) {
 TEST_F(LocalMeetingTest, AFailureAfterAllHaveComeIsTheirs) {
   Join(0);
   Join(1);
-  std::vector<Attendee> all = Join(2);
+  EXPECT_EQ(Join(2).size(), 3u);
   execution_.cancellation.Cancel(absl::UnavailableError("late"));
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(ended_[rank].empty());
 }

@@ -5,7 +5,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/run_in_turn.h"
 #include "implementations/cost.h"
 
 namespace tutti {
@@ -37,16 +36,23 @@ double CostSeconds(const CostQuery& query) {
                          (size - 1) / size * static_cast<double>(query.bytes));
 }
 
+int64_t TensorBytes(absl::Span<const Attendee> members, bool one_output) {
+  size_t bytes = one_output ? OutputOf(members[0]).size_bytes() : 0;
+  for (const Attendee& member : members) {
+    bytes += member.context->input.size_bytes();
+    if (!one_output) bytes += OutputOf(member).size_bytes();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 }  // namespace
 
-LocalPass::LocalPass(std::vector<Attendee> members)
-    : members_(std::move(members)) {
-  for (const Attendee& member : members_) {
-    const CollectiveContext& context = *member.context;
-    tensor_bytes_ += static_cast<int64_t>(context.input.size_bytes() +
-                                          context.output.size_bytes());
-  }
-}
+LocalPass::LocalPass(absl::Span<const Attendee> members)
+    : members_(members),
+      one_output_(ShareOutput(members)),
+      tensor_bytes_(TensorBytes(members, one_output_)) {}
+
+bool LocalPass::is_small() const { return tensor_bytes_ <= kInlineBytes; }
 
 int64_t LocalPass::element_bytes() const {
   return static_cast<int64_t>(SizeOf(instance().dtype));
@@ -59,20 +65,17 @@ const uint8_t* LocalPass::input(int rank) const {
 }
 
 uint8_t* LocalPass::output(int rank) const {
+  if (one_output_ && rank > 0) return nullptr;
   const auto index = static_cast<size_t>(rank);
   // The tensor is the context's; its bytes are this execution's to write.
   return const_cast<uint8_t*>(
-      reinterpret_cast<const uint8_t*>(members_[index].context->output.data()));
+      reinterpret_cast<const uint8_t*>(OutputOf(members_[index]).data()));
 }
 
 bool LocalPass::streams() const { return tensor_bytes_ >= kStreamBytes; }
 
-void LocalPass::Start(const std::shared_ptr<LocalPass>& pass) {
-  if (pass->tensor_bytes_ > kInlineBytes && pass->num_bytes() > 0) {
-    return pass->RunSlices(pass);
-  }
-  pass->num_left_ = 1;
-  EndSlice(pass, pass->RunUnlessCancelled({0, pass->num_bytes()}));
+absl::Status LocalPass::RunHere() const {
+  return RunUnlessCancelled({0, num_bytes()});
 }
 
 int64_t LocalPass::slice_bytes() const {
@@ -83,15 +86,18 @@ int64_t LocalPass::slice_bytes() const {
   return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
-void LocalPass::RunSlices(const std::shared_ptr<LocalPass>& self) {
-  const int64_t size = slice_bytes();
-  const int64_t line = num_bytes();
-  WorkQueue& queue = *members_[0].context->executor->environment().queue;
-  num_left_ = (line + size - 1) / size;
+void LocalPass::Schedule(const std::shared_ptr<LocalPass>& pass,
+                         LocalMeeting& meeting) {
+  const int64_t line = pass->num_bytes();
+  if (line == 0) return meeting.Adjourn(pass->RunHere());
+  const int64_t size = pass->slice_bytes();
+  WorkQueue& queue = *pass->members_[0].context->executor->environment().queue;
+  pass->meeting_ = &meeting;
+  pass->num_left_ = (line + size - 1) / size;
   for (int64_t begin = 0; begin < line; begin += size) {
     const ByteRange slice = {begin, std::min(begin + size, line)};
     queue.Schedule(
-        [self, slice] { EndSlice(self, self->RunUnlessCancelled(slice)); });
+        [pass, slice] { EndSlice(pass, pass->RunUnlessCancelled(slice)); });
   }
 }
 
@@ -114,10 +120,7 @@ void LocalPass::EndSlice(const std::shared_ptr<LocalPass>& self,
     MutexLock lock(&self->mu_);
     status = self->status_;
   }
-  // A member that goes on to its next call may be that one's last.
-  RunInTurn([self, status = std::move(status)] {
-    for (Attendee& member : self->members_) std::move(member.done)(status);
-  });
+  self->meeting_->Adjourn(std::move(status));
 }
 
 ImplementationTraits LocalTraits(std::string summary,

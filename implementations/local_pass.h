@@ -10,11 +10,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_implementation.h"
 #include "framework/execution.h"
 #include "framework/implementation_traits.h"
 #include "framework/mutex.h"
+#include "implementations/late_outputs.h"
 #include "implementations/local_meeting.h"
 
 namespace tutti {
@@ -34,13 +36,21 @@ struct ByteRange {
 // the last member.
 class LocalPass {
  public:
-  explicit LocalPass(std::vector<Attendee> members);
+  // `members` stay valid until the pass has ended.
+  explicit LocalPass(absl::Span<const Attendee> members);
   virtual ~LocalPass() = default;
   LocalPass(const LocalPass&) = delete;
   LocalPass& operator=(const LocalPass&) = delete;
 
-  // Runs the pass, here or on the work queue, then ends the members' calls.
-  static void Start(const std::shared_ptr<LocalPass>& pass);
+  // Whether one thread is done sooner than the work queue wakes another.
+  bool is_small() const;
+
+  // Runs the pass here.
+  absl::Status RunHere() const;
+
+  // Runs the pass on the work queue, then ends the members' calls.
+  static void Schedule(const std::shared_ptr<LocalPass>& pass,
+                       LocalMeeting& meeting);
 
  protected:
   // Length of the line.
@@ -54,7 +64,8 @@ class LocalPass {
   const CollInstanceParams& instance() const { return *params().instance; }
   int64_t element_bytes() const;
 
-  // Null where the member has none.
+  // Null where the member has none; of an output that all share, at all ranks
+  // but 0.
   const uint8_t* input(int rank) const;
   uint8_t* output(int rank) const;
   bool in_place(int rank) const { return input(rank) == output(rank); }
@@ -67,13 +78,14 @@ class LocalPass {
     return *members_[0].context->params;
   }
   int64_t slice_bytes() const;
-  void RunSlices(const std::shared_ptr<LocalPass>& self);
   absl::Status RunUnlessCancelled(ByteRange slice) const;
   static void EndSlice(const std::shared_ptr<LocalPass>& self,
                        absl::Status status);
 
-  std::vector<Attendee> members_;
-  int64_t tensor_bytes_ = 0;  // Of all inputs and outputs.
+  const absl::Span<const Attendee> members_;
+  const bool one_output_;       // That all share.
+  const int64_t tensor_bytes_;  // Of all inputs and outputs.
+  LocalMeeting* meeting_ = nullptr;
 
   std::atomic<int64_t> num_left_{0};  // Slices.
   Mutex mu_;
@@ -90,10 +102,14 @@ class LocalImplementation : public CollectiveImplementationInterface {
 
   void Run(const CollectiveContext& context, StatusCallback done) override {
     context.executor->Launched(context);
-    const auto meeting = context.execution->Shared<LocalMeeting>();
-    std::vector<Attendee> members = meeting->Join(context, std::move(done));
+    LocalMeeting& meeting = context.execution->Shared<LocalMeeting>();
+    const auto members = meeting.Join(context, std::move(done));
     if (members.empty()) return;
-    LocalPass::Start(std::make_shared<Pass>(std::move(members)));
+    absl::Status status = MakeLateOutputs(members);
+    if (!status.ok()) return meeting.Adjourn(std::move(status));
+    const Pass pass(members);
+    if (pass.is_small()) return meeting.Adjourn(pass.RunHere());
+    LocalPass::Schedule(std::make_shared<Pass>(members), meeting);
   }
 };
 

@@ -11,8 +11,8 @@ namespace {
 // in place, its cycle of the permutation is shifted a tile at a time.
 class Permutation : public LocalExchange {
  public:
-  explicit Permutation(std::vector<Attendee> members)
-      : LocalExchange(std::move(members)) {
+  explicit Permutation(absl::Span<const Attendee> members)
+      : LocalExchange(members) {
     std::vector<bool> is_done(static_cast<size_t>(group_size()));
     for (int rank = 0; rank < group_size(); ++rank) {
       if (!is_done[static_cast<size_t>(rank)]) AppendCycleOf(rank, &is_done);

@@ -22,8 +22,7 @@ namespace {
 // For n members of S bytes that is 2 n S bytes in all, the least there is.
 class Reduction : public LocalPass {
  public:
-  explicit Reduction(std::vector<Attendee> members)
-      : LocalPass(std::move(members)) {
+  explicit Reduction(absl::Span<const Attendee> members) : LocalPass(members) {
     for (int rank = 0; rank < group_size(); ++rank) {
       inputs_.push_back(input(rank));
       if (output(rank) == nullptr) continue;
@@ -50,11 +49,16 @@ class Reduction : public LocalPass {
   Pointers<uint8_t> streamed_;
 };
 
+ImplementationTraits Traits() {
+  ImplementationTraits traits =
+      LocalTraits("one pass over memory, in rank order",
+                  {CollectiveType::kAllReduce, CollectiveType::kReduce});
+  traits.shares_output = true;
+  return traits;
+}
+
 REGISTER_COLLECTIVE(LocalReduce,
-                    Implemented<LocalImplementation<Reduction>>(
-                        LocalTraits("one pass over memory, in rank order",
-                                    {CollectiveType::kAllReduce,
-                                     CollectiveType::kReduce})));
+                    Implemented<LocalImplementation<Reduction>>(Traits()));
 
 }  // namespace
 }  // namespace tutti

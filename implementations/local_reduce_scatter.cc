@@ -20,8 +20,8 @@ namespace {
 // written.
 class ReduceScatter : public LocalPass {
  public:
-  explicit ReduceScatter(std::vector<Attendee> members)
-      : LocalPass(std::move(members)),
+  explicit ReduceScatter(absl::Span<const Attendee> members)
+      : LocalPass(members),
         block_bytes_(instance().shape.num_elements() * element_bytes() /
                      group_size()) {
     for (int rank = 0; rank < group_size(); ++rank) {

@@ -10,8 +10,8 @@ namespace {
 // Every block of the root's input straight to its output.
 class Scatter : public LocalExchange {
  public:
-  explicit Scatter(std::vector<Attendee> members)
-      : LocalExchange(std::move(members)) {
+  explicit Scatter(absl::Span<const Attendee> members)
+      : LocalExchange(members) {
     const int64_t block =
         instance().shape.num_elements() * element_bytes() / group_size();
     for (int rank = 0; rank < group_size(); ++rank) {

@@ -51,6 +51,7 @@ REGISTER_COLLECTIVE(
                                      "n - 1 steps",
                           .collectives = {CollectiveType::kAllGather},
                           .supports_subdivisions = true,
+                          .rank_list = RankListUse::kAllRanks,
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = RingSeconds},

@@ -16,7 +16,8 @@ using Transfer = OutlineRound::Transfer;
 std::vector<std::vector<Transfer>> SendsOf(const PlanRequest& request) {
   std::vector<std::vector<Transfer>> sends(request.layout.size());
   for (int offset : request.subdiv_offsets) {
-    const std::vector<int> order = RingOrder(request.layout, offset);
+    const std::vector<int> order =
+        RingOrder(request.layout, offset, request.rank_list);
     for (size_t i = 0; i < order.size(); ++i) {
       const int to = order[(i + 1) % order.size()];
       std::vector<Transfer>& own = sends[order[i]];
@@ -34,7 +35,9 @@ std::vector<std::vector<Transfer>> SendsOf(const PlanRequest& request) {
   return sends;
 }
 
-int PeriodOf(const GroupLayout& layout) {
+int PeriodOf(const PlanRequest& request) {
+  const GroupLayout& layout = request.layout;
+  if (!request.rank_list.empty()) return layout.size();
   if (layout.num_tasks() == 1) return 1;
   const int devices = layout.size() / layout.num_tasks();
   const bool is_uniform =
@@ -50,7 +53,7 @@ Outline::Size SizeOf(const PlanRequest& request, const RingRounds& rounds) {
           .num_chunks = num_ranks * num_rings,
           .num_rounds = rounds.times_around * (num_ranks - 1) + 1,
           .scratch_chunks = int64_t{partials} * num_rings,
-          .period = PeriodOf(request.layout)};
+          .period = PeriodOf(request)};
 }
 
 class Rings : public Outline {

@@ -79,6 +79,7 @@ REGISTER_COLLECTIVE(
                                      "fewest bytes, 2 (n - 1) steps",
                           .collectives = {CollectiveType::kAllReduce},
                           .supports_subdivisions = true,
+                          .rank_list = RankListUse::kAllRanks,
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = CostSeconds},
                .plan = PlanRingReduce,

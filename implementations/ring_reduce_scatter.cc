@@ -65,6 +65,7 @@ REGISTER_COLLECTIVE(
                                      "fewest bytes, n - 1 steps",
                           .collectives = {CollectiveType::kReduceScatter},
                           .supports_subdivisions = true,
+                          .rank_list = RankListUse::kAllRanks,
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = RingSeconds},
                .plan = Plan,

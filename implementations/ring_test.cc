@@ -30,6 +30,18 @@ TEST(RingReduceTest, TakesTwiceTheOthersSteps) {
   }
 }
 
+TEST(RingReduceTest, EveryRankSendsToTheNextInTheList) {
+  VerifyCase request = Ring(CollectiveType::kAllReduce, 5);
+  request.rank_list = {3, 0, 4, 2, 1};
+  const auto plans = PlansOf("RingReduce", request);
+  for (int place = 0; place < 5; ++place) {
+    const auto& plan = plans[request.rank_list[place]];
+    for (const Step& step : StepsOf(plan, StepKind::kSend)) {
+      EXPECT_EQ(step.peer, request.rank_list[(place + 1) % 5]);
+    }
+  }
+}
+
 TEST(RingReduceTest, EveryRankSendsTheLeastPossible) {
   const int n = 6;
   for (const Schedule& plan :

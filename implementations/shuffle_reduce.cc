@@ -8,8 +8,35 @@
 #include "implementations/direct_reduce_scatter.h"
 #include "schedule/algorithm.h"
 #include "schedule/composition.h"
+#include "schedule/schedule_builder.h"
 
 namespace tutti {
+
+namespace {
+
+Schedule PlanWithOwners(const PlanRequest& request) {
+  const int size = request.layout.size();
+  const auto num_owners = static_cast<int>(request.rank_list.size());
+  ScheduleBuilder builder(num_owners);
+  for (int chunk = 0; chunk < num_owners; ++chunk) {
+    const int owner = request.rank_list[chunk];
+    const int sum_tag = num_owners + chunk;
+    if (owner != request.rank) {
+      auto lane = builder.AddLane();
+      lane.Send(owner, /*tag=*/chunk, Input(chunk));
+      lane.Recv(owner, sum_tag, Data(chunk));
+      continue;
+    }
+    const StepRef sum = AddReduction(request, chunk, /*tag=*/chunk, builder);
+    for (int distance = 1; distance < size; ++distance) {
+      builder.AddLane().Send((owner + distance) % size, sum_tag, Data(chunk),
+                             sum);
+    }
+  }
+  return builder.Build();
+}
+
+}  // namespace
 
 // Every rank sends each chunk straight to its owner, who reduces in rank order;
 // then all bring each other the sums.
@@ -22,7 +49,12 @@ namespace tutti {
 // DirectReduceScatter, then BruckGather: 1 + ceil(log2 n) steps, the fewest of
 // those that send the least possible, 2 (n - 1) / n of the buffer per rank.
 // Sums are in the order of ranks. In exchange an owner sets aside n - 1 chunks.
+//
+// Where owners are listed, the buffer is cut into one chunk for each of them,
+// and each brings everybody its sum: two steps, but the owners send n - 1 times
+// what the others do.
 Schedule PlanShuffleReduce(const PlanRequest& request) {
+  if (!request.rank_list.empty()) return PlanWithOwners(request);
   const int size = request.layout.size();
   Composition whole(
       {.type = request.type, .num_ranks = size, .num_chunks = size},
@@ -67,6 +99,7 @@ REGISTER_COLLECTIVE(
                                "bytes, 1 + log2 n steps",
                     .collectives = {CollectiveType::kAllReduce},
                     .preserves_rank_order = true,
+                    .rank_list = RankListUse::kOwners,
                     .determinism = Determinism::kByRankOrder,
                     .cost_seconds = CostSeconds},
          .plan = PlanShuffleReduce}));

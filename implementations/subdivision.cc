@@ -24,16 +24,26 @@ int64_t MaxSubdivisions(const SubdivisionRequest& request) {
 
 }  // namespace
 
-std::vector<int> RingOrder(const GroupLayout& layout, int offset) {
-  std::vector<int> ring;
-  ring.reserve(layout.size());
-  for (const std::vector<int>& ranks : layout.tasks()) {
-    std::vector<int> devices = ranks;
-    if (offset < 0) std::reverse(devices.begin(), devices.end());
-    const int64_t start = std::abs(static_cast<int64_t>(offset)) %
-                          static_cast<int64_t>(devices.size());
-    ring.insert(ring.end(), devices.begin() + start, devices.end());
-    ring.insert(ring.end(), devices.begin(), devices.begin() + start);
+std::vector<int> RingOrder(const GroupLayout& layout, int offset,
+                           absl::Span<const int> rank_list) {
+  std::vector<int> ring(rank_list.begin(), rank_list.end());
+  if (ring.empty()) {
+    for (const std::vector<int>& ranks : layout.tasks()) {
+      ring.insert(ring.end(), ranks.begin(), ranks.end());
+    }
+  }
+  std::vector<std::vector<int>> places(layout.num_tasks());  // In the ring.
+  for (int place = 0; place < layout.size(); ++place) {
+    places[layout.task_of(ring[place])].push_back(place);
+  }
+  const std::vector<int> first = ring;
+  for (const std::vector<int>& own : places) {
+    const auto size = static_cast<int64_t>(own.size());
+    const int64_t start = std::abs(static_cast<int64_t>(offset)) % size;
+    for (int64_t i = 0; i < size; ++i) {
+      const int64_t device = (start + i) % size;
+      ring[own[i]] = first[own[offset < 0 ? size - 1 - device : device]];
+    }
   }
   return ring;
 }
@@ -41,7 +51,8 @@ std::vector<int> RingOrder(const GroupLayout& layout, int offset) {
 Ring::Ring(const PlanRequest& request, int subdiv)
     : subdiv_(subdiv),
       num_subdivs_(static_cast<int>(request.subdiv_offsets.size())),
-      order_(RingOrder(request.layout, request.subdiv_offsets[subdiv])),
+      order_(RingOrder(request.layout, request.subdiv_offsets[subdiv],
+                       request.rank_list)),
       position_(static_cast<int>(
           std::find(order_.begin(), order_.end(), request.rank) -
           order_.begin())) {}

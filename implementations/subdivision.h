@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "framework/group_layout.h"
 #include "schedule/plan.h"
 #include "schedule/schedule_builder.h"
@@ -16,7 +17,12 @@ namespace tutti {
 // backwards and starts k further on that way: -1 means 2 1 0 3. Offsets count
 // modulo the number of devices of the task, so that minus that number is the
 // plain reversal, 3 2 1 0.
-std::vector<int> RingOrder(const GroupLayout& layout, int offset);
+//
+// `rank_list`, if not empty, is the ring of offset 0, all ranks in any order.
+// By other offsets the devices of each task then take each other's places in
+// it.
+std::vector<int> RingOrder(const GroupLayout& layout, int offset,
+                           absl::Span<const int> rank_list = {});
 
 // The ring of one subdivision as one of its members sees it. Immutable.
 class Ring {

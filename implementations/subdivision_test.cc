@@ -62,6 +62,20 @@ TEST(RingOrderTest, EveryOffsetGivesEachRankOnce) {
   }
 }
 
+TEST(RingOrderTest, ListIsTheRingOfOffsetZero) {
+  const std::vector<int> list = {4, 1, 0, 3, 5, 2};
+  EXPECT_EQ(RingOrder(GroupLayout::Uniform(2, 3), 0, list), list);
+}
+
+// Task 0 has places 1, 2 and 5, task 1 the others.
+TEST(RingOrderTest, DevicesOfATaskTakeEachOthersPlacesInTheList) {
+  const std::vector<int> list = {4, 1, 0, 3, 5, 2};
+  EXPECT_THAT(RingOrder(GroupLayout::Uniform(2, 3), 1, list),
+              ElementsAre(3, 0, 2, 5, 4, 1));
+  EXPECT_THAT(RingOrder(GroupLayout::Uniform(2, 3), -3, list),
+              ElementsAre(5, 2, 0, 3, 4, 1));
+}
+
 TEST(RingTest, MembersSeeTheirNeighbours) {
   const GroupLayout layout = GroupLayout::Uniform(2, 4);
   const std::vector<int> offsets = {0, -1};
