@@ -1,0 +1,79 @@
+// Tensors by name among four ranks in one process, whose messages go through a
+// work queue: what asking and deciding cost, and what fusion saves.
+
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/blocking_counter.h"
+#include "framework/coordinator/coordinator_settings.h"
+#include "tests/named_tensor_job.h"
+#include "tests/stoppable_environment.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kNumRanks = 4;
+
+// Each iteration asks for all tensors on all ranks and waits until they have
+// run.
+void Reduce(benchmark::State& state, int num_tensors, int64_t num_elements) {
+  StoppableEnvironment environment;
+  NamedTensorJob job(kNumRanks, environment.get(),
+                     {.fusion_bytes = state.range(0)},
+                     /*part_elements=*/size_t{64} << 10);
+  BlockingCounter joined(kNumRanks);
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    job.runtime(rank).Join(
+        environment.Now() + absl::Seconds(60), nullptr,
+        [&joined](const absl::Status&) { joined.DecrementCount(); });
+  }
+  joined.Wait();
+  std::vector<std::string> names;
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < num_tensors; ++i) {
+    names.push_back(absl::StrCat("layer ", i));
+  }
+  for (int i = 0; i < num_tensors * kNumRanks; ++i) {
+    tensors.push_back(
+        Filled(DType::kFloat32, TensorShape::Vector(num_elements), 0));
+  }
+  for (auto _ : state) {
+    BlockingCounter left(num_tensors * kNumRanks);
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      for (int i = 0; i < num_tensors; ++i) {
+        Tensor& tensor = tensors[rank * num_tensors + i];
+        job.at(rank).AllReduce(
+            {.name = names[i], .input = tensor, .output = &tensor},
+            [&left](const absl::Status&) { left.DecrementCount(); });
+      }
+    }
+    left.Wait();
+  }
+  state.SetItemsProcessed(state.iterations() * num_tensors);
+  environment.Stop();
+}
+
+void BM_ThousandTensorsOf4KiB(benchmark::State& state) {
+  Reduce(state, /*num_tensors=*/1000, /*num_elements=*/1024);
+}
+BENCHMARK(BM_ThousandTensorsOf4KiB)
+    ->ArgName("fusion_bytes")
+    ->Arg(0)
+    ->Arg(int64_t{64} << 20)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+void BM_OneTensorOf4Bytes(benchmark::State& state) {
+  Reduce(state, /*num_tensors=*/1, /*num_elements=*/1);
+}
+BENCHMARK(BM_OneTensorOf4Bytes)
+    ->ArgName("fusion_bytes")
+    ->Arg(int64_t{64} << 20)
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,146 @@
+#ifndef TUTTI_FRAMEWORK_COORDINATOR_COORDINATOR_H_
+#define TUTTI_FRAMEWORK_COORDINATOR_COORDINATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/cancellation.h"
+#include "framework/cluster_spec.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_request.h"
+#include "framework/control_channel.h"
+#include "framework/coordinator/coordinator_server.h"
+#include "framework/coordinator/named_tensor.h"
+#include "framework/coordinator/pending_tensors.h"
+#include "framework/device.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/status_callback.h"
+
+namespace tutti {
+
+// Collectives by the names of tensors, for programs whose ranks reach them in
+// different orders: each rank asks when its tensor is ready, rank zero decides
+// when all have asked, and all run what it decides, in one order. The ranks are
+// the tasks of the cluster, each with one device.
+//
+// Thread-safe. `done` runs exactly once, as that of ExecuteAsync or, for what
+// does not run, inside the call, on a thread of the channel's or of the work
+// queue; it must not block. Input and output belong to the request until then.
+//
+// Nothing ticks: a rank keeps one call open at rank zero, which is answered
+// when there is something to say. An error of one tensor is no error of
+// another; the loss of a task ends everything.
+class Coordinator : public std::enable_shared_from_this<Coordinator> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    Environment environment;
+    std::shared_ptr<Device> device;     // With its manager.
+    ControlChannel* channel = nullptr;  // Outlives the object.
+
+    // Rank zero's, on rank zero.
+    std::shared_ptr<CoordinatorServer> server;
+
+    // Of the step in which what is decided runs, for this coordinator alone;
+    // asked for inside the first request.
+    std::function<std::shared_ptr<CollectiveExecutor>()> executor;
+    GroupKey group_key = 0;  // As the step.
+
+    // Runs once, when this rank asks for something. May be null.
+    std::function<void()> begun;
+  };
+
+  static std::shared_ptr<Coordinator> Create(Options options);
+
+  // As End(), with CANCELLED.
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  // The tensors of that name of all ranks become their reduction, on all ranks.
+  //
+  // Errors: ALREADY_EXISTS if this rank has asked for the name and it has not
+  // run; INVALID_ARGUMENT for a name, a dtype or tensors that cannot be;
+  // FAILED_PRECONDITION, on all ranks, where the ranks ask for different
+  // things; DEADLINE_EXCEEDED naming the ranks that are missing, if rank zero
+  // has a limit; RESOURCE_EXHAUSTED if too much waits; the reason of the end;
+  // those of ExecuteAsync.
+  void AllReduce(NamedTensor tensor, StatusCallback done);
+
+  // The tensors of that name of all ranks, one after the other in the order of
+  // the ranks. They may differ in their first dimension. Errors: as above.
+  void AllGather(NamedTensor tensor, StatusCallback done);
+
+  // Ends what has not been decided, on all ranks, with CANCELLED naming this
+  // one. `done` when all requests of this rank have ended: what was decided
+  // before runs. Errors: that of telling rank zero; all has ended all the same.
+  void Shutdown(StatusCallback done);
+
+  // Ends everything on this rank at once, also what runs, and tells rank zero
+  // if it can.
+  void End(absl::Status reason);
+
+  // That task is lost to this one. Everything ends if it is needed.
+  void OnTaskLost(int task, const absl::Status& reason);
+
+  // Whose loss would leave somebody waiting.
+  std::vector<int> WaitsFor();
+
+ private:
+  explicit Coordinator(Options options);
+
+  int rank() const { return options_.cluster.this_task; }
+  void Call(proto::ControlRequest request, ControlDone done);
+
+  void Submit(CollectiveType type, NamedTensor tensor, StatusCallback done);
+  absl::Status Prepare(PendingTensor& pending);
+  absl::Status Enter(const PendingTensorPtr& pending) ABSL_LOCKS_EXCLUDED(mu_);
+  void Begin() ABSL_LOCKS_EXCLUDED(mu_);
+  void SendNext() ABSL_LOCKS_EXCLUDED(mu_);
+
+  void AwaitDecisions() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDecisions(const ControlAnswer& answer) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CheckNumber(uint64_t first_number) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Follow(const proto::Decision& decision) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::vector<PendingTensorPtr>> TakeDecided(
+      const proto::Decision& decision) ABSL_LOCKS_EXCLUDED(mu_);
+  void Run(const proto::Decision& decision,
+           std::vector<PendingTensorPtr> tensors);
+  void Leave(const std::vector<PendingTensorPtr>& tensors)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnRunEnded() ABSL_LOCKS_EXCLUDED(mu_);
+  void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
+  void TellEnd(const absl::Status& reason, DecidedRuns runs, ControlDone done);
+  void AnswerShutdowns() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  const std::shared_ptr<Cancellation> calls_ = std::make_shared<Cancellation>();
+  const std::shared_ptr<Cancellation> runs_ = std::make_shared<Cancellation>();
+
+  Mutex mu_;
+  bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<CollectiveExecutor> executor_ ABSL_GUARDED_BY(mu_);
+  bool is_shutting_down_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status end_ ABSL_GUARDED_BY(mu_);
+  std::vector<StatusCallback> shutdowns_ ABSL_GUARDED_BY(mu_);
+  absl::Status shutdown_status_ ABSL_GUARDED_BY(mu_);
+
+  // What goes to rank zero: one message at a time, so that they stay in order.
+  PendingTensors pending_ ABSL_GUARDED_BY(mu_);
+  bool is_sending_ ABSL_GUARDED_BY(mu_) = false;
+
+  // What comes from there.
+  uint64_t last_decision_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t num_running_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_COORDINATOR_COORDINATOR_H_

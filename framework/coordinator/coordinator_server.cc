@@ -1,0 +1,326 @@
+#include "framework/coordinator/coordinator_server.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "framework/coordinator/coordinator_codec.h"
+#include "framework/wire_codec.h"
+
+namespace tutti {
+namespace {
+
+// While so many run, small collectives that are ready wait for others with
+// which to run: two, so that one is under way while the next is prepared.
+constexpr int64_t kMaxRunningUngathered = 2;
+
+// An answer has few more bytes than that: a control message may have 4 MiB.
+constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
+
+ControlAnswer DoneAnswer(const absl::Status& status) {
+  if (!status.ok()) return status;
+  proto::ControlReply reply;
+  reply.mutable_done();
+  return reply;
+}
+
+void Report(const CoordinatorSettings& settings, const StalledTensor& tensor) {
+  if (settings.stalled != nullptr) return settings.stalled(tensor);
+  std::fprintf(stderr, "tutti: %s\n", tensor.ToString().c_str());
+}
+
+}  // namespace
+
+std::shared_ptr<CoordinatorServer> CoordinatorServer::Create(Options options) {
+  return std::shared_ptr<CoordinatorServer>(
+      new CoordinatorServer(std::move(options)));
+}
+
+CoordinatorServer::CoordinatorServer(Options options)
+    : options_(std::move(options)),
+      negotiation_({.num_ranks = options_.cluster.num_tasks(),
+                    .fusion_bytes = options_.settings.fusion_bytes}),
+      ranks_(options_.cluster.num_tasks()) {}
+
+CoordinatorServer::~CoordinatorServer() {
+  End(absl::CancelledError("rank zero shuts down"), DecidedRuns::kCancel);
+}
+
+// --- Requests ----------------------------------------------------------------
+
+void CoordinatorServer::Handle(const ControlCaller& caller,
+                               const proto::ControlRequest& request,
+                               std::shared_ptr<Cancellation> withdrawn,
+                               ControlDone done) {
+  if (caller.task < 0 || caller.task >= options_.cluster.num_tasks()) {
+    return std::move(done)(absl::InvalidArgumentError(
+        absl::StrCat("task ", caller.task, " is none of the cluster's")));
+  }
+  switch (request.kind_case()) {
+    case proto::ControlRequest::kSubmitTensors:
+      return std::move(done)(
+          DoneAnswer(Submit(caller.task, request.submit_tensors())));
+    case proto::ControlRequest::kAwaitDecisions:
+      return Await(caller.task, request.await_decisions().after(),
+                   withdrawn.get(), std::move(done));
+    case proto::ControlRequest::kEndDecisions:
+      return std::move(done)(
+          DoneAnswer(EndFrom(caller.task, request.end_decisions())));
+    default:
+      return std::move(done)(
+          absl::InvalidArgumentError("not a request for named tensors"));
+  }
+}
+
+absl::Status CoordinatorServer::Submit(int task,
+                                       const proto::SubmitTensors& message) {
+  absl::Status status;
+  Answers answers;
+  bool begins = false;
+  {
+    MutexLock lock(&mu_);
+    // The rank hears of the end in order, from AwaitDecisions.
+    if (!end_.ok()) return absl::OkStatus();
+    begins = !std::exchange(has_begun_, true);
+    status = Add(task, message);
+    Decide();
+    ArmAlarm();
+    answers = TakeAnswers();
+  }
+  for (auto& [done, answer] : answers) std::move(done)(std::move(answer));
+  if (begins && options_.begun != nullptr) options_.begun();
+  return status;
+}
+
+// What comes again, because its answer was lost, has been added.
+absl::Status CoordinatorServer::Add(int task,
+                                    const proto::SubmitTensors& message) {
+  Rank& rank = ranks_[task];
+  if (message.number() <= rank.last_message) return absl::OkStatus();
+  if (message.number() != rank.last_message + 1 ||
+      message.first_request() != rank.next_request) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "submit_tensors.number is ", message.number(), " and first_request ",
+        message.first_request(), "; wanted ", rank.last_message + 1, " and ",
+        rank.next_request));
+  }
+  if (rank.name_head.size() + message.name_head().size() >
+          kMaxTensorNameBytes ||
+      message.slots().size() > kMaxTensorSlots / 8) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "submit_tensors.name_head has ", message.name_head().size(),
+        " bytes and slots ", message.slots().size(), "; at most ",
+        kMaxTensorNameBytes, " and ", kMaxTensorSlots / 8));
+  }
+  rank.last_message = message.number();
+  rank.name_head += message.name_head();
+  const absl::Time now = options_.clock->Now();
+  for (const proto::TensorRequest& one : message.requests()) {
+    auto request =
+        DecodeTensorRequest(std::exchange(rank.name_head, std::string()), one);
+    if (!request.ok()) return request.status();
+    const absl::Status status =
+        negotiation_.Add(task, rank.next_request++, *std::move(request), now);
+    if (!status.ok()) return status;
+  }
+  for (const uint32_t slot : DecodeSlots(message.slots())) {
+    const absl::Status status =
+        negotiation_.AddKnown(task, rank.next_request++, slot, now);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// --- Decisions ---------------------------------------------------------------
+
+void CoordinatorServer::Decide() {
+  const int64_t fusion_bytes = options_.settings.fusion_bytes;
+  const bool gathers = fusion_bytes > 0 &&
+                       num_running_ >= kMaxRunningUngathered &&
+                       negotiation_.ready_bytes() < fusion_bytes;
+  if (!gathers && negotiation_.has_ready()) Tell(negotiation_.TakeDecisions());
+}
+
+void CoordinatorServer::Tell(
+    const std::vector<Negotiation::Decision>& decisions) {
+  for (const Negotiation::Decision& decision : decisions) {
+    if (decision.status.ok()) ++num_running_;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (decision.requests[rank].empty()) continue;
+      ranks_[rank].decisions.push_back(
+          EncodeDecision(decision, static_cast<int>(rank)));
+    }
+  }
+}
+
+ControlAnswer CoordinatorServer::NextAnswer(const Rank& rank) {
+  proto::ControlReply reply;
+  proto::DecisionsReply& told = *reply.mutable_decisions();
+  told.set_first_number(rank.first_decision);
+  size_t num_bytes = 0;
+  for (const proto::Decision& decision : rank.decisions) {
+    *told.add_decisions() = decision;
+    num_bytes += decision.ByteSizeLong();
+    if (num_bytes > kMaxAnswerBytes) return reply;
+  }
+  if (end_.ok()) return reply;
+  *told.mutable_end() = EncodeError(end_);
+  told.set_cancels_runs(runs_at_end_ == DecidedRuns::kCancel);
+  return reply;
+}
+
+// To those that wait, where there is something to say. To rank zero last: it
+// begins to run inside its answer.
+CoordinatorServer::Answers CoordinatorServer::TakeAnswers() {
+  Answers answers;
+  for (auto it = ranks_.rbegin(); it != ranks_.rend(); ++it) {
+    Rank& rank = *it;
+    if (rank.waiting == nullptr) continue;
+    if (rank.decisions.empty() && end_.ok()) continue;
+    answers.emplace_back(std::exchange(rank.waiting, nullptr),
+                         NextAnswer(rank));
+  }
+  return answers;
+}
+
+absl::Status CoordinatorServer::CheckAfter(int task, uint64_t after) {
+  const Rank& rank = ranks_[task];
+  const uint64_t last = rank.first_decision - 1 + rank.decisions.size();
+  if (after >= rank.first_decision - 1 && after <= last) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("await_decisions.after is ", after, "; wanted ",
+                   rank.first_decision - 1, " to ", last));
+}
+
+void CoordinatorServer::Await(int task, uint64_t after, Cancellation* withdrawn,
+                              ControlDone done) {
+  uint64_t id = 0;
+  absl::Status status;
+  ControlDone refused, replaced;
+  Answers answers;
+  {
+    MutexLock lock(&mu_);
+    status = CheckAfter(task, after);
+    if (status.ok()) {
+      Rank& rank = ranks_[task];
+      for (; rank.first_decision <= after; ++rank.first_decision) {
+        rank.decisions.pop_front();
+      }
+      replaced = std::exchange(rank.waiting, std::move(done));
+      id = rank.waiting_id = ++last_waiting_;
+      answers = TakeAnswers();
+    } else {
+      refused = std::move(done);
+    }
+  }
+  if (refused != nullptr) return std::move(refused)(std::move(status));
+  if (replaced != nullptr) {
+    std::move(replaced)(absl::AbortedError(
+        "the rank has sent another await_decisions in the place of this one"));
+  }
+  for (auto& [answered, answer] : answers) {
+    std::move(answered)(std::move(answer));
+  }
+  if (withdrawn == nullptr) return;
+  withdrawn->Watch(
+      [weak_self = weak_from_this(), task, id](const absl::Status& reason) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->StopWaiting(task, id, reason);
+      });
+}
+
+void CoordinatorServer::StopWaiting(int task, uint64_t id,
+                                    const absl::Status& reason) {
+  ControlDone done;
+  {
+    MutexLock lock(&mu_);
+    Rank& rank = ranks_[task];
+    if (rank.waiting_id == id) done = std::exchange(rank.waiting, nullptr);
+  }
+  if (done != nullptr) std::move(done)(reason);
+}
+
+void CoordinatorServer::OnRunEnded() {
+  Answers answers;
+  {
+    MutexLock lock(&mu_);
+    --num_running_;
+    if (end_.ok()) Decide();
+    answers = TakeAnswers();
+  }
+  for (auto& [done, answer] : answers) std::move(done)(std::move(answer));
+}
+
+bool CoordinatorServer::is_in_use() {
+  MutexLock lock(&mu_);
+  return has_begun_ && end_.ok();
+}
+
+// --- The end -----------------------------------------------------------------
+
+absl::Status CoordinatorServer::EndFrom(int task,
+                                        const proto::EndDecisions& message) {
+  const absl::Status status = CheckError(message.reason());
+  if (!status.ok()) return status;
+  const absl::Status reason = DecodeError(message.reason());
+  End(absl::Status(reason.code(), absl::StrCat(options_.cluster.Label(task),
+                                               ": ", reason.message())),
+      message.cancels_runs() ? DecidedRuns::kCancel : DecidedRuns::kFinish);
+  return absl::OkStatus();
+}
+
+void CoordinatorServer::End(absl::Status reason, DecidedRuns runs) {
+  Answers answers;
+  {
+    MutexLock lock(&mu_);
+    if (!end_.ok()) return;
+    end_ = std::move(reason);
+    runs_at_end_ = runs;
+    negotiation_ = Negotiation({.num_ranks = options_.cluster.num_tasks()});
+    if (is_armed_) options_.clock->Cancel(alarm_);
+    is_armed_ = false;
+    answers = TakeAnswers();
+  }
+  for (auto& [done, answer] : answers) std::move(done)(std::move(answer));
+}
+
+// --- Ranks that are missing --------------------------------------------------
+
+// One alarm at a time, and none while no name waits: it may ring early, for a
+// name that is not missing any more.
+void CoordinatorServer::ArmAlarm() {
+  if (is_armed_) return;
+  const CoordinatorSettings& settings = options_.settings;
+  const absl::Time next =
+      std::min(negotiation_.OldestNotTold() + settings.stall_report_after,
+               negotiation_.Oldest() + settings.stall_deadline);
+  if (next == absl::InfiniteFuture()) return;
+  is_armed_ = true;
+  alarm_ = options_.clock->CallAt(next, [weak_self = weak_from_this()] {
+    const auto self = weak_self.lock();
+    if (self != nullptr) self->OnAlarm();
+  });
+}
+
+void CoordinatorServer::OnAlarm() {
+  const CoordinatorSettings& settings = options_.settings;
+  std::vector<StalledTensor> stalled;
+  Answers answers;
+  {
+    MutexLock lock(&mu_);
+    if (!is_armed_) return;
+    is_armed_ = false;
+    const absl::Time now = options_.clock->Now();
+    stalled = negotiation_.TakeStalled(now, settings.stall_report_after);
+    Tell(negotiation_.TakeExpired(now, settings.stall_deadline));
+    ArmAlarm();
+    answers = TakeAnswers();
+  }
+  for (const StalledTensor& tensor : stalled) Report(settings, tensor);
+  for (auto& [done, answer] : answers) std::move(done)(std::move(answer));
+}
+
+}  // namespace tutti

@@ -1,0 +1,140 @@
+#include "framework/coordinator/decision_run.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "framework/tensor_shape.h"
+
+namespace tutti {
+namespace {
+
+CollectiveRequest RequestOf(const DecisionGroup& group,
+                            const proto::Decision& decision,
+                            const PendingTensor& first) {
+  CollectiveRequest request;
+  request.group_key = group.group_key;
+  request.group_size = group.num_ranks;
+  request.device_type = group.device->attributes().name.type;
+  request.rank = group.rank;
+  request.instance_key = decision.instance();
+  request.op = AllReduce{};
+  request.dtype = first.request.dtype;
+  request.merge_op = first.tensor.merge_op;
+  return request;
+}
+
+// One execution, and what it needs until it ends.
+struct Run {
+  DecisionGroup group;
+  Tensor output;
+  std::vector<PendingTensorPtr> tensors;
+  StatusCallback done;
+};
+
+void Execute(const proto::Decision& decision, CollectiveRequest request,
+             Tensor input, const std::shared_ptr<Run>& run,
+             StatusCallback done) {
+  const DecisionGroup& group = run->group;
+  group.executor->ExecuteAsync(
+      {.device = group.device.get(),
+       .request = std::make_shared<const CollectiveRequest>(std::move(request)),
+       .input = std::move(input),
+       .output = &run->output,
+       .cancellation = group.cancellation,
+       .execution = decision.execution()},
+      std::move(done));
+}
+
+void Gather(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
+  PendingTensor& pending = *run->tensors.front();
+  CollectiveRequest request = RequestOf(run->group, decision, pending);
+  const auto& rows = decision.rows();
+  const bool is_even =
+      std::all_of(rows.begin(), rows.end(),
+                  [&](int64_t of_rank) { return of_rank == rows[0]; });
+  request.op = AllGather{.uneven = !is_even};
+  request.shape = pending.request.shape;
+  request.merge_op = MergeOp();
+  Execute(decision, std::move(request), pending.tensor.input, run,
+          [run, &pending](absl::Status status) {
+            if (status.ok()) *pending.tensor.output = std::move(run->output);
+            std::move(run->done)(std::move(status));
+          });
+}
+
+// Under the shape of a vector, so that all tensors of a size are one instance.
+// Output and size have been checked.
+void Reduce(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
+  PendingTensor& pending = *run->tensors.front();
+  CollectiveRequest request = RequestOf(run->group, decision, pending);
+  request.shape = TensorShape::Vector(pending.request.shape.num_elements());
+  Tensor input = *pending.tensor.input.Reshaped(request.shape);
+  run->output = *pending.tensor.output->Reshaped(request.shape);
+  Execute(
+      decision, std::move(request), std::move(input), run,
+      [run](absl::Status status) { std::move(run->done)(std::move(status)); });
+}
+
+void Pack(const std::vector<PendingTensorPtr>& tensors, Tensor& packed) {
+  std::byte* to = packed.mutable_data();
+  for (const PendingTensorPtr& pending : tensors) {
+    const Tensor& input = pending->tensor.input;
+    if (input.size_bytes() == 0) continue;
+    std::memcpy(to, input.data(), input.size_bytes());
+    to += input.size_bytes();
+  }
+  const std::byte* const end = packed.data() + packed.size_bytes();
+  std::memset(to, 0, static_cast<size_t>(end - to));
+}
+
+void Unpack(const Tensor& packed,
+            const std::vector<PendingTensorPtr>& tensors) {
+  const std::byte* from = packed.data();
+  for (const PendingTensorPtr& pending : tensors) {
+    Tensor& output = *pending->tensor.output;
+    if (output.size_bytes() == 0) continue;
+    std::memcpy(output.mutable_data(), from, output.size_bytes());
+    from += output.size_bytes();
+  }
+}
+
+void ReduceTogether(const proto::Decision& decision,
+                    const std::shared_ptr<Run>& run, StatusCallback cannot) {
+  CollectiveRequest request =
+      RequestOf(run->group, decision, *run->tensors.front());
+  request.shape = TensorShape::Vector(decision.fused_elements());
+  auto packed = run->group.device->Allocate(request.dtype, request.shape);
+  if (!packed.ok()) return std::move(cannot)(packed.status());
+  Pack(run->tensors, *packed);
+  run->output = *packed;  // In place.
+  Execute(decision, std::move(request), *packed, run,
+          [run](absl::Status status) {
+            if (status.ok()) Unpack(run->output, run->tensors);
+            std::move(run->done)(std::move(status));
+          });
+}
+
+}  // namespace
+
+void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
+                 std::vector<PendingTensorPtr> tensors, StatusCallback done,
+                 StatusCallback cannot) {
+  const auto run = std::make_shared<Run>();
+  run->group = group;
+  run->tensors = std::move(tensors);
+  run->done = std::move(done);
+  if (decision.fused_elements() > 0) {
+    return group.queue->Schedule(
+        [decision, run, cannot = std::move(cannot)]() mutable {
+          ReduceTogether(decision, run, std::move(cannot));
+        });
+  }
+  if (run->tensors.front()->request.type == CollectiveType::kAllGather) {
+    return Gather(decision, run);
+  }
+  Reduce(decision, run);
+}
+
+}  // namespace tutti

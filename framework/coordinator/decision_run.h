@@ -1,0 +1,43 @@
+#ifndef TUTTI_FRAMEWORK_COORDINATOR_DECISION_RUN_H_
+#define TUTTI_FRAMEWORK_COORDINATOR_DECISION_RUN_H_
+
+#include <memory>
+#include <vector>
+
+#include "framework/cancellation.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_request.h"
+#include "framework/coordinator/named_tensor.h"
+#include "framework/device.h"
+#include "framework/environment.h"
+#include "framework/status_callback.h"
+#include "proto/control.pb.h"
+
+namespace tutti {
+
+// Whose collectives they are that have been decided.
+struct DecisionGroup {
+  std::shared_ptr<CollectiveExecutor> executor;
+  std::shared_ptr<Device> device;  // The rank's.
+  GroupKey group_key = 0;
+  int rank = 0;
+  int num_ranks = 1;
+  WorkQueue* queue = nullptr;
+  std::shared_ptr<Cancellation> cancellation;  // Of everything that runs.
+};
+
+// Runs, as one collective of the executor, what has been decided about
+// `tensors`: the requests of `decision`, which CheckDecision() has found good.
+// Several are copied into one tensor before, on the work queue, and out of it
+// afterwards. `done` runs as ExecuteAsync's, before those of the tensors, which
+// are left to the caller.
+//
+// `cannot` runs in the place of `done` if this rank could not take part: then
+// the others wait for it.
+void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
+                 std::vector<PendingTensorPtr> tensors, StatusCallback done,
+                 StatusCallback cannot);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_COORDINATOR_DECISION_RUN_H_

@@ -1,0 +1,291 @@
+#include "framework/coordinator/negotiation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/coordinator/request_check.h"
+
+namespace tutti {
+namespace {
+
+// Longer names are sent each time: they are rare, and would have to be kept.
+constexpr size_t kMaxKnownNameBytes = 4096;
+
+// More kinds of collectives than that are numbered anew: then the tasks settle
+// them again.
+constexpr size_t kMaxInstances = 65536;
+
+// Large enough to be large, and small enough to be added up.
+constexpr int64_t kManyBytes = int64_t{1} << 40;
+
+int64_t BytesOf(const TensorRequest& request) {
+  const auto size = static_cast<int64_t>(SizeOf(request.dtype));
+  return std::min(request.shape.num_elements(), kManyBytes / size) * size;
+}
+
+// A few lengths per power of two, so that tensors packed in ever other ways
+// make few instances: at most an eighth more than asked for.
+int64_t FusedLength(int64_t num_elements) {
+  int64_t step = 1;
+  while (step * 16 <= num_elements) step *= 2;
+  return (num_elements + step - 1) / step * step;
+}
+
+}  // namespace
+
+Negotiation::Negotiation(Options options)
+    : options_(options), loads_(options.num_ranks) {}
+
+// --- Requests ----------------------------------------------------------------
+
+absl::Status Negotiation::CheckMayAdd(int rank, const std::string& name) const {
+  const auto found = waiting_.find(name);
+  if ((found != waiting_.end() && found->second->is_present[rank]) ||
+      ready_names_.contains(name)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("tensor ", Quoted(name), ": rank ", rank,
+                     " has asked for it, and it has not run yet"));
+  }
+  const Load& load = loads_[rank];
+  if (load.num_requests < kMaxPendingRequests &&
+      load.name_bytes + name.size() <= kMaxPendingNameBytes) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "rank ", rank, " has ", load.num_requests,
+      " requests that are not decided, with names of ", load.name_bytes,
+      " bytes; at most ", kMaxPendingRequests, " and ", kMaxPendingNameBytes));
+}
+
+absl::Status Negotiation::Add(int rank, uint64_t number, TensorRequest request,
+                              absl::Time now) {
+  const absl::Status status = CheckMayAdd(rank, request.name);
+  if (!status.ok()) return status;
+  TensorPtr& tensor = waiting_[request.name];
+  if (tensor == nullptr) {
+    tensor = std::make_unique<Tensor>();
+    tensor->name = request.name;
+    tensor->place = ++last_place_;
+    tensor->since = now;
+    tensor->is_present.resize(options_.num_ranks);
+    tensor->numbers.resize(options_.num_ranks);
+    tensor->requests.resize(options_.num_ranks);
+    order_[tensor->place] = tensor.get();
+  }
+  loads_[rank].num_requests += 1;
+  loads_[rank].name_bytes += request.name.size();
+  if (rank > 0) request.name = std::string();
+  tensor->is_present[rank] = true;
+  tensor->numbers[rank] = number;
+  tensor->requests[rank] = std::move(request);
+  if (++tensor->num_present < options_.num_ranks) return absl::OkStatus();
+  ready_bytes_ += BytesOf(tensor->requests.front());
+  ready_names_.insert(tensor->name);
+  ready_.push_back(Take(*tensor));
+  return absl::OkStatus();
+}
+
+absl::Status Negotiation::AddKnown(int rank, uint64_t number, size_t slot,
+                                   absl::Time now) {
+  if (slot >= slots_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, " asked for the tensor of slot ", slot,
+                     "; there are ", slots_.size()));
+  }
+  TensorRequest request = slots_[slot][rank];
+  request.name = slots_[slot].front().name;
+  return Add(rank, number, std::move(request), now);
+}
+
+// Of those that wait.
+Negotiation::TensorPtr Negotiation::Take(Tensor& tensor) {
+  order_.erase(tensor.place);
+  const auto found = waiting_.find(tensor.name);
+  TensorPtr taken = std::move(found->second);
+  waiting_.erase(found);
+  return taken;
+}
+
+void Negotiation::Forget(const Tensor& tensor) {
+  for (int rank = 0; rank < options_.num_ranks; ++rank) {
+    if (!tensor.is_present[rank]) continue;
+    loads_[rank].num_requests -= 1;
+    loads_[rank].name_bytes -= tensor.name.size();
+  }
+}
+
+// --- Decisions ---------------------------------------------------------------
+
+// Each group runs as one. A group is where its first tensor would be.
+std::vector<std::vector<Negotiation::TensorPtr>>
+Negotiation::TakeReadyGroups() {
+  struct Open {
+    size_t group = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<std::vector<TensorPtr>> groups;
+  std::map<std::pair<DType, std::string>, Open> open;
+  for (TensorPtr& tensor : ready_) {
+    const TensorRequest& request = tensor->requests.front();
+    const int64_t bytes = BytesOf(request);
+    const bool fits = request.type == CollectiveType::kAllReduce &&
+                      bytes < options_.fusion_bytes &&
+                      CheckRequestsAgree(tensor->requests).ok();
+    if (!fits) {
+      groups.emplace_back().push_back(std::move(tensor));
+      continue;
+    }
+    const auto [found, is_new] =
+        open.try_emplace({request.dtype, request.merge_op});
+    Open& present = found->second;
+    if (is_new || present.bytes + bytes > options_.fusion_bytes) {
+      present = {groups.size(), 0};
+      groups.emplace_back();
+    }
+    present.bytes += bytes;
+    groups[present.group].push_back(std::move(tensor));
+  }
+  ready_.clear();
+  ready_names_.clear();
+  ready_bytes_ = 0;
+  return groups;
+}
+
+std::vector<Negotiation::Decision> Negotiation::TakeDecisions() {
+  std::vector<Decision> decisions;
+  for (const auto& group : TakeReadyGroups()) {
+    decisions.push_back(Decide(group));
+    for (const TensorPtr& tensor : group) Forget(*tensor);
+  }
+  return decisions;
+}
+
+void Negotiation::AddRequests(const Tensor& tensor, Decision& made) {
+  made.requests.resize(tensor.is_present.size());
+  for (size_t rank = 0; rank < tensor.is_present.size(); ++rank) {
+    if (tensor.is_present[rank]) {
+      made.requests[rank].push_back(tensor.numbers[rank]);
+    }
+  }
+}
+
+Negotiation::Decision Negotiation::Decide(
+    const std::vector<TensorPtr>& tensors) {
+  Decision made;
+  for (const TensorPtr& tensor : tensors) AddRequests(*tensor, made);
+  if (tensors.size() == 1) {
+    made.status = CheckRequestsAgree(tensors.front()->requests);
+    if (!made.status.ok()) return made;
+  }
+  if (tensors.front()->requests.front().type == CollectiveType::kAllReduce) {
+    DecideReduction(tensors, made);
+  } else {
+    DecideGather(*tensors.front(), made);
+  }
+  for (const TensorPtr& tensor : tensors) {
+    made.slots.push_back(Remember(*tensor));
+  }
+  return made;
+}
+
+void Negotiation::DecideReduction(const std::vector<TensorPtr>& tensors,
+                                  Decision& made) {
+  int64_t num_elements = 0;
+  for (const TensorPtr& tensor : tensors) {
+    num_elements += tensor->requests.front().shape.num_elements();
+  }
+  if (tensors.size() > 1) {
+    num_elements = FusedLength(std::max<int64_t>(num_elements, 1));
+    made.fused_elements = num_elements;
+  }
+  const TensorRequest& first = tensors.front()->requests.front();
+  SetInstance(absl::StrCat("reduce ", Name(first.dtype), " ", num_elements, " ",
+                           first.merge_op),
+              made);
+}
+
+void Negotiation::DecideGather(const Tensor& tensor, Decision& made) {
+  for (const TensorRequest& request : tensor.requests) {
+    made.rows.push_back(request.shape.dim(0));
+  }
+  const TensorRequest& first = tensor.requests.front();
+  SetInstance(absl::StrCat("gather ", Name(first.dtype), " ",
+                           absl::StrJoin(first.shape.dims().subspan(1), ","),
+                           " / ", absl::StrJoin(made.rows, ",")),
+              made);
+}
+
+void Negotiation::SetInstance(const std::string& signature, Decision& made) {
+  if (instances_.size() >= kMaxInstances) instances_.clear();
+  Instance& instance = instances_[signature];
+  if (instance.key == 0) instance.key = ++last_instance_;
+  made.instance = instance.key;
+  made.execution = instance.num_executions++;
+}
+
+// One more than the tensor's slot; 0 if there is none left.
+uint32_t Negotiation::Remember(Tensor& tensor) {
+  const auto found = slot_of_name_.find(tensor.name);
+  if (found != slot_of_name_.end()) {
+    slots_[found->second] = std::move(tensor.requests);
+    return found->second + 1;
+  }
+  if (slots_.size() >= options_.max_slots ||
+      tensor.name.size() > kMaxKnownNameBytes) {
+    return 0;
+  }
+  slot_of_name_[tensor.name] = static_cast<uint32_t>(slots_.size());
+  slots_.push_back(std::move(tensor.requests));
+  return static_cast<uint32_t>(slots_.size());
+}
+
+// --- Ranks that are missing --------------------------------------------------
+
+StalledTensor Negotiation::Describe(const Tensor& tensor,
+                                    absl::Time now) const {
+  StalledTensor stalled{.name = tensor.name, .waited = now - tensor.since};
+  for (int rank = 0; rank < options_.num_ranks; ++rank) {
+    (tensor.is_present[rank] ? stalled.present : stalled.missing)
+        .push_back(rank);
+  }
+  return stalled;
+}
+
+std::vector<StalledTensor> Negotiation::TakeStalled(absl::Time now,
+                                                    absl::Duration after) {
+  std::vector<StalledTensor> stalled;
+  for (auto it = order_.upper_bound(last_told_); it != order_.end(); ++it) {
+    if (now - it->second->since < after) break;
+    stalled.push_back(Describe(*it->second, now));
+    last_told_ = it->first;
+  }
+  return stalled;
+}
+
+std::vector<Negotiation::Decision> Negotiation::TakeExpired(
+    absl::Time now, absl::Duration limit) {
+  std::vector<Decision> decisions;
+  while (!order_.empty() && now - order_.begin()->second->since >= limit) {
+    const TensorPtr tensor = Take(*order_.begin()->second);
+    Decision& made = decisions.emplace_back();
+    AddRequests(*tensor, made);
+    made.status =
+        absl::DeadlineExceededError(Describe(*tensor, now).ToString());
+    Forget(*tensor);
+  }
+  return decisions;
+}
+
+absl::Time Negotiation::OldestNotTold() const {
+  const auto found = order_.upper_bound(last_told_);
+  return found == order_.end() ? absl::InfiniteFuture() : found->second->since;
+}
+
+absl::Time Negotiation::Oldest() const {
+  return order_.empty() ? absl::InfiniteFuture()
+                        : order_.begin()->second->since;
+}
+
+}  // namespace tutti

@@ -1,0 +1,230 @@
+#include "framework/coordinator/negotiation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const absl::Time kStart = absl::FromUnixSeconds(1000);
+
+TensorRequest Reduction(std::string name, int64_t num_elements = 4) {
+  return {.name = std::move(name),
+          .shape = TensorShape::Vector(num_elements),
+          .merge_op = "sum"};
+}
+
+TEST(NegotiationTest, NothingIsDecidedBeforeAllRanksHaveAsked) {
+  Negotiation negotiation({.num_ranks = 2});
+  ASSERT_THAT(negotiation.Add(1, 7, Reduction("x"), kStart), IsOk());
+  EXPECT_FALSE(negotiation.has_ready());
+  EXPECT_THAT(negotiation.TakeDecisions(), IsEmpty());
+  ASSERT_THAT(negotiation.Add(0, 3, Reduction("x"), kStart), IsOk());
+  EXPECT_EQ(negotiation.ready_bytes(), 16);
+  const auto decisions = negotiation.TakeDecisions();
+  ASSERT_THAT(decisions, SizeIs(1));
+  EXPECT_THAT(decisions[0].status, IsOk());
+  EXPECT_THAT(decisions[0].requests,
+              ElementsAre(ElementsAre(3), ElementsAre(7)));
+  EXPECT_FALSE(negotiation.has_ready());
+  EXPECT_EQ(negotiation.num_waiting(), 0u);
+}
+
+TEST(NegotiationTest, ARankAsksForANameOnceUntilItIsDecided) {
+  Negotiation negotiation({.num_ranks = 2});
+  const auto add = [&](int rank) {
+    return negotiation.Add(rank, 1, Reduction("x"), kStart);
+  };
+  ASSERT_THAT(add(0), IsOk());
+  EXPECT_EQ(add(0).code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_THAT(add(1), IsOk());
+  EXPECT_EQ(add(1).code(), absl::StatusCode::kAlreadyExists);
+  negotiation.TakeDecisions();
+  EXPECT_THAT(add(1), IsOk());
+}
+
+TEST(NegotiationTest, EqualCollectivesAreExecutionsOfOneInstance) {
+  Negotiation negotiation({.num_ranks = 1, .fusion_bytes = 0});
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_THAT(
+        negotiation.Add(0, 1, Reduction(name, *name == 'c' ? 5 : 4), kStart),
+        IsOk());
+  }
+  const auto decisions = negotiation.TakeDecisions();
+  ASSERT_THAT(decisions, SizeIs(3));
+  EXPECT_EQ(decisions[0].instance, decisions[1].instance);
+  EXPECT_EQ(decisions[0].execution, 0u);
+  EXPECT_EQ(decisions[1].execution, 1u);
+  EXPECT_NE(decisions[2].instance, decisions[0].instance);
+  EXPECT_EQ(decisions[2].execution, 0u);
+}
+
+TEST(NegotiationTest, FusesOneTypeAndOneMergeOpUpToTheThreshold) {
+  Negotiation negotiation({.num_ranks = 1, .fusion_bytes = 40});
+  uint64_t number = 0;
+  const auto add = [&](TensorRequest request) {
+    ASSERT_THAT(negotiation.Add(0, ++number, std::move(request), kStart),
+                IsOk());
+  };
+  add(Reduction("1"));  // 16 bytes.
+  TensorRequest max = Reduction("2");
+  max.merge_op = "max";
+  add(max);
+  add(Reduction("3"));
+  add({.name = "4",
+       .type = CollectiveType::kAllGather,
+       .shape = TensorShape::Vector(1)});
+  add(Reduction("5"));      // Does not fit to 1 and 3.
+  add(Reduction("6", 10));  // As large as the threshold.
+  add(Reduction("7", 0));
+  std::vector<std::vector<uint64_t>> runs;
+  for (const auto& decision : negotiation.TakeDecisions()) {
+    EXPECT_THAT(decision.status, IsOk());
+    EXPECT_EQ(decision.fused_elements > 0, decision.requests[0].size() > 1);
+    EXPECT_EQ(decision.slots.size(), decision.requests[0].size());
+    runs.push_back(decision.requests[0]);
+  }
+  EXPECT_THAT(runs,
+              ElementsAre(ElementsAre(1, 3), ElementsAre(2), ElementsAre(4),
+                          ElementsAre(5, 7), ElementsAre(6)));
+}
+
+TEST(NegotiationTest, WhatDiffersIsNotFusedAndEndsAlone) {
+  Negotiation negotiation({.num_ranks = 2});
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const char* name : {"a", "b", "c"}) {
+      const int64_t size = *name == 'b' ? 4 + rank : 4;
+      ASSERT_THAT(negotiation.Add(rank, *name, Reduction(name, size), kStart),
+                  IsOk());
+    }
+  }
+  const auto decisions = negotiation.TakeDecisions();
+  ASSERT_THAT(decisions, SizeIs(2));
+  EXPECT_THAT(decisions[0].requests[1], ElementsAre('a', 'c'));
+  EXPECT_THAT(decisions[1].requests[1], ElementsAre('b'));
+  EXPECT_THAT(decisions[1].status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("[4], but another rank sent a tensor of "
+                                 "shape [5]: ranks [0] / [1]")));
+}
+
+TEST(NegotiationTest, ManySizesTogetherMakeFewInstances) {
+  Negotiation negotiation({.num_ranks = 1});
+  std::set<InstanceKey> instances;
+  for (int64_t size = 1000; size < 2000; ++size) {
+    for (const char* name : {"a", "b"}) {
+      ASSERT_THAT(negotiation.Add(0, 1, Reduction(name, size), kStart), IsOk());
+    }
+    const auto decisions = negotiation.TakeDecisions();
+    ASSERT_THAT(decisions, SizeIs(1));
+    EXPECT_GE(decisions[0].fused_elements, 2 * size);
+    EXPECT_LE(decisions[0].fused_elements, 2 * size + size / 4 + 1);
+    instances.insert(decisions[0].instance);
+  }
+  EXPECT_LE(instances.size(), 18u);
+}
+
+TEST(NegotiationTest, AKnownNameIsAskedForByItsSlot) {
+  Negotiation negotiation({.num_ranks = 2});
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_THAT(negotiation.Add(rank, 1, Reduction("x"), kStart), IsOk());
+  }
+  const auto first = negotiation.TakeDecisions();
+  ASSERT_THAT(first[0].slots, ElementsAre(1));
+  ASSERT_THAT(negotiation.AddKnown(0, 2, 0, kStart), IsOk());
+  ASSERT_THAT(negotiation.Add(1, 2, Reduction("x"), kStart), IsOk());
+  const auto second = negotiation.TakeDecisions();
+  ASSERT_THAT(second, SizeIs(1));
+  EXPECT_THAT(second[0].status, IsOk());
+  EXPECT_EQ(second[0].instance, first[0].instance);
+  EXPECT_THAT(second[0].slots, ElementsAre(1));
+  EXPECT_THAT(
+      negotiation.AddKnown(0, 3, 1, kStart),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("slot 1")));
+}
+
+TEST(NegotiationTest, WhatFailedDoesNotChangeWhatIsKnown) {
+  Negotiation negotiation({.num_ranks = 2});
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_THAT(negotiation.Add(rank, 1, Reduction("x"), kStart), IsOk());
+  }
+  negotiation.TakeDecisions();
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_THAT(negotiation.Add(rank, 2, Reduction("x", 5 + rank), kStart),
+                IsOk());
+  }
+  EXPECT_FALSE(negotiation.TakeDecisions()[0].status.ok());
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_THAT(negotiation.AddKnown(rank, 3, 0, kStart), IsOk());
+  }
+  EXPECT_THAT(negotiation.TakeDecisions()[0].status, IsOk());
+}
+
+TEST(NegotiationTest, SlotsAndRequestsAreBounded) {
+  Negotiation negotiation({.num_ranks = 2, .max_slots = 1});
+  for (const char* name : {"a", "b"}) {
+    for (int rank = 0; rank < 2; ++rank) {
+      ASSERT_THAT(negotiation.Add(rank, 1, Reduction(name), kStart), IsOk());
+    }
+    EXPECT_THAT(negotiation.TakeDecisions()[0].slots,
+                ElementsAre(*name == 'a' ? 1 : 0));
+  }
+  for (size_t i = 0; i < kMaxPendingRequests; ++i) {
+    ASSERT_THAT(negotiation.Add(0, i, Reduction(std::to_string(i)), kStart),
+                IsOk());
+  }
+  EXPECT_EQ(negotiation.Add(0, 1, Reduction("one more"), kStart).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(negotiation.Add(1, 1, Reduction("0"), kStart), IsOk());
+  negotiation.TakeDecisions();
+  EXPECT_THAT(negotiation.Add(0, 1, Reduction("one more"), kStart), IsOk());
+}
+
+TEST(NegotiationTest, TellsOnceWhoIsMissingAndEndsWhatExpires) {
+  Negotiation negotiation({.num_ranks = 3});
+  ASSERT_THAT(negotiation.Add(1, 5, Reduction("x"), kStart), IsOk());
+  ASSERT_THAT(negotiation.Add(2, 6, Reduction("y"), kStart + absl::Seconds(1)),
+              IsOk());
+  EXPECT_EQ(negotiation.OldestNotTold(), kStart);
+  const absl::Time now = kStart + absl::Seconds(60);
+  const auto stalled = negotiation.TakeStalled(now, absl::Seconds(60));
+  ASSERT_THAT(stalled, SizeIs(1));
+  EXPECT_EQ(stalled[0].name, "x");
+  EXPECT_THAT(stalled[0].present, ElementsAre(1));
+  EXPECT_THAT(stalled[0].missing, ElementsAre(0, 2));
+  EXPECT_THAT(negotiation.TakeStalled(now, absl::Seconds(60)), IsEmpty());
+  EXPECT_EQ(negotiation.OldestNotTold(), kStart + absl::Seconds(1));
+  EXPECT_EQ(negotiation.Oldest(), kStart);
+  const auto expired = negotiation.TakeExpired(now, absl::Seconds(60));
+  ASSERT_THAT(expired, SizeIs(1));
+  EXPECT_EQ(expired[0].status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(expired[0].requests,
+              ElementsAre(IsEmpty(), ElementsAre(5), IsEmpty()));
+  EXPECT_EQ(negotiation.num_waiting(), 1u);
+  EXPECT_THAT(negotiation.Add(1, 7, Reduction("x"), now), IsOk());
+}
+
+TEST(NegotiationTest, HugeTensorsAreCountedWithoutOverflow) {
+  Negotiation negotiation({.num_ranks = 1});
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_THAT(
+        negotiation.Add(0, 1, Reduction(name, int64_t{1} << 61), kStart),
+        IsOk());
+  }
+  EXPECT_GT(negotiation.ready_bytes(), int64_t{1} << 40);
+  EXPECT_THAT(negotiation.TakeDecisions(), SizeIs(3));
+}
+
+}  // namespace
+}  // namespace tutti

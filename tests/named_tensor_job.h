@@ -1,0 +1,69 @@
+#ifndef TUTTI_TESTS_NAMED_TENSOR_JOB_H_
+#define TUTTI_TESTS_NAMED_TENSOR_JOB_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/coordinator/coordinator.h"
+#include "framework/coordinator/coordinator_settings.h"
+#include "framework/environment.h"
+#include "runtime/cluster_runtime.h"
+#include "tests/loopback_network.h"
+
+namespace tutti {
+
+// The tasks of a cluster in one process, each with a coordinator of named
+// tensors, and messages in the order that the environment's queue gives them.
+class NamedTensorJob {
+ public:
+  // `environment` outlives the job and what it started. Bytes come in parts of
+  // `part_elements`.
+  NamedTensorJob(int num_ranks, const Environment& environment,
+                 CoordinatorSettings settings, size_t part_elements = 100);
+
+  // Begins to join; over when the queue is.
+  void Join();
+
+  int num_ranks() const { return static_cast<int>(runtimes_.size()); }
+  Coordinator& at(int rank) { return runtimes_[rank]->coordinator(); }
+  ClusterRuntime& runtime(int rank) { return *runtimes_[rank]; }
+  LoopbackNetwork& network() { return network_; }
+
+  // The rank's process ends.
+  void Destroy(int rank) { runtimes_[rank].reset(); }
+  bool is_alive(int rank) const { return runtimes_[rank] != nullptr; }
+
+ private:
+  const Environment environment_;
+  LoopbackNetwork network_;
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
+};
+
+// A request of a test, and what became of it.
+struct NamedCall {
+  Tensor output;
+  int num_answers = 0;
+  absl::Status status = absl::UnknownError("not answered");
+
+  bool answered() const { return num_answers > 0; }
+  StatusCallback Set();
+  std::vector<float> Values() const;
+};
+using NamedCallPtr = std::shared_ptr<NamedCall>;
+
+// A tensor of that shape, all of whose elements are `value`, 0 for other dtypes
+// than float32.
+Tensor Filled(DType dtype, const TensorShape& shape, float value);
+
+NamedCallPtr CallAllReduce(Coordinator& at, const std::string& name,
+                           const Tensor& input, MergeOp merge_op = MergeOp());
+NamedCallPtr CallAllGather(Coordinator& at, const std::string& name,
+                           const Tensor& input);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_NAMED_TENSOR_JOB_H_

@@ -1,0 +1,445 @@
+// Collectives by name among the tasks of a cluster, whose messages take an
+// order that the seed makes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/named_tensor_job.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kNumRanks = 3;
+
+class NamedTensorsTest : public testing::TestWithParam<uint64_t> {
+ protected:
+  void Begin(CoordinatorSettings settings = {}, int num_ranks = kNumRanks) {
+    End();
+    job_ = std::make_unique<NamedTensorJob>(num_ranks, environment_.get(),
+                                            std::move(settings));
+    job_->Join();
+    environment_.RunAll();
+  }
+  // The network goes when no work of its queue is left.
+  void End() {
+    if (job_ == nullptr) return;
+    for (int rank = 0; rank < job_->num_ranks(); ++rank) job_->Destroy(rank);
+    environment_.RunAll();
+    job_ = nullptr;
+  }
+  void TearDown() override {
+    End();
+    for (const NamedCallPtr& call : calls_) EXPECT_EQ(call->num_answers, 1);
+  }
+
+  Coordinator& at(int rank) { return job_->at(rank); }
+
+  NamedCallPtr Reduce(int rank, const std::string& name, const Tensor& input,
+                      MergeOp merge_op = MergeOp()) {
+    return calls_.emplace_back(
+        CallAllReduce(at(rank), name, input, std::move(merge_op)));
+  }
+  NamedCallPtr Reduce(int rank, const std::string& name) {
+    return Reduce(rank, name, Ones(rank));
+  }
+  NamedCallPtr Gather(int rank, const std::string& name, const Tensor& input) {
+    return calls_.emplace_back(CallAllGather(at(rank), name, input));
+  }
+
+  // rank + 1 everywhere.
+  static Tensor Ones(int rank, int64_t num_elements = 3) {
+    return Filled(DType::kFloat32, TensorShape::Vector(num_elements),
+                  static_cast<float>(rank + 1));
+  }
+  static Tensor Zeros(DType dtype, std::vector<int64_t> dims) {
+    return Filled(dtype, *TensorShape::Create(dims), 0);
+  }
+
+  SimulatedEnvironment environment_{GetParam()};
+  std::unique_ptr<NamedTensorJob> job_;
+  std::vector<NamedCallPtr> calls_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, NamedTensorsTest,
+                         testing::Range(uint64_t{1}, uint64_t{5}));
+
+TEST_P(NamedTensorsTest, RanksMeetInWhateverOrderTheyAsk) {
+  for (const int64_t fusion_bytes : {0, 2000, 64 << 20}) {
+    Begin({.fusion_bytes = fusion_bytes});
+    std::mt19937_64 generator(GetParam());
+    for (int round = 0; round < 2; ++round) {
+      constexpr int kNumNames = 1000;
+      std::vector<std::vector<NamedCallPtr>> calls(
+          kNumRanks, std::vector<NamedCallPtr>(kNumNames));
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        std::vector<int> order(kNumNames);
+        for (int i = 0; i < kNumNames; ++i) order[i] = i;
+        std::shuffle(order.begin(), order.end(), generator);
+        for (const int i : order) {
+          calls[rank][i] =
+              Reduce(rank, absl::StrCat("tensor ", i),
+                     Filled(DType::kFloat32, TensorShape::Vector(i % 50),
+                            static_cast<float>((rank + 1) * i)));
+          environment_.RunSome(static_cast<int>(generator() % 3));
+        }
+      }
+      environment_.RunAll();
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (int i = 0; i < kNumNames; ++i) {
+          const NamedCall& call = *calls[rank][i];
+          ASSERT_TRUE(call.answered()) << rank << " " << i;
+          ASSERT_THAT(call.status, IsOk());
+          ASSERT_EQ(call.output.num_elements(), i % 50);
+          ASSERT_THAT(call.Values(), Each(6.0f * static_cast<float>(i)));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, GathersWhatEachRankHas) {
+  Begin();
+  std::vector<NamedCallPtr> calls;
+  for (int round = 0; round < 2; ++round) {
+    for (int rank = kNumRanks - 1; rank >= 0; --rank) {
+      calls.push_back(
+          Gather(rank, "rows",
+                 Filled(DType::kFloat32,
+                        *TensorShape::Create({rank == 1 ? 0 : rank + round, 2}),
+                        static_cast<float>(rank + 1))));
+    }
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      ASSERT_THAT(call->status, IsOk());
+      if (round == 0) {
+        EXPECT_THAT(call->Values(), ElementsAre(3, 3, 3, 3));
+        EXPECT_EQ(call->output.shape().ToString(), "[2,2]");
+      } else {
+        EXPECT_THAT(call->Values(), ElementsAre(1, 1, 3, 3, 3, 3, 3, 3));
+      }
+    }
+    calls.clear();
+  }
+}
+
+TEST_P(NamedTensorsTest, ReducesInPlaceAndWithOtherOps) {
+  Begin();
+  std::vector<NamedCallPtr> calls;
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    const Tensor tensor = Ones(rank);
+    calls.push_back(std::make_shared<NamedCall>());
+    calls.back()->output = tensor;
+    at(rank).AllReduce(
+        {.name = "in place", .input = tensor, .output = &calls.back()->output},
+        calls.back()->Set());
+    calls.push_back(Reduce(rank, "max", Ones(rank), ReductionKind::kMax));
+  }
+  environment_.RunAll();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ASSERT_THAT(calls[i]->status, IsOk());
+    EXPECT_THAT(calls[i]->Values(), Each(i % 2 == 0 ? 6.0f : 3.0f));
+  }
+}
+
+TEST_P(NamedTensorsTest, NamesAreAnyBytes) {
+  Begin();
+  const std::vector<std::string> names = {
+      std::string("a\0b", 3),
+      std::string("a\0c", 3),
+      "\xff\xfe",
+      std::string(size_t{64} << 10, 'x'),
+      std::string((size_t{64} << 10) - 1, 'x'),
+      std::string(40000, '\0')};
+  std::vector<NamedCallPtr> calls;
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      calls.push_back(
+          Reduce(rank, names[(i + static_cast<size_t>(rank)) % names.size()]));
+    }
+  }
+  environment_.RunAll();
+  for (const NamedCallPtr& call : calls) {
+    ASSERT_THAT(call->status, IsOk());
+    EXPECT_THAT(call->Values(), ElementsAre(6, 6, 6));
+  }
+  for (const std::string& name :
+       {std::string(), std::string((size_t{64} << 10) + 1, 'x')}) {
+    EXPECT_THAT(Reduce(0, name)->status,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("has 1 to 65536 bytes")));
+  }
+}
+
+// --- Errors ------------------------------------------------------------------
+
+TEST_P(NamedTensorsTest, EveryRankHearsWhatDiffersAndTheNameCanBeUsedAgain) {
+  Begin();
+  struct Case {
+    std::function<NamedCallPtr(int rank)> ask;
+    std::string text;
+  };
+  const auto f32 = DType::kFloat32;
+  const std::vector<Case> cases = {
+      {[&](int rank) {
+         return Reduce(rank, "x", Zeros(rank == 1 ? DType::kInt32 : f32, {2}));
+       },
+       "mismatched data types: one rank had type float32, but another rank had "
+       "type int32: ranks [0, 2] / [1]"},
+      {[&](int rank) {
+         return rank == 2 ? Gather(rank, "x", Zeros(f32, {2}))
+                          : Reduce(rank, "x", Zeros(f32, {2}));
+       },
+       "mismatched operations: one rank did an allreduce, but another rank did "
+       "an allgather: ranks [0, 1] / [2]"},
+      {[&](int rank) {
+         return Reduce(rank, "x", Zeros(f32, {2, rank == 0 ? 2 : 3}));
+       },
+       "mismatched allreduce tensor shapes: one rank sent a tensor of shape "
+       "[2,2], but another rank sent a tensor of shape [2,3]: ranks [0] / [1, "
+       "2]"},
+      {[&](int rank) {
+         return Reduce(rank, "x", Zeros(f32, {2}),
+                       rank == 1 ? ReductionKind::kMax : ReductionKind::kSum);
+       },
+       "mismatched reductions: one rank asked for sum, but another rank asked "
+       "for max: ranks [0, 2] / [1]"},
+      {[&](int rank) {
+         return Gather(rank, "x",
+                       Zeros(f32, rank == 1 ? std::vector<int64_t>{}
+                                            : std::vector<int64_t>{2}));
+       },
+       "gathering a scalar: a tensor that is gathered has at least one "
+       "dimension: ranks [1]"},
+      {[&](int rank) {
+         return Gather(rank, "x",
+                       Zeros(f32, rank == 1 ? std::vector<int64_t>{2, 1}
+                                            : std::vector<int64_t>{2}));
+       },
+       "mismatched allgather dimension counts: one rank sent a tensor with 1 "
+       "dimensions, but another rank sent a tensor with 2 dimensions: ranks "
+       "[0, 2] / [1]"},
+      {[&](int rank) {
+         return Gather(rank, "x", Zeros(f32, {rank, 4, rank == 2 ? 5 : 6}));
+       },
+       "mismatched allgather tensor shapes: one rank sent a tensor with "
+       "dimension 2 equal to 6, but another rank sent a tensor with dimension "
+       "2 equal to 5: ranks [0, 1] / [2]"},
+  };
+  for (const Case& one : cases) {
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      calls.push_back(one.ask(rank));
+    }
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      ASSERT_TRUE(call->answered()) << one.text;
+      EXPECT_EQ(call->status, absl::FailedPreconditionError(
+                                  absl::StrCat("tensor \"x\": ", one.text)));
+    }
+    calls.clear();
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      calls.push_back(Reduce(rank, "x"));
+    }
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      EXPECT_THAT(call->status, IsOk());
+      EXPECT_THAT(call->Values(), Each(6));
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, ANameAskedForTwiceBeforeItRanIsRefused) {
+  Begin();
+  const auto first = Reduce(1, "x");
+  const auto second = Reduce(1, "x");
+  EXPECT_THAT(second->status,
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("tensor \"x\": rank 1 has asked for it")));
+  environment_.RunAll();
+  EXPECT_EQ(Reduce(1, "x")->status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_FALSE(first->answered());
+  Reduce(0, "x");
+  Reduce(2, "x");
+  environment_.RunAll();
+  EXPECT_THAT(first->status, IsOk());
+  EXPECT_THAT(first->Values(), Each(6));
+}
+
+TEST_P(NamedTensorsTest, RefusesWhatCannotRun) {
+  Begin();
+  EXPECT_THAT(Reduce(1, "x", Zeros(DType::kBool, {2}))->status,
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bool")));
+  EXPECT_THAT(
+      Reduce(1, "x", Zeros(DType::kFloat32, {2}), ReductionKind::kBand)->status,
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("float32"), HasSubstr("band"))));
+  EXPECT_THAT(Reduce(1, "x", Tensor())->status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("there is no input")));
+  NamedCall call;
+  call.output = Zeros(DType::kFloat32, {3});
+  at(1).AllReduce({.name = "x",
+                   .input = Zeros(DType::kFloat32, {2}),
+                   .output = &call.output},
+                  call.Set());
+  EXPECT_THAT(call.status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the output is float32[3], wanted")));
+}
+
+// --- Ranks that are missing --------------------------------------------------
+
+TEST_P(NamedTensorsTest, ATensorThatStallsIsReportedOnce) {
+  std::vector<StalledTensor> reports;
+  Begin({.stalled = [&](const auto& tensor) { reports.push_back(tensor); }});
+  const auto stalled = Reduce(1, "slow");
+  for (int rank = 0; rank < kNumRanks; ++rank) Reduce(rank, "fast");
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(59));
+  EXPECT_TRUE(reports.empty());
+  environment_.Advance(absl::Seconds(2));
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(
+      reports[0].ToString(),
+      "tensor \"slow\" has waited for 60000 ms: ranks that have asked for "
+      "it: [1]; ranks that have not: [0, 2]");
+  environment_.Advance(absl::Minutes(10));
+  EXPECT_EQ(reports.size(), 1u);
+  Reduce(0, "slow");
+  Reduce(2, "slow");
+  environment_.RunAll();
+  EXPECT_THAT(stalled->status, IsOk());
+}
+
+TEST_P(NamedTensorsTest, ALimitEndsATensorThatStalls) {
+  Begin({.stall_deadline = absl::Seconds(90), .stalled = [](const auto&) {}});
+  const auto first = Reduce(1, "slow");
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(20));
+  const auto second = Reduce(2, "slow");
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(71));
+  for (const NamedCallPtr& call : {first, second}) {
+    EXPECT_THAT(call->status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(HasSubstr("tensor \"slow\""),
+                               HasSubstr("ranks that have not: [0]"))));
+  }
+  std::vector<NamedCallPtr> again;
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    again.push_back(Reduce(rank, "slow"));
+  }
+  environment_.RunAll();
+  for (const NamedCallPtr& call : again) EXPECT_THAT(call->status, IsOk());
+}
+
+// --- The end -----------------------------------------------------------------
+
+// After every number of works that the queue may have run.
+TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
+  for (int num_works = 0; num_works < 120; num_works += 3) {
+    for (int by = 0; by < 2; ++by) {
+      Begin();
+      std::vector<NamedCallPtr> calls, one_sided;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (const char* name : {"a", "b", "c"}) {
+          calls.push_back(Reduce(rank, name));
+        }
+      }
+      one_sided.push_back(Reduce(2, "only one asks for it"));
+      environment_.RunSome(num_works);
+      NamedCall down, twice;
+      at(by).Shutdown(down.Set());
+      at(by).Shutdown(twice.Set());
+      EXPECT_THAT(Reduce(by, "late")->status,
+                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut")));
+      environment_.RunAll();
+      EXPECT_THAT(down.status, IsOk());
+      EXPECT_THAT(twice.status, IsOk());
+      EXPECT_THAT(one_sided[0]->status,
+                  StatusIs(absl::StatusCode::kCancelled,
+                           HasSubstr(absl::StrCat("task ", by))));
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(calls[i]->status, calls[i + 3]->status);
+        EXPECT_EQ(calls[i]->status, calls[i + 6]->status);
+        EXPECT_TRUE(calls[i]->status.ok() ||
+                    absl::IsCancelled(calls[i]->status))
+            << calls[i]->status;
+      }
+      EXPECT_THAT(Reduce(2, "later")->status,
+                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut")));
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {
+  for (int num_works = 0; num_works < 120; num_works += 7) {
+    for (int gone = 0; gone < 2; ++gone) {
+      Begin();
+      std::vector<NamedCallPtr> calls;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (const char* name : {"a", "b", "c"}) {
+          calls.push_back(Reduce(rank, name));
+        }
+      }
+      calls.push_back(Reduce(2, "only one asks for it"));
+      environment_.RunSome(num_works);
+      job_->network().Cut(gone);
+      job_->Destroy(gone);
+      environment_.RunAll();
+      environment_.Advance(absl::Seconds(30));
+      for (const NamedCallPtr& call : calls) {
+        EXPECT_TRUE(call->answered()) << num_works << " " << gone;
+      }
+      EXPECT_FALSE(calls.back()->status.ok());
+      EXPECT_FALSE(Reduce(2, "later")->status.ok());
+      environment_.RunAll();
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, ShutsDownAfterAnErrorAndUnused) {
+  Begin();
+  Reduce(0, "x");
+  Reduce(1, "x", Zeros(DType::kInt32, {2}));
+  Reduce(2, "x");
+  environment_.RunAll();
+  std::vector<NamedCall> down(kNumRanks);
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    at(rank).Shutdown(down[rank].Set());
+  }
+  environment_.RunAll();
+  for (const NamedCall& call : down) EXPECT_THAT(call.status, IsOk());
+  Begin();
+  NamedCall unused;
+  at(1).Shutdown(unused.Set());
+  environment_.RunAll();
+  EXPECT_THAT(unused.status, IsOk());
+}
+
+TEST_P(NamedTensorsTest, OneRankNeedsNobody) {
+  Begin({}, /*num_ranks=*/1);
+  const auto sum = Reduce(0, "x");
+  const auto rows = Gather(0, "y", Ones(0));
+  environment_.RunAll();
+  EXPECT_THAT(sum->status, IsOk());
+  EXPECT_THAT(rows->Values(), ElementsAre(1, 1, 1));
+}
+
+}  // namespace
+}  // namespace tutti
