@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/params.h"
 #include "framework/rank_list.h"
+#include "framework/wire_codec.h"
 
 namespace tutti {
 namespace {
@@ -17,16 +18,6 @@ namespace {
 // How long to try to tell another task that an execution has failed. It is lost
 // for longer than that only if it is lost.
 constexpr absl::Duration kTellTimeout = absl::Seconds(10);
-
-proto::ExecutionKey ToProto(const ExecKey& exec) {
-  proto::ExecutionKey key;
-  key.set_generation(exec.generation);
-  key.set_step(exec.step);
-  key.set_group(exec.group);
-  key.set_instance(exec.instance);
-  key.set_execution(exec.execution);
-  return key;
-}
 
 }  // namespace
 
@@ -117,6 +108,7 @@ class PerStepCollectiveRemoteAccess : public PeerAccessInterface {
                               const ExecKey& exec) override {
     return access_->DescribeWaiting(group, exec);
   }
+  CollectiveDelegate* delegate() override { return access_->delegate(); }
 
  private:
   const std::shared_ptr<CollectiveRemoteAccess> access_;
@@ -243,7 +235,7 @@ void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
                                         const absl::Status& reason) {
   proto::ControlRequest request;
   proto::CancelExecution& cancel = *request.mutable_cancel_execution();
-  *cancel.mutable_key() = ToProto(exec);
+  *cancel.mutable_key() = EncodeKey(exec);
   cancel.mutable_reason()->set_code(static_cast<int>(reason.code()));
   cancel.mutable_reason()->set_message(std::string(reason.message()));
   std::set<int> tasks;

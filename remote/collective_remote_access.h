@@ -121,6 +121,10 @@ class CollectiveRemoteAccess
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  CollectiveDelegate* delegate() const {
+    return options_.transport->delegate();
+  }
+
   // Serving other tasks.
   absl::Status AddServed(const std::shared_ptr<Served>& served)
       ABSL_LOCKS_EXCLUDED(mu_);

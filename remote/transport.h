@@ -7,6 +7,8 @@
 
 namespace tutti {
 
+class CollectiveDelegate;
+
 // One task's connections to the other tasks of its cluster.
 //
 // Thread-safe. Serves nobody before Start(); after Shutdown() it calls nobody:
@@ -17,6 +19,10 @@ class Transport {
 
   virtual ControlChannel& control() = 0;
   virtual TransferChannel& transfers() = 0;
+
+  // Who can run whole collectives among the tasks, as long as this lives; null:
+  // nobody.
+  virtual CollectiveDelegate* delegate() { return nullptr; }
 
   // Begins to listen and to serve. Both services outlive Shutdown(). Errors:
   // UNAVAILABLE, naming the address, if it cannot be listened at.

@@ -1,5 +1,7 @@
 #include "remote/grpc/channel_arguments.h"
 
+#include <limits>
+
 #include "grpc/grpc.h"
 
 namespace tutti {
@@ -52,12 +54,13 @@ ChannelSettings ClientSettings(size_t max_message_bytes) {
   return settings;
 }
 
-ChannelSettings ServerSettings(size_t max_message_bytes,
-                               int max_concurrent_calls) {
+ChannelSettings ServerSettings(size_t max_message_bytes) {
   ChannelSettings settings = ConnectionSettings();
   const ChannelSettings own = {
       {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, AsSetting(max_message_bytes)},
-      {GRPC_ARG_MAX_CONCURRENT_STREAMS, max_concurrent_calls},
+      // Calls past the bound of a peer are refused. Were they held up instead,
+      // heartbeats would be, and those that others wait for.
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, std::numeric_limits<int>::max()},
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000},
       // Whoever keeps a connection alive may say so as often as it likes.
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},

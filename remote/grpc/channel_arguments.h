@@ -20,8 +20,7 @@ ChannelSettings ConnectionSettings();
 ChannelSettings ClientSettings(size_t max_message_bytes);
 
 // For whoever is connected to.
-ChannelSettings ServerSettings(size_t max_message_bytes,
-                               int max_concurrent_calls);
+ChannelSettings ServerSettings(size_t max_message_bytes);
 
 }  // namespace tutti
 

@@ -1,6 +1,5 @@
 #include "remote/grpc/connection_gate.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,10 +10,10 @@
 #include <cerrno>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "remote/grpc/listen_address.h"
+#include "remote/grpc/peer_name.h"
+#include "remote/grpc/same_host_socket.h"
 
 namespace tutti {
 namespace {
@@ -30,46 +29,28 @@ bool Watch(int events, int fd, uint32_t what, uint64_t id) {
   return epoll_ctl(events, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// As gRPC names whoever is at the other end. Empty if the connection is gone.
-std::string PeerOf(int fd) {
-  sockaddr_storage address = {};
-  socklen_t size = sizeof(address);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return "";
-  }
-  char text[INET6_ADDRSTRLEN] = {};
-  if (address.ss_family == AF_INET) {
-    const auto* in = reinterpret_cast<const sockaddr_in*>(&address);
-    inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text));
-    return absl::StrCat("ipv4:", text, ":", ntohs(in->sin_port));
-  }
-  const auto* in6 = reinterpret_cast<const sockaddr_in6*>(&address);
-  inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
-  return PlainPeerName(
-      absl::StrCat("ipv6:[", text, "]:", ntohs(in6->sin6_port)));
+// False for a Unix socket of another user's process. TCP is to pass on at once
+// what is written, as Unix sockets do anyway.
+bool MakeFit(int fd) {
+  int family = 0;
+  socklen_t size = sizeof(family);
+  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
+  if (family == AF_UNIX) return IsOfSameUser(fd);
+  const int yes = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  return true;
 }
 
 }  // namespace
-
-std::string PlainPeerName(const std::string& peer) {
-  std::string plain =
-      absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
-  // The scope of a link-local address is not part of it.
-  const size_t scope = plain.find('%');
-  const size_t end = plain.find(']');
-  if (scope < end && end != std::string::npos) plain.erase(scope, end - scope);
-  constexpr absl::string_view kMapped = "ipv6:[::ffff:";
-  if (!absl::StartsWith(plain, kMapped) || !absl::StrContains(plain, ".")) {
-    return plain;
-  }
-  return absl::StrCat(
-      "ipv4:", absl::StrReplaceAll(plain.substr(kMapped.size()), {{"]", ""}}));
-}
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
     Options options) {
   auto listeners = ListenAt(options.endpoints);
   if (!listeners.ok()) return listeners.status();
+  if (!options.same_host_address.empty()) {
+    FileDescriptor listener = ListenOnSameHost(options.same_host_address);
+    if (listener.get() >= 0) listeners->push_back(std::move(listener));
+  }
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   bool good = events.get() >= 0 && wake.get() >= 0 &&
@@ -125,15 +106,13 @@ void ConnectionGate::Run() {
 void ConnectionGate::Accept(int listener) {
   FileDescriptor fd(
       accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (fd.get() < 0 || !Admit(fd.get())) return;
-  const int yes = 1;
-  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  if (fd.get() < 0 || !MakeFit(fd.get()) || !Admit(fd.get())) return;
   on_connection_(listener, fd.Release());
 }
 
 bool ConnectionGate::Admit(int fd) {
   Connection connection{.fd = FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0)),
-                        .peer = PeerOf(fd)};
+                        .peer = PeerNameOf(fd)};
   if (connection.fd.get() < 0 || connection.peer.empty()) return false;
   MutexLock lock(&mu_);
   if (is_closed_ || num_unknown_ >= options_.max_unknown) return false;
@@ -171,22 +150,32 @@ void ConnectionGate::BreakIfUnknown(uint64_t id) {
   shutdown(it->second.fd.get(), SHUT_RDWR);
 }
 
+ConnectionGate::Connection* ConnectionGate::Find(const std::string& peer) {
+  const auto named = ids_.find(PlainPeerName(peer));
+  return named == ids_.end() ? nullptr : &connections_.at(named->second);
+}
+
 void ConnectionGate::Vouch(const std::string& peer) {
   MutexLock lock(&mu_);
-  const auto named = ids_.find(PlainPeerName(peer));
-  if (named == ids_.end()) return;
-  Connection& connection = connections_.at(named->second);
-  if (!connection.is_unknown) return;
-  connection.is_unknown = false;
+  Connection* const connection = Find(peer);
+  if (connection == nullptr || !connection->is_unknown) return;
+  connection->is_unknown = false;
   --num_unknown_;
-  options_.clock->Cancel(connection.alarm);
+  options_.clock->Cancel(connection->alarm);
+}
+
+void ConnectionGate::CountRefusal(const std::string& peer) {
+  MutexLock lock(&mu_);
+  Connection* const connection = Find(peer);
+  if (connection == nullptr || !connection->is_unknown) return;
+  if (++connection->num_refusals <= options_.max_refusals) return;
+  shutdown(connection->fd.get(), SHUT_RDWR);
 }
 
 void ConnectionGate::Break(const std::string& peer) {
   MutexLock lock(&mu_);
-  const auto named = ids_.find(PlainPeerName(peer));
-  if (named == ids_.end()) return;
-  shutdown(connections_.at(named->second).fd.get(), SHUT_RDWR);
+  const Connection* const connection = Find(peer);
+  if (connection != nullptr) shutdown(connection->fd.get(), SHUT_RDWR);
 }
 
 void ConnectionGate::Close() {

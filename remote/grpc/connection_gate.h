@@ -30,10 +30,17 @@ class ConnectionGate {
  public:
   struct Options {
     std::vector<std::string> endpoints;  // "127.0.0.1:7000", "[::1]:7000".
-    int max_unknown = 64;                // Connections without a name.
+
+    // If given, processes of this host and user may connect to it over a Unix
+    // socket as well (same_host_socket.h), where one can be had.
+    std::string same_host_address;
+    int max_unknown = 64;  // Connections without a name.
 
     // How long a connection may be without one.
     absl::Duration unknown_limit = absl::Seconds(10);
+
+    // How many calls may be refused over one without a name.
+    int max_refusals = 1024;
     Clock* clock = nullptr;
   };
 
@@ -53,9 +60,13 @@ class ConnectionGate {
   // Once.
   void Start(OnConnection on_connection);
 
-  // The connection from `peer`, by gRPC's name for it ("ipv4:127.0.0.1:4711"),
-  // is of a task. Unknown peers are ignored.
+  // The connection from `peer`, by gRPC's name for it (peer_name.h), is of a
+  // task. Unknown peers are ignored.
   void Vouch(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A call over the connection from `peer` has been refused. If that were too
+  // many, and nobody has vouched for it, ends it.
+  void CountRefusal(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the connection from `peer`, whatever is on its way.
   void Break(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
@@ -70,6 +81,7 @@ class ConnectionGate {
     FileDescriptor fd;  // A second one: gRPC has the first.
     std::string peer;
     bool is_unknown = true;
+    int num_refusals = 0;
     Clock::AlarmId alarm = 0;
   };
 
@@ -78,6 +90,9 @@ class ConnectionGate {
 
   void Run();
   void Accept(int listener);
+
+  // Null if there is none.
+  Connection* Find(const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // False if there are too many that nobody has vouched for.
   bool Admit(int fd) ABSL_LOCKS_EXCLUDED(mu_);
@@ -105,10 +120,6 @@ class ConnectionGate {
   };
   const std::shared_ptr<Self> self_;
 };
-
-// The name that gRPC gives a peer, without its escapes; of an IPv4 address in
-// the form of IPv6, that of IPv4.
-std::string PlainPeerName(const std::string& peer);
 
 }  // namespace tutti
 

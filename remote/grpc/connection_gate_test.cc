@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/mutex.h"
 #include "remote/grpc/free_port.h"
+#include "remote/grpc/peer_name.h"
+#include "remote/grpc/same_host_socket.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
@@ -27,8 +30,10 @@ class ConnectionGateTest : public testing::Test {
   void SetUp() override {
     auto gate = ConnectionGate::Listen(
         {.endpoints = {absl::StrCat("127.0.0.1:", port_)},
+         .same_host_address = SameHostAddress(),
          .max_unknown = 2,
          .unknown_limit = absl::Seconds(10),
+         .max_refusals = 3,
          .clock = simulated_.get().clock});
     ASSERT_THAT(gate, IsOk());
     gate_ = *std::move(gate);
@@ -50,15 +55,21 @@ class ConnectionGateTest : public testing::Test {
     return fd;
   }
 
+  std::string SameHostAddress() const {
+    return absl::StrCat("connection-gate-test:", port_);
+  }
+
   void WaitForAccepted(size_t count) {
     MutexLock lock(&mu_);
     while (accepted_.size() < count) changed_.Wait(&mu_);
   }
 
-  // Blocks until the other side has closed `fd`.
-  static bool IsClosed(const FileDescriptor& fd) {
+  // Whether the other side has closed `fd`; without MSG_DONTWAIT, blocks until
+  // it has.
+  static bool IsClosed(const FileDescriptor& fd, int flags = 0) {
     char byte = 0;
-    return recv(fd.get(), &byte, 1, 0) <= 0;
+    const ssize_t size = recv(fd.get(), &byte, 1, flags);
+    return size == 0 || (size < 0 && errno != EAGAIN);
   }
 
   // How gRPC would call the other side of `fd`.
@@ -67,6 +78,11 @@ class ConnectionGateTest : public testing::Test {
     socklen_t size = sizeof(own);
     getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size);
     return absl::StrCat("ipv4:127.0.0.1:", ntohs(own.sin_port));
+  }
+
+  std::string accepted_name(size_t index) {
+    MutexLock lock(&mu_);
+    return PeerNameOf(accepted_[index].get());
   }
 
   const int port_ = FreePort();
@@ -107,6 +123,20 @@ TEST_F(ConnectionGateTest, ConnectionsThatNobodyVouchesForEndInTime) {
   EXPECT_TRUE(IsClosed(first));
 }
 
+TEST_F(ConnectionGateTest, ConnectionsOfManyRefusedCallsEnd) {
+  const FileDescriptor first = Connect(), second = Connect();
+  WaitForAccepted(2);
+  gate_->Vouch(NameOf(first));
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(IsClosed(second, MSG_DONTWAIT));
+    gate_->CountRefusal(NameOf(first));
+    gate_->CountRefusal(NameOf(second));
+  }
+  EXPECT_TRUE(IsClosed(second));
+  EXPECT_FALSE(IsClosed(first, MSG_DONTWAIT));
+  gate_->CountRefusal("ipv4:127.0.0.1:1");
+}
+
 TEST_F(ConnectionGateTest, CloseBreaksWhatIsOpen) {
   const FileDescriptor first = Connect(), second = Connect();
   WaitForAccepted(2);
@@ -117,19 +147,27 @@ TEST_F(ConnectionGateTest, CloseBreaksWhatIsOpen) {
   EXPECT_EQ(simulated_.num_alarms(), 0);
 }
 
+TEST_F(ConnectionGateTest, KnowsConnectionsOfTheSameHost) {
+  const FileDescriptor first = ConnectOnSameHost(SameHostAddress());
+  WaitForAccepted(1);
+  const FileDescriptor second = ConnectOnSameHost(SameHostAddress());
+  WaitForAccepted(2);
+  EXPECT_TRUE(IsClosed(Connect()));
+  gate_->Vouch(accepted_name(0));
+  EXPECT_EQ(gate_->num_unknown(), 1);
+  simulated_.Advance(absl::Seconds(10));
+  EXPECT_TRUE(IsClosedByPeer(second.get()));
+  EXPECT_FALSE(IsClosedByPeer(first.get()));
+  gate_->Break(accepted_name(0));
+  EXPECT_TRUE(IsClosedByPeer(first.get()));
+}
+
 TEST_F(ConnectionGateTest, ATakenPortIsAnError) {
   EXPECT_THAT(
       ConnectionGate::Listen({.endpoints = {absl::StrCat("127.0.0.1:", port_)},
                               .clock = simulated_.get().clock})
           .status(),
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("address in use")));
-}
-
-TEST(PlainPeerNameTest, EscapesAndMappedAddressesAreUndone) {
-  EXPECT_EQ(PlainPeerName("ipv4:127.0.0.1:5"), "ipv4:127.0.0.1:5");
-  EXPECT_EQ(PlainPeerName("ipv6:%5B::1%5D:5"), "ipv6:[::1]:5");
-  EXPECT_EQ(PlainPeerName("ipv6:[fe80::1%252]:5"), "ipv6:[fe80::1]:5");
-  EXPECT_EQ(PlainPeerName("ipv6:[::ffff:10.0.0.1]:5"), "ipv4:10.0.0.1:5");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "remote/grpc/control_messages.h"
@@ -123,8 +124,7 @@ class ControlClient::OutgoingCall::Attempt final
   grpc::ByteBuffer reply_;
 
   Mutex mu_;
-  // Null when gRPC is done with it: it holds the channel, which must not go on
-  // a thread of gRPC's, as it would with the last attempt.
+  // Null when gRPC is done with it.
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -136,7 +136,7 @@ void ControlClient::OutgoingCall::Attempt::OnDone(const grpc::Status& status) {
     if (has_metadata_) {
       incarnation_ = FindIncarnation(context_->GetServerInitialMetadata());
     }
-    context_.reset();
+    call_->client_->peers_->Free(std::move(context_));
   }
   call_->OnAttemptDone(*this, status);
 }
@@ -239,16 +239,15 @@ void ControlClient::OutgoingCall::TryLater() {
 }
 
 absl::Status ControlClient::OutgoingCall::DeadlineError() {
-  const absl::Duration waited = clock().Now() - begin_;
+  const std::string waited =
+      absl::StrFormat("%.1f s", absl::ToDoubleSeconds(clock().Now() - begin_));
   MutexLock lock(&mu_);
   if (!last_error_.ok()) {
     return absl::DeadlineExceededError(
-        absl::StrCat("cannot reach ", last_error_.message(), ", for ",
-                     absl::FormatDuration(waited)));
+        absl::StrCat("cannot reach ", last_error_.message(), ", for ", waited));
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat("no answer from ", client_->peers_->Label(task_), " for ",
-                   absl::FormatDuration(waited)));
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no answer from ", client_->peers_->Label(task_), " for ", waited));
 }
 
 void ControlClient::OutgoingCall::Finish(ControlAnswer answer) {

@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
-#include "remote/grpc/fake_services.h"
+#include "remote/fake_services.h"
 #include "remote/grpc/test_tasks.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
@@ -90,7 +90,7 @@ TEST(ControlClientTest, ADeadlineEndsACallAndReachesTheService) {
   ended.Wait();
   EXPECT_THAT(answer, StatusIs(absl::StatusCode::kDeadlineExceeded,
                                absl::StrCat("no answer from task 1 (",
-                                            tasks.address(1), ") for 3s")));
+                                            tasks.address(1), ") for 3.0 s")));
   withdrawn.Wait();
 }
 
@@ -150,6 +150,68 @@ TEST(ControlClientTest, ShutdownEndsACallThatWaitsForATask) {
   tasks.Stop(0);
   EXPECT_THAT(answer,
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+}
+
+// Holds the calls for step 0 until their callers do not wait any more.
+std::unique_ptr<ControlService> HoldsStepZero(BlockingCounter* arrived) {
+  return std::make_unique<FunctionService>(
+      [=](const ControlCaller&, const proto::ControlRequest& request,
+          std::shared_ptr<Cancellation> withdrawn, ControlDone done) {
+        if (request.cleanup_step().step() != 0) {
+          return std::move(done)(proto::ControlReply());
+        }
+        arrived->DecrementCount();
+        withdrawn->Watch(
+            [done = std::move(done)](const absl::Status& reason) mutable {
+              std::move(done)(reason);
+            });
+      });
+}
+
+// As members of many collectives wait for a task that is late.
+TEST(ControlClientTest, CallsThatWaitHoldUpNoOthers) {
+  constexpr int kNumWaiting = 5000;
+  BlockingCounter arrived(kNumWaiting), ended(kNumWaiting);
+  TestTasks tasks(2);
+  tasks.set_control(HoldsStepZero(&arrived));
+  tasks.StartAll();
+  const auto cancellation = std::make_shared<Cancellation>();
+  ControlChannel& channel = tasks.transport(0).control();
+  for (int i = 0; i < kNumWaiting; ++i) {
+    channel.Call(1, CleanupStep(0), {.cancellation = cancellation},
+                 [&](const ControlAnswer&) { ended.DecrementCount(); });
+  }
+  arrived.Wait();
+  EXPECT_THAT(CallAndWait(channel, 1, CleanupStep(1)), IsOk());
+  cancellation->Cancel(absl::CancelledError("enough"));
+  ended.Wait();
+}
+
+TEST(ControlClientTest, MoreCallsThanTheBoundAreRefusedNotHeldUp) {
+  BlockingCounter arrived(3), ended(3);
+  TestTasks tasks(3, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_open_calls = 3;
+  });
+  tasks.set_control(HoldsStepZero(&arrived));
+  tasks.StartAll();
+  const auto cancellation = std::make_shared<Cancellation>();
+  ControlChannel& channel = tasks.transport(0).control();
+  EXPECT_THAT(CallAndWait(channel, 1, CleanupStep(1)), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    channel.Call(1, CleanupStep(0), {.cancellation = cancellation},
+                 [&](const ControlAnswer&) { ended.DecrementCount(); });
+  }
+  arrived.Wait();
+  EXPECT_THAT(
+      CallAndWait(channel, 1, CleanupStep(1)),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr(absl::StrCat("task 0 (", tasks.address(0),
+                                            ") has 3 calls open at task 1")),
+                     HasSubstr("no more are taken"))));
+  EXPECT_THAT(CallAndWait(tasks.transport(2).control(), 1, CleanupStep(1)),
+              IsOk());
+  cancellation->Cancel(absl::CancelledError("enough"));
+  ended.Wait();
 }
 
 TEST(ControlClientTest, ARequestThatIsTooLargeIsRefused) {

@@ -64,10 +64,10 @@ void ControlServer::IncomingCall::OnReadDone(bool ok) {
 void ControlServer::IncomingCall::Answer(ControlAnswer answer) {
   if (!answer.ok()) return FinishWith(answer.status());
   const size_t size = answer->ByteSizeLong();
-  if (size > server_->max_reply_bytes_) {
+  const size_t max = server_->options_->bounds.max_control_reply_bytes;
+  if (size > max) {
     return FinishWith(absl::ResourceExhaustedError(
-        absl::StrCat("the answer has ", size, " bytes, more than ",
-                     server_->max_reply_bytes_)));
+        absl::StrCat("the answer has ", size, " bytes, more than ", max)));
   }
   reply_ = Serialize(*answer);
   MarkAnswered(*context_);
@@ -81,12 +81,15 @@ void ControlServer::IncomingCall::FinishWith(const absl::Status& status) {
 
 void ControlServer::IncomingCall::OnDone() {
   ControlServer* const server = server_;
+  server->open_.End(caller_.task);
   std::exchange(self_, nullptr).reset();
   server->in_flight_.End();
 }
 
 grpc::ServerGenericBidiReactor* ControlServer::Serve(
     const ControlCaller& caller, grpc::CallbackServerContext* context) {
+  const absl::Status begun = open_.Begin(caller.task);
+  if (!begun.ok()) return Refuse(begun, context);
   in_flight_.BeginMore();
   const auto call = std::make_shared<IncomingCall>(this, caller, context);
   call->Begin();

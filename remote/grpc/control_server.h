@@ -1,10 +1,10 @@
 #ifndef TUTTI_REMOTE_GRPC_CONTROL_SERVER_H_
 #define TUTTI_REMOTE_GRPC_CONTROL_SERVER_H_
 
-#include <cstddef>
-
 #include "framework/control_channel.h"
+#include "remote/grpc/grpc_options.h"
 #include "remote/grpc/in_flight.h"
+#include "remote/grpc/open_counts.h"
 #include "remote/grpc/served_call.h"
 
 namespace tutti {
@@ -12,9 +12,11 @@ namespace tutti {
 // Lets a control service answer the calls of other tasks.
 class ControlServer final : public ServedMethod {
  public:
-  // The service outlives this.
-  ControlServer(ControlService* service, size_t max_reply_bytes)
-      : service_(service), max_reply_bytes_(max_reply_bytes) {}
+  // What is given outlives this.
+  ControlServer(const GrpcTransportOptions* options, ControlService* service)
+      : options_(options),
+        service_(service),
+        open_(&options->cluster, "calls", options->bounds.max_open_calls) {}
 
   grpc::ServerGenericBidiReactor* Serve(
       const ControlCaller& caller,
@@ -26,8 +28,9 @@ class ControlServer final : public ServedMethod {
  private:
   class IncomingCall;
 
+  const GrpcTransportOptions* const options_;
   ControlService* const service_;
-  const size_t max_reply_bytes_;
+  OpenCounts open_;
   InFlight in_flight_;
 };
 

@@ -24,8 +24,9 @@ struct GrpcBounds {
   // Of one peer.
   int max_open_transfers = 4096;
 
-  // Of one connection. Calls beyond it wait at the caller.
-  int max_concurrent_calls = 1024;
+  // Of one peer, that wait for their answers: those of its members, for each
+  // collective that other members have not called yet.
+  int max_open_calls = 65536;
 
   // Connections of which no call has been let in. More are closed at once, and
   // each after 10 s.
@@ -65,6 +66,10 @@ struct GrpcTransportOptions {
 
   // Connections to each peer that large transfers are spread over.
   int transfer_lanes = 1;
+
+  // Whether tasks of one user in one network namespace talk to each other over
+  // a Unix socket. Both tasks must want it. With TLS none do: these are plain.
+  bool same_host_socket = true;
 
   // Whether tasks on the same host, as the same user, read large payloads from
   // each other's memory, where the system lets them. Both tasks must want it.

@@ -9,12 +9,13 @@ namespace tutti {
 
 GrpcService::GrpcService(const GrpcTransportOptions* options,
                          ServedMethod* control, ServedMethod* transfers,
-                         Vouch vouch)
+                         Vouch vouch, Refused refused)
     : options_(options),
       job_{.job_id = options->job_id, .token = options->token},
       control_(control),
       transfers_(transfers),
-      vouch_(std::move(vouch)) {}
+      vouch_(std::move(vouch)),
+      refused_(std::move(refused)) {}
 
 grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
@@ -24,6 +25,7 @@ grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
     AddIncarnation(options_->incarnation, *context);
   }
   if (!caller.ok()) {
+    refused_(context->peer());
     return Refuse(
         absl::Status(
             caller.status().code(),

@@ -22,9 +22,12 @@ class GrpcService final : public grpc::CallbackGenericService {
   using Vouch =
       std::function<void(const std::string& peer, const ControlCaller& caller)>;
 
+  // Told of that of each call that is refused.
+  using Refused = std::function<void(const std::string& peer)>;
+
   // What is given outlives this.
   GrpcService(const GrpcTransportOptions* options, ServedMethod* control,
-              ServedMethod* transfers, Vouch vouch);
+              ServedMethod* transfers, Vouch vouch, Refused refused);
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
@@ -39,6 +42,7 @@ class GrpcService final : public grpc::CallbackGenericService {
   ServedMethod* const control_;
   ServedMethod* const transfers_;
   const Vouch vouch_;
+  const Refused refused_;
 };
 
 }  // namespace tutti

@@ -55,15 +55,17 @@ class GrpcTransport final : public Transport {
             ControlService* control, TransferService* transfers,
             std::unique_ptr<ConnectionGate> listens)
         : gate(std::move(listens)),
-          control_server(control, options->bounds.max_control_reply_bytes),
+          control_server(options, control),
           sender(options, transfers,
                  [this](const std::string& peer) { gate->Break(peer); }),
-          service(options, &control_server, &sender,
-                  [this, peers](const std::string& peer,
-                                const ControlCaller& caller) {
-                    gate->Vouch(peer);
-                    peers->OnCall(caller);
-                  }) {}
+          service(
+              options, &control_server, &sender,
+              [this, peers](const std::string& peer,
+                            const ControlCaller& caller) {
+                gate->Vouch(peer);
+                peers->OnCall(caller);
+              },
+              [this](const std::string& peer) { gate->CountRefusal(peer); }) {}
 
     const std::unique_ptr<ConnectionGate> gate;
     ControlServer control_server;
@@ -96,6 +98,7 @@ absl::Status GrpcTransport::Start(ControlService* control,
   }
   auto gate = ConnectionGate::Listen(
       {.endpoints = addresses_.endpoints,
+       .same_host_address = peers_.SameHostAddress(options_.cluster.this_task),
        .max_unknown = options_.bounds.max_unknown_connections,
        .clock = options_.environment.clock});
   if (!gate.ok()) return gate.status();
@@ -118,8 +121,7 @@ absl::Status GrpcTransport::Start(ControlService* control,
 absl::Status GrpcTransport::StartServer(Serving& serving) {
   grpc::ServerBuilder builder;
   for (const auto& [name, value] :
-       ServerSettings(options_.bounds.max_control_request_bytes,
-                      options_.bounds.max_concurrent_calls)) {
+       ServerSettings(options_.bounds.max_control_request_bytes)) {
     builder.AddChannelArgument(name, value);
   }
   builder.RegisterCallbackGenericService(&serving.service);
@@ -198,7 +200,7 @@ absl::Status CheckBounds(const GrpcBounds& bounds) {
       CheckMessageBound(bounds.max_control_reply_bytes, kMinMessageBytes));
   status.Update(CheckMessageBound(bounds.max_frame_bytes, kMinMessageBytes));
   if (!status.ok()) return status;
-  if (bounds.max_open_transfers > 0 && bounds.max_concurrent_calls > 0 &&
+  if (bounds.max_open_transfers > 0 && bounds.max_open_calls > 0 &&
       bounds.max_unknown_connections > 0) {
     return absl::OkStatus();
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/blocking_counter.h"
-#include "remote/grpc/fake_services.h"
+#include "remote/fake_services.h"
 #include "remote/grpc/test_tasks.h"
 #include "tests/status_matchers.h"
 
@@ -238,6 +239,10 @@ TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
               is_invalid);
   EXPECT_THAT(refused([](Options& o) { o.bounds.max_open_transfers = 0; }),
               is_invalid);
+  EXPECT_THAT(refused([](Options& o) {
+                o.bounds.max_control_request_bytes = (32 << 10) - 1;
+              }),
+              is_invalid);
   EXPECT_THAT(refused([](Options& o) { o.tls.key = "/key.pem"; }), is_invalid);
   EXPECT_THAT(refused([](Options& o) { o.bind_address = "no such host"; }),
               is_invalid);
@@ -245,6 +250,74 @@ TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
                 o.tls = {.certificate = "/none", .key = "/k", .ca = "/c"};
               }),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
+}
+
+// Tasks whose addresses nobody listens at, since they listen at others of this
+// host: they reach each other over Unix sockets or not at all.
+class SameHostSocketsTest : public testing::Test {
+ protected:
+  // Whether task 0 reaches task 1.
+  absl::Status Reach(const TestTasks::Change& change) {
+    TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
+      options.bind_address = "127.0.0.2";
+      change(task, options);
+    });
+    tasks.StartAll();
+    return CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1))
+        .status();
+  }
+};
+
+TEST_F(SameHostSocketsTest, ReachTasksOfThisHost) {
+  EXPECT_THAT(Reach([](int, GrpcTransportOptions&) {}), IsOk());
+}
+
+TEST_F(SameHostSocketsTest, AreUsedIfBothTasksWantThem) {
+  for (const int unwilling : {0, 1}) {
+    EXPECT_THAT(Reach([=](int task, GrpcTransportOptions& options) {
+                  options.same_host_socket = task != unwilling;
+                }),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         HasSubstr("connection refused")));
+  }
+}
+
+TEST_F(SameHostSocketsTest, ConnectAgainToATaskThatWasRestarted) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bind_address = "127.0.0.2";
+  });
+  tasks.StartAll();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
+                            {.to_any_process = true}),
+                IsOk());
+    tasks.Stop(1);
+    EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
+                StatusIs(absl::StatusCode::kUnavailable, testing::_));
+    tasks.Start(1);
+  }
+}
+
+// One that is unknown would keep the next one out.
+TEST_F(SameHostSocketsTest, ConnectionsAreKnownByTheirCalls) {
+  constexpr int kNumLanes = 3;
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bind_address = "127.0.0.2";
+    options.bounds.max_unknown_connections = 1;
+    options.transfer_lanes = kNumLanes;
+  });
+  tasks.StartAll();
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
+              IsOk());
+  for (int tag = 0; tag < kNumLanes; ++tag) {
+    const std::vector<std::byte> bytes = Pattern(size_t{1} << 20);
+    WaitingLender lender;
+    WaitingBorrower borrower(bytes.size());
+    tasks.table(1).Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(tag), bytes.size(), borrower);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+  }
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "remote/grpc/peers.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -8,8 +10,10 @@
 #include "grpc/grpc.h"
 #include "grpc/grpc_security_constants.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/create_channel_posix.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "remote/grpc/channel_arguments.h"
+#include "remote/grpc/same_host_socket.h"
 
 namespace tutti {
 namespace {
@@ -39,11 +43,53 @@ std::shared_ptr<grpc::Channel> Peers::TransferChannel(int task, int lane) {
   return Channel(task, lane);
 }
 
+std::string Peers::SameHostAddress(int task) const {
+  if (!options_->same_host_socket || options_->tls.enabled()) return "";
+  return options_->cluster.addresses[task];
+}
+
+bool Peers::Way::is_failing() const {
+  if (is_on_same_host()) return IsClosedByPeer(same_host.get());
+  return channel->GetState(/*try_to_connect=*/false) ==
+         GRPC_CHANNEL_TRANSIENT_FAILURE;
+}
+
 std::shared_ptr<grpc::Channel> Peers::Channel(int task, int lane) {
   MutexLock lock(&mu_);
-  std::shared_ptr<grpc::Channel>& channel = channels_[{task, lane}];
-  if (channel != nullptr) return channel;
+  Way& way = ways_[{task, lane}];
+  if (way.channel != nullptr && !way.is_failing()) return way.channel;
+  Way next = WayOnSameHost(task, lane);
+  // One over TCP connects again by itself.
+  const bool connects_again = way.channel != nullptr && !way.is_on_same_host();
+  if (next.channel == nullptr && connects_again) return way.channel;
+  if (next.channel == nullptr) next = WayOverTcp(task, lane);
+  DropSoon(std::exchange(way, std::move(next)));
+  return way.channel;
+}
 
+Peers::Way Peers::WayOnSameHost(int task, int lane) const {
+  const std::string address = SameHostAddress(task);
+  if (address.empty()) return {};
+  FileDescriptor socket = ConnectOnSameHost(address);
+  FileDescriptor second(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (second.get() < 0) return {};
+  return {.channel = grpc::CreateCustomInsecureChannelFromFd(
+              Label(task), socket.Release(), ArgumentsFor(lane)),
+          .same_host = std::move(second)};
+}
+
+Peers::Way Peers::WayOverTcp(int task, int lane) const {
+  grpc::ChannelArguments arguments = ArgumentsFor(lane);
+  if (options_->tls.enabled()) {
+    arguments.SetSslTargetNameOverride(CertifiedName(task));
+  }
+  // Whatever the address looks like, it is one of a host.
+  return {.channel = grpc::CreateCustomChannel(
+              absl::StrCat("dns:///", options_->cluster.addresses[task]),
+              credentials_, arguments)};
+}
+
+grpc::ChannelArguments Peers::ArgumentsFor(int lane) const {
   const GrpcBounds& bounds = options_->bounds;
   // Many small frames may share a message.
   const size_t max_message_bytes =
@@ -53,14 +99,7 @@ std::shared_ptr<grpc::Channel> Peers::Channel(int task, int lane) {
   for (const auto& [name, value] : ClientSettings(max_message_bytes)) {
     arguments.SetInt(name, value);
   }
-  if (options_->tls.enabled()) {
-    arguments.SetSslTargetNameOverride(CertifiedName(task));
-  }
-  // Whatever the address looks like, it is one of a host.
-  channel = grpc::CreateCustomChannel(
-      absl::StrCat("dns:///", options_->cluster.addresses[task]), credentials_,
-      arguments);
-  return channel;
+  return arguments;
 }
 
 uint64_t Peers::Identify(int task, grpc::ClientContext& context,
@@ -99,22 +138,23 @@ bool Peers::SetIncarnation(int task, uint64_t incarnation) {
 // A channel that could not connect fails calls until it tries again, and one to
 // a process that is gone may not have noticed; new ones connect at once.
 void Peers::OnCall(const ControlCaller& caller) {
-  std::vector<std::shared_ptr<grpc::Channel>> dropped;
-  {
-    MutexLock lock(&mu_);
-    const auto known = processes_.find(caller.task);
-    const bool is_first = known == processes_.end();
-    if (!SetIncarnation(caller.task, caller.incarnation)) return;
-    for (auto& [key, channel] : channels_) {
-      if (key.first != caller.task || channel == nullptr) continue;
-      const bool is_failing = channel->GetState(/*try_to_connect=*/false) ==
-                              GRPC_CHANNEL_TRANSIENT_FAILURE;
-      if (is_failing || !is_first) dropped.push_back(std::move(channel));
-    }
+  MutexLock lock(&mu_);
+  const bool is_first = !processes_.contains(caller.task);
+  if (!SetIncarnation(caller.task, caller.incarnation)) return;
+  for (auto& [key, way] : ways_) {
+    if (key.first != caller.task || way.channel == nullptr) continue;
+    if (is_first && !way.is_failing()) continue;
+    DropSoon(std::exchange(way, Way()));
   }
-  if (dropped.empty()) return;
-  // Not here, on a thread of gRPC's.
-  options_->environment.queue->Schedule([dropped = std::move(dropped)] {});
+}
+
+// Channels do not go here, which may be a thread of gRPC's.
+void Peers::DropSoon(Way way) const {
+  options_->environment.queue->Schedule([dropped = std::move(way)] {});
+}
+
+void Peers::Free(std::unique_ptr<grpc::ClientContext> context) const {
+  options_->environment.queue->Schedule([freed = std::move(context)] {});
 }
 
 absl::Status Peers::Observe(int task, uint64_t expected, uint64_t incarnation) {
@@ -127,11 +167,10 @@ absl::Status Peers::Observe(int task, uint64_t expected, uint64_t incarnation) {
 }
 
 void Peers::Close() {
-  absl::flat_hash_map<std::pair<int, int>, std::shared_ptr<grpc::Channel>>
-      channels;
+  absl::flat_hash_map<std::pair<int, int>, Way> ways;
   {
     MutexLock lock(&mu_);
-    channels.swap(channels_);
+    ways.swap(ways_);
   }
 }
 

@@ -17,7 +17,9 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
 #include "remote/grpc/call_identity.h"
+#include "remote/grpc/file_descriptor.h"
 #include "remote/grpc/grpc_options.h"
 
 namespace tutti {
@@ -34,6 +36,10 @@ class Peers {
   // "task 3 (host:7000)".
   std::string Label(int task) const { return options_->cluster.Label(task); }
 
+  // Where the task is reached over a Unix socket, if it is on this host; empty
+  // if such sockets are not wanted.
+  std::string SameHostAddress(int task) const;
+
   // INVALID_ARGUMENT if there is no such task.
   absl::Status CheckTask(int task) const;
 
@@ -49,6 +55,9 @@ class Peers {
   // if the call is for any.
   uint64_t Identify(int task, grpc::ClientContext& context,
                     bool to_any_process = false) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Frees the context of a call that has ended, and with it, maybe, a channel.
+  void Free(std::unique_ptr<grpc::ClientContext> context) const;
 
   // Takes note of a process that calls. If it has taken the place of another
   // one, calls are meant for it from now on; and in any case they do not fail
@@ -68,6 +77,16 @@ class Peers {
  private:
   static constexpr int kControlLane = -1;
 
+  // A channel over a Unix socket is as good as its one connection, which is
+  // also kept here, to be looked at.
+  struct Way {
+    std::shared_ptr<grpc::Channel> channel;
+    FileDescriptor same_host;
+
+    bool is_on_same_host() const { return same_host.get() >= 0; }
+    bool is_failing() const;
+  };
+
   // The processes that a task was, and is.
   struct Process {
     uint64_t incarnation = 0;
@@ -76,6 +95,10 @@ class Peers {
 
   std::shared_ptr<grpc::Channel> Channel(int task, int lane)
       ABSL_LOCKS_EXCLUDED(mu_);
+  Way WayOnSameHost(int task, int lane) const;  // None if it has no channel.
+  Way WayOverTcp(int task, int lane) const;
+  grpc::ChannelArguments ArgumentsFor(int lane) const;
+  void DropSoon(Way way) const;
   bool SetIncarnation(int task, uint64_t incarnation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -84,8 +107,8 @@ class Peers {
   const JobIdentity job_;
 
   Mutex mu_;
-  absl::flat_hash_map<std::pair<int, int>, std::shared_ptr<grpc::Channel>>
-      channels_ ABSL_GUARDED_BY(mu_);  // By task and lane.
+  absl::flat_hash_map<std::pair<int, int>, Way> ways_
+      ABSL_GUARDED_BY(mu_);  // By task and lane.
   absl::flat_hash_map<int, Process> processes_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -485,7 +485,7 @@ void ReceiveStream::OnDone(const grpc::Status& status) {
   {
     MutexLock lock(&mu_);
     done_reason_ = EndReason(status);
-    context_.reset();
+    peers_->Free(std::move(context_));
     is_done_ = true;
     if (is_reading_memory_) return;  // ReadMemory() goes on with it.
   }

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
+#include "remote/fake_services.h"
 #include "remote/grpc/control_messages.h"
 #include "remote/grpc/fake_peers.h"
-#include "remote/grpc/fake_services.h"
 #include "remote/grpc/listen_address.h"
 #include "remote/grpc/test_tasks.h"
 #include "tests/simulated_environment.h"
@@ -170,6 +170,7 @@ TEST(RefusedTasksTest, ConnectionsOfTasksStayOverIpv6Too) {
   ControlDone pending;
   TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
     options.environment.clock = simulated.get().clock;
+    options.same_host_socket = false;
     for (std::string& address : options.cluster.addresses) {
       address = absl::StrCat("[::1]:", SplitAddress(address).port);
     }

@@ -9,10 +9,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "framework/mutex.h"
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/in_flight.h"
+#include "remote/grpc/open_counts.h"
 #include "remote/grpc/peer_memory.h"
 #include "remote/transfer_channel.h"
 
@@ -32,7 +32,9 @@ class SendContext {
       : options_(options),
         service_(service),
         host_(NameOfHost()),
-        break_connection_(std::move(break_connection)) {}
+        break_connection_(std::move(break_connection)),
+        requests_(&options->cluster, "requests for bytes",
+                  options->bounds.max_open_transfers) {}
 
   const GrpcTransportOptions& options() const { return *options_; }
   TransferService& service() { return *service_; }
@@ -49,10 +51,8 @@ class SendContext {
   // lender has not been told.
   InFlight& in_flight() { return in_flight_; }
 
-  // Counts the open requests of a task. Errors: RESOURCE_EXHAUSTED if it has
-  // too many.
-  absl::Status BeginRequest(int task) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndRequest(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  // Counts the requests that tasks have open.
+  OpenCounts& requests() { return requests_; }
 
  private:
   const GrpcTransportOptions* const options_;
@@ -60,9 +60,9 @@ class SendContext {
   const std::string host_;
   const BreakConnection break_connection_;
   InFlight in_flight_;
+  OpenCounts requests_;
 
   Mutex mu_;
-  absl::flat_hash_map<int, int> num_open_ ABSL_GUARDED_BY(mu_);  // By task.
   absl::flat_hash_map<const SendStream*, std::shared_ptr<SendStream>> streams_
       ABSL_GUARDED_BY(mu_);
 };

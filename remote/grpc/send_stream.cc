@@ -160,7 +160,7 @@ absl::Status SendStream::TakeRequest(const TransferRecord& record) {
       return absl::InternalError(
           absl::StrCat("two requests have the id ", record.id));
     }
-    refused = shared_->BeginRequest(caller_.task);
+    refused = shared_->requests().Begin(caller_.task);
     if (refused.ok()) {
       open_.emplace(record.id, outgoing);
       outgoing->is_serving = true;
@@ -320,7 +320,7 @@ void SendStream::Close(const absl::Status& status) {
     may_finish = !is_writing_;  // Else OnWriteDone() does.
   }
   for (const auto& [id, outgoing] : open) {
-    shared_->EndRequest(caller_.task);
+    shared_->requests().End(caller_.task);
     Withdraw(outgoing, reason);
   }
   if (may_finish) FinishStream();
@@ -447,7 +447,7 @@ void SendStream::AppendPlace(Outgoing& outgoing,
 }
 
 void SendStream::EndRequest(uint64_t id) {
-  if (open_.erase(id) > 0) shared_->EndRequest(caller_.task);
+  if (open_.erase(id) > 0) shared_->requests().End(caller_.task);
 }
 
 void SendStream::OnWriteDone(bool ok) {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "remote/grpc/fake_services.h"
+#include "remote/fake_services.h"
 #include "remote/grpc/test_tasks.h"
 #include "tests/status_matchers.h"
 

@@ -11,7 +11,7 @@
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/default_environment.h"
-#include "remote/grpc/fake_services.h"
+#include "remote/fake_services.h"
 #include "remote/grpc/grpc_options.h"
 #include "remote/transport.h"
 

@@ -1,8 +1,10 @@
 #include "remote/grpc/tls_credentials.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +29,11 @@ struct PemFiles {
 };
 
 absl::StatusOr<std::string> Read(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is a directory; wanted a file in PEM format"));
+  }
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)),
                    std::istreambuf_iterator<char>());

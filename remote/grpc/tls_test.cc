@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "remote/fake_services.h"
 #include "remote/grpc/fake_peers.h"
-#include "remote/grpc/fake_services.h"
 #include "remote/grpc/grpc_transport.h"
 #include "remote/grpc/test_certificates.h"
 #include "remote/grpc/test_tasks.h"

@@ -13,8 +13,8 @@
 #include "framework/blocking_counter.h"
 #include "framework/dtype.h"
 #include "framework/environment.h"
+#include "remote/fake_services.h"
 #include "remote/grpc/fake_peers.h"
-#include "remote/grpc/fake_services.h"
 #include "remote/grpc/receive_stream.h"
 #include "remote/grpc/test_tasks.h"
 #include "remote/grpc/transfer_wire.h"
@@ -53,18 +53,24 @@ std::string Cancel(uint64_t id) {
       kMessage);
 }
 
-// Over the stream alone, or also through the memory of this host.
-class EitherWayTest : public testing::TestWithParam<bool> {
+// How bytes get from one task to the other.
+enum class Path { kTcp, kSameHostSocket, kSameHostMemory };
+
+class EveryWayTest : public testing::TestWithParam<Path> {
  protected:
+  static void Choose(GrpcTransportOptions& options) {
+    options.same_host_socket = GetParam() != Path::kTcp;
+    options.same_host_memory = GetParam() == Path::kSameHostMemory;
+  }
   static TestTasks::Change Way() {
-    return [](int, GrpcTransportOptions& options) {
-      options.same_host_memory = GetParam();
-    };
+    return [](int, GrpcTransportOptions& options) { Choose(options); };
   }
 };
-INSTANTIATE_TEST_SUITE_P(Memory, EitherWayTest, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Paths, EveryWayTest,
+                         testing::Values(Path::kTcp, Path::kSameHostSocket,
+                                         Path::kSameHostMemory));
 
-TEST_P(EitherWayTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
+TEST_P(EveryWayTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
   TestTasks tasks(2, Way());
   tasks.StartAll();
   for (const size_t num_bytes :
@@ -104,11 +110,11 @@ TEST(TransfersTest, PartsAreWholeElementsOfEveryType) {
   }
 }
 
-TEST_P(EitherWayTest, AThousandAtATimeArrive) {
+TEST_P(EveryWayTest, AThousandAtATimeArrive) {
   constexpr int kNumTransfers = 1000;
   TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.transfer_lanes = 2;
-    options.same_host_memory = GetParam();
+    Choose(options);
   });
   tasks.StartAll();
   std::vector<std::vector<std::byte>> bytes(kNumTransfers);
@@ -168,7 +174,7 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   EXPECT_THAT(lender.Wait(), IsOk());
 }
 
-TEST_P(EitherWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
+TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
   TestTasks tasks(2, Way());
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
@@ -187,32 +193,13 @@ TEST_P(EitherWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
   }
 }
 
-class RefusingBorrower final : public Borrower {
- public:
-  absl::Status OnPart(int32_t, size_t, absl::Span<const std::byte>) override {
-    return absl::DataLossError("not these");
-  }
-  void OnDelivery(int32_t, absl::Status status, Delivery) override {
-    status_ = std::move(status);
-    told_.DecrementCount();
-  }
-  absl::Status Wait() {
-    told_.Wait();
-    return status_;
-  }
-
- private:
-  BlockingCounter told_{1};
-  absl::Status status_;
-};
-
-TEST_P(EitherWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
+TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
   TestTasks tasks(2, Way());
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   for (int i = 0; i < 3; ++i) {
     WaitingLender lender;
-    RefusingBorrower borrower;
+    RefusingBorrower borrower(/*offset=*/0, absl::DataLossError("not these"));
     tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lender});
     tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
     EXPECT_THAT(borrower.Wait(),

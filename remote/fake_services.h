@@ -1,5 +1,5 @@
-#ifndef TUTTI_REMOTE_GRPC_FAKE_SERVICES_H_
-#define TUTTI_REMOTE_GRPC_FAKE_SERVICES_H_
+#ifndef TUTTI_REMOTE_FAKE_SERVICES_H_
+#define TUTTI_REMOTE_FAKE_SERVICES_H_
 
 #include <cstddef>
 #include <functional>
@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "framework/blocking_counter.h"
 #include "framework/buf_key.h"
 #include "framework/control_channel.h"
 #include "framework/mutex.h"
@@ -112,6 +113,26 @@ class WaitingBorrower final : public Borrower {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
+// Takes the parts before `offset`, and refuses the one that begins there.
+class RefusingBorrower final : public Borrower {
+ public:
+  RefusingBorrower(size_t offset, absl::Status refusal)
+      : offset_(offset), refusal_(std::move(refusal)) {}
+
+  absl::Status OnPart(int32_t id, size_t offset,
+                      absl::Span<const std::byte> part) override;
+  void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override;
+
+  // Blocks until all has come or failed.
+  absl::Status Wait();
+
+ private:
+  const size_t offset_;
+  const absl::Status refusal_;
+  BlockingCounter told_{1};
+  absl::Status status_;
+};
+
 // Calls and waits for the answer.
 ControlAnswer CallAndWait(ControlChannel& channel, int task,
                           proto::ControlRequest request,
@@ -119,4 +140,4 @@ ControlAnswer CallAndWait(ControlChannel& channel, int task,
 
 }  // namespace tutti
 
-#endif  // TUTTI_REMOTE_GRPC_FAKE_SERVICES_H_
+#endif  // TUTTI_REMOTE_FAKE_SERVICES_H_

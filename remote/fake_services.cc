@@ -1,9 +1,7 @@
-#include "remote/grpc/fake_services.h"
+#include "remote/fake_services.h"
 
 #include <cstring>
 #include <optional>
-
-#include "framework/blocking_counter.h"
 
 namespace tutti {
 
@@ -113,6 +111,22 @@ absl::Status WaitingBorrower::Wait() {
 void WaitingBorrower::WaitForPart() {
   MutexLock lock(&mu_);
   while (num_bytes_ == 0 && !is_told_) changed_.Wait(&mu_);
+}
+
+absl::Status RefusingBorrower::OnPart(int32_t /*id*/, size_t offset,
+                                      absl::Span<const std::byte> /*part*/) {
+  return offset < offset_ ? absl::OkStatus() : refusal_;
+}
+
+void RefusingBorrower::OnDelivery(int32_t /*id*/, absl::Status status,
+                                  Delivery /*delivery*/) {
+  status_ = std::move(status);
+  told_.DecrementCount();
+}
+
+absl::Status RefusingBorrower::Wait() {
+  told_.Wait();
+  return status_;
 }
 
 ControlAnswer CallAndWait(ControlChannel& channel, int task,

@@ -1,0 +1,94 @@
+#include "remote/grpc/same_host_socket.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <string>
+#include <vector>
+
+#include "remote/grpc/file_descriptor.h"
+#include "remote/grpc/peer_name.h"
+
+namespace tutti {
+namespace {
+
+// No port: nobody else listens there.
+constexpr char kAddress[] = "same-host-socket-test:-1";
+
+FileDescriptor Accept(const FileDescriptor& listener) {
+  return FileDescriptor(
+      accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+TEST(SameHostSocketTest, ConnectsWhoeverKnowsTheAddress) {
+  const FileDescriptor listener = ListenOnSameHost(kAddress);
+  ASSERT_GE(listener.get(), 0);
+  const FileDescriptor client = ConnectOnSameHost(kAddress);
+  ASSERT_GE(client.get(), 0);
+  const FileDescriptor server = Accept(listener);
+  ASSERT_GE(server.get(), 0);
+  EXPECT_TRUE(IsOfSameUser(server.get()));
+  ASSERT_EQ(send(client.get(), "tutti", 5, 0), 5);
+  std::string text(5, ' ');
+  EXPECT_EQ(recv(server.get(), text.data(), text.size(), 0), 5);
+  EXPECT_EQ(text, "tutti");
+}
+
+TEST(SameHostSocketTest, ConnectionsHaveNamesOfTheirOwn) {
+  const FileDescriptor listener = ListenOnSameHost(kAddress);
+  const FileDescriptor first = ConnectOnSameHost(kAddress);
+  const FileDescriptor second = ConnectOnSameHost(kAddress);
+  const std::string first_name = PeerNameOf(Accept(listener).get());
+  const std::string second_name = PeerNameOf(Accept(listener).get());
+  EXPECT_EQ(first_name.rfind("unix-abstract:", 0), 0) << first_name;
+  EXPECT_NE(first_name, second_name);
+}
+
+TEST(SameHostSocketTest, ThereIsNoneWhereNobodyListens) {
+  EXPECT_LT(ConnectOnSameHost(kAddress).get(), 0);
+  {
+    const FileDescriptor listener = ListenOnSameHost(kAddress);
+  }
+  EXPECT_LT(ConnectOnSameHost(kAddress).get(), 0);
+}
+
+TEST(SameHostSocketTest, OnlyOneListens) {
+  const FileDescriptor listener = ListenOnSameHost(kAddress);
+  EXPECT_LT(ListenOnSameHost(kAddress).get(), 0);
+}
+
+TEST(SameHostSocketTest, AddressesThatAreTooLongHaveNone) {
+  const std::string longest(sizeof(sockaddr_un::sun_path) - 7, 'a');
+  EXPECT_GE(ListenOnSameHost(longest).get(), 0);
+  EXPECT_LT(ListenOnSameHost(longest + "a").get(), 0);
+  EXPECT_LT(ConnectOnSameHost(longest + "a").get(), 0);
+}
+
+// As many as are let wait to be accepted.
+TEST(SameHostSocketTest, DoesNotWaitForAProcessThatAcceptsNothing) {
+  const FileDescriptor listener = ListenOnSameHost(kAddress);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  std::vector<FileDescriptor> waiting;
+  FileDescriptor next = ConnectOnSameHost(kAddress);
+  while (next.get() >= 0 && waiting.size() < 16) {
+    waiting.push_back(std::move(next));
+    next = ConnectOnSameHost(kAddress);
+  }
+  EXPECT_LT(waiting.size(), 16);
+}
+
+TEST(SameHostSocketTest, SeesThatTheOtherSideHasClosed) {
+  const FileDescriptor listener = ListenOnSameHost(kAddress);
+  const FileDescriptor client = ConnectOnSameHost(kAddress);
+  {
+    const FileDescriptor server = Accept(listener);
+    EXPECT_FALSE(IsClosedByPeer(client.get()));
+    ASSERT_EQ(send(server.get(), "x", 1, 0), 1);
+    EXPECT_FALSE(IsClosedByPeer(client.get()));
+  }
+  EXPECT_TRUE(IsClosedByPeer(client.get()));
+}
+
+}  // namespace
+}  // namespace tutti
