@@ -96,6 +96,7 @@ void ClusterControl::MakeResolvers() {
        .leadership = leadership_,
        .registry = options_.registry,
        .rules = options_.rules,
+       .delegate = options_.delegate,
        .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .max_unsettled = options_.max_unsettled,
@@ -125,6 +126,9 @@ std::vector<int> ClusterControl::WatchedTasks() const {
   const auto leader = leadership_->leader();
   if (!groups.empty() && leader.ok()) tasks.insert(*leader);
   for (int task : param_resolver_->WaitsFor()) tasks.insert(task);
+  if (options_.also_watched != nullptr) {
+    for (int task : options_.also_watched()) tasks.insert(task);
+  }
   const int num_tasks =
       param_resolver_->WaitsForAny() ? options_.cluster.num_tasks() : 0;
   for (int task = 0; task < num_tasks; ++task) {
@@ -151,8 +155,6 @@ void ClusterControl::OnTaskLost(const ControlCaller& process,
   if (options_.task_lost != nullptr) options_.task_lost(process, reason);
 }
 
-// A task that has not been heard of may have many. One that is lost may come
-// back; but nobody waits for that.
 // Whoever comes while another one counts leaves it to that one to count again,
 // so that the last count is of what is known last.
 void ClusterControl::CountDevicesLeft() {
@@ -172,6 +174,8 @@ void ClusterControl::CountDevicesLeft() {
   }
 }
 
+// A task that has not been heard of may have many. One that is lost may come
+// back; but nobody waits for that.
 void ClusterControl::CountDevicesLeftOnce() {
   const absl::Status loss = health_->FirstLoss();
   int64_t total = 0;
@@ -201,6 +205,7 @@ void ClusterControl::OnGroupChanged(GroupKey key, uint64_t generation) {
 
 proto::Hello ClusterControl::OwnHello() const {
   proto::Hello hello;
+  hello.set_num_tasks(options_.cluster.num_tasks());
   for (const Device* device : options_.devices->devices()) {
     EncodeDevice(device->attributes(), hello.add_devices());
   }
@@ -227,12 +232,15 @@ void ClusterControl::Join(
 
 absl::Status ClusterControl::OnHelloReply(int task,
                                           const proto::HelloReply& reply) {
+  absl::Status status =
+      CheckNumTasks(options_.cluster, task, reply.num_tasks());
+  if (!status.ok()) return status;
   const ControlCaller owner{task, reply.incarnation()};
   auto devices = DecodeDevices(options_.cluster, owner, reply.devices());
   if (!devices.ok()) return devices.status();
   const auto lost = DecodeTasks(options_.cluster, reply.lost_tasks());
   if (!lost.ok()) return lost.status();
-  absl::Status status = health_->OnAnswered(owner);
+  status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
   device_resolver_->Set(task, owner.incarnation, *std::move(devices));
   CountDevicesLeft();
@@ -257,6 +265,16 @@ void ClusterControl::Handle(const ControlCaller& caller,
       return param_resolver_->leader().CompleteParams(
           caller, request.complete_params(), std::move(withdrawn),
           std::move(done));
+    case proto::ControlRequest::kSubmitTensors:
+    case proto::ControlRequest::kAwaitDecisions:
+    case proto::ControlRequest::kEndDecisions:
+      if (options_.named_tensors == nullptr) {
+        return std::move(done)(absl::UnimplementedError(
+            absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                         " does not coordinate named tensors")));
+      }
+      return options_.named_tensors->Handle(
+          caller, request, std::move(withdrawn), std::move(done));
     default:
       return std::move(done)(AnswerNow(caller, request));
   }
@@ -297,6 +315,9 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
 
 ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
                                           const proto::Hello& message) {
+  const absl::Status status =
+      CheckNumTasks(options_.cluster, caller.task, message.num_tasks());
+  if (!status.ok()) return status;
   auto devices = DecodeDevices(options_.cluster, caller, message.devices());
   if (!devices.ok()) return devices.status();
   device_resolver_->Set(caller.task, caller.incarnation, *std::move(devices));
@@ -305,6 +326,7 @@ ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
   proto::HelloReply* const hello = reply.mutable_hello();
   *hello->mutable_devices() = OwnHello().devices();
   hello->set_incarnation(options_.incarnation);
+  hello->set_num_tasks(options_.cluster.num_tasks());
   for (int task : leadership_->lost_tasks()) hello->add_lost_tasks(task);
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (task != options_.cluster.this_task &&

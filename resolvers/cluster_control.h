@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -52,7 +53,8 @@ class ClusterControl : public ControlService,
     HealthProfile health = HealthProfile::Default();
     const CollectiveRegistry* registry = &CollectiveRegistry::Global();
     std::shared_ptr<const SelectionRules> rules;  // As in ParamResolverLocal,
-    std::vector<int> ring_order;                  // as this.
+    std::string delegate;                         // as these.
+    std::vector<int> ring_order;
     size_t max_entries = size_t{1} << 19;  // As in ParamResolverDistributed.
     size_t max_unsettled = 1024;
 
@@ -62,6 +64,13 @@ class ClusterControl : public ControlService,
         cancel_execution;
     std::function<absl::Status(const ControlCaller&, const proto::CleanupStep&)>
         cleanup_step;
+
+    // Answers what ranks ask for by the names of tensors. May be null.
+    std::shared_ptr<ControlService> named_tensors;
+
+    // Tasks to watch besides those that collectives need; health().Update()
+    // asks again. May be null.
+    std::function<std::vector<int>()> also_watched;
 
     // Run, with no lock held, after this object has acted. May be null.
     std::function<void(const ControlCaller& process,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/rank_list.h"
@@ -88,9 +89,10 @@ void ClusterJoin::OnReply(int task, const ControlAnswer& reply) {
 
 void ClusterJoin::OnError(int task, const absl::Status& status) {
   if (IsFinal(status)) {
-    return End(absl::Status(
-        status.code(),
-        absl::StrCat(options_.cluster.Label(task), ": ", status.message())));
+    const std::string label = options_.cluster.Label(task);
+    if (absl::StrContains(status.message(), label)) return End(status);
+    return End(absl::Status(status.code(),
+                            absl::StrCat(label, ": ", status.message())));
   }
   {
     MutexLock lock(&mu_);

@@ -18,7 +18,6 @@ namespace tutti {
 namespace {
 
 constexpr size_t kMaxNameBytes = 256;
-constexpr size_t kMaxErrorBytes = 4096;
 constexpr int kMaxDims = 255;
 constexpr int kMaxDependencies = 4096;
 constexpr int kMaxDeviceIndex = 65535;
@@ -202,6 +201,10 @@ absl::StatusOr<CollImplDetails> DecodeDetails(const proto::Request& message) {
                         kMaxSubdivisions);
   }
   if (status.ok()) {
+    status = CheckCount("request.rank_list", message.rank_list_size(),
+                        kMaxGroupSize);
+  }
+  if (status.ok()) {
     status = CheckCount("request.dependencies", message.dependencies_size(),
                         kMaxDependencies);
   }
@@ -213,6 +216,7 @@ absl::StatusOr<CollImplDetails> DecodeDetails(const proto::Request& message) {
   CollImplDetails details;
   details.implementation = message.implementation();
   details.subdiv_offsets = ToVector<int>(message.subdiv_offsets());
+  details.rank_list = ToVector<int>(message.rank_list());
   details.max_subdivs_per_device = message.max_subdivs_per_device();
   details.determinism =
       static_cast<Determinism>(kNoDemand - message.determinism());
@@ -242,6 +246,8 @@ proto::Request EncodeRequest(const CollectiveRequest& request) {
   message.set_implementation(details.implementation);
   message.mutable_subdiv_offsets()->Add(details.subdiv_offsets.begin(),
                                         details.subdiv_offsets.end());
+  message.mutable_rank_list()->Add(details.rank_list.begin(),
+                                   details.rank_list.end());
   message.set_max_subdivs_per_device(details.max_subdivs_per_device);
   message.set_determinism(kNoDemand - static_cast<int>(details.determinism));
   for (InstanceId id : details.dependencies) {
@@ -388,33 +394,6 @@ absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(
   return devices;
 }
 
-proto::Error EncodeError(const absl::Status& status) {
-  proto::Error message;
-  message.set_code(static_cast<int>(status.code()));
-  message.set_message(std::string(status.message().substr(0, kMaxErrorBytes)));
-  return message;
-}
-
-absl::Status CheckError(const proto::Error& message) {
-  absl::Status status =
-      CheckRange("error.code", message.code(), 1,
-                 static_cast<int>(absl::StatusCode::kUnauthenticated));
-  if (!status.ok()) return status;
-  if (message.message().size() <= kMaxErrorBytes) return absl::OkStatus();
-  return Invalid("error.message has ", message.message().size(),
-                 " bytes; wanted at most ", kMaxErrorBytes);
-}
-
-absl::Status DecodeError(const proto::Error& message) {
-  const absl::Status status = CheckError(message);
-  if (!status.ok()) {
-    return absl::UnknownError(
-        absl::StrCat("an error that was not understood: ", status.message()));
-  }
-  return absl::Status(static_cast<absl::StatusCode>(message.code()),
-                      message.message());
-}
-
 absl::StatusOr<std::vector<int>> DecodeTasks(
     const ClusterSpec& cluster,
     const google::protobuf::RepeatedField<int32_t>& tasks) {
@@ -426,6 +405,17 @@ absl::StatusOr<std::vector<int>> DecodeTasks(
   }
   if (!status.ok()) return status;
   return ToVector<int>(tasks);
+}
+
+absl::Status CheckNumTasks(const ClusterSpec& cluster, int task,
+                           int num_tasks) {
+  const absl::Status status =
+      CheckRange("num_tasks", num_tasks, 1, kMaxGroupSize);
+  if (!status.ok() || num_tasks == cluster.num_tasks()) return status;
+  return absl::FailedPreconditionError(absl::StrCat(
+      cluster.Label(task), " has a cluster of ", num_tasks,
+      num_tasks == 1 ? " task, " : " tasks, ", cluster.Label(cluster.this_task),
+      " one of ", cluster.num_tasks()));
 }
 
 }  // namespace tutti

@@ -54,18 +54,14 @@ absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(
     const ClusterSpec& cluster, const ControlCaller& owner,
     const google::protobuf::RepeatedPtrField<proto::Device>& messages);
 
-// Keeps the first few thousand bytes of the message.
-proto::Error EncodeError(const absl::Status& status);
-
-absl::Status CheckError(const proto::Error& message);
-
-// The error that the peer had; UNKNOWN, saying so, if the message is not one.
-absl::Status DecodeError(const proto::Error& message);
-
 // Each of them a task of the cluster.
 absl::StatusOr<std::vector<int>> DecodeTasks(
     const ClusterSpec& cluster,
     const google::protobuf::RepeatedField<int32_t>& tasks);
+
+// The cluster of `task`, as it says, has as many tasks as `cluster`. Errors:
+// FAILED_PRECONDITION if not; INVALID_ARGUMENT for what is no number of tasks.
+absl::Status CheckNumTasks(const ClusterSpec& cluster, int task, int num_tasks);
 
 // `field` has the name of something: a short text without control characters
 // or slashes. Empty names are for the caller to refuse.

@@ -72,6 +72,7 @@ TEST(ControlCodecTest, ACallOfEachTypeSurvivesTheWire) {
                             .determinism = Determinism::kFixedLayout,
                             .subdiv_offsets = {0, -2, 7},
                             .max_subdivs_per_device = -1,
+                            .rank_list = {2, 0},
                             .dependencies = {{1, 2}, {-3, 4}}};
     call.request = std::make_shared<const CollectiveRequest>(request);
     const auto message = EncodeMemberCall(call);
@@ -215,6 +216,17 @@ TEST(ControlCodecTest, EveryFieldIsChecked) {
            m.mutable_request()->add_subdiv_offsets(i);
          }
        }},
+      {"request.rank_list has 70000 entries",
+       [](Message& m) {
+         for (int i = 0; i < 70000; ++i) {
+           m.mutable_request()->add_rank_list(i);
+         }
+       }},
+      {"rank_list [0,0] names rank 0 twice",
+       [](Message& m) {
+         m.mutable_request()->add_rank_list(0);
+         m.mutable_request()->add_rank_list(0);
+       }},
       {"max_subdivs_per_device is -2",
        [](Message& m) { m.mutable_request()->set_max_subdivs_per_device(-2); }},
       {"request.determinism is 3",
@@ -275,28 +287,6 @@ TEST(ControlCodecTest, DevicesAreTheOwnersAndDiffer) {
       StatusIs(StatusCode::kInvalidArgument, HasSubstr("2002 entries")));
 }
 
-TEST(ControlCodecTest, ErrorsSurviveTheWireWhateverTheirBytes) {
-  const absl::Status status =
-      absl::AbortedError(std::string("a\xff\0b", 4) + std::string(9000, 'x'));
-  proto::Error message;
-  ASSERT_TRUE(message.ParseFromString(EncodeError(status).SerializeAsString()));
-  EXPECT_THAT(CheckError(message), IsOk());
-  EXPECT_THAT(DecodeError(message),
-              StatusIs(StatusCode::kAborted, HasSubstr("a\xff")));
-  for (int code : {0, -1, 17, kHuge}) {
-    message.set_code(code);
-    EXPECT_THAT(CheckError(message),
-                StatusIs(StatusCode::kInvalidArgument,
-                         HasSubstr(absl::StrCat("error.code is ", code))));
-    EXPECT_THAT(DecodeError(message),
-                StatusIs(StatusCode::kUnknown, HasSubstr("error.code")));
-  }
-  message.set_code(1);
-  message.set_message(std::string(1 << 20, 'x'));
-  EXPECT_THAT(CheckError(message), StatusIs(StatusCode::kInvalidArgument,
-                                            HasSubstr("error.message")));
-}
-
 TEST(ControlCodecTest, TasksAreOfTheCluster) {
   proto::HelloReply reply;
   reply.add_lost_tasks(2);
@@ -309,6 +299,20 @@ TEST(ControlCodecTest, TasksAreOfTheCluster) {
   for (int i = 0; i < 10; ++i) reply.add_lost_tasks(0);
   EXPECT_THAT(DecodeTasks(Cluster(), reply.lost_tasks()),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("11 entries")));
+}
+
+TEST(ControlCodecTest, ClustersHaveTheSameNumberOfTasks) {
+  EXPECT_THAT(CheckNumTasks(Cluster(), 1, Cluster().num_tasks()), IsOk());
+  EXPECT_THAT(CheckNumTasks(Cluster(), 1, 4),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       HasSubstr(absl::StrCat(
+                           Cluster().Label(1), " has a cluster of 4 tasks, ",
+                           Cluster().Label(0), " one of 3"))));
+  for (int num_tasks : {0, -1, kHuge}) {
+    EXPECT_THAT(
+        CheckNumTasks(Cluster(), 1, num_tasks),
+        StatusIs(StatusCode::kInvalidArgument, HasSubstr("num_tasks is")));
+  }
 }
 
 // Whatever the bytes, it is a status and not a crash.

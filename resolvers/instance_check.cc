@@ -140,10 +140,12 @@ absl::Status ChooseImplementation(const SelectionPolicy& policy,
        .bytes = *bytes,
        .one_process =
            task.num_local == group.size() || group.layout->num_tasks() == 1,
+       .delegate = policy.delegate,
        .implementation = instance->impl_details.implementation,
        .commutative = instance->merge_op.commutative(),
        .uneven = !instance->rows.empty(),
        .wants_subdivisions = !instance->impl_details.subdiv_offsets.empty(),
+       .num_listed_ranks = instance->impl_details.rank_list.size(),
        .determinism = instance->impl_details.determinism});
   if (!selection.ok()) return selection.status();
   instance->impl_details.implementation = selection->name;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/rank_list.h"
+#include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
 #include "resolvers/group_codec.h"
 

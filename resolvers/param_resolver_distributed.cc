@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/request_fields.h"
+#include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
 #include "resolvers/group_codec.h"
 #include "resolvers/instance_check.h"
@@ -54,6 +55,7 @@ void ParamResolverDistributed::Initialize() {
   led_ = ParamResolverLocal::Create(
       {.registry = options_.registry,
        .rules = options_.rules,
+       .delegate = options_.delegate,
        .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .task_name = task_name_,
@@ -268,7 +270,6 @@ void ParamResolverDistributed::Ask(const QuestionPtr& question) {
     if (!IsPresent(*question)) return;
     const auto group = settled_.Find(key);
     ++question->attempt;
-    question->is_reforming = reformed_.contains(key);
     question->living_generation =
         group == nullptr || group->params->generation <= ended_generation
             ? 0
@@ -397,12 +398,12 @@ void ParamResolverDistributed::OnNotLeader(const QuestionPtr& question,
 // one is known to be lost.
 void ParamResolverDistributed::OnLeaderGone(const QuestionPtr& question,
                                             const absl::Status& reason) {
-  bool is_reforming = false;
+  bool is_formed_again = false;
   {
     MutexLock lock(&mu_);
-    is_reforming = question->is_reforming;
+    is_formed_again = reformed_.contains(question->id.group_key);
   }
-  if (!is_reforming) return Finish(question, reason);
+  if (!is_formed_again) return Finish(question, reason);
   AskAgainSoon(question, reason);
 }
 
@@ -732,9 +733,8 @@ void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks) {
 }
 
 absl::Status ParamResolverDistributed::LedByLost(int task) const {
-  return absl::UnavailableError(
-      absl::StrCat(options_.cluster.Label(task),
-                   " was lost, as another task says, and had led the group"));
+  return absl::UnavailableError(absl::StrCat(
+      options_.cluster.Label(task), " was lost, and had led the group"));
 }
 
 // Not all members need have heard what the former leader settled. What the next

@@ -57,6 +57,7 @@ class ParamResolverDistributed
 
     // As in ParamResolverLocal; the rules of the task that leads decide.
     std::shared_ptr<const SelectionRules> rules;
+    std::string delegate;
     std::vector<int> ring_order;
 
     // How much the settled instances of this task's members may take: an entry
@@ -153,7 +154,6 @@ class ParamResolverDistributed
     bool is_polled = false;
     int attempt = 0;  // How often it was asked.
     uint64_t living_generation = 0;
-    bool is_reforming = false;                // A generation has ended before.
     std::optional<absl::Time> in_vain_since;  // Asked one that cannot say.
   };
   using QuestionPtr = std::shared_ptr<Question>;

@@ -179,6 +179,12 @@ void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
 absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
     const WaitingCall& call, Outbox* outbox) {
   const GroupKey key = call.request->group_key;
+  // Also a late call of before, which must not spoil the group that is formed
+  // without the tasks that are lost.
+  if (call.living_generation == 0 &&
+      call.request->group_size > num_devices_left_) {
+    return reason_for_no_more_;
+  }
   const auto found = groups_.find(key);
   const bool is_led = found != groups_.end() &&
                       (call.living_generation == 0 ||
@@ -189,7 +195,6 @@ absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
         absl::StrCat("generation ", call.living_generation, " of group ", key,
                      ", which ", call.device_name, " is in, has ended"));
   }
-  if (call.request->group_size > num_devices_left_) return reason_for_no_more_;
   absl::Status room = CheckRoom(call);
   if (!room.ok()) return room;
   if (call.is_remote && groups_.size() >= options_.max_groups) {
@@ -369,7 +374,9 @@ void ParamResolverLocal::SettleInstance(const GroupPtr& group, InstanceKey key,
                                         const InstancePtr& instance,
                                         Outbox* outbox) {
   auto completed =
-      CompleteInstance({.registry = options_.registry, .rules = options_.rules},
+      CompleteInstance({.registry = options_.registry,
+                        .rules = options_.rules,
+                        .delegate = options_.delegate},
                        group->params, group->task, instance->requests);
   MutexLock lock(&mu_);
   if (!group->status.ok()) return;

@@ -40,6 +40,9 @@ class ParamResolverLocal
     // For what no member names an implementation for; null: none.
     std::shared_ptr<const SelectionRules> rules;
 
+    // What connects the processes, as in SelectionRequest.
+    std::string delegate;
+
     // Device indices of a task, as in ConfiguredRankOrder(); empty: the ring
     // follows the links.
     std::vector<int> ring_order;

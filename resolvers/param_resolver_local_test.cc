@@ -121,6 +121,26 @@ class ParamResolverLocalTest : public testing::Test {
   std::shared_ptr<ParamResolverLocal> resolver_;
 };
 
+// A call from before tasks were lost may come while the others already form a
+// smaller group.
+TEST_F(ParamResolverLocalTest, ALateCallForMoreThanAreLeftSpoilsNoGroup) {
+  const absl::Status lost = absl::UnavailableError("task 7 was lost");
+  resolver_->SetDevicesLeft(2, lost);
+  const auto first = Ask(0, 1);
+  EXPECT_TRUE(first->waits());
+  CollectiveRequest late = Request(1);
+  late.group_size = 3;
+  const auto refused = Ask(1, late);
+  ASSERT_EQ(refused->answers.size(), 1);
+  EXPECT_EQ(refused->answers[0].status(), lost);
+  EXPECT_TRUE(first->waits());
+  const auto second = Ask(1, 1);
+  for (const auto& call : {first, second}) {
+    ASSERT_EQ(call->answers.size(), 1);
+    EXPECT_THAT(call->answers[0], IsOk());
+  }
+}
+
 TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
   ASSERT_THAT(registry_.Register(
                   "Manual", Implemented<Hooked>(
