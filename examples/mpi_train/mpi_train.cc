@@ -1,0 +1,240 @@
+// The training of examples/train as a job of MPI's, where each process has a
+// replica of the model and sees its own part of each batch:
+//
+//   mpirun -n 4 mpi_train [EPOCHS]
+//
+// The gradient of each layer is a tensor with a name. Every process comes to
+// them in an order of its own, as where layers are computed wherever a thread
+// is free; the coordinator has all of them run what all have asked for.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "examples/train/data.h"
+#include "examples/train/model.h"
+#include "framework/coordinator/coordinator.h"
+#include "framework/default_environment.h"
+#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_transport.h"
+#include "runtime/cluster_runtime.h"
+#include "tutti.h"
+
+namespace train {
+namespace {
+
+constexpr size_t kNumTestExamples = 297;
+constexpr uint32_t kSeed = 1;
+constexpr int kBatch = 64;  // Images of a step, as many of each process.
+constexpr float kLearningRate = 0.1F;
+constexpr float kMomentum = 0.9F;
+
+// Waits for asynchronous operations: the first error of `count` of them, of
+// which `start` begins number i.
+template <typename Start>
+absl::Status AwaitAll(size_t count, Start start) {
+  std::vector<absl::Status> results(count);
+  tutti::BlockingCounter left(static_cast<int>(count));
+  for (size_t i = 0; i < count; ++i) {
+    start(i, [&results, &left, i](absl::Status status) {
+      results[i] = std::move(status);
+      left.DecrementCount();
+    });
+  }
+  left.Wait();
+  absl::Status first;
+  for (const absl::Status& result : results) first.Update(result);
+  return first;
+}
+
+// A part of the flat array of parameters.
+struct Layer {
+  std::string name;
+  int begin = 0;
+  int size = 0;
+};
+
+// As examples/train/model.h has them; the weights of each unit are a tensor.
+std::vector<Layer> Layers() {
+  std::vector<Layer> layers;
+  int begin = 0;
+  const auto add = [&](std::string name, int size) {
+    layers.push_back({std::move(name), begin, size});
+    begin += size;
+  };
+  const auto add_units = [&](const std::string& name, int num_units,
+                             int num_weights) {
+    for (int unit = 0; unit < num_units; ++unit) {
+      add(absl::StrCat(name, "/weights/", unit), num_weights);
+    }
+    add(name + "/biases", num_units);
+  };
+  add_units("hidden", kNumHidden, kNumPixels);
+  add_units("output", kNumClasses, kNumHidden);
+  return layers;
+}
+
+class RankTrainer {
+ public:
+  explicit RankTrainer(tutti::ClusterRuntime* runtime)
+      : runtime_(runtime),
+        layers_(Layers()),
+        order_(static_cast<uint32_t>(rank())),
+        velocity_(kNumParameters),
+        gradient_(kNumParameters) {}
+
+  int rank() const { return runtime_->cluster().this_task; }
+  int size() const { return runtime_->cluster().num_tasks(); }
+  const std::vector<float>& parameters() const { return parameters_; }
+
+  absl::Status TrainEpoch(absl::Span<const Example> examples) {
+    const size_t per_rank = std::max(kBatch / size(), 1);
+    const size_t batch = per_rank * size();
+    for (size_t begin = 0; begin + batch <= examples.size(); begin += batch) {
+      const auto own = examples.subspan(begin + rank() * per_rank, per_rank);
+      ComputeGradient(parameters_, own, absl::MakeSpan(gradient_));
+      const absl::Status status = SumGradients();
+      if (!status.ok()) return status;
+      Update();
+    }
+    return absl::OkStatus();
+  }
+
+  // The parameters of all ranks, one after the other.
+  absl::Status GatherParameters(tutti::Tensor* all) {
+    return AwaitAll(1, [&](size_t, tutti::StatusCallback done) {
+      runtime_->coordinator().AllGather(
+          {.name = "parameters",
+           .input = Wrap(parameters_.data(), kNumParameters),
+           .output = all},
+          std::move(done));
+    });
+  }
+
+ private:
+  static tutti::Tensor Wrap(float* data, int size) {
+    return *tutti::Tensor::Wrap(tutti::DType::kFloat32,
+                                tutti::TensorShape::Vector(size), data);
+  }
+
+  // Layer by layer, in an order that no other rank has.
+  absl::Status SumGradients() {
+    std::shuffle(layers_.begin(), layers_.end(), order_);
+    std::vector<tutti::Tensor> sums;
+    for (const Layer& layer : layers_) {
+      sums.push_back(Wrap(gradient_.data() + layer.begin, layer.size));
+    }
+    return AwaitAll(layers_.size(), [&](size_t i, tutti::StatusCallback done) {
+      runtime_->coordinator().AllReduce(
+          {.name = layers_[i].name, .input = sums[i], .output = &sums[i]},
+          std::move(done));
+    });
+  }
+
+  void Update() {
+    for (int i = 0; i < kNumParameters; ++i) {
+      velocity_[i] =
+          kMomentum * velocity_[i] + gradient_[i] / static_cast<float>(size());
+      parameters_[i] -= kLearningRate * velocity_[i];
+    }
+  }
+
+  tutti::ClusterRuntime* const runtime_;
+  std::vector<Layer> layers_;
+  std::mt19937 order_;
+  std::vector<float> parameters_ = InitialParameters(kSeed);
+  std::vector<float> velocity_;
+  std::vector<float> gradient_;
+};
+
+absl::Status CheckEqual(RankTrainer* trainer) {
+  tutti::Tensor all;
+  const absl::Status status = trainer->GatherParameters(&all);
+  if (!status.ok()) return status;
+  const size_t bytes = trainer->parameters().size() * sizeof(float);
+  for (int rank = 0; rank < trainer->size(); ++rank) {
+    if (std::memcmp(all.data() + rank * bytes, trainer->parameters().data(),
+                    bytes) != 0) {
+      return absl::InternalError(absl::StrCat("rank ", trainer->rank(), " and ",
+                                              rank, " have other parameters"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Train(tutti::ClusterRuntime* runtime, int num_epochs) {
+  auto data = ReadDataSet(DefaultDataPath(), kNumTestExamples);
+  if (!data.ok()) return data.status();
+  RankTrainer trainer(runtime);
+  const bool prints = trainer.rank() == 0;
+  std::mt19937 generator(kSeed);  // The same images at the same time.
+  for (int epoch = 1; epoch <= num_epochs; ++epoch) {
+    Shuffle(data->training, generator);
+    const absl::Status status = trainer.TrainEpoch(data->training);
+    if (!status.ok()) return status;
+    if (!prints) continue;
+    absl::PrintF("epoch %d: training loss %.6f, test accuracy %.2f %%\n", epoch,
+                 Evaluate(trainer.parameters(), data->training).loss,
+                 100 * Evaluate(trainer.parameters(), data->test).accuracy);
+  }
+  const absl::Status status = CheckEqual(&trainer);
+  if (status.ok() && prints) {
+    absl::PrintF("The %d replicas are equal bit for bit.\n", trainer.size());
+  }
+  return status;
+}
+
+absl::Status Run(int num_epochs) {
+  const tutti::DefaultEnvironment environment;
+  tutti::MpiRuntime mpi({.environment = environment.get()});
+  absl::Status status = mpi.Start();
+  if (!status.ok()) return status;
+  const auto cluster = tutti::ClusterOf(mpi);
+  if (!cluster.ok()) return cluster.status();
+  const auto runtime = tutti::ClusterRuntime::Create(
+      {.cluster = *cluster,
+       .environment = environment.get(),
+       .make_transport = [&](uint64_t incarnation) {
+         return tutti::CreateMpiTransport({.runtime = &mpi,
+                                           .cluster = *cluster,
+                                           .incarnation = incarnation,
+                                           .environment = environment.get()});
+       }});
+  if (!runtime.ok()) return runtime.status();
+  const auto in_a_minute = [&] {
+    return environment.get().clock->Now() + absl::Seconds(60);
+  };
+  status = AwaitAll(1, [&](size_t, tutti::StatusCallback done) {
+    (*runtime)->Join(in_a_minute(), /*progress=*/nullptr, std::move(done));
+  });
+  if (status.ok()) status = Train(runtime->get(), num_epochs);
+  if (!status.ok()) return status;
+  return AwaitAll(1, [&](size_t, tutti::StatusCallback done) {
+    (*runtime)->Leave(in_a_minute(), std::move(done));
+  });
+}
+
+}  // namespace
+}  // namespace train
+
+int main(int argc, char** argv) {
+  int num_epochs = 3;
+  if (argc > 2 || (argc == 2 && (!absl::SimpleAtoi(argv[1], &num_epochs) ||
+                                 num_epochs < 1))) {
+    std::fprintf(stderr, "usage: mpirun -n PROCESSES mpi_train [EPOCHS]\n");
+    return 2;
+  }
+  const absl::Status status = train::Run(num_epochs);
+  if (status.ok()) return 0;
+  absl::FPrintF(stderr, "mpi_train: %s\n", status.message());
+  return 1;
+}

@@ -1,0 +1,214 @@
+#include "remote/mpi/mpi_agreement.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+
+absl::Status MpiAgreement::WhyNotReady(const Part& part) const {
+  if (parts_.contains(part.key())) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(ToString(part.key()), ": is waiting to begin"));
+  }
+  for (const int task : part.tasks()) {
+    const auto gone = gone_.find(task);
+    if (gone != gone_.end()) return gone->second;
+  }
+  return absl::OkStatus();
+}
+
+void MpiAgreement::AddReady(const PartPtr& part) {
+  const absl::Status why_not = WhyNotReady(*part);
+  if (!why_not.ok()) return part->Refuse(why_not);
+  const ExecKey key = part->key();
+  parts_[key].part = part;
+  if (leads(*part)) return BeginIfComplete(key);
+  Send(part->tasks()[0], MpiNote::Kind::kReady, key);
+}
+
+void MpiAgreement::Withdraw(const ExecKey& key, const absl::Status& why) {
+  const auto found = parts_.find(key);
+  if (found == parts_.end() || !found->second.withdrawn.ok()) return;
+  if (leads(*found->second.part)) return Refuse(key, why);
+  found->second.withdrawn = why;
+  Send(found->second.part->tasks()[0], MpiNote::Kind::kWithdraw, key);
+}
+
+void MpiAgreement::OnNote(int task, const MpiNote& note) {
+  const ExecKey& key = note.key;
+  const auto part = parts_.find(key);
+  const bool is_of_leader =
+      part != parts_.end() && part->second.part->tasks()[0] == task;
+  switch (note.kind) {
+    case MpiNote::Kind::kReady:
+      return AddReadyTask(task, key);
+    case MpiNote::Kind::kWithdraw:
+      return RemoveReadyTask(task, key);
+    case MpiNote::Kind::kWithdrawn:
+      if (is_of_leader) Refuse(key, part->second.withdrawn);
+      return;
+    case MpiNote::Kind::kBegin:
+    case MpiNote::Kind::kMakeAndBegin:
+      if (!is_of_leader) return;
+      return Begin(key, note.kind == MpiNote::Kind::kMakeAndBegin);
+    case MpiNote::Kind::kAskForLeave:
+      return AskForLeave(task, key);
+    case MpiNote::Kind::kLeave:
+      if (task == 0) OnLeave(key);
+      return;
+    case MpiNote::Kind::kReturnLeave:
+      return ReturnLeave(task);
+    default:  // Of others.
+      return;
+  }
+}
+
+std::vector<ExecKey> MpiAgreement::Waiting() const {
+  std::vector<ExecKey> keys;
+  for (const auto& [key, waiter] : parts_) keys.push_back(key);
+  return keys;
+}
+
+void MpiAgreement::Send(int task, MpiNote::Kind kind, const ExecKey& key) {
+  const MpiNote note{.kind = kind, .key = key};
+  if (task == options_.this_task) return OnNote(task, note);
+  if (!gone_.contains(task)) options_.send(task, note);
+}
+
+void MpiAgreement::Begin(const ExecKey& key, bool makes_communicator) {
+  const PartPtr part = parts_.extract(key).mapped().part;
+  part->Begin(makes_communicator);
+}
+
+void MpiAgreement::Refuse(const ExecKey& key, absl::Status why) {
+  if (why.ok()) why = absl::CancelledError("withdrawn by the leader");
+  const PartPtr part = parts_.extract(key).mapped().part;
+  part->Refuse(why);
+}
+
+void MpiAgreement::OnGone(int task, const absl::Status& why) {
+  if (!gone_.try_emplace(task, why).second) return;
+  for (const ExecKey& key : Waiting()) {
+    const auto waiter = parts_.find(key);
+    if (waiter == parts_.end()) continue;
+    const auto& tasks = waiter->second.part->tasks();
+    const bool is_member =
+        std::find(tasks.begin(), tasks.end(), task) != tasks.end();
+    if (is_member && (tasks[0] == task || leads(*waiter->second.part))) {
+      Refuse(key, why);
+    }
+  }
+  absl::erase_if(ready_, [task](auto& entry) {
+    std::erase(entry.second, task);
+    return entry.second.empty();
+  });
+  ReturnLeave(task);
+  if (task != 0) return;
+  for (auto& [id, group] : led_) {
+    for (const ExecKey& key : std::exchange(group.complete, {})) {
+      if (parts_.contains(key)) Refuse(key, why);
+    }
+  }
+}
+
+// --- As a leader -------------------------------------------------------------
+
+void MpiAgreement::AddReadyTask(int task, const ExecKey& key) {
+  std::vector<int>& tasks = ready_[key];
+  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
+    tasks.push_back(task);
+  }
+  BeginIfComplete(key);
+}
+
+// Who is not among those that are ready has been told to begin, or was lost and
+// is never told: whether it has gone, it knows.
+void MpiAgreement::RemoveReadyTask(int task, const ExecKey& key) {
+  if (gone_.contains(task)) {
+    return options_.send(task, {.kind = MpiNote::Kind::kWithdrawn, .key = key});
+  }
+  const auto found = ready_.find(key);
+  if (found == ready_.end() || std::erase(found->second, task) == 0) return;
+  if (found->second.empty()) ready_.erase(found);
+  Send(task, MpiNote::Kind::kWithdrawn, key);
+}
+
+bool MpiAgreement::IsComplete(const ExecKey& key) const {
+  const auto own = parts_.find(key);
+  if (own == parts_.end() || !leads(*own->second.part)) return false;
+  const auto& tasks = own->second.part->tasks();
+  if (tasks.size() == 1) return true;
+  const auto ready = ready_.find(key);
+  if (ready == ready_.end() || ready->second.size() + 1 < tasks.size()) {
+    return false;
+  }
+  return std::all_of(tasks.begin() + 1, tasks.end(), [&](int task) {
+    return std::find(ready->second.begin(), ready->second.end(), task) !=
+           ready->second.end();
+  });
+}
+
+void MpiAgreement::BeginIfComplete(const ExecKey& key) {
+  if (!IsComplete(key)) return;
+  LedGroup& group = led_[GroupOf(key)];
+  if (group.has_communicator) return SayBegin(key, false);
+  const auto gone = gone_.find(0);
+  if (gone != gone_.end()) return Refuse(key, gone->second);
+  group.complete.push_back(key);
+  if (group.complete.size() == 1) Send(0, MpiNote::Kind::kAskForLeave, key);
+}
+
+void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
+  const std::vector<int> tasks = parts_.find(key)->second.part->tasks();
+  ready_.erase(key);
+  for (size_t rank = 1; rank < tasks.size(); ++rank) {
+    Send(tasks[rank],
+         makes_communicator ? MpiNote::Kind::kMakeAndBegin
+                            : MpiNote::Kind::kBegin,
+         key);
+  }
+  Begin(key, makes_communicator);
+}
+
+// Some may have withdrawn since they were complete.
+void MpiAgreement::OnLeave(const ExecKey& key) {
+  const auto found = led_.find(GroupOf(key));
+  if (found == led_.end()) return Send(0, MpiNote::Kind::kReturnLeave, key);
+  const auto complete = std::exchange(found->second.complete, {});
+  bool is_made = false;
+  for (const ExecKey& next : complete) {
+    if (!IsComplete(next)) continue;
+    led_[GroupOf(key)].has_communicator = true;
+    SayBegin(next, /*makes_communicator=*/!std::exchange(is_made, true));
+  }
+  Send(0, MpiNote::Kind::kReturnLeave, key);
+}
+
+// --- As task 0 ---------------------------------------------------------------
+
+// One that was lost, and goes on, would never give it back.
+void MpiAgreement::AskForLeave(int task, const ExecKey& key) {
+  if (gone_.contains(task)) return;
+  leaves_.emplace_back(task, key);
+  if (leaves_.size() == 1) GiveLeave();
+}
+
+void MpiAgreement::GiveLeave() {
+  const auto [task, key] = leaves_.front();
+  Send(task, MpiNote::Kind::kLeave, key);
+}
+
+// Of a task that is gone, also those that it waits for.
+void MpiAgreement::ReturnLeave(int task) {
+  if (leaves_.empty()) return;
+  const bool had_it = leaves_.front().first == task;
+  if (had_it) leaves_.pop_front();
+  if (gone_.contains(task)) {
+    std::erase_if(leaves_,
+                  [task](const auto& leave) { return leave.first == task; });
+  }
+  if (had_it && !leaves_.empty()) GiveLeave();
+}
+
+}  // namespace tutti

@@ -1,0 +1,138 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_AGREEMENT_H_
+#define TUTTI_REMOTE_MPI_MPI_AGREEMENT_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/buf_key.h"
+#include "remote/mpi/mpi_note.h"
+
+namespace tutti {
+
+// When, and in which order, the processes of a group begin the executions that
+// they leave to MPI: MPI wants one order on all of them, and takes nothing back
+// that has begun.
+//
+//   member                      leader (the group's rank 0)
+//     ready {execution}  --->     when all are ready, of which none has
+//                        <---   begin {execution}   withdrawn:
+//
+//   or:  withdraw {execution}  --->
+//                        <---   withdrawn {execution}, unless it has said begin
+//
+// So an execution begins on all members or on none, and nobody waits in MPI for
+// one that does not come. A leader says begin in an order of its own, in which
+// all begin. It is messages of one size, one round in all.
+//
+// The first begin of a group also has the members make their communicator,
+// which blocks MPI's thread: for it the leader gets leave from task 0, which
+// gives it to one at a time, so that groups that overlap do not wait for each
+// other in a circle.
+//
+// Pure but for what it calls. For one thread. A task that is gone is not waited
+// for any more: what it leads ends.
+class MpiAgreement {
+ public:
+  // A member's part in an execution.
+  class Part {
+   public:
+    virtual ~Part() = default;
+    virtual const ExecKey& key() const = 0;
+
+    // By rank; all different. The first one leads.
+    virtual const std::vector<int>& tasks() const = 0;
+
+    // One of the two, once. After `makes_communicator` the communicator of the
+    // group's tasks is there.
+    virtual void Begin(bool makes_communicator) = 0;
+    virtual void Refuse(const absl::Status& why) = 0;
+  };
+  using PartPtr = std::shared_ptr<Part>;
+
+  struct Options {
+    int this_task = 0;
+
+    // In order; not to this one.
+    std::function<void(int task, const MpiNote& note)> send;
+  };
+
+  explicit MpiAgreement(Options options) : options_(std::move(options)) {}
+
+  // The part waits to begin. Refused with ALREADY_EXISTS if one waits under its
+  // key, with UNAVAILABLE if its leader, or who gives leave, is gone.
+  void AddReady(const PartPtr& part);
+
+  // Has the part refused with `why`, if it can; else it begins.
+  void Withdraw(const ExecKey& key, const absl::Status& why);
+
+  void OnNote(int task, const MpiNote& note);
+
+  // The group has no communicator any more.
+  void ForgetGroup(const ExecKey& key) { led_.erase(GroupOf(key)); }
+
+  // The task sends nothing any more, and hears nothing. The first reason stays.
+  void OnGone(int task, const absl::Status& why);
+
+  // Parts of this process that wait.
+  size_t num_waiting() const { return parts_.size(); }
+  std::vector<ExecKey> Waiting() const;
+
+ private:
+  // By group key and generation.
+  using GroupId = std::pair<int64_t, uint64_t>;
+
+  struct Waiter {
+    PartPtr part;
+    absl::Status withdrawn;  // Why; OK: it is not.
+  };
+
+  // What this task knows of a group that it leads.
+  struct LedGroup {
+    bool has_communicator = false;
+    std::deque<ExecKey> complete;  // Waits for leave.
+  };
+
+  static GroupId GroupOf(const ExecKey& key) {
+    return {key.group, key.generation};
+  }
+  bool leads(const Part& part) const {
+    return part.tasks()[0] == options_.this_task;
+  }
+  absl::Status WhyNotReady(const Part& part) const;
+  void Send(int task, MpiNote::Kind kind, const ExecKey& key);
+
+  // As a leader.
+  void AddReadyTask(int task, const ExecKey& key);
+  void RemoveReadyTask(int task, const ExecKey& key);
+  bool IsComplete(const ExecKey& key) const;
+  void BeginIfComplete(const ExecKey& key);
+  void SayBegin(const ExecKey& key, bool makes_communicator);
+  void OnLeave(const ExecKey& key);
+
+  // As task 0.
+  void AskForLeave(int task, const ExecKey& key);
+  void ReturnLeave(int task);
+  void GiveLeave();
+
+  void Begin(const ExecKey& key, bool makes_communicator);
+  void Refuse(const ExecKey& key, absl::Status why);
+
+  const Options options_;
+  absl::flat_hash_map<ExecKey, Waiter> parts_;
+  absl::flat_hash_map<ExecKey, std::vector<int>> ready_;  // Tasks, led here.
+  absl::flat_hash_map<GroupId, LedGroup> led_;
+  absl::flat_hash_map<int, absl::Status> gone_;
+
+  // Who has leave, and then who waits for it.
+  std::deque<std::pair<int, ExecKey>> leaves_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_AGREEMENT_H_

@@ -1,0 +1,324 @@
+#include "remote/mpi/mpi_collectives.h"
+
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective_executor.h"
+#include "framework/params.h"
+#include "framework/peer_access.h"
+
+namespace tutti {
+namespace {
+
+// How long to wait, at the end, for leave to end what has not begun.
+constexpr absl::Duration kCloseLimit = absl::Seconds(2);
+
+// A final op on more is not for MPI's thread, on which all others wait.
+constexpr size_t kMostFinishedInline = size_t{64} << 10;
+
+// How often to look for what comes next while something is under way, before
+// others may: a few looks cost as much as one round of all who are polled, and
+// the notes and bytes of small collectives come that soon.
+constexpr int kLooks = 8;
+
+// Whose `done` runs on this thread, which is MPI's, where another execution may
+// be added at once: one that is started there does not wait for the next round.
+thread_local const MpiCollectives* in_turn = nullptr;
+
+absl::Status ShutDown() {
+  return absl::CancelledError("the transport has been shut down");
+}
+
+}  // namespace
+
+// What a group's executions share, as long as the group lives.
+class MpiCollectives::Group {
+ public:
+  ~Group() {
+    const auto owner = owner_.lock();
+    if (owner == nullptr) return;
+    owner->Post([owner = owner.get(), key = key_] {
+      owner->communicators_.Release(key);
+    });
+  }
+
+  absl::Status Initialize(const std::shared_ptr<MpiCollectives>& owner,
+                          const CollGroupParams& group) {
+    std::call_once(once_, [&] {
+      for (const CollGroupMember& member : group.members) {
+        const auto task = owner->options_.cluster.TaskOf(member.device.name);
+        if (!task.ok()) {
+          status_ = task.status();
+          return;
+        }
+        if (absl::c_linear_search(tasks_, *task)) {
+          status_ = absl::FailedPreconditionError(absl::StrCat(
+              "MPI runs collectives of one device of each "
+              "process; several of group ",
+              group.key, " are in ", owner->options_.cluster.Label(*task)));
+          return;
+        }
+        tasks_.push_back(*task);
+      }
+      key_ = {.generation = group.generation, .group = group.key};
+      owner_ = owner;
+    });
+    return status_;
+  }
+
+  const std::vector<int>& tasks() const { return tasks_; }
+
+ private:
+  std::once_flag once_;
+  std::weak_ptr<MpiCollectives> owner_;
+  ExecKey key_;
+  std::vector<int> tasks_;
+  absl::Status status_;
+};
+
+// A member's part in one execution.
+//
+// It asks its own device for bytes that it lends only when it has ended: that
+// is how it hears that the execution has failed, here or on another member.
+class MpiCollectives::Execution final
+    : public MpiAgreement::Part,
+      public Borrower,
+      public Lender,
+      public std::enable_shared_from_this<Execution> {
+ public:
+  Execution(std::shared_ptr<MpiCollectives> owner,
+            const CollectiveContext& context, StatusCallback done)
+      : owner_(std::move(owner)),
+        context_(context),
+        key_(context.exec_key),
+        tasks_(
+            static_cast<const Group*>(context.implementation_state)->tasks()),
+        done_(std::move(done)) {}
+
+  void Start() {
+    self_ = shared_from_this();
+    const CollGroupMember& own = member();
+    context_.executor->peers().RecvFromPeer(
+        own, transfer(),
+        {.incarnation = own.device.incarnation, .borrower = this});
+    if (in_turn == owner_.get()) return Add();
+    if (owner_->Post([self = shared_from_this()] { self->Add(); })) return;
+    StopListening();
+    std::move(done_)(ShutDown());
+  }
+
+  // Of the agreement; on MPI's thread.
+  const ExecKey& key() const override { return key_; }
+  const std::vector<int>& tasks() const override { return tasks_; }
+  void Begin(bool makes_communicator) override;
+  void Refuse(const absl::Status& why) override {
+    End(failure_.ok() ? why : failure_);
+  }
+
+  // On any thread.
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery delivery) override {
+    const auto self = std::exchange(self_, nullptr);
+    if (status.ok()) return delivery.Release(absl::OkStatus());
+    owner_->Post([self, status = std::move(status)] { self->Fail(status); });
+  }
+  void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {}
+
+ private:
+  const CollGroupMember& member() const {
+    return context_.params->group->members[context_.rank()];
+  }
+  BufKey transfer() const {
+    return {.exec = key_, .from = context_.rank(), .to = context_.rank()};
+  }
+
+  void StopListening() {
+    context_.executor->peers().PostToPeer(
+        member(), transfer(),
+        {.incarnation = member().device.incarnation, .lender = this});
+  }
+
+  // On MPI's thread.
+  void Add();
+  void Fail(const absl::Status& why);
+  void OnRequestEnded();
+  void Finish();
+  void End(absl::Status status);
+
+  const std::shared_ptr<MpiCollectives> owner_;
+  const CollectiveContext& context_;  // Until `done_`.
+  const ExecKey key_;
+  const std::vector<int>& tasks_;  // Until then.
+  StatusCallback done_;
+  std::shared_ptr<Execution> self_;  // Until it is told as a borrower.
+
+  // Of MPI's thread.
+  absl::Status failure_;
+  std::optional<MpiOperation> operation_;
+  size_t num_requests_ = 0;
+};
+
+void MpiCollectives::Execution::Add() {
+  ++owner_->num_executions_;
+  if (owner_->is_closing_) return End(ShutDown());
+  if (!failure_.ok()) return End(failure_);
+  owner_->agreement_.AddReady(shared_from_this());
+}
+
+void MpiCollectives::Execution::Fail(const absl::Status& why) {
+  if (done_ == nullptr) return;
+  failure_.Update(why);
+  owner_->agreement_.Withdraw(key_, failure_);
+}
+
+void MpiCollectives::Execution::Begin(bool makes_communicator) {
+  if (makes_communicator) owner_->communicators_.Make(key_, tasks_);
+  operation_.emplace(context_);
+  const std::vector<MPI_Request> requests =
+      operation_->Start(owner_->communicators_.Find(key_), &owner_->merges_);
+  context_.executor->Launched(context_);
+  num_requests_ = requests.size();
+  for (const MPI_Request request : requests) {
+    owner_->under_way_.Add(
+        request, [self = shared_from_this()](const MPI_Status& /*status*/) {
+          self->OnRequestEnded();
+        });
+  }
+}
+
+void MpiCollectives::Execution::OnRequestEnded() {
+  if (--num_requests_ > 0) return;
+  const bool has_work = !context_.params->instance->final_op.is_identity() &&
+                        context_.output.size_bytes() > kMostFinishedInline;
+  if (!has_work) {
+    in_turn = owner_.get();
+    End(operation_->Finish());
+    in_turn = nullptr;
+    return;
+  }
+  owner_->options_.environment.queue->Schedule([self = shared_from_this()] {
+    const absl::Status status = self->operation_->Finish();
+    self->owner_->Post([self, status] { self->End(status); });
+  });
+}
+
+void MpiCollectives::Execution::End(absl::Status status) {
+  if (!failure_.ok()) status = failure_;
+  operation_.reset();
+  if (failure_.ok()) StopListening();
+  --owner_->num_executions_;
+  std::exchange(done_, nullptr)(std::move(status));
+}
+
+MpiCollectives::MpiCollectives(const Options& options)
+    : options_(options),
+      notes_(options.runtime),
+      agreement_(
+          {.this_task = options.cluster.this_task,
+           .send = [this](int task,
+                          const MpiNote& note) { notes_.Send(task, note); }}),
+      communicators_(
+          {.this_task = options.cluster.this_task,
+           .all = options.runtime->messages(),
+           .send = [this](int task,
+                          const MpiNote& note) { notes_.Send(task, note); },
+           .on_free =
+               [this](const ExecKey& key) { agreement_.ForgetGroup(key); }}) {}
+
+absl::Status MpiCollectives::Prepare(CollectiveContext* context) {
+  const CollGroupParams& params = *context->params->group;
+  const absl::Status status =
+      MpiOperation::Check(*context->params->instance, params.size());
+  if (!status.ok()) return status;
+  const auto group = params.resources->GetOrCreate<Group>();
+  context->implementation_state = group.get();
+  return group->Initialize(shared_from_this(), params);
+}
+
+void MpiCollectives::Run(const CollectiveContext& context,
+                         StatusCallback done) {
+  std::make_shared<Execution>(shared_from_this(), context, std::move(done))
+      ->Start();
+}
+
+bool MpiCollectives::Post(Work work) {
+  MutexLock lock(&mu_);
+  if (!is_closed_) options_.runtime->Post(std::move(work));
+  return !is_closed_;
+}
+
+// --- On MPI's thread ---------------------------------------------------------
+
+void MpiCollectives::Open() { notes_.Open(); }
+
+MpiPoller::State MpiCollectives::Poll() {
+  bool is_busy = notes_.Poll();
+  int num_looks = 0;
+  do {
+    const bool has_notes = notes_.Receive(
+        [this](int task, const MpiNote& note) { OnNote(task, note); });
+    const bool has_ended = under_way_.Poll();
+    is_busy = is_busy || has_notes || has_ended;
+  } while (num_executions_ > 0 && ++num_looks < kLooks);
+  is_busy = EndClosing() || is_busy;
+  if (is_busy) return State::kBusy;
+  const bool is_waiting = notes_.is_sending() || num_executions_ > 0;
+  return is_waiting ? State::kWaiting : State::kIdle;
+}
+
+void MpiCollectives::OnNote(int task, const MpiNote& note) {
+  if (note.kind == MpiNote::Kind::kGone) {
+    return agreement_.OnGone(task, Gone(task));
+  }
+  agreement_.OnNote(task, note);
+  communicators_.OnNote(task, note);
+}
+
+absl::Status MpiCollectives::Gone(int task) const {
+  return absl::UnavailableError(
+      absl::StrCat(options_.cluster.Label(task), " has shut down"));
+}
+
+void MpiCollectives::Drop(int task, const absl::Status& reason) {
+  agreement_.OnGone(task, reason);
+}
+
+void MpiCollectives::Close(Work closed) {
+  is_closing_ = true;
+  closed_ = std::move(closed);
+  refuse_all_at_ = options_.environment.clock->Now() + kCloseLimit;
+  for (const ExecKey& key : agreement_.Waiting()) {
+    agreement_.Withdraw(key, ShutDown());
+  }
+}
+
+// Who has not answered in time is not waited for; what MPI has begun is.
+bool MpiCollectives::EndClosing() {
+  if (closed_ == nullptr) return false;
+  const int num_tasks = options_.cluster.num_tasks();
+  if (num_executions_ > 0) {
+    if (options_.environment.clock->Now() <= refuse_all_at_) return false;
+    for (int task = 0; task < num_tasks; ++task) {
+      agreement_.OnGone(task, ShutDown());
+    }
+    if (num_executions_ > 0) return false;
+  }
+  for (int task = 0; task < num_tasks; ++task) {
+    if (task != options_.cluster.this_task) {
+      notes_.Send(task, {.kind = MpiNote::Kind::kGone});
+    }
+  }
+  notes_.Close();
+  {
+    MutexLock lock(&mu_);
+    is_closed_ = true;
+  }
+  std::exchange(closed_, nullptr)();
+  return true;
+}
+
+}  // namespace tutti

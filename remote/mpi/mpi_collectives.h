@@ -1,0 +1,98 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
+#define TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "framework/cluster_spec.h"
+#include "framework/collective_delegate.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "remote/mpi/mpi_agreement.h"
+#include "remote/mpi/mpi_communicators.h"
+#include "remote/mpi/mpi_notes.h"
+#include "remote/mpi/mpi_operation.h"
+#include "remote/mpi/mpi_requests.h"
+#include "remote/mpi/mpi_runtime.h"
+
+namespace tutti {
+
+// Collectives that MPI runs, among the processes of its job: those that
+// MpiOperation knows, of any number of steps, groups and instances at a time.
+//
+// An execution that ends early, on any member, ends soon if MPI has not begun
+// it; mpi_agreement.h says when that is. MPI cannot be stopped afterwards: then
+// `done` runs when MPI has let go of the tensors, which needs all members'
+// processes to go on.
+//
+// `done` runs on MPI's thread, or on the environment's queue after a final op
+// on a large tensor. There is one of these at a time in a process; the n-th one
+// of each process talks to the n-th ones of the others.
+class MpiCollectives final
+    : public CollectiveDelegate,
+      public MpiPoller,
+      public std::enable_shared_from_this<MpiCollectives> {
+ public:
+  struct Options {
+    MpiRuntime* runtime = nullptr;  // Outlives all that Close() ends.
+    ClusterSpec cluster;            // Task i is rank i of MPI's.
+    Environment environment;
+  };
+
+  explicit MpiCollectives(const Options& options);
+
+  absl::string_view name() const override { return "MPI"; }
+
+  // Errors: as MpiOperation::Check(); NOT_FOUND for a member whose task is not
+  // in the cluster.
+  absl::Status Prepare(CollectiveContext* context) override;
+
+  // Errors: what ended the execution; CANCELLED after Close(); UNAVAILABLE, or
+  // that of Drop(), if another member's process is gone; those of merge op and
+  // final op.
+  void Run(const CollectiveContext& context, StatusCallback done) override;
+
+  // The rest is for MPI's thread. Begins to listen; once, before all else.
+  void Open();
+  State Poll() override;
+
+  // The process is lost.
+  void Drop(int task, const absl::Status& reason);
+
+  // Ends what MPI has not begun; `closed` runs when nothing is under way.
+  void Close(Work closed);
+
+ private:
+  class Group;
+  class Execution;
+
+  // False, and nothing is done, after Close().
+  bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void OnNote(int task, const MpiNote& note);
+  bool EndClosing();
+  absl::Status Gone(int task) const;
+
+  const Options options_;
+  MpiNotes notes_;
+  MpiAgreement agreement_;
+  MpiCommunicators communicators_;
+  MpiMerges merges_;
+  MpiRequests under_way_;  // In MPI.
+
+  size_t num_executions_ = 0;  // Whose `done` has not run.
+  bool is_closing_ = false;
+  absl::Time refuse_all_at_ = absl::InfiniteFuture();
+  Work closed_;
+
+  Mutex mu_;
+  bool is_closed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_

@@ -1,0 +1,75 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_MERGE_H_
+#define TUTTI_REMOTE_MPI_MPI_MERGE_H_
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "framework/dtype.h"
+#include "framework/merge_op.h"
+
+namespace tutti {
+
+// A merge op and a dtype as an operation and a type of MPI's. MPI's own
+// operations are not used, so that all dtypes are reduced by the kernels of
+// framework/reduction, with what these say of NaNs, zeros and rounding: each
+// time that MPI merges two buffers, float16 and bfloat16 are computed in
+// float32 and rounded once.
+//
+// MPI calls a function that gets no closure, but the type of the elements: so
+// each object has a type of its own, which leads back to it by an attribute.
+//
+// Made and destroyed by MPI's thread; MPI may merge on any that calls it.
+class MpiMerge {
+ public:
+  MpiMerge(DType dtype, const MergeOp& op);
+  ~MpiMerge();
+  MpiMerge(const MpiMerge&) = delete;
+  MpiMerge& operator=(const MpiMerge&) = delete;
+
+  // Of what MPI counts: an element; of a custom op, which can fail, a pack.
+  MPI_Datatype type() const { return type_; }
+  MPI_Op op() const;
+
+  // ---- Custom ops: MPI is not told that a merge failed, so packs are ----
+  // Elements behind a header that says how many there are and whether what was
+  // merged into it is spoilt.
+  static constexpr int64_t kElementsPerPack = 1024;
+
+  bool packs() const { return op_.is_custom(); }
+  static int64_t NumPacks(int64_t num_elements) {
+    return (num_elements + kElementsPerPack - 1) / kElementsPerPack;
+  }
+  size_t pack_bytes() const;
+  void Pack(const std::byte* elements, int64_t num_elements,
+            std::byte* packs) const;
+
+  // Of the first merge that was done here and failed.
+  absl::Status failure() const {
+    return has_failed_ ? failure_ : absl::OkStatus();
+  }
+
+  // Errors: INTERNAL if a pack was spoilt, here or elsewhere.
+  absl::Status Unpack(const std::byte* packs, int64_t num_elements,
+                      std::byte* elements) const;
+
+ private:
+  static void Run(void* left, void* into, int* count, MPI_Datatype* type);
+  void Merge(const std::byte* left, std::byte* into, int64_t count);
+  void MergePack(const std::byte* left, std::byte* into);
+
+  const DType dtype_;
+  const MergeOp op_;
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+
+  // Of the first merge that failed.
+  std::atomic<bool> has_failed_{false};
+  absl::Status failure_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_MERGE_H_

@@ -1,0 +1,36 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_NOTE_H_
+#define TUTTI_REMOTE_MPI_MPI_NOTE_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "framework/buf_key.h"
+
+namespace tutti {
+
+// What processes of an MPI job say to each other about executions that they
+// leave to MPI (mpi_agreement.h), as bytes: all run the same program on
+// machines of one kind, as other collectives need too.
+struct MpiNote {
+  enum class Kind : uint64_t {
+    kReady,
+    kWithdraw,
+    kWithdrawn,
+    kBegin,
+    kMakeAndBegin,  // After the group's communicator was made.
+    kAskForLeave,
+    kLeave,
+    kReturnLeave,
+    kRelease,  // The sender does not need the group's communicator any more.
+    kFree,     // Nobody does.
+    kGone,     // The last note of its sender.
+  };
+
+  Kind kind = Kind::kReady;
+  ExecKey key;  // Of an execution; where a group is meant, any of it.
+};
+static_assert(std::is_trivially_copyable_v<MpiNote>);
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_NOTE_H_

@@ -1,0 +1,252 @@
+#include "remote/mpi/mpi_operation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/collective_shapes.h"
+
+namespace tutti {
+namespace {
+
+// Of what one call of MPI reduces or moves; more goes in several: its
+// implementations reckon with ints, and take as much memory again.
+constexpr int64_t kBytesAtATime = int64_t{1} << 30;
+
+// For what is moved, not reduced.
+MPI_Datatype TypeOfSize(size_t num_bytes) {
+  switch (num_bytes) {
+    case 1:
+      return MPI_INT8_T;
+    case 2:
+      return MPI_INT16_T;
+    case 4:
+      return MPI_INT32_T;
+    default:
+      return MPI_INT64_T;
+  }
+}
+
+// Runs `call` for each piece of [0, count), also if it is empty.
+template <typename Call>
+void InPieces(int64_t count, size_t unit_bytes, Call call) {
+  const int64_t most = kBytesAtATime / static_cast<int64_t>(unit_bytes);
+  int64_t begin = 0;
+  do {
+    const int64_t piece = std::min(count - begin, most);
+    call(begin, static_cast<int>(piece));
+    begin += piece;
+  } while (begin < count);
+}
+
+// Appends where the next of blocks that lie one after the other begins.
+void AddBlock(int64_t num_elements, std::vector<int>& counts,
+              std::vector<int>& offsets) {
+  offsets.push_back(counts.empty() ? 0 : offsets.back() + counts.back());
+  counts.push_back(static_cast<int>(num_elements));
+}
+
+}  // namespace
+
+std::shared_ptr<MpiMerge> MpiMerges::For(DType dtype, const MergeOp& op) {
+  if (op.is_custom()) return std::make_shared<MpiMerge>(dtype, op);
+  auto& merge = merges_[{dtype, op.kind()}];
+  if (merge == nullptr) merge = std::make_shared<MpiMerge>(dtype, op);
+  return merge;
+}
+
+absl::Status MpiOperation::Check(const CollInstanceParams& instance,
+                                 int group_size) {
+  switch (instance.type) {
+    case CollectiveType::kAllReduce:
+    case CollectiveType::kReduce:
+    case CollectiveType::kBroadcast:
+      return absl::OkStatus();
+    case CollectiveType::kAllGather:
+    case CollectiveType::kReduceScatter:
+    case CollectiveType::kAllToAll:
+      break;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("MPI is not asked for ", Name(instance.type)));
+  }
+  for (int rank = 0; rank < group_size; ++rank) {
+    const auto input = InputShape(instance, group_size, rank);
+    if (!input.ok()) return input.status();
+    const auto output = OutputShape(instance, group_size, rank);
+    if (!output.ok()) return output.status();
+    const int64_t count =
+        std::max(input->num_elements(), output->num_elements());
+    if (count <= std::numeric_limits<int>::max()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        Name(instance.type), ", instance ", instance.key, ": rank ", rank,
+        " has ", count, " elements, MPI counts no more than ",
+        std::numeric_limits<int>::max(), "; choose another implementation"));
+  }
+  return absl::OkStatus();
+}
+
+MpiOperation::MpiOperation(const CollectiveContext& context)
+    : context_(context), element_bytes_(SizeOf(instance().dtype)) {
+  if (context.input.is_set()) input_ = context.input.data();
+  Tensor output = context.output;
+  if (output.is_set()) output_ = output.mutable_data();
+}
+
+std::vector<MPI_Request> MpiOperation::Start(MPI_Comm communicator,
+                                             MpiMerges* merges) {
+  switch (instance().type) {
+    case CollectiveType::kAllReduce:
+    case CollectiveType::kReduce:
+      PrepareReduction(merges, /*num_blocks=*/1);
+      Reduce(communicator);
+      break;
+    case CollectiveType::kReduceScatter:
+      PrepareReduction(merges, size());
+      ReduceScatter(communicator);
+      break;
+    case CollectiveType::kAllGather:
+      Gather(communicator);
+      break;
+    case CollectiveType::kBroadcast:
+      Broadcast(communicator);
+      break;
+    default:
+      AllToAll(communicator);
+  }
+  return std::move(requests_);
+}
+
+void MpiOperation::PrepareReduction(MpiMerges* merges, int num_blocks) {
+  merge_ = merges->For(instance().dtype, instance().merge_op);
+  const int64_t num_elements = context_.input.num_elements();
+  num_units_ = num_elements;
+  if (!merge_->packs()) return;
+  const int64_t block = num_elements / num_blocks;
+  const int64_t packs = MpiMerge::NumPacks(block);
+  const size_t pack_bytes = merge_->pack_bytes();
+  num_units_ = packs * num_blocks;
+  input_packs_.resize(num_units_ * pack_bytes);
+  output_packs_.resize(num_blocks == 1 ? input_packs_.size()
+                                       : packs * pack_bytes);
+  for (int i = 0; i < num_blocks; ++i) {
+    merge_->Pack(input_ + i * block * element_bytes_, block,
+                 input_packs_.data() + i * packs * pack_bytes);
+  }
+}
+
+void MpiOperation::Reduce(MPI_Comm communicator) {
+  const bool packs = merge_->packs();
+  const std::byte* from = packs ? input_packs_.data() : input_;
+  std::byte* into = packs ? output_packs_.data() : output_;
+  const size_t unit_bytes = packs ? merge_->pack_bytes() : element_bytes_;
+  const bool is_all_reduce = instance().type == CollectiveType::kAllReduce;
+  // All members would have to say MPI_IN_PLACE, or none, who here decide for
+  // themselves.
+  if (is_all_reduce && from == into) from = CopyOfInput();
+  const bool is_in_place = from == into && into != nullptr;
+  InPieces(num_units_, unit_bytes, [&](int64_t begin, int count) {
+    const void* source = is_in_place ? MPI_IN_PLACE : from + begin * unit_bytes;
+    void* target = into == nullptr ? nullptr : into + begin * unit_bytes;
+    if (is_all_reduce) {
+      MPI_Iallreduce(source, target, count, merge_->type(), merge_->op(),
+                     communicator, NewRequest());
+    } else {
+      MPI_Ireduce(source, target, count, merge_->type(), merge_->op(),
+                  instance().root, communicator, NewRequest());
+    }
+  });
+}
+
+void MpiOperation::ReduceScatter(MPI_Comm communicator) {
+  const std::byte* from = merge_->packs() ? input_packs_.data() : input_;
+  std::byte* into = merge_->packs() ? output_packs_.data() : output_;
+  if (!merge_->packs() &&
+      OverlapOf(context_.input, context_.output) != Overlap::kNone) {
+    from = CopyOfInput();
+  }
+  MPI_Ireduce_scatter_block(from, into, static_cast<int>(num_units_ / size()),
+                            merge_->type(), merge_->op(), communicator,
+                            NewRequest());
+}
+
+void MpiOperation::Gather(MPI_Comm communicator) {
+  const MPI_Datatype type = TypeOfSize(element_bytes_);
+  const int64_t row = RowElements(instance().shape);
+  for (int rank = 0; rank < size(); ++rank) {
+    AddBlock(BlockRows(instance(), size(), rank, rank) * row, receive_counts_,
+             receive_offsets_);
+  }
+  // As in Reduce().
+  const bool is_in_place =
+      OverlapOf(context_.input, context_.output) != Overlap::kNone;
+  const std::byte* const from = is_in_place ? CopyOfInput() : input_;
+  const int count = receive_counts_[context_.rank()];
+  if (instance().rows.empty()) {
+    MPI_Iallgather(from, count, type, output_, count, type, communicator,
+                   NewRequest());
+  } else {
+    MPI_Iallgatherv(from, count, type, output_, receive_counts_.data(),
+                    receive_offsets_.data(), type, communicator, NewRequest());
+  }
+}
+
+// The source sends from its input.
+void MpiOperation::Broadcast(MPI_Comm communicator) {
+  const bool is_source = context_.rank() == instance().root;
+  std::byte* const bytes = is_source ? const_cast<std::byte*>(input_) : output_;
+  if (is_source && output_ != nullptr && !is_in_place()) {
+    std::copy_n(input_, context_.input.size_bytes(), output_);
+  }
+  const Tensor& tensor = is_source ? context_.input : context_.output;
+  InPieces(tensor.num_elements(), element_bytes_,
+           [&](int64_t begin, int count) {
+             MPI_Ibcast(bytes + begin * element_bytes_, count,
+                        TypeOfSize(element_bytes_), instance().root,
+                        communicator, NewRequest());
+           });
+}
+
+void MpiOperation::AllToAll(MPI_Comm communicator) {
+  const MPI_Datatype type = TypeOfSize(element_bytes_);
+  const std::byte* const from = is_in_place() ? CopyOfInput() : input_;
+  if (instance().rows.empty()) {
+    const int count = static_cast<int>(context_.input.num_elements() / size());
+    MPI_Ialltoall(from, count, type, output_, count, type, communicator,
+                  NewRequest());
+    return;
+  }
+  const int64_t row = RowElements(instance().shape);
+  for (int peer = 0; peer < size(); ++peer) {
+    AddBlock(BlockRows(instance(), size(), context_.rank(), peer) * row,
+             send_counts_, send_offsets_);
+    AddBlock(BlockRows(instance(), size(), peer, context_.rank()) * row,
+             receive_counts_, receive_offsets_);
+  }
+  MPI_Ialltoallv(from, send_counts_.data(), send_offsets_.data(), type, output_,
+                 receive_counts_.data(), receive_offsets_.data(), type,
+                 communicator, NewRequest());
+}
+
+const std::byte* MpiOperation::CopyOfInput() {
+  input_copy_.assign(input_, input_ + context_.input.size_bytes());
+  return input_copy_.data();
+}
+
+absl::Status MpiOperation::Finish() {
+  if (merge_ == nullptr) return absl::OkStatus();
+  if (absl::Status status = merge_->failure(); !status.ok()) return status;
+  if (output_ == nullptr) return absl::OkStatus();
+  const int64_t num_elements = context_.output.num_elements();
+  if (merge_->packs()) {
+    const absl::Status status =
+        merge_->Unpack(output_packs_.data(), num_elements, output_);
+    if (!status.ok()) return status;
+  }
+  return instance().final_op.Apply(instance().dtype, output_, num_elements,
+                                   size());
+}
+
+}  // namespace tutti

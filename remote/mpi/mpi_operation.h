@@ -1,0 +1,90 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_OPERATION_H_
+#define TUTTI_REMOTE_MPI_MPI_OPERATION_H_
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/collective_context.h"
+#include "framework/params.h"
+#include "remote/mpi/mpi_merge.h"
+
+namespace tutti {
+
+// Merges that need nothing of an execution, to be used again. For MPI's thread.
+class MpiMerges {
+ public:
+  std::shared_ptr<MpiMerge> For(DType dtype, const MergeOp& op);
+
+ private:
+  absl::flat_hash_map<std::pair<DType, ReductionKind>,
+                      std::shared_ptr<MpiMerge>>
+      merges_;
+};
+
+// One member's part in one collective of MPI's. For MPI's thread, but for
+// Finish().
+class MpiOperation {
+ public:
+  // Errors: INVALID_ARGUMENT for a collective that there is no operation for,
+  // and where a member's input or output is of several blocks and has more
+  // elements than MPI counts with an int; other tensors go in pieces.
+  static absl::Status Check(const CollInstanceParams& instance, int group_size);
+
+  // The context outlives this, whatever else ends; REQUIRES: Check().
+  explicit MpiOperation(const CollectiveContext& context);
+
+  // Begins it among the members of `communicator`, whose ranks are those of the
+  // group, and gives what MPI has to end.
+  std::vector<MPI_Request> Start(MPI_Comm communicator, MpiMerges* merges);
+
+  // After MPI has ended all of it: completes the output. Errors: those of merge
+  // op and final op.
+  absl::Status Finish();
+
+ private:
+  MPI_Request* NewRequest() {
+    return &requests_.emplace_back(MPI_REQUEST_NULL);
+  }
+  const CollInstanceParams& instance() const {
+    return *context_.params->instance;
+  }
+  int size() const { return context_.params->group->size(); }
+  bool is_in_place() const { return input_ == output_; }
+
+  // Elements or packs of the whole input; of one of `num_blocks` equal blocks.
+  void PrepareReduction(MpiMerges* merges, int num_blocks);
+  void Reduce(MPI_Comm communicator);
+  void ReduceScatter(MPI_Comm communicator);
+  void Gather(MPI_Comm communicator);
+  void Broadcast(MPI_Comm communicator);
+  void AllToAll(MPI_Comm communicator);
+
+  // For where MPI would read and write the same memory.
+  const std::byte* CopyOfInput();
+
+  const CollectiveContext& context_;
+  const size_t element_bytes_;
+  const std::byte* input_ = nullptr;
+  std::byte* output_ = nullptr;
+  std::vector<MPI_Request> requests_;
+
+  // What MPI reads until it has ended.
+  std::vector<int> send_counts_, send_offsets_, receive_counts_,
+      receive_offsets_;
+  std::vector<std::byte> input_copy_;
+
+  // Of reductions.
+  std::shared_ptr<MpiMerge> merge_;
+  int64_t num_units_ = 0;  // That MPI counts, in the input.
+  std::vector<std::byte> input_packs_, output_packs_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_OPERATION_H_

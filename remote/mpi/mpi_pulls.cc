@@ -1,0 +1,215 @@
+#include "remote/mpi/mpi_pulls.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "absl/strings/str_cat.h"
+#include "framework/wire_codec.h"
+#include "remote/mpi/mpi_wire.h"
+
+namespace tutti {
+
+// Lives until it has ended, and MPI writes to none of its chunks any more.
+class MpiPulls::Pull {
+ public:
+  struct Chunk {
+    std::unique_ptr<std::byte[]> bytes;
+    size_t offset = 0;
+    size_t size = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool is_pending = true;  // MPI may write to it.
+    bool has_come = false;
+  };
+
+  uint64_t id = 0;
+  int task = 0;
+  PullRequest request;
+  bool is_told = false;    // The borrower, of the end.
+  bool has_ended = false;  // The task has said so.
+
+  // Bytes that come: fewer if the sender stops before the end.
+  size_t end = 0;
+  size_t num_posted = 0;
+  size_t num_handed_on = 0;
+  size_t first_index = 0;    // Of those below, among all.
+  std::deque<Chunk> chunks;  // In order.
+  std::vector<std::unique_ptr<std::byte[]>> spare;
+
+  bool is_inline() const { return request.payload_tag == 0; }
+};
+
+MpiPulls::MpiPulls(MpiRuntime* runtime, Send send)
+    : runtime_(runtime), send_(std::move(send)) {}
+
+MpiPulls::~MpiPulls() = default;
+
+int MpiPulls::TakeTag() {
+  if (free_tags_.empty()) return runtime_->NewPayloadTag();
+  const int tag = free_tags_.back();
+  free_tags_.pop_back();
+  return tag;
+}
+
+void MpiPulls::Request(int task, const BufKey& key, const Ask& ask) {
+  const auto pull = std::make_shared<Pull>();
+  pull->id = ++last_id_;
+  pull->task = task;
+  pull->request = {.key = key, .ask = ask};
+  pull->end = ask.num_bytes;
+  if (ask.num_bytes > kMaxInlineBytes) pull->request.payload_tag = TakeTag();
+  pulls_[pull->id] = pull;
+  ids_[key] = pull->id;
+  if (!pull->is_inline()) PostChunks(pull);
+  proto::MpiMessage message;
+  message.mutable_pull()->set_id(pull->id);
+  EncodePull(pull->request, *message.mutable_pull());
+  send_(task, std::move(message));
+}
+
+void MpiPulls::PostChunks(const std::shared_ptr<Pull>& pull) {
+  while (pull->chunks.size() < kChunksAtATime && pull->num_posted < pull->end) {
+    const size_t index = pull->first_index + pull->chunks.size();
+    Pull::Chunk& chunk = pull->chunks.emplace_back();
+    chunk.offset = pull->num_posted;
+    chunk.size = std::min(kChunkBytes, pull->end - pull->num_posted);
+    pull->num_posted += chunk.size;
+    if (pull->spare.empty()) {
+      pull->spare.emplace_back(
+          new std::byte[std::min(kChunkBytes, pull->request.ask.num_bytes)]);
+    }
+    chunk.bytes = std::move(pull->spare.back());
+    pull->spare.pop_back();
+    MPI_Irecv(chunk.bytes.get(), static_cast<int>(chunk.size), MPI_BYTE,
+              pull->task, pull->request.payload_tag, runtime_->payloads(),
+              &chunk.request);
+    receiving_.Add(chunk.request,
+                   [this, pull, index](const MPI_Status& status) {
+                     OnChunk(pull, index, status);
+                   });
+  }
+}
+
+void MpiPulls::OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
+                       const MPI_Status& status) {
+  Pull::Chunk& chunk = pull->chunks[index - pull->first_index];
+  chunk.is_pending = false;
+  int was_cancelled = 0, num_bytes = 0;
+  MPI_Test_cancelled(&status, &was_cancelled);
+  MPI_Get_count(&status, MPI_BYTE, &num_bytes);
+  chunk.has_come = was_cancelled == 0;
+  if (chunk.has_come && static_cast<size_t>(num_bytes) != chunk.size) {
+    GiveUp(pull, absl::InternalError(
+                     absl::StrCat("task ", pull->task, " sent ", num_bytes,
+                                  " bytes of a chunk of ", chunk.size)));
+  }
+  HandOn(pull);
+  PostChunks(pull);
+  ForgetIfOver(pull);
+}
+
+// Chunks may come in any order. Those that come after the borrower has been
+// told are left out.
+void MpiPulls::HandOn(const std::shared_ptr<Pull>& pull) {
+  const Ask& ask = pull->request.ask;
+  while (!pull->chunks.empty() && !pull->chunks.front().is_pending) {
+    Pull::Chunk chunk = std::move(pull->chunks.front());
+    pull->chunks.pop_front();
+    ++pull->first_index;
+    if (chunk.has_come && !pull->is_told) {
+      const absl::Status status = ask.borrower->OnPart(
+          ask.id, chunk.offset, {chunk.bytes.get(), chunk.size});
+      if (!status.ok()) GiveUp(pull, status);
+    }
+    if (chunk.has_come) pull->num_handed_on += chunk.size;
+    pull->spare.push_back(std::move(chunk.bytes));
+  }
+  if (pull->num_handed_on == ask.num_bytes) Tell(pull, absl::OkStatus());
+}
+
+void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {
+  const auto it = pulls_.find(pulled.id());
+  if (it == pulls_.end() || it->second->task != task) return;
+  const std::shared_ptr<Pull> pull = it->second;
+  if (std::exchange(pull->has_ended, true)) return;
+  const Ask& ask = pull->request.ask;
+  const size_t num_sent =
+      pull->is_inline() ? pulled.payload().size() : pulled.num_sent();
+  if (pulled.has_error()) {
+    Tell(pull, DecodeError(pulled.error()));
+  } else if (num_sent != ask.num_bytes) {
+    Tell(pull,
+         absl::InternalError(absl::StrCat("task ", task, " sent ", num_sent,
+                                          " bytes of ", ask.num_bytes)));
+  } else if (pull->is_inline() && !pull->is_told) {
+    const auto* const bytes =
+        reinterpret_cast<const std::byte*>(pulled.payload().data());
+    Tell(pull, num_sent == 0
+                   ? absl::OkStatus()
+                   : ask.borrower->OnPart(ask.id, 0, {bytes, num_sent}));
+  }
+  StopAt(pull, num_sent);
+  ForgetIfOver(pull);
+}
+
+void MpiPulls::Cancel(const BufKey& key, const absl::Status& reason) {
+  const auto it = ids_.find(key);
+  if (it != ids_.end()) GiveUp(pulls_.at(it->second), reason);
+}
+
+void MpiPulls::GiveUp(const std::shared_ptr<Pull>& pull,
+                      const absl::Status& reason) {
+  if (pull->is_told) return;
+  proto::MpiMessage message;
+  message.mutable_cancel_pull()->set_id(pull->id);
+  *message.mutable_cancel_pull()->mutable_reason() = EncodeError(reason);
+  send_(pull->task, std::move(message));
+  Tell(pull, reason);
+}
+
+// What was posted for the bytes from there on is taken back.
+void MpiPulls::StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes) {
+  pull->end = std::min(pull->end, num_bytes);
+  for (Pull::Chunk& chunk : pull->chunks) {
+    if (chunk.is_pending && chunk.offset >= pull->end) {
+      MPI_Cancel(&chunk.request);
+    }
+  }
+}
+
+void MpiPulls::Tell(const std::shared_ptr<Pull>& pull, absl::Status status) {
+  if (std::exchange(pull->is_told, true)) return;
+  const auto it = ids_.find(pull->request.key);
+  if (it != ids_.end() && it->second == pull->id) ids_.erase(it);
+  const Ask& ask = pull->request.ask;
+  ask.borrower->OnDelivery(ask.id, std::move(status), {});
+}
+
+void MpiPulls::ForgetIfOver(const std::shared_ptr<Pull>& pull) {
+  const bool is_over = pull->is_told && pull->has_ended && pull->chunks.empty();
+  if (!is_over || pulls_.erase(pull->id) == 0) return;
+  if (!pull->is_inline()) free_tags_.push_back(pull->request.payload_tag);
+}
+
+std::vector<std::shared_ptr<MpiPulls::Pull>> MpiPulls::PullsFrom(
+    int task) const {
+  std::vector<std::shared_ptr<Pull>> pulls;
+  for (const auto& [id, pull] : pulls_) {
+    if (pull->task == task) pulls.push_back(pull);
+  }
+  return pulls;
+}
+
+void MpiPulls::CancelAllOf(int task, const absl::Status& reason) {
+  for (const auto& pull : PullsFrom(task)) GiveUp(pull, reason);
+}
+
+void MpiPulls::OnGoodbye(int task, const absl::Status& reason) {
+  for (const auto& pull : PullsFrom(task)) {
+    if (std::exchange(pull->has_ended, true)) continue;
+    Tell(pull, reason);
+    StopAt(pull, /*num_bytes=*/0);
+    ForgetIfOver(pull);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,76 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_PULLS_H_
+#define TUTTI_REMOTE_MPI_MPI_PULLS_H_
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/buf_key.h"
+#include "framework/peer_access.h"
+#include "proto/mpi.pb.h"
+#include "remote/mpi/mpi_requests.h"
+#include "remote/mpi/mpi_runtime.h"
+
+namespace tutti {
+
+// What a task pulls from others: the receiving side of mpi_wire.h. For MPI's
+// thread, on which borrowers are called.
+class MpiPulls {
+ public:
+  using Send = std::function<void(int task, proto::MpiMessage message)>;
+
+  // `runtime` outlives this.
+  MpiPulls(MpiRuntime* runtime, Send send);
+  ~MpiPulls();
+
+  void Request(int task, const BufKey& key, const Ask& ask);
+  void Cancel(const BufKey& key, const absl::Status& reason);
+  void OnPulled(int task, const proto::MpiPulled& pulled);
+
+  // Tells the borrowers of what is pulled from `task`, and cancels it there.
+  void CancelAllOf(int task, const absl::Status& reason);
+
+  // The task has said goodbye: what it has not ended it has not heard of.
+  void OnGoodbye(int task, const absl::Status& reason);
+
+  bool Poll() { return receiving_.Poll(); }
+
+  // Whether receives are posted.
+  bool is_receiving() const { return receiving_.size() > 0; }
+
+  // Whether all pulls have ended on both sides.
+  bool empty() const { return pulls_.empty(); }
+
+ private:
+  class Pull;
+
+  int TakeTag();
+  void PostChunks(const std::shared_ptr<Pull>& pull);
+  void OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
+               const MPI_Status& status);
+  void HandOn(const std::shared_ptr<Pull>& pull);
+  void GiveUp(const std::shared_ptr<Pull>& pull, const absl::Status& reason);
+  void StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes);
+  void Tell(const std::shared_ptr<Pull>& pull, absl::Status status);
+  void ForgetIfOver(const std::shared_ptr<Pull>& pull);
+  std::vector<std::shared_ptr<Pull>> PullsFrom(int task) const;
+
+  MpiRuntime* const runtime_;
+  const Send send_;
+  uint64_t last_id_ = 0;
+  std::vector<int> free_tags_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_;
+  absl::flat_hash_map<BufKey, uint64_t> ids_;  // Of those not told.
+  MpiRequests receiving_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_PULLS_H_

@@ -1,0 +1,344 @@
+#include "remote/mpi/mpi_runtime.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "framework/blocking_counter.h"
+#include "remote/mpi/mpi_requests.h"
+
+namespace tutti {
+namespace {
+
+// What processes say to each other through MPI.
+constexpr int kProtocolVersion = 1;
+
+// Between looks, while MPI has something to go on with, and for what comes from
+// other hosts or from a process that could not ring.
+constexpr absl::Duration kShortestPause = absl::Microseconds(50);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(5);
+constexpr absl::Duration kLongestPauseOfMpi = absl::Milliseconds(1);
+constexpr absl::Duration kPauseIfAllRing = absl::Milliseconds(100);
+
+// Each has a cache line of its own.
+constexpr MPI_Aint kDoorbellBytes = 64;
+
+const char* LevelName(int level) {
+  switch (level) {
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    default:
+      return "MPI_THREAD_MULTIPLE";
+  }
+}
+
+}  // namespace
+
+MpiRuntime::MpiRuntime(Options options) : options_(options) {}
+
+MpiRuntime::~MpiRuntime() {
+  Shutdown();
+  if (is_ours_ || pollers_.empty()) return;
+  // The host program's MPI may still write to their memory.
+  static std::vector<std::vector<std::shared_ptr<MpiPoller>>> left_to_mpi;
+  left_to_mpi.push_back(std::move(pollers_));
+}
+
+absl::Status MpiRuntime::Start() {
+  {
+    MutexLock lock(&mu_);
+    if (phase_ != Phase::kNew) {
+      return absl::FailedPreconditionError(
+          "MPI has been started before by this runtime");
+    }
+  }
+  absl::Status started;
+  BlockingCounter is_up(1);
+  thread_ =
+      std::thread([&] { Run(&started, [&] { is_up.DecrementCount(); }); });
+  is_up.Wait();
+  if (!started.ok()) thread_.join();
+  return started;
+}
+
+void MpiRuntime::Shutdown() {
+  {
+    MutexLock lock(&mu_);
+    if (phase_ != Phase::kRunning) return;
+    must_end_ = true;
+    doorbell_->Ring();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status MpiRuntime::CheckRunning() const {
+  MutexLock lock(&mu_);
+  if (phase_ == Phase::kRunning) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      phase_ == Phase::kNew
+          ? "MPI has not been initialized; start the MPI runtime first"
+          : "MPI has not been initialized; the MPI runtime was shut down");
+}
+
+absl::StatusOr<int> MpiRuntime::size() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return size_;
+}
+
+absl::StatusOr<int> MpiRuntime::rank() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return rank_;
+}
+
+absl::StatusOr<int> MpiRuntime::local_rank() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return local_rank_;
+}
+
+absl::StatusOr<int> MpiRuntime::local_size() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return local_size_;
+}
+
+absl::StatusOr<std::vector<std::string>> MpiRuntime::hosts() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return hosts_;
+}
+
+absl::StatusOr<std::string> MpiRuntime::Describe() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return absl::StrCat(library_, ", ", LevelName(thread_level_));
+}
+
+void MpiRuntime::Post(Work work) {
+  {
+    MutexLock lock(&mu_);
+    if (phase_ != Phase::kOver) {
+      posted_.push_back(std::move(work));
+      return doorbell_->Ring();
+    }
+  }
+  std::move(work)();
+}
+
+void MpiRuntime::Add(std::shared_ptr<MpiPoller> poller) {
+  pollers_.push_back(std::move(poller));
+}
+
+void MpiRuntime::Ring(int rank) {
+  if (doorbells_[rank] != nullptr) doorbells_[rank]->Ring();
+}
+
+// --- On MPI's thread ---------------------------------------------------------
+
+void MpiRuntime::Run(absl::Status* started, Work on_start) {
+  *started = BringUp();
+  const bool is_up = started->ok();
+  {
+    MutexLock lock(&mu_);
+    phase_ = is_up ? Phase::kRunning : Phase::kOver;
+    if (is_up) doorbell_ = doorbells_[rank_];
+  }
+  std::move(on_start)();
+  // What was begun is for the end of the process: others may be waiting in it.
+  if (!is_up) return;
+
+  absl::Time busy_until = options_.environment.clock->Now();
+  pause_ = kShortestPause;
+  while (true) {
+    MpiPoller::State state =
+        RunPosted() ? MpiPoller::State::kBusy : MpiPoller::State::kIdle;
+    state = std::max(state, PollAll());
+    const absl::Time now = options_.environment.clock->Now();
+    if (state == MpiPoller::State::kBusy) {
+      busy_until = now + options_.spin_limit;
+      pause_ = kShortestPause;
+      continue;
+    }
+    {
+      MutexLock lock(&mu_);
+      if (must_end_ && posted_.empty()) {
+        phase_ = Phase::kOver;
+        break;
+      }
+    }
+    if (now < busy_until) {
+      sched_yield();
+    } else {
+      Sleep();
+    }
+  }
+  TakeDown();
+}
+
+absl::Status MpiRuntime::BringUp() {
+  int is_over = 0, is_up = 0;
+  MPI_Finalized(&is_over);
+  MPI_Initialized(&is_up);
+  if (is_over != 0) {
+    return absl::FailedPreconditionError(
+        "MPI has ended in this process, and cannot be started again");
+  }
+  absl::Status status;
+  if (is_up == 0) {
+    status = MpiStatus(
+        MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
+        "MPI_Init_thread");
+    if (!status.ok()) return status;
+    is_ours_ = true;
+  } else {
+    MPI_Query_thread(&thread_level_);
+    if (thread_level_ < MPI_THREAD_MULTIPLE) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the host program has initialized MPI with ",
+                       LevelName(thread_level_),
+                       "; its threads and Tutti's need MPI_THREAD_MULTIPLE"));
+    }
+  }
+  status = MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
+  status.Update(
+      MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &payloads_), "MPI_Comm_dup"));
+  if (!status.ok()) return status;
+  MPI_Comm_set_errhandler(messages_, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_RETURN);
+  MPI_Comm_size(messages_, &size_);
+  MPI_Comm_rank(messages_, &rank_);
+  int* max_tag = nullptr;
+  int has_max_tag = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &max_tag, &has_max_tag);
+  max_tag_ = has_max_tag != 0 ? *max_tag : 32767;  // At least, as MPI promises.
+  char library[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(library, &length);
+  library_ = std::string(absl::StripAsciiWhitespace(
+      absl::string_view(library, static_cast<size_t>(length))));
+  status = LearnHosts();
+  status.Update(ShareDoorbells());
+  // It has no way to go on after an error.
+  MPI_Comm_set_errhandler(messages_, MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_ARE_FATAL);
+  return status;
+}
+
+// And that all speak the same version.
+absl::Status MpiRuntime::LearnHosts() {
+  struct Introduction {
+    int version = kProtocolVersion;
+    char host[MPI_MAX_PROCESSOR_NAME] = {};
+  };
+  Introduction own;
+  int length = 0;
+  MPI_Get_processor_name(own.host, &length);
+  std::vector<Introduction> all(size_);
+  absl::Status status =
+      MpiStatus(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(),
+                              sizeof(own), MPI_BYTE, messages_),
+                "MPI_Allgather");
+  if (!status.ok()) return status;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (all[rank].version != kProtocolVersion) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", rank, " speaks version ", all[rank].version,
+                       " of the protocol, this one, rank ", rank_, ", version ",
+                       kProtocolVersion));
+    }
+    all[rank].host[MPI_MAX_PROCESSOR_NAME - 1] = '\0';
+    hosts_.emplace_back(all[rank].host);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MpiRuntime::ShareDoorbells() {
+  doorbells_.resize(size_);
+  MPI_Comm local = MPI_COMM_NULL;
+  absl::Status status =
+      MpiStatus(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED,
+                                    /*key=*/rank_, MPI_INFO_NULL, &local),
+                "MPI_Comm_split_type");
+  if (!status.ok()) return status;
+  MPI_Comm_rank(local, &local_rank_);
+  MPI_Comm_size(local, &local_size_);
+  void* own = nullptr;
+  status =
+      MpiStatus(MPI_Win_allocate_shared(kDoorbellBytes, /*disp_unit=*/1,
+                                        MPI_INFO_NULL, local, &own, &shared_),
+                "MPI_Win_allocate_shared");
+  if (!status.ok()) return status;
+  new (own) Doorbell();
+  std::vector<int> ranks(local_size_);
+  status = MpiStatus(
+      MPI_Allgather(&rank_, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
+      "MPI_Allgather");
+  for (int index = 0; index < local_size_ && status.ok(); ++index) {
+    MPI_Aint size = 0;
+    int unit = 0;
+    void* word = nullptr;
+    status =
+        MpiStatus(MPI_Win_shared_query(shared_, index, &size, &unit, &word),
+                  "MPI_Win_shared_query");
+    doorbells_[ranks[index]] = static_cast<Doorbell*>(word);
+  }
+  MPI_Comm_free(&local);
+  return status;
+}
+
+// Whoever rings has not come to the barrier.
+void MpiRuntime::TakeDown() {
+  MPI_Barrier(messages_);
+  MPI_Win_free(&shared_);
+  MPI_Comm_free(&messages_);
+  MPI_Comm_free(&payloads_);
+  if (is_ours_) MPI_Finalize();
+}
+
+bool MpiRuntime::RunPosted() {
+  std::vector<Work> works;
+  {
+    MutexLock lock(&mu_);
+    works.swap(posted_);
+  }
+  for (Work& work : works) std::move(work)();
+  return !works.empty();
+}
+
+MpiPoller::State MpiRuntime::PollAll() {
+  MpiPoller::State state = MpiPoller::State::kIdle;
+  for (const auto& poller : pollers_) state = std::max(state, poller->Poll());
+  return state;
+}
+
+// A look of Open MPI's that finds nothing may take in what the next one finds.
+void MpiRuntime::Sleep() {
+  Doorbell& doorbell = *doorbells_[rank_];
+  doorbell.PrepareToSleep();
+  const MpiPoller::State state = std::max(PollAll(), PollAll());
+  bool is_due = state == MpiPoller::State::kBusy;
+  {
+    MutexLock lock(&mu_);
+    is_due = is_due || must_end_ || !posted_.empty();
+  }
+  if (is_due) return doorbell.StayAwake();
+  const bool is_waiting = state == MpiPoller::State::kWaiting;
+  if (!is_waiting && local_size_ == size_) {
+    return doorbell.SleepUnlessRung(kPauseIfAllRing);
+  }
+  doorbell.SleepUnlessRung(pause_);
+  pause_ =
+      std::min(2 * pause_, is_waiting ? kLongestPauseOfMpi : kLongestPause);
+}
+
+}  // namespace tutti

@@ -1,0 +1,155 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_RUNTIME_H_
+#define TUTTI_REMOTE_MPI_MPI_RUNTIME_H_
+
+#include <mpi.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "remote/mpi/doorbell.h"
+
+namespace tutti {
+
+// What is looked after on MPI's thread.
+class MpiPoller {
+ public:
+  enum class State {
+    kIdle,     // Has nothing to do until another process sends something.
+    kWaiting,  // For MPI to go on with what was begun.
+    kBusy,     // Has just done something: there may be more.
+  };
+
+  virtual ~MpiPoller() = default;
+  virtual State Poll() = 0;
+};
+
+// MPI in this process: brought up once, and called by one thread, which the
+// runtime owns; so every level of thread support will do. While there is
+// nothing to do the thread sleeps. Processes of its host ring when they have
+// sent something; for those of other hosts it looks every few milliseconds.
+//
+// Thread-safe, except that Start() and Shutdown() are for one thread.
+class MpiRuntime {
+ public:
+  struct Options {
+    Environment environment;
+
+    // For how long the thread looks again and again, giving way to others,
+    // after the last time that there was something to do.
+    absl::Duration spin_limit = absl::Microseconds(100);
+  };
+
+  explicit MpiRuntime(Options options);
+  ~MpiRuntime();  // Shuts down.
+  MpiRuntime(const MpiRuntime&) = delete;
+  MpiRuntime& operator=(const MpiRuntime&) = delete;
+
+  // Brings MPI up, or takes part in one that the host program has brought up,
+  // and ends after Shutdown(). All processes do it together: blocks until they
+  // have; what was posted before runs then. Errors:
+  // FAILED_PRECONDITION if MPI is over in this process, if the host program's
+  // cannot be called from several threads (MPI_THREAD_MULTIPLE), or if the
+  // processes run different versions of Tutti's protocol; INTERNAL for what MPI
+  // reports.
+  absl::Status Start();
+
+  // Ends the thread, and MPI unless the host program has brought it up. Blocks
+  // until all processes do it. Nothing is polled after this.
+  void Shutdown();
+
+  // Of all processes; of this one; among those that share its memory. Errors:
+  // FAILED_PRECONDITION if MPI has not been initialised.
+  absl::StatusOr<int> size() const;
+  absl::StatusOr<int> rank() const;
+  absl::StatusOr<int> local_rank() const;
+  absl::StatusOr<int> local_size() const;
+
+  // The name of the host of each rank, as MPI has it.
+  absl::StatusOr<std::vector<std::string>> hosts() const;
+
+  // "Open MPI v4.1.4, ...", and the level of thread support.
+  absl::StatusOr<std::string> Describe() const;
+
+  // Runs `work` on MPI's thread, soon, in the order of the calls; if the thread
+  // has ended, inside this call.
+  void Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Polls `poller` from now on until the end: MPI may come back to it as long
+  // as that. On MPI's thread, but not inside Poll().
+  void Add(std::shared_ptr<MpiPoller> poller);
+
+  // After something was sent to `rank`; on MPI's thread alone.
+  void Ring(int rank);
+
+  // Copies of the communicator of all processes that nobody else uses: for
+  // messages of any size from anybody, and for bytes that were agreed upon.
+  MPI_Comm messages() const { return messages_; }
+  MPI_Comm payloads() const { return payloads_; }
+
+  // Tags that have not been used before: of messages, the same on all processes
+  // if they take them in the same order; of payloads to this process, on MPI's
+  // thread alone.
+  int NewMessageTag() { return ++last_message_tag_; }
+  int NewPayloadTag() { return ++last_payload_tag_; }
+  int max_tag() const { return max_tag_; }
+
+ private:
+  enum class Phase { kNew, kRunning, kOver };
+
+  absl::Status CheckRunning() const ABSL_LOCKS_EXCLUDED(mu_);
+  void Run(absl::Status* started, Work on_start) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // On MPI's thread.
+  absl::Status BringUp();
+  absl::Status ShareDoorbells();
+  absl::Status LearnHosts();
+  void TakeDown();
+  bool RunPosted() ABSL_LOCKS_EXCLUDED(mu_);
+  MpiPoller::State PollAll();
+  void Sleep() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  std::thread thread_;
+
+  // Set by Start(), then the same.
+  bool is_ours_ = false;  // Brought up here.
+  int size_ = 0;
+  int rank_ = 0;
+  int local_rank_ = 0;
+  int local_size_ = 0;
+  int thread_level_ = 0;
+  int max_tag_ = 0;
+  std::string library_;
+  std::vector<std::string> hosts_;
+  MPI_Comm messages_ = MPI_COMM_NULL;
+  MPI_Comm payloads_ = MPI_COMM_NULL;
+  MPI_Win shared_ = MPI_WIN_NULL;
+  std::vector<Doorbell*> doorbells_;  // By rank; null: of another host.
+
+  std::atomic<int> last_message_tag_{0};
+
+  // Of MPI's thread.
+  int last_payload_tag_ = 0;
+  std::vector<std::shared_ptr<MpiPoller>> pollers_;
+  absl::Duration pause_;
+
+  mutable Mutex mu_;
+  Doorbell nobodys_;  // Before there is another one.
+  Doorbell* doorbell_ ABSL_GUARDED_BY(mu_) = &nobodys_;  // Of this process.
+  Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kNew;
+  bool must_end_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Work> posted_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_RUNTIME_H_

@@ -1,0 +1,108 @@
+// What a process of a job sees of MPI's runtime, in step with the others:
+//
+//   own        the runtime brings MPI up
+//   multiple   the program has, for calls from several threads
+//   funneled   the program has, for calls from one thread
+//
+// MPI comes up once in a process, so that there is a job for each.
+
+#define OMPI_SKIP_MPICXX 1
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <memory>
+#include <string>
+
+#include "framework/blocking_counter.h"
+#include "framework/default_environment.h"
+#include "remote/mpi/mpi_runtime.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+std::string mode;
+
+bool IsUp() {
+  int is_up = 0, is_over = 0;
+  MPI_Initialized(&is_up);
+  MPI_Finalized(&is_over);
+  return is_up != 0 && is_over == 0;
+}
+
+void ExpectNotInitialized(const MpiRuntime& runtime) {
+  const auto is_error = StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("MPI has not been initialized"));
+  EXPECT_THAT(runtime.size(), is_error);
+  EXPECT_THAT(runtime.rank(), is_error);
+  EXPECT_THAT(runtime.local_rank(), is_error);
+  EXPECT_THAT(runtime.local_size(), is_error);
+  EXPECT_THAT(runtime.hosts(), is_error);
+  EXPECT_THAT(runtime.Describe(), is_error);
+}
+
+// Its work runs, and it knows where it is.
+void ExpectWorks(MpiRuntime& runtime) {
+  BlockingCounter has_run(1);
+  runtime.Post([&] { has_run.DecrementCount(); });
+  has_run.Wait();
+  EXPECT_GE(*runtime.rank(), 0);
+  EXPECT_LT(*runtime.rank(), *runtime.size());
+  EXPECT_EQ(runtime.hosts()->size(), *runtime.size());
+  EXPECT_THAT(*runtime.Describe(), HasSubstr("MPI_THREAD_"));
+}
+
+TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
+  const DefaultEnvironment environment(1);
+  const auto runtime = std::make_unique<MpiRuntime>(
+      MpiRuntime::Options{.environment = environment.get()});
+  ExpectNotInitialized(*runtime);
+  const absl::Status started = runtime->Start();
+  if (mode == "funneled") {
+    EXPECT_THAT(started, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  HasSubstr("MPI_THREAD_FUNNELED")));
+    ExpectNotInitialized(*runtime);
+    EXPECT_TRUE(IsUp());
+    return;
+  }
+  ASSERT_THAT(started, IsOk());
+  ExpectWorks(*runtime);
+  runtime->Shutdown();
+  ExpectNotInitialized(*runtime);
+  bool has_run = false;
+  runtime->Post([&] { has_run = true; });
+  EXPECT_TRUE(has_run);
+  EXPECT_EQ(IsUp(), mode == "multiple");
+
+  MpiRuntime another({.environment = environment.get()});
+  if (mode == "own") {
+    EXPECT_THAT(another.Start(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("cannot be started again")));
+  } else {
+    ASSERT_THAT(another.Start(), IsOk());
+    ExpectWorks(another);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) return 2;
+  tutti::mode = argv[1];
+  int level = 0;
+  if (tutti::mode != "own") {
+    MPI_Init_thread(
+        nullptr, nullptr,
+        tutti::mode == "multiple" ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
+        &level);
+  }
+  const int result = RUN_ALL_TESTS();
+  if (tutti::IsUp()) MPI_Finalize();
+  return result;
+}

@@ -1,0 +1,181 @@
+#include "remote/mpi/mpi_serves.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/wire_codec.h"
+#include "remote/mpi/mpi_wire.h"
+
+namespace tutti {
+
+// One pull of another task. Told once by the service; from then on its bytes
+// are lent to it.
+class MpiServes::Served : public Borrower,
+                          public std::enable_shared_from_this<Served> {
+ public:
+  Served(MpiServes* serves, int task, uint64_t id, const PullRequest& request,
+         TransferService* service)
+      : task(task),
+        id(id),
+        request(request),
+        service(service),
+        serves_(serves),
+        post_(serves->options_.post) {}
+
+  // On any thread.
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery delivery) override {
+    post_([self = shared_from_this(), status = std::move(status), delivery] {
+      self->delivery = delivery;
+      self->is_told = true;
+      if (!status.ok()) self->stopped.Update(status);
+      self->is_lent = status.ok();
+      self->serves_->Begin(self);
+    });
+  }
+
+  const int task;
+  const uint64_t id;
+  const PullRequest request;
+  TransferService* const service;
+
+  bool is_told = false;
+  bool is_lent = false;
+  Delivery delivery;
+  absl::Status stopped;   // Why no more is sent, if not OK.
+  size_t num_sent = 0;    // Bytes that were given to MPI.
+  int num_under_way = 0;  // Chunks of these.
+
+ private:
+  MpiServes* const serves_;
+  const std::function<void(Work work)> post_;
+};
+
+MpiServes::MpiServes(Options options) : options_(std::move(options)) {}
+
+MpiServes::~MpiServes() = default;
+
+void MpiServes::OnPull(const ControlCaller& caller,
+                       const proto::MpiPull& message, TransferService* service,
+                       const absl::Status& refusal) {
+  const auto request = DecodePull(message);
+  if (!request.ok()) {
+    return Refuse(caller.task, message.id(), request.status());
+  }
+  if (request->payload_tag > options_.runtime->max_tag()) {
+    return Refuse(caller.task, message.id(),
+                  absl::InvalidArgumentError(
+                      absl::StrCat("pull.payload_tag is ", request->payload_tag,
+                                   ", more than MPI has")));
+  }
+  if (service == nullptr) return Refuse(caller.task, message.id(), refusal);
+  const auto served = std::make_shared<Served>(this, caller.task, message.id(),
+                                               *request, service);
+  if (!served_.emplace(std::pair(caller.task, message.id()), served).second) {
+    return;
+  }
+  Ask ask = request->ask;
+  ask.borrower = served.get();
+  service->Serve(caller, request->key, ask);
+}
+
+void MpiServes::Begin(const std::shared_ptr<Served>& served) {
+  const size_t num_bytes = served->request.ask.num_bytes;
+  if (served->is_lent && served->delivery.bytes.size() != num_bytes) {
+    served->stopped.Update(absl::InternalError(
+        absl::StrCat(served->delivery.bytes.size(),
+                     " bytes were lent to a pull of ", num_bytes)));
+  }
+  if (served->request.payload_tag == 0) {
+    if (served->stopped.ok()) served->num_sent = num_bytes;  // By End().
+  } else {
+    SendChunks(served);
+  }
+  if (served->num_under_way == 0) End(served);
+}
+
+void MpiServes::SendChunks(const std::shared_ptr<Served>& served) {
+  const auto bytes = served->delivery.bytes;
+  bool has_begun = false;
+  while (served->stopped.ok() && served->num_sent < bytes.size() &&
+         served->num_under_way < static_cast<int>(kChunksAtATime)) {
+    const auto chunk =
+        bytes.subspan(served->num_sent,
+                      std::min(kChunkBytes, bytes.size() - served->num_sent));
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Isend(chunk.data(), static_cast<int>(chunk.size()), MPI_BYTE,
+              served->task, served->request.payload_tag,
+              options_.runtime->payloads(), &request);
+    served->num_sent += chunk.size();
+    ++served->num_under_way;
+    has_begun = true;
+    sending_.Add(request, [this, served](const MPI_Status& /*status*/) {
+      OnChunkSent(served);
+    });
+  }
+  if (has_begun) options_.runtime->Ring(served->task);
+}
+
+void MpiServes::OnChunkSent(const std::shared_ptr<Served>& served) {
+  --served->num_under_way;
+  SendChunks(served);
+  if (served->num_under_way == 0) End(served);
+}
+
+void MpiServes::OnCancelPull(int task, const proto::MpiCancelPull& message) {
+  const auto it = served_.find({task, message.id()});
+  if (it == served_.end()) return;
+  const std::shared_ptr<Served> served = it->second;
+  Stop(served, DecodeError(message.reason()));
+}
+
+// Whoever waits is withdrawn, and told; what is under way ends by itself.
+void MpiServes::Stop(const std::shared_ptr<Served>& served,
+                     const absl::Status& reason) {
+  if (!served->stopped.ok()) return;  // The service may be gone by now.
+  served->stopped = reason;
+  if (served->is_told) return;
+  served->service->Withdraw(served->request.key, served.get(), reason);
+}
+
+void MpiServes::StopAllOf(int task, const absl::Status& reason) {
+  std::vector<std::shared_ptr<Served>> all;
+  for (const auto& [key, served] : served_) {
+    if (key.first == task) all.push_back(served);
+  }
+  for (const auto& served : all) Stop(served, reason);
+}
+
+void MpiServes::Refuse(int task, uint64_t id, const absl::Status& why) {
+  proto::MpiMessage message;
+  message.mutable_pulled()->set_id(id);
+  *message.mutable_pulled()->mutable_error() = EncodeError(why);
+  options_.send(task, std::move(message));
+}
+
+// All was sent, or no more will be.
+void MpiServes::End(const std::shared_ptr<Served>& served) {
+  if (served_.erase({served->task, served->id}) == 0) return;
+  const bool is_whole =
+      served->is_lent &&
+      served->delivery.bytes.size() == served->request.ask.num_bytes &&
+      served->num_sent == served->delivery.bytes.size() &&
+      (served->num_sent > 0 || served->stopped.ok());
+  proto::MpiMessage message;
+  proto::MpiPulled& pulled = *message.mutable_pulled();
+  pulled.set_id(served->id);
+  if (!is_whole) *pulled.mutable_error() = EncodeError(served->stopped);
+  if (served->request.payload_tag != 0) {
+    pulled.set_num_sent(served->num_sent);
+  } else if (is_whole) {
+    pulled.set_payload(served->delivery.bytes.data(), served->num_sent);
+  }
+  options_.send(served->task, std::move(message));
+  if (served->is_lent) {
+    served->delivery.Release(is_whole ? absl::OkStatus() : served->stopped);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,66 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_SERVES_H_
+#define TUTTI_REMOTE_MPI_MPI_SERVES_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "proto/mpi.pb.h"
+#include "remote/mpi/mpi_requests.h"
+#include "remote/mpi/mpi_runtime.h"
+#include "remote/transfer_channel.h"
+
+namespace tutti {
+
+// What other tasks pull from this one: the sending side of mpi_wire.h. For
+// MPI's thread. Bytes go from where they lie, so that a lender gets them back
+// when MPI has let go of them, whatever has happened to the pull.
+class MpiServes {
+ public:
+  struct Options {
+    MpiRuntime* runtime = nullptr;  // Outlives this.
+    std::function<void(int task, proto::MpiMessage message)> send;
+    std::function<void(Work work)> post;  // On any thread.
+  };
+
+  explicit MpiServes(Options options);
+  ~MpiServes();
+
+  // A null service serves nothing: the pull ends with `refusal`.
+  void OnPull(const ControlCaller& caller, const proto::MpiPull& message,
+              TransferService* service, const absl::Status& refusal);
+  void OnCancelPull(int task, const proto::MpiCancelPull& message);
+
+  // Sends `task` no more of what it pulls.
+  void StopAllOf(int task, const absl::Status& reason);
+
+  bool Poll() { return sending_.Poll(); }
+  bool is_sending() const { return sending_.size() > 0; }
+
+  // Pulls that have not ended.
+  size_t num_served() const { return served_.size(); }
+
+ private:
+  class Served;
+
+  void Begin(const std::shared_ptr<Served>& served);
+  void SendChunks(const std::shared_ptr<Served>& served);
+  void OnChunkSent(const std::shared_ptr<Served>& served);
+  void Stop(const std::shared_ptr<Served>& served, const absl::Status& reason);
+  void Refuse(int task, uint64_t id, const absl::Status& why);
+  void End(const std::shared_ptr<Served>& served);
+
+  const Options options_;
+  absl::flat_hash_map<std::pair<int, uint64_t>, std::shared_ptr<Served>>
+      served_;  // By task and its id.
+  MpiRequests sending_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_SERVES_H_

@@ -1,0 +1,334 @@
+#include "remote/mpi/mpi_transport.h"
+
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "framework/blocking_counter.h"
+#include "proto/mpi.pb.h"
+#include "remote/mpi/mpi_calls.h"
+#include "remote/mpi/mpi_collectives.h"
+#include "remote/mpi/mpi_messenger.h"
+#include "remote/mpi/mpi_pulls.h"
+#include "remote/mpi/mpi_serves.h"
+
+namespace tutti {
+namespace {
+
+// How long to wait, at the end, for what others have not received.
+constexpr absl::Duration kCloseLimit = absl::Seconds(2);
+
+absl::Status ShutDown() {
+  return absl::CancelledError("the transport has been shut down");
+}
+
+// All of a transport that MPI's thread has to do with. Refuses what comes after
+// it was closed, until MPI ends.
+class Endpoint final : public MpiPoller {
+ public:
+  explicit Endpoint(const MpiTransportOptions& options)
+      : options_(options),
+        messenger_(options.runtime, options.incarnation),
+        calls_(std::make_shared<MpiCalls>(
+            MpiCalls::Options{.cluster = options.cluster,
+                              .clock = options.environment.clock,
+                              .send = Sender(),
+                              .post = Poster()})),
+        pulls_(options.runtime, Sender()),
+        serves_(
+            {.runtime = options.runtime, .send = Sender(), .post = Poster()}),
+        gone_(options.cluster.num_tasks()) {}
+
+  State Poll() override;
+
+  // On MPI's thread:
+  void SetServices(ControlService* control, TransferService* transfers) {
+    control_ = control;
+    transfers_ = transfers;
+  }
+  void Call(int task, proto::ControlRequest request, ControlCallOptions options,
+            ControlDone done);
+  void Request(int task, const BufKey& key, const Ask& ask);
+  void Cancel(const BufKey& key, const absl::Status& reason) {
+    pulls_.Cancel(key, reason);
+  }
+  void Drop(int task, const absl::Status& reason);
+
+  // Ends everything; `closed` runs when nothing is under way any more, or when
+  // that takes too long.
+  void Close(Work closed);
+
+ private:
+  MpiPulls::Send Sender() {
+    return [this](int task, proto::MpiMessage message) {
+      if (gone_[task].ok()) messenger_.Send(task, std::move(message));
+    };
+  }
+  std::function<void(Work)> Poster() {
+    return [runtime = options_.runtime](Work work) {
+      runtime->Post(std::move(work));
+    };
+  }
+
+  absl::Status WhyNotAsk(int task) const;
+  absl::Status Gone(int task) const {
+    return absl::UnavailableError(
+        absl::StrCat(options_.cluster.Label(task), " has shut down"));
+  }
+  void OnMessage(int task, const proto::MpiMessage& message);
+  void OnGoodbye(int task);
+  bool is_closing() const { return control_ == nullptr; }
+  bool EndClosing();
+
+  const MpiTransportOptions options_;
+  MpiMessenger messenger_;
+  const std::shared_ptr<MpiCalls> calls_;
+  MpiPulls pulls_;
+  MpiServes serves_;
+
+  // Null: closing, or closed.
+  ControlService* control_ = nullptr;
+  TransferService* transfers_ = nullptr;
+
+  // By task: OK until it has said goodbye.
+  std::vector<absl::Status> gone_;
+  absl::Time close_by_ = absl::InfiniteFuture();
+  Work closed_;
+};
+
+MpiPoller::State Endpoint::Poll() {
+  bool is_busy = messenger_.Poll();
+  // A goodbye comes after the bytes that its task has sent.
+  is_busy = pulls_.Poll() || is_busy;
+  is_busy = messenger_.Receive([this](int task, const proto::MpiMessage& text) {
+    OnMessage(task, text);
+  }) || is_busy;
+  is_busy = serves_.Poll() || is_busy;
+  is_busy = EndClosing() || is_busy;
+  if (is_busy) return State::kBusy;
+  const bool is_waiting = messenger_.is_sending() || serves_.is_sending() ||
+                          pulls_.is_receiving() || closed_ != nullptr;
+  return is_waiting ? State::kWaiting : State::kIdle;
+}
+
+// Of tasks that are told so, nobody waits for this one any more.
+bool Endpoint::EndClosing() {
+  if (closed_ == nullptr) return false;
+  const bool is_quiet = pulls_.empty() && serves_.num_served() == 0;
+  if (!is_quiet && options_.environment.clock->Now() <= close_by_) return false;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (!gone_[task].ok() || task == options_.cluster.this_task) continue;
+    proto::MpiMessage goodbye;
+    goodbye.mutable_goodbye();
+    messenger_.Send(task, std::move(goodbye));
+  }
+  std::exchange(closed_, nullptr)();
+  return true;
+}
+
+absl::Status Endpoint::WhyNotAsk(int task) const {
+  return is_closing() ? ShutDown() : gone_[task];
+}
+
+void Endpoint::Call(int task, proto::ControlRequest request,
+                    ControlCallOptions options, ControlDone done) {
+  const absl::Status status = WhyNotAsk(task);
+  if (!status.ok()) return std::move(done)(status);
+  calls_->Call(task, std::move(request), std::move(options), std::move(done));
+}
+
+void Endpoint::Request(int task, const BufKey& key, const Ask& ask) {
+  const absl::Status status = WhyNotAsk(task);
+  if (status.ok()) return pulls_.Request(task, key, ask);
+  ask.borrower->OnDelivery(ask.id, status, {});
+}
+
+void Endpoint::OnMessage(int task, const proto::MpiMessage& message) {
+  const ControlCaller caller{.task = task,
+                             .incarnation = message.incarnation()};
+  const absl::Status refusal = Gone(options_.cluster.this_task);
+  switch (message.kind_case()) {
+    case proto::MpiMessage::kCall:
+      if (is_closing()) return calls_->Refuse(task, message.call(), refusal);
+      return calls_->OnCall(caller, message.call(), control_);
+    case proto::MpiMessage::kAnswer:
+      return calls_->OnAnswer(task, message.answer());
+    case proto::MpiMessage::kWithdraw:
+      return calls_->OnWithdraw(task, message.withdraw());
+    case proto::MpiMessage::kPull:
+      return serves_.OnPull(caller, message.pull(), transfers_, refusal);
+    case proto::MpiMessage::kCancelPull:
+      return serves_.OnCancelPull(task, message.cancel_pull());
+    case proto::MpiMessage::kPulled:
+      return pulls_.OnPulled(task, message.pulled());
+    case proto::MpiMessage::kGoodbye:
+      return OnGoodbye(task);
+    case proto::MpiMessage::KIND_NOT_SET:
+      return;
+  }
+}
+
+void Endpoint::OnGoodbye(int task) {
+  gone_[task] = Gone(task);
+  calls_->EndAllOf(task, gone_[task]);
+  pulls_.OnGoodbye(task, gone_[task]);
+  serves_.StopAllOf(task, gone_[task]);
+}
+
+void Endpoint::Drop(int task, const absl::Status& reason) {
+  calls_->EndAllOf(task, reason);
+  pulls_.CancelAllOf(task, reason);
+  serves_.StopAllOf(task, reason);
+}
+
+void Endpoint::Close(Work closed) {
+  control_ = nullptr;
+  transfers_ = nullptr;
+  closed_ = std::move(closed);
+  close_by_ = options_.environment.clock->Now() + kCloseLimit;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    calls_->EndAllOf(task, ShutDown());
+    pulls_.CancelAllOf(task, ShutDown());
+    serves_.StopAllOf(task, Gone(options_.cluster.this_task));
+  }
+}
+
+class MpiTransport final : public Transport,
+                           public ControlChannel,
+                           public TransferChannel {
+ public:
+  explicit MpiTransport(const MpiTransportOptions& options)
+      : runtime_(options.runtime),
+        num_tasks_(options.cluster.num_tasks()),
+        endpoint_(std::make_shared<Endpoint>(options)),
+        collectives_(std::make_shared<MpiCollectives>(
+            MpiCollectives::Options{.runtime = options.runtime,
+                                    .cluster = options.cluster,
+                                    .environment = options.environment})) {}
+  ~MpiTransport() override { Shutdown(); }
+
+  ControlChannel& control() override { return *this; }
+  TransferChannel& transfers() override { return *this; }
+  CollectiveDelegate* delegate() override { return collectives_.get(); }
+
+  absl::Status Start(ControlService* control,
+                     TransferService* transfers) override {
+    State expected = State::kNew;
+    if (!state_.compare_exchange_strong(expected, State::kStarted)) {
+      return absl::FailedPreconditionError("the transport has been started");
+    }
+    runtime_->Post([runtime = runtime_, endpoint = endpoint_,
+                    collectives = collectives_, control, transfers] {
+      endpoint->SetServices(control, transfers);
+      collectives->Open();
+      runtime->Add(endpoint);
+      runtime->Add(collectives);
+    });
+    return absl::OkStatus();
+  }
+
+  void Call(int task, proto::ControlRequest request, ControlCallOptions options,
+            ControlDone done) override {
+    const absl::Status status = Check(task);
+    if (!status.ok()) return std::move(done)(status);
+    runtime_->Post([endpoint = endpoint_, task, request = std::move(request),
+                    options = std::move(options),
+                    done = std::move(done)]() mutable {
+      endpoint->Call(task, std::move(request), std::move(options),
+                     std::move(done));
+    });
+  }
+
+  void Request(int task, const BufKey& key, const Ask& ask) override {
+    const absl::Status status = Check(task);
+    if (!status.ok()) return ask.borrower->OnDelivery(ask.id, status, {});
+    runtime_->Post([endpoint = endpoint_, task, key, ask] {
+      endpoint->Request(task, key, ask);
+    });
+  }
+
+  void Cancel(int /*task*/, const BufKey& key, absl::Status reason) override {
+    runtime_->Post([endpoint = endpoint_, key, reason = std::move(reason)] {
+      endpoint->Cancel(key, reason);
+    });
+  }
+
+  void Drop(const ControlCaller& process, const absl::Status& reason) override {
+    runtime_->Post([endpoint = endpoint_, collectives = collectives_,
+                    task = process.task, reason] {
+      endpoint->Drop(task, reason);
+      collectives->Drop(task, reason);
+    });
+  }
+
+  void Shutdown() override {
+    const State before = state_.exchange(State::kOver);
+    if (before != State::kStarted || !runtime_->size().ok()) return;
+    Await([this](Work closed) { collectives_->Close(std::move(closed)); });
+    Await([this](Work closed) { endpoint_->Close(std::move(closed)); });
+  }
+
+ private:
+  enum class State { kNew, kStarted, kOver };
+
+  // Blocks until what `begin` has begun on MPI's thread has ended.
+  template <typename Begin>
+  void Await(Begin begin) {
+    BlockingCounter ended(1);
+    runtime_->Post([&] { begin([&] { ended.DecrementCount(); }); });
+    ended.Wait();
+  }
+
+  absl::Status Check(int task) const {
+    if (state_ != State::kStarted) return ShutDown();
+    if (task >= 0 && task < num_tasks_) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "there is no task ", task, ": the cluster has ", num_tasks_, " tasks"));
+  }
+
+  MpiRuntime* const runtime_;
+  const int num_tasks_;
+  const std::shared_ptr<Endpoint> endpoint_;
+  const std::shared_ptr<MpiCollectives> collectives_;
+  std::atomic<State> state_{State::kNew};
+};
+
+}  // namespace
+
+absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime) {
+  const auto rank = runtime.rank();
+  if (!rank.ok()) return rank.status();
+  const auto hosts = runtime.hosts();
+  if (!hosts.ok()) return hosts.status();
+  ClusterSpec cluster{.this_task = *rank};
+  for (const std::string& host : *hosts) {
+    cluster.addresses.push_back(
+        absl::StrCat(host, ":", cluster.addresses.size() + 1));
+  }
+  return cluster;
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> CreateMpiTransport(
+    MpiTransportOptions options) {
+  const absl::Status status = Validate(options.cluster);
+  if (!status.ok()) return status;
+  const auto size = options.runtime->size();
+  if (!size.ok()) return size.status();
+  const auto rank = options.runtime->rank();
+  if (!rank.ok()) return rank.status();
+  if (options.cluster.num_tasks() != *size ||
+      options.cluster.this_task != *rank) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "this is task ", options.cluster.this_task, " of ",
+        options.cluster.num_tasks(), ", but rank ", *rank, " of ", *size));
+  }
+  if (options.incarnation == 0) {
+    return absl::InvalidArgumentError("0 is no incarnation of a task");
+  }
+  return std::make_unique<MpiTransport>(options);
+}
+
+}  // namespace tutti

@@ -1,0 +1,333 @@
+// The tests of a transport over MPI that each process of a job runs, in step
+// with the others: mpirun_test.py starts them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/default_environment.h"
+#include "framework/mutex.h"
+#include "remote/fake_services.h"
+#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_transport.h"
+#include "remote/mpi/mpi_wire.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+// Of this process; there is one MPI.
+DefaultEnvironment& Machine() {
+  static DefaultEnvironment environment(2);
+  return environment;
+}
+MpiRuntime* runtime = nullptr;
+
+BufKey KeyOf(int tag) { return {.tag = tag}; }
+
+std::vector<std::byte> Pattern(size_t num_bytes, int seed) {
+  std::vector<std::byte> bytes(num_bytes);
+  for (size_t i = 0; i < num_bytes; ++i) {
+    bytes[i] = static_cast<std::byte>(i * 31 + i / 251 + seed * 7);
+  }
+  return bytes;
+}
+
+proto::ControlRequest StepRequest(int64_t step) {
+  proto::ControlRequest request;
+  request.mutable_cleanup_step()->set_step(step);
+  return request;
+}
+
+// A transport on every process. Answers a call for a step above 0 by that
+// number and its caller's; fails one for a step below; and keeps one for step 0
+// until it, too, meets the others.
+class MpiTransportTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto cluster = ClusterOf(*runtime);
+    ASSERT_THAT(cluster, IsOk());
+    cluster_ = *cluster;
+    auto transport =
+        CreateMpiTransport({.runtime = runtime,
+                            .cluster = cluster_,
+                            .incarnation = 100 + static_cast<uint64_t>(rank()),
+                            .environment = Machine().get()});
+    ASSERT_THAT(transport, IsOk());
+    transport_ = *std::move(transport);
+    ASSERT_THAT(transport_->Start(&control_, &table_), IsOk());
+    Meet();
+  }
+  void TearDown() override {
+    Meet();
+    AnswerUntil(std::numeric_limits<int64_t>::max());
+    transport_->Shutdown();
+  }
+
+  int rank() const { return cluster_.this_task; }
+  int size() const { return cluster_.num_tasks(); }
+  int next() const { return (rank() + 1) % size(); }
+
+  // Returns when all processes have called it. Whoever has shut down since then
+  // has called it, too.
+  void Meet() {
+    ++num_meetings_;
+    AnswerUntil(num_meetings_);
+    for (int task = 0; task < size(); ++task) {
+      const absl::Status status =
+          CallAndWait(transport_->control(), task,
+                      StepRequest(-1000 - num_meetings_))
+              .status();
+      EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+    }
+  }
+
+  // Those who wait for meetings that have been.
+  void AnswerUntil(int64_t last_meeting) {
+    std::multimap<int64_t, ControlDone> due;
+    {
+      MutexLock lock(&mu_);
+      answered_until_ = last_meeting;
+      while (!waiting_.empty() && waiting_.begin()->first <= last_meeting) {
+        due.insert(waiting_.extract(waiting_.begin()));
+      }
+    }
+    for (auto& [meeting, done] : due) std::move(done)(proto::ControlReply());
+  }
+
+  void Answer(const ControlCaller& caller, int64_t step, ControlDone done) {
+    if (step > 0) {
+      proto::ControlReply reply;
+      reply.mutable_step_sequence()->set_step_id(step * 100 + caller.task);
+      return std::move(done)(reply);
+    }
+    if (step > -1000) {
+      return std::move(done)(
+          absl::Status(static_cast<absl::StatusCode>(-step), "went wrong \n%"));
+    }
+    {
+      MutexLock lock(&mu_);
+      if (-1000 - step > answered_until_) {
+        waiting_.emplace(-1000 - step, std::move(done));
+        return;
+      }
+    }
+    std::move(done)(proto::ControlReply());
+  }
+
+  // Asks `task` for what it provides under `tag`.
+  void Request(int task, int tag, Borrower& borrower, size_t num_bytes) {
+    transport_->transfers().Request(task, KeyOf(tag),
+                                    {.num_bytes = num_bytes,
+                                     .dtype = DType::kUint8,
+                                     .borrower = &borrower});
+  }
+
+  ClusterSpec cluster_;
+  FunctionService control_{
+      [this](const ControlCaller& caller, const proto::ControlRequest& request,
+             std::shared_ptr<Cancellation> /*withdrawn*/, ControlDone done) {
+        EXPECT_EQ(caller.incarnation, 100 + static_cast<uint64_t>(caller.task));
+        Answer(caller, request.cleanup_step().step(), std::move(done));
+      }};
+  TableService table_;
+  std::unique_ptr<Transport> transport_;
+  int64_t num_meetings_ = 0;
+
+  Mutex mu_;
+  int64_t answered_until_ ABSL_GUARDED_BY(mu_) = 0;
+  std::multimap<int64_t, ControlDone> waiting_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(MpiTransportTest, TheRuntimeKnowsThePlaces) {
+  EXPECT_EQ(*runtime->size(), size());
+  EXPECT_EQ(*runtime->local_rank(), rank());
+  EXPECT_EQ(*runtime->local_size(), size());
+  EXPECT_THAT(runtime->Start(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
+}
+
+TEST_F(MpiTransportTest, CallsAreAnsweredByWhoeverIsCalled) {
+  for (int task = 0; task < size(); ++task) {
+    const ControlAnswer answer =
+        CallAndWait(transport_->control(), task, StepRequest(7));
+    ASSERT_THAT(answer, IsOk());
+    EXPECT_EQ(answer->step_sequence().step_id(), 700 + rank());
+  }
+}
+
+TEST_F(MpiTransportTest, StatusesSurviveTheWire) {
+  for (int code = 1; code <= 16; ++code) {
+    EXPECT_THAT(
+        CallAndWait(transport_->control(), next(), StepRequest(-code)),
+        StatusIs(static_cast<absl::StatusCode>(code), "went wrong \n%"));
+  }
+}
+
+TEST_F(MpiTransportTest, ThereIsNoCallToATaskThatIsNot) {
+  for (int task : {-1, size()}) {
+    EXPECT_THAT(
+        CallAndWait(transport_->control(), task, StepRequest(1)),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no task")));
+    WaitingBorrower borrower(4);
+    Request(task, 1, borrower, 4);
+    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          HasSubstr("no task")));
+  }
+}
+
+TEST_F(MpiTransportTest, CallsEndAtTheirDeadlineAndWhenCancelled) {
+  const int64_t never = -1'000'000;
+  EXPECT_THAT(
+      CallAndWait(transport_->control(), next(), StepRequest(never),
+                  {.deadline = Machine().get().clock->Now()}),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no answer")));
+  const auto cancellation = std::make_shared<Cancellation>();
+  cancellation->Cancel(absl::AbortedError("enough"));
+  EXPECT_THAT(CallAndWait(transport_->control(), next(), StepRequest(never),
+                          {.cancellation = cancellation}),
+              StatusIs(absl::StatusCode::kAborted, "enough"));
+}
+
+TEST_F(MpiTransportTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
+  int tag = 0;
+  for (const size_t num_bytes :
+       {size_t{0}, size_t{1}, kMaxInlineBytes, kMaxInlineBytes + 1,
+        kChunkBytes - 1, kChunkBytes, kChunkBytes + 1,
+        kChunksAtATime * kChunkBytes + 1, 11 * kChunkBytes + 3}) {
+    ++tag;
+    const std::vector<std::byte> bytes = Pattern(num_bytes, rank());
+    WaitingLender lender;
+    WaitingBorrower borrower(num_bytes);
+    // Now before the request, now after it.
+    if (tag % 2 == 0) Request(next(), tag, borrower, num_bytes);
+    table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
+    if (tag % 2 != 0) Request(next(), tag, borrower, num_bytes);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == Pattern(num_bytes, next())) << num_bytes;
+  }
+}
+
+TEST_F(MpiTransportTest, ManyAtATimeArrive) {
+  constexpr int kNumTransfers = 200;
+  const auto size_of = [](int tag) {
+    return static_cast<size_t>(tag % 4 == 0 ? 700'001 : 13 * tag);
+  };
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<WaitingLender> lenders(kNumTransfers);
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int tag = 0; tag < kNumTransfers; ++tag) {
+    bytes.push_back(Pattern(size_of(tag), rank() + tag));
+    borrowers.push_back(std::make_unique<WaitingBorrower>(size_of(tag)));
+    Request(next(), tag, *borrowers[tag], size_of(tag));
+  }
+  for (int tag = kNumTransfers - 1; tag >= 0; --tag) {
+    table_.Provide(KeyOf(tag), {.bytes = bytes[tag], .lender = &lenders[tag]});
+  }
+  for (int tag = 0; tag < kNumTransfers; ++tag) {
+    EXPECT_THAT(borrowers[tag]->Wait(), IsOk());
+    EXPECT_TRUE(borrowers[tag]->bytes() == Pattern(size_of(tag), next() + tag));
+    EXPECT_THAT(lenders[tag].Wait(), IsOk());
+  }
+}
+
+TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
+  for (const size_t num_bytes : {size_t{4}, 3 * kChunkBytes}) {
+    WaitingBorrower borrower(num_bytes);
+    Request(next(), 1, borrower, num_bytes);
+    transport_->transfers().Cancel(next(), KeyOf(1),
+                                   absl::AbortedError("not now"));
+    EXPECT_THAT(borrower.Wait(),
+                StatusIs(absl::StatusCode::kAborted, "not now"));
+  }
+  // The tags of those can be used again.
+  const std::vector<std::byte> bytes = Pattern(3 * kChunkBytes, rank());
+  WaitingLender lender;
+  WaitingBorrower borrower(bytes.size());
+  Request(next(), 2, borrower, bytes.size());
+  table_.Provide(KeyOf(2), {.bytes = bytes, .lender = &lender});
+  EXPECT_THAT(borrower.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
+}
+
+TEST_F(MpiTransportTest, ABorrowerThatRefusesAPartIsToldItsReason) {
+  const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
+  WaitingLender lender;
+  RefusingBorrower borrower(/*offset=*/1, absl::DataLossError("does not fit"));
+  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  Request(next(), 1, borrower, bytes.size());
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kDataLoss, "does not fit"));
+  // It may have sent everything by then.
+  lender.Wait().IgnoreError();
+}
+
+// Each both pulls and is pulled from when it goes.
+TEST_F(MpiTransportTest, ShuttingDownInTheMiddleOfATransferFreesBothSides) {
+  for (int round = 0; round < 5; ++round) {
+    const std::vector<std::byte> bytes = Pattern(60 * kChunkBytes, rank());
+    WaitingLender lender;
+    WaitingBorrower borrower(bytes.size());
+    table_.Provide(KeyOf(500 + round), {.bytes = bytes, .lender = &lender});
+    Request(next(), 500 + round, borrower, bytes.size());
+    borrower.WaitForPart();
+    Meet();  // Then the other side pulls, too.
+    transport_->Shutdown();
+    const absl::Status status = borrower.Wait();
+    EXPECT_TRUE(status.ok() || absl::IsCancelled(status) ||
+                absl::IsUnavailable(status))
+        << status;
+    lender.Wait().IgnoreError();  // With either.
+    SetUp();
+  }
+}
+
+TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
+  if (size() == 1) return;
+  // Rank 0 goes first, while all others ask it for something.
+  WaitingBorrower borrower(4);
+  if (rank() != 0) {
+    Request(0, 100 + rank(), borrower, 4);
+    Meet();
+    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr("has shut down")));
+    EXPECT_THAT(
+        CallAndWait(transport_->control(), 0, StepRequest(1)),
+        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
+  } else {
+    Meet();
+  }
+  transport_->Shutdown();
+  EXPECT_THAT(CallAndWait(transport_->control(), rank(), StepRequest(1)),
+              StatusIs(absl::StatusCode::kCancelled, testing::_));
+  SetUp();  // Another one in its place.
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  tutti::MpiRuntime runtime({.environment = tutti::Machine().get()});
+  if (runtime.size().status().code() != absl::StatusCode::kFailedPrecondition) {
+    return 3;
+  }
+  const absl::Status status = runtime.Start();
+  if (!status.ok()) return 2;
+  tutti::runtime = &runtime;
+  const int result = RUN_ALL_TESTS();
+  runtime.Shutdown();
+  return result;
+}

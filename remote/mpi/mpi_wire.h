@@ -1,0 +1,54 @@
+#ifndef TUTTI_REMOTE_MPI_MPI_WIRE_H_
+#define TUTTI_REMOTE_MPI_MPI_WIRE_H_
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "framework/buf_key.h"
+#include "framework/peer_access.h"
+#include "proto/mpi.pb.h"
+
+namespace tutti {
+
+// How bytes go (proto/mpi.proto has the messages):
+//
+//   receiver                                      sender
+//     posts receives for the first chunks
+//     pull {key, num_bytes, payload_tag}  --->    lends the bytes, now or later
+//                                         <---    chunks with that tag
+//
+//                                         <---    pulled {num_sent}
+//
+// Few bytes come in the message that ends the pull instead. Every pull ends
+// with one, also one that the receiver has cancelled, as soon as no more will
+// be sent; it says how many bytes were, with that tag, and why not all. When
+// the receiver has got these, the tag can be used again.
+//
+// A task that shuts down cancels its pulls, ends those of others, and waits
+// until all have ended; then it says goodbye. What comes afterwards it refuses.
+
+// The most that a message carries.
+inline constexpr size_t kMaxInlineBytes = size_t{8} << 10;
+
+// Of the chunks that follow one another; the last one may be shorter. Whole
+// elements of all types.
+inline constexpr size_t kChunkBytes = size_t{512} << 10;
+
+// Chunks of one pull that are under way at a time.
+inline constexpr size_t kChunksAtATime = 4;
+
+// Of what was pulled.
+struct PullRequest {
+  BufKey key;
+  Ask ask;  // Without a borrower.
+  int payload_tag = 0;
+};
+
+void EncodePull(const PullRequest& request, proto::MpiPull& message);
+
+// Errors: INVALID_ARGUMENT saying what is wrong with which field.
+absl::StatusOr<PullRequest> DecodePull(const proto::MpiPull& message);
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_MPI_MPI_WIRE_H_
