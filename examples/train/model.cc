@@ -65,6 +65,10 @@ Activations Forward(const Layers<const float>& layers, const Example& example) {
   return result;
 }
 
+double LossOf(const Classes& probabilities, const Example& example) {
+  return -std::log(std::max(probabilities[example.label], kTiny));
+}
+
 // Adds the gradient of one example's loss, times `weight`, to `gradient`.
 void Backward(const Layers<const float>& layers, const Example& example,
               const Activations& activations, float weight,
@@ -108,16 +112,19 @@ std::vector<float> InitialParameters(uint32_t seed) {
   return parameters;
 }
 
-void ComputeGradient(absl::Span<const float> parameters,
-                     absl::Span<const Example> examples,
-                     absl::Span<float> gradient) {
+double ComputeGradient(absl::Span<const float> parameters,
+                       absl::Span<const Example> examples,
+                       absl::Span<float> gradient) {
   const Layers<const float> layers(parameters);
   const float weight = 1 / static_cast<float>(examples.size());
   std::fill(gradient.begin(), gradient.end(), 0.0f);
+  double loss = 0;
   for (const Example& example : examples) {
-    Backward(layers, example, Forward(layers, example), weight,
-             Layers<float>(gradient));
+    const Activations activations = Forward(layers, example);
+    loss += LossOf(activations.probabilities, example);
+    Backward(layers, example, activations, weight, Layers<float>(gradient));
   }
+  return loss / static_cast<double>(examples.size());
 }
 
 Quality Evaluate(absl::Span<const float> parameters,
@@ -127,12 +134,18 @@ Quality Evaluate(absl::Span<const float> parameters,
   Quality quality;
   for (const Example& example : examples) {
     const Classes p = Forward(layers, example).probabilities;
-    quality.loss -= weight * std::log(std::max(p[example.label], kTiny));
+    quality.loss += weight * LossOf(p, example);
     if (std::max_element(p.begin(), p.end()) - p.begin() == example.label) {
       quality.accuracy += weight;
     }
   }
   return quality;
+}
+
+double Norm(absl::Span<const float> values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
 }
 
 float LargestDifference(absl::Span<const float> a, absl::Span<const float> b) {

@@ -20,11 +20,12 @@ inline constexpr int kNumParameters =
 // Random weights, no biases; the same bits for a seed on every machine.
 std::vector<float> InitialParameters(uint32_t seed);
 
-// Sets `gradient` to that of the mean cross-entropy over `examples`. REQUIRES:
-// both arrays have kNumParameters elements, and there is an example.
-void ComputeGradient(absl::Span<const float> parameters,
-                     absl::Span<const Example> examples,
-                     absl::Span<float> gradient);
+// Sets `gradient` to that of the mean cross-entropy over `examples`, which it
+// returns, in nats. REQUIRES: both arrays have kNumParameters elements, and
+// there is an example.
+double ComputeGradient(absl::Span<const float> parameters,
+                       absl::Span<const Example> examples,
+                       absl::Span<float> gradient);
 
 struct Quality {
   double loss = 0;      // Mean cross-entropy, in nats.
@@ -34,6 +35,9 @@ struct Quality {
 // REQUIRES: as ComputeGradient.
 Quality Evaluate(absl::Span<const float> parameters,
                  absl::Span<const Example> examples);
+
+// The root of the sum of squares.
+double Norm(absl::Span<const float> values);
 
 // The largest absolute difference of two elements at the same place. REQUIRES:
 // the arrays are equally long.

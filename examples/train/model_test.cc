@@ -64,6 +64,20 @@ TEST(ComputeGradientTest, IsTheSlopeOfTheLossForEveryParameter) {
   }
 }
 
+TEST(ComputeGradientTest, ReturnsTheLoss) {
+  const std::vector<float> parameters = InitialParameters(1);
+  const std::vector<Example> examples = SomeExamples(16);
+  ASSERT_FALSE(examples.empty());
+  std::vector<float> gradient(kNumParameters);
+  EXPECT_NEAR(ComputeGradient(parameters, examples, absl::MakeSpan(gradient)),
+              Evaluate(parameters, examples).loss, 1e-9);
+}
+
+TEST(NormTest, IsTheRootOfTheSumOfSquares) {
+  EXPECT_EQ(Norm({3, -4}), 5);
+  EXPECT_EQ(Norm({}), 0);
+}
+
 TEST(ComputeGradientTest, OfABatchIsTheMeanOverItsEqualParts) {
   const std::vector<float> parameters = InitialParameters(1);
   const std::vector<Example> batch = SomeExamples(16);

@@ -1,6 +1,7 @@
 // Trains a small classifier of handwritten digits on several devices, whose
-// gradients one all-reduce per step averages; then the same once more on one
-// device, which sees the same batches whole, and compares the two.
+// gradients one all-reduce per step averages, and which stream the loss and the
+// norm of the gradient of every step to the host; then the same once more on
+// one device, which sees the same batches whole, and compares the two.
 
 #include <chrono>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "examples/train/data.h"
 #include "examples/train/model.h"
+#include "examples/train/step_outfeed.h"
 #include "examples/train/trainer.h"
 #include "framework/default_environment.h"
 #include "tutti.h"
@@ -45,11 +47,48 @@ std::string QualityOf(const Trainer& trainer, const DataSet& data) {
                          100 * Evaluate(parameters, data.test).accuracy);
 }
 
+// What devices have reported, of one epoch. Each has a place of its own, where
+// nobody else writes.
+class Reports {
+ public:
+  explicit Reports(int num_devices) : sums_(num_devices) {}
+
+  void Add(int device, const StepReport& report) {
+    Sums& sums = sums_[device];
+    sums.loss += report.loss;
+    sums.gradient_norm += report.gradient_norm;
+    ++sums.count;
+  }
+
+  // The means over all steps and devices; begins anew.
+  std::string TakeMeans() {
+    Sums all;
+    for (Sums& sums : sums_) {
+      all.loss += sums.loss;
+      all.gradient_norm += sums.gradient_norm;
+      all.count += sums.count;
+      sums = {};
+    }
+    return absl::StrFormat("%10.6f  %13.6f", all.loss / all.count,
+                           all.gradient_norm / all.count);
+  }
+
+ private:
+  struct Sums {
+    double loss = 0;
+    double gradient_norm = 0;
+    double count = 0;
+  };
+  std::vector<Sums> sums_;
+};
+
 // Prints a line per epoch.
-absl::Status TrainEpochs(DataSet data, int num_epochs, Trainer& trainer) {
+absl::Status TrainEpochs(DataSet data, int num_epochs, Trainer& trainer,
+                         Reports& reports) {
   const int num_steps = trainer.StepsPerEpoch(data.training.size());
   std::mt19937 generator(kSeed);
-  absl::PrintF("  epoch  training loss  test accuracy  time per step\n");
+  absl::PrintF(
+      "  epoch   mean loss  gradient norm  test accuracy  time per step\n");
   for (int epoch = 1; epoch <= num_epochs; ++epoch) {
     Shuffle(data.training, generator);
     const auto start = std::chrono::steady_clock::now();
@@ -57,21 +96,27 @@ absl::Status TrainEpochs(DataSet data, int num_epochs, Trainer& trainer) {
     if (!status.ok()) return status;
     const std::chrono::duration<double, std::micro> elapsed =
         std::chrono::steady_clock::now() - start;
-    absl::PrintF("%7d  %s  %10.0f us\n", epoch, QualityOf(trainer, data),
-                 elapsed.count() / num_steps);
+    const Quality quality = Evaluate(trainer.parameters(0), data.test);
+    absl::PrintF("%7d  %s  %11.2f %%  %10.0f us\n", epoch, reports.TakeMeans(),
+                 100 * quality.accuracy, elapsed.count() / num_steps);
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Train(
-    const tutti::Environment& environment, const Trainer::Options& options,
+    const tutti::Environment& environment, Trainer::Options options,
     const DataSet& data, int num_epochs) {
+  const auto reports = std::make_shared<Reports>(options.num_devices);
+  options.on_step = [reports](int device, const StepReport& report) {
+    reports->Add(device, report);
+  };
   auto trainer =
       Trainer::Create(environment, options, InitialParameters(kSeed));
   if (!trainer.ok()) return trainer.status();
   absl::PrintF("\n%s, %d images each per step\n", Devices(options.num_devices),
                options.batch_size);
-  const absl::Status status = TrainEpochs(data, num_epochs, **trainer);
+  const absl::Status status =
+      TrainEpochs(data, num_epochs, **trainer, *reports);
   if (!status.ok()) return status;
   if (!(*trainer)->ReplicasAreEqual()) {
     return absl::InternalError("the devices' replicas of the model differ");

@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
                                          options.num_devices);
   if (!group.ok()) return group.status();
   std::unique_ptr<Trainer> trainer(
-      new Trainer(environment.queue, options, *std::move(group)));
+      new Trainer(environment, options, *std::move(group)));
   for (int device = 0; device < options.num_devices; ++device) {
     const absl::Status status = trainer->AddReplica(parameters);
     if (!status.ok()) return status;
@@ -42,9 +42,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
   return trainer;
 }
 
-Trainer::Trainer(tutti::WorkQueue* queue, const Options& options,
+Trainer::Trainer(const tutti::Environment& environment, const Options& options,
                  std::unique_ptr<tutti::LocalGroup> group)
-    : queue_(queue),
+    : environment_(environment),
       options_(options),
       group_(std::move(group)),
       all_reduce_(AverageGradients(options)) {}
@@ -68,35 +68,52 @@ int Trainer::StepsPerEpoch(size_t num_examples) const {
 }
 
 absl::Status Trainer::TrainEpoch(absl::Span<const Example> examples) {
+  const auto outfeed = StepOutfeed::Start(
+      environment_, group_->devices(), [this](int device, const auto& report) {
+        if (options_.on_step) options_.on_step(device, report);
+      });
+  if (!outfeed.ok()) return outfeed.status();
+  absl::Status status = TrainSteps(examples, **outfeed);
+  status.Update((*outfeed)->Finish());
+  return status;
+}
+
+absl::Status Trainer::TrainSteps(absl::Span<const Example> examples,
+                                 const StepOutfeed& outfeed) {
   const size_t batch = options_.num_devices * options_.batch_size;
   for (int step = 0; step < StepsPerEpoch(examples.size()); ++step) {
     const absl::Status status =
-        TrainStep(examples.subspan(step * batch, batch));
+        TrainStep(examples.subspan(step * batch, batch), outfeed);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-// Each device goes on by itself: gradient, all-reduce, update. Only the caller
-// waits.
-absl::Status Trainer::TrainStep(absl::Span<const Example> batch) {
+// Each device goes on by itself: gradient, all-reduce, update, report. Only the
+// caller waits.
+absl::Status Trainer::TrainStep(absl::Span<const Example> batch,
+                                const StepOutfeed& outfeed) {
   const int64_t step_id = ++step_id_;
   const auto executor = group_->manager().FindOrCreate(step_id);
   tutti::BlockingCounter pending(options_.num_devices);
   for (int device = 0; device < options_.num_devices; ++device) {
-    queue_->Schedule([this, executor, batch, device, &pending] {
+    environment_.queue->Schedule([=, this, &outfeed, &pending] {
       Replica& replica = replicas_[device];
-      ComputeGradient(replica.parameters, PartOf(batch, device),
-                      absl::MakeSpan(replica.gradient));
+      replica.loss = ComputeGradient(replica.parameters, PartOf(batch, device),
+                                     absl::MakeSpan(replica.gradient));
       tutti::CollectiveArgs args;
       args.device = group_->devices()[device];
       args.request = all_reduce_;
       args.input = replica.gradient_tensor;
       args.output = &replica.gradient_tensor;
-      executor->ExecuteAsync(args, [this, &replica, &pending](auto status) {
-        if (status.ok()) Update(replica);
+      const auto end = [&replica, &pending](absl::Status status) {
         replica.status = std::move(status);
         pending.DecrementCount();
+      };
+      executor->ExecuteAsync(args, [=, this, &replica, &outfeed](auto status) {
+        if (!status.ok()) return end(std::move(status));
+        Update(replica);
+        outfeed.Send(device, ReportOf(replica), end);
       });
     });
   }
@@ -120,6 +137,11 @@ bool Trainer::ReplicasAreEqual() const {
 absl::Span<const Example> Trainer::PartOf(absl::Span<const Example> batch,
                                           int device) const {
   return batch.subspan(device * options_.batch_size, options_.batch_size);
+}
+
+StepReport Trainer::ReportOf(const Replica& replica) {
+  return {.loss = static_cast<float>(replica.loss),
+          .gradient_norm = static_cast<float>(Norm(replica.gradient))};
 }
 
 void Trainer::Update(Replica& replica) const {

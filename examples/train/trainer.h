@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "examples/train/data.h"
+#include "examples/train/step_outfeed.h"
 #include "tutti.h"
 
 namespace train {
@@ -17,7 +18,8 @@ namespace train {
 // Trains one model on several devices, by stochastic gradient descent with
 // momentum. Every device has a replica of the model and sees its own part of
 // each batch; the gradients are averaged over the devices by one all-reduce per
-// step, so that all replicas take the same step.
+// step, so that all replicas take the same step. Each device reports each of
+// its steps to the host through its outfeed.
 //
 // For one thread at a time. `environment`'s parts outlive the trainer.
 class Trainer {
@@ -28,6 +30,7 @@ class Trainer {
     float learning_rate = 0.1f;
     float momentum = 0.9f;
     std::string algorithm;  // Empty: the library chooses.
+    StepCallback on_step;   // May be null.
   };
 
   // Every replica begins with `parameters`. Errors: as LocalGroup::Create.
@@ -36,7 +39,8 @@ class Trainer {
       absl::Span<const float> parameters);
 
   // One pass over `examples` in their order, without those at the end that fill
-  // no batch. Errors: those of an all-reduce; the replicas may then differ.
+  // no batch. All its reports have been delivered when it returns. Errors:
+  // those of an all-reduce or of the outfeed; the replicas may then differ.
   absl::Status TrainEpoch(absl::Span<const Example> examples);
 
   int StepsPerEpoch(size_t num_examples) const;
@@ -56,19 +60,24 @@ class Trainer {
     std::vector<float> velocity;
     std::vector<float> gradient;
     tutti::Tensor gradient_tensor;  // The memory of `gradient`.
+    double loss = 0;
     absl::Status status;
   };
 
-  Trainer(tutti::WorkQueue* queue, const Options& options,
+  Trainer(const tutti::Environment& environment, const Options& options,
           std::unique_ptr<tutti::LocalGroup> group);
 
   absl::Status AddReplica(absl::Span<const float> parameters);
-  absl::Status TrainStep(absl::Span<const Example> batch);
+  absl::Status TrainSteps(absl::Span<const Example> examples,
+                          const StepOutfeed& outfeed);
+  absl::Status TrainStep(absl::Span<const Example> batch,
+                         const StepOutfeed& outfeed);
   absl::Span<const Example> PartOf(absl::Span<const Example> batch,
                                    int device) const;
   void Update(Replica& replica) const;
+  static StepReport ReportOf(const Replica& replica);
 
-  tutti::WorkQueue* const queue_;
+  const tutti::Environment environment_;
   const Options options_;
   const std::unique_ptr<tutti::LocalGroup> group_;
   const std::shared_ptr<const tutti::CollectiveRequest> all_reduce_;

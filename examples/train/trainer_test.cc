@@ -1,6 +1,7 @@
 #include "examples/train/trainer.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "absl/types/span.h"
 #include "examples/train/data.h"
 #include "examples/train/model.h"
+#include "examples/train/step_outfeed.h"
 #include "framework/default_environment.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -103,6 +105,48 @@ TEST_F(TrainerTest, AnUnknownAlgorithmIsAnErrorThatNamesIt) {
   const absl::Status status = (*trainer)->TrainEpoch(Examples(64));
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.message(), HasSubstr("NoSuch"));
+}
+
+TEST_F(TrainerTest, EveryDeviceReportsEveryStepThroughItsOutfeed) {
+  constexpr int kNumDevices = 8;
+  std::vector<StepReport> reports[kNumDevices];
+  const auto trainer =
+      Trainer::Create(environment_.get(),
+                      {.num_devices = kNumDevices,
+                       .batch_size = 4,
+                       .on_step =
+                           [&](int device, const StepReport& report) {
+                             reports[device].push_back(report);
+                           }},
+                      initial_);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    ASSERT_EQ((*trainer)->TrainEpoch(Examples(96)), absl::OkStatus());
+  }
+
+  double first_loss = 0;
+  for (const auto& own : reports) {
+    ASSERT_EQ(own.size(), 6U);
+    first_loss += own[0].loss / kNumDevices;
+    for (size_t step = 0; step < own.size(); ++step) {
+      EXPECT_EQ(own[step].gradient_norm, reports[0][step].gradient_norm);
+    }
+  }
+  EXPECT_NEAR(first_loss, Evaluate(initial_, Examples(32)).loss, 1e-6);
+  std::vector<float> gradient(kNumParameters);
+  ComputeGradient(initial_, Examples(32), absl::MakeSpan(gradient));
+  EXPECT_NEAR(reports[7][0].gradient_norm, Norm(gradient), 1e-5);
+}
+
+TEST_F(TrainerTest, AReportThatCannotBeTakenIsAnError) {
+  const auto trainer = Trainer::Create(
+      environment_.get(),
+      {.num_devices = 2,
+       .batch_size = 4,
+       .on_step = [](int, const StepReport&) { throw std::string("full"); }},
+      initial_);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  EXPECT_NE((*trainer)->TrainEpoch(Examples(96)), absl::OkStatus());
 }
 
 TEST_F(TrainerTest, NoDeviceIsAnError) {

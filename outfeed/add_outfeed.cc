@@ -1,0 +1,111 @@
+#include "outfeed/add_outfeed.h"
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/outfeed_channel.h"
+#include "framework/status_callback.h"
+#include "framework/tensor.h"
+#include "outfeed/memory_channel.h"
+
+namespace tutti {
+namespace {
+
+using NodeId = HostCallBuilder::NodeId;
+using Operands = absl::Span<const absl::Span<const std::byte>>;
+
+// What the nodes of one item know; they share it.
+struct Item {
+  std::shared_ptr<OutfeedChannel> channel;
+  std::shared_ptr<const OutfeedRegistry> registry;  // Keeps the consumer.
+  const OutfeedConsumer* consumer = nullptr;
+
+  void SendHeader(StatusCallback done) const {
+    Tensor header = consumer->header;
+    channel->TransferToOutfeed(absl::MakeSpan(&header, 1), std::move(done));
+  }
+
+  // `operands` are the arrays that are not empty.
+  void SendArrays(Operands operands, StatusCallback done) const {
+    std::vector<Tensor> copies;
+    size_t next = 0;
+    for (const ArraySpec& spec : consumer->arrays) {
+      absl::StatusOr<Tensor> copy = Tensor::Allocate(spec.dtype, spec.shape);
+      if (!copy.ok()) return std::move(done)(copy.status());
+      if (copy->size_bytes() > 0) {
+        std::memcpy(copy->mutable_data(), operands[next++].data(),
+                    copy->size_bytes());
+      }
+      copies.push_back(*std::move(copy));
+    }
+    channel->TransferToOutfeed(absl::MakeSpan(copies), std::move(done));
+  }
+};
+
+// Errors: INVALID_ARGUMENT for a region of another size.
+absl::Status CheckRegions(uint32_t consumer_id,
+                          absl::Span<const OutfeedArray> arrays) {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const ArraySpec& spec = arrays[i].spec;
+    const absl::StatusOr<int64_t> bytes = SizeInBytes(spec.dtype, spec.shape);
+    if (!bytes.ok()) return bytes.status();
+    if (*bytes == arrays[i].region.num_bytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "array ", i, " of consumer id ", consumer_id, " is ", spec.ToString(),
+        ", ", *bytes, " bytes; its region has ", arrays[i].region.num_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Register(OutfeedRegistry& registry, uint32_t consumer_id,
+                      absl::Span<const OutfeedArray> arrays) {
+  std::vector<ArraySpec> specs;
+  for (const OutfeedArray& array : arrays) specs.push_back(array.spec);
+  return registry.Register(consumer_id, std::move(specs));
+}
+
+std::vector<Region> RegionsOf(absl::Span<const OutfeedArray> arrays) {
+  std::vector<Region> regions;
+  for (const OutfeedArray& array : arrays) {
+    if (array.region.num_bytes > 0) regions.push_back(array.region);
+  }
+  return regions;
+}
+
+}  // namespace
+
+absl::StatusOr<NodeId> AddOutfeed(const OutfeedProgram& program,
+                                  absl::Span<const NodeId> token,
+                                  uint32_t consumer_id,
+                                  absl::Span<const OutfeedArray> arrays) {
+  auto channel = OutfeedChannelOf(program.device);
+  if (!channel.ok()) return channel.status();
+  absl::Status status = CheckRegions(consumer_id, arrays);
+  if (status.ok()) status = Register(*program.registry, consumer_id, arrays);
+  if (!status.ok()) return status;
+  const auto consumer = program.registry->Find(consumer_id);
+  if (!consumer.ok()) return consumer.status();
+  const auto item = std::make_shared<const Item>(
+      Item{*std::move(channel), program.registry, *consumer});
+
+  const NodeId header =
+      program.builder.AddHostCall({.call =
+                                       [item](Operands, StatusCallback done) {
+                                         item->SendHeader(std::move(done));
+                                       }},
+                                  token);
+  if (arrays.empty()) return header;
+  return program.builder.AddHostCall(
+      {.reads = RegionsOf(arrays),
+       .call =
+           [item](Operands operands, StatusCallback done) {
+             item->SendArrays(operands, std::move(done));
+           }},
+      {header});
+}
+
+}  // namespace tutti

@@ -1,0 +1,164 @@
+#include "outfeed/all_reduce_observer.h"
+
+#include <cstring>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "framework/dtype.h"
+#include "framework/mutex.h"
+#include "framework/tensor.h"
+#include "framework/tensor_shape.h"
+#include "outfeed/frame.h"
+#include "outfeed/memory_channel.h"
+
+namespace tutti {
+namespace {
+
+absl::StatusOr<Tensor> CopyOf(const Tensor& tensor) {
+  absl::StatusOr<Tensor> copy =
+      Tensor::Allocate(tensor.dtype(), tensor.shape());
+  if (copy.ok() && tensor.size_bytes() > 0) {
+    std::memcpy(copy->mutable_data(), tensor.data(), tensor.size_bytes());
+  }
+  return copy;
+}
+
+absl::StatusOr<Tensor> StepAndExecution(int64_t step_id, uint64_t execution) {
+  const int64_t numbers[] = {step_id, static_cast<int64_t>(execution)};
+  absl::StatusOr<Tensor> tensor =
+      Tensor::Allocate(DType::kInt64, TensorShape::Vector(2));
+  if (tensor.ok()) {
+    std::memcpy(tensor->mutable_data(), numbers, sizeof(numbers));
+  }
+  return tensor;
+}
+
+}  // namespace
+
+// Of one device. Those that wait hold it.
+class AllReduceObserver::Counts {
+ public:
+  void Drop() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    ++tallies_.num_dropped;
+  }
+
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    ++(status.ok() ? tallies_.num_sent : tallies_.num_failed);
+    tallies_.first_error.Update(status);
+  }
+
+  Tallies tallies() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return tallies_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  Tallies tallies_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::StatusOr<std::shared_ptr<AllReduceObserver>> AllReduceObserver::Create(
+    const Options& options) {
+  if (options.registry == nullptr) {
+    return absl::InvalidArgumentError(
+        "an all-reduce observer needs the registry of a receiver");
+  }
+  if (options.max_waiting_items < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_waiting_items of an all-reduce observer is ",
+                     options.max_waiting_items, ", wanted 1 or more"));
+  }
+  std::shared_ptr<AllReduceObserver> observer(new AllReduceObserver(options));
+  for (Device* device : options.devices) {
+    absl::Status status = observer->AddDevice(device);
+    if (!status.ok()) return status;
+  }
+  for (const Selection& selection : options.selections) {
+    absl::Status status = observer->AddSelection(selection);
+    if (!status.ok()) return status;
+  }
+  return observer;
+}
+
+AllReduceObserver::AllReduceObserver(const Options& options)
+    : registry_(options.registry),
+      max_waiting_items_(static_cast<size_t>(options.max_waiting_items)) {}
+
+absl::Status AllReduceObserver::AddDevice(Device* device) {
+  if (device == nullptr) {
+    return absl::InvalidArgumentError(
+        "a device of an all-reduce observer is null");
+  }
+  if (device->attributes().name.type != "CPU") {
+    return absl::UnimplementedError(
+        absl::StrCat("the host cannot copy what all-reduces yield on ",
+                     device->full_name()));
+  }
+  auto channel = OutfeedChannelOf(*device);
+  if (!channel.ok()) return channel.status();
+  auto sender = OutfeedSender::Create(*device, registry_);
+  if (!sender.ok()) return sender.status();
+  sources_.emplace(device, Source{*std::move(channel), *std::move(sender),
+                                  std::make_shared<Counts>()});
+  return absl::OkStatus();
+}
+
+absl::Status AllReduceObserver::AddSelection(const Selection& selection) {
+  if (selection.consumer_id == kShutdownConsumerId) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Consumer ID cannot be a reserved value: ", selection.consumer_id));
+  }
+  const InstanceId id(selection.group_key, selection.instance_key);
+  if (consumers_.emplace(id, selection.consumer_id).second) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("instance ", selection.instance_key, " of group ",
+                   selection.group_key, " is selected twice"));
+}
+
+void AllReduceObserver::OnFinished(const Finished& finished) {
+  const auto consumer = consumers_.find(
+      {finished.request.group_key, finished.request.instance_key});
+  if (consumer == consumers_.end() ||
+      TypeOf(finished.request.op) != CollectiveType::kAllReduce) {
+    return;
+  }
+  const auto source = sources_.find(&finished.device);
+  if (source == sources_.end()) return;
+  Counts& counts = *source->second.counts;
+  const auto waiting = source->second.channel->tallies().waiting_transfers;
+  if (waiting >= max_waiting_items_) return counts.Drop();
+  const absl::Status status = Send(source->second, consumer->second, finished);
+  if (!status.ok()) counts.End(status);
+}
+
+// Errors: what ends the item before it is given to the sender.
+absl::Status AllReduceObserver::Send(const Source& source, uint32_t consumer_id,
+                                     const Finished& finished) const {
+  const Tensor& output = finished.output;
+  if (!registry_->Find(consumer_id).ok()) {
+    // Somebody may do so at once, and not with the same.
+    const absl::Status status = registry_->Register(
+        consumer_id, {{DType::kInt64, TensorShape::Vector(2)},
+                      {output.dtype(), output.shape()}});
+    if (!status.ok()) return status;
+  }
+  const auto numbers = StepAndExecution(finished.step_id, finished.execution);
+  if (!numbers.ok()) return numbers.status();
+  const auto copy = CopyOf(output);
+  if (!copy.ok()) return copy.status();
+  source.sender.Send(
+      consumer_id, {*numbers, *copy},
+      [counts = source.counts](absl::Status status) { counts->End(status); });
+  return absl::OkStatus();
+}
+
+AllReduceObserver::Tallies AllReduceObserver::tallies(
+    const Device& device) const {
+  return sources_.at(&device).counts->tallies();
+}
+
+}  // namespace tutti

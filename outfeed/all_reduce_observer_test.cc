@@ -1,0 +1,215 @@
+#include "outfeed/all_reduce_observer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "framework/cpu_device.h"
+#include "framework/device.h"
+#include "outfeed/outfeed_receiver.h"
+#include "outfeed/outfeed_registry.h"
+#include "outfeed/outfeed_testing.h"
+#include "tests/local_job.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kNumDevices = 2;
+constexpr uint32_t kConsumer = 5;
+constexpr InstanceKey kWatched = 7;
+
+struct Item {
+  uint32_t consumer_id = 0;
+  int64_t step = 0;
+  int64_t execution = 0;
+  std::vector<float> values;
+
+  friend bool operator==(const Item&, const Item&) = default;
+};
+
+// Two devices; instance 7 of their all-reduces is watched. The receiver has an
+// environment of its own: nothing is delivered until Deliver().
+class AllReduceObserverTest : public testing::Test {
+ protected:
+  AllReduceObserverTest() { Watch(); }
+
+  AllReduceObserver::Options Options(const OutfeedReceiver& receiver) const {
+    return {.devices = job_.devices(),
+            .registry = receiver.registry(),
+            .selections = {{job_.AllReduceRequest(1).group_key, kWatched,
+                            kConsumer}},
+            .max_waiting_items = 3};
+  }
+
+  void Watch() {
+    receiver_ = *OutfeedReceiver::Create(
+        {.devices = job_.devices(),
+         .callback =
+             [this](Device& device, uint32_t id, absl::Span<Tensor> arrays) {
+               int64_t numbers[2] = {};
+               std::memcpy(numbers, arrays[0].data(), sizeof(numbers));
+               const auto* values =
+                   reinterpret_cast<const float*>(arrays[1].data());
+               items_[device.attributes().name.index].push_back(
+                   {id,
+                    numbers[0],
+                    numbers[1],
+                    {values, values + arrays[1].num_elements()}});
+               return absl::OkStatus();
+             },
+         .max_queued_bytes = 24,  // One item of two floats.
+         .environment = environment_.get()});
+    observer_ = *AllReduceObserver::Create(Options(*receiver_));
+    job_.manager().SetObserver(observer_);
+    EXPECT_THAT(receiver_->Start(), IsOk());
+  }
+
+  // An all-reduce of two floats.
+  std::vector<LocalJob::Call*> Run(InstanceKey instance,
+                                   int64_t num_elements = 2) {
+    CollectiveRequest request = job_.AllReduceRequest(num_elements);
+    request.instance_key = instance;
+    const auto calls = job_.RunAll(request);
+    for (const auto* call : calls) EXPECT_THAT(*call->status, IsOk());
+    return calls;
+  }
+
+  void Deliver() { environment_.RunAll(); }
+
+  AllReduceObserver::Tallies tallies(int device) const {
+    return observer_->tallies(*job_.devices()[device]);
+  }
+
+  SimulatedEnvironment environment_{/*seed=*/1};
+  LocalJob job_{{.devices_per_task = kNumDevices}};
+  std::vector<Item> items_[kNumDevices];  // By device.
+  std::unique_ptr<OutfeedReceiver> receiver_;
+  std::shared_ptr<AllReduceObserver> observer_;
+};
+
+TEST_F(AllReduceObserverTest, StreamsTheResultsOfTheChosenInstance) {
+  Run(kWatched);
+  Run(/*instance=*/8);
+  Deliver();
+  Run(kWatched);
+  Deliver();
+  for (const auto& items : items_) {
+    EXPECT_THAT(items, ElementsAre(Item{kConsumer, 1, 0, {3, 3}},
+                                   Item{kConsumer, 1, 1, {3, 3}}));
+  }
+  EXPECT_EQ(tallies(0).num_sent, 2U);
+  EXPECT_THAT(tallies(0).first_error, IsOk());
+}
+
+TEST_F(AllReduceObserverTest, TheResultMayBeOverwrittenAtOnce) {
+  for (auto* call : Run(kWatched)) {
+    std::memset(call->output.mutable_data(), 0, call->output.size_bytes());
+  }
+  Deliver();
+  EXPECT_THAT(items_[0], ElementsAre(Item{kConsumer, 1, 0, {3, 3}}));
+}
+
+TEST_F(AllReduceObserverTest, PassesOverOtherCollectives) {
+  CollectiveRequest request = job_.AllReduceRequest(2);
+  request.instance_key = kWatched;
+  request.op = AllGather();
+  for (const auto* call : job_.RunAll(request)) {
+    EXPECT_THAT(*call->status, IsOk());
+  }
+  Deliver();
+  EXPECT_THAT(items_[0], IsEmpty());
+  EXPECT_EQ(tallies(0).num_failed, 0U);
+}
+
+// The limit has room for one item of one device, the channel for much more.
+TEST_F(AllReduceObserverTest, DropsAndCountsWhatComesWhenTheOutfeedIsFull) {
+  const int64_t more_than_the_channel = int64_t{1} << 19;  // Floats.
+  for (int i = 0; i < 10; ++i) {
+    for (auto* call : Run(kWatched, more_than_the_channel)) {
+      call->output = Tensor();
+    }
+  }
+  // One was received, and one is in the channel; three wait.
+  uint64_t num_dropped = 0;
+  for (int device : {0, 1}) num_dropped += tallies(device).num_dropped;
+  EXPECT_GE(num_dropped, 10U);
+  Deliver();
+  for (int device : {0, 1}) {
+    EXPECT_EQ(tallies(device).num_sent + tallies(device).num_dropped, 10U);
+    EXPECT_EQ(items_[device].size(), tallies(device).num_sent);
+    EXPECT_GE(tallies(device).num_sent, 4U);
+    EXPECT_EQ(items_[device].front().execution, 0);
+  }
+  Run(kWatched, more_than_the_channel);  // There is room again.
+  Deliver();
+  EXPECT_EQ(items_[0].back().execution, 10);
+}
+
+TEST_F(AllReduceObserverTest, AnotherShapeIsCountedAndFailsNoCollective) {
+  ASSERT_THAT(receiver_->registry()->Register(
+                  kConsumer, {{DType::kInt64, TensorShape::Vector(2)},
+                              {DType::kFloat32, TensorShape::Vector(3)}}),
+              IsOk());
+  Run(kWatched);
+  Deliver();
+  EXPECT_EQ(tallies(1).num_sent, 0U);
+  EXPECT_EQ(tallies(1).num_failed, 1U);
+  EXPECT_THAT(
+      tallies(1).first_error,
+      StatusIs(StatusCode::kInvalidArgument,
+               HasSubstr("of consumer id 5 is float32[3], found float32[2]")));
+  EXPECT_THAT(receiver_->statistics(1).status, IsOk());
+}
+
+TEST_F(AllReduceObserverTest, AnEndedStreamFailsNoCollective) {
+  receiver_->Shutdown(nullptr);
+  Deliver();
+  Run(kWatched);
+  EXPECT_EQ(tallies(0).num_failed, 1U);
+  EXPECT_THAT(tallies(0).first_error,
+              StatusIs(StatusCode::kCancelled, HasSubstr("outfeed")));
+}
+
+TEST_F(AllReduceObserverTest, WhatWaitsOutlivesTheObserver) {
+  for (int i = 0; i < 4; ++i) Run(kWatched);
+  job_.manager().Cleanup(1);
+  job_.manager().SetObserver(nullptr);
+  observer_ = nullptr;
+  Deliver();
+  EXPECT_EQ(items_[0].size(), 4U);
+}
+
+TEST_F(AllReduceObserverTest, RejectsOptionsThatMakeNoSense) {
+  const auto expect = [&](StatusCode code, const char* message, auto change) {
+    auto options = Options(*receiver_);
+    change(options);
+    EXPECT_THAT(AllReduceObserver::Create(options).status(),
+                StatusIs(code, HasSubstr(message)));
+  };
+  const auto invalid = StatusCode::kInvalidArgument;
+  expect(invalid, "registry", [](auto& o) { o.registry = nullptr; });
+  expect(invalid, "max_waiting_items",
+         [](auto& o) { o.max_waiting_items = 0; });
+  expect(invalid, "null", [](auto& o) { o.devices[1] = nullptr; });
+  expect(invalid, "instance 7 of group",
+         [](auto& o) { o.selections.push_back(o.selections[0]); });
+  expect(invalid, "Consumer ID cannot be a reserved value: 0",
+         [](auto& o) { o.selections[0].consumer_id = 0; });
+  CpuDevice other({.name = {"localhost", 0, 0, "OTHER", 0}});
+  expect(StatusCode::kUnimplemented, "OTHER",
+         [&](auto& o) { o.devices[0] = &other; });
+}
+
+}  // namespace
+}  // namespace tutti

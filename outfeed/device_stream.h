@@ -1,0 +1,158 @@
+#ifndef TUTTI_OUTFEED_DEVICE_STREAM_H_
+#define TUTTI_OUTFEED_DEVICE_STREAM_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "framework/device.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/outfeed_channel.h"
+#include "framework/status_callback.h"
+#include "framework/tensor.h"
+#include "outfeed/byte_budget.h"
+#include "outfeed/outfeed_registry.h"
+#include "outfeed/outfeed_statistics.h"
+
+namespace tutti {
+
+// Gets one item of the outfeed of `device`; may take the arrays. What it
+// returns other than OK, or throws, ends the device's stream.
+using OutfeedCallback = std::function<absl::Status(
+    Device& device, uint32_t consumer_id, absl::Span<Tensor> arrays)>;
+
+// What a receiver has of one device: reads its channel, keeps the items in a
+// queue within the budget, and calls back with one after the other, in works of
+// the environment's queue.
+//
+// Reading happens on the threads that transfer, which so put an item into the
+// queue at once; a work runs callbacks as long as there are items. Thread-safe.
+// The channel, the budget and the work queue hold it as long as they need it.
+class DeviceStream : public OutfeedListener,
+                     public ByteBudget::Waiter,
+                     public std::enable_shared_from_this<DeviceStream> {
+ public:
+  struct Options {
+    Device* device = nullptr;  // Outlives the stream's end.
+    std::shared_ptr<OutfeedChannel> channel;
+    std::shared_ptr<const OutfeedRegistry> registry;
+    std::shared_ptr<ByteBudget> budget;
+    std::shared_ptr<const OutfeedCallback> callback;
+    Environment environment;
+  };
+
+  // Most items that wait for their callback, beside a batch of as many that the
+  // callbacks have begun with: items without bytes need memory too.
+  static constexpr size_t kMaxQueuedItems = 16384;
+
+  // `ended` runs once, with the stream's status, when it has ended: no callback
+  // runs or will, and others may listen to the channel.
+  static std::shared_ptr<DeviceStream> Create(Options options,
+                                              StatusCallback ended);
+
+  // Once. Errors: FAILED_PRECONDITION if somebody listens to the channel.
+  // `ended` does not run then.
+  absl::Status Start();
+
+  // Sends the header that ends the stream. After Start().
+  void Close();
+
+  OutfeedStatistics statistics() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  size_t TakeArrays(absl::Span<Tensor> arrays) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnGranted() override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // Items one after the other: their consumers, and the arrays of all.
+  struct Items {
+    std::vector<const OutfeedConsumer*> consumers;
+    std::vector<Tensor> arrays;
+
+    bool empty() const { return consumers.empty(); }
+    void clear();
+  };
+  // What is not to be delivered.
+  struct Dropped {
+    Items items;
+    std::vector<Tensor> arrays;
+    int64_t num_bytes = 0;
+  };
+
+  DeviceStream(Options options, StatusCallback ended);
+
+  // Reading. Those with a result return false if they leave the array.
+  bool TakeArray(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool TakeHeader(const Tensor& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool BeginItem(const OutfeedConsumer& consumer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasRoom(const OutfeedConsumer& consumer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool TakePayload(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndItemIfComplete() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool FailReading(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropUnread(Dropped& dropped) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void BeginPause() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndPause() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Calling back.
+  void RunCallbacks() ABSL_LOCKS_EXCLUDED(mu_);
+  void TakeBatch() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CallNext();
+  void FailCallback(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTurn() ABSL_LOCKS_EXCLUDED(mu_);
+  void ScheduleCallbacks();
+
+  void Release(int64_t num_bytes);
+  void EndChannel(const absl::Status& status);
+  void FinishIfDone() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  const std::string who_;  // The device, which may be gone after `ended`.
+  std::atomic<uint64_t> num_items_{0};
+  std::atomic<int64_t> queued_bytes_{0};
+
+  mutable Mutex mu_;
+  StatusCallback ended_ ABSL_GUARDED_BY(mu_);
+  bool has_left_channel_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_finished_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Set when nothing more is read: OK after the shutdown header.
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+
+  // The item that is being read.
+  const OutfeedConsumer* consumer_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::vector<Tensor> read_ ABSL_GUARDED_BY(mu_);
+  const OutfeedConsumer* last_consumer_ ABSL_GUARDED_BY(mu_) = nullptr;
+
+  // Room for the item whose header is next.
+  enum class Room { kUnknown, kAwaited, kGranted };
+  Room room_ ABSL_GUARDED_BY(mu_) = Room::kUnknown;
+  int64_t wanted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  bool is_full_ ABSL_GUARDED_BY(mu_) = false;  // kMaxQueuedItems are there.
+  std::optional<absl::Time> paused_since_ ABSL_GUARDED_BY(mu_);
+  absl::Duration blocked_time_ ABSL_GUARDED_BY(mu_);
+
+  Items queue_ ABSL_GUARDED_BY(mu_);
+  bool is_running_ ABSL_GUARDED_BY(mu_) = false;  // A work is there, or due.
+
+  // The running work's.
+  Items batch_;
+  size_t next_item_ = 0;
+  size_t next_array_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_OUTFEED_DEVICE_STREAM_H_

@@ -1,0 +1,238 @@
+#include "outfeed/memory_channel.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/run_in_turn.h"
+
+namespace tutti {
+namespace {
+
+// In turn: `done` may transfer again, and so for ever.
+void Answer(StatusCallback done, absl::Status status) {
+  if (done == nullptr) return;
+  RunInTurn([done = std::move(done), status = std::move(status)]() mutable {
+    std::move(done)(std::move(status));
+  });
+}
+
+// Errors: INVALID_ARGUMENT above kMaxTransferBytes.
+absl::StatusOr<int64_t> TotalBytes(absl::Span<const Tensor> arrays) {
+  int64_t left = OutfeedChannel::kMaxTransferBytes;
+  for (const Tensor& array : arrays) {
+    if (array.size_bytes() > static_cast<size_t>(left)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a transfer of ", arrays.size(), " arrays has more than ",
+          OutfeedChannel::kMaxTransferBytes, " bytes"));
+    }
+    left -= static_cast<int64_t>(array.size_bytes());
+  }
+  return OutfeedChannel::kMaxTransferBytes - left;
+}
+
+}  // namespace
+
+MemoryChannel::MemoryChannel(std::string name, const Options& options)
+    : name_(std::move(name)),
+      options_(options),
+      refusal_(absl::FailedPreconditionError(
+          absl::StrCat("nobody listens to the outfeed of ", name_))) {}
+
+MemoryChannel::~MemoryChannel() {
+  for (Waiting& transfer : waiting_) {
+    Answer(std::move(transfer.done),
+           absl::CancelledError(
+               absl::StrCat("the outfeed of ", name_, " is destroyed")));
+  }
+}
+
+void MemoryChannel::TransferToOutfeed(absl::Span<Tensor> arrays,
+                                      StatusCallback done) {
+  const absl::StatusOr<int64_t> num_bytes = TotalBytes(arrays);
+  absl::Status status = num_bytes.status();
+  ListenerPtr listener;
+  if (status.ok()) {
+    MutexLock lock(&mu_);
+    status = refusal_;
+    if (status.ok() && waiting_.empty() && HasRoom(arrays.size(), *num_bytes)) {
+      Push(arrays, *num_bytes);
+      listener = BeginOffers();
+    } else if (status.ok()) {
+      waiting_.push_back({{std::make_move_iterator(arrays.begin()),
+                           std::make_move_iterator(arrays.end())},
+                          *num_bytes,
+                          std::move(done)});
+      ++tallies_.waiting_transfers;
+      return;
+    }
+  }
+  if (listener != nullptr) Offer(std::move(listener));
+  Answer(std::move(done), std::move(status));
+}
+
+absl::Status MemoryChannel::TransferFromOutfeed(ListenerPtr listener) {
+  MutexLock lock(&mu_);
+  if (listener_ != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("somebody listens to the outfeed of ", name_, " already"));
+  }
+  listener_ = std::move(listener);
+  refusal_ = absl::OkStatus();
+  return absl::OkStatus();
+}
+
+void MemoryChannel::Resume(const OutfeedListener& listener) {
+  ListenerPtr to_offer;
+  {
+    MutexLock lock(&mu_);
+    if (listener_.get() != &listener) return;
+    is_paused_ = false;
+    is_resumed_ = true;
+    to_offer = BeginOffers();
+  }
+  if (to_offer != nullptr) Offer(std::move(to_offer));
+}
+
+void MemoryChannel::Close(const OutfeedListener& listener, Tensor last,
+                          absl::Status refusal) {
+  const auto num_bytes = static_cast<int64_t>(last.size_bytes());
+  ListenerPtr to_offer;
+  {
+    MutexLock lock(&mu_);
+    if (listener_.get() != &listener || !refusal_.ok()) return;
+    refusal_ = std::move(refusal);
+    if (waiting_.empty()) {
+      Push(absl::MakeSpan(&last, 1), num_bytes);
+      to_offer = BeginOffers();
+    } else {
+      waiting_.push_back({{std::move(last)}, num_bytes, nullptr});
+      ++tallies_.waiting_transfers;
+    }
+  }
+  if (to_offer != nullptr) Offer(std::move(to_offer));
+}
+
+void MemoryChannel::End(const OutfeedListener& listener, absl::Status status) {
+  // Destroyed without the lock: a tensor's end may run the caller's code.
+  ListenerPtr ended;
+  std::vector<Tensor> dropped, offered;
+  std::deque<Waiting> failed;
+  {
+    MutexLock lock(&mu_);
+    if (listener_.get() != &listener) return;
+    ended.swap(listener_);
+    dropped.swap(queue_);
+    if (!is_offering_) {
+      offered.swap(offered_);
+      offered_begin_ = 0;
+    }
+    failed.swap(waiting_);
+    tallies_ = {};
+    is_paused_ = false;
+    refusal_ = status;
+    ++num_streams_;
+  }
+  for (Waiting& transfer : failed) Answer(std::move(transfer.done), status);
+}
+
+OutfeedChannel::Tallies MemoryChannel::tallies() const {
+  MutexLock lock(&mu_);
+  return tallies_;
+}
+
+bool MemoryChannel::HasRoom(size_t num_arrays, int64_t num_bytes) const {
+  if (tallies_.queued_arrays == 0) return true;
+  return tallies_.queued_arrays + num_arrays <= options_.capacity_arrays &&
+         num_bytes <= options_.capacity_bytes - tallies_.queued_bytes;
+}
+
+void MemoryChannel::Push(absl::Span<Tensor> arrays, int64_t num_bytes) {
+  queue_.insert(queue_.end(), std::make_move_iterator(arrays.begin()),
+                std::make_move_iterator(arrays.end()));
+  tallies_.queued_arrays += arrays.size();
+  tallies_.queued_bytes += num_bytes;
+}
+
+void MemoryChannel::AdmitWaiting(std::vector<StatusCallback>& admitted) {
+  while (!waiting_.empty() &&
+         HasRoom(waiting_.front().arrays.size(), waiting_.front().num_bytes)) {
+    Waiting& transfer = waiting_.front();
+    Push(absl::MakeSpan(transfer.arrays), transfer.num_bytes);
+    admitted.push_back(std::move(transfer.done));
+    waiting_.pop_front();
+    --tallies_.waiting_transfers;
+  }
+}
+
+MemoryChannel::ListenerPtr MemoryChannel::BeginOffers() {
+  return is_offering_ ? nullptr : NextOffer();
+}
+
+MemoryChannel::ListenerPtr MemoryChannel::NextOffer() {
+  if (offered_begin_ == offered_.size()) {
+    offered_.clear();  // Empty tensors: whoever takes one moves it out.
+    offered_.swap(queue_);
+    offered_begin_ = 0;
+    offered_bytes_ = tallies_.queued_bytes;
+    offered_ends_.clear();
+    int64_t end = 0;
+    for (const Tensor& array : offered_) {
+      end += static_cast<int64_t>(array.size_bytes());
+      offered_ends_.push_back(end);
+    }
+  }
+  is_offering_ = listener_ != nullptr && !is_paused_ && !offered_.empty();
+  if (!is_offering_) return nullptr;
+  is_resumed_ = false;
+  offered_stream_ = num_streams_;
+  return listener_;
+}
+
+void MemoryChannel::Offer(ListenerPtr listener) {
+  while (listener != nullptr) {
+    const size_t num_taken =
+        listener->TakeArrays(absl::MakeSpan(offered_).subspan(offered_begin_));
+    std::vector<StatusCallback> admitted;
+    std::vector<Tensor> dropped;
+    listener = EndOffer(num_taken, admitted, dropped);
+    for (StatusCallback& done : admitted) {
+      Answer(std::move(done), absl::OkStatus());
+    }
+  }
+}
+
+MemoryChannel::ListenerPtr MemoryChannel::EndOffer(
+    size_t num_taken, std::vector<StatusCallback>& admitted,
+    std::vector<Tensor>& dropped) {
+  MutexLock lock(&mu_);
+  if (offered_stream_ != num_streams_) {  // Ended meanwhile.
+    dropped.swap(offered_);
+    offered_begin_ = 0;
+    return NextOffer();
+  }
+  offered_begin_ += std::min(num_taken, offered_.size() - offered_begin_);
+  const int64_t bytes_taken =
+      offered_begin_ == 0 ? 0 : offered_ends_[offered_begin_ - 1];
+  const int64_t bytes_left = offered_ends_.back() - bytes_taken;
+  tallies_.queued_arrays = offered_.size() - offered_begin_ + queue_.size();
+  tallies_.queued_bytes -= offered_bytes_ - bytes_left;
+  offered_bytes_ = bytes_left;
+  is_paused_ = offered_begin_ < offered_.size() && !is_resumed_;
+  AdmitWaiting(admitted);
+  return NextOffer();
+}
+
+absl::StatusOr<std::shared_ptr<OutfeedChannel>> OutfeedChannelOf(
+    Device& device) {
+  if (auto channel = device.outfeed_channel()) return channel;
+  if (device.attributes().name.type != "CPU") {
+    return absl::UnimplementedError(
+        absl::StrCat("device ", device.full_name(), " has no outfeed channel"));
+  }
+  return device.GiveOutfeedChannel(std::make_shared<MemoryChannel>(
+      device.full_name(), MemoryChannel::Options()));
+}
+
+}  // namespace tutti

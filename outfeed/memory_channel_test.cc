@@ -1,0 +1,260 @@
+#include "outfeed/memory_channel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "framework/cpu_device.h"
+#include "outfeed/outfeed_testing.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Takes as many arrays as it may.
+class Listener : public OutfeedListener {
+ public:
+  size_t TakeArrays(absl::Span<Tensor> arrays) override {
+    if (on_arrays) on_arrays();
+    size_t num_taken = 0;
+    while (num_taken < arrays.size() && num_allowed > 0) {
+      const Tensor array = std::move(arrays[num_taken++]);
+      sizes.push_back(array.size_bytes());
+      --num_allowed;
+    }
+    return num_taken;
+  }
+
+  size_t num_allowed = 1000;
+  std::vector<size_t> sizes;
+  std::function<void()> on_arrays;
+};
+
+class MemoryChannelTest : public testing::Test {
+ protected:
+  MemoryChannelTest() {
+    EXPECT_THAT(channel_.TransferFromOutfeed(listener_), IsOk());
+  }
+
+  void Transfer(std::vector<int64_t> sizes, Outcome* outcome = nullptr) {
+    std::vector<Tensor> arrays;
+    for (const int64_t size : sizes) arrays.push_back(Bytes(size));
+    channel_.TransferToOutfeed(absl::MakeSpan(arrays), outcome == nullptr
+                                                           ? StatusCallback()
+                                                           : outcome->Done());
+  }
+  void Pause() { listener_->num_allowed = 0; }
+  void Resume() {
+    listener_->num_allowed = 1000;
+    channel_.Resume(*listener_);
+  }
+
+  std::shared_ptr<Listener> listener_ = std::make_shared<Listener>();
+  MemoryChannel channel_{"device",
+                         {.capacity_bytes = 10, .capacity_arrays = 3}};
+};
+
+TEST_F(MemoryChannelTest, GivesTheListenerTheSameMemory) {
+  std::vector<Tensor> arrays = {Bytes(4)};
+  Outcome outcome;
+  channel_.TransferToOutfeed(absl::MakeSpan(arrays), outcome.Done());
+  EXPECT_THAT(listener_->sizes, ElementsAre(4));
+  EXPECT_EQ(outcome.num_calls, 1);
+  EXPECT_THAT(outcome.status, IsOk());
+  EXPECT_EQ(channel_.tallies().queued_arrays, 0U);
+}
+
+TEST_F(MemoryChannelTest, TransfersWaitForRoomInOrder) {
+  Pause();
+  Outcome fits, too_many_bytes, small;
+  Transfer({9}, &fits);
+  EXPECT_EQ(fits.num_calls, 1);
+  Transfer({2}, &too_many_bytes);
+  Transfer({1}, &small);  // There is room, but it is behind.
+  EXPECT_EQ(too_many_bytes.num_calls, 0);
+  EXPECT_EQ(small.num_calls, 0);
+  EXPECT_EQ(channel_.tallies().queued_bytes, 9);
+  EXPECT_EQ(channel_.tallies().waiting_transfers, 2U);
+  Resume();
+  EXPECT_THAT(listener_->sizes, ElementsAre(9, 2, 1));
+  EXPECT_THAT(too_many_bytes.status, IsOk());
+  EXPECT_EQ(small.num_calls, 1);
+  EXPECT_EQ(channel_.tallies().queued_bytes, 0);
+}
+
+TEST_F(MemoryChannelTest, BoundsTheNumberOfArrays) {
+  Pause();
+  Outcome third, fourth;
+  Transfer({0, 0});
+  Transfer({0}, &third);
+  Transfer({0}, &fourth);
+  EXPECT_EQ(third.num_calls, 1);
+  EXPECT_EQ(fourth.num_calls, 0);
+  Resume();
+  EXPECT_EQ(fourth.num_calls, 1);
+}
+
+TEST_F(MemoryChannelTest, OneTransferOfAnySizeHasRoom) {
+  Pause();
+  Outcome outcome;
+  Transfer({5, 5, 5, 5, 5}, &outcome);
+  EXPECT_EQ(outcome.num_calls, 1);
+  listener_->num_allowed = 2;
+  channel_.Resume(*listener_);
+  EXPECT_EQ(channel_.tallies().queued_bytes, 15);
+  Resume();
+  EXPECT_THAT(listener_->sizes, ElementsAre(5, 5, 5, 5, 5));
+}
+
+TEST_F(MemoryChannelTest, ResumingInsideTheListenerIsNotLost) {
+  Pause();
+  listener_->on_arrays = [this] {
+    listener_->on_arrays = nullptr;
+    channel_.Resume(*listener_);
+    listener_->on_arrays = [this] { listener_->num_allowed = 1000; };
+  };
+  Transfer({1});
+  EXPECT_THAT(listener_->sizes, ElementsAre(1));
+}
+
+TEST_F(MemoryChannelTest, ADoneMayTransferForEver) {
+  int left = 100'000;
+  std::function<void()> again = [&] {
+    if (--left == 0) return;
+    std::vector<Tensor> arrays = {Bytes(1)};
+    listener_->num_allowed = 1;
+    channel_.TransferToOutfeed(absl::MakeSpan(arrays),
+                               [&](const absl::Status&) { again(); });
+  };
+  again();
+  EXPECT_EQ(left, 0);
+}
+
+TEST_F(MemoryChannelTest, FailsWhileNobodyListens) {
+  MemoryChannel channel("device 7", {});
+  Outcome outcome;
+  channel.TransferToOutfeed({}, outcome.Done());
+  EXPECT_THAT(outcome.status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("nobody listens to the outfeed of device 7")));
+}
+
+TEST_F(MemoryChannelTest, HasOneListener) {
+  EXPECT_THAT(channel_.TransferFromOutfeed(std::make_shared<Listener>()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("somebody listens")));
+}
+
+TEST_F(MemoryChannelTest, CloseComesAfterAllThatWasTransferred) {
+  Pause();
+  Outcome waits, late;
+  Transfer({9});
+  Transfer({8}, &waits);
+  channel_.Close(*listener_, Bytes(7), absl::CancelledError("closed"));
+  Transfer({6}, &late);
+  EXPECT_THAT(late.status, StatusIs(absl::StatusCode::kCancelled, "closed"));
+  Resume();
+  EXPECT_THAT(waits.status, IsOk());
+  EXPECT_THAT(listener_->sizes, ElementsAre(9, 8, 7));
+}
+
+TEST_F(MemoryChannelTest, EndFailsWhatWaitsAndDropsWhatWasNotTaken) {
+  Pause();
+  Outcome waits, late, next;
+  listener_->num_allowed = 1;
+  Transfer({1, 8});
+  Transfer({8}, &waits);
+  channel_.End(*listener_, absl::AbortedError("broken"));
+  Transfer({7}, &late);
+  for (const Outcome& outcome : {waits, late}) {
+    EXPECT_EQ(outcome.num_calls, 1);
+    EXPECT_THAT(outcome.status, StatusIs(absl::StatusCode::kAborted, "broken"));
+  }
+  listener_ = std::make_shared<Listener>();
+  ASSERT_THAT(channel_.TransferFromOutfeed(listener_), IsOk());
+  Transfer({6}, &next);
+  EXPECT_THAT(next.status, IsOk());
+  EXPECT_THAT(listener_->sizes, ElementsAre(6));
+}
+
+TEST_F(MemoryChannelTest, EndInsideTheListenerDropsTheRest) {
+  const auto next = std::make_shared<Listener>();
+  listener_->num_allowed = 1;
+  listener_->on_arrays = [&] {
+    channel_.End(*listener_, absl::AbortedError("broken"));
+    ASSERT_THAT(channel_.TransferFromOutfeed(next), IsOk());
+  };
+  Transfer({1, 2, 3});
+  EXPECT_THAT(next->sizes, IsEmpty());
+  EXPECT_EQ(channel_.tallies().queued_arrays, 0U);
+  Transfer({4});
+  EXPECT_THAT(next->sizes, ElementsAre(4));
+}
+
+TEST_F(MemoryChannelTest, IgnoresAListenerWhoseStreamHasEnded) {
+  const auto old = listener_;
+  channel_.End(*old, absl::AbortedError("broken"));
+  listener_ = std::make_shared<Listener>();
+  ASSERT_THAT(channel_.TransferFromOutfeed(listener_), IsOk());
+  channel_.Close(*old, Bytes(1), absl::CancelledError("closed"));
+  channel_.End(*old, absl::CancelledError("ended"));
+  Transfer({5});
+  EXPECT_THAT(listener_->sizes, ElementsAre(5));
+}
+
+TEST_F(MemoryChannelTest, WhatWaitsFailsWithTheChannel) {
+  Outcome waits;
+  {
+    MemoryChannel channel("device", {});
+    ASSERT_THAT(channel.TransferFromOutfeed(listener_), IsOk());
+    Pause();
+    for (const bool is_second : {false, true}) {
+      std::vector<Tensor> arrays = {Bytes(1 << 20)};
+      channel.TransferToOutfeed(absl::MakeSpan(arrays),
+                                is_second ? waits.Done() : nullptr);
+    }
+    EXPECT_EQ(waits.num_calls, 0);
+  }
+  EXPECT_THAT(waits.status,
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("destroyed")));
+}
+
+TEST_F(MemoryChannelTest, RejectsMoreBytesThanCanBeCounted) {
+  std::byte byte{};
+  const Tensor large =
+      *Tensor::Wrap(DType::kInt8, TensorShape::Vector(int64_t{1} << 61), &byte);
+  std::vector<Tensor> arrays = {large, large, Bytes(1)};
+  Outcome outcome;
+  channel_.TransferToOutfeed(absl::MakeSpan(arrays), outcome.Done());
+  EXPECT_THAT(outcome.status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("3 arrays")));
+}
+
+TEST(OutfeedChannelOfTest, ACpuDeviceKeepsTheChannelThatItIsGiven) {
+  CpuDevice device({.name = {"localhost", 0, 0, "CPU", 0}});
+  EXPECT_EQ(device.outfeed_channel(), nullptr);
+  const auto channel = OutfeedChannelOf(device);
+  ASSERT_THAT(channel, IsOk());
+  EXPECT_EQ(device.outfeed_channel(), *channel);
+  EXPECT_EQ(*OutfeedChannelOf(device), *channel);
+}
+
+TEST(OutfeedChannelOfTest, OtherDevicesBringTheirOwn) {
+  CpuDevice device({.name = {"localhost", 0, 0, "CUDA", 0}});
+  EXPECT_THAT(OutfeedChannelOf(device),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("CUDA:0")));
+  const auto own =
+      std::make_shared<MemoryChannel>("device", MemoryChannel::Options());
+  device.GiveOutfeedChannel(own);
+  EXPECT_EQ(*OutfeedChannelOf(device), own);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,161 @@
+#include "outfeed/outfeed_receiver.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "framework/outfeed_channel.h"
+#include "outfeed/memory_channel.h"
+
+namespace tutti {
+namespace {
+
+absl::Status Validate(const OutfeedReceiver::Options& options) {
+  if (options.devices.empty()) {
+    return absl::InvalidArgumentError("an outfeed receiver needs a device");
+  }
+  absl::flat_hash_set<const Device*> seen;
+  for (size_t i = 0; i < options.devices.size(); ++i) {
+    if (options.devices[i] == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("device ", i, " of an outfeed receiver is null"));
+    }
+    if (!seen.insert(options.devices[i]).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an outfeed receiver was given device ",
+                       options.devices[i]->full_name(), " twice"));
+    }
+  }
+  if (options.callback == nullptr) {
+    return absl::InvalidArgumentError("an outfeed receiver needs a callback");
+  }
+  if (options.max_queued_bytes < 1 ||
+      options.max_queued_bytes > OutfeedChannel::kMaxTransferBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_queued_bytes is 1 to ", OutfeedChannel::kMaxTransferBytes,
+        ", found ", options.max_queued_bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// Counts the streams that have not ended. Thread-safe.
+class OutfeedReceiver::Ending {
+ public:
+  // Before the first one starts.
+  void Expect(size_t num_streams) {
+    MutexLock lock(&mu_);
+    num_left_ = num_streams;
+  }
+
+  void OnStreamEnded(absl::Status status) {
+    std::vector<StatusCallback> dones;
+    {
+      MutexLock lock(&mu_);
+      if (status_.ok()) status_ = std::move(status);
+      if (--num_left_ > 0) return;
+      dones.swap(dones_);
+      status = status_;
+    }
+    for (StatusCallback& done : dones) std::move(done)(status);
+  }
+
+  // When none is left.
+  void Call(StatusCallback done) {
+    absl::Status status;
+    {
+      MutexLock lock(&mu_);
+      if (num_left_ > 0) {
+        dones_.push_back(std::move(done));
+        return;
+      }
+      status = status_;
+    }
+    std::move(done)(std::move(status));
+  }
+
+ private:
+  Mutex mu_;
+  size_t num_left_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);  // The first error.
+  std::vector<StatusCallback> dones_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::StatusOr<std::unique_ptr<OutfeedReceiver>> OutfeedReceiver::Create(
+    Options options) {
+  if (absl::Status status = Validate(options); !status.ok()) return status;
+  const auto registry = std::make_shared<OutfeedRegistry>();
+  const auto budget = std::make_shared<ByteBudget>(options.max_queued_bytes);
+  const auto ending = std::make_shared<Ending>();
+  const auto callback =
+      std::make_shared<const OutfeedCallback>(std::move(options.callback));
+  std::vector<std::shared_ptr<DeviceStream>> streams;
+  for (Device* device : options.devices) {
+    auto channel = OutfeedChannelOf(*device);
+    if (!channel.ok()) return channel.status();
+    streams.push_back(
+        DeviceStream::Create({device, *std::move(channel), registry, budget,
+                              callback, options.environment},
+                             [ending](absl::Status status) {
+                               ending->OnStreamEnded(std::move(status));
+                             }));
+  }
+  return std::unique_ptr<OutfeedReceiver>(
+      new OutfeedReceiver(registry, budget, ending, std::move(streams)));
+}
+
+OutfeedReceiver::OutfeedReceiver(
+    std::shared_ptr<OutfeedRegistry> registry,
+    std::shared_ptr<const ByteBudget> budget, std::shared_ptr<Ending> ending,
+    std::vector<std::shared_ptr<DeviceStream>> streams)
+    : registry_(std::move(registry)),
+      budget_(std::move(budget)),
+      ending_(std::move(ending)),
+      streams_(std::move(streams)) {}
+
+OutfeedReceiver::~OutfeedReceiver() { Shutdown(nullptr); }
+
+absl::Status OutfeedReceiver::Start() {
+  size_t num_started = 0;
+  absl::Status status = StartStreams(num_started);
+  if (status.ok() || num_started == streams_.size()) return status;
+  for (size_t i = 0; i < num_started; ++i) streams_[i]->Close();
+  for (size_t i = num_started; i < streams_.size(); ++i) {
+    ending_->OnStreamEnded(status);
+  }
+  return status;
+}
+
+// Under the lock, so that a Shutdown() finds all streams or none.
+absl::Status OutfeedReceiver::StartStreams(size_t& num_started) {
+  MutexLock lock(&mu_);
+  if (state_ != State::kNew) {
+    num_started = streams_.size();
+    return absl::FailedPreconditionError(
+        state_ == State::kStarted
+            ? "this outfeed receiver was started before"
+            : "this outfeed receiver was shut down before it was started");
+  }
+  state_ = State::kStarted;
+  ending_->Expect(streams_.size());
+  for (const auto& stream : streams_) {
+    if (absl::Status status = stream->Start(); !status.ok()) return status;
+    ++num_started;
+  }
+  return absl::OkStatus();
+}
+
+void OutfeedReceiver::Shutdown(StatusCallback done) {
+  State before = State::kNew;
+  {
+    MutexLock lock(&mu_);
+    before = std::exchange(state_, State::kShutDown);
+  }
+  if (before == State::kStarted) {
+    for (const auto& stream : streams_) stream->Close();
+  }
+  if (done != nullptr) ending_->Call(std::move(done));
+}
+
+}  // namespace tutti

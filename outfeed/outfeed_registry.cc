@@ -1,0 +1,109 @@
+#include "outfeed/outfeed_registry.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/outfeed_channel.h"
+#include "outfeed/frame.h"
+
+namespace tutti {
+namespace {
+
+std::string ToString(absl::Span<const ArraySpec> arrays) {
+  return absl::StrCat(
+      "(",
+      absl::StrJoin(arrays, ", ",
+                    [](std::string* text, const ArraySpec& array) {
+                      absl::StrAppend(text, array.ToString());
+                    }),
+      ")");
+}
+
+absl::StatusOr<int64_t> TotalBytes(const OutfeedConsumer& consumer) {
+  // Leaves room for the header.
+  int64_t left = OutfeedChannel::kMaxTransferBytes -
+                 static_cast<int64_t>(consumer.header.size_bytes());
+  int64_t total = 0;
+  for (const ArraySpec& array : consumer.arrays) {
+    const absl::StatusOr<int64_t> bytes = SizeInBytes(array.dtype, array.shape);
+    if (!bytes.ok()) return bytes.status();
+    if (*bytes > left) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an item ", ToString(consumer.arrays),
+                       " of consumer id ", consumer.id, " has more than ",
+                       OutfeedChannel::kMaxTransferBytes, " bytes"));
+    }
+    left -= *bytes;
+    total += *bytes;
+  }
+  return total;
+}
+
+absl::StatusOr<std::unique_ptr<const OutfeedConsumer>> MakeConsumer(
+    uint32_t id, std::vector<ArraySpec> arrays) {
+  auto consumer = std::make_unique<OutfeedConsumer>();
+  consumer->id = id;
+  consumer->arrays = std::move(arrays);
+  absl::StatusOr<Tensor> header = MakeHeader(id);
+  if (!header.ok()) return header.status();
+  consumer->header = *std::move(header);
+  const absl::StatusOr<int64_t> bytes = TotalBytes(*consumer);
+  if (!bytes.ok()) return bytes.status();
+  consumer->payload_bytes = *bytes;
+  return consumer;
+}
+
+}  // namespace
+
+std::string ArraySpec::ToString() const {
+  return absl::StrCat(Name(dtype), shape.ToString());
+}
+
+absl::Status CheckArray(const OutfeedConsumer& consumer, size_t index,
+                        const Tensor& array) {
+  const ArraySpec& wanted = consumer.arrays[index];
+  if (array.is_set() && array.dtype() == wanted.dtype &&
+      array.shape() == wanted.shape) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "array ", index, " of consumer id ", consumer.id, " is ",
+      wanted.ToString(), ", found ",
+      array.is_set() ? ArraySpec{array.dtype(), array.shape()}.ToString()
+                     : "a tensor that is not set"));
+}
+
+absl::Status OutfeedRegistry::Register(uint32_t consumer_id,
+                                       std::vector<ArraySpec> arrays) {
+  if (consumer_id == kShutdownConsumerId) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Consumer ID cannot be a reserved value: ", consumer_id));
+  }
+  absl::StatusOr<std::unique_ptr<const OutfeedConsumer>> consumer =
+      MakeConsumer(consumer_id, std::move(arrays));
+  if (!consumer.ok()) return consumer.status();
+  MutexLock lock(&mu_);
+  const auto known = consumers_.find(consumer_id);
+  if (known == consumers_.end()) {
+    consumers_.emplace(consumer_id, *std::move(consumer));
+    return absl::OkStatus();
+  }
+  if (known->second->arrays == (*consumer)->arrays) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "Shape ", ToString((*consumer)->arrays),
+      " does not match previous shape ", ToString(known->second->arrays),
+      " used for consumer id ", consumer_id));
+}
+
+absl::StatusOr<const OutfeedConsumer*> OutfeedRegistry::Find(
+    uint32_t consumer_id) const {
+  MutexLock lock(&mu_);
+  const auto found = consumers_.find(consumer_id);
+  if (found != consumers_.end()) return found->second.get();
+  return absl::NotFoundError(
+      absl::StrCat("consumer id ", consumer_id, " was not registered"));
+}
+
+}  // namespace tutti

@@ -1,0 +1,69 @@
+#include "outfeed/outfeed_sender.h"
+
+#include <cstddef>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "framework/blocking_counter.h"
+#include "outfeed/memory_channel.h"
+
+namespace tutti {
+
+absl::StatusOr<OutfeedSender> OutfeedSender::Create(
+    Device& device, std::shared_ptr<const OutfeedRegistry> registry) {
+  auto channel = OutfeedChannelOf(device);
+  if (!channel.ok()) return channel.status();
+  return OutfeedSender(*std::move(channel), std::move(registry));
+}
+
+void OutfeedSender::Send(uint32_t consumer_id, absl::Span<const Tensor> arrays,
+                         StatusCallback done) const {
+  const auto consumer = Check(consumer_id, arrays);
+  if (!consumer.ok()) {
+    if (done != nullptr) std::move(done)(consumer.status());
+    return;
+  }
+  absl::InlinedVector<Tensor, 4> item = {(*consumer)->header};
+  item.insert(item.end(), arrays.begin(), arrays.end());
+  channel_->TransferToOutfeed(absl::MakeSpan(item), std::move(done));
+}
+
+absl::Status OutfeedSender::SendAndWait(uint32_t consumer_id,
+                                        absl::Span<const Tensor> arrays) const {
+  absl::Status result;
+  BlockingCounter is_done(1);
+  Send(consumer_id, arrays, [&](absl::Status status) {
+    result = std::move(status);
+    is_done.DecrementCount();
+  });
+  is_done.Wait();
+  return result;
+}
+
+absl::Status OutfeedSender::AddItem(uint32_t consumer_id,
+                                    absl::Span<const Tensor> arrays,
+                                    std::vector<Tensor>& batch) const {
+  const auto consumer = Check(consumer_id, arrays);
+  if (!consumer.ok()) return consumer.status();
+  batch.push_back((*consumer)->header);
+  batch.insert(batch.end(), arrays.begin(), arrays.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const OutfeedConsumer*> OutfeedSender::Check(
+    uint32_t consumer_id, absl::Span<const Tensor> arrays) const {
+  const auto consumer = registry_->Find(consumer_id);
+  if (!consumer.ok()) return consumer.status();
+  if (arrays.size() != (*consumer)->arrays.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an item of consumer id ", consumer_id, " has ",
+        (*consumer)->arrays.size(), " arrays, found ", arrays.size()));
+  }
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    absl::Status status = CheckArray(**consumer, i, arrays[i]);
+    if (!status.ok()) return status;
+  }
+  return consumer;
+}
+
+}  // namespace tutti

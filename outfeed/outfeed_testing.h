@@ -1,0 +1,126 @@
+#ifndef TUTTI_OUTFEED_OUTFEED_TESTING_H_
+#define TUTTI_OUTFEED_OUTFEED_TESTING_H_
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/cpu_device.h"
+#include "framework/device.h"
+#include "framework/dtype.h"
+#include "framework/environment.h"
+#include "framework/status_callback.h"
+#include "framework/tensor.h"
+#include "framework/tensor_shape.h"
+#include "outfeed/memory_channel.h"
+#include "outfeed/outfeed_receiver.h"
+#include "outfeed/outfeed_registry.h"
+#include "outfeed/outfeed_sender.h"
+
+namespace tutti {
+
+inline Tensor Number(int32_t value) {
+  Tensor tensor = *Tensor::Allocate(DType::kInt32, TensorShape());
+  std::memcpy(tensor.mutable_data(), &value, sizeof(value));
+  return tensor;
+}
+
+inline int32_t NumberIn(const Tensor& tensor) {
+  int32_t value = 0;
+  std::memcpy(&value, tensor.data(), sizeof(value));
+  return value;
+}
+
+inline Tensor Bytes(int64_t num_bytes) {
+  return *Tensor::Allocate(DType::kUint8, TensorShape::Vector(num_bytes));
+}
+
+// What `done` of a call was told.
+struct Outcome {
+  int num_calls = 0;
+  absl::Status status;
+
+  StatusCallback Done() {
+    return [this](absl::Status result) {
+      ++num_calls;
+      status = std::move(result);
+    };
+  }
+};
+
+// Devices and what a receiver's callback was given of each: the numbers, in
+// order. Consumer kNumberId stands for one int32.
+//
+// One device calls back on one thread at a time; `numbers` of others may be
+// read when those have ended.
+class OutfeedJob {
+ public:
+  static constexpr uint32_t kNumberId = 1;
+
+  OutfeedJob(int num_devices, const Environment& environment,
+             const MemoryChannel::Options& channel = {})
+      : environment_(environment), numbers(num_devices) {
+    for (int i = 0; i < num_devices; ++i) {
+      devices.push_back(std::make_unique<CpuDevice>(
+          DeviceAttributes{.name = {"localhost", 0, 0, "CPU", i}}));
+      devices.back()->GiveOutfeedChannel(std::make_shared<MemoryChannel>(
+          devices.back()->full_name(), channel));
+    }
+  }
+
+  // Ready to start. REQUIRES: the last one has ended, or is not on the devices.
+  void Create(int64_t max_queued_bytes) {
+    OutfeedReceiver::Options options{.max_queued_bytes = max_queued_bytes,
+                                     .environment = environment_};
+    for (const auto& device : devices) options.devices.push_back(device.get());
+    options.callback = [this](Device& device, uint32_t id,
+                              absl::Span<Tensor> arrays) {
+      const int index = device.attributes().name.index;
+      if (id == kNumberId) numbers[index].push_back(NumberIn(arrays[0]));
+      const auto call = on_item;  // It may set another.
+      return call ? call(index, id, arrays) : absl::OkStatus();
+    };
+    receiver = *OutfeedReceiver::Create(std::move(options));
+    registry = receiver->registry();
+    registry->Register(kNumberId, {{DType::kInt32, TensorShape()}})
+        .IgnoreError();
+  }
+
+  OutfeedSender sender(int device) {
+    return *OutfeedSender::Create(*devices[device], registry);
+  }
+
+  void SendNumber(int device, int32_t value, StatusCallback done = nullptr) {
+    sender(device).Send(kNumberId, {Number(value)}, std::move(done));
+  }
+
+  // Writes arrays that are no item, or part of one.
+  void SendRaw(int device, std::vector<Tensor> arrays,
+               StatusCallback done = nullptr) {
+    devices[device]->outfeed_channel()->TransferToOutfeed(
+        absl::MakeSpan(arrays), std::move(done));
+  }
+
+ private:
+  const Environment environment_;
+
+ public:
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::vector<int32_t>> numbers;  // By device.
+
+  // After the number was recorded; may be null.
+  std::function<absl::Status(int device, uint32_t id, absl::Span<Tensor>)>
+      on_item;
+  std::unique_ptr<OutfeedReceiver> receiver;
+  std::shared_ptr<OutfeedRegistry> registry;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_OUTFEED_OUTFEED_TESTING_H_
