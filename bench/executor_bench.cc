@@ -3,12 +3,16 @@
 
 #include <benchmark/benchmark.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/default_environment.h"
 #include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/prepared_collective.h"
 #include "resolvers/local_group.h"
 
 namespace tutti {
@@ -47,6 +51,29 @@ class Members {
     executor_ = group_->manager().FindOrCreate(1);
   }
 
+  // What RunPrepared() starts.
+  void Prepare() {
+    prepared_.resize(outputs_.size());
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      executor_->Prepare(
+          {.device = group_->devices()[i],
+           .request = request_,
+           .input = inputs_[i],
+           .output = &outputs_[i]},
+          [this, i](auto prepared) { prepared_[i] = *std::move(prepared); });
+    }
+  }
+
+  // The same as Run(), prepared.
+  bool RunPrepared() {
+    size_t num_ok = 0;
+    for (const auto& prepared : prepared_) {
+      prepared->Start(
+          [&num_ok](const absl::Status& status) { num_ok += status.ok(); });
+    }
+    return num_ok == prepared_.size() && queue_.num_scheduled() == 0;
+  }
+
   // One all-reduce of all; true if every member ended with OK.
   bool Run() {
     size_t num_ok = 0;
@@ -69,6 +96,7 @@ class Members {
   std::shared_ptr<const CollectiveRequest> request_;
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
+  std::vector<std::shared_ptr<PreparedCollective>> prepared_;
 };
 
 void Measure(benchmark::State& state, Members& members) {
@@ -78,11 +106,42 @@ void Measure(benchmark::State& state, Members& members) {
   state.SetItemsProcessed(state.iterations());
 }
 
-// items_per_second: all-reduces of 4 bytes per second, one calling thread.
-void BM_AllReduce4Bytes(benchmark::State& state, const std::string& name) {
-  Members members(static_cast<int>(state.range(0)), 1, name);
+// items_per_second: all-reduces per second, one calling thread.
+void BM_AllReduce(benchmark::State& state, const std::string& name) {
+  Members members(static_cast<int>(state.range(0)), state.range(1) / 4, name);
   Measure(state, members);
 }
+
+// The same, of what is prepared.
+void BM_PreparedAllReduce(benchmark::State& state, const std::string& name) {
+  Members members(static_cast<int>(state.range(0)), state.range(1) / 4, name);
+  members.Prepare();
+  for (auto _ : state) {
+    if (!members.RunPrepared()) {
+      return state.SkipWithError("an all-reduce failed");
+    }
+  }
+  state.SetItemsProcessed(state.iterations());
+  state.counters["time_per_member"] = benchmark::Counter(
+      static_cast<double>(state.range(0) * state.iterations()),
+      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+// What to compare with, in the same run.
+void BM_LockAndUnlock(benchmark::State& state) {
+  Mutex mutex;
+  for (auto _ : state) {
+    MutexLock lock(&mutex);
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(BM_LockAndUnlock);
+
+void BM_AtomicIncrement(benchmark::State& state) {
+  std::atomic<int64_t> count{0};
+  for (auto _ : state) benchmark::DoNotOptimize(count.fetch_add(1));
+}
+BENCHMARK(BM_AtomicIncrement);
 
 // A ring of one element per chunk: 2(n-1) sends and as many receives, half of
 // them with a reduction, per member.
@@ -99,18 +158,16 @@ void BM_RingStep(benchmark::State& state) {
       benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-BENCHMARK_CAPTURE(BM_AllReduce4Bytes, local, "LocalReduce")
-    ->ArgName("devices")
-    ->Arg(2)
-    ->Arg(8);
-BENCHMARK_CAPTURE(BM_AllReduce4Bytes, tree, "TreeReduce")
-    ->ArgName("devices")
-    ->Arg(2)
-    ->Arg(8);
-BENCHMARK_CAPTURE(BM_AllReduce4Bytes, ring, "RingReduce")
-    ->ArgName("devices")
-    ->Arg(2)
-    ->Arg(8);
+void SmallSizes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"devices", "bytes"})->ArgsProduct({{2, 8}, {4, 1024}});
+}
+BENCHMARK_CAPTURE(BM_AllReduce, local, "LocalReduce")->Apply(SmallSizes);
+BENCHMARK_CAPTURE(BM_AllReduce, tree, "TreeReduce")->Apply(SmallSizes);
+BENCHMARK_CAPTURE(BM_AllReduce, ring, "RingReduce")->Apply(SmallSizes);
+BENCHMARK_CAPTURE(BM_PreparedAllReduce, local, "LocalReduce")
+    ->Apply(SmallSizes);
+BENCHMARK_CAPTURE(BM_PreparedAllReduce, tree, "TreeReduce")->Apply(SmallSizes);
+BENCHMARK_CAPTURE(BM_PreparedAllReduce, ring, "RingReduce")->Apply(SmallSizes);
 BENCHMARK(BM_RingStep)->ArgName("devices")->Arg(8)->Arg(64);
 
 }  // namespace

@@ -1,7 +1,7 @@
-// What a transfer between two tasks of this host costs, through the socket of
-// gRPC and straight from the other's memory, next to a plain TCP stream on the
-// same machine in the same run: its speed is the counter "tcp", the ratio
-// "of_tcp".
+// What a transfer between two tasks of this host costs, through a TCP or a Unix
+// socket of gRPC's and straight from the other's memory (`path` 0, 1, 2), next
+// to a plain TCP stream in the same run: its speed is the counter "tcp", the
+// ratio "of_tcp".
 
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
@@ -23,7 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/default_environment.h"
-#include "remote/grpc/fake_services.h"
+#include "remote/fake_services.h"
 #include "remote/grpc/free_port.h"
 #include "remote/grpc/grpc_transport.h"
 
@@ -127,9 +127,12 @@ int FromEnvironment(const char* name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
+// How bytes get from one task to the other.
+enum class Path { kTcp, kUnixSocket, kMemory };
+
 // Two tasks in this process.
 struct Tasks {
-  explicit Tasks(bool same_host_memory) {
+  explicit Tasks(Path path) {
     ClusterSpec cluster;
     for (int task = 0; task < 2; ++task) {
       cluster.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
@@ -145,7 +148,8 @@ struct Tasks {
                           static_cast<size_t>(FromEnvironment("FRAME_KB", 4096))
                           << 10},
            .transfer_lanes = FromEnvironment("LANES", 1),
-           .same_host_memory = same_host_memory});
+           .same_host_socket = path != Path::kTcp,
+           .same_host_memory = path == Path::kMemory});
       transports.push_back(*std::move(transport));
       status.Update(transports[task]->Start(&control, &tables[task]));
     }
@@ -167,11 +171,11 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// `bytes` in each of `concurrent` transfers; `memory`: read from it.
+// `bytes` in each of `concurrent` transfers, by a `path`.
 void BM_Pull(benchmark::State& state) {
   const auto num_bytes = static_cast<size_t>(state.range(0));
   const auto concurrent = static_cast<int>(state.range(1));
-  Tasks tasks(/*same_host_memory=*/state.range(2) != 0);
+  Tasks tasks(static_cast<Path>(state.range(2)));
   const std::vector<std::byte> from(num_bytes);
   NoLender lender;
   Sink sink(num_bytes);
@@ -215,14 +219,13 @@ void BM_Pull(benchmark::State& state) {
   state.counters["of_tcp"] = Median(tcp_seconds) / Median(seconds);
 }
 BENCHMARK(BM_Pull)
-    ->ArgNames({"bytes", "concurrent", "memory"})
-    ->Args({4, 1, 0})
-    ->Args({4, 64, 0})
+    ->ArgNames({"bytes", "concurrent", "path"})
+    ->ArgsProduct({{4}, {1, 64}, {0, 1}})
     ->ArgsProduct({{64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20,
                     64 << 20},
                    {1},
-                   {0, 1}})
-    ->ArgsProduct({{4 << 20}, {8}, {0, 1}})
+                   {0, 1, 2}})
+    ->ArgsProduct({{4 << 20}, {8}, {0, 1, 2}})
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compares all-reduces between two processes on loopback, in one run.
 
-Tutti over gRPC, reading the other's memory and not; Gloo over TCP and
-TensorFlow's collectives over gRPC, where they are installed (`./dev setup
---peers`); a plain TCP stream as the yardstick. All take turns, for each size in
-each round, since machines change their speed within minutes: look at ratios.
+Tutti over gRPC, by each way that bytes can go; Gloo over TCP and TensorFlow's
+collectives over gRPC, where they are installed (`./dev setup --peers`); a plain
+TCP stream as the yardstick. All take turns, for each size in each round, since
+machines change their speed within minutes: look at ratios.
 
 The time of a call is that of the slower process, calls follow one another in
 the same buffers, which are float32; figures are medians over rounds of the
@@ -20,17 +20,19 @@ import statistics
 import sys
 import tempfile
 
+from comparison import (MIB, calls_of, machine, median_ratio, print_aim,
+                        print_table, take_turns, text_of)
 from workers import WorkerError, Workers, free_addresses
 
 HERE = pathlib.Path(__file__).parent
-MIB = 1 << 20
 SIZES = [4, 64, 1 << 10, 16 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB,
          64 * MIB]
 STREAM_SIZES = [4 * MIB, 16 * MIB, 64 * MIB]
 
 MEMORY = "Tutti"
 CHAINED = "Tutti chained"
-SOCKET = "Tutti socket"
+UNIX = "Tutti Unix"
+TCP = "Tutti TCP"
 GLOO = ["Gloo ring", "Gloo bcube"]
 TENSORFLOW, TENSORFLOW_CHAINED = "TF", "TF chained"
 
@@ -38,22 +40,6 @@ TENSORFLOW, TENSORFLOW_CHAINED = "TF", "TF chained"
 GLOO_AIM_BYTES, GLOO_AIM = 16 * MIB, 1
 TENSORFLOW_AIM = 1 / 3
 PAYLOAD_AIM = 0.6
-
-
-def calls_of(num_bytes):
-    """(warm-up, calls) of one turn: some tens of milliseconds each."""
-    return 2, max(3, min(100, 100 * MIB // (num_bytes + MIB)))
-
-
-def text_of(num_bytes):
-    for unit, size in (("MiB", MIB), ("KiB", 1 << 10)):
-        if num_bytes >= size:
-            return f"{num_bytes // size} {unit}"
-    return f"{num_bytes} B"
-
-
-def median_ratio(some, others):
-    return statistics.median(a / b for a, b in zip(some, others))
 
 
 class Contender:
@@ -70,13 +56,6 @@ class Contender:
         return self.pair.median(self.collective, num_bytes, warmup, calls)
 
 
-def print_table(header, rows):
-    widths = [max(len(row[i]) for row in [header, *rows])
-              for i in range(len(header))]
-    for row in [header, *rows]:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
-
-
 class Comparison:
 
     def __init__(self, args, stack):
@@ -87,7 +66,8 @@ class Comparison:
         self.left_out = []
         self.tcp = self.start_tcp()
         self.tutti = {MEMORY: self.start_tutti("memory"),
-                      SOCKET: self.start_tutti("socket")}
+                      UNIX: self.start_tutti("unix"),
+                      TCP: self.start_tutti("tcp")}
         for name, pair in self.tutti.items():
             self.add(name, pair)
         self.add(CHAINED, self.tutti[MEMORY], "chained")
@@ -149,24 +129,10 @@ class Comparison:
         return (f"{ping * 1e6:.0f} us to and fro, {stream / 1e9:.2f} GB/s one "
                 f"way, load {load:.1f}")
 
-    def take_turns(self, contenders, sizes):
-        """{size: {name: [seconds of each round]}}, by functions of sizes."""
-        times = {}
-        for size in sizes:
-            if sys.stderr.isatty():
-                print(f"measuring {text_of(size)} ...", file=sys.stderr)
-            times[size] = {name: [] for name in contenders}
-            for _ in range(self.args.rounds + 1):
-                for name, measure in contenders.items():
-                    times[size][name].append(measure(size))
-            for of_rounds in times[size].values():
-                del of_rounds[0]  # Met the size for the first time.
-        return times
-
     def compare(self):
-        self.times = self.take_turns(
+        self.times = take_turns(
             {name: one.measure for name, one in self.contenders.items()},
-            self.args.sizes)
+            self.args.sizes, self.args.rounds)
         self.print_times()
 
     def best(self, names, size):
@@ -193,9 +159,9 @@ class Comparison:
         print("\nratios of times; to Gloo's faster algorithm")
         ratios = {
             label: (name, others) for label, name, others in [
-                ("Tutti / socket", MEMORY, [SOCKET]),
+                ("Unix / TCP", UNIX, [TCP]),
                 ("Tutti / Gloo", MEMORY, GLOO),
-                ("socket / Gloo", SOCKET, GLOO),
+                ("TCP / Gloo", TCP, GLOO),
                 ("Tutti / TF", MEMORY, [TENSORFLOW]),
                 ("chained / chained", CHAINED, [TENSORFLOW_CHAINED]),
                 ("Tutti / TF chained", MEMORY, [TENSORFLOW_CHAINED])]
@@ -206,13 +172,14 @@ class Comparison:
                      for size in self.times])
 
     def compare_payload(self):
-        """{size: (share of TCP with memory, without)}"""
+        """{size: share of a TCP stream, for each way}"""
         def turn(pair, collective):
             return lambda size: pair.median(collective, size, *calls_of(size))
-        times = self.take_turns(
+        times = take_turns(
             {"TCP stream": turn(self.tcp, "stream"),
              **{name: turn(pair, "broadcast")
-                for name, pair in self.tutti.items()}}, STREAM_SIZES)
+                for name, pair in self.tutti.items()}},
+            STREAM_SIZES, self.args.rounds)
         shares = {
             size: tuple(median_ratio(by_name["TCP stream"], by_name[name])
                         for name in self.tutti)
@@ -254,17 +221,6 @@ class Comparison:
                   f"{ratios[worst]:.3f} at worst, at {text_of(worst)}")
 
 
-def print_aim(is_met, text):
-    print("  met:   " if is_met else "  MISSED:", text)
-
-
-def processor():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().split("\n"):
-        if line.startswith("model name"):
-            return line.partition(": ")[2]
-    return "unknown processor"
-
-
 def parse(argv):
     parser = argparse.ArgumentParser(
         prog="./dev bench processes", description=__doc__,
@@ -290,13 +246,13 @@ def main(argv):
     sys.stdout.reconfigure(line_buffering=True)
     with contextlib.ExitStack() as stack:
         comparison = Comparison(args, stack)
-        print(f"two processes on loopback; {processor()}, {os.cpu_count()} "
-              f"processors; {datetime.date.today()}; medians of {args.rounds} "
-              "rounds")
+        print(f"two processes on loopback; {machine()}; "
+              f"{datetime.date.today()}; medians of {args.rounds} rounds")
         settings = {
-            MEMORY: "default settings: large payloads are read from the "
-                    "memory of the other process",
-            SOCKET: "the same, by the socket alone",
+            MEMORY: "default settings: a Unix socket, and large payloads are "
+                    "read from the memory of the other process",
+            UNIX: "by the Unix socket alone",
+            TCP: "as between hosts",
             CHAINED: "20 calls, each begun in the callback of the one before",
             TENSORFLOW: "MultiWorkerMirroredStrategy, gRPC, hint ring",
             TENSORFLOW_CHAINED: "20 collectives in one call",

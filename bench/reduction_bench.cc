@@ -1,5 +1,6 @@
 // The reduction kernels beside memcpy, which writes as many bytes but reads one
-// buffer instead of two. bytes_per_second counts what is written.
+// buffer instead of two. bytes_per_second counts what is written, unless said
+// otherwise.
 
 #include <benchmark/benchmark.h>
 
@@ -13,6 +14,8 @@
 #include "framework/dtype.h"
 #include "framework/reduction.h"
 #include "framework/reduction_kind.h"
+#include "framework/tensor.h"
+#include "framework/tensor_shape.h"
 
 namespace tutti {
 namespace {
@@ -84,6 +87,34 @@ void FewElements(benchmark::State& state, DType dtype) {
   }
 }
 
+// As members of one process have them: `num_buffers` inputs, and as many
+// outputs beside them or in place. bytes_per_second counts what is read and
+// written.
+void Fold(benchmark::State& state, DType dtype, bool in_place) {
+  const auto num_buffers = static_cast<size_t>(state.range(0));
+  const size_t size_bytes = static_cast<size_t>(state.range(1)) / num_buffers;
+  std::vector<Tensor> tensors;
+  std::vector<const uint8_t*> inputs;
+  std::vector<uint8_t*> outputs;
+  for (size_t i = 0; i < (in_place ? 1 : 2) * num_buffers; ++i) {
+    Tensor& tensor = tensors.emplace_back(*Tensor::Allocate(
+        dtype,
+        TensorShape::Vector(static_cast<int64_t>(size_bytes / SizeOf(dtype)))));
+    std::memset(tensor.mutable_data(), 0, size_bytes);
+    auto* const data = reinterpret_cast<uint8_t*>(tensor.mutable_data());
+    if (i < num_buffers) inputs.push_back(data);
+    if (in_place || i >= num_buffers) outputs.push_back(data);
+  }
+  for (auto _ : state) {
+    ReduceMany({.dtype = dtype,
+                .inputs = inputs,
+                .outputs = outputs,
+                .num_elements = size_bytes / SizeOf(dtype)});
+    benchmark::ClobberMemory();
+  }
+  SetBytesWritten(state, 2 * num_buffers * size_bytes);
+}
+
 void AddOne(const float* left, const float* right, float* into) {
   *into = *left + *right;
 }
@@ -107,6 +138,15 @@ void OfEverySize(benchmark::internal::Benchmark* benchmark) {
   for (int64_t size_bytes : kSizesBytes) benchmark->Arg(size_bytes);
 }
 
+// As many bytes of all inputs, whatever their number.
+void RegisterFold(DType dtype, bool in_place) {
+  benchmark::RegisterBenchmark(
+      absl::StrCat(in_place ? "FoldInPlace/" : "Fold/", Name(dtype)).c_str(),
+      Fold, dtype, in_place)
+      ->ArgNames({"buffers", "bytes"})
+      ->ArgsProduct({{2, 8, 9, 16, 32, 64}, {128 << 10, 1 << 20, 32 << 20}});
+}
+
 void RegisterReduce(ReductionKind kind, DType dtype) {
   const std::string suffix = absl::StrCat(Name(kind), "/", Name(dtype));
   OfEverySize(benchmark::RegisterBenchmark(
@@ -127,6 +167,10 @@ void RegisterAll() {
         RegisterReduce(kind, dtype);
       }
     }
+  }
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    RegisterFold(dtype, /*in_place=*/false);
+    RegisterFold(dtype, /*in_place=*/true);
   }
   benchmark::RegisterBenchmark("FunctionPointer", FunctionPointer);
   for (DType dtype : kAllDTypes) {

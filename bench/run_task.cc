@@ -13,20 +13,10 @@ constexpr absl::Duration kLeaveTimeout = absl::Seconds(30);
 
 }  // namespace
 
-absl::Status RunTask(
-    const GrpcTransportOptions& options, int devices_per_task,
-    const std::function<absl::Status(ClusterRuntime* runtime)>& work) {
-  const auto runtime = ClusterRuntime::Create(
-      {.cluster = options.cluster,
-       .environment = options.environment,
-       .devices_per_task = devices_per_task,
-       .make_transport = [&](uint64_t incarnation) {
-         GrpcTransportOptions of_process = options;
-         of_process.incarnation = incarnation;
-         return CreateGrpcTransport(std::move(of_process));
-       }});
-  if (!runtime.ok()) return runtime.status();
+absl::Status RunTask(ClusterRuntime::Options options, const TaskWork& work) {
   Clock& clock = *options.environment.clock;
+  const auto runtime = ClusterRuntime::Create(std::move(options));
+  if (!runtime.ok()) return runtime.status();
   absl::Status status = Await([&](StatusCallback done) {
     (*runtime)->Join(clock.Now() + kStartTimeout, /*progress=*/nullptr,
                      std::move(done));
@@ -36,6 +26,20 @@ absl::Status RunTask(
   return Await([&](StatusCallback done) {
     (*runtime)->Leave(clock.Now() + kLeaveTimeout, std::move(done));
   });
+}
+
+absl::Status RunTask(const GrpcTransportOptions& options, int devices_per_task,
+                     const TaskWork& work) {
+  return RunTask({.cluster = options.cluster,
+                  .environment = options.environment,
+                  .devices_per_task = devices_per_task,
+                  .make_transport =
+                      [&](uint64_t incarnation) {
+                        GrpcTransportOptions of_process = options;
+                        of_process.incarnation = incarnation;
+                        return CreateGrpcTransport(std::move(of_process));
+                      }},
+                 work);
 }
 
 }  // namespace tutti

@@ -24,12 +24,17 @@ absl::Status Await(Start start) {
   return result;
 }
 
-// One process of a benchmark: joins the cluster of `options`, over gRPC, does
-// the work, and leaves. Blocks. Errors: those of each; nobody leaves after an
-// error of the work.
-absl::Status RunTask(
-    const GrpcTransportOptions& options, int devices_per_task,
-    const std::function<absl::Status(ClusterRuntime* runtime)>& work);
+// What a task does once it has joined. Blocks.
+using TaskWork = std::function<absl::Status(ClusterRuntime* runtime)>;
+
+// One process of a benchmark: joins the cluster of `options`, does the work,
+// and leaves. Blocks. Errors: those of each; nobody leaves after an error of
+// the work.
+absl::Status RunTask(ClusterRuntime::Options options, const TaskWork& work);
+
+// The same over gRPC.
+absl::Status RunTask(const GrpcTransportOptions& options, int devices_per_task,
+                     const TaskWork& work);
 
 }  // namespace tutti
 

@@ -23,8 +23,9 @@ int ChainOf(const std::string& collective) {
 
 float Wanted(const std::string& collective, int num_ranks, size_t index) {
   if (collective == "broadcast") return Element(0, index);
-  float sum = 0;
-  for (int rank = 0; rank < num_ranks; ++rank) sum += Element(rank, index);
+  // Rank r has r more than rank 0.
+  auto sum = static_cast<float>(num_ranks) *
+             (Element(0, index) + static_cast<float>(num_ranks - 1) / 2);
   for (int i = 1; i < ChainOf(collective); ++i) {
     sum *= static_cast<float>(num_ranks);
   }
@@ -85,11 +86,14 @@ void ServeCalls(int rank, int num_ranks, const CallFn& call) {
     std::vector<int64_t> times;
     std::string error = Run(job, call, &times);
     if (error.empty()) error = Check(job.call, num_ranks);
-    std::cout << (error.empty() ? "OK" : "ERROR " + error);
+    // In one piece, since processes may share where it goes.
+    std::ostringstream answer;
+    answer << (error.empty() ? "OK" : "ERROR " + error);
     if (error.empty()) {
-      for (const int64_t time : times) std::cout << ' ' << time;
+      for (const int64_t time : times) answer << ' ' << time;
     }
-    std::cout << std::endl;
+    answer << '\n';
+    std::cout << answer.str() << std::flush;
   }
 }
 

@@ -20,27 +20,33 @@ def element_of(np, rank, count):
     return np.arange(count, dtype=np.int64) % 1000 + rank + 1
 
 
-def make_function(tf, spec, count, num_ranks, instance_keys):
-    @tf.function(input_signature=[spec])
-    def run(tensor):
-        for key in instance_keys:
-            tensor = tf.raw_ops.CollectiveReduceV2(
-                input=tensor, group_size=num_ranks, group_key=1,
-                instance_key=key, ordering_token=[], merge_op="Add",
-                final_op="Id", communication_hint="ring")
+def make_function(tf, spec, devices, instance_keys, reduce):
+    """Of a tensor for each of the devices, on which it is reduced."""
+
+    def reduce_on(device, tensor):
+        with tf.device(device):
+            for key in instance_keys:
+                tensor = reduce(tensor, key)
         return tensor
+
+    @tf.function(input_signature=[[spec] * len(devices)])
+    def run(tensors):
+        return [reduce_on(*pair) for pair in zip(devices, tensors)]
 
     return run
 
 
 class Server:
+    """The members of this process: `devices` are their names, by rank."""
 
-    def __init__(self, tf, rank, num_ranks):
+    def __init__(self, tf, devices, num_ranks):
         self.tf = tf
-        self.rank = rank
+        self.devices = devices
         self.num_ranks = num_ranks
         self.functions = {}  # By how many are chained, and by count.
         self.next_key = 1
+        self.last_count = None
+        self.tensors, self.total = [], None
 
     def function(self, chain, count):
         if (chain, count) not in self.functions:
@@ -48,32 +54,58 @@ class Server:
             self.next_key += chain
             spec = self.tf.TensorSpec([count], self.tf.float32)
             self.functions[chain, count] = make_function(
-                self.tf, spec, count, self.num_ranks, keys)
+                self.tf, spec, list(self.devices.values()), keys, self.reduce)
         return self.functions[chain, count]
+
+    def reduce(self, tensor, key):
+        return self.tf.raw_ops.CollectiveReduceV2(
+            input=tensor, group_size=self.num_ranks, group_key=1,
+            instance_key=key, ordering_token=[], merge_op="Add", final_op="Id",
+            communication_hint="ring")
+
+    def data(self, count):
+        """The tensors of the members, and their sum; the same as the last time
+        for the same count."""
+        if self.last_count != count:
+            import numpy as np  # Comes with TensorFlow.
+            self.tensors = []
+            for rank, device in self.devices.items():
+                with self.tf.device(device):
+                    self.tensors.append(self.tf.constant(
+                        element_of(np, rank, count), self.tf.float32))
+            self.total = sum(element_of(np, rank, count)
+                             for rank in range(self.num_ranks))
+            self.last_count = count
+        return self.tensors, self.total
 
     def run(self, words):
         chain = {"all_reduce": 1, "chained": CHAIN}[words[0]]
         count, warmup, calls = (int(words[1]) // 4, int(words[2]),
                                 int(words[3]))
         function = self.function(chain, count)
-        import numpy as np  # Comes with TensorFlow.
-        tensor = self.tf.constant(element_of(np, self.rank, count),
-                                  self.tf.float32)
+        tensors, total = self.data(count)
         times = []
         for i in range(warmup + calls):
             begin = time.perf_counter_ns()
-            output = function(tensor)  # Returns when it is done.
+            outputs = function(tensors)  # Returns when it is done.
             end = time.perf_counter_ns()
             if i >= warmup:
                 times.append((end - begin) // chain)
-        # Each of the chain but the first doubles what all have.
-        wanted = sum(element_of(np, rank, count)
-                     for rank in range(self.num_ranks))
-        factor = self.num_ranks ** (chain - 1)
-        wrong = int((output.numpy() != (wanted * factor).astype(np.float32)).sum())
+        # Each of the chain but the first multiplies what all have.
+        wanted = (total * float(self.num_ranks) ** (chain - 1)).astype(
+            "float32")
+        wrong = sum(int((output.numpy() != wanted).sum())
+                    for output in outputs)
         if wrong:
             raise ValueError(f"{wrong} elements are wrong")
         return times
+
+    def serve(self):
+        for line in sys.stdin:
+            try:
+                print("OK", *self.run(line.split()), flush=True)
+            except Exception as error:  # Whatever TensorFlow comes up with.
+                print("ERROR", " ".join(str(error).split()), flush=True)
 
 
 def main(folder, addresses, task):
@@ -92,13 +124,8 @@ def main(folder, addresses, task):
     strategy = tf.distribute.MultiWorkerMirroredStrategy(
         communication_options=options)
     print(f"READY TensorFlow {tf.__version__}", flush=True)
-    server = Server(tf, task, strategy.num_replicas_in_sync)
-    with tf.device(f"/job:worker/replica:0/task:{task}/device:CPU:0"):
-        for line in sys.stdin:
-            try:
-                print("OK", *server.run(line.split()), flush=True)
-            except Exception as error:  # Whatever TensorFlow comes up with.
-                print("ERROR", " ".join(str(error).split()), flush=True)
+    device = f"/job:worker/replica:0/task:{task}/device:CPU:0"
+    Server(tf, {task: device}, strategy.num_replicas_in_sync).serve()
     os._exit(0)  # Nobody is to wait for the other task.
 
 

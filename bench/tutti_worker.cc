@@ -1,10 +1,11 @@
 // One of the processes that bench/processes.py compares: Tutti over gRPC, with
 // its default settings.
 //
-// usage: tutti_worker memory|socket ADDRESS,... TASK
+// usage: tutti_worker memory|unix|tcp ADDRESS,... TASK
 //
-// memory: large payloads are read from the memory of the other process, which
-// is on the same host; socket: nothing is.
+// memory: by a Unix socket, and large payloads are read from the memory of the
+// other process, which is on the same host; unix: by that socket alone; tcp: as
+// between hosts.
 
 #include <grpcpp/version_info.h>
 
@@ -104,15 +105,17 @@ absl::Status Serve(ClusterRuntime* runtime) {
 
 int main(int argc, char** argv) {
   if (argc != 4) {
-    std::cerr << "usage: tutti_worker memory|socket ADDRESS,... TASK\n";
+    std::cerr << "usage: tutti_worker memory|unix|tcp ADDRESS,... TASK\n";
     return 2;
   }
+  const std::string path = argv[1];
   const tutti::DefaultEnvironment environment;
   const absl::Status status =
       tutti::RunTask({.cluster = {.addresses = absl::StrSplit(argv[2], ','),
                                   .this_task = std::atoi(argv[3])},
                       .environment = environment.get(),
-                      .same_host_memory = std::string(argv[1]) == "memory"},
+                      .same_host_socket = path != "tcp",
+                      .same_host_memory = path == "memory"},
                      /*devices_per_task=*/1, tutti::Serve);
   if (!status.ok()) std::cerr << "tutti_worker: " << status << '\n';
   return status.ok() ? 0 : 1;

@@ -1,5 +1,8 @@
 """Processes that do something together, each time that they are told to."""
 
+import contextlib
+import os
+import pathlib
 import socket
 import statistics
 import subprocess
@@ -48,17 +51,25 @@ class Workers:
         watchdog = threading.Timer(self.patience, self.kill)
         watchdog.start()
         try:
-            lines = [worker.stdout.readline() for worker in self.workers]
+            lines = [output.readline() for output in self.outputs()]
         finally:
             watchdog.cancel()
         answers = []
-        for worker, line in zip(self.workers, lines):
+        for line in lines:
             word, _, rest = line.strip().partition(" ")
             if word != wanted:
-                raise WorkerError(f"{worker.args[0]}: "
+                raise WorkerError(f"{self.workers[0].args[0]}: "
                                   f"{line.strip() or self.last_words()}")
             answers.append(rest)
         return answers
+
+    def outputs(self):
+        """Where each next answer comes from."""
+        return [worker.stdout for worker in self.workers]
+
+    def inputs(self):
+        """Where each is told what to do."""
+        return [worker.stdin for worker in self.workers]
 
     def last_words(self):
         self.errors.seek(0)
@@ -68,25 +79,30 @@ class Workers:
 
     def ask(self, line):
         """What each of them answers after "OK"."""
-        for worker in self.workers:
-            try:
-                worker.stdin.write(line + "\n")
-                worker.stdin.flush()
-            except BrokenPipeError:
-                pass  # What there is to say is where hear() looks.
+        for one in self.inputs():
+            with contextlib.suppress(BrokenPipeError):
+                # What there is to say then is where hear() looks.
+                one.write(line + "\n")
+                one.flush()
         return self.hear("OK")
 
     def times(self, collective, num_bytes, warmup, calls):
-        """Seconds of each call, by the slowest of workers that speak the
-        language of serve_calls.h."""
-        by_worker = [
-            [int(word) for word in answer.split()] for answer in
-            self.ask(f"{collective} {num_bytes} {warmup} {calls}")]
-        return [max(of_call) / 1e9
-                for of_call in zip(*filter(None, by_worker))]
+        """Seconds of each call, of each of workers that speak the language of
+        serve_calls.h and say times."""
+        return list(filter(None, (
+            [int(word) / 1e9 for word in answer.split()] for answer in
+            self.ask(f"{collective} {num_bytes} {warmup} {calls}"))))
 
     def median(self, *job):
-        return statistics.median(self.times(*job))
+        """Of the calls, each as long as with the slowest worker."""
+        return statistics.median(map(max, zip(*self.times(*job))))
+
+    def median_or_mean(self, *job):
+        """As median(), or the mean of the slowest worker, which is less where
+        workers keep each other waiting for a processor."""
+        times = self.times(*job)
+        return min(statistics.median(map(max, zip(*times))),
+                   max(map(statistics.mean, times)))
 
     def kill(self):
         for worker in self.workers:
@@ -94,11 +110,10 @@ class Workers:
 
     def close(self):
         """They end at the end of their input."""
-        for worker in self.workers:
-            try:
-                worker.stdin.close()
-            except BrokenPipeError:
-                pass
+        inputs = [worker.stdin for worker in self.workers]
+        for one in [*self.inputs(), *inputs]:
+            with contextlib.suppress(BrokenPipeError):
+                one.close()
         for worker in self.workers:
             try:
                 worker.wait(timeout=10)
@@ -107,3 +122,35 @@ class Workers:
                 worker.wait()
             worker.stdout.close()
         self.errors.close()
+
+
+class LaunchedWorkers(Workers):
+    """Workers that one command starts, which passes on what they say: a line of
+    each, in any order. The last word of the command is a folder, in which worker
+    i opens the file "i" before it is ready, and reads that instead of its
+    standard input."""
+
+    def __init__(self, command, count, environment=None, **options):
+        self.count = count
+        self.stack = contextlib.ExitStack()
+        with self.stack:
+            folder = self.stack.enter_context(tempfile.TemporaryDirectory())
+            paths = [pathlib.Path(folder) / str(i) for i in range(count)]
+            self.jobs = []
+            for path in paths:
+                os.mkfifo(path)
+                # Opened for both ways, it waits for nobody.
+                self.jobs.append(self.stack.enter_context(
+                    os.fdopen(os.open(path, os.O_RDWR), "w")))
+            super().__init__([[*command, folder]], environment, **options)
+            self.stack = self.stack.pop_all()
+
+    def outputs(self):
+        return [self.workers[0].stdout] * self.count
+
+    def inputs(self):
+        return self.jobs
+
+    def close(self):
+        super().close()
+        self.stack.close()

@@ -1,0 +1,106 @@
+#ifndef TUTTI_BENCH_MEMBER_CALLS_H_
+#define TUTTI_BENCH_MEMBER_CALLS_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/blocking_counter.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_request.h"
+#include "framework/environment.h"
+#include "framework/prepared_collective.h"
+#include "resolvers/local_group.h"
+#include "tools/perf_buffers.h"
+#include "tools/workload.h"
+
+namespace tutti {
+
+// So many calls that are made together. Thread-safe.
+class Round {
+ public:
+  explicit Round(int num_calls) : left_(num_calls) {}
+  Round(const Round&) = delete;
+  Round& operator=(const Round&) = delete;
+
+  // A call's `done`.
+  void End(absl::Status status);
+
+  // Whether all have ended.
+  bool ended() const { return left_.load(std::memory_order_acquire) == 0; }
+
+  // Until all have ended. OK, or why one of them failed.
+  absl::Status Wait();
+
+  // When the last one ended. REQUIRES: Wait() has returned.
+  std::chrono::steady_clock::time_point end() const { return end_; }
+
+ private:
+  std::atomic<int> left_;
+  std::atomic<bool> failed_ = false;
+  absl::Status error_;  // Of the call that set `failed_`.
+  std::chrono::steady_clock::time_point end_;
+  BlockingCounter all_ended_{1};
+};
+
+// Ranks [begin, end).
+struct Ranks {
+  int begin = 0;
+  int end = 0;
+};
+
+// All-reduces among devices of this process, called as an embedder would.
+class MemberCalls {
+ public:
+  // `environment`'s parts outlive the object. Errors: LocalGroup::Create().
+  static absl::StatusOr<std::unique_ptr<MemberCalls>> Create(
+      const Environment& environment, int num_devices);
+
+  // The same object for the same arguments. Several at a time need numbers of
+  // their own. Not thread-safe.
+  std::shared_ptr<const CollectiveRequest> RequestOf(const Workload& workload,
+                                                     int number);
+
+  // Makes the calls of some ranks, which end in `round`. Thread-safe.
+  void Make(const std::shared_ptr<const CollectiveRequest>& request,
+            std::vector<RankBuffers>* buffers, Ranks ranks, Round* round);
+
+  // Prepares the calls of all ranks, with one output that all share. Errors:
+  // CollectiveExecutor::Prepare().
+  absl::StatusOr<std::vector<std::shared_ptr<PreparedCollective>>>
+  PrepareShared(const std::shared_ptr<const CollectiveRequest>& request,
+                const std::vector<RankBuffers>& buffers);
+
+  // How much work the queue has got so far.
+  int64_t num_handed_over() const { return queue_.count; }
+
+ private:
+  struct CountingQueue : WorkQueue {
+    explicit CountingQueue(WorkQueue* queue) : queue(queue) {}
+    void Schedule(Work work) override {
+      ++count;
+      queue->Schedule(std::move(work));
+    }
+
+    WorkQueue* const queue;
+    std::atomic<int64_t> count = 0;
+  };
+
+  explicit MemberCalls(WorkQueue* queue) : queue_(queue) {}
+
+  CountingQueue queue_;
+  std::unique_ptr<LocalGroup> group_;
+  std::shared_ptr<CollectiveExecutor> executor_;
+  std::map<std::string, std::shared_ptr<const CollectiveRequest>> requests_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_BENCH_MEMBER_CALLS_H_
