@@ -1,22 +1,31 @@
 #include "runtime/cluster_runtime.h"
 
+#include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "framework/buf_key.h"
+#include "framework/collective_delegate.h"
 #include "framework/control_channel.h"
+#include "framework/coordinator/coordinator_server.h"
 #include "framework/cpu_device.h"
 #include "framework/device_manager.h"
 #include "framework/group_directory.h"
 #include "framework/mutex.h"
+#include "framework/wire_codec.h"
 #include "remote/collective_remote_access.h"
 #include "resolvers/cluster_control.h"
 #include "resolvers/control_codec.h"
 
 namespace tutti {
 namespace {
+
+// Of named tensors: the step in which they run, and their group.
+constexpr int64_t kCoordinatorStep = std::numeric_limits<int64_t>::max();
+constexpr GroupKey kCoordinatorGroup = std::numeric_limits<GroupKey>::max();
 
 // A task that cannot be told of the end of a step for so long is lost.
 constexpr absl::Duration kCleanupLimit = absl::Seconds(10);
@@ -35,11 +44,6 @@ absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
         .incarnation = incarnation}));
   }
   return DeviceManager::Create(std::move(devices));
-}
-
-ExecKey KeyOf(const proto::ExecutionKey& key) {
-  return {key.generation(), key.step(), key.group(), key.instance(),
-          key.execution()};
 }
 
 // Runs `done` with the first error once all of several calls have ended.
@@ -77,6 +81,11 @@ class ClusterRuntime::Impl {
   explicit Impl(Options options) : options_(std::move(options)) {}
 
   ~Impl() {
+    if (coordinator_ != nullptr) {
+      coordinator_->End(absl::CancelledError(
+          absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                       ": the runtime was destroyed")));
+    }
     if (manager_ != nullptr) manager_->CleanupAll();
     if (transport_ != nullptr) transport_->Shutdown();
   }
@@ -98,7 +107,9 @@ class ClusterRuntime::Impl {
          .groups = groups_,
          .transport = transport_,
          .max_offered_bytes = options_.max_offered_bytes});
+    MakeCoordinator();
     control_ = MakeControl(incarnation);
+    *control_for_coordinator_ = control_;
     status = MakeManager();
     if (!status.ok()) return status;
     return transport_->Start(control_.get(), access_.get());
@@ -126,8 +137,34 @@ class ClusterRuntime::Impl {
   const DeviceManager& devices() const { return *devices_; }
   CollectiveExecutorMgr& manager() { return *manager_; }
   ClusterControl& control() { return *control_; }
+  Coordinator& coordinator() { return *coordinator_; }
 
  private:
+  // What it needs of the others is made after it, but before anybody calls it.
+  void MakeCoordinator() {
+    const auto begun = [control = control_for_coordinator_] {
+      const auto alive = control->lock();
+      if (alive != nullptr) alive->health().Update();
+    };
+    if (options_.cluster.this_task == 0) {
+      coordinator_server_ =
+          CoordinatorServer::Create({.cluster = options_.cluster,
+                                     .clock = options_.environment.clock,
+                                     .settings = options_.coordinator,
+                                     .begun = begun});
+    }
+    coordinator_ = Coordinator::Create(
+        {.cluster = options_.cluster,
+         .environment = options_.environment,
+         .device = std::shared_ptr<Device>(devices_, devices_->devices()[0]),
+         .channel = &transport_->control(),
+         .server = coordinator_server_,
+         .executor =
+             [this] { return manager_->FindOrCreate(kCoordinatorStep); },
+         .group_key = kCoordinatorGroup,
+         .begun = begun});
+  }
+
   std::shared_ptr<ClusterControl> MakeControl(uint64_t incarnation) {
     return ClusterControl::Create(
         {.cluster = options_.cluster,
@@ -138,10 +175,11 @@ class ClusterRuntime::Impl {
          .incarnation = incarnation,
          .health = options_.health,
          .rules = options_.rules,
+         .delegate = DelegateName(),
          .cancel_execution =
              [access = access_](const ControlCaller& caller,
                                 const proto::CancelExecution& cancel) {
-               return access->CancelFromPeer(caller, KeyOf(cancel.key()),
+               return access->CancelFromPeer(caller, DecodeKey(cancel.key()),
                                              DecodeError(cancel.reason()));
              },
          .cleanup_step =
@@ -150,15 +188,30 @@ class ClusterRuntime::Impl {
                EndStep(cleanup.step());
                return absl::OkStatus();
              },
+         .named_tensors = coordinator_server_,
+         .also_watched =
+             [coordinator = std::weak_ptr<Coordinator>(coordinator_)] {
+               const auto alive = coordinator.lock();
+               return alive == nullptr ? std::vector<int>() : alive->WaitsFor();
+             },
          .task_lost =
-             [transport = std::weak_ptr<Transport>(transport_)](
+             [transport = std::weak_ptr<Transport>(transport_),
+              coordinator = std::weak_ptr<Coordinator>(coordinator_)](
                  const ControlCaller& process, const absl::Status& reason) {
+               if (const auto named = coordinator.lock()) {
+                 named->OnTaskLost(process.task, reason);
+               }
                const auto alive = transport.lock();
                if (alive != nullptr) alive->Drop(process, reason);
              },
          .group_changed = [access = access_](
                               GroupKey key,
                               uint64_t) { access->OnGroupChange(key); }});
+  }
+
+  std::string DelegateName() const {
+    const CollectiveDelegate* const delegate = transport_->delegate();
+    return delegate == nullptr ? "" : std::string(delegate->name());
   }
 
   absl::Status MakeManager() {
@@ -186,9 +239,14 @@ class ClusterRuntime::Impl {
   const Options options_;
   const std::shared_ptr<GroupDirectory> groups_ =
       std::make_shared<GroupDirectory>();
-  std::unique_ptr<DeviceManager> devices_;
+  std::shared_ptr<DeviceManager> devices_;
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<CollectiveRemoteAccess> access_;
+  const std::shared_ptr<std::weak_ptr<ClusterControl>>
+      control_for_coordinator_ =
+          std::make_shared<std::weak_ptr<ClusterControl>>();
+  std::shared_ptr<CoordinatorServer> coordinator_server_;
+  std::shared_ptr<Coordinator> coordinator_;
   std::shared_ptr<ClusterControl> control_;
   std::unique_ptr<CollectiveExecutorMgr> manager_;
 };
@@ -226,6 +284,8 @@ const std::vector<Device*>& ClusterRuntime::devices() const {
 }
 
 CollectiveExecutorMgr& ClusterRuntime::manager() { return impl_->manager(); }
+
+Coordinator& ClusterRuntime::coordinator() { return impl_->coordinator(); }
 
 void ClusterRuntime::CleanupStep(int64_t step_id, StatusCallback done) {
   impl_->CleanupStep(step_id, std::move(done));

@@ -15,6 +15,8 @@
 #include "framework/cluster_spec.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/collective_request.h"
+#include "framework/coordinator/coordinator.h"
+#include "framework/coordinator/coordinator_settings.h"
 #include "framework/device.h"
 #include "framework/environment.h"
 #include "framework/selection_rules.h"
@@ -54,6 +56,9 @@ class ClusterRuntime {
     // For what no member names an implementation for; null: none. Those of the
     // task that leads decide.
     std::shared_ptr<const SelectionRules> rules;
+
+    // Those of task 0 count.
+    CoordinatorSettings coordinator;
   };
 
   // Begins to listen. Errors: INVALID_ARGUMENT; those of the transport.
@@ -83,6 +88,10 @@ class ClusterRuntime {
   const std::vector<Device*>& devices() const;
   CollectiveExecutorMgr& manager();
 
+  // Collectives by the names of tensors, among the first devices of all tasks.
+  // It has a step and a group of its own, with the largest numbers there are.
+  Coordinator& coordinator();
+
   // Ends a step on all tasks; idempotent. What another task asks for it later
   // ends with ABORTED. Its executors end here only after the message, elsewhere
   // when it arrives; `done` hears of tasks that could not be told.
@@ -90,8 +99,9 @@ class ClusterRuntime {
 
   // Ends the present generation of a group, on all tasks; the next collectives
   // of the group, on any task, form the next one, of another size if they like.
-  // Go on in another step: in one where something failed, the tasks may have
-  // counted their executions differently.
+  // Go on in another step, for which all count their executions anew: what a
+  // member has called in a step with another generation of its group before,
+  // ends there with FAILED_PRECONDITION, and the group with it.
   void ReformGroup(GroupKey group_key, absl::Status reason);
 
   // How a task is, "/job:worker/replica:0/task:3" or "3": OK;

@@ -111,7 +111,7 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
     std::fill_n(reinterpret_cast<float*>(input.mutable_data()),
                 input.num_elements(),
                 static_cast<float>(task * kDevices + device + 1));
-    runtimes_[task]->manager().FindOrCreate(kStep)->ExecuteAsync(
+    runtimes_[task]->manager().FindOrCreate(step_)->ExecuteAsync(
         {.device = runtimes_[task]->devices()[device],
          .request = std::make_shared<const CollectiveRequest>(request),
          .input = std::move(input),
@@ -142,6 +142,7 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
   SimulatedEnvironment environment_{GetParam()};
   LoopbackNetwork network_{Cluster(0), environment_.get().queue,
                            /*part_elements=*/100};
+  int64_t step_ = kStep;
   std::deque<Call> calls_;
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes_{kNumTasks};
 };
@@ -227,9 +228,26 @@ TEST_P(ClusterRuntimeTest, TheSurvivorsFormTheNextGeneration) {
     runtimes_[task]->ReformGroup(1, absl::UnavailableError("task 2 is gone"));
   }
   environment_.RunAll();
+  ++step_;
   const auto calls = CallAll({0, 1});
   environment_.RunAll();
   ExpectAll(calls, 1 + 2 + 3 + 4);
+}
+
+// The first call of task 2 would wait for calls that the others have made.
+TEST_P(ClusterRuntimeTest, TheNextGenerationNeedsAnotherStep) {
+  const auto first = CallAll({0, 1});
+  environment_.RunAll();
+  ExpectAll(first, 1 + 2 + 3 + 4);
+  runtimes_[0]->ReformGroup(1, absl::AbortedError("at will"));
+  environment_.RunAll();
+  const auto calls = CallAll({0, 1, 2});
+  environment_.RunAll();
+  for (const Call* call : calls) {
+    ASSERT_TRUE(call->outcome.status.has_value());
+    EXPECT_THAT(call->outcome.status->message(),
+                HasSubstr(absl::StrCat("needs another step than ", kStep)));
+  }
 }
 
 TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {

@@ -273,7 +273,7 @@ TEST_F(ClusterFaultsTest, AProcessThatWasLostIsRefusedAndToldWhy) {
   for (const CallPtr& call : survivors) EXPECT_THAT(EndOf(call), IsOk());
   absl::Status answer;
   proto::ControlRequest request;
-  request.mutable_hello();
+  request.mutable_hello()->set_num_tasks(3);
   cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
                  [&](ControlAnswer reply) { answer = reply.status(); });
   cluster_->RunFor(absl::Seconds(1));
@@ -370,6 +370,25 @@ TEST_F(ClusterFaultsTest, JoinGivesUpNamingWhoIsMissing) {
                        AllOf(HasSubstr("waited 30.0 s for task 1 (host1:7000), "
                                        "task 3 (host3:7000)"),
                              Not(HasSubstr("task 2")))));
+}
+
+TEST_F(ClusterFaultsTest, TasksWithListsOfDifferentLengthRefuseEachOther) {
+  options_ = {.num_tasks = 3, .has_shorter_list = 1};
+  cluster_ = std::make_unique<SimulatedCluster>(options_);
+  cluster_->Start(0);
+  cluster_->Start(1);
+  cluster_->RunFor(absl::Seconds(1));
+  // Whichever is asked first.
+  const auto says = AnyOf(
+      "task 1 (host1:7000) has a cluster of 2 tasks, "
+      "task 0 (host0:7000) one of 3",
+      "task 0 (host0:7000) has a cluster of 3 tasks, "
+      "task 1 (host1:7000) one of 2");
+  for (int task : {0, 1}) {
+    ASSERT_TRUE(cluster_->join_status(task).has_value()) << task;
+    EXPECT_THAT(*cluster_->join_status(task),
+                StatusIs(StatusCode::kFailedPrecondition, says));
+  }
 }
 
 TEST_F(ClusterFaultsTest, ARestartedTaskJoinsThoughAnotherIsLost) {

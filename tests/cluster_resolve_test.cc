@@ -567,9 +567,12 @@ TEST_F(ClusterResolveTest, WhateverBytesATaskSendsEndInAnAnswer) {
     }
     proto::ControlRequest request;
     if (!request.ParseFromString(bytes)) continue;
-    // One that is good would wait for the other member.
+    // Good ones would wait: for the other member, or for a decision.
     if (request.has_complete_params()) {
       request.mutable_complete_params()->mutable_device()->set_task(0);
+    }
+    if (request.has_await_decisions()) {
+      request.mutable_await_decisions()->set_after(1);
     }
     ++num_sent;
     cluster_->Send({1, incarnation}, 0, request,

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
+#include "framework/prepared_collective.h"
 #include "resolvers/local_group.h"
 #include "tests/status_matchers.h"
 
@@ -188,6 +189,103 @@ TEST_P(ConcurrencyTest, CallsEndOnceUnderCancellationsAndDeadlines) {
   EXPECT_GT(ExpectEachCallEndedOnce({absl::StatusCode::kCancelled,
                                      absl::StatusCode::kDeadlineExceeded}),
             0);
+}
+
+// Also by whom the end of a start reaches while its thread still starts it.
+TEST_P(ConcurrencyTest, PreparedStartsEndOnceUnderCancellationsAndDeadlines) {
+  const auto request = Request(1, 1001, GetParam());
+  std::atomic<int> num_ok{0};
+  OnAllDevices([&](int device) {
+    Tensor input = *Tensor::Allocate(DType::kFloat32, request->shape);
+    std::fill_n(reinterpret_cast<float*>(input.mutable_data()),
+                input.num_elements(), static_cast<float>(device + 1));
+    std::shared_ptr<PreparedCollective> prepared;
+    Tensor output;
+    {
+      BlockingCounter done(1);
+      group_->manager().FindOrCreate(1)->Prepare(
+          {.device = group_->devices()[device],
+           .request = request,
+           .input = input,
+           .output = &output},
+          [&](auto given) {
+            prepared = *std::move(given);
+            done.DecrementCount();
+          });
+      done.Wait();
+    }
+    std::mt19937 generator(static_cast<unsigned>(device));
+    for (int i = 0; i < 500; ++i) {
+      PreparedCollective::Limits limits;
+      const unsigned choice = generator() % 40;
+      if (choice < 2) limits.cancellation = std::make_shared<Cancellation>();
+      if (choice == 2) {
+        limits.deadline = absl::Now() + absl::Microseconds(generator() % 200);
+      }
+      BlockingCounter done(1);
+      const auto on_done = [&](const absl::Status& status) {
+        if (status.ok()) {
+          ++num_ok;
+          EXPECT_EQ(CountOf(kSum, output), output.num_elements());
+        } else {
+          EXPECT_THAT(status.code(),
+                      testing::AnyOf(absl::StatusCode::kCancelled,
+                                     absl::StatusCode::kDeadlineExceeded));
+        }
+        done.DecrementCount();
+      };
+      if (choice < 3) {
+        prepared->Start(limits, on_done);
+      } else {
+        prepared->Start(on_done);
+      }
+      if (choice == 0) limits.cancellation->Cancel(absl::CancelledError("now"));
+      done.Wait();
+    }
+  });
+  EXPECT_GT(num_ok, 0);
+}
+
+TEST_P(ConcurrencyTest, ChainsOfPreparedStartsMeetOnAnyThread) {
+  constexpr int kTimes = 2000;
+  const auto request = Request(1, 10, GetParam());
+  BlockingCounter ended(kNumDevices);
+  struct Chain {
+    std::shared_ptr<PreparedCollective> prepared;
+    Tensor input, output;
+    int num_left = kTimes;
+    BlockingCounter* ended = nullptr;
+
+    void Start() {
+      prepared->Start([this](absl::Status status) {
+        EXPECT_THAT(status, IsOk());
+        EXPECT_EQ(CountOf(kSum, output), output.num_elements());
+        std::fill_n(reinterpret_cast<float*>(output.mutable_data()),
+                    output.num_elements(), 0.0f);
+        if (--num_left > 0) return Start();
+        prepared.reset();  // The last holder.
+        ended->DecrementCount();
+      });
+    }
+  };
+  std::array<Chain, kNumDevices> chains;
+  OnAllDevices([&](int device) {
+    Chain& chain = chains[device];
+    chain.ended = &ended;
+    chain.input = *Tensor::Allocate(DType::kFloat32, request->shape);
+    std::fill_n(reinterpret_cast<float*>(chain.input.mutable_data()),
+                chain.input.num_elements(), static_cast<float>(device + 1));
+    group_->manager().FindOrCreate(1)->Prepare(
+        {.device = group_->devices()[device],
+         .request = request,
+         .input = chain.input,
+         .output = &chain.output},
+        [&](auto given) {
+          chain.prepared = *std::move(given);
+          chain.Start();
+        });
+  });
+  ended.Wait();
 }
 
 TEST_P(ConcurrencyTest, CallsEndOnceWhenStepsAreCleanedUpMeanwhile) {

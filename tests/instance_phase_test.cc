@@ -122,6 +122,13 @@ TEST_F(InstancePhaseTest, DifferentSubdivisionsAreInvalidOnAllMembers) {
       AllOf(HasSubstr("subdivision offsets"), HasSubstr("[0,-1]")));
 }
 
+TEST_F(InstancePhaseTest, DifferentListsOfRanksAreInvalidOnAllMembers) {
+  ExpectDifferenceFound(
+      job_.AllReduceRequest(6),
+      [](auto& request) { request.impl_details.rank_list = {1, 0}; },
+      AllOf(HasSubstr("list of ranks"), HasSubstr("[1,0]")));
+}
+
 TEST_F(InstancePhaseTest, DifferentHintIsInvalidOnAllMembers) {
   ExpectDifferenceFound(
       job_.AllReduceRequest(6),

@@ -122,5 +122,55 @@ INSTANTIATE_TEST_SUITE_P(
              (std::get<2>(info.param)[0] == 0 ? "" : "_shuffled");
     });
 
+// More members than the kernels read side by side.
+using ManyParam = std::tuple<DType, int>;
+class ManyMembersTest : public testing::TestWithParam<ManyParam> {};
+
+TEST_P(ManyMembersTest, AllReduceAddsInRankOrderAndRoundsOnce) {
+  const auto [dtype, num_devices] = GetParam();
+  constexpr int64_t kNumElements = 5001;
+  LocalJob job({.devices_per_task = num_devices});
+  CollectiveRequest request = job.AllReduceRequest(kNumElements, "LocalReduce");
+  request.dtype = dtype;
+  std::vector<Bytes> inputs;
+  std::vector<const uint8_t*> pointers;
+  for (int rank = 0; rank < num_devices; ++rank) {
+    inputs.push_back(
+        RandomElements(dtype, kNumElements, static_cast<uint64_t>(rank)));
+    pointers.push_back(inputs.back().data());
+  }
+  Bytes expected(inputs[0].size());
+  ReferenceReduceMany(ReductionKind::kSum, dtype, pointers, expected.data(),
+                      kNumElements, /*divisor=*/1);
+  const auto shared = std::make_shared<const CollectiveRequest>(request);
+  std::vector<Tensor> outputs(inputs.size());
+  int num_ok = 0;
+  for (size_t rank = 0; rank < inputs.size(); ++rank) {
+    const Tensor input = TensorOf(dtype, inputs[rank]);
+    if (rank % 2 == 1) outputs[rank] = input;  // In place.
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[rank],
+         .request = shared,
+         .input = input,
+         .output = &outputs[rank]},
+        [&](const absl::Status& status) { num_ok += status.ok(); });
+  }
+  job.environment().RunAll();
+  EXPECT_EQ(num_ok, num_devices);
+  for (const Tensor& output : outputs) EXPECT_TRUE(BytesOf(output) == expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ManyMembersTest,
+    testing::Combine(testing::Values(DType::kFloat16, DType::kBFloat16,
+                                     DType::kFloat32, DType::kFloat64,
+                                     DType::kInt8, DType::kUint8, DType::kInt32,
+                                     DType::kInt64),
+                     testing::Values(9, 16, 17, 33)),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_" +
+             std::to_string(std::get<1>(info.param));
+    });
+
 }  // namespace
 }  // namespace tutti

@@ -192,7 +192,7 @@ class LoopbackNetwork::Endpoint
     network_->queue_->Schedule([network = network_, key, pending, reason] {
       pending.pull->End(reason);
       const auto target = network->Find(pending.task);
-      if (target == nullptr || target->transfer_service_ == nullptr) return;
+      if (target == nullptr || target->is_cut_) return;
       target->transfer_service_->Withdraw(key, pending.pull.get(), reason);
     });
   }

@@ -334,10 +334,14 @@ class FaultTest(FaultTestCase):
             cluster.tell_run("zombie", [task], instance=9)
         for task in culprits:
             status = cluster.workers[task].hear("zombie")
-            # Others refuse it, or it took them for the silent ones.
+            # Others refuse it, or it took them for the silent ones, or both:
+            # then there is none left.
             self.assertRegex(status, "(FAILED_PRECONDITION|UNAVAILABLE): ")
-            self.assertTrue(any(cluster.label(other) in status
-                                for other in range(cluster.num_tasks)), status)
+            names = [cluster.label(other)
+                     for other in range(cluster.num_tasks)]
+            names.append(f"each of the {cluster.num_tasks} tasks of the job "
+                         "has been lost; start all of them again")
+            self.assertTrue(any(name in status for name in names), status)
         cluster.run("unharmed", survivors, instance=4)
 
     def check_late_start(self, shape, culprit):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every collective among processes and looks at every element.
 
-usage: process_matrix_test.py TUTTI
+usage: process_matrix_test.py TUTTI launch|mpirun
 """
 
 import json
@@ -15,13 +15,14 @@ import unittest
 
 import numpy as np
 
-TUTTI = os.path.abspath(sys.argv[1])
+from mpi_job import mpi_environment, own_environment
 
-# What says who takes part; no test is to see what the machine says.
-FOREIGN = re.compile("TUTTI_|SLURM_")
+TUTTI = os.path.abspath(sys.argv[1])
+USES_MPI = sys.argv[2] == "mpirun"
 
 # Tasks, and devices of each; of these, with TLS too.
-SHAPES = [(2, 1), (2, 2), (4, 2), (3, 3)]
+SHAPES = ([(2, 1), (2, 2), (3, 2), (4, 1), (8, 1)] if USES_MPI else
+          [(2, 1), (2, 2), (4, 2), (3, 3)])
 TLS_SHAPES = [(2, 2), (3, 3)]
 
 # Takes turns over the shapes: what is reduced, in which dtype. Each dtype and
@@ -57,13 +58,25 @@ class ProcessesTestCase(unittest.TestCase):
 
     def run_tool(self, *args):
         """What the tool prints when it succeeds."""
-        environment = {name: value for name, value in os.environ.items()
-                       if not FOREIGN.match(name)}
+        return self.run_program(own_environment(), TUTTI, *args)
+
+    def run_tasks(self, shape, *args, launch=()):
+        """What task 0 prints of a command that all tasks run."""
+        tasks, devices = shape
+        if not USES_MPI:
+            return self.run_tool("launch", "--tasks", tasks,
+                                 "--devices-per-task", devices, *launch, "--",
+                                 *args)
+        with mpi_environment() as environment:
+            return self.run_program(environment, "mpirun", "-n", tasks, TUTTI,
+                                    *args, "--devices-per-task", devices)
+
+    def run_program(self, environment, *command):
         result = subprocess.run(
-            [TUTTI, *map(str, args)], cwd=self.root, text=True, check=False,
+            [*map(str, command)], cwd=self.root, text=True, check=False,
             stdin=subprocess.DEVNULL, timeout=120, capture_output=True,
             env=environment)
-        self.assertEqual(result.returncode, 0, (args, result))
+        self.assertEqual(result.returncode, 0, (command, result))
         return result.stdout
 
     def make_certificates(self):
@@ -90,11 +103,9 @@ class MatrixTest(ProcessesTestCase):
 
     def perf(self, shape, collective, options, launch=()):
         """The rows, of which none may have a wrong element."""
-        tasks, devices = shape
-        rows = json.loads(self.run_tool(
-            "launch", "--tasks", tasks, "--devices-per-task", devices, *launch,
-            "--", "perf", collective, "--algorithm", "all", "--json",
-            "--iterations", 2, "--warmup", 1, *options))
+        rows = json.loads(self.run_tasks(
+            shape, "perf", collective, "--algorithm", "all", "--json",
+            "--iterations", 2, "--warmup", 1, *options, launch=launch))
         self.assertEqual({row["algorithm"] for row in rows},
                          self.algorithms[collective])
         for row in rows:
@@ -148,13 +159,19 @@ class MatrixTest(ProcessesTestCase):
             {"sum", "prod", "min", "max", "avg", "band", "bor", "bxor"},
             self.seen)
 
-    def test_every_collective_with_tls(self):
-        launch = self.make_certificates()
-        for index, shape in enumerate(TLS_SHAPES):
-            self.check_shape(index + 1, shape, launch)
+    if not USES_MPI:  # Which has no TLS.
+        def test_every_collective_with_tls(self):
+            launch = self.make_certificates()
+            for index, shape in enumerate(TLS_SHAPES):
+                self.check_shape(index + 1, shape, launch)
+
+    def test_one_process(self):
+        rows = json.loads(self.run_tasks((1, 3), "perf", "all_reduce",
+                                         "--check", "--json"))
+        self.assertEqual({row["wrong"] for row in rows}, {0})
 
     def test_buffers_of_several_messages(self):
-        # More than the 4 MiB that one message of a transfer carries.
+        # More than one message of a transfer carries.
         elements = (9 << 20) // 4 + 1
         rows = self.perf((2, 1), "all_reduce",
                          ["--check", "--min-bytes", 4 * elements, "--max-bytes",
@@ -171,10 +188,8 @@ class FilesTest(ProcessesTestCase):
             np.save(self.root / f"in/rank{rank}.npy", array)
 
     def run_collective(self, shape, *args):
-        tasks, devices = shape
-        self.run_tool("launch", "--tasks", tasks, "--devices-per-task", devices,
-                      "--", "run", *args, "--input", "in/rank*.npy", "--output",
-                      "out")
+        self.run_tasks(shape, "run", *args, "--input", "in/rank*.npy",
+                       "--output", "out")
         return {int(re.fullmatch(r"rank(\d+)\.npy", path.name).group(1)):
                 np.load(path) for path in (self.root / "out").iterdir()}
 

@@ -107,7 +107,10 @@ SimulatedCluster::~SimulatedCluster() {
   }
   exchanges_.clear();
   dones.clear();
-  for (auto& process : dead_) process->control = nullptr;
+  for (auto& process : dead_) {
+    process->control = nullptr;
+    process->named_tensors = nullptr;
+  }
   // What waits for a time holds parts of the processes.
   RunFor(absl::Hours(1));
   for (auto& process : dead_) process->clock->Clear();
@@ -162,8 +165,14 @@ void SimulatedCluster::Start(int task, absl::Duration join_limit) {
                          .incarnation = process->incarnation}));
   }
   process->devices = *DeviceManager::Create(std::move(devices));
+  ClusterSpec cluster = ClusterOf(task);
+  if (options_.has_shorter_list == task) cluster.addresses.pop_back();
+  if (task == 0) {
+    process->named_tensors = CoordinatorServer::Create(
+        {.cluster = ClusterOf(task), .clock = process->clock.get()});
+  }
   process->control = ClusterControl::Create(
-      {.cluster = ClusterOf(task),
+      {.cluster = std::move(cluster),
        .environment = {shared.queue, process->clock.get(), shared.random},
        .channel = process->channel.get(),
        .directory = &process->directory,
@@ -174,7 +183,8 @@ void SimulatedCluster::Start(int task, absl::Duration join_limit) {
                     ? options_.rules[task]
                     : nullptr,
        .max_entries = options_.max_entries,
-       .max_unsettled = options_.max_unsettled});
+       .max_unsettled = options_.max_unsettled,
+       .named_tensors = process->named_tensors});
   process->control->Join(
       Now() + join_limit,
       [process](const std::vector<int>& missing) {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/control_channel.h"
+#include "framework/coordinator/coordinator_server.h"
 #include "framework/device_manager.h"
 #include "framework/group_directory.h"
 #include "framework/params.h"
@@ -43,6 +44,9 @@ class SimulatedCluster {
 
     // By task; those beyond have none.
     std::vector<std::shared_ptr<const SelectionRules>> rules;
+
+    // A task that knows of all but the last one.
+    std::optional<int> has_shorter_list;
   };
 
   // What became of one call of a member.
@@ -132,6 +136,7 @@ class SimulatedCluster {
     std::unique_ptr<Channel> channel;
     std::unique_ptr<DeviceManager> devices;
     GroupDirectory directory;
+    std::shared_ptr<CoordinatorServer> named_tensors;  // Of task 0.
     std::shared_ptr<ClusterControl> control;
     std::optional<absl::Status> join_status;
     std::vector<std::vector<int>> progress;

@@ -75,6 +75,15 @@ void SimulatedEnvironment::RunAll() {
   while (Work work = queue_.Take()) std::move(work)();
 }
 
+bool SimulatedEnvironment::RunSome(int max_works) {
+  for (int i = 0; i < max_works; ++i) {
+    Work work = queue_.Take();
+    if (work == nullptr) return false;
+    std::move(work)();
+  }
+  return true;
+}
+
 void SimulatedEnvironment::Advance(absl::Duration duration) {
   const absl::Time end = clock_.Now() + duration;
   while (Work alarm = clock_.TakeDue(end)) {

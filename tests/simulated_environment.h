@@ -31,6 +31,9 @@ class SimulatedEnvironment {
   // Runs scheduled work, and what that schedules, until there is none.
   void RunAll();
 
+  // Runs at most so many works. False if there was none left before.
+  bool RunSome(int max_works);
+
   // Moves the time on, rings the alarms that are due, in order of time, and
   // runs all work after each.
   void Advance(absl::Duration duration);

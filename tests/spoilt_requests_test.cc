@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
 #include "tests/simulated_cluster.h"
 #include "tests/spoilt_messages.h"
@@ -23,6 +24,7 @@ namespace {
 using testing::IsEmpty;
 
 constexpr GroupKey kGroup = 7;
+constexpr int kNumTasks = 3;
 
 proto::Error SomeError() {
   return EncodeError(absl::AbortedError("a good reason"));
@@ -49,6 +51,7 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
                         .determinism = Determinism::kFixedLayout,
                         .subdiv_offsets = {0, 1},
                         .max_subdivs_per_device = 2,
+                        .rank_list = {2, 0, 1},
                         .dependencies = {{kGroup, 3}}};
   const auto encoded = EncodeMemberCall(
       {.device = device,
@@ -78,6 +81,7 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
 std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   std::vector<proto::ControlRequest> all(7);
   *all[0].mutable_hello()->add_devices() = DeviceMessage(device);
+  all[0].mutable_hello()->set_num_tasks(kNumTasks);
   all[1].mutable_heartbeat()->set_hold_ms(10);
   all[2].mutable_describe_waiting()->set_group_key(kGroup);
   all[2].mutable_describe_waiting()->set_instance_key(1);
@@ -97,6 +101,21 @@ std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   all[6].mutable_cleanup_step()->set_step(2);
   all.push_back(FullCall(device));
   all.emplace_back().mutable_goodbye();
+  proto::SubmitTensors& submit = *all.emplace_back().mutable_submit_tensors();
+  submit.set_number(1);
+  submit.set_first_request(1);
+  submit.set_name_head("the name of ");
+  proto::TensorRequest& tensor = *submit.add_requests();
+  tensor.set_name("a tensor");
+  tensor.set_collective(1);
+  tensor.set_dtype(static_cast<int>(DType::kInt64));
+  tensor.add_shape(3);
+  tensor.set_merge_op("sum");
+  submit.set_slots("\x05");
+  all.emplace_back().mutable_await_decisions()->set_after(1);
+  proto::EndDecisions& end = *all.emplace_back().mutable_end_decisions();
+  *end.mutable_reason() = SomeError();
+  end.set_cancels_runs(true);
   return all;
 }
 
@@ -121,13 +140,14 @@ class SpoiltRequestsTest : public testing::Test {
 
   void ExpectServes() {
     proto::ControlRequest hello;
+    hello.mutable_hello()->set_num_tasks(kNumTasks);
     EncodeDevice(cluster_.Device(1, 0), hello.mutable_hello()->add_devices());
     const auto answer = Answer(hello);
     ASSERT_TRUE(answer.has_value());
     EXPECT_THAT(*answer, IsOk());
   }
 
-  SimulatedCluster cluster_{{.num_tasks = 3, .devices_per_task = 2}};
+  SimulatedCluster cluster_{{.num_tasks = kNumTasks, .devices_per_task = 2}};
   std::vector<proto::ControlRequest> all_;
 };
 
@@ -149,6 +169,7 @@ TEST_F(SpoiltRequestsTest, EachEndsInAStatusAndTheTaskGoesOn) {
       absl::StatusCode::kPermissionDenied,
       absl::StatusCode::kResourceExhausted,
       absl::StatusCode::kAborted,
+      absl::StatusCode::kAlreadyExists,  // A tensor's name, twice.
       absl::StatusCode::kUnimplemented,  // No collectives run in this test.
   };
   int num_refused = 0;
@@ -156,8 +177,9 @@ TEST_F(SpoiltRequestsTest, EachEndsInAStatusAndTheTaskGoesOn) {
     for (const SpoiltMessage& spoilt : SpoilEachField(request)) {
       const auto answer =
           Answer(static_cast<const proto::ControlRequest&>(*spoilt.message));
-      const bool may_wait =
-          request.has_complete_params() || request.has_heartbeat();
+      const bool may_wait = request.has_complete_params() ||
+                            request.has_heartbeat() ||
+                            request.has_await_decisions();
       if (!answer.has_value()) {
         EXPECT_TRUE(may_wait && !spoilt.is_absurd) << spoilt.what;
         continue;

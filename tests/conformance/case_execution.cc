@@ -4,7 +4,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "framework/collective_executor.h"
+#include "framework/environment.h"
 #include "framework/mutex.h"
+#include "framework/prepared_collective.h"
 #include "tests/conformance/member_buffers.h"
 
 namespace tutti::conformance {
@@ -43,6 +46,23 @@ struct CaseExecution::Member {
     return finding.empty() ? buffers.CheckTakenBack() : finding;
   }
 
+  // Without limits unless there are some: that is another way to start.
+  static void PrepareAndStart(CollectiveExecutor& executor, CollectiveArgs args,
+                              const PreparedCollective::Limits& limits,
+                              const std::shared_ptr<Member>& member) {
+    executor.Prepare(std::move(args), [limits, member](auto prepared) {
+      if (!prepared.ok()) return member->OnDone(prepared.status());
+      const auto done = [member](const absl::Status& status) {
+        member->OnDone(status);
+      };
+      if (limits.cancellation == nullptr &&
+          limits.deadline == absl::InfiniteFuture()) {
+        return (*prepared)->Start(done);
+      }
+      (*prepared)->Start(limits, done);
+    });
+  }
+
   const int rank;
   const int device_index;
   const std::shared_ptr<const CollectiveRequest> request;
@@ -77,13 +97,20 @@ void CaseExecution::Call(TestGroup& group, int rank,
                       .output = member->buffers.output(),
                       .deadline = options.deadline,
                       .cancellation = options.cancellation};
-  group.driver().environment().queue->Schedule(
-      [executor = group.step(options.step_id), args = std::move(args),
-       member]() mutable {
-        executor->ExecuteAsync(std::move(args), [member](absl::Status status) {
-          member->OnDone(status);
+  WorkQueue* const queue = group.driver().environment().queue;
+  const auto executor = group.step(options.step_id);
+  if (options.is_prepared) {
+    PreparedCollective::Limits limits{options.deadline, options.cancellation};
+    return queue->Schedule(
+        [executor, args = std::move(args), limits, member]() mutable {
+          Member::PrepareAndStart(*executor, std::move(args), limits, member);
         });
-      });
+  }
+  queue->Schedule([executor, args = std::move(args), member]() mutable {
+    executor->ExecuteAsync(std::move(args), [member](absl::Status status) {
+      member->OnDone(status);
+    });
+  });
 }
 
 int CaseExecution::num_ended() const {

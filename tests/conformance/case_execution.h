@@ -19,6 +19,9 @@ struct CallOptions {
   int64_t step_id = 1;
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<Cancellation> cancellation;
+
+  // Whether each member prepares, and starts what it has prepared.
+  bool is_prepared = false;
 };
 
 // One execution of a case: what each member called and how its call ended. When

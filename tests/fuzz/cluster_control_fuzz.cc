@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/coordinator/coordinator_server.h"
 #include "framework/cpu_device.h"
 #include "framework/device_manager.h"
 #include "framework/group_directory.h"
+#include "framework/wire_codec.h"
 #include "resolvers/cluster_control.h"
 #include "resolvers/control_codec.h"
 #include "resolvers/group_codec.h"
@@ -125,6 +127,11 @@ class Task {
     const auto refuse = [](auto&&...) {
       return absl::PermissionDeniedError("not here");
     };
+    named_tensors_ = CoordinatorServer::Create(
+        {.cluster = ClusterOf(this_task),
+         .clock = environment_.get().clock,
+         .settings = {.stall_deadline = absl::Seconds(90),
+                      .stalled = [](const auto&) {}}});
     control_ = ClusterControl::Create({.cluster = ClusterOf(this_task),
                                        .environment = environment_.get(),
                                        .channel = &channel_,
@@ -134,7 +141,8 @@ class Task {
                                        .max_entries = 64,
                                        .max_unsettled = kMaxUnsettled,
                                        .cancel_execution = refuse,
-                                       .cleanup_step = refuse});
+                                       .cleanup_step = refuse,
+                                       .named_tensors = named_tensors_});
     const WaitingPtr join = Expect();
     control_->Join(
         Now() + absl::Seconds(30), [](const auto&) {},
@@ -260,6 +268,7 @@ class Task {
   std::unique_ptr<DeviceManager> devices_;
   std::vector<WaitingPtr> waiting_;
   bool has_left_ = false;
+  std::shared_ptr<CoordinatorServer> named_tensors_;
   std::shared_ptr<ClusterControl> control_;
 };
 
@@ -291,6 +300,7 @@ void AddAsk(int type, int size, int instance, FuzzOutput& output) {
 
 proto::ControlRequest HelloOf(int task) {
   proto::ControlRequest request;
+  request.mutable_hello()->set_num_tasks(kNumTasks);
   EncodeDevice(DeviceOf(task), request.mutable_hello()->add_devices());
   return request;
 }
@@ -298,6 +308,7 @@ proto::ControlRequest HelloOf(int task) {
 proto::ControlReply HelloReplyOf(int task) {
   proto::ControlReply reply;
   reply.mutable_hello()->set_incarnation(IncarnationOf(task));
+  reply.mutable_hello()->set_num_tasks(kNumTasks);
   EncodeDevice(DeviceOf(task), reply.mutable_hello()->add_devices());
   return reply;
 }
@@ -394,6 +405,36 @@ std::string SmallRequestsSeed() {
   return seed.bytes();
 }
 
+std::string NamedTensorsSeed() {
+  FuzzOutput seed;
+  seed.Choice(0);
+  for (int number = 1; number < 3; ++number) {
+    for (int task = 0; task < kNumTasks; ++task) {
+      proto::ControlRequest await;
+      await.mutable_await_decisions()->set_after(number - 1);
+      AddRequest(task, await, seed);
+      proto::ControlRequest request;
+      proto::SubmitTensors& submit = *request.mutable_submit_tensors();
+      submit.set_number(number);
+      submit.set_first_request(number);
+      submit.set_name_head("x");
+      if (number == 1) {
+        proto::TensorRequest& tensor = *submit.add_requests();
+        tensor.set_merge_op("sum");
+        tensor.add_shape(4);
+      } else {
+        submit.set_slots("\x01");
+      }
+      AddRequest(task, request, seed);
+    }
+  }
+  proto::ControlRequest end;
+  *end.mutable_end_decisions()->mutable_reason() =
+      EncodeError(absl::CancelledError("over"));
+  AddRequest(1, end, seed);
+  return seed.bytes();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -410,10 +451,11 @@ std::vector<std::string> FuzzSeeds() {
       EncodeError(absl::UnavailableError("task 2 was lost"));
   proto::ControlReply not_leader;
   not_leader.mutable_complete_params()->mutable_not_leader()->add_lost_tasks(0);
-  return {
-      LeaderSeed(0),       LeaderSeed(1),          LeaderSeed(2),
-      LeaderSeed(3),       LeaderSeed(4),          MemberSeed(SettledReply()),
-      MemberSeed(failure), MemberSeed(not_leader), SmallRequestsSeed()};
+  return {LeaderSeed(0),       LeaderSeed(1),
+          LeaderSeed(2),       LeaderSeed(3),
+          LeaderSeed(4),       MemberSeed(SettledReply()),
+          MemberSeed(failure), MemberSeed(not_leader),
+          SmallRequestsSeed(), NamedTensorsSeed()};
 }
 
 }  // namespace tutti

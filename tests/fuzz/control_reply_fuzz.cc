@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/coordinator/coordinator_codec.h"
+#include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
 #include "resolvers/group_codec.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -109,6 +111,33 @@ void CheckInstance(const CollectiveRequest& request,
           "an instance comes out as it went in");
 }
 
+// What a rank asked for that is told of it.
+void CheckDecided(const proto::Decision& message) {
+  static const auto* const asked = new std::vector<TensorRequest>{
+      {.name = "a", .shape = TensorShape::Vector(9), .merge_op = "sum"},
+      {.name = "b", .shape = TensorShape::Vector(2), .merge_op = "sum"},
+      {.name = "c",
+       .type = CollectiveType::kAllGather,
+       .shape = *TensorShape::Create({3, 2})}};
+  std::vector<const TensorRequest*> requests;
+  for (const uint64_t number : message.requests()) {
+    if (number >= asked->size()) return;
+    requests.push_back(&(*asked)[number]);
+  }
+  const absl::Status status = CheckDecision(message, requests, kRank, kSize);
+  if (!status.ok()) {
+    return Promise(absl::IsInvalidArgument(status),
+                   "a bad decision is INVALID_ARGUMENT");
+  }
+  if (message.has_error()) return;
+  int64_t num_elements = 0;
+  for (const TensorRequest* request : requests) {
+    num_elements += request->shape.num_elements();
+  }
+  Promise(requests.size() == 1 || message.fused_elements() >= num_elements,
+          "several fit what they are packed into");
+}
+
 template <typename Tasks>
 void CheckTasks(const Tasks& message) {
   const auto tasks = DecodeTasks(Cluster(), message);
@@ -133,6 +162,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Promise(!DecodeError(params.failure().reason()).ok(), "an error is never OK");
   CheckTasks(params.not_leader().lost_tasks());
   CheckTasks(reply.hello().lost_tasks());
+  for (const proto::Decision& decision : reply.decisions().decisions()) {
+    CheckDecided(decision);
+  }
   const auto devices =
       DecodeDevices(Cluster(), kOwner, reply.hello().devices());
   Promise(!devices.ok() || devices->size() <= kMaxDevicesOfTask,
@@ -177,11 +209,31 @@ std::vector<std::string> FuzzSeeds() {
   proto::ControlReply not_leader;
   not_leader.mutable_complete_params()->mutable_not_leader()->add_lost_tasks(0);
   add(0, not_leader);
+  proto::ControlReply decided;
+  proto::DecisionsReply& decisions = *decided.mutable_decisions();
+  decisions.set_first_number(1);
+  proto::Decision& together = *decisions.add_decisions();
+  together.add_requests(0);
+  together.add_requests(1);
+  together.set_instance(1);
+  together.set_fused_elements(12);
+  together.add_slots(1);
+  together.add_slots(2);
+  proto::Decision& gather = *decisions.add_decisions();
+  gather.add_requests(2);
+  for (const int64_t rows : {1, 3, 0, 9}) gather.add_rows(rows);
+  proto::Decision& refused = *decisions.add_decisions();
+  refused.add_requests(0);
+  *refused.mutable_error() =
+      EncodeError(absl::FailedPreconditionError("mismatched"));
+  *decisions.mutable_end() = EncodeError(absl::CancelledError("over"));
+  add(0, decided);
   proto::ControlReply hello;
   EncodeDevice({.name = {"worker", 0, kOwner.task, "CPU", 0},
                 .incarnation = kOwner.incarnation},
                hello.mutable_hello()->add_devices());
   hello.mutable_hello()->add_lost_tasks(2);
+  hello.mutable_hello()->set_num_tasks(3);
   add(0, hello);
   return seeds;
 }

@@ -5,6 +5,8 @@
 #include <variant>
 #include <vector>
 
+#include "framework/coordinator/coordinator_codec.h"
+#include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
 #include "tests/fuzz/fuzz_target.h"
 
@@ -49,6 +51,14 @@ void CheckHello(const proto::Hello& message) {
           "devices come out as they went in");
 }
 
+void CheckNumber(const proto::Hello& message) {
+  const absl::Status status =
+      CheckNumTasks(Cluster(), kCaller.task, message.num_tasks());
+  Promise(status.ok() == (message.num_tasks() == Cluster().num_tasks()),
+          "clusters have the same number of tasks");
+  if (!absl::IsFailedPrecondition(status) && !status.ok()) CheckRefusal(status);
+}
+
 void CheckCall(const proto::CompleteParams& message) {
   const auto call = DecodeMemberCall(Cluster(), kCaller, message);
   if (!call.ok()) return CheckRefusal(call.status());
@@ -70,6 +80,26 @@ void CheckCall(const proto::CompleteParams& message) {
               decoded->ended_generation == call->ended_generation &&
               decoded->living_generation == call->living_generation,
           "a call comes out as it went in");
+}
+
+void CheckTensors(const proto::SubmitTensors& message) {
+  std::string name_head = message.name_head();
+  for (const proto::TensorRequest& one : message.requests()) {
+    const auto request = DecodeTensorRequest(std::exchange(name_head, ""), one);
+    if (!request.ok()) {
+      CheckRefusal(request.status());
+      continue;
+    }
+    Promise(Validate(*request).ok(), "a tensor that is let in is valid");
+    proto::TensorRequest again;
+    EncodeTensorRequest(*request, &again);
+    const auto decoded = DecodeTensorRequest("", again);
+    Promise(decoded.ok() && *decoded == *request,
+            "a tensor comes out as it went in");
+  }
+  const auto slots = DecodeSlots(message.slots());
+  Promise(DecodeSlots(EncodeSlots(slots)) == slots,
+          "slots come out as they went in");
 }
 
 void CheckReason(const proto::Error& message) {
@@ -99,6 +129,7 @@ CollectiveRequest RequestOf(CollectiveOp op) {
   request.impl_details = {.implementation = "Some",
                           .determinism = Determinism::kFixedLayout,
                           .subdiv_offsets = {0, -2, 7},
+                          .rank_list = {1, 0},
                           .dependencies = {{1, 2}, {-3, 4}}};
   return request;
 }
@@ -109,9 +140,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   proto::ControlRequest request;
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
   CheckHello(request.hello());
+  CheckNumber(request.hello());
   CheckCall(request.complete_params());
   CheckReason(request.end_group().reason());
   CheckReason(request.cancel_execution().reason());
+  CheckReason(request.end_decisions().reason());
+  CheckTensors(request.submit_tensors());
   return 0;
 }
 
@@ -143,6 +177,7 @@ std::vector<std::string> FuzzSeeds() {
   }
   proto::ControlRequest hello;
   EncodeDevice(device, hello.mutable_hello()->add_devices());
+  hello.mutable_hello()->set_num_tasks(3);
   seeds.push_back(hello.SerializeAsString());
   proto::ControlRequest end;
   end.mutable_end_group()->set_generation(3);
@@ -154,6 +189,19 @@ std::vector<std::string> FuzzSeeds() {
   *cancel.mutable_cancel_execution()->mutable_reason() =
       EncodeError(absl::UnavailableError("gone"));
   seeds.push_back(cancel.SerializeAsString());
+  proto::ControlRequest submit;
+  submit.mutable_submit_tensors()->set_name_head("layer");
+  submit.mutable_submit_tensors()->set_slots("\x13");
+  EncodeTensorRequest({.name = "/weights",
+                       .shape = *TensorShape::Create({3, 4}),
+                       .merge_op = "sum"},
+                      submit.mutable_submit_tensors()->add_requests());
+  EncodeTensorRequest({.name = "rows",
+                       .type = CollectiveType::kAllGather,
+                       .dtype = DType::kBool,
+                       .shape = TensorShape::Vector(7)},
+                      submit.mutable_submit_tensors()->add_requests());
+  seeds.push_back(submit.SerializeAsString());
   return seeds;
 }
 

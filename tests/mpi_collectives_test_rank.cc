@@ -1,0 +1,656 @@
+// The tests of collectives that MPI runs that each process of a job runs, in
+// step with the others: mpirun_test.py starts them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/blocking_counter.h"
+#include "framework/cancellation.h"
+#include "framework/collective_executor_mgr.h"
+#include "framework/collective_request.h"
+#include "framework/default_environment.h"
+#include "framework/tensor.h"
+#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_transport.h"
+#include "runtime/cluster_runtime.h"
+#include "tests/status_matchers.h"
+#include "tools/element.h"
+
+namespace tutti {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+
+constexpr absl::Duration kLimit = absl::Seconds(60);
+
+// Of this process; there is one MPI.
+DefaultEnvironment& Machine() {
+  static DefaultEnvironment environment(2);
+  return environment;
+}
+MpiRuntime* mpi = nullptr;
+
+// Element i of rank r: whole numbers that every dtype has, and whose sums and
+// products over eight ranks too.
+int Value(int rank, int64_t i) {
+  return static_cast<int>((rank * 5 + i * 3) % 4 + 1) % 3;
+}
+
+// One call of a collective and what became of it.
+struct Call {
+  CollectiveRequest request;
+  Tensor input;
+  Tensor output;
+  absl::Status status = absl::UnknownError("not ended");
+  BlockingCounter ended{1};
+
+  absl::Status Wait() {
+    ended.Wait();
+    return status;
+  }
+};
+
+void Set(Tensor& tensor, int64_t i, int value) {
+  std::byte* const at = tensor.mutable_data() + i * SizeOf(tensor.dtype());
+  if (IsFloating(tensor.dtype())) {
+    StoreFloating(tensor.dtype(), value, at);
+  } else {
+    StoreInteger(tensor.dtype(), value, at);
+  }
+}
+
+class MpiCollectivesTest : public testing::Test {
+ protected:
+  void SetUp() override { Create(/*devices_per_task=*/1); }
+  void TearDown() override { Leave(); }
+
+  void Create(int devices_per_task) {
+    const auto cluster = ClusterOf(*mpi);
+    ASSERT_THAT(cluster, IsOk());
+    auto runtime = ClusterRuntime::Create(
+        {.cluster = *cluster,
+         .environment = Machine().get(),
+         .devices_per_task = devices_per_task,
+         .make_transport = [&](uint64_t incarnation)
+             -> absl::StatusOr<std::shared_ptr<Transport>> {
+           return CreateMpiTransport({.runtime = mpi,
+                                      .cluster = *cluster,
+                                      .incarnation = incarnation,
+                                      .environment = Machine().get()});
+         }});
+    ASSERT_THAT(runtime, IsOk());
+    runtime_ = *std::move(runtime);
+    EXPECT_THAT(Await([&](StatusCallback done) {
+                  runtime_->Join(Machine().get().clock->Now() + kLimit, nullptr,
+                                 std::move(done));
+                }),
+                IsOk());
+  }
+
+  void Leave() {
+    EXPECT_THAT(Await([&](StatusCallback done) {
+                  runtime_->Leave(Machine().get().clock->Now() + kLimit,
+                                  std::move(done));
+                }),
+                IsOk());
+    runtime_.reset();
+  }
+
+  template <typename Start>
+  static absl::Status Await(Start start) {
+    absl::Status result;
+    BlockingCounter ended(1);
+    start([&](absl::Status status) {
+      result = std::move(status);
+      ended.DecrementCount();
+    });
+    ended.Wait();
+    return result;
+  }
+
+  int rank() const { return runtime_->cluster().this_task; }
+  int size() const { return runtime_->cluster().num_tasks(); }
+
+  CollectiveRequest RequestOf(const std::string& implementation,
+                              CollectiveOp op, DType dtype,
+                              const TensorShape& shape) {
+    CollectiveRequest request;
+    request.group_size = size();
+    request.rank = rank();
+    request.instance_key = ++last_instance_;
+    request.op = std::move(op);
+    request.dtype = dtype;
+    request.shape = shape;
+    request.impl_details.implementation = implementation;
+    return request;
+  }
+
+  void Start(Call& call, int64_t step = 1,
+             std::shared_ptr<Cancellation> cancellation = nullptr) {
+    runtime_->manager().FindOrCreate(step)->ExecuteAsync(
+        {.device = runtime_->devices()[0],
+         .request = std::make_shared<const CollectiveRequest>(call.request),
+         .input = call.input,
+         .output = &call.output,
+         .cancellation = std::move(cancellation)},
+        [&call](absl::Status status) {
+          call.status = std::move(status);
+          call.ended.DecrementCount();
+        });
+  }
+
+  static Tensor Filled(DType dtype, const TensorShape& shape, int rank) {
+    Tensor tensor = *Tensor::Allocate(dtype, shape);
+    for (int64_t i = 0; i < shape.num_elements(); ++i) {
+      Set(tensor, i,
+          dtype == DType::kBool ? Value(rank, i) % 2 : Value(rank, i));
+    }
+    return tensor;
+  }
+
+  // Runs it; what is wrong with the output is a failure of the test. `wanted`
+  // is a function from the index of an element.
+  template <typename Wanted>
+  void RunAndCheck(Call& call, Wanted wanted) {
+    Start(call);
+    const absl::Status status = call.Wait();
+    ASSERT_THAT(status, IsOk());
+    Check(call.output, wanted);
+  }
+
+  template <typename Wanted>
+  static void Check(const Tensor& output, Wanted wanted) {
+    const size_t bytes = SizeOf(output.dtype());
+    Tensor one = *Tensor::Allocate(output.dtype(), TensorShape::Vector(1));
+    for (int64_t i = 0; i < output.num_elements(); ++i) {
+      Set(one, 0, wanted(i));
+      ASSERT_EQ(std::memcmp(one.data(), output.data() + i * bytes, bytes), 0)
+          << Name(output.dtype()) << ", element " << i << " of "
+          << output.num_elements();
+    }
+  }
+
+  int SumOf(int64_t i) const {
+    int sum = 0;
+    for (int r = 0; r < size(); ++r) sum += Value(r, i);
+    return sum;
+  }
+
+  std::unique_ptr<ClusterRuntime> runtime_;
+  int64_t last_instance_ = 0;
+};
+
+constexpr int64_t kCounts[] = {0, 1, 7, 1001, 40'001};
+
+TEST_F(MpiCollectivesTest, AllReduceGivesAllTheReductionOfEveryDType) {
+  for (const DType dtype : kAllDTypes) {
+    if (dtype == DType::kBool) continue;
+    for (const int64_t count : kCounts) {
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(Name(dtype), " ", count));
+        const TensorShape shape = TensorShape::Vector(count);
+        Call call{.request = RequestOf("MpiReduce", AllReduce(), dtype, shape),
+                  .input = Filled(dtype, shape, rank())};
+        if (in_place) call.output = call.input;
+        RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
+      }
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, MembersReduceInPlaceOrNotAsTheyLike) {
+  const bool in_place = rank() % 2 == 0;
+  for (const int64_t count : kCounts) {
+    SCOPED_TRACE(count);
+    const TensorShape shape = TensorShape::Vector(count);
+    Call call{
+        .request = RequestOf("MpiReduce", AllReduce(), DType::kFloat32, shape),
+        .input = Filled(DType::kFloat32, shape, rank())};
+    if (in_place) call.output = call.input;
+    RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
+  }
+}
+
+TEST_F(MpiCollectivesTest, EveryReductionIsThatOfTheOtherImplementations) {
+  for (const ReductionKind kind : kAllReductionKinds) {
+    for (const DType dtype : kAllDTypes) {
+      if (!CheckSupported(kind, dtype).ok()) continue;
+      SCOPED_TRACE(absl::StrCat(Name(kind), " ", Name(dtype)));
+      const TensorShape shape = TensorShape::Vector(77);
+      Call by_mpi{.request = RequestOf("MpiReduce", AllReduce(), dtype, shape),
+                  .input = Filled(dtype, shape, rank())};
+      by_mpi.request.merge_op = kind;
+      Call other{.request = RequestOf("RingReduce", AllReduce(), dtype, shape),
+                 .input = by_mpi.input};
+      other.request.merge_op = kind;
+      Start(by_mpi);
+      if (size() == 1) other.request.impl_details.implementation.clear();
+      Start(other);
+      ASSERT_THAT(by_mpi.Wait(), IsOk());
+      ASSERT_THAT(other.Wait(), IsOk());
+      EXPECT_EQ(std::memcmp(by_mpi.output.data(), other.output.data(),
+                            other.output.size_bytes()),
+                0);
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, TheFinalOpComesLastHoweverManyElements) {
+  for (const int64_t count : {3, 100'000}) {
+    const TensorShape shape = TensorShape::Vector(count);
+    Call call{
+        .request = RequestOf("MpiReduce", AllReduce(), DType::kFloat32, shape),
+        .input = *Tensor::Allocate(DType::kFloat32, shape)};
+    for (int64_t i = 0; i < count; ++i) Set(call.input, i, 2 * rank() + 1);
+    call.request.final_op = FinalOp::DivideByGroupSize();
+    RunAndCheck(call, [&](int64_t) { return size(); });
+  }
+}
+
+TEST_F(MpiCollectivesTest, ReduceGivesTheRootTheReduction) {
+  for (int root = 0; root < size(); ++root) {
+    const TensorShape shape = TensorShape::Vector(1001);
+    Call call{.request = RequestOf("MpiReduce", ReduceToRoot{root},
+                                   DType::kInt64, shape),
+              .input = Filled(DType::kInt64, shape, rank())};
+    Start(call);
+    ASSERT_THAT(call.Wait(), IsOk());
+    if (rank() == root) Check(call.output, [&](int64_t i) { return SumOf(i); });
+  }
+}
+
+TEST_F(MpiCollectivesTest, ReduceScatterGivesEachItsBlock) {
+  for (const DType dtype : {DType::kFloat16, DType::kInt32, DType::kFloat64}) {
+    for (const int64_t block : kCounts) {
+      for (const bool in_place : {false, true}) {
+        const TensorShape shape = TensorShape::Vector(block * size());
+        Call call{.request = RequestOf("MpiReduceScatter", ReduceScatter(),
+                                       dtype, shape),
+                  .input = Filled(dtype, shape, rank())};
+        if (in_place) {
+          call.output = *call.input.Slice(block * rank(), block * (rank() + 1));
+        }
+        RunAndCheck(call, [&](int64_t i) { return SumOf(i + block * rank()); });
+      }
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, GatherGivesAllEveryBlock) {
+  for (const DType dtype : kAllDTypes) {
+    for (const int64_t count : kCounts) {
+      for (const bool in_place : {false, true}) {
+        const TensorShape shape = TensorShape::Vector(count);
+        Call call{.request = RequestOf("MpiGather", AllGather(), dtype, shape),
+                  .input = Filled(dtype, shape, rank())};
+        if (in_place) {
+          call.output =
+              *Tensor::Allocate(dtype, TensorShape::Vector(count * size()));
+          Tensor own = *call.output.Slice(count * rank(), count * (rank() + 1));
+          std::copy_n(call.input.data(), call.input.size_bytes(),
+                      own.mutable_data());
+          call.input = own;
+        }
+        RunAndCheck(call, [&](int64_t i) {
+          const int value = Value(static_cast<int>(i / count), i % count);
+          return dtype == DType::kBool ? value % 2 : value;
+        });
+      }
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, GatherTakesAnyNumberOfRowsOfEach) {
+  const auto rows_of = [](int rank) { return (rank * 3) % 7; };
+  const TensorShape shape = *TensorShape::Create({rows_of(rank()), 11});
+  Call call{.request = RequestOf("MpiGather", AllGather{.uneven = true},
+                                 DType::kInt32, shape),
+            .input = Filled(DType::kInt32, shape, rank())};
+  std::vector<int> wanted;
+  for (int r = 0; r < size(); ++r) {
+    for (int64_t i = 0; i < rows_of(r) * 11; ++i) wanted.push_back(Value(r, i));
+  }
+  RunAndCheck(call, [&](int64_t i) { return wanted[i]; });
+  EXPECT_EQ(call.output.num_elements(), static_cast<int64_t>(wanted.size()));
+}
+
+TEST_F(MpiCollectivesTest, BroadcastGivesAllWhatTheSourceHas) {
+  for (const DType dtype : kAllDTypes) {
+    for (const int64_t count : kCounts) {
+      const int source = static_cast<int>(count) % size();
+      const bool is_source = rank() == source;
+      const TensorShape shape = TensorShape::Vector(count);
+      Call call{.request = RequestOf("MpiBroadcast", Broadcast{is_source},
+                                     dtype, shape)};
+      if (is_source) call.input = Filled(dtype, shape, rank());
+      if (is_source && count % 2 == 1) call.output = call.input;
+      RunAndCheck(call, [&](int64_t i) {
+        const int value = Value(source, i);
+        return dtype == DType::kBool ? value % 2 : value;
+      });
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, AllToAllGivesEachItsBlockOfEach) {
+  for (const int64_t block : kCounts) {
+    for (const bool in_place : {false, true}) {
+      const TensorShape shape = TensorShape::Vector(block * size());
+      Call call{
+          .request = RequestOf("MpiAllToAll", AllToAll(), DType::kInt8, shape),
+          .input = Filled(DType::kInt8, shape, rank())};
+      if (in_place) call.output = call.input;
+      RunAndCheck(call, [&](int64_t i) {
+        return Value(static_cast<int>(i / block), i % block + block * rank());
+      });
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, AllToAllTakesAnyNumberOfRowsForEach) {
+  // What rank a sends rank b.
+  const auto rows_of = [](int a, int b) { return (a * 2 + b * 3) % 5; };
+  AllToAll op;
+  for (int b = 0; b < size(); ++b) op.send_rows.push_back(rows_of(rank(), b));
+  const int64_t rows =
+      std::accumulate(op.send_rows.begin(), op.send_rows.end(), int64_t{0});
+  const TensorShape shape = *TensorShape::Create({rows, 3});
+  Call call{.request = RequestOf("MpiAllToAll", op, DType::kInt64, shape),
+            .input = Filled(DType::kInt64, shape, rank())};
+  std::vector<int> wanted;
+  for (int a = 0; a < size(); ++a) {
+    int64_t begin = 0;
+    for (int b = 0; b < rank(); ++b) begin += rows_of(a, b) * 3;
+    for (int64_t i = 0; i < rows_of(a, rank()) * 3; ++i) {
+      wanted.push_back(Value(a, begin + i));
+    }
+  }
+  RunAndCheck(call, [&](int64_t i) { return wanted[i]; });
+  EXPECT_EQ(call.output.num_elements(), static_cast<int64_t>(wanted.size()));
+}
+
+// Every rank starts them in an order of its own, all before the first ends.
+TEST_F(MpiCollectivesTest, RanksMayStartStepsAndInstancesInAnyOrder) {
+  constexpr int kNumSteps = 5, kNumInstances = 6, kNumRounds = 4;
+  const TensorShape shape = TensorShape::Vector(513);
+  std::mt19937 random(static_cast<unsigned>(rank()));
+  std::vector<CollectiveRequest> requests;
+  for (int i = 0; i < kNumInstances; ++i) {
+    requests.push_back(
+        i % 2 == 0 ? RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape)
+                   : RequestOf("MpiBroadcast", Broadcast{rank() == i % size()},
+                               DType::kInt32, shape));
+  }
+  for (int round = 0; round < kNumRounds; ++round) {
+    std::vector<int> order(kNumSteps * kNumInstances);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    std::deque<Call> calls(order.size());
+    for (const int i : order) {
+      const int instance = i % kNumInstances;
+      calls[i].request = requests[instance];
+      calls[i].input = Filled(DType::kInt32, shape, rank() + i);
+      Start(calls[i], /*step=*/1 + i / kNumInstances);
+    }
+    for (const int i : order) {
+      ASSERT_THAT(calls[i].Wait(), IsOk());
+      const int instance = i % kNumInstances;
+      Check(calls[i].output, [&](int64_t e) {
+        if (instance % 2 == 1) return Value(instance % size() + i, e);
+        int sum = 0;
+        for (int r = 0; r < size(); ++r) sum += Value(r + i, e);
+        return sum;
+      });
+    }
+  }
+}
+
+// Group g begins at rank g: all pairs of neighbours, and all ranks turned, each
+// with another leader; their communicators are made meanwhile.
+TEST_F(MpiCollectivesTest, GroupsThatOverlapMayBeginInAnyOrder) {
+  const TensorShape shape = TensorShape::Vector(9);
+  std::vector<std::pair<int, int>> groups;  // First task, number of tasks.
+  for (int first = 0; first < size(); ++first) {
+    groups.emplace_back(first, size());
+    if (size() > 2) groups.emplace_back(first, 2);
+    groups.emplace_back(first, 1);
+  }
+  std::vector<int> order(groups.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(),
+               std::mt19937(static_cast<unsigned>(rank() * 7)));
+  for (int round = 0; round < 3; ++round) {
+    std::deque<Call> calls(groups.size());
+    for (const int g : order) {
+      const auto [first, num_tasks] = groups[g];
+      const int own = (rank() - first + size()) % size();
+      if (own >= num_tasks) continue;
+      Call& call = calls[g];
+      call.request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
+      call.request.group_key = 100 + g;
+      call.request.group_size = num_tasks;
+      call.request.rank = own;
+      call.request.instance_key = 1;
+      call.input = Filled(DType::kInt32, shape, rank());
+      Start(call, 1 + round);
+    }
+    for (const int g : order) {
+      const auto [first, num_tasks] = groups[g];
+      if ((rank() - first + size()) % size() >= num_tasks) continue;
+      ASSERT_THAT(calls[g].Wait(), IsOk());
+      Check(calls[g].output, [&](int64_t i) {
+        int sum = 0;
+        for (int m = 0; m < groups[g].second; ++m) {
+          sum += Value((groups[g].first + m) % size(), i);
+        }
+        return sum;
+      });
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, AGroupFormedAgainHasAnotherCommunicator) {
+  const TensorShape shape = TensorShape::Vector(5);
+  const auto request =
+      RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
+  for (int64_t step = 1; step <= 4; ++step) {
+    Call call{.request = request,
+              .input = Filled(DType::kInt32, shape, rank())};
+    Start(call, step);
+    ASSERT_THAT(call.Wait(), IsOk());
+    Check(call.output, [&](int64_t i) { return SumOf(i); });
+    // All have ended it.
+    Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
+    barrier.request.group_key = 7;
+    Start(barrier, step);
+    ASSERT_THAT(barrier.Wait(), IsOk());
+    runtime_->ReformGroup(request.group_key, absl::AbortedError("again"));
+  }
+}
+
+CustomMergeOp Custom(std::string name) {
+  return {.name = std::move(name),
+          .commutative = true,
+          .apply = [](DType, const void* left, const void* right, void* into,
+                      int64_t num_elements) {
+            for (int64_t i = 0; i < num_elements; ++i) {
+              int32_t a = 0, b = 0;
+              std::memcpy(&a, static_cast<const char*>(left) + 4 * i, 4);
+              std::memcpy(&b, static_cast<const char*>(right) + 4 * i, 4);
+              a += b;
+              std::memcpy(static_cast<char*>(into) + 4 * i, &a, 4);
+            }
+            return absl::OkStatus();
+          }};
+}
+
+TEST_F(MpiCollectivesTest, CustomMergeOpsAreRunByMpi) {
+  for (const int64_t count : kCounts) {
+    const TensorShape shape = TensorShape::Vector(count);
+    Call call{
+        .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
+        .input = Filled(DType::kInt32, shape, rank())};
+    call.request.merge_op = *MergeOp::Custom(Custom("add"));
+    RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
+
+    const TensorShape blocks = TensorShape::Vector(count * size());
+    Call scatter{.request = RequestOf("MpiReduceScatter", ReduceScatter(),
+                                      DType::kInt32, blocks),
+                 .input = Filled(DType::kInt32, blocks, rank())};
+    scatter.request.merge_op = call.request.merge_op;
+    RunAndCheck(scatter, [&](int64_t i) { return SumOf(i + count * rank()); });
+  }
+}
+
+TEST_F(MpiCollectivesTest, AMergeOpThatFailsEndsTheExecutionOnItsRanks) {
+  if (size() == 1) return;  // Nothing to merge.
+  const TensorShape shape = TensorShape::Vector(3000);
+  Call call{
+      .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
+      .input = Filled(DType::kInt32, shape, rank())};
+  CustomMergeOp op = Custom("broken");
+  op.apply = [](DType, const void*, const void*, void*, int64_t) {
+    return absl::DataLossError("it is broken");
+  };
+  call.request.merge_op = *MergeOp::Custom(std::move(op));
+  Start(call);
+  EXPECT_THAT(call.Wait(),
+              AnyOf(StatusIs(absl::StatusCode::kDataLoss, "it is broken"),
+                    StatusIs(absl::StatusCode::kInternal,
+                             HasSubstr("failed on another rank"))));
+}
+
+TEST_F(MpiCollectivesTest, WhatHasNotBegunEndsWithTheErrorOfAnyMember) {
+  const TensorShape shape = TensorShape::Vector(100);
+  const auto request =
+      RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
+  const auto next = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
+  // So that the instance is known, and the group has its communicator.
+  Call first{.request = request, .input = Filled(DType::kInt32, shape, rank())};
+  Start(first);
+  ASSERT_THAT(first.Wait(), IsOk());
+  if (size() > 1) {
+    for (int absent = 0; absent < size(); ++absent) {
+      if (rank() != absent) {
+        Call call{.request = request,
+                  .input = Filled(DType::kInt32, shape, rank())};
+        const auto cancellation = std::make_shared<Cancellation>();
+        Start(call, /*step=*/10 + absent, cancellation);
+        if (rank() == (absent + 1) % size()) {
+          cancellation->Cancel(absl::AbortedError("no more of this"));
+        }
+        EXPECT_THAT(call.Wait(), StatusIs(absl::StatusCode::kAborted,
+                                          HasSubstr("no more of this")));
+      }
+      // The others' come when it has failed, and fail too: see below.
+      Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
+      Start(barrier, /*step=*/30);
+      ASSERT_THAT(barrier.Wait(), IsOk());
+      if (rank() == absent) {
+        Call late{.request = request,
+                  .input = Filled(DType::kInt32, shape, rank())};
+        Start(late, /*step=*/10 + absent);
+        EXPECT_THAT(late.Wait(), StatusIs(absl::StatusCode::kAborted,
+                                          HasSubstr("no more of this")));
+      }
+    }
+  }
+  Call after{.request = next, .input = Filled(DType::kInt32, shape, rank())};
+  Start(after);
+  ASSERT_THAT(after.Wait(), IsOk());
+  Check(after.output, [&](int64_t i) { return SumOf(i); });
+}
+
+TEST_F(MpiCollectivesTest, TheEndOfAGroupEndsWhatHasNotBegun) {
+  if (size() == 1) return;
+  const TensorShape shape = TensorShape::Vector(100);
+  const auto request =
+      RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
+  Call first{.request = request, .input = Filled(DType::kInt32, shape, rank())};
+  Start(first);
+  ASSERT_THAT(first.Wait(), IsOk());
+  Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
+  barrier.request.group_key = 7;
+  Start(barrier, /*step=*/3);
+  ASSERT_THAT(barrier.Wait(), IsOk());
+  if (rank() == size() - 1) {
+    return runtime_->ReformGroup(request.group_key, absl::AbortedError("over"));
+  }
+  // Joins the group before or after its end: then it waits for the next one.
+  Call call{.request = request, .input = Filled(DType::kInt32, shape, rank())};
+  const auto cancellation = std::make_shared<Cancellation>();
+  Start(call, /*step=*/2, cancellation);
+  cancellation->Cancel(absl::AbortedError("over"));
+  EXPECT_THAT(call.Wait(),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("over")));
+}
+
+TEST_F(MpiCollectivesTest, ANameThatCannotServeIsAnErrorThatListsWhatCan) {
+  const TensorShape shape = TensorShape::Vector(4);
+  Call call{
+      .request = RequestOf("MpiGather", AllReduce(), DType::kInt32, shape),
+      .input = Filled(DType::kInt32, shape, rank())};
+  Start(call);
+  EXPECT_THAT(call.Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("MpiGather does not do all_reduce; "
+                                       "these can serve: "),
+                             HasSubstr("MpiReduce"))));
+}
+
+TEST_F(MpiCollectivesTest, SeveralDevicesOfAProcessAreRefused) {
+  Leave();
+  Create(/*devices_per_task=*/2);
+  const TensorShape shape = TensorShape::Vector(4);
+  std::deque<Call> calls(2);
+  for (int device = 0; device < 2; ++device) {
+    Call& call = calls[device];
+    call.request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
+    call.request.group_size = 2 * size();
+    call.request.rank = 2 * rank() + device;
+    call.request.instance_key = 1;
+    call.input = Filled(DType::kInt32, shape, rank());
+    runtime_->manager().FindOrCreate(1)->ExecuteAsync(
+        {.device = runtime_->devices()[device],
+         .request = std::make_shared<const CollectiveRequest>(call.request),
+         .input = call.input,
+         .output = &call.output},
+        [&call](absl::Status status) {
+          call.status = std::move(status);
+          call.ended.DecrementCount();
+        });
+  }
+  for (Call& call : calls) {
+    EXPECT_THAT(call.Wait(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("MpiReduce needs each member in a process "
+                                   "of its own; these can serve: ")));
+  }
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  tutti::MpiRuntime runtime({.environment = tutti::Machine().get()});
+  const absl::Status status = runtime.Start();
+  if (!status.ok()) return 2;
+  tutti::mpi = &runtime;
+  const int result = RUN_ALL_TESTS();
+  runtime.Shutdown();
+  return result;
+}

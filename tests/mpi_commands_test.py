@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Starts processes of the tool with mpirun, each by a command of its own.
+
+usage: mpi_commands_test.py TUTTI
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import unittest
+
+from mpi_job import mpi_environment
+
+TUTTI = os.path.abspath(sys.argv[1])
+
+
+class MpiCommandsTest(unittest.TestCase):
+
+    def mpirun(self, *commands):
+        """A process of the tool for each command."""
+        words = []
+        for command in commands:
+            words += [":"] if words else []
+            words += ["-n", "1", TUTTI, *command.split()]
+        with mpi_environment() as environment:
+            return subprocess.run(
+                ["mpirun", *words], text=True, check=False,
+                capture_output=True, stdin=subprocess.DEVNULL, timeout=100,
+                env=environment)
+
+    def test_the_same_command_in_other_words_is_run(self):
+        result = self.mpirun("perf all_reduce --max-bytes 64 --iterations 2",
+                             "perf --iterations 2 --max-bytes 64 all_reduce")
+        self.assertEqual(result.returncode, 0, result)
+        _, *rows = result.stdout.splitlines()
+        self.assertEqual([row.split()[0] for row in rows], ["4", "16", "64"])
+
+    def test_different_commands_are_refused(self):
+        result = self.mpirun("perf all_reduce --max-bytes 64", "run barrier")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertRegex(
+            result.stderr,
+            r"tutti: the tasks run different commands: task 0 \(\S+\): "
+            r"perf all_reduce --max-bytes 64, task 1 \(\S+\): run barrier\n")
+
+    def test_a_process_that_dies_ends_the_job(self):
+        with mpi_environment() as environment:
+            # Every process holds it open for writing as long as it lives.
+            held = os.path.join(environment["TMPDIR"], "held")
+            os.mkfifo(held)
+            reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+            self.addCleanup(os.close, reader)
+            mpirun = subprocess.Popen(
+                ["mpirun", "-n", "3", "sh", "-c",
+                 f'exec 9>"{held}"; echo $OMPI_COMM_WORLD_RANK $$; exec "$@"',
+                 "sh", TUTTI, "perf", "all_reduce", "--iterations", "2000"],
+                text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, env=environment)
+            try:
+                pids = {}
+                for line in mpirun.stdout:
+                    words = line.split()
+                    if len(words) == 2 and words[0].isdigit():
+                        pids[int(words[0])] = int(words[1])
+                    if "p50" in line:  # They have begun.
+                        break
+                self.assertEqual(sorted(pids), [0, 1, 2])
+                os.kill(pids[1], signal.SIGKILL)
+                _, errors = mpirun.communicate(timeout=60)
+            finally:
+                mpirun.kill()
+            self.assertNotEqual(mpirun.returncode, 0)
+            self.assertRegex(errors, r"rank 1 .*signal 9")
+            none_left = select.poll()
+            none_left.register(reader, select.POLLHUP)
+            self.assertEqual(none_left.poll(10_000), [(reader, select.POLLHUP)])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Runs a program as an MPI job of 1, 2, 3, 4 and 8 processes.
+
+usage: mpirun_test.py PROGRAM [ARGS...]
+
+Of each job all processes must end well; what they print is shown if not.
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+
+from mpi_job import mpi_environment
+
+COMMAND = [os.path.abspath(sys.argv[1]), *sys.argv[2:]]
+
+
+class MpirunTest(unittest.TestCase):
+
+    def test_jobs_of_every_size(self):
+        for size in 1, 2, 3, 4, 8:
+            with self.subTest(size=size), mpi_environment() as environment:
+                result = subprocess.run(
+                    ["mpirun", "-n", str(size), "--tag-output", *COMMAND],
+                    env=environment, text=True, check=False,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, timeout=100)
+                self.assertEqual(result.returncode, 0, result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,116 @@
+// What is prepared and small runs without the allocator.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "framework/prepared_collective.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace {
+
+// Of this test's only thread.
+int64_t num_allocations = 0;
+
+void* Allocate(size_t size) {
+  ++num_allocations;
+  void* const memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size); }
+void* operator new[](size_t size) { return Allocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace tutti {
+namespace {
+
+// All-reduces of 1 KiB among so many devices.
+class PreparedAllocationTest : public testing::TestWithParam<int> {
+ protected:
+  PreparedAllocationTest() {
+    const auto request = std::make_shared<const CollectiveRequest>(
+        job_.AllReduceRequest(256, "LocalReduce"));
+    outputs_.resize(job_.devices().size());
+    for (size_t i = 0; i < job_.devices().size(); ++i) {
+      job_.executor().Prepare(
+          {.device = job_.devices()[i],
+           .request = request,
+           .input = *Tensor::Allocate(DType::kFloat32, request->shape),
+           .output = &outputs_[i]},
+          [this](auto prepared) {
+            ASSERT_THAT(prepared, IsOk());
+            prepared_.push_back(*std::move(prepared));
+          });
+    }
+  }
+
+  void StartAll() {
+    for (const auto& prepared : prepared_) {
+      prepared->Start([this](const absl::Status& status) {
+        if (status.ok()) ++num_ok_;
+      });
+    }
+  }
+
+  LocalJob job_{{.devices_per_task = GetParam()}};
+  std::vector<Tensor> outputs_;
+  std::vector<std::shared_ptr<PreparedCollective>> prepared_;
+  int num_ok_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, PreparedAllocationTest,
+                         testing::Values(1, 2, 8, 16));
+
+TEST_P(PreparedAllocationTest, StartsAllocateNothing) {
+  for (int i = 0; i < 20; ++i) StartAll();  // Grows to what it needs.
+  const int64_t before = num_allocations;
+  for (int i = 0; i < 1000; ++i) StartAll();
+  EXPECT_EQ(num_allocations - before, 0);
+  EXPECT_EQ(num_ok_, 1020 * GetParam());
+}
+
+TEST_P(PreparedAllocationTest, StartsFromDoneAllocateNothing) {
+  struct Chain {
+    int* num_ok = nullptr;
+    PreparedCollective* prepared = nullptr;
+    int num_left = 0;
+
+    void Start() {
+      prepared->Start([this](const absl::Status& status) {
+        if (status.ok()) ++*num_ok;
+        if (--num_left > 0) Start();
+      });
+    }
+  };
+  std::vector<Chain> chains;
+  for (const auto& prepared : prepared_)
+    chains.push_back({&num_ok_, prepared.get()});
+  const auto run = [&](int times) {
+    const int64_t before = num_allocations;
+    for (Chain& chain : chains) {
+      chain.num_left = times;
+      chain.Start();
+    }
+    return num_allocations - before;
+  };
+  run(20);
+  EXPECT_EQ(run(1000), 0);
+  EXPECT_EQ(num_ok_, 1020 * GetParam());
+}
+
+}  // namespace
+}  // namespace tutti
