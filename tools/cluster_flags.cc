@@ -11,8 +11,6 @@
 namespace tutti {
 namespace {
 
-constexpr char kGroup[] = "Cluster";
-
 struct Flag {
   const char* name;
   const char* value;
@@ -27,7 +25,7 @@ void Add(CLI::App* app, ClusterWords* words, const Flag& flag) {
          flag.help)
       ->check(NotEmpty())
       ->option_text(flag.value)
-      ->group(kGroup);
+      ->group(kClusterGroup);
 }
 
 }  // namespace
@@ -39,7 +37,7 @@ void AddTaskOptions(CLI::App* app, ClusterWords* words) {
                 "how long to wait for the other tasks at the\n"
                 "start [default: 60]"},
            Flag{"detect", "default|fast",
-                "a silent task is lost after 5 s, or 1 s"},
+                "a silent task is lost after 4.8 s, or 0.9 s"},
            Flag{"job", "NAME", "of the cluster [default: worker]"},
            Flag{"tls-cert", "FILE", "PEM; {task} in it is the task's number"},
            Flag{"tls-key", "FILE", "of the certificate; likewise"},
@@ -73,12 +71,14 @@ void AddClusterOptions(CLI::App* app, ClusterWords* words) {
          "--insecure", [words] { (*words)["insecure"] = "true"; },
          "go without TLS on a network whose every user\n"
          "may read and change all data")
-      ->group(kGroup);
+      ->group(kClusterGroup);
 }
 
 absl::Status TakeOwnCluster(const ClusterWords& words,
                             std::optional<ClusterOptions>* cluster) {
-  if (words.empty()) return absl::OkStatus();
+  const bool is_in_mpi_job =
+      !cluster->has_value() && IsStartedByMpirun(EnvironmentVariable);
+  if (words.empty() && !is_in_mpi_job) return absl::OkStatus();
   if (cluster->has_value()) {
     return UsageError(absl::StrCat(
         "--", words.begin()->first,

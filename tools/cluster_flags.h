@@ -11,6 +11,9 @@
 
 namespace tutti {
 
+// The group of these options in the help.
+inline constexpr char kClusterGroup[] = "Cluster";
+
 // Options that fill `words`, which outlives the parsing, for
 // ResolveClusterOptions().
 
@@ -21,7 +24,8 @@ void AddTaskOptions(CLI::App* app, ClusterWords* words);
 void AddClusterOptions(CLI::App* app, ClusterWords* words);
 
 // For a command that takes part in a cluster if it is told to: by `words`, its
-// own options, or before, when `*cluster` is set. Errors: those of
+// own options; by mpirun, which has started it; or before, when `*cluster` is
+// set. Errors: those of
 // ResolveClusterOptions(); UsageError for both.
 absl::Status TakeOwnCluster(const ClusterWords& words,
                             std::optional<ClusterOptions>* cluster);

@@ -1,21 +1,33 @@
 #include "tools/cluster_mode.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "remote/grpc/grpc_transport.h"
 #include "remote/grpc/listen_address.h"
 #include "runtime/cluster_runtime.h"
+#include "tools/certificate_expiry.h"
 #include "tools/cluster_party.h"
+#include "tools/environment_variables.h"
 #include "tools/exit_status.h"
+#include "tools/mpi_network.h"
+#include "tools/own_address.h"
+#include "tools/quiet_grpc.h"
+#include "tools/task_network.h"
 #include "tools/waiting_note.h"
 
 namespace tutti {
 namespace {
+
+// The others ask every 0.2 s, or somewhat later where they had to connect.
+constexpr absl::Duration kStayAfterRefusal = absl::Seconds(1);
 
 GrpcTransportOptions TransportOptions(const Environment& environment,
                                       const ClusterOptions& options,
@@ -37,26 +49,86 @@ GrpcTransportOptions TransportOptions(const Environment& environment,
   return transport;
 }
 
+// Not an error: the others may reach it there all the same, through a router
+// that translates addresses.
+void TellOfForeignAddress(const ClusterOptions& options,
+                          const Console& console) {
+  const ClusterSpec& cluster = options.cluster;
+  const std::string own =
+      SplitAddress(cluster.addresses[cluster.this_task]).host;
+  const bool everywhere = SplitAddress(options.listen_address).host == "::";
+  if (!everywhere || !IsAddressOfAnotherMachine(own)) return;
+  console.err << "tutti: note: " << own
+              << " is no address of this machine; listening everywhere\n"
+              << std::flush;
+}
+
+// The others would only say that they do not trust this task.
+absl::Status CheckCertificates(const ClusterOptions& options, Clock* clock) {
+  if (!options.tls.has_value()) return absl::OkStatus();
+  for (const std::string& path : {options.tls->certificate, options.tls->ca}) {
+    const absl::Status status = CheckNotExpired(path, clock->Now());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TaskNetwork> GrpcNetwork(const Environment& environment,
+                                        const ClusterOptions& options,
+                                        const Console& console) {
+  const absl::Status status = CheckCertificates(options, environment.clock);
+  if (!status.ok()) return status;
+  SilenceGrpc(EnvironmentVariable);
+  TellOfForeignAddress(options, console);
+  return TaskNetwork{
+      .cluster = options.cluster,
+      .make_transport = [environment, options](uint64_t incarnation)
+          -> absl::StatusOr<std::shared_ptr<Transport>> {
+        return CreateGrpcTransport(
+            TransportOptions(environment, options, incarnation));
+      }};
+}
+
 ClusterRuntime::Options RuntimeOptions(const Environment& environment,
-                                       const ClusterOptions& options) {
-  return {.cluster = options.cluster,
+                                       const ClusterOptions& options,
+                                       const TaskNetwork& network) {
+  return {.cluster = network.cluster,
           .environment = environment,
           .devices_per_task = options.devices_per_task,
-          .make_transport = [environment, options](uint64_t incarnation)
-              -> absl::StatusOr<std::shared_ptr<Transport>> {
-            auto transport = CreateGrpcTransport(
-                TransportOptions(environment, options, incarnation));
-            if (!transport.ok()) return transport.status();
-            return std::shared_ptr<Transport>(*std::move(transport));
-          },
+          .make_transport = network.make_transport,
           .health = options.fast_detection ? HealthProfile::Fast()
                                            : HealthProfile::Default()};
 }
 
+// Nothing that time would mend.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+         absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
+}
+
+// So that the others, who ask again and again, are refused too, and need not
+// wait for a task that is gone.
+void StayForOthers(Clock* clock) {
+  BlockingCounter over(1);
+  clock->CallAt(clock->Now() + kStayAfterRefusal,
+                [&over] { over.DecrementCount(); });
+  over.Wait();
+}
+
+// In the words of this tool.
+absl::Status NameToken(const absl::Status& status) {
+  if (!absl::IsUnauthenticated(status) ||
+      !absl::StrContains(status.message(), "token")) {
+    return status;
+  }
+  return absl::UnauthenticatedError(absl::StrCat(
+      status.message(), "; TUTTI_TOKEN must be the same for all tasks"));
+}
+
 absl::Status Join(ClusterRuntime* runtime, const Environment& environment,
                   absl::Duration timeout, const Console& console) {
-  const auto note =
-      WaitingNote::Create(runtime->cluster(), environment.clock, console);
+  const auto note = WaitingNote::Create(runtime->cluster(), timeout,
+                                        environment.clock, console);
   BlockingCounter joined(1);
   absl::Status result;
   runtime->Join(
@@ -68,7 +140,15 @@ absl::Status Join(ClusterRuntime* runtime, const Environment& environment,
       });
   joined.Wait();
   note->End();
-  return result;
+  if (IsRefusal(result)) StayForOthers(environment.clock);
+  return NameToken(result);
+}
+
+// With what all tasks must have in common beside the command's own options.
+std::string CommandOf(const PartyOptions& options) {
+  const int devices = options.cluster->devices_per_task;
+  if (devices == 1) return options.command;
+  return absl::StrCat(options.command, " --devices-per-task ", devices);
 }
 
 }  // namespace
@@ -77,29 +157,35 @@ int NumRanks(const ClusterOptions& cluster) {
   return cluster.cluster.num_tasks() * cluster.devices_per_task;
 }
 
-PartyFactory PartyOf(const Environment& environment,
-                     const std::optional<ClusterOptions>& cluster,
-                     const std::shared_ptr<const SelectionRules>& rules,
+PartyFactory PartyOf(const Environment& environment, PartyOptions options,
                      const Console& console) {
-  if (!cluster.has_value()) return LocalParty(environment, rules);
-  return [environment, options = *cluster, rules, &console](
+  if (!options.cluster.has_value()) {
+    return LocalParty(environment, std::move(options.rules));
+  }
+  return [environment, options = std::move(options), &console](
              int num_ranks,
              int /*num_tasks*/) -> absl::StatusOr<std::unique_ptr<Party>> {
-    if (num_ranks != NumRanks(options)) {
+    const ClusterOptions& cluster = *options.cluster;
+    if (num_ranks != NumRanks(cluster)) {
       return UsageError(
-          absl::StrCat(num_ranks, " ranks do not fit the ", NumRanks(options),
-                       " devices of the cluster (", options.cluster.num_tasks(),
-                       " tasks with ", options.devices_per_task, " each)"));
+          absl::StrCat(num_ranks, " ranks do not fit the ", NumRanks(cluster),
+                       " devices of the cluster (", cluster.cluster.num_tasks(),
+                       " tasks with ", cluster.devices_per_task, " each)"));
     }
+    const absl::StatusOr<TaskNetwork> network =
+        cluster.uses_mpi ? MpiNetwork(environment)
+                         : GrpcNetwork(environment, cluster, console);
+    if (!network.ok()) return network.status();
     ClusterRuntime::Options runtime_options =
-        RuntimeOptions(environment, options);
-    runtime_options.rules = rules;
+        RuntimeOptions(environment, cluster, *network);
+    runtime_options.rules = options.rules;
     auto runtime = ClusterRuntime::Create(std::move(runtime_options));
     if (!runtime.ok()) return runtime.status();
     const absl::Status joined =
-        Join(runtime->get(), environment, options.start_timeout, console);
+        Join(runtime->get(), environment, cluster.start_timeout, console);
     if (!joined.ok()) return joined;
-    return MakeClusterParty(environment, *std::move(runtime));
+    return MakeClusterParty(environment, *std::move(runtime),
+                            CommandOf(options));
   };
 }
 

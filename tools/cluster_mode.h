@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "framework/environment.h"
 #include "framework/selection_rules.h"
@@ -15,14 +16,23 @@ namespace tutti {
 // How many ranks the tasks of a cluster have together.
 int NumRanks(const ClusterOptions& cluster);
 
+struct PartyOptions {
+  // None: the party of this process alone.
+  std::optional<ClusterOptions> cluster;
+
+  // What all tasks of the cluster must run, as SharedCommand().
+  std::string command;
+
+  std::shared_ptr<const SelectionRules> rules;  // May be null.
+};
+
 // The party of this process alone, or that of a cluster: then the tasks join
 // when it is made, with a line to `console` now and then that says for whom
-// they wait. `environment`'s parts and `console` outlive the factory and its
-// party; `rules` may be null. Errors of making it: those of ClusterRuntime;
-// UsageError if the cluster has another number of ranks.
-PartyFactory PartyOf(const Environment& environment,
-                     const std::optional<ClusterOptions>& cluster,
-                     const std::shared_ptr<const SelectionRules>& rules,
+// they wait, and compare their commands. `environment`'s parts and `console`
+// outlive the factory and its party. Errors of making it: those of
+// ClusterRuntime; INVALID_ARGUMENT, on all tasks, for different commands or
+// numbers of devices; UsageError if the cluster has another number of ranks.
+PartyFactory PartyOf(const Environment& environment, PartyOptions options,
                      const Console& console);
 
 }  // namespace tutti

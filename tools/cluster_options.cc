@@ -29,6 +29,10 @@ namespace {
 constexpr int kDefaultBasePort = 7000;
 constexpr char kAllAddresses[] = "[::]";  // Those of IPv4 too.
 
+// What mpirun tells the processes that it starts.
+constexpr char kMpiSize[] = "OMPI_COMM_WORLD_SIZE";
+constexpr char kMpiRank[] = "OMPI_COMM_WORLD_RANK";
+
 struct Setting {
   std::string value;
   std::string where;  // "--task", "cluster.json: task", "TUTTI_TASK".
@@ -178,10 +182,41 @@ absl::StatusOr<FoundAddresses> FindAddresses(const Settings& settings) {
   } else {
     return UsageError(
         "wanted to know who takes part: --cluster host1:7000,host2:7000, "
-        "--cluster-file FILE, TUTTI_CLUSTER, or to be started by Slurm's srun");
+        "--cluster-file FILE, TUTTI_CLUSTER, or to be started by mpirun or by "
+        "Slurm's srun");
   }
   if (!addresses.ok()) return addresses.status();
   return FoundAddresses{from, *std::move(addresses)};
+}
+
+// Nothing if mpirun has not started this process, or a cluster is given.
+absl::StatusOr<std::optional<ClusterSpec>> FindMpiCluster(
+    const Settings& settings) {
+  const std::optional<Setting> size = settings.FindVariable(kMpiSize);
+  const std::optional<Setting> rank = settings.FindVariable(kMpiRank);
+  if (!size.has_value() || settings.Find("cluster").has_value()) {
+    return std::nullopt;
+  }
+  if (!rank.has_value()) {
+    return UsageError(absl::StrCat(kMpiSize, " is set, but not ", kMpiRank));
+  }
+  for (const char* name :
+       {"task", "bind", "port", "tls-cert", "tls-key", "tls-ca", "insecure"}) {
+    const std::optional<Setting> other = settings.Find(name);
+    if (!other.has_value()) continue;
+    return Blame(*other,
+                 "does not go with mpirun, whose processes talk through "
+                 "MPI, unless --cluster is given");
+  }
+  const auto num_tasks = NumberOf(*size, 1, kMaxGroupSize);
+  if (!num_tasks.ok()) return num_tasks.status();
+  const auto task = NumberOf(*rank, 0, *num_tasks - 1);
+  if (!task.ok()) return task.status();
+  ClusterSpec cluster = {.this_task = *task};
+  for (int i = 0; i < *num_tasks; ++i) {
+    cluster.addresses.push_back(absl::StrCat("mpi:", i + 1));
+  }
+  return cluster;
 }
 
 absl::StatusOr<int> FindTask(const Settings& settings, ClusterSpec cluster) {
@@ -308,6 +343,24 @@ absl::Status CheckSecurity(const ClusterOptions& options) {
       "on the network may read and change all data, --insecure"));
 }
 
+// Who takes part, where they listen, and how safely.
+absl::Status FindNetwork(const Settings& settings, ClusterOptions* options) {
+  auto cluster = FindCluster(settings);
+  if (!cluster.ok()) return cluster.status();
+  options->cluster = *std::move(cluster);
+  auto listen_address = FindListenAddress(settings, options->cluster);
+  if (!listen_address.ok()) return listen_address.status();
+  options->listen_address = *std::move(listen_address);
+  auto tls = FindTls(settings, options->cluster.this_task);
+  if (!tls.ok()) return tls.status();
+  options->tls = *std::move(tls);
+  const auto insecure = Flag(settings, "insecure");
+  if (!insecure.ok()) return insecure.status();
+  options->insecure = *insecure;
+  options->token = settings.variables()("TUTTI_TOKEN").value_or("");
+  return CheckSecurity(*options);
+}
+
 absl::StatusOr<int> FindDevicesPerTask(const Settings& settings,
                                        int num_tasks) {
   return NumberOr(settings, "devices-per-task", /*otherwise=*/1, /*min=*/1,
@@ -320,34 +373,31 @@ absl::StatusOr<ClusterOptions> ResolveClusterOptions(
     const ClusterWords& flags, const Variables& variables) {
   const auto settings = Settings::Create(flags, variables);
   if (!settings.ok()) return settings.status();
-  auto cluster = FindCluster(*settings);
-  if (!cluster.ok()) return cluster.status();
-  auto listen_address = FindListenAddress(*settings, *cluster);
-  if (!listen_address.ok()) return listen_address.status();
-  const auto devices = FindDevicesPerTask(*settings, cluster->num_tasks());
+  auto mpi_cluster = FindMpiCluster(*settings);
+  if (!mpi_cluster.ok()) return mpi_cluster.status();
+  ClusterOptions options = {.uses_mpi = mpi_cluster->has_value()};
+  absl::Status status;
+  if (options.uses_mpi) {
+    options.cluster = **std::move(mpi_cluster);
+  } else {
+    status = FindNetwork(*settings, &options);
+    if (!status.ok()) return status;
+  }
+  const auto devices =
+      FindDevicesPerTask(*settings, options.cluster.num_tasks());
   if (!devices.ok()) return devices.status();
-  const auto start_timeout =
-      FindStartTimeout(*settings, ClusterOptions().start_timeout);
+  options.devices_per_task = *devices;
+  const auto start_timeout = FindStartTimeout(*settings, options.start_timeout);
   if (!start_timeout.ok()) return start_timeout.status();
+  options.start_timeout = *start_timeout;
   const auto fast_detection = FindDetection(*settings);
   if (!fast_detection.ok()) return fast_detection.status();
-  auto tls = FindTls(*settings, cluster->this_task);
-  if (!tls.ok()) return tls.status();
-  const auto insecure = Flag(*settings, "insecure");
-  if (!insecure.ok()) return insecure.status();
-  ClusterOptions options = {
-      .cluster = *std::move(cluster),
-      .listen_address = *std::move(listen_address),
-      .devices_per_task = *devices,
-      .start_timeout = *start_timeout,
-      .fast_detection = *fast_detection,
-      .token = variables("TUTTI_TOKEN").value_or(""),
-      .tls = *std::move(tls),
-      .insecure = *insecure,
-  };
-  const absl::Status status = CheckSecurity(options);
-  if (!status.ok()) return status;
+  options.fast_detection = *fast_detection;
   return options;
+}
+
+bool IsStartedByMpirun(const Variables& variables) {
+  return variables(kMpiSize).has_value();
 }
 
 bool IsLoopback(absl::string_view host) {

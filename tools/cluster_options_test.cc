@@ -318,5 +318,41 @@ TEST(IsLoopbackTest, OnlyThisMachineCanReachIt) {
   }
 }
 
+TEST_F(ClusterOptionsTest, MpirunSaysWhoTakesPart) {
+  variables_ = {{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "2"}};
+  SetSlurm();
+  const auto options = Resolve({{"devices-per-task", "4"}});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_TRUE(options->uses_mpi);
+  EXPECT_EQ(options->cluster.num_tasks(), 3);
+  EXPECT_EQ(options->cluster.this_task, 2);
+  EXPECT_EQ(options->devices_per_task, 4);
+}
+
+TEST_F(ClusterOptionsTest, AClusterThatIsGivenGoesBeforeMpirun) {
+  variables_ = {{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "2"}};
+  const auto options = ResolveWith({});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_FALSE(options->uses_mpi);
+  EXPECT_EQ(options->cluster.this_task, 1);
+}
+
+TEST_F(ClusterOptionsTest, WhatIsOfGrpcAloneDoesNotGoWithMpirun) {
+  variables_ = {{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "2"}};
+  for (const char* name : {"tls-cert", "bind", "task"}) {
+    EXPECT_THAT(ErrorOf(Resolve({{name, "1"}})),
+                AllOf(HasSubstr(name), HasSubstr("mpirun")));
+  }
+}
+
+TEST_F(ClusterOptionsTest, VariablesOfMpirunThatAreWrongAreNamed) {
+  variables_ = {{"OMPI_COMM_WORLD_SIZE", "3"}};
+  EXPECT_THAT(ErrorOf(Resolve({})), HasSubstr("OMPI_COMM_WORLD_RANK"));
+  variables_["OMPI_COMM_WORLD_RANK"] = "3";
+  EXPECT_THAT(ErrorOf(Resolve({})), StartsWith("OMPI_COMM_WORLD_RANK: "));
+  variables_["OMPI_COMM_WORLD_SIZE"] = "none";
+  EXPECT_THAT(ErrorOf(Resolve({})), StartsWith("OMPI_COMM_WORLD_SIZE: "));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -5,10 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "framework/blocking_counter.h"
+#include "framework/cluster_spec.h"
 #include "framework/collective_request.h"
 #include "framework/tensor.h"
+#include "tools/bounded_text.h"
 
 namespace tutti {
 namespace {
@@ -20,12 +24,16 @@ constexpr int64_t kStep = int64_t{1} << 62;
 
 // Instances of it: one for each length of numbers, and one for each task that
 // may have an error to tell.
+constexpr InstanceKey kCommands = -1;
 constexpr InstanceKey kBarrier = 0;
 constexpr InstanceKey kErrors = 1;
 constexpr InstanceKey kNumbers = InstanceKey{1} << 32;
 
 // How much of an error's message the other tasks get.
 constexpr int64_t kErrorBytes = 2048;
+
+// How much of a command they get; its end is a NUL.
+constexpr int64_t kCommandBytes = 2048;
 
 // How long the others may take to end once this task is done: with its part of
 // the last collective, or with an error of which they hear too.
@@ -85,6 +93,23 @@ class ClusterParty : public Party {
     return outcome.ok() ? status : outcome;
   }
 
+  // The first thing that the tasks do: were it another one, tasks with
+  // different commands could wait for each other for ever.
+  absl::Status AgreeOnCommand(const std::string& command) {
+    std::string mine = BoundedText(command, kCommandBytes - 1);
+    mine.resize(kCommandBytes, '\0');
+    CollectiveRequest request = Request(kCommands, AllGather{});
+    request.dtype = DType::kUint8;
+    request.shape = TensorShape::Vector(kCommandBytes);
+    auto input = Tensor::Wrap(request.dtype, request.shape, mine.data());
+    if (!input.ok()) return input.status();
+    Tensor all;
+    const absl::Status status = Run(std::move(request), *input, &all);
+    if (!status.ok()) return status;
+    return CheckAlike({reinterpret_cast<const char*>(all.data()),
+                       static_cast<size_t>(all.size_bytes())});
+  }
+
  private:
   int this_task() const { return runtime_->cluster().this_task; }
   int num_tasks() const { return runtime_->cluster().num_tasks(); }
@@ -97,6 +122,23 @@ class ClusterParty : public Party {
     request.instance_key = instance;
     request.op = std::move(op);
     return request;
+  }
+
+  // `commands`: those of all tasks, kCommandBytes each.
+  absl::Status CheckAlike(absl::string_view commands) const {
+    const auto command_of = [&](int task) {
+      const absl::string_view bytes =
+          commands.substr(task * kCommandBytes, kCommandBytes);
+      return bytes.substr(0, bytes.find('\0'));
+    };
+    for (int task = 1; task < num_tasks(); ++task) {
+      if (command_of(task) == command_of(0)) continue;
+      const ClusterSpec& cluster = runtime_->cluster();
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the tasks run different commands: ", cluster.Label(0), ": ",
+          command_of(0), ", ", cluster.Label(task), ": ", command_of(task)));
+    }
+    return absl::OkStatus();
   }
 
   // The error of `task`, which is `mine` there.
@@ -143,9 +185,13 @@ class ClusterParty : public Party {
 
 }  // namespace
 
-std::unique_ptr<Party> MakeClusterParty(
-    const Environment& environment, std::unique_ptr<ClusterRuntime> runtime) {
-  return std::make_unique<ClusterParty>(environment, std::move(runtime));
+absl::StatusOr<std::unique_ptr<Party>> MakeClusterParty(
+    const Environment& environment, std::unique_ptr<ClusterRuntime> runtime,
+    const std::string& command) {
+  auto party = std::make_unique<ClusterParty>(environment, std::move(runtime));
+  const absl::Status status = party->AgreeOnCommand(command);
+  if (!status.ok()) return party->Leave(status);
+  return party;
 }
 
 }  // namespace tutti

@@ -2,18 +2,24 @@
 #define TUTTI_TOOLS_CLUSTER_PARTY_H_
 
 #include <memory>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "framework/environment.h"
 #include "runtime/cluster_runtime.h"
 #include "tools/party.h"
 
 namespace tutti {
 
-// The party of the tasks of a cluster, which have joined; rank r is device
-// r % devices_per_task of task r / devices_per_task. `environment`'s parts
-// outlive it.
-std::unique_ptr<Party> MakeClusterParty(
-    const Environment& environment, std::unique_ptr<ClusterRuntime> runtime);
+// The party of the tasks of a cluster, which have joined, and each say which
+// `command` they run; rank r is device r % devices_per_task of task
+// r / devices_per_task. `environment`'s parts outlive it.
+//
+// Errors: INVALID_ARGUMENT, on all tasks, naming two whose commands differ;
+// those of a collective.
+absl::StatusOr<std::unique_ptr<Party>> MakeClusterParty(
+    const Environment& environment, std::unique_ptr<ClusterRuntime> runtime,
+    const std::string& command);
 
 }  // namespace tutti
 

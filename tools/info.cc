@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "hwy/highway.h"
 #include "schedule/algorithm.h"
+#include "tools/mpi_network.h"
 #include "tools/text_table.h"
 #include "tools/version.h"
 
@@ -150,7 +151,7 @@ std::string Line(absl::string_view name, const std::string& value) {
 }  // namespace
 
 BuildInfo ThisBuild() {
-  return {
+  BuildInfo build = {
       .version = kVersion,
       .compiler = kCompiler,
       .optimized = kOptimized,
@@ -161,7 +162,9 @@ BuildInfo ThisBuild() {
       .memory_bytes =
           int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
       .extensions = {"gRPC"},
-      .missing_extensions = {"MPI", "CUDA", "NCCL"}};
+      .missing_extensions = {"CUDA", "NCCL"}};
+  (HasMpi() ? build.extensions : build.missing_extensions).push_back("MPI");
+  return build;
 }
 
 std::string FormatInfo(const BuildInfo& build,

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "tools/waiting_note.h"
 
 namespace tutti {
 namespace {
@@ -17,6 +18,10 @@ constexpr size_t kMaxErrorBytes = 4096;
 }  // namespace
 
 void LaunchOutput::Add(int task, Stream stream, absl::string_view piece) {
+  if (stream == Stream::kErr && IsWaitingNote(piece)) {
+    if (!waiting_.has_value()) waiting_ = task;
+    if (*waiting_ != task) return;
+  }
   Print(task, stream, piece);
   if (stream == Stream::kErr) Remember(task, piece);
 }

@@ -15,7 +15,8 @@ namespace tutti {
 // What the tasks of `tutti launch` write, on one console. Lines begin with the
 // task, "[2] ", but what task 0 writes to its standard output, which is the
 // result of the whole: that passes unchanged. A line that lacks its newline
-// gets one when somebody else writes.
+// gets one when somebody else writes. Of the notes that say for whom a task
+// waits, only those of one task pass: they say the same.
 class LaunchOutput {
  public:
   LaunchOutput(const Console& console, int num_tasks)
@@ -45,6 +46,7 @@ class LaunchOutput {
   std::vector<Task> tasks_;
   // By stream: whose line has no newline yet.
   std::array<std::optional<int>, 2> open_;
+  std::optional<int> waiting_;  // Whose notes pass: the first to say one.
 };
 
 }  // namespace tutti

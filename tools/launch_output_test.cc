@@ -32,6 +32,16 @@ TEST_F(LaunchOutputTest, OtherLinesBeginWithTheirTask) {
   EXPECT_EQ(out_.str(), "[2] two\n");
 }
 
+TEST_F(LaunchOutputTest, OneTaskSaysForWhomAllWait) {
+  const std::string note = "tutti: task 1 (a:1) waits for task 0 (a:0)\n";
+  output_.Add(1, Stream::kErr, note);
+  output_.Add(2, Stream::kErr, "tutti: task 2 (a:2) waits for task 0 (a:0)\n");
+  output_.Add(2, Stream::kErr, "tutti: task 2 (a:2) failed\n");
+  output_.Add(1, Stream::kErr, note);
+  EXPECT_EQ(err_.str(),
+            "[1] " + note + "[2] tutti: task 2 (a:2) failed\n[1] " + note);
+}
+
 TEST_F(LaunchOutputTest, PiecesOfALineHaveOneBeginning) {
   output_.Add(1, Stream::kErr, "a");
   output_.Add(1, Stream::kErr, "b\n");

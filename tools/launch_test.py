@@ -51,7 +51,7 @@ class CommandLinesTest(LaunchTestCase):
 
     def test_the_command_is_checked_before_it_is_launched(self):
         for args, wanted in [
-                ([], "wanted a --tasks"),
+                ([], "--tasks is missing: how many processes"),
                 (["--tasks", 0, *PERF], '"0" is no whole number from 1 to'),
                 (["--tasks", "x", *PERF], '"x" is no whole number'),
                 (["--tasks", 2], "wanted a command after --"),

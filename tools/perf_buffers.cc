@@ -117,7 +117,8 @@ absl::Status PerfBuffers::CheckMemory(const Workload& workload, RankRange range,
   return absl::ResourceExhaustedError(
       absl::StrCat("buffers for ", Name(workload.spec.type), " of ",
                    FormatBytes(BytesOf(workload)), " bytes on ", range.count,
-                   " ranks take ", FormatBytes(wanted_bytes),
+                   range.count == 1 ? " rank takes " : " ranks take ",
+                   FormatBytes(wanted_bytes),
                    " bytes, more than the memory that is available, ",
                    FormatBytes(available)));
 }

@@ -139,6 +139,11 @@ TEST_F(PerfBuffersTest, TheRefusalSaysHowMuchWhatWouldTake) {
       StatusIs(absl::StatusCode::kResourceExhausted,
                HasSubstr("buffers for all_reduce of 1048576G bytes on "
                          "2 ranks take 4194304G bytes")));
+  EXPECT_THAT(
+      PerfBuffers::CheckMemory(
+          Of(CollectiveType::kAllReduce, 2, int64_t{1} << 48), {1, 1}, {}),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr("on 1 rank takes ")));
 }
 
 TEST_F(PerfBuffersTest, ABarrierHasNoBuffers) {

@@ -24,6 +24,7 @@
 #include "tools/perf_row.h"
 #include "tools/perf_runner.h"
 #include "tools/progress.h"
+#include "tools/shared_command.h"
 #include "tools/sizes.h"
 
 namespace tutti {
@@ -272,12 +273,14 @@ int NumProcessors() {
 
 void AddOptions(CLI::App* app, PerfOptions* options) {
   AddCollectiveOptions(app, &options->collective);
-  app->add_option("--devices", options->devices, "number of ranks [default: 8]")
+  app->add_option("--devices", options->devices,
+                  "number of ranks [default: 8] (not in a cluster)")
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--tasks", options->tasks,
                   "spread the ranks over N tasks: algorithms that send\n"
-                  "see them as processes [default: 1]")
+                  "see them as processes [default: 1]\n"
+                  "(not in a cluster)")
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--min-bytes", options->min_bytes,
@@ -399,10 +402,13 @@ Command AddPerfCommand(CLI::App* app) {
             if (!rules.ok()) return rules.status();
             const int num_workers = NumProcessors();
             const DefaultEnvironment environment(num_workers);
-            return MeasureCollective(
-                *options, environment.get(), num_workers,
-                PartyOf(environment.get(), options->cluster, *rules, console),
-                console);
+            return MeasureCollective(*options, environment.get(), num_workers,
+                                     PartyOf(environment.get(),
+                                             {.cluster = options->cluster,
+                                              .command = SharedCommand(*perf),
+                                              .rules = *rules},
+                                             console),
+                                     console);
           },
       .join =
           [options](const ClusterOptions& cluster) {

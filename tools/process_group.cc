@@ -211,6 +211,7 @@ void ProcessGroup::End(int index) {
 
 void ProcessGroup::Stop(int signal) {
   SignalAll(signal);
+  SignalAll(SIGCONT);  // Whoever is stopped takes no other signal.
   if (stopping_) return;
   stopping_ = true;
   if (options_.grace == absl::InfiniteDuration()) return;

@@ -24,9 +24,10 @@ namespace tutti {
 // Programs that run together, as children of this process: what they print is
 // handed on line by line, and when one fails, all are stopped.
 //
-// Stopping is SIGTERM, and SIGKILL to those that are still there when the grace
-// period is over. SIGHUP, SIGINT and SIGTERM that come to this process, unless
-// it ignores them, go to all of them instead, and begin the grace period too.
+// Stopping is SIGTERM (to processes that stand still too), and SIGKILL to those
+// that are still there when the grace period is over. SIGHUP, SIGINT and
+// SIGTERM that come to this process, unless it ignores them, go to all of them
+// instead, and begin the grace period too.
 //
 // Nothing is left: each child leads a process group of its own, which ends with
 // it, and the kernel kills the children if this process is gone, however that

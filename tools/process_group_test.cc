@@ -123,6 +123,16 @@ TEST_F(ProcessGroupTest, ProgramsBeginWithNoSignalBlocked) {
   EXPECT_EQ(out_[0], "SigBlk:\t0000000000000000\n");
 }
 
+TEST_F(ProcessGroupTest, AProcessThatStandsStillIsStoppedWithoutGrace) {
+  const std::string fifo = MakeFifo("stands_still");
+  const auto result = Run(
+      {Sh(absl::StrCat("echo $$ > ", fifo, "; kill -STOP $$")),
+       Sh(absl::StrCat("read pid < ", fifo,
+                       "; until grep -q '^State:.T' /proc/$pid/status; do :; "
+                       "done; exit 1"))});
+  EXPECT_THAT(result.wait_statuses, ElementsAre(KilledBy(SIGTERM), Exited(1)));
+}
+
 TEST_F(ProcessGroupTest, OutputIsTakenApartByProcessAndStream) {
   Run({Sh("echo zero; echo bad >&2"), Sh("echo one")});
   EXPECT_THAT(out_, ElementsAre(std::pair(0, "zero\n"), std::pair(1, "one\n")));

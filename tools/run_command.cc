@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -28,6 +29,7 @@
 #include "tools/party.h"
 #include "tools/rank_files.h"
 #include "tools/run_plan.h"
+#include "tools/shared_command.h"
 
 namespace tutti {
 namespace {
@@ -77,6 +79,11 @@ absl::Status CheckOptions(const RunOptions& options,
   if (options.algorithm.empty()) return absl::OkStatus();
   return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm,
                         spec.type);
+}
+
+std::optional<int> TasksOfCluster(const RunOptions& options) {
+  if (!options.cluster.has_value()) return std::nullopt;
+  return options.tasks;
 }
 
 absl::StatusOr<std::vector<InputFile>> ReadHeaders(
@@ -270,6 +277,7 @@ absl::Status RunOnFiles(const RunOptions& options,
   const auto plan = PlanRun({.spec = *spec,
                              .groups = options.groups,
                              .devices = options.devices,
+                             .tasks_of_cluster = TasksOfCluster(options),
                              .algorithm = options.algorithm,
                              .determinism = options.choice.determinism},
                             *files);
@@ -325,12 +333,14 @@ Command AddRunCommand(CLI::App* app) {
       ->option_text("N");
   run->add_option("--devices", options->devices,
                   "number of ranks: for barrier, and where only the\n"
-                  "root's file is given [default: one per file]")
+                  "root's file is given [default: one per file]\n"
+                  "(not in a cluster)")
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--tasks", options->tasks,
                   "spread the ranks over N tasks: algorithms that send\n"
-                  "see them as processes [default: 1]")
+                  "see them as processes [default: 1]\n"
+                  "(not in a cluster)")
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   run->add_option("--deadline", options->deadline_seconds,
@@ -358,10 +368,13 @@ Command AddRunCommand(CLI::App* app) {
                               CollectiveRegistry::Global());
                 if (!rules.ok()) return rules.status();
                 const DefaultEnvironment environment;
-                return RunOnFiles(
-                    chosen, environment.get(),
-                    PartyOf(environment.get(), chosen.cluster, *rules, console),
-                    console);
+                return RunOnFiles(chosen, environment.get(),
+                                  PartyOf(environment.get(),
+                                          {.cluster = chosen.cluster,
+                                           .command = SharedCommand(*run),
+                                           .rules = *rules},
+                                          console),
+                                  console);
               },
           .join =
               [options](const ClusterOptions& cluster) {

@@ -22,6 +22,26 @@ bool AreRootsAlone(const RunSettings& settings, int num_files) {
          OnlyRootHasInput(settings.spec.type) && num_files == settings.groups;
 }
 
+// "1 rank", "3 ranks".
+std::string Count(int count, absl::string_view what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
+// Why `num_files` are not one for each rank.
+std::string Misfit(const RunSettings& settings, int num_files) {
+  const int devices = *settings.devices;
+  if (!settings.tasks_of_cluster.has_value()) {
+    return absl::StrCat("--devices ", devices, " does not fit ",
+                        Count(num_files, "input file"));
+  }
+  const int tasks = *settings.tasks_of_cluster;
+  return absl::StrCat(
+      Count(tasks, "task"), " with ", Count(devices / tasks, "device"),
+      tasks == 1 ? " has " : " each are ", Count(devices, "rank"),
+      ", but there ", num_files == 1 ? "is " : "are ",
+      Count(num_files, "input file"));
+}
+
 absl::StatusOr<int> CountRanks(const RunSettings& settings, int num_files) {
   const CollectiveType type = settings.spec.type;
   if (type == CollectiveType::kBarrier) {
@@ -40,9 +60,7 @@ absl::StatusOr<int> CountRanks(const RunSettings& settings, int num_files) {
     return settings.devices.value_or(num_files);
   }
   return UsageError(absl::StrCat(
-      "--devices ", *settings.devices, " does not fit ", num_files,
-      num_files == 1 ? " input file" : " input files",
-      "; wanted one file per rank",
+      Misfit(settings, num_files), "; wanted one file per rank",
       OnlyRootHasInput(type) ? ", or the root's file alone of each group"
                              : ""));
 }

@@ -23,7 +23,11 @@ struct RunSettings {
   CollectiveSpec spec;
   int groups = 1;              // Ranks fall into so many groups, in order.
   std::optional<int> devices;  // Default: one per file.
-  std::string algorithm;       // Empty: the library chooses.
+
+  // Of a cluster, which have equally many of the `devices`; none without one.
+  std::optional<int> tasks_of_cluster;
+
+  std::string algorithm;  // Empty: the library chooses.
   Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
 };
 

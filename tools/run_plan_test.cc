@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 NpyHeader Floats(const std::vector<int64_t>& dims) {
   return {DType::kFloat32, *TensorShape::Create(dims)};
@@ -167,6 +168,20 @@ TEST(RunPlanTest, DevicesMustFitTheFiles) {
       ErrorOf({.spec = {.type = CollectiveType::kScatter}, .devices = 4},
               Alike(2), 2),
       HasSubstr("root's file alone"));
+}
+
+TEST(RunPlanTest, TheRanksOfAClusterMustFitTheFiles) {
+  const auto error = [](int tasks, int devices, int files) {
+    return ErrorOf({.spec = {.type = CollectiveType::kAllReduce},
+                    .devices = tasks * devices,
+                    .tasks_of_cluster = tasks},
+                   Alike(files), 2);
+  };
+  EXPECT_THAT(error(3, 1, 4),
+              StartsWith("3 tasks with 1 device each are 3 ranks, but there "
+                         "are 4 input files; wanted one file per rank"));
+  EXPECT_THAT(error(1, 2, 1), StartsWith("1 task with 2 devices has 2 ranks, "
+                                         "but there is 1 input file;"));
 }
 
 TEST(RunPlanTest, ThereMustBeFiles) {

@@ -6,7 +6,8 @@ usage: test_summary.py EVENTS STATUS
 EVENTS is what --build_event_json_file wrote and STATUS the exit status of Bazel.
 Counts test cases. A target that failed without a failed case (it did not build,
 crashed, ran too long or leaked) counts as one failure, and so does a STATUS that
-nothing else explains. Fails unless something passed and nothing failed.
+nothing else explains. A target that needs a library that is not installed is named
+and does not count. Fails unless something passed and nothing failed.
 """
 
 import collections
@@ -41,7 +42,10 @@ def main(events_path, status):
     with open(events_path, encoding="utf-8") as events:
         for event in map(json.loads, events):
             kind, about = next(iter(event["id"].items()))
-            if kind == "targetCompleted":
+            if event.get("aborted", {}).get("reason") == "SKIPPED":
+                print(f"LEFT OUT {about['label']} (a library that it needs is not "
+                      "installed)")
+            elif kind == "targetCompleted":
                 if not event.get("completed", {}).get("success"):
                     failed_targets[about["label"]] = "failed to build"
             elif kind == "testSummary":

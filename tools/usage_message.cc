@@ -59,8 +59,12 @@ std::string MissingArgument(const CLI::ParseError& error,
     return option->get_required() && option->count() == 0;
   });
   if (missing.empty()) return error.what();  // Of a command after "--".
-  return absl::StrCat("wanted a ", missing[0]->get_name(), ": ",
-                      DescriptionOf(*missing[0]));
+  const CLI::Option& option = *missing[0];
+  return option.get_positional()
+             ? absl::StrCat("wanted a ", option.get_name(), ": ",
+                            DescriptionOf(option))
+             : absl::StrCat(option.get_name(),
+                            " is missing: ", DescriptionOf(option));
 }
 
 // The option that an error of CLI11 speaks of; null if that cannot be told.

@@ -1,5 +1,6 @@
 #include "tools/waiting_note.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/rank_list.h"
 
@@ -9,13 +10,21 @@ namespace {
 constexpr absl::Duration kFirst = absl::Seconds(2);
 constexpr absl::Duration kAgain = absl::Seconds(10);
 
+constexpr char kWaitsFor[] = " waits for ";
+
 }  // namespace
 
+bool IsWaitingNote(absl::string_view line) {
+  return absl::StartsWith(line, "tutti: task ") &&
+         absl::StrContains(line, kWaitsFor);
+}
+
 std::shared_ptr<WaitingNote> WaitingNote::Create(const ClusterSpec& cluster,
+                                                 absl::Duration start_timeout,
                                                  Clock* clock,
                                                  const Console& console) {
   const std::shared_ptr<WaitingNote> note(
-      new WaitingNote(cluster, clock, console));
+      new WaitingNote(cluster, start_timeout, clock, console));
   note->SayAfter(kFirst);
   return note;
 }
@@ -39,10 +48,11 @@ void WaitingNote::Say() {
   }
   if (missing.empty()) return;
   console_.err << absl::StrCat("tutti: ", cluster_.Label(cluster_.this_task),
-                               " waits for ",
+                               kWaitsFor,
                                ShortList(missing.size(),
                                          [&](size_t i) { return missing[i]; }),
-                               "\n")
+                               "; --start-timeout is ",
+                               absl::ToDoubleSeconds(start_timeout_), " s\n")
                << std::flush;
   SayAfter(kAgain);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "framework/cluster_spec.h"
 #include "framework/environment.h"
@@ -14,13 +15,17 @@
 
 namespace tutti {
 
-// Says on standard error for which tasks this one waits: first after two
-// seconds, for most clusters start sooner, then every ten.
+// Whether the line, without its newline, is one that a WaitingNote says.
+bool IsWaitingNote(absl::string_view line);
+
+// Says on standard error for which tasks this one waits, and how long it will:
+// first after two seconds, for most clusters start sooner, then every ten.
 //
 // Thread-safe. `clock` and `console` outlive the object.
 class WaitingNote : public std::enable_shared_from_this<WaitingNote> {
  public:
   static std::shared_ptr<WaitingNote> Create(const ClusterSpec& cluster,
+                                             absl::Duration start_timeout,
                                              Clock* clock,
                                              const Console& console);
 
@@ -31,13 +36,18 @@ class WaitingNote : public std::enable_shared_from_this<WaitingNote> {
   void End() { SetMissing({}); }
 
  private:
-  WaitingNote(const ClusterSpec& cluster, Clock* clock, const Console& console)
-      : cluster_(cluster), clock_(clock), console_(console) {}
+  WaitingNote(const ClusterSpec& cluster, absl::Duration start_timeout,
+              Clock* clock, const Console& console)
+      : cluster_(cluster),
+        start_timeout_(start_timeout),
+        clock_(clock),
+        console_(console) {}
 
   void SayAfter(absl::Duration delay);
   void Say() ABSL_LOCKS_EXCLUDED(mu_);
 
   const ClusterSpec cluster_;
+  const absl::Duration start_timeout_;
   Clock* const clock_;
   const Console& console_;
   Mutex mu_;

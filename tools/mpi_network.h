@@ -1,0 +1,21 @@
+#ifndef TUTTI_TOOLS_MPI_NETWORK_H_
+#define TUTTI_TOOLS_MPI_NETWORK_H_
+
+#include "absl/status/statusor.h"
+#include "framework/environment.h"
+#include "tools/task_network.h"
+
+namespace tutti {
+
+// Whether this tool was built with MPI.
+bool HasMpi();
+
+// Brings MPI up in this process, which mpirun has started. MPI ends when nobody
+// has the network any more. Blocks until all processes of the job do the same.
+// Errors: those of MpiRuntime::Start(); UNIMPLEMENTED if this tool was built
+// without MPI.
+absl::StatusOr<TaskNetwork> MpiNetwork(const Environment& environment);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_MPI_NETWORK_H_

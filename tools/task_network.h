@@ -1,0 +1,19 @@
+#ifndef TUTTI_TOOLS_TASK_NETWORK_H_
+#define TUTTI_TOOLS_TASK_NETWORK_H_
+
+#include "framework/cluster_spec.h"
+#include "runtime/cluster_runtime.h"
+
+namespace tutti {
+
+// Who the tasks of a cluster are, and how this one talks to them.
+struct TaskNetwork {
+  ClusterSpec cluster;
+
+  // Keeps what the transports need, and is kept for longer than these.
+  ClusterRuntime::TransportFactory make_transport;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_TASK_NETWORK_H_

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Starts the tasks of a cluster as a user would, each by a line of its own.
+
+usage: worker_test.py TUTTI
+"""
+
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TUTTI = os.path.abspath(sys.argv[1])
+
+# What says who takes part; no test is to see what the machine says.
+FOREIGN = re.compile("TUTTI_|SLURM_|OMPI_")
+
+# What a task is given to wait for the others; no test that passes waits so
+# long, for the tasks must hear from each other why they do not work together.
+START_TIMEOUT = 300
+
+
+def free_addresses(count):
+    """Where nobody listened just now, on this machine."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    return addresses
+
+
+class WorkerTestCase(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def start(self, *args, **variables):
+        environment = {name: value for name, value in os.environ.items()
+                       if not FOREIGN.match(name)}
+        process = subprocess.Popen(
+            [TUTTI, *map(str, args)], cwd=self.root, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env={**environment, **variables})
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_task(self, cluster, task, words, options=(), **variables):
+        return self.start("worker", "--cluster", ",".join(cluster), "--task",
+                          task, "--start-timeout", START_TIMEOUT, *options,
+                          "--", *words, **variables)
+
+    def end(self, process):
+        """The exit status, what it printed, and its errors without notes."""
+        out, err = process.communicate(timeout=START_TIMEOUT / 2)
+        errors = [line for line in err.splitlines() if " waits for " not in line]
+        return process.returncode, out, errors
+
+    def error_of(self, process):
+        """The one line with which it fails."""
+        status, out, errors = self.end(process)
+        self.assertEqual((status, out, len(errors)), (1, "", 1), errors)
+        return errors[0]
+
+
+class CommandsTest(WorkerTestCase):
+    """All tasks run the same command, or none does."""
+
+    def run_both(self, first, second, *options):
+        """What the two tasks come to."""
+        cluster = free_addresses(2)
+        tasks = [self.start_task(cluster, task, words, extra)
+                 for task, (words, extra) in enumerate([
+                     (first, []), (second, options)])]
+        return cluster, tasks
+
+    def test_different_commands_are_refused_on_all_tasks(self):
+        perf = ["perf", "all_reduce", "--max-bytes", 64]
+        for first, second in [
+                (perf, ["run", "barrier"]),
+                (["run", "barrier"], ["run", "barrier", "--deadline", 5]),
+                (perf, ["perf", "all_gather", "--max-bytes", 64]),
+                (perf, ["perf", "all_reduce", "--max-bytes", 1024]),
+                (perf, [*perf, "--iterations", 2]),
+                (perf, [*perf, "--dtype", "float64"]),
+                (perf, [*perf, "--check"]),
+                ([*perf, "--check"], [*perf, "--check", "--seed", 2])]:
+            with self.subTest(first=first, second=second):
+                cluster, tasks = self.run_both(first, second)
+                texts = [" ".join(map(str, words)) for words in (first, second)]
+                for process in tasks:
+                    self.assertRegex(
+                        self.error_of(process),
+                        "the tasks run different commands: "
+                        rf"task 0 \({cluster[0]}\): {texts[0]}, "
+                        rf"task 1 \({cluster[1]}\): {texts[1]}\Z")
+
+    def test_numbers_of_devices_are_part_of_the_command(self):
+        _, tasks = self.run_both(["run", "barrier"], ["run", "barrier"],
+                                 "--devices-per-task", 2)
+        for process in tasks:
+            self.assertRegex(self.error_of(process),
+                             r"run barrier, task 1 .*: run barrier "
+                             r"--devices-per-task 2\Z")
+
+    def test_the_order_of_the_words_is_free_and_so_is_what_is_printed(self):
+        _, tasks = self.run_both(
+            ["perf", "all_reduce", "--max-bytes", 64, "--iterations", 1,
+             "--json"],
+            ["perf", "--iterations", 1, "all_reduce", "--max-bytes", 64])
+        for process in tasks:
+            self.assertEqual(self.end(process)[::2], (0, []))
+
+
+class RefusalsTest(WorkerTestCase):
+    """Tasks that refuse each other both hear why, long before time is up."""
+
+    def test_lists_of_different_length(self):
+        cluster = free_addresses(3)
+        tasks = [self.start_task(cluster[:2], 0, ["run", "barrier"]),
+                 self.start_task(cluster, 1, ["run", "barrier"])]
+        for process in tasks:
+            self.assertRegex(
+                self.error_of(process),
+                r"\Atutti: task \d \(\S+\) has a cluster of \d tasks, "
+                r"task \d \(\S+\) one of \d\Z")
+
+    def test_tokens(self):
+        cluster = free_addresses(2)
+        tasks = [self.start_task(cluster, task, ["run", "barrier"],
+                                 TUTTI_TOKEN=str(task)) for task in range(2)]
+        for task, process in enumerate(tasks):
+            error = self.error_of(process)
+            other = f"task {1 - task} ({cluster[1 - task]})"
+            self.assertEqual(error.count(other), 1, error)
+            self.assertIn("TUTTI_TOKEN must be the same for all tasks", error)
+
+    def test_jobs(self):
+        cluster = free_addresses(2)
+        tasks = [self.start_task(cluster, task, ["run", "barrier"],
+                                 ["--job", f"job{task}"]) for task in range(2)]
+        for process in tasks:
+            self.assertIn(" is of job ", self.error_of(process))
+
+
+class TlsTest(WorkerTestCase):
+
+    def make_certificates(self, name, tasks=2):
+        made = self.start("certs", "--tasks", tasks, "--out", name)
+        self.assertEqual(self.end(made)[0], 0)
+
+    def options(self, name, certificate="{task}"):
+        return ["--tls-cert", f"{name}/task-{certificate}.pem", "--tls-key",
+                f"{name}/task-{certificate}.key", "--tls-ca", f"{name}/ca.pem"]
+
+    def test_certificates_of_another_ca_take_one_line(self):
+        self.make_certificates("a")
+        self.make_certificates("b")
+        cluster = free_addresses(2)
+        tasks = [self.start_task(cluster, task, ["run", "barrier"],
+                                 self.options(name))
+                 for task, name in enumerate("ab")]
+        for process in tasks:
+            self.assertIn("certificate", self.error_of(process))
+
+    def test_certificates_of_another_task(self):
+        self.make_certificates("a", tasks=3)
+        cluster = free_addresses(2)
+        tasks = [self.start_task(cluster, task, ["run", "barrier"],
+                                 self.options("a", certificate))
+                 for task, certificate in enumerate([0, 2])]
+        for process in tasks:
+            self.assertIn("certificate", self.error_of(process))
+
+    def test_an_expired_certificate_of_its_own_is_named(self):
+        # `openssl ca` alone makes what has already ended.
+        (self.root / "ca.conf").write_text(
+            "[ca]\ndefault_ca = own\n[own]\ndatabase = index\n"
+            "new_certs_dir = .\nrand_serial = yes\ndefault_md = sha256\n"
+            "policy = any\n[any]\ncommonName = supplied\n")
+        (self.root / "index").touch()
+        for words in [
+                ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj",
+                 "/CN=task-0", "-keyout", "key.pem", "-out", "request.pem"],
+                ["ca", "-batch", "-notext", "-config", "ca.conf", "-selfsign",
+                 "-keyfile", "key.pem", "-in", "request.pem", "-out", "old.pem",
+                 "-startdate", "20200101000000Z", "-enddate",
+                 "20200102000000Z"]]:
+            subprocess.run(["openssl", *words], cwd=self.root, check=True,
+                           capture_output=True)
+        process = self.start_task(
+            free_addresses(2), 0, ["run", "barrier"],
+            ["--tls-cert", "old.pem", "--tls-key", "key.pem", "--tls-ca",
+             "old.pem"])
+        self.assertEqual(self.error_of(process),
+                         "tutti: old.pem expired on 2020-01-02 00:00:00 UTC")
+
+    def test_a_directory_is_named(self):
+        cluster = free_addresses(2)
+        process = self.start_task(
+            cluster, 0, ["run", "barrier"],
+            ["--tls-cert", ".", "--tls-key", "k", "--tls-ca", "c"])
+        self.assertIn(". is a directory; wanted a file in PEM format",
+                      self.error_of(process))
+
+
+class AddressesTest(WorkerTestCase):
+
+    def test_an_address_that_the_machine_does_not_have_is_noted(self):
+        port = free_addresses(1)[0].split(":")[1]
+        process = self.start("run", "barrier", "--cluster",
+                             f"192.0.2.1:{port}", "--insecure")
+        status, _, lines = self.end(process)
+        self.assertEqual(
+            (status, lines),
+            (0, ["tutti: note: 192.0.2.1 is no address of this machine; "
+                 "listening everywhere"]))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
