@@ -4,7 +4,8 @@
 // A program's way through it: devices (DeviceManager), an Environment of its
 // own or framework/default_environment.h, a manager (CreateLocalExecutorMgr),
 // from it a CollectiveExecutor per step, and ExecuteAsync() per member and
-// collective. README.md has a complete program.
+// collective; Prepare() for one that runs every step on the same buffers.
+// README.md has a complete program.
 
 #ifndef TUTTI_TUTTI_H_
 #define TUTTI_TUTTI_H_
@@ -18,6 +19,7 @@
 #include "framework/cpu_device.h"                 // IWYU pragma: export
 #include "framework/device_manager.h"             // IWYU pragma: export
 #include "framework/environment.h"                // IWYU pragma: export
+#include "framework/prepared_collective.h"        // IWYU pragma: export
 #include "framework/registry.h"                   // IWYU pragma: export
 #include "framework/tensor.h"                     // IWYU pragma: export
 #include "resolvers/local_group.h"                // IWYU pragma: export
