@@ -70,6 +70,16 @@ void CollectiveExecutor::MarkLaunched(const CollectiveContext& context,
   dependencies_.Launched(execution.id);
 }
 
+void CollectiveExecutor::ShowObserver(const CollectiveContext& context,
+                                      const CollectiveRequest& request) {
+  if (options_.observer == nullptr) return;
+  options_.observer->OnFinished({.device = *context.device,
+                                 .request = request,
+                                 .step_id = context.exec_key.step,
+                                 .execution = context.exec_key.execution,
+                                 .output = context.result()});
+}
+
 void CollectiveExecutor::FailExecution(Execution& execution,
                                        absl::Status status) {
   execution.cancellation.Cancel(std::move(status));

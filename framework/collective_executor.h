@@ -163,14 +163,7 @@ class CollectiveExecutor
 
   // A member's part has ended with OK.
   void ShowObserver(const CollectiveContext& context,
-                    const CollectiveRequest& request) {
-    if (options_.observer == nullptr) return;
-    options_.observer->OnFinished({.device = *context.device,
-                                   .request = request,
-                                   .step_id = context.exec_key.step,
-                                   .execution = context.exec_key.execution,
-                                   .output = context.result()});
-  }
+                    const CollectiveRequest& request);
   void LeaveExecution(Execution& execution);
 
   const Options options_;

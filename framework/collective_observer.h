@@ -29,9 +29,10 @@ class CollectiveObserver {
   virtual ~CollectiveObserver() = default;
 
   // Runs once for each such part, before its `done` and on the same thread,
-  // with no lock held; those of other members may run at once. Other members do
-  // not wait for it, but this one's `done` does: must not block or throw. Parts
-  // that fail, and preparations, are not shown.
+  // with no lock held; those of other members may run at once. This one's
+  // `done` waits for it, and so do other members whose parts end on the same
+  // thread: must not block or throw. Parts that fail, and preparations, are not
+  // shown.
   virtual void OnFinished(const Finished& finished) = 0;
 };
 

@@ -49,7 +49,8 @@ class OutfeedChannel {
 
   // The device's side. Moves `arrays` into the channel, all at once, after all
   // transfers before. `done`, which may be null, runs with OK when they are in:
-  // inside this call if there is room, later if not. Their bytes are the
+  // inside this call if there is room, later if not; but where this is called
+  // by another such `done`, once that one has ended. Their bytes are the
   // channel's, and then the host's, from the call on: nobody may write them as
   // long as a tensor shares them. `done` says nothing of that.
   //

@@ -29,8 +29,10 @@ namespace tutti {
 // an executor for each step takes one more, that lives as long as the buffers
 // do: a step of its own, whose abort is that of all that is prepared there.
 // After the abort, starts end with its status. After the end of the group's
-// generation, they join the next one as calls do, and cost as much; prepare
-// again.
+// generation, they join the next one as calls do, and cost as much: prepare
+// again. Where the group has several tasks a step may not go on with another
+// generation, and they fail with FAILED_PRECONDITION: prepare again in an
+// executor of another step.
 //
 // Thread-safe. May be destroyed while it runs: that start goes on, and `done`
 // runs. The device outlives it and every start.

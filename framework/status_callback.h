@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// Runs exactly once, with no lock of ours held. It must not block: the thread
-// that runs it may have other members' work to do.
+// Runs exactly once, with no lock of ours held. It must not block or throw: the
+// thread that runs it may have other members' work to do.
 using StatusCallback = absl::AnyInvocable<void(absl::Status) &&>;
 
 }  // namespace tutti

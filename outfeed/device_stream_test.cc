@@ -47,6 +47,9 @@ class DeviceStreamTest : public testing::Test {
                 IsOk());
   }
 
+  // A work that is left holds the stream, and the stream the work queue.
+  ~DeviceStreamTest() override { environment_.RunAll(); }
+
   // As many of these arrays as the stream takes.
   size_t Take(std::vector<Tensor> arrays) {
     return stream_->TakeArrays(absl::MakeSpan(arrays));
@@ -91,7 +94,6 @@ TEST_F(DeviceStreamTest, MovesOutWhatItTakes) {
     EXPECT_FALSE(taken.is_set());
   }
   EXPECT_TRUE(arrays[4].is_set());
-  environment_.RunAll();
 }
 
 TEST_F(DeviceStreamTest, LeavesAHeaderThatHasNoRoomAndThenResumes) {
