@@ -10,6 +10,7 @@
 #ifndef TUTTI_TUTTI_H_
 #define TUTTI_TUTTI_H_
 
+#include "framework/await.h"                      // IWYU pragma: export
 #include "framework/blocking_counter.h"           // IWYU pragma: export
 #include "framework/cancellation.h"               // IWYU pragma: export
 #include "framework/collective_executor.h"        // IWYU pragma: export

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "framework/await.h"
 #include "remote/grpc/grpc_transport.h"
 
 namespace tutti {

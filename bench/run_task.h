@@ -2,27 +2,12 @@
 #define TUTTI_BENCH_RUN_TASK_H_
 
 #include <functional>
-#include <utility>
 
 #include "absl/status/status.h"
-#include "framework/blocking_counter.h"
 #include "remote/grpc/grpc_options.h"
 #include "runtime/cluster_runtime.h"
 
 namespace tutti {
-
-// Waits for an asynchronous operation, which `start` begins.
-template <typename Start>
-absl::Status Await(Start start) {
-  absl::Status result;
-  BlockingCounter ended(1);
-  start([&](absl::Status status) {
-    result = std::move(status);
-    ended.DecrementCount();
-  });
-  ended.Wait();
-  return result;
-}
 
 // What a task does once it has joined. Blocks.
 using TaskWork = std::function<absl::Status(ClusterRuntime* runtime)>;

@@ -4,7 +4,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "framework/blocking_counter.h"
+#include "framework/await.h"
 #include "outfeed/memory_channel.h"
 
 namespace tutti {
@@ -30,14 +30,8 @@ void OutfeedSender::Send(uint32_t consumer_id, absl::Span<const Tensor> arrays,
 
 absl::Status OutfeedSender::SendAndWait(uint32_t consumer_id,
                                         absl::Span<const Tensor> arrays) const {
-  absl::Status result;
-  BlockingCounter is_done(1);
-  Send(consumer_id, arrays, [&](absl::Status status) {
-    result = std::move(status);
-    is_done.DecrementCount();
-  });
-  is_done.Wait();
-  return result;
+  return Await(
+      [&](StatusCallback done) { Send(consumer_id, arrays, std::move(done)); });
 }
 
 absl::Status OutfeedSender::AddItem(uint32_t consumer_id,

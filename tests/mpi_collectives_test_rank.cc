@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/await.h"
 #include "framework/blocking_counter.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor_mgr.h"
@@ -84,8 +85,7 @@ class MpiCollectivesTest : public testing::Test {
         {.cluster = *cluster,
          .environment = Machine().get(),
          .devices_per_task = devices_per_task,
-         .make_transport = [&](uint64_t incarnation)
-             -> absl::StatusOr<std::shared_ptr<Transport>> {
+         .make_transport = [&](uint64_t incarnation) {
            return CreateMpiTransport({.runtime = mpi,
                                       .cluster = *cluster,
                                       .incarnation = incarnation,
@@ -107,18 +107,6 @@ class MpiCollectivesTest : public testing::Test {
                 }),
                 IsOk());
     runtime_.reset();
-  }
-
-  template <typename Start>
-  static absl::Status Await(Start start) {
-    absl::Status result;
-    BlockingCounter ended(1);
-    start([&](absl::Status status) {
-      result = std::move(status);
-      ended.DecrementCount();
-    });
-    ended.Wait();
-    return result;
   }
 
   int rank() const { return runtime_->cluster().this_task; }

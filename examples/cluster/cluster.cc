@@ -19,19 +19,6 @@
 
 namespace {
 
-// Waits for an asynchronous operation.
-template <typename Start>
-absl::Status Await(Start start) {
-  absl::Status result;
-  tutti::BlockingCounter ended(1);
-  start([&](absl::Status status) {
-    result = std::move(status);
-    ended.DecrementCount();
-  });
-  ended.Wait();
-  return result;
-}
-
 absl::Status Run(const tutti::Environment& environment,
                  const tutti::ClusterSpec& cluster) {
   const auto runtime = tutti::ClusterRuntime::Create(
@@ -46,7 +33,7 @@ absl::Status Run(const tutti::Environment& environment,
   const auto in_a_minute = [&] {
     return environment.clock->Now() + absl::Seconds(60);
   };
-  absl::Status status = Await([&](tutti::StatusCallback done) {
+  absl::Status status = tutti::Await([&](tutti::StatusCallback done) {
     (*runtime)->Join(in_a_minute(), /*progress=*/nullptr, std::move(done));
   });
   if (!status.ok()) return status;
@@ -59,7 +46,7 @@ absl::Status Run(const tutti::Environment& environment,
   request.shape = tutti::TensorShape::Vector(3);
   tutti::Tensor tensor =
       *tutti::Tensor::Wrap(request.dtype, request.shape, data);
-  status = Await([&](tutti::StatusCallback done) {
+  status = tutti::Await([&](tutti::StatusCallback done) {
     (*runtime)
         ->manager()
         .FindOrCreate(/*step_id=*/1)
@@ -74,7 +61,7 @@ absl::Status Run(const tutti::Environment& environment,
   });
   if (!status.ok()) return status;
   std::cout << data[0] << ' ' << data[1] << ' ' << data[2] << '\n';
-  return Await([&](tutti::StatusCallback done) {
+  return tutti::Await([&](tutti::StatusCallback done) {
     (*runtime)->Leave(in_a_minute(), std::move(done));
   });
 }

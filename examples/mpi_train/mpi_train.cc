@@ -8,8 +8,9 @@
 // is free; the coordinator has all of them run what all have asked for.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -17,9 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "examples/train/data.h"
 #include "examples/train/model.h"
 #include "framework/coordinator/coordinator.h"
@@ -111,7 +115,7 @@ class RankTrainer {
 
   // The parameters of all ranks, one after the other.
   absl::Status GatherParameters(tutti::Tensor* all) {
-    return AwaitAll(1, [&](size_t, tutti::StatusCallback done) {
+    return tutti::Await([&](tutti::StatusCallback done) {
       runtime_->coordinator().AllGather(
           {.name = "parameters",
            .input = Wrap(parameters_.data(), kNumParameters),
@@ -213,12 +217,12 @@ absl::Status Run(int num_epochs) {
   const auto in_a_minute = [&] {
     return environment.get().clock->Now() + absl::Seconds(60);
   };
-  status = AwaitAll(1, [&](size_t, tutti::StatusCallback done) {
+  status = tutti::Await([&](tutti::StatusCallback done) {
     (*runtime)->Join(in_a_minute(), /*progress=*/nullptr, std::move(done));
   });
   if (status.ok()) status = Train(runtime->get(), num_epochs);
   if (!status.ok()) return status;
-  return AwaitAll(1, [&](size_t, tutti::StatusCallback done) {
+  return tutti::Await([&](tutti::StatusCallback done) {
     (*runtime)->Leave(in_a_minute(), std::move(done));
   });
 }

@@ -61,14 +61,9 @@ void StepOutfeed::Send(int device, const StepReport& report,
 }
 
 absl::Status StepOutfeed::Finish() {
-  absl::Status result;
-  tutti::BlockingCounter ended(1);
-  receiver_->Shutdown([&](absl::Status status) {
-    result = std::move(status);
-    ended.DecrementCount();
+  return tutti::Await([&](tutti::StatusCallback done) {
+    receiver_->Shutdown(std::move(done));
   });
-  ended.Wait();
-  return result;
 }
 
 }  // namespace train
