@@ -198,7 +198,7 @@ class Comparison {
         MPI_Request request = MPI_REQUEST_NULL;
         MPI_Iallreduce(input_.data(), output_.data(),
                        static_cast<int>(input_.size()), merge.type(),
-                       merge.op(), MPI_COMM_WORLD, &request);
+                       MpiMerge::Operation(), MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
       };
       all_reduce();

@@ -27,8 +27,9 @@ namespace tutti {
 //                        <---   withdrawn {execution}, unless it has said begin
 //
 // So an execution begins on all members or on none, and nobody waits in MPI for
-// one that does not come. A leader says begin in an order of its own, in which
-// all begin. It is messages of one size, one round in all.
+// one that does not come; but a leader that the members gave up as lost, and
+// that goes on, may begin one by itself. A leader says begin in an order of its
+// own, in which all begin. It is messages of one size, one round in all.
 //
 // The first begin of a group also has the members make their communicator,
 // which blocks MPI's thread: for it the leader gets leave from task 0, which
@@ -76,7 +77,9 @@ class MpiAgreement {
   // The group has no communicator any more.
   void ForgetGroup(const ExecKey& key) { led_.erase(GroupOf(key)); }
 
-  // The task sends nothing any more, and hears nothing. The first reason stays.
+  // The task is lost: what it leads, or what was led here and waits for it,
+  // ends. Should it go on, what it withdraws is answered. The first reason
+  // stays.
   void OnGone(int task, const absl::Status& why);
 
   // Parts of this process that wait.

@@ -33,12 +33,6 @@ int Key() {
   return key;
 }
 
-MPI_Op MakeOp(MPI_User_function* function, bool commutes) {
-  MPI_Op op = MPI_OP_NULL;
-  MPI_Op_create(function, commutes ? 1 : 0, &op);
-  return op;
-}
-
 }  // namespace
 
 MpiMerge::MpiMerge(DType dtype, const MergeOp& op) : dtype_(dtype), op_(op) {
@@ -54,11 +48,14 @@ MpiMerge::~MpiMerge() {
   if (is_over == 0) MPI_Type_free(&type_);
 }
 
-// Two for all, as long as MPI.
-MPI_Op MpiMerge::op() const {
-  static const MPI_Op commutative = MakeOp(&Run, /*commutes=*/true);
-  static const MPI_Op ordered = MakeOp(&Run, /*commutes=*/false);
-  return op_.commutative() ? commutative : ordered;
+// One for all, as long as MPI.
+MPI_Op MpiMerge::Operation() {
+  static const MPI_Op operation = [] {
+    MPI_Op made = MPI_OP_NULL;
+    MPI_Op_create(&Run, /*commute=*/1, &made);
+    return made;
+  }();
+  return operation;
 }
 
 size_t MpiMerge::pack_bytes() const {

@@ -25,6 +25,7 @@ namespace tutti {
 // Made and destroyed by MPI's thread; MPI may merge on any that calls it.
 class MpiMerge {
  public:
+  // REQUIRES: the op commutes.
   MpiMerge(DType dtype, const MergeOp& op);
   ~MpiMerge();
   MpiMerge(const MpiMerge&) = delete;
@@ -32,7 +33,7 @@ class MpiMerge {
 
   // Of what MPI counts: an element; of a custom op, which can fail, a pack.
   MPI_Datatype type() const { return type_; }
-  MPI_Op op() const;
+  static MPI_Op Operation();
 
   // ---- Custom ops: MPI is not told that a merge failed, so packs are ----
   // Elements behind a header that says how many there are and whether what was

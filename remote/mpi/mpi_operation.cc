@@ -72,7 +72,9 @@ absl::Status MpiOperation::Check(const CollInstanceParams& instance,
       return absl::InvalidArgumentError(
           absl::StrCat("MPI is not asked for ", Name(instance.type)));
   }
-  for (int rank = 0; rank < group_size; ++rank) {
+  // Ranks without rows of their own all have the same shapes.
+  const int num_different = instance.rows.empty() ? 1 : group_size;
+  for (int rank = 0; rank < num_different; ++rank) {
     const auto input = InputShape(instance, group_size, rank);
     if (!input.ok()) return input.status();
     const auto output = OutputShape(instance, group_size, rank);
@@ -151,10 +153,10 @@ void MpiOperation::Reduce(MPI_Comm communicator) {
     const void* source = is_in_place ? MPI_IN_PLACE : from + begin * unit_bytes;
     void* target = into == nullptr ? nullptr : into + begin * unit_bytes;
     if (is_all_reduce) {
-      MPI_Iallreduce(source, target, count, merge_->type(), merge_->op(),
-                     communicator, NewRequest());
+      MPI_Iallreduce(source, target, count, merge_->type(),
+                     MpiMerge::Operation(), communicator, NewRequest());
     } else {
-      MPI_Ireduce(source, target, count, merge_->type(), merge_->op(),
+      MPI_Ireduce(source, target, count, merge_->type(), MpiMerge::Operation(),
                   instance().root, communicator, NewRequest());
     }
   });
@@ -168,7 +170,7 @@ void MpiOperation::ReduceScatter(MPI_Comm communicator) {
     from = CopyOfInput();
   }
   MPI_Ireduce_scatter_block(from, into, static_cast<int>(num_units_ / size()),
-                            merge_->type(), merge_->op(), communicator,
+                            merge_->type(), MpiMerge::Operation(), communicator,
                             NewRequest());
 }
 
