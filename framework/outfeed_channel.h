@@ -25,6 +25,12 @@ class OutfeedListener {
   // The calls of one channel come one at a time, with no lock of its held, on
   // the thread of who transfers or resumes. Must not block.
   virtual size_t TakeArrays(absl::Span<Tensor> arrays) = 0;
+
+  // Nothing more comes, because the device is lost or its stream broken: called
+  // as TakeArrays() is, once, after all that came before was taken. The
+  // listener ends the stream, by OutfeedChannel::End() with this status. Only
+  // channels that can lose their device call it.
+  virtual void OnFailed(absl::Status status) = 0;
 };
 
 // The way of arrays from one device to the host: first in, first out, bounded.

@@ -103,6 +103,19 @@ size_t DeviceStream::TakeArrays(absl::Span<Tensor> arrays) {
   return num_taken;
 }
 
+void DeviceStream::OnFailed(absl::Status status) {
+  Dropped dropped;
+  {
+    MutexLock lock(&mu_);
+    if (end_.has_value()) return;  // The channel is about to be told.
+    end_ = status;
+    DropUnread(dropped);
+  }
+  Release(dropped.num_bytes);
+  dropped.arrays.clear();
+  EndChannel(status);
+}
+
 bool DeviceStream::TakeArray(Tensor& array) {
   if (end_.has_value()) return false;
   return consumer_ == nullptr ? TakeHeader(array) : TakePayload(array);

@@ -71,6 +71,7 @@ class DeviceStream : public OutfeedListener,
 
   size_t TakeArrays(absl::Span<Tensor> arrays) override
       ABSL_LOCKS_EXCLUDED(mu_);
+  void OnFailed(absl::Status status) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnGranted() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

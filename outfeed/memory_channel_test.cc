@@ -31,6 +31,7 @@ class Listener : public OutfeedListener {
     }
     return num_taken;
   }
+  void OnFailed(absl::Status /*status*/) override {}
 
   size_t num_allowed = 1000;
   std::vector<size_t> sizes;

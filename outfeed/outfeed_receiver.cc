@@ -85,7 +85,9 @@ class OutfeedReceiver::Ending {
 absl::StatusOr<std::unique_ptr<OutfeedReceiver>> OutfeedReceiver::Create(
     Options options) {
   if (absl::Status status = Validate(options); !status.ok()) return status;
-  const auto registry = std::make_shared<OutfeedRegistry>();
+  const auto registry = options.registry != nullptr
+                            ? std::move(options.registry)
+                            : std::make_shared<OutfeedRegistry>();
   const auto budget = std::make_shared<ByteBudget>(options.max_queued_bytes);
   const auto ending = std::make_shared<Ending>();
   const auto callback =

@@ -1,0 +1,217 @@
+#include "outfeed/parcel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "framework/dtype.h"
+#include "framework/tensor_shape.h"
+
+namespace tutti {
+namespace {
+
+enum Kind : uint8_t {
+  kNothing,  // The rest of the parcel is not used.
+  kDefine,
+  kSpec,
+  kItem,
+  kInline,
+  kLarge,
+  kEnd,
+};
+
+absl::Status Invalid(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("an outfeed parcel ", what));
+}
+
+absl::Status Truncated() { return Invalid("ends in the middle of an entry"); }
+
+constexpr auto kLastCode =
+    static_cast<uint8_t>(absl::StatusCode::kUnauthenticated);
+
+}  // namespace
+
+bool ParcelWriter::Begin(uint8_t kind, size_t num_bytes) {
+  if (parcel_.size() - size_ < num_bytes + 1) return false;
+  Put(kind);
+  return true;
+}
+
+template <typename T>
+void ParcelWriter::Put(T value) {
+  const auto bits = static_cast<std::make_unsigned_t<T>>(value);
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    parcel_[size_++] = static_cast<std::byte>(bits >> (8 * i));
+  }
+}
+
+void ParcelWriter::PutBytes(const void* bytes, size_t num_bytes) {
+  if (num_bytes > 0) std::memcpy(parcel_.data() + size_, bytes, num_bytes);
+  size_ += num_bytes;
+}
+
+bool ParcelWriter::Add(const DefineEntry& entry) {
+  if (!Begin(kDefine, 8)) return false;
+  Put(entry.consumer_id);
+  Put(entry.num_arrays);
+  return true;
+}
+
+bool ParcelWriter::Add(const SpecEntry& entry) {
+  const absl::Span<const int64_t> dims = entry.spec.shape.dims();
+  if (!Begin(kSpec, 2 + dims.size() * sizeof(int64_t))) return false;
+  Put(static_cast<uint8_t>(entry.spec.dtype));
+  Put(static_cast<uint8_t>(dims.size()));
+  for (const int64_t dim : dims) Put(dim);
+  return true;
+}
+
+bool ParcelWriter::Add(const ItemEntry& entry) {
+  if (!Begin(kItem, 4)) return false;
+  Put(entry.consumer_id);
+  return true;
+}
+
+bool ParcelWriter::Add(const InlineEntry& entry) {
+  if (!Begin(kInline, 2 + entry.bytes.size())) return false;
+  Put(static_cast<uint16_t>(entry.bytes.size()));
+  PutBytes(entry.bytes.data(), entry.bytes.size());
+  return true;
+}
+
+bool ParcelWriter::Add(const LargeEntry& /*entry*/) { return Begin(kLarge, 0); }
+
+bool ParcelWriter::Add(const EndEntry& entry) {
+  const absl::string_view message =
+      absl::string_view(entry.status.message()).substr(0, kMaxEndMessageBytes);
+  if (!Begin(kEnd, 3 + message.size())) return false;
+  Put(static_cast<uint8_t>(entry.status.code()));
+  Put(static_cast<uint16_t>(message.size()));
+  PutBytes(message.data(), message.size());
+  return true;
+}
+
+void ParcelWriter::Finish() {
+  const absl::Span<std::byte> rest = parcel_.subspan(size_);
+  std::fill(rest.begin(), rest.end(), static_cast<std::byte>(kNothing));
+  size_ = parcel_.size();
+}
+
+absl::StatusOr<std::optional<ParcelEntry>> ParcelReader::Next() {
+  uint8_t kind = kNothing;
+  if (!Get(kind) || kind == kNothing) {
+    parcel_ = {};
+    if (num_read_ == 0) return Invalid("is empty");
+    return std::nullopt;
+  }
+  ++num_read_;
+  absl::StatusOr<ParcelEntry> entry = Read(kind);
+  if (!entry.ok()) return entry.status();
+  return std::optional<ParcelEntry>(*std::move(entry));
+}
+
+absl::StatusOr<ParcelEntry> ParcelReader::Read(uint8_t kind) {
+  switch (kind) {
+    case kDefine:
+      return ReadDefine();
+    case kSpec:
+      return ReadSpec();
+    case kItem:
+      return ReadItem();
+    case kInline:
+      return ReadInline();
+    case kLarge:
+      return LargeEntry();
+    case kEnd:
+      return ReadEnd();
+    default:
+      return Invalid(absl::StrCat("has an entry of kind ", kind));
+  }
+}
+
+absl::StatusOr<ParcelEntry> ParcelReader::ReadDefine() {
+  DefineEntry entry;
+  if (!Get(entry.consumer_id) || !Get(entry.num_arrays)) return Truncated();
+  if (entry.num_arrays > kMaxArraysPerItem) {
+    return Invalid(absl::StrCat("defines items of ", entry.num_arrays,
+                                " arrays, above ", kMaxArraysPerItem));
+  }
+  return entry;
+}
+
+absl::StatusOr<ParcelEntry> ParcelReader::ReadSpec() {
+  uint8_t dtype = 0;
+  uint8_t num_dims = 0;
+  if (!Get(dtype) || !Get(num_dims)) return Truncated();
+  if (!IsValid(static_cast<DType>(dtype))) {
+    return InvalidDType(static_cast<DType>(dtype));
+  }
+  std::vector<int64_t> dims(num_dims);
+  for (int64_t& dim : dims) {
+    if (!Get(dim)) return Truncated();
+  }
+  const absl::StatusOr<TensorShape> shape = TensorShape::Create(dims);
+  if (!shape.ok()) return shape.status();
+  return SpecEntry{{static_cast<DType>(dtype), *shape}};
+}
+
+absl::StatusOr<ParcelEntry> ParcelReader::ReadItem() {
+  ItemEntry entry;
+  if (!Get(entry.consumer_id)) return Truncated();
+  return entry;
+}
+
+absl::StatusOr<ParcelEntry> ParcelReader::ReadInline() {
+  uint16_t num_bytes = 0;
+  InlineEntry entry;
+  if (!Get(num_bytes) || !GetBytes(num_bytes, entry.bytes)) return Truncated();
+  if (num_bytes > kMaxInlineBytes) {
+    return Invalid(absl::StrCat("has an array of ", num_bytes, " bytes, above ",
+                                kMaxInlineBytes));
+  }
+  return entry;
+}
+
+absl::StatusOr<ParcelEntry> ParcelReader::ReadEnd() {
+  uint8_t code = 0;
+  uint16_t num_bytes = 0;
+  absl::Span<const std::byte> bytes;
+  if (!Get(code) || !Get(num_bytes) || !GetBytes(num_bytes, bytes)) {
+    return Truncated();
+  }
+  if (code > kLastCode || num_bytes > kMaxEndMessageBytes) {
+    return Invalid(absl::StrCat("ends the stream with code ", code, " and ",
+                                num_bytes, " bytes of message"));
+  }
+  const absl::string_view message(reinterpret_cast<const char*>(bytes.data()),
+                                  bytes.size());
+  return EndEntry{absl::Status(static_cast<absl::StatusCode>(code), message)};
+}
+
+template <typename T>
+bool ParcelReader::Get(T& value) {
+  absl::Span<const std::byte> bytes;
+  if (!GetBytes(sizeof(T), bytes)) return false;
+  std::make_unsigned_t<T> bits = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    const auto byte = std::to_integer<std::make_unsigned_t<T>>(bytes[i]);
+    bits = static_cast<std::make_unsigned_t<T>>(bits | (byte << (8 * i)));
+  }
+  value = static_cast<T>(bits);
+  return true;
+}
+
+bool ParcelReader::GetBytes(size_t num_bytes,
+                            absl::Span<const std::byte>& bytes) {
+  if (num_bytes > parcel_.size()) return false;
+  bytes = parcel_.first(num_bytes);
+  parcel_.remove_prefix(num_bytes);
+  return true;
+}
+
+}  // namespace tutti

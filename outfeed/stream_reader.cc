@@ -1,0 +1,151 @@
+#include "outfeed/stream_reader.h"
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "framework/dtype.h"
+
+namespace tutti {
+namespace {
+
+size_t BytesOf(const ArraySpec& spec) {
+  // The registry has checked that it fits.
+  return static_cast<size_t>(spec.shape.num_elements()) * SizeOf(spec.dtype);
+}
+
+absl::string_view NameOf(int place) {
+  constexpr absl::string_view kNames[] = {"between items", "in a definition",
+                                          "in an item"};
+  return kNames[place];
+}
+
+}  // namespace
+
+absl::StatusOr<StreamReader::Step> StreamReader::Next() {
+  for (;;) {
+    absl::StatusOr<std::optional<ParcelEntry>> entry = parcel_.Next();
+    if (!entry.ok()) return entry.status();
+    if (!entry->has_value()) return ParcelEnd();
+    std::optional<absl::StatusOr<Step>> step;
+    absl::Status status = std::visit(
+        [&](const auto& taken) -> absl::Status {
+          auto result = Take(taken);
+          if constexpr (std::is_same_v<decltype(result), absl::Status>) {
+            return result;
+          } else {
+            step = std::move(result);
+            return absl::OkStatus();
+          }
+        },
+        **entry);
+    if (!status.ok()) return status;
+    if (step.has_value()) return *std::move(step);
+  }
+}
+
+absl::Status StreamReader::Expect(Place place) const {
+  if (place_ == place) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("an outfeed stream has an entry that belongs ",
+                   NameOf(static_cast<int>(place)), ", found ",
+                   NameOf(static_cast<int>(place_))));
+}
+
+absl::Status StreamReader::Take(const DefineEntry& entry) {
+  if (absl::Status status = Expect(Place::kBetween); !status.ok()) {
+    return status;
+  }
+  if (consumers_.contains(entry.consumer_id)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an outfeed stream defines consumer id ", entry.consumer_id, " twice"));
+  }
+  if (consumers_.size() >= kMaxConsumersPerStream) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an outfeed stream defines more than ",
+                     kMaxConsumersPerStream, " consumers"));
+  }
+  place_ = Place::kDefinition;
+  defined_id_ = entry.consumer_id;
+  num_left_ = entry.num_arrays;
+  return RegisterIfComplete();
+}
+
+absl::Status StreamReader::Take(const SpecEntry& entry) {
+  if (absl::Status status = Expect(Place::kDefinition); !status.ok()) {
+    return status;
+  }
+  defined_arrays_.push_back(entry.spec);
+  --num_left_;
+  return RegisterIfComplete();
+}
+
+absl::Status StreamReader::RegisterIfComplete() {
+  if (num_left_ > 0) return absl::OkStatus();
+  place_ = Place::kBetween;
+  absl::Status status =
+      registry_->Register(defined_id_, std::exchange(defined_arrays_, {}));
+  if (!status.ok()) return status;
+  const auto consumer = registry_->Find(defined_id_);
+  if (!consumer.ok()) return consumer.status();
+  consumers_.emplace(defined_id_, *consumer);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StreamReader::Step> StreamReader::Take(const ItemEntry& entry) {
+  if (absl::Status status = Expect(Place::kBetween); !status.ok()) {
+    return status;
+  }
+  const auto found = consumers_.find(entry.consumer_id);
+  if (found == consumers_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an outfeed stream has an item of consumer id ",
+                     entry.consumer_id, ", which it did not define"));
+  }
+  consumer_ = found->second;
+  num_left_ = static_cast<uint32_t>(consumer_->arrays.size());
+  if (num_left_ > 0) place_ = Place::kItem;
+  return Header{consumer_};
+}
+
+const ArraySpec& StreamReader::NextArray() {
+  const ArraySpec& spec =
+      consumer_->arrays[consumer_->arrays.size() - num_left_];
+  if (--num_left_ == 0) place_ = Place::kBetween;
+  return spec;
+}
+
+absl::StatusOr<StreamReader::Step> StreamReader::Take(
+    const InlineEntry& entry) {
+  if (absl::Status status = Expect(Place::kItem); !status.ok()) return status;
+  const ArraySpec& spec = NextArray();
+  if (entry.bytes.size() != BytesOf(spec)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an array of consumer id ", consumer_->id, " is ", spec.ToString(),
+        ", found ", entry.bytes.size(), " bytes"));
+  }
+  return InlineArray{&spec, entry.bytes};
+}
+
+absl::StatusOr<StreamReader::Step> StreamReader::Take(
+    const LargeEntry& /*entry*/) {
+  if (absl::Status status = Expect(Place::kItem); !status.ok()) return status;
+  const ArraySpec& spec = NextArray();
+  if (BytesOf(spec) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an empty array of consumer id ", consumer_->id,
+                     " cannot come by itself"));
+  }
+  return LargeArray{&spec, BytesOf(spec)};
+}
+
+absl::StatusOr<StreamReader::Step> StreamReader::Take(const EndEntry& entry) {
+  if (absl::Status status = Expect(Place::kBetween); !status.ok()) {
+    return status;
+  }
+  return End{entry.status};
+}
+
+}  // namespace tutti
