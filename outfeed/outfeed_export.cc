@@ -87,9 +87,8 @@ class OutfeedExport::Core : public OutfeedListener,
   const std::shared_ptr<StreamLink> link_;
   const std::string who_;
 
-  // Where the answers to what this end asks for go.
+  // Where the answer goes: the link's until it has come.
   std::array<std::byte, kCloseWord.size()> close_word_ = {};
-  std::array<std::byte, 1> watched_ = {};
 
   Mutex mu_;
   StatusCallback ended_ ABSL_GUARDED_BY(mu_);
@@ -118,15 +117,9 @@ absl::Status OutfeedExport::Core::Start() {
     link_->End(status);
     return status;
   }
-  link_->Ask(TagOf(StreamTag::kWatch, 0), absl::MakeSpan(watched_),
-             [self = shared_from_this()](absl::Status status) {
-               if (status.ok()) {
-                 status = self->Annotated(absl::InternalError(
-                     "its receiving end answers what is no question"));
-                 self->link_->End(status);
-               }
-               self->OnLinkEnded(std::move(status));
-             });
+  link_->WatchEnd([self = shared_from_this()](const absl::Status& status) {
+    self->OnLinkEnded(status);
+  });
   link_->Ask(TagOf(StreamTag::kClose, 0), absl::MakeSpan(close_word_),
              [self = shared_from_this()](const absl::Status& status) {
                self->OnCloseWord(status);

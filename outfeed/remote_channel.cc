@@ -52,7 +52,8 @@ std::shared_ptr<RemoteChannel> RemoteChannel::Create(
     std::shared_ptr<OutfeedRegistry> registry) {
   const std::shared_ptr<RemoteChannel> channel(
       new RemoteChannel(std::move(name), std::move(link), std::move(registry)));
-  channel->Watch();
+  channel->link_->WatchEnd(
+      [channel](const absl::Status& status) { channel->OnLinkEnded(status); });
   return channel;
 }
 
@@ -130,18 +131,6 @@ void RemoteChannel::End(const OutfeedListener& listener, absl::Status status) {
 }
 
 // --- What comes of the link --------------------------------------------------
-
-void RemoteChannel::Watch() {
-  link_->Ask(TagOf(StreamTag::kWatch, 0), absl::MakeSpan(watched_),
-             [self = shared_from_this()](absl::Status status) {
-               if (status.ok()) {
-                 status = self->Annotated(absl::InternalError(
-                     "its sending end answers what is no question"));
-                 self->link_->End(status);
-               }
-               self->OnLinkEnded(std::move(status));
-             });
-}
 
 void RemoteChannel::Begin() {
   for (uint64_t number = 0; number < kNumSlots; ++number) AskForParcel(number);

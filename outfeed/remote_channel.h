@@ -67,7 +67,6 @@ class RemoteChannel : public OutfeedChannel,
       ABSL_LOCKS_EXCLUDED(mu_);
 
   void Begin();
-  void Watch();
   void AskForParcel(uint64_t number);
   void OnParcel(uint64_t number, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -105,7 +104,6 @@ class RemoteChannel : public OutfeedChannel,
   MemoryChannel inner_;
 
   // Where answers go: the link's until they have come.
-  std::array<std::byte, 1> watched_ = {};
   std::array<std::array<std::byte, kParcelBytes>, kNumSlots> slots_;
 
   mutable Mutex mu_;

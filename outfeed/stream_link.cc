@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/dtype.h"
 #include "framework/peer_access.h"
+#include "outfeed/stream_tags.h"
 
 namespace tutti {
 namespace {
@@ -96,7 +97,10 @@ void StreamLink::Connect(int rank, OutfeedConnection connection,
         const std::shared_ptr<StreamLink> link(
             new StreamLink(rank, connection, *std::move(prepared)));
         link->WatchGroup();
-        std::move(done)(link);
+        link->WatchPeer();
+        link->Meet({.deadline = connection.deadline,
+                    .cancellation = std::move(connection.cancellation)},
+                   std::move(done));
       });
 }
 
@@ -126,12 +130,38 @@ void StreamLink::WatchGroup() {
   watch_ = watch;
 }
 
+void StreamLink::WatchPeer() {
+  Ask(TagOf(StreamTag::kWatch, 0), absl::MakeSpan(never_lent_),
+      [self = shared_from_this()](const absl::Status& status) {
+        if (!status.ok()) return;
+        self->End(absl::InternalError(
+            absl::StrCat(self->device(1 - self->rank_).name.ToString(),
+                         " has lent what no end of an outfeed lends")));
+      });
+}
+
+// Each end watches the other one before they meet, so that from then on neither
+// can end unheard.
+void StreamLink::Meet(PreparedCollective::Limits limits, ConnectCallback done) {
+  prepared_->Start(std::move(limits),
+                   [self = shared_from_this(),
+                    done = std::move(done)](absl::Status status) mutable {
+                     if (status.ok()) status = self->status();
+                     if (status.ok()) return std::move(done)(std::move(self));
+                     self->End(status);
+                     std::move(done)(std::move(status));
+                   });
+}
+
 void StreamLink::Lend(int32_t tag, absl::Span<const std::byte> bytes,
                       StatusCallback released) {
   if (!Begin(/*num_uses=*/2)) return std::move(released)(status());
   // It may end, and with it the last of all that keeps the link.
   const auto self = shared_from_this();
-  auto* transfer = new Transfer(self, {}, std::move(released));
+  Transfer* const transfer =
+      std::make_unique<Transfer>(self, absl::Span<std::byte>(),
+                                 std::move(released))
+          .release();
   const int peer = 1 - rank_;
   executor_->peers().PostToPeer(group_->members[static_cast<size_t>(peer)],
                                 KeyOf(tag, rank_),
@@ -146,7 +176,8 @@ void StreamLink::Ask(int32_t tag, absl::Span<std::byte> into,
                      StatusCallback done) {
   if (!Begin(/*num_uses=*/2)) return std::move(done)(status());
   const auto self = shared_from_this();
-  auto* transfer = new Transfer(self, into, std::move(done));
+  Transfer* const transfer =
+      std::make_unique<Transfer>(self, into, std::move(done)).release();
   const int peer = 1 - rank_;
   executor_->peers().RecvFromPeer(group_->members[static_cast<size_t>(peer)],
                                   KeyOf(tag, peer),
@@ -166,6 +197,7 @@ void StreamLink::End(absl::Status reason) {
     ++num_uses_;
   }
   CancelTransfers(reason);
+  ended_.Cancel(std::move(reason));
   EndUse();
 }
 

@@ -1,6 +1,7 @@
 #ifndef TUTTI_OUTFEED_STREAM_LINK_H_
 #define TUTTI_OUTFEED_STREAM_LINK_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,7 +41,7 @@ struct OutfeedConnection {
   GroupKey group_key = 0;
   InstanceKey instance_key = 0;
 
-  // Of the connecting alone.
+  // Of the connecting alone, until the other end has connected, too.
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<Cancellation> cancellation;
 };
@@ -50,8 +51,8 @@ struct OutfeedConnection {
 // of. So a peer is checked as in any collective, and the end of the group's
 // generation, an abort of the step and the loss of the peer end the link.
 //
-// Any transfer that fails ends the link, at both ends, and with it all other
-// transfers. So an end that always has one under way hears of the end at once.
+// Any transfer that fails ends the link, and whoever ends it ends it at both
+// ends, with all transfers: each has one under way that only the end ends.
 //
 // Thread-safe. Callbacks run once, inside the call or on the thread of the side
 // that came second or of the one that ends the link, with no lock held. An
@@ -65,8 +66,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   static constexpr int kReceiver = 0;
   static constexpr int kSender = 1;
 
-  // Waits for the other end. `rank` is one of the above. Errors:
-  // INVALID_ARGUMENT for a null executor or device; those of
+  // Waits for the other end: both have connected, or neither. `rank` is one of
+  // the above. Errors: INVALID_ARGUMENT for a null executor or device; those of
   // CollectiveExecutor::Prepare().
   static void Connect(int rank, OutfeedConnection connection,
                       ConnectCallback done);
@@ -92,6 +93,11 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   // OK until the link has ended.
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Runs `watcher` when the link has ended; inside this call if it has.
+  void WatchEnd(Cancellation::Watcher watcher) {
+    ended_.Watch(std::move(watcher));
+  }
+
   // Of either end.
   const DeviceAttributes& device(int rank) const {
     return group_->members[static_cast<size_t>(rank)].device;
@@ -105,6 +111,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
              std::shared_ptr<PreparedCollective> prepared);
 
   void WatchGroup() ABSL_LOCKS_EXCLUDED(mu_);
+  void WatchPeer();
+  void Meet(PreparedCollective::Limits limits, ConnectCallback done);
   BufKey KeyOf(int32_t tag, int from) const;
 
   // Around all that is done with the peer; after the end, the last one lets it
@@ -121,6 +129,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   const std::shared_ptr<PreparedCollective> prepared_;  // Keeps the group.
   const std::shared_ptr<const CollGroupParams> group_;
   const ExecKey exec_;
+  Cancellation ended_;
+  std::array<std::byte, 1> never_lent_ = {};  // Where WatchPeer()'s would go.
 
   mutable Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);

@@ -13,7 +13,7 @@ enum class StreamTag : uint8_t {
   // From the receiving end to the sending one, kCloseWord: stop sending.
   kClose,
 
-  // Asked for and never lent, by both: how an end hears of the link's end.
+  // Asked for by both and never lent: how an end hears that the link ended.
   kWatch,
 
   // From the sending end to the receiving one, in order.

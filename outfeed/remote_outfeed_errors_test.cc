@@ -1,0 +1,300 @@
+// What ends the outfeed of another process's device, and where it is told.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/cancellation.h"
+#include "outfeed/frame.h"
+#include "outfeed/outfeed_testing.h"
+#include "outfeed/parcel.h"
+#include "outfeed/remote_outfeed_testing.h"
+#include "outfeed/stream_link.h"
+#include "outfeed/stream_tags.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+TEST_F(RemoteOutfeedTest, AFailedCallbackReachesTheSender) {
+  Connect();
+  StartReceiver();
+  on_item_ = [] { return absl::DataLossError("no disk"); };
+  SendNumber(1);
+  SendNumber(2);
+  job_.environment().RunAll();
+  const auto failed =
+      StatusIs(StatusCode::kDataLoss,
+               AllOf(HasSubstr(sending_device().full_name()),
+                     HasSubstr("callback failed"), HasSubstr("no disk")));
+  ExpectSendersGet(failed);
+  EXPECT_THAT(ended_, Optional(failed));
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+  Shutdown();
+  EXPECT_THAT(shutdown_.status, failed);
+}
+
+class BrokenItemsTest : public RemoteOutfeedTest,
+                        public testing::WithParamInterface<int> {
+ protected:
+  std::vector<Tensor> Broken() {
+    const Tensor header = (*sender_registry_->Find(kNumberId))->header;
+    switch (GetParam()) {
+      case 0:
+        return {Bytes(8)};  // Uninitialised: made wrong by the caller.
+      case 1:
+        return {Number(1)};
+      case 2:
+        return {*MakeHeader(99)};
+      case 3:
+        return {header, Bytes(4)};
+      default:
+        return {header, header};
+    }
+  }
+};
+
+TEST_P(BrokenItemsTest, EndTheStreamAtBothEndsAfterTheItemsBefore) {
+  Connect();
+  StartReceiver();
+  SendNumber(1);
+  std::vector<Tensor> broken = Broken();
+  if (GetParam() == 0) std::memset(broken[0].mutable_data(), 7, 8);
+  SendRaw(std::move(broken));
+  SendNumber(2);
+  job_.environment().RunAll();
+  const auto error = StatusIs(
+      GetParam() == 2 ? StatusCode::kNotFound : StatusCode::kInvalidArgument,
+      HasSubstr("outfeed of " + sending_device().full_name()));
+  EXPECT_THAT(receiver_->statistics(0).status, error);
+  EXPECT_THAT(ended_, Optional(error));
+  ExpectSendersGet(error);
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BrokenItemsTest, testing::Range(0, 5));
+
+TEST_F(RemoteOutfeedTest, OtherArraysForAnIdEndTheStream) {
+  EXPECT_THAT(receiver_registry_->Register(kLargeId, {Int32()}), IsOk());
+  Connect();
+  StartReceiver();
+  SendNumber(1);
+  sender().Send(kLargeId, {Numbered(kLargeBytes, 1)}, nullptr);
+  job_.environment().RunAll();
+  const auto error =
+      StatusIs(StatusCode::kInvalidArgument,
+               HasSubstr("does not match previous shape (int32[])"));
+  EXPECT_THAT(receiver_->statistics(0).status, error);
+  EXPECT_THAT(ended_, Optional(error));
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
+TEST_F(RemoteOutfeedTest, TheDestructionOfEitherEndReachesTheOther) {
+  for (const bool exports : {true, false}) {
+    items_.clear();
+    ended_.reset();
+    ++instance_key_;
+    Connect();
+    StartReceiver(/*max_queued_bytes=*/4);
+    SendNumber(1);
+    sender().Send(kLargeId, {Numbered(kLargeBytes, 1)}, nullptr);
+    if (exports) {
+      export_.reset();
+      job_.environment().RunAll();
+      EXPECT_THAT(receiver_->statistics(0).status,
+                  StatusIs(StatusCode::kCancelled,
+                           HasSubstr("sending end was destroyed")));
+      Shutdown();
+      receiver_.reset();
+    } else {
+      receiver_.reset();
+      job_.environment().RunAll();
+      remote_.reset();
+    }
+    EXPECT_TRUE(ended_.has_value());
+    ExpectSendersGet(StatusIs(StatusCode::kCancelled, _));
+    export_.reset();
+    remote_.reset();
+  }
+}
+
+TEST_F(RemoteOutfeedTest, AReceivingEndThatNeverListenedEndsWithItsLoans) {
+  Connect();
+  int num_released = 0;
+  std::vector<std::byte> memory(kLargeBytes);
+  sender().Send(kLargeId,
+                {*Tensor::Wrap(DType::kUint8, TensorShape::Vector(kLargeBytes),
+                               memory.data(), [&] { ++num_released; })},
+                nullptr);
+  EXPECT_EQ(num_released, 0);
+  remote_.reset();
+  EXPECT_EQ(num_released, 1);
+  EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kCancelled,
+                                        HasSubstr("receiving end, at /job:"))));
+}
+
+TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
+  for (const bool listens : {false, true}) {
+    ++instance_key_;
+    ended_.reset();
+    Connect();
+    if (listens) StartReceiver();
+    SendNumber(1);
+    job_.manager().FindOrCreate(7)->StartAbort(absl::AbortedError("stopped"));
+    job_.environment().RunAll();
+    const auto stopped = StatusIs(StatusCode::kAborted, HasSubstr("stopped"));
+    EXPECT_THAT(ended_, Optional(stopped));
+    ExpectSendersGet(stopped);
+    if (!listens) StartReceiver();  // It hears of the end.
+    EXPECT_THAT(receiver_->statistics(0).status, stopped);
+    receiver_.reset();
+    export_.reset();
+    remote_.reset();
+    job_.manager().Cleanup(7);
+  }
+}
+
+TEST_F(RemoteOutfeedTest, ConnectingFailsAsItsGroupDoes) {
+  OutfeedConnection connection = Connection(StreamLink::kReceiver);
+  connection.cancellation = std::make_shared<Cancellation>();
+  absl::Status status;
+  RemoteOutfeedDevice::Connect(
+      {.connection = connection, .registry = receiver_registry_},
+      [&](auto connected) { status = connected.status(); });
+  connection.cancellation->Cancel(absl::CancelledError("enough"));
+  job_.environment().RunAll();
+  EXPECT_THAT(status, StatusIs(StatusCode::kCancelled, HasSubstr("enough")));
+  RemoteOutfeedDevice::Connect(
+      {}, [&](auto connected) { status = connected.status(); });
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, _));
+  OutfeedExport::Connect({},
+                         [&](auto connected) { status = connected.status(); });
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, _));
+}
+
+TEST_F(RemoteOutfeedTest, ADeviceWithAListenerIsNotExported) {
+  const auto local = OutfeedReceiver::Create(
+      {.devices = {&sending_device()},
+       .callback = [](Device&, uint32_t,
+                      absl::Span<Tensor>) { return absl::OkStatus(); },
+       .environment = job_.environment().get()});
+  ASSERT_THAT((*local)->Start(), IsOk());
+  ConnectExport();
+  ConnectRemote();
+  job_.environment().RunAll();
+  EXPECT_THAT(export_status_, StatusIs(StatusCode::kFailedPrecondition, _));
+  StartReceiver();
+  EXPECT_THAT(receiver_->statistics(0).status,
+              StatusIs(StatusCode::kFailedPrecondition, _));
+}
+
+// A sending end that lends what it likes.
+class SpoiltParcelsTest : public RemoteOutfeedTest {
+ protected:
+  void ConnectSpoilt() {
+    StreamLink::Connect(StreamLink::kSender, Connection(StreamLink::kSender),
+                        [this](auto link) { link_ = *std::move(link); });
+    ConnectRemote();
+    job_.environment().RunAll();
+    link_->WatchEnd([this](const absl::Status& status) { ended_ = status; });
+  }
+
+  // What becomes of a stream with this parcel alone.
+  absl::Status StatusAfter(const std::vector<std::byte>& parcel) {
+    ++instance_key_;
+    ended_.reset();
+    ConnectSpoilt();
+    StartReceiver();
+    link_->Lend(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+    job_.environment().RunAll();
+    const absl::Status status = receiver_->statistics(0).status;
+    EXPECT_EQ(ended_.value_or(absl::OkStatus()), status);
+    receiver_.reset();
+    link_->End(absl::CancelledError("over"));
+    job_.environment().RunAll();
+    remote_.reset();
+    return status;
+  }
+
+  std::shared_ptr<StreamLink> link_;
+};
+
+TEST_F(SpoiltParcelsTest, EndTheStreamAtBothEnds) {
+  std::vector<std::byte> parcel(kParcelBytes);
+  const auto written = [&](auto write) {
+    std::fill(parcel.begin(), parcel.end(), std::byte{0});
+    ParcelWriter writer(absl::MakeSpan(parcel));
+    write(writer);
+    writer.Finish();
+    return parcel;
+  };
+  const auto invalid = StatusIs(StatusCode::kInvalidArgument, _);
+  EXPECT_THAT(StatusAfter(std::vector<std::byte>(kParcelBytes)), invalid);
+  EXPECT_THAT(StatusAfter(std::vector<std::byte>(100)), invalid);
+  EXPECT_THAT(
+      StatusAfter(std::vector<std::byte>(kParcelBytes, std::byte{0xff})),
+      invalid);
+  EXPECT_THAT(StatusAfter(written([](ParcelWriter& writer) {
+                writer.Add(ItemEntry{kNumberId});
+              })),
+              invalid);
+  EXPECT_THAT(StatusAfter(written(
+                  [](ParcelWriter& writer) { writer.Add(DefineEntry{0, 0}); })),
+              invalid);
+  EXPECT_THAT(
+      StatusAfter(written([](ParcelWriter& writer) {
+        writer.Add(DefineEntry{77, 1});
+        writer.Add(SpecEntry{
+            {DType::kFloat64, TensorShape::Vector(int64_t{1} << 60)}});
+        writer.Add(ItemEntry{77});
+        writer.Add(LargeEntry());
+      })),
+      testing::AnyOf(invalid, StatusIs(StatusCode::kResourceExhausted, _)));
+}
+
+TEST_F(SpoiltParcelsTest, AnOrderlyEndNeedsNoQuestion) {
+  std::vector<std::byte> parcel(kParcelBytes);
+  ParcelWriter writer(absl::MakeSpan(parcel));
+  writer.Add(EndEntry{absl::OkStatus()});
+  writer.Finish();
+  ConnectSpoilt();
+  StartReceiver();
+  link_->Lend(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+  job_.environment().RunAll();
+  EXPECT_TRUE(receiver_->statistics(0).has_ended);
+  EXPECT_THAT(receiver_->statistics(0).status, IsOk());
+}
+
+// The receiving end spoils what it says.
+TEST_F(RemoteOutfeedTest, AWrongCloseWordEndsTheStream) {
+  std::shared_ptr<StreamLink> link;
+  ConnectExport();
+  StreamLink::Connect(StreamLink::kReceiver, Connection(StreamLink::kReceiver),
+                      [&](auto connected) { link = *std::move(connected); });
+  job_.environment().RunAll();
+  const std::vector<std::byte> word(4, std::byte{1});
+  link->Lend(TagOf(StreamTag::kClose, 0), word, [](absl::Status) {});
+  EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kInternal, _)));
+  EXPECT_THAT(link->status(), StatusIs(StatusCode::kInternal, _));
+}
+
+}  // namespace
+}  // namespace tutti
