@@ -3,8 +3,10 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/dtype.h"
 #include "framework/peer_access.h"
@@ -190,6 +192,7 @@ void StreamLink::Ask(int32_t tag, absl::Span<std::byte> into,
 
 void StreamLink::End(absl::Status reason) {
   const auto self = shared_from_this();
+  reason = Named(reason);
   {
     MutexLock lock(&mu_);
     if (!status_.ok()) return;
@@ -236,6 +239,15 @@ void StreamLink::EndBegun() {
 
 void StreamLink::CancelTransfers(const absl::Status& reason) {
   executor_->peers().CancelExecution(*group_, exec_, reason);
+}
+
+absl::Status StreamLink::Named(const absl::Status& reason) const {
+  const std::string sender = device(kSender).name.ToString();
+  if (absl::StrContains(reason.message(), sender)) return reason;
+  return absl::Status(
+      reason.code(),
+      absl::StrCat("outfeed of ", sender, ", received at ",
+                   device(kReceiver).name.ToString(), ": ", reason.message()));
 }
 
 }  // namespace tutti

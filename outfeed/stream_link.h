@@ -87,7 +87,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   // tag. `into` stays valid until `done`.
   void Ask(int32_t tag, absl::Span<std::byte> into, StatusCallback done);
 
-  // Ends the link at both ends. The first reason stays.
+  // Ends the link at both ends. The first reason stays; it gets the names of
+  // the ends if it does not have that of the sending one.
   void End(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // OK until the link has ended.
@@ -123,6 +124,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   // After a transfer has begun: the link may have ended meanwhile.
   void EndBegun() ABSL_LOCKS_EXCLUDED(mu_);
   void CancelTransfers(const absl::Status& reason);
+  absl::Status Named(const absl::Status& reason) const;
 
   const int rank_;
   const std::shared_ptr<CollectiveExecutor> executor_;
