@@ -192,6 +192,7 @@ void StreamLink::Ask(int32_t tag, absl::Span<std::byte> into,
 
 void StreamLink::End(absl::Status reason) {
   const auto self = shared_from_this();
+  if (reason.ok()) reason = absl::CancelledError("ended");
   reason = Named(reason);
   {
     MutexLock lock(&mu_);

@@ -73,7 +73,7 @@ class StreamReader {
   absl::Status RegisterIfComplete();
   const ArraySpec& NextArray();
 
-  const std::shared_ptr<OutfeedRegistry> registry_;
+  std::shared_ptr<OutfeedRegistry> registry_;
   ParcelReader parcel_;
   Place place_ = Place::kBetween;
   uint32_t num_left_ = 0;

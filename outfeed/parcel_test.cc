@@ -1,0 +1,142 @@
+#include "outfeed/parcel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/dtype.h"
+#include "framework/tensor_shape.h"
+#include "outfeed/outfeed_registry.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using ::testing::HasSubstr;
+
+class ParcelTest : public testing::Test {
+ protected:
+  ParcelReader Written() {
+    writer_.Finish();
+    return ParcelReader(bytes_);
+  }
+
+  // What a reader says of an entry of these bytes.
+  static absl::Status StatusOf(std::vector<uint8_t> entry) {
+    std::vector<std::byte> bytes(entry.size());
+    std::transform(entry.begin(), entry.end(), bytes.begin(),
+                   [](uint8_t byte) { return std::byte{byte}; });
+    ParcelReader reader(bytes);
+    return reader.Next().status();
+  }
+
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kParcelBytes);
+  ParcelWriter writer_{absl::MakeSpan(bytes_)};
+};
+
+template <typename Entry>
+Entry NextOf(ParcelReader& reader) {
+  const auto entry = reader.Next();
+  EXPECT_THAT(entry, IsOk());
+  return std::get<Entry>(**entry);
+}
+
+TEST_F(ParcelTest, EntriesComeOutAsTheyWentIn) {
+  const ArraySpec spec{DType::kBFloat16, *TensorShape::Create({2, 0, 300})};
+  const std::vector<std::byte> bytes(kMaxInlineBytes, std::byte{7});
+  ASSERT_TRUE(writer_.Add(DefineEntry{0xfedcba98, 65536}));
+  ASSERT_TRUE(writer_.Add(SpecEntry{spec}));
+  ASSERT_TRUE(writer_.Add(ItemEntry{0x12345678}));
+  ASSERT_TRUE(writer_.Add(InlineEntry{bytes}));
+  ASSERT_TRUE(writer_.Add(InlineEntry{}));
+  ASSERT_TRUE(writer_.Add(LargeEntry()));
+  ASSERT_TRUE(writer_.Add(EndEntry{absl::DataLossError("no disk")}));
+  ParcelReader reader = Written();
+  const auto define = NextOf<DefineEntry>(reader);
+  EXPECT_EQ(define.consumer_id, 0xfedcba98);
+  EXPECT_EQ(define.num_arrays, 65536);
+  EXPECT_EQ(NextOf<SpecEntry>(reader).spec, spec);
+  EXPECT_EQ(NextOf<ItemEntry>(reader).consumer_id, 0x12345678);
+  EXPECT_EQ(NextOf<InlineEntry>(reader).bytes, absl::MakeConstSpan(bytes));
+  EXPECT_TRUE(NextOf<InlineEntry>(reader).bytes.empty());
+  NextOf<LargeEntry>(reader);
+  EXPECT_EQ(NextOf<EndEntry>(reader).status, absl::DataLossError("no disk"));
+  EXPECT_EQ(reader.Next()->has_value(), false);
+}
+
+TEST_F(ParcelTest, AnEmptyOneHasRoomForAnyEntryAndAFullOneForNone) {
+  const ArraySpec spec{DType::kInt8, *TensorShape::Create(std::vector<int64_t>(
+                                         kMaxArrayDims, 1))};
+  EXPECT_TRUE(writer_.Add(SpecEntry{spec}));
+  EXPECT_TRUE(writer_.Add(SpecEntry{spec}));
+  EXPECT_FALSE(writer_.Add(SpecEntry{spec}));
+  while (writer_.Add(LargeEntry())) {
+  }
+  EXPECT_FALSE(writer_.Add(ItemEntry{1}));
+  ParcelReader reader(bytes_);
+  int num_entries = 0;
+  while ((*reader.Next()).has_value()) ++num_entries;
+  EXPECT_EQ(num_entries, kParcelBytes - 2 * (3 + 8 * kMaxArrayDims) + 2);
+}
+
+TEST_F(ParcelTest, ALongMessageIsCut) {
+  EXPECT_TRUE(writer_.Add(
+      EndEntry{absl::InternalError(std::string(kParcelBytes, 'x'))}));
+  ParcelReader reader = Written();
+  EXPECT_EQ(NextOf<EndEntry>(reader).status.message(),
+            std::string(kMaxEndMessageBytes, 'x'));
+}
+
+TEST_F(ParcelTest, EveryFieldIsChecked) {
+  const auto invalid = [](const char* what) {
+    return StatusIs(StatusCode::kInvalidArgument, HasSubstr(what));
+  };
+  EXPECT_THAT(StatusOf({}), invalid("is empty"));
+  EXPECT_THAT(StatusOf({0, 1}), invalid("is empty"));
+  EXPECT_THAT(StatusOf({7}), invalid("kind 7"));
+  EXPECT_THAT(StatusOf({1, 1, 0, 0, 0, 1, 0, 1, 0}), invalid("65537 arrays"));
+  EXPECT_THAT(StatusOf({2, 9, 0}), invalid("9"));
+  EXPECT_THAT(StatusOf({2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0x80}), invalid("-"));
+  std::vector<uint8_t> too_many = {2, 0, 2};
+  for (int dim = 0; dim < 2; ++dim) {
+    too_many.insert(too_many.end(), {0, 0, 0, 0, 0, 0, 0, 0x40});
+  }
+  EXPECT_THAT(StatusOf(too_many), invalid("elements"));
+  std::vector<uint8_t> too_long(2000, 1);
+  too_long[0] = 4;
+  too_long[1] = 1025 & 0xff;
+  too_long[2] = 1025 >> 8;
+  EXPECT_THAT(StatusOf(too_long), invalid("1025 bytes"));
+  EXPECT_THAT(StatusOf({6, 17, 0, 0}), invalid("code 17"));
+}
+
+TEST_F(ParcelTest, EveryEntryIsCheckedForItsEnd) {
+  const std::vector<uint8_t> entries[] = {
+      {1, 1, 0, 0, 0, 1, 0, 0, 0},
+      {2, 0, 1, 5, 0, 0, 0, 0, 0, 0, 0},
+      {3, 1, 0, 0, 0},
+      {4, 3, 0, 1, 2, 3},
+      {6, 1, 2, 0, 'n', 'o'},
+  };
+  for (const std::vector<uint8_t>& entry : entries) {
+    EXPECT_THAT(StatusOf(entry), IsOk());
+    for (size_t size = 1; size < entry.size(); ++size) {
+      EXPECT_THAT(StatusOf({entry.begin(),
+                            entry.begin() + static_cast<ptrdiff_t>(size)}),
+                  StatusIs(StatusCode::kInvalidArgument,
+                           HasSubstr("in the middle of an entry")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
