@@ -54,7 +54,7 @@ class RemoteChannel : public OutfeedChannel,
   class Tap;
 
   // Parcels that are asked for at a time.
-  static constexpr size_t kNumSlots = 2;
+  static constexpr size_t kNumSlots = 8;
 
   // Large arrays and what waits for them, but for one item above it.
   static constexpr size_t kMaxBatchBytes = size_t{1} << 20;

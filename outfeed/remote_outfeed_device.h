@@ -21,7 +21,7 @@ namespace tutti {
 //
 // An item is received into host memory, whole and before the receiver counts
 // it: besides what the receiver holds, up to 1 MiB or one item waits here for
-// its room, as much or one more item is on its way, and two parcels of 4 KiB.
+// its room, as much or one more item is on its way, and eight parcels of 4 KiB.
 // Nothing more is asked for until there is room.
 //
 // When the connection is lost, or either end breaks off, the receiver gets the
