@@ -113,6 +113,20 @@ TEST_F(RemoteOutfeedTest, ShutdownDeliversWhatWasSentBefore) {
   EXPECT_TRUE(receiver_->statistics(0).has_ended);
 }
 
+TEST_F(RemoteOutfeedTest, TheSendingEndHasEndedWhenAllWasFetched) {
+  Connect();
+  StartReceiver(/*max_queued_bytes=*/4);
+  SendNumber(1);
+  SendNumber(2);  // Has no room yet at the receiver.
+  receiver_->Shutdown(shutdown_.Done());
+  EXPECT_THAT(ended_, Optional(IsOk()));
+  EXPECT_THAT(items_, IsEmpty());
+  export_.reset();
+  job_.environment().RunAll();
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2));
+  EXPECT_THAT(shutdown_.status, IsOk());
+}
+
 TEST_F(RemoteOutfeedTest, AnotherConnectionFollowsAnEnd) {
   Connect();
   StartReceiver();
