@@ -1,5 +1,6 @@
 #include "tools/run_command.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "framework/registry.h"
@@ -28,6 +30,7 @@
 #include "tools/output_files.h"
 #include "tools/party.h"
 #include "tools/rank_files.h"
+#include "tools/result_watch.h"
 #include "tools/run_plan.h"
 #include "tools/shared_command.h"
 
@@ -72,6 +75,9 @@ absl::Status CheckOptions(const RunOptions& options,
   if (!is_barrier && options.output.empty()) {
     return UsageError(absl::StrCat(
         Name(spec.type), " needs --output, the directory for its results"));
+  }
+  if (is_barrier && options.watch) {
+    return UsageError("--watch does not go with barrier, which has no results");
   }
   if (spec.type == CollectiveType::kPermute && spec.permutation.empty()) {
     return UsageError("permute needs --permutation, such as 1,2,0");
@@ -149,10 +155,30 @@ std::string Shortened(const std::vector<std::string>& paths) {
                       paths.back());
 }
 
+// Runs them in the one step of the command, and prints what comes of them if
+// that is wanted. Fails on all tasks if it does on one.
+absl::Status RunAndShow(const RunOptions& options,
+                        const Environment& environment, Party* party,
+                        absl::Span<CollectiveArgs> calls,
+                        const Console& console) {
+  constexpr int64_t kStep = 1;
+  if (!options.watch) return RunCalls(party, kStep, calls);
+  const auto watch = ResultWatch::Start(environment, party->devices(),
+                                        party->first_rank(), console.out);
+  absl::Status status = party->Agree(watch.status());
+  if (!status.ok()) return status;
+  party->manager().SetObserver((*watch)->observer());
+  status = RunCalls(party, kStep, calls);
+  party->manager().SetObserver(nullptr);
+  return status.ok() ? party->Agree((*watch)->Finish()) : status;
+}
+
 // What the ranks of this process get. Fails on all tasks if it does on one.
-absl::StatusOr<std::vector<Tensor>> Results(
-    const RunOptions& options, const Environment& environment, Party* party,
-    const RunPlan& plan, const std::vector<InputFile>& files) {
+absl::StatusOr<std::vector<Tensor>> Results(const RunOptions& options,
+                                            const Environment& environment,
+                                            Party* party, const RunPlan& plan,
+                                            const std::vector<InputFile>& files,
+                                            const Console& console) {
   std::vector<Tensor> outputs(party->num_local());
   auto calls = MakeCalls(*party, plan, files, &outputs);
   absl::Status status = party->Agree(calls.status());
@@ -162,7 +188,8 @@ absl::StatusOr<std::vector<Tensor>> Results(
         environment.clock->Now() + absl::Seconds(*options.deadline_seconds);
     for (CollectiveArgs& call : *calls) call.deadline = deadline;
   }
-  status = RunCalls(party, /*step_id=*/1, absl::MakeSpan(*calls));
+  status =
+      RunAndShow(options, environment, party, absl::MakeSpan(*calls), console);
   if (!status.ok()) return status;
   return outputs;
 }
@@ -212,12 +239,14 @@ void TellOfOrder(const RunPlan& plan, const std::vector<InputFile>& files,
 absl::Status RunAndWrite(const RunOptions& options,
                          const Environment& environment, Party* party,
                          const RunPlan& plan,
-                         const std::vector<InputFile>& inputs) {
+                         const std::vector<InputFile>& inputs,
+                         const Console& console) {
   const auto files = OutputFiles::Create(options.output);
   absl::Status status = party->Agree(files.status());
   if (!status.ok()) return status;
   const OnInterrupt on_interrupt([&] { (*files)->Discard(); });
-  const auto results = Results(options, environment, party, plan, inputs);
+  const auto results =
+      Results(options, environment, party, plan, inputs, console);
   if (!results.ok()) return results.status();
   status = party->Agree(WriteAll(party->first_rank(), *results, files->get()));
   if (!status.ok()) return status;
@@ -248,13 +277,14 @@ absl::Status RunPlanned(const RunOptions& options,
                         const std::vector<InputFile>& files,
                         const Console& console) {
   if (options.output.empty()) {
-    const auto results = Results(options, environment, party, plan, files);
+    const auto results =
+        Results(options, environment, party, plan, files, console);
     if (!results.ok()) return results.status();
     if (party->reports()) console.out << plan.description << ": done\n";
     return absl::OkStatus();
   }
   const absl::Status status =
-      RunAndWrite(options, environment, party, plan, files);
+      RunAndWrite(options, environment, party, plan, files, console);
   if (!status.ok()) return status;
   if (party->reports()) TellOfOutputs(options, plan, console);
   return absl::OkStatus();
@@ -348,6 +378,9 @@ Command AddRunCommand(CLI::App* app) {
                   "seconds [default: none]")
       ->check(PositiveSeconds())
       ->option_text("SECONDS");
+  run->add_flag("--watch", options->watch,
+                "print a line for each rank's result as soon as the\n"
+                "rank has it, before any file is written");
   auto words = std::make_shared<ClusterWords>();
   AddClusterOptions(run, words.get());
   return {.app = run,

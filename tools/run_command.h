@@ -26,6 +26,7 @@ struct RunOptions {
   std::string algorithm;
   ChoiceOptions choice;
   std::optional<double> deadline_seconds;
+  bool watch = false;                     // Prints a line for each result.
   std::optional<ClusterOptions> cluster;  // None: all ranks are here.
 };
 

@@ -191,6 +191,24 @@ class CollectivesTest(ToolTest):
         self.assert_outputs(self.run_collective(arrays, "gather", "--root", 2),
                             {2: np.concatenate(arrays)})
 
+    def test_results_are_shown_as_they_come(self):
+        arrays = [np.array([1, -3], "float32"), np.array([2, np.nan], "float32")]
+        for collective, wanted in {
+                "all_reduce": ["rank 0: float32[2], min 3, mean 3, max 3, 1 nan",
+                               "rank 1: float32[2], min 3, mean 3, max 3, 1 nan"],
+                "reduce_scatter": ["rank 0: float32[1], min 3, mean 3, max 3",
+                                   "rank 1: float32[1], 1 nan"],
+                "gather": ["rank 0: float32[4], min -3, mean 0, max 2, 1 nan"],
+        }.items():
+            with self.subTest(collective):
+                shutil.rmtree(self.root / "out", ignore_errors=True)
+                lines = self.succeed(
+                    "run", collective, "--watch", "--input", self.save(arrays),
+                    "--output", "out").splitlines()
+                self.assertEqual(sorted(lines[:-1]), wanted)
+                self.assertRegex(lines[-1], "wrote out/rank0.npy")
+        self.fail_with(2, "run", "barrier", "--devices", 2, "--watch")
+
     def test_barrier(self):
         self.assertEqual(self.succeed("run", "barrier", "--devices", 8),
                          "barrier on 8 ranks: done\n")

@@ -3,11 +3,14 @@
 // norm of the gradient of every step to the host; then the same once more on
 // one device, which sees the same batches whole, and compares the two.
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -19,6 +22,7 @@
 #include "examples/train/data.h"
 #include "examples/train/model.h"
 #include "examples/train/step_outfeed.h"
+#include "examples/train/step_watch.h"
 #include "examples/train/trainer.h"
 #include "framework/default_environment.h"
 #include "tutti.h"
@@ -32,6 +36,7 @@ constexpr uint32_t kSeed = 1;
 struct Flags {
   std::string data_path = DefaultDataPath();
   int num_epochs = 10;
+  bool watch = false;
   Trainer::Options trainer;
 };
 
@@ -48,16 +53,26 @@ std::string QualityOf(const Trainer& trainer, const DataSet& data) {
 }
 
 // What devices have reported, of one epoch. Each has a place of its own, where
-// nobody else writes.
+// nobody else writes. Shows all to `watch`, if there is one.
 class Reports {
  public:
-  explicit Reports(int num_devices) : sums_(num_devices) {}
+  Reports(int num_devices, std::unique_ptr<StepWatch> watch)
+      : sums_(num_devices), watch_(std::move(watch)) {}
 
   void Add(int device, const StepReport& report) {
+    if (watch_ != nullptr) watch_->Add(device, report);
     Sums& sums = sums_[device];
     sums.loss += report.loss;
     sums.gradient_norm += report.gradient_norm;
     ++sums.count;
+  }
+
+  // Before a line is printed, and after the last one.
+  void ClearWatch() const {
+    if (watch_ != nullptr) watch_->Clear();
+  }
+  void FinishWatch() const {
+    if (watch_ != nullptr) watch_->Finish();
   }
 
   // The means over all steps and devices; begins anew.
@@ -80,6 +95,7 @@ class Reports {
     double count = 0;
   };
   std::vector<Sums> sums_;
+  const std::unique_ptr<StepWatch> watch_;
 };
 
 // Prints a line per epoch.
@@ -97,16 +113,25 @@ absl::Status TrainEpochs(DataSet data, int num_epochs, Trainer& trainer,
     const std::chrono::duration<double, std::micro> elapsed =
         std::chrono::steady_clock::now() - start;
     const Quality quality = Evaluate(trainer.parameters(0), data.test);
+    reports.ClearWatch();
     absl::PrintF("%7d  %s  %11.2f %%  %10.0f us\n", epoch, reports.TakeMeans(),
                  100 * quality.accuracy, elapsed.count() / num_steps);
   }
+  reports.FinishWatch();
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Train(
     const tutti::Environment& environment, Trainer::Options options,
-    const DataSet& data, int num_epochs) {
-  const auto reports = std::make_shared<Reports>(options.num_devices);
+    const DataSet& data, const Flags& flags) {
+  std::unique_ptr<StepWatch> watch;
+  if (flags.watch) {
+    watch = std::make_unique<StepWatch>(options.num_devices,
+                                        isatty(STDOUT_FILENO) == 1,
+                                        environment.clock, stdout);
+  }
+  const auto reports =
+      std::make_shared<Reports>(options.num_devices, std::move(watch));
   options.on_step = [reports](int device, const StepReport& report) {
     reports->Add(device, report);
   };
@@ -116,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Train(
   absl::PrintF("\n%s, %d images each per step\n", Devices(options.num_devices),
                options.batch_size);
   const absl::Status status =
-      TrainEpochs(data, num_epochs, **trainer, *reports);
+      TrainEpochs(data, flags.num_epochs, **trainer, *reports);
   if (!status.ok()) return status;
   if (!(*trainer)->ReplicasAreEqual()) {
     return absl::InternalError("the devices' replicas of the model differ");
@@ -149,11 +174,9 @@ absl::Status Run(const Flags& flags) {
                data->training.size(), data->test.size(), kNumParameters);
 
   const tutti::DefaultEnvironment environment;
-  const auto many =
-      Train(environment.get(), flags.trainer, *data, flags.num_epochs);
+  const auto many = Train(environment.get(), flags.trainer, *data, flags);
   if (!many.ok()) return many.status();
-  const auto one =
-      Train(environment.get(), *one_device, *data, flags.num_epochs);
+  const auto one = Train(environment.get(), *one_device, *data, flags);
   if (!one.ok()) return one.status();
 
   const int num_devices = flags.trainer.num_devices;
@@ -193,6 +216,8 @@ void AddOptions(CLI::App& app, Flags& flags) {
   app.add_option("--algorithm", flags.trainer.algorithm,
                  "How gradients are averaged; default: the library chooses")
       ->check(CLI::IsMember(AllReduceAlgorithms()));
+  app.add_flag("--watch", flags.watch,
+               "Show what each device reports of its steps, as it comes");
   app.add_option("--data", flags.data_path, "Images and labels to learn from")
       ->capture_default_str();
 }

@@ -62,6 +62,12 @@ expect "$output" '%  +[0-9]+ us'
 run 0 --epochs 1 --devices 3 --batch 5 --data "$data"
 expect "$output" '3 devices, 5 images each per step'
 
+# What each device reports, 8 times 23 steps; the one that it is compared with, 23.
+run 0 --epochs 1 --watch
+(($(grep -cE '^device [0-7] step [0-9]+ loss [0-9.]+ gradient_norm [0-9.]+$' <<<"$output") == 9 * 23)) ||
+  fail "not a line for each report in: $output"
+expect "$output" 'device 7 step 23 loss'
+
 run 0 --help
 expect "$output" '--devices'
 

@@ -1,0 +1,55 @@
+#ifndef TUTTI_EXAMPLES_TRAIN_STEP_WATCH_H_
+#define TUTTI_EXAMPLES_TRAIN_STEP_WATCH_H_
+
+#include <cstdio>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "examples/train/step_outfeed.h"
+#include "framework/mutex.h"
+#include "tutti.h"
+
+namespace train {
+
+// Shows what devices report while they train. On a terminal: a table with a
+// line per device, its latest step, its loss and the norm of the gradient,
+// painted anew at most ten times per second. Elsewhere, as in a file: a line
+// per report, "device 3 step 17 loss 0.123456 gradient_norm 1.234567".
+//
+// Thread-safe. Writes to `out`, which outlives it.
+class StepWatch {
+ public:
+  StepWatch(int num_devices, bool is_terminal, tutti::Clock* clock,
+            std::FILE* out);
+
+  void Add(int device, const StepReport& report) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Takes the table away until the next report, so that others may print.
+  void Clear() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Shows the latest reports, for good: what others print comes below.
+  void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Row {
+    int step = 0;  // Reports so far.
+    StepReport latest;
+  };
+
+  void Paint() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Erase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const bool is_terminal_;
+  tutti::Clock* const clock_;
+  std::FILE* const out_;
+
+  tutti::Mutex mu_;
+  std::vector<Row> rows_ ABSL_GUARDED_BY(mu_);
+  absl::Time next_paint_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  bool is_painted_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace train
+
+#endif  // TUTTI_EXAMPLES_TRAIN_STEP_WATCH_H_
