@@ -22,6 +22,15 @@ namespace {
 // by numbers above.
 constexpr uint64_t kFirstConnection = uint64_t{1} << 32;
 
+// How long a listener rests when this process has no descriptor to accept with.
+constexpr absl::Duration kRest = absl::Milliseconds(100);
+
+// What keeps a connection waiting at its listener.
+bool IsShortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS ||
+         error == ENOMEM;
+}
+
 bool Watch(int events, int fd, uint32_t what, uint64_t id) {
   epoll_event event = {};
   event.events = what;
@@ -106,8 +115,20 @@ void ConnectionGate::Run() {
 void ConnectionGate::Accept(int listener) {
   FileDescriptor fd(
       accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (fd.get() < 0 && IsShortage(errno)) return Rest(listener);
   if (fd.get() < 0 || !MakeFit(fd.get()) || !Admit(fd.get())) return;
   on_connection_(listener, fd.Release());
+}
+
+// Else epoll would report what waits there again at once, and so for ever.
+void ConnectionGate::Rest(int listener) {
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener, nullptr);
+  options_.clock->CallAt(
+      options_.clock->Now() + kRest, [self = self_, listener] {
+        MutexLock lock(&self->mu);
+        if (self->gate == nullptr) return;
+        Watch(self->gate->events_.get(), listener, EPOLLIN, listener);
+      });
 }
 
 bool ConnectionGate::Admit(int fd) {

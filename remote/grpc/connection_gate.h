@@ -23,7 +23,8 @@ namespace tutti {
 // Accepts the connections of a server, and knows each as long as it is open:
 // few may be open that nobody has vouched for, and any can be broken. gRPC has
 // neither: it takes as many as come, and a peer that does not read keeps the
-// bytes that are on their way to it for as long as it likes.
+// bytes that are on their way to it for as long as it likes. When the process
+// has no file descriptor left, connections wait until it has.
 //
 // Thread-safe. Has one thread, that waits for connections and for their end.
 class ConnectionGate {
@@ -90,6 +91,7 @@ class ConnectionGate {
 
   void Run();
   void Accept(int listener);
+  void Rest(int listener);
 
   // Null if there is none.
   Connection* Find(const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

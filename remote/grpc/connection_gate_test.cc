@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -44,15 +47,23 @@ class ConnectionGateTest : public testing::Test {
     });
   }
 
+  static FileDescriptor MakeSocket() {
+    return FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  }
+
   FileDescriptor Connect() {
-    FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    FileDescriptor fd = MakeSocket();
+    Connect(fd);
+    return fd;
+  }
+
+  void Connect(const FileDescriptor& fd) {
     sockaddr_in to = {};
     to.sin_family = AF_INET;
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     to.sin_port = htons(static_cast<uint16_t>(port_));
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)),
               0);
-    return fd;
   }
 
   std::string SameHostAddress() const {
@@ -135,6 +146,34 @@ TEST_F(ConnectionGateTest, ConnectionsOfManyRefusedCallsEnd) {
   EXPECT_TRUE(IsClosed(second));
   EXPECT_FALSE(IsClosed(first, MSG_DONTWAIT));
   gate_->CountRefusal("ipv4:127.0.0.1:1");
+}
+
+// Lets a process have no more file descriptors than it has, while it lives.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit now = before_;
+    now.rlim_cur = FileDescriptor(dup(0)).get();  // The first that is free.
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
+  }
+  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST_F(ConnectionGateTest, WithoutADescriptorConnectionsWait) {
+  const FileDescriptor fd = MakeSocket();
+  {
+    const NoMoreDescriptors none;
+    Connect(fd);
+    while (simulated_.num_alarms() == 0) std::this_thread::yield();
+  }
+  EXPECT_EQ(gate_->num_unknown(), 0);
+  simulated_.Advance(absl::Milliseconds(100));
+  WaitForAccepted(1);
+  EXPECT_FALSE(IsClosed(fd, MSG_DONTWAIT));
 }
 
 TEST_F(ConnectionGateTest, CloseBreaksWhatIsOpen) {
