@@ -14,7 +14,8 @@ namespace tutti {
 // MiB; those of the system for one that cannot be read.
 absl::StatusOr<std::string> ReadJsonFile(const std::string& path);
 
-// Errors: INVALID_ARGUMENT with JsonErrorText().
+// Errors: INVALID_ARGUMENT with JsonErrorText(), and for a key that an object
+// has twice.
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text);
 
 // "not JSON: parse error at line 1, column 2: ..."

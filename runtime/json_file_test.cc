@@ -60,5 +60,18 @@ TEST(JsonFileTest, WhatIsNotJsonIsSaidWithItsPlace) {
               HasSubstr("line 2"));
 }
 
+TEST(JsonFileTest, AKeyThatAnObjectHasTwiceIsRefused) {
+  EXPECT_THAT(ParseJson(R"([{"a": 1}, {"a": {"a": 2, "b": {}}, "b": 1}])"),
+              IsOk());
+  for (const std::string text :
+       {R"({"a": 1, "b": 2, "a": 1})", R"([{"b": {"c": {}, "a": 1, "a": 2}}])",
+        R"({"c": {"d": {}}, "a": 1, "a": {"d": 0}})"}) {
+    EXPECT_THAT(
+        ParseJson(text).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, R"("a" is there twice)"))
+        << text;
+  }
+}
+
 }  // namespace
 }  // namespace tutti
