@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "framework/collective_request.h"
 #include "runtime/rules_file.h"
 #include "tools/exit_status.h"
 #include "tools/option_values.h"
@@ -37,6 +38,17 @@ void AddChoiceOptions(CLI::App* app, ChoiceOptions* options) {
                   "[default: that of TUTTI_RULES, if it is set]")
       ->check(NotEmpty())
       ->option_text("FILE");
+}
+
+void AddRankListOption(CLI::App* app, ChoiceOptions* options) {
+  app->add_option("--rank-list", options->rank_list,
+                  "ranks in the order in which the algorithm is to\n"
+                  "use them: all around a ring, or those that each\n"
+                  "reduce a piece (`tutti info`) [default: its own]")
+      ->transform(WholeNumber(0, kMaxGroupSize - 1))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("R,R,...");
 }
 
 absl::StatusOr<std::shared_ptr<const SelectionRules>> TakeRules(

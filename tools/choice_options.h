@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -18,10 +19,14 @@ namespace tutti {
 struct ChoiceOptions {
   Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
   std::string rules;                                      // A file, or empty.
+  std::vector<int> rank_list;  // As CollImplDetails::rank_list.
 };
 
 // --determinism and --rules. `options` outlives the parsing.
 void AddChoiceOptions(CLI::App* app, ChoiceOptions* options);
+
+// --rank-list, of commands that run what was chosen.
+void AddRankListOption(CLI::App* app, ChoiceOptions* options);
 
 // The rules of the file that --rules names, else the variable TUTTI_RULES; null
 // if neither does. Errors: UsageError saying what is wrong with the file; one

@@ -78,17 +78,38 @@ std::string CollectivesOf(const ImplementationTraits& traits) {
 
 std::string YesOrNo(bool value) { return value ? "yes" : "no"; }
 
+// A schedule of ours, code of ours, or the library that does it all.
+std::string KindOf(const CollectiveFactory& factory) {
+  if (AlgorithmOf(factory) != nullptr) return "schedule";
+  const std::string& delegate = factory.traits().delegate;
+  return delegate.empty() ? "code" : delegate;
+}
+
+std::string RankListText(RankListUse use, const std::string& none) {
+  switch (use) {
+    case RankListUse::kNone:
+      return none;
+    case RankListUse::kAllRanks:
+      return "ring";
+    case RankListUse::kOwners:
+      return "owners";
+  }
+  return none;
+}
+
 std::vector<std::string> Cells(const CollectiveRegistry::Entry& entry) {
   const ImplementationTraits& traits = entry.factory->traits();
   return {entry.name,
           CollectivesOf(traits),
           OrAny(traits.device_types),
-          AlgorithmOf(*entry.factory) != nullptr ? "schedule" : "code",
+          KindOf(*entry.factory),
           traits.cost_seconds != nullptr ? "by cost" : "if named",
           YesOrNo(traits.needs_one_process),
           YesOrNo(traits.preserves_rank_order),
           YesOrNo(traits.supports_subdivisions),
           YesOrNo(traits.supports_uneven),
+          YesOrNo(traits.shares_output),
+          RankListText(traits.rank_list, "-"),
           std::string(Name(traits.determinism))};
 }
 
@@ -110,6 +131,8 @@ std::string FormatTraits(const CollectiveRegistry& registry) {
                    {"rank order", Align::kLeft},
                    {"subdivs", Align::kLeft},
                    {"uneven", Align::kLeft},
+                   {"one output", Align::kLeft},
+                   {"rank list", Align::kLeft},
                    {"same bits", Align::kLeft}});
   std::vector<std::vector<std::string>> rows;
   for (const auto& entry : registry.List()) rows.push_back(Cells(entry));
@@ -141,6 +164,9 @@ Json ToJson(const CollectiveRegistry::Entry& entry) {
           {"preserves_rank_order", traits.preserves_rank_order},
           {"supports_subdivisions", traits.supports_subdivisions},
           {"supports_uneven", traits.supports_uneven},
+          {"shares_output", traits.shares_output},
+          {"rank_list", RankListText(traits.rank_list, "none")},
+          {"delegate", traits.delegate},
           {"determinism", std::string(Name(traits.determinism))}};
 }
 

@@ -12,13 +12,17 @@ constexpr char kHelp[] =
     R"(Of each algorithm:
   collectives  what it does
   devices      where it runs
-  kind         schedule: steps that `tutti verify` proves; code: anything else
+  kind         schedule: steps that `tutti verify` proves; a library that does
+               it all; code: anything else
   chosen       by cost, or only if named with --algorithm
   one process  needs all ranks in one process
   rank order   reduces strictly from the lowest rank to the highest, so that
                the merge op need not commute
   subdivs      can run several rings at once
   uneven       ranks may bring different amounts
+  one output   members in one process may get one output, if they allow it
+  rank list    what --rank-list is to it: the order around its ring, or the
+               owners of the pieces
   same bits    what results depend on besides the inputs. by rank order:
                nothing; fixed layout: how ranks lie on tasks
 
@@ -34,7 +38,10 @@ constexpr char kHelp[] =
                                is_schedule, chosen_by_cost,
                                needs_one_process, preserves_rank_order,
                                supports_subdivisions, supports_uneven,
-                               determinism (same bits, above)
+                               shares_output (one output, above), rank_list
+                               (none, ring, owners), delegate (the library
+                               that does it, or empty), determinism (same
+                               bits, above)
 
 Examples:
   tutti info

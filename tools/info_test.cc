@@ -22,6 +22,8 @@ class InfoTest : public ::testing::Test {
                                  .collectives = {CollectiveType::kAllReduce,
                                                  CollectiveType::kReduce},
                                  .device_types = {"CPU"},
+                                 .delegate = "Library",
+                                 .rank_list = RankListUse::kOwners,
                                  .supports_uneven = true})),
                 IsOk());
   }
@@ -52,7 +54,7 @@ TEST_F(InfoTest, TheTextNamesEveryAlgorithmWithItsTraits) {
   EXPECT_THAT(text, HasSubstr("sanitizer     none\n"));
   EXPECT_THAT(text, HasSubstr("MPI           not built in\n"));
   EXPECT_THAT(text, HasSubstr("\nRings  round and round\n"));
-  EXPECT_THAT(text, HasSubstr("\nRings  all_reduce,reduce  CPU"));
+  EXPECT_THAT(text, HasSubstr("\nRings  all_reduce,reduce  CPU      Library "));
 }
 
 TEST_F(InfoTest, TheJsonHasTheSame) {
@@ -66,7 +68,9 @@ TEST_F(InfoTest, TheJsonHasTheSame) {
             R"("is_schedule":false,"chosen_by_cost":false,)"
             R"("needs_one_process":false,)"
             R"("preserves_rank_order":false,"supports_subdivisions":false,)"
-            R"("supports_uneven":true,"determinism":"fixed layout"})");
+            R"("supports_uneven":true,"shares_output":false,)"
+            R"("rank_list":"owners","delegate":"Library",)"
+            R"("determinism":"fixed layout"})");
 }
 
 }  // namespace

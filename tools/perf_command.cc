@@ -305,6 +305,7 @@ void AddOptions(CLI::App* app, PerfOptions* options) {
       ->allow_extra_args(false)
       ->option_text("all|NAME,...");
   AddChoiceOptions(app, &options->choice);
+  AddRankListOption(app, &options->choice);
 }
 
 void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
@@ -367,7 +368,8 @@ absl::Status MeasureCollective(const PerfOptions& options,
                     {.warmup = options.warmup,
                      .iterations = options.iterations,
                      .check = options.check,
-                     .determinism = options.choice.determinism},
+                     .determinism = options.choice.determinism,
+                     .rank_list = options.choice.rank_list},
                     *std::move(party));
   const CollectiveType type = plan->workloads.front().spec.type;
   if (type == CollectiveType::kBarrier || !is_alone) {

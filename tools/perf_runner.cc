@@ -16,6 +16,7 @@ PerfRunner::Requests PerfRunner::MakeRequests(const Workload& workload,
     request.instance_key = last_instance_;
     request.impl_details.implementation = algorithm;
     request.impl_details.determinism = options_.determinism;
+    request.impl_details.rank_list = options_.rank_list;
     requests.push_back(
         std::make_shared<const CollectiveRequest>(std::move(request)));
   }

@@ -25,6 +25,7 @@ class PerfRunner {
     int iterations = 1;
     bool check = false;
     Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
+    std::vector<int> rank_list;  // As CollImplDetails::rank_list.
   };
 
   // `environment`'s parts outlive the object.

@@ -309,7 +309,8 @@ absl::Status RunOnFiles(const RunOptions& options,
                              .devices = options.devices,
                              .tasks_of_cluster = TasksOfCluster(options),
                              .algorithm = options.algorithm,
-                             .determinism = options.choice.determinism},
+                             .determinism = options.choice.determinism,
+                             .rank_list = options.choice.rank_list},
                             *files);
   if (!plan.ok()) return plan.status();
   if (plan->ranks.size() % options.tasks != 0) {
@@ -355,6 +356,7 @@ Command AddRunCommand(CLI::App* app) {
       ->check(NotEmpty())
       ->option_text("NAME");
   AddChoiceOptions(run, &options->choice);
+  AddRankListOption(run, &options->choice);
   run->add_option("--groups", options->groups,
                   "cut the ranks into N groups of equal size, in\n"
                   "order, that each run on their own, all at once\n"

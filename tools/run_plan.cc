@@ -117,6 +117,7 @@ PlannedRank PlanRank(const RunSettings& settings, const GroupFiles& group,
   }
   planned.request.impl_details.implementation = settings.algorithm;
   planned.request.impl_details.determinism = settings.determinism;
+  planned.request.impl_details.rank_list = settings.rank_list;
   if (HasInput(spec.type, rank, spec.root)) planned.input = group.first + file;
   planned.has_output = HasOutput(spec.type, rank, spec.root);
   return planned;

@@ -29,6 +29,7 @@ struct RunSettings {
 
   std::string algorithm;  // Empty: the library chooses.
   Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
+  std::vector<int> rank_list;  // As CollImplDetails::rank_list.
 };
 
 struct PlannedRank {

@@ -234,6 +234,27 @@ class CollectivesTest(ToolTest):
                     total_runs += 1
         self.assertGreaterEqual(total_runs, 9)
 
+    def test_the_order_of_ranks_can_be_chosen(self):
+        arrays = arrays_of(4, 12)
+        for algorithm, ranks in [("RingReduce", "2,0,3,1"),
+                                 ("ShuffleReduce", "3,1")]:
+            with self.subTest(algorithm):
+                found = self.run_collective(arrays, "all_reduce", "--algorithm",
+                                            algorithm, "--rank-list", ranks)
+                self.assert_outputs(found, {r: sum(arrays) for r in range(4)})
+                self.succeed("perf", "all_reduce", "--devices", 4, "--iterations",
+                             1, "--max-bytes", 64, "--check", "--algorithm",
+                             algorithm, "--rank-list", ranks)
+        files = ["--input", self.save(arrays), "--output", "none"]
+        for ranks, algorithm in [("0,1,2", "RingReduce"),
+                                 ("0,1,2,4", "RingReduce"),
+                                 ("1,1", "ShuffleReduce"),
+                                 ("0,1", "TreeReduce")]:
+            error = self.fail_with(1, "run", "all_reduce", *files, "--algorithm",
+                                   algorithm, "--rank-list", ranks)
+            self.assertIn("rank", error)
+        self.fail_with(2, "run", "all_reduce", *files, "--rank-list", "0,x")
+
     def test_groups_run_apart_and_ranks_keep_their_numbers(self):
         arrays = arrays_of(6, 4)
         found = self.run_collective(arrays, "all_reduce", "--groups", 3)
