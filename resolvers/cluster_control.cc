@@ -226,6 +226,11 @@ void ClusterControl::Join(
                           [self = shared_from_this()](
                               int task, const proto::HelloReply& reply) {
                             return self->OnHelloReply(task, reply);
+                          },
+                      .has_called =
+                          [self = shared_from_this()](int task) {
+                            return self->health_->state(task) !=
+                                   TaskHealth::State::kUnknown;
                           }},
                      std::move(done));
 }

@@ -115,9 +115,25 @@ void ClusterJoin::Report() {
   if (options_.progress != nullptr) options_.progress(missing);
 }
 
+// Two lists of tasks that differ in an address are not told otherwise.
+std::string ClusterJoin::HintAt(const std::vector<int>& missing) const {
+  for (const int task : missing) {
+    if (!options_.has_called(task)) continue;
+    return absl::StrCat("; ", options_.cluster.Label(task),
+                        " has called this task: is it at that address by its "
+                        "own list of tasks, too?");
+  }
+  return "";
+}
+
 absl::Status ClusterJoin::Overdue() {
-  MutexLock lock(&mu_);
-  const std::vector<int> missing(missing_.begin(), missing_.end());
+  std::vector<int> missing;
+  std::string last_error;
+  {
+    MutexLock lock(&mu_);
+    missing.assign(missing_.begin(), missing_.end());
+    last_error = last_error_;
+  }
   const auto label = [&](size_t i) {
     return options_.cluster.Label(missing[i]);
   };
@@ -126,7 +142,8 @@ absl::Status ClusterJoin::Overdue() {
       options_.cluster.Label(options_.cluster.this_task), " waited ",
       absl::StrFormat("%.1f s", absl::ToDoubleSeconds(waited)), " for ",
       ShortList(missing.size(), label), ", which never answered",
-      last_error_.empty() ? "" : "; the last error was: ", last_error_));
+      last_error.empty() ? "" : "; the last error was: ", last_error,
+      HintAt(missing)));
 }
 
 void ClusterJoin::End(absl::Status status) {

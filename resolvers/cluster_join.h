@@ -35,6 +35,9 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
 
     // What the task has answered. An error counts as no answer.
     std::function<absl::Status(int task, const proto::HelloReply& reply)> heard;
+
+    // Whether the task has called this one, which may not reach it.
+    std::function<bool(int task)> has_called;
   };
 
   // `done` runs once, with DEADLINE_EXCEEDED naming the missing tasks, or the
@@ -49,6 +52,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   void OnReply(int task, const ControlAnswer& reply) ABSL_LOCKS_EXCLUDED(mu_);
   void OnError(int task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void Report() ABSL_LOCKS_EXCLUDED(mu_);
+  std::string HintAt(const std::vector<int>& missing) const;
   absl::Status Overdue() ABSL_LOCKS_EXCLUDED(mu_);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -8,6 +8,7 @@
 #include "openssl/asn1.h"
 #include "openssl/pem.h"
 #include "openssl/x509.h"
+#include "remote/grpc/openssl_at_exit.h"
 
 namespace tutti {
 namespace {
@@ -31,6 +32,7 @@ Certificate ReadCertificate(const std::string& path) {
 }  // namespace
 
 absl::Status CheckNotExpired(const std::string& path, absl::Time now) {
+  KeepOpenSslAtExit();
   const Certificate certificate = ReadCertificate(path);
   if (certificate == nullptr) return absl::OkStatus();
   std::tm end = {};

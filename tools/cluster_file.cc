@@ -21,30 +21,55 @@ using Json = nlohmann::json;
 
 // Which task a process is, is not for a file that all of them read.
 constexpr char kTasks[] = "tasks";
-constexpr std::array kKeys = {
-    "job",  kTasks,     "devices_per_task", "start_timeout", "detect", "bind",
-    "port", "insecure", "tls_cert",         "tls_key",       "tls_ca",
-};
+constexpr std::array kTexts = {"job",      "detect",  "bind",
+                               "tls_cert", "tls_key", "tls_ca"};
+constexpr std::array kNumbers = {"devices_per_task", "start_timeout", "port"};
+constexpr char kInsecure[] = "insecure";
 
-absl::StatusOr<std::string> TasksOf(const Json& value) {
-  const auto is_address = [](const Json& one) {
-    if (!one.is_string()) return false;
-    const auto& text = one.get_ref<const std::string&>();
-    return !text.empty() && !absl::StrContains(text, ',');
-  };
-  if (!value.is_array() || value.empty() ||
-      !absl::c_all_of(value, is_address)) {
-    return UsageError(
-        R"("tasks" is not a list of addresses, ["host1:7000", ...])");
-  }
-  return absl::StrJoin(value.get<std::vector<std::string>>(), ",");
+absl::Status WantedElse(const std::string& what, const Json& found,
+                        absl::string_view wanted) {
+  return UsageError(absl::StrCat(
+      what, " is ", found.is_structured() ? found.type_name() : found.dump(),
+      "; wanted is ", wanted));
 }
 
-absl::StatusOr<std::string> TextOf(const std::string& key, const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_number() || value.is_boolean()) return value.dump();
-  return UsageError(absl::StrCat("\"", key, "\" is ", value.type_name(),
-                                 "; wanted is a text or a number"));
+absl::StatusOr<std::string> TasksOf(const Json& value) {
+  if (!value.is_array() || value.empty()) {
+    return WantedElse(R"("tasks")", value,
+                      R"(a list of addresses, ["host1:7000", ...])");
+  }
+  std::vector<std::string> addresses;
+  for (const Json& one : value) {
+    const auto* text = one.get_ptr<const std::string*>();
+    if (text == nullptr || text->empty() || absl::StrContains(*text, ',')) {
+      return WantedElse(
+          absl::StrCat("entry ", addresses.size(), " of \"tasks\""), one,
+          R"(an address, "host1:7000")");
+    }
+    addresses.push_back(*text);
+  }
+  return absl::StrJoin(addresses, ",");
+}
+
+absl::StatusOr<std::string> WordOf(const std::string& key, const Json& value) {
+  const std::string what = absl::StrCat("\"", key, "\"");
+  if (key == kTasks) return TasksOf(value);
+  if (key == kInsecure) {
+    if (value.is_boolean()) return value.dump();
+    return WantedElse(what, value, "true or false");
+  }
+  if (absl::c_linear_search(kNumbers, key)) {
+    if (value.is_number()) return value.dump();
+    return WantedElse(what, value, "a number");
+  }
+  if (absl::c_linear_search(kTexts, key)) {
+    if (value.is_string()) return value.get<std::string>();
+    return WantedElse(what, value, "a text");
+  }
+  return UsageError(absl::StrCat("unknown key ", what, "; known: ", kTasks,
+                                 ", ", absl::StrJoin(kTexts, ", "), ", ",
+                                 absl::StrJoin(kNumbers, ", "), ", ",
+                                 kInsecure));
 }
 
 absl::StatusOr<ClusterWords> WordsOf(const Json& json) {
@@ -53,16 +78,11 @@ absl::StatusOr<ClusterWords> WordsOf(const Json& json) {
   }
   ClusterWords words;
   for (const auto& [key, value] : json.items()) {
-    if (!absl::c_linear_search(kKeys, key)) {
-      return UsageError(absl::StrCat(
-          "unknown key \"", key, "\"; known: ", absl::StrJoin(kKeys, ", ")));
-    }
-    const bool is_tasks = key == kTasks;
-    auto text = is_tasks ? TasksOf(value) : TextOf(key, value);
-    if (!text.ok()) return text.status();
+    auto word = WordOf(key, value);
+    if (!word.ok()) return word.status();
     const std::string option =
-        is_tasks ? "cluster" : absl::StrReplaceAll(key, {{"_", "-"}});
-    words[option] = *std::move(text);
+        key == kTasks ? "cluster" : absl::StrReplaceAll(key, {{"_", "-"}});
+    words[option] = *std::move(word);
   }
   return words;
 }

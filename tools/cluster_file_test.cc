@@ -12,6 +12,7 @@
 namespace tutti {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::StartsWith;
@@ -50,23 +51,37 @@ TEST(ClusterFileTest, OtherJsonIsRefused) {
 
 TEST(ClusterFileTest, UnknownKeysAreToldTheKnownOnes) {
   EXPECT_THAT(ErrorOf(R"({"task": 0})"),
-              StartsWith("c.json: unknown key \"task\"; known: job, tasks,"));
+              StartsWith("c.json: unknown key \"task\"; known: tasks, job,"));
 }
 
-TEST(ClusterFileTest, TasksAreAListOfTexts) {
-  for (const char* tasks : {"1", "\"a:1\"", "[]", "[1]", "[\"\"]",
-                            "[\"a:1,b:2\"]", "{}", "null", "[[\"a:1\"]]"}) {
-    EXPECT_EQ(ErrorOf(absl::StrCat("{\"tasks\": ", tasks, "}")),
-              "c.json: \"tasks\" is not a list of addresses, [\"host1:7000\", "
-              "...]")
+TEST(ClusterFileTest, TasksAreAListOfAddresses) {
+  for (const char* tasks : {"1", "\"a:1\"", "[]", "{}", "null"}) {
+    EXPECT_THAT(ErrorOf(absl::StrCat("{\"tasks\": ", tasks, "}")),
+                AllOf(StartsWith("c.json: \"tasks\" is "),
+                      HasSubstr("; wanted is a list of addresses, [\"host1")))
         << tasks;
+  }
+  for (const char* task : {"1", "\"\"", "\"a:1,b:2\"", "[\"a:1\"]", "null"}) {
+    EXPECT_THAT(ErrorOf(absl::StrCat(R"({"tasks": ["a:1", )", task, "]}")),
+                AllOf(StartsWith("c.json: entry 1 of \"tasks\" is "),
+                      HasSubstr("; wanted is an address, \"host1:7000\"")))
+        << task;
   }
 }
 
-TEST(ClusterFileTest, OtherValuesAreSimple) {
+TEST(ClusterFileTest, ValuesHaveTheirTypes) {
   EXPECT_EQ(ErrorOf(R"({"job": ["x"]})"),
-            "c.json: \"job\" is array; wanted is a text or a number");
-  EXPECT_THAT(ErrorOf(R"({"port": null})"), HasSubstr("\"port\" is null"));
+            "c.json: \"job\" is array; wanted is a text");
+  EXPECT_EQ(ErrorOf(R"({"job": 3})"), "c.json: \"job\" is 3; wanted is a text");
+  EXPECT_EQ(ErrorOf(R"({"port": null})"),
+            "c.json: \"port\" is null; wanted is a number");
+  EXPECT_EQ(ErrorOf(R"({"devices_per_task": "2"})"),
+            "c.json: \"devices_per_task\" is \"2\"; wanted is a number");
+  for (const char* insecure : {"1", "\"yes\"", "\"true\""}) {
+    EXPECT_EQ(ErrorOf(absl::StrCat("{\"insecure\": ", insecure, "}")),
+              absl::StrCat("c.json: \"insecure\" is ", insecure,
+                           "; wanted is true or false"));
+  }
 }
 
 TEST(ClusterFileTest, FilesAreRead) {

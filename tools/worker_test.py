@@ -134,6 +134,18 @@ class RefusalsTest(WorkerTestCase):
                 r"\Atutti: task \d \(\S+\) has a cluster of \d tasks, "
                 r"task \d \(\S+\) one of \d\Z")
 
+    def test_lists_with_another_address(self):
+        """Told by the task that reaches nobody, when its time is up."""
+        one, two, other = free_addresses(3)
+        tasks = [self.start("worker", "--cluster", f"{one},{mine}", "--task",
+                            task, "--start-timeout", 3, "--", "run", "barrier")
+                 for task, mine in enumerate([two, other])]
+        error = self.error_of(tasks[0])
+        self.assertIn(f"waited 3.0 s for task 1 ({two})", error)
+        self.assertIn(f"task 1 ({two}) has called this task: is it at that "
+                      "address by its own list of tasks, too?", error)
+        self.error_of(tasks[1])
+
     def test_tokens(self):
         cluster = free_addresses(2)
         tasks = [self.start_task(cluster, task, ["run", "barrier"],
@@ -171,6 +183,17 @@ class TlsTest(WorkerTestCase):
                  for task, name in enumerate("ab")]
         for process in tasks:
             self.assertIn("certificate", self.error_of(process))
+
+    def test_who_lacks_tls_is_told_to_look_there(self):
+        self.make_certificates("a")
+        cluster = free_addresses(2)
+        words = ["worker", "--cluster", ",".join(cluster), "--start-timeout", 3]
+        tasks = [self.start(*words, "--task", task, *options, "--", "run",
+                            "barrier")
+                 for task, options in enumerate([self.options("a"), []])]
+        self.assertIn("it does not speak TLS, this task does",
+                      self.error_of(tasks[0]))
+        self.assertIn("do both use TLS, or neither", self.error_of(tasks[1]))
 
     def test_certificates_of_another_task(self):
         self.make_certificates("a", tasks=3)

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "grpcpp/client_context.h"
@@ -17,6 +18,18 @@ namespace {
 // Between attempts to reach a task that is waited for. gRPC connects at its own
 // pace and answers at once while it does not.
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+
+// Of all errors the one that says least: nobody listens there, at this moment.
+bool IsRefused(const absl::Status& status) {
+  return absl::EndsWith(status.message(), kRefused);
+}
+
+// Who refuses a certificate, or speaks TLS alone, tells only the other side.
+absl::string_view HintAt(const absl::Status& status) {
+  if (!absl::EndsWith(status.message(), kClosed)) return "";
+  return "; do both use TLS, or neither, and is this task's certificate valid "
+         "there?";
+}
 
 }  // namespace
 
@@ -197,7 +210,9 @@ void ControlClient::OutgoingCall::OnAttemptDone(Attempt& attempt,
     MutexLock lock(&mu_);
     attempt_.reset();
     stopped = stop_reason_;
-    last_error_ = answer.status();
+    if (last_error_.ok() || !IsRefused(answer.status())) {
+      last_error_ = answer.status();
+    }
   }
   if (!stopped.ok()) return Finish(std::move(stopped));
   if (may_retry) return TryLater();
@@ -244,7 +259,8 @@ absl::Status ControlClient::OutgoingCall::DeadlineError() {
   MutexLock lock(&mu_);
   if (!last_error_.ok()) {
     return absl::DeadlineExceededError(
-        absl::StrCat("cannot reach ", last_error_.message(), ", for ", waited));
+        absl::StrCat("cannot reach ", last_error_.message(), ", for ", waited,
+                     HintAt(last_error_)));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "no answer from ", client_->peers_->Label(task_), " for ", waited));

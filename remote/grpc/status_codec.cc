@@ -34,15 +34,18 @@ constexpr Cause kCauses[] = {
      "it does not speak TLS 1.3"},
     {"protocol version", absl::StatusCode::kFailedPrecondition,
      "it does not speak TLS 1.3"},
-    {"Connection refused", absl::StatusCode::kUnavailable,
-     "connection refused"},
-    {"onnection reset", absl::StatusCode::kUnavailable, "connection closed"},
-    {"Socket closed", absl::StatusCode::kUnavailable, "connection closed"},
-    {"Broken pipe", absl::StatusCode::kUnavailable, "connection closed"},
-    {"GOAWAY", absl::StatusCode::kUnavailable, "connection closed"},
-    {"Cancelling all calls", absl::StatusCode::kUnavailable,
-     "connection closed"},
-    {"EOF", absl::StatusCode::kUnavailable, "connection closed"},
+    {"Connection refused", absl::StatusCode::kUnavailable, kRefused},
+    {"onnection reset", absl::StatusCode::kUnavailable, kClosed},
+    {"Socket closed", absl::StatusCode::kUnavailable, kClosed},
+    {"Broken pipe", absl::StatusCode::kUnavailable, kClosed},
+    {"GOAWAY", absl::StatusCode::kUnavailable, kClosed},
+    {"Cancelling all calls", absl::StatusCode::kUnavailable, kClosed},
+    {"EOF", absl::StatusCode::kUnavailable, kClosed},
+    {"Endpoint read failed", absl::StatusCode::kUnavailable, kClosed},
+    {"Failed parsing HTTP/2", absl::StatusCode::kUnavailable,
+     "what answers there is no task"},
+    {"http2 header with status", absl::StatusCode::kUnavailable,
+     "what answers there is no task"},
     {"imed out", absl::StatusCode::kUnavailable, "no answer"},
     {"eepalive", absl::StatusCode::kUnavailable, "no answer"},
     {"No route to host", absl::StatusCode::kUnavailable, "no route to host"},
@@ -79,7 +82,7 @@ absl::Status ConnectionError(absl::string_view peer,
   const std::string text = status.error_message();
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
     // Not by us: the other side ends what it serves when it shuts down.
-    return absl::UnavailableError(absl::StrCat(peer, ": connection closed"));
+    return absl::UnavailableError(absl::StrCat(peer, ": ", kClosed));
   }
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()),

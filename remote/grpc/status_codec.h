@@ -14,6 +14,11 @@ namespace tutti {
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
+// How the texts of ConnectionError() end for a connection that nobody takes,
+// and for one that was taken and closed.
+inline constexpr char kRefused[] = "connection refused";
+inline constexpr char kClosed[] = "connection closed";
+
 // A status that gRPC made, not the other side: names `peer`, such as "task 3
 // (host:7000)", and says in plain words what happened. UNAVAILABLE if it could
 // not be reached, went away or was cut off; FAILED_PRECONDITION,

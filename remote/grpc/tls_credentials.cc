@@ -11,6 +11,7 @@
 #include "grpc/grpc.h"
 #include "grpc/grpc_security.h"
 #include "grpc/grpc_security_constants.h"
+#include "remote/grpc/openssl_at_exit.h"
 
 // gRPC can demand a version of TLS, but its public headers do not say how. This
 // is what its library exports; null where it does not.
@@ -117,6 +118,7 @@ absl::StatusOr<TransportCredentials> MakeCredentials(const TlsOptions& tls) {
   }
   const auto files = Read(tls);
   if (!files.ok()) return files.status();
+  KeepOpenSslAtExit();
   auto server = std::make_shared<TlsServerCredentials>(*files);
   if (!server->Work()) {
     return absl::InvalidArgumentError(
