@@ -50,6 +50,7 @@ threads as there are processors. It is that of the fastest copy, of nine before
 the first row and three after each, so that rows compare: in the table the
 fastest so far (the last line says how fast it was at the end and by the first
 row), in JSON the fastest of all. More than 100 % means that caches took part.
+Where the ranks are in several processes there is no limit, "-".
 
 Buffers take turns, and are rewritten past the caches between iterations, so
 that no result is cache-hot by accident. --hot keeps one set, written once (in
