@@ -9,17 +9,21 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "tools/cluster_flags.h"
+#include "tools/cluster_options.h"
 #include "tools/end_by_signal.h"
+#include "tools/environment_variables.h"
 #include "tools/exit_status.h"
 #include "tools/held_ports.h"
 #include "tools/launch_output.h"
@@ -73,6 +77,28 @@ std::string Addresses(const std::vector<int>& ports) {
   });
 }
 
+// What our own environment says of another cluster is not for this one.
+constexpr std::array kForeignVariables = {"TUTTI_CLUSTER_FILE", "TUTTI_BIND",
+                                          "TUTTI_PORT"};
+
+// What is wrong in what all tasks are told is said once, before any starts.
+absl::Status CheckCluster(const LaunchOptions& options) {
+  std::vector<int> ports(options.tasks);
+  std::iota(ports.begin(), ports.end(), 1);
+  ClusterWords words = options.cluster;
+  words["cluster"] = Addresses(ports);
+  words["task"] = "0";
+  return ResolveClusterOptions(
+             words,
+             [](const std::string& name) -> std::optional<std::string> {
+               if (absl::c_linear_search(kForeignVariables, name)) {
+                 return std::nullopt;
+               }
+               return EnvironmentVariable(name);
+             })
+      .status();
+}
+
 // What differs between the launches of the same options.
 struct Cluster {
   std::string addresses;
@@ -90,11 +116,13 @@ Program TaskProgram(const LaunchOptions& options, const std::string& program,
   }
   words.emplace_back("--");
   words.insert(words.end(), options.words.begin(), options.words.end());
-  // The token is in no argument, which every user of the machine can see. What
-  // our own environment says of another cluster is not for this one.
-  return {.words = std::move(words),
-          .environment = {absl::StrCat("TUTTI_TOKEN=", cluster.token),
-                          "TUTTI_CLUSTER_FILE=", "TUTTI_BIND=", "TUTTI_PORT="}};
+  // The token is in no argument, which every user of the machine can see.
+  std::vector<std::string> environment = {
+      absl::StrCat("TUTTI_TOKEN=", cluster.token)};
+  for (const char* name : kForeignVariables) {
+    environment.push_back(absl::StrCat(name, "="));
+  }
+  return {.words = std::move(words), .environment = std::move(environment)};
 }
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
@@ -159,7 +187,8 @@ absl::Status CheckAndLaunch(const LaunchOptions& options,
                             const CheckTaskWords& check,
                             const Console& console) {
   bool printed_help = false;
-  const absl::Status status = check(options.words, console, &printed_help);
+  absl::Status status = check(options.words, console, &printed_help);
+  if (status.ok() && !printed_help) status = CheckCluster(options);
   if (!status.ok() || printed_help) return status;
   const auto program = ThisProgram();
   if (!program.ok()) return program.status();

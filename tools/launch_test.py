@@ -72,6 +72,16 @@ class CommandLinesTest(LaunchTestCase):
             with self.subTest(args):
                 self.assertIn(wanted, self.refuse("launch", *args))
 
+    def test_what_all_tasks_are_told_is_checked_before_any_starts(self):
+        for option, value in [("--devices-per-task", 0), ("--detect", "medium"),
+                              ("--start-timeout", 0), ("--tls-cert", "c.pem")]:
+            with self.subTest(option):
+                error = self.refuse("launch", "--tasks", 3, option, value, *PERF)
+                self.assertIn(option, error)
+                self.assertIn("(see `tutti launch --help`)", error)
+        self.assertIn("TUTTI_DETECT", self.refuse(
+            "launch", "--tasks", 3, *PERF, TUTTI_DETECT="bogus"))
+
     def test_the_help_to_read_is_that_of_the_wrong_command(self):
         self.assertIn("(see `tutti perf --help`)",
                       self.refuse("launch", "--tasks", 2, "--", "perf"))
