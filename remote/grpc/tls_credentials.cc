@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -11,6 +12,11 @@
 #include "grpc/grpc.h"
 #include "grpc/grpc_security.h"
 #include "grpc/grpc_security_constants.h"
+#include "openssl/bio.h"
+#include "openssl/err.h"
+#include "openssl/evp.h"
+#include "openssl/pem.h"
+#include "openssl/x509.h"
 #include "remote/grpc/openssl_at_exit.h"
 
 // gRPC can demand a version of TLS, but its public headers do not say how. This
@@ -56,6 +62,55 @@ absl::StatusOr<PemFiles> Read(const TlsOptions& tls) {
   return PemFiles{.certificate = *std::move(certificate),
                   .key = *std::move(key),
                   .ca = *std::move(ca)};
+}
+
+struct FreeOpenSsl {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+  void operator()(X509* certificate) const { X509_free(certificate); }
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+template <typename T>
+using OpenSslPtr = std::unique_ptr<T, FreeOpenSsl>;
+
+OpenSslPtr<BIO> Open(const std::string& text) {
+  return OpenSslPtr<BIO>(
+      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+OpenSslPtr<X509> ParseCertificate(const std::string& text) {
+  return OpenSslPtr<X509>(
+      PEM_read_bio_X509(Open(text).get(), nullptr, nullptr, nullptr));
+}
+
+// One with a passphrase is none: there is nobody to ask.
+OpenSslPtr<EVP_PKEY> ParseKey(const std::string& text) {
+  const auto no_passphrase = [](char*, int, int, void*) { return 0; };
+  return OpenSslPtr<EVP_PKEY>(PEM_read_bio_PrivateKey(Open(text).get(), nullptr,
+                                                      no_passphrase, nullptr));
+}
+
+// gRPC has said that they cannot be used, and nothing more.
+absl::Status WhyUnfit(const TlsOptions& tls, const PemFiles& files) {
+  const auto certificate = ParseCertificate(files.certificate);
+  const auto key = ParseKey(files.key);
+  std::string why =
+      absl::StrCat("the certificate ", tls.certificate, ", its key ", tls.key,
+                   " and the CA ", tls.ca, " do not fit each other");
+  if (certificate == nullptr) {
+    why = absl::StrCat(tls.certificate, " holds no certificate in PEM format");
+  } else if (key == nullptr) {
+    why = absl::StrCat(tls.key,
+                       " holds no key in PEM format, or one with a "
+                       "passphrase");
+  } else if (ParseCertificate(files.ca) == nullptr) {
+    why =
+        absl::StrCat("the CA ", tls.ca, " holds no certificate in PEM format");
+  } else if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+    why = absl::StrCat("the key ", tls.key, " is not that of the certificate ",
+                       tls.certificate);
+  }
+  ERR_clear_error();
+  return absl::InvalidArgumentError(why);
 }
 
 // gRPC's own class for this does not let the version of TLS be set.
@@ -120,12 +175,7 @@ absl::StatusOr<TransportCredentials> MakeCredentials(const TlsOptions& tls) {
   if (!files.ok()) return files.status();
   KeepOpenSslAtExit();
   auto server = std::make_shared<TlsServerCredentials>(*files);
-  if (!server->Work()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the certificate ", tls.certificate, ", its key ", tls.key,
-                     " and the CA ", tls.ca,
-                     " do not fit each other, or one of them is none"));
-  }
+  if (!server->Work()) return WhyUnfit(tls, *files);
   return TransportCredentials{
       .client = grpc::SslCredentials({.pem_root_certs = files->ca,
                                       .pem_private_key = files->key,
