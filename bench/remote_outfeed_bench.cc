@@ -11,12 +11,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/blocking_counter.h"
-#include "framework/cluster_spec.h"
 #include "framework/default_environment.h"
 #include "framework/device.h"
 #include "framework/dtype.h"
@@ -27,61 +24,31 @@
 #include "outfeed/outfeed_sender.h"
 #include "outfeed/remote_outfeed_pair.h"
 #include "outfeed/stream_link.h"
-#include "remote/grpc/free_port.h"
-#include "remote/grpc/grpc_transport.h"
-#include "remote/transport.h"
 #include "runtime/cluster_runtime.h"
+#include "tests/grpc_tasks.h"
 
 namespace tutti {
 namespace {
 
 constexpr uint32_t kConsumerId = 1;
 
-// Two tasks, which have joined.
-class Tasks {
- public:
-  explicit Tasks(const Environment& environment) : environment_(environment) {
-    ClusterSpec cluster;
-    for (int task = 0; task < 2; ++task) {
-      cluster.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
-    }
-    BlockingCounter joined(2);
-    for (int task = 0; task < 2; ++task) {
-      cluster.this_task = task;
-      runtimes_.push_back(*ClusterRuntime::Create(
-          {.cluster = cluster,
-           .environment = environment,
-           .make_transport = [=](uint64_t incarnation)
-               -> absl::StatusOr<std::shared_ptr<Transport>> {
-             return CreateGrpcTransport({.cluster = cluster,
-                                         .incarnation = incarnation,
-                                         .environment = environment});
-           }}));
-      runtimes_.back()->Join(
-          environment.clock->Now() + absl::Seconds(60), nullptr,
-          [&joined](const absl::Status&) { joined.DecrementCount(); });
-    }
-    joined.Wait();
-  }
-
-  OutfeedConnection Connection(size_t task) {
-    return {.executor = runtimes_[task]->manager().FindOrCreate(1),
-            .device = runtimes_[task]->devices()[0],
-            .group_key = 1,
-            .instance_key = 1,
-            .deadline = environment_.clock->Now() + absl::Seconds(60)};
-  }
-
- private:
-  const Environment environment_;
-  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
-};
+OutfeedConnection ConnectionOf(ClusterRuntime& runtime,
+                               const Environment& environment) {
+  return {.executor = runtime.manager().FindOrCreate(1),
+          .device = runtime.devices()[0],
+          .group_key = 1,
+          .instance_key = 1,
+          .deadline = environment.clock->Now() + absl::Seconds(60)};
+}
 
 // Items of one array, all sent by one thread and delivered.
 void BM_BetweenTasks(benchmark::State& state) {
   const DefaultEnvironment environment(/*num_workers=*/2);
-  Tasks tasks(environment.get());
-  RemoteOutfeedPair pair(tasks.Connection(0), tasks.Connection(1));
+  const auto tasks = JoinedGrpcTasks(2, environment.get());
+  if (!tasks.ok())
+    return state.SkipWithError(tasks.status().ToString().c_str());
+  RemoteOutfeedPair pair(ConnectionOf(*(*tasks)[0], environment.get()),
+                         ConnectionOf(*(*tasks)[1], environment.get()));
   const TensorShape shape = TensorShape::Vector(state.range(0));
   absl::Status status =
       pair.registry().Register(kConsumerId, {{DType::kUint8, shape}});

@@ -12,9 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
-#include "remote/grpc/free_port.h"
-#include "remote/grpc/grpc_transport.h"
 #include "runtime/cluster_runtime.h"
+#include "tests/grpc_tasks.h"
 #include "tests/named_tensor_job.h"
 #include "tests/status_matchers.h"
 
@@ -29,32 +28,9 @@ constexpr int kNumRanks = 3;
 class NamedTensorsGrpcTest : public testing::Test {
  protected:
   void SetUp() override {
-    ClusterSpec cluster;
-    for (int rank = 0; rank < kNumRanks; ++rank) {
-      cluster.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
-    }
-    BlockingCounter joined(kNumRanks);
-    for (int rank = 0; rank < kNumRanks; ++rank) {
-      cluster.this_task = rank;
-      const Environment environment = environment_.get();
-      auto runtime = ClusterRuntime::Create(
-          {.cluster = cluster,
-           .environment = environment,
-           .make_transport = [=](uint64_t incarnation)
-               -> absl::StatusOr<std::shared_ptr<Transport>> {
-             return CreateGrpcTransport({.cluster = cluster,
-                                         .incarnation = incarnation,
-                                         .environment = environment});
-           }});
-      ASSERT_THAT(runtime, IsOk());
-      runtimes_.push_back(*std::move(runtime));
-      runtimes_.back()->Join(environment.clock->Now() + absl::Seconds(60),
-                             nullptr, [&joined](const absl::Status& status) {
-                               EXPECT_THAT(status, IsOk());
-                               joined.DecrementCount();
-                             });
-    }
-    joined.Wait();
+    auto runtimes = JoinedGrpcTasks(kNumRanks, environment_.get());
+    ASSERT_THAT(runtimes, IsOk());
+    runtimes_ = *std::move(runtimes);
   }
 
   // What becomes of all ranks' requests for the names, each rank beginning with

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
@@ -24,9 +23,8 @@
 #include "outfeed/outfeed_testing.h"
 #include "outfeed/remote_outfeed_pair.h"
 #include "outfeed/stream_link.h"
-#include "remote/grpc/free_port.h"
-#include "remote/grpc/grpc_transport.h"
 #include "runtime/cluster_runtime.h"
+#include "tests/grpc_tasks.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -47,32 +45,9 @@ constexpr int64_t kNoLimit = int64_t{1} << 40;
 class OutfeedGrpcTest : public testing::Test {
  protected:
   void SetUp() override {
-    ClusterSpec cluster;
-    for (int task = 0; task < kNumTasks; ++task) {
-      cluster.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
-    }
-    BlockingCounter joined(kNumTasks);
-    for (int task = 0; task < kNumTasks; ++task) {
-      cluster.this_task = task;
-      const Environment environment = environment_.get();
-      auto runtime = ClusterRuntime::Create(
-          {.cluster = cluster,
-           .environment = environment,
-           .make_transport = [=](uint64_t incarnation)
-               -> absl::StatusOr<std::shared_ptr<Transport>> {
-             return CreateGrpcTransport({.cluster = cluster,
-                                         .incarnation = incarnation,
-                                         .environment = environment});
-           }});
-      ASSERT_THAT(runtime, IsOk());
-      runtimes_.push_back(*std::move(runtime));
-      runtimes_.back()->Join(environment.clock->Now() + absl::Seconds(60),
-                             nullptr, [&joined](const absl::Status& status) {
-                               EXPECT_THAT(status, IsOk());
-                               joined.DecrementCount();
-                             });
-    }
-    joined.Wait();
+    auto runtimes = JoinedGrpcTasks(kNumTasks, environment_.get());
+    ASSERT_THAT(runtimes, IsOk());
+    runtimes_ = *std::move(runtimes);
   }
 
   OutfeedConnection Connection(size_t task) {

@@ -1,0 +1,54 @@
+#include "tests/grpc_tasks.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "framework/blocking_counter.h"
+#include "framework/cluster_spec.h"
+#include "remote/grpc/free_port.h"
+#include "remote/grpc/grpc_transport.h"
+
+namespace tutti {
+
+absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
+    int num_tasks, const Environment& environment) {
+  ClusterSpec cluster;
+  for (int task = 0; task < num_tasks; ++task) {
+    cluster.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
+  }
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes;
+  for (int task = 0; task < num_tasks; ++task) {
+    cluster.this_task = task;
+    auto runtime = ClusterRuntime::Create(
+        {.cluster = cluster,
+         .environment = environment,
+         .make_transport = [=](uint64_t incarnation) {
+           return CreateGrpcTransport({.cluster = cluster,
+                                       .incarnation = incarnation,
+                                       .environment = environment});
+         }});
+    if (!runtime.ok()) return runtime.status();
+    runtimes.push_back(*std::move(runtime));
+  }
+  std::vector<absl::Status> statuses(runtimes.size());
+  BlockingCounter joined(num_tasks);
+  for (size_t task = 0; task < runtimes.size(); ++task) {
+    runtimes[task]->Join(environment.clock->Now() + absl::Seconds(60),
+                         /*progress=*/nullptr,
+                         [&statuses, &joined, task](absl::Status status) {
+                           statuses[task] = std::move(status);
+                           joined.DecrementCount();
+                         });
+  }
+  joined.Wait();
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  return runtimes;
+}
+
+}  // namespace tutti
