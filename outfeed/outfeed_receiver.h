@@ -46,11 +46,11 @@ class OutfeedReceiver {
     // environment: see Shutdown().
     std::vector<Device*> devices;
     OutfeedCallback callback;
+    int64_t max_queued_bytes = int64_t{256} << 20;  // Of payload.
+    Environment environment;
 
     // Null: one of its own. RemoteOutfeedDevices are given the same one.
     std::shared_ptr<OutfeedRegistry> registry;
-    int64_t max_queued_bytes = int64_t{256} << 20;  // Of payload.
-    Environment environment;
   };
 
   // Errors: INVALID_ARGUMENT for no device, a null one or one twice, for no

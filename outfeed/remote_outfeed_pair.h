@@ -39,9 +39,9 @@ class RemoteOutfeedPair {
     auto receiver = OutfeedReceiver::Create(
         {.devices = {device_.get()},
          .callback = std::move(callback),
-         .registry = receiver_registry_,
          .max_queued_bytes = max_queued_bytes,
-         .environment = receiving_.executor->environment()});
+         .environment = receiving_.executor->environment(),
+         .registry = receiver_registry_});
     if (!receiver.ok()) return receiver.status();
     receiver_ = *std::move(receiver);
     return receiver_->Start();

@@ -120,9 +120,9 @@ class RemoteOutfeedTest : public testing::Test {
 
   void CreateReceiver(int64_t max_queued_bytes = int64_t{256} << 20) {
     OutfeedReceiver::Options options{.devices = {remote_.get()},
-                                     .registry = receiver_registry_,
                                      .max_queued_bytes = max_queued_bytes,
-                                     .environment = job_.environment().get()};
+                                     .environment = job_.environment().get(),
+                                     .registry = receiver_registry_};
     options.callback = [this](Device& device, uint32_t id,
                               absl::Span<Tensor> arrays) {
       EXPECT_EQ(device.full_name(), sending_device().full_name());
