@@ -16,8 +16,8 @@ absl::Status FromGrpc(const grpc::Status& status);
 
 // How the texts of ConnectionError() end for a connection that nobody takes,
 // and for one that was taken and closed.
-inline constexpr char kRefused[] = "connection refused";
-inline constexpr char kClosed[] = "connection closed";
+inline constexpr absl::string_view kRefused = "connection refused";
+inline constexpr absl::string_view kClosed = "connection closed";
 
 // A status that gRPC made, not the other side: names `peer`, such as "task 3
 // (host:7000)", and says in plain words what happened. UNAVAILABLE if it could
