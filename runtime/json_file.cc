@@ -3,11 +3,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <fstream>
-#include <functional>
-#include <optional>
-#include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -16,31 +12,6 @@ namespace tutti {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{16} << 20;
-
-// Sees what the parser finds, for a key that an object has twice: the library
-// keeps the last one and says nothing.
-class RepeatedKey {
- public:
-  bool operator()(int depth, nlohmann::json::parse_event_t event,
-                  const nlohmann::json& found) {
-    const auto level = static_cast<size_t>(depth);
-    if (event == nlohmann::json::parse_event_t::object_start) {
-      keys_.resize(level + 1);
-      keys_[level].clear();
-    } else if (event == nlohmann::json::parse_event_t::key) {
-      const auto& key = found.get_ref<const std::string&>();
-      if (!keys_[level - 1].insert(key).second && !key_.has_value()) key_ = key;
-    }
-    return true;
-  }
-
-  // The first one.
-  const std::optional<std::string>& key() const { return key_; }
-
- private:
-  std::vector<absl::flat_hash_set<std::string>> keys_;  // Of open objects.
-  std::optional<std::string> key_;
-};
 
 }  // namespace
 
@@ -61,11 +32,25 @@ absl::StatusOr<std::string> ReadJsonFile(const std::string& path) {
       absl::StrCat(path, ": more than ", kMaxBytes, " bytes"));
 }
 
+void RepeatedKey::Note(int depth, nlohmann::json::parse_event_t event,
+                       const nlohmann::json& found) {
+  using Event = nlohmann::json::parse_event_t;
+  if (event == Event::object_start) keys_[depth + 1].clear();
+  if (event != Event::key) return;
+  const auto& key = found.get_ref<const std::string&>();
+  if (!keys_[depth].insert(key).second && !key_.has_value()) key_ = key;
+}
+
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text) {
   RepeatedKey repeated;
   nlohmann::json json;
   try {
-    json = nlohmann::json::parse(text, std::ref(repeated));
+    json = nlohmann::json::parse(
+        text, [&repeated](int depth, nlohmann::json::parse_event_t event,
+                          const nlohmann::json& found) {
+          repeated.Note(depth, event, found);
+          return true;
+        });
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(JsonErrorText(error));
   }

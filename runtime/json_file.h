@@ -1,6 +1,9 @@
 #ifndef TUTTI_RUNTIME_JSON_FILE_H_
 #define TUTTI_RUNTIME_JSON_FILE_H_
 
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,6 +16,22 @@ namespace tutti {
 // What is in the file. Errors name the path: INVALID_ARGUMENT for more than 16
 // MiB; those of the system for one that cannot be read.
 absl::StatusOr<std::string> ReadJsonFile(const std::string& path);
+
+// Finds a key that an object has twice, of which the library keeps the last and
+// says nothing.
+class RepeatedKey {
+ public:
+  // What the parser tells its callback.
+  void Note(int depth, nlohmann::json::parse_event_t event,
+            const nlohmann::json& found);
+
+  // The first one.
+  const std::optional<std::string>& key() const { return key_; }
+
+ private:
+  std::map<int, std::set<std::string>> keys_;  // By depth, of the last object.
+  std::optional<std::string> key_;
+};
 
 // Errors: INVALID_ARGUMENT with JsonErrorText(), and for a key that an object
 // has twice.

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <iterator>
 #include <limits>
-#include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -63,10 +61,9 @@ class CountingIterator {
 
 // What the parser saw, beside the values.
 struct Seen {
-  std::vector<int> lines_of_rules;            // Where each begins.
-  std::map<int, std::set<std::string>> keys;  // By depth, of the last object.
-  std::string doubled;                        // A key that one has twice.
-  int line_of_doubled = 0;
+  std::vector<int> lines_of_rules;  // Where each begins.
+  RepeatedKey repeated;
+  int line_of_repeated = 0;
 };
 
 absl::Status Error(const std::string& where, absl::string_view message) {
@@ -78,16 +75,11 @@ absl::StatusOr<Json> ParseAndSee(const std::string& text,
   int line = 1;
   const auto note = [&](int depth, Json::parse_event_t event, Json& parsed) {
     using Event = Json::parse_event_t;
-    if (event == Event::object_start) seen->keys[depth + 1].clear();
     const bool begins = event == Event::object_start ||
                         event == Event::array_start || event == Event::value;
     if (begins && depth == kDepthOfRules) seen->lines_of_rules.push_back(line);
-    if (event != Event::key) return true;
-    const auto key = parsed.get<std::string>();
-    if (!seen->keys[depth].insert(key).second && seen->doubled.empty()) {
-      seen->doubled = key;
-      seen->line_of_doubled = line;
-    }
+    if (!seen->repeated.key().has_value()) seen->line_of_repeated = line;
+    seen->repeated.Note(depth, event, parsed);
     return true;
   };
   try {
@@ -198,9 +190,10 @@ class RuleReader {
 
 absl::Status CheckFile(const Json& json, const Seen& seen,
                        const std::string& path) {
-  if (!seen.doubled.empty()) {
-    return Error(absl::StrCat(path, ":", seen.line_of_doubled),
-                 absl::StrCat("\"", seen.doubled, "\" for the second time"));
+  if (seen.repeated.key().has_value()) {
+    return Error(
+        absl::StrCat(path, ":", seen.line_of_repeated),
+        absl::StrCat("\"", *seen.repeated.key(), "\" for the second time"));
   }
   const std::string where = absl::StrCat(path, ":1");
   if (!json.is_object() || !json.contains("rules") ||
