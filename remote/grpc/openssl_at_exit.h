@@ -6,8 +6,8 @@
 namespace tutti {
 
 // Before anything else of OpenSSL's: keeps it as it is while the process exits.
-// Its own handler at exit would take its locks away from threads of gRPC that
-// still connect, and the process would end by a signal.
+// Its own handler at exit takes its locks away, while threads of gRPC may still
+// connect: processes were seen to end by a signal there.
 inline void KeepOpenSslAtExit() {
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
 }

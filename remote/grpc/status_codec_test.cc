@@ -37,6 +37,18 @@ TEST(StatusCodecTest, ConnectionErrorsAreSaidInPlainWords) {
   EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, "Socket closed"),
               StatusIs(absl::StatusCode::kUnavailable,
                        "task 3 (host:1): connection closed"));
+  EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE,
+                    "failed to connect to all addresses; last error: "
+                    "UNAVAILABLE: ipv4:127.0.0.1:1: Endpoint read failed"),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "task 3 (host:1): connection closed"));
+  for (const char* text :
+       {"UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2",
+        "Received http2 header with status: 404"}) {
+    EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, text),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         "task 3 (host:1): what answers there is no task"));
+  }
   EXPECT_THAT(error(grpc::StatusCode::CANCELLED, "CANCELLED"),
               StatusIs(absl::StatusCode::kUnavailable,
                        "task 3 (host:1): connection closed"));
