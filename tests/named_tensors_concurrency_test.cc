@@ -47,6 +47,16 @@ class NamedTensorsConcurrencyTest : public testing::Test {
                   static_cast<float>((rank + 1) * name));
   }
 
+  void Ask(int rank, int name, NamedCall& call, BlockingCounter& left) {
+    job_.at(rank).AllReduce({.name = absl::StrCat("tensor ", name),
+                             .input = InputOf(rank, name),
+                             .output = &call.output},
+                            [&call, &left](absl::Status status) {
+                              call.Set()(std::move(status));
+                              left.DecrementCount();
+                            });
+  }
+
   // Every thread asks for its share of the names, in an order of its own.
   template <typename Ask>
   static void OnAllThreads(Ask ask) {
@@ -76,16 +86,8 @@ TEST_F(NamedTensorsConcurrencyTest, AllThreadsOfAllRanksMeet) {
     std::vector<std::vector<NamedCall>> calls(kNumRanks);
     for (auto& of_rank : calls) of_rank.resize(kNumNames);
     BlockingCounter left(kNumRanks * kNumNames);
-    OnAllThreads([&](int rank, int name) {
-      NamedCall& call = calls[rank][name];
-      job_.at(rank).AllReduce({.name = absl::StrCat("tensor ", name),
-                               .input = InputOf(rank, name),
-                               .output = &call.output},
-                              [&](absl::Status status) {
-                                call.Set()(std::move(status));
-                                left.DecrementCount();
-                              });
-    });
+    OnAllThreads(
+        [&](int rank, int name) { Ask(rank, name, calls[rank][name], left); });
     left.Wait();
     for (const auto& of_rank : calls) {
       for (int name = 0; name < kNumNames; ++name) {
@@ -103,14 +105,7 @@ TEST_F(NamedTensorsConcurrencyTest, AShutdownAmongThreadsLeavesNobodyWaiting) {
   for (auto& of_rank : calls) of_rank.resize(kNumNames);
   BlockingCounter left(kNumRanks * kNumNames + 1);
   OnAllThreads([&](int rank, int name) {
-    NamedCall& call = calls[rank][name];
-    job_.at(rank).AllReduce({.name = absl::StrCat("tensor ", name),
-                             .input = InputOf(rank, name),
-                             .output = &call.output},
-                            [&](absl::Status status) {
-                              call.Set()(std::move(status));
-                              left.DecrementCount();
-                            });
+    Ask(rank, name, calls[rank][name], left);
     if (rank == 1 && name == kNumNames / 2) {
       job_.at(rank).Shutdown(
           [&left](const absl::Status&) { left.DecrementCount(); });
