@@ -14,6 +14,7 @@
 //   many, many_by_device     kMany all-reduces of the size given, submitted
 //                            together: all devices' calls of the first come
 //                            first, or all calls of the first device
+//   many_prepared        the same, prepared
 //   copy, in_place_floor, shared_floor, cache_copy
 //                            those of memory_floors.h, by as many threads as
 //                            there are processors, each its part; one time,
@@ -25,6 +26,7 @@
 #include <cstdint>
 #include <deque>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -33,6 +35,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -148,6 +151,10 @@ class Server {
                                          std::vector<RankBuffers>* ranks);
   static absl::StatusOr<Times> TimeMany(const Job& job, MemberCalls* calls,
                                         const std::vector<RankBuffers>& ranks);
+  static absl::StatusOr<Times> TimeManyPrepared(
+      const Job& job, MemberCalls* calls,
+      const std::vector<std::shared_ptr<const CollectiveRequest>>& requests,
+      const std::vector<std::vector<RankBuffers>>& buffers);
 
   const DefaultEnvironment environment_;
   const DefaultEnvironment callers_{2};  // Whose threads make calls.
@@ -250,7 +257,8 @@ absl::StatusOr<Times> Server::TimeOneThread(const Job& job, MemberCalls* calls,
 absl::StatusOr<Times> Server::TimeShared(
     const Job& job, MemberCalls* calls, const std::vector<RankBuffers>& ranks) {
   const auto prepared =
-      calls->PrepareShared(calls->RequestOf(job.workload, 0), ranks);
+      calls->Prepare(calls->RequestOf(job.workload, 0), ranks,
+                     /*share_output=*/true);
   if (!prepared.ok()) return prepared.status();
   Times times;
   for (int i = 0; i < job.num_warmup + job.num_calls; ++i) {
@@ -330,6 +338,9 @@ absl::StatusOr<Times> Server::TimeMany(const Job& job, MemberCalls* calls,
            .output = *rank.output.Slice(begin, begin + one.count)});
     }
   }
+  if (job.name == "many_prepared") {
+    return TimeManyPrepared(job, calls, requests, buffers);
+  }
   const int num_devices = one.group_size;
   const bool by_device = job.name == "many_by_device";
   const int step = by_device ? 1 : num_devices;
@@ -341,6 +352,33 @@ absl::StatusOr<Times> Server::TimeMany(const Job& job, MemberCalls* calls,
       for (size_t i = 0; i < kMany; ++i) {
         calls->Make(requests[i], &buffers[i], {device, device + step}, &round);
       }
+    }
+    const absl::Status status = round.Wait();
+    if (!status.ok()) return status;
+    const nanoseconds time = round.end() - begin;
+    if (n >= job.num_warmup) times.push_back(time.count());
+  }
+  return times;
+}
+
+absl::StatusOr<Times> Server::TimeManyPrepared(
+    const Job& job, MemberCalls* calls,
+    const std::vector<std::shared_ptr<const CollectiveRequest>>& requests,
+    const std::vector<std::vector<RankBuffers>>& buffers) {
+  std::vector<std::shared_ptr<PreparedCollective>> members;
+  for (size_t i = 0; i < kMany; ++i) {
+    auto prepared =
+        calls->Prepare(requests[i], buffers[i], /*share_output=*/false);
+    if (!prepared.ok()) return prepared.status();
+    absl::c_move(*prepared, std::back_inserter(members));
+  }
+  Times times;
+  for (int n = 0; n < job.num_warmup + job.num_calls; ++n) {
+    Round round(static_cast<int>(members.size()));
+    const auto begin = steady_clock::now();
+    for (const auto& member : members) {
+      member->Start(
+          [&round](absl::Status status) { round.End(std::move(status)); });
     }
     const absl::Status status = round.Wait();
     if (!status.ok()) return status;

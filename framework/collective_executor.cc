@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/block_cache.h"
 #include "framework/member_op.h"
 
 namespace tutti {
@@ -32,14 +33,16 @@ CollectiveExecutor::~CollectiveExecutor() {
 
 void CollectiveExecutor::ExecuteAsync(CollectiveArgs args,
                                       StatusCallback done) {
-  std::make_shared<MemberOp>(shared_from_this(), std::move(args),
-                             std::move(done))
+  std::allocate_shared<MemberOp>(CachedAllocator<MemberOp>(),
+                                 shared_from_this(), std::move(args),
+                                 std::move(done))
       ->Start();
 }
 
 void CollectiveExecutor::Prepare(CollectiveArgs args, PrepareCallback done) {
-  std::make_shared<MemberOp>(shared_from_this(), std::move(args),
-                             std::move(done))
+  std::allocate_shared<MemberOp>(CachedAllocator<MemberOp>(),
+                                 shared_from_this(), std::move(args),
+                                 std::move(done))
       ->Start();
 }
 
@@ -65,7 +68,10 @@ void CollectiveExecutor::Launched(const CollectiveContext& context) {
 
 void CollectiveExecutor::MarkLaunched(const CollectiveContext& context,
                                       Execution& execution) {
-  if (context.launched.exchange(true, std::memory_order_relaxed)) return;
+  if (context.launched.load(std::memory_order_relaxed) ||
+      context.launched.exchange(true, std::memory_order_relaxed)) {
+    return;
+  }
   execution.num_launched.fetch_add(1, std::memory_order_seq_cst);
   dependencies_.Launched(execution.id);
 }
