@@ -14,7 +14,7 @@
 //   many, many_by_device     kMany all-reduces of the size given, submitted
 //                            together: all devices' calls of the first come
 //                            first, or all calls of the first device
-//   many_prepared        the same, prepared
+//   many_together        the same as segments of one all-reduce
 //   copy, in_place_floor, shared_floor, cache_copy
 //                            those of memory_floors.h, by as many threads as
 //                            there are processors, each its part; one time,
@@ -26,7 +26,6 @@
 #include <cstdint>
 #include <deque>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -35,7 +34,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -45,6 +43,7 @@
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "framework/dtype.h"
+#include "framework/segment_list.h"
 #include "tools/collective_spec.h"
 #include "tools/parallel_for.h"
 #include "tools/perf_buffers.h"
@@ -151,9 +150,8 @@ class Server {
                                          std::vector<RankBuffers>* ranks);
   static absl::StatusOr<Times> TimeMany(const Job& job, MemberCalls* calls,
                                         const std::vector<RankBuffers>& ranks);
-  static absl::StatusOr<Times> TimeManyPrepared(
+  static absl::StatusOr<Times> TimeManyTogether(
       const Job& job, MemberCalls* calls,
-      const std::vector<std::shared_ptr<const CollectiveRequest>>& requests,
       const std::vector<std::vector<RankBuffers>>& buffers);
 
   const DefaultEnvironment environment_;
@@ -338,8 +336,8 @@ absl::StatusOr<Times> Server::TimeMany(const Job& job, MemberCalls* calls,
            .output = *rank.output.Slice(begin, begin + one.count)});
     }
   }
-  if (job.name == "many_prepared") {
-    return TimeManyPrepared(job, calls, requests, buffers);
+  if (job.name == "many_together") {
+    return TimeManyTogether(job, calls, buffers);
   }
   const int num_devices = one.group_size;
   const bool by_device = job.name == "many_by_device";
@@ -361,25 +359,26 @@ absl::StatusOr<Times> Server::TimeMany(const Job& job, MemberCalls* calls,
   return times;
 }
 
-absl::StatusOr<Times> Server::TimeManyPrepared(
+absl::StatusOr<Times> Server::TimeManyTogether(
     const Job& job, MemberCalls* calls,
-    const std::vector<std::shared_ptr<const CollectiveRequest>>& requests,
     const std::vector<std::vector<RankBuffers>>& buffers) {
-  std::vector<std::shared_ptr<PreparedCollective>> members;
-  for (size_t i = 0; i < kMany; ++i) {
-    auto prepared =
-        calls->Prepare(requests[i], buffers[i], /*share_output=*/false);
-    if (!prepared.ok()) return prepared.status();
-    absl::c_move(*prepared, std::back_inserter(members));
+  const auto size = static_cast<size_t>(job.workload.group_size);
+  std::vector<std::shared_ptr<const SegmentList>> lists;
+  for (size_t rank = 0; rank < size; ++rank) {
+    std::vector<SegmentList::Segment> segments;
+    for (const std::vector<RankBuffers>& one : buffers) {
+      segments.push_back({one[rank].input, one[rank].output});
+    }
+    auto list = SegmentList::Create(std::move(segments));
+    if (!list.ok()) return list.status();
+    lists.push_back(*std::move(list));
   }
+  const auto request = calls->RequestOf(job.workload, 0);
   Times times;
   for (int n = 0; n < job.num_warmup + job.num_calls; ++n) {
-    Round round(static_cast<int>(members.size()));
+    Round round(job.workload.group_size);
     const auto begin = steady_clock::now();
-    for (const auto& member : members) {
-      member->Start(
-          [&round](absl::Status status) { round.End(std::move(status)); });
-    }
+    calls->MakeTogether(request, lists, &round);
     const absl::Status status = round.Wait();
     if (!status.ok()) return status;
     const nanoseconds time = round.end() - begin;

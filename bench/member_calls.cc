@@ -56,6 +56,19 @@ void MemberCalls::Make(const std::shared_ptr<const CollectiveRequest>& request,
   }
 }
 
+void MemberCalls::MakeTogether(
+    const std::shared_ptr<const CollectiveRequest>& request,
+    const std::vector<std::shared_ptr<const SegmentList>>& segments,
+    Round* round) {
+  for (size_t rank = 0; rank < segments.size(); ++rank) {
+    executor_->ExecuteAsync(
+        {.device = group_->devices()[rank],
+         .request = request,
+         .segments = segments[rank]},
+        [round](absl::Status status) { round->End(std::move(status)); });
+  }
+}
+
 absl::StatusOr<std::vector<std::shared_ptr<PreparedCollective>>>
 MemberCalls::Prepare(const std::shared_ptr<const CollectiveRequest>& request,
                      const std::vector<RankBuffers>& buffers,

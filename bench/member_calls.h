@@ -17,6 +17,7 @@
 #include "framework/collective_request.h"
 #include "framework/environment.h"
 #include "framework/prepared_collective.h"
+#include "framework/segment_list.h"
 #include "resolvers/local_group.h"
 #include "tools/perf_buffers.h"
 #include "tools/workload.h"
@@ -71,6 +72,12 @@ class MemberCalls {
   // Makes the calls of some ranks, which end in `round`. Thread-safe.
   void Make(const std::shared_ptr<const CollectiveRequest>& request,
             std::vector<RankBuffers>* buffers, Ranks ranks, Round* round);
+
+  // Makes the calls of all ranks, with the segments of each.
+  void MakeTogether(
+      const std::shared_ptr<const CollectiveRequest>& request,
+      const std::vector<std::shared_ptr<const SegmentList>>& segments,
+      Round* round);
 
   // Prepares the calls of all ranks, with their outputs, or with one output
   // that all share. Errors: CollectiveExecutor::Prepare().

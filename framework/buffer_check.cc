@@ -108,4 +108,20 @@ absl::Status PrepareBuffers(const CollectiveParams& params, Device& device,
                  output->size_bytes(), " bytes");
 }
 
+absl::Status CheckSegments(const CollectiveParams& params,
+                           const SegmentList& segments) {
+  const CollInstanceParams& instance = *params.instance;
+  if (instance.type != CollectiveType::kAllReduce) {
+    return Invalid(params, "only all_reduce takes segments");
+  }
+  const int64_t wanted = params.input_shape.num_elements();
+  if (segments.dtype() == instance.dtype &&
+      segments.num_elements() == wanted) {
+    return absl::OkStatus();
+  }
+  return Invalid(params, "the segments have ", segments.num_elements(),
+                 " elements of ", Name(segments.dtype()), ", wanted ", wanted,
+                 " of ", Name(instance.dtype));
+}
+
 }  // namespace tutti

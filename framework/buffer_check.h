@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "framework/device.h"
 #include "framework/params.h"
+#include "framework/segment_list.h"
 #include "framework/tensor.h"
 
 namespace tutti {
@@ -19,6 +20,11 @@ namespace tutti {
 //  - reduce_scatter, scatter: the output is this rank's block of the input.
 absl::Status PrepareBuffers(const CollectiveParams& params, Device& device,
                             Tensor* input, Tensor* output);
+
+// Whether a list of segments fits the member's params. Errors: INVALID_ARGUMENT
+// for another collective than all_reduce, another dtype or number of elements.
+absl::Status CheckSegments(const CollectiveParams& params,
+                           const SegmentList& segments);
 
 }  // namespace tutti
 

@@ -2,11 +2,13 @@
 #define TUTTI_FRAMEWORK_COLLECTIVE_CONTEXT_H_
 
 #include <atomic>
+#include <memory>
 
 #include "framework/buf_key.h"
 #include "framework/device.h"
 #include "framework/execution.h"
 #include "framework/params.h"
+#include "framework/segment_list.h"
 #include "framework/tensor.h"
 
 namespace tutti {
@@ -27,6 +29,11 @@ struct CollectiveContext {
   // last execution, which is then free to be written again. Null but for
   // implementations that share outputs, where the member allows it.
   Tensor* late_output = nullptr;
+
+  // What input and output are made of, if not of one tensor each
+  // (CollectiveArgs::segments). An implementation that does not take segments
+  // (ImplementationTraits) has input and output all the same.
+  std::shared_ptr<const SegmentList> segments;
 
   // Where the output is once the implementation has ended.
   const Tensor& result() const {

@@ -25,6 +25,7 @@
 #include "framework/param_resolver.h"
 #include "framework/peer_access.h"
 #include "framework/prepared_collective.h"
+#include "framework/segment_list.h"
 #include "framework/status_callback.h"
 #include "framework/tensor.h"
 
@@ -53,6 +54,11 @@ struct CollectiveArgs {
   // do it (ImplementationTraits::shares_output); else each gets its own. Then
   // `output` is set before `done`, not inside the call.
   bool allow_shared_output = false;
+
+  // In the place of both, for all_reduce: tensors that are reduced together, as
+  // if they lay one after the other. The request's shape has as many elements as
+  // they have in all. `allow_shared_output` means nothing then.
+  std::shared_ptr<const SegmentList> segments;
 
   // Both cover everything from the call to `done`.
   absl::Time deadline = absl::InfiniteFuture();

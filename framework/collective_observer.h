@@ -5,6 +5,7 @@
 
 #include "framework/collective_request.h"
 #include "framework/device.h"
+#include "framework/segment_list.h"
 #include "framework/tensor.h"
 
 namespace tutti {
@@ -24,6 +25,9 @@ class CollectiveObserver {
     // Complete. Unset where the member has none. Nobody writes it until the
     // call returns; whoever wants it later copies it.
     const Tensor& output;
+
+    // Where the outputs of the segments are the output; null: there are none.
+    const SegmentList* segments = nullptr;
   };
 
   virtual ~CollectiveObserver() = default;

@@ -61,7 +61,8 @@ class ExecutionTable {
     std::shared_ptr<const CollectiveRequest> request;
     std::shared_ptr<const CollectiveParams> params;
     std::shared_ptr<CollectiveImplementationInterface> implementation;
-    bool shares_output = false;  // The implementation can.
+    bool shares_output = false;   // The implementation can.
+    bool takes_segments = false;  // The same.
   };
 
   // One member's part in one instance.

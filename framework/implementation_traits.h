@@ -77,6 +77,11 @@ struct ImplementationTraits {
   // CollectiveContext::late_output.
   bool shares_output = false;
 
+  // Reduces the segments of a list where they are (CollectiveArgs): honours
+  // CollectiveContext::segments, which members may have or not, each its own.
+  // For others they are copied into one tensor before, and out of it afterwards.
+  bool takes_segments = false;
+
   Determinism determinism = Determinism::kFixedLayout;
 
   // Predicted seconds; pure. Null: runs only when named.

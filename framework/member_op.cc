@@ -79,6 +79,12 @@ absl::Status MemberOp::CheckArgs() const {
     return absl::InvalidArgumentError(absl::StrCat(
         args_.device->full_name(), " called a collective without a request"));
   }
+  if (args_.segments != nullptr &&
+      (args_.input.is_set() || args_.output != nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        args_.device->full_name(), " called a collective with segments and ",
+        args_.input.is_set() ? "an input" : "an output", " besides"));
+  }
   if (is_preparation_ && args_.execution.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
         args_.device->full_name(), " prepared execution ", *args_.execution,
@@ -207,7 +213,8 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
           .request = args_.request,
           .params = std::move(params),
           .implementation = (*factory)->Create(),
-          .shares_output = (*factory)->traits().shares_output});
+          .shares_output = (*factory)->traits().shares_output,
+          .takes_segments = (*factory)->traits().takes_segments});
   executor_->WatchGroup(*settled_->params->group);
   absl::Status status =
       executor_->executions_.Settle(args_.device, *execution_, settled_);
@@ -242,8 +249,6 @@ absl::Status MemberOp::PrepareContext() {
   context_.params = settled_->params.get();
   context_.executor = executor_.get();
   context_.device = args_.device;
-  context_.input = std::move(args_.input);
-  if (args_.output != nullptr) context_.output = *args_.output;
   context_.execution = execution_.get();
   context_.exec_key = {group.generation, executor_->step_id(), group.key,
                        execution_->id.instance_key, execution_->number};
@@ -253,6 +258,15 @@ absl::Status MemberOp::PrepareContext() {
     return execution_->cancellation.status();
   }
   if (group.cancellation->cancelled()) return group.cancellation->status();
+  const absl::Status status =
+      args_.segments == nullptr ? PrepareTensors() : PrepareSegments();
+  if (!status.ok()) return status;
+  return settled_->implementation->InitializeCollectiveContext(&context_);
+}
+
+absl::Status MemberOp::PrepareTensors() {
+  context_.input = std::move(args_.input);
+  if (args_.output != nullptr) context_.output = *args_.output;
   const CollInstanceParams& instance = *settled_->params->instance;
   const bool has_output =
       HasOutput(instance.type, context_.rank(), instance.root);
@@ -271,14 +285,57 @@ absl::Status MemberOp::PrepareContext() {
   if (context_.output.is_set() && !args_.output->is_set()) {
     *args_.output = context_.output;
   }
-  return settled_->implementation->InitializeCollectiveContext(&context_);
+  return absl::OkStatus();
+}
+
+absl::Status MemberOp::PrepareSegments() {
+  const CollectiveParams& params = *settled_->params;
+  const absl::Status status = CheckSegments(params, *args_.segments);
+  if (!status.ok()) return status;
+  context_.segments = args_.segments;
+  if (!is_packed()) return absl::OkStatus();
+  auto packed =
+      args_.device->Allocate(params.instance->dtype, params.input_shape);
+  if (!packed.ok()) return packed.status();
+  context_.output = *std::move(packed);
+  context_.input = context_.output;
+  return absl::OkStatus();
 }
 
 void MemberOp::Run() {
   phase_.store(Phase::kRun, std::memory_order_release);
   self_ = shared_from_this();
+  is_packed() ? RunPacked() : RunImplementation();
+}
+
+void MemberOp::RunImplementation() {
   settled_->implementation->Run(
       context_, [this](absl::Status status) { Finish(std::move(status)); });
+}
+
+void MemberOp::RunPacked() {
+  CopySegments([self = self_] {
+    Pack(*self->context_.segments, self->context_.output);
+    self->settled_->implementation->Run(
+        self->context_, [op = self.get()](absl::Status status) {
+          op->OnPackedResult(std::move(status));
+        });
+  });
+}
+
+void MemberOp::OnPackedResult(absl::Status status) {
+  if (!status.ok()) return Finish(std::move(status));
+  CopySegments([self = self_] {
+    Unpack(self->context_.output, *self->context_.segments);
+    self->Finish(absl::OkStatus());
+  });
+}
+
+// What takes longer than the work queue takes to wake a thread goes there.
+void MemberOp::CopySegments(Work copy) {
+  constexpr int64_t kInlineBytes = int64_t{256} << 10;
+  if (context_.segments->num_bytes() <= kInlineBytes) return std::move(copy)();
+  executor_->environment().queue->Schedule(std::move(copy));
 }
 
 void MemberOp::Finish(absl::Status status) {
@@ -297,6 +354,7 @@ void MemberOp::Finish(absl::Status status) {
   }
   context_.input = Tensor();
   context_.output = Tensor();
+  context_.segments = nullptr;
   End(std::move(status));
 }
 

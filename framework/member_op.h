@@ -53,7 +53,16 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   absl::Status Settle(std::shared_ptr<const CollectiveParams> params);
   void Prepare();
   absl::Status PrepareContext();
+  absl::Status PrepareTensors();
+  absl::Status PrepareSegments();
   void Run();
+  void RunImplementation();
+  void RunPacked();
+  void OnPackedResult(absl::Status status);
+  void CopySegments(Work copy);
+  bool is_packed() const {
+    return context_.segments != nullptr && !settled_->takes_segments;
+  }
   void Finish(absl::Status status);
   void End(absl::Status status);
 

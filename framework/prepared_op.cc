@@ -24,6 +24,8 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
   if (context.late_output != nullptr) context_.late_output = &context_.output;
   context_.exec_key = context.exec_key;
   context_.implementation_state = context.implementation_state;
+  context_.segments = context.segments;
+  if (IsPacked()) context_.input = context_.output = Tensor();  // Made by calls.
 }
 
 PreparedOp::~PreparedOp() { executor_->executions_.Release(member_); }
@@ -68,7 +70,12 @@ bool PreparedOp::Claim(StatusCallback* done) {
 bool PreparedOp::NeedsCall() const {
   return executor_->aborted_.cancelled() ||
          settled_->params->group->cancellation->cancelled() ||
-         !settled_->params->instance->impl_details.dependencies.empty();
+         !settled_->params->instance->impl_details.dependencies.empty() ||
+         IsPacked();
+}
+
+bool PreparedOp::IsPacked() const {
+  return context_.segments != nullptr && !settled_->takes_segments;
 }
 
 void PreparedOp::Call(Limits limits, StatusCallback done) {
@@ -78,8 +85,9 @@ void PreparedOp::Call(Limits limits, StatusCallback done) {
       {.device = context_.device,
        .request = settled_->request,
        .input = context_.input,
-       .output = &context_.output,
+       .output = context_.segments == nullptr ? &context_.output : nullptr,
        .allow_shared_output = is_late,
+       .segments = context_.segments,
        .deadline = limits.deadline,
        .cancellation = std::move(limits.cancellation)},
       [self = shared_from_this(),

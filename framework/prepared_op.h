@@ -15,7 +15,7 @@ namespace tutti {
 
 // What PreparedCollective promises: the walk of a MemberOp from where it has
 // been prepared. Starts that need more of that walk, because they have a limit,
-// dependencies or an ended group, are calls.
+// dependencies, an ended group, or segments to pack, are calls.
 class PreparedOp : public PreparedCollective,
                    public std::enable_shared_from_this<PreparedOp> {
  public:
@@ -34,6 +34,7 @@ class PreparedOp : public PreparedCollective,
  private:
   bool Claim(StatusCallback* done);
   bool NeedsCall() const;
+  bool IsPacked() const;
   void Call(Limits limits, StatusCallback done);
   absl::Status Join();
   void Finish(absl::Status status);

@@ -39,6 +39,10 @@ double CostSeconds(const CostQuery& query) {
 int64_t TensorBytes(absl::Span<const Attendee> members, bool one_output) {
   size_t bytes = one_output ? OutputOf(members[0]).size_bytes() : 0;
   for (const Attendee& member : members) {
+    if (const SegmentList* const list = member.context->segments.get()) {
+      bytes += 2 * static_cast<size_t>(list->num_bytes());
+      continue;
+    }
     bytes += member.context->input.size_bytes();
     if (!one_output) bytes += OutputOf(member).size_bytes();
   }

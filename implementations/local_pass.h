@@ -16,6 +16,7 @@
 #include "framework/execution.h"
 #include "framework/implementation_traits.h"
 #include "framework/mutex.h"
+#include "framework/segment_list.h"
 #include "implementations/late_outputs.h"
 #include "implementations/local_meeting.h"
 
@@ -69,6 +70,11 @@ class LocalPass {
   const uint8_t* input(int rank) const;
   uint8_t* output(int rank) const;
   bool in_place(int rank) const { return input(rank) == output(rank); }
+
+  // Null where the member has a tensor for each.
+  const SegmentList* segments(int rank) const {
+    return members_[static_cast<size_t>(rank)].context->segments.get();
+  }
 
   // Whether what is written would not stay in the caches anyway.
   bool streams() const;

@@ -1,14 +1,37 @@
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "framework/registry.h"
+#include "framework/segment_list.h"
 #include "implementations/local_buffers.h"
 #include "implementations/local_fold.h"
 #include "implementations/local_pass.h"
 
 namespace tutti {
 namespace {
+
+using Piece = SegmentList::Piece;
+
+// The piece that a member is in, on its way along the line.
+struct Cursor {
+  const Piece* piece = nullptr;
+
+  const uint8_t* input(int64_t at) const {
+    return reinterpret_cast<const uint8_t*>(piece->input) + (at - piece->begin);
+  }
+  uint8_t* output(int64_t at) const {
+    return reinterpret_cast<uint8_t*>(piece->output) + (at - piece->begin);
+  }
+};
+
+Cursor CursorAt(absl::Span<const Piece> pieces, int64_t at) {
+  return {std::upper_bound(
+      pieces.data(), pieces.data() + pieces.size(), at,
+      [](int64_t byte, const Piece& piece) { return byte < piece.end; })};
+}
 
 // All members are in this process, so the last one to arrive has all inputs,
 // and the whole reduction is one pass over memory, line by line:
@@ -20,16 +43,16 @@ namespace {
 //   outputs   w  x  y  z       each is written once
 //
 // For n members of S bytes that is 2 n S bytes in all, the least there is.
+// Where members have segments, it goes from the end of one, of whichever
+// member, to the next end.
 class Reduction : public LocalPass {
  public:
   explicit Reduction(absl::Span<const Attendee> members) : LocalPass(members) {
+    bool has_segments = false;
     for (int rank = 0; rank < group_size(); ++rank) {
-      inputs_.push_back(input(rank));
-      if (output(rank) == nullptr) continue;
-      // In place, the line has just been read and is in the caches.
-      const bool is_near = !streams() || in_place(rank);
-      (is_near ? outputs_ : streamed_).push_back(output(rank));
+      has_segments = has_segments || segments(rank) != nullptr;
     }
+    has_segments ? FindPieces() : FindBuffers();
   }
 
  private:
@@ -37,16 +60,91 @@ class Reduction : public LocalPass {
     return instance().shape.num_elements() * element_bytes();
   }
 
+  void FindBuffers() {
+    for (int rank = 0; rank < group_size(); ++rank) {
+      inputs_.push_back(input(rank));
+      if (output(rank) == nullptr) continue;
+      OutputsFor(input(rank), output(rank), &outputs_, &streamed_)
+          .push_back(output(rank));
+    }
+  }
+
+  // In place, the line has just been read and is in the caches.
+  Pointers<uint8_t>& OutputsFor(const uint8_t* input, const uint8_t* output,
+                                Pointers<uint8_t>* near,
+                                Pointers<uint8_t>* streamed) const {
+    return !streams() || input == output ? *near : *streamed;
+  }
+
+  void FindPieces() {
+    wholes_.resize(static_cast<size_t>(group_size()));
+    for (int rank = 0; rank < group_size(); ++rank) {
+      Piece& whole = wholes_[static_cast<size_t>(rank)];
+      if (const SegmentList* const list = segments(rank)) {
+        pieces_.push_back(list->pieces());
+        continue;
+      }
+      whole = {.begin = 0,
+               .end = num_bytes(),
+               .input = reinterpret_cast<const std::byte*>(input(rank)),
+               .output = reinterpret_cast<std::byte*>(output(rank))};
+      pieces_.push_back(absl::MakeConstSpan(&whole, 1));
+    }
+  }
+
   absl::Status Run(ByteRange slice) const override {
+    if (!pieces_.empty()) return RunPieces(slice);
     return Fold(instance(), {.inputs = At<const uint8_t>(inputs_, slice.begin),
                              .outputs = At<uint8_t>(outputs_, slice.begin),
                              .streamed = At<uint8_t>(streamed_, slice.begin),
                              .num_bytes = slice.end - slice.begin});
   }
 
+  absl::Status RunPieces(ByteRange slice) const {
+    std::vector<Cursor> cursors;
+    for (const auto& pieces : pieces_) {
+      cursors.push_back(CursorAt(pieces, slice.begin));
+    }
+    int64_t end = 0;
+    for (int64_t begin = slice.begin; begin < slice.end; begin = end) {
+      end = slice.end;
+      for (const Cursor& cursor : cursors) {
+        end = std::min(end, cursor.piece->end);
+      }
+      const absl::Status status = FoldPieces(cursors, {begin, end});
+      if (!status.ok()) return status;
+      for (Cursor& cursor : cursors) {
+        if (cursor.piece->end == end) ++cursor.piece;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Of a range that is in one piece of each member.
+  absl::Status FoldPieces(absl::Span<const Cursor> cursors,
+                          ByteRange range) const {
+    Pointers<const uint8_t> inputs;
+    Pointers<uint8_t> outputs;
+    Pointers<uint8_t> streamed;
+    for (const Cursor& cursor : cursors) {
+      const uint8_t* const input = cursor.input(range.begin);
+      uint8_t* const output = cursor.output(range.begin);
+      inputs.push_back(input);
+      OutputsFor(input, output, &outputs, &streamed).push_back(output);
+    }
+    return Fold(instance(), {.inputs = inputs,
+                             .outputs = outputs,
+                             .streamed = streamed,
+                             .num_bytes = range.end - range.begin});
+  }
+
   Pointers<const uint8_t> inputs_;
   Pointers<uint8_t> outputs_;
   Pointers<uint8_t> streamed_;
+
+  // By rank, where some have segments; else empty.
+  std::vector<absl::Span<const Piece>> pieces_;
+  std::vector<Piece> wholes_;  // The pieces of those that have none.
 };
 
 ImplementationTraits Traits() {
@@ -54,6 +152,7 @@ ImplementationTraits Traits() {
       LocalTraits("one pass over memory, in rank order",
                   {CollectiveType::kAllReduce, CollectiveType::kReduce});
   traits.shares_output = true;
+  traits.takes_segments = true;
   return traits;
 }
 
