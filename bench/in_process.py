@@ -244,6 +244,7 @@ class Comparison:
 
     def measure_many(self):
         cases = {aims.ONE: ("out_of_place", 4 * MIB),
+                 aims.TOGETHER: ("many_together", 4 << 10),
                  aims.MANY: ("many", 4 << 10),
                  aims.MANY_BY_DEVICE: ("many_by_device", 4 << 10)}
         self.of_many = take_turns(

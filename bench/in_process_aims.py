@@ -10,7 +10,8 @@ SHARED = "shared output"  # Prepared.
 TWO_THREADS, HANDED_OVER = "two threads", "handed over"
 COPY, IN_PLACE_FLOOR = "copy", "in-place floor"
 SHARED_FLOOR, CACHE_COPY = "shared floor", "cache copy"
-ONE, MANY, MANY_BY_DEVICE = "one of 4 MiB", "1000 of 4 KiB", "by device"
+ONE, MANY, MANY_BY_DEVICE = "one of 4 MiB", "1000 calls of 4 KiB", "by device"
+TOGETHER = "1000 of 4 KiB in one call"  # As segments.
 
 # Weak and strong ones, by the settings they are tried with.
 PACKAGED = ["Open MPI", "Gloo ring", "Gloo bcube"]
@@ -86,6 +87,15 @@ class Results:
                         got <= wanted)]
 
 
+def prepared(results):
+    """Of 4 bytes, for each member."""
+    return [
+        Verdict("prepared, from one thread, ns for each member, at most 150",
+                150, got, f"{devices} x 4 B", got <= 150)
+        for devices in (2, 8) if (times := results.of(devices, 4, SHARED))
+        for got in [statistics.median(times) / devices * 1e9]]
+
+
 def limits(results):
     """Beside what the machine can do."""
     large = [(devices, size) for devices in results.times
@@ -106,6 +116,7 @@ def limits(results):
                            small, OUT_OF_PLACE),
         *results.most_time("up to 1 KiB, from two threads, us, at most 3", 3,
                            small, TWO_THREADS),
+        *prepared(results),
         *results.most_time("up to 1 KiB, pieces of work handed to other "
                            "threads, none", 0, small, HANDED_OVER, unit=1e-9)]
 
@@ -151,7 +162,7 @@ def many(times):
     """{name: [seconds]} of 1000 of 4 KiB, and of one of 4 MiB."""
     share = 1000 * (4 << 10) / (4 * MIB)
     verdicts = []
-    for name in (MANY, MANY_BY_DEVICE):
+    for name in (TOGETHER, MANY, MANY_BY_DEVICE):
         got = share * median_ratio(times[ONE], times[name])
         verdicts.append(Verdict(
             f"{name}, of the throughput of {ONE}, at least 0.8", 0.8, got,

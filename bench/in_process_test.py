@@ -90,9 +90,19 @@ class ResultsTest(unittest.TestCase):
         self.assertTrue(bfloat16.is_met)
 
     def test_many_small_ones_move_fewer_bytes_than_the_large_one(self):
-        of_many, _ = aims.many({aims.ONE: [1], aims.MANY: [1],
-                                aims.MANY_BY_DEVICE: [2]})
-        self.assertAlmostEqual(of_many.got, 1000 / 1024)
+        together, of_many, _ = aims.many({
+            aims.ONE: [1], aims.TOGETHER: [1], aims.MANY: [2],
+            aims.MANY_BY_DEVICE: [2]})
+        self.assertAlmostEqual(together.got, 1000 / 1024)
+        self.assertAlmostEqual(of_many.got, 1000 / 2048)
+
+    def test_a_prepared_one_is_shared_out_among_its_members(self):
+        results = aims.Results({2: {4: {aims.SHARED: [200e-9]}},
+                                8: {4: {aims.SHARED: [1600e-9]}}})
+        of_two, of_eight = aims.prepared(results)
+        self.assertAlmostEqual(of_two.got, 100)
+        self.assertTrue(of_two.is_met)
+        self.assertEqual((of_eight.where, of_eight.is_met), ("8 x 4 B", False))
 
 
 class LaunchedWorkersTest(unittest.TestCase):

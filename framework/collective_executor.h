@@ -56,8 +56,8 @@ struct CollectiveArgs {
   bool allow_shared_output = false;
 
   // In the place of both, for all_reduce: tensors that are reduced together, as
-  // if they lay one after the other. The request's shape has as many elements as
-  // they have in all. `allow_shared_output` means nothing then.
+  // if they lay one after the other. The request's shape has as many elements
+  // as they have in all. `allow_shared_output` means nothing then.
   std::shared_ptr<const SegmentList> segments;
 
   // Both cover everything from the call to `done`.

@@ -316,10 +316,10 @@ void MemberOp::RunImplementation() {
 void MemberOp::RunPacked() {
   CopySegments([self = self_] {
     Pack(*self->context_.segments, self->context_.output);
-    self->settled_->implementation->Run(
-        self->context_, [op = self.get()](absl::Status status) {
-          op->OnPackedResult(std::move(status));
-        });
+    self->settled_->implementation->Run(self->context_,
+                                        [op = self.get()](absl::Status status) {
+                                          op->OnPackedResult(std::move(status));
+                                        });
   });
 }
 

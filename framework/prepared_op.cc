@@ -25,7 +25,8 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
   context_.exec_key = context.exec_key;
   context_.implementation_state = context.implementation_state;
   context_.segments = context.segments;
-  if (IsPacked()) context_.input = context_.output = Tensor();  // Made by calls.
+  if (IsPacked())
+    context_.input = context_.output = Tensor();  // Made by calls.
 }
 
 PreparedOp::~PreparedOp() { executor_->executions_.Release(member_); }

@@ -13,9 +13,8 @@ namespace {
 absl::Status CheckSegment(const SegmentList::Segment& segment, DType dtype) {
   const auto& [input, output] = segment;
   if (!input.is_set() || !output.is_set()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", input.is_set() ? "output" : "input",
-                     " is not set"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ", input.is_set() ? "output" : "input", " is not set"));
   }
   if (input.dtype() != dtype || output.dtype() != dtype) {
     return absl::InvalidArgumentError(
@@ -45,9 +44,8 @@ absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentList::Create(
     const absl::Status status =
         CheckSegment(segments[i], segments[0].input.dtype());
     if (!status.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("segment ", i, " of ", segments.size(), ": ",
-                       status.message()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "segment ", i, " of ", segments.size(), ": ", status.message()));
     }
   }
   return absl::WrapUnique(new SegmentList(std::move(segments)));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/dtype.h"
 #include "framework/mutex.h"
+#include "framework/segment_list.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 #include "outfeed/frame.h"
@@ -19,6 +20,18 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& tensor) {
       Tensor::Allocate(tensor.dtype(), tensor.shape());
   if (copy.ok() && tensor.size_bytes() > 0) {
     std::memcpy(copy->mutable_data(), tensor.data(), tensor.size_bytes());
+  }
+  return copy;
+}
+
+// The outputs, one after the other.
+absl::StatusOr<Tensor> CopyOf(const SegmentList& segments) {
+  absl::StatusOr<Tensor> copy = Tensor::Allocate(
+      segments.dtype(), TensorShape::Vector(segments.num_elements()));
+  if (!copy.ok()) return copy;
+  for (const SegmentList::Piece& piece : segments.pieces()) {
+    std::memcpy(copy->mutable_data() + piece.begin, piece.output,
+                static_cast<size_t>(piece.end - piece.begin));
   }
   return copy;
 }
@@ -138,18 +151,18 @@ void AllReduceObserver::OnFinished(const Finished& finished) {
 // Errors: what ends the item before it is given to the sender.
 absl::Status AllReduceObserver::Send(const Source& source, uint32_t consumer_id,
                                      const Finished& finished) const {
-  const Tensor& output = finished.output;
+  const auto copy = finished.segments == nullptr ? CopyOf(finished.output)
+                                                 : CopyOf(*finished.segments);
+  if (!copy.ok()) return copy.status();
   if (!registry_->Find(consumer_id).ok()) {
     // Somebody may do so at once, and not with the same.
     const absl::Status status = registry_->Register(
         consumer_id, {{DType::kInt64, TensorShape::Vector(2)},
-                      {output.dtype(), output.shape()}});
+                      {copy->dtype(), copy->shape()}});
     if (!status.ok()) return status;
   }
   const auto numbers = StepAndExecution(finished.step_id, finished.execution);
   if (!numbers.ok()) return numbers.status();
-  const auto copy = CopyOf(output);
-  if (!copy.ok()) return copy.status();
   source.sender.Send(
       consumer_id, {*numbers, *copy},
       [counts = source.counts](absl::Status status) { counts->End(status); });

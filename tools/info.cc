@@ -165,6 +165,7 @@ Json ToJson(const CollectiveRegistry::Entry& entry) {
           {"supports_subdivisions", traits.supports_subdivisions},
           {"supports_uneven", traits.supports_uneven},
           {"shares_output", traits.shares_output},
+          {"takes_segments", traits.takes_segments},
           {"rank_list", RankListText(traits.rank_list, "none")},
           {"delegate", traits.delegate},
           {"determinism", std::string(Name(traits.determinism))}};

@@ -38,10 +38,11 @@ constexpr char kHelp[] =
                                is_schedule, chosen_by_cost,
                                needs_one_process, preserves_rank_order,
                                supports_subdivisions, supports_uneven,
-                               shares_output (one output, above), rank_list
-                               (none, ring, owners), delegate (the library
-                               that does it, or empty), determinism (same
-                               bits, above)
+                               shares_output (one output, above),
+                               takes_segments (tensors that are reduced
+                               together need no packing), rank_list (none,
+                               ring, owners), delegate (the library that does
+                               it, or empty), determinism (same bits, above)
 
 Examples:
   tutti info

@@ -69,6 +69,7 @@ TEST_F(InfoTest, TheJsonHasTheSame) {
             R"("needs_one_process":false,)"
             R"("preserves_rank_order":false,"supports_subdivisions":false,)"
             R"("supports_uneven":true,"shares_output":false,)"
+            R"("takes_segments":false,)"
             R"("rank_list":"owners","delegate":"Library",)"
             R"("determinism":"fixed layout"})");
 }

@@ -230,7 +230,6 @@ void Coordinator::Run(const proto::Decision& decision,
                       .group_key = options_.group_key,
                       .rank = rank(),
                       .num_ranks = options_.cluster.num_tasks(),
-                      .queue = options_.environment.queue,
                       .cancellation = runs_};
   {
     MutexLock lock(&mu_);

@@ -1,10 +1,11 @@
 #include "framework/coordinator/decision_run.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "framework/segment_list.h"
 #include "framework/tensor_shape.h"
 
 namespace tutti {
@@ -77,43 +78,47 @@ void Reduce(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
       [run](absl::Status status) { std::move(run->done)(std::move(status)); });
 }
 
-void Pack(const std::vector<PendingTensorPtr>& tensors, Tensor& packed) {
-  std::byte* to = packed.mutable_data();
-  for (const PendingTensorPtr& pending : tensors) {
-    const Tensor& input = pending->tensor.input;
-    if (input.size_bytes() == 0) continue;
-    std::memcpy(to, input.data(), input.size_bytes());
-    to += input.size_bytes();
+// What makes up the length that has been decided: few lengths make few
+// instances.
+absl::StatusOr<SegmentList::Segment> Padding(Device& device, DType dtype,
+                                             int64_t num_elements) {
+  auto zeros = device.Allocate(dtype, TensorShape::Vector(num_elements));
+  if (!zeros.ok()) return zeros.status();
+  if (num_elements > 0) {
+    std::memset(zeros->mutable_data(), 0, zeros->size_bytes());
   }
-  const std::byte* const end = packed.data() + packed.size_bytes();
-  std::memset(to, 0, static_cast<size_t>(end - to));
+  return SegmentList::Segment{*zeros, *zeros};
 }
 
-void Unpack(const Tensor& packed,
-            const std::vector<PendingTensorPtr>& tensors) {
-  const std::byte* from = packed.data();
-  for (const PendingTensorPtr& pending : tensors) {
-    Tensor& output = *pending->tensor.output;
-    if (output.size_bytes() == 0) continue;
-    std::memcpy(output.mutable_data(), from, output.size_bytes());
-    from += output.size_bytes();
+absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentsOf(
+    const proto::Decision& decision, const Run& run) {
+  std::vector<SegmentList::Segment> segments;
+  int64_t num_missing = decision.fused_elements();
+  for (const PendingTensorPtr& pending : run.tensors) {
+    segments.push_back({pending->tensor.input, *pending->tensor.output});
+    num_missing -= pending->request.shape.num_elements();
   }
+  auto padding =
+      Padding(*run.group.device, segments[0].input.dtype(), num_missing);
+  if (!padding.ok()) return padding.status();
+  segments.push_back(*std::move(padding));
+  return SegmentList::Create(std::move(segments));
 }
 
 void ReduceTogether(const proto::Decision& decision,
                     const std::shared_ptr<Run>& run, StatusCallback cannot) {
+  auto segments = SegmentsOf(decision, *run);
+  if (!segments.ok()) return std::move(cannot)(segments.status());
   CollectiveRequest request =
       RequestOf(run->group, decision, *run->tensors.front());
   request.shape = TensorShape::Vector(decision.fused_elements());
-  auto packed = run->group.device->Allocate(request.dtype, request.shape);
-  if (!packed.ok()) return std::move(cannot)(packed.status());
-  Pack(run->tensors, *packed);
-  run->output = *packed;  // In place.
-  Execute(decision, std::move(request), *packed, run,
-          [run](absl::Status status) {
-            if (status.ok()) Unpack(run->output, run->tensors);
-            std::move(run->done)(std::move(status));
-          });
+  run->group.executor->ExecuteAsync(
+      {.device = run->group.device.get(),
+       .request = std::make_shared<const CollectiveRequest>(std::move(request)),
+       .segments = *std::move(segments),
+       .cancellation = run->group.cancellation,
+       .execution = decision.execution()},
+      [run](absl::Status status) { std::move(run->done)(std::move(status)); });
 }
 
 }  // namespace
@@ -126,10 +131,7 @@ void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
   run->tensors = std::move(tensors);
   run->done = std::move(done);
   if (decision.fused_elements() > 0) {
-    return group.queue->Schedule(
-        [decision, run, cannot = std::move(cannot)]() mutable {
-          ReduceTogether(decision, run, std::move(cannot));
-        });
+    return ReduceTogether(decision, run, std::move(cannot));
   }
   if (run->tensors.front()->request.type == CollectiveType::kAllGather) {
     return Gather(decision, run);

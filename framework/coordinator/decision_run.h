@@ -9,7 +9,6 @@
 #include "framework/collective_request.h"
 #include "framework/coordinator/named_tensor.h"
 #include "framework/device.h"
-#include "framework/environment.h"
 #include "framework/status_callback.h"
 #include "proto/control.pb.h"
 
@@ -22,14 +21,12 @@ struct DecisionGroup {
   GroupKey group_key = 0;
   int rank = 0;
   int num_ranks = 1;
-  WorkQueue* queue = nullptr;
   std::shared_ptr<Cancellation> cancellation;  // Of everything that runs.
 };
 
 // Runs, as one collective of the executor, what has been decided about
 // `tensors`: the requests of `decision`, which CheckDecision() has found good.
-// Several are copied into one tensor before, on the work queue, and out of it
-// afterwards. `done` runs as ExecuteAsync's, before those of the tensors, which
+// Several are its segments. `done` runs as ExecuteAsync's, before those of the tensors, which
 // are left to the caller.
 //
 // `cannot` runs in the place of `done` if this rank could not take part: then

@@ -1,0 +1,380 @@
+// Tensors that are reduced together: the bits, ends and errors of one tensor
+// that holds all of them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/collective_observer.h"
+#include "framework/prepared_collective.h"
+#include "framework/reduction_test_data.h"
+#include "framework/segment_list.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Optional;
+using testing::SizeIs;
+
+constexpr int kNumDevices = 3;
+
+// A vector that owns a copy of `bytes`.
+Tensor TensorOf(DType dtype, const uint8_t* bytes, int64_t num_elements) {
+  Tensor tensor = *Tensor::Allocate(dtype, TensorShape::Vector(num_elements));
+  if (num_elements > 0) {
+    std::memcpy(tensor.mutable_data(), bytes, tensor.size_bytes());
+  }
+  return tensor;
+}
+
+Tensor Floats(const std::vector<float>& values) {
+  return TensorOf(DType::kFloat32,
+                  reinterpret_cast<const uint8_t*>(values.data()),
+                  static_cast<int64_t>(values.size()));
+}
+
+std::vector<float> FloatsOf(const Tensor& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
+  std::memcpy(values.data(), tensor.data(), tensor.size_bytes());
+  return values;
+}
+
+// Tensors that hold `all` together, cut into `num_segments`, with empty ones
+// among them; every second in place.
+std::vector<SegmentList::Segment> Cut(DType dtype, const Bytes& all,
+                                      int num_segments) {
+  const auto element = static_cast<int64_t>(SizeOf(dtype));
+  const int64_t num_elements = static_cast<int64_t>(all.size()) / element;
+  std::vector<SegmentList::Segment> segments;
+  for (int64_t i = 0; i < num_segments; ++i) {
+    const int64_t begin = num_elements * i * i / (num_segments * num_segments);
+    const int64_t end =
+        num_elements * (i + 1) * (i + 1) / (num_segments * num_segments);
+    const Tensor input =
+        TensorOf(dtype, all.data() + begin * element, end - begin);
+    segments.push_back(
+        {input, i % 2 == 0 ? input
+                           : *Tensor::Allocate(
+                                 dtype, TensorShape::Vector(end - begin))});
+  }
+  return segments;
+}
+
+Bytes OutputsOf(const SegmentList& list) {
+  Bytes all;
+  for (const auto& [input, output] : list.segments()) {
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(output.data());
+    all.insert(all.end(), bytes, bytes + output.size_bytes());
+  }
+  return all;
+}
+
+std::shared_ptr<const SegmentList> ListOf(
+    std::vector<SegmentList::Segment> segments) {
+  auto list = SegmentList::Create(std::move(segments));
+  EXPECT_THAT(list.status(), IsOk());
+  return *std::move(list);
+}
+
+void SetSegments(CollectiveArgs& args,
+                 std::shared_ptr<const SegmentList> segments) {
+  args.input = Tensor();
+  args.output = nullptr;
+  args.segments = std::move(segments);
+}
+
+// Algorithm, dtype and elements in all. One algorithm takes segments where they
+// are, for the others they are packed.
+using Param = std::tuple<std::string, DType, int64_t>;
+
+class SegmentsSumTest : public testing::TestWithParam<Param> {
+ protected:
+  SegmentsSumTest() {
+    const auto& [algorithm, dtype, num_elements] = GetParam();
+    request_ = job_.AllReduceRequest(num_elements, algorithm);
+    request_.dtype = dtype;
+    if (IsFloating(dtype)) request_.final_op = FinalOp::DivideByGroupSize();
+    for (uint64_t seed = 0; seed < kNumDevices; ++seed) {
+      inputs_.push_back(
+          RandomElements(dtype, static_cast<size_t>(num_elements), seed));
+    }
+  }
+
+  // What one tensor for each member yields.
+  Bytes Expected() {
+    CollectiveRequest request = request_;
+    request.instance_key = 2;
+    std::vector<LocalJob::Call*> calls;
+    for (int device = 0; device < kNumDevices; ++device) {
+      Bytes& input = inputs_[static_cast<size_t>(device)];
+      calls.push_back(&job_.Start(device, request, [&](CollectiveArgs& args) {
+        args.input = *Tensor::Wrap(request.dtype, request.shape, input.data());
+      }));
+    }
+    job_.environment().RunAll();
+    EXPECT_THAT(calls[0]->status, Optional(IsOk()));
+    const auto* const bytes =
+        reinterpret_cast<const uint8_t*>(calls[0]->output.data());
+    return Bytes(bytes, bytes + calls[0]->output.size_bytes());
+  }
+
+  std::shared_ptr<const SegmentList> SegmentsOf(int device, int num_segments) {
+    return ListOf(Cut(request_.dtype, inputs_[static_cast<size_t>(device)],
+                      num_segments));
+  }
+
+  LocalJob job_{{.devices_per_task = kNumDevices}};
+  CollectiveRequest request_;
+  std::vector<Bytes> inputs_;
+};
+
+TEST_P(SegmentsSumTest, MembersCutAsTheyLikeAndGetTheBitsOfOneTensor) {
+  const Bytes expected = Expected();
+  std::vector<std::shared_ptr<const SegmentList>> lists;
+  std::vector<LocalJob::Call*> calls;
+  for (int device = 0; device < kNumDevices; ++device) {
+    lists.push_back(SegmentsOf(device, 3 + 4 * device));
+    calls.push_back(&job_.Start(device, request_, [&](CollectiveArgs& args) {
+      SetSegments(args, lists.back());
+    }));
+  }
+  job_.environment().RunAll();
+  for (size_t device = 0; device < kNumDevices; ++device) {
+    ASSERT_THAT(calls[device]->status, Optional(IsOk()));
+    EXPECT_TRUE(OutputsOf(*lists[device]) == expected) << device;
+  }
+}
+
+TEST_P(SegmentsSumTest, AMemberWithOneTensorMeetsOthersWithSegments) {
+  const Bytes expected = Expected();
+  const auto list = SegmentsOf(0, 5);
+  std::vector<LocalJob::Call*> calls;
+  for (int device = 0; device < kNumDevices; ++device) {
+    Bytes& input = inputs_[static_cast<size_t>(device)];
+    calls.push_back(&job_.Start(device, request_, [&](CollectiveArgs& args) {
+      if (device == 0) return SetSegments(args, list);
+      args.input = *Tensor::Wrap(request_.dtype, request_.shape, input.data());
+    }));
+  }
+  job_.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_THAT(call->status, Optional(IsOk()));
+  }
+  EXPECT_TRUE(OutputsOf(*list) == expected);
+  EXPECT_EQ(
+      std::memcmp(calls[1]->output.data(), expected.data(), expected.size()),
+      0);
+}
+
+// The largest is cut into slices and written past the caches.
+INSTANTIATE_TEST_SUITE_P(
+    All, SegmentsSumTest,
+    testing::Combine(
+        testing::Values("LocalReduce", "RingReduce", "RecursiveDoublingReduce"),
+        testing::Values(DType::kFloat16, DType::kBFloat16, DType::kFloat32,
+                        DType::kFloat64, DType::kInt8, DType::kInt64),
+        testing::Values<int64_t>(1, 9, 1'100'001)),
+    [](const auto& info) {
+      return std::get<0>(info.param) + "_" +
+             std::string(Name(std::get<1>(info.param))) + "_" +
+             std::to_string(std::get<2>(info.param));
+    });
+
+// By algorithm.
+class SegmentsTest : public testing::TestWithParam<std::string> {
+ protected:
+  CollectiveRequest Request(int64_t num_elements = 3) const {
+    return job_.AllReduceRequest(num_elements, GetParam());
+  }
+
+  // {d} and {2 d, 3 d}, with d the device + 1.
+  static std::shared_ptr<const SegmentList> TwoSegments(int device) {
+    const auto value = static_cast<float>(device + 1);
+    return ListOf({{Floats({value}), Floats({0})},
+                   {Floats({2 * value, 3 * value}), Floats({0, 0})}});
+  }
+
+  static void ExpectSums(const SegmentList& list) {
+    EXPECT_THAT(FloatsOf(list.segments()[0].output), ElementsAre(6));
+    EXPECT_THAT(FloatsOf(list.segments()[1].output), ElementsAre(12, 18));
+  }
+
+  LocalJob job_{{.devices_per_task = kNumDevices}};
+};
+
+TEST_P(SegmentsTest, WhatIsPreparedRunsAgainAndAgain) {
+  std::vector<std::shared_ptr<const SegmentList>> lists;
+  std::vector<std::shared_ptr<PreparedCollective>> prepared;
+  for (int device = 0; device < kNumDevices; ++device) {
+    lists.push_back(TwoSegments(device));
+    job_.executor().Prepare(
+        {.device = job_.devices()[static_cast<size_t>(device)],
+         .request = std::make_shared<const CollectiveRequest>(Request()),
+         .segments = lists.back()},
+        [&](auto made) {
+          ASSERT_THAT(made.status(), IsOk());
+          prepared.push_back(*std::move(made));
+        });
+  }
+  job_.environment().RunAll();
+  ASSERT_THAT(prepared, SizeIs(kNumDevices));
+  for (int i = 0; i < 3; ++i) {
+    int num_done = 0;
+    for (const auto& member : prepared) {
+      member->Start([&](const absl::Status& status) {
+        EXPECT_THAT(status, IsOk());
+        ++num_done;
+      });
+    }
+    job_.environment().RunAll();
+    EXPECT_EQ(num_done, kNumDevices);
+    for (const auto& list : lists) {
+      ExpectSums(*list);
+      for (const auto& [input, output] : list->segments()) {
+        Tensor written = output;
+        std::memset(written.mutable_data(), 0, written.size_bytes());
+      }
+    }
+    EXPECT_FALSE(prepared[0]->output().is_set());
+  }
+}
+
+TEST_P(SegmentsTest, AnotherNumberOfElementsThanTheRequestsEndsTheExecution) {
+  const auto calls = job_.RunAll(Request(4), [&](CollectiveArgs& args) {
+    if (args.device != job_.devices()[1]) return;
+    SetSegments(args, TwoSegments(1));
+  });
+  for (const LocalJob::Call* call : calls) {
+    EXPECT_THAT(
+        call->status,
+        Optional(StatusIs(
+            StatusCode::kInvalidArgument,
+            HasSubstr("device:CPU:1): the segments have 3 elements of float32, "
+                      "wanted 4 of float32"))));
+  }
+}
+
+TEST_P(SegmentsTest, AnotherDTypeThanTheRequestsEndsTheExecution) {
+  CollectiveRequest request = Request();
+  request.dtype = DType::kInt32;
+  const auto calls = job_.RunAll(request, [&](CollectiveArgs& args) {
+    SetSegments(args, TwoSegments(0));
+  });
+  for (const LocalJob::Call* call : calls) {
+    EXPECT_THAT(call->status,
+                Optional(StatusIs(
+                    StatusCode::kInvalidArgument,
+                    HasSubstr("3 elements of float32, wanted 3 of int32"))));
+  }
+}
+
+class SegmentsRecorder : public CollectiveObserver {
+ public:
+  void OnFinished(const Finished& finished) override {
+    EXPECT_FALSE(finished.output.is_set());
+    ASSERT_NE(finished.segments, nullptr);
+    sums.push_back(FloatsOf(finished.segments->segments()[1].output));
+  }
+
+  std::vector<std::vector<float>> sums;
+};
+
+TEST_P(SegmentsTest, AnObserverSeesTheSegments) {
+  const auto recorder = std::make_shared<SegmentsRecorder>();
+  job_.manager().SetObserver(recorder);
+  job_.RunAll(Request(), [&](CollectiveArgs& args) {
+    SetSegments(args, TwoSegments(args.device->attributes().name.index));
+  });
+  EXPECT_THAT(recorder->sums, testing::UnorderedElementsAre(
+                                  ElementsAre(12, 18), ElementsAre(12, 18),
+                                  ElementsAre(12, 18)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SegmentsTest,
+                         testing::Values("LocalReduce", "TreeReduce"),
+                         [](const auto& info) { return info.param; });
+
+TEST(SegmentsCallTest, OnlyAllReduceTakesThem) {
+  LocalJob job({.devices_per_task = 2});
+  CollectiveRequest request = job.AllReduceRequest(1);
+  request.op = ReduceToRoot{.root = 0};
+  const auto list = ListOf({{Floats({1}), Floats({0})}});
+  for (const LocalJob::Call* call : job.RunAll(
+           request, [&](CollectiveArgs& args) { SetSegments(args, list); })) {
+    EXPECT_THAT(
+        call->status,
+        Optional(StatusIs(StatusCode::kInvalidArgument,
+                          HasSubstr("only all_reduce takes segments"))));
+  }
+}
+
+TEST(SegmentsCallTest, ThereIsNoInputOrOutputBesides) {
+  LocalJob job({.devices_per_task = 1});
+  const auto list = ListOf({{Floats({1}), Floats({0})}});
+  const LocalJob::Call& with_both =
+      job.Start(0, job.AllReduceRequest(1),
+                [&](CollectiveArgs& args) { args.segments = list; });
+  EXPECT_THAT(with_both.status,
+              Optional(StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("segments and an input besides"))));
+  const LocalJob::Call& with_output =
+      job.Start(0, job.AllReduceRequest(1), [&](CollectiveArgs& args) {
+        args.input = Tensor();
+        args.segments = list;
+      });
+  EXPECT_THAT(with_output.status,
+              Optional(StatusIs(StatusCode::kInvalidArgument,
+                                HasSubstr("segments and an output besides"))));
+}
+
+void ExpectRefused(std::vector<SegmentList::Segment> segments,
+                   const std::string& why) {
+  EXPECT_THAT(SegmentList::Create(std::move(segments)).status(),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr(why)));
+}
+
+TEST(SegmentListTest, WhatIsNotAListOfTensorsIsRefused) {
+  const Tensor two = Floats({1, 2});
+  const Tensor three = Floats({1, 2, 3});
+  const Tensor whole = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(2));
+  ExpectRefused({}, "a list of segments has none");
+  ExpectRefused({{two, two}, {Tensor(), two}},
+                "segment 1 of 2: the input is not set");
+  ExpectRefused({{two, Tensor()}}, "segment 0 of 1: the output is not set");
+  ExpectRefused({{two, three}},
+                "segment 0 of 1: the input has 2 elements, the output 3");
+  ExpectRefused({{two, two}, {whole, whole}},
+                "segment 1 of 2: the input is int32, the output int32, wanted "
+                "float32");
+  ExpectRefused({{*three.Slice(0, 2), *three.Slice(1, 3)}},
+                "segment 0 of 1: input and output overlap in part");
+}
+
+TEST(SegmentListTest, PiecesLieOneAfterTheOther) {
+  const auto list = ListOf({{Floats({1, 2}), Floats({0, 0})},
+                            {Floats({}), Floats({})},
+                            {Floats({3}), Floats({0})}});
+  EXPECT_EQ(list->num_elements(), 3);
+  EXPECT_EQ(list->num_bytes(), 12);
+  ASSERT_THAT(list->pieces(), SizeIs(2));
+  EXPECT_EQ(list->pieces()[1].begin, 8);
+  EXPECT_EQ(list->pieces()[1].end, 12);
+}
+
+}  // namespace
+}  // namespace tutti
