@@ -22,6 +22,7 @@
 #include "framework/environment.h"                // IWYU pragma: export
 #include "framework/prepared_collective.h"        // IWYU pragma: export
 #include "framework/registry.h"                   // IWYU pragma: export
+#include "framework/segment_list.h"               // IWYU pragma: export
 #include "framework/tensor.h"                     // IWYU pragma: export
 #include "resolvers/local_group.h"                // IWYU pragma: export
 #include "resolvers/local_runtime.h"              // IWYU pragma: export

@@ -57,9 +57,12 @@ struct ImplementationTraits {
   bool needs_one_process = false;
 
   // The library that runs it (CollectiveDelegate::name()): serves only groups
-  // that this one connects, each of whose members is in another process. Empty:
-  // runs by itself.
+  // that this one connects, each of whose members is in another process (but
+  // see below). Empty: runs by itself.
   std::string delegate;
+
+  // Leaves to it only what goes between processes: members may share one.
+  bool delegates_between_processes = false;
 
   // Reduces strictly from the lowest rank to the highest, so that the merge op
   // need not commute.
@@ -79,7 +82,8 @@ struct ImplementationTraits {
 
   // Reduces the segments of a list where they are (CollectiveArgs): honours
   // CollectiveContext::segments, which members may have or not, each its own.
-  // For others they are copied into one tensor before, and out of it afterwards.
+  // For others they are copied into one tensor before, and out of it
+  // afterwards.
   bool takes_segments = false;
 
   Determinism determinism = Determinism::kFixedLayout;

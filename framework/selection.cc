@@ -31,7 +31,10 @@ std::string WhyNotDelegated(const ImplementationTraits& traits,
   if (traits.delegate != request.delegate) {
     return absl::StrCat("needs processes that ", traits.delegate, " connects");
   }
-  if (request.layout.num_tasks() == request.layout.size()) return "";
+  if (traits.delegates_between_processes ||
+      request.layout.num_tasks() == request.layout.size()) {
+    return "";
+  }
   return "needs each member in a process of its own";
 }
 

@@ -1,5 +1,6 @@
 #include "implementations/local_meeting.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,19 @@
 #include "framework/run_in_turn.h"
 
 namespace tutti {
+
+namespace {
+
+// The member's place among those of this process.
+size_t PlaceOf(const CollectiveParams& params) {
+  const auto& is_local = params.task->is_local;
+  const auto rank = static_cast<size_t>(params.default_rank);
+  if (params.task->num_local == params.group->size()) return rank;
+  return static_cast<size_t>(std::count(
+      is_local.begin(), is_local.begin() + params.default_rank, true));
+}
+
+}  // namespace
 
 // The execution owns this object, and whoever cancels it keeps it.
 LocalMeeting::LocalMeeting(Cancellation& cancellation) {
@@ -20,10 +34,10 @@ absl::Span<const Attendee> LocalMeeting::Join(const CollectiveContext& context,
     MutexLock lock(&mu_);
     if (failure_.ok()) {
       if (num_awaited_ == 0) {
-        num_awaited_ = static_cast<size_t>(context.params->group->size());
+        num_awaited_ = static_cast<size_t>(context.params->task->num_local);
         attendees_.resize(num_awaited_);
       }
-      Attendee& mine = attendees_[static_cast<size_t>(context.rank())];
+      Attendee& mine = attendees_[PlaceOf(*context.params)];
       mine.context = &context;
       mine.done = std::move(done);
       if (--num_awaited_ > 0) return {};

@@ -20,10 +20,10 @@ struct Attendee {
   StatusCallback done;
 };
 
-// Where the members of one execution meet that are all in this process: the
-// last one to arrive gets all of them and does the work; nobody waits on a
-// thread. Belongs to the execution (Execution::Shared()), and serves the next
-// one that uses it. Thread-safe.
+// Where those members of one execution meet that are in this process: the last
+// one to arrive gets all of them and does the work; nobody waits on a thread.
+// Belongs to the execution (Execution::Shared()), and serves the next one that
+// uses it. Thread-safe.
 class LocalMeeting {
  public:
   // `cancellation` is the execution's.
@@ -31,10 +31,10 @@ class LocalMeeting {
   LocalMeeting(const LocalMeeting&) = delete;
   LocalMeeting& operator=(const LocalMeeting&) = delete;
 
-  // All members in rank order, valid until Adjourn(), if the caller is the last
-  // one, else nothing. If the execution fails before all are here, the `done`
-  // of those that are runs with its error, on the thread that fails it; that of
-  // those that come later, inside this call. Once for each member.
+  // These members in rank order, valid until Adjourn(), if the caller is the
+  // last one, else nothing. If the execution fails before all are here, the
+  // `done` of those that are runs with its error, on the thread that fails it;
+  // that of those that come later, inside this call. Once for each member.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
                                   StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
 

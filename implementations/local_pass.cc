@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -91,12 +92,12 @@ int64_t LocalPass::slice_bytes() const {
 }
 
 void LocalPass::Schedule(const std::shared_ptr<LocalPass>& pass,
-                         LocalMeeting& meeting) {
+                         StatusCallback done) {
   const int64_t line = pass->num_bytes();
-  if (line == 0) return meeting.Adjourn(pass->RunHere());
+  if (line == 0) return std::move(done)(pass->RunHere());
   const int64_t size = pass->slice_bytes();
   WorkQueue& queue = *pass->members_[0].context->executor->environment().queue;
-  pass->meeting_ = &meeting;
+  pass->done_ = std::move(done);
   pass->num_left_ = (line + size - 1) / size;
   for (int64_t begin = 0; begin < line; begin += size) {
     const ByteRange slice = {begin, std::min(begin + size, line)};
@@ -124,7 +125,7 @@ void LocalPass::EndSlice(const std::shared_ptr<LocalPass>& self,
     MutexLock lock(&self->mu_);
     status = self->status_;
   }
-  self->meeting_->Adjourn(std::move(status));
+  std::move(self->done_)(std::move(status));
 }
 
 ImplementationTraits LocalTraits(std::string summary,

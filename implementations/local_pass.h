@@ -17,6 +17,7 @@
 #include "framework/implementation_traits.h"
 #include "framework/mutex.h"
 #include "framework/segment_list.h"
+#include "framework/status_callback.h"
 #include "implementations/late_outputs.h"
 #include "implementations/local_meeting.h"
 
@@ -49,9 +50,9 @@ class LocalPass {
   // Runs the pass here.
   absl::Status RunHere() const;
 
-  // Runs the pass on the work queue, then ends the members' calls.
+  // Runs the pass on the work queue, then `done`.
   static void Schedule(const std::shared_ptr<LocalPass>& pass,
-                       LocalMeeting& meeting);
+                       StatusCallback done);
 
  protected:
   // Length of the line.
@@ -91,7 +92,7 @@ class LocalPass {
   const absl::Span<const Attendee> members_;
   const bool one_output_;       // That all share.
   const int64_t tensor_bytes_;  // Of all inputs and outputs.
-  LocalMeeting* meeting_ = nullptr;
+  StatusCallback done_;
 
   std::atomic<int64_t> num_left_{0};  // Slices.
   Mutex mu_;
@@ -115,7 +116,9 @@ class LocalImplementation : public CollectiveImplementationInterface {
     if (!status.ok()) return meeting.Adjourn(std::move(status));
     const Pass pass(members);
     if (pass.is_small()) return meeting.Adjourn(pass.RunHere());
-    LocalPass::Schedule(std::make_shared<Pass>(members), meeting);
+    LocalPass::Schedule(
+        std::make_shared<Pass>(members),
+        [&meeting](absl::Status ended) { meeting.Adjourn(std::move(ended)); });
   }
 };
 

@@ -1,0 +1,219 @@
+#include "implementations/local_then_delegate.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "framework/collective_executor.h"
+#include "framework/group_resources.h"
+#include "framework/peer_access.h"
+#include "framework/reduction.h"
+#include "implementations/local_buffers.h"
+#include "implementations/local_fold.h"
+#include "implementations/local_meeting.h"
+#include "implementations/local_pass.h"
+
+namespace tutti {
+namespace {
+
+// The first members of all processes, as long as the whole group lives.
+class FirstMembers {
+ public:
+  std::shared_ptr<const CollGroupParams> Of(const CollGroupParams& whole) {
+    std::call_once(once_, [&] {
+      auto group = std::make_shared<CollGroupParams>();
+      group->key = whole.key;
+      group->generation = whole.generation;
+      group->device_type = whole.device_type;
+      group->cancellation = whole.cancellation;
+      group->resources = std::make_shared<GroupResources>();
+      for (const std::vector<int>& ranks : whole.layout->tasks()) {
+        group->members.push_back(
+            whole.members[static_cast<size_t>(ranks.front())]);
+      }
+      group->layout = std::make_shared<const GroupLayout>(
+          GroupLayout::Uniform(group->size(), /*devices_per_task=*/1));
+      group_ = std::move(group);
+    });
+    return group_;
+  }
+
+ private:
+  std::once_flag once_;
+  std::shared_ptr<const CollGroupParams> group_;
+};
+
+bool IsFirst(const CollectiveParams& params) {
+  const GroupLayout& layout = *params.group->layout;
+  const int task = layout.task_of(params.default_rank);
+  return layout.tasks()[static_cast<size_t>(task)].front() ==
+         params.default_rank;
+}
+
+// Of those in this process, into the first one's output.
+class PartialSum final : public LocalPass {
+ public:
+  PartialSum(absl::Span<const Attendee> members, const CollInstanceParams& sum)
+      : LocalPass(members), sum_(sum) {
+    for (int i = 0; i < group_size(); ++i) inputs_.push_back(input(i));
+    outputs_.push_back(output(0));
+  }
+
+ private:
+  int64_t num_bytes() const override {
+    return sum_.shape.num_elements() * element_bytes();
+  }
+  absl::Status Run(ByteRange slice) const override {
+    return Fold(sum_, {.inputs = At<const uint8_t>(inputs_, slice.begin),
+                       .outputs = At<uint8_t>(outputs_, slice.begin),
+                       .num_bytes = slice.end - slice.begin});
+  }
+
+  const CollInstanceParams& sum_;
+  Pointers<const uint8_t> inputs_;
+  Pointers<uint8_t> outputs_;
+};
+
+// The final op on the first one's output, and that to the others.
+class FinishAndFanOut final : public LocalPass {
+ public:
+  FinishAndFanOut(absl::Span<const Attendee> members, int num_merged)
+      : LocalPass(members), num_merged_(num_merged) {
+    for (int i = 1; i < group_size(); ++i) outputs_.push_back(output(i));
+  }
+
+ private:
+  int64_t num_bytes() const override {
+    return instance().shape.num_elements() * element_bytes();
+  }
+  absl::Status Run(ByteRange slice) const override {
+    uint8_t* const result = output(0) + slice.begin;
+    const int64_t num_bytes = slice.end - slice.begin;
+    const absl::Status status = instance().final_op.Apply(
+        instance().dtype, result, num_bytes / element_bytes(), num_merged_);
+    if (!status.ok()) return status;
+    CopyToMany(result, At<uint8_t>(outputs_, slice.begin), {},
+               static_cast<size_t>(num_bytes));
+    return absl::OkStatus();
+  }
+
+  const int num_merged_;
+  Pointers<uint8_t> outputs_;
+};
+
+void RunPass(const std::shared_ptr<LocalPass>& pass, StatusCallback done) {
+  if (pass->is_small()) return std::move(done)(pass->RunHere());
+  LocalPass::Schedule(pass, std::move(done));
+}
+
+}  // namespace
+
+// One execution, in this process.
+class LocalThenDelegate::Stages : public std::enable_shared_from_this<Stages> {
+ public:
+  Stages(absl::Span<const Attendee> members, LocalMeeting& meeting)
+      : members_(members),
+        meeting_(meeting),
+        between_(*static_cast<const Between*>(
+            members[0].context->implementation_state)) {}
+
+  void Start() {
+    const CollectiveContext& first = *members_[0].context;
+    context_.params = &between_.params;
+    context_.executor = first.executor;
+    context_.device = first.device;
+    context_.input = members_.size() == 1 ? first.input : first.output;
+    context_.output = first.output;
+    context_.exec_key = first.exec_key;
+    context_.execution = first.execution;
+    context_.implementation_state = between_.delegate_state;
+    if (members_.size() == 1) return ReduceBetween(absl::OkStatus());
+    RunPass(std::make_shared<PartialSum>(members_, *between_.params.instance),
+            [self = shared_from_this()](absl::Status status) {
+              self->ReduceBetween(std::move(status));
+            });
+  }
+
+ private:
+  void ReduceBetween(absl::Status status) {
+    if (!status.ok()) return meeting_.Adjourn(std::move(status));
+    // Counted once, when the delegate says so, or when it has ended.
+    members_[0].context->launched = true;
+    const std::shared_ptr<Stages> self = shared_from_this();
+    context_.executor->peers().delegate()->Run(
+        context_, [self](absl::Status ended) {
+          self->context_.executor->Launched(self->context_);
+          self->Finish(std::move(ended));
+        });
+  }
+
+  void Finish(absl::Status status) {
+    const CollectiveParams& params = *members_[0].context->params;
+    const bool is_over =
+        members_.size() == 1 && params.instance->final_op.is_identity();
+    if (!status.ok() || is_over) return meeting_.Adjourn(std::move(status));
+    RunPass(std::make_shared<FinishAndFanOut>(members_, params.group->size()),
+            [self = shared_from_this()](absl::Status ended) {
+              self->meeting_.Adjourn(std::move(ended));
+            });
+  }
+
+  const absl::Span<const Attendee> members_;  // Valid until Adjourn().
+  LocalMeeting& meeting_;
+  const Between& between_;
+  CollectiveContext context_;  // What the delegate gets.
+};
+
+absl::Status LocalThenDelegate::InitializeCollectiveContext(
+    CollectiveContext* context) {
+  CollectiveDelegate* const delegate = context->executor->peers().delegate();
+  if (delegate == nullptr || delegate->name() != delegate_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        delegate_, " does not connect the processes of the group"));
+  }
+  if (!IsFirst(*context->params)) return absl::OkStatus();
+  std::call_once(once_, [&] { status_ = PrepareBetween(*context, *delegate); });
+  context->implementation_state = &between_;
+  return status_;
+}
+
+absl::Status LocalThenDelegate::PrepareBetween(const CollectiveContext& context,
+                                               CollectiveDelegate& delegate) {
+  const CollectiveParams& whole = *context.params;
+  const int task = whole.group->layout->task_of(whole.default_rank);
+  CollectiveParams& params = between_.params;
+  params = whole;
+  params.group =
+      whole.group->resources->GetOrCreate<FirstMembers>()->Of(*whole.group);
+  params.default_rank = task;
+  auto instance = std::make_shared<CollInstanceParams>(*whole.instance);
+  instance->final_op = FinalOp();
+  params.instance = std::move(instance);
+  auto local = std::make_shared<CollTaskParams>();
+  local->is_local.resize(params.group->members.size());
+  local->is_local[static_cast<size_t>(task)] = true;
+  local->num_local = 1;
+  params.task = std::move(local);
+
+  CollectiveContext between;
+  between.params = &params;
+  between.executor = context.executor;
+  between.device = context.device;
+  const absl::Status status = delegate.Prepare(&between);
+  between_.delegate_state = between.implementation_state;
+  return status;
+}
+
+void LocalThenDelegate::Run(const CollectiveContext& context,
+                            StatusCallback done) {
+  if (!IsFirst(*context.params)) context.executor->Launched(context);
+  LocalMeeting& meeting = context.execution->Shared<LocalMeeting>();
+  const auto members = meeting.Join(context, std::move(done));
+  if (!members.empty()) std::make_shared<Stages>(members, meeting)->Start();
+}
+
+}  // namespace tutti
