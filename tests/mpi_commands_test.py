@@ -37,6 +37,22 @@ class MpiCommandsTest(unittest.TestCase):
         _, *rows = result.stdout.splitlines()
         self.assertEqual([row.split()[0] for row in rows], ["4", "16", "64"])
 
+    def test_what_mpi_runs_can_be_named(self):
+        for collective, algorithm, devices in [
+                ("all_reduce", "MpiReduce", 1), ("reduce", "MpiReduce", 1),
+                ("all_gather", "MpiGather", 1),
+                ("broadcast", "MpiBroadcast", 1),
+                ("reduce_scatter", "MpiReduceScatter", 1),
+                ("all_to_all", "MpiAllToAll", 1),
+                ("all_reduce", "LocalThenMpi", 2)]:
+            with self.subTest(algorithm, collective=collective):
+                command = (f"worker --devices-per-task {devices} -- "
+                           f"perf {collective} --algorithm {algorithm} --check "
+                           "--max-bytes 64 --iterations 2")
+                result = self.mpirun(command, command)
+                self.assertEqual(result.returncode, 0, result)
+                self.assertIn(algorithm, result.stdout)
+
     def test_different_commands_are_refused(self):
         result = self.mpirun("perf all_reduce --max-bytes 64", "run barrier")
         self.assertNotEqual(result.returncode, 0)

@@ -9,13 +9,15 @@
 namespace tutti {
 namespace {
 
+// Whether it can, where `delegate` connects the processes.
 bool Serves(const CollectiveRegistry& registry, absl::string_view name,
-            CollectiveType type) {
+            CollectiveType type, const std::string& delegate = "") {
   const GroupLayout layout = GroupLayout::Uniform(1, 1);
   return SelectImplementation(registry, {.type = type,
                                          .layout = layout,
                                          .device_type = "CPU",
                                          .one_process = true,
+                                         .delegate = delegate,
                                          .implementation = std::string(name)})
       .ok();
 }
@@ -37,7 +39,8 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type) {
   const absl::Status known = CheckAlgorithm(registry, name);
   if (!known.ok()) return known;
-  if (Serves(registry, name, type)) return absl::OkStatus();
+  const std::string delegate = (*registry.Find(name))->traits().delegate;
+  if (Serves(registry, name, type, delegate)) return absl::OkStatus();
   const std::vector<std::string> others = AlgorithmsFor(registry, type);
   return UsageError(absl::StrCat(
       name, " does not do ", Name(type), " on CPU devices; these do: ",

@@ -16,11 +16,13 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name);
 
 // Errors: also UsageError if the algorithm does not run such a collective
-// on CPU devices, listing those that do.
+// on CPU devices, listing those that do. One that leaves it to a library runs
+// it where that connects the processes.
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type);
 
-// The algorithms that run such a collective on CPU devices, by name.
+// The algorithms that run such a collective on CPU devices by themselves, by
+// name.
 std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
                                        CollectiveType type);
 

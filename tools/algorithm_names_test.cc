@@ -62,6 +62,22 @@ TEST_F(AlgorithmNamesTest, OnesThatDoNotServeAreToldWhichDo) {
       EndsWith("these do: none"));
 }
 
+TEST_F(AlgorithmNamesTest, WhatALibraryRunsIsNamedAndNotAmongAll) {
+  ASSERT_THAT(
+      registry_.Register("Theirs",
+                         std::make_shared<NamedOnly>(ImplementationTraits{
+                             .collectives = {CollectiveType::kAllReduce},
+                             .delegate = "Library"})),
+      IsOk());
+  EXPECT_THAT(CheckAlgorithm(registry_, "Theirs", CollectiveType::kAllReduce),
+              IsOk());
+  EXPECT_EQ(
+      ExitStatus(CheckAlgorithm(registry_, "Theirs", CollectiveType::kReduce)),
+      2);
+  EXPECT_THAT(AlgorithmsFor(registry_, CollectiveType::kAllReduce),
+              ElementsAre("Host", "Rings"));
+}
+
 TEST_F(AlgorithmNamesTest, AllMeansWhatRunsTheCollectiveOnThisMachine) {
   EXPECT_THAT(AlgorithmsFor(registry_, CollectiveType::kAllReduce),
               ElementsAre("Host", "Rings"));

@@ -217,6 +217,8 @@ class CollectivesTest(ToolTest):
         info = json.loads(self.succeed("info", "--json"))
         total_runs = 0
         for algorithm in info["algorithms"]:
+            if algorithm["delegate"]:  # In tests of its own, with that library.
+                continue
             for collective in algorithm["collectives"]:
                 if collective == "barrier":
                     self.succeed("run", "barrier", "--devices", 6, "--tasks", 2,
@@ -233,6 +235,18 @@ class CollectivesTest(ToolTest):
                     self.assert_outputs(named, by_choice)
                     total_runs += 1
         self.assertGreaterEqual(total_runs, 9)
+
+    def test_what_a_library_runs_needs_processes_that_it_connects(self):
+        info = json.loads(self.succeed("info", "--json"))
+        for algorithm in info["algorithms"]:
+            if algorithm["delegate"]:
+                with self.subTest(algorithm["name"]):
+                    self.assertIn(
+                        f"{algorithm['name']} needs processes that "
+                        f"{algorithm['delegate']} connects; these can serve: ",
+                        self.fail_with(
+                            1, "perf", algorithm["collectives"][0],
+                            "--algorithm", algorithm["name"]))
 
     def test_the_order_of_ranks_can_be_chosen(self):
         arrays = arrays_of(4, 12)
