@@ -2,6 +2,7 @@
 #define TUTTI_FRAMEWORK_COLLECTIVE_CONTEXT_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "framework/buf_key.h"
@@ -14,6 +15,13 @@
 namespace tutti {
 
 class CollectiveExecutor;
+
+// How results are written where the members share memory.
+enum class StoreHint : uint8_t {
+  kBySize,      // Past the caches if they would not stay there anyway.
+  kToCaches,    // For who reads them soon, however large they are.
+  kPastCaches,  // For who reads them late: spares what is in the caches.
+};
 
 // What one member's part in one execution gets. All of it is checked: the
 // tensors have the dtype and shape that the params say.
@@ -39,6 +47,8 @@ struct CollectiveContext {
   const Tensor& result() const {
     return late_output == nullptr ? output : *late_output;
   }
+
+  StoreHint store_hint = StoreHint::kBySize;
 
   ExecKey exec_key;
 

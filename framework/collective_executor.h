@@ -60,6 +60,10 @@ struct CollectiveArgs {
   // as they have in all. `allow_shared_output` means nothing then.
   std::shared_ptr<const SegmentList> segments;
 
+  // Overrides how results are written within a process. It is the caches of all
+  // members that are meant: of those that give one, the lowest rank decides.
+  StoreHint store_hint = StoreHint::kBySize;
+
   // Both cover everything from the call to `done`.
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<Cancellation> cancellation;

@@ -249,6 +249,7 @@ absl::Status MemberOp::PrepareContext() {
   context_.params = settled_->params.get();
   context_.executor = executor_.get();
   context_.device = args_.device;
+  context_.store_hint = args_.store_hint;
   context_.execution = execution_.get();
   context_.exec_key = {group.generation, executor_->step_id(), group.key,
                        execution_->id.instance_key, execution_->number};

@@ -25,6 +25,7 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
   context_.exec_key = context.exec_key;
   context_.implementation_state = context.implementation_state;
   context_.segments = context.segments;
+  context_.store_hint = context.store_hint;
   if (IsPacked())
     context_.input = context_.output = Tensor();  // Made by calls.
 }
@@ -89,6 +90,7 @@ void PreparedOp::Call(Limits limits, StatusCallback done) {
        .output = context_.segments == nullptr ? &context_.output : nullptr,
        .allow_shared_output = is_late,
        .segments = context_.segments,
+       .store_hint = context_.store_hint,
        .deadline = limits.deadline,
        .cancellation = std::move(limits.cancellation)},
       [self = shared_from_this(),

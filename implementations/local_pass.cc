@@ -23,7 +23,8 @@ constexpr int64_t kManySlices = 64;
 constexpr int64_t kMinSliceBytes = int64_t{1} << 20;
 constexpr int64_t kMaxSliceBytes = int64_t{64} << 20;
 
-// From here on, outputs would not stay in the caches.
+// From here on, outputs would not stay in the caches;
+// CollectiveArgs::store_hint overrides it.
 constexpr int64_t kStreamBytes = int64_t{16} << 20;
 
 // A slice begins at a cache line, and so at an element.
@@ -50,12 +51,21 @@ int64_t TensorBytes(absl::Span<const Attendee> members, bool one_output) {
   return static_cast<int64_t>(bytes);
 }
 
+bool Streams(absl::Span<const Attendee> members, int64_t tensor_bytes) {
+  for (const Attendee& member : members) {
+    const StoreHint hint = member.context->store_hint;
+    if (hint != StoreHint::kBySize) return hint == StoreHint::kPastCaches;
+  }
+  return tensor_bytes >= kStreamBytes;
+}
+
 }  // namespace
 
 LocalPass::LocalPass(absl::Span<const Attendee> members)
     : members_(members),
       one_output_(ShareOutput(members)),
-      tensor_bytes_(TensorBytes(members, one_output_)) {}
+      tensor_bytes_(TensorBytes(members, one_output_)),
+      streams_(Streams(members, tensor_bytes_)) {}
 
 bool LocalPass::is_small() const { return tensor_bytes_ <= kInlineBytes; }
 
@@ -76,8 +86,6 @@ uint8_t* LocalPass::output(int rank) const {
   return const_cast<uint8_t*>(
       reinterpret_cast<const uint8_t*>(OutputOf(members_[index]).data()));
 }
-
-bool LocalPass::streams() const { return tensor_bytes_ >= kStreamBytes; }
 
 absl::Status LocalPass::RunHere() const {
   return RunUnlessCancelled({0, num_bytes()});

@@ -77,8 +77,9 @@ class LocalPass {
     return members_[static_cast<size_t>(rank)].context->segments.get();
   }
 
-  // Whether what is written would not stay in the caches anyway.
-  bool streams() const;
+  // Whether what is written goes past the caches: it would not stay there
+  // anyway, or the members say so.
+  bool streams() const { return streams_; }
 
  private:
   const CollectiveParams& params() const {
@@ -92,6 +93,7 @@ class LocalPass {
   const absl::Span<const Attendee> members_;
   const bool one_output_;       // That all share.
   const int64_t tensor_bytes_;  // Of all inputs and outputs.
+  const bool streams_;
   StatusCallback done_;
 
   std::atomic<int64_t> num_left_{0};  // Slices.

@@ -1,0 +1,83 @@
+#include "implementations/local_pass.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/tensor.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+constexpr int64_t kSmall = 1 << 10;  // Bytes of a member's input.
+constexpr int64_t kLarge = 16 << 20;
+
+// A pass that does nothing.
+class Idle final : public LocalPass {
+ public:
+  using LocalPass::LocalPass;
+  using LocalPass::streams;
+
+ private:
+  int64_t num_bytes() const override { return 0; }
+  absl::Status Run(ByteRange) const override { return absl::OkStatus(); }
+};
+
+bool Streams(int64_t num_bytes, const std::vector<StoreHint>& hints) {
+  const Tensor tensor =
+      *Tensor::Allocate(DType::kUint8, TensorShape::Vector(num_bytes));
+  std::vector<CollectiveContext> contexts(hints.size());
+  std::vector<Attendee> members(hints.size());
+  for (size_t i = 0; i < hints.size(); ++i) {
+    contexts[i].input = tensor;
+    contexts[i].output = tensor;
+    contexts[i].store_hint = hints[i];
+    members[i].context = &contexts[i];
+  }
+  return Idle(members).streams();
+}
+
+TEST(LocalPassTest, WhatIsLargeGoesPastTheCaches) {
+  EXPECT_FALSE(Streams(kSmall, {StoreHint::kBySize, StoreHint::kBySize}));
+  EXPECT_TRUE(Streams(kLarge, {StoreHint::kBySize, StoreHint::kBySize}));
+}
+
+TEST(LocalPassTest, TheHintOfTheLowestRankThatGivesOneCounts) {
+  using enum StoreHint;
+  EXPECT_TRUE(Streams(kSmall, {kBySize, kPastCaches, kToCaches}));
+  EXPECT_FALSE(Streams(kLarge, {kBySize, kToCaches, kPastCaches}));
+}
+
+// By how the results are written, and elements.
+using Param = std::pair<StoreHint, int64_t>;
+
+class StoreHintTest : public testing::TestWithParam<Param> {};
+
+TEST_P(StoreHintTest, ResultsAreTheSame) {
+  const auto [hint, num_elements] = GetParam();
+  LocalJob job({.devices_per_task = 3});
+  const auto calls = job.RunAll(
+      job.AllReduceRequest(num_elements, "LocalReduce"),
+      [hint = hint](CollectiveArgs& args) { args.store_hint = hint; });
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_THAT(call->status, testing::Optional(IsOk()));
+    EXPECT_EQ(call->result(),
+              std::vector<float>(static_cast<size_t>(num_elements), 6));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StoreHintTest,
+                         testing::Values(Param{StoreHint::kPastCaches, 1},
+                                         Param{StoreHint::kPastCaches, 1001},
+                                         Param{StoreHint::kToCaches,
+                                               1'500'001}));
+
+}  // namespace
+}  // namespace tutti
