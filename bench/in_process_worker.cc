@@ -254,8 +254,8 @@ absl::StatusOr<Times> Server::TimeOneThread(const Job& job, MemberCalls* calls,
 
 absl::StatusOr<Times> Server::TimeShared(
     const Job& job, MemberCalls* calls, const std::vector<RankBuffers>& ranks) {
-  const auto prepared = calls->Prepare(calls->RequestOf(job.workload, 0), ranks,
-                                       /*share_output=*/true);
+  const auto prepared =
+      calls->PrepareShared(calls->RequestOf(job.workload, 0), ranks);
   if (!prepared.ok()) return prepared.status();
   Times times;
   for (int i = 0; i < job.num_warmup + job.num_calls; ++i) {

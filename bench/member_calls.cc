@@ -1,6 +1,5 @@
 #include "bench/member_calls.h"
 
-#include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 
@@ -70,22 +69,18 @@ void MemberCalls::MakeTogether(
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<PreparedCollective>>>
-MemberCalls::Prepare(const std::shared_ptr<const CollectiveRequest>& request,
-                     const std::vector<RankBuffers>& buffers,
-                     bool share_output) {
+MemberCalls::PrepareShared(
+    const std::shared_ptr<const CollectiveRequest>& request,
+    const std::vector<RankBuffers>& buffers) {
   std::vector<std::shared_ptr<PreparedCollective>> prepared(buffers.size());
   std::vector<Tensor> outputs(buffers.size());
-  if (!share_output) {
-    absl::c_transform(buffers, outputs.begin(),
-                      [](const RankBuffers& rank) { return rank.output; });
-  }
   Round round(static_cast<int>(buffers.size()));
   for (size_t rank = 0; rank < buffers.size(); ++rank) {
     executor_->Prepare({.device = group_->devices()[rank],
                         .request = request,
                         .input = buffers[rank].input,
                         .output = &outputs[rank],
-                        .allow_shared_output = share_output},
+                        .allow_shared_output = true},
                        [&round, &own = prepared[rank]](auto made) {
                          absl::Status status = made.status();
                          if (made.ok()) own = *std::move(made);

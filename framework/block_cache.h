@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <new>
 
+#include "absl/base/config.h"
+
 namespace tutti {
 
 // Keeps a few blocks of memory of one size, to be used again. What one thread
@@ -48,8 +50,8 @@ class BlockCache {
   std::array<std::atomic<void*>, kMaxKept> slots_{};
 };
 
-// A standard allocator that takes single objects from one cache, the program's
-// for objects of this size.
+// A standard allocator that takes single objects from a cache of the program's,
+// for objects of this type.
 template <typename T>
 class CachedAllocator {
  public:
@@ -71,12 +73,17 @@ class CachedAllocator {
                          const CachedAllocator&) = default;
 
  private:
-  static constexpr size_t kMaxKept = 64;
-  using OfThisSize = BlockCache<sizeof(T), kMaxKept>;
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
+  static constexpr size_t kMaxKept = 0;  // It finds who uses one that is gone.
+#else
+  static constexpr size_t kMaxKept = 64;  // Calls under way in a small program.
+#endif
+  static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+  using OfThisType = BlockCache<sizeof(T), kMaxKept>;
 
   // Never destroyed: threads may outlive main().
-  static OfThisSize& Cache() {
-    static auto& cache = *new OfThisSize;
+  static OfThisType& Cache() {
+    static auto& cache = *new OfThisType;
     return cache;
   }
 };

@@ -43,12 +43,12 @@ struct CollectiveContext {
   // (ImplementationTraits) has input and output all the same.
   std::shared_ptr<const SegmentList> segments;
 
+  StoreHint store_hint = StoreHint::kBySize;
+
   // Where the output is once the implementation has ended.
   const Tensor& result() const {
     return late_output == nullptr ? output : *late_output;
   }
-
-  StoreHint store_hint = StoreHint::kBySize;
 
   ExecKey exec_key;
 
@@ -59,7 +59,8 @@ struct CollectiveContext {
   // For the implementation, from InitializeCollectiveContext() to Run().
   const void* implementation_state = nullptr;
 
-  // Kept by CollectiveExecutor::Launched().
+  // Kept by CollectiveExecutor::Launched(); set by an implementation that
+  // launches by another context in the place of this one.
   mutable std::atomic<bool> launched{false};
 
   int rank() const { return params->default_rank; }

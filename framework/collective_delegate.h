@@ -9,8 +9,8 @@
 namespace tutti {
 
 // What connects the processes of a group, where that is a library that runs
-// whole collectives by itself, such as MPI. Implementations that leave all to
-// it find it by PeerAccessInterface::delegate().
+// whole collectives by itself, such as MPI. Implementations that leave all
+// or a part to it find it by PeerAccessInterface::delegate().
 //
 // Thread-safe. It outlives the executions that it was given.
 class CollectiveDelegate {

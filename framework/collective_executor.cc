@@ -79,13 +79,14 @@ void CollectiveExecutor::MarkLaunched(const CollectiveContext& context,
 void CollectiveExecutor::ShowObserver(const CollectiveContext& context,
                                       const CollectiveRequest& request) {
   if (options_.observer == nullptr) return;
+  const Tensor none;
   const bool has_segments = context.segments != nullptr;
   options_.observer->OnFinished(
       {.device = *context.device,
        .request = request,
        .step_id = context.exec_key.step,
        .execution = context.exec_key.execution,
-       .output = has_segments ? Tensor() : context.result(),
+       .output = has_segments ? none : context.result(),
        .segments = context.segments.get()});
 }
 

@@ -13,6 +13,7 @@
 #include "framework/registry.h"
 #include "framework/request_fields.h"
 #include "framework/run_in_turn.h"
+#include "framework/segment_list.h"
 
 namespace tutti {
 namespace {
@@ -293,8 +294,14 @@ absl::Status MemberOp::PrepareSegments() {
   const CollectiveParams& params = *settled_->params;
   const absl::Status status = CheckSegments(params, *args_.segments);
   if (!status.ok()) return status;
-  context_.segments = args_.segments;
+  context_.segments = std::move(args_.segments);
   if (!is_packed()) return absl::OkStatus();
+  if (params.group->device_type != "CPU") {
+    return absl::UnimplementedError(
+        absl::StrCat(params.instance->impl_details.implementation,
+                     " takes no segments, and those on ",
+                     params.group->device_type, " devices cannot be packed"));
+  }
   auto packed =
       args_.device->Allocate(params.instance->dtype, params.input_shape);
   if (!packed.ok()) return packed.status();
@@ -332,7 +339,8 @@ void MemberOp::OnPackedResult(absl::Status status) {
   });
 }
 
-// What takes longer than the work queue takes to wake a thread goes there.
+// What takes longer than the work queue takes to wake a thread goes there: 20
+// us, or so many bytes at 10 GB/s (2 cores, Zen 4, 2026-11).
 void MemberOp::CopySegments(Work copy) {
   constexpr int64_t kInlineBytes = int64_t{256} << 10;
   if (context_.segments->num_bytes() <= kInlineBytes) return std::move(copy)();

@@ -11,6 +11,7 @@
 #include "framework/collective_context.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_implementation.h"
+#include "framework/environment.h"
 #include "framework/execution_table.h"
 #include "framework/params.h"
 #include "framework/status_callback.h"

@@ -14,7 +14,7 @@ namespace tutti {
 // ThreadSanitizer cannot see into it.
 //
 // Who finds it locked first tries again for about a microsecond: what it guards
-// is mostly done by then, and to sleep and be woken costs twenty times as much.
+// is mostly done by then, and to sleep and be woken takes some 20 us.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;

@@ -32,7 +32,8 @@ namespace tutti {
 // generation, they join the next one as calls do, and cost as much: prepare
 // again. Where the group has several tasks a step may not go on with another
 // generation, and they fail with FAILED_PRECONDITION: prepare again in an
-// executor of another step.
+// executor of another step. A start whose
+// segments are packed (ImplementationTraits::takes_segments) is a call, too.
 //
 // Thread-safe. May be destroyed while it runs: that start goes on, and `done`
 // runs. The device outlives it and every start.
@@ -59,9 +60,10 @@ class PreparedCollective {
   // What was settled; params().instance->impl_details says how it runs.
   virtual const CollectiveParams& params() const = 0;
 
-  // Where the results are; unset where the member has none. Prepare() allocates
-  // one that was not given, or, if it may be shared, the first start: read it
-  // once that has ended. It mostly stays the same at each start.
+  // Where the results are; unset where the member has none, or segments.
+  // Prepare() allocates one that was not given, or, if it may be shared, the
+  // first start: read it once that has ended. It mostly stays the same at each
+  // start.
   virtual const Tensor& output() const = 0;
 
  protected:

@@ -26,8 +26,10 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
   context_.implementation_state = context.implementation_state;
   context_.segments = context.segments;
   context_.store_hint = context.store_hint;
-  if (IsPacked())
-    context_.input = context_.output = Tensor();  // Made by calls.
+  if (IsPacked()) {  // Calls make their own.
+    context_.input = Tensor();
+    context_.output = Tensor();
+  }
 }
 
 PreparedOp::~PreparedOp() { executor_->executions_.Release(member_); }

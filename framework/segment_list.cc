@@ -1,6 +1,8 @@
 #include "framework/segment_list.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -33,6 +35,57 @@ absl::Status CheckSegment(const SegmentList::Segment& segment, DType dtype) {
   return absl::OkStatus();
 }
 
+// A stretch of memory that is read, or written.
+struct Stretch {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+  size_t segment = 0;
+  bool is_written = false;
+};
+
+// What a segment reads and writes: in place, that is one stretch.
+std::vector<Stretch> StretchesOf(
+    const std::vector<SegmentList::Segment>& segments) {
+  std::vector<Stretch> stretches;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const auto& [input, output] = segments[i];
+    if (input.num_elements() == 0) continue;
+    stretches.push_back(
+        {output.data(), output.data() + output.size_bytes(), i, true});
+    if (input.data() == output.data()) continue;
+    stretches.push_back(
+        {input.data(), input.data() + input.size_bytes(), i, false});
+  }
+  return stretches;
+}
+
+// Those of one segment are apart. So what reaches into the next stretch is of
+// another one, and whatever does so does it where it ends last.
+absl::Status CheckApart(const std::vector<SegmentList::Segment>& segments) {
+  std::vector<Stretch> stretches = StretchesOf(segments);
+  std::sort(stretches.begin(), stretches.end(),
+            [](const Stretch& a, const Stretch& b) {
+              return std::less<>()(a.begin, b.begin);
+            });
+  Stretch last;          // Of those so far, what ends last.
+  Stretch last_written;  // The same of what is written.
+  for (const Stretch& stretch : stretches) {
+    const Stretch& other = stretch.is_written ? last : last_written;
+    if (other.end != nullptr && std::less<>()(stretch.begin, other.end)) {
+      const auto [first, second] = std::minmax(stretch.segment, other.segment);
+      return absl::InvalidArgumentError(absl::StrCat(
+          "segments ", first, " and ", second, " of ", segments.size(),
+          " overlap, and one of them is written there"));
+    }
+    const auto extend = [&](Stretch& until) {
+      if (std::less<>()(until.end, stretch.end)) until = stretch;
+    };
+    extend(last);
+    if (stretch.is_written) extend(last_written);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentList::Create(
@@ -48,6 +101,8 @@ absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentList::Create(
           "segment ", i, " of ", segments.size(), ": ", status.message()));
     }
   }
+  const absl::Status apart = CheckApart(segments);
+  if (!apart.ok()) return apart;
   return absl::WrapUnique(new SegmentList(std::move(segments)));
 }
 

@@ -37,8 +37,7 @@ class SegmentList {
 
   // Errors: INVALID_ARGUMENT if there is no segment; where a tensor is not set;
   // where dtypes differ, or the elements of an input and its output in number;
-  // where these two overlap in part. Outputs of other segments are not looked
-  // at: like all results, they are apart.
+  // where these two overlap in part, or an output overlaps another segment.
   static absl::StatusOr<std::shared_ptr<const SegmentList>> Create(
       std::vector<Segment> segments);
 

@@ -22,6 +22,8 @@ class LocalMeetingTest : public testing::Test {
     for (int rank = 0; rank < 3; ++rank) {
       params_[rank].group = group;
       params_[rank].default_rank = rank;
+      params_[rank].task = std::make_shared<const CollTaskParams>(
+          CollTaskParams{.is_local = {true, true, true}, .num_local = 3});
       contexts_[rank].params = &params_[rank];
       contexts_[rank].execution = &execution_;
     }
@@ -56,6 +58,20 @@ TEST_F(LocalMeetingTest, TheLastToArriveGetsAllInRankOrder) {
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ended_[rank], std::vector<absl::Status>{absl::OkStatus()});
   }
+}
+
+TEST_F(LocalMeetingTest, WaitsForTheMembersOfThisProcessAlone) {
+  for (CollectiveParams& params : params_) {
+    params.task = std::make_shared<const CollTaskParams>(
+        CollTaskParams{.is_local = {false, true, true}, .num_local = 2});
+  }
+  EXPECT_TRUE(Join(2).empty());
+  const auto both = Join(1);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].context, &contexts_[1]);
+  EXPECT_EQ(both[1].context, &contexts_[2]);
+  Adjourn(absl::OkStatus());
+  EXPECT_TRUE(ended_[0].empty());
 }
 
 TEST_F(LocalMeetingTest, ServesOneExecutionAfterAnother) {

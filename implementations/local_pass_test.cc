@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "framework/collective_context.h"
 #include "framework/tensor.h"
+#include "implementations/local_meeting.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "framework/registry.h"
 #include "framework/segment_list.h"
@@ -14,6 +14,9 @@ namespace tutti {
 namespace {
 
 using Piece = SegmentList::Piece;
+
+// Members that need no allocation, as in Pointers.
+constexpr size_t kMostInline = 16;
 
 // The piece that a member is in, on its way along the line.
 struct Cursor {
@@ -101,7 +104,7 @@ class Reduction : public LocalPass {
   }
 
   absl::Status RunPieces(ByteRange slice) const {
-    std::vector<Cursor> cursors;
+    absl::InlinedVector<Cursor, kMostInline> cursors;
     for (const auto& pieces : pieces_) {
       cursors.push_back(CursorAt(pieces, slice.begin));
     }
@@ -143,8 +146,9 @@ class Reduction : public LocalPass {
   Pointers<uint8_t> streamed_;
 
   // By rank, where some have segments; else empty.
-  std::vector<absl::Span<const Piece>> pieces_;
-  std::vector<Piece> wholes_;  // The pieces of those that have none.
+  absl::InlinedVector<absl::Span<const Piece>, kMostInline> pieces_;
+  absl::InlinedVector<Piece, kMostInline>
+      wholes_;  // The pieces of those that have none.
 };
 
 ImplementationTraits Traits() {

@@ -1,6 +1,5 @@
 #include "implementations/local_then_delegate.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "framework/collective_executor.h"
+#include "framework/execution.h"
+#include "framework/group_layout.h"
 #include "framework/group_resources.h"
 #include "framework/peer_access.h"
 #include "framework/reduction.h"
@@ -54,13 +55,18 @@ bool IsFirst(const CollectiveParams& params) {
          params.default_rank;
 }
 
-// Of those in this process, into the first one's output.
+// The second pass takes longer than this thread, which is the delegate's and on
+// which its other transfers wait, should: as what MPI finishes inline.
+constexpr size_t kInlineBytes = size_t{64} << 10;
+
+// Of those in this process, into the second one's output: the delegate need not
+// copy what it reads and writes.
 class PartialSum final : public LocalPass {
  public:
   PartialSum(absl::Span<const Attendee> members, const CollInstanceParams& sum)
       : LocalPass(members), sum_(sum) {
     for (int i = 0; i < group_size(); ++i) inputs_.push_back(input(i));
-    outputs_.push_back(output(0));
+    outputs_.push_back(output(1));
   }
 
  private:
@@ -96,7 +102,9 @@ class FinishAndFanOut final : public LocalPass {
     const absl::Status status = instance().final_op.Apply(
         instance().dtype, result, num_bytes / element_bytes(), num_merged_);
     if (!status.ok()) return status;
-    CopyToMany(result, At<uint8_t>(outputs_, slice.begin), {},
+    const Pointers<uint8_t> to = At<uint8_t>(outputs_, slice.begin);
+    const absl::Span<uint8_t* const> all(to), none;
+    CopyToMany(result, streams() ? none : all, streams() ? all : none,
                static_cast<size_t>(num_bytes));
     return absl::OkStatus();
   }
@@ -104,11 +112,6 @@ class FinishAndFanOut final : public LocalPass {
   const int num_merged_;
   Pointers<uint8_t> outputs_;
 };
-
-void RunPass(const std::shared_ptr<LocalPass>& pass, StatusCallback done) {
-  if (pass->is_small()) return std::move(done)(pass->RunHere());
-  LocalPass::Schedule(pass, std::move(done));
-}
 
 }  // namespace
 
@@ -126,21 +129,24 @@ class LocalThenDelegate::Stages : public std::enable_shared_from_this<Stages> {
     context_.params = &between_.params;
     context_.executor = first.executor;
     context_.device = first.device;
-    context_.input = members_.size() == 1 ? first.input : first.output;
+    context_.input =
+        members_.size() == 1 ? first.input : members_[1].context->output;
     context_.output = first.output;
     context_.exec_key = first.exec_key;
     context_.execution = first.execution;
     context_.implementation_state = between_.delegate_state;
     if (members_.size() == 1) return ReduceBetween(absl::OkStatus());
-    RunPass(std::make_shared<PartialSum>(members_, *between_.params.instance),
-            [self = shared_from_this()](absl::Status status) {
-              self->ReduceBetween(std::move(status));
-            });
+    const auto pass =
+        std::make_shared<PartialSum>(members_, *between_.params.instance);
+    if (pass->is_small()) return ReduceBetween(pass->RunHere());
+    LocalPass::Schedule(pass, [self = shared_from_this()](absl::Status status) {
+      self->ReduceBetween(std::move(status));
+    });
   }
 
  private:
   void ReduceBetween(absl::Status status) {
-    if (!status.ok()) return meeting_.Adjourn(std::move(status));
+    if (!status.ok()) return End(std::move(status));
     // Counted once, when the delegate says so, or when it has ended.
     members_[0].context->launched = true;
     const std::shared_ptr<Stages> self = shared_from_this();
@@ -155,11 +161,22 @@ class LocalThenDelegate::Stages : public std::enable_shared_from_this<Stages> {
     const CollectiveParams& params = *members_[0].context->params;
     const bool is_over =
         members_.size() == 1 && params.instance->final_op.is_identity();
-    if (!status.ok() || is_over) return meeting_.Adjourn(std::move(status));
-    RunPass(std::make_shared<FinishAndFanOut>(members_, params.group->size()),
-            [self = shared_from_this()](absl::Status ended) {
-              self->meeting_.Adjourn(std::move(ended));
-            });
+    if (!status.ok() || is_over) return End(std::move(status));
+    const auto pass =
+        std::make_shared<FinishAndFanOut>(members_, params.group->size());
+    if (context_.output.size_bytes() <= kInlineBytes) {
+      return End(pass->RunHere());
+    }
+    LocalPass::Schedule(pass, [self = shared_from_this()](absl::Status ended) {
+      self->End(std::move(ended));
+    });
+  }
+
+  // The tensors are the callers' once they hear of it.
+  void End(absl::Status status) {
+    context_.input = Tensor();
+    context_.output = Tensor();
+    meeting_.Adjourn(std::move(status));
   }
 
   const absl::Span<const Attendee> members_;  // Valid until Adjourn().

@@ -18,7 +18,7 @@ namespace tutti {
 //
 //   process 0     process 1
 //   a b c         d e f        one pass over memory in each process:
-//   s - -         t - -          s = (a + b) + c, at its first member
+//   - s -         - t -          s = (a + b) + c
 //   S - -  <--->  S - -        what connects the processes: S = s + t
 //   S S S         S S S        one pass: final op, and to all members
 //

@@ -24,10 +24,10 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& tensor) {
   return copy;
 }
 
-// The outputs, one after the other.
-absl::StatusOr<Tensor> CopyOf(const SegmentList& segments) {
-  absl::StatusOr<Tensor> copy = Tensor::Allocate(
-      segments.dtype(), TensorShape::Vector(segments.num_elements()));
+// The outputs, one after the other, as one tensor of the request's shape.
+absl::StatusOr<Tensor> CopyOf(const SegmentList& segments,
+                              const TensorShape& shape) {
+  absl::StatusOr<Tensor> copy = Tensor::Allocate(segments.dtype(), shape);
   if (!copy.ok()) return copy;
   for (const SegmentList::Piece& piece : segments.pieces()) {
     std::memcpy(copy->mutable_data() + piece.begin, piece.output,
@@ -151,8 +151,9 @@ void AllReduceObserver::OnFinished(const Finished& finished) {
 // Errors: what ends the item before it is given to the sender.
 absl::Status AllReduceObserver::Send(const Source& source, uint32_t consumer_id,
                                      const Finished& finished) const {
-  const auto copy = finished.segments == nullptr ? CopyOf(finished.output)
-                                                 : CopyOf(*finished.segments);
+  const auto copy = finished.segments == nullptr
+                        ? CopyOf(finished.output)
+                        : CopyOf(*finished.segments, finished.request.shape);
   if (!copy.ok()) return copy.status();
   if (!registry_->Find(consumer_id).ok()) {
     // Somebody may do so at once, and not with the same.

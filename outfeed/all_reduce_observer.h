@@ -22,8 +22,8 @@ namespace tutti {
 // Streams what chosen all-reduces yield to the consumers of an outfeed: give it
 // to CollectiveExecutorMgr::SetObserver(). Each device sends its own result, as
 // an item of two arrays: int64[2], the step and which execution of the instance
-// in this step, and a copy of the output, taken before `done` runs; of segments,
-// a vector of all.
+// in this step, and a copy of the output, taken before `done` runs; of
+// segments, one tensor of the request's shape.
 //
 // A collective is delayed by the copies alone, each of which the member's own
 // `done` waits for, and those of members whose parts end on the same thread, as

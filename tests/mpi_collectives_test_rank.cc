@@ -701,7 +701,6 @@ TEST_F(SeveralDevicesTest, ManyExecutionsMeetInAnyOrder) {
   }
 }
 
-// Whoever depends on it waits for all devices of the process, and no longer.
 TEST_F(SeveralDevicesTest, WhatDependsOnItRunsOnceAllHaveLaunched) {
   const TensorShape shape = TensorShape::Vector(10);
   std::deque<Call> first = Calls("LocalThenMpi", DType::kInt32, shape);

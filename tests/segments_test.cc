@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/cancellation.h"
 #include "framework/collective_observer.h"
 #include "framework/prepared_collective.h"
 #include "framework/reduction_test_data.h"
@@ -323,6 +324,54 @@ TEST(SegmentsCallTest, OnlyAllReduceTakesThem) {
   }
 }
 
+TEST_P(SegmentsTest, ThereMayBeNoElementsAtAll) {
+  const auto calls = job_.RunAll(Request(0), [&](CollectiveArgs& args) {
+    SetSegments(args, ListOf({{Floats({}), Floats({})}}));
+  });
+  for (const LocalJob::Call* call : calls) {
+    EXPECT_THAT(call->status, Optional(IsOk()));
+  }
+}
+
+TEST_P(SegmentsTest, OpsOfTheCallerReduceThem) {
+  CollectiveRequest request = Request();
+  const auto merge = [](DType, const void* left, const void* right, void* into,
+                        int64_t num_elements) {
+    for (int64_t i = 0; i < num_elements; ++i) {
+      static_cast<float*>(into)[i] = static_cast<const float*>(left)[i] * 10 +
+                                     static_cast<const float*>(right)[i];
+    }
+    return absl::OkStatus();
+  };
+  request.merge_op =
+      *MergeOp::Custom({.name = "append a digit", .apply = merge});
+  std::vector<std::shared_ptr<const SegmentList>> lists;
+  job_.RunAll(request, [&](CollectiveArgs& args) {
+    lists.push_back(TwoSegments(args.device->attributes().name.index));
+    SetSegments(args, lists.back());
+  });
+  EXPECT_THAT(FloatsOf(lists[2]->segments()[0].output), ElementsAre(123));
+  EXPECT_THAT(FloatsOf(lists[2]->segments()[1].output), ElementsAre(246, 369));
+}
+
+TEST_P(SegmentsTest, ACancellationEndsThoseWhoWaitAndFreesTheTensors) {
+  const auto cancellation = std::make_shared<Cancellation>();
+  std::weak_ptr<const SegmentList> list;
+  const LocalJob::Call& call =
+      job_.Start(0, Request(), [&](CollectiveArgs& args) {
+        auto segments = TwoSegments(0);
+        list = segments;
+        SetSegments(args, std::move(segments));
+        args.cancellation = cancellation;
+      });
+  EXPECT_TRUE(call.pending());
+  cancellation->Cancel(absl::AbortedError("not wanted"));
+  job_.environment().RunAll();
+  EXPECT_THAT(call.status, Optional(StatusIs(StatusCode::kAborted,
+                                             HasSubstr("not wanted"))));
+  EXPECT_TRUE(list.expired());
+}
+
 TEST(SegmentsCallTest, ThereIsNoInputOrOutputBesides) {
   LocalJob job({.devices_per_task = 1});
   const auto list = ListOf({{Floats({1}), Floats({0})}});
@@ -340,40 +389,6 @@ TEST(SegmentsCallTest, ThereIsNoInputOrOutputBesides) {
   EXPECT_THAT(with_output.status,
               Optional(StatusIs(StatusCode::kInvalidArgument,
                                 HasSubstr("segments and an output besides"))));
-}
-
-void ExpectRefused(std::vector<SegmentList::Segment> segments,
-                   const std::string& why) {
-  EXPECT_THAT(SegmentList::Create(std::move(segments)).status(),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr(why)));
-}
-
-TEST(SegmentListTest, WhatIsNotAListOfTensorsIsRefused) {
-  const Tensor two = Floats({1, 2});
-  const Tensor three = Floats({1, 2, 3});
-  const Tensor whole = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(2));
-  ExpectRefused({}, "a list of segments has none");
-  ExpectRefused({{two, two}, {Tensor(), two}},
-                "segment 1 of 2: the input is not set");
-  ExpectRefused({{two, Tensor()}}, "segment 0 of 1: the output is not set");
-  ExpectRefused({{two, three}},
-                "segment 0 of 1: the input has 2 elements, the output 3");
-  ExpectRefused({{two, two}, {whole, whole}},
-                "segment 1 of 2: the input is int32, the output int32, wanted "
-                "float32");
-  ExpectRefused({{*three.Slice(0, 2), *three.Slice(1, 3)}},
-                "segment 0 of 1: input and output overlap in part");
-}
-
-TEST(SegmentListTest, PiecesLieOneAfterTheOther) {
-  const auto list = ListOf({{Floats({1, 2}), Floats({0, 0})},
-                            {Floats({}), Floats({})},
-                            {Floats({3}), Floats({0})}});
-  EXPECT_EQ(list->num_elements(), 3);
-  EXPECT_EQ(list->num_bytes(), 12);
-  ASSERT_THAT(list->pieces(), SizeIs(2));
-  EXPECT_EQ(list->pieces()[1].begin, 8);
-  EXPECT_EQ(list->pieces()[1].end, 12);
 }
 
 }  // namespace

@@ -168,6 +168,7 @@ Json ToJson(const CollectiveRegistry::Entry& entry) {
           {"takes_segments", traits.takes_segments},
           {"rank_list", RankListText(traits.rank_list, "none")},
           {"delegate", traits.delegate},
+          {"delegates_between_processes", traits.delegates_between_processes},
           {"determinism", std::string(Name(traits.determinism))}};
 }
 

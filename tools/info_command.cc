@@ -42,7 +42,8 @@ constexpr char kHelp[] =
                                takes_segments (tensors that are reduced
                                together need no packing), rank_list (none,
                                ring, owners), delegate (the library that does
-                               it, or empty), determinism (same bits, above)
+                               it, or empty), delegates_between_processes (it
+                               does only what goes between them), determinism (same bits, above)
 
 Examples:
   tutti info

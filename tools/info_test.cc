@@ -71,6 +71,7 @@ TEST_F(InfoTest, TheJsonHasTheSame) {
             R"("supports_uneven":true,"shares_output":false,)"
             R"("takes_segments":false,)"
             R"("rank_list":"owners","delegate":"Library",)"
+            R"("delegates_between_processes":false,)"
             R"("determinism":"fixed layout"})");
 }
 

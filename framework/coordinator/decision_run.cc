@@ -1,11 +1,14 @@
 #include "framework/coordinator/decision_run.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "framework/dtype.h"
 #include "framework/segment_list.h"
+#include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 
 namespace tutti {
@@ -131,7 +134,10 @@ void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
   run->tensors = std::move(tensors);
   run->done = std::move(done);
   if (decision.fused_elements() > 0) {
-    return ReduceTogether(decision, run, std::move(cannot));
+    return group.executor->environment().queue->Schedule(
+        [decision, run, cannot = std::move(cannot)]() mutable {
+          ReduceTogether(decision, run, std::move(cannot));
+        });
   }
   if (run->tensors.front()->request.type == CollectiveType::kAllGather) {
     return Gather(decision, run);

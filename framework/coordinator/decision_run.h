@@ -26,8 +26,8 @@ struct DecisionGroup {
 
 // Runs, as one collective of the executor, what has been decided about
 // `tensors`: the requests of `decision`, which CheckDecision() has found good.
-// Several are its segments. `done` runs as ExecuteAsync's, before those of the tensors, which
-// are left to the caller.
+// Several are its segments, which are made on the work queue. `done` runs as
+// ExecuteAsync's, before those of the tensors, which are left to the caller.
 //
 // `cannot` runs in the place of `done` if this rank could not take part: then
 // the others wait for it.

@@ -11,7 +11,9 @@
 
 namespace tutti {
 
-// One rank's part in a collective that goes by name.
+// One rank's part in a collective that goes by name. What is written until
+// `done` overlaps no other tensor that the rank has asked for: several run
+// together.
 struct NamedTensor {
   std::string name;  // Any bytes; at most kMaxTensorNameBytes.
   Tensor input;
