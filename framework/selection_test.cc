@@ -173,6 +173,23 @@ TEST_F(SelectionTest, ALibraryServesOnlyMembersThatItConnectsOneByOne) {
                          "these can serve: Ring")));
 }
 
+TEST_F(SelectionTest, ALibraryBetweenProcessesServesSeveralMembersOfEach) {
+  ImplementationTraits delegated = AllReduceTraits(OneSecond);
+  delegated.delegate = "Courier";
+  delegated.delegates_between_processes = true;
+  Register("Delegated", delegated);
+  const GroupLayout in_pairs = GroupLayout::Uniform(2, 2);
+  const auto select = [&](const char* library) {
+    return SelectImplementation(registry_, {.type = CollectiveType::kAllReduce,
+                                            .layout = in_pairs,
+                                            .delegate = library});
+  };
+  EXPECT_EQ(select("Courier")->name, "Delegated");
+  EXPECT_THAT(select("Pigeon").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("needs processes that Courier connects")));
+}
+
 TEST_F(SelectionTest, AnExplicitNameIsTakenEvenIfItIsDearer) {
   Register("Cheap", AllReduceTraits(OneSecond));
   Register("Dear", AllReduceTraits(TwoSeconds));

@@ -10,6 +10,7 @@
 
 #include "framework/cpu_device.h"
 #include "framework/device.h"
+#include "framework/segment_list.h"
 #include "outfeed/outfeed_receiver.h"
 #include "outfeed/outfeed_registry.h"
 #include "outfeed/outfeed_testing.h"
@@ -97,6 +98,29 @@ class AllReduceObserverTest : public testing::Test {
   std::unique_ptr<OutfeedReceiver> receiver_;
   std::shared_ptr<AllReduceObserver> observer_;
 };
+
+TEST_F(AllReduceObserverTest, SegmentsAreOneTensorOfTheRequestsShape) {
+  CollectiveRequest request = job_.AllReduceRequest(2);
+  request.instance_key = kWatched;
+  request.shape = *TensorShape::Create({1, 2});
+  float values[] = {1, 2};
+  const auto part = [&](int i) {
+    return *Tensor::Wrap(DType::kFloat32, TensorShape::Vector(1), &values[i]);
+  };
+  const auto segments =
+      *SegmentList::Create({{part(0), part(0)}, {part(1), part(1)}});
+  const auto calls = job_.RunAll(request, [&](CollectiveArgs& args) {
+    if (args.device != job_.devices()[0]) return;  // It has one tensor.
+    args.input = Tensor();
+    args.output = nullptr;
+    args.segments = segments;
+  });
+  for (const auto* call : calls) EXPECT_THAT(*call->status, IsOk());
+  Deliver();
+  for (const auto& items : items_) {
+    EXPECT_THAT(items, ElementsAre(Item{kConsumer, 1, 0, {3, 4}}));
+  }
+}
 
 TEST_F(AllReduceObserverTest, StreamsTheResultsOfTheChosenInstance) {
   Run(kWatched);
