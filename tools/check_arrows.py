@@ -2,7 +2,7 @@
 """Checks that the dependencies between folders point one way.
 
     proto <- framework <- schedule <- {implementations, resolvers, remote,
-    outfeed} <- {//:tutti, runtime} <- {tools, examples, bench, tests}
+    outfeed, gpu} <- {//:tutti, runtime} <- {tools, examples, bench, tests}
 
 Folders in braces do not know each other, but for the last. Tests, and libraries marked
 testonly, may depend on anything. `//:tutti` needs nothing but Abseil and Highway,
@@ -22,7 +22,7 @@ LAYERS = (
     ("proto",),
     ("framework",),
     ("schedule",),
-    ("implementations", "resolvers", "remote", "outfeed"),
+    ("implementations", "resolvers", "remote", "outfeed", "gpu"),
     ("", "runtime"),  # //:tutti
     ("tools", "examples", "bench", "tests"),
 )

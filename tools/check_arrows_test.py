@@ -27,6 +27,9 @@ class WrongArrowsTest(unittest.TestCase):
                 ("//schedule:plan", "//framework:dtype"),
                 ("//implementations:ring", "//framework:dtype"),
                 ("//:tutti", "//resolvers:local_group"),
+                ("//gpu:cuda_device", "//framework:device"),
+                ("//gpu:cuda_device", "//schedule:plan"),
+                ("//tools:info", "//gpu:cuda_runtime"),
                 ("//tools:tool", "//:tutti"),
                 ("//framework:a", "//framework:b"),
                 ("//framework:a", "@com_google_absl//absl/status")]:
@@ -36,14 +39,20 @@ class WrongArrowsTest(unittest.TestCase):
         for source, target in [
                 ("//framework:dtype", "//schedule:plan"),
                 ("//schedule:plan", "//implementations:ring"),
+                ("//framework:device", "//gpu:cuda_device"),
                 ("//resolvers:a", "//:tutti"),
                 ("//:tutti", "//tools:tool")]:
             line, = self.wrong(source, target)
             self.assertIn(f"{source} -> {target}: the arrow goes", line)
 
     def test_neighbours_do_not_know_each_other(self):
-        line, = self.wrong("//implementations:ring", "//resolvers:a")
-        self.assertIn("do not know each other", line)
+        for source, target in [
+                ("//implementations:ring", "//resolvers:a"),
+                ("//gpu:cuda_device", "//implementations:ring"),
+                ("//gpu:cuda_device", "//outfeed:a"),
+                ("//remote:transport", "//gpu:cuda_device")]:
+            line, = self.wrong(source, target)
+            self.assertIn("do not know each other", line)
 
     def test_neighbours_at_the_top_may(self):
         self.assertEqual(self.wrong("//examples/embed:a", "//tools:tool"), [])

@@ -1,0 +1,194 @@
+#ifndef TUTTI_GPU_KERNELS_ELEMENT_OPS_H_
+#define TUTTI_GPU_KERNELS_ELEMENT_OPS_H_
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "framework/float16.h"
+#include "gpu/kernels/host_device.h"
+
+// The arithmetic of reductions, one element at a time, for device code and, so
+// that tests can compare it with framework/reduction.h, for the host. The rules
+// are those of that header.
+
+namespace tutti::gpu {
+
+template <typename T>
+TUTTI_HOST_DEVICE bool IsNaN(T value) {
+  return value != value;  // NOLINT(misc-redundant-expression)
+}
+
+// `value`, with sign 0, the quiet bit and no payload in a NaN.
+template <typename T>
+TUTTI_HOST_DEVICE T CanonicalNaN(T value) {
+  return IsNaN(value) ? std::numeric_limits<T>::quiet_NaN() : value;
+}
+
+TUTTI_HOST_DEVICE bool IsNegative(float value) {
+  return std::bit_cast<int32_t>(value) < 0;
+}
+TUTTI_HOST_DEVICE bool IsNegative(double value) {
+  return std::bit_cast<int64_t>(value) < 0;
+}
+
+// Device code has instructions for float16, which round to nearest even and
+// keep denormals, as framework/float16.h does.
+#ifdef __CUDA_ARCH__
+__device__ __forceinline__ float WidenFloat16(uint16_t code) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(code));
+  return value;
+}
+__device__ __forceinline__ uint16_t NarrowToFloat16(float value) {
+  uint16_t code;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(code) : "f"(value));
+  return IsNaN(value) ? 0x7E00 : code;
+}
+#else
+TUTTI_HOST_DEVICE float WidenFloat16(uint16_t code) {
+  return Float16ToFloat(code);
+}
+TUTTI_HOST_DEVICE uint16_t NarrowToFloat16(float value) {
+  return FloatToFloat16(CanonicalNaN(value));
+}
+#endif
+
+// A format is how elements that are `Stored` in memory are read and written as
+// values of type Value. Writing gives every NaN the same bits.
+
+template <typename T>
+struct PlainFormat {
+  using Stored = T;
+  using Value = T;
+  static TUTTI_HOST_DEVICE T Read(T stored) { return stored; }
+  static TUTTI_HOST_DEVICE T Write(T value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return CanonicalNaN(value);
+    } else {
+      return value;
+    }
+  }
+};
+
+struct Float16Format {
+  using Stored = uint16_t;
+  using Value = float;
+  static TUTTI_HOST_DEVICE float Read(uint16_t code) {
+    return WidenFloat16(code);
+  }
+  static TUTTI_HOST_DEVICE uint16_t Write(float value) {
+    return NarrowToFloat16(value);
+  }
+};
+
+// The upper half of a float.
+struct BFloat16Format {
+  using Stored = uint16_t;
+  using Value = float;
+  static TUTTI_HOST_DEVICE float Read(uint16_t code) {
+    return std::bit_cast<float>(uint32_t{code} << 16);
+  }
+
+  // The addition could turn a NaN into infinity or -0, but not the canonical
+  // one.
+  static TUTTI_HOST_DEVICE uint16_t Write(float value) {
+    const auto bits = std::bit_cast<uint32_t>(CanonicalNaN(value));
+    return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+  }
+};
+
+// Integers wrap around.
+
+struct Sum {
+  template <typename T>
+  static TUTTI_HOST_DEVICE T Of(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Unsigned>(a) +
+                            static_cast<Unsigned>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+
+struct Prod {
+  template <typename T>
+  static TUTTI_HOST_DEVICE T Of(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Unsigned>(a) *
+                            static_cast<Unsigned>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
+// Orders -0 below +0. Of no meaning if either is a NaN.
+template <typename T>
+TUTTI_HOST_DEVICE bool IsBelow(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return a < b;
+  } else {
+    return a < b || (a == b && IsNegative(a));
+  }
+}
+
+struct Min {
+  template <typename T>
+  static TUTTI_HOST_DEVICE T Of(T a, T b) {
+    if (IsNaN(a)) return a;
+    if (IsNaN(b)) return b;
+    return IsBelow(a, b) ? a : b;
+  }
+};
+
+struct Max {
+  template <typename T>
+  static TUTTI_HOST_DEVICE T Of(T a, T b) {
+    if (IsNaN(a)) return a;
+    if (IsNaN(b)) return b;
+    return IsBelow(a, b) ? b : a;
+  }
+};
+
+// Of integers only.
+
+struct Band {
+  template <typename T>
+  static TUTTI_HOST_DEVICE T Of(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+
+struct Bor {
+  template <typename T>
+  static TUTTI_HOST_DEVICE T Of(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+
+struct Bxor {
+  template <typename T>
+  static TUTTI_HOST_DEVICE T Of(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+// Integers are divided in 64 bits and truncate toward zero. A floating type
+// first rounds the divisor. REQUIRES: divisor > 0.
+template <typename T>
+TUTTI_HOST_DEVICE T Quotient(T value, int64_t divisor) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<int64_t>(value) / divisor);
+  } else {
+    return value / static_cast<T>(divisor);
+  }
+}
+
+}  // namespace tutti::gpu
+
+#endif  // TUTTI_GPU_KERNELS_ELEMENT_OPS_H_

@@ -1,0 +1,75 @@
+#ifndef TUTTI_GPU_KERNELS_KERNEL_TABLE_H_
+#define TUTTI_GPU_KERNELS_KERNEL_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "framework/dtype.h"
+#include "framework/reduction_kind.h"
+#include "gpu/kernels/element_ops.h"
+#include "gpu/kernels/kernel_loops.h"
+
+// From values to the types that kernels are templates over. Both return what
+// `function` returns, which needs a default value.
+
+namespace tutti::gpu {
+
+// Calls `function(Format())` of `dtype`, or nothing if it cannot be reduced.
+template <class Function>
+auto WithFormat(DType dtype, const Function& function)
+    -> decltype(function(Float16Format())) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return function(Float16Format());
+    case DType::kBFloat16:
+      return function(BFloat16Format());
+    case DType::kFloat32:
+      return function(PlainFormat<float>());
+    case DType::kFloat64:
+      return function(PlainFormat<double>());
+    case DType::kInt8:
+      return function(PlainFormat<int8_t>());
+    case DType::kUint8:
+      return function(PlainFormat<uint8_t>());
+    case DType::kInt32:
+      return function(PlainFormat<int32_t>());
+    case DType::kInt64:
+      return function(PlainFormat<int64_t>());
+    case DType::kBool:
+      break;
+  }
+  return {};
+}
+
+// Calls `function(Format(), Op())`, or nothing unless CheckSupported(kind,
+// dtype) is OK.
+template <class Function>
+auto WithReduction(ReductionKind kind, DType dtype, const Function& function)
+    -> decltype(function(Float16Format(), Sum())) {
+  using Result = decltype(function(Float16Format(), Sum()));
+  return WithFormat(dtype, [&](auto format) -> Result {
+    if (kind == ReductionKind::kSum) return function(format, Sum());
+    if (kind == ReductionKind::kProd) return function(format, Prod());
+    if (kind == ReductionKind::kMin) return function(format, Min());
+    if (kind == ReductionKind::kMax) return function(format, Max());
+    if constexpr (std::is_integral_v<typename decltype(format)::Value>) {
+      if (kind == ReductionKind::kBand) return function(format, Band());
+      if (kind == ReductionKind::kBor) return function(format, Bor());
+      if (kind == ReductionKind::kBxor) return function(format, Bxor());
+    }
+    return {};
+  });
+}
+
+// Calls `function(Word())` of so many bytes: one of those of PlanCopy().
+template <class Function>
+auto WithWord(size_t word_bytes, const Function& function) {
+  if (word_bytes == kPackBytes) return function(Words());
+  if (word_bytes == sizeof(uint32_t)) return function(uint32_t());
+  return function(uint8_t());
+}
+
+}  // namespace tutti::gpu
+
+#endif  // TUTTI_GPU_KERNELS_KERNEL_TABLE_H_
