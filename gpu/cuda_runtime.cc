@@ -1,0 +1,315 @@
+#include "gpu/cuda_runtime.h"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "gpu/cuda_host_calls.h"
+#include "gpu/cuda_status.h"
+#include "gpu/kernels/kernel_loops.h"
+#include "gpu/kernels/kernel_plan.h"
+#include "gpu/kernels/kernel_table.h"
+#include "gpu/kernels/launch.h"
+
+namespace tutti {
+namespace {
+
+// Makes `gpu` the thread's current one as long as it lives.
+class OnGpu {
+ public:
+  explicit OnGpu(int gpu)
+      : status_(CudaStatus(cudaGetDevice(&previous_), "cudaGetDevice", gpu)) {
+    if (!status_.ok() || previous_ == gpu) return;
+    status_ = CudaStatus(cudaSetDevice(gpu), "cudaSetDevice", gpu);
+    has_changed_ = status_.ok();
+  }
+  ~OnGpu() {
+    if (has_changed_) (void)cudaSetDevice(previous_);
+  }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  int previous_ = 0;
+  absl::Status status_;
+  bool has_changed_ = false;
+};
+
+cudaStream_t HandleOf(GpuStream stream) {
+  return static_cast<cudaStream_t>(stream.handle);
+}
+cudaEvent_t HandleOf(GpuEvent event) {
+  return static_cast<cudaEvent_t>(event.handle);
+}
+
+absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, absl::string_view name,
+                              int gpu) {
+  int value = 0;
+  const absl::Status status =
+      CudaStatus(cudaDeviceGetAttribute(&value, attribute, gpu),
+                 absl::StrCat("cudaDeviceGetAttribute(", name, ")"), gpu);
+  if (!status.ok()) return status;
+  return value;
+}
+
+// Keeps what is freed, because allocating from the driver waits.
+absl::StatusOr<cudaMemPool_t> NewPool(int gpu) {
+  const absl::StatusOr<int> has_pools =
+      Attribute(cudaDevAttrMemoryPoolsSupported, "MemoryPoolsSupported", gpu);
+  if (!has_pools.ok()) return has_pools.status();
+  if (*has_pools == 0) {
+    return absl::UnimplementedError(absl::StrCat(
+        "GPU ", gpu, " cannot allocate in the order of a stream: its driver ",
+        "has no memory pools"));
+  }
+  cudaMemPoolProps properties = {};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
+  cudaMemPool_t pool = nullptr;
+  absl::Status status = CudaStatus(cudaMemPoolCreate(&pool, &properties),
+                                   "cudaMemPoolCreate", gpu);
+  if (!status.ok()) return status;
+  uint64_t keep_all = UINT64_MAX;
+  status = CudaStatus(
+      cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all),
+      "cudaMemPoolSetAttribute", gpu);
+  if (status.ok()) return pool;
+  (void)cudaMemPoolDestroy(pool);
+  return status;
+}
+
+}  // namespace
+
+CudaRuntime::~CudaRuntime() {
+  CudaHostCalls::Get().DropAllOf(this);
+  MutexLock lock(&mu_);
+  for (const auto& [gpu, found] : gpus_) {
+    (void)cudaMemPoolDestroy(static_cast<cudaMemPool_t>(found.pool));
+  }
+}
+
+absl::StatusOr<int> CudaRuntime::NumGpus() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  const absl::Status status = CudaStatus(error, "cudaGetDeviceCount");
+  if (error == cudaErrorNoDevice) return 0;
+  if (!status.ok()) return status;
+  return count;
+}
+
+absl::StatusOr<GpuProperties> CudaRuntime::Properties(int gpu) {
+  cudaDeviceProp properties = {};
+  absl::Status status = CudaStatus(cudaGetDeviceProperties(&properties, gpu),
+                                   "cudaGetDeviceProperties", gpu);
+  if (!status.ok()) return status;
+  std::array<char, 32> bus_id = {};
+  status =
+      CudaStatus(cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size() - 1, gpu),
+                 "cudaDeviceGetPCIBusId", gpu);
+  if (!status.ok()) return status;
+  return GpuProperties{
+      .name = properties.name,
+      .bus_id = bus_id.data(),
+      .num_multiprocessors = properties.multiProcessorCount,
+      .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
+}
+
+absl::StatusOr<PeerLink> CudaRuntime::LinkBetween(int gpu, int peer) {
+  if (gpu == peer) return PeerLink::kNvLink;
+  int can_access = 0, has_atomics = 0;
+  absl::Status status =
+      CudaStatus(cudaDeviceCanAccessPeer(&can_access, gpu, peer),
+                 absl::StrCat("cudaDeviceCanAccessPeer(", peer, ")"), gpu);
+  if (!status.ok()) return status;
+  if (can_access == 0) return PeerLink::kNone;
+  status = CudaStatus(
+      cudaDeviceGetP2PAttribute(&has_atomics,
+                                cudaDevP2PAttrNativeAtomicSupported, gpu, peer),
+      absl::StrCat("cudaDeviceGetP2PAttribute(", peer, ")"), gpu);
+  if (!status.ok()) return status;
+  return has_atomics != 0 ? PeerLink::kNvLink : PeerLink::kBus;
+}
+
+absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
+  if (gpu == peer) return absl::OkStatus();
+  const absl::StatusOr<Gpu> owner = Find(peer);
+  if (!owner.ok()) return owner.status();
+  const OnGpu on_gpu(gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
+  const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+  absl::Status status = CudaStatus(
+      error, absl::StrCat("cudaDeviceEnablePeerAccess(", peer, ")"), gpu);
+  if (!status.ok() && error != cudaErrorPeerAccessAlreadyEnabled) return status;
+  // Memory of a pool has an access list of its own.
+  cudaMemAccessDesc access = {};
+  access.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
+  access.flags = cudaMemAccessFlagsProtReadWrite;
+  return CudaStatus(
+      cudaMemPoolSetAccess(static_cast<cudaMemPool_t>(owner->pool), &access, 1),
+      absl::StrCat("cudaMemPoolSetAccess to the memory of GPU ", peer), gpu);
+}
+
+absl::StatusOr<GpuStream> CudaRuntime::CreateStream(int gpu) {
+  const OnGpu on_gpu(gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
+  cudaStream_t stream = nullptr;
+  const absl::Status status =
+      CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                 "cudaStreamCreateWithFlags", gpu);
+  if (!status.ok()) return status;
+  return GpuStream{gpu, stream};
+}
+
+absl::Status CudaRuntime::DestroyStream(GpuStream stream) {
+  return CudaStatus(cudaStreamDestroy(HandleOf(stream)), "cudaStreamDestroy",
+                    stream.gpu);
+}
+
+absl::StatusOr<GpuEvent> CudaRuntime::CreateEvent(int gpu) {
+  const OnGpu on_gpu(gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
+  cudaEvent_t event = nullptr;
+  const absl::Status status =
+      CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                 "cudaEventCreateWithFlags", gpu);
+  if (!status.ok()) return status;
+  return GpuEvent{gpu, event};
+}
+
+absl::Status CudaRuntime::DestroyEvent(GpuEvent event) {
+  return CudaStatus(cudaEventDestroy(HandleOf(event)), "cudaEventDestroy",
+                    event.gpu);
+}
+
+absl::Status CudaRuntime::RecordEvent(GpuEvent event, GpuStream stream) {
+  return CudaStatus(cudaEventRecord(HandleOf(event), HandleOf(stream)),
+                    "cudaEventRecord", stream.gpu);
+}
+
+absl::StatusOr<bool> CudaRuntime::IsDone(GpuEvent event) {
+  const cudaError_t error = cudaEventQuery(HandleOf(event));
+  const absl::Status status = CudaStatus(error, "cudaEventQuery", event.gpu);
+  if (error == cudaErrorNotReady) return false;
+  if (!status.ok()) return status;
+  return true;
+}
+
+absl::Status CudaRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
+  return CudaStatus(cudaStreamWaitEvent(HandleOf(stream), HandleOf(event), 0),
+                    "cudaStreamWaitEvent", stream.gpu);
+}
+
+absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
+                                                 GpuStream stream) {
+  const absl::StatusOr<Gpu> found = Find(stream.gpu);
+  if (!found.ok()) return found.status();
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
+  void* memory = nullptr;
+  const absl::Status status = CudaStatus(
+      cudaMallocFromPoolAsync(&memory, num_bytes,
+                              static_cast<cudaMemPool_t>(found->pool),
+                              HandleOf(stream)),
+      absl::StrCat("cudaMallocFromPoolAsync of ", num_bytes, " bytes"),
+      stream.gpu);
+  if (!status.ok()) return status;
+  return memory;
+}
+
+absl::Status CudaRuntime::FreeAsync(void* memory, GpuStream stream) {
+  return CudaStatus(cudaFreeAsync(memory, HandleOf(stream)), "cudaFreeAsync",
+                    stream.gpu);
+}
+
+absl::StatusOr<void*> CudaRuntime::AllocatePinned(size_t num_bytes) {
+  void* memory = nullptr;
+  const absl::Status status =
+      CudaStatus(cudaHostAlloc(&memory, num_bytes, cudaHostAllocPortable),
+                 absl::StrCat("cudaHostAlloc of ", num_bytes, " bytes"));
+  if (!status.ok()) return status;
+  return memory;
+}
+
+absl::Status CudaRuntime::FreePinned(void* memory) {
+  return CudaStatus(cudaFreeHost(memory), "cudaFreeHost");
+}
+
+absl::Status CudaRuntime::CopyAsync(void* to, const void* from,
+                                    size_t num_bytes, GpuStream stream) {
+  return CudaStatus(
+      cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDefault, HandleOf(stream)),
+      absl::StrCat("cudaMemcpyAsync of ", num_bytes, " bytes"), stream.gpu);
+}
+
+absl::Status CudaRuntime::CallHost(Work work, GpuStream stream) {
+  CudaHostCalls& calls = CudaHostCalls::Get();
+  void* const call = calls.Add(this, std::move(work));
+  const absl::Status status = CudaStatus(
+      cudaLaunchHostFunc(HandleOf(stream), &CudaHostCalls::Run, call),
+      "cudaLaunchHostFunc", stream.gpu);
+  if (!status.ok()) calls.Drop(call);
+  return status;
+}
+
+absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
+                                       GpuStream stream) {
+  const absl::Status status = CheckReduction(reduction);
+  if (!status.ok() || reduction.num_elements == 0) return status;
+  const absl::StatusOr<Gpu> found = Find(stream.gpu);
+  if (!found.ok()) return found.status();
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
+  const gpu::ReduceArguments arguments = gpu::PlanReduce(reduction);
+  const size_t num_items =
+      gpu::NumItems(arguments, gpu::kPackBytes / SizeOf(reduction.dtype));
+  const unsigned num_blocks =
+      gpu::NumBlocks(num_items, found->num_multiprocessors);
+  const cudaError_t error = gpu::WithReduction(
+      reduction.kind, reduction.dtype, [&](auto format, auto op) {
+        return gpu::LaunchReduce<decltype(format), decltype(op)>(
+            arguments, num_blocks, HandleOf(stream));
+      });
+  return CudaStatus(error,
+                    absl::StrCat("cudaLaunchKernel of ", Name(reduction.kind),
+                                 " of ", Name(reduction.dtype)),
+                    stream.gpu);
+}
+
+absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
+  const absl::Status status = CheckCopy(copy);
+  if (!status.ok() || copy.num_bytes == 0) return status;
+  const absl::StatusOr<Gpu> found = Find(stream.gpu);
+  if (!found.ok()) return found.status();
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
+  const gpu::CopyArguments arguments = gpu::PlanCopy(copy);
+  const unsigned num_blocks =
+      gpu::NumBlocks(gpu::NumItems(arguments), found->num_multiprocessors);
+  const cudaError_t error = gpu::WithWord(arguments.word_bytes, [&](auto word) {
+    return gpu::LaunchCopy<decltype(word)>(arguments, num_blocks,
+                                           HandleOf(stream));
+  });
+  return CudaStatus(error, "cudaLaunchKernel of a copy", stream.gpu);
+}
+
+absl::StatusOr<CudaRuntime::Gpu> CudaRuntime::Find(int gpu) {
+  MutexLock lock(&mu_);
+  const auto known = gpus_.find(gpu);
+  if (known != gpus_.end()) return known->second;
+  const absl::StatusOr<int> num_multiprocessors =
+      Attribute(cudaDevAttrMultiProcessorCount, "MultiProcessorCount", gpu);
+  if (!num_multiprocessors.ok()) return num_multiprocessors.status();
+  const absl::StatusOr<cudaMemPool_t> pool = NewPool(gpu);
+  if (!pool.ok()) return pool.status();
+  const Gpu found = {.num_multiprocessors = *num_multiprocessors,
+                     .pool = *pool};
+  gpus_.emplace(gpu, found);
+  return found;
+}
+
+}  // namespace tutti

@@ -1,0 +1,73 @@
+#ifndef TUTTI_GPU_CUDA_RUNTIME_H_
+#define TUTTI_GPU_CUDA_RUNTIME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "gpu/gpu_reduction.h"
+#include "gpu/gpu_runtime.h"
+
+namespace tutti {
+
+// GpuRuntime over the CUDA runtime, which is linked in, and the driver, which
+// is looked for when the first call needs it: without one, every call returns
+// UNAVAILABLE.
+//
+// Allocates from memory pools of its own, which keep what is freed for the next
+// allocation. The destructor gives them back; work of CallHost() that has not
+// begun is then destroyed unrun. It outlives the streams, events and memory
+// that it gave out.
+class CudaRuntime : public GpuRuntime {
+ public:
+  CudaRuntime() = default;
+  ~CudaRuntime() override;
+  CudaRuntime(const CudaRuntime&) = delete;
+  CudaRuntime& operator=(const CudaRuntime&) = delete;
+
+  absl::StatusOr<int> NumGpus() override;
+  absl::StatusOr<GpuProperties> Properties(int gpu) override;
+  absl::StatusOr<PeerLink> LinkBetween(int gpu, int peer) override;
+  absl::Status EnablePeerAccess(int gpu, int peer) override;
+  absl::StatusOr<GpuStream> CreateStream(int gpu) override;
+  absl::Status DestroyStream(GpuStream stream) override;
+  absl::StatusOr<GpuEvent> CreateEvent(int gpu) override;
+  absl::Status DestroyEvent(GpuEvent event) override;
+  absl::Status RecordEvent(GpuEvent event, GpuStream stream) override;
+  absl::StatusOr<bool> IsDone(GpuEvent event) override;
+  absl::Status WaitForEvent(GpuStream stream, GpuEvent event) override;
+  absl::StatusOr<void*> AllocateAsync(size_t num_bytes,
+                                      GpuStream stream) override;
+  absl::Status FreeAsync(void* memory, GpuStream stream) override;
+  absl::StatusOr<void*> AllocatePinned(size_t num_bytes) override;
+  absl::Status FreePinned(void* memory) override;
+  absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
+                         GpuStream stream) override;
+  absl::Status CallHost(Work work, GpuStream stream) override;
+  absl::Status LaunchReduce(const GpuReduction& reduction,
+                            GpuStream stream) override;
+  absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override;
+
+ private:
+  // What is asked of the driver once.
+  struct Gpu {
+    int num_multiprocessors = 0;
+    void* pool = nullptr;  // A cudaMemPool_t.
+  };
+
+  absl::StatusOr<Gpu> Find(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
+
+  Mutex mu_;
+  std::map<int, Gpu> gpus_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_CUDA_RUNTIME_H_

@@ -1,0 +1,66 @@
+#include "gpu/cuda_runtime.h"
+
+#include <functional>
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gpu/gpu_runtime.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool HasDriver() { return CudaRuntime().NumGpus().ok(); }
+
+TEST(CudaRuntimeTest, WithoutADriverEveryCallSaysSo) {
+  if (HasDriver()) GTEST_SKIP() << "there is a driver here";
+  CudaRuntime runtime;
+  EXPECT_THAT(runtime.NumGpus(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("no NVIDIA driver is installed here")));
+  const auto unavailable = [](const auto& text) {
+    return StatusIs(absl::StatusCode::kUnavailable, HasSubstr(text));
+  };
+  EXPECT_THAT(runtime.Properties(0), unavailable("on GPU 0"));
+  EXPECT_THAT(runtime.LinkBetween(0, 1), unavailable("on GPU 0"));
+  EXPECT_THAT(runtime.EnablePeerAccess(0, 1), unavailable("on GPU 1"));
+  EXPECT_THAT(runtime.CreateStream(2), unavailable("on GPU 2"));
+  EXPECT_THAT(runtime.CreateEvent(2), unavailable("on GPU 2"));
+  EXPECT_THAT(runtime.AllocateAsync(8, {}), unavailable("on GPU 0"));
+  EXPECT_THAT(runtime.AllocatePinned(8), unavailable("of 8 bytes"));
+  float value = 0;
+  EXPECT_THAT(runtime.CopyAsync(&value, &value, 4, {}),
+              unavailable("cudaMemcpyAsync of 4 bytes on GPU 0"));
+  EXPECT_THAT(runtime.LaunchCopy(
+                  {.input = &value, .outputs = {&value}, .num_bytes = 4}, {}),
+              unavailable("on GPU 0"));
+  EXPECT_THAT(
+      runtime.LaunchReduce(
+          {.inputs = {&value}, .outputs = {&value}, .num_elements = 1}, {}),
+      unavailable("on GPU 0"));
+}
+
+TEST(CudaRuntimeTest, WorkThatCannotBeQueuedIsDestroyed) {
+  if (HasDriver()) GTEST_SKIP() << "there is a driver here";
+  CudaRuntime runtime;
+  const auto token = std::make_shared<int>(0);
+  EXPECT_THAT(runtime.CallHost([token] {}, {}),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("cudaLaunchHostFunc")));
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST(CudaRuntimeTest, WrongArgumentsAreRefusedBeforeTheGpuIsAsked) {
+  CudaRuntime runtime;
+  EXPECT_THAT(
+      runtime.LaunchReduce({}, {}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("inputs, not 0")));
+  EXPECT_THAT(runtime.LaunchCopy({}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 0")));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,58 @@
+#include "gpu/cuda_status.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+absl::StatusCode CodeOf(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInsufficientDriver:
+    case cudaErrorStubLibrary:
+    case cudaErrorSystemNotReady:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorInitializationError:
+    case cudaErrorNoDevice:
+    case cudaErrorDevicesUnavailable:
+      return absl::StatusCode::kUnavailable;
+    case cudaErrorMemoryAllocation:
+      return absl::StatusCode::kResourceExhausted;
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidDevice:
+    case cudaErrorInvalidResourceHandle:
+      return absl::StatusCode::kInvalidArgument;
+    case cudaErrorNotPermitted:
+    case cudaErrorPeerAccessUnsupported:
+      return absl::StatusCode::kFailedPrecondition;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+// What CUDA's own text does not say of a driver that is missing or too old.
+std::string AboutDriver(cudaError_t error) {
+  if (error != cudaErrorInsufficientDriver) return "";
+  int driver = 0, runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) return "; no NVIDIA driver is installed here";
+  return absl::StrCat("; the driver is for CUDA ", driver / 1000, ".",
+                      driver % 1000 / 10, ", this program for ", runtime / 1000,
+                      ".", runtime % 1000 / 10);
+}
+
+}  // namespace
+
+absl::Status CudaStatus(cudaError_t error, absl::string_view call, int gpu) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  (void)cudaGetLastError();
+  const std::string where = gpu < 0 ? "" : absl::StrCat(" on GPU ", gpu);
+  return absl::Status(
+      CodeOf(error),
+      absl::StrCat(call, where, ": ", cudaGetErrorString(error), " (",
+                   cudaGetErrorName(error), ")", AboutDriver(error)));
+}
+
+}  // namespace tutti
