@@ -1,0 +1,285 @@
+#include "gpu/fake_gpu_queues.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+// Whether this thread is inside work of CallHost().
+thread_local bool is_host_work = false;
+
+void RunHostWork(Work work) {
+  is_host_work = true;
+  std::move(work)();
+  is_host_work = false;
+}
+
+template <class Handle>
+uintptr_t NumberOf(Handle handle) {
+  return reinterpret_cast<uintptr_t>(handle.handle);
+}
+
+void* HandleOf(uintptr_t number) {
+  return reinterpret_cast<void*>(number);  // NOLINT(performance-no-int-to-ptr)
+}
+
+}  // namespace
+
+absl::Status FakeGpuQueues::Begin(int call, absl::string_view name, int gpu) {
+  const std::string where = absl::StrCat(name, " on GPU ", gpu, ": ");
+  MutexLock lock(&mu_);
+  if (is_host_work) {
+    mistakes_.push_back(absl::StrCat(where, "called inside CallHost()"));
+    return absl::FailedPreconditionError(mistakes_.back());
+  }
+  if (gpu < 0 || gpu >= static_cast<int>(spoilt_.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "there are ", spoilt_.size(), " GPUs"));
+  }
+  if (!spoilt_[gpu].ok()) {
+    return absl::Status(spoilt_[gpu].code(),
+                        absl::StrCat(where, spoilt_[gpu].message()));
+  }
+  const auto fault = faults_.find(call);
+  if (fault == faults_.end() || fault->second.num_good-- > 0) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = fault->second.status;
+  faults_.erase(fault);
+  return absl::Status(status.code(), absl::StrCat(where, status.message()));
+}
+
+void FakeGpuQueues::FailCall(int call, int num_good, absl::Status status) {
+  MutexLock lock(&mu_);
+  faults_[call] = {num_good, std::move(status)};
+}
+
+GpuStream FakeGpuQueues::CreateStream(int gpu) {
+  MutexLock lock(&mu_);
+  streams_[++last_handle_].gpu = gpu;
+  return {gpu, HandleOf(last_handle_)};
+}
+
+GpuEvent FakeGpuQueues::CreateEvent(int gpu) {
+  MutexLock lock(&mu_);
+  events_[++last_handle_].gpu = gpu;
+  return {gpu, HandleOf(last_handle_)};
+}
+
+absl::Status FakeGpuQueues::DestroyStream(GpuStream stream) {
+  MutexLock lock(&mu_);
+  const absl::StatusOr<Stream*> found = Find(stream);
+  if (!found.ok()) return found.status();
+  (*found)->is_destroyed = true;
+  return absl::OkStatus();
+}
+
+absl::Status FakeGpuQueues::DestroyEvent(GpuEvent event) {
+  MutexLock lock(&mu_);
+  const absl::StatusOr<Event*> found = Find(event);
+  if (!found.ok()) return found.status();
+  (*found)->is_destroyed = true;
+  return absl::OkStatus();
+}
+
+absl::Status FakeGpuQueues::Record(GpuEvent event, GpuStream stream) {
+  const auto marker = std::make_shared<Marker>();
+  {
+    MutexLock lock(&mu_);
+    const absl::StatusOr<Event*> found = Find(event);
+    if (!found.ok()) return found.status();
+    if ((*found)->gpu != stream.gpu) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an event of GPU ", (*found)->gpu,
+                       " is recorded on a stream of GPU ", stream.gpu));
+    }
+    (*found)->last = marker;
+  }
+  return Put(stream, [marker](FakeGpuMemory&) {
+    marker->is_done = true;
+    return absl::OkStatus();
+  });
+}
+
+absl::Status FakeGpuQueues::Wait(GpuStream stream, GpuEvent event) {
+  std::shared_ptr<Marker> marker;
+  {
+    MutexLock lock(&mu_);
+    const absl::StatusOr<Event*> found = Find(event);
+    if (!found.ok()) return found.status();
+    marker = (*found)->last;
+  }
+  if (marker == nullptr) return absl::OkStatus();
+  Item item;
+  item.waits_for = std::move(marker);
+  return Add(stream, std::move(item));
+}
+
+absl::StatusOr<bool> FakeGpuQueues::IsDone(GpuEvent event) {
+  MutexLock lock(&mu_);
+  const absl::StatusOr<Event*> found = Find(event);
+  if (!found.ok()) return found.status();
+  return (*found)->last == nullptr || (*found)->last->is_done;
+}
+
+absl::Status FakeGpuQueues::Put(GpuStream stream, Operation operation) {
+  Item item;
+  item.operation = std::move(operation);
+  return Add(stream, std::move(item));
+}
+
+absl::Status FakeGpuQueues::PutFault(GpuStream stream, absl::Status status) {
+  Item item;
+  item.fault = std::move(status);
+  return Add(stream, std::move(item));
+}
+
+absl::Status FakeGpuQueues::PutHostWork(GpuStream stream, Work work) {
+  Item item;
+  item.host_work = std::move(work);
+  return Add(stream, std::move(item));
+}
+
+void FakeGpuQueues::WithMemory(
+    absl::FunctionRef<void(FakeGpuMemory& memory)> function) {
+  MutexLock lock(&mu_);
+  function(memory_);
+}
+
+void FakeGpuQueues::AddMistake(std::string mistake) {
+  MutexLock lock(&mu_);
+  mistakes_.push_back(std::move(mistake));
+}
+
+std::vector<std::string> FakeGpuQueues::Mistakes() {
+  MutexLock lock(&mu_);
+  return mistakes_;
+}
+
+std::vector<std::string> FakeGpuQueues::Leaks() {
+  MutexLock lock(&mu_);
+  std::vector<std::string> leaks = memory_.Leaks();
+  for (const auto& [handle, stream] : streams_) {
+    if (stream.is_destroyed) continue;
+    leaks.push_back(absl::StrCat("a stream of GPU ", stream.gpu));
+  }
+  for (const auto& [handle, event] : events_) {
+    if (event.is_destroyed) continue;
+    leaks.push_back(absl::StrCat("an event of GPU ", event.gpu));
+  }
+  return leaks;
+}
+
+absl::StatusOr<FakeGpuQueues::Stream*> FakeGpuQueues::Find(GpuStream stream) {
+  const auto found = streams_.find(NumberOf(stream));
+  if (found != streams_.end() && !found->second.is_destroyed) {
+    return &found->second;
+  }
+  mistakes_.push_back(
+      absl::StrCat("there is no such stream of GPU ", stream.gpu));
+  return absl::InvalidArgumentError(mistakes_.back());
+}
+
+absl::StatusOr<FakeGpuQueues::Event*> FakeGpuQueues::Find(GpuEvent event) {
+  const auto found = events_.find(NumberOf(event));
+  if (found != events_.end() && !found->second.is_destroyed) {
+    return &found->second;
+  }
+  mistakes_.push_back(
+      absl::StrCat("there is no such event of GPU ", event.gpu));
+  return absl::InvalidArgumentError(mistakes_.back());
+}
+
+absl::Status FakeGpuQueues::Add(GpuStream stream, Item item) {
+  {
+    MutexLock lock(&mu_);
+    const absl::StatusOr<Stream*> found = Find(stream);
+    if (!found.ok()) return found.status();
+    if (!spoilt_[stream.gpu].ok()) return spoilt_[stream.gpu];
+    (*found)->items.push_back(std::move(item));
+  }
+  ScheduleTurn();
+  return absl::OkStatus();
+}
+
+bool FakeGpuQueues::CanGoOn(const Stream& stream) {
+  if (stream.items.empty() || stream.is_with_host) return false;
+  const Item& item = stream.items.front();
+  return item.waits_for == nullptr || item.waits_for->is_done;
+}
+
+std::vector<FakeGpuQueues::Stream*> FakeGpuQueues::Runnable() {
+  std::vector<Stream*> runnable;
+  for (auto& [handle, stream] : streams_) {
+    if (CanGoOn(stream)) runnable.push_back(&stream);
+  }
+  return runnable;
+}
+
+void FakeGpuQueues::Turn() {
+  const uint64_t draw = environment_.random->Next();
+  Stream* stream = nullptr;
+  std::optional<Item> host;
+  {
+    MutexLock lock(&mu_);
+    has_turn_ = false;
+    const std::vector<Stream*> runnable = Runnable();
+    if (runnable.empty()) return;
+    stream = runnable[draw % runnable.size()];
+    host = TakeHostWorkOrRun(*stream);
+  }
+  Destroy();
+  ScheduleTurn();
+  if (!host.has_value()) return;
+  RunHostWork(std::move(host->host_work));
+  {
+    MutexLock lock(&mu_);
+    stream->is_with_host = false;
+  }
+  ScheduleTurn();
+}
+
+std::optional<FakeGpuQueues::Item> FakeGpuQueues::TakeHostWorkOrRun(
+    Stream& stream) {
+  Item item = std::move(stream.items.front());
+  stream.items.pop_front();
+  if (item.host_work) {
+    stream.is_with_host = true;
+    return item;
+  }
+  absl::Status status = item.fault;
+  if (item.operation) {
+    status = std::move(item.operation)(memory_);
+    if (!status.ok()) mistakes_.emplace_back(status.message());
+  }
+  if (!status.ok()) Spoil(stream.gpu, status);
+  return std::nullopt;
+}
+
+void FakeGpuQueues::ScheduleTurn() {
+  {
+    MutexLock lock(&mu_);
+    if (has_turn_ || Runnable().empty()) return;
+    has_turn_ = true;
+  }
+  environment_.queue->Schedule([self = shared_from_this()] { self->Turn(); });
+}
+
+void FakeGpuQueues::Spoil(int gpu, const absl::Status& status) {
+  if (spoilt_[gpu].ok()) spoilt_[gpu] = status;
+  for (auto& [handle, stream] : streams_) {
+    if (stream.gpu != gpu) continue;
+    for (Item& item : stream.items) dropped_.push_back(std::move(item));
+    stream.items.clear();
+  }
+}
+
+void FakeGpuQueues::Destroy() {
+  std::vector<Item> dropped;
+  MutexLock lock(&mu_);
+  dropped.swap(dropped_);
+}
+
+}  // namespace tutti

@@ -1,0 +1,132 @@
+#ifndef TUTTI_GPU_FAKE_GPU_QUEUES_H_
+#define TUTTI_GPU_FAKE_GPU_QUEUES_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "gpu/fake_gpu_memory.h"
+#include "gpu/gpu_runtime.h"
+
+namespace tutti {
+
+// The streams, events and memory behind a FakeGpuRuntime, which says how they
+// behave. Thread-safe. Held by the runtime and by the work that runs a stream.
+class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
+ public:
+  // Runs with the lock held; an error spoils the GPU, and is a mistake unless
+  // it was asked for.
+  using Operation = absl::AnyInvocable<absl::Status(FakeGpuMemory& memory) &&>;
+
+  FakeGpuQueues(int num_gpus, const Environment& environment)
+      : environment_(environment), spoilt_(num_gpus) {}
+  FakeGpuQueues(const FakeGpuQueues&) = delete;
+  FakeGpuQueues& operator=(const FakeGpuQueues&) = delete;
+
+  // The first thing of every call: its injected fault, or why it cannot be
+  // made. `call` is a number that only faults know.
+  absl::Status Begin(int call, absl::string_view name, int gpu)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void FailCall(int call, int num_good, absl::Status status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  GpuStream CreateStream(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
+  GpuEvent CreateEvent(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status DestroyStream(GpuStream stream) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status DestroyEvent(GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
+
+  absl::Status Record(GpuEvent event, GpuStream stream)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Wait(GpuStream stream, GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<bool> IsDone(GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
+
+  absl::Status Put(GpuStream stream, Operation operation)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status PutFault(GpuStream stream, absl::Status status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status PutHostWork(GpuStream stream, Work work)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Calls `function` with the lock held.
+  void WithMemory(absl::FunctionRef<void(FakeGpuMemory& memory)> function)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  void AddMistake(std::string mistake) ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::string> Mistakes() ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::string> Leaks() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Marker {
+    bool is_done = false;
+  };
+  struct Item {
+    Operation operation;                // If set, else
+    Work host_work;                     // if set, else
+    std::shared_ptr<Marker> waits_for;  // if set, else
+    absl::Status fault;                 // this.
+  };
+  struct Stream {
+    int gpu = 0;
+    std::deque<Item> items;
+    bool is_with_host = false;  // While host work runs.
+    bool is_destroyed = false;
+  };
+  struct Event {
+    int gpu = 0;
+    std::shared_ptr<Marker> last;  // Null before the first record.
+    bool is_destroyed = false;
+  };
+  struct Fault {
+    int num_good = 0;
+    absl::Status status;
+  };
+
+  absl::StatusOr<Stream*> Find(GpuStream stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<Event*> Find(GpuEvent event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Add(GpuStream stream, Item item) ABSL_LOCKS_EXCLUDED(mu_);
+
+  static bool CanGoOn(const Stream& stream);
+  std::vector<Stream*> Runnable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // One item of one of the streams that can go on, or none.
+  void Turn() ABSL_LOCKS_EXCLUDED(mu_);
+  std::optional<Item> TakeHostWorkOrRun(Stream& stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ScheduleTurn() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Takes what the GPU's streams hold; to be destroyed without the lock.
+  void Spoil(int gpu, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Destroy() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Environment environment_;
+
+  Mutex mu_;
+  std::vector<absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
+  FakeGpuMemory memory_ ABSL_GUARDED_BY(mu_);
+  uintptr_t last_handle_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<uintptr_t, Stream> streams_ ABSL_GUARDED_BY(mu_);
+  std::map<uintptr_t, Event> events_ ABSL_GUARDED_BY(mu_);
+  std::map<int, Fault> faults_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> mistakes_ ABSL_GUARDED_BY(mu_);
+  std::vector<Item> dropped_ ABSL_GUARDED_BY(mu_);
+  bool has_turn_ ABSL_GUARDED_BY(mu_) = false;  // Is scheduled.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_FAKE_GPU_QUEUES_H_

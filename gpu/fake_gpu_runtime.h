@@ -1,0 +1,127 @@
+#ifndef TUTTI_GPU_FAKE_GPU_RUNTIME_H_
+#define TUTTI_GPU_FAKE_GPU_RUNTIME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/environment.h"
+#include "gpu/gpu_reduction.h"
+#include "gpu/gpu_runtime.h"
+
+namespace tutti {
+
+class FakeGpuQueues;
+
+// The calls that a test can make fail.
+enum class GpuCall {
+  kCreateStream,
+  kCreateEvent,
+  kRecordEvent,
+  kWaitForEvent,
+  kAllocateAsync,
+  kFreeAsync,
+  kAllocatePinned,
+  kCopyAsync,
+  kCallHost,
+  kLaunchReduce,
+  kLaunchCopy,
+  kEnablePeerAccess,
+};
+
+// A GpuRuntime without GPUs, for tests.
+//
+// Streams are queues whose operations run one at a time, never inside the call
+// that puts them there, but as work of the environment's queue. Of the streams
+// that could go on, the environment's random numbers say which does: where a
+// wait for an event is missing, some seed shows it. Memory is that of
+// fake_gpu_memory.h, kernels are framework/reduction.h. An operation that uses
+// memory that is not there, past its end, of a GPU to which access is not
+// enabled, or of the host where that is not pinned, spoils its GPU and is noted
+// as a mistake. So is a call of the runtime inside CallHost().
+//
+// What a test with it does not prove: that device code is right (its loops have
+// tests of their own), that a call is one that CUDA accepts, that anything is
+// fast or runs at the same time, what a driver does in low memory or after an
+// error, and that bytes of pageable host memory are read when CUDA reads them:
+// here that is when the stream comes to the copy.
+//
+// Thread-safe. What is queued is dropped with the last of the runtime and the
+// work that runs for it; host work runs with no lock held.
+class FakeGpuRuntime : public GpuRuntime {
+ public:
+  struct Options {
+    int num_gpus = 1;
+    int64_t memory_bytes = int64_t{1} << 30;  // Of each GPU.
+
+    // Between two GPUs. Null: kNvLink between all.
+    std::function<PeerLink(int gpu, int peer)> link;
+
+    Environment environment;  // Its queue and its random numbers.
+  };
+
+  explicit FakeGpuRuntime(Options options);
+  ~FakeGpuRuntime() override;
+  FakeGpuRuntime(const FakeGpuRuntime&) = delete;
+  FakeGpuRuntime& operator=(const FakeGpuRuntime&) = delete;
+
+  // The call of this name after `num_good` more returns `status` and does
+  // nothing else. Once.
+  void FailCall(GpuCall call, int num_good, absl::Status status);
+
+  // An operation that fails with `status` when the stream comes to it.
+  void FailStream(GpuStream stream, absl::Status status);
+
+  // What was done wrong, whether or not it changed a result.
+  std::vector<std::string> Mistakes() const;
+
+  // What was made and not destroyed or freed. Memory counts until its stream
+  // has come to the end of it.
+  std::vector<std::string> Leaks() const;
+
+  int64_t UsedBytes(int gpu) const;
+
+  // The bytes of memory of a GPU, at this moment. Errors: as of an operation
+  // that uses them.
+  absl::StatusOr<std::vector<uint8_t>> Read(const void* memory,
+                                            size_t num_bytes) const;
+
+  absl::StatusOr<int> NumGpus() override;
+  absl::StatusOr<GpuProperties> Properties(int gpu) override;
+  absl::StatusOr<PeerLink> LinkBetween(int gpu, int peer) override;
+  absl::Status EnablePeerAccess(int gpu, int peer) override;
+  absl::StatusOr<GpuStream> CreateStream(int gpu) override;
+  absl::Status DestroyStream(GpuStream stream) override;
+  absl::StatusOr<GpuEvent> CreateEvent(int gpu) override;
+  absl::Status DestroyEvent(GpuEvent event) override;
+  absl::Status RecordEvent(GpuEvent event, GpuStream stream) override;
+  absl::StatusOr<bool> IsDone(GpuEvent event) override;
+  absl::Status WaitForEvent(GpuStream stream, GpuEvent event) override;
+  absl::StatusOr<void*> AllocateAsync(size_t num_bytes,
+                                      GpuStream stream) override;
+  absl::Status FreeAsync(void* memory, GpuStream stream) override;
+  absl::StatusOr<void*> AllocatePinned(size_t num_bytes) override;
+  absl::Status FreePinned(void* memory) override;
+  absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
+                         GpuStream stream) override;
+  absl::Status CallHost(Work work, GpuStream stream) override;
+  absl::Status LaunchReduce(const GpuReduction& reduction,
+                            GpuStream stream) override;
+  absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override;
+
+ private:
+  class Peers;
+
+  const Options options_;
+  const std::shared_ptr<FakeGpuQueues> queues_;
+  const std::unique_ptr<Peers> peers_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_FAKE_GPU_RUNTIME_H_
