@@ -1,0 +1,212 @@
+#include "gpu/cuda_device.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "framework/mutex.h"
+
+namespace tutti {
+namespace {
+
+// What NotifyWhenDone() hands to the stream. Tells how it ended where it is
+// destroyed.
+class Notice {
+ public:
+  Notice(WorkQueue* queue, int gpu, StatusCallback done)
+      : queue_(queue), gpu_(gpu), done_(std::move(done)) {}
+  Notice(const Notice&) = delete;
+  Notice& operator=(const Notice&) = delete;
+  ~Notice() {
+    if (done_) {
+      Tell(absl::AbortedError(absl::StrCat(
+          "GPU ", gpu_, " failed before its stream came to this call")));
+    }
+  }
+
+  void StreamIsHere() { Tell(absl::OkStatus()); }
+
+ private:
+  void Tell(absl::Status status) {
+    queue_->Schedule([done = std::exchange(done_, nullptr),
+                      status = std::move(status)]() mutable {
+      std::move(done)(std::move(status));
+    });
+  }
+
+  WorkQueue* const queue_;
+  const int gpu_;
+  StatusCallback done_;  // Null once it was told.
+};
+
+}  // namespace
+
+// Memory is allocated and freed on streams of their own, so that neither makes
+// the device's other streams wait for each other: they wait for an allocation,
+// which waits for nothing, and the end of memory waits for them.
+class CudaDevice::Streams {
+ public:
+  static absl::StatusOr<std::shared_ptr<Streams>> Create(GpuRuntime* runtime,
+                                                         int gpu) {
+    auto streams = std::make_shared<Streams>(runtime, gpu);
+    for (OwnedGpuStream* stream :
+         {&streams->compute_, &streams->collective_, &streams->copy_,
+          &streams->allocating_, &streams->freeing_}) {
+      absl::StatusOr<OwnedGpuStream> created = NewStream(*runtime, gpu);
+      if (!created.ok()) return created.status();
+      *stream = *std::move(created);
+    }
+    return streams;
+  }
+
+  Streams(GpuRuntime* runtime, int gpu) : runtime_(runtime), gpu_(gpu) {}
+
+  GpuRuntime* runtime() const { return runtime_; }
+  int gpu() const { return gpu_; }
+  GpuStream compute() const { return compute_.get(); }
+  GpuStream collective() const { return collective_.get(); }
+  GpuStream copy() const { return copy_.get(); }
+
+  absl::StatusOr<OwnedGpuEvent> Mark(GpuStream stream) const {
+    absl::StatusOr<OwnedGpuEvent> event = NewEvent(*runtime_, gpu_);
+    if (!event.ok()) return event;
+    const absl::Status status = runtime_->RecordEvent(event->get(), stream);
+    if (!status.ok()) return status;
+    return event;
+  }
+
+  absl::Status Order(GpuStream first, GpuStream second) const {
+    const absl::StatusOr<OwnedGpuEvent> event = Mark(first);
+    if (!event.ok()) return event.status();
+    return runtime_->WaitForEvent(second, event->get());
+  }
+
+  // Memory that the device's streams may use from now on.
+  absl::StatusOr<void*> Allocate(size_t num_bytes) const {
+    const absl::StatusOr<void*> memory =
+        runtime_->AllocateAsync(num_bytes, allocating_.get());
+    if (!memory.ok()) return memory;
+    absl::Status status = OrderAllAfterAllocating();
+    if (status.ok()) return memory;
+    runtime_->FreeAsync(*memory, allocating_.get()).IgnoreError();
+    return status;
+  }
+
+  void Free(void* memory) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::Status status = OrderFreeingAfterAll();
+    if (status.ok()) status = runtime_->FreeAsync(memory, freeing_.get());
+    if (status.ok()) return;
+    MutexLock lock(&mu_);
+    free_status_.Update(status);
+  }
+
+  absl::Status free_status() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return free_status_;
+  }
+
+ private:
+  std::array<GpuStream, 3> Users() const {
+    return {compute_.get(), collective_.get(), copy_.get()};
+  }
+
+  absl::Status OrderAllAfterAllocating() const {
+    const absl::StatusOr<OwnedGpuEvent> event = Mark(allocating_.get());
+    if (!event.ok()) return event.status();
+    for (const GpuStream stream : Users()) {
+      const absl::Status status = runtime_->WaitForEvent(stream, event->get());
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OrderFreeingAfterAll() const {
+    for (const GpuStream stream : Users()) {
+      const absl::Status status = Order(stream, freeing_.get());
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  GpuRuntime* const runtime_;
+  const int gpu_;
+
+  // Const once Create() returns.
+  OwnedGpuStream compute_, collective_, copy_, allocating_, freeing_;
+
+  mutable Mutex mu_;
+  absl::Status free_status_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
+    Options options) {
+  const DeviceName& name = options.attributes.name;
+  if (name.type != kType) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a device on a GPU has the type ", kType, ", which ",
+                     name.ToString(), " has not"));
+  }
+  if (options.runtime == nullptr || options.staging == nullptr ||
+      options.environment.queue == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name.ToString(), " needs a GPU runtime, a queue and staging buffers"));
+  }
+  absl::StatusOr<std::shared_ptr<Streams>> streams =
+      Streams::Create(options.runtime, options.gpu);
+  if (!streams.ok()) return streams.status();
+  // The constructor is private.
+  return std::unique_ptr<CudaDevice>(
+      new CudaDevice(std::move(options), *std::move(streams)));
+}
+
+CudaDevice::CudaDevice(Options options, std::shared_ptr<Streams> streams)
+    : Device(std::move(options.attributes)),
+      streams_(std::move(streams)),
+      environment_(options.environment),
+      staging_(std::move(options.staging)) {}
+
+absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
+                                            const TensorShape& shape) {
+  const absl::StatusOr<int64_t> num_bytes = SizeInBytes(dtype, shape);
+  if (!num_bytes.ok()) return num_bytes.status();
+  if (*num_bytes == 0) return Tensor::Wrap(dtype, shape, nullptr);
+  const absl::StatusOr<void*> memory =
+      streams_->Allocate(static_cast<size_t>(*num_bytes));
+  if (!memory.ok()) {
+    return absl::Status(
+        memory.status().code(),
+        absl::StrCat("no memory of ", full_name(), " for ", Name(dtype),
+                     shape.ToString(), ": ", memory.status().message()));
+  }
+  return Tensor::Wrap(
+      dtype, shape, *memory,
+      [streams = streams_, begin = *memory] { streams->Free(begin); });
+}
+
+int CudaDevice::gpu() const { return streams_->gpu(); }
+GpuRuntime& CudaDevice::runtime() const { return *streams_->runtime(); }
+GpuStream CudaDevice::compute_stream() const { return streams_->compute(); }
+GpuStream CudaDevice::collective_stream() const {
+  return streams_->collective();
+}
+GpuStream CudaDevice::copy_stream() const { return streams_->copy(); }
+
+absl::StatusOr<OwnedGpuEvent> CudaDevice::Mark(GpuStream stream) {
+  return streams_->Mark(stream);
+}
+
+absl::Status CudaDevice::Order(GpuStream first, GpuStream second) {
+  return streams_->Order(first, second);
+}
+
+absl::Status CudaDevice::NotifyWhenDone(GpuStream stream, StatusCallback done) {
+  auto notice =
+      std::make_unique<Notice>(environment_.queue, gpu(), std::move(done));
+  return runtime().CallHost(
+      [notice = std::move(notice)] { notice->StreamIsHere(); }, stream);
+}
+
+absl::Status CudaDevice::free_status() const { return streams_->free_status(); }
+
+}  // namespace tutti

@@ -1,0 +1,94 @@
+#ifndef TUTTI_GPU_CUDA_DEVICE_H_
+#define TUTTI_GPU_CUDA_DEVICE_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/device.h"
+#include "framework/dtype.h"
+#include "framework/environment.h"
+#include "framework/status_callback.h"
+#include "framework/tensor.h"
+#include "framework/tensor_shape.h"
+#include "gpu/gpu_runtime.h"
+#include "gpu/pinned_pool.h"
+
+namespace tutti {
+
+// A GPU, or one of several devices on one GPU, each with streams of its own.
+//
+// Work runs on its streams, in the order in which it was put on each; between
+// two streams only Order() and events make an order. No call waits for the GPU.
+//
+// The bytes of its tensors are the GPU's: the processor must not touch them.
+// The device's own streams may use a new tensor at once. Other streams, of
+// other devices too, first wait for one of them (Order()). When the last tensor
+// of a buffer is gone, the memory is freed once all that the device's own
+// streams held by then has run; so whoever uses it on other streams keeps the
+// tensor, or has one of the device's streams wait for them. It must not go
+// inside GpuRuntime::CallHost().
+//
+// Thread-safe. The runtime and the environment outlive it and its tensors,
+// which may outlive it.
+class CudaDevice : public Device {
+ public:
+  static constexpr char kType[] = "GPU";  // In the device's name.
+
+  struct Options {
+    DeviceAttributes attributes;
+    GpuRuntime* runtime = nullptr;
+    int gpu = 0;
+    Environment environment;              // Its queue.
+    std::shared_ptr<PinnedPool> staging;  // Any number of devices' own.
+  };
+
+  // Errors: INVALID_ARGUMENT for another type in the name or a part that is
+  // missing; as GpuRuntime::CreateStream.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(Options options);
+
+  // Errors: INVALID_ARGUMENT for a shape that does not fit 64 bits; as
+  // GpuRuntime::AllocateAsync, with what was asked for.
+  absl::StatusOr<Tensor> Allocate(DType dtype,
+                                  const TensorShape& shape) override;
+
+  int gpu() const;
+  GpuRuntime& runtime() const;
+  const std::shared_ptr<PinnedPool>& staging() const { return staging_; }
+
+  // For kernels of the caller, for collectives, and for copies from and to the
+  // host and other devices.
+  GpuStream compute_stream() const;
+  GpuStream collective_stream() const;
+  GpuStream copy_stream() const;
+
+  // An event that is done when all that the stream holds now has run. The
+  // stream is of this device.
+  absl::StatusOr<OwnedGpuEvent> Mark(GpuStream stream);
+
+  // What is put on `second` from now on runs after what `first` holds now.
+  // `first` is of this device, `second` of any.
+  absl::Status Order(GpuStream first, GpuStream second);
+
+  // Calls `done`, as work of the environment's queue, when the stream comes
+  // here. If the GPU is spoilt before: with an error, as soon as the runtime
+  // gives the call up, which may be no sooner than its end. Also if this
+  // returns an error.
+  absl::Status NotifyWhenDone(GpuStream stream, StatusCallback done);
+
+  // The first error of freeing memory: that memory is lost.
+  absl::Status free_status() const;
+
+ private:
+  class Streams;
+
+  CudaDevice(Options options, std::shared_ptr<Streams> streams);
+
+  const std::shared_ptr<Streams> streams_;  // Tensors hold it too.
+  const Environment environment_;
+  const std::shared_ptr<PinnedPool> staging_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_CUDA_DEVICE_H_

@@ -1,0 +1,119 @@
+#include "gpu/cuda_devices.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/device.h"
+#include "framework/device_name.h"
+#include "gpu/pinned_pool.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kSameGpu = 3;
+
+int StrengthOf(PeerLink link) {
+  switch (link) {
+    case PeerLink::kNone:
+      return 0;
+    case PeerLink::kBus:
+      return 1;
+    case PeerLink::kNvLink:
+      return 2;
+  }
+  return 0;
+}
+
+absl::Status CheckOptions(const CudaDevicesOptions& options) {
+  if (options.runtime == nullptr || options.environment.queue == nullptr ||
+      options.environment.random == nullptr) {
+    return absl::InvalidArgumentError(
+        "devices on GPUs need a GPU runtime, a queue and random numbers");
+  }
+  if (options.devices_per_gpu < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is at least one device on a GPU, not ",
+                     options.devices_per_gpu));
+  }
+  return absl::OkStatus();
+}
+
+// The strengths from `gpu` to all, 0 where there is no link. Kernels on it may
+// then use the memory of those to which there is one.
+absl::StatusOr<std::vector<int>> Connect(GpuRuntime& runtime, int gpu,
+                                         int num_gpus) {
+  std::vector<int> strengths(num_gpus, kSameGpu);
+  for (int peer = 0; peer < num_gpus; ++peer) {
+    if (peer == gpu) continue;
+    const absl::StatusOr<PeerLink> link = runtime.LinkBetween(gpu, peer);
+    if (!link.ok()) return link.status();
+    strengths[peer] = StrengthOf(*link);
+    if (strengths[peer] == 0) continue;
+    const absl::Status status = runtime.EnablePeerAccess(gpu, peer);
+    if (!status.ok()) return status;
+  }
+  return strengths;
+}
+
+// Of the device with this index.
+DeviceLocality LocalityOf(int index, int devices_per_gpu,
+                          const std::vector<int>& strengths) {
+  DeviceLocality locality;
+  const int num_devices = static_cast<int>(strengths.size()) * devices_per_gpu;
+  for (int other = 0; other < num_devices; ++other) {
+    const int strength = strengths[other / devices_per_gpu];
+    if (other == index || strength == 0) continue;
+    locality.links.push_back({.device_index = other, .strength = strength});
+  }
+  return locality;
+}
+
+DeviceAttributes AttributesOf(const CudaDevicesOptions& options, int index,
+                              const std::vector<int>& strengths) {
+  return {.name = {.job = options.job,
+                   .replica = options.replica,
+                   .task = options.task,
+                   .type = CudaDevice::kType,
+                   .index = index},
+          .locality = LocalityOf(index, options.devices_per_gpu, strengths),
+          .incarnation = options.environment.random->Next()};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
+    const CudaDevicesOptions& options) {
+  const absl::Status status = CheckOptions(options);
+  if (!status.ok()) return status;
+  GpuRuntime& runtime = *options.runtime;
+  const absl::StatusOr<int> num_gpus = runtime.NumGpus();
+  if (!num_gpus.ok()) return num_gpus.status();
+  if (*num_gpus == 0) {
+    return absl::NotFoundError("this host has a driver for GPUs, but no GPU");
+  }
+  const auto staging =
+      PinnedPool::Create({.runtime = &runtime,
+                          .buffer_bytes = options.staging_buffer_bytes,
+                          .max_buffers = options.max_staging_buffers});
+  if (!staging.ok()) return staging.status();
+  std::vector<std::unique_ptr<CudaDevice>> devices;
+  for (int gpu = 0; gpu < *num_gpus; ++gpu) {
+    const auto strengths = Connect(runtime, gpu, *num_gpus);
+    if (!strengths.ok()) return strengths.status();
+    for (int i = 0; i < options.devices_per_gpu; ++i) {
+      const int index = static_cast<int>(devices.size());
+      auto device = CudaDevice::Create(
+          {.attributes = AttributesOf(options, index, *strengths),
+           .runtime = &runtime,
+           .gpu = gpu,
+           .environment = options.environment,
+           .staging = *staging});
+      if (!device.ok()) return device.status();
+      devices.push_back(*std::move(device));
+    }
+  }
+  return devices;
+}
+
+}  // namespace tutti

@@ -1,0 +1,44 @@
+#ifndef TUTTI_GPU_CUDA_DEVICES_H_
+#define TUTTI_GPU_CUDA_DEVICES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/environment.h"
+#include "gpu/cuda_device.h"
+#include "gpu/gpu_runtime.h"
+
+namespace tutti {
+
+struct CudaDevicesOptions {
+  GpuRuntime* runtime = nullptr;  // Outlives the devices and their tensors.
+  Environment environment;
+
+  // The task that the devices are of.
+  std::string job = "localhost";
+  int replica = 0;
+  int task = 0;
+
+  // Devices on each GPU: more than one to try groups on a single GPU.
+  int devices_per_gpu = 1;
+
+  // Of the buffers that all of them share.
+  size_t staging_buffer_bytes = size_t{4} << 20;
+  int max_staging_buffers = 16;
+};
+
+// Devices GPU:0, GPU:1, ... of a task: `devices_per_gpu` on each GPU of this
+// host, those of one GPU next to each other. Kernels on each may use the memory
+// of those that it has a link to: of strength 3 on the same GPU, 2 over NVLink,
+// 1 over PCI.
+//
+// Errors: INVALID_ARGUMENT for a count below one or a part that is missing;
+// NOT_FOUND if there is no GPU; as GpuRuntime, where there is no driver.
+absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
+    const CudaDevicesOptions& options);
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_CUDA_DEVICES_H_

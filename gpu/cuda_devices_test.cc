@@ -1,0 +1,127 @@
+#include "gpu/cuda_devices.h"
+
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/device_manager.h"
+#include "gmock/gmock.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gtest/gtest.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// GPUs 0 and 1 have NVLink, 1 and 2 a bus, 0 and 2 nothing.
+PeerLink LinkOf(int gpu, int peer) {
+  if (gpu + peer == 1) return PeerLink::kNvLink;
+  return gpu + peer == 3 ? PeerLink::kBus : PeerLink::kNone;
+}
+
+class CudaDevicesTest : public ::testing::Test {
+ protected:
+  CudaDevicesOptions Options() {
+    return {.runtime = &runtime_,
+            .environment = environment_.get(),
+            .job = "worker",
+            .task = 3,
+            .devices_per_gpu = 2};
+  }
+
+  SimulatedEnvironment environment_{1};
+  FakeGpuRuntime runtime_{
+      {.num_gpus = 3, .link = LinkOf, .environment = environment_.get()}};
+};
+
+TEST_F(CudaDevicesTest, EachGpuHasSoManyNextToEachOther) {
+  auto created = CreateCudaDevices(Options());
+  ASSERT_THAT(created, IsOk());
+  std::vector<int> gpus;
+  for (const auto& device : *created) gpus.push_back(device->gpu());
+  EXPECT_THAT(gpus, ElementsAre(0, 0, 1, 1, 2, 2));
+  EXPECT_NE((*created)[0]->compute_stream().handle,
+            (*created)[1]->compute_stream().handle);
+  std::vector<std::unique_ptr<Device>> devices(
+      std::make_move_iterator(created->begin()),
+      std::make_move_iterator(created->end()));
+  const auto manager = DeviceManager::Create(std::move(devices));
+  ASSERT_THAT(manager, IsOk());
+  EXPECT_THAT((*manager)->Find("/job:worker/replica:0/task:3/device:GPU:5"),
+              IsOk());
+}
+
+TEST_F(CudaDevicesTest, LinksSayHowNearTheOthersAre) {
+  const auto devices = CreateCudaDevices(Options());
+  ASSERT_THAT(devices, IsOk());
+  EXPECT_THAT(
+      (*devices)[0]->attributes().locality.links,
+      ElementsAre(DeviceLink{1, 3}, DeviceLink{2, 2}, DeviceLink{3, 2}));
+  EXPECT_THAT((*devices)[3]->attributes().locality.links,
+              ElementsAre(DeviceLink{0, 2}, DeviceLink{1, 2}, DeviceLink{2, 3},
+                          DeviceLink{4, 1}, DeviceLink{5, 1}));
+}
+
+TEST_F(CudaDevicesTest, KernelsMayUseTheMemoryOfThoseWithALink) {
+  const auto mistakes = [this](int from, int to) {
+    FakeGpuRuntime runtime(
+        {.num_gpus = 3, .link = LinkOf, .environment = environment_.get()});
+    CudaDevicesOptions options = Options();
+    options.runtime = &runtime;
+    const auto devices = *CreateCudaDevices(options);
+    CudaDevice& source = *devices[2 * from];
+    CudaDevice& target = *devices[2 * to];
+    const TensorShape shape = TensorShape::Vector(8);
+    Tensor a = *source.Allocate(DType::kInt8, shape);
+    Tensor b = *target.Allocate(DType::kInt8, shape);
+    EXPECT_THAT(source.Order(source.compute_stream(), target.compute_stream()),
+                IsOk());
+    EXPECT_THAT(runtime.LaunchCopy({.input = a.mutable_data(),
+                                    .outputs = {b.mutable_data()},
+                                    .num_bytes = 8},
+                                   target.compute_stream()),
+                IsOk());
+    environment_.RunAll();
+    return runtime.Mistakes();
+  };
+  EXPECT_THAT(mistakes(0, 1), IsEmpty());
+  EXPECT_THAT(mistakes(1, 2), IsEmpty());
+  EXPECT_THAT(mistakes(0, 2), ElementsAre(HasSubstr("access is not enabled")));
+}
+
+TEST_F(CudaDevicesTest, WhatFailsIsReturnedAndNothingIsLeft) {
+  for (int num_good = 0; num_good < 30; ++num_good) {
+    runtime_.FailCall(GpuCall::kCreateStream, num_good,
+                      absl::InternalError("no stream"));
+    EXPECT_THAT(CreateCudaDevices(Options()),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("no stream")));
+  }
+  EXPECT_THAT(runtime_.Leaks(), IsEmpty());
+}
+
+TEST_F(CudaDevicesTest, WithoutAGpuThereIsNoDevice) {
+  FakeGpuRuntime runtime({.num_gpus = 0, .environment = environment_.get()});
+  CudaDevicesOptions options = Options();
+  options.runtime = &runtime;
+  EXPECT_THAT(CreateCudaDevices(options),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no GPU")));
+}
+
+TEST_F(CudaDevicesTest, WrongOptionsAreRefused) {
+  CudaDevicesOptions options = Options();
+  options.devices_per_gpu = 0;
+  EXPECT_THAT(CreateCudaDevices(options),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 0")));
+  EXPECT_THAT(CreateCudaDevices({}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("need a GPU runtime")));
+}
+
+}  // namespace
+}  // namespace tutti
