@@ -1,5 +1,6 @@
 #include "gpu/pinned_pool.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -96,6 +97,32 @@ TEST_F(PinnedPoolTest, WhereNoneCanBeMadeItSaysSoAndTriesAgainLater) {
                                    HasSubstr("no pages")));
   pool->Take(Keep());
   EXPECT_THAT(held_, SizeIs(1));
+}
+
+// Does something while pinned memory is being allocated.
+class SlowRuntime : public FakeGpuRuntime {
+ public:
+  SlowRuntime(const Environment& environment, std::function<void()> meanwhile)
+      : FakeGpuRuntime({.environment = environment}),
+        meanwhile_(std::move(meanwhile)) {}
+
+  absl::StatusOr<void*> AllocatePinned(size_t num_bytes) override {
+    meanwhile_();
+    return FakeGpuRuntime::AllocatePinned(num_bytes);
+  }
+
+ private:
+  const std::function<void()> meanwhile_;
+};
+
+TEST_F(PinnedPoolTest, WhoWaitsForABufferThatCannotBeMadeIsToldToo) {
+  std::shared_ptr<PinnedPool> pool;
+  SlowRuntime runtime(environment_.get(), [&] { pool->Take(Keep()); });
+  pool = *PinnedPool::Create({.runtime = &runtime, .max_buffers = 1});
+  runtime.FailCall(GpuCall::kAllocatePinned, 0,
+                   absl::ResourceExhaustedError("no pages"));
+  pool->Take(Keep());
+  EXPECT_THAT(errors_, SizeIs(2));
 }
 
 TEST_F(PinnedPoolTest, BuffersMayOutliveThePool) {
