@@ -6,15 +6,9 @@ _OLDEST_CUDA = 12
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
-# What was found, as text: `found.h`.
-cc_library(
-    name = "found",
-    hdrs = ["cuda/found.h"],
-    includes = ["."],
-)
-
-# Changes when the toolkit does.
-exports_files(["toolkit.txt"])
+# found.cc says what was found, for gpu/cuda_found.h; toolkit.txt changes when
+# the toolkit does.
+exports_files(["found.cc", "toolkit.txt"])
 
 cc_library(
     name = "cudart",
@@ -44,18 +38,14 @@ WITH_NCCL = {with_nccl}
 CUDA_ROOT = "{root}"
 """
 
-_FOUND = """#ifndef TUTTI_CUDA_FOUND_H_
-#define TUTTI_CUDA_FOUND_H_
+_FOUND = """#include "gpu/cuda_found.h"
 
 namespace tutti {{
 
-// What the build found, or why it found nothing.
-inline constexpr char kCudaFound[] = "{cuda}";
-inline constexpr char kNcclFound[] = "{nccl}";
+const char* CudaFound() {{ return "{cuda}"; }}
+const char* NcclFound() {{ return "{nccl}"; }}
 
 }}  // namespace tutti
-
-#endif  // TUTTI_CUDA_FOUND_H_
 """
 
 def _number_after(text, words):
@@ -138,7 +128,7 @@ def _cuda(ctx):
     ))
     nvcc = ctx.execute([toolkit.root + "/bin/nvcc", "--version"]).stdout if toolkit.root else ""
     ctx.file("toolkit.txt", cuda_text + "\n" + nvcc)
-    ctx.file("cuda/found.h", _FOUND.format(cuda = cuda_text, nccl = nccl_text))
+    ctx.file("found.cc", _FOUND.format(cuda = cuda_text, nccl = nccl_text))
     ctx.file("BUILD", _BUILD.format(
         linkopts = ["-ldl", "-lrt"] if toolkit.root else [],
     ))

@@ -172,6 +172,21 @@ Json ToJson(const CollectiveRegistry::Entry& entry) {
           {"determinism", std::string(Name(traits.determinism))}};
 }
 
+std::string GpuText(const GpuReport& gpus) {
+  const std::string here = gpus.names.empty()
+                               ? absl::StrCat("none: ", gpus.why_none)
+                               : absl::StrCat(gpus.names.size(), ": ",
+                                              absl::StrJoin(gpus.names, ", "));
+  return absl::StrCat(here, "; CUDA: ", gpus.cuda, "; NCCL: ", gpus.nccl);
+}
+
+Json ToJson(const GpuReport& gpus) {
+  return {{"names", gpus.names},
+          {"why_none", gpus.why_none.empty() ? Json() : Json(gpus.why_none)},
+          {"cuda", gpus.cuda},
+          {"nccl", gpus.nccl}};
+}
+
 std::string Line(absl::string_view name, const std::string& value) {
   return absl::StrFormat("%-12s  %s\n", name, value);
 }
@@ -190,7 +205,10 @@ BuildInfo ThisBuild() {
       .memory_bytes =
           int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
       .extensions = {"gRPC"},
-      .missing_extensions = {"CUDA", "NCCL"}};
+      .missing_extensions = {"NCCL"},
+      .gpus = GpusHere()};
+  (build.gpus.has_cuda ? build.extensions : build.missing_extensions)
+      .push_back("CUDA");
   (HasMpi() ? build.extensions : build.missing_extensions).push_back("MPI");
   return build;
 }
@@ -214,6 +232,7 @@ std::string FormatInfo(const BuildInfo& build,
   add("memory",
       absl::StrFormat("%.1f GiB", static_cast<double>(build.memory_bytes) /
                                       (int64_t{1} << 30)));
+  add("GPUs", GpuText(build.gpus));
   add("devices", "CPU: as many as asked for, in this process");
   return absl::StrCat(text, "\n", FormatSummaries(registry), "\n",
                       FormatTraits(registry));
@@ -236,6 +255,7 @@ Json InfoAsJson(const BuildInfo& build, const CollectiveRegistry& registry) {
       {"processor", build.processor},
       {"processors", build.num_processors},
       {"memory_bytes", build.memory_bytes},
+      {"gpus", ToJson(build.gpus)},
       {"device_types", {"CPU"}},
       {"algorithms", algorithms}};
 }

@@ -6,6 +6,7 @@
 
 #include "framework/registry.h"
 #include "nlohmann/json.hpp"
+#include "tools/gpus.h"
 
 namespace tutti {
 
@@ -23,6 +24,8 @@ struct BuildInfo {
   // Transports and devices that were linked in besides the CPU's.
   std::vector<std::string> extensions;
   std::vector<std::string> missing_extensions;
+
+  GpuReport gpus;
 };
 
 BuildInfo ThisBuild();

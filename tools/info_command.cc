@@ -32,6 +32,8 @@ constexpr char kHelp[] =
                                none), extensions, missing_extensions
   processor, processors        the model, and how many
   memory_bytes                 of the machine
+  gpus                         names, why_none (null if there are some), and
+                               what the build found: cuda, nccl
   device_types                 a list
   algorithms                   a list with an object for each: name, summary,
                                collectives, device_types (empty: any),

@@ -46,15 +46,37 @@ TEST_F(InfoTest, TheTextNamesEveryAlgorithmWithItsTraits) {
                                        .optimized = true,
                                        .simd = {"AVX2", "SSE4"},
                                        .num_processors = 2,
-                                       .missing_extensions = {"MPI"}},
+                                       .missing_extensions = {"MPI"},
+                                       .gpus = {.cuda = "13.0 in /cuda",
+                                                .nccl = "there is none",
+                                                .why_none = "no driver"}},
                                       registry_);
   EXPECT_THAT(text, HasSubstr("tutti 1.2.3\n"));
   EXPECT_THAT(text, HasSubstr("compiler      Some 4\n"));
   EXPECT_THAT(text, HasSubstr("SIMD          AVX2, SSE4\n"));
   EXPECT_THAT(text, HasSubstr("sanitizer     none\n"));
   EXPECT_THAT(text, HasSubstr("MPI           not built in\n"));
+  EXPECT_THAT(text,
+              HasSubstr("GPUs          none: no driver; CUDA: 13.0 in /cuda; "
+                        "NCCL: there is none\n"));
   EXPECT_THAT(text, HasSubstr("\nRings  round and round\n"));
   EXPECT_THAT(text, HasSubstr("\nRings  all_reduce,reduce  CPU      Library "));
+}
+
+TEST_F(InfoTest, GpusAreCountedAndNamed) {
+  const BuildInfo build = {.gpus = {.names = {"Some GPU", "Other GPU"}}};
+  EXPECT_THAT(FormatInfo(build, registry_),
+              HasSubstr("GPUs          2: Some GPU, Other GPU; CUDA: "));
+  const auto json = InfoAsJson(build, registry_);
+  EXPECT_EQ(json["gpus"].dump(),
+            R"({"names":["Some GPU","Other GPU"],"why_none":null,"cuda":"",)"
+            R"("nccl":""})");
+}
+
+TEST_F(InfoTest, CudaIsBuiltInOrMissing) {
+  const BuildInfo build = ThisBuild();
+  EXPECT_THAT(build.gpus.has_cuda ? build.extensions : build.missing_extensions,
+              Contains("CUDA"));
 }
 
 TEST_F(InfoTest, TheJsonHasTheSame) {

@@ -1,0 +1,34 @@
+#include "absl/status/status.h"
+#include "gpu/cuda_found.h"
+#include "gpu/cuda_runtime.h"
+#include "gpu/gpu_runtime.h"
+#include "tools/gpus.h"
+
+namespace tutti {
+namespace {
+
+// The names of all GPUs.
+absl::Status AddNames(GpuRuntime& runtime, std::vector<std::string>* names) {
+  const absl::StatusOr<int> num_gpus = runtime.NumGpus();
+  if (!num_gpus.ok()) return num_gpus.status();
+  for (int gpu = 0; gpu < *num_gpus; ++gpu) {
+    const absl::StatusOr<GpuProperties> properties = runtime.Properties(gpu);
+    if (!properties.ok()) return properties.status();
+    names->push_back(properties->name);
+  }
+  return names->empty() ? absl::NotFoundError("the driver knows of no GPU")
+                        : absl::OkStatus();
+}
+
+}  // namespace
+
+GpuReport GpusHere() {
+  GpuReport report = {
+      .has_cuda = true, .cuda = CudaFound(), .nccl = NcclFound()};
+  CudaRuntime runtime;
+  const absl::Status status = AddNames(runtime, &report.names);
+  report.why_none = std::string(status.message());
+  return report;
+}
+
+}  // namespace tutti

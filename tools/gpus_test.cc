@@ -1,0 +1,24 @@
+#include "tools/gpus.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+TEST(GpusTest, ThereAreGpusOrAReason) {
+  const GpuReport report = GpusHere();
+  EXPECT_EQ(report.names.empty(), !report.why_none.empty());
+}
+
+TEST(GpusTest, TheBuildSaysWhatItFoundOrWhyNot) {
+  const GpuReport report = GpusHere();
+  EXPECT_THAT(report.cuda, Not(IsEmpty()));
+  EXPECT_THAT(report.nccl, Not(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,12 @@
+#include "gpu/cuda_found.h"
+#include "tools/gpus.h"
+
+namespace tutti {
+
+GpuReport GpusHere() {
+  return {.cuda = CudaFound(),
+          .nccl = NcclFound(),
+          .why_none = "Tutti was built without CUDA"};
+}
+
+}  // namespace tutti
