@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
+#include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "framework/reduction_reference.h"
 #include "framework/reduction_test_data.h"
@@ -359,7 +359,7 @@ TEST(FakeGpuRuntimeTest, RunsOnThreadsToo) {
   const GpuStream other = *runtime.CreateStream(0);
   const GpuEvent event = *runtime.CreateEvent(0);
   int value = 0;
-  absl::Notification is_done;
+  BlockingCounter is_done(1);
   for (int i = 0; i < 100; ++i) {
     const GpuStream stream = i % 2 == 0 ? one : other;
     const GpuStream next = i % 2 == 0 ? other : one;
@@ -367,8 +367,9 @@ TEST(FakeGpuRuntimeTest, RunsOnThreadsToo) {
     ASSERT_THAT(runtime.RecordEvent(event, stream), IsOk());
     ASSERT_THAT(runtime.WaitForEvent(next, event), IsOk());
   }
-  ASSERT_THAT(runtime.CallHost([&is_done] { is_done.Notify(); }, one), IsOk());
-  is_done.WaitForNotification();
+  ASSERT_THAT(runtime.CallHost([&is_done] { is_done.DecrementCount(); }, one),
+              IsOk());
+  is_done.Wait();
   EXPECT_EQ(value, 100);
 }
 
