@@ -52,7 +52,25 @@ absl::Status CheckLink(const std::vector<LinkClass>& links, size_t index) {
   return absl::OkStatus();
 }
 
+absl::Status CheckHost(const Host& host) {
+  const auto check = [](absl::string_view name, double number) {
+    if (number >= 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("host: ", name, " is ", number, "; wanted is 0 or more"));
+  };
+  for (const absl::Status& status :
+       {check("tasks", host.tasks), check("processors", host.processors),
+        check("inline bytes", host.inline_bytes)}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+int NumHosts(const Host& host, int num_tasks) {
+  return host.tasks == 0 ? 1 : (num_tasks - 1) / host.tasks + 1;
+}
 
 ClusterModel ClusterOf(const CostModel& model) {
   return {.links = {{.name = "within tasks", .cost = model.within, .tasks = 1},
@@ -70,7 +88,8 @@ absl::Status CheckCluster(const ClusterModel& cluster) {
   for (const absl::Status& status :
        {CheckTime("message overhead", cluster.seconds_per_message),
         CheckRate("reduction", cluster.reduced_bytes_per_second),
-        CheckRate("copy", cluster.copied_bytes_per_second)}) {
+        CheckRate("copy", cluster.copied_bytes_per_second),
+        CheckHost(cluster.host)}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -19,6 +19,21 @@ struct LinkClass {
   int tasks = 0;
 };
 
+// Consecutive tasks that run on the same processors.
+//
+// What ranks of a host pass each other, reduce and copy is work of its
+// processors, any of them one piece at a time. Links that leave a host work on
+// their own.
+struct Host {
+  int tasks = 0;       // So many. 0: all.
+  int processors = 0;  // 0: no hosts; each rank has a processor of its own.
+
+  // The ranks of a task are started by one thread, which itself does all that
+  // has to do with chunks of at most so many bytes: as the engine does,
+  // kInlineBytes (schedule_run.h).
+  double inline_bytes = 256 << 10;
+};
+
 // A machine to simulate: what its links and its arithmetic cost.
 //
 // Links go from the inside to the outside. Those of the first class join the
@@ -31,17 +46,24 @@ struct ClusterModel {
   // Each message occupies a link for this much longer than its bytes take.
   double seconds_per_message = 0;
 
-  // Of the result; what one rank does.
+  // Of the result; what one rank, or one processor of a host, does.
   double reduced_bytes_per_second = 10e9;
   double copied_bytes_per_second = 10e9;
+
+  Host host;  // All hosts are alike.
 };
+
+// How many hosts so many tasks need. REQUIRES: CheckCluster() is OK, and there
+// are processors.
+int NumHosts(const Host& host, int num_tasks);
 
 // The machine that algorithms are chosen for: "within tasks", "between tasks".
 ClusterModel ClusterOf(const CostModel& model = {});
 
 // Errors: INVALID_ARGUMENT naming the field, if there is no class, a time is
-// negative or a rate not positive, or if the classes do not go from the inside
-// to the outside: 1 task, multiples of the class before, all tasks.
+// negative or a rate not positive, if a host has less than nothing, or if the
+// classes do not go from the inside to the outside: 1 task, multiples of the
+// class before, all tasks.
 absl::Status CheckCluster(const ClusterModel& cluster);
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "schedule/schedule_run.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -58,6 +59,28 @@ TEST(ClusterModelTest, TimesAndRatesAreChecked) {
   EXPECT_THAT(WhyNot(cluster), HasSubstr("reduction is nan"));
   cluster.reduced_bytes_per_second = std::numeric_limits<double>::infinity();
   EXPECT_THAT(CheckCluster(cluster), IsOk());
+}
+
+TEST(ClusterModelTest, AHostHasNoLessThanNothing) {
+  const auto with = [](const Host& host) {
+    ClusterModel cluster = ClusterOf();
+    cluster.host = host;
+    return WhyNot(cluster);
+  };
+  EXPECT_EQ(with({.tasks = 4, .processors = 2, .inline_bytes = 0}), "");
+  EXPECT_THAT(with({.tasks = -1}), HasSubstr("host: tasks is -1; wanted is 0"));
+  EXPECT_THAT(with({.processors = -2}), HasSubstr("host: processors is -2"));
+  EXPECT_THAT(with({.inline_bytes = -3}), HasSubstr("inline bytes is -3"));
+}
+
+TEST(ClusterModelTest, TheLastHostMayHaveFewerTasks) {
+  EXPECT_EQ(NumHosts({.tasks = 0, .processors = 1}, 7), 1);
+  EXPECT_EQ(NumHosts({.tasks = 3, .processors = 1}, 6), 2);
+  EXPECT_EQ(NumHosts({.tasks = 3, .processors = 1}, 7), 3);
+}
+
+TEST(ClusterModelTest, InlineIsWhatTheEngineDoesInline) {
+  EXPECT_EQ(Host().inline_bytes, kInlineBytes);
 }
 
 }  // namespace

@@ -70,6 +70,30 @@ Parts PartsBelow(const GroupLayout& layout, const ClusterModel& cluster,
   return parts;
 }
 
+// Of the links of a class that a part has, and of the processors that do the
+// work of such links where a host has several of its parts.
+double RateOf(const GroupLayout& layout, const ClusterModel& cluster,
+              size_t link) {
+  const double rate = cluster.links[link].cost.bytes_per_second;
+  const Host& host = cluster.host;
+  if (host.processors == 0) return rate;
+  const double by_processors = host.processors * rate;
+  if (link == 0 || NumHosts(host, layout.num_tasks()) == 1) {
+    return by_processors;
+  }
+  const bool is_in_hosts = host.tasks > cluster.links[link - 1].tasks;
+  return is_in_hosts ? rate + by_processors : rate;
+}
+
+// How many reduce at once.
+double NumReducing(const GroupLayout& layout, const ClusterModel& cluster) {
+  const double num_ranks = layout.size();
+  const Host& host = cluster.host;
+  if (host.processors == 0) return num_ranks;
+  const double num_hosts = NumHosts(host, layout.num_tasks());
+  return std::min(num_ranks, num_hosts * host.processors);
+}
+
 bool IsOne(const Parts& parts) {
   return *std::max_element(parts.begin(), parts.end()) == 0;
 }
@@ -87,7 +111,8 @@ double AtOuterLinks(const PlanRequest& request, const ClusterModel& cluster,
   for (size_t link = cluster.links.size(); link-- > 0;) {
     const Parts parts = PartsBelow(request.layout, cluster, link);
     if (IsOne(parts)) continue;
-    const LinkCost& cost = cluster.links[link].cost;
+    const LinkCost cost = {cluster.links[link].cost.latency_seconds,
+                           RateOf(request.layout, cluster, link)};
     return Seconds(request, parts, cost, bytes);
   }
   return 0;
@@ -97,9 +122,9 @@ double AtRanks(const PlanRequest& request, const ClusterModel& cluster,
                double bytes) {
   double latency = cluster.links.front().cost.latency_seconds;
   double bandwidth = 0;
-  for (const LinkClass& link : cluster.links) {
-    latency = std::min(latency, link.cost.latency_seconds);
-    bandwidth += link.cost.bytes_per_second;
+  for (size_t link = 0; link < cluster.links.size(); ++link) {
+    latency = std::min(latency, cluster.links[link].cost.latency_seconds);
+    bandwidth += RateOf(request.layout, cluster, link);
   }
   const Parts ranks = PartsBelow(request.layout, cluster, 0);
   return Seconds(request, ranks, {latency, bandwidth}, bytes);
@@ -114,7 +139,8 @@ double LowerBoundSeconds(const PlanRequest& request,
   const double bound = std::max(AtOuterLinks(request, cluster, bytes),
                                 AtRanks(request, cluster, bytes));
   if (!Reduces(request.type)) return bound;
-  return std::max(bound, (num_ranks - 1) / num_ranks * bytes /
+  const double num_reducing = NumReducing(request.layout, cluster);
+  return std::max(bound, (num_ranks - 1) / num_reducing * bytes /
                              cluster.reduced_bytes_per_second);
 }
 

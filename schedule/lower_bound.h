@@ -16,7 +16,11 @@ namespace tutti {
 //    bandwidth.
 //  - The smallest latency, and what one rank must send or receive, at the
 //    bandwidth of all links together that it has a share in.
-//  - Where the collective reduces: n - 1 reductions of the buffer, by n ranks.
+//  - Where the collective reduces: n - 1 reductions of the buffer, by n ranks,
+//    or by the processors of the hosts, if there are fewer.
+//
+// Where a host's processors do the work of its links, as many links count as
+// there are processors.
 //
 // What a part of m of the n ranks must send or receive, one of u parts, is
 // LowerBoundFormula() of `bytes`, those of the larger of one rank's buffers.

@@ -67,5 +67,25 @@ TEST(LowerBoundTest, OneRankWaitsForNothing) {
   EXPECT_EQ(Bound(CollectiveType::kAllReduce, GroupLayout::Uniform(1, 1)), 0);
 }
 
+TEST(LowerBoundTest, ProcessorsOfAHostAreAsManyLinks) {
+  ClusterModel cluster = {
+      .links = {{"within", {5e-6, 1e9}, 1}, {"between", {50e-6, 1e8}}},
+      .reduced_bytes_per_second = 1e12};
+  const auto bound = [&cluster](const GroupLayout& layout) {
+    return 1e6 * LowerBoundSeconds(
+                     {.layout = layout, .type = CollectiveType::kAllReduce},
+                     cluster, 1e6);
+  };
+  cluster.host = {.tasks = 2, .processors = 4};
+  // 1.5 of the buffer, by four processors; 1, at 4e8; all at its host's link.
+  EXPECT_THAT(bound(GroupLayout::Uniform(1, 4)), DoubleNear(5 + 375, 1e-6));
+  EXPECT_THAT(bound(GroupLayout::Uniform(2, 1)), DoubleNear(50 + 2500, 1e-6));
+  EXPECT_THAT(bound(GroupLayout::Uniform(4, 1)), DoubleNear(50 + 3000, 1e-6));
+  // Three reductions by one processor.
+  cluster.host.processors = 1;
+  cluster.reduced_bytes_per_second = 1e8;
+  EXPECT_THAT(bound(GroupLayout::Uniform(1, 4)), DoubleNear(30000, 1e-6));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "schedule/host_work.h"
 
 namespace tutti {
 namespace {
@@ -31,6 +34,20 @@ class Machine {
     int link = 0;
     while (GroupIn(link, from) != GroupIn(link, to)) ++link;
     return link;
+  }
+
+  int TaskOf(int rank) const { return layout_.task_of(rank); }
+
+  bool IsBetweenTasks(const Transfer& transfer) const {
+    return TaskOf(transfer.from) != TaskOf(transfer.to);
+  }
+
+  // Whether the processors of one host pass it.
+  bool IsInHost(const Transfer& transfer) const {
+    const Host& host = cluster_.host;
+    if (host.processors == 0) return false;
+    return host.tasks == 0 || TaskOf(transfer.from) / host.tasks ==
+                                  TaskOf(transfer.to) / host.tasks;
   }
 
   // The link of that class which `rank`, or the one that stands for it, has;
@@ -109,7 +126,13 @@ class Simulator {
         ready_(period_),
         reduction_(
             Picoseconds(1 / cluster.reduced_bytes_per_second * chunk_bytes)),
-        copy_(Picoseconds(1 / cluster.copied_bytes_per_second * chunk_bytes)) {}
+        copy_(Picoseconds(1 / cluster.copied_bytes_per_second * chunk_bytes)),
+        unreduced_(period_),
+        saved_(period_) {
+    const Host& host = cluster.host;
+    if (host.processors == 0) return;
+    hosts_.emplace(host, layout.num_tasks(), chunk_bytes <= host.inline_bytes);
+  }
 
   absl::Status CheckSize(const GroupLayout& layout) const {
     const Outline::Size& size = outline_.size();
@@ -159,11 +182,7 @@ class Simulator {
       round_.Clear();
       outline_.Append(round, 0, period_, &round_);
       DoTransfers();
-      for (const Work& work : round_.work) {
-        ready_[work.rank] +=
-            static_cast<double>(work.reduced_chunks) * reduction_ +
-            static_cast<double>(work.copied_chunks) * copy_;
-      }
+      DoWork();
     }
     const int num_periods = outline_.size().num_ranks / period_;
     const double times = num_periods;
@@ -173,6 +192,9 @@ class Simulator {
       result.links[i].bytes = result.links[i].messages * chunk_bytes_;
     }
     result.seconds = *std::max_element(ready_.begin(), ready_.end()) * 1e-12;
+    if (hosts_.has_value()) {
+      result.processor_seconds = times * hosts_->busy() * 1e-12;
+    }
     return result;
   }
 
@@ -204,32 +226,95 @@ class Simulator {
 
   void DoTransfers() {
     classes_.clear();
+    for (const Work& work : round_.work) {
+      unreduced_[work.rank] = work.reduced_chunks;
+    }
     for (const Transfer& transfer : round_.transfers) {
-      const int to = transfer.to % period_;
       const int link = machine_.ClassOf(transfer);
-      const double start = std::max(ready_[transfer.from], ready_[to]);
-      const double duration = Duration(transfer, cluster_.links[link].cost);
-      out_.Add(link, machine_.PortOf(transfer.from, link), start, duration);
-      in_.Add(link, machine_.PortOf(to, link), start, duration);
+      Start(transfer, link);
       chunks_by_class_[link] += transfer.chunks;
       classes_.push_back(link);
     }
     out_.Pass();
     in_.Pass();
+    absl::Span<const double> in_hosts;
+    if (hosts_.has_value()) in_hosts = hosts_->Do();
     for (size_t i = 0; i < classes_.size(); ++i) {
-      End(round_.transfers[i], classes_[i]);
+      const Transfer& transfer = round_.transfers[i];
+      const int link = classes_[i];
+      const double passed = machine_.IsInHost(transfer)
+                                ? TakeEnd(transfer, &in_hosts)
+                                : PassedLinks(transfer, link);
+      End(transfer, link, passed);
     }
   }
 
-  void End(const Transfer& transfer, int link) {
-    const double passed =
-        std::max(out_.FreeAt(link, machine_.PortOf(transfer.from, link)),
-                 in_.FreeAt(link, machine_.PortOf(transfer.to, link)));
+  void Start(const Transfer& transfer, int link) {
+    const int to = transfer.to % period_;
+    const double start = std::max(ready_[transfer.from], ready_[to]);
+    const LinkCost& cost = cluster_.links[link].cost;
+    const double duration = Duration(transfer, cost);
+    if (machine_.IsInHost(transfer)) {
+      hosts_->Add(machine_.TaskOf(to), start, duration);
+      if (machine_.IsBetweenTasks(transfer)) {
+        hosts_->Add(machine_.TaskOf(transfer.from), start,
+                    Picoseconds(static_cast<double>(transfer.chunks) *
+                                cluster_.seconds_per_message));
+      }
+      CountFused(transfer, cost);
+      return;
+    }
+    out_.Add(link, machine_.PortOf(transfer.from, link), start, duration);
+    in_.Add(link, machine_.PortOf(to, link), start, duration);
+  }
+
+  // What is received and then reduced takes as long as the slower of the two.
+  void CountFused(const Transfer& transfer, const LinkCost& cost) {
+    const int to = transfer.to % period_;
+    const int64_t fused = std::min(transfer.chunks, unreduced_[to]);
+    unreduced_[to] -= fused;
+    const double passing = Picoseconds(chunk_bytes_ / cost.bytes_per_second);
+    saved_[to] += static_cast<double>(fused) * std::min(reduction_, passing);
+  }
+
+  // When both ends have done what Start() gave them.
+  double TakeEnd(const Transfer& transfer, absl::Span<const double>* ends) {
+    const size_t num_pieces = machine_.IsBetweenTasks(transfer) ? 2 : 1;
+    const auto own = ends->first(num_pieces);
+    ends->remove_prefix(num_pieces);
+    return *std::max_element(own.begin(), own.end());
+  }
+
+  double PassedLinks(const Transfer& transfer, int link) const {
+    return std::max(out_.FreeAt(link, machine_.PortOf(transfer.from, link)),
+                    in_.FreeAt(link, machine_.PortOf(transfer.to, link)));
+  }
+
+  // Both ranks wait for it.
+  void End(const Transfer& transfer, int link, double passed) {
     const double end =
         passed + Picoseconds(cluster_.links[link].cost.latency_seconds);
     for (int rank : {transfer.from, transfer.to % period_}) {
       ready_[rank] = std::max(ready_[rank], end);
     }
+  }
+
+  void DoWork() {
+    for (const Work& work : round_.work) {
+      const double duration =
+          static_cast<double>(work.reduced_chunks) * reduction_ +
+          static_cast<double>(work.copied_chunks) * copy_ - saved_[work.rank];
+      saved_[work.rank] = 0;
+      unreduced_[work.rank] = 0;
+      if (hosts_.has_value()) {
+        hosts_->Add(machine_.TaskOf(work.rank), ready_[work.rank], duration);
+      } else {
+        ready_[work.rank] += duration;
+      }
+    }
+    if (!hosts_.has_value()) return;
+    auto end = hosts_->Do().begin();
+    for (const Work& work : round_.work) ready_[work.rank] = *end++;
   }
 
   const Outline& outline_;
@@ -242,26 +327,40 @@ class Simulator {
   std::vector<double> ready_;  // When ranks have ended the last round.
   const double reduction_;     // Of a chunk.
   const double copy_;
+  std::optional<HostWork> hosts_;
   OutlineRound round_;
-  std::vector<int> classes_;  // Of its transfers.
+  std::vector<int64_t> unreduced_;  // Of the chunks that ranks will reduce.
+  std::vector<double> saved_;       // By those that were received first.
+  std::vector<int> classes_;        // Of its transfers.
   std::vector<int64_t> chunks_by_class_;
 };
+
+// 1 if there are no hosts.
+int TasksOfHost(const GroupLayout& layout, const ClusterModel& cluster) {
+  const Host& host = cluster.host;
+  if (host.processors == 0) return 1;
+  return host.tasks == 0 ? layout.num_tasks() : host.tasks;
+}
 
 }  // namespace
 
 int SharedPeriod(int period, const GroupLayout& layout,
                  const ClusterModel& cluster) {
   const int size = layout.size();
-  if (layout.num_tasks() == 1) return size % period == 0 ? period : size;
+  if (layout.num_tasks() == 1) {
+    const bool is_shared = cluster.host.processors > 0;
+    return size % period == 0 && !is_shared ? period : size;
+  }
   const int devices = size / layout.num_tasks();
   if (!(layout == GroupLayout::Uniform(layout.num_tasks(), devices))) {
     return size;
   }
-  // Of the class whose groups the last one joins.
+  // Of the class whose groups the last one joins, and of a host.
   const size_t num_links = cluster.links.size();
-  const int tasks = num_links > 1 ? cluster.links[num_links - 2].tasks : 1;
+  const int joined = num_links > 1 ? cluster.links[num_links - 2].tasks : 1;
+  const int64_t tasks = std::lcm<int64_t>(joined, TasksOfHost(layout, cluster));
   if (layout.num_tasks() % tasks != 0) return size;
-  const int64_t shared = std::lcm<int64_t>(period, int64_t{devices} * tasks);
+  const int64_t shared = std::lcm<int64_t>(period, devices * tasks);
   return shared <= size && size % shared == 0 ? static_cast<int>(shared) : size;
 }
 

@@ -28,12 +28,25 @@ namespace tutti {
 //  - It is complete one latency after it has passed both links.
 //  - Then the rank reduces and copies what the round has for it.
 //
+// Where the cluster has hosts (cluster_model.h), processors take the place of
+// the links within one, and do what ranks reduce and copy:
+//
+//  - A transfer within a host is a piece of work of the receiver's, as long as
+//    it would occupy a link; between tasks seconds_per_message is one of the
+//    sender's, too. What a rank reduces and copies in a round is another.
+//  - What a rank receives so and reduces in the same round takes as long as the
+//    slower of the two: the engine reduces straight out of the peer's memory.
+//  - Pieces of a round are done in the order in which they are ready, each by
+//    the first processor that is free (host_work.h), after those of earlier
+//    rounds. Small ones of a task wait for each other, too.
+//
 // So a rank's work is not at once with its own transfers, and transfers of
 // different rounds do not overtake each other. Chunks have the same size,
 // fractions of bytes included: where there are fewer elements than chunks, a
-// real run leaves the empty ones out. Not modelled: threads that other ranks or
-// programs occupy, memory that ranks share, switches beyond the links of the
-// cluster, routes, loss, noise.
+// real run leaves the empty ones out. Not modelled: what other programs occupy;
+// caches, and memory whose bandwidth ranks share; work of processors for links
+// that leave their host; switches beyond the links of the cluster, routes,
+// loss, noise.
 //
 // Times are whole picoseconds, exact up to 2.5 hours, so that they do not
 // depend on the order of summation.
@@ -47,6 +60,7 @@ struct LinkUse {
 struct Simulation {
   double seconds = 0;  // Until the last rank has ended.
   std::vector<LinkUse> links;
+  double processor_seconds = 0;  // That processors of hosts work, in all.
   int num_rounds = 0;
   int simulated_ranks = 0;  // The others do the same, elsewhere.
 };

@@ -185,6 +185,107 @@ TEST(SimulatorTest, TooMuchWorkIsRefused) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+// As Machine(), with hosts of so many tasks, and no inline work.
+ClusterModel Hosts(int tasks, int processors) {
+  ClusterModel cluster = Machine();
+  cluster.host = {.tasks = tasks, .processors = processors, .inline_bytes = 0};
+  return cluster;
+}
+
+TEST(SimulatorTest, RanksOfAHostShareItsProcessors) {
+  // All four exchange at once, 1 each way.
+  const GivenOutline four(
+      4, {{}, {.transfers = {{0, 1, 1}, {1, 0, 1}, {2, 3, 1}, {3, 2, 1}}}});
+  const GroupLayout layout = GroupLayout::Uniform(1, 4);
+  EXPECT_THAT(MicrosecondsOf(four, layout, Hosts(0, 1)),
+              DoubleNear(5 + 4, 1e-9));
+  EXPECT_THAT(MicrosecondsOf(four, layout, Hosts(0, 2)),
+              DoubleNear(5 + 2, 1e-9));
+  EXPECT_THAT(MicrosecondsOf(four, layout, Hosts(0, 8)),
+              DoubleNear(5 + 1, 1e-9));
+}
+
+TEST(SimulatorTest, WorkOfAHostIsSharedOutToo) {
+  const GivenOutline three(3, {{.work = {{0, 1, 0}, {1, 0, 2}, {2, 1, 1}}}});
+  // 2, 6 and 5: the last one follows the first.
+  EXPECT_THAT(MicrosecondsOf(three, GroupLayout::Uniform(1, 3), Hosts(0, 2)),
+              DoubleNear(2 + 5, 1e-9));
+}
+
+TEST(SimulatorTest, WhatIsReceivedAndReducedTakesTheSlowerOfTheTwo) {
+  // Three chunks to receive, 1 each; two of them to reduce, 2 each.
+  const GivenOutline two(2,
+                         {{}, {.transfers = {{0, 1, 3}}, .work = {{1, 2, 0}}}});
+  ClusterModel cluster = Hosts(0, 1);
+  const GroupLayout layout = GroupLayout::Uniform(1, 2);
+  EXPECT_THAT(MicrosecondsOf(two, layout, cluster),
+              DoubleNear(5 + 1 + 2 * 2, 1e-9));
+  cluster.reduced_bytes_per_second = 1e12;
+  EXPECT_THAT(MicrosecondsOf(two, layout, cluster), DoubleNear(5 + 3, 1e-9));
+}
+
+TEST(SimulatorTest, AMessageBetweenTasksOfAHostIsWorkOfBothEnds) {
+  ClusterModel cluster = Hosts(2, 1);
+  cluster.seconds_per_message = 3e-6;
+  const GivenOutline two(2, {{}, {.transfers = {{0, 1, 2}}}});
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(1, 2), cluster),
+              DoubleNear(5 + 2 * (1 + 3), 1e-9));
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(2, 1), cluster),
+              DoubleNear(50 + 2 * (10 + 3 + 3), 1e-9));
+  cluster.host.processors = 2;
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(2, 1), cluster),
+              DoubleNear(50 + 2 * (10 + 3), 1e-9));
+}
+
+TEST(SimulatorTest, LinksThatLeaveAHostAreNoWorkOfIt) {
+  // 4 tasks in hosts of 2: within each one message, and one from each task.
+  const GivenOutline four(
+      4, {{}, {.transfers = {{0, 1, 1}, {0, 2, 1}, {1, 3, 1}, {2, 3, 1}}}});
+  const auto result =
+      Simulate(four, GroupLayout::Uniform(4, 1), Hosts(2, 1), 1000);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->seconds * 1e6, DoubleNear(50 + 10, 1e-9));
+  EXPECT_THAT(result->processor_seconds * 1e6, DoubleNear(2 * 10, 1e-9));
+}
+
+TEST(SimulatorTest, SmallChunksOfATaskAreWorkOfOneThread) {
+  const GivenOutline two(2, {{.work = {{0, 1, 0}, {1, 1, 0}}}});
+  ClusterModel cluster = Hosts(0, 2);
+  cluster.host.inline_bytes = 999;
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(1, 2), cluster),
+              DoubleNear(2, 1e-9));
+  cluster.host.inline_bytes = 1000;
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(1, 2), cluster),
+              DoubleNear(4, 1e-9));
+  EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(2, 1), cluster),
+              DoubleNear(2, 1e-9));
+}
+
+TEST(SimulatorTest, OnePeriodOfHostsStandsForAll) {
+  const GroupLayout layout = GroupLayout::Uniform(6, 1);
+  const auto one = Simulate(Rotating(false), layout, Hosts(2, 1), 1000);
+  ASSERT_THAT(one, IsOk());
+  EXPECT_EQ(one->simulated_ranks, 2);
+  // The same, with hosts that differ: the last one has two tasks.
+  const auto all = Simulate(Rotating(false), layout, Hosts(4, 1), 1000);
+  ASSERT_THAT(all, IsOk());
+  EXPECT_EQ(all->simulated_ranks, 6);
+  // Ranks 0 to 1, 2 to 3 and 4 to 5 within a host.
+  EXPECT_THAT(one->processor_seconds * 1e6, DoubleNear(3 * 10, 1e-9));
+  EXPECT_THAT(all->processor_seconds * 1e6, DoubleNear(4 * 10, 1e-9));
+}
+
+TEST(SharedPeriodTest, HoldsWholeHosts) {
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(1, 12), Hosts(1, 1)), 12);
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(4, 3), Hosts(2, 1)), 6);
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(4, 3), Hosts(0, 1)), 12);
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(4, 3), Hosts(3, 1)), 12);
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(4, 3), Hosts(2, 0)), 3);
+  ClusterModel racks = Hosts(2, 1);
+  racks.links.insert(racks.links.begin() + 1, LinkClass{"rack", {1, 1}, 3});
+  EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(12, 1), racks), 6);
+}
+
 TEST(SharedPeriodTest, IsThatOfLayoutAndClusterToo) {
   const ClusterModel machine = Machine();
   EXPECT_EQ(SharedPeriod(1, GroupLayout::Uniform(1, 12), machine), 1);

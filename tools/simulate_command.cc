@@ -42,7 +42,11 @@ copies. --topology reads another one:
   {"links": [{"name": "within tasks", "latency_us": 1, "gb_per_s": 20},
              {"name": "in a host", "tasks": 8, "latency_us": 5, "gb_per_s": 10},
              {"name": "network", "latency_us": 20, "gb_per_s": 12.5}],
-   "message_us": 0, "reduced_gb_per_s": 10, "copied_gb_per_s": 10}
+   "message_us": 0, "reduced_gb_per_s": 10, "copied_gb_per_s": 10,
+   "host": {"tasks": 8, "processors": 64}}
+
+With "host", 8 tasks each share 64 processors, which pass what their ranks send
+each other, and reduce and copy. Without it every rank has its own.
 
 No algorithm can be faster than the lower bound: the latency of the outermost
 links, and what one of the u parts that they join, m of all n ranks, must send
@@ -64,8 +68,11 @@ ranks. Others are simulated as planned, up to 6,000,000 steps.
   time_us                      until the last rank has ended
   lower_bound_us, share        share is lower bound / time; null of one rank
   rounds, simulated_ranks      the other ranks do the same, elsewhere
+  chunk_bytes                  of a message
   input_bytes, output_bytes, scratch_bytes
                                the most that a rank has
+  processors, processors_share of all hosts, and the share of the time that they
+                               work; null without "host"
   links                        a list, from inside to outside: name, latency_us,
                                gb_per_s, bytes, messages of the whole group
 
@@ -89,6 +96,7 @@ struct Report {
   ScheduleRequest of;
   ClusterModel cluster;
   double bytes = 0;
+  double chunk_bytes = 0;
   Buffers buffers;
   double lower_bound_seconds = 0;
   Simulation simulation;
@@ -147,6 +155,7 @@ absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
                 .of = *std::move(of),
                 .cluster = *std::move(cluster),
                 .bytes = bytes,
+                .chunk_bytes = chunk_bytes,
                 .buffers = buffers,
                 .lower_bound_seconds = bound,
                 .simulation = *std::move(simulation)};
@@ -158,6 +167,24 @@ std::optional<double> ShareOf(const Report& report) {
     return std::nullopt;
   }
   return report.lower_bound_seconds / report.simulation.seconds;
+}
+
+// Of all hosts; none if there are none.
+std::optional<int64_t> ProcessorsOf(const Report& report) {
+  const Host& host = report.cluster.host;
+  if (host.processors == 0) return std::nullopt;
+  const int num_hosts = NumHosts(host, report.of.request.layout.num_tasks());
+  return int64_t{host.processors} * num_hosts;
+}
+
+// Of the time of all processors; none if there are none, or no time.
+std::optional<double> ProcessorsShareOf(const Report& report) {
+  const auto processors = ProcessorsOf(report);
+  if (!processors.has_value() || report.simulation.seconds == 0) {
+    return std::nullopt;
+  }
+  return report.simulation.processor_seconds /
+         (static_cast<double>(*processors) * report.simulation.seconds);
 }
 
 std::string LinksTable(const Report& report) {
@@ -203,12 +230,20 @@ std::string ToText(const Report& report) {
         &text, "ranks        %d simulated; all %d do the same, elsewhere\n",
         simulation.simulated_ranks, request.layout.size());
   }
+  const auto processors_share = ProcessorsShareOf(report);
+  if (processors_share.has_value()) {
+    absl::StrAppendFormat(&text,
+                          "processors   %d, at work for %.1f %% of the time\n",
+                          *ProcessorsOf(report), *processors_share * 100);
+  }
   return absl::StrCat(text, LinksTable(report));
 }
 
 Json ToJson(const Report& report) {
   const VerifyCase& request = report.of.request;
   const auto share = ShareOf(report);
+  const auto processors = ProcessorsOf(report);
+  const auto processors_share = ProcessorsShareOf(report);
   Json links = Json::array();
   for (size_t i = 0; i < report.cluster.links.size(); ++i) {
     const LinkCost& cost = report.cluster.links[i].cost;
@@ -229,9 +264,13 @@ Json ToJson(const Report& report) {
           {"share", share.has_value() ? Json(*share) : Json()},
           {"rounds", report.simulation.num_rounds - 1},
           {"simulated_ranks", report.simulation.simulated_ranks},
+          {"chunk_bytes", report.chunk_bytes},
           {"input_bytes", report.buffers.input},
           {"output_bytes", report.buffers.output},
           {"scratch_bytes", report.buffers.scratch},
+          {"processors", processors.has_value() ? Json(*processors) : Json()},
+          {"processors_share",
+           processors_share.has_value() ? Json(*processors_share) : Json()},
           {"links", links}};
 }
 

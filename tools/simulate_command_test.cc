@@ -98,6 +98,43 @@ TEST_F(SimulateCommandTest, ATopologyIsAnotherMachine) {
       ExitStatus(Run({.words = {.name = "RingGather"}, .topology = path})), 2);
 }
 
+TEST_F(SimulateCommandTest, HostsSayHowLongTheirProcessorsWork) {
+  const std::string path = ::testing::TempDir() + "/hosts.json";
+  std::ofstream(path) << R"({"links": [
+      {"name": "all", "latency_us": 3, "gb_per_s": 1}],
+      "host": {"tasks": 2, "processors": 1, "inline_bytes": 0},
+      "copied_gb_per_s": 1e9})";
+  // Two hosts of two ranks, 1000 bytes each: in each of three rounds of 3 + 1
+  // one of a host's two messages leaves it.
+  SimulateOptions options = {
+      .words = {.name = "RingGather", .layout = "4x1", .bytes = "4000"},
+      .topology = path};
+  const auto json = JsonOf(options);
+  EXPECT_THAT(json["time_us"].get<double>(), DoubleNear(3 * 4, 1e-3));
+  EXPECT_EQ(json["processors"], 2);
+  EXPECT_THAT(json["processors_share"].get<double>(), DoubleNear(0.25, 1e-3));
+  EXPECT_EQ(json["chunk_bytes"], 1000);
+  EXPECT_THAT(Run(options), IsOk());
+  EXPECT_THAT(out_.str(),
+              HasSubstr("\nprocessors   2, at work for 25.0 % of the time\n"));
+  options.topology.clear();
+  EXPECT_TRUE(JsonOf(options)["processors"].is_null());
+}
+
+TEST_F(SimulateCommandTest, AHundredThousandRanksShareHosts) {
+  const std::string path = ::testing::TempDir() + "/large.json";
+  std::ofstream(path) << R"({"links": [
+      {"name": "in", "latency_us": 1, "gb_per_s": 5},
+      {"name": "out", "latency_us": 50, "gb_per_s": 2.5}],
+      "host": {"tasks": 1, "processors": 16}})";
+  const auto json = JsonOf({.words = {.name = "RecursiveHalvingDoublingReduce",
+                                      .layout = "12500x8",
+                                      .bytes = "64M"},
+                            .topology = path});
+  EXPECT_EQ(json["processors"], 12500 * 16);
+  EXPECT_GT(json["processors_share"], 0);
+}
+
 TEST_F(SimulateCommandTest, GroupsTooLargeToPlanAreRefused) {
   const absl::Status status =
       Run({.words = {.name = "BruckGather", .ranks = 100000}});

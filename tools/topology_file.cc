@@ -31,6 +31,15 @@ double NumberOr(const Json& value, double other) {
   return value.is_number() ? value.get<double>() : other;
 }
 
+Reader Size(double* into) {
+  return [into](const Json& value) -> std::string {
+    const double number = NumberOr(value, -1);
+    if (number < 0) return "a number from 0 on";
+    *into = number;
+    return "";
+  };
+}
+
 // Microseconds, into seconds.
 Reader Time(double* into) {
   return [into](const Json& value) -> std::string {
@@ -122,13 +131,38 @@ absl::StatusOr<std::vector<LinkClass>> LinksOf(const Json& json) {
   return links;
 }
 
+absl::StatusOr<Host> HostOf(const Json& json) {
+  Host host;
+  if (!json.contains("host")) return host;
+  const Json& fields = json["host"];
+  if (!fields.is_object()) {
+    return UsageError(absl::StrCat(
+        "\"host\" is ",
+        fields.is_structured() ? fields.type_name() : fields.dump(),
+        R"(; wanted is {"processors": ..., "tasks": ..., "inline_bytes": ...})"));
+  }
+  if (!fields.contains("processors")) {
+    return UsageError("\"host.processors\" is missing");
+  }
+  const absl::Status read =
+      ReadFields(fields, "host.",
+                 {{"tasks", Count(&host.tasks)},
+                  {"processors", Count(&host.processors)},
+                  {"inline_bytes", Size(&host.inline_bytes)}});
+  if (!read.ok()) return read;
+  return host;
+}
+
 absl::StatusOr<ClusterModel> ClusterOf(const Json& json) {
   auto links = LinksOf(json);
   if (!links.ok()) return links.status();
-  ClusterModel cluster{.links = *std::move(links)};
+  const auto host = HostOf(json);
+  if (!host.ok()) return host.status();
+  ClusterModel cluster{.links = *std::move(links), .host = *host};
   const absl::Status read =
       ReadFields(json, "",
                  {{"links", [](const Json&) { return std::string(); }},
+                  {"host", [](const Json&) { return std::string(); }},
                   {"message_us", Time(&cluster.seconds_per_message)},
                   {"reduced_gb_per_s", Rate(&cluster.reduced_bytes_per_second)},
                   {"copied_gb_per_s", Rate(&cluster.copied_bytes_per_second)}});

@@ -13,7 +13,8 @@ namespace tutti {
 //              {"name": "in a host", "tasks": 8, "latency_us": 9,
 //               "gb_per_s": 10},
 //              {"name": "network", "latency_us": 50, "gb_per_s": 2.5}],
-//    "message_us": 0.2, "reduced_gb_per_s": 10, "copied_gb_per_s": 10}
+//    "message_us": 0.2, "reduced_gb_per_s": 10, "copied_gb_per_s": 10,
+//    "host": {"tasks": 8, "processors": 64, "inline_bytes": 262144}}
 // says: docs/simulate.md has the meaning. `text` is in it, and errors call it
 // by its `path`. Errors: UsageError naming line and column of what is no JSON,
 // or the field that is missing, unknown or cannot be.

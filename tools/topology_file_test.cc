@@ -34,7 +34,8 @@ TEST(TopologyFileTest, EveryFieldIsRead) {
       R"({"links": [{"name": "a", "latency_us": 1, "gb_per_s": 5},
                     {"name": "b", "tasks": 8, "latency_us": 2, "gb_per_s": 6},
                     {"name": "c", "latency_us": 0, "gb_per_s": 0.5}],
-          "message_us": 0.25, "reduced_gb_per_s": 7, "copied_gb_per_s": 8})",
+          "message_us": 0.25, "reduced_gb_per_s": 7, "copied_gb_per_s": 8,
+          "host": {"tasks": 9, "processors": 10, "inline_bytes": 11}})",
       "t.json");
   ASSERT_THAT(cluster, IsOk());
   ASSERT_EQ(cluster->links.size(), 3);
@@ -47,6 +48,9 @@ TEST(TopologyFileTest, EveryFieldIsRead) {
   EXPECT_THAT(cluster->seconds_per_message, DoubleEq(0.25e-6));
   EXPECT_THAT(cluster->reduced_bytes_per_second, DoubleEq(7e9));
   EXPECT_THAT(cluster->copied_bytes_per_second, DoubleEq(8e9));
+  EXPECT_EQ(cluster->host.tasks, 9);
+  EXPECT_EQ(cluster->host.processors, 10);
+  EXPECT_EQ(cluster->host.inline_bytes, 11);
 }
 
 TEST(TopologyFileTest, WhatIsNotSaidIsAsByDefault) {
@@ -56,6 +60,7 @@ TEST(TopologyFileTest, WhatIsNotSaidIsAsByDefault) {
   EXPECT_EQ(cluster->links[0].tasks, 0);
   EXPECT_EQ(cluster->reduced_bytes_per_second,
             ClusterModel().reduced_bytes_per_second);
+  EXPECT_EQ(cluster->host.processors, 0);
 }
 
 TEST(TopologyFileTest, WhatIsNoJsonIsNamedByItsLine) {
@@ -84,6 +89,25 @@ TEST(TopologyFileTest, FieldsThatCannotBeAreNamed) {
       ErrorOf(absl::StrCat(R"({"links": [)", kLink, R"(], "message_us": -1})")),
       HasSubstr(R"("message_us" is -1; wanted is a number from 0 on)"));
   EXPECT_THAT(ErrorOf(R"({"links": []})"), HasSubstr("links is empty"));
+}
+
+TEST(TopologyFileTest, HostsThatCannotBeAreNamed) {
+  const auto error = [](const std::string& host) {
+    return ErrorOf(
+        absl::StrCat(R"({"links": [)", kLink, R"(], "host": )", host, "}"));
+  };
+  EXPECT_THAT(error("7"), HasSubstr(R"("host" is 7; wanted is {"processors")"));
+  EXPECT_THAT(error(R"({"tasks": 2})"),
+              HasSubstr(R"("host.processors" is missing)"));
+  EXPECT_THAT(error(R"({"processors": 0})"),
+              HasSubstr(R"("host.processors" is 0; wanted is a whole)"));
+  EXPECT_THAT(error(R"({"processors": 2, "tasks": 0.5})"),
+              HasSubstr(R"("host.tasks" is 0.5; wanted is a whole)"));
+  EXPECT_THAT(error(R"({"processors": 2, "inline_bytes": -1})"),
+              HasSubstr(R"("host.inline_bytes" is -1; wanted is a number)"));
+  EXPECT_THAT(error(R"({"processors": 2, "caches": 1})"),
+              AllOf(HasSubstr(R"(unknown field "host.caches"; known: )"),
+                    HasSubstr("inline_bytes, processors, tasks")));
 }
 
 TEST(TopologyFileTest, AFileThatIsNotThereIsNamed) {
