@@ -2,11 +2,17 @@
 """Compares the times that `tutti simulate` works out with measured ones.
 
 All-reduces by algorithms that send messages, among the devices of this process
-and between processes on loopback. For each layout the machine of the simulation
-is calibrated: latency, bandwidth, time per message and speed of reduction are
-those that come nearest to every other size measured (marked *); the sizes
-between are predicted. Measured times are medians over rounds of `tutti perf`'s
-p50, in which the algorithms take turns.
+and between processes on loopback. The machine of the simulation is one host
+that has all tasks and the processors of this machine. For each layout it is
+calibrated: latency, time per message, and speeds of transfer and of reduction
+are those that come nearest to every other size measured (marked *); the sizes
+between are predicted. Speeds are those of small or of large messages: the
+engine gives those above 256 KiB within a process to other processors, past the
+caches of who has them, and tasks of a host read those from 128 KiB on in each
+other's memory.
+
+Measured times are `tutti perf`'s p50, in which the algorithms take turns, of
+the round in which it was smallest: what else the machine does only adds to it.
 """
 
 import argparse
@@ -14,7 +20,6 @@ import datetime
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,33 +34,35 @@ MIN_BYTES, MAX_BYTES, FACTOR = 1 << 10, 16 * MIB, 4
 AGREEMENT = 0.25
 NEVER = 1e9  # GB/s that take no time.
 
-# What of the machine is calibrated: microseconds, and microseconds per KiB.
-# Each is here the only thing that takes time, and then as much as 1.
+# What of the machine is calibrated: microseconds, and microseconds per KiB. A
+# reduction is what it takes more than to receive.
 KIB_PER_US = (1 << 10) / 1e3  # In GB/s.
-PARTS = {
-    "latency": {"latency_us": 1},
-    "message": {"message_us": 1},
-    "transfer": {"gb_per_s": KIB_PER_US},
-    "reduction": {"reduced_gb_per_s": KIB_PER_US,
-                  "copied_gb_per_s": KIB_PER_US},
-}
+FIXED = ("latency", "message")
+RATES = ("transfer", "reduction")
+PARTS = (*FIXED, *RATES, *(f"large {rate}" for rate in RATES))
+GUESS = {"latency": 1, "message": 1, "transfer": 0.1, "reduction": 0.1,
+         "large transfer": 0.1, "large reduction": 0.1}
 
 
-def topology(latency_us=0, message_us=0, gb_per_s=NEVER,
-             reduced_gb_per_s=NEVER, copied_gb_per_s=NEVER):
-    return {"links": [{"name": "all", "latency_us": latency_us,
-                       "gb_per_s": gb_per_s}],
-            "message_us": message_us, "reduced_gb_per_s": reduced_gb_per_s,
-            "copied_gb_per_s": copied_gb_per_s}
+def largest_small_message(layout):
+    """kInlineBytes of the engine, kMinMemoryBytes of the transport."""
+    return 256 << 10 if layout.startswith("1x") else (128 << 10) - 1
 
 
-def calibrated(costs):
-    """The machine with so much of each part."""
-    return topology(
-        latency_us=costs["latency"], message_us=costs["message"],
-        gb_per_s=min(NEVER, KIB_PER_US / max(costs["transfer"], 1e-9)),
-        reduced_gb_per_s=min(NEVER, KIB_PER_US / max(costs["reduction"], 1e-9)),
-        copied_gb_per_s=min(NEVER, KIB_PER_US / max(costs["reduction"], 1e-9)))
+def gb_per_s(us_per_kib):
+    return min(NEVER, KIB_PER_US / max(us_per_kib, 1e-9))
+
+
+def calibrated(costs, is_large):
+    """The machine with so much of each part, for such messages."""
+    transfer, reduction = (costs[f"large {rate}" if is_large else rate]
+                           for rate in RATES)
+    reduced = gb_per_s(transfer + reduction)
+    return {"links": [{"name": "all", "latency_us": costs["latency"],
+                       "gb_per_s": gb_per_s(transfer)}],
+            "message_us": costs["message"], "reduced_gb_per_s": reduced,
+            "copied_gb_per_s": reduced,
+            "host": {"processors": len(os.sched_getaffinity(0))}}
 
 
 def fit(rows, measured, sweeps=2000):
@@ -77,19 +84,63 @@ def fit(rows, measured, sweeps=2000):
     return x
 
 
+def rates_of_change(time_of, costs):
+    """How much longer it takes per unit of each part. Where several processors
+    are at work this depends on the others, but twice of all is twice the time:
+    the sum of parts times changes is the time."""
+    time = time_of(costs)
+    step = 1e-3 * max(costs.values())
+    return [(time_of({**costs, part: cost + step}) - time) / step
+            for part, cost in costs.items()]
+
+
+def squares(times_of, measured, costs):
+    return sum((time_of(costs) / time - 1) ** 2
+               for time_of, time in zip(times_of, measured))
+
+
+def calibrate(times_of, measured, guess=GUESS, steps=8):
+    """The costs by which functions of costs come nearest to what was measured,
+    as fit(): from a guess on, fits what changes by little as if it did so by
+    any amount, and goes as far there as the times come nearer."""
+    costs = dict(guess)
+    error = squares(times_of, measured, costs)
+    for _ in range(steps):
+        rows = [rates_of_change(time_of, costs) for time_of in times_of]
+        aim = dict(zip(costs, fit(rows, measured)))
+        for share in (1, 1 / 2, 1 / 4, 1 / 8):
+            next_costs = {part: cost + share * (aim[part] - cost)
+                          for part, cost in costs.items()}
+            next_error = squares(times_of, measured, next_costs)
+            if next_error < error:
+                break
+        else:
+            return costs
+        costs, error = next_costs, next_error
+    return costs
+
+
 class Simulator:
 
     def __init__(self, tutti, folder):
         self.tutti = tutti
         self.file = pathlib.Path(folder) / "topology.json"
 
-    def microseconds(self, algorithm, layout, num_bytes, cluster):
+    def simulate(self, algorithm, layout, num_bytes, cluster):
         self.file.write_text(json.dumps(cluster))
         result = subprocess.run(
             [self.tutti, "simulate", algorithm, "--layout", layout, "--bytes",
              str(num_bytes), "--topology", self.file, "--json"],
             check=True, stdout=subprocess.PIPE, text=True)
-        return json.loads(result.stdout)["time_us"]
+        return json.loads(result.stdout)
+
+    def time_of(self, algorithm, layout, num_bytes):
+        """A function of costs, in microseconds."""
+        point = (algorithm, layout, num_bytes)
+        message = self.simulate(*point, calibrated(GUESS, False))["chunk_bytes"]
+        is_large = message > largest_small_message(layout)
+        return lambda costs: self.simulate(
+            *point, calibrated(costs, is_large))["time_us"]
 
 
 def measure(tutti, layout, rounds):
@@ -109,16 +160,7 @@ def measure(tutti, layout, rounds):
         for row in json.loads(result.stdout):
             times.setdefault((row["algorithm"], row["bytes"]), []).append(
                 row["p50_us"])
-    return {point: statistics.median(of_rounds)
-            for point, of_rounds in times.items()}
-
-
-def calibrate(simulator, layout, measured):
-    """{part: cost}, from the points measured."""
-    rows = [[simulator.microseconds(algorithm, layout, num_bytes,
-                                    topology(**part))
-             for part in PARTS.values()] for algorithm, num_bytes in measured]
-    return dict(zip(PARTS, fit(rows, list(measured.values()))))
+    return {point: min(of_rounds) for point, of_rounds in times.items()}
 
 
 def compare(simulator, layout, measured):
@@ -127,17 +169,18 @@ def compare(simulator, layout, measured):
     sizes = sorted({num_bytes for _, num_bytes in measured})
     known = {point: time for point, time in measured.items()
              if point[1] in sizes[::2]}
-    costs = calibrate(simulator, layout, known)
-    cluster = calibrated(costs)
+    times_of = {(algorithm, num_bytes):
+                simulator.time_of(algorithm, layout, num_bytes)
+                for algorithm, num_bytes in measured}
+    costs = calibrate([times_of[point] for point in known],
+                      list(known.values()))
     where = "devices of one process" if layout.startswith("1x") else (
         "processes on loopback")
     print(f"\n{layout}: {where}; " + ", ".join(
-        f"{part} {cost:.3g} us" + ("/KiB" if part in ("transfer", "reduction")
-                                   else "") for part, cost in costs.items()))
-    ratios = {
-        (algorithm, num_bytes): simulator.microseconds(
-            algorithm, layout, num_bytes, cluster) / time
-        for (algorithm, num_bytes), time in measured.items()}
+        f"{part} {cost:.3g} us" + ("" if part in FIXED else "/KiB")
+        for part, cost in costs.items()))
+    ratios = {point: times_of[point](costs) / time
+              for point, time in measured.items()}
     print_table(["bytes", *ALGORITHMS], [
         [text_of(size) + (" *" if size in sizes[::2] else "  "),
          *(f"{ratios[name, size]:.2f}" for name in ALGORITHMS)]

@@ -34,20 +34,72 @@ class FitTest(unittest.TestCase):
             self.assertAlmostEqual(cost, 1.2)
 
 
+class CalibrateTest(unittest.TestCase):
+
+    def test_finds_the_costs_where_which_part_counts_depends_on_the_others(self):
+        wanted = {"a": 3, "b": 5}
+        times_of = [
+            lambda costs: max(2 * costs["a"], costs["b"]),
+            lambda costs: max(costs["a"], costs["b"]) + costs["a"],
+            lambda costs: max(4 * costs["a"], costs["a"] + costs["b"])]
+        found = simulated.calibrate(
+            times_of, [time_of(wanted) for time_of in times_of],
+            guess={"a": 1, "b": 9})
+        for part, cost in wanted.items():
+            self.assertAlmostEqual(found[part], cost, places=2)
+
+    def test_changes_add_up_to_the_time(self):
+        costs = {"a": 3, "b": 5}
+        changes = simulated.rates_of_change(
+            lambda costs: max(2 * costs["a"], costs["b"]) + costs["b"], costs)
+        self.assertAlmostEqual(changes[0], 2)
+        self.assertAlmostEqual(changes[1], 1)
+
+
 class ClusterTest(unittest.TestCase):
 
+    COSTS = {"latency": 3, "message": 0.5, "transfer": 1.024,
+             "reduction": 0.512, "large transfer": 2.048, "large reduction": 0}
+
     def test_costs_become_speeds(self):
-        cluster = simulated.calibrated(
-            {"latency": 3, "message": 0.5, "transfer": 1.024,
-             "reduction": 0.512})
+        cluster = simulated.calibrated(self.COSTS, is_large=False)
         self.assertEqual(cluster["links"][0]["latency_us"], 3)
         self.assertEqual(cluster["message_us"], 0.5)
         self.assertAlmostEqual(cluster["links"][0]["gb_per_s"], 1)
-        self.assertAlmostEqual(cluster["reduced_gb_per_s"], 2)
+        self.assertAlmostEqual(cluster["reduced_gb_per_s"], 2 / 3)
+
+    def test_large_messages_have_speeds_of_their_own(self):
+        cluster = simulated.calibrated(self.COSTS, is_large=True)
+        self.assertAlmostEqual(cluster["links"][0]["gb_per_s"], 0.5)
+        self.assertAlmostEqual(cluster["reduced_gb_per_s"], 0.5)
+
+    def test_all_tasks_share_the_processors_of_this_machine(self):
+        cluster = simulated.calibrated(self.COSTS, is_large=False)
+        self.assertEqual(cluster["host"],
+                         {"processors": len(os.sched_getaffinity(0))})
 
     def test_what_costs_nothing_has_a_finite_speed(self):
-        cluster = simulated.calibrated(dict.fromkeys(simulated.PARTS, 0))
+        cluster = simulated.calibrated(dict.fromkeys(simulated.PARTS, 0), False)
         self.assertEqual(cluster["copied_gb_per_s"], simulated.NEVER)
+
+
+class SimulatorTest(unittest.TestCase):
+
+    def test_a_message_is_large_by_its_own_size(self):
+        clusters = []
+
+        class Recorded(simulated.Simulator):
+
+            def simulate(self, algorithm, layout, num_bytes, cluster):
+                clusters.append(cluster)
+                return {"chunk_bytes": num_bytes / 2, "time_us": 1}
+
+        simulator = Recorded("tutti", "folder")
+        for layout, num_bytes, wanted in (
+                ("1x2", 512 << 10, 1), ("1x2", 514 << 10, 0.5),
+                ("2x1", 254 << 10, 1), ("2x1", 256 << 10, 0.5)):
+            simulator.time_of("a", layout, num_bytes)(ClusterTest.COSTS)
+            self.assertAlmostEqual(clusters[-1]["links"][0]["gb_per_s"], wanted)
 
 
 class AgreementTest(unittest.TestCase):
