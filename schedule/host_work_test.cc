@@ -40,14 +40,17 @@ TEST(HostWorkTest, WorkFollowsWhatWasDoneBefore) {
   EXPECT_THAT(work.Do(), ElementsAre());
 }
 
-// Were the first piece and the second given a processor each, the third, ready
-// at 1, would find both taken until 10.
+// Were the first of the later pieces and the second given a processor each, the
+// third, ready at 2, would find both taken until 11.
 TEST(HostWorkTest, APieceThatWaitsForItsTaskLeavesTheProcessorToOthers) {
   HostWork work({.processors = 2}, /*num_tasks=*/2, /*is_inline=*/true);
-  work.Add(0, 0, 10);
-  work.Add(0, 0, 10);
-  work.Add(1, 1, 3);
-  EXPECT_THAT(work.Do(), ElementsAre(10, 20, 4));
+  work.Add(0, 0, 1);
+  work.Add(1, 0, 1);
+  EXPECT_THAT(work.Do(), ElementsAre(1, 1));
+  work.Add(0, 1, 10);
+  work.Add(0, 1, 10);
+  work.Add(1, 2, 3);
+  EXPECT_THAT(work.Do(), ElementsAre(11, 21, 5));
 }
 
 }  // namespace
