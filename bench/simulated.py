@@ -9,7 +9,8 @@ are those that come nearest to every other size measured (marked *); the sizes
 between are predicted. Speeds are those of small or of large messages: the
 engine gives those above 256 KiB within a process to other processors, past the
 caches of who has them, and tasks of a host read those from 128 KiB on in each
-other's memory.
+other's memory, for which they have to exchange more, so that the time per
+message is another, too.
 
 Measured times are `tutti perf`'s p50, in which the algorithms take turns, of
 the round in which it was smallest: what else the machine does only adds to it.
@@ -37,11 +38,12 @@ NEVER = 1e9  # GB/s that take no time.
 # What of the machine is calibrated: microseconds, and microseconds per KiB. A
 # reduction is what it takes more than to receive.
 KIB_PER_US = (1 << 10) / 1e3  # In GB/s.
-FIXED = ("latency", "message")
-RATES = ("transfer", "reduction")
-PARTS = (*FIXED, *RATES, *(f"large {rate}" for rate in RATES))
 GUESS = {"latency": 1, "message": 1, "transfer": 0.1, "reduction": 0.1,
          "large transfer": 0.1, "large reduction": 0.1}
+
+
+def guess(layout):
+    return GUESS if layout.startswith("1x") else {**GUESS, "large message": 1}
 
 
 def largest_small_message(layout):
@@ -55,12 +57,17 @@ def gb_per_s(us_per_kib):
 
 def calibrated(costs, is_large):
     """The machine with so much of each part, for such messages."""
-    transfer, reduction = (costs[f"large {rate}" if is_large else rate]
-                           for rate in RATES)
+    if is_large:
+        message = costs.get("large message", costs["message"])
+    else:
+        message = costs["message"]
+    transfer, reduction = (
+        costs[f"large {part}" if is_large else part]
+        for part in ("transfer", "reduction"))
     reduced = gb_per_s(transfer + reduction)
     return {"links": [{"name": "all", "latency_us": costs["latency"],
                        "gb_per_s": gb_per_s(transfer)}],
-            "message_us": costs["message"], "reduced_gb_per_s": reduced,
+            "message_us": message, "reduced_gb_per_s": reduced,
             "copied_gb_per_s": reduced,
             "host": {"processors": len(os.sched_getaffinity(0))}}
 
@@ -99,11 +106,11 @@ def squares(times_of, measured, costs):
                for time_of, time in zip(times_of, measured))
 
 
-def calibrate(times_of, measured, guess=GUESS, steps=8):
+def calibrate(times_of, measured, start, steps=8):
     """The costs by which functions of costs come nearest to what was measured,
-    as fit(): from a guess on, fits what changes by little as if it did so by
+    as fit(): from a start on, fits what changes by little as if it did so by
     any amount, and goes as far there as the times come nearer."""
-    costs = dict(guess)
+    costs = dict(start)
     error = squares(times_of, measured, costs)
     for _ in range(steps):
         rows = [rates_of_change(time_of, costs) for time_of in times_of]
@@ -173,11 +180,12 @@ def compare(simulator, layout, measured):
                 simulator.time_of(algorithm, layout, num_bytes)
                 for algorithm, num_bytes in measured}
     costs = calibrate([times_of[point] for point in known],
-                      list(known.values()))
+                      list(known.values()), guess(layout))
     where = "devices of one process" if layout.startswith("1x") else (
         "processes on loopback")
     print(f"\n{layout}: {where}; " + ", ".join(
-        f"{part} {cost:.3g} us" + ("" if part in FIXED else "/KiB")
+        f"{part} {cost:.3g} us" +
+        ("" if part.endswith(("latency", "message")) else "/KiB")
         for part, cost in costs.items()))
     ratios = {point: times_of[point](costs) / time
               for point, time in measured.items()}

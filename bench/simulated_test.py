@@ -44,7 +44,7 @@ class CalibrateTest(unittest.TestCase):
             lambda costs: max(4 * costs["a"], costs["a"] + costs["b"])]
         found = simulated.calibrate(
             times_of, [time_of(wanted) for time_of in times_of],
-            guess={"a": 1, "b": 9})
+            start={"a": 1, "b": 9})
         for part, cost in wanted.items():
             self.assertAlmostEqual(found[part], cost, places=2)
 
@@ -70,8 +70,16 @@ class ClusterTest(unittest.TestCase):
 
     def test_large_messages_have_speeds_of_their_own(self):
         cluster = simulated.calibrated(self.COSTS, is_large=True)
+        self.assertEqual(cluster["message_us"], 0.5)
         self.assertAlmostEqual(cluster["links"][0]["gb_per_s"], 0.5)
         self.assertAlmostEqual(cluster["reduced_gb_per_s"], 0.5)
+
+    def test_large_messages_between_processes_have_a_time_of_their_own(self):
+        self.assertEqual(
+            simulated.guess("2x1").keys() - simulated.guess("1x2").keys(),
+            {"large message"})
+        cluster = simulated.calibrated({**self.COSTS, "large message": 7}, True)
+        self.assertEqual(cluster["message_us"], 7)
 
     def test_all_tasks_share_the_processors_of_this_machine(self):
         cluster = simulated.calibrated(self.COSTS, is_large=False)
@@ -79,7 +87,7 @@ class ClusterTest(unittest.TestCase):
                          {"processors": len(os.sched_getaffinity(0))})
 
     def test_what_costs_nothing_has_a_finite_speed(self):
-        cluster = simulated.calibrated(dict.fromkeys(simulated.PARTS, 0), False)
+        cluster = simulated.calibrated(dict.fromkeys(simulated.GUESS, 0), False)
         self.assertEqual(cluster["copied_gb_per_s"], simulated.NEVER)
 
 
