@@ -63,6 +63,9 @@ class Device {
   virtual absl::StatusOr<Tensor> Allocate(DType dtype,
                                           const TensorShape& shape) = 0;
 
+  // Whether the processor may read and write the bytes of its tensors.
+  virtual bool has_host_memory() const { return true; }
+
   // How what runs here hands tensors to the host. Null as long as it was given
   // none: outfeed/ makes those of CPU devices when it needs them.
   std::shared_ptr<OutfeedChannel> outfeed_channel() const

@@ -50,7 +50,9 @@ enum class RankListUse : uint8_t {
 struct ImplementationTraits {
   std::string summary;  // One line for people.
   std::vector<CollectiveType> collectives;
-  std::vector<std::string> device_types;  // Empty: any.
+
+  // Empty: any whose memory is the host's (Device::has_host_memory()).
+  std::vector<std::string> device_types;
 
   // Serves only groups whose members are all in one process, whatever tasks
   // they belong to.

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "framework/buffer_check.h"
+#include "framework/implementation_traits.h"
 #include "framework/prepared_op.h"
 #include "framework/rank_list.h"
 #include "framework/registry.h"
@@ -24,6 +25,17 @@ std::string Rounded(absl::Duration duration) {
                                   ? absl::Microseconds(1)
                                   : absl::Milliseconds(1);
   return absl::FormatDuration(absl::Trunc(duration, unit));
+}
+
+// What runs on any device reads and writes its memory as the host's.
+absl::Status CheckMemory(const ImplementationTraits& traits,
+                         const CollectiveParams& params, const Device& device) {
+  if (device.has_host_memory() || !traits.device_types.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      params.instance->impl_details.implementation,
+      " works in the host's memory; ", device.full_name(), " has its own"));
 }
 
 }  // namespace
@@ -209,6 +221,9 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
   const auto factory = CollectiveRegistry::Global().Find(
       params->instance->impl_details.implementation);
   if (!factory.ok()) return factory.status();
+  absl::Status status =
+      CheckMemory((*factory)->traits(), *params, *args_.device);
+  if (!status.ok()) return status;
   settled_ =
       std::make_shared<const ExecutionTable::Settled>(ExecutionTable::Settled{
           .request = args_.request,
@@ -217,8 +232,7 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
           .shares_output = (*factory)->traits().shares_output,
           .takes_segments = (*factory)->traits().takes_segments});
   executor_->WatchGroup(*settled_->params->group);
-  absl::Status status =
-      executor_->executions_.Settle(args_.device, *execution_, settled_);
+  status = executor_->executions_.Settle(args_.device, *execution_, settled_);
   if (absl::IsFailedPrecondition(status)) {
     // Others may wait in an execution of another number.
     executor_->options_.param_resolver->EndGroup(args_.request->group_key,

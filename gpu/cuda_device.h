@@ -52,6 +52,8 @@ class CudaDevice : public Device {
   absl::StatusOr<Tensor> Allocate(DType dtype,
                                   const TensorShape& shape) override;
 
+  bool has_host_memory() const override { return false; }
+
   int gpu() const;
   GpuRuntime& runtime() const;
   const std::shared_ptr<PinnedPool>& staging() const { return staging_; }

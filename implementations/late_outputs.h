@@ -3,8 +3,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "framework/local_meeting.h"
 #include "framework/tensor.h"
-#include "implementations/local_meeting.h"
 
 namespace tutti {
 

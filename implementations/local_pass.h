@@ -15,11 +15,11 @@
 #include "framework/collective_implementation.h"
 #include "framework/execution.h"
 #include "framework/implementation_traits.h"
+#include "framework/local_meeting.h"
 #include "framework/mutex.h"
 #include "framework/segment_list.h"
 #include "framework/status_callback.h"
 #include "implementations/late_outputs.h"
-#include "implementations/local_meeting.h"
 
 namespace tutti {
 

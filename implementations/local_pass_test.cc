@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "framework/collective_context.h"
+#include "framework/local_meeting.h"
 #include "framework/tensor.h"
-#include "implementations/local_meeting.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
 

@@ -11,11 +11,11 @@
 #include "framework/execution.h"
 #include "framework/group_layout.h"
 #include "framework/group_resources.h"
+#include "framework/local_meeting.h"
 #include "framework/peer_access.h"
 #include "framework/reduction.h"
 #include "implementations/local_buffers.h"
 #include "implementations/local_fold.h"
-#include "implementations/local_meeting.h"
 #include "implementations/local_pass.h"
 
 namespace tutti {

@@ -1,5 +1,5 @@
-#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_MEETING_H_
-#define TUTTI_IMPLEMENTATIONS_LOCAL_MEETING_H_
+#ifndef TUTTI_FRAMEWORK_LOCAL_MEETING_H_
+#define TUTTI_FRAMEWORK_LOCAL_MEETING_H_
 
 #include <cstddef>
 #include <vector>
@@ -54,4 +54,4 @@ class LocalMeeting {
 
 }  // namespace tutti
 
-#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_MEETING_H_
+#endif  // TUTTI_FRAMEWORK_LOCAL_MEETING_H_

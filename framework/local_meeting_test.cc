@@ -1,4 +1,4 @@
-#include "implementations/local_meeting.h"
+#include "framework/local_meeting.h"
 
 #include <gtest/gtest.h>
 
