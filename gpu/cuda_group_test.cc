@@ -29,11 +29,11 @@ TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
   SimulatedEnvironment environment(/*seed=*/1);
   FakeGpuRuntime runtime({.environment = environment.get()});
   std::vector<std::unique_ptr<Device>> devices;
-  for (auto& device : *CreateCudaDevices({.runtime = &runtime,
-                                          .environment = environment.get(),
-                                          .devices_per_gpu = kNumDevices})) {
-    devices.push_back(std::move(device));
-  }
+  auto made = CreateCudaDevices({.runtime = &runtime,
+                                 .environment = environment.get(),
+                                 .devices_per_gpu = kNumDevices});
+  ASSERT_THAT(made, IsOk());
+  for (auto& device : *made) devices.push_back(std::move(device));
   const auto manager = *DeviceManager::Create(std::move(devices));
   const auto executors =
       *CreateLocalExecutorMgr(environment.get(), manager.get());
