@@ -1,27 +1,30 @@
 #include "schedule/host_work.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-// Lets one of the processors that are free at these times, in order, work from
-// `ready` on; when it ends. The one that was idle for the shortest time, so
-// that others can do what was ready before.
+// Lets one of the processors that are free at these times work from `ready` on;
+// when it ends. The one that was idle for the shortest time, so that others can
+// do what was ready before.
 double Occupy(double ready, double duration, size_t processors,
-              std::vector<double>* free) {
-  auto chosen = std::upper_bound(free->begin(), free->end(), ready);
-  if (chosen != free->begin()) {
-    --chosen;
-  } else if (free->size() < processors) {
-    chosen = free->insert(free->begin(), 0);
+              std::multiset<double>* free) {
+  auto chosen = free->upper_bound(ready);
+  if (chosen == free->begin() && free->size() < processors) {
+    const double end = ready + duration;  // One that has not worked yet.
+    free->insert(end);
+    return end;
   }
-  const double end = std::max(ready, *chosen) + duration;
-  const auto place = std::lower_bound(chosen + 1, free->end(), end);
-  std::move(chosen + 1, place, chosen);
-  *(place - 1) = end;
+  if (chosen != free->begin()) --chosen;
+  auto processor = free->extract(chosen);
+  const double end = std::max(ready, processor.value()) + duration;
+  processor.value() = end;
+  free->insert(std::move(processor));
   return end;
 }
 

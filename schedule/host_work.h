@@ -1,6 +1,7 @@
 #ifndef TUTTI_SCHEDULE_HOST_WORK_H_
 #define TUTTI_SCHEDULE_HOST_WORK_H_
 
+#include <set>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -44,8 +45,8 @@ class HostWork {
   const Host host_;
   const bool is_inline_;
 
-  // By host: when those processors are free that have worked yet, in order.
-  std::vector<std::vector<double>> free_;
+  // By host: when those processors are free that have worked yet.
+  std::vector<std::multiset<double>> free_;
   std::vector<double> thread_free_;  // By task, if pieces wait for each other.
   std::vector<Piece> pieces_;
   std::vector<double> ends_;

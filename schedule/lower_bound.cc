@@ -81,17 +81,18 @@ double RateOf(const GroupLayout& layout, const ClusterModel& cluster,
   if (link == 0 || NumHosts(host, layout.num_tasks()) == 1) {
     return by_processors;
   }
-  const bool is_in_hosts = host.tasks > cluster.links[link - 1].tasks;
+  // A host may have tasks on both sides of such a link.
+  const int tasks = cluster.links[link - 1].tasks;
+  const bool is_in_hosts = host.tasks > tasks || tasks % host.tasks != 0;
   return is_in_hosts ? rate + by_processors : rate;
 }
 
-// How many reduce at once.
+// How many reduce at once. Several processors of a host may do so for one rank.
 double NumReducing(const GroupLayout& layout, const ClusterModel& cluster) {
-  const double num_ranks = layout.size();
   const Host& host = cluster.host;
-  if (host.processors == 0) return num_ranks;
+  if (host.processors == 0) return layout.size();
   const double num_hosts = NumHosts(host, layout.num_tasks());
-  return std::min(num_ranks, num_hosts * host.processors);
+  return num_hosts * host.processors;
 }
 
 bool IsOne(const Parts& parts) {

@@ -1,5 +1,7 @@
 #include "schedule/lower_bound.h"
 
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -85,6 +87,28 @@ TEST(LowerBoundTest, ProcessorsOfAHostAreAsManyLinks) {
   cluster.host.processors = 1;
   cluster.reduced_bytes_per_second = 1e8;
   EXPECT_THAT(bound(GroupLayout::Uniform(1, 4)), DoubleNear(30000, 1e-6));
+  // Several processors may reduce for one rank.
+  cluster.host.processors = 60;
+  EXPECT_THAT(bound(GroupLayout::Uniform(1, 4)), DoubleNear(500, 1e-6));
+}
+
+// Tasks 0 to 5 are on one host, 6 to 11 on the next one; links join tasks 0 to
+// 7, and 8 to 15.
+TEST(LowerBoundTest, AHostMayHaveTasksOnBothSidesOfALink) {
+  ClusterModel cluster = {.links = {{"within", {5e-6, 1e9}, 1},
+                                    {"near", {10e-6, 1e9}, 8},
+                                    {"far", {50e-6, 1e8}}}};
+  cluster.host = {.tasks = 6, .processors = 2};
+  const GroupLayout layout = GroupLayout::Uniform(16, 1);
+  std::vector<int> permutation(16);
+  std::iota(permutation.begin(), permutation.end(), 0);
+  std::swap(permutation[6], permutation[8]);
+  // Between two tasks of one host, at 1e8 for each processor and the link.
+  EXPECT_LE(LowerBoundSeconds({.layout = layout,
+                               .type = CollectiveType::kPermute,
+                               .permutation = permutation},
+                              cluster, 1e6),
+            50e-6 + 1e6 / 3e8 + 1e-9);
 }
 
 }  // namespace

@@ -93,12 +93,14 @@ class MatrixTest(ProcessesTestCase):
     def setUp(self):
         super().setUp()
         info = json.loads(self.run_tool("info", "--json"))
-        self.algorithms = {}  # Those that serve several processes.
+        # Those that serve several processes, and are not another library's.
+        self.algorithms = {}
         for algorithm in info["algorithms"]:
+            if algorithm["needs_one_process"] or algorithm["delegate"]:
+                continue
             for collective in algorithm["collectives"]:
-                if not re.match("Local(?!Then)", algorithm["name"]):
-                    self.algorithms.setdefault(collective, set()).add(
-                        algorithm["name"])
+                self.algorithms.setdefault(collective, set()).add(
+                    algorithm["name"])
         self.seen = set()  # Names of dtypes and of reductions.
 
     def perf(self, shape, collective, options, launch=()):

@@ -57,7 +57,7 @@ or receive there: this share of the bytes
   all_to_all                     m (n - m) / n
   broadcast, reduce              1
 or, if that is more, the same of a rank at the bandwidth of all its links, or
-the n-th part of all reductions.
+the n-th part of all reductions; with hosts, one part for each processor.
 
 Rings and recursive halving-doubling have outlines for groups of up to 1,000,000
 ranks. Others are simulated as planned, up to 6,000,000 steps.
