@@ -115,8 +115,7 @@ absl::Status CheckSegments(const CollectiveParams& params,
     return Invalid(params, "only all_reduce takes segments");
   }
   const int64_t wanted = params.input_shape.num_elements();
-  if (segments.dtype() == instance.dtype &&
-      segments.num_elements() == wanted) {
+  if (segments.dtype() == instance.dtype && segments.num_elements() == wanted) {
     return absl::OkStatus();
   }
   return Invalid(params, "the segments have ", segments.num_elements(),

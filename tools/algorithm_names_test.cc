@@ -63,12 +63,11 @@ TEST_F(AlgorithmNamesTest, OnesThatDoNotServeAreToldWhichDo) {
 }
 
 TEST_F(AlgorithmNamesTest, WhatALibraryRunsIsNamedAndNotAmongAll) {
-  ASSERT_THAT(
-      registry_.Register("Theirs",
-                         std::make_shared<NamedOnly>(ImplementationTraits{
-                             .collectives = {CollectiveType::kAllReduce},
-                             .delegate = "Library"})),
-      IsOk());
+  ASSERT_THAT(registry_.Register(
+                  "Theirs", std::make_shared<NamedOnly>(ImplementationTraits{
+                                .collectives = {CollectiveType::kAllReduce},
+                                .delegate = "Library"})),
+              IsOk());
   EXPECT_THAT(CheckAlgorithm(registry_, "Theirs", CollectiveType::kAllReduce),
               IsOk());
   EXPECT_EQ(
