@@ -45,7 +45,8 @@ constexpr char kHelp[] =
                                together need no packing), rank_list (none,
                                ring, owners), delegate (the library that does
                                it, or empty), delegates_between_processes (it
-                               does only what goes between them), determinism (same bits, above)
+                               does only what goes between them), determinism
+                               (same bits, above)
 
 Examples:
   tutti info
