@@ -1,66 +1,78 @@
-// What becomes of collectives among devices on GPUs.
+// What becomes of collectives among devices on GPUs that run on those of the
+// CPU.
 
-#include <memory>
-#include <optional>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/collective_executor.h"
-#include "framework/collective_executor_mgr.h"
-#include "framework/device_manager.h"
+#include "framework/collective_request.h"
+#include "framework/tensor.h"
 #include "gmock/gmock.h"
-#include "gpu/cuda_devices.h"
-#include "gpu/fake_gpu_runtime.h"
+#include "gpu/fake_gpu_group.h"
 #include "gtest/gtest.h"
-#include "resolvers/local_runtime.h"
-#include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Optional;
 
-constexpr int kNumDevices = 2;
+// Runs it on two devices, which give and get tensors of 4 elements.
+void Call(FakeGpuGroup& group, const CollectiveRequest& request) {
+  std::vector<Tensor> outputs(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, request, group.Allocate(rank, request.dtype, 4),
+               &outputs[rank]);
+  }
+  group.RunAll();
+}
 
 TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
-  SimulatedEnvironment environment(/*seed=*/1);
-  FakeGpuRuntime runtime({.environment = environment.get()});
-  std::vector<std::unique_ptr<Device>> devices;
-  auto made = CreateCudaDevices({.runtime = &runtime,
-                                 .environment = environment.get(),
-                                 .devices_per_gpu = kNumDevices});
-  ASSERT_THAT(made, IsOk());
-  for (auto& device : *made) devices.push_back(std::move(device));
-  const auto manager = *DeviceManager::Create(std::move(devices));
-  const auto executors =
-      *CreateLocalExecutorMgr(environment.get(), manager.get());
-  CollectiveRequest request;
-  request.group_size = kNumDevices;
-  request.device_type = CudaDevice::kType;
-  request.op = AllReduce{};
-  request.shape = TensorShape::Vector(4);
-  std::vector<std::optional<absl::Status>> ended(kNumDevices);
-  std::vector<Tensor> outputs(kNumDevices);
-  for (size_t i = 0; i < kNumDevices; ++i) {
-    Device* const device = manager->devices()[i];
-    executors->FindOrCreate(/*step_id=*/1)
-        ->ExecuteAsync(
-            {.device = device,
-             .request = std::make_shared<const CollectiveRequest>(request),
-             .input = *device->Allocate(request.dtype, request.shape),
-             .output = &outputs[i]},
-            [&ended, i](absl::Status status) { ended[i] = std::move(status); });
+  for (const std::string name :
+       {"TreeReduce", "RingReduce", "RecursiveDoublingReduce"}) {
+    FakeGpuGroup group({});
+    CollectiveRequest request =
+        group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+    request.impl_details.implementation = name;
+    Call(group, request);
+    EXPECT_THAT(group.ended(),
+                Each(Optional(
+                    StatusIs(absl::StatusCode::kUnimplemented,
+                             HasSubstr(name + " works in the host's memory; "
+                                              "/job:localhost/replica:0/task:0/"
+                                              "device:GPU:")))));
+    EXPECT_THAT(group.Remains(), IsEmpty());
   }
-  environment.RunAll();
-  for (const auto& status : ended) {
-    EXPECT_THAT(status,
-                Optional(StatusIs(absl::StatusCode::kUnimplemented,
-                                  HasSubstr("works in the host's memory; "
-                                            "/job:localhost/replica:0/task:0/"
-                                            "device:GPU:"))));
+}
+
+TEST(CudaGroupTest, WhatRunsOnCpusAloneNamesWhatRunsOnGpus) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "LocalReduce";
+  Call(group, request);
+  EXPECT_THAT(
+      group.ended(),
+      Each(Optional(StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          testing::AllOf(HasSubstr("LocalReduce runs on CPU, not on GPU"),
+                         HasSubstr("GpuLocalReduce"))))));
+}
+
+TEST(CudaGroupTest, AmongAllAlgorithmsOneThatRunsOnGpusIsChosen) {
+  for (const int num_elements : {1, 1 << 20}) {
+    FakeGpuGroup group({.memory_bytes = 1 << 26});
+    std::vector<Tensor> outputs(group.size());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      group.Call(rank, group.Request(AllReduce{}, DType::kInt8, num_elements),
+                 group.Allocate(rank, DType::kInt8, num_elements),
+                 &outputs[rank]);
+    }
+    group.RunAll();
+    EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
   }
 }
 

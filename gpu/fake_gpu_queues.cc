@@ -271,7 +271,10 @@ void FakeGpuQueues::Spoil(int gpu, const absl::Status& status) {
   if (spoilt_[gpu].ok()) spoilt_[gpu] = status;
   for (auto& [handle, stream] : streams_) {
     if (stream.gpu != gpu) continue;
-    for (Item& item : stream.items) dropped_.push_back(std::move(item));
+    for (Item& item : stream.items) {
+      const bool is_kept = keeps_host_work_ && item.host_work;
+      (is_kept ? kept_ : dropped_).push_back(std::move(item));
+    }
     stream.items.clear();
   }
 }

@@ -30,8 +30,12 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   // it was asked for.
   using Operation = absl::AnyInvocable<absl::Status(FakeGpuMemory& memory) &&>;
 
-  FakeGpuQueues(int num_gpus, const Environment& environment)
-      : environment_(environment), spoilt_(num_gpus) {}
+  // `keeps_host_work`: that of spoilt GPUs is destroyed with this object.
+  FakeGpuQueues(int num_gpus, bool keeps_host_work,
+                const Environment& environment)
+      : environment_(environment),
+        keeps_host_work_(keeps_host_work),
+        spoilt_(num_gpus) {}
   FakeGpuQueues(const FakeGpuQueues&) = delete;
   FakeGpuQueues& operator=(const FakeGpuQueues&) = delete;
 
@@ -114,6 +118,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   void Destroy() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Environment environment_;
+  const bool keeps_host_work_;
 
   Mutex mu_;
   std::vector<absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
@@ -124,6 +129,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   std::map<int, Fault> faults_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> mistakes_ ABSL_GUARDED_BY(mu_);
   std::vector<Item> dropped_ ABSL_GUARDED_BY(mu_);
+  std::vector<Item> kept_ ABSL_GUARDED_BY(mu_);
   bool has_turn_ ABSL_GUARDED_BY(mu_) = false;  // Is scheduled.
 };
 

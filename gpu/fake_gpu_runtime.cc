@@ -117,8 +117,8 @@ class FakeGpuRuntime::Peers {
 
 FakeGpuRuntime::FakeGpuRuntime(Options options)
     : options_(std::move(options)),
-      queues_(std::make_shared<FakeGpuQueues>(options_.num_gpus,
-                                              options_.environment)),
+      queues_(std::make_shared<FakeGpuQueues>(
+          options_.num_gpus, options_.keeps_host_work, options_.environment)),
       peers_(std::make_unique<Peers>()) {}
 
 FakeGpuRuntime::~FakeGpuRuntime() = default;

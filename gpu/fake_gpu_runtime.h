@@ -62,6 +62,10 @@ class FakeGpuRuntime : public GpuRuntime {
     // Between two GPUs. Null: kNvLink between all.
     std::function<PeerLink(int gpu, int peer)> link;
 
+    // Where a GPU is spoilt, work of CallHost() is destroyed by the destructor,
+    // as CUDA does it, and not at once.
+    bool keeps_host_work = false;
+
     Environment environment;  // Its queue and its random numbers.
   };
 

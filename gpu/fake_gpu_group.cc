@@ -1,0 +1,117 @@
+#include "gpu/fake_gpu_group.h"
+
+#include <string>
+#include <utility>
+
+#include "gpu/cuda_devices.h"
+#include "gtest/gtest.h"
+#include "resolvers/local_runtime.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+std::unique_ptr<DeviceManager> MakeDevices(FakeGpuRuntime& runtime,
+                                           const Environment& environment,
+                                           int devices_per_gpu) {
+  auto made = CreateCudaDevices({.runtime = &runtime,
+                                 .environment = environment,
+                                 .devices_per_gpu = devices_per_gpu});
+  std::vector<std::unique_ptr<Device>> devices;
+  for (auto& device : *made) devices.push_back(std::move(device));
+  return DeviceManager::Create(std::move(devices)).value();
+}
+
+}  // namespace
+
+FakeGpuGroup::FakeGpuGroup(Options options)
+    : environment_(options.seed),
+      runtime_({.num_gpus = options.num_gpus,
+                .memory_bytes = options.memory_bytes,
+                .link = options.link,
+                .keeps_host_work = options.keeps_host_work,
+                .environment = environment_.get()}),
+      devices_(
+          MakeDevices(runtime_, environment_.get(), options.devices_per_gpu)),
+      executors_(
+          CreateLocalExecutorMgr(environment_.get(), devices_.get()).value()),
+      executor_(executors_->FindOrCreate(/*step_id=*/1)),
+      ended_(devices_->devices().size()) {}
+
+FakeGpuGroup::~FakeGpuGroup() = default;
+
+CudaDevice& FakeGpuGroup::device(int rank) {
+  return static_cast<CudaDevice&>(*devices_->devices()[rank]);
+}
+
+CollectiveRequest FakeGpuGroup::Request(CollectiveOp op, DType dtype,
+                                        int64_t num_elements) const {
+  CollectiveRequest request;
+  request.group_size = size();
+  request.device_type = CudaDevice::kType;
+  request.op = std::move(op);
+  request.dtype = dtype;
+  request.shape = TensorShape::Vector(num_elements);
+  return request;
+}
+
+Tensor FakeGpuGroup::Allocate(int rank, DType dtype, int64_t num_elements) {
+  return device(rank)
+      .Allocate(dtype, TensorShape::Vector(num_elements))
+      .value();
+}
+
+void FakeGpuGroup::Write(int rank, const Tensor& tensor, Bytes bytes) {
+  const Bytes& source =
+      *sources_.emplace_back(std::make_unique<Bytes>(std::move(bytes)));
+  ASSERT_EQ(source.size(), tensor.size_bytes());
+  Tensor into = tensor;
+  EXPECT_THAT(runtime_.CopyAsync(into.mutable_data(), source.data(),
+                                 source.size(), device(rank).compute_stream()),
+              IsOk());
+}
+
+Tensor FakeGpuGroup::Copy(int rank, const Tensor& tensor) {
+  Tensor copy = Allocate(rank, tensor.dtype(), tensor.num_elements());
+  EXPECT_THAT(runtime_.LaunchCopy({.input = tensor.data(),
+                                   .outputs = {copy.mutable_data()},
+                                   .num_bytes = tensor.size_bytes()},
+                                  device(rank).compute_stream()),
+              IsOk());
+  return copy;
+}
+
+Bytes FakeGpuGroup::Read(const Tensor& tensor) const {
+  if (tensor.size_bytes() == 0) return {};
+  const auto bytes = runtime_.Read(tensor.data(), tensor.size_bytes());
+  EXPECT_THAT(bytes, IsOk());
+  return bytes.ok() ? *bytes : Bytes();
+}
+
+void FakeGpuGroup::Call(int rank, CollectiveArgs args) {
+  args.device = &device(rank);
+  ended_[rank] = std::nullopt;
+  executor_->ExecuteAsync(std::move(args), [this, rank](absl::Status status) {
+    EXPECT_FALSE(ended_[rank].has_value());
+    ended_[rank] = std::move(status);
+  });
+}
+
+void FakeGpuGroup::Call(int rank, const CollectiveRequest& request,
+                        Tensor input, Tensor* output) {
+  Call(rank, {.request = std::make_shared<const CollectiveRequest>(request),
+              .input = std::move(input),
+              .output = output});
+}
+
+std::vector<std::string> FakeGpuGroup::Remains() {
+  executor_.reset();
+  executors_.reset();
+  devices_.reset();
+  RunAll();
+  std::vector<std::string> remains = runtime_.Mistakes();
+  for (std::string& leak : runtime_.Leaks()) remains.push_back(std::move(leak));
+  return remains;
+}
+
+}  // namespace tutti

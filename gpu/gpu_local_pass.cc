@@ -1,0 +1,183 @@
+#include "gpu/gpu_local_pass.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/collective_executor.h"
+#include "framework/device.h"
+#include "framework/execution.h"
+#include "gpu/gpu_pass_end.h"
+
+namespace tutti {
+namespace {
+
+// Half a message, and half the bytes of a ring.
+double CostSeconds(const CostQuery& query) {
+  const double size = query.layout.size();
+  if (size == 1) return 0;
+  const LinkCost& link = query.model.within;
+  return link.latency_seconds / 2 + (size - 1) / size *
+                                        static_cast<double>(query.bytes) /
+                                        link.bytes_per_second;
+}
+
+CudaDevice& DeviceOf(const CollectiveContext& context) {
+  // InitializeCollectiveContext() has looked.
+  return static_cast<CudaDevice&>(*context.device);
+}
+
+// Whether kernels on the GPU of `from` may use the memory of `to`.
+bool Reaches(const CudaDevice& from, const CudaDevice& to) {
+  if (&from.runtime() != &to.runtime()) return false;
+  if (from.gpu() == to.gpu()) return true;
+  const DeviceName& name = to.attributes().name;
+  if (from.attributes().name.TaskName() != name.TaskName()) return false;
+  const auto& links = from.attributes().locality.links;
+  return std::any_of(links.begin(), links.end(), [&](const DeviceLink& link) {
+    return link.device_index == name.index;
+  });
+}
+
+absl::Status CheckFirstReachesAll(const GpuMembers& members) {
+  const CudaDevice& first = members.device(0);
+  for (int rank = 1; rank < members.size(); ++rank) {
+    const CudaDevice& other = members.device(rank);
+    if (Reaches(first, other)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        members.instance().impl_details.implementation,
+        " needs a first member that reaches the memory of all: ",
+        first.full_name(), " does not reach that of ", other.full_name()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Launch(GpuRuntime& runtime, const GpuLaunch& launch,
+                    GpuStream stream) {
+  if (const auto* const reduction = std::get_if<GpuReduction>(&launch)) {
+    return runtime.LaunchReduce(*reduction, stream);
+  }
+  return runtime.LaunchCopy(std::get<GpuCopy>(launch), stream);
+}
+
+absl::Status WaitForAll(CudaDevice& device,
+                        const std::vector<GpuEvent>& events) {
+  for (const GpuEvent event : events) {
+    absl::Status status =
+        device.runtime().WaitForEvent(device.collective_stream(), event);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// All of the plan, whose end all compute streams wait for. The scratch goes.
+absl::Status LaunchAll(const GpuMembers& members, GpuPlan plan,
+                       GpuPassEnd& end) {
+  CudaDevice& first = members.device(0);
+  for (const GpuLaunch& launch : plan.launches) {
+    absl::Status status =
+        Launch(first.runtime(), launch, first.collective_stream());
+    if (!status.ok()) return status;
+  }
+  absl::Status status = end.Mark();
+  for (int rank = 0; status.ok() && rank < members.size(); ++rank) {
+    status = end.OrderBefore(members.device(rank).compute_stream());
+  }
+  return status;
+}
+
+}  // namespace
+
+CudaDevice& GpuMembers::device(int rank) const {
+  return DeviceOf(context(rank));
+}
+
+std::byte* GpuMembers::output(int rank) const {
+  // The tensor is the context's; its bytes are this execution's to write.
+  return const_cast<std::byte*>(context(rank).output.data());
+}
+
+void AppendCopies(const std::byte* from, const std::vector<std::byte*>& to,
+                  size_t num_bytes, std::vector<GpuLaunch>* launches) {
+  if (num_bytes == 0) return;
+  GpuCopy copy = {.input = from, .num_bytes = num_bytes};
+  const auto append = [&] {
+    if (!copy.outputs.empty()) launches->emplace_back(copy);
+    copy.outputs.clear();
+  };
+  for (std::byte* const output : to) {
+    if (output == from) continue;
+    copy.outputs.push_back(output);
+    if (copy.outputs.size() == kMaxGpuBuffers) append();
+  }
+  append();
+}
+
+absl::Status GpuLocalCollective::InitializeCollectiveContext(
+    CollectiveContext* context) {
+  if (dynamic_cast<CudaDevice*>(context->device) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(context->params->instance->impl_details.implementation,
+                   " runs on devices that CreateCudaDevices() made; ",
+                   context->device->full_name(), " is another one"));
+}
+
+void GpuLocalCollective::Run(const CollectiveContext& context,
+                             StatusCallback done) {
+  CudaDevice& device = DeviceOf(context);
+  absl::StatusOr<OwnedGpuEvent> ready = device.Mark(device.compute_stream());
+  if (!ready.ok()) return std::move(done)(ready.status());
+  GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
+  const auto members =
+      meeting.Join(context, *std::move(ready), std::move(done));
+  if (!members.empty()) RunAll(meeting, GpuMembers(members));
+}
+
+void GpuLocalCollective::RunAll(GpuMeeting& meeting,
+                                const GpuMembers& members) {
+  CudaDevice& first = members.device(0);
+  const Cancellation& cancellation = members.context(0).execution->cancellation;
+  Clock& clock = *members.context(0).executor->environment().clock;
+  const std::vector<GpuEvent> ready = meeting.TakeReady();
+  absl::Status status = CheckFirstReachesAll(members);
+  if (!status.ok()) return meeting.Adjourn(std::move(status));
+  absl::StatusOr<GpuPlan> plan = planner_(members);
+  if (!plan.ok()) return meeting.Adjourn(plan.status());
+  const auto end = GpuPassEnd::Create(first, clock, ready);
+  if (!end.ok()) return meeting.Adjourn(end.status());
+  status = WaitForAll(first, ready);
+  if (status.ok()) status = cancellation.status();
+  if (!status.ok()) return meeting.Adjourn(std::move(status));
+  // From here on the stream may touch the members' buffers.
+  status = LaunchAll(members, *std::move(plan), **end);
+  for (int rank = 0; rank < members.size(); ++rank) {
+    const CollectiveContext& context = members.context(rank);
+    context.executor->Launched(context);
+  }
+  (*end)->CallWhenOver([&meeting, &cancellation,
+                        launched = std::move(status)](absl::Status ended) {
+    ended.Update(launched);
+    ended.Update(cancellation.status());
+    meeting.Adjourn(std::move(ended));
+  });
+}
+
+ImplementationTraits GpuLocalTraits(std::string summary,
+                                    std::vector<CollectiveType> collectives) {
+  ImplementationTraits traits;
+  traits.summary =
+      absl::StrCat(summary,
+                   ", where all members are in one process and the GPU of the "
+                   "first one reaches the memory of all");
+  traits.collectives = std::move(collectives);
+  traits.device_types = {CudaDevice::kType};
+  traits.needs_one_process = true;
+  traits.determinism = Determinism::kByRankOrder;
+  traits.cost_seconds = CostSeconds;
+  return traits;
+}
+
+}  // namespace tutti

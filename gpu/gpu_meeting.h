@@ -1,0 +1,62 @@
+#ifndef TUTTI_GPU_GPU_MEETING_H_
+#define TUTTI_GPU_GPU_MEETING_H_
+
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/cancellation.h"
+#include "framework/collective_context.h"
+#include "framework/local_meeting.h"
+#include "framework/mutex.h"
+#include "framework/status_callback.h"
+#include "gpu/gpu_runtime.h"
+
+namespace tutti {
+
+// A LocalMeeting to which each member brings an event that says when its
+// buffers can be used. Thread-safe.
+class GpuMeeting {
+ public:
+  explicit GpuMeeting(Cancellation& cancellation) : meeting_(cancellation) {}
+  GpuMeeting(const GpuMeeting&) = delete;
+  GpuMeeting& operator=(const GpuMeeting&) = delete;
+
+  // As LocalMeeting::Join(). `ready` is destroyed before `done` runs.
+  absl::Span<const Attendee> Join(const CollectiveContext& context,
+                                  OwnedGpuEvent ready, StatusCallback done)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      MutexLock lock(&mu_);
+      ready_.push_back(ready.get());
+    }
+    return meeting_.Join(context,
+                         [ready = std::move(ready),
+                          done = std::move(done)](absl::Status status) mutable {
+                           ready = OwnedGpuEvent();
+                           std::move(done)(std::move(status));
+                         });
+  }
+
+  // The events of all, valid until Adjourn(). For the last one to arrive, once.
+  std::vector<GpuEvent> TakeReady() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return std::exchange(ready_, {});
+  }
+
+  // As LocalMeeting::Adjourn().
+  void Adjourn(absl::Status status) { meeting_.Adjourn(std::move(status)); }
+
+ private:
+  LocalMeeting meeting_;
+  Mutex mu_;
+  // Of those who came. Where the execution failed they may be gone, and nobody
+  // takes them.
+  std::vector<GpuEvent> ready_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_GPU_MEETING_H_

@@ -1,0 +1,99 @@
+#include "gpu/gpu_pass_end.h"
+
+#include <utility>
+
+namespace tutti {
+
+absl::StatusOr<std::shared_ptr<GpuPassEnd>> GpuPassEnd::Create(
+    CudaDevice& device, Clock& clock, std::vector<GpuEvent> awaited) {
+  absl::StatusOr<OwnedGpuEvent> event =
+      NewEvent(device.runtime(), device.gpu());
+  if (!event.ok()) return event.status();
+  // The constructor is private.
+  return std::shared_ptr<GpuPassEnd>(
+      new GpuPassEnd(device, clock, std::move(awaited), *std::move(event)));
+}
+
+GpuPassEnd::GpuPassEnd(CudaDevice& device, Clock& clock,
+                       std::vector<GpuEvent> awaited, OwnedGpuEvent event)
+    : device_(device),
+      clock_(clock),
+      awaited_(std::move(awaited)),
+      event_(std::move(event)) {}
+
+absl::Status GpuPassEnd::Mark() {
+  MutexLock lock(&mu_);
+  return MarkLocked();
+}
+
+absl::Status GpuPassEnd::MarkLocked() {
+  absl::Status status =
+      device_.runtime().RecordEvent(event_.get(), device_.collective_stream());
+  is_marked_ = status.ok();
+  return status;
+}
+
+absl::Status GpuPassEnd::OrderBefore(GpuStream stream) {
+  MutexLock lock(&mu_);
+  return device_.runtime().WaitForEvent(stream, event_.get());
+}
+
+void GpuPassEnd::CallWhenOver(StatusCallback done) {
+  {
+    MutexLock lock(&mu_);
+    done_ = std::move(done);
+    LookLater();
+  }
+  // The callback is told of this call's error too.
+  device_
+      .NotifyWhenDone(device_.collective_stream(),
+                      [self = shared_from_this()](const absl::Status& status) {
+                        status.ok() ? self->End(absl::OkStatus())
+                                    : self->Look();
+                      })
+      .IgnoreError();
+}
+
+void GpuPassEnd::Look() {
+  absl::StatusOr<bool> is_over;
+  {
+    MutexLock lock(&mu_);
+    if (done_ == nullptr) return;
+    is_over = IsOver();
+    if (is_over.ok() && !*is_over) return LookLater();
+  }
+  End(is_over.status());
+}
+
+void GpuPassEnd::LookLater() {
+  clock_.Cancel(alarm_);
+  alarm_ = clock_.CallAt(clock_.Now() + kLookEvery,
+                         [self = shared_from_this()] { self->Look(); });
+}
+
+absl::StatusOr<bool> GpuPassEnd::IsOver() {
+  GpuRuntime& runtime = device_.runtime();
+  for (const GpuEvent event : awaited_) {
+    const absl::StatusOr<bool> is_done = runtime.IsDone(event);
+    if (!is_done.ok()) return is_done;
+  }
+  if (!is_marked_) {
+    const absl::Status status = MarkLocked();
+    if (!status.ok()) return status;
+  }
+  return runtime.IsDone(event_.get());
+}
+
+void GpuPassEnd::End(absl::Status status) {
+  StatusCallback done;
+  {
+    MutexLock lock(&mu_);
+    if (done_ == nullptr) return;
+    done = std::exchange(done_, nullptr);
+    clock_.Cancel(alarm_);
+    event_ = OwnedGpuEvent();
+  }
+  std::move(done)(std::move(status));
+}
+
+}  // namespace tutti
