@@ -38,7 +38,8 @@ FakeGpuGroup::FakeGpuGroup(Options options)
       executor_(executors_->FindOrCreate(/*step_id=*/1)),
       ended_(devices_->devices().size()) {}
 
-FakeGpuGroup::~FakeGpuGroup() = default;
+// What streams still hold goes while there is a queue to tell of it.
+FakeGpuGroup::~FakeGpuGroup() { RunAll(); }
 
 CudaDevice& FakeGpuGroup::device(int rank) {
   return static_cast<CudaDevice&>(*devices_->devices()[rank]);
