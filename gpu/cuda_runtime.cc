@@ -17,7 +17,8 @@
 namespace tutti {
 namespace {
 
-// Makes `gpu` the thread's current one as long as it lives.
+// Makes `gpu` the thread's current one as long as it lives. Without it the
+// calls would open the GPU that is current, mostly GPU 0, for this process.
 class OnGpu {
  public:
   explicit OnGpu(int gpu)
@@ -55,6 +56,16 @@ absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, absl::string_view name,
                  absl::StrCat("cudaDeviceGetAttribute(", name, ")"), gpu);
   if (!status.ok()) return status;
   return value;
+}
+
+// The GPU whose memory this is, or -1 for memory of the host.
+absl::StatusOr<int> OwnerOf(const void* memory) {
+  cudaPointerAttributes attributes = {};
+  const absl::Status status =
+      CudaStatus(cudaPointerGetAttributes(&attributes, memory),
+                 "cudaPointerGetAttributes");
+  if (!status.ok()) return status;
+  return attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
 }
 
 // Keeps what is freed, because allocating from the driver waits.
@@ -166,6 +177,8 @@ absl::StatusOr<GpuStream> CudaRuntime::CreateStream(int gpu) {
 }
 
 absl::Status CudaRuntime::DestroyStream(GpuStream stream) {
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
   return CudaStatus(cudaStreamDestroy(HandleOf(stream)), "cudaStreamDestroy",
                     stream.gpu);
 }
@@ -182,24 +195,35 @@ absl::StatusOr<GpuEvent> CudaRuntime::CreateEvent(int gpu) {
 }
 
 absl::Status CudaRuntime::DestroyEvent(GpuEvent event) {
+  const OnGpu on_gpu(event.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
   return CudaStatus(cudaEventDestroy(HandleOf(event)), "cudaEventDestroy",
                     event.gpu);
 }
 
 absl::Status CudaRuntime::RecordEvent(GpuEvent event, GpuStream stream) {
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
   return CudaStatus(cudaEventRecord(HandleOf(event), HandleOf(stream)),
                     "cudaEventRecord", stream.gpu);
 }
 
 absl::StatusOr<bool> CudaRuntime::IsDone(GpuEvent event) {
+  const OnGpu on_gpu(event.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
   const cudaError_t error = cudaEventQuery(HandleOf(event));
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
   const absl::Status status = CudaStatus(error, "cudaEventQuery", event.gpu);
-  if (error == cudaErrorNotReady) return false;
   if (!status.ok()) return status;
   return true;
 }
 
 absl::Status CudaRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
   return CudaStatus(cudaStreamWaitEvent(HandleOf(stream), HandleOf(event), 0),
                     "cudaStreamWaitEvent", stream.gpu);
 }
@@ -222,6 +246,8 @@ absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
 }
 
 absl::Status CudaRuntime::FreeAsync(void* memory, GpuStream stream) {
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
   return CudaStatus(cudaFreeAsync(memory, HandleOf(stream)), "cudaFreeAsync",
                     stream.gpu);
 }
@@ -241,12 +267,27 @@ absl::Status CudaRuntime::FreePinned(void* memory) {
 
 absl::Status CudaRuntime::CopyAsync(void* to, const void* from,
                                     size_t num_bytes, GpuStream stream) {
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
+  const absl::StatusOr<int> target = OwnerOf(to), source = OwnerOf(from);
+  if (!target.ok()) return target.status();
+  if (!source.ok()) return source.status();
+  if (*target >= 0 && *source >= 0 && *target != *source) {
+    return CudaStatus(
+        cudaMemcpyPeerAsync(to, *target, from, *source, num_bytes,
+                            HandleOf(stream)),
+        absl::StrCat("cudaMemcpyPeerAsync of ", num_bytes, " bytes from GPU ",
+                     *source, " to GPU ", *target),
+        stream.gpu);
+  }
   return CudaStatus(
       cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDefault, HandleOf(stream)),
       absl::StrCat("cudaMemcpyAsync of ", num_bytes, " bytes"), stream.gpu);
 }
 
 absl::Status CudaRuntime::CallHost(Work work, GpuStream stream) {
+  const OnGpu on_gpu(stream.gpu);
+  if (!on_gpu.status().ok()) return on_gpu.status();
   CudaHostCalls& calls = CudaHostCalls::Get();
   void* const call = calls.Add(this, std::move(work));
   const absl::Status status = CudaStatus(

@@ -2,10 +2,7 @@
 #define TUTTI_GPU_CUDA_RUNTIME_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -25,6 +22,10 @@ namespace tutti {
 // allocation. The destructor gives them back; work of CallHost() that has not
 // begun is then destroyed unrun. It outlives the streams, events and memory
 // that it gave out.
+//
+// Each call works in the primary context of its GPU. A thread that had another
+// context current has its GPU's primary one afterwards, and one that had none
+// that of GPU 0.
 class CudaRuntime : public GpuRuntime {
  public:
   CudaRuntime() = default;

@@ -33,7 +33,7 @@ TEST(CudaRuntimeTest, WithoutADriverEveryCallSaysSo) {
   EXPECT_THAT(runtime.AllocatePinned(8), unavailable("of 8 bytes"));
   float value = 0;
   EXPECT_THAT(runtime.CopyAsync(&value, &value, 4, {}),
-              unavailable("cudaMemcpyAsync of 4 bytes on GPU 0"));
+              unavailable("on GPU 0"));
   EXPECT_THAT(runtime.LaunchCopy(
                   {.input = &value, .outputs = {&value}, .num_bytes = 4}, {}),
               unavailable("on GPU 0"));
@@ -48,8 +48,7 @@ TEST(CudaRuntimeTest, WorkThatCannotBeQueuedIsDestroyed) {
   CudaRuntime runtime;
   const auto token = std::make_shared<int>(0);
   EXPECT_THAT(runtime.CallHost([token] {}, {}),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("cudaLaunchHostFunc")));
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("on GPU 0")));
   EXPECT_EQ(token.use_count(), 1);
 }
 

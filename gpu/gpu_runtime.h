@@ -105,7 +105,8 @@ class GpuRuntime {
   virtual absl::Status FreePinned(void* memory) = 0;
 
   // Between any two of: memory of any GPU, pinned memory, other host memory.
-  // With other host memory the call may wait until the bytes are copied.
+  // With other host memory the call may wait until the bytes are copied. GPUs
+  // need no link and no access to each other.
   virtual absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                                  GpuStream stream) = 0;
 
