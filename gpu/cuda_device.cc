@@ -8,40 +8,6 @@
 #include "framework/mutex.h"
 
 namespace tutti {
-namespace {
-
-// What NotifyWhenDone() hands to the stream. Tells how it ended where it is
-// destroyed.
-class Notice {
- public:
-  Notice(WorkQueue* queue, int gpu, StatusCallback done)
-      : queue_(queue), gpu_(gpu), done_(std::move(done)) {}
-  Notice(const Notice&) = delete;
-  Notice& operator=(const Notice&) = delete;
-  ~Notice() {
-    if (done_) {
-      Tell(absl::AbortedError(absl::StrCat(
-          "GPU ", gpu_, " failed before its stream came to this call")));
-    }
-  }
-
-  void StreamIsHere() { Tell(absl::OkStatus()); }
-
- private:
-  void Tell(absl::Status status) {
-    queue_->Schedule([done = std::exchange(done_, nullptr),
-                      status = std::move(status)]() mutable {
-      std::move(done)(std::move(status));
-    });
-  }
-
-  WorkQueue* const queue_;
-  const int gpu_;
-  StatusCallback done_;  // Null once it was told.
-};
-
-}  // namespace
-
 // Memory is allocated and freed on streams of their own, so that neither makes
 // the device's other streams wait for each other: they wait for an allocation,
 // which waits for nothing, and the end of memory waits for them.
@@ -201,10 +167,15 @@ absl::Status CudaDevice::Order(GpuStream first, GpuStream second) {
 }
 
 absl::Status CudaDevice::NotifyWhenDone(GpuStream stream, StatusCallback done) {
-  auto notice =
-      std::make_unique<Notice>(environment_.queue, gpu(), std::move(done));
   return runtime().CallHost(
-      [notice = std::move(notice)] { notice->StreamIsHere(); }, stream);
+      [queue = environment_.queue,
+       done = std::move(done)](absl::Status status) mutable {
+        queue->Schedule(
+            [done = std::move(done), status = std::move(status)]() mutable {
+              std::move(done)(std::move(status));
+            });
+      },
+      stream);
 }
 
 absl::Status CudaDevice::free_status() const { return streams_->free_status(); }

@@ -29,8 +29,8 @@ namespace tutti {
 // tensor, or has one of the device's streams wait for them. It must not go
 // inside GpuRuntime::CallHost().
 //
-// Thread-safe. The runtime and the environment outlive it and its tensors,
-// which may outlive it.
+// Thread-safe. The runtime outlives it and its tensors, which may outlive it;
+// the environment outlives the runtime.
 class CudaDevice : public Device {
  public:
   static constexpr char kType[] = "GPU";  // In the device's name.
@@ -73,9 +73,9 @@ class CudaDevice : public Device {
   absl::Status Order(GpuStream first, GpuStream second);
 
   // Calls `done`, as work of the environment's queue, when the stream comes
-  // here. If the GPU is spoilt before: with an error, as soon as the runtime
-  // gives the call up, which may be no sooner than its end. Also if this
-  // returns an error.
+  // here. If the GPU is spoilt before: with its error, once a call of the
+  // runtime returned that (GpuRuntime::CallHost), which may be no sooner than
+  // the runtime's end. Also if this returns an error.
   absl::Status NotifyWhenDone(GpuStream stream, StatusCallback done);
 
   // The first error of freeing memory: that memory is lost.

@@ -10,37 +10,62 @@ CudaHostCalls& CudaHostCalls::Get() {
   return calls;
 }
 
-void* CudaHostCalls::Add(const void* owner, Work work) {
+void* CudaHostCalls::Add(const void* owner, int gpu, StatusCallback call) {
   MutexLock lock(&mu_);
-  calls_.emplace(++last_, Call{owner, std::move(work)});
+  calls_.emplace(++last_, Call{owner, gpu, std::move(call)});
   return reinterpret_cast<void*>(last_);  // NOLINT(performance-no-int-to-ptr)
 }
 
-void CudaHostCalls::Run(void* call) {
-  Work work = Get().Take(call);
-  if (work) std::move(work)();
+void CudaHostCalls::Run(void* call) { Get().End(call, absl::OkStatus()); }
+
+void CudaHostCalls::Fail(void* call, absl::Status status) {
+  End(call, std::move(status));
 }
 
-void CudaHostCalls::Drop(void* call) { (void)Take(call); }
+void CudaHostCalls::FailAllOf(const void* owner, int gpu,
+                              const absl::Status& status) {
+  EndWhere(
+      [&](const Call& call) { return call.owner == owner && call.gpu == gpu; },
+      status);
+}
 
-void CudaHostCalls::DropAllOf(const void* owner) {
-  std::vector<Work> dropped;  // Destroyed without the lock.
+void CudaHostCalls::EndAllOf(const void* owner, const absl::Status& status) {
+  EndWhere([&](const Call& call) { return call.owner == owner; }, status);
   MutexLock lock(&mu_);
-  for (auto call = calls_.begin(); call != calls_.end();) {
-    const auto here = call++;
-    if (here->second.owner != owner) continue;
-    dropped.push_back(std::move(here->second.work));
-    calls_.erase(here);
+  while (running_.contains(owner)) has_returned_.Wait(&mu_);
+}
+
+void CudaHostCalls::End(void* call, absl::Status status) {
+  Call ended;
+  {
+    MutexLock lock(&mu_);
+    const auto found = calls_.find(reinterpret_cast<uintptr_t>(call));
+    if (found == calls_.end()) return;
+    ended = std::move(found->second);
+    calls_.erase(found);
+    ++running_[ended.owner];
   }
+  std::move(ended.call)(std::move(status));
+  ended.call = nullptr;
+  MutexLock lock(&mu_);
+  if (--running_[ended.owner] > 0) return;
+  running_.erase(ended.owner);
+  has_returned_.SignalAll();
 }
 
-Work CudaHostCalls::Take(void* call) {
-  MutexLock lock(&mu_);
-  const auto found = calls_.find(reinterpret_cast<uintptr_t>(call));
-  if (found == calls_.end()) return nullptr;
-  Work work = std::move(found->second.work);
-  calls_.erase(found);
-  return work;
+void CudaHostCalls::EndWhere(absl::FunctionRef<bool(const Call&)> is_meant,
+                             const absl::Status& status) {
+  std::vector<StatusCallback> ended;
+  {
+    MutexLock lock(&mu_);
+    for (auto call = calls_.begin(); call != calls_.end();) {
+      const auto here = call++;
+      if (!is_meant(here->second)) continue;
+      ended.push_back(std::move(here->second.call));
+      calls_.erase(here);
+    }
+  }
+  for (StatusCallback& call : ended) std::move(call)(status);
 }
 
 }  // namespace tutti

@@ -1,36 +1,94 @@
 #include "gpu/cuda_host_calls.h"
 
-#include <memory>
+#include <thread>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "framework/blocking_counter.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/status_matchers.h"
 
 namespace tutti {
 namespace {
 
-TEST(CudaHostCallsTest, WorkRunsOnce) {
-  int runs = 0;
-  void* const call = CudaHostCalls::Get().Add(&runs, [&runs] { ++runs; });
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// What calls were called with.
+class Told {
+ public:
+  StatusCallback Keep() {
+    return [this](const absl::Status& status) { statuses_.push_back(status); };
+  }
+  const std::vector<absl::Status>& statuses() const { return statuses_; }
+
+ private:
+  std::vector<absl::Status> statuses_;
+};
+
+TEST(CudaHostCallsTest, ACallRunsOnce) {
+  Told told;
+  CudaHostCalls& calls = CudaHostCalls::Get();
+  void* const call = calls.Add(&told, 0, told.Keep());
   CudaHostCalls::Run(call);
   CudaHostCalls::Run(call);
-  EXPECT_EQ(runs, 1);
+  calls.Fail(call, absl::InternalError("late"));
+  EXPECT_THAT(told.statuses(), ElementsAre(IsOk()));
 }
 
-TEST(CudaHostCallsTest, WorkThatIsDroppedIsDestroyedAndNeverRuns) {
+TEST(CudaHostCallsTest, WhatFailsGetsTheErrorAndNothingElse) {
   CudaHostCalls& calls = CudaHostCalls::Get();
-  const auto token = std::make_shared<int>(0);
   const int one = 0, other = 0;
-  const auto work = [token] { ++*token; };
-  void* const dropped = calls.Add(&one, work);
-  void* const dropped_with_owner = calls.Add(&one, work);
-  void* const kept = calls.Add(&other, work);
-  calls.Drop(dropped);
-  calls.DropAllOf(&one);
-  EXPECT_EQ(token.use_count(), 3);  // Here, in `work` and in the one kept.
-  CudaHostCalls::Run(dropped);
-  CudaHostCalls::Run(dropped_with_owner);
-  EXPECT_EQ(*token, 0);
-  CudaHostCalls::Run(kept);
-  EXPECT_EQ(*token, 1);
+  Told failed, failed_with_gpu, other_gpu, other_owner;
+  void* const first = calls.Add(&one, 0, failed.Keep());
+  void* const second = calls.Add(&one, 0, failed_with_gpu.Keep());
+  void* const third = calls.Add(&one, 1, other_gpu.Keep());
+  void* const fourth = calls.Add(&other, 0, other_owner.Keep());
+  calls.Fail(first, absl::InternalError("one"));
+  calls.FailAllOf(&one, 0, absl::InternalError("all"));
+  for (void* const call : {first, second, third, fourth}) {
+    CudaHostCalls::Run(call);
+  }
+  EXPECT_THAT(failed.statuses(), ElementsAre(absl::InternalError("one")));
+  EXPECT_THAT(failed_with_gpu.statuses(),
+              ElementsAre(absl::InternalError("all")));
+  EXPECT_THAT(other_gpu.statuses(), ElementsAre(IsOk()));
+  EXPECT_THAT(other_owner.statuses(), ElementsAre(IsOk()));
+}
+
+TEST(CudaHostCallsTest, TheEndOfAnOwnerIsForAllItsGpusAndForNoOther) {
+  CudaHostCalls& calls = CudaHostCalls::Get();
+  const int one = 0, other = 0;
+  Told ended, kept;
+  calls.Add(&one, 0, ended.Keep());
+  calls.Add(&one, 1, ended.Keep());
+  void* const call = calls.Add(&other, 0, kept.Keep());
+  calls.EndAllOf(&one, absl::AbortedError("end"));
+  EXPECT_THAT(ended.statuses(), ElementsAre(absl::AbortedError("end"),
+                                            absl::AbortedError("end")));
+  EXPECT_THAT(kept.statuses(), IsEmpty());
+  CudaHostCalls::Run(call);
+}
+
+TEST(CudaHostCallsTest, AnOwnerEndsWhenItsCallsHaveReturned) {
+  CudaHostCalls& calls = CudaHostCalls::Get();
+  const int owner = 0;
+  BlockingCounter has_begun(1), is_ending(1);
+  bool has_returned = false;
+  void* const call = calls.Add(&owner, 0, [&](const absl::Status&) {
+    has_begun.DecrementCount();
+    is_ending.Wait();
+    has_returned = true;
+  });
+  // Lets the other return when the end has begun.
+  calls.Add(&owner, 0,
+            [&](const absl::Status&) { is_ending.DecrementCount(); });
+  std::thread driver([&] { CudaHostCalls::Run(call); });
+  has_begun.Wait();
+  calls.EndAllOf(&owner, absl::AbortedError("end"));
+  EXPECT_TRUE(has_returned);
+  driver.join();
 }
 
 }  // namespace

@@ -21,11 +21,10 @@ namespace {
 // calls would open the GPU that is current, mostly GPU 0, for this process.
 class OnGpu {
  public:
-  explicit OnGpu(int gpu)
-      : status_(CudaStatus(cudaGetDevice(&previous_), "cudaGetDevice", gpu)) {
-    if (!status_.ok() || previous_ == gpu) return;
-    status_ = CudaStatus(cudaSetDevice(gpu), "cudaSetDevice", gpu);
-    has_changed_ = status_.ok();
+  explicit OnGpu(int gpu) : error_(cudaGetDevice(&previous_)) {
+    if (error_ != cudaSuccess || previous_ == gpu) return;
+    error_ = cudaSetDevice(gpu);
+    has_changed_ = error_ == cudaSuccess;
   }
   ~OnGpu() {
     if (has_changed_) (void)cudaSetDevice(previous_);
@@ -33,11 +32,11 @@ class OnGpu {
   OnGpu(const OnGpu&) = delete;
   OnGpu& operator=(const OnGpu&) = delete;
 
-  const absl::Status& status() const { return status_; }
+  cudaError_t error() const { return error_; }
 
  private:
   int previous_ = 0;
-  absl::Status status_;
+  cudaError_t error_;
   bool has_changed_ = false;
 };
 
@@ -97,10 +96,12 @@ absl::StatusOr<cudaMemPool_t> NewPool(int gpu) {
 }  // namespace
 
 CudaRuntime::~CudaRuntime() {
-  CudaHostCalls::Get().DropAllOf(this);
+  CudaHostCalls::Get().EndAllOf(
+      this, absl::AbortedError("the GPU runtime ended before the stream came "
+                               "to this call"));
   MutexLock lock(&mu_);
   for (const auto& [gpu, found] : gpus_) {
-    (void)cudaMemPoolDestroy(static_cast<cudaMemPool_t>(found.pool));
+    (void)cudaMemPoolDestroy(found.pool);
   }
 }
 
@@ -151,81 +152,96 @@ absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
   const absl::StatusOr<Gpu> owner = Find(peer);
   if (!owner.ok()) return owner.status();
   const OnGpu on_gpu(gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", gpu);
+  }
   const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
-  absl::Status status = CudaStatus(
-      error, absl::StrCat("cudaDeviceEnablePeerAccess(", peer, ")"), gpu);
+  absl::Status status =
+      Note(error, absl::StrCat("cudaDeviceEnablePeerAccess(", peer, ")"), gpu);
   if (!status.ok() && error != cudaErrorPeerAccessAlreadyEnabled) return status;
   // Memory of a pool has an access list of its own.
   cudaMemAccessDesc access = {};
   access.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
   access.flags = cudaMemAccessFlagsProtReadWrite;
-  return CudaStatus(
-      cudaMemPoolSetAccess(static_cast<cudaMemPool_t>(owner->pool), &access, 1),
-      absl::StrCat("cudaMemPoolSetAccess to the memory of GPU ", peer), gpu);
+  return Note(cudaMemPoolSetAccess(owner->pool, &access, 1),
+              absl::StrCat("cudaMemPoolSetAccess to the memory of GPU ", peer),
+              gpu);
 }
 
 absl::StatusOr<GpuStream> CudaRuntime::CreateStream(int gpu) {
   const OnGpu on_gpu(gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", gpu);
+  }
   cudaStream_t stream = nullptr;
   const absl::Status status =
-      CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                 "cudaStreamCreateWithFlags", gpu);
+      Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+           "cudaStreamCreateWithFlags", gpu);
   if (!status.ok()) return status;
   return GpuStream{gpu, stream};
 }
 
 absl::Status CudaRuntime::DestroyStream(GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
-  return CudaStatus(cudaStreamDestroy(HandleOf(stream)), "cudaStreamDestroy",
-                    stream.gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+  }
+  return Note(cudaStreamDestroy(HandleOf(stream)), "cudaStreamDestroy",
+              stream.gpu);
 }
 
 absl::StatusOr<GpuEvent> CudaRuntime::CreateEvent(int gpu) {
   const OnGpu on_gpu(gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", gpu);
+  }
   cudaEvent_t event = nullptr;
   const absl::Status status =
-      CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-                 "cudaEventCreateWithFlags", gpu);
+      Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+           "cudaEventCreateWithFlags", gpu);
   if (!status.ok()) return status;
   return GpuEvent{gpu, event};
 }
 
 absl::Status CudaRuntime::DestroyEvent(GpuEvent event) {
   const OnGpu on_gpu(event.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
-  return CudaStatus(cudaEventDestroy(HandleOf(event)), "cudaEventDestroy",
-                    event.gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", event.gpu);
+  }
+  return Note(cudaEventDestroy(HandleOf(event)), "cudaEventDestroy", event.gpu);
 }
 
 absl::Status CudaRuntime::RecordEvent(GpuEvent event, GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
-  return CudaStatus(cudaEventRecord(HandleOf(event), HandleOf(stream)),
-                    "cudaEventRecord", stream.gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+  }
+  return Note(cudaEventRecord(HandleOf(event), HandleOf(stream)),
+              "cudaEventRecord", stream.gpu);
 }
 
 absl::StatusOr<bool> CudaRuntime::IsDone(GpuEvent event) {
   const OnGpu on_gpu(event.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", event.gpu);
+  }
   const cudaError_t error = cudaEventQuery(HandleOf(event));
   if (error == cudaErrorNotReady) {
     (void)cudaGetLastError();
     return false;
   }
-  const absl::Status status = CudaStatus(error, "cudaEventQuery", event.gpu);
+  const absl::Status status = Note(error, "cudaEventQuery", event.gpu);
   if (!status.ok()) return status;
   return true;
 }
 
 absl::Status CudaRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
   const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
-  return CudaStatus(cudaStreamWaitEvent(HandleOf(stream), HandleOf(event), 0),
-                    "cudaStreamWaitEvent", stream.gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+  }
+  return Note(cudaStreamWaitEvent(HandleOf(stream), HandleOf(event), 0),
+              "cudaStreamWaitEvent", stream.gpu);
 }
 
 absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
@@ -233,23 +249,26 @@ absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
   const absl::StatusOr<Gpu> found = Find(stream.gpu);
   if (!found.ok()) return found.status();
   const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+  }
   void* memory = nullptr;
-  const absl::Status status = CudaStatus(
-      cudaMallocFromPoolAsync(&memory, num_bytes,
-                              static_cast<cudaMemPool_t>(found->pool),
-                              HandleOf(stream)),
-      absl::StrCat("cudaMallocFromPoolAsync of ", num_bytes, " bytes"),
-      stream.gpu);
+  const absl::Status status =
+      Note(cudaMallocFromPoolAsync(&memory, num_bytes, found->pool,
+                                   HandleOf(stream)),
+           absl::StrCat("cudaMallocFromPoolAsync of ", num_bytes, " bytes"),
+           stream.gpu);
   if (!status.ok()) return status;
   return memory;
 }
 
 absl::Status CudaRuntime::FreeAsync(void* memory, GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
-  return CudaStatus(cudaFreeAsync(memory, HandleOf(stream)), "cudaFreeAsync",
-                    stream.gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+  }
+  return Note(cudaFreeAsync(memory, HandleOf(stream)), "cudaFreeAsync",
+              stream.gpu);
 }
 
 absl::StatusOr<void*> CudaRuntime::AllocatePinned(size_t num_bytes) {
@@ -268,32 +287,39 @@ absl::Status CudaRuntime::FreePinned(void* memory) {
 absl::Status CudaRuntime::CopyAsync(void* to, const void* from,
                                     size_t num_bytes, GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+  }
   const absl::StatusOr<int> target = OwnerOf(to), source = OwnerOf(from);
   if (!target.ok()) return target.status();
   if (!source.ok()) return source.status();
   if (*target >= 0 && *source >= 0 && *target != *source) {
-    return CudaStatus(
-        cudaMemcpyPeerAsync(to, *target, from, *source, num_bytes,
-                            HandleOf(stream)),
-        absl::StrCat("cudaMemcpyPeerAsync of ", num_bytes, " bytes from GPU ",
-                     *source, " to GPU ", *target),
-        stream.gpu);
+    return Note(cudaMemcpyPeerAsync(to, *target, from, *source, num_bytes,
+                                    HandleOf(stream)),
+                absl::StrCat("cudaMemcpyPeerAsync of ", num_bytes,
+                             " bytes from GPU ", *source, " to GPU ", *target),
+                stream.gpu);
   }
-  return CudaStatus(
+  return Note(
       cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDefault, HandleOf(stream)),
       absl::StrCat("cudaMemcpyAsync of ", num_bytes, " bytes"), stream.gpu);
 }
 
-absl::Status CudaRuntime::CallHost(Work work, GpuStream stream) {
-  const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+absl::Status CudaRuntime::CallHost(StatusCallback call, GpuStream stream) {
   CudaHostCalls& calls = CudaHostCalls::Get();
-  void* const call = calls.Add(this, std::move(work));
-  const absl::Status status = CudaStatus(
-      cudaLaunchHostFunc(HandleOf(stream), &CudaHostCalls::Run, call),
-      "cudaLaunchHostFunc", stream.gpu);
-  if (!status.ok()) calls.Drop(call);
+  void* const added = calls.Add(this, stream.gpu, std::move(call));
+  // Asked after Add(): what Note() does not find there sees its error here.
+  absl::Status status = FirstError(stream.gpu);
+  if (status.ok()) {
+    const OnGpu on_gpu(stream.gpu);
+    status = Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+    if (status.ok()) {
+      status =
+          Note(cudaLaunchHostFunc(HandleOf(stream), &CudaHostCalls::Run, added),
+               "cudaLaunchHostFunc", stream.gpu);
+    }
+  }
+  if (!status.ok()) calls.Fail(added, status);
   return status;
 }
 
@@ -304,7 +330,9 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
   const absl::StatusOr<Gpu> found = Find(stream.gpu);
   if (!found.ok()) return found.status();
   const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+  }
   const gpu::ReduceArguments arguments = gpu::PlanReduce(reduction);
   const size_t num_items =
       gpu::NumItems(arguments, gpu::kPackBytes / SizeOf(reduction.dtype));
@@ -315,10 +343,10 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
         return gpu::LaunchReduce<decltype(format), decltype(op)>(
             arguments, num_blocks, HandleOf(stream));
       });
-  return CudaStatus(error,
-                    absl::StrCat("cudaLaunchKernel of ", Name(reduction.kind),
-                                 " of ", Name(reduction.dtype)),
-                    stream.gpu);
+  return Note(error,
+              absl::StrCat("cudaLaunchKernel of ", Name(reduction.kind), " of ",
+                           Name(reduction.dtype)),
+              stream.gpu);
 }
 
 absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
@@ -327,7 +355,9 @@ absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
   const absl::StatusOr<Gpu> found = Find(stream.gpu);
   if (!found.ok()) return found.status();
   const OnGpu on_gpu(stream.gpu);
-  if (!on_gpu.status().ok()) return on_gpu.status();
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
+  }
   const gpu::CopyArguments arguments = gpu::PlanCopy(copy);
   const unsigned num_blocks =
       gpu::NumBlocks(gpu::NumItems(arguments), found->num_multiprocessors);
@@ -335,7 +365,25 @@ absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
     return gpu::LaunchCopy<decltype(word)>(arguments, num_blocks,
                                            HandleOf(stream));
   });
-  return CudaStatus(error, "cudaLaunchKernel of a copy", stream.gpu);
+  return Note(error, "cudaLaunchKernel of a copy", stream.gpu);
+}
+
+absl::Status CudaRuntime::Note(cudaError_t error, absl::string_view call,
+                               int gpu) {
+  absl::Status status = CudaStatus(error, call, gpu);
+  if (!SpoilsGpu(error)) return status;
+  {
+    MutexLock lock(&mu_);
+    spoilt_.emplace(gpu, status);
+  }
+  CudaHostCalls::Get().FailAllOf(this, gpu, status);
+  return status;
+}
+
+absl::Status CudaRuntime::FirstError(int gpu) {
+  MutexLock lock(&mu_);
+  const auto found = spoilt_.find(gpu);
+  return found == spoilt_.end() ? absl::OkStatus() : found->second;
 }
 
 absl::StatusOr<CudaRuntime::Gpu> CudaRuntime::Find(int gpu) {

@@ -1,14 +1,17 @@
 #ifndef TUTTI_GPU_CUDA_RUNTIME_H_
 #define TUTTI_GPU_CUDA_RUNTIME_H_
 
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
 #include <map>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/environment.h"
+#include "absl/strings/string_view.h"
 #include "framework/mutex.h"
+#include "framework/status_callback.h"
 #include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
 
@@ -19,9 +22,8 @@ namespace tutti {
 // UNAVAILABLE.
 //
 // Allocates from memory pools of its own, which keep what is freed for the next
-// allocation. The destructor gives them back; work of CallHost() that has not
-// begun is then destroyed unrun. It outlives the streams, events and memory
-// that it gave out.
+// allocation. The destructor gives them back. It outlives the streams, events
+// and memory that it gave out.
 //
 // Each call works in the primary context of its GPU. A thread that had another
 // context current has its GPU's primary one afterwards, and one that had none
@@ -51,7 +53,7 @@ class CudaRuntime : public GpuRuntime {
   absl::Status FreePinned(void* memory) override;
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                          GpuStream stream) override;
-  absl::Status CallHost(Work work, GpuStream stream) override;
+  absl::Status CallHost(StatusCallback call, GpuStream stream) override;
   absl::Status LaunchReduce(const GpuReduction& reduction,
                             GpuStream stream) override;
   absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override;
@@ -60,13 +62,22 @@ class CudaRuntime : public GpuRuntime {
   // What is asked of the driver once.
   struct Gpu {
     int num_multiprocessors = 0;
-    void* pool = nullptr;  // A cudaMemPool_t.
+    cudaMemPool_t pool = nullptr;
   };
 
   absl::StatusOr<Gpu> Find(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What `call` returned. An error that spoils the GPU fails what its streams
+  // were to call the host for, because CUDA never will.
+  absl::Status Note(cudaError_t error, absl::string_view call, int gpu)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // OK unless the GPU is known to be spoilt.
+  absl::Status FirstError(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
+
   Mutex mu_;
   std::map<int, Gpu> gpus_ ABSL_GUARDED_BY(mu_);
+  std::map<int, absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
 };
 
 }  // namespace tutti

@@ -14,6 +14,10 @@ namespace tutti {
 absl::Status CudaStatus(cudaError_t error, absl::string_view call,
                         int gpu = -1);
 
+// Whether the GPU can do nothing more for this process: all later calls for it
+// return this.
+bool SpoilsGpu(cudaError_t error);
+
 }  // namespace tutti
 
 #endif  // TUTTI_GPU_CUDA_STATUS_H_

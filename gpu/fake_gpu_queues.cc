@@ -7,13 +7,13 @@
 namespace tutti {
 namespace {
 
-// Whether this thread is inside work of CallHost().
-thread_local bool is_host_work = false;
+// Whether this thread is inside a call of CallHost().
+thread_local bool is_host_call = false;
 
-void RunHostWork(Work work) {
-  is_host_work = true;
-  std::move(work)();
-  is_host_work = false;
+void RunHostCall(StatusCallback call, absl::Status status) {
+  is_host_call = true;
+  std::move(call)(std::move(status));
+  is_host_call = false;
 }
 
 template <class Handle>
@@ -28,9 +28,24 @@ void* HandleOf(uintptr_t number) {
 }  // namespace
 
 absl::Status FakeGpuQueues::Begin(int call, absl::string_view name, int gpu) {
+  std::vector<StatusCallback> untold;
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    status = CheckCall(call, name, gpu);
+    const auto found = untold_.find(gpu);
+    if (found != untold_.end() && !is_host_call && !keeps_host_calls_) {
+      untold.swap(found->second);
+    }
+  }
+  for (StatusCallback& host : untold) RunHostCall(std::move(host), status);
+  return status;
+}
+
+absl::Status FakeGpuQueues::CheckCall(int call, absl::string_view name,
+                                      int gpu) {
   const std::string where = absl::StrCat(name, " on GPU ", gpu, ": ");
-  MutexLock lock(&mu_);
-  if (is_host_work) {
+  if (is_host_call) {
     mistakes_.push_back(absl::StrCat(where, "called inside CallHost()"));
     return absl::FailedPreconditionError(mistakes_.back());
   }
@@ -114,7 +129,7 @@ absl::Status FakeGpuQueues::Wait(GpuStream stream, GpuEvent event) {
   if (marker == nullptr) return absl::OkStatus();
   Item item;
   item.waits_for = std::move(marker);
-  return Add(stream, std::move(item));
+  return Add(stream, item);
 }
 
 absl::StatusOr<bool> FakeGpuQueues::IsDone(GpuEvent event) {
@@ -127,19 +142,39 @@ absl::StatusOr<bool> FakeGpuQueues::IsDone(GpuEvent event) {
 absl::Status FakeGpuQueues::Put(GpuStream stream, Operation operation) {
   Item item;
   item.operation = std::move(operation);
-  return Add(stream, std::move(item));
+  return Add(stream, item);
 }
 
 absl::Status FakeGpuQueues::PutFault(GpuStream stream, absl::Status status) {
   Item item;
   item.fault = std::move(status);
-  return Add(stream, std::move(item));
+  return Add(stream, item);
 }
 
-absl::Status FakeGpuQueues::PutHostWork(GpuStream stream, Work work) {
+absl::Status FakeGpuQueues::PutHostCall(GpuStream stream, StatusCallback call) {
   Item item;
-  item.host_work = std::move(work);
-  return Add(stream, std::move(item));
+  item.host_call = std::move(call);
+  absl::Status status = Add(stream, item);
+  if (!status.ok()) RunHostCall(std::move(item.host_call), status);
+  return status;
+}
+
+void FakeGpuQueues::End() {
+  std::map<int, std::vector<StatusCallback>> untold;
+  {
+    MutexLock lock(&mu_);
+    for (int gpu = 0; gpu < static_cast<int>(spoilt_.size()); ++gpu) {
+      Spoil(gpu, absl::AbortedError("the GPU runtime ended before"));
+    }
+    untold.swap(untold_);
+  }
+  Destroy();
+  for (auto& [gpu, calls] : untold) {
+    for (StatusCallback& call : calls) {
+      RunHostCall(std::move(call),
+                  absl::AbortedError("the GPU runtime ended before"));
+    }
+  }
 }
 
 void FakeGpuQueues::WithMemory(
@@ -192,7 +227,7 @@ absl::StatusOr<FakeGpuQueues::Event*> FakeGpuQueues::Find(GpuEvent event) {
   return absl::InvalidArgumentError(mistakes_.back());
 }
 
-absl::Status FakeGpuQueues::Add(GpuStream stream, Item item) {
+absl::Status FakeGpuQueues::Add(GpuStream stream, Item& item) {
   {
     MutexLock lock(&mu_);
     const absl::StatusOr<Stream*> found = Find(stream);
@@ -228,12 +263,12 @@ void FakeGpuQueues::Turn() {
     const std::vector<Stream*> runnable = Runnable();
     if (runnable.empty()) return;
     stream = runnable[draw % runnable.size()];
-    host = TakeHostWorkOrRun(*stream);
+    host = TakeHostCallOrRun(*stream);
   }
   Destroy();
   ScheduleTurn();
   if (!host.has_value()) return;
-  RunHostWork(std::move(host->host_work));
+  RunHostCall(std::move(host->host_call), absl::OkStatus());
   {
     MutexLock lock(&mu_);
     stream->is_with_host = false;
@@ -241,11 +276,11 @@ void FakeGpuQueues::Turn() {
   ScheduleTurn();
 }
 
-std::optional<FakeGpuQueues::Item> FakeGpuQueues::TakeHostWorkOrRun(
+std::optional<FakeGpuQueues::Item> FakeGpuQueues::TakeHostCallOrRun(
     Stream& stream) {
   Item item = std::move(stream.items.front());
   stream.items.pop_front();
-  if (item.host_work) {
+  if (item.host_call) {
     stream.is_with_host = true;
     return item;
   }
@@ -272,8 +307,8 @@ void FakeGpuQueues::Spoil(int gpu, const absl::Status& status) {
   for (auto& [handle, stream] : streams_) {
     if (stream.gpu != gpu) continue;
     for (Item& item : stream.items) {
-      const bool is_kept = keeps_host_work_ && item.host_work;
-      (is_kept ? kept_ : dropped_).push_back(std::move(item));
+      if (item.host_call) untold_[gpu].push_back(std::move(item.host_call));
+      dropped_.push_back(std::move(item));
     }
     stream.items.clear();
   }

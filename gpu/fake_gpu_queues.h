@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "framework/environment.h"
 #include "framework/mutex.h"
+#include "framework/status_callback.h"
 #include "gpu/fake_gpu_memory.h"
 #include "gpu/gpu_runtime.h"
 
@@ -30,17 +31,18 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   // it was asked for.
   using Operation = absl::AnyInvocable<absl::Status(FakeGpuMemory& memory) &&>;
 
-  // `keeps_host_work`: that of spoilt GPUs is destroyed with this object.
-  FakeGpuQueues(int num_gpus, bool keeps_host_work,
+  // `keeps_host_calls`: those of spoilt GPUs are told by End().
+  FakeGpuQueues(int num_gpus, bool keeps_host_calls,
                 const Environment& environment)
       : environment_(environment),
-        keeps_host_work_(keeps_host_work),
+        keeps_host_calls_(keeps_host_calls),
         spoilt_(num_gpus) {}
   FakeGpuQueues(const FakeGpuQueues&) = delete;
   FakeGpuQueues& operator=(const FakeGpuQueues&) = delete;
 
   // The first thing of every call: its injected fault, or why it cannot be
-  // made. `call` is a number that only faults know.
+  // made. `call` is a number that only faults know. An error that spoilt the
+  // GPU goes to its host calls too: as with CUDA, no sooner.
   absl::Status Begin(int call, absl::string_view name, int gpu)
       ABSL_LOCKS_EXCLUDED(mu_);
   void FailCall(int call, int num_good, absl::Status status)
@@ -60,8 +62,12 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status PutFault(GpuStream stream, absl::Status status)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status PutHostWork(GpuStream stream, Work work)
+
+  // Calls `call` once, with an error if this returns one or Begin() finds the
+  // GPU spoilt or End() comes first.
+  absl::Status PutHostCall(GpuStream stream, StatusCallback call)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void End() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Calls `function` with the lock held.
   void WithMemory(absl::FunctionRef<void(FakeGpuMemory& memory)> function)
@@ -77,14 +83,14 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   };
   struct Item {
     Operation operation;                // If set, else
-    Work host_work;                     // if set, else
+    StatusCallback host_call;           // if set, else
     std::shared_ptr<Marker> waits_for;  // if set, else
     absl::Status fault;                 // this.
   };
   struct Stream {
     int gpu = 0;
     std::deque<Item> items;
-    bool is_with_host = false;  // While host work runs.
+    bool is_with_host = false;  // While a host call runs.
     bool is_destroyed = false;
   };
   struct Event {
@@ -97,31 +103,37 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
     absl::Status status;
   };
 
+  absl::Status CheckCall(int call, absl::string_view name, int gpu)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<Stream*> Find(GpuStream stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<Event*> Find(GpuEvent event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Add(GpuStream stream, Item item) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Takes the item if it returns OK.
+  absl::Status Add(GpuStream stream, Item& item) ABSL_LOCKS_EXCLUDED(mu_);
 
   static bool CanGoOn(const Stream& stream);
   std::vector<Stream*> Runnable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // One item of one of the streams that can go on, or none.
   void Turn() ABSL_LOCKS_EXCLUDED(mu_);
-  std::optional<Item> TakeHostWorkOrRun(Stream& stream)
+  std::optional<Item> TakeHostCallOrRun(Stream& stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ScheduleTurn() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Takes what the GPU's streams hold; to be destroyed without the lock.
+  // Takes what the GPU's streams hold: host calls wait to be told, the rest is
+  // to be destroyed without the lock.
   void Spoil(int gpu, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Destroy() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Environment environment_;
-  const bool keeps_host_work_;
+  const bool keeps_host_calls_;
 
   Mutex mu_;
   std::vector<absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
+  std::map<int, std::vector<StatusCallback>> untold_ ABSL_GUARDED_BY(mu_);
   FakeGpuMemory memory_ ABSL_GUARDED_BY(mu_);
   uintptr_t last_handle_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uintptr_t, Stream> streams_ ABSL_GUARDED_BY(mu_);
@@ -129,7 +141,6 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   std::map<int, Fault> faults_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> mistakes_ ABSL_GUARDED_BY(mu_);
   std::vector<Item> dropped_ ABSL_GUARDED_BY(mu_);
-  std::vector<Item> kept_ ABSL_GUARDED_BY(mu_);
   bool has_turn_ ABSL_GUARDED_BY(mu_) = false;  // Is scheduled.
 };
 

@@ -121,7 +121,7 @@ FakeGpuRuntime::FakeGpuRuntime(Options options)
           options_.num_gpus, options_.keeps_host_work, options_.environment)),
       peers_(std::make_unique<Peers>()) {}
 
-FakeGpuRuntime::~FakeGpuRuntime() = default;
+FakeGpuRuntime::~FakeGpuRuntime() { queues_->End(); }
 
 void FakeGpuRuntime::FailCall(GpuCall call, int num_good, absl::Status status) {
   queues_->FailCall(Number(call), num_good, std::move(status));
@@ -303,11 +303,12 @@ absl::Status FakeGpuRuntime::CopyAsync(void* to, const void* from,
   });
 }
 
-absl::Status FakeGpuRuntime::CallHost(Work work, GpuStream stream) {
+absl::Status FakeGpuRuntime::CallHost(StatusCallback call, GpuStream stream) {
   const absl::Status status =
       queues_->Begin(Number(GpuCall::kCallHost), "CallHost", stream.gpu);
-  if (!status.ok()) return status;
-  return queues_->PutHostWork(stream, std::move(work));
+  if (status.ok()) return queues_->PutHostCall(stream, std::move(call));
+  std::move(call)(status);
+  return status;
 }
 
 absl::Status FakeGpuRuntime::LaunchReduce(const GpuReduction& reduction,

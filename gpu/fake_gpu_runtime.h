@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/environment.h"
+#include "framework/status_callback.h"
 #include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
 
@@ -51,8 +52,8 @@ enum class GpuCall {
 // error, and that bytes of pageable host memory are read when CUDA reads them:
 // here that is when the stream comes to the copy.
 //
-// Thread-safe. What is queued is dropped with the last of the runtime and the
-// work that runs for it; host work runs with no lock held.
+// Thread-safe. What is queued is dropped with the runtime; host calls run with
+// no lock held. The destructor does not wait for one that runs.
 class FakeGpuRuntime : public GpuRuntime {
  public:
   struct Options {
@@ -62,8 +63,8 @@ class FakeGpuRuntime : public GpuRuntime {
     // Between two GPUs. Null: kNvLink between all.
     std::function<PeerLink(int gpu, int peer)> link;
 
-    // Where a GPU is spoilt, work of CallHost() is destroyed by the destructor,
-    // as CUDA does it, and not at once.
+    // Where a GPU is spoilt, its calls of CallHost() are told by the destructor
+    // and not by the first call that returns the error.
     bool keeps_host_work = false;
 
     Environment environment;  // Its queue and its random numbers.
@@ -113,7 +114,7 @@ class FakeGpuRuntime : public GpuRuntime {
   absl::Status FreePinned(void* memory) override;
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                          GpuStream stream) override;
-  absl::Status CallHost(Work work, GpuStream stream) override;
+  absl::Status CallHost(StatusCallback call, GpuStream stream) override;
   absl::Status LaunchReduce(const GpuReduction& reduction,
                             GpuStream stream) override;
   absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override;

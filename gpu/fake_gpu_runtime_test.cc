@@ -65,6 +65,11 @@ class Gpus {
   std::vector<std::unique_ptr<std::vector<uint8_t>>> sources_;
 };
 
+StatusCallback KeepIn(std::vector<absl::Status>& statuses) {
+  return
+      [&statuses](const absl::Status& status) { statuses.push_back(status); };
+}
+
 TEST(FakeGpuRuntimeTest, NothingRunsInsideTheCall) {
   Gpus gpus(1);
   void* const memory = gpus.Allocate();
@@ -245,29 +250,40 @@ TEST(FakeGpuRuntimeTest, TheCallThatIsToFailFailsOnce) {
 TEST(FakeGpuRuntimeTest, AnErrorOfAStreamSpoilsItsGpuAndNoOther) {
   Gpus gpus(1, /*num_gpus=*/2);
   const GpuStream stream = *gpus.runtime().CreateStream(1);
-  const auto token = std::make_shared<int>(0);
+  std::vector<absl::Status> told, told_other;
   gpus.runtime().FailStream(gpus.one(), absl::InternalError("illegal address"));
-  ASSERT_THAT(gpus.runtime().CallHost([token] { ++*token; }, gpus.one()),
-              IsOk());
-  ASSERT_THAT(gpus.runtime().CallHost([token] { *token += 10; }, stream),
-              IsOk());
+  ASSERT_THAT(gpus.runtime().CallHost(KeepIn(told), gpus.one()), IsOk());
+  ASSERT_THAT(gpus.runtime().CallHost(KeepIn(told_other), stream), IsOk());
   gpus.RunAll();
-  EXPECT_EQ(*token, 10);
-  EXPECT_EQ(token.use_count(), 1);
-  EXPECT_THAT(gpus.runtime().CallHost([] {}, gpus.other()),
-              StatusIs(absl::StatusCode::kInternal,
-                       "CallHost on GPU 0: illegal address"));
-  EXPECT_THAT(gpus.runtime().CallHost([] {}, stream), IsOk());
+  EXPECT_THAT(told_other, ElementsAre(IsOk()));
+  EXPECT_THAT(told, IsEmpty());
+  const auto has_failed = StatusIs(absl::StatusCode::kInternal,
+                                   "CallHost on GPU 0: illegal address");
+  EXPECT_THAT(gpus.runtime().CallHost(KeepIn(told), gpus.other()), has_failed);
+  EXPECT_THAT(told, ElementsAre(has_failed, has_failed));
+  EXPECT_THAT(gpus.runtime().CallHost(KeepIn(told_other), stream), IsOk());
   EXPECT_THAT(gpus.runtime().Mistakes(), IsEmpty());
 }
 
-TEST(FakeGpuRuntimeTest, HostWorkMustNotCallTheRuntime) {
+TEST(FakeGpuRuntimeTest, HostCallsThatHaveNotRunFailWhenTheRuntimeEnds) {
+  std::vector<absl::Status> told;
+  {
+    Gpus gpus(1);
+    ASSERT_THAT(gpus.runtime().CallHost(KeepIn(told), gpus.one()), IsOk());
+  }
+  EXPECT_THAT(told, ElementsAre(StatusIs(absl::StatusCode::kAborted,
+                                         HasSubstr("runtime ended"))));
+}
+
+TEST(FakeGpuRuntimeTest, HostCallsMustNotCallTheRuntime) {
   Gpus gpus(1);
   absl::Status inside;
-  ASSERT_THAT(
-      gpus.runtime().CallHost(
-          [&] { inside = gpus.runtime().CreateEvent(0).status(); }, gpus.one()),
-      IsOk());
+  ASSERT_THAT(gpus.runtime().CallHost(
+                  [&](const absl::Status&) {
+                    inside = gpus.runtime().CreateEvent(0).status();
+                  },
+                  gpus.one()),
+              IsOk());
   gpus.RunAll();
   EXPECT_THAT(inside, StatusIs(absl::StatusCode::kFailedPrecondition,
                                HasSubstr("inside CallHost()")));
@@ -363,12 +379,16 @@ TEST(FakeGpuRuntimeTest, RunsOnThreadsToo) {
   for (int i = 0; i < 100; ++i) {
     const GpuStream stream = i % 2 == 0 ? one : other;
     const GpuStream next = i % 2 == 0 ? other : one;
-    ASSERT_THAT(runtime.CallHost([&value] { ++value; }, stream), IsOk());
+    ASSERT_THAT(
+        runtime.CallHost([&value](const absl::Status&) { ++value; }, stream),
+        IsOk());
     ASSERT_THAT(runtime.RecordEvent(event, stream), IsOk());
     ASSERT_THAT(runtime.WaitForEvent(next, event), IsOk());
   }
-  ASSERT_THAT(runtime.CallHost([&is_done] { is_done.DecrementCount(); }, one),
-              IsOk());
+  ASSERT_THAT(
+      runtime.CallHost(
+          [&is_done](const absl::Status&) { is_done.DecrementCount(); }, one),
+      IsOk());
   is_done.Wait();
   EXPECT_EQ(value, 100);
 }

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/environment.h"
+#include "framework/status_callback.h"
 #include "gpu/gpu_reduction.h"
 
 namespace tutti {
@@ -51,6 +51,10 @@ struct GpuEvent {
 // caller got wrong, else INTERNAL. An operation that fails when it runs spoils
 // its GPU for this process: what was put there does not run, and later calls
 // return the error.
+//
+// The destructor returns when no thread is inside a call of CallHost() any
+// more, so that what these use, such as an environment's queue, need only
+// outlive the runtime. It must not run inside such a call.
 class GpuRuntime {
  public:
   virtual ~GpuRuntime() = default;
@@ -110,11 +114,13 @@ class GpuRuntime {
   virtual absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                                  GpuStream stream) = 0;
 
-  // Runs `work` once, on a thread of the runtime, when the stream comes to it;
-  // the stream goes on when it returns. It must not call the runtime or wait.
-  // If the GPU is spoilt before, `work` is destroyed without being run, at the
-  // latest by the runtime's destructor.
-  virtual absl::Status CallHost(Work work, GpuStream stream) = 0;
+  // Calls `call` once. With OK on a thread of the runtime, when the stream
+  // comes to it; the stream goes on when it returns. With an error if this
+  // returns that, or if the GPU is spoilt before: inside the first call of the
+  // runtime that returns the GPU's error, at the latest in the destructor. So a
+  // GPU that fails is noticed by who calls the runtime, such as IsDone().
+  // `call` must not call the runtime or wait.
+  virtual absl::Status CallHost(StatusCallback call, GpuStream stream) = 0;
 
   // A kernel on the stream's GPU. Errors: as CheckReduction(), CheckCopy().
   virtual absl::Status LaunchReduce(const GpuReduction& reduction,
