@@ -34,8 +34,8 @@ bool PinnedPool::QueueOrMayMake(Callback& callback) {
   return false;
 }
 
-// Where none can be made, those who wait are told too: there may be no other
-// buffer that could come to them.
+// Where none can be made, one that others hold will come. If there is no other,
+// those who wait are told too.
 void PinnedPool::Make(Callback callback) {
   absl::StatusOr<OwnedPinnedMemory> memory =
       NewPinnedMemory(*options_.runtime, options_.buffer_bytes);
@@ -46,10 +46,10 @@ void PinnedPool::Make(Callback callback) {
   std::deque<Callback> failed;
   {
     MutexLock lock(&mu_);
-    --num_made_;
-    failed.swap(waiting_);
+    waiting_.push_front(std::move(callback));
+    if (--num_made_ == 0) failed.swap(waiting_);
   }
-  std::move(callback)(memory.status());
+  Serve();
   for (Callback& other : failed) std::move(other)(memory.status());
 }
 

@@ -19,7 +19,8 @@ namespace tutti {
 // Buffers of pinned host memory, all of one size, on the way between GPUs and
 // what cannot reach their memory. There are never more than so many: who finds
 // none waits for one that is given back. They are made when they are first
-// needed and kept until the pool and the last buffer are gone.
+// needed, which may wait for the GPUs, and kept until the pool and the last
+// buffer are gone. Where no more can be made, who finds none waits as well.
 //
 // Thread-safe. The runtime outlives it.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
@@ -30,7 +31,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
     int max_buffers = 16;
   };
 
-  // Gives itself back when it is destroyed.
+  // Gives itself back when it is destroyed, which must not be inside
+  // GpuRuntime::CallHost(): who waits for it may call the runtime.
   class Buffer {
    public:
     Buffer(std::shared_ptr<PinnedPool> pool, OwnedPinnedMemory memory)
@@ -55,7 +57,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
 
   // Calls `callback` with a buffer: inside the call, or where another buffer is
   // given back; those who wait in the order in which they came, and with no
-  // lock held. Errors, passed to it: as GpuRuntime::AllocatePinned.
+  // lock held. Errors, passed to it: as GpuRuntime::AllocatePinned,
+  // where no buffer could be made so far.
   void Take(Callback callback) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -125,6 +125,21 @@ TEST_F(PinnedPoolTest, WhoWaitsForABufferThatCannotBeMadeIsToldToo) {
   EXPECT_THAT(errors_, SizeIs(2));
 }
 
+TEST_F(PinnedPoolTest, WhereNoMoreCanBeMadeOneIsAwaited) {
+  const auto pool = NewPool(2);
+  pool->Take(Keep());
+  runtime_.FailCall(GpuCall::kAllocatePinned, 0,
+                    absl::ResourceExhaustedError("no pages"));
+  bool is_served = false;
+  pool->Take([&](const absl::StatusOr<PinnedPool::Buffer>& buffer) {
+    EXPECT_THAT(buffer, IsOk());
+    is_served = true;
+  });
+  EXPECT_FALSE(is_served);
+  held_.clear();
+  EXPECT_TRUE(is_served);
+}
+
 TEST_F(PinnedPoolTest, BuffersMayOutliveThePool) {
   auto pool = NewPool(1);
   pool->Take(Keep());
