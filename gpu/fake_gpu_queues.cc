@@ -66,6 +66,13 @@ absl::Status FakeGpuQueues::CheckCall(int call, absl::string_view name,
   return absl::Status(status.code(), absl::StrCat(where, status.message()));
 }
 
+absl::Status FakeGpuQueues::CheckMayCall(absl::string_view name) {
+  if (!is_host_call) return absl::OkStatus();
+  AddMistake(absl::StrCat(name, ": called inside CallHost()"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(name, ": called inside CallHost()"));
+}
+
 void FakeGpuQueues::FailCall(int call, int num_good, absl::Status status) {
   MutexLock lock(&mu_);
   faults_[call] = {num_good, std::move(status)};

@@ -45,6 +45,10 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   // GPU goes to its host calls too: as with CUDA, no sooner.
   absl::Status Begin(int call, absl::string_view name, int gpu)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Of calls that fail for no other reason.
+  absl::Status CheckMayCall(absl::string_view name) ABSL_LOCKS_EXCLUDED(mu_);
+
   void FailCall(int call, int num_good, absl::Status status)
       ABSL_LOCKS_EXCLUDED(mu_);
 

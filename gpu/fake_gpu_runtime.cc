@@ -160,7 +160,11 @@ absl::StatusOr<std::vector<uint8_t>> FakeGpuRuntime::Read(
   return bytes;
 }
 
-absl::StatusOr<int> FakeGpuRuntime::NumGpus() { return options_.num_gpus; }
+absl::StatusOr<int> FakeGpuRuntime::NumGpus() {
+  const absl::Status status = queues_->CheckMayCall("NumGpus");
+  if (!status.ok()) return status;
+  return options_.num_gpus;
+}
 
 absl::StatusOr<GpuProperties> FakeGpuRuntime::Properties(int gpu) {
   const absl::Status status = queues_->Begin(kNeverFails, "Properties", gpu);
@@ -202,7 +206,8 @@ absl::StatusOr<GpuStream> FakeGpuRuntime::CreateStream(int gpu) {
 }
 
 absl::Status FakeGpuRuntime::DestroyStream(GpuStream stream) {
-  return queues_->DestroyStream(stream);
+  const absl::Status status = queues_->CheckMayCall("DestroyStream");
+  return status.ok() ? queues_->DestroyStream(stream) : status;
 }
 
 absl::StatusOr<GpuEvent> FakeGpuRuntime::CreateEvent(int gpu) {
@@ -213,7 +218,8 @@ absl::StatusOr<GpuEvent> FakeGpuRuntime::CreateEvent(int gpu) {
 }
 
 absl::Status FakeGpuRuntime::DestroyEvent(GpuEvent event) {
-  return queues_->DestroyEvent(event);
+  const absl::Status status = queues_->CheckMayCall("DestroyEvent");
+  return status.ok() ? queues_->DestroyEvent(event) : status;
 }
 
 absl::Status FakeGpuRuntime::RecordEvent(GpuEvent event, GpuStream stream) {
@@ -281,7 +287,8 @@ absl::StatusOr<void*> FakeGpuRuntime::AllocatePinned(size_t num_bytes) {
 }
 
 absl::Status FakeGpuRuntime::FreePinned(void* memory) {
-  absl::Status status;
+  absl::Status status = queues_->CheckMayCall("FreePinned");
+  if (!status.ok()) return status;
   queues_->WithMemory(
       [&](FakeGpuMemory& all) { status = all.FreePinned(memory); });
   if (!status.ok()) queues_->AddMistake(std::string(status.message()));

@@ -277,18 +277,28 @@ TEST(FakeGpuRuntimeTest, HostCallsThatHaveNotRunFailWhenTheRuntimeEnds) {
 
 TEST(FakeGpuRuntimeTest, HostCallsMustNotCallTheRuntime) {
   Gpus gpus(1);
-  absl::Status inside;
-  ASSERT_THAT(gpus.runtime().CallHost(
+  FakeGpuRuntime& runtime = gpus.runtime();
+  const GpuEvent event = *runtime.CreateEvent(0);
+  void* const pinned = *runtime.AllocatePinned(8);
+  std::vector<absl::Status> inside;
+  ASSERT_THAT(runtime.CallHost(
                   [&](const absl::Status&) {
-                    inside = gpus.runtime().CreateEvent(0).status();
+                    inside = {runtime.NumGpus().status(),
+                              runtime.CreateEvent(0).status(),
+                              runtime.DestroyEvent(event),
+                              runtime.DestroyStream(gpus.other()),
+                              runtime.FreePinned(pinned)};
                   },
                   gpus.one()),
               IsOk());
   gpus.RunAll();
-  EXPECT_THAT(inside, StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr("inside CallHost()")));
-  EXPECT_EQ(gpus.runtime().Mistakes().size(), 1u);
-  EXPECT_THAT(gpus.runtime().CreateEvent(0), IsOk());
+  ASSERT_EQ(inside.size(), 5u);
+  EXPECT_THAT(inside,
+              testing::Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     HasSubstr("inside CallHost()"))));
+  EXPECT_EQ(runtime.Mistakes().size(), inside.size());
+  EXPECT_THAT(runtime.DestroyEvent(event), IsOk());
+  EXPECT_THAT(runtime.FreePinned(pinned), IsOk());
 }
 
 TEST(FakeGpuRuntimeTest, KernelsWriteTheBitsOfTheReference) {
