@@ -10,12 +10,13 @@
 namespace tutti {
 // Memory is allocated and freed on streams of their own, so that neither makes
 // the device's other streams wait for each other: they wait for an allocation,
-// which waits for nothing, and the end of memory waits for them.
+// which waits for nothing unless memory is to be used again that has not come
+// to its end yet, and the end of memory waits for them.
 class CudaDevice::Streams {
  public:
-  static absl::StatusOr<std::shared_ptr<Streams>> Create(GpuRuntime* runtime,
-                                                         int gpu) {
-    auto streams = std::make_shared<Streams>(runtime, gpu);
+  static absl::StatusOr<std::shared_ptr<Streams>> Create(
+      GpuRuntime* runtime, int gpu, int64_t freed_ahead_bytes) {
+    auto streams = std::make_shared<Streams>(runtime, gpu, freed_ahead_bytes);
     for (OwnedGpuStream* stream :
          {&streams->compute_, &streams->collective_, &streams->copy_,
           &streams->allocating_, &streams->freeing_}) {
@@ -26,7 +27,8 @@ class CudaDevice::Streams {
     return streams;
   }
 
-  Streams(GpuRuntime* runtime, int gpu) : runtime_(runtime), gpu_(gpu) {}
+  Streams(GpuRuntime* runtime, int gpu, int64_t freed_ahead_bytes)
+      : runtime_(runtime), gpu_(gpu), freed_ahead_bytes_(freed_ahead_bytes) {}
 
   GpuRuntime* runtime() const { return runtime_; }
   int gpu() const { return gpu_; }
@@ -49,21 +51,22 @@ class CudaDevice::Streams {
   }
 
   // Memory that the device's streams may use from now on.
-  absl::StatusOr<void*> Allocate(size_t num_bytes) const {
-    const absl::StatusOr<void*> memory =
-        runtime_->AllocateAsync(num_bytes, allocating_.get());
+  absl::StatusOr<void*> Allocate(int64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::Status status = OrderAllocatingAfterFreeing(freed_ahead_bytes_);
+    if (!status.ok()) return status;
+    const absl::StatusOr<void*> memory = AllocateInOrder(num_bytes);
     if (!memory.ok()) return memory;
-    absl::Status status = OrderAllAfterAllocating();
+    status = OrderAllAfterAllocating();
     if (status.ok()) return memory;
     runtime_->FreeAsync(*memory, allocating_.get()).IgnoreError();
     return status;
   }
 
-  void Free(void* memory) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Free(void* memory, int64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::Status status = OrderFreeingAfterAll();
     if (status.ok()) status = runtime_->FreeAsync(memory, freeing_.get());
-    if (status.ok()) return;
     MutexLock lock(&mu_);
+    if (status.ok()) freed_bytes_ += num_bytes;
     free_status_.Update(status);
   }
 
@@ -75,6 +78,37 @@ class CudaDevice::Streams {
  private:
   std::array<GpuStream, 3> Users() const {
     return {compute_.get(), collective_.get(), copy_.get()};
+  }
+
+  // Where there is no memory but what was freed: of that.
+  absl::StatusOr<void*> AllocateInOrder(int64_t num_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const auto size = static_cast<size_t>(num_bytes);
+    absl::StatusOr<void*> memory =
+        runtime_->AllocateAsync(size, allocating_.get());
+    if (!absl::IsResourceExhausted(memory.status()) || !HasFreed(0)) {
+      return memory;
+    }
+    const absl::Status status = OrderAllocatingAfterFreeing(0);
+    if (!status.ok()) return status;
+    return runtime_->AllocateAsync(size, allocating_.get());
+  }
+
+  // Whether more than `num_bytes` were freed for which allocations do not wait.
+  bool HasFreed(int64_t num_bytes) const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return freed_bytes_ > num_bytes;
+  }
+
+  // Nothing unless more than `num_bytes` were freed.
+  absl::Status OrderAllocatingAfterFreeing(int64_t num_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      MutexLock lock(&mu_);
+      if (freed_bytes_ <= num_bytes) return absl::OkStatus();
+      freed_bytes_ = 0;
+    }
+    return Order(freeing_.get(), allocating_.get());
   }
 
   absl::Status OrderAllAfterAllocating() const {
@@ -97,12 +131,16 @@ class CudaDevice::Streams {
 
   GpuRuntime* const runtime_;
   const int gpu_;
+  const int64_t freed_ahead_bytes_;
 
   // Const once Create() returns.
   OwnedGpuStream compute_, collective_, copy_, allocating_, freeing_;
 
   mutable Mutex mu_;
   absl::Status free_status_ ABSL_GUARDED_BY(mu_);
+
+  // Since allocations were made to wait for the end of what was freed.
+  int64_t freed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
@@ -118,8 +156,13 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
     return absl::InvalidArgumentError(absl::StrCat(
         name.ToString(), " needs a GPU runtime, a queue and staging buffers"));
   }
+  if (options.freed_ahead_bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name.ToString(), " cannot free ",
+                     options.freed_ahead_bytes, " bytes ahead"));
+  }
   absl::StatusOr<std::shared_ptr<Streams>> streams =
-      Streams::Create(options.runtime, options.gpu);
+      Streams::Create(options.runtime, options.gpu, options.freed_ahead_bytes);
   if (!streams.ok()) return streams.status();
   // The constructor is private.
   return std::unique_ptr<CudaDevice>(
@@ -137,17 +180,17 @@ absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
   const absl::StatusOr<int64_t> num_bytes = SizeInBytes(dtype, shape);
   if (!num_bytes.ok()) return num_bytes.status();
   if (*num_bytes == 0) return Tensor::Wrap(dtype, shape, nullptr);
-  const absl::StatusOr<void*> memory =
-      streams_->Allocate(static_cast<size_t>(*num_bytes));
+  const absl::StatusOr<void*> memory = streams_->Allocate(*num_bytes);
   if (!memory.ok()) {
     return absl::Status(
         memory.status().code(),
         absl::StrCat("no memory of ", full_name(), " for ", Name(dtype),
                      shape.ToString(), ": ", memory.status().message()));
   }
-  return Tensor::Wrap(
-      dtype, shape, *memory,
-      [streams = streams_, begin = *memory] { streams->Free(begin); });
+  return Tensor::Wrap(dtype, shape, *memory,
+                      [streams = streams_, begin = *memory, size = *num_bytes] {
+                        streams->Free(begin, size);
+                      });
 }
 
 int CudaDevice::gpu() const { return streams_->gpu(); }

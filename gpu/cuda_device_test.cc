@@ -31,7 +31,8 @@ constexpr int64_t kElements = 16;
 // A device on GPU 0 of a fake.
 class OneDevice {
  public:
-  explicit OneDevice(uint64_t seed, int64_t memory_bytes = 1 << 20)
+  explicit OneDevice(uint64_t seed, int64_t memory_bytes = 1 << 20,
+                     int64_t freed_ahead_bytes = 1 << 20)
       : environment_(seed),
         runtime_(
             {.memory_bytes = memory_bytes, .environment = environment_.get()}),
@@ -39,6 +40,7 @@ class OneDevice {
             {.attributes = {.name = {.job = "worker", .type = "GPU"}},
              .runtime = &runtime_,
              .environment = environment_.get(),
+             .freed_ahead_bytes = freed_ahead_bytes,
              .staging = *PinnedPool::Create({.runtime = &runtime_})})) {}
 
   SimulatedEnvironment& environment() { return environment_; }
@@ -120,15 +122,15 @@ TEST(CudaDeviceTest, MemoryOutlivesWhatItsStreamsHoldWhenTheTensorGoes) {
   }
 }
 
-TEST(CudaDeviceTest, AllocatingDoesNotMakeStreamsWaitForEachOther) {
-  OneDevice one(1);
+// Whether the compute stream goes on while the collective stream stands still,
+// memory that this one uses goes and other memory comes.
+bool OthersGoOn(int64_t freed_ahead_bytes) {
+  OneDevice one(1, /*memory_bytes=*/1 << 20, freed_ahead_bytes);
   CudaDevice& device = one.device();
   const Tensor next = one.Allocate();
   one.RunAll();
-  // While the collective stream stands still, memory that it uses goes and
-  // other memory comes.
   bool others_went_on = false;
-  ASSERT_THAT(one.runtime().CallHost(
+  EXPECT_THAT(one.runtime().CallHost(
                   [&](const absl::Status&) {
                     one.RunAll();
                     others_went_on = one.Read(next)[0] == 2;
@@ -139,7 +141,26 @@ TEST(CudaDeviceTest, AllocatingDoesNotMakeStreamsWaitForEachOther) {
   one.Allocate();
   one.Fill(next, 2, device.compute_stream());
   one.RunAll();
-  EXPECT_TRUE(others_went_on);
+  EXPECT_THAT(one.Read(next), Each(2));
+  EXPECT_THAT(one.runtime().Mistakes(), IsEmpty());
+  return others_went_on;
+}
+
+TEST(CudaDeviceTest, AllocatingDoesNotMakeStreamsWaitForEachOther) {
+  EXPECT_TRUE(OthersGoOn(/*freed_ahead_bytes=*/kElements * sizeof(float)));
+}
+
+TEST(CudaDeviceTest, AllocatingWaitsForWhatGoesWhereThatIsTooMuch) {
+  EXPECT_FALSE(OthersGoOn(/*freed_ahead_bytes=*/kElements * sizeof(float) - 1));
+}
+
+TEST(CudaDeviceTest, WhereNoMemoryIsLeftAllocatingTriesWhatWasFreed) {
+  OneDevice one(1);
+  one.Allocate();
+  one.runtime().FailCall(GpuCall::kAllocateAsync, 0,
+                         absl::ResourceExhaustedError("none left"));
+  EXPECT_THAT(one.device().Allocate(DType::kInt8, TensorShape::Vector(8)),
+              IsOk());
 }
 
 // The sum that the collective stream made of what two other streams wrote, for
@@ -227,6 +248,15 @@ TEST(CudaDeviceTest, LackOfMemoryNamesTheDeviceAndTheTensor) {
       StatusIs(absl::StatusCode::kResourceExhausted,
                HasSubstr("/job:worker/replica:0/task:0/device:GPU:0 for "
                          "int64[100]")));
+}
+
+TEST(CudaDeviceTest, LackOfMemoryIsNotTriedTwiceWhereNothingWasFreed) {
+  OneDevice one(1);
+  one.runtime().FailCall(GpuCall::kAllocateAsync, 0,
+                         absl::ResourceExhaustedError("none left"));
+  EXPECT_THAT(
+      one.device().Allocate(DType::kInt8, TensorShape::Vector(8)),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("none left")));
 }
 
 TEST(CudaDeviceTest, AnAllocationThatCannotBeOrderedIsFreed) {
