@@ -54,7 +54,7 @@ def _number_after(text, words):
     for end in range(len(rest)):
         if not rest[end].isdigit():
             return int(rest[:end]) if end > 0 else 0
-    return 0
+    return int(rest) if rest else 0
 
 def _toolkit(ctx):
     """The toolkit's folder, version, library and why it cannot be used."""
