@@ -16,7 +16,7 @@ _NVCC_FLAGS = [
     "--compiler-options=-Wall,-Wextra,-Werror,-fPIC,-fno-strict-aliasing",
 ]
 
-def _compile(ctx, source, headers, compiler):
+def _compile(ctx, source, context, compiler):
     output = ctx.actions.declare_file("{}/{}.o".format(
         ctx.label.name,
         source.basename[:-len(".cu")],
@@ -24,13 +24,17 @@ def _compile(ctx, source, headers, compiler):
     arguments = ctx.actions.args()
     arguments.add_all(_NVCC_FLAGS)
     arguments.add("--compiler-bindir=" + compiler)
-    arguments.add_all(["-I.", "-I" + ctx.bin_dir.path, "-x", "cu", "-c"])
+    arguments.add_all(context.defines, format_each = "-D%s")
+    arguments.add_all(context.quote_includes, format_each = "-I%s")
+    arguments.add_all(context.includes, format_each = "-I%s")
+    arguments.add_all(context.system_includes, format_each = "-isystem=%s")
+    arguments.add_all(["-x", "cu", "-c"])
     arguments.add(source)
     arguments.add("-o", output)
     ctx.actions.run(
         executable = CUDA_ROOT + "/bin/nvcc",
         arguments = [arguments],
-        inputs = depset([source, ctx.file._toolkit] + ctx.files.hdrs, transitive = [headers]),
+        inputs = depset([source, ctx.file._toolkit] + ctx.files.hdrs, transitive = [context.headers]),
         outputs = [output],
         env = {"PATH": "/usr/bin:/bin"},
         mnemonic = "CudaCompile",
@@ -39,13 +43,12 @@ def _compile(ctx, source, headers, compiler):
     return output
 
 def _cuda_objects(ctx):
-    headers = depset(transitive = [
-        dep[CcInfo].compilation_context.headers
-        for dep in ctx.attr.deps
-    ])
+    context = cc_common.merge_cc_infos(
+        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+    ).compilation_context
     compiler = find_cpp_toolchain(ctx).compiler_executable
     return DefaultInfo(files = depset([
-        _compile(ctx, source, headers, compiler)
+        _compile(ctx, source, context, compiler)
         for source in ctx.files.srcs
     ]))
 
@@ -75,8 +78,8 @@ def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
       name: of the target.
       srcs: .cu files.
       hdrs: headers of ours; they may include CUDA's.
-      deps: cc_library targets whose headers are found from the root of the
-        repository. CUDA's runtime is one anyway.
+      deps: cc_library targets, at least one of the sources' own repository,
+        whose headers are then found from its root. CUDA's runtime is one anyway.
       **kwargs: as for cc_library.
     """
     _objects(
