@@ -39,8 +39,8 @@ absl::Status CheckOptions(const CudaDevicesOptions& options) {
   return absl::OkStatus();
 }
 
-// The strengths from `gpu` to all, 0 where there is no link. Kernels on it may
-// then use the memory of those to which there is one.
+// The strengths from `gpu` to all, 0 where there is no link or one too many.
+// Kernels on it may then use the memory of those to which there is one.
 absl::StatusOr<std::vector<int>> Connect(GpuRuntime& runtime, int gpu,
                                          int num_gpus) {
   std::vector<int> strengths(num_gpus, kSameGpu);
@@ -51,7 +51,11 @@ absl::StatusOr<std::vector<int>> Connect(GpuRuntime& runtime, int gpu,
     strengths[peer] = StrengthOf(*link);
     if (strengths[peer] == 0) continue;
     const absl::Status status = runtime.EnablePeerAccess(gpu, peer);
-    if (!status.ok()) return status;
+    if (absl::IsResourceExhausted(status)) {
+      strengths[peer] = 0;
+    } else if (!status.ok()) {
+      return status;
+    }
   }
   return strengths;
 }
@@ -108,6 +112,7 @@ absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
            .runtime = &runtime,
            .gpu = gpu,
            .environment = options.environment,
+           .freed_ahead_bytes = options.freed_ahead_bytes,
            .staging = *staging});
       if (!device.ok()) return device.status();
       devices.push_back(*std::move(device));

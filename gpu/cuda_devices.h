@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_CUDA_DEVICES_H_
 #define TUTTI_GPU_CUDA_DEVICES_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ struct CudaDevicesOptions {
   // Devices on each GPU: more than one to try groups on a single GPU.
   int devices_per_gpu = 1;
 
+  // Of each device: see CudaDevice.
+  int64_t freed_ahead_bytes = CudaDevice::Options().freed_ahead_bytes;
+
   // Of the buffers that all of them share.
   size_t staging_buffer_bytes = size_t{4} << 20;
   int max_staging_buffers = 16;
@@ -32,7 +36,8 @@ struct CudaDevicesOptions {
 // Devices GPU:0, GPU:1, ... of a task: `devices_per_gpu` on each GPU of this
 // host, those of one GPU next to each other. Kernels on each may use the memory
 // of those that it has a link to: of strength 3 on the same GPU, 2 over NVLink,
-// 1 over PCI.
+// 1 over PCI. Those beyond what CUDA allows a GPU, eight others in some hosts,
+// count as without a link.
 //
 // Errors: INVALID_ARGUMENT for a count below one or a part that is missing;
 // NOT_FOUND if there is no GPU; as GpuRuntime, where there is no driver.

@@ -95,6 +95,16 @@ TEST_F(CudaDevicesTest, KernelsMayUseTheMemoryOfThoseWithALink) {
   EXPECT_THAT(mistakes(0, 2), ElementsAre(HasSubstr("access is not enabled")));
 }
 
+TEST_F(CudaDevicesTest, OnePeerTooManyCountsAsWithoutALink) {
+  runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
+                    absl::ResourceExhaustedError("too many peers"));
+  const auto devices = CreateCudaDevices(Options());
+  ASSERT_THAT(devices, IsOk());
+  EXPECT_THAT((*devices)[0]->attributes().locality.links,
+              ElementsAre(DeviceLink{1, 3}));
+  EXPECT_THAT((*devices)[2]->attributes().locality.links, testing::SizeIs(5));
+}
+
 TEST_F(CudaDevicesTest, WhatFailsIsReturnedAndNothingIsLeft) {
   for (int num_good = 0; num_good < 30; ++num_good) {
     runtime_.FailCall(GpuCall::kCreateStream, num_good,
