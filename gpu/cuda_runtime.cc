@@ -13,32 +13,10 @@
 #include "gpu/kernels/kernel_plan.h"
 #include "gpu/kernels/kernel_table.h"
 #include "gpu/kernels/launch.h"
+#include "gpu/on_gpu.h"
 
 namespace tutti {
 namespace {
-
-// Makes `gpu` the thread's current one as long as it lives. Without it the
-// calls would open the GPU that is current, mostly GPU 0, for this process.
-class OnGpu {
- public:
-  explicit OnGpu(int gpu) : error_(cudaGetDevice(&previous_)) {
-    if (error_ != cudaSuccess || previous_ == gpu) return;
-    error_ = cudaSetDevice(gpu);
-    has_changed_ = error_ == cudaSuccess;
-  }
-  ~OnGpu() {
-    if (has_changed_) (void)cudaSetDevice(previous_);
-  }
-  OnGpu(const OnGpu&) = delete;
-  OnGpu& operator=(const OnGpu&) = delete;
-
-  cudaError_t error() const { return error_; }
-
- private:
-  int previous_ = 0;
-  cudaError_t error_;
-  bool has_changed_ = false;
-};
 
 cudaStream_t HandleOf(GpuStream stream) {
   return static_cast<cudaStream_t>(stream.handle);
@@ -47,50 +25,15 @@ cudaEvent_t HandleOf(GpuEvent event) {
   return static_cast<cudaEvent_t>(event.handle);
 }
 
-absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, absl::string_view name,
-                              int gpu) {
-  int value = 0;
-  const absl::Status status =
-      CudaStatus(cudaDeviceGetAttribute(&value, attribute, gpu),
-                 absl::StrCat("cudaDeviceGetAttribute(", name, ")"), gpu);
-  if (!status.ok()) return status;
-  return value;
-}
-
-// The GPU whose memory this is, or -1 for memory of the host.
-absl::StatusOr<int> OwnerOf(const void* memory) {
+// The GPU whose memory this is; -1 for memory of the host and where CUDA does
+// not say, which the copy will.
+int OwnerOf(const void* memory) {
   cudaPointerAttributes attributes = {};
-  const absl::Status status =
-      CudaStatus(cudaPointerGetAttributes(&attributes, memory),
-                 "cudaPointerGetAttributes");
-  if (!status.ok()) return status;
-  return attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
-}
-
-// Keeps what is freed, because allocating from the driver waits.
-absl::StatusOr<cudaMemPool_t> NewPool(int gpu) {
-  const absl::StatusOr<int> has_pools =
-      Attribute(cudaDevAttrMemoryPoolsSupported, "MemoryPoolsSupported", gpu);
-  if (!has_pools.ok()) return has_pools.status();
-  if (*has_pools == 0) {
-    return absl::UnimplementedError(absl::StrCat(
-        "GPU ", gpu, " cannot allocate in the order of a stream: its driver ",
-        "has no memory pools"));
+  if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return -1;
   }
-  cudaMemPoolProps properties = {};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
-  cudaMemPool_t pool = nullptr;
-  absl::Status status = CudaStatus(cudaMemPoolCreate(&pool, &properties),
-                                   "cudaMemPoolCreate", gpu);
-  if (!status.ok()) return status;
-  uint64_t keep_all = UINT64_MAX;
-  status = CudaStatus(
-      cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all),
-      "cudaMemPoolSetAttribute", gpu);
-  if (status.ok()) return pool;
-  (void)cudaMemPoolDestroy(pool);
-  return status;
+  return attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
 }
 
 }  // namespace
@@ -99,10 +42,6 @@ CudaRuntime::~CudaRuntime() {
   CudaHostCalls::Get().EndAllOf(
       this, absl::AbortedError("the GPU runtime ended before the stream came "
                                "to this call"));
-  MutexLock lock(&mu_);
-  for (const auto& [gpu, found] : gpus_) {
-    (void)cudaMemPoolDestroy(found.pool);
-  }
 }
 
 absl::StatusOr<int> CudaRuntime::NumGpus() {
@@ -149,7 +88,13 @@ absl::StatusOr<PeerLink> CudaRuntime::LinkBetween(int gpu, int peer) {
 
 absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
   if (gpu == peer) return absl::OkStatus();
-  const absl::StatusOr<Gpu> owner = Find(peer);
+  const absl::StatusOr<PeerLink> link = LinkBetween(gpu, peer);
+  if (!link.ok()) return link.status();
+  if (*link == PeerLink::kNone) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("GPU ", gpu, " has no link to GPU ", peer));
+  }
+  const auto owner = Find(peer);
   if (!owner.ok()) return owner.status();
   const OnGpu on_gpu(gpu);
   if (on_gpu.error() != cudaSuccess) {
@@ -163,12 +108,14 @@ absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
   cudaMemAccessDesc access = {};
   access.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
   access.flags = cudaMemAccessFlagsProtReadWrite;
-  return Note(cudaMemPoolSetAccess(owner->pool, &access, 1),
+  return Note(cudaMemPoolSetAccess((*owner)->pool(), &access, 1),
               absl::StrCat("cudaMemPoolSetAccess to the memory of GPU ", peer),
               gpu);
 }
 
 absl::StatusOr<GpuStream> CudaRuntime::CreateStream(int gpu) {
+  const auto opened = Find(gpu);
+  if (!opened.ok()) return opened.status();
   const OnGpu on_gpu(gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", gpu);
@@ -246,7 +193,7 @@ absl::Status CudaRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
 
 absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
                                                  GpuStream stream) {
-  const absl::StatusOr<Gpu> found = Find(stream.gpu);
+  const auto found = Find(stream.gpu);
   if (!found.ok()) return found.status();
   const OnGpu on_gpu(stream.gpu);
   if (on_gpu.error() != cudaSuccess) {
@@ -254,7 +201,7 @@ absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
   }
   void* memory = nullptr;
   const absl::Status status =
-      Note(cudaMallocFromPoolAsync(&memory, num_bytes, found->pool,
+      Note(cudaMallocFromPoolAsync(&memory, num_bytes, (*found)->pool(),
                                    HandleOf(stream)),
            absl::StrCat("cudaMallocFromPoolAsync of ", num_bytes, " bytes"),
            stream.gpu);
@@ -290,14 +237,12 @@ absl::Status CudaRuntime::CopyAsync(void* to, const void* from,
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
   }
-  const absl::StatusOr<int> target = OwnerOf(to), source = OwnerOf(from);
-  if (!target.ok()) return target.status();
-  if (!source.ok()) return source.status();
-  if (*target >= 0 && *source >= 0 && *target != *source) {
-    return Note(cudaMemcpyPeerAsync(to, *target, from, *source, num_bytes,
+  const int target = OwnerOf(to), source = OwnerOf(from);
+  if (target >= 0 && source >= 0 && target != source) {
+    return Note(cudaMemcpyPeerAsync(to, target, from, source, num_bytes,
                                     HandleOf(stream)),
                 absl::StrCat("cudaMemcpyPeerAsync of ", num_bytes,
-                             " bytes from GPU ", *source, " to GPU ", *target),
+                             " bytes from GPU ", source, " to GPU ", target),
                 stream.gpu);
   }
   return Note(
@@ -327,7 +272,7 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
                                        GpuStream stream) {
   const absl::Status status = CheckReduction(reduction);
   if (!status.ok() || reduction.num_elements == 0) return status;
-  const absl::StatusOr<Gpu> found = Find(stream.gpu);
+  const auto found = Find(stream.gpu);
   if (!found.ok()) return found.status();
   const OnGpu on_gpu(stream.gpu);
   if (on_gpu.error() != cudaSuccess) {
@@ -336,8 +281,8 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
   const gpu::ReduceArguments arguments = gpu::PlanReduce(reduction);
   const size_t num_items =
       gpu::NumItems(arguments, gpu::kPackBytes / SizeOf(reduction.dtype));
-  const unsigned num_blocks =
-      gpu::NumBlocks(num_items, found->num_multiprocessors);
+  const unsigned num_blocks = gpu::NumBlocks(
+      num_items, (*found)->MostBlocks(reduction.kind, reduction.dtype));
   const cudaError_t error = gpu::WithReduction(
       reduction.kind, reduction.dtype, [&](auto format, auto op) {
         return gpu::LaunchReduce<decltype(format), decltype(op)>(
@@ -352,7 +297,7 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
 absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
   const absl::Status status = CheckCopy(copy);
   if (!status.ok() || copy.num_bytes == 0) return status;
-  const absl::StatusOr<Gpu> found = Find(stream.gpu);
+  const auto found = Find(stream.gpu);
   if (!found.ok()) return found.status();
   const OnGpu on_gpu(stream.gpu);
   if (on_gpu.error() != cudaSuccess) {
@@ -360,7 +305,8 @@ absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
   }
   const gpu::CopyArguments arguments = gpu::PlanCopy(copy);
   const unsigned num_blocks =
-      gpu::NumBlocks(gpu::NumItems(arguments), found->num_multiprocessors);
+      gpu::NumBlocks(gpu::NumItems(arguments),
+                     (*found)->MostBlocksOfCopy(arguments.word_bytes));
   const cudaError_t error = gpu::WithWord(arguments.word_bytes, [&](auto word) {
     return gpu::LaunchCopy<decltype(word)>(arguments, num_blocks,
                                            HandleOf(stream));
@@ -386,19 +332,19 @@ absl::Status CudaRuntime::FirstError(int gpu) {
   return found == spoilt_.end() ? absl::OkStatus() : found->second;
 }
 
-absl::StatusOr<CudaRuntime::Gpu> CudaRuntime::Find(int gpu) {
+absl::StatusOr<std::shared_ptr<const CudaGpu>> CudaRuntime::Find(int gpu) {
+  {
+    MutexLock lock(&mu_);
+    const auto known = gpus_.find(gpu);
+    if (known != gpus_.end()) return known->second;
+  }
+  // Not under the lock, because the driver may wait. Of two threads' the second
+  // is given up.
+  absl::StatusOr<std::shared_ptr<const CudaGpu>> opened =
+      CudaGpu::Open(gpu, options_.kept_bytes);
+  if (!opened.ok()) return opened;
   MutexLock lock(&mu_);
-  const auto known = gpus_.find(gpu);
-  if (known != gpus_.end()) return known->second;
-  const absl::StatusOr<int> num_multiprocessors =
-      Attribute(cudaDevAttrMultiProcessorCount, "MultiProcessorCount", gpu);
-  if (!num_multiprocessors.ok()) return num_multiprocessors.status();
-  const absl::StatusOr<cudaMemPool_t> pool = NewPool(gpu);
-  if (!pool.ok()) return pool.status();
-  const Gpu found = {.num_multiprocessors = *num_multiprocessors,
-                     .pool = *pool};
-  gpus_.emplace(gpu, found);
-  return found;
+  return gpus_.emplace(gpu, *opened).first->second;
 }
 
 }  // namespace tutti

@@ -4,7 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -12,25 +14,35 @@
 #include "absl/strings/string_view.h"
 #include "framework/mutex.h"
 #include "framework/status_callback.h"
+#include "gpu/cuda_gpu.h"
 #include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
 
 namespace tutti {
 
+struct CudaRuntimeOptions {
+  // How much freed memory of each GPU is kept for the next allocations, which
+  // need not ask the driver then. More is given back to other programs when
+  // this one waits for a GPU (cudaStreamSynchronize and the like), which Tutti
+  // never does. 1 GiB.
+  uint64_t kept_bytes = uint64_t{1} << 30;
+};
+
 // GpuRuntime over the CUDA runtime, which is linked in, and the driver, which
 // is looked for when the first call needs it: without one, every call returns
 // UNAVAILABLE.
 //
-// Allocates from memory pools of its own, which keep what is freed for the next
-// allocation. The destructor gives them back. It outlives the streams, events
-// and memory that it gave out.
+// Opens a GPU when a stream is first made on it, which waits until our kernels
+// are loaded; GPUs before compute capability 8.0 are refused as UNIMPLEMENTED.
+// Allocates from memory pools of its own. The destructor gives them back. It
+// outlives the streams, events and memory that it gave out.
 //
 // Each call works in the primary context of its GPU. A thread that had another
 // context current has its GPU's primary one afterwards, and one that had none
 // that of GPU 0.
 class CudaRuntime : public GpuRuntime {
  public:
-  CudaRuntime() = default;
+  explicit CudaRuntime(CudaRuntimeOptions options = {}) : options_(options) {}
   ~CudaRuntime() override;
   CudaRuntime(const CudaRuntime&) = delete;
   CudaRuntime& operator=(const CudaRuntime&) = delete;
@@ -59,13 +71,9 @@ class CudaRuntime : public GpuRuntime {
   absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override;
 
  private:
-  // What is asked of the driver once.
-  struct Gpu {
-    int num_multiprocessors = 0;
-    cudaMemPool_t pool = nullptr;
-  };
-
-  absl::StatusOr<Gpu> Find(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
+  // Opens it where that was not done yet.
+  absl::StatusOr<std::shared_ptr<const CudaGpu>> Find(int gpu)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // What `call` returned. An error that spoils the GPU fails what its streams
   // were to call the host for, because CUDA never will.
@@ -75,8 +83,10 @@ class CudaRuntime : public GpuRuntime {
   // OK unless the GPU is known to be spoilt.
   absl::Status FirstError(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
 
+  const CudaRuntimeOptions options_;
+
   Mutex mu_;
-  std::map<int, Gpu> gpus_ ABSL_GUARDED_BY(mu_);
+  std::map<int, std::shared_ptr<const CudaGpu>> gpus_ ABSL_GUARDED_BY(mu_);
   std::map<int, absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
 };
 

@@ -29,7 +29,7 @@ TEST(CudaRuntimeTest, WithoutADriverEveryCallSaysSo) {
   };
   EXPECT_THAT(runtime.Properties(0), unavailable("on GPU 0"));
   EXPECT_THAT(runtime.LinkBetween(0, 1), unavailable("on GPU 0"));
-  EXPECT_THAT(runtime.EnablePeerAccess(0, 1), unavailable("on GPU 1"));
+  EXPECT_THAT(runtime.EnablePeerAccess(0, 1), unavailable("on GPU 0"));
   EXPECT_THAT(runtime.CreateStream(2), unavailable("on GPU 2"));
   EXPECT_THAT(runtime.CreateEvent(2), unavailable("on GPU 2"));
   EXPECT_THAT(runtime.AllocateAsync(8, {}), unavailable("on GPU 0"));

@@ -7,6 +7,9 @@
 namespace tutti {
 namespace {
 
+// Of _NVCC_FLAGS in third_party/cuda_library.bzl.
+constexpr int kOldestMajor = 8;
+
 absl::StatusCode CodeOf(cudaError_t error) {
   switch (error) {
     case cudaErrorInsufficientDriver:
@@ -18,6 +21,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorDevicesUnavailable:
       return absl::StatusCode::kUnavailable;
     case cudaErrorMemoryAllocation:
+    case cudaErrorTooManyPeers:
       return absl::StatusCode::kResourceExhausted;
     case cudaErrorInvalidValue:
     case cudaErrorInvalidDevice:
@@ -76,6 +80,13 @@ bool SpoilsGpu(cudaError_t error) {
     default:
       return false;
   }
+}
+
+absl::Status CheckCapability(int gpu, int major, int minor) {
+  if (major >= kOldestMajor) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("GPU ", gpu, " has compute capability ", major, ".", minor,
+                   ", and ", kOldestMajor, ".0 is the oldest that will do"));
 }
 
 }  // namespace tutti

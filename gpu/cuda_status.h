@@ -18,6 +18,10 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view call,
 // return this.
 bool SpoilsGpu(cudaError_t error);
 
+// Whether there is device code for a GPU of this compute capability. Errors:
+// UNIMPLEMENTED.
+absl::Status CheckCapability(int gpu, int major, int minor);
+
 }  // namespace tutti
 
 #endif  // TUTTI_GPU_CUDA_STATUS_H_

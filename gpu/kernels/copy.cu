@@ -3,6 +3,7 @@
 
 #include "gpu/kernels/kernel_loops.h"
 #include "gpu/kernels/launch.h"
+#include "gpu/kernels/load_kernel-inl.h"
 
 namespace tutti::gpu {
 
@@ -14,6 +15,11 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 }
 
 template <class Word>
+LoadedKernel LoadCopy() {
+  return Load(reinterpret_cast<const void*>(&CopyKernel<Word>));
+}
+
+template <class Word>
 cudaError_t LaunchCopy(CopyArguments arguments, unsigned num_blocks,
                        cudaStream_t stream) {
   void* parameters[] = {&arguments};
@@ -22,6 +28,9 @@ cudaError_t LaunchCopy(CopyArguments arguments, unsigned num_blocks,
                           0, stream);
 }
 
+template LoadedKernel LoadCopy<Words>();
+template LoadedKernel LoadCopy<uint32_t>();
+template LoadedKernel LoadCopy<uint8_t>();
 template cudaError_t LaunchCopy<Words>(CopyArguments, unsigned, cudaStream_t);
 template cudaError_t LaunchCopy<uint32_t>(CopyArguments, unsigned,
                                           cudaStream_t);

@@ -159,15 +159,17 @@ TUTTI_HOST_DEVICE void StoreToAll(const CopyArguments& arguments,
   }
 }
 
+// How many words a thread asks for before it writes the first.
+inline constexpr size_t kAhead = 4;
+
 // The words at `first`, `first + stride`, ..., as many as there are of kAhead.
 // All are asked for before the first is written.
 template <class Word>
 TUTTI_HOST_DEVICE void CopyWords(const CopyArguments& arguments, size_t first,
                                  size_t stride) {
-  constexpr int kAhead = 4;
   Word words[kAhead] = {};
   TUTTI_UNROLL
-  for (int i = 0; i < kAhead; ++i) {
+  for (size_t i = 0; i < kAhead; ++i) {
     const size_t word = first + i * stride;
     if (word < arguments.num_words) {
       words[i] = LoadAligned<Word>(arguments.input + arguments.head_bytes +
@@ -175,7 +177,7 @@ TUTTI_HOST_DEVICE void CopyWords(const CopyArguments& arguments, size_t first,
     }
   }
   TUTTI_UNROLL
-  for (int i = 0; i < kAhead; ++i) {
+  for (size_t i = 0; i < kAhead; ++i) {
     const size_t word = first + i * stride;
     if (word < arguments.num_words) {
       StoreToAll(arguments, words[i],
@@ -189,7 +191,7 @@ TUTTI_HOST_DEVICE void CopyWords(const CopyArguments& arguments, size_t first,
 template <class Word>
 TUTTI_HOST_DEVICE void CopyShare(const CopyArguments& arguments, size_t thread,
                                  size_t num_threads) {
-  for (size_t i = thread; i < arguments.num_words; i += 4 * num_threads) {
+  for (size_t i = thread; i < arguments.num_words; i += kAhead * num_threads) {
     CopyWords<Word>(arguments, i, num_threads);
   }
   const size_t head = arguments.head_bytes;

@@ -9,9 +9,6 @@ namespace {
 
 static_assert(kMaxBuffers == kMaxGpuBuffers);
 
-// Of a GPU with 2048 threads on each multiprocessor.
-constexpr size_t kBlocksPerMultiprocessor = 8;
-
 size_t Remainder(const void* pointer, size_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes;
 }
@@ -89,11 +86,10 @@ CopyArguments PlanCopy(const GpuCopy& copy) {
   return arguments;
 }
 
-unsigned NumBlocks(size_t num_items, int num_multiprocessors) {
+unsigned NumBlocks(size_t num_items, int most) {
   const size_t wanted = RoundUpQuotient(num_items, kThreadsPerBlock);
-  const size_t most = kBlocksPerMultiprocessor *
-                      static_cast<size_t>(std::max(num_multiprocessors, 1));
-  return static_cast<unsigned>(std::clamp(wanted, size_t{1}, most));
+  return static_cast<unsigned>(
+      std::clamp(wanted, size_t{1}, static_cast<size_t>(std::max(most, 1))));
 }
 
 size_t NumItems(const ReduceArguments& arguments, size_t pack_elements) {

@@ -19,8 +19,8 @@ ReduceArguments PlanReduce(const GpuReduction& reduction);
 CopyArguments PlanCopy(const GpuCopy& copy);
 
 // How many blocks of kThreadsPerBlock: one thread for each item, but no more
-// than fill the GPU, and at least one.
-unsigned NumBlocks(size_t num_items, int num_multiprocessors);
+// than `most`, those that the GPU runs at a time, and at least one.
+unsigned NumBlocks(size_t num_items, int most);
 
 // How many items the threads share.
 size_t NumItems(const ReduceArguments& arguments, size_t pack_elements);

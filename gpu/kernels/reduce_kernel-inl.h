@@ -7,6 +7,7 @@
 
 #include "gpu/kernels/kernel_loops.h"
 #include "gpu/kernels/launch.h"
+#include "gpu/kernels/load_kernel-inl.h"
 
 namespace tutti::gpu {
 
@@ -16,6 +17,11 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   ReduceShare<Format, Op>(arguments,
                           size_t{blockIdx.x} * blockDim.x + threadIdx.x,
                           size_t{gridDim.x} * blockDim.x);
+}
+
+template <class Format, class Op>
+LoadedKernel LoadReduce() {
+  return Load(reinterpret_cast<const void*>(&ReduceKernel<Format, Op>));
 }
 
 template <class Format, class Op>
@@ -30,6 +36,7 @@ cudaError_t LaunchReduce(ReduceArguments arguments, unsigned num_blocks,
 }  // namespace tutti::gpu
 
 #define TUTTI_LAUNCH_REDUCE(Format, Op)                                    \
+  template LoadedKernel LoadReduce<Format, Op>();                          \
   template cudaError_t LaunchReduce<Format, Op>(ReduceArguments, unsigned, \
                                                 cudaStream_t)
 

@@ -1,0 +1,33 @@
+#ifndef TUTTI_GPU_ON_GPU_H_
+#define TUTTI_GPU_ON_GPU_H_
+
+#include <cuda_runtime_api.h>
+
+namespace tutti {
+
+// Makes `gpu` the thread's current one as long as it lives. Without it the
+// calls would open the GPU that is current, mostly GPU 0, for this process.
+class OnGpu {
+ public:
+  explicit OnGpu(int gpu) : error_(cudaGetDevice(&previous_)) {
+    if (error_ != cudaSuccess || previous_ == gpu) return;
+    error_ = cudaSetDevice(gpu);
+    has_changed_ = error_ == cudaSuccess;
+  }
+  ~OnGpu() {
+    if (has_changed_) (void)cudaSetDevice(previous_);
+  }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+  cudaError_t error() const { return error_; }
+
+ private:
+  int previous_ = 0;
+  cudaError_t error_;
+  bool has_changed_ = false;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_ON_GPU_H_
