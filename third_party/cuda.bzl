@@ -56,11 +56,27 @@ def _number_after(text, words):
             return int(rest[:end]) if end > 0 else 0
     return int(rest) if rest else 0
 
+def _refusal(ctx, nvcc):
+    """What nvcc says where it does not take the host's compiler, or nothing."""
+    compiler = ctx.which(ctx.os.environ.get("CC", "gcc"))
+    bindir = ["--compiler-bindir={}".format(compiler)] if compiler else []
+    ctx.file("empty.cu", "")
+    tried = ctx.execute([nvcc, "-std=c++20", "-c", "empty.cu", "-o", "empty.o"] + bindir)
+    if tried.return_code == 0:
+        return ""
+    lines = (tried.stderr + tried.stdout).splitlines()
+    told = [line for line in lines if "error" in line] or lines or ["nothing"]
+    return told[0].replace("\\", "/").replace("\"", "'")
+
 def _toolkit(ctx):
     """The toolkit's folder, version, library and why it cannot be used."""
-    given = ctx.os.environ.get("CUDA_PATH", "")
-    root = given or "/usr/local/cuda"
-    place = root + (" (of CUDA_PATH)" if given else "")
+    variables = [
+        name
+        for name in ["CUDA_PATH", "CUDA_HOME"]
+        if ctx.os.environ.get(name, "")
+    ]
+    root = ctx.os.environ[variables[0]] if variables else "/usr/local/cuda"
+    place = root + (" (of {})".format(variables[0]) if variables else "")
     libraries = [
         "{}/{}/libcudart_static.a".format(root, folder)
         for folder in ["lib64", "lib"]
@@ -86,6 +102,9 @@ def _toolkit(ctx):
             version % 1000 // 10,
             _OLDEST_CUDA,
         )
+    refusal = _refusal(ctx, root + "/bin/nvcc")
+    if refusal:
+        return nothing, "{} cannot compile for this host: {}".format(place, refusal)
     return struct(root = root, place = place, version = version, library = library[0]), ""
 
 def _nccl(ctx, toolkit):
@@ -133,18 +152,18 @@ def _cuda(ctx):
         linkopts = ["-ldl", "-lrt"] if toolkit.root else [],
     ))
 
-# The repository @cuda. The toolkit is looked for where CUDA_PATH says, else in
-# /usr/local/cuda. Targets that need it say so by
+# The repository @cuda. The toolkit is looked for where CUDA_PATH says, else
+# CUDA_HOME, else in /usr/local/cuda. Targets that need it say so by
 #
 #     load("@cuda//:installed.bzl", "WITH_CUDA")
 #     target_compatible_with = WITH_CUDA
 #
 # and are skipped without it; those that can use it, by HAS_CUDA, a bool, among
 # their dependencies. NCCL's header likewise, by WITH_NCCL and HAS_NCCL. Looked
-# up when Bazel starts, when CUDA_PATH changes and by `bazel sync --configure`.
+# up when Bazel starts, when one of these changes and by `bazel sync --configure`.
 cuda = repository_rule(
     implementation = _cuda,
     configure = True,
-    environ = ["CUDA_PATH"],
+    environ = ["CC", "CUDA_HOME", "CUDA_PATH"],
     local = True,
 )
