@@ -79,6 +79,8 @@ TEST(CudaHostCallsTest, AnOwnerEndsWhenItsCallsHaveReturned) {
   void* const call = calls.Add(&owner, 0, [&](const absl::Status&) {
     has_begun.DecrementCount();
     is_ending.Wait();
+    // An end that does not wait would be over by now.
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();
     has_returned = true;
   });
   // Lets the other return when the end has begun.
