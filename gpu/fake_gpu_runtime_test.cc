@@ -248,9 +248,9 @@ TEST(FakeGpuRuntimeTest, TheCallThatIsToFailFailsOnce) {
 }
 
 TEST(FakeGpuRuntimeTest, AnErrorOfAStreamSpoilsItsGpuAndNoOther) {
+  std::vector<absl::Status> told, told_other;  // Until the runtime ends.
   Gpus gpus(1, /*num_gpus=*/2);
   const GpuStream stream = *gpus.runtime().CreateStream(1);
-  std::vector<absl::Status> told, told_other;
   gpus.runtime().FailStream(gpus.one(), absl::InternalError("illegal address"));
   ASSERT_THAT(gpus.runtime().CallHost(KeepIn(told), gpus.one()), IsOk());
   ASSERT_THAT(gpus.runtime().CallHost(KeepIn(told_other), stream), IsOk());
