@@ -42,7 +42,10 @@ void Meet(const BufKey& key, const Offer& offer, const Ask& ask) {
     return;
   }
   ask.borrower->OnDelivery(ask.id, absl::OkStatus(),
-                           {offer.bytes, offer.lender, offer.id});
+                           {.bytes = offer.bytes,
+                            .lender = offer.lender,
+                            .id = offer.id,
+                            .written = offer.written});
 }
 
 absl::Status TakenError(const BufKey& key, absl::string_view side) {

@@ -12,8 +12,10 @@
 #include "absl/status/statusor.h"
 #include "framework/device_name.h"
 #include "framework/dtype.h"
+#include "framework/environment.h"
 #include "framework/mutex.h"
 #include "framework/outfeed_channel.h"
+#include "framework/step_stream.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 
@@ -65,6 +67,14 @@ class Device {
 
   // Whether the processor may read and write the bytes of its tensors.
   virtual bool has_host_memory() const { return true; }
+
+  // For the steps of one execution, where they run in an order of the device's
+  // own; null where the processor runs them. The device and the clock outlive
+  // it. Errors: those of the device.
+  virtual absl::StatusOr<std::unique_ptr<StepStream>> OpenSteps(
+      Clock& /*clock*/) {
+    return nullptr;
+  }
 
   // How what runs here hands tensors to the host. Null as long as it was given
   // none: outfeed/ makes those of CPU devices when it needs them.

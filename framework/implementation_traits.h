@@ -51,8 +51,13 @@ struct ImplementationTraits {
   std::string summary;  // One line for people.
   std::vector<CollectiveType> collectives;
 
-  // Empty: any whose memory is the host's (Device::has_host_memory()).
+  // Empty: any whose memory is the host's (Device::has_host_memory()), and any
+  // that runs steps (Device::OpenSteps()) where the implementation is made of
+  // these.
   std::vector<std::string> device_types;
+
+  // Runs schedules (schedule/), and nothing else. Set by Scheduled().
+  bool is_made_of_steps = false;
 
   // Serves only groups whose members are all in one process, whatever tasks
   // they belong to.

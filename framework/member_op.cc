@@ -27,10 +27,12 @@ std::string Rounded(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, unit));
 }
 
-// What runs on any device reads and writes its memory as the host's.
+// What runs on any device, and is not made of steps, reads and writes its
+// memory as the host's.
 absl::Status CheckMemory(const ImplementationTraits& traits,
                          const CollectiveParams& params, const Device& device) {
-  if (device.has_host_memory() || !traits.device_types.empty()) {
+  if (device.has_host_memory() || !traits.device_types.empty() ||
+      traits.is_made_of_steps) {
     return absl::OkStatus();
   }
   return absl::UnimplementedError(absl::StrCat(

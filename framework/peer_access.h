@@ -14,6 +14,7 @@
 namespace tutti {
 
 class CollectiveDelegate;
+class DeviceFence;
 struct CollGroupMember;
 struct CollGroupParams;
 
@@ -24,6 +25,13 @@ class Lender {
  public:
   virtual ~Lender() = default;
   virtual void OnReleased(int32_t id, absl::Status status) = 0;
+
+  // In its place for an offer with a fence, where what reads the bytes is only
+  // put on the peer's stream: they are the lender's again after `read`, which
+  // is valid during the call.
+  virtual void OnReleasedAfter(int32_t id, const DeviceFence& /*read*/) {
+    OnReleased(id, absl::UnimplementedError("the sender knows no fences"));
+  }
 };
 
 // What the sending side lends.
@@ -33,6 +41,10 @@ struct Offer {
   uint64_t incarnation = 0;  // Of the sender's device.
   Lender* lender = nullptr;
   int32_t id = 0;  // The lender's name for it.
+
+  // The bytes are there after this, which is valid as they are. Null: now. Only
+  // to members of this process.
+  const DeviceFence* written = nullptr;
 };
 
 // What the receiving side gets to read. It ends the loan by Release(), exactly
@@ -41,6 +53,7 @@ struct Delivery {
   absl::Span<const std::byte> bytes;
   Lender* lender = nullptr;  // Null if the bytes came in parts.
   int32_t id = 0;
+  const DeviceFence* written = nullptr;  // As in Offer; valid until Release().
 
   void Release(absl::Status status) const {
     if (lender != nullptr) lender->OnReleased(id, std::move(status));

@@ -1,11 +1,14 @@
 #include "gpu/cuda_device.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "framework/mutex.h"
+#include "gpu/gpu_pass_end.h"
+#include "gpu/gpu_step_stream.h"
 
 namespace tutti {
 // Memory is allocated and freed on streams of their own, so that neither makes
@@ -191,6 +194,26 @@ absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
                       [streams = streams_, begin = *memory, size = *num_bytes] {
                         streams->Free(begin, size);
                       });
+}
+
+absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenSteps(
+    Clock& clock) {
+  auto end = GpuPassEnd::Create(*this, collective_stream(), clock);
+  if (!end.ok()) return end.status();
+  absl::Status status = Order(compute_stream(), collective_stream());
+  if (!status.ok()) return status;
+  return std::make_unique<GpuStepStream>(*this, clock, *std::move(end));
+}
+
+bool CudaDevice::Reaches(const CudaDevice& other) const {
+  if (&runtime() != &other.runtime()) return false;
+  if (gpu() == other.gpu()) return true;
+  const DeviceName& name = other.attributes().name;
+  if (attributes().name.TaskName() != name.TaskName()) return false;
+  const auto& links = attributes().locality.links;
+  return std::any_of(links.begin(), links.end(), [&](const DeviceLink& link) {
+    return link.device_index == name.index;
+  });
 }
 
 int CudaDevice::gpu() const { return streams_->gpu(); }

@@ -10,6 +10,7 @@
 #include "framework/dtype.h"
 #include "framework/environment.h"
 #include "framework/status_callback.h"
+#include "framework/step_stream.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 #include "gpu/gpu_runtime.h"
@@ -68,6 +69,14 @@ class CudaDevice : public Device {
                                   const TensorShape& shape) override;
 
   bool has_host_memory() const override { return false; }
+
+  // Steps run on the collective stream, which first waits for what the compute
+  // stream holds now.
+  absl::StatusOr<std::unique_ptr<StepStream>> OpenSteps(Clock& clock) override;
+
+  // Whether kernels here may use the memory of `other`: it is on the same GPU,
+  // or there is a link.
+  bool Reaches(const CudaDevice& other) const;
 
   int gpu() const;
   GpuRuntime& runtime() const;

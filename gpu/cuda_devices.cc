@@ -96,10 +96,8 @@ absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
   if (*num_gpus == 0) {
     return absl::NotFoundError("this host has a driver for GPUs, but no GPU");
   }
-  const auto staging =
-      PinnedPool::Create({.runtime = &runtime,
-                          .buffer_bytes = options.staging_buffer_bytes,
-                          .max_buffers = options.max_staging_buffers});
+  const auto staging = PinnedPool::Create(
+      {.runtime = &runtime, .kept_bytes = options.kept_staging_bytes});
   if (!staging.ok()) return staging.status();
   std::vector<std::unique_ptr<CudaDevice>> devices;
   for (int gpu = 0; gpu < *num_gpus; ++gpu) {

@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_CUDA_DEVICES_H_
 #define TUTTI_GPU_CUDA_DEVICES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "framework/environment.h"
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/pinned_pool.h"
 
 namespace tutti {
 
@@ -28,9 +30,8 @@ struct CudaDevicesOptions {
   // Of each device: see CudaDevice.
   int64_t freed_ahead_bytes = CudaDevice::Options().freed_ahead_bytes;
 
-  // Of the buffers that all of them share.
-  size_t staging_buffer_bytes = size_t{4} << 20;
-  int max_staging_buffers = 16;
+  // Of pinned memory, which all of them share (PinnedPool).
+  size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
 };
 
 // Devices GPU:0, GPU:1, ... of a task: `devices_per_gpu` on each GPU of this

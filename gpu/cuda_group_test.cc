@@ -1,11 +1,15 @@
 // What becomes of collectives among devices on GPUs that run on those of the
 // CPU.
 
-#include <string>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/collective_implementation.h"
 #include "framework/collective_request.h"
+#include "framework/merge_op.h"
+#include "framework/registry.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_group.h"
@@ -30,22 +34,65 @@ void Call(FakeGpuGroup& group, const CollectiveRequest& request) {
   group.RunAll();
 }
 
-TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
-  for (const std::string name :
-       {"TreeReduce", "RingReduce", "RecursiveDoublingReduce"}) {
-    FakeGpuGroup group({});
-    CollectiveRequest request =
-        group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
-    request.impl_details.implementation = name;
-    Call(group, request);
-    EXPECT_THAT(group.ended(),
-                Each(Optional(
-                    StatusIs(absl::StatusCode::kUnimplemented,
-                             HasSubstr(name + " works in the host's memory; "
-                                              "/job:localhost/replica:0/task:0/"
-                                              "device:GPU:")))));
-    EXPECT_THAT(group.Remains(), IsEmpty());
+// Says nothing of devices.
+class OfHostMemory : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
   }
+  void Run(const CollectiveContext&, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+
+REGISTER_COLLECTIVE(OfHostMemory,
+                    Implemented<OfHostMemory>({
+                        .collectives = {CollectiveType::kAllReduce},
+                    }));
+
+TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "OfHostMemory";
+  Call(group, request);
+  EXPECT_THAT(group.ended(),
+              Each(Optional(StatusIs(
+                  absl::StatusCode::kUnimplemented,
+                  HasSubstr("OfHostMemory works in the host's memory; "
+                            "/job:localhost/replica:0/task:0/device:GPU:")))));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(CudaGroupTest, FunctionsOfTheHostAreRefused) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "RingReduce";
+  request.merge_op =
+      MergeOp::Custom({.name = "first",
+                       .commutative = true,
+                       .apply = [](DType, const void*, const void*, void*,
+                                   int64_t) { return absl::OkStatus(); }})
+          .value();
+  Call(group, request);
+  EXPECT_THAT(
+      group.ended(),
+      Each(Optional(StatusIs(absl::StatusCode::kUnimplemented,
+                             testing::AllOf(HasSubstr("merge op \"first\""),
+                                            HasSubstr("RingReduce"))))));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(CudaGroupTest, BarriersNeedNoneOfTheirMemory) {
+  FakeGpuGroup group({.devices_per_gpu = 3});
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, group.Request(Barrier{}, DType::kFloat32, 0), Tensor(),
+               nullptr);
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+  EXPECT_THAT(group.Remains(), IsEmpty());
 }
 
 TEST(CudaGroupTest, WhatRunsOnCpusAloneNamesWhatRunsOnGpus) {

@@ -1,6 +1,5 @@
 #include "gpu/gpu_local_pass.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -28,23 +27,11 @@ CudaDevice& DeviceOf(const CollectiveContext& context) {
   return static_cast<CudaDevice&>(*context.device);
 }
 
-// Whether kernels on the GPU of `from` may use the memory of `to`.
-bool Reaches(const CudaDevice& from, const CudaDevice& to) {
-  if (&from.runtime() != &to.runtime()) return false;
-  if (from.gpu() == to.gpu()) return true;
-  const DeviceName& name = to.attributes().name;
-  if (from.attributes().name.TaskName() != name.TaskName()) return false;
-  const auto& links = from.attributes().locality.links;
-  return std::any_of(links.begin(), links.end(), [&](const DeviceLink& link) {
-    return link.device_index == name.index;
-  });
-}
-
 absl::Status CheckFirstReachesAll(const GpuMembers& members) {
   const CudaDevice& first = members.device(0);
   for (int rank = 1; rank < members.size(); ++rank) {
     const CudaDevice& other = members.device(rank);
-    if (Reaches(first, other)) continue;
+    if (first.Reaches(other)) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         members.instance().impl_details.implementation,
         " needs a first member that reaches the memory of all: ",
@@ -146,7 +133,7 @@ void GpuLocalCollective::RunAll(GpuMeeting& meeting,
   if (!status.ok()) return meeting.Adjourn(std::move(status));
   absl::StatusOr<GpuPlan> plan = planner_(members);
   if (!plan.ok()) return meeting.Adjourn(plan.status());
-  const auto end = GpuPassEnd::Create(first, clock, ready);
+  const auto end = GpuPassEnd::Create(first, first.collective_stream(), clock);
   if (!end.ok()) return meeting.Adjourn(end.status());
   status = WaitForAll(first, ready);
   if (status.ok()) status = cancellation.status();
@@ -157,12 +144,13 @@ void GpuLocalCollective::RunAll(GpuMeeting& meeting,
     const CollectiveContext& context = members.context(rank);
     context.executor->Launched(context);
   }
-  (*end)->CallWhenOver([&meeting, &cancellation,
+  (*end)->CallWhenOver(ready,
+                       [&meeting, &cancellation,
                         launched = std::move(status)](absl::Status ended) {
-    ended.Update(launched);
-    ended.Update(cancellation.status());
-    meeting.Adjourn(std::move(ended));
-  });
+                         ended.Update(launched);
+                         ended.Update(cancellation.status());
+                         meeting.Adjourn(std::move(ended));
+                       });
 }
 
 ImplementationTraits GpuLocalTraits(std::string summary,

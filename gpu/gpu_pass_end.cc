@@ -5,20 +5,20 @@
 namespace tutti {
 
 absl::StatusOr<std::shared_ptr<GpuPassEnd>> GpuPassEnd::Create(
-    CudaDevice& device, Clock& clock, std::vector<GpuEvent> awaited) {
+    CudaDevice& device, GpuStream stream, Clock& clock) {
   absl::StatusOr<OwnedGpuEvent> event =
       NewEvent(device.runtime(), device.gpu());
   if (!event.ok()) return event.status();
   // The constructor is private.
   return std::shared_ptr<GpuPassEnd>(
-      new GpuPassEnd(device, clock, std::move(awaited), *std::move(event)));
+      new GpuPassEnd(device, stream, clock, *std::move(event)));
 }
 
-GpuPassEnd::GpuPassEnd(CudaDevice& device, Clock& clock,
-                       std::vector<GpuEvent> awaited, OwnedGpuEvent event)
+GpuPassEnd::GpuPassEnd(CudaDevice& device, GpuStream stream, Clock& clock,
+                       OwnedGpuEvent event)
     : device_(device),
+      stream_(stream),
       clock_(clock),
-      awaited_(std::move(awaited)),
       event_(std::move(event)) {}
 
 absl::Status GpuPassEnd::Mark() {
@@ -27,8 +27,7 @@ absl::Status GpuPassEnd::Mark() {
 }
 
 absl::Status GpuPassEnd::MarkLocked() {
-  absl::Status status =
-      device_.runtime().RecordEvent(event_.get(), device_.collective_stream());
+  absl::Status status = device_.runtime().RecordEvent(event_.get(), stream_);
   is_marked_ = status.ok();
   return status;
 }
@@ -38,15 +37,17 @@ absl::Status GpuPassEnd::OrderBefore(GpuStream stream) {
   return device_.runtime().WaitForEvent(stream, event_.get());
 }
 
-void GpuPassEnd::CallWhenOver(StatusCallback done) {
+void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
+                              StatusCallback done) {
   {
     MutexLock lock(&mu_);
+    awaited_ = std::move(awaited);
     done_ = std::move(done);
     LookLater();
   }
   // The callback is told of this call's error too.
   device_
-      .NotifyWhenDone(device_.collective_stream(),
+      .NotifyWhenDone(stream_,
                       [self = shared_from_this()](const absl::Status& status) {
                         status.ok() ? self->End(absl::OkStatus())
                                     : self->Look();

@@ -16,8 +16,8 @@
 
 namespace tutti {
 
-// The end of what one execution puts on a device's collective stream, which
-// waits there for events of other devices.
+// The end of what one execution puts on a stream of a device, which waits
+// there for events of other devices.
 //
 // Normally the stream calls the host when it is past the end. It never does
 // where a GPU is spoilt before, so the end is also looked for every
@@ -32,23 +32,26 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
 
   // Errors: as GpuRuntime::CreateEvent.
-  static absl::StatusOr<std::shared_ptr<GpuPassEnd>> Create(
-      CudaDevice& device, Clock& clock, std::vector<GpuEvent> awaited);
+  static absl::StatusOr<std::shared_ptr<GpuPassEnd>> Create(CudaDevice& device,
+                                                            GpuStream stream,
+                                                            Clock& clock);
 
-  // The end is here: after what the collective stream holds now. Errors: as
+  // The end is here: after what the stream holds now. Errors: as
   // GpuRuntime::RecordEvent; it is then set when it is next looked for.
   absl::Status Mark() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes `stream`, of any device, wait for the end. REQUIRES: Mark() was OK.
   absl::Status OrderBefore(GpuStream stream) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Once, after Mark(). `done` runs as work of the device's queue or on the
-  // thread of the clock: with OK when the stream is past the end, else with the
-  // error of the GPU that is spoilt.
-  void CallWhenOver(StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+  // Once, after Mark(). `awaited` are events of other devices for which the
+  // stream waits before the end. `done` runs as work of the device's queue or
+  // on the thread of the clock: with OK when the stream is past the end, else
+  // with the error of the GPU that is spoilt.
+  void CallWhenOver(std::vector<GpuEvent> awaited, StatusCallback done)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  GpuPassEnd(CudaDevice& device, Clock& clock, std::vector<GpuEvent> awaited,
+  GpuPassEnd(CudaDevice& device, GpuStream stream, Clock& clock,
              OwnedGpuEvent event);
 
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
@@ -58,13 +61,14 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
   CudaDevice& device_;
+  const GpuStream stream_;
   Clock& clock_;
-  const std::vector<GpuEvent> awaited_;
 
   // Held while the runtime is asked, so that nothing ends meanwhile.
   Mutex mu_;
   OwnedGpuEvent event_ ABSL_GUARDED_BY(mu_);
   bool is_marked_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<GpuEvent> awaited_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);  // Null before and after.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 };

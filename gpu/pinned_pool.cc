@@ -1,8 +1,20 @@
 #include "gpu/pinned_pool.h"
 
+#include <algorithm>
+#include <bit>
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
+namespace {
+
+// A page, below which pinned memory does not get smaller.
+constexpr size_t kSmallestBytes = 4096;
+
+constexpr size_t kLargestBytes = std::numeric_limits<size_t>::max() / 2 + 1;
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<PinnedPool>> PinnedPool::Create(
     Options options) {
@@ -10,79 +22,50 @@ absl::StatusOr<std::shared_ptr<PinnedPool>> PinnedPool::Create(
     return absl::InvalidArgumentError(
         "a pool of pinned memory needs a runtime");
   }
-  if (options.buffer_bytes < 1 || options.max_buffers < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a pool of pinned memory needs at least one buffer of one byte, not ",
-        options.max_buffers, " of ", options.buffer_bytes));
-  }
   // The constructor is private.
   return std::shared_ptr<PinnedPool>(new PinnedPool(options));
 }
 
-void PinnedPool::Take(Callback callback) {
-  if (QueueOrMayMake(callback)) return Make(std::move(callback));
-  Serve();
+absl::StatusOr<PinnedPool::Buffer> PinnedPool::Take(size_t num_bytes) {
+  if (num_bytes > kLargestBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory has ", num_bytes, " bytes to pin"));
+  }
+  // Few sizes, so that buffers fit those who come next.
+  const size_t size_bytes = std::bit_ceil(std::max(num_bytes, kSmallestBytes));
+  OwnedPinnedMemory kept = TakeKept(size_bytes);
+  if (kept) return Buffer(shared_from_this(), std::move(kept), size_bytes);
+  absl::StatusOr<OwnedPinnedMemory> made =
+      NewPinnedMemory(*options_.runtime, size_bytes);
+  if (absl::IsResourceExhausted(made.status())) {
+    TakeAllKept();
+    made = NewPinnedMemory(*options_.runtime, size_bytes);
+  }
+  if (!made.ok()) return made.status();
+  return Buffer(shared_from_this(), *std::move(made), size_bytes);
 }
 
-bool PinnedPool::QueueOrMayMake(Callback& callback) {
+OwnedPinnedMemory PinnedPool::TakeKept(size_t size_bytes) {
   MutexLock lock(&mu_);
-  if (free_.empty() && num_made_ < options_.max_buffers) {
-    ++num_made_;
-    return true;
-  }
-  waiting_.push_back(std::move(callback));
-  return false;
+  const auto found = kept_.find(size_bytes);
+  if (found == kept_.end() || found->second.empty()) return {};
+  OwnedPinnedMemory memory = std::move(found->second.back());
+  found->second.pop_back();
+  kept_bytes_ -= size_bytes;
+  return memory;
 }
 
-// Where none can be made, one that others hold will come. If there is no other,
-// those who wait are told too.
-void PinnedPool::Make(Callback callback) {
-  absl::StatusOr<OwnedPinnedMemory> memory =
-      NewPinnedMemory(*options_.runtime, options_.buffer_bytes);
-  if (memory.ok()) {
-    std::move(callback)(Buffer(shared_from_this(), *std::move(memory)));
-    return;
-  }
-  std::deque<Callback> failed;
-  {
-    MutexLock lock(&mu_);
-    waiting_.push_front(std::move(callback));
-    if (--num_made_ == 0) failed.swap(waiting_);
-  }
-  Serve();
-  for (Callback& other : failed) std::move(other)(memory.status());
+PinnedPool::BySize PinnedPool::TakeAllKept() {
+  MutexLock lock(&mu_);
+  kept_bytes_ = 0;
+  return std::exchange(kept_, {});
 }
 
-void PinnedPool::GiveBack(OwnedPinnedMemory memory) {
-  {
-    MutexLock lock(&mu_);
-    free_.push_back(std::move(memory));
-  }
-  Serve();
-}
-
-void PinnedPool::Serve() {
-  {
-    MutexLock lock(&mu_);
-    if (is_serving_) return;
-    is_serving_ = true;
-  }
-  while (true) {
-    Callback callback;
-    OwnedPinnedMemory memory;
-    {
-      MutexLock lock(&mu_);
-      if (free_.empty() || waiting_.empty()) {
-        is_serving_ = false;
-        return;
-      }
-      memory = std::move(free_.back());
-      free_.pop_back();
-      callback = std::move(waiting_.front());
-      waiting_.pop_front();
-    }
-    std::move(callback)(Buffer(shared_from_this(), std::move(memory)));
-  }
+void PinnedPool::GiveBack(OwnedPinnedMemory memory, size_t size_bytes) {
+  MutexLock lock(&mu_);
+  if (size_bytes > options_.kept_bytes - kept_bytes_) return;
+  kept_bytes_ += size_bytes;
+  kept_[size_bytes].push_back(std::move(memory));
 }
 
 }  // namespace tutti

@@ -2,13 +2,12 @@
 #define TUTTI_GPU_PINNED_POOL_H_
 
 #include <cstddef>
-#include <deque>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/mutex.h"
@@ -16,73 +15,72 @@
 
 namespace tutti {
 
-// Buffers of pinned host memory, all of one size, on the way between GPUs and
-// what cannot reach their memory. There are never more than so many: who finds
-// none waits for one that is given back. They are made when they are first
-// needed, which may wait for the GPUs, and kept until the pool and the last
-// buffer are gone. Where no more can be made, who finds none waits as well.
+// Pinned host memory, on the way between GPUs and what cannot reach their
+// memory. Buffers are made when there is none of the size, which may wait for
+// the GPUs, and kept for the next who asks. Nobody waits for a buffer: who
+// holds one may himself wait for others, in this process or another.
 //
 // Thread-safe. The runtime outlives it.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   struct Options {
     GpuRuntime* runtime = nullptr;
-    size_t buffer_bytes = size_t{4} << 20;
-    int max_buffers = 16;
+
+    // What lies here unused at most; more is freed, which may wait for the
+    // GPUs.
+    size_t kept_bytes = size_t{256} << 20;
   };
 
   // Gives itself back when it is destroyed, which must not be inside
-  // GpuRuntime::CallHost(): who waits for it may call the runtime.
+  // GpuRuntime::CallHost().
   class Buffer {
    public:
-    Buffer(std::shared_ptr<PinnedPool> pool, OwnedPinnedMemory memory)
-        : pool_(std::move(pool)), memory_(std::move(memory)) {}
+    Buffer(std::shared_ptr<PinnedPool> pool, OwnedPinnedMemory memory,
+           size_t size_bytes)
+        : pool_(std::move(pool)),
+          memory_(std::move(memory)),
+          size_bytes_(size_bytes) {}
     Buffer(Buffer&& other) noexcept = default;
     Buffer& operator=(Buffer&& other) = delete;
     ~Buffer() {
-      if (pool_ != nullptr) pool_->GiveBack(std::move(memory_));
+      if (pool_ != nullptr) pool_->GiveBack(std::move(memory_), size_bytes_);
     }
 
     std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
-    size_t size_bytes() const { return pool_->options_.buffer_bytes; }
+
+    // At least what was asked for.
+    size_t size_bytes() const { return size_bytes_; }
 
    private:
     std::shared_ptr<PinnedPool> pool_;  // Null once moved from.
     OwnedPinnedMemory memory_;
+    size_t size_bytes_;
   };
-  using Callback = absl::AnyInvocable<void(absl::StatusOr<Buffer>) &&>;
 
-  // Errors: INVALID_ARGUMENT without a runtime or for a size below one.
+  // Errors: INVALID_ARGUMENT without a runtime.
   static absl::StatusOr<std::shared_ptr<PinnedPool>> Create(Options options);
 
-  // Calls `callback` with a buffer: inside the call, or where another buffer is
-  // given back; those who wait in the order in which they came, and with no
-  // lock held. Errors, passed to it: as GpuRuntime::AllocatePinned,
-  // where no buffer could be made so far.
-  void Take(Callback callback) ABSL_LOCKS_EXCLUDED(mu_);
+  // A buffer of at least `num_bytes`. Errors: as GpuRuntime::AllocatePinned,
+  // once what lies here unused was freed in vain; RESOURCE_EXHAUSTED past half
+  // of what memory could ever hold.
+  absl::StatusOr<Buffer> Take(size_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  using BySize = std::map<size_t, std::vector<OwnedPinnedMemory>>;
+
   explicit PinnedPool(Options options) : options_(options) {}
 
-  // True if the caller is to make one for `callback`; else it waits.
-  bool QueueOrMayMake(Callback& callback) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Makes a buffer for `callback`.
-  void Make(Callback callback) ABSL_LOCKS_EXCLUDED(mu_);
-  void GiveBack(OwnedPinnedMemory memory) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Hands what is free to those who wait.
-  void Serve() ABSL_LOCKS_EXCLUDED(mu_);
+  // Nothing if there is none.
+  OwnedPinnedMemory TakeKept(size_t size_bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  BySize TakeAllKept() ABSL_LOCKS_EXCLUDED(mu_);
+  void GiveBack(OwnedPinnedMemory memory, size_t size_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
 
   Mutex mu_;
-  int num_made_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<OwnedPinnedMemory> free_ ABSL_GUARDED_BY(mu_);
-  std::deque<Callback> waiting_ ABSL_GUARDED_BY(mu_);
-
-  // Whether a thread is in Serve(): it will see what is free and who waits.
-  bool is_serving_ ABSL_GUARDED_BY(mu_) = false;
+  BySize kept_ ABSL_GUARDED_BY(mu_);
+  size_t kept_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tutti

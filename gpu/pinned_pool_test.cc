@@ -1,11 +1,10 @@
 #include "gpu/pinned_pool.h"
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
 #include "gtest/gtest.h"
@@ -21,141 +20,80 @@ using ::testing::SizeIs;
 
 class PinnedPoolTest : public ::testing::Test {
  protected:
-  std::shared_ptr<PinnedPool> NewPool(int max_buffers) {
+  std::shared_ptr<PinnedPool> NewPool(size_t kept_bytes) {
     return *PinnedPool::Create(
-        {.runtime = &runtime_, .buffer_bytes = 32, .max_buffers = max_buffers});
-  }
-
-  // What Take() calls: keeps the buffer or the error.
-  PinnedPool::Callback Keep() {
-    return [this](absl::StatusOr<PinnedPool::Buffer> buffer) {
-      if (buffer.ok()) {
-        held_.push_back(
-            std::make_unique<PinnedPool::Buffer>(*std::move(buffer)));
-      } else {
-        errors_.push_back(buffer.status());
-      }
-    };
+        {.runtime = &runtime_, .kept_bytes = kept_bytes});
   }
 
   SimulatedEnvironment environment_{1};
   FakeGpuRuntime runtime_{{.environment = environment_.get()}};
-  std::vector<std::unique_ptr<PinnedPool::Buffer>> held_;
-  std::vector<absl::Status> errors_;
 };
 
-TEST_F(PinnedPoolTest, BuffersAreUsedAgain) {
-  const auto pool = NewPool(2);
-  pool->Take(Keep());
-  ASSERT_THAT(held_, SizeIs(1));
-  EXPECT_EQ(held_[0]->size_bytes(), 32u);
-  std::byte* const data = held_[0]->data();
-  held_.clear();
-  pool->Take(Keep());
-  ASSERT_THAT(held_, SizeIs(1));
-  EXPECT_EQ(held_[0]->data(), data);
-  EXPECT_THAT(runtime_.Leaks(), SizeIs(1));
-}
-
-TEST_F(PinnedPoolTest, WhoFindsNoneWaitsInOrder) {
-  const auto pool = NewPool(1);
-  pool->Take(Keep());
-  std::vector<int> order;
-  std::optional<PinnedPool::Buffer> kept;
-  pool->Take([&](absl::StatusOr<PinnedPool::Buffer> buffer) {
-    order.push_back(1);  // And gives it back.
-    EXPECT_THAT(buffer, IsOk());
-  });
-  pool->Take([&](absl::StatusOr<PinnedPool::Buffer> buffer) {
-    order.push_back(2);
-    kept.emplace(*std::move(buffer));
-  });
-  EXPECT_THAT(order, IsEmpty());
-  held_.clear();
-  EXPECT_THAT(order, testing::ElementsAre(1, 2));
-  EXPECT_THAT(runtime_.Leaks(), SizeIs(1));
-}
-
-TEST_F(PinnedPoolTest, ManyWhoGiveBackAtOnceNeedNoStack) {
-  const auto pool = NewPool(1);
-  pool->Take(Keep());
-  int served = 0;
-  for (int i = 0; i < 200'000; ++i) {
-    pool->Take([&](const absl::StatusOr<PinnedPool::Buffer>&) { ++served; });
+TEST_F(PinnedPoolTest, BuffersAreUsedAgainForWhatFits) {
+  const auto pool = NewPool(1 << 20);
+  std::byte* data = nullptr;
+  {
+    const auto buffer = pool->Take(5000);
+    ASSERT_THAT(buffer, IsOk());
+    EXPECT_GE(buffer->size_bytes(), 5000u);
+    data = buffer->data();
   }
-  held_.clear();
-  EXPECT_EQ(served, 200'000);
+  const auto again = pool->Take(8000);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(again->data(), data);
+  const auto other = pool->Take(8000);
+  ASSERT_THAT(other, IsOk());
+  EXPECT_NE(other->data(), data);
+  EXPECT_THAT(runtime_.Leaks(), SizeIs(2));
 }
 
-TEST_F(PinnedPoolTest, WhereNoneCanBeMadeItSaysSoAndTriesAgainLater) {
-  const auto pool = NewPool(1);
-  runtime_.FailCall(GpuCall::kAllocatePinned, 0,
-                    absl::ResourceExhaustedError("no pages"));
-  pool->Take(Keep());
-  ASSERT_THAT(errors_, SizeIs(1));
-  EXPECT_THAT(errors_[0], StatusIs(absl::StatusCode::kResourceExhausted,
-                                   HasSubstr("no pages")));
-  pool->Take(Keep());
-  EXPECT_THAT(held_, SizeIs(1));
+TEST_F(PinnedPoolTest, SmallOnesShareASize) {
+  const auto pool = NewPool(1 << 20);
+  std::byte* const data = pool->Take(1)->data();
+  EXPECT_EQ(pool->Take(4096)->data(), data);
+  EXPECT_EQ(pool->Take(0)->data(), data);
 }
 
-// Does something while pinned memory is being allocated.
-class SlowRuntime : public FakeGpuRuntime {
- public:
-  SlowRuntime(const Environment& environment, std::function<void()> meanwhile)
-      : FakeGpuRuntime({.environment = environment}),
-        meanwhile_(std::move(meanwhile)) {}
-
-  absl::StatusOr<void*> AllocatePinned(size_t num_bytes) override {
-    meanwhile_();
-    return FakeGpuRuntime::AllocatePinned(num_bytes);
+TEST_F(PinnedPoolTest, NoMoreIsKeptThanWasSaid) {
+  const auto pool = NewPool(3 * 4096);
+  {
+    const auto a = pool->Take(8192), b = pool->Take(8192), c = pool->Take(1);
+    EXPECT_THAT(runtime_.Leaks(), SizeIs(3));
   }
-
- private:
-  const std::function<void()> meanwhile_;
-};
-
-TEST_F(PinnedPoolTest, WhoWaitsForABufferThatCannotBeMadeIsToldToo) {
-  std::shared_ptr<PinnedPool> pool;
-  SlowRuntime runtime(environment_.get(), [&] { pool->Take(Keep()); });
-  pool = *PinnedPool::Create({.runtime = &runtime, .max_buffers = 1});
-  runtime.FailCall(GpuCall::kAllocatePinned, 0,
-                   absl::ResourceExhaustedError("no pages"));
-  pool->Take(Keep());
-  EXPECT_THAT(errors_, SizeIs(2));
+  EXPECT_THAT(runtime_.Leaks(), SizeIs(2));
 }
 
-TEST_F(PinnedPoolTest, WhereNoMoreCanBeMadeOneIsAwaited) {
-  const auto pool = NewPool(2);
-  pool->Take(Keep());
-  runtime_.FailCall(GpuCall::kAllocatePinned, 0,
-                    absl::ResourceExhaustedError("no pages"));
-  bool is_served = false;
-  pool->Take([&](const absl::StatusOr<PinnedPool::Buffer>& buffer) {
-    EXPECT_THAT(buffer, IsOk());
-    is_served = true;
-  });
-  EXPECT_FALSE(is_served);
-  held_.clear();
-  EXPECT_TRUE(is_served);
-}
-
-TEST_F(PinnedPoolTest, BuffersMayOutliveThePool) {
-  auto pool = NewPool(1);
-  pool->Take(Keep());
+TEST_F(PinnedPoolTest, BuffersOutliveTheirPool) {
+  auto pool = NewPool(1 << 20);
+  std::optional<PinnedPool::Buffer> buffer = *pool->Take(32);
   pool.reset();
-  EXPECT_THAT(runtime_.Leaks(), SizeIs(1));
-  held_.clear();
+  buffer->data()[31] = std::byte{1};
+  buffer.reset();
   EXPECT_THAT(runtime_.Leaks(), IsEmpty());
 }
 
-TEST_F(PinnedPoolTest, WrongOptionsAreRefused) {
+TEST_F(PinnedPoolTest, WhereMemoryIsScarceWhatWasKeptGoesFirst) {
+  const auto pool = NewPool(1 << 20);
+  ASSERT_THAT(pool->Take(4096), IsOk());
+  runtime_.FailCall(GpuCall::kAllocatePinned, 0,
+                    absl::ResourceExhaustedError("no more"));
+  const auto buffer = pool->Take(8192);
+  EXPECT_THAT(buffer, IsOk());
+  EXPECT_THAT(runtime_.Leaks(), SizeIs(1));
+}
+
+TEST_F(PinnedPoolTest, ErrorsAreThoseOfTheRuntime) {
+  const auto pool = NewPool(1 << 20);
+  runtime_.FailCall(GpuCall::kAllocatePinned, 0,
+                    absl::UnavailableError("no driver"));
+  EXPECT_THAT(pool->Take(1),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no driver")));
+  EXPECT_THAT(pool->Take(~size_t{0}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("18446744073709551615")));
   EXPECT_THAT(PinnedPool::Create({}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("needs a runtime")));
-  EXPECT_THAT(PinnedPool::Create({.runtime = &runtime_, .max_buffers = 0}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not 0 of 4194304")));
 }
 
 }  // namespace

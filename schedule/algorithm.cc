@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
 #include "framework/mutex.h"
@@ -15,6 +16,27 @@
 
 namespace tutti {
 namespace {
+
+absl::Status HostFunctionError(const CollectiveContext& context,
+                               absl::string_view what, absl::string_view name) {
+  return absl::UnimplementedError(absl::StrCat(
+      context.params->instance->impl_details.implementation, " cannot run the ",
+      what, " \"", name, "\", a function of the host, on ",
+      context.device->full_name(),
+      ": use a built-in one, or copy the tensors to CPU devices"));
+}
+
+absl::Status CheckOps(const CollectiveContext& context) {
+  const CollInstanceParams& instance = *context.params->instance;
+  if (context.device->has_host_memory()) return absl::OkStatus();
+  if (instance.merge_op.is_custom()) {
+    return HostFunctionError(context, "merge op", instance.merge_op.name());
+  }
+  if (instance.final_op.is_custom()) {
+    return HostFunctionError(context, "final op", instance.final_op.name());
+  }
+  return absl::OkStatus();
+}
 
 // Runs an algorithm for one member of one instance.
 class ScheduledImplementation : public CollectiveImplementationInterface {
@@ -41,8 +63,11 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
     return absl::OkStatus();
   }
 
+  // Errors: UNIMPLEMENTED for a function of the host on another memory.
   absl::Status InitializeCollectiveContext(
       CollectiveContext* context) override {
+    absl::Status status = CheckOps(*context);
+    if (!status.ok()) return status;
     const bool in_place =
         OverlapOf(context->input, context->output) != Overlap::kNone;
     const BoundSchedule* bound = Kept(in_place);
@@ -107,6 +132,7 @@ class ScheduledFactory : public CollectiveFactory {
 
 std::shared_ptr<const CollectiveFactory> Scheduled(Algorithm algorithm) {
   if (algorithm.plan == nullptr) return nullptr;
+  algorithm.traits.is_made_of_steps = true;
   return std::make_shared<ScheduledFactory>(std::move(algorithm));
 }
 

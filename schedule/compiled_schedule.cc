@@ -122,7 +122,8 @@ class ScheduleCompiler {
     auto& op_of_step = op_of_step_.emplace_back();
     for (size_t i = 0; i < lane.size(); ++i) {
       Op op{.kind = lane[i].kind,
-            .finish = lane[i].finish,
+            .finish =
+                lane[i].finish && Reads(lane[i].kind) && Writes(lane[i].kind),
             .into = lane[i].into,
             .left = lane[i].left,
             .right = lane[i].right,

@@ -4,10 +4,14 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "framework/collective_executor.h"
+#include "framework/step_stream.h"
 #include "framework/tensor.h"
 
 namespace tutti {
@@ -19,6 +23,18 @@ using Incoming = CompiledSchedule::Incoming;
 // What a barrier sends.
 constexpr std::byte kToken{0};
 
+// What the ops of a run lend that puts its steps on a device's stream.
+struct OnStream {
+  OnStream(std::unique_ptr<StepStream> steps, size_t num_ops)
+      : steps(std::move(steps)), written(num_ops), on_host(num_ops) {}
+
+  const std::unique_ptr<StepStream> steps;
+
+  // By op, while it sends: to members of this process, to others.
+  std::vector<std::shared_ptr<const DeviceFence>> written;
+  std::vector<Tensor> on_host;
+};
+
 class ScheduleRun : public Lender, public Borrower {
  public:
   static void Start(const BoundSchedule& bound,
@@ -28,6 +44,7 @@ class ScheduleRun : public Lender, public Borrower {
   void RunOp(int32_t index);
 
   void OnReleased(int32_t index, absl::Status status) override;
+  void OnReleasedAfter(int32_t index, const DeviceFence& read) override;
   absl::Status OnPart(int32_t index, size_t offset,
                       absl::Span<const std::byte> part) override;
   void OnDelivery(int32_t index, absl::Status status,
@@ -45,6 +62,7 @@ class ScheduleRun : public Lender, public Borrower {
   ScheduleRun(const BoundSchedule& bound, const CollectiveContext& context,
               StatusCallback done);
 
+  absl::Status OpenSteps();
   absl::Status AllocateScratch();
   void SetWaits();
   bool ShouldStop();
@@ -52,16 +70,38 @@ class ScheduleRun : public Lender, public Borrower {
   void Complete(int32_t index);
   bool IsOver(int32_t index);
   void EndOne();
+  void End();
 
   void Send(int32_t index);
+  void SendWithFence(int32_t index, absl::Span<const std::byte> bytes);
+  void SendFromHost(int32_t index, absl::Span<const std::byte> bytes);
+  void Post(int32_t index, absl::Span<const std::byte> bytes,
+            const DeviceFence* written);
   void Recv(int32_t index);
   void Consume(int32_t index, Delivery delivery);
-  absl::Status Take(const Op& op, size_t offset,
-                    absl::Span<const std::byte> incoming);
+  void ConsumeWithFence(int32_t index, Delivery delivery);
+  absl::Status TakeFromHost(const Op& op, size_t offset,
+                            absl::Span<const std::byte> incoming);
+  absl::Status Take(const Op& op, size_t offset, const std::byte* incoming,
+                    size_t num_bytes);
   void Compute(int32_t index);
   absl::Status ComputeNow(const Op& op);
+  absl::Status Copy(const Op& op, std::byte* into, const std::byte* from,
+                    int64_t num_elements);
+  absl::Status Merge(const Op& op, const std::byte* left,
+                     const std::byte* right, std::byte* into,
+                     int64_t num_elements);
   absl::Status Finish(const Op& op, std::byte* into, int64_t num_elements);
 
+  bool IsBarrier() const {
+    return context_.params->instance->type == CollectiveType::kBarrier;
+  }
+  bool Finishes(const Op& op) const {
+    return op.finish && !context_.params->instance->final_op.is_identity();
+  }
+  bool IsInThisProcess(int rank) const {
+    return context_.params->task->is_local[static_cast<size_t>(rank)];
+  }
   int64_t ElementsOf(const Slot& slot) const {
     return bound_.chunks().RangeOf(slot).size;
   }
@@ -86,6 +126,7 @@ class ScheduleRun : public Lender, public Borrower {
   StatusCallback done_;
   std::unique_ptr<ScheduleRun> self_;  // Until the end.
   Tensor scratch_;
+  std::optional<OnStream> on_stream_;  // Nothing where the processor works.
 
   // Ops under way, and one for the start; at zero the run is over.
   std::atomic<int32_t> num_under_way_{1};
@@ -158,7 +199,8 @@ void ScheduleRun::Start(const BoundSchedule& bound,
       new ScheduleRun(bound, context, std::move(done)));
   ScheduleRun* const run = owned.get();
   run->self_ = std::move(owned);
-  absl::Status status = run->AllocateScratch();
+  absl::Status status = run->OpenSteps();
+  if (status.ok()) status = run->AllocateScratch();
   if (!status.ok()) {
     run->Fail(std::move(status));
     ReadyOps::Add(run, kStart);
@@ -173,11 +215,27 @@ void ScheduleRun::Start(const BoundSchedule& bound,
   ReadyOps::RunAll();
 }
 
+absl::Status ScheduleRun::OpenSteps() {
+  if (context_.device->has_host_memory() || IsBarrier()) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<StepStream>> steps =
+      context_.device->OpenSteps(*context_.executor->environment().clock);
+  if (!steps.ok()) return steps.status();
+  if (*steps == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat(context_.device->full_name(), " runs no steps"));
+  }
+  on_stream_.emplace(*std::move(steps), ops_.size());
+  return absl::OkStatus();
+}
+
 absl::Status ScheduleRun::AllocateScratch() {
   if (bound_.scratch_bytes() == 0) return absl::OkStatus();
-  auto scratch = context_.device->Allocate(
-      DType::kUint8,
-      TensorShape::Vector(static_cast<int64_t>(bound_.scratch_bytes())));
+  const TensorShape shape =
+      TensorShape::Vector(static_cast<int64_t>(bound_.scratch_bytes()));
+  auto scratch = IsBarrier() ? Tensor::Allocate(DType::kUint8, shape)
+                             : context_.device->Allocate(DType::kUint8, shape);
   if (!scratch.ok()) return scratch.status();
   scratch_ = *std::move(scratch);
   return absl::OkStatus();
@@ -234,6 +292,14 @@ bool ScheduleRun::IsOver(int32_t index) {
 
 void ScheduleRun::EndOne() {
   if (num_under_way_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (!on_stream_.has_value()) return End();
+  on_stream_->steps->CallWhenOver([this](absl::Status status) {
+    if (!status.ok()) Fail(std::move(status));
+    End();
+  });
+}
+
+void ScheduleRun::End() {
   const std::unique_ptr<ScheduleRun> self = std::move(self_);
   StatusCallback done = std::move(done_);
   absl::Status status = std::move(status_);
@@ -262,20 +328,68 @@ void ScheduleRun::Send(int32_t index) {
   const Op& op = OpAt(index);
   const int64_t num_elements = ElementsOf(op.left);
   if (num_elements == 0) return Complete(index);
+  const absl::Span<const std::byte> bytes(
+      Address(op.left), static_cast<size_t>(num_elements) * element_bytes_);
+  if (!on_stream_.has_value()) return Post(index, bytes, nullptr);
+  IsInThisProcess(op.peer) ? SendWithFence(index, bytes)
+                           : SendFromHost(index, bytes);
+}
+
+void ScheduleRun::SendWithFence(int32_t index,
+                                absl::Span<const std::byte> bytes) {
+  auto written = on_stream_->steps->Mark();
+  if (!written.ok()) {
+    Fail(written.status());
+    return Complete(index);
+  }
+  auto& lent = on_stream_->written[static_cast<size_t>(index)];
+  lent = *std::move(written);
+  Post(index, bytes, lent.get());
+}
+
+// The bytes are the member's again with the loan, so what overwrites them waits
+// for no copy.
+void ScheduleRun::SendFromHost(int32_t index,
+                               absl::Span<const std::byte> bytes) {
+  on_stream_->steps->CopyToHost(
+      bytes, [this, index](absl::StatusOr<Tensor> copy) {
+        if (copy.ok() && !ShouldStop()) {
+          Tensor& lent = on_stream_->on_host[static_cast<size_t>(index)];
+          lent = *std::move(copy);
+          Post(index, {lent.data(), lent.size_bytes()}, nullptr);
+        } else {
+          if (!copy.ok()) Fail(copy.status());
+          Complete(index);
+        }
+        ReadyOps::RunAll();
+      });
+}
+
+void ScheduleRun::Post(int32_t index, absl::Span<const std::byte> bytes,
+                       const DeviceFence* written) {
+  const Op& op = OpAt(index);
   context_.executor->peers().PostToPeer(
       MemberOf(op.peer), KeyOf(op, context_.rank(), op.peer),
-      {.bytes = {Address(op.left),
-                 static_cast<size_t>(num_elements) * element_bytes_},
+      {.bytes = bytes,
        .dtype = dtype_,
        .incarnation = context_.device->attributes().incarnation,
        .lender = this,
-       .id = index});
+       .id = index,
+       .written = written});
 }
 
 void ScheduleRun::OnReleased(int32_t index, absl::Status status) {
   if (!status.ok()) Fail(std::move(status));
+  if (on_stream_.has_value()) {
+    on_stream_->written[static_cast<size_t>(index)] = nullptr;
+    on_stream_->on_host[static_cast<size_t>(index)] = Tensor();
+  }
   Complete(index);
   ReadyOps::RunAll();
+}
+
+void ScheduleRun::OnReleasedAfter(int32_t index, const DeviceFence& read) {
+  OnReleased(index, on_stream_->steps->WaitFor(read));
 }
 
 void ScheduleRun::Recv(int32_t index) {
@@ -299,6 +413,7 @@ void ScheduleRun::OnDelivery(int32_t index, absl::Status status,
     Complete(index);
     return ReadyOps::RunAll();
   }
+  if (delivery.written != nullptr) return ConsumeWithFence(index, delivery);
   if (delivery.bytes.size() <= kInlineBytes) return Consume(index, delivery);
   context_.executor->environment().queue->Schedule(
       [this, index, delivery] { Consume(index, delivery); });
@@ -307,25 +422,31 @@ void ScheduleRun::OnDelivery(int32_t index, absl::Status status,
 absl::Status ScheduleRun::OnPart(int32_t index, size_t offset,
                                  absl::Span<const std::byte> part) {
   if (ShouldStop()) return context_.execution->cancellation.status();
-  return Take(OpAt(index), offset, part);
+  return TakeFromHost(OpAt(index), offset, part);
+}
+
+absl::Status ScheduleRun::TakeFromHost(const Op& op, size_t offset,
+                                       absl::Span<const std::byte> incoming) {
+  if (!on_stream_.has_value()) {
+    return Take(op, offset, incoming.data(), incoming.size());
+  }
+  return on_stream_->steps->ReadHost(incoming, [&](const std::byte* bytes) {
+    return Take(op, offset, bytes, incoming.size());
+  });
 }
 
 // Copies or reduces bytes of the peer's to where they go.
 absl::Status ScheduleRun::Take(const Op& op, size_t offset,
-                               absl::Span<const std::byte> incoming) {
-  const auto num_elements =
-      static_cast<int64_t>(incoming.size() / element_bytes_);
+                               const std::byte* incoming, size_t num_bytes) {
+  const auto num_elements = static_cast<int64_t>(num_bytes / element_bytes_);
   std::byte* const into = MutableAddress(op.into) + offset;
   if (op.incoming == Incoming::kNone) {
-    std::memcpy(into, incoming.data(), incoming.size());
-    return absl::OkStatus();
+    return Copy(op, into, incoming, num_elements);
   }
   const bool is_left = op.incoming == Incoming::kLeft;
   const std::byte* const own = Address(is_left ? op.right : op.left) + offset;
-  const absl::Status status = context_.params->instance->merge_op.Apply(
-      dtype_, is_left ? incoming.data() : own, is_left ? own : incoming.data(),
-      into, num_elements);
-  return status.ok() ? Finish(op, into, num_elements) : status;
+  return Merge(op, is_left ? incoming : own, is_left ? own : incoming, into,
+               num_elements);
 }
 
 // Reads what the peer lends and ends the loan; nothing is left to read of what
@@ -333,11 +454,30 @@ absl::Status ScheduleRun::Take(const Op& op, size_t offset,
 void ScheduleRun::Consume(int32_t index, Delivery delivery) {
   absl::Status status;
   if (delivery.lender != nullptr) {
-    status = Take(OpAt(index), /*offset=*/0, delivery.bytes);
+    status = TakeFromHost(OpAt(index), /*offset=*/0, delivery.bytes);
   }
   // Completing first would let `done` run while the peer still lends.
   if (!status.ok()) Fail(status);
   delivery.Release(std::move(status));
+  Complete(index);
+  ReadyOps::RunAll();
+}
+
+// The peer goes on when its stream is told to wait for this read.
+void ScheduleRun::ConsumeWithFence(int32_t index, Delivery delivery) {
+  StepStream& steps = *on_stream_->steps;
+  absl::Status status = steps.ReadPeer(
+      delivery.bytes, *delivery.written, [&](const std::byte* bytes) {
+        return Take(OpAt(index), /*offset=*/0, bytes, delivery.bytes.size());
+      });
+  auto read = steps.Mark();
+  status.Update(read.status());
+  if (!status.ok()) Fail(status);
+  if (read.ok()) {
+    delivery.lender->OnReleasedAfter(delivery.id, **read);
+  } else {
+    delivery.Release(std::move(status));
+  }
   Complete(index);
   ReadyOps::RunAll();
 }
@@ -352,7 +492,7 @@ void ScheduleRun::Compute(int32_t index) {
     Complete(index);
     ReadyOps::RunAll();
   };
-  if (num_bytes <= kInlineBytes) return run();
+  if (on_stream_.has_value() || num_bytes <= kInlineBytes) return run();
   context_.executor->environment().queue->Schedule(run);
 }
 
@@ -361,25 +501,46 @@ absl::Status ScheduleRun::ComputeNow(const Op& op) {
   if (num_elements == 0) return absl::OkStatus();
   std::byte* const into = MutableAddress(op.into);
   const std::byte* const left = Address(op.left);
-  if (op.kind == StepKind::kCopy) {
-    if (into != left) {
-      std::memcpy(into, left,
-                  static_cast<size_t>(num_elements) * element_bytes_);
-    }
-  } else {
-    const absl::Status status = context_.params->instance->merge_op.Apply(
-        dtype_, left, Address(op.right), into, num_elements);
-    if (!status.ok()) return status;
+  return op.kind == StepKind::kCopy
+             ? Copy(op, into, left, num_elements)
+             : Merge(op, left, Address(op.right), into, num_elements);
+}
+
+absl::Status ScheduleRun::Copy(const Op& op, std::byte* into,
+                               const std::byte* from, int64_t num_elements) {
+  const size_t num_bytes = static_cast<size_t>(num_elements) * element_bytes_;
+  if (!on_stream_.has_value()) {
+    if (into != from) std::memcpy(into, from, num_bytes);
+    return Finish(op, into, num_elements);
   }
-  return Finish(op, into, num_elements);
+  if (Finishes(op)) return Merge(op, from, nullptr, into, num_elements);
+  if (into == from) return absl::OkStatus();
+  return on_stream_->steps->Copy(into, from, num_bytes);
+}
+
+absl::Status ScheduleRun::Merge(const Op& op, const std::byte* left,
+                                const std::byte* right, std::byte* into,
+                                int64_t num_elements) {
+  const MergeOp& merge_op = context_.params->instance->merge_op;
+  if (on_stream_.has_value()) {
+    return on_stream_->steps->Reduce(
+        {.kind = merge_op.kind(),
+         .dtype = dtype_,
+         .left = left,
+         .right = right,
+         .into = into,
+         .num_elements = num_elements,
+         .divisor = Finishes(op) ? context_.params->group->size() : 1});
+  }
+  absl::Status status = merge_op.Apply(dtype_, left, right, into, num_elements);
+  return status.ok() ? Finish(op, into, num_elements) : status;
 }
 
 absl::Status ScheduleRun::Finish(const Op& op, std::byte* into,
                                  int64_t num_elements) {
-  const FinalOp& final_op = context_.params->instance->final_op;
-  if (!op.finish || final_op.is_identity()) return absl::OkStatus();
-  return final_op.Apply(dtype_, into, num_elements,
-                        context_.params->group->size());
+  if (!Finishes(op)) return absl::OkStatus();
+  return context_.params->instance->final_op.Apply(
+      dtype_, into, num_elements, context_.params->group->size());
 }
 
 const std::byte* ScheduleRun::Address(const Slot& slot) {

@@ -18,6 +18,14 @@ namespace tutti {
 // under way any more, with the first error if there was one. An error, or the
 // end of the execution, keeps further steps from starting.
 //
+// Where the device does its work in an order of its own (Device::OpenSteps()),
+// a step is complete once it is put there, and what members of this process
+// send each other is lent with a fence: the whole schedule is put on the
+// devices' streams, none of which waits for the host between two steps. What
+// goes to another process is copied to the host and sent when it is there; what
+// comes from one goes through the host too. Barriers move no bytes of the
+// devices and run on the host.
+//
 // `bound` and `context` stay valid until `done`.
 void RunSchedule(const BoundSchedule& bound, const CollectiveContext& context,
                  StatusCallback done);

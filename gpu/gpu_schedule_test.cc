@@ -1,0 +1,204 @@
+// Schedules whose steps run on the streams of GPUs.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "framework/collective_request.h"
+#include "framework/dtype.h"
+#include "framework/registry.h"
+#include "framework/tensor.h"
+#include "gmock/gmock.h"
+#include "gpu/fake_gpu_group.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gtest/gtest.h"
+#include "schedule/algorithm.h"
+#include "tests/conformance/case.h"
+#include "tests/conformance/case_lists.h"
+#include "tests/conformance/expectation.h"
+#include "tests/conformance/implementation_under_test.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using conformance::Case;
+using conformance::Expectation;
+using conformance::ImplementationUnderTest;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+
+// All that is made of steps and is chosen or named like everything else.
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const auto& [name, factory] : CollectiveRegistry::Global().List()) {
+    if (AlgorithmOf(*factory) != nullptr) names.push_back(name);
+  }
+  return names;
+}
+
+ImplementationUnderTest Named(const std::string& name) {
+  ImplementationUnderTest under_test;
+  under_test.name = name;
+  for (const auto& [other, factory] : CollectiveRegistry::Global().List()) {
+    if (other == name) under_test.factory = factory;
+  }
+  under_test.algorithm = AlgorithmOf(*under_test.factory);
+  under_test.quick = true;
+  return under_test;
+}
+
+// Average of 16-bit floats are rounded once here, and by steps of the host
+// twice; functions of the caller run on the host alone.
+bool RunsAlike(const Case& c) {
+  const bool rounds = IsFloating(c.dtype) && SizeOf(c.dtype) == 2;
+  return !c.merge_op.is_custom() && !c.final_op.is_custom() &&
+         (c.final_op.is_identity() || !rounds);
+}
+
+// One member's tensors, as the case wants them.
+struct Buffers {
+  Tensor input;
+  Tensor output;
+};
+
+Buffers MakeBuffers(FakeGpuGroup& group, const Case& c, int rank,
+                    bool gives_output) {
+  const auto allocate = [&](int64_t num_elements) {
+    return group.device(rank)
+        .Allocate(c.dtype, ShapeOf(c, num_elements))
+        .value();
+  };
+  const int64_t input_elements = InputElements(c, rank);
+  const int64_t output_elements = OutputElements(c, rank);
+  Buffers buffers;
+  if (!IsInPlace(c, rank)) {
+    buffers.input = allocate(input_elements);
+    if (gives_output) buffers.output = allocate(output_elements);
+    return buffers;
+  }
+  const Tensor all = allocate(std::max(input_elements, output_elements));
+  const auto part = [&](int64_t num_elements) {
+    if (num_elements == all.num_elements()) return all;
+    const int64_t begin = OwnBlockBegin(c, rank) / c.row_elements;
+    return all.Slice(begin, begin + num_elements / c.row_elements).value();
+  };
+  buffers.input = part(input_elements);
+  buffers.output = part(output_elements);
+  return buffers;
+}
+
+Bytes Joined(absl::Span<const absl::Span<const std::byte>> pieces) {
+  Bytes joined;
+  for (const auto piece : pieces) {
+    for (const std::byte byte : piece) {
+      joined.push_back(static_cast<uint8_t>(byte));
+    }
+  }
+  return joined;
+}
+
+// Runs the case as the group's instance `key`, while inputs are still being
+// written, and compares the bits of all outputs.
+void RunCase(FakeGpuGroup& group, const ImplementationUnderTest& under_test,
+             const Case& c, int64_t key) {
+  SCOPED_TRACE(absl::StrCat(under_test.name, " ", ToString(c)));
+  const auto inputs = conformance::MakeInputs(under_test, c, /*seed=*/key);
+  const auto expected = Expectation::Create(under_test, c, inputs);
+  ASSERT_THAT(expected, IsOk());
+  const auto requests = RequestsOf(c, under_test.name, key);
+  std::vector<Buffers> buffers(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    CollectiveRequest request = *requests[rank];
+    request.device_type = CudaDevice::kType;
+    const bool has_input = HasInput(c.type, rank, c.root);
+    const bool has_output = HasOutput(c.type, rank, c.root);
+    buffers[rank] =
+        MakeBuffers(group, c, rank, has_output && !c.allocates_output);
+    if (has_input) {
+      Bytes bytes((*inputs)[rank].size());
+      if (!bytes.empty()) {
+        std::memcpy(bytes.data(), (*inputs)[rank].data(), bytes.size());
+      }
+      if (buffers[rank].input.size_bytes() > 0) {
+        group.Write(rank, buffers[rank].input, std::move(bytes));
+      }
+    }
+    group.Call(rank, request, has_input ? buffers[rank].input : Tensor(),
+               has_output ? &buffers[rank].output : nullptr);
+  }
+  group.RunAll();
+  for (int rank = 0; rank < group.size(); ++rank) {
+    ASSERT_THAT(group.ended(rank), Optional(IsOk())) << rank;
+    if (!HasOutput(c.type, rank, c.root)) continue;
+    ASSERT_EQ(group.Read(buffers[rank].output),
+              Joined((*expected)->output(rank)))
+        << rank;
+  }
+}
+
+class SchedulesTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, SchedulesTest, testing::ValuesIn(Names()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(SchedulesTest, HaveTheBitsOfTheHost) {
+  const ImplementationUnderTest under_test = Named(GetParam());
+  int64_t key = 0;
+  for (const int size : {1, 2, 3, 8}) {
+    FakeGpuGroup group({.seed = static_cast<uint64_t>(size),
+                        .devices_per_gpu = size,
+                        .memory_bytes = int64_t{1} << 26});
+    const conformance::Grid grid = {.devices = size};
+    for (const CollectiveType type : under_test.traits().collectives) {
+      std::vector<Case> cases = LengthCases(under_test, type, grid);
+      for (const auto& more :
+           {SpecialCases(under_test, type, grid),
+            size == 8 ? std::vector<Case>()
+                      : ReductionCases(under_test, type, grid)}) {
+        cases.insert(cases.end(), more.begin(), more.end());
+      }
+      for (const Case& c : cases) {
+        if (!RunsAlike(c)) continue;
+        RunCase(group, under_test, c, ++key);
+        if (HasFatalFailure()) return;
+      }
+    }
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+// A step that did not wait for another device's would be seen in some order.
+TEST_P(SchedulesTest, HaveThemWhateverTheOrderOfStreams) {
+  const ImplementationUnderTest under_test = Named(GetParam());
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    // Two GPUs with a link, two without.
+    FakeGpuGroup group({.seed = seed,
+                        .num_gpus = 2,
+                        .devices_per_gpu = 2,
+                        .memory_bytes = int64_t{1} << 26,
+                        .link = [seed](int, int) {
+                          return seed % 2 == 0 ? PeerLink::kNone
+                                               : PeerLink::kNvLink;
+                        }});
+    int64_t key = 0;
+    for (const CollectiveType type : under_test.traits().collectives) {
+      for (Case c : SampleCases(under_test, type, {.devices = 4})) {
+        if (seed % 4 < 2) c.in_place = InPlace::kAll;
+        RunCase(group, under_test, c, ++key);
+        if (HasFatalFailure()) return;
+      }
+    }
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,142 @@
+#include "gpu/gpu_step_stream.h"
+
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/dtype.h"
+#include "framework/tensor.h"
+#include "framework/tensor_shape.h"
+#include "gpu/gpu_pass_end.h"
+#include "gpu/gpu_reduction.h"
+#include "gpu/pinned_pool.h"
+
+namespace tutti {
+
+absl::Status GpuStepStream::Copy(std::byte* into, const std::byte* from,
+                                 size_t num_bytes) {
+  return device_.runtime().LaunchCopy(
+      {.input = from, .outputs = {into}, .num_bytes = num_bytes},
+      device_.collective_stream());
+}
+
+absl::Status GpuStepStream::Reduce(const StepReduction& reduction) {
+  std::vector<const void*> inputs = {reduction.left};
+  if (reduction.right != nullptr) inputs.push_back(reduction.right);
+  return device_.runtime().LaunchReduce(
+      {.kind = reduction.kind,
+       .dtype = reduction.dtype,
+       .inputs = std::move(inputs),
+       .outputs = {reduction.into},
+       .num_elements = static_cast<size_t>(reduction.num_elements),
+       .divisor = reduction.divisor},
+      device_.collective_stream());
+}
+
+absl::StatusOr<std::shared_ptr<const DeviceFence>> GpuStepStream::Mark() {
+  absl::StatusOr<OwnedGpuEvent> event =
+      device_.Mark(device_.collective_stream());
+  if (!event.ok()) return event.status();
+  return std::make_shared<const GpuFence>(device_, *std::move(event));
+}
+
+absl::Status GpuStepStream::WaitFor(const DeviceFence& fence) {
+  const auto* const of_gpu = dynamic_cast<const GpuFence*>(&fence);
+  if (of_gpu == nullptr || &of_gpu->device().runtime() != &device_.runtime()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        device_.full_name(), " cannot wait for a device of another runtime"));
+  }
+  absl::Status status = device_.runtime().WaitForEvent(
+      device_.collective_stream(), of_gpu->event());
+  if (!status.ok()) return status;
+  MutexLock lock(&mu_);
+  awaited_[of_gpu->device().gpu()] = of_gpu->shared_from_this();
+  return absl::OkStatus();
+}
+
+absl::Status GpuStepStream::ReadPeer(absl::Span<const std::byte> bytes,
+                                     const DeviceFence& written, Put put) {
+  absl::Status status = WaitFor(written);
+  if (!status.ok()) return status;
+  if (device_.Reaches(static_cast<const GpuFence&>(written).device())) {
+    return put(bytes.data());
+  }
+  absl::StatusOr<Tensor> copy = device_.Allocate(
+      DType::kUint8, TensorShape::Vector(static_cast<int64_t>(bytes.size())));
+  if (!copy.ok()) return copy.status();
+  status =
+      device_.runtime().CopyAsync(copy->mutable_data(), bytes.data(),
+                                  bytes.size(), device_.collective_stream());
+  return status.ok() ? put(copy->data()) : status;
+}
+
+// The buffer is given back when the steps have read it. Where a GPU is spoilt,
+// that is when the runtime tells of it.
+absl::Status GpuStepStream::ReadHost(absl::Span<const std::byte> bytes,
+                                     Put put) {
+  absl::StatusOr<PinnedPool::Buffer> buffer =
+      device_.staging()->Take(bytes.size());
+  if (!buffer.ok()) return buffer.status();
+  std::memcpy(buffer->data(), bytes.data(), bytes.size());
+  absl::Status status = put(buffer->data());
+  const absl::Status kept = device_.NotifyWhenDone(
+      device_.collective_stream(),
+      [buffer = *std::move(buffer)](const absl::Status&) {});
+  status.Update(kept);
+  return status;
+}
+
+void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
+                               HostCallback done) {
+  absl::StatusOr<PinnedPool::Buffer> buffer =
+      device_.staging()->Take(bytes.size());
+  if (!buffer.ok()) return std::move(done)(buffer.status());
+  std::byte* const begin = buffer->data();
+  absl::StatusOr<Tensor> copy = Tensor::Wrap(
+      DType::kUint8, TensorShape::Vector(static_cast<int64_t>(bytes.size())),
+      begin, [buffer = *std::move(buffer)] {});
+  if (!copy.ok()) return std::move(done)(copy.status());
+  const GpuStream stream = device_.copy_stream();
+  const auto end = GpuPassEnd::Create(device_, stream, clock_);
+  if (!end.ok()) return std::move(done)(end.status());
+  absl::Status status = PutCopyToHost(bytes, begin);
+  if (status.ok()) status = (*end)->Mark();
+  // Also after an error: the copy may be on the stream.
+  (*end)->CallWhenOver({},
+                       [copy = *std::move(copy), status = std::move(status),
+                        done = std::move(done)](absl::Status ended) mutable {
+                         ended.Update(status);
+                         if (!ended.ok())
+                           return std::move(done)(std::move(ended));
+                         std::move(done)(std::move(copy));
+                       });
+}
+
+absl::Status GpuStepStream::PutCopyToHost(absl::Span<const std::byte> bytes,
+                                          std::byte* into) {
+  const GpuStream stream = device_.copy_stream();
+  absl::Status status = device_.Order(device_.collective_stream(), stream);
+  if (!status.ok()) return status;
+  return device_.runtime().CopyAsync(into, bytes.data(), bytes.size(), stream);
+}
+
+void GpuStepStream::CallWhenOver(StatusCallback done) {
+  std::map<int, std::shared_ptr<const GpuFence>> awaited;
+  {
+    MutexLock lock(&mu_);
+    awaited.swap(awaited_);
+  }
+  std::vector<GpuEvent> events;
+  events.reserve(awaited.size());
+  for (const auto& [gpu, fence] : awaited) events.push_back(fence->event());
+  // An end that cannot be marked is marked when it is next looked for.
+  end_->Mark().IgnoreError();
+  end_->CallWhenOver(std::move(events),
+                     [awaited = std::move(awaited),
+                      done = std::move(done)](absl::Status status) mutable {
+                       awaited.clear();
+                       std::move(done)(std::move(status));
+                     });
+}
+
+}  // namespace tutti
