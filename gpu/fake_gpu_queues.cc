@@ -32,6 +32,7 @@ absl::Status FakeGpuQueues::Begin(int call, absl::string_view name, int gpu) {
   absl::Status status;
   {
     MutexLock lock(&mu_);
+    ++num_calls_[call];
     status = CheckCall(call, name, gpu);
     const auto found = untold_.find(gpu);
     if (found != untold_.end() && !is_host_call && !keeps_host_calls_) {
@@ -40,6 +41,11 @@ absl::Status FakeGpuQueues::Begin(int call, absl::string_view name, int gpu) {
   }
   for (StatusCallback& host : untold) RunHostCall(std::move(host), status);
   return status;
+}
+
+int64_t FakeGpuQueues::NumCalls(int call) {
+  MutexLock lock(&mu_);
+  return num_calls_[call];
 }
 
 absl::Status FakeGpuQueues::CheckCall(int call, absl::string_view name,

@@ -52,6 +52,9 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   void FailCall(int call, int num_good, absl::Status status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Of Begin() with this number.
+  int64_t NumCalls(int call) ABSL_LOCKS_EXCLUDED(mu_);
+
   GpuStream CreateStream(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
   GpuEvent CreateEvent(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status DestroyStream(GpuStream stream) ABSL_LOCKS_EXCLUDED(mu_);
@@ -143,6 +146,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   std::map<uintptr_t, Stream> streams_ ABSL_GUARDED_BY(mu_);
   std::map<uintptr_t, Event> events_ ABSL_GUARDED_BY(mu_);
   std::map<int, Fault> faults_ ABSL_GUARDED_BY(mu_);
+  std::map<int, int64_t> num_calls_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> mistakes_ ABSL_GUARDED_BY(mu_);
   std::vector<Item> dropped_ ABSL_GUARDED_BY(mu_);
   bool has_turn_ ABSL_GUARDED_BY(mu_) = false;  // Is scheduled.

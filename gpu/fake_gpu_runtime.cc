@@ -127,6 +127,10 @@ void FakeGpuRuntime::FailCall(GpuCall call, int num_good, absl::Status status) {
   queues_->FailCall(Number(call), num_good, std::move(status));
 }
 
+int64_t FakeGpuRuntime::NumCalls(GpuCall call) const {
+  return queues_->NumCalls(Number(call));
+}
+
 void FakeGpuRuntime::FailStream(GpuStream stream, absl::Status status) {
   queues_->PutFault(stream, std::move(status)).IgnoreError();
 }

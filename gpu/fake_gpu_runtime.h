@@ -79,6 +79,9 @@ class FakeGpuRuntime : public GpuRuntime {
   // nothing else. Once.
   void FailCall(GpuCall call, int num_good, absl::Status status);
 
+  // How often it was called, whatever became of it.
+  int64_t NumCalls(GpuCall call) const;
+
   // An operation that fails with `status` when the stream comes to it.
   void FailStream(GpuStream stream, absl::Status status);
 

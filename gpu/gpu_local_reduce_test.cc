@@ -15,6 +15,7 @@
 #include "framework/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_group.h"
+#include "gpu/fake_gpu_sums.h"
 #include "gpu/gpu_pass_end.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
@@ -180,68 +181,6 @@ TEST(GpuLocalReduceTest, GpusWithLinksReduceInWhicheverOrderTheirStreamsRun) {
   }
 }
 
-// Sums of float32, without random bits, that a test runs again and again.
-class Sums {
- public:
-  static constexpr int64_t kElements = 5;
-
-  explicit Sums(FakeGpuGroup::Options options)
-      : group_(std::move(options)), outputs_(group_.size()) {
-    request_ = group_.Request(AllReduce{}, DType::kFloat32, kElements);
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      inputs_.push_back(group_.Allocate(rank, DType::kFloat32, kElements));
-      outputs_[rank] = group_.Allocate(rank, DType::kFloat32, kElements);
-    }
-  }
-
-  FakeGpuGroup& group() { return group_; }
-  CollectiveRequest& request() { return request_; }
-  const Tensor& output(int rank) const { return outputs_[rank]; }
-
-  CollectiveArgs Args(int rank) {
-    return {.device = &group_.device(rank),
-            .request = std::make_shared<const CollectiveRequest>(request_),
-            .input = inputs_[rank],
-            .output = &outputs_[rank]};
-  }
-
-  // All elements of the rank's input become `value`, in the compute stream.
-  void Fill(int rank, float value) {
-    group_.Write(rank, inputs_[rank], Elements(value));
-  }
-  void FillAll() {
-    for (int rank = 0; rank < group_.size(); ++rank) Fill(rank, Value(rank));
-  }
-  void Call(int rank) { group_.Call(rank, Args(rank)); }
-  void CallAll() {
-    for (int rank = 0; rank < group_.size(); ++rank) Call(rank);
-  }
-
-  static Bytes Elements(float value) {
-    const std::vector<float> values(kElements, value);
-    Bytes bytes(kElements * sizeof(float));
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
-  }
-  static float Value(int rank) { return static_cast<float>(rank + 1); }
-  Bytes Sum() const {
-    const auto n = static_cast<float>(outputs_.size());
-    return Elements(n * (n + 1) / 2);
-  }
-
-  // As FakeGpuGroup::Remains().
-  std::vector<std::string> Remains() {
-    inputs_.clear();
-    outputs_.clear();
-    return group_.Remains();
-  }
-
- private:
-  FakeGpuGroup group_;
-  CollectiveRequest request_;
-  std::vector<Tensor> inputs_, outputs_;
-};
-
 TEST(GpuLocalReduceTest, AnOutputThatIsNotSetIsAllocated) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Sums sums({.seed = seed, .devices_per_gpu = 3});
@@ -309,7 +248,7 @@ TEST(GpuLocalReduceTest, WhatIsPreparedRunsAgainAndAgain) {
       EXPECT_EQ(num_ended, run * group.size());
       for (const Tensor& copy : seen) {
         EXPECT_EQ(group.Read(copy),
-                  Sums::Elements(static_cast<float>(run * group.size())));
+                  sums.Elements(static_cast<float>(run * group.size())));
       }
     }
     prepared.clear();
@@ -324,11 +263,10 @@ TEST(GpuLocalReduceTest, MembersMayCallTwoCollectivesInDifferentOrder) {
     std::vector<Tensor> outputs(4);
     const auto call = [&](int rank, int64_t key) {
       CollectiveRequest request =
-          group.Request(AllReduce{}, DType::kFloat32, Sums::kElements);
+          group.Request(AllReduce{}, DType::kFloat32, 5);
       request.instance_key = key;
-      const Tensor input =
-          group.Allocate(rank, DType::kFloat32, Sums::kElements);
-      group.Write(rank, input, Sums::Elements(static_cast<float>(key)));
+      const Tensor input = group.Allocate(rank, DType::kFloat32, 5);
+      group.Write(rank, input, Floats(5, static_cast<float>(key)));
       group.executor().ExecuteAsync(
           {.device = &group.device(rank),
            .request = std::make_shared<const CollectiveRequest>(request),
@@ -347,7 +285,7 @@ TEST(GpuLocalReduceTest, MembersMayCallTwoCollectivesInDifferentOrder) {
     EXPECT_EQ(num_ended, 4);
     for (int i = 0; i < 4; ++i) {
       EXPECT_EQ(group.Read(outputs[i]),
-                Sums::Elements(static_cast<float>(2 * (i % 2 + 1))));
+                Floats(5, static_cast<float>(2 * (i % 2 + 1))));
     }
   }
 }
@@ -357,7 +295,7 @@ TEST(GpuLocalReduceTest, WhatFailsBeforeAllHaveCalledTouchesNothing) {
   FakeGpuGroup& group = sums.group();
   sums.CallAll();  // Settles the instance.
   group.RunAll();
-  group.Write(0, sums.output(0), Sums::Elements(-1));
+  group.Write(0, sums.output(0), sums.Elements(-1));
   sums.FillAll();
   sums.Call(0);
   sums.Call(1);
@@ -369,7 +307,7 @@ TEST(GpuLocalReduceTest, WhatFailsBeforeAllHaveCalledTouchesNothing) {
   sums.Call(2);
   EXPECT_THAT(group.ended(2), aborted);
   group.RunAll();
-  EXPECT_EQ(group.Read(sums.output(0)), Sums::Elements(-1));
+  EXPECT_EQ(group.Read(sums.output(0)), sums.Elements(-1));
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 

@@ -1,0 +1,182 @@
+// How the steps of schedules lie on the streams of GPUs, and how they end. What
+// they compute is in gpu_schedule_test.cc.
+
+#include "gpu/gpu_step_stream.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/cancellation.h"
+#include "framework/collective_executor.h"
+#include "gmock/gmock.h"
+#include "gpu/fake_gpu_group.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gpu/fake_gpu_sums.h"
+#include "gpu/gpu_pass_end.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::Each;
+using ::testing::Eq;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+
+constexpr int64_t kElements = 24;
+
+// All-reduces of this implementation.
+std::unique_ptr<Sums> SumsBy(const std::string& implementation,
+                             FakeGpuGroup::Options options) {
+  auto sums = std::make_unique<Sums>(std::move(options), kElements);
+  sums->request().impl_details.implementation = implementation;
+  return sums;
+}
+
+TEST(GpuStepStreamTest, AllStepsAreOnTheStreamsBeforeAnyHasRun) {
+  for (const int size : {2, 4, 8}) {
+    const auto sums = SumsBy("RingReduce", {.devices_per_gpu = size});
+    FakeGpuGroup& group = sums->group();
+    sums->FillAll();
+    sums->CallAll();
+    // In each of 2 (n - 1) rounds every member reads once.
+    const auto num_launches = [&] {
+      return group.runtime().NumCalls(GpuCall::kLaunchReduce) +
+             group.runtime().NumCalls(GpuCall::kLaunchCopy);
+    };
+    EXPECT_EQ(num_launches(), 2 * (size - 1) * size);
+    EXPECT_EQ(group.runtime().NumCalls(GpuCall::kCallHost), size);
+    EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+    group.RunAll();
+    EXPECT_EQ(num_launches(), 2 * (size - 1) * size);
+    EXPECT_EQ(group.runtime().NumCalls(GpuCall::kCallHost), size);
+    EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+  }
+}
+
+TEST(GpuStepStreamTest, AMemberEndsWhenItsStreamIsPastAllSteps) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const auto sums =
+        SumsBy("TreeReduce", {.seed = seed, .devices_per_gpu = 5});
+    FakeGpuGroup& group = sums->group();
+    sums->FillAll();
+    int num_ended = 0;
+    for (int rank = 0; rank < group.size(); ++rank) {
+      group.executor().ExecuteAsync(
+          sums->Args(rank), [&, rank](const absl::Status& status) {
+            ++num_ended;
+            EXPECT_THAT(status, IsOk());
+            EXPECT_EQ(group.Read(sums->output(rank)), sums->Sum());
+          });
+    }
+    group.RunAll();
+    EXPECT_EQ(num_ended, group.size());
+  }
+}
+
+// Of an execution in which a call of the runtime fails after `num_good` that do
+// not: whether that ended it.
+bool EndsWhereACallFails(const std::string& implementation, GpuCall call,
+                         int num_good) {
+  SCOPED_TRACE(absl::StrCat(implementation, ": call ", static_cast<int>(call),
+                            " after ", num_good, " good ones"));
+  const auto sums = SumsBy(implementation, {.devices_per_gpu = 3});
+  FakeGpuGroup& group = sums->group();
+  sums->FillAll();
+  group.runtime().FailCall(call, num_good, absl::InternalError("no luck"));
+  sums->CallAll();
+  group.RunAll();
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_EQ(group.environment().num_alarms(), 0);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (!group.ended(rank).has_value()) {
+      ADD_FAILURE() << "rank " << rank << " has not ended";
+    } else if (!group.ended(rank)->ok()) {
+      EXPECT_THAT(*group.ended(rank),
+                  StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+    } else {
+      EXPECT_EQ(group.Read(sums->output(rank)), sums->Sum());
+    }
+  }
+  const bool has_failed = !group.ended(0).value_or(absl::OkStatus()).ok() ||
+                          !group.ended(1).value_or(absl::OkStatus()).ok() ||
+                          !group.ended(2).value_or(absl::OkStatus()).ok();
+  // Else the call that fails may be one that frees.
+  if (has_failed) {
+    EXPECT_THAT(sums->Remains(), IsEmpty());
+  }
+  return has_failed;
+}
+
+TEST(GpuStepStreamTest, ACallThatFailsEndsTheExecutionAndLeavesNothing) {
+  constexpr int kMostCalls = 100;
+  for (const std::string name : {"RingReduce", "DoubleTreeReduce"}) {
+    for (const GpuCall call :
+         {GpuCall::kCreateEvent, GpuCall::kRecordEvent, GpuCall::kWaitForEvent,
+          GpuCall::kLaunchReduce, GpuCall::kLaunchCopy}) {
+      int num_good = 0;
+      while (num_good < kMostCalls &&
+             EndsWhereACallFails(name, call, num_good)) {
+        ++num_good;
+      }
+      EXPECT_GT(num_good, 0) << name << ", call " << static_cast<int>(call);
+      EXPECT_LT(num_good, kMostCalls);
+    }
+  }
+}
+
+TEST(GpuStepStreamTest, TheEndIsFoundWhereTheHostCannotBeCalled) {
+  EXPECT_FALSE(EndsWhereACallFails("RingReduce", GpuCall::kCallHost, 0));
+}
+
+TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
+  for (int spoilt = 0; spoilt < 3; ++spoilt) {
+    const auto sums =
+        SumsBy("RingReduce",
+               {.num_gpus = 3, .devices_per_gpu = 1, .keeps_host_work = true});
+    FakeGpuGroup& group = sums->group();
+    group.runtime().FailStream(group.device(spoilt).compute_stream(),
+                               absl::InternalError("illegal address"));
+    sums->CallAll();
+    group.RunAll();
+    EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+    group.environment().Advance(GpuPassEnd::kLookEvery);
+    EXPECT_THAT(group.ended(),
+                Each(Optional(StatusIs(absl::StatusCode::kInternal,
+                                       HasSubstr("illegal address")))));
+    EXPECT_EQ(group.environment().num_alarms(), 0);
+    EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
+  }
+}
+
+TEST(GpuStepStreamTest, WhoComesToAnExecutionThatEndedLeavesNothingEither) {
+  for (int num_here = 1; num_here < 4; ++num_here) {
+    const auto sums = SumsBy("RingReduce", {.devices_per_gpu = 4});
+    FakeGpuGroup& group = sums->group();
+    sums->FillAll();
+    const auto token = std::make_shared<Cancellation>();
+    for (int rank = 0; rank < num_here; ++rank) {
+      CollectiveArgs args = sums->Args(rank);
+      args.cancellation = token;
+      group.Call(rank, std::move(args));
+    }
+    group.RunAll();
+    token->Cancel(absl::CancelledError("enough"));
+    for (int rank = num_here; rank < group.size(); ++rank) sums->Call(rank);
+    group.RunAll();
+    EXPECT_THAT(group.ended(),
+                Each(Optional(StatusIs(absl::StatusCode::kCancelled,
+                                       HasSubstr("enough")))));
+    EXPECT_THAT(sums->Remains(), IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace tutti
