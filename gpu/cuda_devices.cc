@@ -81,7 +81,9 @@ DeviceAttributes AttributesOf(const CudaDevicesOptions& options, int index,
                    .type = CudaDevice::kType,
                    .index = index},
           .locality = LocalityOf(index, options.devices_per_gpu, strengths),
-          .incarnation = options.environment.random->Next()};
+          .incarnation = options.incarnation.has_value()
+                             ? *options.incarnation
+                             : options.environment.random->Next()};
 }
 
 }  // namespace

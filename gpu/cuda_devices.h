@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct CudaDevicesOptions {
   std::string job = "localhost";
   int replica = 0;
   int task = 0;
+
+  // Of all devices (DeviceAttributes): that of the process in a cluster
+  // (ClusterRuntime::DeviceFactory). Nothing: a random one each.
+  std::optional<uint64_t> incarnation;
 
   // Devices on each GPU: more than one to try groups on a single GPU.
   int devices_per_gpu = 1;

@@ -30,7 +30,7 @@ constexpr GroupKey kCoordinatorGroup = std::numeric_limits<GroupKey>::max();
 // A task that cannot be told of the end of a step for so long is lost.
 constexpr absl::Duration kCleanupLimit = absl::Seconds(10);
 
-absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeCpuDevices(
     const ClusterSpec& cluster, int num_devices, uint64_t incarnation) {
   if (num_devices < 1 || num_devices > kMaxDevicesOfTask) {
     return absl::InvalidArgumentError(
@@ -43,7 +43,50 @@ absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
         .name = {cluster.job, 0, cluster.this_task, "CPU", index},
         .incarnation = incarnation}));
   }
-  return DeviceManager::Create(std::move(devices));
+  return devices;
+}
+
+// What others will take for the devices of this task's process.
+absl::Status CheckDevices(const ClusterSpec& cluster, uint64_t incarnation,
+                          const std::vector<std::unique_ptr<Device>>& devices) {
+  if (devices.empty() || devices.size() > kMaxDevicesOfTask) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a task has 1 to ", kMaxDevicesOfTask,
+                     " devices; made were ", devices.size()));
+  }
+  for (const auto& device : devices) {
+    if (device == nullptr) {
+      return absl::InvalidArgumentError("a device that was made is null");
+    }
+    const DeviceAttributes& found = device->attributes();
+    DeviceName wanted = found.name;
+    wanted.job = cluster.job;
+    wanted.replica = 0;
+    wanted.task = cluster.this_task;
+    if (found.name != wanted) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the device ", device->full_name(),
+          " is not one of this task's, which is ", wanted.TaskName()));
+    }
+    if (found.incarnation != incarnation) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the device ", device->full_name(), " is of incarnation ",
+          found.incarnation, ", its process of ", incarnation));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
+    const ClusterRuntime::Options& options, uint64_t incarnation) {
+  auto devices = options.make_devices != nullptr
+                     ? options.make_devices(incarnation)
+                     : MakeCpuDevices(options.cluster, options.devices_per_task,
+                                      incarnation);
+  if (!devices.ok()) return devices.status();
+  absl::Status status = CheckDevices(options.cluster, incarnation, *devices);
+  if (!status.ok()) return status;
+  return DeviceManager::Create(*std::move(devices));
 }
 
 // Runs `done` with the first error once all of several calls have ended.
@@ -94,8 +137,7 @@ class ClusterRuntime::Impl {
     absl::Status status = Validate(options_.cluster);
     if (!status.ok()) return status;
     const uint64_t incarnation = options_.environment.random->Next() | 1;
-    auto devices =
-        MakeDevices(options_.cluster, options_.devices_per_task, incarnation);
+    auto devices = MakeDevices(options_, incarnation);
     if (!devices.ok()) return devices.status();
     devices_ = *std::move(devices);
     auto transport = options_.make_transport(incarnation);
@@ -147,10 +189,13 @@ class ClusterRuntime::Impl {
       if (alive != nullptr) alive->health().Update();
     };
     if (options_.cluster.this_task == 0) {
+      CoordinatorSettings settings = options_.coordinator;
+      // Fused tensors are segments, which are packed by the processor.
+      if (!devices_->devices()[0]->has_host_memory()) settings.fusion_bytes = 0;
       coordinator_server_ =
           CoordinatorServer::Create({.cluster = options_.cluster,
                                      .clock = options_.environment.clock,
-                                     .settings = options_.coordinator,
+                                     .settings = std::move(settings),
                                      .begun = begun});
     }
     coordinator_ = Coordinator::Create(

@@ -43,10 +43,19 @@ class ClusterRuntime {
       std::function<absl::StatusOr<std::shared_ptr<Transport>>(
           uint64_t incarnation)>;
 
+  // Makes the devices of this task, whose process has that incarnation.
+  using DeviceFactory =
+      std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
+          uint64_t incarnation)>;
+
   struct Options {
     ClusterSpec cluster;
     Environment environment;  // Its parts outlive the runtime and all calls.
+
+    // Of the host, unless there is `make_devices`: all of the task and of that
+    // incarnation. They end with the runtime.
     int devices_per_task = 1;
+    DeviceFactory make_devices;
     TransportFactory make_transport;
     HealthProfile health = HealthProfile::Default();
 
@@ -57,7 +66,8 @@ class ClusterRuntime {
     // task that leads decide.
     std::shared_ptr<const SelectionRules> rules;
 
-    // Those of task 0 count.
+    // Those of task 0 count. Where its first device has a memory of its own,
+    // tensors run one by one whatever they say of fusion.
     CoordinatorSettings coordinator;
   };
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -15,7 +16,9 @@
 namespace tutti {
 
 absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
-    int num_tasks, const Environment& environment) {
+    int num_tasks, const Environment& environment,
+    const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
+        int, uint64_t)>& make_devices) {
   ClusterSpec cluster;
   for (int task = 0; task < num_tasks; ++task) {
     cluster.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
@@ -23,9 +26,12 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes;
   for (int task = 0; task < num_tasks; ++task) {
     cluster.this_task = task;
+    ClusterRuntime::DeviceFactory factory;
+    if (make_devices != nullptr) factory = std::bind_front(make_devices, task);
     auto runtime = ClusterRuntime::Create(
         {.cluster = cluster,
          .environment = environment,
+         .make_devices = std::move(factory),
          .make_transport = [=](uint64_t incarnation) {
            return CreateGrpcTransport({.cluster = cluster,
                                        .incarnation = incarnation,

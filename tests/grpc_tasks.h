@@ -1,20 +1,26 @@
 #ifndef TUTTI_TESTS_GRPC_TASKS_H_
 #define TUTTI_TESTS_GRPC_TASKS_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/device.h"
 #include "framework/environment.h"
 #include "runtime/cluster_runtime.h"
 
 namespace tutti {
 
-// The tasks of a cluster, all in this process and with one device each, which
-// talk over gRPC by the loopback interface and have joined. Blocks.
-// `environment`'s parts outlive them.
+// The tasks of a cluster, all in this process and with one device of the host
+// each, or those of `make_devices(task, incarnation)`. They talk over gRPC by
+// the loopback interface and have joined. Blocks. `environment`'s parts outlive
+// them.
 absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
-    int num_tasks, const Environment& environment);
+    int num_tasks, const Environment& environment,
+    const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
+        int, uint64_t)>& make_devices = nullptr);
 
 }  // namespace tutti
 
