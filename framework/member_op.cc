@@ -1,5 +1,7 @@
 #include "framework/member_op.h"
 
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,7 +16,7 @@
 #include "framework/registry.h"
 #include "framework/request_fields.h"
 #include "framework/run_in_turn.h"
-#include "framework/segment_list.h"
+#include "framework/step_stream.h"
 
 namespace tutti {
 namespace {
@@ -312,12 +314,6 @@ absl::Status MemberOp::PrepareSegments() {
   if (!status.ok()) return status;
   context_.segments = std::move(args_.segments);
   if (!is_packed()) return absl::OkStatus();
-  if (params.group->device_type != "CPU") {
-    return absl::UnimplementedError(
-        absl::StrCat(params.instance->impl_details.implementation,
-                     " takes no segments, and those on ",
-                     params.group->device_type, " devices cannot be packed"));
-  }
   auto packed =
       args_.device->Allocate(params.instance->dtype, params.input_shape);
   if (!packed.ok()) return packed.status();
@@ -338,29 +334,63 @@ void MemberOp::RunImplementation() {
 }
 
 void MemberOp::RunPacked() {
-  CopySegments([self = self_] {
-    Pack(*self->context_.segments, self->context_.output);
-    self->settled_->implementation->Run(self->context_,
-                                        [op = self.get()](absl::Status status) {
-                                          op->OnPackedResult(std::move(status));
-                                        });
+  CopySegments(&Pack, [op = this](absl::Status status) {
+    if (!status.ok()) return op->Finish(std::move(status));
+    op->settled_->implementation->Run(op->context_, [op](absl::Status ended) {
+      op->OnPackedResult(std::move(ended));
+    });
   });
 }
 
 void MemberOp::OnPackedResult(absl::Status status) {
   if (!status.ok()) return Finish(std::move(status));
-  CopySegments([self = self_] {
-    Unpack(self->context_.output, *self->context_.segments);
-    self->Finish(absl::OkStatus());
+  CopySegments(&Unpack, [op = this](absl::Status ended) {
+    op->Finish(std::move(ended));
   });
 }
 
-// What takes longer than the work queue takes to wake a thread goes there: 20
-// us, or so many bytes at 10 GB/s (2 cores, Zen 4, 2026-11).
-void MemberOp::CopySegments(Work copy) {
+void MemberOp::CopySegments(SegmentCopies copies, StatusCallback done) {
+  if (!args_.device->has_host_memory()) {
+    return CopySegmentsByDevice(copies, std::move(done));
+  }
+  // What takes longer than the work queue takes to wake a thread goes there: 20
+  // us, or so many bytes at 10 GB/s (2 cores, Zen 4, 2026-11).
   constexpr int64_t kInlineBytes = int64_t{256} << 10;
+  Work copy = [this, copies, done = std::move(done)]() mutable {
+    copies(*context_.segments, context_.output,
+           [](std::byte* into, const std::byte* from, size_t num_bytes) {
+             std::memcpy(into, from, num_bytes);
+             return absl::OkStatus();
+           })
+        .IgnoreError();  // There is none.
+    std::move(done)(absl::OkStatus());
+  };
   if (context_.segments->num_bytes() <= kInlineBytes) return std::move(copy)();
   executor_->environment().queue->Schedule(std::move(copy));
+}
+
+void MemberOp::CopySegmentsByDevice(SegmentCopies copies, StatusCallback done) {
+  auto opened = args_.device->OpenSteps(*executor_->environment().clock);
+  if (!opened.ok()) return std::move(done)(opened.status());
+  if (*opened == nullptr) {
+    return std::move(done)(absl::UnimplementedError(absl::StrCat(
+        settled_->params->instance->impl_details.implementation,
+        " takes no segments, and ", args_.device->full_name(),
+        ", which has a memory of its own, runs no steps to pack them")));
+  }
+  StepStream& steps = **opened;
+  absl::Status status =
+      copies(*context_.segments, context_.output,
+             [&](std::byte* into, const std::byte* from, size_t num_bytes) {
+               return steps.Copy(into, from, num_bytes);
+             });
+  steps.CallWhenOver(
+      [held = *std::move(opened), status = std::move(status),
+       done = std::move(done)](const absl::Status& ended) mutable {
+        status.Update(ended);
+        held = nullptr;
+        std::move(done)(std::move(status));
+      });
 }
 
 void MemberOp::Finish(absl::Status status) {

@@ -14,6 +14,7 @@
 #include "framework/environment.h"
 #include "framework/execution_table.h"
 #include "framework/params.h"
+#include "framework/segment_list.h"
 #include "framework/status_callback.h"
 
 namespace tutti {
@@ -60,7 +61,11 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   void RunImplementation();
   void RunPacked();
   void OnPackedResult(absl::Status status);
-  void CopySegments(Work copy);
+  // Pack() or Unpack(), between the segments and the output.
+  using SegmentCopies = absl::Status (*)(const SegmentList& segments,
+                                         Tensor& packed, CopyPiece copy);
+  void CopySegments(SegmentCopies copies, StatusCallback done);
+  void CopySegmentsByDevice(SegmentCopies copies, StatusCallback done);
   bool is_packed() const {
     return context_.segments != nullptr && !settled_->takes_segments;
   }

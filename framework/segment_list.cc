@@ -123,18 +123,23 @@ SegmentList::SegmentList(std::vector<Segment> segments)
   }
 }
 
-void Pack(const SegmentList& segments, Tensor& packed) {
+absl::Status Pack(const SegmentList& segments, Tensor& packed, CopyPiece copy) {
   for (const SegmentList::Piece& piece : segments.pieces()) {
-    std::memcpy(packed.mutable_data() + piece.begin, piece.input,
-                static_cast<size_t>(piece.end - piece.begin));
+    absl::Status status = copy(packed.mutable_data() + piece.begin, piece.input,
+                               static_cast<size_t>(piece.end - piece.begin));
+    if (!status.ok()) return status;
   }
+  return absl::OkStatus();
 }
 
-void Unpack(const Tensor& packed, const SegmentList& segments) {
+absl::Status Unpack(const SegmentList& segments, Tensor& packed,
+                    CopyPiece copy) {
   for (const SegmentList::Piece& piece : segments.pieces()) {
-    std::memcpy(piece.output, packed.data() + piece.begin,
-                static_cast<size_t>(piece.end - piece.begin));
+    absl::Status status = copy(piece.output, packed.data() + piece.begin,
+                               static_cast<size_t>(piece.end - piece.begin));
+    if (!status.ok()) return status;
   }
+  return absl::OkStatus();
 }
 
 }  // namespace tutti

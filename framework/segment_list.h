@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/dtype.h"
@@ -56,10 +58,15 @@ class SegmentList {
   std::vector<Piece> pieces_;
 };
 
+// Copies bytes of which none overlap.
+using CopyPiece = absl::FunctionRef<absl::Status(
+    std::byte* into, const std::byte* from, size_t num_bytes)>;
+
 // Copies all inputs into `packed`, one after the other, and `packed` to all
-// outputs. REQUIRES: it has as many bytes.
-void Pack(const SegmentList& segments, Tensor& packed);
-void Unpack(const Tensor& packed, const SegmentList& segments);
+// outputs. The first error of `copy` ends it. REQUIRES: it has as many bytes.
+absl::Status Pack(const SegmentList& segments, Tensor& packed, CopyPiece copy);
+absl::Status Unpack(const SegmentList& segments, Tensor& packed,
+                    CopyPiece copy);
 
 }  // namespace tutti
 

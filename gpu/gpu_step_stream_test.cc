@@ -13,6 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
+#include "framework/segment_list.h"
+#include "framework/tensor.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_group.h"
 #include "gpu/fake_gpu_runtime.h"
@@ -153,6 +155,36 @@ TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
                                        HasSubstr("illegal address")))));
     EXPECT_EQ(group.environment().num_alarms(), 0);
     EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
+  }
+}
+
+// Cut by each member in its own way, and not at all by the last one.
+TEST(GpuStepStreamTest, SegmentsArePackedByTheDevice) {
+  for (const std::string name : {"RingReduce", "TreeReduce"}) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      const auto sums = SumsBy(name, {.seed = seed, .devices_per_gpu = 3});
+      FakeGpuGroup& group = sums->group();
+      sums->FillAll();
+      for (int rank = 0; rank < group.size(); ++rank) {
+        CollectiveArgs args = sums->Args(rank);
+        if (rank < 2) {
+          const int64_t cut = 5 + rank;
+          args.segments = *SegmentList::Create(
+              {{*args.input.Slice(0, cut), *args.output->Slice(0, cut)},
+               {*args.input.Slice(cut, kElements),
+                *args.output->Slice(cut, kElements)}});
+          args.input = Tensor();
+          args.output = nullptr;
+        }
+        group.Call(rank, std::move(args));
+      }
+      group.RunAll();
+      EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+      for (int rank = 0; rank < group.size(); ++rank) {
+        EXPECT_EQ(group.Read(sums->output(rank)), sums->Sum());
+      }
+      EXPECT_THAT(sums->Remains(), IsEmpty());
+    }
   }
 }
 

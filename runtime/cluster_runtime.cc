@@ -189,13 +189,10 @@ class ClusterRuntime::Impl {
       if (alive != nullptr) alive->health().Update();
     };
     if (options_.cluster.this_task == 0) {
-      CoordinatorSettings settings = options_.coordinator;
-      // Fused tensors are segments, which are packed by the processor.
-      if (!devices_->devices()[0]->has_host_memory()) settings.fusion_bytes = 0;
       coordinator_server_ =
           CoordinatorServer::Create({.cluster = options_.cluster,
                                      .clock = options_.environment.clock,
-                                     .settings = std::move(settings),
+                                     .settings = options_.coordinator,
                                      .begun = begun});
     }
     coordinator_ = Coordinator::Create(

@@ -66,8 +66,7 @@ class ClusterRuntime {
     // task that leads decide.
     std::shared_ptr<const SelectionRules> rules;
 
-    // Those of task 0 count. Where its first device has a memory of its own,
-    // tensors run one by one whatever they say of fusion.
+    // Those of task 0 count.
     CoordinatorSettings coordinator;
   };
 
