@@ -9,6 +9,7 @@
 #include "framework/mutex.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_step_stream.h"
+#include "gpu/nccl/nccl_keys.h"
 
 namespace tutti {
 // Memory is allocated and freed on streams of their own, so that neither makes
@@ -176,7 +177,9 @@ CudaDevice::CudaDevice(Options options, std::shared_ptr<Streams> streams)
     : Device(std::move(options.attributes)),
       streams_(std::move(streams)),
       environment_(options.environment),
-      staging_(std::move(options.staging)) {}
+      staging_(std::move(options.staging)),
+      nccl_(std::move(options.nccl)),
+      nccl_key_(NcclKeys::Global().Add(attributes().incarnation, nccl_)) {}
 
 absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
                                             const TensorShape& shape) {

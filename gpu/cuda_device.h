@@ -18,6 +18,8 @@
 
 namespace tutti {
 
+class NcclRuntime;
+
 // A GPU, or one of several devices on one GPU, each with streams of its own.
 //
 // Work runs on its streams, in the order in which it was put on each; between
@@ -48,6 +50,9 @@ class CudaDevice : public Device {
  public:
   static constexpr char kType[] = "GPU";  // In the device's name.
 
+  // Of the link between two devices on one GPU (DeviceLink).
+  static constexpr int kSameGpuStrength = 3;
+
   struct Options {
     DeviceAttributes attributes;
     GpuRuntime* runtime = nullptr;
@@ -57,6 +62,9 @@ class CudaDevice : public Device {
     // 256 MiB: some steps' temporaries of a large model, 0.3 % of an H100.
     int64_t freed_ahead_bytes = int64_t{256} << 20;
     std::shared_ptr<PinnedPool> staging;  // Any number of devices' own.
+
+    // What runs collectives of NCCL here; null: none does.
+    std::shared_ptr<NcclRuntime> nccl;
   };
 
   // Errors: INVALID_ARGUMENT for another type in the name, a part that is
@@ -81,6 +89,7 @@ class CudaDevice : public Device {
   int gpu() const;
   GpuRuntime& runtime() const;
   const std::shared_ptr<PinnedPool>& staging() const { return staging_; }
+  const std::shared_ptr<NcclRuntime>& nccl() const { return nccl_; }
 
   // For kernels of the caller, for collectives, and for copies from and to the
   // host and other devices.
@@ -113,6 +122,8 @@ class CudaDevice : public Device {
   const std::shared_ptr<Streams> streams_;  // Tensors hold it too.
   const Environment environment_;
   const std::shared_ptr<PinnedPool> staging_;
+  const std::shared_ptr<NcclRuntime> nccl_;
+  const std::shared_ptr<void> nccl_key_;  // As long as the device lives.
 };
 
 }  // namespace tutti

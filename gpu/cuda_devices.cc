@@ -11,8 +11,6 @@
 namespace tutti {
 namespace {
 
-constexpr int kSameGpu = 3;
-
 int StrengthOf(PeerLink link) {
   switch (link) {
     case PeerLink::kNone:
@@ -43,7 +41,7 @@ absl::Status CheckOptions(const CudaDevicesOptions& options) {
 // Kernels on it may then use the memory of those to which there is one.
 absl::StatusOr<std::vector<int>> Connect(GpuRuntime& runtime, int gpu,
                                          int num_gpus) {
-  std::vector<int> strengths(num_gpus, kSameGpu);
+  std::vector<int> strengths(num_gpus, CudaDevice::kSameGpuStrength);
   for (int peer = 0; peer < num_gpus; ++peer) {
     if (peer == gpu) continue;
     const absl::StatusOr<PeerLink> link = runtime.LinkBetween(gpu, peer);
@@ -113,7 +111,8 @@ absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
            .gpu = gpu,
            .environment = options.environment,
            .freed_ahead_bytes = options.freed_ahead_bytes,
-           .staging = *staging});
+           .staging = *staging,
+           .nccl = options.nccl});
       if (!device.ok()) return device.status();
       devices.push_back(*std::move(device));
     }

@@ -37,6 +37,10 @@ struct CudaDevicesOptions {
 
   // Of pinned memory, which all of them share (PinnedPool).
   size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
+
+  // For the collectives of NCCL, which need one device per GPU: opened by
+  // DlopenNcclRuntime::Open(). Null: they are refused.
+  std::shared_ptr<NcclRuntime> nccl;
 };
 
 // Devices GPU:0, GPU:1, ... of a task: `devices_per_gpu` on each GPU of this

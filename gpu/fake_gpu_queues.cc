@@ -164,6 +164,12 @@ absl::Status FakeGpuQueues::PutFault(GpuStream stream, absl::Status status) {
   return Add(stream, item);
 }
 
+absl::Status FakeGpuQueues::PutGate(GpuStream stream, Gate gate) {
+  Item item;
+  item.gate = std::move(gate);
+  return Add(stream, item);
+}
+
 absl::Status FakeGpuQueues::PutHostCall(GpuStream stream, StatusCallback call) {
   Item item;
   item.host_call = std::move(call);
@@ -255,6 +261,7 @@ absl::Status FakeGpuQueues::Add(GpuStream stream, Item& item) {
 bool FakeGpuQueues::CanGoOn(const Stream& stream) {
   if (stream.items.empty() || stream.is_with_host) return false;
   const Item& item = stream.items.front();
+  if (item.gate != nullptr) return item.gate->load();
   return item.waits_for == nullptr || item.waits_for->is_done;
 }
 

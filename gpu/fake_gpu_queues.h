@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_FAKE_GPU_QUEUES_H_
 #define TUTTI_GPU_FAKE_GPU_QUEUES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -70,6 +71,11 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   absl::Status PutFault(GpuStream stream, absl::Status status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The stream goes on once `gate` is true; Wake() has it looked at.
+  using Gate = std::shared_ptr<const std::atomic<bool>>;
+  absl::Status PutGate(GpuStream stream, Gate gate) ABSL_LOCKS_EXCLUDED(mu_);
+  void Wake() ABSL_LOCKS_EXCLUDED(mu_) { ScheduleTurn(); }
+
   // Calls `call` once, with an error if this returns one or Begin() finds the
   // GPU spoilt or End() comes first.
   absl::Status PutHostCall(GpuStream stream, StatusCallback call)
@@ -92,6 +98,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
     Operation operation;                // If set, else
     StatusCallback host_call;           // if set, else
     std::shared_ptr<Marker> waits_for;  // if set, else
+    Gate gate;                          // if set, else
     absl::Status fault;                 // this.
   };
   struct Stream {

@@ -135,6 +135,25 @@ void FakeGpuRuntime::FailStream(GpuStream stream, absl::Status status) {
   queues_->PutFault(stream, std::move(status)).IgnoreError();
 }
 
+absl::Status FakeGpuRuntime::Put(GpuStream stream, Operation operation) {
+  const absl::Status status = queues_->Begin(kNeverFails, "Put", stream.gpu);
+  return status.ok() ? queues_->Put(stream, std::move(operation)) : status;
+}
+
+absl::Status FakeGpuRuntime::PutGate(
+    GpuStream stream, std::shared_ptr<const std::atomic<bool>> gate) {
+  const absl::Status status =
+      queues_->Begin(kNeverFails, "PutGate", stream.gpu);
+  return status.ok() ? queues_->PutGate(stream, std::move(gate)) : status;
+}
+
+// Later, because the queues of several runtimes may open each other's gates.
+std::function<void()> FakeGpuRuntime::Waker() const {
+  return [queues = queues_, queue = options_.environment.queue] {
+    queue->Schedule([queues] { queues->Wake(); });
+  };
+}
+
 std::vector<std::string> FakeGpuRuntime::Mistakes() const {
   return queues_->Mistakes();
 }

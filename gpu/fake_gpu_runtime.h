@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_FAKE_GPU_RUNTIME_H_
 #define TUTTI_GPU_FAKE_GPU_RUNTIME_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/environment.h"
 #include "framework/status_callback.h"
+#include "gpu/fake_gpu_memory.h"
 #include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
 
@@ -84,6 +87,16 @@ class FakeGpuRuntime : public GpuRuntime {
 
   // An operation that fails with `status` when the stream comes to it.
   void FailStream(GpuStream stream, absl::Status status);
+
+  // For doubles of libraries that put work of their own on streams: what uses
+  // memory there, with a lock held, and what the stream goes past once it is
+  // true. Who makes it true calls what Waker() returned, on any thread; that
+  // may outlive the runtime.
+  using Operation = absl::AnyInvocable<absl::Status(FakeGpuMemory& memory) &&>;
+  absl::Status Put(GpuStream stream, Operation operation);
+  absl::Status PutGate(GpuStream stream,
+                       std::shared_ptr<const std::atomic<bool>> gate);
+  std::function<void()> Waker() const;
 
   // What was done wrong, whether or not it changed a result.
   std::vector<std::string> Mistakes() const;

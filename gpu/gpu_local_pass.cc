@@ -22,11 +22,6 @@ double CostSeconds(const CostQuery& query) {
                                         link.bytes_per_second;
 }
 
-CudaDevice& DeviceOf(const CollectiveContext& context) {
-  // InitializeCollectiveContext() has looked.
-  return static_cast<CudaDevice&>(*context.device);
-}
-
 absl::Status CheckFirstReachesAll(const GpuMembers& members) {
   const CudaDevice& first = members.device(0);
   for (int rank = 1; rank < members.size(); ++rank) {
@@ -38,14 +33,6 @@ absl::Status CheckFirstReachesAll(const GpuMembers& members) {
         first.full_name(), " does not reach that of ", other.full_name()));
   }
   return absl::OkStatus();
-}
-
-absl::Status Launch(GpuRuntime& runtime, const GpuLaunch& launch,
-                    GpuStream stream) {
-  if (const auto* const reduction = std::get_if<GpuReduction>(&launch)) {
-    return runtime.LaunchReduce(*reduction, stream);
-  }
-  return runtime.LaunchCopy(std::get<GpuCopy>(launch), stream);
 }
 
 absl::Status WaitForAll(CudaDevice& device,
@@ -62,12 +49,9 @@ absl::Status WaitForAll(CudaDevice& device,
 absl::Status LaunchAll(const GpuMembers& members, GpuPlan plan,
                        GpuPassEnd& end) {
   CudaDevice& first = members.device(0);
-  for (const GpuLaunch& launch : plan.launches) {
-    absl::Status status =
-        Launch(first.runtime(), launch, first.collective_stream());
-    if (!status.ok()) return status;
-  }
-  absl::Status status = end.Mark();
+  absl::Status status =
+      LaunchInOrder(first.runtime(), plan.launches, first.collective_stream());
+  if (status.ok()) status = end.Mark();
   for (int rank = 0; status.ok() && rank < members.size(); ++rank) {
     status = end.OrderBefore(members.device(rank).compute_stream());
   }
@@ -76,45 +60,14 @@ absl::Status LaunchAll(const GpuMembers& members, GpuPlan plan,
 
 }  // namespace
 
-CudaDevice& GpuMembers::device(int rank) const {
-  return DeviceOf(context(rank));
-}
-
-std::byte* GpuMembers::output(int rank) const {
-  // The tensor is the context's; its bytes are this execution's to write.
-  return const_cast<std::byte*>(context(rank).output.data());
-}
-
-void AppendCopies(const std::byte* from, const std::vector<std::byte*>& to,
-                  size_t num_bytes, std::vector<GpuLaunch>* launches) {
-  if (num_bytes == 0) return;
-  GpuCopy copy = {.input = from, .num_bytes = num_bytes};
-  const auto append = [&] {
-    if (!copy.outputs.empty()) launches->emplace_back(copy);
-    copy.outputs.clear();
-  };
-  for (std::byte* const output : to) {
-    if (output == from) continue;
-    copy.outputs.push_back(output);
-    if (copy.outputs.size() == kMaxGpuBuffers) append();
-  }
-  append();
-}
-
 absl::Status GpuLocalCollective::InitializeCollectiveContext(
     CollectiveContext* context) {
-  if (dynamic_cast<CudaDevice*>(context->device) != nullptr) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(context->params->instance->impl_details.implementation,
-                   " runs on devices that CreateCudaDevices() made; ",
-                   context->device->full_name(), " is another one"));
+  return CheckIsCudaDevice(*context);
 }
 
 void GpuLocalCollective::Run(const CollectiveContext& context,
                              StatusCallback done) {
-  CudaDevice& device = DeviceOf(context);
+  CudaDevice& device = CudaDeviceOf(context);
   absl::StatusOr<OwnedGpuEvent> ready = device.Mark(device.compute_stream());
   if (!ready.ok()) return std::move(done)(ready.status());
   GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();

@@ -1,58 +1,27 @@
 #ifndef TUTTI_GPU_GPU_LOCAL_PASS_H_
 #define TUTTI_GPU_GPU_LOCAL_PASS_H_
 
-#include <cstddef>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "framework/collective_implementation.h"
 #include "framework/implementation_traits.h"
-#include "framework/local_meeting.h"
 #include "framework/tensor.h"
 #include "gpu/cuda_device.h"
+#include "gpu/gpu_launch.h"
 #include "gpu/gpu_meeting.h"
-#include "gpu/gpu_reduction.h"
+#include "gpu/gpu_members.h"
 
 namespace tutti {
 
-// The members of one execution, on GPUs that reach each other's memory.
-class GpuMembers {
- public:
-  // All members, in rank order. They outlive this object.
-  explicit GpuMembers(absl::Span<const Attendee> members) : members_(members) {}
-
-  int size() const { return static_cast<int>(members_.size()); }
-  const CollInstanceParams& instance() const {
-    return *context(0).params->instance;
-  }
-  const CollectiveContext& context(int rank) const {
-    return *members_[static_cast<size_t>(rank)].context;
-  }
-  CudaDevice& device(int rank) const;
-
-  // Null where the member has none, or one without elements.
-  const std::byte* input(int rank) const { return context(rank).input.data(); }
-  std::byte* output(int rank) const;
-
- private:
-  const absl::Span<const Attendee> members_;
-};
-
 // What one execution launches on a stream of the first member's device, in this
 // order.
-using GpuLaunch = std::variant<GpuReduction, GpuCopy>;
 struct GpuPlan {
   std::vector<GpuLaunch> launches;
   Tensor scratch;  // Of the first member's device; gone after the last launch.
 };
-
-// Appends copies of `from` to all of `to` but those that are `from` itself.
-void AppendCopies(const std::byte* from, const std::vector<std::byte*>& to,
-                  size_t num_bytes, std::vector<GpuLaunch>* launches);
 
 // A collective of GPU devices of this process whose memory the first one
 // reaches: on the same GPU, or with links (CudaDevice). All of it runs on the

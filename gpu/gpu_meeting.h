@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_GPU_MEETING_H_
 #define TUTTI_GPU_GPU_MEETING_H_
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,7 @@ class GpuMeeting {
       ABSL_LOCKS_EXCLUDED(mu_) {
     {
       MutexLock lock(&mu_);
-      ready_.push_back(ready.get());
+      ready_[context.rank()] = ready.get();
     }
     return meeting_.Join(context,
                          [ready = std::move(ready),
@@ -40,10 +41,14 @@ class GpuMeeting {
                          });
   }
 
-  // The events of all, valid until Adjourn(). For the last one to arrive, once.
+  // The events of all in rank order, valid until Adjourn(). For the last one to
+  // arrive, once.
   std::vector<GpuEvent> TakeReady() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    return std::exchange(ready_, {});
+    std::vector<GpuEvent> ready;
+    for (const auto& [rank, event] : ready_) ready.push_back(event);
+    ready_.clear();
+    return ready;
   }
 
   // As LocalMeeting::Adjourn().
@@ -54,7 +59,7 @@ class GpuMeeting {
   Mutex mu_;
   // Of those who came. Where the execution failed they may be gone, and nobody
   // takes them.
-  std::vector<GpuEvent> ready_ ABSL_GUARDED_BY(mu_);
+  std::map<int, GpuEvent> ready_ ABSL_GUARDED_BY(mu_);  // By rank.
 };
 
 }  // namespace tutti

@@ -1,0 +1,34 @@
+#include "gpu/gpu_members.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+
+absl::Status CheckIsCudaDevice(const CollectiveContext& context) {
+  if (dynamic_cast<CudaDevice*>(context.device) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(context.params->instance->impl_details.implementation,
+                   " runs on devices that CreateCudaDevices() made; ",
+                   context.device->full_name(), " is another one"));
+}
+
+CudaDevice& CudaDeviceOf(const CollectiveContext& context) {
+  return static_cast<CudaDevice&>(*context.device);
+}
+
+std::byte* OutputOf(const CollectiveContext& context) {
+  // The tensor is the context's; its bytes are this execution's to write.
+  return const_cast<std::byte*>(context.output.data());
+}
+
+CudaDevice& GpuMembers::device(int place) const {
+  return CudaDeviceOf(context(place));
+}
+
+std::byte* GpuMembers::output(int place) const {
+  return OutputOf(context(place));
+}
+
+}  // namespace tutti

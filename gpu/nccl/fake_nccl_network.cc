@@ -1,0 +1,322 @@
+#include "gpu/nccl/fake_nccl_network.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "framework/reduction.h"
+
+namespace tutti {
+namespace {
+
+uintptr_t NumberOf(NcclComm comm) {
+  return reinterpret_cast<uintptr_t>(comm.handle);
+}
+
+NcclComm CommOf(uintptr_t number) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return {reinterpret_cast<void*>(number)};
+}
+
+bool IsSend(const NcclCall& call) { return call.op == NcclOp::kSend; }
+bool IsRecv(const NcclCall& call) { return call.op == NcclOp::kRecv; }
+
+// Whether two ranks call the same.
+bool Agree(const NcclCall& a, const NcclCall& b) {
+  if (IsSend(a) || IsRecv(a)) {
+    return a.dtype == b.dtype && a.num_elements == b.num_elements;
+  }
+  return a.op == b.op && a.dtype == b.dtype &&
+         a.num_elements == b.num_elements && a.kind == b.kind &&
+         a.is_average == b.is_average && a.peer == b.peer;
+}
+
+// The inputs from the lowest rank to the highest.
+Bytes Reduced(const NcclCall& call, const std::vector<const Bytes*>& inputs) {
+  if (inputs.size() == 1) return *inputs[0];
+  std::vector<const uint8_t*> from;
+  for (const Bytes* input : inputs) from.push_back(input->data());
+  Bytes sum = *inputs[0];
+  uint8_t* const into = sum.data();
+  const size_t num_elements = sum.size() / tutti::SizeOf(call.dtype);
+  ReduceMany({.kind = call.kind,
+              .dtype = call.dtype,
+              .inputs = from,
+              .outputs = absl::MakeConstSpan(&into, 1),
+              .num_elements = num_elements});
+  if (call.is_average) {
+    DivideBy(call.dtype, into, num_elements,
+             static_cast<int64_t>(inputs.size()));
+  }
+  return sum;
+}
+
+// What `rank` gets.
+Bytes OutputOf(const NcclCall& call, const std::vector<const Bytes*>& inputs,
+               int rank) {
+  switch (call.op) {
+    case NcclOp::kBroadcast:
+      return *inputs[call.peer];
+    case NcclOp::kAllGather: {
+      Bytes all;
+      for (const Bytes* input : inputs) {
+        all.insert(all.end(), input->begin(), input->end());
+      }
+      return all;
+    }
+    case NcclOp::kReduceScatter: {
+      const Bytes sum = Reduced(call, inputs);
+      const auto part = static_cast<ptrdiff_t>(sum.size() / inputs.size());
+      return Bytes(sum.begin() + rank * part, sum.begin() + (rank + 1) * part);
+    }
+    case NcclOp::kReduce:
+      return rank == call.peer ? Reduced(call, inputs) : Bytes();
+    default:
+      return Reduced(call, inputs);
+  }
+}
+
+}  // namespace
+
+void FakeNcclNetwork::FailNextInit(absl::Status status) {
+  MutexLock lock(&mu_);
+  next_init_ = std::move(status);
+}
+
+void FakeNcclNetwork::FailNextLaunch(absl::Status status) {
+  MutexLock lock(&mu_);
+  next_launch_ = std::move(status);
+}
+
+void FakeNcclNetwork::FailNextId(absl::Status status) {
+  MutexLock lock(&mu_);
+  next_id_ = std::move(status);
+}
+
+void FakeNcclNetwork::FailAll(absl::Status status) {
+  MutexLock lock(&mu_);
+  for (auto& [number, comm] : comms_) {
+    comm.error = status;
+    comm.hangs = true;
+  }
+}
+
+void FakeNcclNetwork::HangInits(bool hang) {
+  MutexLock lock(&mu_);
+  hang_inits_ = hang;
+}
+
+void FakeNcclNetwork::HangLaunches(bool hang) {
+  MutexLock lock(&mu_);
+  hang_launches_ = hang;
+}
+
+void FakeNcclNetwork::SetLooks(int num_looks) {
+  MutexLock lock(&mu_);
+  num_looks_ = num_looks;
+}
+
+FakeNcclNetwork::Counts FakeNcclNetwork::counts() const {
+  MutexLock lock(&mu_);
+  Counts counts = counts_;
+  counts.living = static_cast<int>(comms_.size());
+  return counts;
+}
+
+std::vector<std::string> FakeNcclNetwork::Mistakes() const {
+  MutexLock lock(&mu_);
+  return mistakes_;
+}
+
+absl::Status FakeNcclNetwork::Mistake(std::string mistake) {
+  mistakes_.push_back(mistake);
+  return absl::InvalidArgumentError(mistake);
+}
+
+absl::StatusOr<std::string> FakeNcclNetwork::NewId() {
+  MutexLock lock(&mu_);
+  if (!next_id_.ok()) return std::exchange(next_id_, absl::OkStatus());
+  std::string id = absl::StrCat("fake id ", ++counts_.ids);
+  id.resize(kNcclIdBytes);
+  communicators_[id];
+  return id;
+}
+
+absl::StatusOr<std::vector<NcclComm>> FakeNcclNetwork::Init(
+    const std::string& id, int size, absl::Span<const NcclRank> ranks,
+    const void* host) {
+  MutexLock lock(&mu_);
+  if (!next_init_.ok()) return std::exchange(next_init_, absl::OkStatus());
+  const auto found = communicators_.find(id);
+  if (found == communicators_.end()) return Mistake("an id that nobody made");
+  Communicator& communicator = found->second;
+  communicator.size = size;
+  std::vector<NcclComm> made;
+  for (const NcclRank& rank : ranks) {
+    if (!communicator.joined.insert(rank.rank).second) {
+      return Mistake(absl::StrCat("rank ", rank.rank, " joins twice"));
+    }
+    if (!communicator.gpus.emplace(host, rank.gpu).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "Duplicate GPU detected: rank ", rank.rank, ", GPU ", rank.gpu));
+    }
+    Comm& comm = comms_[++last_comm_];
+    comm.id = id;
+    comm.rank = rank.rank;
+    comm.gpu = rank.gpu;
+    comm.hangs = hang_inits_;
+    comm.num_looks = num_looks_;
+    ++counts_.inits;
+    made.push_back(CommOf(last_comm_));
+  }
+  return made;
+}
+
+absl::StatusOr<FakeNcclNetwork::Comm*> FakeNcclNetwork::Find(NcclComm comm) {
+  const auto found = comms_.find(NumberOf(comm));
+  if (found != comms_.end()) return &found->second;
+  return Mistake("there is no such communicator any more");
+}
+
+absl::StatusOr<bool> FakeNcclNetwork::IsReady(NcclComm comm) {
+  MutexLock lock(&mu_);
+  const absl::StatusOr<Comm*> found = Find(comm);
+  if (!found.ok()) return found.status();
+  Comm& end = **found;
+  if (!end.error.ok()) return end.error;
+  const Communicator& communicator = communicators_[end.id];
+  if (end.hangs ||
+      static_cast<int>(communicator.joined.size()) < communicator.size) {
+    return false;
+  }
+  return end.num_looks-- <= 0;
+}
+
+int FakeNcclNetwork::SizeOf(NcclComm comm) {
+  MutexLock lock(&mu_);
+  const auto found = comms_.find(NumberOf(comm));
+  return found == comms_.end() ? 0 : communicators_[found->second.id].size;
+}
+
+absl::Status FakeNcclNetwork::BeginGroup() {
+  MutexLock lock(&mu_);
+  ++counts_.launches;
+  return std::exchange(next_launch_, absl::OkStatus());
+}
+
+absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
+    const NcclPart& part, std::function<void()> wake) {
+  MutexLock lock(&mu_);
+  const absl::StatusOr<Comm*> found = Find(part.comm);
+  if (!found.ok()) return found.status();
+  Comm& comm = **found;
+  if (comm.gpu != part.stream.gpu) {
+    return Mistake(absl::StrCat("a stream of GPU ", part.stream.gpu,
+                                " for rank ", comm.rank, " on GPU ", comm.gpu));
+  }
+  if (comm.hangs || comm.num_looks > 0) {
+    return Mistake(
+        absl::StrCat("rank ", comm.rank, " launches while not ready"));
+  }
+  comm.num_looks = num_looks_;
+  auto unit = std::make_shared<Unit>();
+  unit->comm = NumberOf(part.comm);
+  unit->calls = part.calls;
+  unit->wake = std::move(wake);
+  unit->outputs.resize(part.calls.size());
+  unit->num_missing = part.calls.size();
+  for (const NcclCall& call : part.calls) {
+    unit->numbers.push_back(IsSend(call)   ? comm.num_sent[call.peer]++
+                            : IsRecv(call) ? comm.num_received[call.peer]++
+                                           : comm.num_collectives++);
+  }
+  std::erase_if(comm.units, [](const auto& old) { return old.expired(); });
+  comm.units.push_back(unit);
+  if (part.calls.empty()) Open(*unit);
+  return unit;
+}
+
+void FakeNcclNetwork::Open(Unit& unit) {
+  unit.gate->store(true);
+  unit.wake();
+}
+
+void FakeNcclNetwork::Arrive(const UnitPtr& unit,
+                             const std::vector<Bytes>& inputs) {
+  MutexLock lock(&mu_);
+  const auto found = comms_.find(unit->comm);
+  if (unit->is_aborted || found == comms_.end()) return;
+  Comm& comm = found->second;
+  if (hang_launches_ || comm.hangs) return;
+  for (size_t i = 0; i < unit->calls.size(); ++i) {
+    const NcclCall& call = unit->calls[i];
+    Place place = {comm.id, -1, -1, unit->numbers[i]};
+    size_t size = static_cast<size_t>(communicators_[comm.id].size);
+    int seat = comm.rank;
+    if (IsSend(call) || IsRecv(call)) {
+      std::get<1>(place) = IsSend(call) ? comm.rank : call.peer;
+      std::get<2>(place) = IsSend(call) ? call.peer : comm.rank;
+      seat = IsSend(call) ? 0 : 1;
+      size = 2;
+    }
+    Meet(place, seat, size, {.unit = unit, .call = i, .input = inputs[i]});
+  }
+}
+
+void FakeNcclNetwork::Meet(const Place& place, int rank, size_t size,
+                           Waiting waiting) {
+  Meeting& meeting = meetings_[place];
+  meeting[rank] = std::move(waiting);
+  if (meeting.size() < size) return;
+  Meeting all = std::move(meeting);
+  meetings_.erase(place);
+  const auto call_of = [](const Waiting& one) -> const NcclCall& {
+    return one.unit->calls[one.call];
+  };
+  std::vector<const Bytes*> inputs;
+  for (const auto& [seat, one] : all) {
+    // Nobody gets past what differs: it hangs.
+    if (!Agree(call_of(one), call_of(all.begin()->second))) return;
+    inputs.push_back(&one.input);
+  }
+  std::vector<Bytes> outputs;
+  for (const auto& [seat, one] : all) {
+    const NcclCall& call = call_of(one);
+    outputs.push_back(IsRecv(call)   ? *inputs[0]
+                      : IsSend(call) ? Bytes()
+                                     : OutputOf(call, inputs, seat));
+  }
+  auto output = outputs.begin();
+  for (auto& [seat, one] : all) Deliver(one, std::move(*output++));
+}
+
+void FakeNcclNetwork::Deliver(Waiting& to, Bytes output) {
+  Unit& unit = *to.unit;
+  if (unit.is_aborted) return;
+  unit.outputs[to.call] = std::move(output);
+  if (--unit.num_missing == 0) Open(unit);
+}
+
+const std::vector<Bytes>* FakeNcclNetwork::OutputsOf(const Unit& unit) {
+  MutexLock lock(&mu_);
+  return unit.is_aborted ? nullptr : &unit.outputs;
+}
+
+absl::Status FakeNcclNetwork::End(NcclComm comm, bool is_abort) {
+  MutexLock lock(&mu_);
+  const absl::StatusOr<Comm*> found = Find(comm);
+  if (!found.ok()) return found.status();
+  for (const auto& weak : (*found)->units) {
+    const UnitPtr unit = weak.lock();
+    if (unit == nullptr || unit->gate->load()) continue;
+    if (!is_abort) {
+      return Mistake("a communicator is destroyed that a stream still uses");
+    }
+    unit->is_aborted = true;
+    Open(*unit);
+  }
+  ++(is_abort ? counts_.aborts : counts_.destroys);
+  comms_.erase(NumberOf(comm));
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

@@ -1,0 +1,70 @@
+#ifndef TUTTI_GPU_NCCL_FAKE_NCCL_RUNTIME_H_
+#define TUTTI_GPU_NCCL_FAKE_NCCL_RUNTIME_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gpu/nccl/fake_nccl_network.h"
+#include "gpu/nccl/nccl_runtime.h"
+
+namespace tutti {
+
+// NCCL for the GPUs of a FakeGpuRuntime, which are those of one process; for
+// tests. Processes whose runtimes share a network can be in one communicator.
+//
+// A call on a stream reads its input when the stream comes to it, lets the
+// stream go no further until the calls of all ranks have met, and then writes
+// its output. Calls meet by their order on the communicator, sends and
+// receives by their order between two ranks. What ranks call differently hangs,
+// as does what the network is told to hang; Abort() lets the stream go on with
+// nothing written. Two ranks on one GPU are refused, as by NCCL.
+//
+// What a test with it does not prove: that NCCL takes the calls that we make,
+// with these arguments, from these threads and on communicators that do not
+// block; that it gets past an abort, how long that takes and what becomes of
+// its kernels; which errors it reports, and when; that it hangs where this
+// does: with an order that differs it may as well move the wrong bytes; the
+// bits of sums, which depend on its algorithms (here they are added by rank);
+// that different communicators do not wait for each other on a GPU; and how
+// fast anything is.
+//
+// Thread-safe. The GPUs' runtime outlives it.
+class FakeNcclRuntime : public NcclRuntime {
+ public:
+  FakeNcclRuntime(std::shared_ptr<FakeNcclNetwork> network,
+                  FakeGpuRuntime* gpus)
+      : network_(std::move(network)), gpus_(gpus) {}
+
+  absl::StatusOr<int> Version() override { return 22809; }
+  absl::StatusOr<std::string> NewUniqueId() override {
+    return network_->NewId();
+  }
+  absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
+      const std::string& id, int size,
+      absl::Span<const NcclRank> ranks) override {
+    return network_->Init(id, size, ranks, /*host=*/gpus_);
+  }
+  absl::StatusOr<bool> IsReady(NcclComm comm) override {
+    return network_->IsReady(comm);
+  }
+  absl::Status Launch(absl::Span<const NcclPart> parts) override;
+  absl::Status Abort(NcclComm comm) override {
+    return network_->End(comm, /*is_abort=*/true);
+  }
+  absl::Status Destroy(NcclComm comm) override {
+    return network_->End(comm, /*is_abort=*/false);
+  }
+
+ private:
+  const std::shared_ptr<FakeNcclNetwork> network_;
+  FakeGpuRuntime* const gpus_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_NCCL_FAKE_NCCL_RUNTIME_H_

@@ -1,0 +1,107 @@
+#ifndef TUTTI_GPU_NCCL_FAKE_NCCL_TASKS_H_
+#define TUTTI_GPU_NCCL_FAKE_NCCL_TASKS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/buf_rendezvous.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_executor_mgr.h"
+#include "framework/collective_request.h"
+#include "framework/device_manager.h"
+#include "framework/reduction_test_data.h"
+#include "framework/tensor.h"
+#include "gpu/cuda_device.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gpu/nccl/fake_nccl_network.h"
+#include "gpu/nccl/nccl_group.h"
+#include "resolvers/param_resolver_local.h"
+#include "tests/simulated_environment.h"
+
+namespace tutti {
+
+// For tests: a group of all GPUs of some tasks, in rank order, over doubles of
+// CUDA and NCCL. Each task has objects of its own, as a process has, but for
+// one resolver that leads all and one meeting place of their transfers; so what
+// a test does not show is the distributed resolver and a transport. Nothing that
+// streams hold runs but in RunAll(). Belongs to one thread.
+class FakeNcclTasks {
+ public:
+  struct Options {
+    uint64_t seed = 1;
+    int num_tasks = 1;
+    int gpus_per_task = 2;
+    int devices_per_gpu = 1;
+    bool has_nccl = true;
+  };
+
+  explicit FakeNcclTasks(Options options);
+  ~FakeNcclTasks();
+  FakeNcclTasks(const FakeNcclTasks&) = delete;
+  FakeNcclTasks& operator=(const FakeNcclTasks&) = delete;
+
+  int size() const { return static_cast<int>(ended_.size()); }
+  SimulatedEnvironment& environment() { return environment_; }
+  FakeNcclNetwork& network() { return *network_; }
+  FakeGpuRuntime& gpus(int rank) { return *TaskOf(rank).gpus; }
+  CudaDevice& device(int rank);
+  std::shared_ptr<CollectiveExecutor> executor(int rank, int64_t step = 1);
+
+  // Also lets so much time pass that NCCL is asked again how far it is.
+  void RunAll() {
+    environment_.RunAll();
+    environment_.Advance(5 * NcclGroup::kLastLook);
+  }
+
+  // Ends the present generation of the group, on all tasks.
+  void EndGroup(absl::Status reason);
+
+  // A request of all devices, but for the rank.
+  CollectiveRequest Request(CollectiveOp op, DType dtype,
+                            int64_t num_elements) const;
+
+  Tensor Allocate(int rank, DType dtype, const TensorShape& shape);
+
+  // Puts `bytes` into the tensor, on the device's compute stream.
+  void Write(int rank, const Tensor& tensor, Bytes bytes);
+
+  // What lies there now. Fails the test if there is nothing.
+  Bytes Read(int rank, const Tensor& tensor);
+
+  // A call of the rank's device. Its status comes to ended(rank).
+  void Call(int rank, CollectiveRequest request, Tensor input, Tensor* output,
+            int64_t step = 1);
+
+  // Of the rank's last call; nothing as long as it has not ended.
+  std::optional<absl::Status>& ended(int rank) { return ended_[rank]; }
+  std::vector<std::optional<absl::Status>>& ended() { return ended_; }
+
+  // Ends what lives and looks what is left: mistakes and leaks of the doubles.
+  std::vector<std::string> Remains();
+
+ private:
+  struct Task {
+    std::unique_ptr<FakeGpuRuntime> gpus;
+    std::unique_ptr<DeviceManager> devices;
+    std::unique_ptr<CollectiveExecutorMgr> executors;
+  };
+  Task& TaskOf(int rank) { return tasks_[rank / devices_per_task_]; }
+  Task MakeTask(const Options& options, int number);
+
+  SimulatedEnvironment environment_;
+  const int devices_per_task_;
+  const std::shared_ptr<FakeNcclNetwork> network_;
+  std::shared_ptr<ParamResolverLocal> leader_;
+  std::shared_ptr<BufRendezvous> transfers_;
+  std::vector<Task> tasks_;
+  std::vector<std::optional<absl::Status>> ended_;
+  std::vector<std::unique_ptr<Bytes>> sources_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_NCCL_FAKE_NCCL_TASKS_H_

@@ -1,0 +1,196 @@
+#include "gpu/nccl/nccl_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/run_in_turn.h"
+
+namespace tutti {
+
+NcclGroup::~NcclGroup() {
+  if (options_.cancellation != nullptr) options_.cancellation->Unwatch(watch_);
+  if (comms_.empty()) return;
+  // May wait for a GPU.
+  options_.environment.queue->Schedule(
+      [nccl = options_.nccl, comms = std::move(comms_)] {
+        for (const NcclComm comm : comms) nccl->Destroy(comm).IgnoreError();
+      });
+}
+
+absl::Status NcclGroup::failure() const {
+  MutexLock lock(&mu_);
+  return failure_;
+}
+
+void NcclGroup::Add(absl::FunctionRef<Options()> options, Launch launch) {
+  absl::Status failure;
+  {
+    MutexLock lock(&mu_);
+    failure = failure_;
+    if (failure.ok()) {
+      waiting_.push_back(std::move(launch));
+      if (is_busy_) return;
+      is_busy_ = true;
+    }
+  }
+  if (!failure.ok()) return std::move(launch.launched)(std::move(failure));
+  if (options_.nccl != nullptr) return Next();
+  options_ = options();
+  {
+    MutexLock lock(&mu_);
+    clock_ = options_.environment.clock;
+  }
+  watch_ = options_.cancellation->Watch(
+      [weak = weak_from_this()](const absl::Status& reason) {
+        const auto self = weak.lock();
+        if (self != nullptr) self->Break(reason);
+      });
+  Init();
+}
+
+void NcclGroup::Init() {
+  if (!failure().ok()) return Next();
+  auto comms =
+      options_.nccl->CommInitRanks(options_.id, options_.size, options_.ranks);
+  if (!comms.ok()) {
+    Break(comms.status());
+    return Next();
+  }
+  comms_ = *std::move(comms);
+  AwaitReady([this](const absl::Status& /*failed*/) { NextInTurn(); });
+}
+
+void NcclGroup::NextInTurn() {
+  RunInTurn([self = shared_from_this()] { self->Next(); });
+}
+
+void NcclGroup::Next() {
+  Launch launch;
+  NcclTicket ticket;
+  {
+    MutexLock lock(&mu_);
+    if (failure_.ok()) {
+      if (waiting_.empty()) {
+        is_busy_ = false;
+        return;
+      }
+      launch = std::move(waiting_.front());
+      waiting_.pop_front();
+      ticket = order_.Next(launch.key);
+      if (num_running_++ == 0) LookLater();
+    }
+  }
+  if (launch.begin == nullptr) return Fail(/*launched=*/nullptr);
+  Begin(std::move(launch), ticket);
+}
+
+void NcclGroup::Begin(Launch launch, const NcclTicket& ticket) {
+  const auto parts = std::move(launch.begin)(ticket, comms_);
+  absl::Status status = parts.status();
+  const bool is_empty = parts.ok() && std::all_of(parts->begin(), parts->end(),
+                                                  [](const NcclPart& part) {
+                                                    return part.calls.empty();
+                                                  });
+  if (status.ok() && !is_empty) status = options_.nccl->Launch(*parts);
+  if (!status.ok()) Break(std::move(status));
+  AwaitReady([this, launched = std::move(launch.launched)](
+                 const absl::Status& failed) mutable {
+    if (!failed.ok()) return Fail(std::move(launched));
+    std::move(launched)(absl::OkStatus());
+    NextInTurn();
+  });
+}
+
+void NcclGroup::AwaitReady(StatusCallback ready) {
+  ready_ = std::move(ready);
+  look_after_ = kFirstLook;
+  Look();
+}
+
+void NcclGroup::Look() {
+  if (failure().ok()) {
+    const absl::StatusOr<bool> are_ready = AreReady();
+    if (are_ready.ok() && !*are_ready) {
+      Clock& clock = *options_.environment.clock;
+      const absl::Time next = clock.Now() + look_after_;
+      look_after_ = std::min(2 * look_after_, kLastLook);
+      clock.CallAt(next, [self = shared_from_this()] { self->Look(); });
+      return;
+    }
+    if (!are_ready.ok()) Break(are_ready.status());
+  }
+  StatusCallback ready = std::move(ready_);
+  std::move(ready)(failure());
+}
+
+absl::StatusOr<bool> NcclGroup::AreReady() {
+  bool are_ready = true;
+  for (const NcclComm comm : comms_) {
+    const absl::StatusOr<bool> is_ready = options_.nccl->IsReady(comm);
+    if (!is_ready.ok()) return is_ready;
+    are_ready = are_ready && *is_ready;
+  }
+  return are_ready;
+}
+
+void NcclGroup::Break(absl::Status reason) {
+  {
+    MutexLock lock(&mu_);
+    if (!failure_.ok()) return;
+    failure_ =
+        reason.ok() ? absl::CancelledError("cancelled") : std::move(reason);
+    if (is_busy_) return;  // Who is busy looks at it before the next step.
+    is_busy_ = true;
+  }
+  Fail(/*launched=*/nullptr);
+}
+
+// Nobody is busy afterwards, but nothing begins any more either.
+void NcclGroup::Fail(StatusCallback launched) {
+  auto abort = [self = shared_from_this(),
+                launched = std::move(launched)]() mutable {
+    for (const NcclComm comm : self->comms_) {
+      self->options_.nccl->Abort(comm).IgnoreError();
+    }
+    self->comms_.clear();
+    std::deque<Launch> waiting;
+    absl::Status failure;
+    {
+      MutexLock lock(&self->mu_);
+      waiting.swap(self->waiting_);
+      failure = self->failure_;
+      self->is_busy_ = false;
+    }
+    if (launched != nullptr) std::move(launched)(failure);
+    for (Launch& launch : waiting) std::move(launch.launched)(failure);
+  };
+  if (comms_.empty()) return std::move(abort)();
+  options_.environment.queue->Schedule(std::move(abort));
+}
+
+void NcclGroup::Ended() {
+  MutexLock lock(&mu_);
+  if (--num_running_ == 0) clock_->Cancel(alarm_);
+}
+
+void NcclGroup::LookLater() {
+  alarm_ =
+      clock_->CallAt(clock_->Now() + kLookEvery,
+                     [self = shared_from_this()] { self->LookForErrors(); });
+}
+
+void NcclGroup::LookForErrors() {
+  {
+    MutexLock lock(&mu_);
+    if (num_running_ == 0) return;
+    LookLater();
+    // Who is busy looks too.
+    if (is_busy_ || !failure_.ok()) return;
+    is_busy_ = true;
+  }
+  const absl::StatusOr<bool> are_ready = AreReady();
+  if (!are_ready.ok()) Break(are_ready.status());
+  NextInTurn();
+}
+
+}  // namespace tutti

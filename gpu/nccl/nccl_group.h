@@ -1,0 +1,127 @@
+#ifndef TUTTI_GPU_NCCL_NCCL_GROUP_H_
+#define TUTTI_GPU_NCCL_NCCL_GROUP_H_
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "framework/buf_key.h"
+#include "framework/cancellation.h"
+#include "framework/environment.h"
+#include "framework/mutex.h"
+#include "framework/status_callback.h"
+#include "gpu/nccl/nccl_order.h"
+#include "gpu/nccl/nccl_runtime.h"
+
+namespace tutti {
+
+// The communicator of one generation of a group: the ends of its members that
+// are in this process. Belongs to the group's resources (GroupResources).
+//
+// Made by the first launch; freed with the group. What is launched goes to NCCL
+// one after the other, in the order of Add(): a launch begins when NCCL is past
+// the one before. NCCL is asked how far it is through the environment's clock,
+// never on a waiting thread, and for errors every kLookEvery as long as
+// anything is under way.
+//
+// The first error ends it, as does the end of the group: its ends are aborted
+// as work of the environment's queue, so that streams go on, and all that waits
+// or comes later gets that error. The next generation has one of its own.
+//
+// Thread-safe. Callbacks run with no lock held, inside Add(), on the clock's
+// thread or as work of the queue.
+class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
+ public:
+  static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
+
+  // How soon NCCL is asked again while it is not ready: at first, doubled each
+  // time, and at last. A guess, not measured.
+  static constexpr absl::Duration kFirstLook = absl::Microseconds(20);
+  static constexpr absl::Duration kLastLook = absl::Milliseconds(1);
+
+  struct Options {
+    std::shared_ptr<NcclRuntime> nccl;
+    std::string id;  // As NcclRuntime::NewUniqueId().
+    int size = 0;
+    std::vector<NcclRank> ranks;  // Of this process.
+    Environment environment;
+    std::shared_ptr<Cancellation> cancellation;  // The group's.
+  };
+
+  // What one execution launches.
+  struct Launch {
+    ExecKey key;
+
+    // What to put on which streams, when its turn has come. `comms` are those
+    // of Options::ranks. Not called if the communicator has failed before. An
+    // error ends the communicator: other processes may have launched.
+    absl::AnyInvocable<absl::StatusOr<std::vector<NcclPart>>(
+                           const NcclTicket& ticket,
+                           absl::Span<const NcclComm> comms) &&>
+        begin;
+
+    // Once: with OK when all is on the streams, else with the communicator's
+    // error, when it has been aborted. If `begin` was called, Ended() must
+    // follow.
+    StatusCallback launched;
+  };
+
+  NcclGroup() = default;
+  ~NcclGroup();
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+
+  // `options` is called by the first launch.
+  void Add(absl::FunctionRef<Options()> options, Launch launch)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A launch that had begun is not on the streams any more.
+  void Ended() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends the communicator. The first reason stays.
+  void Break(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  absl::Status failure() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Steps of who is busy. Each goes on to the next, or to Fail().
+  void Init();
+  void Next() ABSL_LOCKS_EXCLUDED(mu_);
+  void Begin(Launch launch, const NcclTicket& ticket);
+  void AwaitReady(StatusCallback ready);
+  void Look();
+  void Fail(StatusCallback launched);
+
+  absl::StatusOr<bool> AreReady();
+  void NextInTurn();
+  void LookForErrors() ABSL_LOCKS_EXCLUDED(mu_);
+  void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  bool is_busy_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  std::deque<Launch> waiting_ ABSL_GUARDED_BY(mu_);
+  NcclOrder order_ ABSL_GUARDED_BY(mu_);
+  int num_running_ ABSL_GUARDED_BY(mu_) = 0;
+  Clock* clock_ ABSL_GUARDED_BY(mu_) = nullptr;  // Set with the options.
+  Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
+
+  // Belong to whoever has made is_busy_ true, until it is false again.
+  Options options_;
+  Cancellation::WatchId watch_ = 0;
+  std::vector<NcclComm> comms_;
+  StatusCallback ready_;
+  absl::Duration look_after_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_NCCL_NCCL_GROUP_H_

@@ -1,0 +1,169 @@
+#include "gpu/nccl/nccl_pass.h"
+
+#include <utility>
+
+#include "framework/collective_executor.h"
+#include "framework/execution.h"
+#include "framework/params.h"
+#include "gpu/cuda_device.h"
+#include "gpu/nccl/nccl_keys.h"
+
+namespace tutti {
+
+NcclPass::NcclPass(GpuMeeting& meeting, const GpuMembers& members,
+                   std::shared_ptr<NcclGroup> group)
+    : meeting_(meeting), members_(members), group_(std::move(group)) {}
+
+void NcclPass::Start(NcclPlanner planner) {
+  absl::Status status = Prepare(planner);
+  if (!status.ok()) {
+    // Other processes may have launched it.
+    if (agreement_ != nullptr) group_->Break(status);
+    return meeting_.Adjourn(std::move(status));
+  }
+  watch_ = first().execution->cancellation.Watch(
+      [group = group_, agreement = agreement_](const absl::Status& reason) {
+        group->Break(reason);
+        if (agreement != nullptr) agreement->Cancel(reason);
+      });
+  const auto self = shared_from_this();
+  group_->Add(
+      [this] { return Options(); },
+      {.key = first().exec_key,
+       .begin =
+           [self](const NcclTicket& ticket, absl::Span<const NcclComm> comms) {
+             return self->Begin(ticket, comms);
+           },
+       .launched =
+           [self](absl::Status launched) {
+             self->OnLaunched(std::move(launched));
+           }});
+}
+
+absl::Status NcclPass::Prepare(NcclPlanner planner) {
+  const auto& context = first();
+  if (!is_alone()) agreement_ = std::make_shared<NcclAgreement>(context);
+  const auto id = NcclKeyOf(*context.params->group);
+  if (!id.ok()) return id.status();
+  ready_ = meeting_.TakeReady();
+  Clock& clock = *context.executor->environment().clock;
+  for (int place = 0; place < members_.size(); ++place) {
+    auto plan = planner(members_.context(place));
+    if (!plan.ok()) return plan.status();
+    plans_.push_back(*std::move(plan));
+    auto end =
+        GpuPassEnd::Create(members_.device(place), clock, {ready_[place]});
+    if (!end.ok()) return end.status();
+    ends_.push_back(*std::move(end));
+  }
+  return context.execution->cancellation.status();
+}
+
+NcclGroup::Options NcclPass::Options() const {
+  const CollGroupParams& group = *first().params->group;
+  NcclGroup::Options options = {.nccl = members_.device(0).nccl(),
+                                .id = group.runtime_details.communicator_key,
+                                .size = group.size(),
+                                .environment = first().executor->environment(),
+                                .cancellation = group.cancellation};
+  for (int place = 0; place < members_.size(); ++place) {
+    options.ranks.push_back({.rank = members_.context(place).rank(),
+                             .gpu = members_.device(place).gpu()});
+  }
+  return options;
+}
+
+absl::StatusOr<std::vector<NcclPart>> NcclPass::Begin(
+    const NcclTicket& ticket, absl::Span<const NcclComm> comms) {
+  has_begun_ = true;
+  if (agreement_ != nullptr) agreement_->Begin(ticket);
+  std::vector<NcclPart> parts;
+  for (int place = 0; place < members_.size(); ++place) {
+    absl::Status status = PutBefore(place);
+    if (!status.ok()) return status;
+    parts.push_back({.comm = comms[static_cast<size_t>(place)],
+                     .stream = members_.device(place).collective_stream(),
+                     .calls = std::move(plans_[place].calls)});
+  }
+  // From here on the streams may touch the members' buffers.
+  absl::Status status = first().execution->cancellation.status();
+  if (!status.ok()) return status;
+  return parts;
+}
+
+absl::Status NcclPass::PutBefore(int place) {
+  CudaDevice& device = members_.device(place);
+  absl::Status status =
+      device.runtime().WaitForEvent(device.collective_stream(), ready_[place]);
+  if (!status.ok()) return status;
+  return LaunchInOrder(device.runtime(), plans_[place].before,
+                       device.collective_stream());
+}
+
+void NcclPass::OnLaunched(absl::Status status) {
+  if (!has_begun_) {
+    Fail(std::move(status));
+    return Finish();
+  }
+  absl::Status first_error = status;
+  for (int place = 0; place < members_.size(); ++place) {
+    first_error.Update(PutAfter(place, status));
+  }
+  for (int place = 0; place < members_.size(); ++place) {
+    const CollectiveContext& context = members_.context(place);
+    context.executor->Launched(context);
+  }
+  if (!first_error.ok()) Fail(std::move(first_error));
+  {
+    MutexLock lock(&mu_);
+    num_parts_ = members_.size();
+  }
+  const std::vector<std::shared_ptr<GpuPassEnd>> ends = ends_;
+  for (const auto& end : ends) {
+    end->CallWhenOver([self = shared_from_this()](absl::Status over) {
+      self->OnPartOver(std::move(over));
+    });
+  }
+}
+
+// Also where the launch has failed: something of it may be on the stream.
+absl::Status NcclPass::PutAfter(int place, absl::Status status) {
+  CudaDevice& device = members_.device(place);
+  if (status.ok()) {
+    status = LaunchInOrder(device.runtime(), plans_[place].after,
+                           device.collective_stream());
+  }
+  const absl::Status marked = ends_[place]->Mark();
+  status.Update(marked);
+  if (marked.ok()) {
+    status.Update(ends_[place]->OrderBefore(device.compute_stream()));
+  }
+  return status;
+}
+
+void NcclPass::OnPartOver(absl::Status status) {
+  // Those of other GPUs may wait for this one until they are aborted.
+  if (!status.ok()) Fail(std::move(status));
+  {
+    MutexLock lock(&mu_);
+    if (--num_parts_ > 0) return;
+  }
+  if (agreement_ == nullptr) return Finish();
+  agreement_->EndHere([self = shared_from_this()] { self->Finish(); });
+}
+
+void NcclPass::Fail(absl::Status status) {
+  first().executor->FailExecution(*first().execution, std::move(status));
+}
+
+void NcclPass::Finish() {
+  Cancellation& cancellation = first().execution->cancellation;
+  cancellation.Unwatch(watch_);
+  absl::Status status = cancellation.status();
+  if (has_begun_) group_->Ended();
+  plans_.clear();
+  ends_.clear();
+  meeting_.Adjourn(std::move(status));
+}
+
+}  // namespace tutti

@@ -1,0 +1,112 @@
+#ifndef TUTTI_GPU_NCCL_NCCL_RUNTIME_H_
+#define TUTTI_GPU_NCCL_NCCL_RUNTIME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/dtype.h"
+#include "framework/reduction_kind.h"
+#include "gpu/gpu_runtime.h"
+
+namespace tutti {
+
+// The bytes of a unique id (NCCL_UNIQUE_ID_BYTES).
+inline constexpr size_t kNcclIdBytes = 128;
+
+// One rank's end of a communicator. Only its runtime looks into it.
+struct NcclComm {
+  void* handle = nullptr;
+};
+
+// A rank of a communicator that is of this process.
+struct NcclRank {
+  int rank = 0;
+  int gpu = 0;
+};
+
+enum class NcclOp : uint8_t {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kSend,
+  kRecv,
+};
+
+// What one rank calls. Input and output as NCCL has them: in place where they
+// are the same memory, or for gathers and scatters this rank's block.
+struct NcclCall {
+  NcclOp op = NcclOp::kAllReduce;
+  const void* input = nullptr;
+  void* output = nullptr;
+
+  // Of the input; of the output for kReduceScatter.
+  size_t num_elements = 0;
+  DType dtype = DType::kFloat32;
+  ReductionKind kind = ReductionKind::kSum;
+  bool is_average = false;  // Of a kSum: NCCL divides it by the ranks.
+  int peer = 0;             // The root, or the other side of kSend and kRecv.
+};
+
+// What one rank calls at once, on a stream of its GPU.
+struct NcclPart {
+  NcclComm comm;
+  GpuStream stream;
+  std::vector<NcclCall> calls;
+};
+
+// What we use of NCCL: so little that tests have a double of it
+// (fake_nccl_runtime.h). NCCL's is dlopen_nccl_runtime.h.
+//
+// No call waits for other ranks, but for Abort() and Destroy(), which may wait
+// for this process's GPUs: communicators do not block, and IsReady() says when
+// NCCL is past what it was told last. Until then nothing but IsReady() and
+// Abort() may be called on the communicator.
+//
+// Thread-safe, but only one thread at a time may call for a communicator.
+// Errors name the call and what NCCL says: UNAVAILABLE if there is no library,
+// INVALID_ARGUMENT for what the caller got wrong, else INTERNAL. After an error
+// of a communicator only Abort() is left.
+class NcclRuntime {
+ public:
+  virtual ~NcclRuntime() = default;
+
+  // As NCCL has it: 22809 is 2.28.9.
+  virtual absl::StatusOr<int> Version() = 0;
+
+  // kNcclIdBytes that name a communicator. NCCL listens in this process for who
+  // has them, so it lives until the communicator is made.
+  virtual absl::StatusOr<std::string> NewUniqueId() = 0;
+
+  // Begins to make the ends of `ranks`, in one call, of a communicator of
+  // `size` ranks, which is there once all have done so.
+  virtual absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
+      const std::string& id, int size, absl::Span<const NcclRank> ranks) = 0;
+
+  // Whether all that was called is done, or on the streams. An error that came
+  // up since, in the library or on another rank, is returned.
+  virtual absl::StatusOr<bool> IsReady(NcclComm comm) = 0;
+
+  // Puts the calls of all parts on their streams, inside one group: each part
+  // is of another rank. What it puts there ends when all ranks have called the
+  // same, in the same order of launches; where they do not, it hangs or moves
+  // the wrong bytes.
+  virtual absl::Status Launch(absl::Span<const NcclPart> parts) = 0;
+
+  // Ends what the communicator has on streams, which go on, and frees it. For
+  // what has failed, or may.
+  virtual absl::Status Abort(NcclComm comm) = 0;
+
+  // Frees it. REQUIRES: nothing of it is on a stream.
+  virtual absl::Status Destroy(NcclComm comm) = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_NCCL_NCCL_RUNTIME_H_
