@@ -27,8 +27,8 @@ namespace tutti {
 // For tests: a group of all GPUs of some tasks, in rank order, over doubles of
 // CUDA and NCCL. Each task has objects of its own, as a process has, but for
 // one resolver that leads all and one meeting place of their transfers; so what
-// a test does not show is the distributed resolver and a transport. Nothing that
-// streams hold runs but in RunAll(). Belongs to one thread.
+// a test does not show is the distributed resolver and a transport. Nothing
+// that streams hold runs but in RunAll(). Belongs to one thread.
 class FakeNcclTasks {
  public:
   struct Options {

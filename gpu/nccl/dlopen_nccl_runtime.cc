@@ -1,0 +1,275 @@
+#include "gpu/nccl/dlopen_nccl_runtime.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/dtype.h"
+#include "framework/reduction_kind.h"
+#include "gpu/cuda_status.h"
+#include "gpu/on_gpu.h"
+
+namespace tutti {
+namespace {
+
+static_assert(sizeof(ncclUniqueId) == kNcclIdBytes);
+
+ncclComm_t CommOf(NcclComm comm) {
+  return static_cast<ncclComm_t>(comm.handle);
+}
+
+ncclDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return ncclFloat16;
+    case DType::kBFloat16:
+      return ncclBfloat16;
+    case DType::kFloat32:
+      return ncclFloat32;
+    case DType::kFloat64:
+      return ncclFloat64;
+    case DType::kInt8:
+      return ncclInt8;
+    case DType::kInt32:
+      return ncclInt32;
+    case DType::kInt64:
+      return ncclInt64;
+    case DType::kUint8:
+    case DType::kBool:  // Only moved.
+      return ncclUint8;
+  }
+  return ncclUint8;
+}
+
+// REQUIRES: NcclCollective has let it pass.
+ncclRedOp_t OpOf(const NcclCall& call) {
+  switch (call.kind) {
+    case ReductionKind::kProd:
+      return ncclProd;
+    case ReductionKind::kMin:
+      return ncclMin;
+    case ReductionKind::kMax:
+      return ncclMax;
+    default:
+      return call.is_average ? ncclAvg : ncclSum;
+  }
+}
+
+absl::StatusCode CodeOf(ncclResult_t result) {
+  switch (result) {
+    case ncclInvalidArgument:
+    case ncclInvalidUsage:
+      return absl::StatusCode::kInvalidArgument;
+    case ncclRemoteError:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+std::string VersionName(int version) {
+  return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".",
+                      version % 100);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
+    const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* const why = dlerror();
+    return absl::UnavailableError(absl::StrCat("NCCL cannot be opened: ",
+                                               why == nullptr ? library : why));
+  }
+  Functions functions;
+  absl::Status status = Find(handle, &functions);
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(library, ": ", status.message()));
+  }
+  // The constructor is private.
+  const std::shared_ptr<DlopenNcclRuntime> runtime(
+      new DlopenNcclRuntime(functions));
+  status = runtime->ToStatus("ncclGetVersion",
+                             functions.get_version(&runtime->version_));
+  if (!status.ok()) return status;
+  if (runtime->version_ < kOldest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(library, " is NCCL ", VersionName(runtime->version_), "; ",
+                     VersionName(kOldest), " is the oldest that will do"));
+  }
+  return runtime;
+}
+
+absl::Status DlopenNcclRuntime::Find(void* library, Functions* functions) {
+  absl::Status status;
+  const auto find = [&](const char* name, auto* function) {
+    void* const found = dlsym(library, name);
+    if (found == nullptr) {
+      status.Update(absl::FailedPreconditionError(
+          absl::StrCat("there is no function ", name)));
+    }
+    static_assert(sizeof(*function) == sizeof(found));
+    std::memcpy(function, &found, sizeof(found));
+  };
+  find("ncclGetVersion", &functions->get_version);
+  find("ncclGetUniqueId", &functions->get_unique_id);
+  find("ncclGetErrorString", &functions->get_error_string);
+  find("ncclGetLastError", &functions->get_last_error);
+  find("ncclCommInitRankConfig", &functions->comm_init_rank_config);
+  find("ncclCommGetAsyncError", &functions->comm_get_async_error);
+  find("ncclCommAbort", &functions->comm_abort);
+  find("ncclCommDestroy", &functions->comm_destroy);
+  find("ncclGroupStart", &functions->group_start);
+  find("ncclGroupEnd", &functions->group_end);
+  find("ncclAllReduce", &functions->all_reduce);
+  find("ncclReduce", &functions->reduce);
+  find("ncclBroadcast", &functions->broadcast);
+  find("ncclAllGather", &functions->all_gather);
+  find("ncclReduceScatter", &functions->reduce_scatter);
+  find("ncclSend", &functions->send);
+  find("ncclRecv", &functions->recv);
+  return status;
+}
+
+// What is in progress is for IsReady() to find out.
+absl::Status DlopenNcclRuntime::ToStatus(absl::string_view call,
+                                         ncclResult_t result,
+                                         ncclComm_t comm) const {
+  if (result == ncclSuccess || result == ncclInProgress) {
+    return absl::OkStatus();
+  }
+  const char* const more = nccl_.get_last_error(comm);
+  std::string text = absl::StrCat(call, ": ", nccl_.get_error_string(result));
+  if (more != nullptr && *more != '\0') absl::StrAppend(&text, " (", more, ")");
+  return absl::Status(CodeOf(result), text);
+}
+
+absl::StatusOr<std::string> DlopenNcclRuntime::NewUniqueId() {
+  ncclUniqueId id;
+  const absl::Status status =
+      ToStatus("ncclGetUniqueId", nccl_.get_unique_id(&id));
+  if (!status.ok()) return status;
+  return std::string(id.internal, sizeof(id.internal));
+}
+
+absl::Status DlopenNcclRuntime::InitRank(const ncclUniqueId& id, int size,
+                                         const NcclRank& rank,
+                                         ncclComm_t* comm) const {
+  const OnGpu on_gpu(rank.gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return CudaStatus(on_gpu.error(), "cudaSetDevice", rank.gpu);
+  }
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return ToStatus(
+      "ncclCommInitRankConfig",
+      nccl_.comm_init_rank_config(comm, size, id, rank.rank, &config));
+}
+
+absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
+    const std::string& id, int size, absl::Span<const NcclRank> ranks) {
+  if (id.size() != kNcclIdBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a unique id of NCCL has ", kNcclIdBytes, " bytes, not ", id.size()));
+  }
+  ncclUniqueId unique_id;
+  std::memcpy(unique_id.internal, id.data(), id.size());
+  // NCCL may write them as late as at the group's end.
+  std::vector<ncclComm_t> made(ranks.size(), nullptr);
+  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < ranks.size() && status.ok(); ++i) {
+    status = InitRank(unique_id, size, ranks[i], &made[i]);
+  }
+  status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  std::vector<NcclComm> comms;
+  for (const ncclComm_t comm : made) {
+    if (comm != nullptr) comms.push_back({comm});
+  }
+  if (status.ok()) return comms;
+  for (const NcclComm comm : comms) Abort(comm).IgnoreError();
+  return status;
+}
+
+absl::StatusOr<bool> DlopenNcclRuntime::IsReady(NcclComm comm) {
+  ncclResult_t state = ncclSuccess;
+  absl::Status status =
+      ToStatus("ncclCommGetAsyncError",
+               nccl_.comm_get_async_error(CommOf(comm), &state), CommOf(comm));
+  if (status.ok()) {
+    status = ToStatus("asynchronous error of NCCL", state, CommOf(comm));
+  }
+  if (!status.ok()) return status;
+  return state == ncclSuccess;
+}
+
+absl::Status DlopenNcclRuntime::Call(const NcclPart& part,
+                                     const NcclCall& call) const {
+  const ncclComm_t comm = CommOf(part.comm);
+  const auto stream = static_cast<cudaStream_t>(part.stream.handle);
+  const ncclDataType_t type = TypeOf(call.dtype);
+  const size_t count = call.num_elements;
+  switch (call.op) {
+    case NcclOp::kAllReduce:
+      return ToStatus("ncclAllReduce",
+                      nccl_.all_reduce(call.input, call.output, count, type,
+                                       OpOf(call), comm, stream),
+                      comm);
+    case NcclOp::kReduce:
+      return ToStatus("ncclReduce",
+                      nccl_.reduce(call.input, call.output, count, type,
+                                   OpOf(call), call.peer, comm, stream),
+                      comm);
+    case NcclOp::kBroadcast:
+      return ToStatus("ncclBroadcast",
+                      nccl_.broadcast(call.input, call.output, count, type,
+                                      call.peer, comm, stream),
+                      comm);
+    case NcclOp::kAllGather:
+      return ToStatus(
+          "ncclAllGather",
+          nccl_.all_gather(call.input, call.output, count, type, comm, stream),
+          comm);
+    case NcclOp::kReduceScatter:
+      return ToStatus("ncclReduceScatter",
+                      nccl_.reduce_scatter(call.input, call.output, count, type,
+                                           OpOf(call), comm, stream),
+                      comm);
+    case NcclOp::kSend:
+      return ToStatus(
+          "ncclSend",
+          nccl_.send(call.input, count, type, call.peer, comm, stream), comm);
+    case NcclOp::kRecv:
+      return ToStatus(
+          "ncclRecv",
+          nccl_.recv(call.output, count, type, call.peer, comm, stream), comm);
+  }
+  return absl::InternalError("no such call of NCCL");
+}
+
+absl::Status DlopenNcclRuntime::Launch(absl::Span<const NcclPart> parts) {
+  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
+  if (!status.ok()) return status;
+  for (const NcclPart& part : parts) {
+    for (const NcclCall& call : part.calls) {
+      if (status.ok()) status = Call(part, call);
+    }
+  }
+  status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  return status;
+}
+
+absl::Status DlopenNcclRuntime::Abort(NcclComm comm) {
+  return ToStatus("ncclCommAbort", nccl_.comm_abort(CommOf(comm)));
+}
+
+absl::Status DlopenNcclRuntime::Destroy(NcclComm comm) {
+  return ToStatus("ncclCommDestroy", nccl_.comm_destroy(CommOf(comm)));
+}
+
+}  // namespace tutti

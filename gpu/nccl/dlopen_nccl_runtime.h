@@ -1,0 +1,80 @@
+#ifndef TUTTI_GPU_NCCL_DLOPEN_NCCL_RUNTIME_H_
+#define TUTTI_GPU_NCCL_DLOPEN_NCCL_RUNTIME_H_
+
+#include <nccl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "gpu/nccl/nccl_runtime.h"
+
+namespace tutti {
+
+// The NCCL of this machine, opened when the program runs: it is not linked.
+//
+// Communicators are made not to block, by a configuration that NCCL has from
+// 2.14 on; from kOldest on it takes that of a header newer than itself. The
+// library stays open for good, as its threads may.
+class DlopenNcclRuntime : public NcclRuntime {
+ public:
+  static constexpr int kOldest = 21800;
+  static constexpr char kLibrary[] = "libnccl.so.2";
+
+  // Errors: UNAVAILABLE with the loader's text; FAILED_PRECONDITION for a
+  // library that is older, or lacks a function.
+  static absl::StatusOr<std::shared_ptr<NcclRuntime>> Open(
+      const std::string& library = kLibrary);
+
+  absl::StatusOr<int> Version() override { return version_; }
+  absl::StatusOr<std::string> NewUniqueId() override;
+  absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
+      const std::string& id, int size,
+      absl::Span<const NcclRank> ranks) override;
+  absl::StatusOr<bool> IsReady(NcclComm comm) override;
+  absl::Status Launch(absl::Span<const NcclPart> parts) override;
+  absl::Status Abort(NcclComm comm) override;
+  absl::Status Destroy(NcclComm comm) override;
+
+ private:
+  // What we call of it.
+  struct Functions {
+    decltype(&ncclGetVersion) get_version = nullptr;
+    decltype(&ncclGetUniqueId) get_unique_id = nullptr;
+    decltype(&ncclGetErrorString) get_error_string = nullptr;
+    decltype(&ncclGetLastError) get_last_error = nullptr;
+    decltype(&ncclCommInitRankConfig) comm_init_rank_config = nullptr;
+    decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
+    decltype(&ncclCommAbort) comm_abort = nullptr;
+    decltype(&ncclCommDestroy) comm_destroy = nullptr;
+    decltype(&ncclGroupStart) group_start = nullptr;
+    decltype(&ncclGroupEnd) group_end = nullptr;
+    decltype(&ncclAllReduce) all_reduce = nullptr;
+    decltype(&ncclReduce) reduce = nullptr;
+    decltype(&ncclBroadcast) broadcast = nullptr;
+    decltype(&ncclAllGather) all_gather = nullptr;
+    decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+    decltype(&ncclSend) send = nullptr;
+    decltype(&ncclRecv) recv = nullptr;
+  };
+
+  explicit DlopenNcclRuntime(const Functions& functions) : nccl_(functions) {}
+
+  static absl::Status Find(void* library, Functions* functions);
+  absl::Status ToStatus(absl::string_view call, ncclResult_t result,
+                        ncclComm_t comm = nullptr) const;
+  absl::Status InitRank(const ncclUniqueId& id, int size, const NcclRank& rank,
+                        ncclComm_t* comm) const;
+  absl::Status Call(const NcclPart& part, const NcclCall& call) const;
+
+  const Functions nccl_;
+  int version_ = 0;  // Const once Open() returns.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_NCCL_DLOPEN_NCCL_RUNTIME_H_

@@ -1,0 +1,104 @@
+// A library with NCCL's functions, which do nothing but write down how they are
+// called. For dlopen_nccl_runtime_test.cc.
+
+#include <nccl.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace {
+
+// Of the test's thread.
+std::string& Log() {
+  static auto* const log = new std::string();
+  return *log;
+}
+
+// What the next calls of a name return: "ncclSend=5".
+ncclResult_t Called(const char* name, const std::string& arguments = "") {
+  absl::StrAppend(&Log(), name, "(", arguments, ")\n");
+  const char* const fails = std::getenv("NCCL_STUB_FAILS");
+  const std::string wanted = absl::StrCat(name, "=");
+  if (fails == nullptr || std::strncmp(fails, wanted.c_str(), wanted.size())) {
+    return ncclSuccess;
+  }
+  return static_cast<ncclResult_t>(std::atoi(fails + wanted.size()));
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* NcclStubLog() { return Log().c_str(); }
+
+ncclResult_t ncclGetVersion(int* version) {
+  const char* const wanted = std::getenv("NCCL_STUB_VERSION");
+  *version = wanted == nullptr ? 22809 : std::atoi(wanted);
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id->internal, 'x', sizeof(id->internal));
+  return Called("ncclGetUniqueId");
+}
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclInvalidUsage ? "invalid usage" : "some error";
+}
+const char* ncclGetLastError(ncclComm_t /*comm*/) { return "the last one"; }
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* /*comm*/, int size,
+                                    ncclUniqueId /*id*/, int rank,
+                                    ncclConfig_t* config) {
+  return Called("ncclCommInitRankConfig",
+                absl::StrCat(size, ",", rank, ",", config->blocking));
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t /*comm*/, ncclResult_t* state) {
+  *state = Called("ncclCommGetAsyncError");
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t /*comm*/) {
+  return Called("ncclCommAbort");
+}
+ncclResult_t ncclCommDestroy(ncclComm_t /*comm*/) {
+  return Called("ncclCommDestroy");
+}
+ncclResult_t ncclGroupStart() { return Called("ncclGroupStart"); }
+ncclResult_t ncclGroupEnd() { return Called("ncclGroupEnd"); }
+ncclResult_t ncclAllReduce(const void* /*input*/, void* /*output*/,
+                           size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t /*comm*/, cudaStream_t /*stream*/) {
+  return Called("ncclAllReduce", absl::StrCat(count, ",", type, ",", op));
+}
+ncclResult_t ncclReduce(const void* /*input*/, void* /*output*/, size_t count,
+                        ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t /*comm*/, cudaStream_t /*stream*/) {
+  return Called("ncclReduce",
+                absl::StrCat(count, ",", type, ",", op, ",", root));
+}
+ncclResult_t ncclBroadcast(const void* /*input*/, void* /*output*/,
+                           size_t count, ncclDataType_t type, int root,
+                           ncclComm_t /*comm*/, cudaStream_t /*stream*/) {
+  return Called("ncclBroadcast", absl::StrCat(count, ",", type, ",", root));
+}
+ncclResult_t ncclAllGather(const void* /*input*/, void* /*output*/,
+                           size_t count, ncclDataType_t type,
+                           ncclComm_t /*comm*/, cudaStream_t /*stream*/) {
+  return Called("ncclAllGather", absl::StrCat(count, ",", type));
+}
+ncclResult_t ncclReduceScatter(const void* /*input*/, void* /*output*/,
+                               size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t /*comm*/,
+                               cudaStream_t /*stream*/) {
+  return Called("ncclReduceScatter", absl::StrCat(count, ",", type, ",", op));
+}
+ncclResult_t ncclSend(const void* /*input*/, size_t count, ncclDataType_t type,
+                      int peer, ncclComm_t /*comm*/, cudaStream_t /*stream*/) {
+  return Called("ncclSend", absl::StrCat(count, ",", type, ",", peer));
+}
+ncclResult_t ncclRecv(void* /*output*/, size_t count, ncclDataType_t type,
+                      int peer, ncclComm_t /*comm*/, cudaStream_t /*stream*/) {
+  return Called("ncclRecv", absl::StrCat(count, ",", type, ",", peer));
+}
+
+}  // extern "C"
