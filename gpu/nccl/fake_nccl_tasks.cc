@@ -109,7 +109,7 @@ FakeNcclTasks::FakeNcclTasks(Options options)
       network_(std::make_shared<FakeNcclNetwork>()),
       leader_(ParamResolverLocal::Create({})),
       transfers_(std::make_shared<BufRendezvous>()),
-      ended_(options.num_tasks * devices_per_task_) {
+      last_calls_(options.num_tasks * devices_per_task_) {
   for (int task = 0; task < options.num_tasks; ++task) {
     tasks_.push_back(MakeTask(options, task));
   }
@@ -208,17 +208,39 @@ Bytes FakeNcclTasks::Read(int rank, const Tensor& tensor) {
 void FakeNcclTasks::Call(int rank, CollectiveRequest request, Tensor input,
                          Tensor* output, int64_t step) {
   request.rank = rank;
-  ended_[rank] = std::nullopt;
+  Call(
+      rank,
+      {.request = std::make_shared<const CollectiveRequest>(std::move(request)),
+       .input = std::move(input),
+       .output = output},
+      step);
+}
+
+void FakeNcclTasks::Call(int rank, CollectiveArgs args, int64_t step) {
+  args.device = &device(rank);
+  const auto call = std::make_shared<std::optional<absl::Status>>();
+  calls_.push_back(call);
+  last_calls_[rank] = call;
   executor(rank, step)
-      ->ExecuteAsync({.device = &device(rank),
-                      .request = std::make_shared<const CollectiveRequest>(
-                          std::move(request)),
-                      .input = std::move(input),
-                      .output = output},
-                     [this, rank](absl::Status status) {
-                       EXPECT_FALSE(ended_[rank].has_value());
-                       ended_[rank] = std::move(status);
-                     });
+      ->ExecuteAsync(std::move(args), [call](absl::Status status) {
+        EXPECT_FALSE(call->has_value());
+        *call = std::move(status);
+      });
+}
+
+std::vector<std::optional<absl::Status>> FakeNcclTasks::ended() const {
+  std::vector<std::optional<absl::Status>> ended;
+  for (const CallPtr& call : last_calls_) {
+    ended.push_back(call == nullptr ? std::nullopt : *call);
+  }
+  return ended;
+}
+
+std::vector<std::optional<absl::Status>> FakeNcclTasks::TakeCalls() {
+  std::vector<std::optional<absl::Status>> ended;
+  for (const CallPtr& call : calls_) ended.push_back(*call);
+  calls_.clear();
+  return ended;
 }
 
 std::vector<std::string> FakeNcclTasks::Remains() {

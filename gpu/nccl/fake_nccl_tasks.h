@@ -44,7 +44,7 @@ class FakeNcclTasks {
   FakeNcclTasks(const FakeNcclTasks&) = delete;
   FakeNcclTasks& operator=(const FakeNcclTasks&) = delete;
 
-  int size() const { return static_cast<int>(ended_.size()); }
+  int size() const { return static_cast<int>(last_calls_.size()); }
   SimulatedEnvironment& environment() { return environment_; }
   FakeNcclNetwork& network() { return *network_; }
   FakeGpuRuntime& gpus(int rank) { return *TaskOf(rank).gpus; }
@@ -72,13 +72,18 @@ class FakeNcclTasks {
   // What lies there now. Fails the test if there is nothing.
   Bytes Read(int rank, const Tensor& tensor);
 
-  // A call of the rank's device. Its status comes to ended(rank).
+  // A call of the rank's device.
   void Call(int rank, CollectiveRequest request, Tensor input, Tensor* output,
             int64_t step = 1);
 
-  // Of the rank's last call; nothing as long as it has not ended.
-  std::optional<absl::Status>& ended(int rank) { return ended_[rank]; }
-  std::vector<std::optional<absl::Status>>& ended() { return ended_; }
+  // The call's arguments have a rank, and no device.
+  void Call(int rank, CollectiveArgs args, int64_t step = 1);
+
+  // Of each rank's last call; nothing as long as it has not ended.
+  std::vector<std::optional<absl::Status>> ended() const;
+
+  // Of all calls since the last time.
+  std::vector<std::optional<absl::Status>> TakeCalls();
 
   // Ends what lives and looks what is left: mistakes and leaks of the doubles.
   std::vector<std::string> Remains();
@@ -98,7 +103,8 @@ class FakeNcclTasks {
   std::shared_ptr<ParamResolverLocal> leader_;
   std::shared_ptr<BufRendezvous> transfers_;
   std::vector<Task> tasks_;
-  std::vector<std::optional<absl::Status>> ended_;
+  using CallPtr = std::shared_ptr<std::optional<absl::Status>>;
+  std::vector<CallPtr> last_calls_, calls_;
   std::vector<std::unique_ptr<Bytes>> sources_;
 };
 

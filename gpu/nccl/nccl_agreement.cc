@@ -42,24 +42,26 @@ BufKey NcclAgreement::KeyOf(Kind kind, int from, int to) const {
           .to = to};
 }
 
+void NcclAgreement::Start() {
+  {
+    MutexLock lock(&mu_);
+    num_transfers_ += others_.size();
+  }
+  const Kind kind = is_first() ? Kind::kEnded : Kind::kAllEnded;
+  for (size_t other = 0; other < others_.size(); ++other) Ask(kind, other);
+}
+
 void NcclAgreement::Begin(const NcclTicket& ticket) {
   ticket_ = ticket;
   std::memcpy(mine_.data(), &ticket.launch, mine_.size());
   {
     MutexLock lock(&mu_);
     if (has_failed_) return;
-    has_begun_ = true;
     num_launches_ = others_.size();
-    num_transfers_ = 2 * others_.size();
+    num_transfers_ += others_.size();
   }
   for (size_t other = 0; other < others_.size(); ++other) {
-    if (is_first()) {
-      Ask(Kind::kLaunch, other);
-      Ask(Kind::kEnded, other);
-    } else {
-      Post(Kind::kLaunch, other);
-      Ask(Kind::kAllEnded, other);
-    }
+    is_first() ? Ask(Kind::kLaunch, other) : Post(Kind::kLaunch, other);
   }
 }
 
@@ -110,7 +112,8 @@ void NcclAgreement::OnDelivery(int32_t id, absl::Status status,
     delivery.Release(status);
   }
   if (status.ok() && id % kNumKinds == static_cast<int>(Kind::kLaunch)) {
-    status = CheckLaunch(static_cast<size_t>(id / kNumKinds));
+    status = CheckLaunch(LaunchOf(static_cast<size_t>(id / kNumKinds)),
+                         others_[static_cast<size_t>(id / kNumKinds)]);
   }
   OnTransfer(id, std::move(status));
 }
@@ -119,26 +122,32 @@ void NcclAgreement::OnReleased(int32_t id, absl::Status status) {
   OnTransfer(id, std::move(status));
 }
 
-absl::Status NcclAgreement::CheckLaunch(size_t other) const {
-  NcclLaunchId theirs;
-  {
-    MutexLock lock(&mu_);
-    std::memcpy(&theirs, theirs_[other].data(), sizeof(theirs));
-  }
+NcclLaunchId NcclAgreement::LaunchOf(size_t other) const {
+  NcclLaunchId launch;
+  MutexLock lock(&mu_);
+  std::memcpy(&launch, theirs_[other].data(), sizeof(launch));
+  return launch;
+}
+
+absl::Status NcclAgreement::CheckLaunch(const NcclLaunchId& theirs, int rank) {
   const NcclLaunchId& mine = ticket_.launch;
   if (theirs == mine) return absl::OkStatus();
   NcclLaunchId same_but_before = theirs;
   same_but_before.digest = mine.digest;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the processes of group ", context_.exec_key.group, " (generation ",
-      context_.exec_key.generation,
-      ") launch NCCL's collectives in different "
-      "orders: in step ",
-      context_.exec_key.step, " ", ToString(mine), " on rank 0, and ",
-      ToString(theirs), " on rank ", others_[other],
-      same_but_before == mine ? ", with others before it" : "",
+  const ExecKey& exec = context_.exec_key;
+  const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+      "the processes of group ", exec.group, " (generation ", exec.generation,
+      ") launch NCCL's collectives in different orders: in step ", exec.step,
+      " ", ToString(mine), " on rank 0, and ", ToString(theirs), " on rank ",
+      rank, same_but_before == mine ? ", with others before it" : "",
       "; have one depend on the other (CollImplDetails::dependencies), or call "
       "them in one order"));
+  // What they launched may be nothing that this process runs now.
+  ExecKey their_exec = exec;
+  their_exec.instance = theirs.instance;
+  their_exec.execution = theirs.execution;
+  executor_->peers().CancelExecution(*group_, their_exec, status);
+  return status;
 }
 
 void NcclAgreement::OnTransfer(int32_t id, absl::Status status) {
@@ -186,7 +195,7 @@ void NcclAgreement::Cancel(absl::Status reason) {
   {
     MutexLock lock(&mu_);
     has_failed_ = true;
-    if (!has_begun_ || num_launches_ == 0) return;
+    if (num_launches_ == 0) return;
   }
   // The key of the ticket is forgotten with the step.
   executor_->peers().CancelExecution(*group_, ticket_.key, std::move(reason));

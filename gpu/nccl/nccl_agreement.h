@@ -29,10 +29,11 @@ namespace tutti {
 //
 // "launch" is the NcclLaunchId. It goes under the key of the ticket, so that
 // the n-th launch of one process meets the n-th of another, even if these are
-// different instances; the process of rank 0 compares, and fails the execution
-// if they differ. The others go under the execution's own key: from the launch
-// to the end everyone waits for somebody there, and so hears of it when the
-// execution fails anywhere. Nothing is delayed by it but `over`.
+// different instances; the process of rank 0 compares, and fails both
+// executions if they differ. The others go under the execution's own key: from
+// the arrival of the members to the end everyone waits for somebody there, and
+// so hears of it when the execution fails anywhere. Nothing is delayed by it
+// but `over`.
 //
 // Thread-safe. Its owner keeps it until `over` runs, and so long the context is
 // valid. `over` runs with no lock held, inside EndHere() or where a transfer
@@ -45,15 +46,19 @@ class NcclAgreement : public Lender,
   // the group are here.
   explicit NcclAgreement(const CollectiveContext& context);
 
+  // Before the launch waits for its turn.
+  void Start() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The launch has its turn.
   void Begin(const NcclTicket& ticket) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The execution has failed: nobody waits any more for a launch that may never
   // come.
   void Cancel(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The launch has ended in this process. `over` runs when nothing is
-  // transferred any more; the execution has failed if that did. Once, after
-  // Begin() or Cancel().
+  // The launch has ended in this process, or failed before it began. `over`
+  // runs when nothing is transferred any more; the execution has failed if that
+  // did. Once, after Start().
   void EndHere(absl::AnyInvocable<void() &&> over) ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnReleased(int32_t id, absl::Status status) override;
@@ -75,7 +80,10 @@ class NcclAgreement : public Lender,
 
   // One transfer is over.
   void OnTransfer(int32_t id, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status CheckLaunch(size_t other) const ABSL_LOCKS_EXCLUDED(mu_);
+  NcclLaunchId LaunchOf(size_t other) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Errors end the execution of `rank` too.
+  absl::Status CheckLaunch(const NcclLaunchId& theirs, int rank);
 
   // Tells the others of the end, or ends, if it is time for that.
   void GoOn() ABSL_LOCKS_EXCLUDED(mu_);
@@ -89,7 +97,6 @@ class NcclAgreement : public Lender,
 
   mutable Mutex mu_;
   std::vector<Message> theirs_ ABSL_GUARDED_BY(mu_);
-  bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
   bool has_failed_ ABSL_GUARDED_BY(mu_) = false;
   bool has_ended_here_ ABSL_GUARDED_BY(mu_) = false;
   bool has_told_end_ ABSL_GUARDED_BY(mu_) = false;

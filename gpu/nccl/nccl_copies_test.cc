@@ -74,7 +74,7 @@ class CopiesTest : public testing::TestWithParam<std::tuple<int, int>> {
     }
     tasks_.RunAll();
     for (int rank = 0; rank < size(); ++rank) {
-      ASSERT_THAT(tasks_.ended(rank), Optional(IsOk()));
+      ASSERT_THAT(tasks_.ended()[rank], Optional(IsOk()));
       if (!parts[rank].has_output) continue;
       ASSERT_EQ(tasks_.Read(rank, outputs[rank]), parts[rank].expected) << rank;
     }

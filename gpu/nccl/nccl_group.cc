@@ -17,7 +17,7 @@ NcclGroup::~NcclGroup() {
       });
 }
 
-absl::Status NcclGroup::failure() const {
+absl::Status NcclGroup::status() const {
   MutexLock lock(&mu_);
   return failure_;
 }
@@ -49,7 +49,7 @@ void NcclGroup::Add(absl::FunctionRef<Options()> options, Launch launch) {
 }
 
 void NcclGroup::Init() {
-  if (!failure().ok()) return Next();
+  if (!status().ok()) return Next();
   auto comms =
       options_.nccl->CommInitRanks(options_.id, options_.size, options_.ranks);
   if (!comms.ok()) {
@@ -108,7 +108,7 @@ void NcclGroup::AwaitReady(StatusCallback ready) {
 }
 
 void NcclGroup::Look() {
-  if (failure().ok()) {
+  if (status().ok()) {
     const absl::StatusOr<bool> are_ready = AreReady();
     if (are_ready.ok() && !*are_ready) {
       Clock& clock = *options_.environment.clock;
@@ -120,7 +120,7 @@ void NcclGroup::Look() {
     if (!are_ready.ok()) Break(are_ready.status());
   }
   StatusCallback ready = std::move(ready_);
-  std::move(ready)(failure());
+  std::move(ready)(status());
 }
 
 absl::StatusOr<bool> NcclGroup::AreReady() {

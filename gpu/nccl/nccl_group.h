@@ -89,9 +89,11 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   // Ends the communicator. The first reason stays.
   void Break(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
- private:
-  absl::Status failure() const ABSL_LOCKS_EXCLUDED(mu_);
+  // OK until it has failed. What is past the streams then may have moved
+  // nothing.
+  absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
 
+ private:
   // Steps of who is busy. Each goes on to the next, or to Fail().
   void Init();
   void Next() ABSL_LOCKS_EXCLUDED(mu_);

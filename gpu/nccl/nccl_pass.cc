@@ -26,6 +26,7 @@ void NcclPass::Start(NcclPlanner planner) {
         group->Break(reason);
         if (agreement != nullptr) agreement->Cancel(reason);
       });
+  if (agreement_ != nullptr) agreement_->Start();
   const auto self = shared_from_this();
   group_->Add(
       [this] { return Options(); },
@@ -103,7 +104,7 @@ absl::Status NcclPass::PutBefore(int place) {
 void NcclPass::OnLaunched(absl::Status status) {
   if (!has_begun_) {
     Fail(std::move(status));
-    return Finish();
+    return EndHere();
   }
   absl::Status first_error = status;
   for (int place = 0; place < members_.size(); ++place) {
@@ -142,12 +143,18 @@ absl::Status NcclPass::PutAfter(int place, absl::Status status) {
 }
 
 void NcclPass::OnPartOver(absl::Status status) {
+  // An abort lets streams go on too.
+  status.Update(group_->status());
   // Those of other GPUs may wait for this one until they are aborted.
   if (!status.ok()) Fail(std::move(status));
   {
     MutexLock lock(&mu_);
     if (--num_parts_ > 0) return;
   }
+  EndHere();
+}
+
+void NcclPass::EndHere() {
   if (agreement_ == nullptr) return Finish();
   agreement_->EndHere([self = shared_from_this()] { self->Finish(); });
 }

@@ -52,9 +52,8 @@ class NcclPass : public std::enable_shared_from_this<NcclPass> {
  private:
   const CollectiveContext& first() const { return members_.context(0); }
   bool is_alone() const {
-    return first().params->task->num_local == members_group_size();
+    return members_.size() == first().params->group->size();
   }
-  int members_group_size() const { return first().params->group->size(); }
   absl::Status Prepare(NcclPlanner planner);
   NcclGroup::Options Options() const;
 
@@ -65,6 +64,7 @@ class NcclPass : public std::enable_shared_from_this<NcclPass> {
   absl::Status PutAfter(int place, absl::Status status);
   void OnPartOver(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(absl::Status status);
+  void EndHere();
   void Finish();
 
   GpuMeeting& meeting_;

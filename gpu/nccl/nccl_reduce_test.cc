@@ -81,7 +81,7 @@ void RunCase(FakeNcclTasks& tasks, const Case& test, int64_t key) {
   tasks.RunAll();
   Bytes expected = Expected(test.pair, inputs, test.is_average);
   for (int rank = 0; rank < tasks.size(); ++rank) {
-    ASSERT_THAT(tasks.ended(rank), Optional(IsOk()));
+    ASSERT_THAT(tasks.ended()[rank], Optional(IsOk()));
     if (to_root != nullptr && to_root->root != rank) continue;
     ASSERT_EQ(tasks.Read(rank, outputs[rank]),
               scatters ? Part(expected, rank, inputs.size()) : expected)

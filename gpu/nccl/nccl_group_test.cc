@@ -1,0 +1,498 @@
+#include "gpu/nccl/nccl_group.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/cancellation.h"
+#include "framework/collective_executor.h"
+#include "framework/reduction_test_data.h"
+#include "gmock/gmock.h"
+#include "gpu/gpu_pass_end.h"
+#include "gpu/nccl/fake_nccl_tasks.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+
+// Communicators, failure and order, by the example of NcclReduce.
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Eq;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+
+constexpr uint64_t kSeeds = 20;
+
+// The bound of an abort.
+constexpr absl::Duration kBound = absl::Seconds(5);
+
+// Sums of uint8 that a test runs again and again.
+class Sums {
+ public:
+  explicit Sums(FakeNcclTasks::Options options = {.num_tasks = 2})
+      : tasks_(options) {
+    request_ = tasks_.Request(AllReduce{}, DType::kUint8, 3);
+    request_.impl_details.implementation = "NcclReduce";
+    for (int rank = 0; rank < tasks_.size(); ++rank) {
+      inputs_.push_back(tasks_.Allocate(rank, DType::kUint8, request_.shape));
+      tasks_.Write(rank, inputs_[rank], Bytes(3, rank + 1));
+      outputs_.push_back(tasks_.Allocate(rank, DType::kUint8, request_.shape));
+    }
+  }
+
+  FakeNcclTasks& tasks() { return tasks_; }
+  FakeNcclNetwork& network() { return tasks_.network(); }
+  int size() const { return tasks_.size(); }
+  CollectiveRequest& request() { return request_; }
+  const Tensor& output(int rank) const { return outputs_[rank]; }
+  Bytes Sum() const { return Bytes(3, size() * (size() + 1) / 2); }
+
+  void Call(int rank, int64_t key = 0, int64_t step = 1) {
+    CollectiveRequest request = request_;
+    request.instance_key = key;
+    tasks_.Call(rank, request, inputs_[rank], &outputs_[rank], step);
+  }
+  void CallAll(int64_t key = 0, int64_t step = 1) {
+    for (int rank = 0; rank < size(); ++rank) Call(rank, key, step);
+  }
+
+  // Calls, runs, and looks that all have the sum.
+  void Run(int64_t key = 0, int64_t step = 1) {
+    CallAll(key, step);
+    tasks_.RunAll();
+    ASSERT_THAT(tasks_.TakeCalls(), Each(Optional(IsOk())));
+    for (int rank = 0; rank < size(); ++rank) {
+      ASSERT_EQ(tasks_.Read(rank, outputs_[rank]), Sum());
+    }
+  }
+
+  // A call of one rank that can be cancelled by the result.
+  std::shared_ptr<Cancellation> CallCancellable(int rank) {
+    auto cancellation = std::make_shared<Cancellation>();
+    CollectiveRequest request = request_;
+    request.rank = rank;
+    tasks_.Call(rank,
+                {.request = std::make_shared<const CollectiveRequest>(request),
+                 .input = inputs_[rank],
+                 .output = &outputs_[rank],
+                 .cancellation = cancellation});
+    return cancellation;
+  }
+
+  // All call, one of them so.
+  std::shared_ptr<Cancellation> CallAllWithCancellable(int cancellable) {
+    std::shared_ptr<Cancellation> cancellation;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank == cancellable) {
+        cancellation = CallCancellable(rank);
+      } else {
+        Call(rank);
+      }
+    }
+    return cancellation;
+  }
+
+  // All calls since the last time have ended, with this.
+  template <typename Matcher>
+  void ExpectEnded(const Matcher& status) {
+    EXPECT_THAT(tasks_.TakeCalls(), Each(Optional(status)));
+  }
+  void ExpectPending() { EXPECT_THAT(tasks_.ended(), Each(Eq(std::nullopt))); }
+
+  // In the next generation of the group, and another step.
+  void ExpectNextGenerationRuns() {
+    tasks_.EndGroup(absl::AbortedError("formed again"));
+    tasks_.RunAll();
+    Run(/*key=*/0, /*step=*/99);
+  }
+
+  std::vector<std::string> Remains() {
+    inputs_.clear();
+    outputs_.clear();
+    return tasks_.Remains();
+  }
+
+ private:
+  FakeNcclTasks tasks_;
+  CollectiveRequest request_;
+  std::vector<Tensor> inputs_, outputs_;
+};
+
+auto Cancelled() {
+  return StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough"));
+}
+
+TEST(NcclGroupTest, OneCommunicatorServesAGeneration) {
+  Sums sums({.num_tasks = 2, .gpus_per_task = 3});
+  for (int64_t key = 1; key <= 4; ++key) {
+    for (int64_t step = 1; step <= 3; ++step) {
+      ASSERT_NO_FATAL_FAILURE(sums.Run(key, step));
+    }
+  }
+  EXPECT_EQ(sums.network().counts().ids, 1);
+  EXPECT_EQ(sums.network().counts().inits, sums.size());
+  EXPECT_EQ(sums.network().counts().launches, 2 * 4 * 3);
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, AGroupThatUsesNoNcclMakesNoCommunicator) {
+  Sums sums;
+  sums.request().impl_details.implementation = "";
+  sums.request().op = Barrier{};
+  sums.CallAll();  // Nobody can do it on GPUs.
+  EXPECT_EQ(sums.network().counts().inits, 0);
+}
+
+TEST(NcclGroupTest, CommunicatorsAreFreedWithTheGroup) {
+  Sums sums;
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+  const auto counts = sums.network().counts();
+  EXPECT_EQ(counts.aborts + counts.destroys, sums.size());
+}
+
+TEST(NcclGroupTest, TheNextGenerationHasACommunicatorOfItsOwn) {
+  Sums sums;
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
+  EXPECT_EQ(sums.network().counts().ids, 2);
+  EXPECT_EQ(sums.network().counts().inits, 2 * sums.size());
+  EXPECT_EQ(sums.network().counts().aborts, sums.size());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, ComputeStreamsReadTheResults) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .gpus_per_task = 3});
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    FakeNcclTasks& tasks = sums.tasks();
+    std::vector<Tensor> seen;
+    for (int rank = 0; rank < sums.size(); ++rank) {
+      tasks.Write(rank, sums.output(rank), Bytes(3, 0));
+    }
+    sums.CallAll();
+    for (int rank = 0; rank < sums.size(); ++rank) {
+      seen.push_back(tasks.Allocate(rank, DType::kUint8, sums.request().shape));
+      EXPECT_THAT(
+          tasks.gpus(rank).LaunchCopy({.input = sums.output(rank).data(),
+                                       .outputs = {seen[rank].mutable_data()},
+                                       .num_bytes = 3},
+                                      tasks.device(rank).compute_stream()),
+          IsOk());
+    }
+    tasks.RunAll();
+    for (int rank = 0; rank < sums.size(); ++rank) {
+      EXPECT_EQ(tasks.Read(rank, seen[rank]), sums.Sum());
+    }
+  }
+}
+
+TEST(NcclGroupTest, ALibraryThatIsSlowIsWaitedFor) {
+  Sums sums;
+  sums.network().SetLooks(5);
+  sums.CallAll(1);
+  sums.CallAll(2);
+  sums.ExpectPending();
+  sums.tasks().RunAll();
+  ASSERT_NO_FATAL_FAILURE(sums.Run(3));
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, WhatHangsEndsOnAllTasksWhenOneMemberIsCancelled) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    for (int cancelled = 0; cancelled < 6; ++cancelled) {
+      Sums sums({.seed = seed, .num_tasks = 3});
+      ASSERT_NO_FATAL_FAILURE(sums.Run());
+      sums.network().HangLaunches(true);
+      const auto cancellation = sums.CallAllWithCancellable(cancelled);
+      sums.tasks().environment().Advance(kBound);
+      sums.ExpectPending();
+      cancellation->Cancel(absl::CancelledError("enough"));
+      sums.tasks().environment().Advance(kBound);
+      sums.ExpectEnded(Cancelled());
+      EXPECT_EQ(sums.network().counts().aborts, sums.size());
+      EXPECT_EQ(sums.tasks().environment().num_alarms(), 0);
+      sums.network().HangLaunches(false);
+      ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
+      EXPECT_THAT(sums.Remains(), IsEmpty());
+    }
+  }
+}
+
+TEST(NcclGroupTest, WhatHangsInOneProcessEndsWithTheAbort) {
+  Sums sums({.gpus_per_task = 3});
+  sums.network().HangLaunches(true);
+  sums.CallAll();
+  sums.tasks().RunAll();
+  sums.ExpectPending();
+  sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
+  sums.tasks().RunAll();
+  sums.ExpectEnded(StatusIs(absl::StatusCode::kAborted, HasSubstr("enough")));
+  EXPECT_EQ(sums.network().counts().aborts, 3);
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, WhatHangsEndsWithTheGroup) {
+  Sums sums;
+  sums.network().HangLaunches(true);
+  sums.CallAll();
+  sums.tasks().RunAll();
+  sums.ExpectPending();
+  sums.tasks().EndGroup(absl::UnavailableError("a task is lost"));
+  sums.tasks().RunAll();
+  sums.ExpectEnded(
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("a task is lost")));
+  sums.network().HangLaunches(false);
+  ASSERT_NO_FATAL_FAILURE(sums.Run(/*key=*/0, /*step=*/2));
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, AnInitThatHangsEndsWithTheCancellation) {
+  Sums sums;
+  sums.network().HangInits(true);
+  const auto cancellation = sums.CallAllWithCancellable(3);
+  sums.tasks().environment().Advance(kBound);
+  sums.ExpectPending();
+  cancellation->Cancel(absl::CancelledError("enough"));
+  sums.tasks().environment().Advance(kBound);
+  sums.ExpectEnded(Cancelled());
+  sums.network().HangInits(false);
+  ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+// Members of other tasks have launched it, one of the last task never calls.
+TEST(NcclGroupTest, WhatIsLaunchedElsewhereEndsToo) {
+  Sums sums;
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  sums.Call(0);
+  sums.Call(1);
+  const auto cancellation = sums.CallCancellable(2);
+  sums.tasks().environment().Advance(kBound);
+  EXPECT_EQ(sums.tasks().ended()[0], std::nullopt);
+  cancellation->Cancel(absl::CancelledError("enough"));
+  sums.tasks().RunAll();
+  sums.ExpectEnded(Cancelled());
+  sums.Call(3);
+  sums.ExpectEnded(Cancelled());
+  ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, LaterCallsOfTheGenerationGetTheFirstError) {
+  Sums sums;
+  sums.network().HangLaunches(true);
+  const auto cancellation = sums.CallAllWithCancellable(0);
+  sums.tasks().RunAll();
+  cancellation->Cancel(absl::CancelledError("enough"));
+  sums.tasks().RunAll();
+  sums.network().HangLaunches(false);
+  sums.CallAll(/*key=*/1);
+  sums.tasks().RunAll();
+  sums.ExpectEnded(Cancelled());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, AnAsynchronousErrorEndsAllTasks) {
+  for (const bool is_hanging : {false, true}) {
+    Sums sums;
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    sums.network().HangLaunches(is_hanging);
+    sums.CallAll();
+    sums.network().FailAll(absl::InternalError("the link is down"));
+    sums.tasks().environment().Advance(NcclGroup::kLookEvery);
+    sums.ExpectEnded(
+        StatusIs(absl::StatusCode::kInternal, HasSubstr("the link is down")));
+    EXPECT_EQ(sums.network().counts().aborts, sums.size());
+    sums.network().HangLaunches(false);
+    ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(NcclGroupTest, AnInitOrALaunchThatFailsEndsAllTasks) {
+  for (const bool is_init : {false, true}) {
+    Sums sums;
+    const auto error = absl::InternalError("no luck");
+    is_init ? sums.network().FailNextInit(error)
+            : sums.network().FailNextLaunch(error);
+    sums.CallAll();
+    sums.tasks().RunAll();
+    sums.ExpectEnded(
+        StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+    EXPECT_EQ(sums.network().counts().living, 0);
+    ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(NcclGroupTest, ASpoiltGpuEndsAllTasks) {
+  for (int spoilt = 0; spoilt < 4; ++spoilt) {
+    Sums sums;
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    sums.tasks().gpus(spoilt).FailStream(
+        sums.tasks().device(spoilt).compute_stream(),
+        absl::InternalError("illegal address"));
+    sums.CallAll();
+    sums.tasks().environment().Advance(3 * GpuPassEnd::kLookEvery);
+    sums.ExpectEnded(
+        StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal address")));
+    EXPECT_EQ(sums.tasks().environment().num_alarms(), 0);
+  }
+}
+
+TEST(NcclGroupTest, ALeaderThatMakesNoKeySaysWhy) {
+  Sums sums;
+  sums.network().FailNextId(absl::InternalError("no socket"));
+  sums.CallAll();
+  sums.tasks().RunAll();
+  sums.ExpectEnded(
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("made no key"), HasSubstr("no socket"))));
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, DevicesWithoutNcclAreNamed) {
+  Sums sums({.has_nccl = false});
+  sums.CallAll();
+  sums.ExpectEnded(StatusIs(absl::StatusCode::kFailedPrecondition,
+                            AllOf(HasSubstr("task:0/device:GPU:"),
+                                  HasSubstr("CudaDevicesOptions::nccl"))));
+}
+
+TEST(NcclGroupTest, TwoDevicesOnOneGpuAreNamed) {
+  Sums sums({.gpus_per_task = 1, .devices_per_gpu = 2});
+  sums.CallAll();
+  sums.ExpectEnded(StatusIs(
+      absl::StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("device:GPU:0 and"), HasSubstr("device:GPU:1 are on one"),
+            HasSubstr("GpuLocalReduce"))));
+}
+
+TEST(NcclGroupTest, WhatNcclLacksIsRefusedWithTheAlternative) {
+  for (const ReductionKind kind :
+       {ReductionKind::kBand, ReductionKind::kBor, ReductionKind::kBxor}) {
+    Sums sums;
+    sums.request().merge_op = kind;
+    sums.CallAll();
+    sums.ExpectEnded(
+        StatusIs(absl::StatusCode::kUnimplemented,
+                 AllOf(HasSubstr(Name(kind)), HasSubstr("GpuLocalReduce"))));
+  }
+  for (const bool is_merge_op : {true, false}) {
+    Sums sums;
+    const auto apply = [](auto...) { return absl::OkStatus(); };
+    if (is_merge_op) {
+      sums.request().merge_op = *MergeOp::Custom(
+          {.name = "mine", .commutative = true, .apply = apply});
+    } else {
+      sums.request().final_op =
+          *FinalOp::Custom({.name = "mine", .apply = apply});
+    }
+    sums.CallAll();
+    sums.ExpectEnded(
+        StatusIs(absl::StatusCode::kUnimplemented,
+                 AllOf(HasSubstr("op \"mine\""), HasSubstr("LocalReduce"))));
+  }
+}
+
+// Two instances, which are settled.
+std::unique_ptr<Sums> TwoSettled(int num_tasks) {
+  auto sums =
+      std::make_unique<Sums>(FakeNcclTasks::Options{.num_tasks = num_tasks});
+  for (const int64_t step : {1, 2}) {
+    sums->Run(1, step);
+    sums->Run(2, step);
+  }
+  return sums;
+}
+
+TEST(NcclOrderTest, AnotherOrderIsFoundAndNamed) {
+  const auto sums = TwoSettled(3);
+  for (int rank = 0; rank < sums->size(); ++rank) {
+    const bool is_other = rank >= 4;  // The last task.
+    sums->Call(rank, is_other ? 2 : 1);
+  }
+  sums->tasks().RunAll();
+  sums->ExpectEnded(
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("launch 5, instance 1, execution 1 on rank 0"),
+                     HasSubstr("launch 5, instance 2, execution 1 on rank 4"),
+                     HasSubstr("dependencies"))));
+  EXPECT_EQ(sums->network().counts().aborts, sums->size());
+  ASSERT_NO_FATAL_FAILURE(sums->ExpectNextGenerationRuns());
+  EXPECT_THAT(sums->Remains(), IsEmpty());
+}
+
+TEST(NcclOrderTest, AnotherOrderOfStepsIsFound) {
+  const auto sums = TwoSettled(2);
+  const auto call = [&](int task, int64_t step) {
+    sums->Call(2 * task, 1, step);
+    sums->Call(2 * task + 1, 1, step);
+  };
+  call(0, 1);
+  call(0, 2);
+  call(1, 2);
+  call(1, 1);
+  sums->tasks().RunAll();
+  sums->ExpectEnded(StatusIs(absl::StatusCode::kFailedPrecondition,
+                             AllOf(HasSubstr("launch 5, instance 1"),
+                                   HasSubstr("launch 6, instance 1"))));
+  EXPECT_THAT(sums->Remains(), IsEmpty());
+}
+
+TEST(NcclOrderTest, DependenciesMakeTheOrder) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .num_tasks = 2});
+    // The second one is called first by the last task.
+    const auto call = [&](int rank, int64_t key) {
+      sums.request().impl_details.dependencies.clear();
+      if (key == 2) sums.request().impl_details.dependencies = {{0, 1}};
+      sums.Call(rank, key);
+    };
+    for (int execution = 0; execution < 3; ++execution) {
+      for (const int rank : {0, 1}) call(rank, 1);
+      for (const int rank : {2, 3}) call(rank, 2);
+      for (const int rank : {2, 3}) call(rank, 1);
+      for (const int rank : {0, 1}) call(rank, 2);
+      sums.tasks().RunAll();
+      sums.ExpectEnded(IsOk());
+    }
+    EXPECT_EQ(sums.network().counts().launches, 2 * 2 * 3);
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(NcclOrderTest, TheDigestIsOfAllLaunchesInTheirOrder) {
+  const ExecKey one = {.generation = 1, .step = 1, .instance = 1};
+  const ExecKey other = {.generation = 1, .step = 1, .instance = 2};
+  NcclOrder order, same, reversed;
+  order.Next(one);
+  same.Next(one);
+  reversed.Next(other);
+  EXPECT_EQ(order.Next(other).launch, same.Next(other).launch);
+  reversed.Next(one);
+  EXPECT_NE(order.Next(one).launch.digest, reversed.Next(one).launch.digest);
+}
+
+TEST(NcclOrderTest, TheNthLaunchesOfAStepHaveOneKey) {
+  NcclOrder order, other;
+  other.Next({.step = 2, .instance = 7});
+  const NcclTicket mine = order.Next({.step = 1, .instance = 1});
+  const NcclTicket theirs = other.Next({.step = 1, .instance = 2});
+  EXPECT_EQ(mine.key, theirs.key);
+  EXPECT_NE(mine.launch, theirs.launch);
+  EXPECT_NE(order.Next({.step = 1, .instance = 2}).key, mine.key);
+}
+
+}  // namespace
+}  // namespace tutti
