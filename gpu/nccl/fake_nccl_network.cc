@@ -209,6 +209,7 @@ absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
   const absl::StatusOr<Comm*> found = Find(part.comm);
   if (!found.ok()) return found.status();
   Comm& comm = **found;
+  if (!comm.error.ok()) return comm.error;
   if (comm.gpu != part.stream.gpu) {
     return Mistake(absl::StrCat("a stream of GPU ", part.stream.gpu,
                                 " for rank ", comm.rank, " on GPU ", comm.gpu));

@@ -3,8 +3,10 @@
 #include <map>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "framework/device_name.h"
+#include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/peer_access.h"
 #include "gpu/cuda_devices.h"
@@ -50,6 +52,7 @@ class TaskResolver : public ParamResolverInterface {
   std::shared_ptr<const CollectiveParams> OfTask(
       const CollectiveParams& params) {
     auto mine = std::make_shared<CollectiveParams>(params);
+    MutexLock lock(&mu_);
     std::weak_ptr<const CollGroupParams>& known =
         groups_[params.group->generation];
     mine->group = known.lock();
@@ -66,7 +69,9 @@ class TaskResolver : public ParamResolverInterface {
 
   const std::shared_ptr<ParamResolverLocal> leader_;
   const std::string task_name_;
-  std::map<uint64_t, std::weak_ptr<const CollGroupParams>> groups_;
+  Mutex mu_;
+  std::map<uint64_t, std::weak_ptr<const CollGroupParams>> groups_
+      ABSL_GUARDED_BY(mu_);
 };
 
 // What any task's members send each other.
@@ -105,6 +110,8 @@ class SharedPeers : public PeerAccessInterface {
 
 FakeNcclTasks::FakeNcclTasks(Options options)
     : environment_(options.seed),
+      used_environment_(options.environment != nullptr ? *options.environment
+                                                       : environment_.get()),
       devices_per_task_(options.gpus_per_task * options.devices_per_gpu),
       network_(std::make_shared<FakeNcclNetwork>()),
       leader_(ParamResolverLocal::Create({})),
@@ -124,13 +131,13 @@ FakeNcclTasks::Task FakeNcclTasks::MakeTask(const Options& options,
   task.gpus = std::make_unique<FakeGpuRuntime>(
       FakeGpuRuntime::Options{.num_gpus = options.gpus_per_task,
                               .memory_bytes = int64_t{1} << 24,
-                              .environment = environment_.get()});
+                              .environment = used_environment_});
   std::shared_ptr<NcclRuntime> nccl;
   if (options.has_nccl) {
     nccl = std::make_shared<FakeNcclRuntime>(network_, task.gpus.get());
   }
   auto made = CreateCudaDevices({.runtime = task.gpus.get(),
-                                 .environment = environment_.get(),
+                                 .environment = used_environment_,
                                  .task = number,
                                  .devices_per_gpu = options.devices_per_gpu,
                                  .nccl = std::move(nccl)});
@@ -141,13 +148,13 @@ FakeNcclTasks::Task FakeNcclTasks::MakeTask(const Options& options,
       task.devices->devices()[0]->attributes().name.TaskName();
   task.executors =
       CollectiveExecutorMgr::Create(
-          {.environment = environment_.get(),
+          {.environment = used_environment_,
            .devices = task.devices.get(),
            .param_resolver = std::make_shared<TaskResolver>(leader_, name),
            .device_resolver =
                std::make_shared<DeviceResolverLocal>(task.devices.get()),
            .step_sequence =
-               std::make_shared<StepSequenceLocal>(environment_.get().random),
+               std::make_shared<StepSequenceLocal>(used_environment_.random),
            .make_peer_access =
                [transfers = transfers_](int64_t /*step*/) {
                  return std::make_unique<SharedPeers>(transfers);

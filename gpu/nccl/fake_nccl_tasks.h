@@ -13,6 +13,7 @@
 #include "framework/collective_executor_mgr.h"
 #include "framework/collective_request.h"
 #include "framework/device_manager.h"
+#include "framework/environment.h"
 #include "framework/reduction_test_data.h"
 #include "framework/tensor.h"
 #include "gpu/cuda_device.h"
@@ -28,7 +29,8 @@ namespace tutti {
 // CUDA and NCCL. Each task has objects of its own, as a process has, but for
 // one resolver that leads all and one meeting place of their transfers; so what
 // a test does not show is the distributed resolver and a transport. Nothing
-// that streams hold runs but in RunAll(). Belongs to one thread.
+// that streams hold runs but in RunAll(). Belongs to one thread, but for
+// device(), executor() and what they give.
 class FakeNcclTasks {
  public:
   struct Options {
@@ -37,6 +39,10 @@ class FakeNcclTasks {
     int gpus_per_task = 2;
     int devices_per_gpu = 1;
     bool has_nccl = true;
+
+    // Null: a simulated one. Outlives this; then what streams hold runs by
+    // itself, and RunAll() does nothing.
+    const Environment* environment = nullptr;
   };
 
   explicit FakeNcclTasks(Options options);
@@ -98,6 +104,7 @@ class FakeNcclTasks {
   Task MakeTask(const Options& options, int number);
 
   SimulatedEnvironment environment_;
+  const Environment used_environment_;
   const int devices_per_task_;
   const std::shared_ptr<FakeNcclNetwork> network_;
   std::shared_ptr<ParamResolverLocal> leader_;
