@@ -30,23 +30,49 @@ bool Agree(const NcclCall& a, const NcclCall& b) {
          a.is_average == b.is_average && a.peer == b.peer;
 }
 
-// The inputs from the lowest rank to the highest.
+// Whether a receive would be written over what a send has still to read.
+bool WritesOverSends(const std::vector<NcclCall>& calls) {
+  const auto begin = [](const void* buffer) {
+    return reinterpret_cast<uintptr_t>(buffer);
+  };
+  for (const NcclCall& recv : calls) {
+    for (const NcclCall& send : calls) {
+      if (!IsRecv(recv) || !IsSend(send)) continue;
+      const size_t element = SizeOf(recv.dtype);
+      if (begin(recv.output) < begin(send.input) + send.num_elements * element &&
+          begin(send.input) < begin(recv.output) + recv.num_elements * element) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The inputs from the lowest rank to the highest. In an average floats are
+// scaled before they are added, as by NCCL, and integers divided afterwards.
 Bytes Reduced(const NcclCall& call, const std::vector<const Bytes*>& inputs) {
   if (inputs.size() == 1) return *inputs[0];
-  std::vector<const uint8_t*> from;
-  for (const Bytes* input : inputs) from.push_back(input->data());
+  const size_t num_elements = inputs[0]->size() / SizeOf(call.dtype);
+  const auto divide = [&](Bytes& bytes) {
+    DivideBy(call.dtype, bytes.data(), num_elements,
+             static_cast<int64_t>(inputs.size()));
+  };
+  const bool scales_before = call.is_average && IsFloating(call.dtype);
   Bytes sum = *inputs[0];
+  std::vector<Bytes> copies;
+  std::vector<const uint8_t*> from;
+  for (const Bytes* input : inputs) copies.push_back(*input);
+  for (Bytes& copy : copies) {
+    if (scales_before) divide(copy);
+    from.push_back(copy.data());
+  }
   uint8_t* const into = sum.data();
-  const size_t num_elements = sum.size() / tutti::SizeOf(call.dtype);
   ReduceMany({.kind = call.kind,
               .dtype = call.dtype,
               .inputs = from,
               .outputs = absl::MakeConstSpan(&into, 1),
               .num_elements = num_elements});
-  if (call.is_average) {
-    DivideBy(call.dtype, into, num_elements,
-             static_cast<int64_t>(inputs.size()));
-  }
+  if (call.is_average && !scales_before) divide(sum);
   return sum;
 }
 
@@ -217,6 +243,10 @@ absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
   if (comm.hangs || comm.num_looks > 0) {
     return Mistake(
         absl::StrCat("rank ", comm.rank, " launches while not ready"));
+  }
+  if (WritesOverSends(part.calls)) {
+    return Mistake(absl::StrCat("rank ", comm.rank,
+                                " receives into what it sends"));
   }
   comm.num_looks = num_looks_;
   auto unit = std::make_shared<Unit>();
