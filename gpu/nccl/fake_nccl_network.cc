@@ -39,8 +39,10 @@ bool WritesOverSends(const std::vector<NcclCall>& calls) {
     for (const NcclCall& send : calls) {
       if (!IsRecv(recv) || !IsSend(send)) continue;
       const size_t element = SizeOf(recv.dtype);
-      if (begin(recv.output) < begin(send.input) + send.num_elements * element &&
-          begin(send.input) < begin(recv.output) + recv.num_elements * element) {
+      if (begin(recv.output) <
+              begin(send.input) + send.num_elements * element &&
+          begin(send.input) <
+              begin(recv.output) + recv.num_elements * element) {
         return true;
       }
     }
@@ -245,8 +247,8 @@ absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
         absl::StrCat("rank ", comm.rank, " launches while not ready"));
   }
   if (WritesOverSends(part.calls)) {
-    return Mistake(absl::StrCat("rank ", comm.rank,
-                                " receives into what it sends"));
+    return Mistake(
+        absl::StrCat("rank ", comm.rank, " receives into what it sends"));
   }
   comm.num_looks = num_looks_;
   auto unit = std::make_shared<Unit>();

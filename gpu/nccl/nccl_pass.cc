@@ -52,8 +52,8 @@ absl::Status NcclPass::Prepare(NcclPlanner planner) {
     auto plan = planner(members_.context(place));
     if (!plan.ok()) return plan.status();
     plans_.push_back(*std::move(plan));
-    auto end =
-        GpuPassEnd::Create(members_.device(place), clock, {ready_[place]});
+    CudaDevice& device = members_.device(place);
+    auto end = GpuPassEnd::Create(device, device.collective_stream(), clock);
     if (!end.ok()) return end.status();
     ends_.push_back(*std::move(end));
   }
@@ -119,9 +119,12 @@ void NcclPass::OnLaunched(absl::Status status) {
     MutexLock lock(&mu_);
     num_parts_ = members_.size();
   }
+  // The last one may end this object's use of both.
+  const auto self = shared_from_this();
+  const std::vector<GpuEvent> ready = ready_;
   const std::vector<std::shared_ptr<GpuPassEnd>> ends = ends_;
-  for (const auto& end : ends) {
-    end->CallWhenOver([self = shared_from_this()](absl::Status over) {
+  for (size_t place = 0; place < ends.size(); ++place) {
+    ends[place]->CallWhenOver({ready[place]}, [self](absl::Status over) {
       self->OnPartOver(std::move(over));
     });
   }

@@ -1,0 +1,73 @@
+// Which implementation a group of GPUs chooses by itself.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "framework/collective_type.h"
+#include "framework/group_layout.h"
+#include "framework/registry.h"
+#include "framework/selection.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::StartsWith;
+
+std::string Chosen(CollectiveType type, const GroupLayout& layout,
+                   int64_t bytes) {
+  const auto selection = SelectImplementation(
+      CollectiveRegistry::Global(), {.type = type,
+                                     .layout = layout,
+                                     .device_type = "GPU",
+                                     .bytes = bytes,
+                                     .one_process = layout.num_tasks() == 1});
+  return selection.ok() ? selection->name : selection.status().ToString();
+}
+
+bool HasNccl(CollectiveType type) {
+  return type != CollectiveType::kBarrier && type != CollectiveType::kScatter;
+}
+
+bool HasLocal(CollectiveType type) {
+  return type == CollectiveType::kAllReduce ||
+         type == CollectiveType::kReduce ||
+         type == CollectiveType::kBroadcast ||
+         type == CollectiveType::kAllGather || type == CollectiveType::kGather;
+}
+
+TEST(NcclChoiceTest, SeveralProcessesUseNccl) {
+  for (const CollectiveType type : kAllCollectiveTypes) {
+    if (!HasNccl(type)) continue;
+    for (const int64_t bytes : {0, 4, 1 << 10, 1 << 20, 1 << 30}) {
+      for (const int num_tasks : {2, 3, 16}) {
+        for (const int gpus_per_task : {1, 2, 8}) {
+          EXPECT_THAT(
+              Chosen(type, GroupLayout::Uniform(num_tasks, gpus_per_task),
+                     bytes),
+              StartsWith("Nccl"))
+              << Name(type) << " of " << bytes << " bytes, " << num_tasks << "x"
+              << gpus_per_task;
+        }
+      }
+    }
+  }
+}
+
+TEST(NcclChoiceTest, OneProcessUsesNcclWhereOneGpuCannotDoTheWorkOfAll) {
+  for (const CollectiveType type : kAllCollectiveTypes) {
+    if (!HasNccl(type)) continue;
+    for (const int64_t bytes : {0, 4, 1 << 10, 1 << 20, 1 << 30}) {
+      for (const int num_gpus : {2, 3, 8}) {
+        EXPECT_THAT(Chosen(type, GroupLayout::Uniform(1, num_gpus), bytes),
+                    StartsWith(HasLocal(type) ? "GpuLocal" : "Nccl"))
+            << Name(type) << " of " << bytes << " bytes, " << num_gpus;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,202 @@
+// NCCL's double among the GPUs of several processes, whose messages go over
+// gRPC. The processes are objects in this one, each with GPUs of its own.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/blocking_counter.h"
+#include "framework/cancellation.h"
+#include "framework/collective_executor.h"
+#include "framework/default_environment.h"
+#include "framework/device.h"
+#include "framework/tensor.h"
+#include "gmock/gmock.h"
+#include "gpu/cuda_device.h"
+#include "gpu/cuda_devices.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gpu/nccl/fake_nccl_network.h"
+#include "gpu/nccl/fake_nccl_runtime.h"
+#include "gtest/gtest.h"
+#include "runtime/cluster_runtime.h"
+#include "tests/grpc_tasks.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int kNumTasks = 2;
+constexpr int kGpusPerTask = 2;
+constexpr int kNumRanks = kNumTasks * kGpusPerTask;
+constexpr int64_t kElements = 5;
+constexpr GroupKey kGroup = 1;
+
+class NcclGrpcTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int task = 0; task < kNumTasks; ++task) {
+      gpus_.push_back(std::make_unique<FakeGpuRuntime>(FakeGpuRuntime::Options{
+          .num_gpus = kGpusPerTask, .environment = environment_.get()}));
+    }
+    auto tasks = JoinedGrpcTasks(kNumTasks, environment_.get(),
+                                 [this](int task, uint64_t incarnation) {
+                                   return MakeDevices(task, incarnation);
+                                 });
+    ASSERT_THAT(tasks, IsOk());
+    tasks_ = *std::move(tasks);
+  }
+
+  absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeDevices(
+      int task, uint64_t incarnation) {
+    auto made = CreateCudaDevices({.runtime = gpus_[task].get(),
+                                   .environment = environment_.get(),
+                                   .job = "worker",
+                                   .task = task,
+                                   .incarnation = incarnation,
+                                   .nccl = std::make_shared<FakeNcclRuntime>(
+                                       network_, gpus_[task].get())});
+    if (!made.ok()) return made.status();
+    std::vector<std::unique_ptr<Device>> devices;
+    for (auto& device : *made) devices.push_back(std::move(device));
+    return devices;
+  }
+
+  void TearDown() override {
+    tasks_.clear();
+    for (const auto& gpus : gpus_) EXPECT_THAT(gpus->Mistakes(), IsEmpty());
+    EXPECT_THAT(network_->Mistakes(), IsEmpty());
+  }
+
+  FakeGpuRuntime& gpus(int rank) { return *gpus_[rank / kGpusPerTask]; }
+  ClusterRuntime& task(int rank) { return *tasks_[rank / kGpusPerTask]; }
+  CudaDevice& device(int rank) {
+    return static_cast<CudaDevice&>(*task(rank).devices()[rank % kGpusPerTask]);
+  }
+
+  // A call of one rank, which gives 1, 2, 3 or 4 everywhere.
+  void Call(int rank, InstanceKey key, int64_t step, BlockingCounter* ended,
+            std::shared_ptr<Cancellation> cancellation = nullptr) {
+    CollectiveRequest request;
+    request.group_key = kGroup;
+    request.instance_key = key;
+    request.group_size = kNumRanks;
+    request.device_type = CudaDevice::kType;
+    request.op = AllReduce{};
+    request.dtype = DType::kUint8;
+    request.shape = TensorShape::Vector(kElements);
+    request.impl_details.implementation = "NcclReduce";
+    tensors_[rank] =
+        device(rank).Allocate(request.dtype, request.shape).value();
+    const auto value = static_cast<uint8_t>(rank + 1);
+    sources_[rank].assign(kElements, value);
+    EXPECT_THAT(gpus(rank).CopyAsync(tensors_[rank].mutable_data(),
+                                     sources_[rank].data(), kElements,
+                                     device(rank).compute_stream()),
+                IsOk());
+    task(rank).manager().FindOrCreate(step)->ExecuteAsync(
+        {.device = &device(rank),
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = tensors_[rank],
+         .output = &tensors_[rank],
+         .cancellation = std::move(cancellation)},
+        [this, rank, ended](absl::Status status) {
+          statuses_[rank] = std::move(status);
+          ended->DecrementCount();
+        });
+  }
+
+  // All ranks, to the end.
+  const std::vector<absl::Status>& Reduce(InstanceKey key, int64_t step) {
+    BlockingCounter ended(kNumRanks);
+    for (int rank = 0; rank < kNumRanks; ++rank) Call(rank, key, step, &ended);
+    ended.Wait();
+    return statuses_;
+  }
+
+  void ExpectSums() {
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      EXPECT_THAT(*gpus(rank).Read(tensors_[rank].data(), kElements),
+                  Each(1 + 2 + 3 + 4));
+    }
+  }
+
+  // In the next generation of the group, and another step.
+  void ExpectNextGenerationRuns() {
+    task(0).ReformGroup(kGroup, absl::AbortedError("formed again"));
+    EXPECT_THAT(Reduce(/*key=*/1, /*step=*/99), Each(IsOk()));
+    ExpectSums();
+  }
+
+  const DefaultEnvironment environment_{/*num_workers=*/2};
+  const std::shared_ptr<FakeNcclNetwork> network_ =
+      std::make_shared<FakeNcclNetwork>();
+  std::vector<std::unique_ptr<FakeGpuRuntime>> gpus_;
+  std::vector<std::unique_ptr<ClusterRuntime>> tasks_;
+  std::vector<absl::Status> statuses_{kNumRanks};
+  std::vector<Tensor> tensors_{kNumRanks};
+  std::vector<std::vector<uint8_t>> sources_{kNumRanks};
+};
+
+TEST_F(NcclGrpcTest, ProcessesReduceWithOneCommunicator) {
+  for (InstanceKey key = 1; key <= 3; ++key) {
+    for (int64_t step = 1; step <= 3; ++step) {
+      ASSERT_THAT(Reduce(key, step), Each(IsOk()));
+      ExpectSums();
+    }
+  }
+  EXPECT_EQ(network_->counts().ids, 1);
+  EXPECT_EQ(network_->counts().inits, kNumRanks);
+}
+
+TEST_F(NcclGrpcTest, WhatHangsEndsOnAllProcesses) {
+  ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
+  for (int cancelled = 0; cancelled < kNumRanks; ++cancelled) {
+    const int64_t step = 2 + cancelled;
+    network_->HangLaunches(true);
+    const auto cancellation = std::make_shared<Cancellation>();
+    BlockingCounter ended(kNumRanks);
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      Call(rank, /*key=*/1, step, &ended,
+           rank == cancelled ? cancellation : nullptr);
+    }
+    const absl::Time start = environment_.get().clock->Now();
+    cancellation->Cancel(absl::CancelledError("enough"));
+    ended.Wait();
+    EXPECT_LT(environment_.get().clock->Now() - start, absl::Seconds(5));
+    EXPECT_THAT(statuses_, Each(StatusIs(absl::StatusCode::kCancelled,
+                                         HasSubstr("enough"))));
+    network_->HangLaunches(false);
+    task(0).ReformGroup(kGroup, absl::AbortedError("formed again"));
+    ASSERT_THAT(Reduce(/*key=*/1, step + 100), Each(IsOk()));
+    ExpectSums();
+  }
+}
+
+TEST_F(NcclGrpcTest, AnotherOrderIsFoundAndNamed) {
+  ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
+  ASSERT_THAT(Reduce(/*key=*/2, /*step=*/1), Each(IsOk()));
+  BlockingCounter ended(kNumRanks);
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    Call(rank, rank < kGpusPerTask ? 1 : 2, /*step=*/1, &ended);
+  }
+  ended.Wait();
+  EXPECT_THAT(
+      statuses_,
+      Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                    AllOf(HasSubstr("launch 3, instance 1, execution 1"),
+                          HasSubstr("launch 3, instance 2, execution 1")))));
+  ExpectNextGenerationRuns();
+}
+
+}  // namespace
+}  // namespace tutti
