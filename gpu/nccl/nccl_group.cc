@@ -23,17 +23,7 @@ absl::Status NcclGroup::status() const {
 }
 
 void NcclGroup::Add(absl::FunctionRef<Options()> options, Launch launch) {
-  absl::Status failure;
-  {
-    MutexLock lock(&mu_);
-    failure = failure_;
-    if (failure.ok()) {
-      waiting_.push_back(std::move(launch));
-      if (is_busy_) return;
-      is_busy_ = true;
-    }
-  }
-  if (!failure.ok()) return std::move(launch.launched)(std::move(failure));
+  if (!Enter(launch)) return;
   if (options_.nccl != nullptr) return Next();
   options_ = options();
   {
@@ -46,6 +36,21 @@ void NcclGroup::Add(absl::FunctionRef<Options()> options, Launch launch) {
         if (self != nullptr) self->Break(reason);
       });
   Init();
+}
+
+// Whether the caller is busy now, and has to go on.
+bool NcclGroup::Enter(Launch& launch) {
+  absl::Status failure;
+  {
+    MutexLock lock(&mu_);
+    if (failure_.ok()) {
+      waiting_.push_back(std::move(launch));
+      return !std::exchange(is_busy_, true);
+    }
+    failure = failure_;
+  }
+  std::move(launch.launched)(std::move(failure));
+  return false;
 }
 
 void NcclGroup::Init() {

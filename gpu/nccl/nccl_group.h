@@ -94,6 +94,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  bool Enter(Launch& launch) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Steps of who is busy. Each goes on to the next, or to Fail().
   void Init();
   void Next() ABSL_LOCKS_EXCLUDED(mu_);
