@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -123,6 +124,12 @@ class NcclGrpcTest : public testing::Test {
     return statuses_;
   }
 
+  // Until so many groups of calls have been launched since the test began.
+  void AwaitLaunches(int num_launches) {
+    while (network_->counts().launches < num_launches)
+      std::this_thread::yield();
+  }
+
   void ExpectSums() {
     for (int rank = 0; rank < kNumRanks; ++rank) {
       EXPECT_THAT(*gpus(rank).Read(tensors_[rank].data(), kElements),
@@ -131,9 +138,11 @@ class NcclGrpcTest : public testing::Test {
   }
 
   // In the next generation of the group, and another step.
-  void ExpectNextGenerationRuns() {
-    task(0).ReformGroup(kGroup, absl::AbortedError("formed again"));
-    EXPECT_THAT(Reduce(/*key=*/1, /*step=*/99), Each(IsOk()));
+  void ExpectNextGenerationRuns(int64_t step) {
+    for (const auto& task : tasks_) {
+      task->ReformGroup(kGroup, absl::AbortedError("formed again"));
+    }
+    ASSERT_THAT(Reduce(/*key=*/1, step), Each(IsOk()));
     ExpectSums();
   }
 
@@ -162,6 +171,7 @@ TEST_F(NcclGrpcTest, WhatHangsEndsOnAllProcesses) {
   ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
   for (int cancelled = 0; cancelled < kNumRanks; ++cancelled) {
     const int64_t step = 2 + cancelled;
+    SCOPED_TRACE(cancelled);
     network_->HangLaunches(true);
     const auto cancellation = std::make_shared<Cancellation>();
     BlockingCounter ended(kNumRanks);
@@ -169,6 +179,7 @@ TEST_F(NcclGrpcTest, WhatHangsEndsOnAllProcesses) {
       Call(rank, /*key=*/1, step, &ended,
            rank == cancelled ? cancellation : nullptr);
     }
+    AwaitLaunches(kNumTasks * (2 + 2 * cancelled));
     const absl::Time start = environment_.get().clock->Now();
     cancellation->Cancel(absl::CancelledError("enough"));
     ended.Wait();
@@ -176,9 +187,7 @@ TEST_F(NcclGrpcTest, WhatHangsEndsOnAllProcesses) {
     EXPECT_THAT(statuses_, Each(StatusIs(absl::StatusCode::kCancelled,
                                          HasSubstr("enough"))));
     network_->HangLaunches(false);
-    task(0).ReformGroup(kGroup, absl::AbortedError("formed again"));
-    ASSERT_THAT(Reduce(/*key=*/1, step + 100), Each(IsOk()));
-    ExpectSums();
+    ASSERT_NO_FATAL_FAILURE(ExpectNextGenerationRuns(step + 100));
   }
 }
 
@@ -195,7 +204,7 @@ TEST_F(NcclGrpcTest, AnotherOrderIsFoundAndNamed) {
       Each(StatusIs(absl::StatusCode::kFailedPrecondition,
                     AllOf(HasSubstr("launch 3, instance 1, execution 1"),
                           HasSubstr("launch 3, instance 2, execution 1")))));
-  ExpectNextGenerationRuns();
+  ExpectNextGenerationRuns(/*step=*/2);
 }
 
 }  // namespace

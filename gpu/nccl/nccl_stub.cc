@@ -47,14 +47,15 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclInvalidUsage ? "invalid usage" : "some error";
 }
 const char* ncclGetLastError(ncclComm_t /*comm*/) { return "the last one"; }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* /*comm*/, int size,
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* /*comm*/, int nranks,
                                     ncclUniqueId /*id*/, int rank,
                                     ncclConfig_t* config) {
   return Called("ncclCommInitRankConfig",
-                absl::StrCat(size, ",", rank, ",", config->blocking));
+                absl::StrCat(nranks, ",", rank, ",", config->blocking));
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t /*comm*/, ncclResult_t* state) {
-  *state = Called("ncclCommGetAsyncError");
+ncclResult_t ncclCommGetAsyncError(ncclComm_t /*comm*/,
+                                   ncclResult_t* asyncError) {
+  *asyncError = Called("ncclCommGetAsyncError");
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t /*comm*/) {
