@@ -1,12 +1,10 @@
 #include "gpu/nccl/nccl_reduce.h"
 
 #include <cstdint>
-#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "framework/reduction_reference.h"
 #include "framework/reduction_test_data.h"
 #include "gmock/gmock.h"
@@ -17,10 +15,7 @@
 namespace tutti {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Combine;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::Values;
