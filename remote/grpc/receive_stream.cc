@@ -63,7 +63,6 @@ void ReceiveStream::BindTo(int lane) {
                                   grpc::StubOptions(), this);
   }
   AddHold();  // Until StopWriting(): writes begin outside of reactions.
-  StartRead(&incoming_message_);
 }
 
 bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
@@ -145,8 +144,14 @@ uint64_t ReceiveStream::incarnation() {
   return incarnation_;
 }
 
+// Reads begin when it is known who answers: gRPC may tell of a message before
+// it tells of what came before that.
 void ReceiveStream::OnReadInitialMetadataDone(bool ok) {
-  if (!ok) return;
+  if (ok) LearnWhoAnswers();
+  StartRead(&incoming_message_);
+}
+
+void ReceiveStream::LearnWhoAnswers() {
   std::optional<uint64_t> incarnation;
   uint64_t expected = 0;
   {

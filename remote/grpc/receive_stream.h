@@ -85,6 +85,9 @@ class ReceiveStream final
  private:
   struct Block;
 
+  // REQUIRES: the metadata of the peer's process are there.
+  void LearnWhoAnswers() ABSL_LOCKS_EXCLUDED(mu_);
+
   // A request until its last frame has come. What is not guarded belongs to the
   // thread that reads messages, or to the one that reads memory.
   struct Incoming {
