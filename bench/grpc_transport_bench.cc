@@ -134,8 +134,8 @@ enum class Path { kTcp, kUnixSocket, kMemory };
 struct Tasks {
   explicit Tasks(Path path) {
     ClusterSpec cluster;
-    for (int task = 0; task < 2; ++task) {
-      cluster.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
+    for (const int port : FreePorts(2)) {
+      cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
     }
     for (int task = 0; task < 2; ++task) {
       cluster.this_task = task;

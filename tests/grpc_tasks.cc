@@ -20,8 +20,8 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
         int, uint64_t)>& make_devices) {
   ClusterSpec cluster;
-  for (int task = 0; task < num_tasks; ++task) {
-    cluster.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
+  for (const int port : FreePorts(num_tasks)) {
+    cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
   }
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes;
   for (int task = 0; task < num_tasks; ++task) {

@@ -96,7 +96,7 @@ class ConnectionGateTest : public testing::Test {
     return PeerNameOf(accepted_[index].get());
   }
 
-  const int port_ = FreePort();
+  const int port_ = FreePorts(1)[0];
   SimulatedEnvironment simulated_{/*seed=*/1};
   Mutex mu_;
   CondVar changed_;

@@ -21,8 +21,9 @@ TestTasks::TestTasks(int num_tasks, Change change)
             request.cleanup_step().step() + caller.task);
         std::move(done)(reply);
       });
+  const std::vector<int> ports = FreePorts(num_tasks);
   for (int task = 0; task < num_tasks; ++task) {
-    cluster_.addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
+    cluster_.addresses.push_back(absl::StrCat("127.0.0.1:", ports[task]));
     tables_.push_back(std::make_unique<TableService>());
     incarnations_.push_back(1000 * (task + 1));
     transports_.push_back(nullptr);
