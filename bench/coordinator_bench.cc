@@ -2,13 +2,18 @@
 // work queue: what asking and deciding cost, and what fusion saves.
 
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "framework/blocking_counter.h"
+#include "framework/coordinator/coordinator.h"
 #include "framework/coordinator/coordinator_settings.h"
+#include "framework/default_environment.h"
+#include "tests/grpc_tasks.h"
 #include "tests/named_tensor_job.h"
 #include "tests/stoppable_environment.h"
 
@@ -74,6 +79,49 @@ BENCHMARK(BM_OneTensorOf4Bytes)
     ->Arg(int64_t{64} << 20)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
+
+double ProcessorSeconds() {
+  rusage used = {};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) +
+           1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// What four ranks that talk over gRPC cost while one has asked for a tensor
+// that the others never ask for: in percent of a processor for each.
+void BM_WaitingOverGrpc(benchmark::State& state) {
+  constexpr absl::Duration kWait = absl::Seconds(10);
+  const DefaultEnvironment environment(/*num_workers=*/2);
+  Clock& clock = *environment.get().clock;
+  BlockingCounter ended(1);
+  {
+    const auto tasks = JoinedGrpcTasks(kNumRanks, environment.get());
+    if (!tasks.ok()) {
+      return state.SkipWithError(tasks.status().ToString().c_str());
+    }
+    Tensor tensor = Filled(DType::kFloat32, TensorShape::Vector(1), 0);
+    (*tasks)[1]->coordinator().AllReduce(
+        {.name = "alone", .input = tensor, .output = &tensor},
+        [&](const absl::Status&) { ended.DecrementCount(); });
+    for (auto _ : state) {
+      const double before = ProcessorSeconds();
+      BlockingCounter over(1);
+      clock.CallAt(clock.Now() + kWait, [&over] { over.DecrementCount(); });
+      over.Wait();
+      state.counters["percent_per_rank"] = 100 * (ProcessorSeconds() - before) /
+                                           absl::ToDoubleSeconds(kWait) /
+                                           kNumRanks;
+    }
+  }
+  ended.Wait();
+}
+BENCHMARK(BM_WaitingOverGrpc)
+    ->Iterations(1)
+    ->UseRealTime()
+    ->Unit(benchmark::kSecond);
 
 }  // namespace
 }  // namespace tutti
