@@ -39,6 +39,8 @@ absl::Status GpuPassEnd::OrderBefore(GpuStream stream) {
 
 void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
                               StatusCallback done) {
+  // `done` may run, and whoever keeps this go, before this returns.
+  const auto self = shared_from_this();
   {
     MutexLock lock(&mu_);
     awaited_ = std::move(awaited);
@@ -48,9 +50,12 @@ void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
   // The callback is told of this call's error too.
   device_
       .NotifyWhenDone(stream_,
-                      [self = shared_from_this()](const absl::Status& status) {
-                        status.ok() ? self->End(absl::OkStatus())
-                                    : self->Look();
+                      [self](const absl::Status& status) {
+                        if (status.ok()) {
+                          MutexLock lock(&self->mu_);
+                          self->is_past_ = true;
+                        }
+                        self->Look();
                       })
       .IgnoreError();
 }
@@ -74,15 +79,21 @@ void GpuPassEnd::LookLater() {
 
 absl::StatusOr<bool> GpuPassEnd::IsOver() {
   GpuRuntime& runtime = device_.runtime();
+  bool is_over = true;
+  // An error of any of them counts before what is not done.
   for (const GpuEvent event : awaited_) {
     const absl::StatusOr<bool> is_done = runtime.IsDone(event);
     if (!is_done.ok()) return is_done;
+    is_over &= *is_done;
   }
+  if (is_past_) return is_over;
   if (!is_marked_) {
     const absl::Status status = MarkLocked();
     if (!status.ok()) return status;
   }
-  return runtime.IsDone(event_.get());
+  const absl::StatusOr<bool> is_past = runtime.IsDone(event_.get());
+  if (!is_past.ok()) return is_past;
+  return is_over && *is_past;
 }
 
 void GpuPassEnd::End(absl::Status status) {

@@ -44,9 +44,10 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   absl::Status OrderBefore(GpuStream stream) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Once, after Mark(). `awaited` are events of other devices for which the
-  // stream waits before the end. `done` runs as work of the device's queue or
-  // on the thread of the clock: with OK when the stream is past the end, else
-  // with the error of the GPU that is spoilt.
+  // stream waits, or should, before the end. `done` runs as work of the
+  // device's queue or on the thread of the clock: with OK when the stream is
+  // past the end and they are done, else with the error of the GPU that is
+  // spoilt.
   void CallWhenOver(std::vector<GpuEvent> awaited, StatusCallback done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -68,6 +69,7 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   Mutex mu_;
   OwnedGpuEvent event_ ABSL_GUARDED_BY(mu_);
   bool is_marked_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_past_ ABSL_GUARDED_BY(mu_) = false;  // As the stream has said.
   std::vector<GpuEvent> awaited_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);  // Null before and after.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;

@@ -12,6 +12,8 @@
 #include "absl/types/span.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
+#include "framework/reduction_reference.h"
+#include "framework/reduction_test_data.h"
 #include "framework/registry.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
@@ -31,8 +33,6 @@ namespace {
 using conformance::Case;
 using conformance::Expectation;
 using conformance::ImplementationUnderTest;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
@@ -172,6 +172,34 @@ TEST_P(SchedulesTest, HaveTheBitsOfTheHost) {
       }
     }
     EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+// By steps of the host the sum is rounded before it is divided.
+TEST(GpuScheduleTest, AveragesOf16BitFloatsAreRoundedOnce) {
+  constexpr int64_t kElements = 1000;
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    FakeGpuGroup group({});
+    CollectiveRequest request = group.Request(AllReduce{}, dtype, kElements);
+    request.final_op = FinalOp::DivideByGroupSize();
+    request.impl_details.implementation = "RingReduce";
+    std::vector<Bytes> inputs;
+    std::vector<Tensor> outputs(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      inputs.push_back(RandomElements(dtype, kElements, /*seed=*/rank));
+      const Tensor input = group.Allocate(rank, dtype, kElements);
+      group.Write(rank, input, inputs.back());
+      group.Call(rank, request, input, &outputs[rank]);
+    }
+    group.RunAll();
+    Bytes expected = inputs[0];
+    // The second chunk is reduced from the other side, to the same bits.
+    ReferenceReduceMany(ReductionKind::kSum, dtype,
+                        {inputs[0].data(), inputs[1].data()}, expected.data(),
+                        kElements, /*divisor=*/2);
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(group.Read(outputs[rank]), expected);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "gpu/gpu_step_stream.h"
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -9,9 +10,18 @@
 #include "framework/tensor_shape.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_reduction.h"
-#include "gpu/pinned_pool.h"
 
 namespace tutti {
+namespace {
+
+std::vector<GpuEvent> HandlesOf(const GpuEvents& events) {
+  std::vector<GpuEvent> handles;
+  handles.reserve(events.size());
+  for (const auto& [gpu, event] : events) handles.push_back(event->get());
+  return handles;
+}
+
+}  // namespace
 
 absl::Status GpuStepStream::Copy(std::byte* into, const std::byte* from,
                                  size_t num_bytes) {
@@ -37,7 +47,8 @@ absl::StatusOr<std::shared_ptr<const DeviceFence>> GpuStepStream::Mark() {
   absl::StatusOr<OwnedGpuEvent> event =
       device_.Mark(device_.collective_stream());
   if (!event.ok()) return event.status();
-  return std::make_shared<const GpuFence>(device_, *std::move(event));
+  return std::make_shared<const GpuFence>(device_, *std::move(event),
+                                          Awaited());
 }
 
 absl::Status GpuStepStream::WaitFor(const DeviceFence& fence) {
@@ -46,12 +57,18 @@ absl::Status GpuStepStream::WaitFor(const DeviceFence& fence) {
     return absl::FailedPreconditionError(absl::StrCat(
         device_.full_name(), " cannot wait for a device of another runtime"));
   }
-  absl::Status status = device_.runtime().WaitForEvent(
-      device_.collective_stream(), of_gpu->event());
-  if (!status.ok()) return status;
+  const absl::Status status = device_.runtime().WaitForEvent(
+      device_.collective_stream(), of_gpu->event()->get());
   MutexLock lock(&mu_);
-  awaited_[of_gpu->device().gpu()] = of_gpu->shared_from_this();
-  return absl::OkStatus();
+  for (const auto& [gpu, event] : of_gpu->awaited()) awaited_[gpu] = event;
+  awaited_[of_gpu->device().gpu()] = of_gpu->event();
+  if (!status.ok()) missed_.push_back(of_gpu->event());
+  return status;
+}
+
+GpuEvents GpuStepStream::Awaited() const {
+  MutexLock lock(&mu_);
+  return awaited_;
 }
 
 absl::Status GpuStepStream::ReadPeer(absl::Span<const std::byte> bytes,
@@ -70,20 +87,37 @@ absl::Status GpuStepStream::ReadPeer(absl::Span<const std::byte> bytes,
   return status.ok() ? put(copy->data()) : status;
 }
 
-// The buffer is given back when the steps have read it. Where a GPU is spoilt,
-// that is when the runtime tells of it.
 absl::Status GpuStepStream::ReadHost(absl::Span<const std::byte> bytes,
                                      Put put) {
+  Reclaim();
   absl::StatusOr<PinnedPool::Buffer> buffer =
       device_.staging()->Take(bytes.size());
   if (!buffer.ok()) return buffer.status();
   std::memcpy(buffer->data(), bytes.data(), bytes.size());
   absl::Status status = put(buffer->data());
-  const absl::Status kept = device_.NotifyWhenDone(
-      device_.collective_stream(),
-      [buffer = *std::move(buffer)](const absl::Status&) {});
-  status.Update(kept);
+  absl::StatusOr<OwnedGpuEvent> over =
+      device_.Mark(device_.collective_stream());
+  status.Update(over.status());
+  Read read = {.over = over.ok() ? std::make_shared<const OwnedGpuEvent>(
+                                       *std::move(over))
+                                 : nullptr,
+               .buffer = *std::move(buffer)};
+  MutexLock lock(&mu_);
+  reads_.push_back(std::move(read));
   return status;
+}
+
+void GpuStepStream::Reclaim() {
+  while (true) {
+    std::optional<Read> first;  // Goes without the lock.
+    MutexLock lock(&mu_);
+    if (reads_.empty() || reads_.front().over == nullptr) return;
+    const absl::StatusOr<bool> is_over =
+        device_.runtime().IsDone(reads_.front().over->get());
+    if (!is_over.ok() || !*is_over) return;
+    first.emplace(std::move(reads_.front()));
+    reads_.pop_front();
+  }
 }
 
 void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
@@ -101,9 +135,12 @@ void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
   if (!end.ok()) return std::move(done)(end.status());
   absl::Status status = PutCopyToHost(bytes, begin);
   if (status.ok()) status = (*end)->Mark();
+  GpuEvents awaited = Awaited();
+  std::vector<GpuEvent> events = HandlesOf(awaited);
   // Also after an error: the copy may be on the stream.
-  (*end)->CallWhenOver({},
-                       [copy = *std::move(copy), status = std::move(status),
+  (*end)->CallWhenOver(std::move(events),
+                       [awaited = std::move(awaited), copy = *std::move(copy),
+                        status = std::move(status),
                         done = std::move(done)](absl::Status ended) mutable {
                          ended.Update(status);
                          if (!ended.ok())
@@ -121,22 +158,24 @@ absl::Status GpuStepStream::PutCopyToHost(absl::Span<const std::byte> bytes,
 }
 
 void GpuStepStream::CallWhenOver(StatusCallback done) {
-  std::map<int, std::shared_ptr<const GpuFence>> awaited;
+  std::vector<GpuEvent> events;
   {
     MutexLock lock(&mu_);
-    awaited.swap(awaited_);
+    events = HandlesOf(awaited_);
+    for (const auto& event : missed_) events.push_back(event->get());
   }
-  std::vector<GpuEvent> events;
-  events.reserve(awaited.size());
-  for (const auto& [gpu, fence] : awaited) events.push_back(fence->event());
   // An end that cannot be marked is marked when it is next looked for.
   end_->Mark().IgnoreError();
-  end_->CallWhenOver(std::move(events),
-                     [awaited = std::move(awaited),
-                      done = std::move(done)](absl::Status status) mutable {
-                       awaited.clear();
-                       std::move(done)(std::move(status));
-                     });
+  end_->CallWhenOver(std::move(events), [this, done = std::move(done)](
+                                            absl::Status status) mutable {
+    std::deque<Read> reads;
+    {
+      MutexLock lock(&mu_);
+      reads.swap(reads_);
+    }
+    reads.clear();  // The device may go with `done`.
+    std::move(done)(std::move(status));
+  });
 }
 
 }  // namespace tutti

@@ -2,9 +2,11 @@
 #define TUTTI_GPU_GPU_STEP_STREAM_H_
 
 #include <cstddef>
+#include <deque>
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -17,22 +19,30 @@
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/pinned_pool.h"
 
 namespace tutti {
 
+// An event of each GPU that something waits for, by its number.
+using GpuEvents = std::map<int, std::shared_ptr<const OwnedGpuEvent>>;
+
 // A point on a stream of a device. Immutable. The device outlives it.
-class GpuFence : public DeviceFence,
-                 public std::enable_shared_from_this<GpuFence> {
+class GpuFence : public DeviceFence {
  public:
-  GpuFence(const CudaDevice& device, OwnedGpuEvent event)
-      : device_(device), event_(std::move(event)) {}
+  // `awaited`: for what the stream itself waits before that point.
+  GpuFence(const CudaDevice& device, OwnedGpuEvent event, GpuEvents awaited)
+      : device_(device),
+        event_(std::make_shared<const OwnedGpuEvent>(std::move(event))),
+        awaited_(std::move(awaited)) {}
 
   const CudaDevice& device() const { return device_; }
-  GpuEvent event() const { return event_.get(); }
+  const std::shared_ptr<const OwnedGpuEvent>& event() const { return event_; }
+  const GpuEvents& awaited() const { return awaited_; }
 
  private:
   const CudaDevice& device_;
-  const OwnedGpuEvent event_;
+  const std::shared_ptr<const OwnedGpuEvent> event_;
+  const GpuEvents awaited_;
 };
 
 // Steps on a device's collective stream. Kernels read the memory of the devices
@@ -40,7 +50,8 @@ class GpuFence : public DeviceFence,
 // memory. A copy to the host goes on the copy stream, so that kernels do not
 // wait for the bus.
 //
-// Where a GPU is spoilt, on which the stream waits, see GpuPassEnd.
+// Whatever GPU is spoilt for which the stream waits, directly or by way of
+// others, ends it with that GPU's error (GpuPassEnd).
 class GpuStepStream : public StepStream {
  public:
   // `end` is on the device's collective stream, which waits for what the steps
@@ -66,16 +77,30 @@ class GpuStepStream : public StepStream {
   void CallWhenOver(StatusCallback done) override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // A buffer, and what is done when it has been read. Null: at the end.
+  struct Read {
+    std::shared_ptr<const OwnedGpuEvent> over;
+    PinnedPool::Buffer buffer;
+  };
+
   absl::Status PutCopyToHost(absl::Span<const std::byte> bytes,
                              std::byte* into);
+
+  // Gives back the buffers that have been read.
+  void Reclaim() ABSL_LOCKS_EXCLUDED(mu_);
+  GpuEvents Awaited() const ABSL_LOCKS_EXCLUDED(mu_);
 
   CudaDevice& device_;
   Clock& clock_;
   const std::shared_ptr<GpuPassEnd> end_;
 
-  Mutex mu_;
-  // The last one of each GPU that the stream waits for.
-  std::map<int, std::shared_ptr<const GpuFence>> awaited_ ABSL_GUARDED_BY(mu_);
+  mutable Mutex mu_;
+  GpuEvents awaited_ ABSL_GUARDED_BY(mu_);
+  std::deque<Read> reads_ ABSL_GUARDED_BY(mu_);
+
+  // For which the stream was to wait and does not.
+  std::vector<std::shared_ptr<const OwnedGpuEvent>> missed_
+      ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

@@ -138,24 +138,40 @@ TEST(GpuStepStreamTest, TheEndIsFoundWhereTheHostCannotBeCalled) {
   EXPECT_FALSE(EndsWhereACallFails("RingReduce", GpuCall::kCallHost, 0));
 }
 
+// Also those that wait for it only by way of others.
 TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
-  for (int spoilt = 0; spoilt < 3; ++spoilt) {
-    const auto sums =
-        SumsBy("RingReduce",
-               {.num_gpus = 3, .devices_per_gpu = 1, .keeps_host_work = true});
-    FakeGpuGroup& group = sums->group();
-    group.runtime().FailStream(group.device(spoilt).compute_stream(),
-                               absl::InternalError("illegal address"));
-    sums->CallAll();
-    group.RunAll();
-    EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
-    group.environment().Advance(GpuPassEnd::kLookEvery);
-    EXPECT_THAT(group.ended(),
-                Each(Optional(StatusIs(absl::StatusCode::kInternal,
-                                       HasSubstr("illegal address")))));
-    EXPECT_EQ(group.environment().num_alarms(), 0);
-    EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
+  for (const std::string name : {"RingReduce", "TreeReduce"}) {
+    for (int spoilt = 0; spoilt < 5; ++spoilt) {
+      SCOPED_TRACE(absl::StrCat(name, ", GPU ", spoilt));
+      const auto sums = SumsBy(
+          name, {.num_gpus = 5, .devices_per_gpu = 1, .keeps_host_work = true});
+      FakeGpuGroup& group = sums->group();
+      group.runtime().FailStream(group.device(spoilt).compute_stream(),
+                                 absl::InternalError("illegal address"));
+      sums->CallAll();
+      group.RunAll();
+      EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+      group.environment().Advance(GpuPassEnd::kLookEvery);
+      EXPECT_THAT(group.ended(),
+                  Each(Optional(StatusIs(absl::StatusCode::kInternal,
+                                         HasSubstr("illegal address")))));
+      EXPECT_EQ(group.environment().num_alarms(), 0);
+      EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
+    }
   }
+}
+
+TEST(GpuStepStreamTest, AnAbortBehindTheStepsEndsThemWhenTheStreamsArePast) {
+  const auto sums = SumsBy("RingReduce", {.devices_per_gpu = 4});
+  FakeGpuGroup& group = sums->group();
+  sums->FillAll();
+  sums->CallAll();  // All steps are on the streams.
+  group.executor().StartAbort(absl::AbortedError("enough"));
+  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(StatusIs(absl::StatusCode::kAborted,
+                                                    HasSubstr("enough")))));
+  EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 
 // Cut by each member in its own way, and not at all by the last one.

@@ -14,6 +14,14 @@ constexpr size_t kSmallestBytes = 4096;
 
 constexpr size_t kLargestBytes = std::numeric_limits<size_t>::max() / 2 + 1;
 
+// Few sizes, so that buffers fit those who come next; of large ones little is
+// lost.
+size_t RoundedUp(size_t num_bytes) {
+  constexpr size_t kStep = size_t{1} << 20;
+  if (num_bytes > kStep) return (num_bytes + kStep - 1) / kStep * kStep;
+  return std::bit_ceil(std::max(num_bytes, kSmallestBytes));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<PinnedPool>> PinnedPool::Create(
@@ -31,8 +39,7 @@ absl::StatusOr<PinnedPool::Buffer> PinnedPool::Take(size_t num_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory has ", num_bytes, " bytes to pin"));
   }
-  // Few sizes, so that buffers fit those who come next.
-  const size_t size_bytes = std::bit_ceil(std::max(num_bytes, kSmallestBytes));
+  const size_t size_bytes = RoundedUp(num_bytes);
   OwnedPinnedMemory kept = TakeKept(size_bytes);
   if (kept) return Buffer(shared_from_this(), std::move(kept), size_bytes);
   absl::StatusOr<OwnedPinnedMemory> made =

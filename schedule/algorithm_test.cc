@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "framework/collective_implementation.h"
+#include "framework/cpu_device.h"
 #include "framework/params_test_data.h"
 #include "schedule/schedule_builder.h"
 #include "tests/status_matchers.h"
@@ -41,14 +42,17 @@ TEST(AlgorithmTest, PlansWithNoLockHeld) {
   const auto implementation = factory->Create();
   const auto params = ParamsOf({.shape = ShapeOf({4})}, /*group_size=*/2,
                                /*rank=*/0);
+  CpuDevice device({.name = {"localhost", 0, 0, "CPU", 0}});
   CollectiveContext context;
   context.params = params.get();
+  context.device = &device;
   implementation_in_use = implementation.get();
   context_in_use = &context;
   while_planning = [] {
     while_planning = nullptr;
     CollectiveContext other;
     other.params = context_in_use->params;
+    other.device = context_in_use->device;
     EXPECT_THAT(implementation_in_use->InitializeCollectiveContext(&other),
                 IsOk());
     EXPECT_NE(other.implementation_state, nullptr);
@@ -57,6 +61,7 @@ TEST(AlgorithmTest, PlansWithNoLockHeld) {
   // The one that was made meanwhile stays.
   CollectiveContext later;
   later.params = context.params;
+  later.device = context.device;
   ASSERT_THAT(implementation->InitializeCollectiveContext(&later), IsOk());
   EXPECT_EQ(later.implementation_state, context.implementation_state);
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/group_resources.h"
 #include "framework/tensor.h"
 
 namespace tutti {
@@ -13,7 +14,10 @@ BoundSchedule::BoundSchedule(std::shared_ptr<const CompiledSchedule> schedule,
       chunks_(params, schedule_->num_chunks()),
       dtype_(params.instance->type == CollectiveType::kBarrier
                  ? DType::kUint8
-                 : params.instance->dtype) {
+                 : params.instance->dtype),
+      ranks_(params.group->resources == nullptr
+                 ? nullptr
+                 : params.group->resources->GetOrCreate<RanksInKeys>()) {
   constexpr size_t kAlignment = Tensor::kAlignmentBytes;
   for (const Slot& slot : schedule_->scratch()) {
     scratch_offsets_[{slot.chunk, slot.bank}] = scratch_bytes_;

@@ -10,6 +10,7 @@
 #include "framework/params.h"
 #include "schedule/chunk_map.h"
 #include "schedule/compiled_schedule.h"
+#include "schedule/ranks_in_keys.h"
 #include "schedule/schedule.h"
 
 namespace tutti {
@@ -25,6 +26,13 @@ class BoundSchedule {
   const ChunkMap& chunks() const { return chunks_; }
   DType dtype() const { return dtype_; }
 
+  // Of a member, in the keys of transfers.
+  int RankInKeys(int rank) const {
+    return ranks_ == nullptr || ranks_->ranks.empty()
+               ? rank
+               : ranks_->ranks[static_cast<size_t>(rank)];
+  }
+
   // All scratch is one allocation.
   size_t scratch_bytes() const { return scratch_bytes_; }
   size_t ScratchOffset(const Slot& slot) const {
@@ -35,6 +43,7 @@ class BoundSchedule {
   const std::shared_ptr<const CompiledSchedule> schedule_;
   const ChunkMap chunks_;
   const DType dtype_;
+  const std::shared_ptr<const RanksInKeys> ranks_;  // Null: their own.
   absl::flat_hash_map<std::pair<int, int>, size_t> scratch_offsets_;
   size_t scratch_bytes_ = 0;
 };

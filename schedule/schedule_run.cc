@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_executor.h"
+#include "framework/mutex.h"
 #include "framework/step_stream.h"
 #include "framework/tensor.h"
 
@@ -33,6 +35,11 @@ struct OnStream {
   // By op, while it sends: to members of this process, to others.
   std::vector<std::shared_ptr<const DeviceFence>> written;
   std::vector<Tensor> on_host;
+
+  // Loans that a stream may read and whose end could not be marked there: given
+  // back when the stream is past everything.
+  Mutex mu;
+  std::vector<Delivery> unmarked ABSL_GUARDED_BY(mu);
 };
 
 class ScheduleRun : public Lender, public Borrower {
@@ -71,6 +78,7 @@ class ScheduleRun : public Lender, public Borrower {
   bool IsOver(int32_t index);
   void EndOne();
   void End();
+  void ReleaseUnmarked();
 
   void Send(int32_t index);
   void SendWithFence(int32_t index, absl::Span<const std::byte> bytes);
@@ -108,7 +116,8 @@ class ScheduleRun : public Lender, public Borrower {
   const std::byte* Address(const Slot& slot);
   std::byte* MutableAddress(const Slot& slot);
   BufKey KeyOf(const Op& op, int from, int to) const {
-    return {context_.exec_key, op.tag, from, to};
+    return {context_.exec_key, op.tag, bound_.RankInKeys(from),
+            bound_.RankInKeys(to)};
   }
   const CollGroupMember& MemberOf(int rank) const {
     return context_.params->group->members[static_cast<size_t>(rank)];
@@ -294,17 +303,29 @@ void ScheduleRun::EndOne() {
   if (num_under_way_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (!on_stream_.has_value()) return End();
   on_stream_->steps->CallWhenOver([this](absl::Status status) {
+    // What failed meanwhile ends it too, though all steps have run.
     if (!status.ok()) Fail(std::move(status));
+    ShouldStop();
     End();
   });
 }
 
 void ScheduleRun::End() {
+  if (on_stream_.has_value()) ReleaseUnmarked();
   const std::unique_ptr<ScheduleRun> self = std::move(self_);
   StatusCallback done = std::move(done_);
   absl::Status status = std::move(status_);
   scratch_ = Tensor();
   std::move(done)(std::move(status));
+}
+
+void ScheduleRun::ReleaseUnmarked() {
+  std::vector<Delivery> unmarked;
+  {
+    MutexLock lock(&on_stream_->mu);
+    unmarked.swap(on_stream_->unmarked);
+  }
+  for (const Delivery& delivery : unmarked) delivery.Release(status_);
 }
 
 void ScheduleRun::RunOp(int32_t index) {
@@ -359,6 +380,7 @@ void ScheduleRun::SendFromHost(int32_t index,
           Post(index, {lent.data(), lent.size_bytes()}, nullptr);
         } else {
           if (!copy.ok()) Fail(copy.status());
+          copy = absl::CancelledError();  // Frees it: the run may end.
           Complete(index);
         }
         ReadyOps::RunAll();
@@ -476,7 +498,8 @@ void ScheduleRun::ConsumeWithFence(int32_t index, Delivery delivery) {
   if (read.ok()) {
     delivery.lender->OnReleasedAfter(delivery.id, **read);
   } else {
-    delivery.Release(std::move(status));
+    MutexLock lock(&on_stream_->mu);
+    on_stream_->unmarked.push_back(delivery);
   }
   Complete(index);
   ReadyOps::RunAll();
