@@ -23,7 +23,7 @@ class CudaDevice::Streams {
     auto streams = std::make_shared<Streams>(runtime, gpu, freed_ahead_bytes);
     for (OwnedGpuStream* stream :
          {&streams->compute_, &streams->collective_, &streams->copy_,
-          &streams->allocating_, &streams->freeing_}) {
+          &streams->nccl_, &streams->allocating_, &streams->freeing_}) {
       absl::StatusOr<OwnedGpuStream> created = NewStream(*runtime, gpu);
       if (!created.ok()) return created.status();
       *stream = *std::move(created);
@@ -39,6 +39,7 @@ class CudaDevice::Streams {
   GpuStream compute() const { return compute_.get(); }
   GpuStream collective() const { return collective_.get(); }
   GpuStream copy() const { return copy_.get(); }
+  GpuStream nccl() const { return nccl_.get(); }
 
   absl::StatusOr<OwnedGpuEvent> Mark(GpuStream stream) const {
     absl::StatusOr<OwnedGpuEvent> event = NewEvent(*runtime_, gpu_);
@@ -80,8 +81,8 @@ class CudaDevice::Streams {
   }
 
  private:
-  std::array<GpuStream, 3> Users() const {
-    return {compute_.get(), collective_.get(), copy_.get()};
+  std::array<GpuStream, 4> Users() const {
+    return {compute_.get(), collective_.get(), copy_.get(), nccl_.get()};
   }
 
   // Where there is no memory but what was freed: of that.
@@ -138,7 +139,7 @@ class CudaDevice::Streams {
   const int64_t freed_ahead_bytes_;
 
   // Const once Create() returns.
-  OwnedGpuStream compute_, collective_, copy_, allocating_, freeing_;
+  OwnedGpuStream compute_, collective_, copy_, nccl_, allocating_, freeing_;
 
   mutable Mutex mu_;
   absl::Status free_status_ ABSL_GUARDED_BY(mu_);
@@ -201,10 +202,15 @@ absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
 
 absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenSteps(
     Clock& clock) {
-  auto end = GpuPassEnd::Create(*this, collective_stream(), clock);
-  if (!end.ok()) return end.status();
   absl::Status status = Order(compute_stream(), collective_stream());
   if (!status.ok()) return status;
+  return OpenStepsInOrder(clock);
+}
+
+absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenStepsInOrder(
+    Clock& clock) {
+  auto end = GpuPassEnd::Create(*this, collective_stream(), clock);
+  if (!end.ok()) return end.status();
   return std::make_unique<GpuStepStream>(*this, clock, *std::move(end));
 }
 
@@ -226,6 +232,7 @@ GpuStream CudaDevice::collective_stream() const {
   return streams_->collective();
 }
 GpuStream CudaDevice::copy_stream() const { return streams_->copy(); }
+GpuStream CudaDevice::nccl_stream() const { return streams_->nccl(); }
 
 absl::StatusOr<OwnedGpuEvent> CudaDevice::Mark(GpuStream stream) {
   return streams_->Mark(stream);

@@ -82,6 +82,10 @@ class CudaDevice : public Device {
   // stream holds now.
   absl::StatusOr<std::unique_ptr<StepStream>> OpenSteps(Clock& clock) override;
 
+  // The same without that wait: for steps that come after others of the
+  // execution.
+  absl::StatusOr<std::unique_ptr<StepStream>> OpenStepsInOrder(Clock& clock);
+
   // Whether kernels here may use the memory of `other`: it is on the same GPU,
   // or there is a link.
   bool Reaches(const CudaDevice& other) const;
@@ -96,6 +100,11 @@ class CudaDevice : public Device {
   GpuStream compute_stream() const;
   GpuStream collective_stream() const;
   GpuStream copy_stream() const;
+
+  // For what launches of NCCL need and nothing else: their kernels wait for
+  // each other across devices, so on another stream something that they wait
+  // for could come to lie behind them.
+  GpuStream nccl_stream() const;
 
   // An event that is done when all that the stream holds now has run. The
   // stream is of this device.

@@ -9,51 +9,16 @@
 #include "absl/types/span.h"
 #include "framework/collective_executor.h"
 #include "framework/execution.h"
-#include "framework/group_layout.h"
-#include "framework/group_resources.h"
 #include "framework/local_meeting.h"
 #include "framework/peer_access.h"
 #include "framework/reduction.h"
+#include "implementations/first_members.h"
 #include "implementations/local_buffers.h"
 #include "implementations/local_fold.h"
 #include "implementations/local_pass.h"
 
 namespace tutti {
 namespace {
-
-// The first members of all processes, as long as the whole group lives.
-class FirstMembers {
- public:
-  std::shared_ptr<const CollGroupParams> Of(const CollGroupParams& whole) {
-    std::call_once(once_, [&] {
-      auto group = std::make_shared<CollGroupParams>();
-      group->key = whole.key;
-      group->generation = whole.generation;
-      group->device_type = whole.device_type;
-      group->cancellation = whole.cancellation;
-      group->resources = std::make_shared<GroupResources>();
-      for (const std::vector<int>& ranks : whole.layout->tasks()) {
-        group->members.push_back(
-            whole.members[static_cast<size_t>(ranks.front())]);
-      }
-      group->layout = std::make_shared<const GroupLayout>(
-          GroupLayout::Uniform(group->size(), /*devices_per_task=*/1));
-      group_ = std::move(group);
-    });
-    return group_;
-  }
-
- private:
-  std::once_flag once_;
-  std::shared_ptr<const CollGroupParams> group_;
-};
-
-bool IsFirst(const CollectiveParams& params) {
-  const GroupLayout& layout = *params.group->layout;
-  const int task = layout.task_of(params.default_rank);
-  return layout.tasks()[static_cast<size_t>(task)].front() ==
-         params.default_rank;
-}
 
 // The second pass takes longer than this thread, which is the delegate's and on
 // which its other transfers wait, should: as what MPI finishes inline.
@@ -192,7 +157,7 @@ absl::Status LocalThenDelegate::InitializeCollectiveContext(
     return absl::FailedPreconditionError(absl::StrCat(
         delegate_, " does not connect the processes of the group"));
   }
-  if (!IsFirst(*context->params)) return absl::OkStatus();
+  if (!IsFirstOfTask(*context->params)) return absl::OkStatus();
   std::call_once(once_, [&] { status_ = PrepareBetween(*context, *delegate); });
   context->implementation_state = &between_;
   return status_;
@@ -200,24 +165,9 @@ absl::Status LocalThenDelegate::InitializeCollectiveContext(
 
 absl::Status LocalThenDelegate::PrepareBetween(const CollectiveContext& context,
                                                CollectiveDelegate& delegate) {
-  const CollectiveParams& whole = *context.params;
-  const int task = whole.group->layout->task_of(whole.default_rank);
-  CollectiveParams& params = between_.params;
-  params = whole;
-  params.group =
-      whole.group->resources->GetOrCreate<FirstMembers>()->Of(*whole.group);
-  params.default_rank = task;
-  auto instance = std::make_shared<CollInstanceParams>(*whole.instance);
-  instance->final_op = FinalOp();
-  params.instance = std::move(instance);
-  auto local = std::make_shared<CollTaskParams>();
-  local->is_local.resize(params.group->members.size());
-  local->is_local[static_cast<size_t>(task)] = true;
-  local->num_local = 1;
-  params.task = std::move(local);
-
+  between_.params = AmongFirstMembers(*context.params);
   CollectiveContext between;
-  between.params = &params;
+  between.params = &between_.params;
   between.executor = context.executor;
   between.device = context.device;
   const absl::Status status = delegate.Prepare(&between);
@@ -227,7 +177,7 @@ absl::Status LocalThenDelegate::PrepareBetween(const CollectiveContext& context,
 
 void LocalThenDelegate::Run(const CollectiveContext& context,
                             StatusCallback done) {
-  if (!IsFirst(*context.params)) context.executor->Launched(context);
+  if (!IsFirstOfTask(*context.params)) context.executor->Launched(context);
   LocalMeeting& meeting = context.execution->Shared<LocalMeeting>();
   const auto members = meeting.Join(context, std::move(done));
   if (!members.empty()) std::make_shared<Stages>(members, meeting)->Start();

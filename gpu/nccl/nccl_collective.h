@@ -20,11 +20,11 @@ namespace tutti {
 //
 //   compute stream    .. input .|.                  .|.. consumer ..
 //                                \                  /
-//   collective stream             kernels, NCCL, kernels              of each
+//   NCCL stream                   kernels, NCCL, kernels              of each
 //
 // The last member of a process to call has the calls of all members there
-// launched at once. Each collective stream waits for what the member's compute
-// stream held when that member called. What is put on a compute stream once the
+// launched at once. Each NCCL stream waits for what the member's compute stream
+// held when that member called. What is put on a compute stream once the
 // execution has launched here waits for it.
 //
 // `done` runs when the streams of this process are past it, and all processes

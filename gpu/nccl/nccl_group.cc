@@ -70,27 +70,40 @@ void NcclGroup::NextInTurn() {
 }
 
 void NcclGroup::Next() {
-  Launch launch;
+  bool has_failed = false;
   NcclTicket ticket;
   {
     MutexLock lock(&mu_);
-    if (failure_.ok()) {
+    has_failed = !failure_.ok();
+    if (!has_failed) {
       if (waiting_.empty()) {
         is_busy_ = false;
         return;
       }
-      launch = std::move(waiting_.front());
+      launch_ = std::move(waiting_.front());
       waiting_.pop_front();
-      ticket = order_.Next(launch.key);
-      if (num_running_++ == 0) LookLater();
+      ticket = order_.Next(launch_.key);
+      awaited_turn_ = &options_.nccl->turns();
     }
   }
-  if (launch.begin == nullptr) return Fail(/*launched=*/nullptr);
-  Begin(std::move(launch), ticket);
+  if (has_failed) return Fail(/*launched=*/nullptr);
+  options_.nccl->turns().Take(
+      this, [self = shared_from_this(), ticket] { self->Begin(ticket); });
 }
 
-void NcclGroup::Begin(Launch launch, const NcclTicket& ticket) {
-  const auto parts = std::move(launch.begin)(ticket, comms_);
+void NcclGroup::Begin(const NcclTicket& ticket) {
+  bool has_failed = false;
+  {
+    MutexLock lock(&mu_);
+    awaited_turn_ = nullptr;
+    has_failed = !failure_.ok();
+    if (!has_failed && num_running_++ == 0) LookLater();
+  }
+  if (has_failed) {
+    options_.nccl->turns().GiveBack();
+    return Fail(std::move(launch_.launched));
+  }
+  const auto parts = std::move(launch_.begin)(ticket, comms_);
   absl::Status status = parts.status();
   const bool is_empty = parts.ok() && std::all_of(parts->begin(), parts->end(),
                                                   [](const NcclPart& part) {
@@ -98,8 +111,9 @@ void NcclGroup::Begin(Launch launch, const NcclTicket& ticket) {
                                                   });
   if (status.ok() && !is_empty) status = options_.nccl->Launch(*parts);
   if (!status.ok()) Break(std::move(status));
-  AwaitReady([this, launched = std::move(launch.launched)](
-                 const absl::Status& failed) mutable {
+  AwaitReady([this](const absl::Status& failed) {
+    options_.nccl->turns().GiveBack();
+    StatusCallback launched = std::move(launch_.launched);
     if (!failed.ok()) return Fail(std::move(launched));
     std::move(launched)(absl::OkStatus());
     NextInTurn();
@@ -139,15 +153,20 @@ absl::StatusOr<bool> NcclGroup::AreReady() {
 }
 
 void NcclGroup::Break(absl::Status reason) {
+  NcclTurns* turns = nullptr;
   {
     MutexLock lock(&mu_);
     if (!failure_.ok()) return;
     failure_ =
         reason.ok() ? absl::CancelledError("cancelled") : std::move(reason);
-    if (is_busy_) return;  // Who is busy looks at it before the next step.
+    turns = awaited_turn_;
+    // Who is busy looks at it before the next step.
+    if (is_busy_ && turns == nullptr) return;
     is_busy_ = true;
   }
-  Fail(/*launched=*/nullptr);
+  if (turns == nullptr) return Fail(/*launched=*/nullptr);
+  // If its turn has come just now, it goes on by itself.
+  if (turns->Leave(this)) Fail(std::move(launch_.launched));
 }
 
 // Nobody is busy afterwards, but nothing begins any more either.

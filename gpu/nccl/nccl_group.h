@@ -96,10 +96,11 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
  private:
   bool Enter(Launch& launch) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Steps of who is busy. Each goes on to the next, or to Fail().
+  // Steps of who is busy. Each goes on to the next, or to Fail(). Begin() is
+  // called when it is the communicator's turn (NcclTurns).
   void Init();
   void Next() ABSL_LOCKS_EXCLUDED(mu_);
-  void Begin(Launch launch, const NcclTicket& ticket);
+  void Begin(const NcclTicket& ticket);
   void AwaitReady(StatusCallback ready);
   void Look();
   void Fail(StatusCallback launched);
@@ -115,6 +116,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   std::deque<Launch> waiting_ ABSL_GUARDED_BY(mu_);
   NcclOrder order_ ABSL_GUARDED_BY(mu_);
   int num_running_ ABSL_GUARDED_BY(mu_) = 0;
+  NcclTurns* awaited_turn_ ABSL_GUARDED_BY(mu_) = nullptr;  // Null: none.
   Clock* clock_ ABSL_GUARDED_BY(mu_) = nullptr;  // Set with the options.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 
@@ -122,6 +124,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   Options options_;
   Cancellation::WatchId watch_ = 0;
   std::vector<NcclComm> comms_;
+  Launch launch_;  // Whose turn comes, or is.
   StatusCallback ready_;
   absl::Duration look_after_;
 };

@@ -16,6 +16,7 @@
 #include "framework/collective_executor.h"
 #include "framework/default_environment.h"
 #include "framework/device.h"
+#include "framework/registry.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
 #include "gpu/cuda_device.h"
@@ -23,6 +24,7 @@
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/nccl/fake_nccl_network.h"
 #include "gpu/nccl/fake_nccl_runtime.h"
+#include "gpu/nccl/nccl_then.h"
 #include "gtest/gtest.h"
 #include "runtime/cluster_runtime.h"
 #include "tests/grpc_tasks.h"
@@ -95,7 +97,7 @@ class NcclGrpcTest : public testing::Test {
     request.op = AllReduce{};
     request.dtype = DType::kUint8;
     request.shape = TensorShape::Vector(kElements);
-    request.impl_details.implementation = "NcclReduce";
+    request.impl_details.implementation = implementation_;
     tensors_[rank] =
         device(rank).Allocate(request.dtype, request.shape).value();
     const auto value = static_cast<uint8_t>(rank + 1);
@@ -152,6 +154,7 @@ class NcclGrpcTest : public testing::Test {
   std::vector<std::unique_ptr<FakeGpuRuntime>> gpus_;
   std::vector<std::unique_ptr<ClusterRuntime>> tasks_;
   std::vector<absl::Status> statuses_{kNumRanks};
+  std::string implementation_ = "NcclReduce";
   std::vector<Tensor> tensors_{kNumRanks};
   std::vector<std::vector<uint8_t>> sources_{kNumRanks};
 };
@@ -205,6 +208,43 @@ TEST_F(NcclGrpcTest, AnotherOrderIsFoundAndNamed) {
                     AllOf(HasSubstr("launch 3, instance 1, execution 1"),
                           HasSubstr("launch 3, instance 2, execution 1")))));
   ExpectNextGenerationRuns(/*step=*/2);
+}
+
+// As NcclThenRing, in three chunks.
+REGISTER_COLLECTIVE(ThenRing, NcclThenFactory("RingReduce", /*chunk_bytes=*/2));
+
+TEST_F(NcclGrpcTest, HybridsReduce) {
+  InstanceKey key = 0;
+  for (const std::string name :
+       {"NcclThenRing", "NcclThenShuffle", "NcclThenRecursiveHalvingDoubling",
+        "ThenRing"}) {
+    SCOPED_TRACE(name);
+    implementation_ = name;
+    ++key;
+    for (int run = 0; run < 3; ++run) {
+      ASSERT_THAT(Reduce(key, /*step=*/1), Each(IsOk()));
+      ExpectSums();
+    }
+  }
+}
+
+TEST_F(NcclGrpcTest, AHybridEndsWhereAnotherProcessGivesItUp) {
+  implementation_ = "ThenRing";
+  ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
+  BlockingCounter ended(kGpusPerTask);
+  for (int rank = 0; rank < kGpusPerTask; ++rank) {
+    Call(rank, /*key=*/1, /*step=*/2, &ended);
+  }
+  AwaitLaunches(2 * 2 * 3 + 1);  // Two of each chunk; the next one is reduced.
+  task(kGpusPerTask)
+      .manager()
+      .FindOrCreate(2)
+      ->StartAbort(absl::AbortedError("no time for it"));
+  ended.Wait();
+  for (int rank = 0; rank < kGpusPerTask; ++rank) {
+    EXPECT_THAT(statuses_[rank], StatusIs(absl::StatusCode::kAborted,
+                                          HasSubstr("no time for it")));
+  }
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ absl::Status NcclPass::Prepare(NcclPlanner planner) {
     if (!plan.ok()) return plan.status();
     plans_.push_back(*std::move(plan));
     CudaDevice& device = members_.device(place);
-    auto end = GpuPassEnd::Create(device, device.collective_stream(), clock);
+    auto end = GpuPassEnd::Create(device, device.nccl_stream(), clock);
     if (!end.ok()) return end.status();
     ends_.push_back(*std::move(end));
   }
@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<NcclPart>> NcclPass::Begin(
     absl::Status status = PutBefore(place);
     if (!status.ok()) return status;
     parts.push_back({.comm = comms[static_cast<size_t>(place)],
-                     .stream = members_.device(place).collective_stream(),
+                     .stream = members_.device(place).nccl_stream(),
                      .calls = std::move(plans_[place].calls)});
   }
   // From here on the streams may touch the members' buffers.
@@ -95,10 +95,10 @@ absl::StatusOr<std::vector<NcclPart>> NcclPass::Begin(
 absl::Status NcclPass::PutBefore(int place) {
   CudaDevice& device = members_.device(place);
   absl::Status status =
-      device.runtime().WaitForEvent(device.collective_stream(), ready_[place]);
+      device.runtime().WaitForEvent(device.nccl_stream(), ready_[place]);
   if (!status.ok()) return status;
   return LaunchInOrder(device.runtime(), plans_[place].before,
-                       device.collective_stream());
+                       device.nccl_stream());
 }
 
 void NcclPass::OnLaunched(absl::Status status) {
@@ -135,7 +135,7 @@ absl::Status NcclPass::PutAfter(int place, absl::Status status) {
   CudaDevice& device = members_.device(place);
   if (status.ok()) {
     status = LaunchInOrder(device.runtime(), plans_[place].after,
-                           device.collective_stream());
+                           device.nccl_stream());
   }
   const absl::Status marked = ends_[place]->Mark();
   status.Update(marked);

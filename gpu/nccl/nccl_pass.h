@@ -23,7 +23,7 @@
 
 namespace tutti {
 
-// What one member puts on its device's collective stream: kernels of ours, the
+// What one member puts on its device's NCCL stream: kernels of ours, the
 // calls of NCCL, all at once, and kernels again.
 struct NcclPlan {
   std::vector<GpuLaunch> before;

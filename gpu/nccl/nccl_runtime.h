@@ -12,6 +12,7 @@
 #include "framework/dtype.h"
 #include "framework/reduction_kind.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/nccl/nccl_turns.h"
 
 namespace tutti {
 
@@ -77,6 +78,9 @@ class NcclRuntime {
  public:
   virtual ~NcclRuntime() = default;
 
+  // Whose launch of this process comes next.
+  NcclTurns& turns() { return turns_; }
+
   // As NCCL has it: 22809 is 2.28.9.
   virtual absl::StatusOr<int> Version() = 0;
 
@@ -105,6 +109,9 @@ class NcclRuntime {
 
   // Frees it. REQUIRES: nothing of it is on a stream.
   virtual absl::Status Destroy(NcclComm comm) = 0;
+
+ private:
+  NcclTurns turns_;
 };
 
 }  // namespace tutti

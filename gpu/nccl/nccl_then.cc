@@ -1,0 +1,170 @@
+#include "gpu/nccl/nccl_then.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective_type.h"
+#include "framework/determinism.h"
+#include "framework/device.h"
+#include "framework/dtype.h"
+#include "framework/environment.h"
+#include "framework/execution.h"
+#include "framework/group_layout.h"
+#include "framework/implementation_traits.h"
+#include "framework/step_stream.h"
+#include "framework/tensor.h"
+#include "framework/tensor_shape.h"
+#include "gpu/cuda_device.h"
+#include "gpu/gpu_members.h"
+#include "gpu/nccl/nccl_checks.h"
+#include "implementations/first_members.h"
+
+namespace tutti {
+namespace {
+
+absl::Status CheckTasksAreProcesses(const CollectiveParams& params) {
+  const GroupLayout& layout = *params.group->layout;
+  const int task = layout.task_of(params.default_rank);
+  for (int rank = 0; rank < params.group->size(); ++rank) {
+    const bool is_here = params.task->is_local[static_cast<size_t>(rank)];
+    if (is_here == (layout.task_of(rank) == task)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        params.instance->impl_details.implementation,
+        " needs each task in a process of its own, but rank ", rank,
+        " of task ", layout.task_of(rank), " is ", is_here ? "" : "not ",
+        "in the process of rank ", params.default_rank, " of task ", task));
+  }
+  return absl::OkStatus();
+}
+
+// Which need not have been linked.
+absl::StatusOr<NcclThenPlan::Between> MakeBetween(const CollectiveParams& whole,
+                                                  const std::string& name,
+                                                  int64_t num_elements) {
+  const auto factory = CollectiveRegistry::Global().Find(name);
+  if (!factory.ok()) return factory.status();
+  NcclThenPlan::Between between = {.params = AmongFirstMembers(whole),
+                                   .implementation = (*factory)->Create()};
+  const TensorShape shape = TensorShape::Vector(num_elements);
+  auto instance =
+      std::make_shared<CollInstanceParams>(*between.params.instance);
+  instance->shape = shape;
+  instance->impl_details = {.implementation = name};
+  const absl::Status status =
+      between.implementation->InitializeCollectiveParams(*between.params.group,
+                                                         instance.get());
+  if (!status.ok()) return status;
+  between.params.instance = std::move(instance);
+  between.params.input_shape = shape;
+  between.params.output_shape = shape;
+  return between;
+}
+
+// A device as its steps see it that come after others of the same execution.
+class DeviceForSteps : public Device {
+ public:
+  explicit DeviceForSteps(CudaDevice& device)
+      : Device(device.attributes()), device_(device) {}
+
+  absl::StatusOr<Tensor> Allocate(DType dtype,
+                                  const TensorShape& shape) override {
+    return device_.Allocate(dtype, shape);
+  }
+  bool has_host_memory() const override { return false; }
+  absl::StatusOr<std::unique_ptr<StepStream>> OpenSteps(Clock& clock) override {
+    return device_.OpenStepsInOrder(clock);
+  }
+
+ private:
+  CudaDevice& device_;
+};
+
+class Factory : public CollectiveFactory {
+ public:
+  Factory(ImplementationTraits traits, std::string between, int64_t chunk_bytes)
+      : CollectiveFactory(std::move(traits)),
+        between_(std::move(between)),
+        chunk_bytes_(chunk_bytes) {}
+
+  std::unique_ptr<CollectiveImplementationInterface> Create() const override {
+    return std::make_unique<NcclThen>(between_, chunk_bytes_);
+  }
+
+ private:
+  const std::string between_;
+  const int64_t chunk_bytes_;
+};
+
+}  // namespace
+
+absl::Status NcclThen::InitializeCollectiveParams(
+    const CollGroupParams& group, CollInstanceParams* instance) {
+  return CheckNcclServes(group, *instance);
+}
+
+absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
+  const CollectiveParams& params = *context->params;
+  absl::Status status = CheckIsCudaDevice(*context);
+  if (status.ok()) status = CheckTasksAreProcesses(params);
+  if (status.ok() && params.task->num_local > 1) {
+    status = CheckHasNccl(*context);
+  }
+  if (!status.ok() || !IsFirstOfTask(params)) return status;
+  std::call_once(once_, [&] {
+    plan_.first_device =
+        std::make_unique<DeviceForSteps>(CudaDeviceOf(*context));
+    status_ = PrepareBetween(params);
+  });
+  context->implementation_state = &plan_;
+  return status_;
+}
+
+absl::Status NcclThen::PrepareBetween(const CollectiveParams& whole) {
+  const int64_t num_elements = whole.instance->shape.num_elements();
+  const int64_t most =
+      chunk_bytes_ / static_cast<int64_t>(SizeOf(whole.instance->dtype));
+  plan_.num_elements = num_elements;
+  plan_.chunk_elements = std::clamp<int64_t>(num_elements, 1, most);
+  auto between = MakeBetween(whole, between_name_, plan_.chunk_elements);
+  if (!between.ok()) return between.status();
+  plan_.whole = *std::move(between);
+  const int64_t num_rest = num_elements % plan_.chunk_elements;
+  if (num_rest == 0) return absl::OkStatus();
+  between = MakeBetween(whole, between_name_, num_rest);
+  if (!between.ok()) return between.status();
+  plan_.rest = *std::move(between);
+  return absl::OkStatus();
+}
+
+void NcclThen::Run(const CollectiveContext& context, StatusCallback done) {
+  CudaDevice& device = CudaDeviceOf(context);
+  absl::StatusOr<OwnedGpuEvent> ready = device.Mark(device.compute_stream());
+  if (!ready.ok()) return std::move(done)(ready.status());
+  GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
+  const auto attendees =
+      meeting.Join(context, *std::move(ready), std::move(done));
+  if (attendees.empty()) return;
+  const GpuMembers members(attendees);
+  std::make_shared<NcclThenPass>(meeting, members,
+                                 *static_cast<const NcclThenPlan*>(
+                                     members.context(0).implementation_state))
+      ->Start();
+}
+
+std::shared_ptr<const CollectiveFactory> NcclThenFactory(std::string between,
+                                                         int64_t chunk_bytes) {
+  ImplementationTraits traits;
+  traits.summary = absl::StrCat("NCCL within each process, ", between,
+                                " among their first members");
+  traits.collectives = {CollectiveType::kAllReduce};
+  traits.device_types = {CudaDevice::kType};
+  traits.determinism = Determinism::kNotGuaranteed;
+  // No price: nothing of it has been measured, so it runs only when named.
+  return std::make_shared<const Factory>(std::move(traits), std::move(between),
+                                         chunk_bytes);
+}
+
+}  // namespace tutti

@@ -1,0 +1,326 @@
+#include "gpu/nccl/nccl_then_pass.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/collective_executor.h"
+#include "framework/dtype.h"
+#include "framework/execution.h"
+#include "framework/reduction_kind.h"
+#include "framework/tensor.h"
+#include "framework/tensor_shape.h"
+#include "gpu/cuda_device.h"
+#include "gpu/gpu_reduction.h"
+
+namespace tutti {
+namespace {
+
+// REQUIRES: the tensor has so many elements.
+Tensor PartOf(const Tensor& tensor, int64_t begin, int64_t size) {
+  return *tensor.Reshaped(TensorShape::Vector(tensor.num_elements()))
+              ->Slice(begin, begin + size);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> NcclWithinProcess::Id(NcclRuntime& nccl) {
+  std::call_once(once_, [&] { id_ = nccl.NewUniqueId(); });
+  return id_;
+}
+
+NcclThenPass::NcclThenPass(GpuMeeting& meeting, const GpuMembers& members,
+                           const NcclThenPlan& plan)
+    : meeting_(meeting),
+      members_(members),
+      plan_(plan),
+      nccl_(
+          first().params->group->resources->GetOrCreate<NcclWithinProcess>()) {}
+
+NcclThenPass::Chunk NcclThenPass::ChunkAt(int64_t index) const {
+  const int64_t begin = index * plan_.chunk_elements;
+  return {begin, std::min(plan_.chunk_elements, plan_.num_elements - begin)};
+}
+
+void NcclThenPass::Start() {
+  absl::Status status = Prepare();
+  if (!status.ok()) return meeting_.Adjourn(std::move(status));
+  if (!is_alone()) {
+    watch_ = first().execution->cancellation.Watch(
+        [group = nccl_->group()](const absl::Status& reason) {
+          group->Break(reason);
+        });
+  }
+  GoOn();
+}
+
+absl::Status NcclThenPass::Prepare() {
+  ready_ = meeting_.TakeReady();
+  between_.resize(static_cast<size_t>(plan_.num_chunks()));
+  if (!is_alone() && plan_.num_chunks() > 0) {
+    auto id = nccl_->Id(*members_.device(0).nccl());
+    if (!id.ok()) return id.status();
+    id_ = *std::move(id);
+  }
+  Clock& clock = *first().executor->environment().clock;
+  for (int place = 0; place < members_.size(); ++place) {
+    CudaDevice& device = members_.device(place);
+    auto end = GpuPassEnd::Create(device, device.nccl_stream(), clock);
+    if (!end.ok()) return end.status();
+    ends_.push_back(*std::move(end));
+    absl::Status status = device.runtime().WaitForEvent(
+        device.nccl_stream(), ready_[static_cast<size_t>(place)]);
+    if (!status.ok()) return status;
+  }
+  return first().execution->cancellation.status();
+}
+
+NcclGroup::Options NcclThenPass::Options() const {
+  NcclGroup::Options options = {
+      .nccl = members_.device(0).nccl(),
+      .id = id_,
+      .size = members_.size(),
+      .environment = first().executor->environment(),
+      .cancellation = first().params->group->cancellation};
+  for (int place = 0; place < members_.size(); ++place) {
+    options.ranks.push_back(
+        {.rank = place, .gpu = members_.device(place).gpu()});
+  }
+  return options;
+}
+
+void NcclThenPass::GoOn() {
+  int64_t reduced = -1;
+  int64_t met = -1;
+  bool ends = false;
+  {
+    MutexLock lock(&mu_);
+    if (has_ended_) return;
+    has_failed_ |= first().execution->cancellation.cancelled();
+    if (!has_failed_ && !is_meeting_ && num_met_ < num_reduced_) {
+      is_meeting_ = true;
+      met = num_met_;
+      ++num_under_way_;
+    }
+    // One ahead of the one that meets others.
+    if (!has_failed_ && !is_reducing_ && num_reduced_ < plan_.num_chunks() &&
+        num_reduced_ < num_met_ + 2) {
+      is_reducing_ = true;
+      reduced = num_reduced_;
+      ++num_under_way_;
+    }
+    ends = num_under_way_ == 0;
+    has_ended_ = ends;
+  }
+  // The last one may end it inside.
+  const auto self = shared_from_this();
+  if (met >= 0) Meet(met);
+  if (reduced >= 0) Reduce(reduced);
+  if (ends) End();
+}
+
+void NcclThenPass::Reduce(int64_t index) {
+  if (is_alone()) return OnReduced(absl::OkStatus());
+  Launch(
+      {},
+      [this, chunk = ChunkAt(index)](int place) {
+        return CallOf(place, chunk, NcclOp::kReduce);
+      },
+      [self = shared_from_this()](absl::Status status) {
+        self->OnReduced(std::move(status));
+      });
+}
+
+void NcclThenPass::OnReduced(absl::Status status) {
+  if (!status.ok()) Fail(status);
+  {
+    MutexLock lock(&mu_);
+    is_reducing_ = false;
+    ++num_reduced_;
+    --num_under_way_;
+  }
+  GoOn();
+}
+
+// In the first member's output, or from its input where it has the only one.
+void NcclThenPass::Meet(int64_t index) {
+  const Chunk chunk = ChunkAt(index);
+  const NcclThenPlan::Between& between =
+      chunk.size == plan_.chunk_elements ? plan_.whole : plan_.rest;
+  auto& context = between_[static_cast<size_t>(index)];
+  context = std::make_unique<CollectiveContext>();
+  context->params = &between.params;
+  context->executor = first().executor;
+  context->device = plan_.first_device.get();
+  context->output = PartOf(first().output, chunk.begin, chunk.size);
+  context->input = is_alone() ? PartOf(first().input, chunk.begin, chunk.size)
+                              : context->output;
+  context->exec_key = first().exec_key;
+  context->execution = first().execution;
+  context->launched = true;  // Counted by End().
+  // What NCCL has reduced, or the input.
+  CudaDevice& device = members_.device(0);
+  absl::Status status =
+      device.Order(device.nccl_stream(), device.collective_stream());
+  if (status.ok()) {
+    status = between.implementation->InitializeCollectiveContext(context.get());
+  }
+  if (!status.ok()) return OnMet(index, std::move(status));
+  between.implementation->Run(
+      *context, [self = shared_from_this(), index](absl::Status met) {
+        self->OnMet(index, std::move(met));
+      });
+}
+
+void NcclThenPass::OnMet(int64_t index, absl::Status status) {
+  const bool has_met = status.ok();
+  if (!has_met) Fail(status);
+  {
+    MutexLock lock(&mu_);
+    is_meeting_ = false;
+    ++num_met_;
+    if (!has_met) --num_under_way_;
+  }
+  if (has_met) Spread(index);
+  GoOn();
+}
+
+void NcclThenPass::Spread(int64_t index) {
+  const Chunk chunk = ChunkAt(index);
+  if (is_alone()) {
+    CudaDevice& device = members_.device(0);
+    return OnSpread(LaunchInOrder(device.runtime(), FinalOpOn(chunk),
+                                  device.nccl_stream()));
+  }
+  Launch(
+      FinalOpOn(chunk),
+      [this, chunk](int place) {
+        return CallOf(place, chunk, NcclOp::kBroadcast);
+      },
+      [self = shared_from_this()](absl::Status status) {
+        self->OnSpread(std::move(status));
+        self->GoOn();
+      });
+}
+
+void NcclThenPass::OnSpread(absl::Status status) {
+  if (!status.ok()) Fail(status);
+  MutexLock lock(&mu_);
+  --num_under_way_;
+}
+
+void NcclThenPass::Launch(std::vector<GpuLaunch> before,
+                          absl::AnyInvocable<NcclCall(int place)> call,
+                          StatusCallback launched) {
+  nccl_->group()->Add(
+      [this] { return Options(); },
+      {.key = first().exec_key,
+       .begin = [self = shared_from_this(), before = std::move(before),
+                 call = std::move(call)](
+                    const NcclTicket& /*ticket*/,
+                    absl::Span<const NcclComm> comms) mutable
+           -> absl::StatusOr<std::vector<NcclPart>> {
+         {
+           MutexLock lock(&self->mu_);
+           ++self->num_launches_;
+         }
+         const GpuMembers& members = self->members_;
+         absl::Status status =
+             LaunchInOrder(members.device(0).runtime(), before,
+                           members.device(0).nccl_stream());
+         if (!status.ok()) return status;
+         std::vector<NcclPart> parts;
+         for (int place = 0; place < members.size(); ++place) {
+           parts.push_back({.comm = comms[static_cast<size_t>(place)],
+                            .stream = members.device(place).nccl_stream(),
+                            .calls = {call(place)}});
+         }
+         return parts;
+       },
+       .launched = std::move(launched)});
+}
+
+NcclCall NcclThenPass::CallOf(int place, Chunk chunk, NcclOp op) const {
+  const bool reduces = op == NcclOp::kReduce;
+  const bool is_root = place == 0;
+  const std::byte* const input =
+      reduces ? members_.input(place) + BytesOf(chunk.begin) : Result(0, chunk);
+  return {.op = op,
+          .input = reduces || is_root ? input : nullptr,
+          .output = reduces && !is_root ? nullptr : Result(place, chunk),
+          .num_elements = static_cast<size_t>(chunk.size),
+          .dtype = members_.instance().dtype,
+          .kind = members_.instance().merge_op.kind(),
+          .peer = 0};
+}
+
+std::vector<GpuLaunch> NcclThenPass::FinalOpOn(Chunk chunk) const {
+  const CollInstanceParams& instance = members_.instance();
+  if (instance.final_op.is_identity()) return {};
+  return {GpuReduction{.kind = ReductionKind::kSum,
+                       .dtype = instance.dtype,
+                       .inputs = {Result(0, chunk)},
+                       .outputs = {Result(0, chunk)},
+                       .num_elements = static_cast<size_t>(chunk.size),
+                       .divisor = first().params->group->size()}};
+}
+
+std::byte* NcclThenPass::Result(int place, Chunk chunk) const {
+  return members_.output(place) + BytesOf(chunk.begin);
+}
+
+size_t NcclThenPass::BytesOf(int64_t num_elements) const {
+  return static_cast<size_t>(num_elements) * SizeOf(members_.instance().dtype);
+}
+
+void NcclThenPass::Fail(const absl::Status& status) {
+  first().executor->FailExecution(*first().execution, status);
+  MutexLock lock(&mu_);
+  has_failed_ = true;
+}
+
+// Nothing more is put on the streams.
+void NcclThenPass::End() {
+  {
+    MutexLock lock(&mu_);
+    num_parts_ = members_.size();
+  }
+  for (int place = 0; place < members_.size(); ++place) {
+    GpuPassEnd& end = *ends_[static_cast<size_t>(place)];
+    absl::Status status = end.Mark();
+    if (status.ok()) {
+      status = end.OrderBefore(members_.device(place).compute_stream());
+    }
+    if (!status.ok()) Fail(status);
+  }
+  for (int place = 0; place < members_.size(); ++place) {
+    first().executor->Launched(members_.context(place));
+  }
+  const std::vector<std::shared_ptr<GpuPassEnd>> ends = ends_;
+  const std::vector<GpuEvent> ready = ready_;
+  for (size_t place = 0; place < ends.size(); ++place) {
+    ends[place]->CallWhenOver({ready[place]},
+                              [self = shared_from_this()](absl::Status over) {
+                                self->OnPartOver(std::move(over));
+                              });
+  }
+}
+
+void NcclThenPass::OnPartOver(absl::Status status) {
+  // An abort lets streams go on too.
+  if (!is_alone()) status.Update(nccl_->group()->status());
+  if (!status.ok()) Fail(status);
+  int num_launches = 0;
+  {
+    MutexLock lock(&mu_);
+    if (--num_parts_ > 0) return;
+    num_launches = num_launches_;
+  }
+  for (int i = 0; i < num_launches; ++i) nccl_->group()->Ended();
+  between_.clear();
+  ends_.clear();
+  Cancellation& cancellation = first().execution->cancellation;
+  cancellation.Unwatch(watch_);
+  meeting_.Adjourn(cancellation.status());
+}
+
+}  // namespace tutti

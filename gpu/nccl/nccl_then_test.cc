@@ -1,0 +1,243 @@
+#include "gpu/nccl/nccl_then.h"
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/reduction_test_data.h"
+#include "framework/registry.h"
+#include "gmock/gmock.h"
+#include "gpu/nccl/fake_nccl_network.h"
+#include "gpu/nccl/fake_nccl_tasks.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Combine;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::Optional;
+using ::testing::Values;
+
+constexpr int64_t kChunkElements = 16;
+constexpr int64_t kChunkBytes = kChunkElements * sizeof(int32_t);
+
+// As those that are registered, in small chunks.
+REGISTER_COLLECTIVE(ThenRing, NcclThenFactory("RingReduce", kChunkBytes));
+REGISTER_COLLECTIVE(ThenShuffle, NcclThenFactory("ShuffleReduce", kChunkBytes));
+REGISTER_COLLECTIVE(ThenHalving,
+                    NcclThenFactory("RecursiveHalvingDoublingReduce",
+                                    kChunkBytes));
+
+// Sums of integers, which wrap: the same in any order.
+class Sums {
+ public:
+  Sums(FakeNcclTasks::Options options, std::string name, int64_t num_elements,
+       uint64_t seed = 1)
+      : tasks_(options),
+        request_(tasks_.Request(AllReduce{}, DType::kInt32, num_elements)),
+        sum_(static_cast<size_t>(num_elements)),
+        outputs_(tasks_.size()) {
+    request_.impl_details.implementation = std::move(name);
+    for (int rank = 0; rank < tasks_.size(); ++rank) {
+      inputs_.push_back(
+          RandomElements(DType::kInt32, sum_.size(), 100 * seed + rank));
+      for (size_t i = 0; i < sum_.size(); ++i) {
+        uint32_t value = 0;
+        std::memcpy(&value, &inputs_.back()[i * sizeof(value)], sizeof(value));
+        sum_[i] += value;
+      }
+    }
+  }
+
+  FakeNcclTasks& tasks() { return tasks_; }
+  CollectiveRequest& request() { return request_; }
+
+  void Call(int rank, bool in_place) {
+    Tensor input = tasks_.Allocate(rank, DType::kInt32, request_.shape);
+    if (!inputs_[rank].empty()) tasks_.Write(rank, input, inputs_[rank]);
+    outputs_[rank] = in_place ? input : Tensor();
+    tasks_.Call(rank, request_, std::move(input), &outputs_[rank]);
+  }
+  void CallAll(bool in_place) {
+    for (int rank = 0; rank < tasks_.size(); ++rank) Call(rank, in_place);
+  }
+
+  // Launches follow each other as NCCL gets ready.
+  void RunAll() {
+    constexpr int kMostLaunches = 20;
+    for (int i = 0; i < kMostLaunches; ++i) tasks_.RunAll();
+  }
+
+  Bytes Result(int rank) {
+    return outputs_[rank].size_bytes() == 0 ? Bytes()
+                                            : tasks_.Read(rank, outputs_[rank]);
+  }
+  Bytes Sum(int32_t divisor = 1) const {
+    Bytes bytes(sum_.size() * sizeof(uint32_t));
+    for (size_t i = 0; i < sum_.size(); ++i) {
+      const int32_t value = static_cast<int32_t>(sum_[i]) / divisor;
+      std::memcpy(&bytes[i * sizeof(value)], &value, sizeof(value));
+    }
+    return bytes;
+  }
+
+  std::vector<std::string> Remains() {
+    outputs_.clear();
+    return tasks_.Remains();
+  }
+
+ private:
+  FakeNcclTasks tasks_;
+  CollectiveRequest request_;
+  std::vector<Bytes> inputs_;
+  std::vector<uint32_t> sum_;
+  std::vector<Tensor> outputs_;
+};
+
+class LayoutsTest
+    : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
+INSTANTIATE_TEST_SUITE_P(TasksAndGpus, LayoutsTest,
+                         Combine(Values("NcclThenRing", "NcclThenShuffle",
+                                        "NcclThenRecursiveHalvingDoubling",
+                                        "ThenRing", "ThenShuffle",
+                                        "ThenHalving"),
+                                 Values(1, 2, 3), Values(1, 2, 3)));
+
+TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
+  const auto& [name, num_tasks, gpus_per_task] = GetParam();
+  uint64_t seed = 0;
+  // Without elements, with few, with one chunk, and with a rest after others.
+  for (const int64_t num_elements : {int64_t{0}, int64_t{1}, int64_t{7},
+                                     kChunkElements, 3 * kChunkElements + 5}) {
+    SCOPED_TRACE(num_elements);
+    const bool is_average = seed % 2 == 1;
+    Sums sums({.seed = ++seed,
+               .num_tasks = num_tasks,
+               .gpus_per_task = gpus_per_task},
+              name, num_elements, seed);
+    FakeNcclTasks& tasks = sums.tasks();
+    if (is_average) sums.request().final_op = FinalOp::DivideByGroupSize();
+    // The same instance again.
+    for (const bool in_place : {false, true}) {
+      sums.CallAll(in_place);
+      sums.RunAll();
+      ASSERT_THAT(tasks.ended(), Each(Optional(IsOk())));
+      for (int rank = 0; rank < tasks.size(); ++rank) {
+        ASSERT_TRUE(sums.Result(rank) ==
+                    sums.Sum(is_average ? tasks.size() : 1))
+            << rank;
+      }
+    }
+    // One communicator in each process for both, if any: an end for each rank.
+    EXPECT_EQ(tasks.network().counts().inits,
+              num_elements > 0 && gpus_per_task > 1 ? tasks.size() : 0);
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(NcclThenTest, ChunksOverlapInAnyOrderOfStreams) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Sums sums({.seed = seed, .num_tasks = 2, .gpus_per_task = 2}, "ThenRing",
+              3 * kChunkElements + 3, seed);
+    sums.CallAll(/*in_place=*/seed % 2 == 0);
+    sums.RunAll();
+    ASSERT_THAT(sums.tasks().ended(), Each(Optional(IsOk())));
+    for (int rank = 0; rank < 4; ++rank) {
+      ASSERT_TRUE(sums.Result(rank) == sums.Sum()) << rank;
+    }
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+// What fails in one process ends the execution in all.
+void EndsAllWith(Sums& sums, const std::string& text) {
+  sums.CallAll(/*in_place=*/false);
+  sums.RunAll();
+  sums.tasks().environment().Advance(2 * NcclGroup::kLookEvery);
+  sums.RunAll();
+  EXPECT_THAT(sums.tasks().ended(),
+              Each(Optional(
+                  AllOf(Not(IsOk()), ::testing::ResultOf(
+                                         [](const absl::Status& status) {
+                                           return std::string(status.message());
+                                         },
+                                         HasSubstr(text))))));
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+constexpr FakeNcclTasks::Options kTwoByTwo = {.num_tasks = 2,
+                                              .gpus_per_task = 2};
+
+TEST(NcclThenTest, AnErrorOfNcclEndsAllMembers) {
+  {
+    Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
+    sums.tasks().network().FailNextInit(absl::InternalError("no init"));
+    EndsAllWith(sums, "no init");
+  }
+  {
+    Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
+    sums.tasks().network().FailNextLaunch(absl::InternalError("no launch"));
+    EndsAllWith(sums, "no launch");
+  }
+}
+
+TEST(NcclThenTest, ALaunchThatHangsEndsWithTheCollective) {
+  Sums sums(kTwoByTwo, "NcclThenRing", 100);
+  FakeNcclTasks& tasks = sums.tasks();
+  tasks.network().HangLaunches(true);
+  sums.CallAll(/*in_place=*/false);
+  sums.RunAll();
+  EXPECT_THAT(tasks.ended(), Each(std::nullopt));
+  tasks.EndGroup(absl::AbortedError("the group is over"));
+  sums.RunAll();
+  tasks.environment().Advance(2 * NcclGroup::kLookEvery);
+  sums.RunAll();
+  EXPECT_THAT(tasks.ended(),
+              Each(Optional(StatusIs(absl::StatusCode::kAborted,
+                                     HasSubstr("the group is over")))));
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclThenTest, AProcessThatNeverComesIsNoReasonToKeepTheOthersBuffers) {
+  Sums sums(kTwoByTwo, "ThenRing", 3 * kChunkElements);
+  FakeNcclTasks& tasks = sums.tasks();
+  sums.Call(0, /*in_place=*/false);
+  sums.Call(1, /*in_place=*/false);
+  sums.RunAll();
+  EXPECT_FALSE(tasks.ended()[0].has_value());
+  tasks.executor(2)->StartAbort(absl::AbortedError("no time for it"));
+  tasks.executor(0)->StartAbort(absl::AbortedError("no time for it"));
+  sums.RunAll();
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(tasks.ended()[rank],
+                Optional(StatusIs(absl::StatusCode::kAborted,
+                                  HasSubstr("no time for it"))));
+  }
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclThenTest, FunctionsOfTheHostAreRefused) {
+  Sums sums(kTwoByTwo, "NcclThenRing", 4);
+  sums.request().merge_op =
+      MergeOp::Custom({.name = "mine",
+                       .commutative = true,
+                       .apply = [](DType, const void*, const void*, void*,
+                                   int64_t) { return absl::OkStatus(); }})
+          .value();
+  EndsAllWith(sums, "NCCL has no merge op \"mine\"");
+}
+
+}  // namespace
+}  // namespace tutti

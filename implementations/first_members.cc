@@ -1,0 +1,70 @@
+#include "implementations/first_members.h"
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "framework/group_layout.h"
+#include "framework/group_resources.h"
+#include "schedule/ranks_in_keys.h"
+
+namespace tutti {
+namespace {
+
+// As long as the whole group lives.
+class FirstMembers {
+ public:
+  std::shared_ptr<const CollGroupParams> Of(const CollGroupParams& whole) {
+    std::call_once(once_, [&] {
+      auto group = std::make_shared<CollGroupParams>();
+      group->key = whole.key;
+      group->generation = whole.generation;
+      group->device_type = whole.device_type;
+      group->cancellation = whole.cancellation;
+      group->resources = std::make_shared<GroupResources>();
+      const auto keys = group->resources->GetOrCreate<RanksInKeys>();
+      for (const std::vector<int>& ranks : whole.layout->tasks()) {
+        group->members.push_back(
+            whole.members[static_cast<size_t>(ranks.front())]);
+        keys->ranks.push_back(ranks.front());
+      }
+      group->layout = std::make_shared<const GroupLayout>(
+          GroupLayout::Uniform(group->size(), /*devices_per_task=*/1));
+      group_ = std::move(group);
+    });
+    return group_;
+  }
+
+ private:
+  std::once_flag once_;
+  std::shared_ptr<const CollGroupParams> group_;
+};
+
+}  // namespace
+
+bool IsFirstOfTask(const CollectiveParams& whole) {
+  const GroupLayout& layout = *whole.group->layout;
+  const int task = layout.task_of(whole.default_rank);
+  return layout.tasks()[static_cast<size_t>(task)].front() ==
+         whole.default_rank;
+}
+
+CollectiveParams AmongFirstMembers(const CollectiveParams& whole) {
+  CollectiveParams params = whole;
+  params.group =
+      whole.group->resources->GetOrCreate<FirstMembers>()->Of(*whole.group);
+  params.default_rank = whole.group->layout->task_of(whole.default_rank);
+  auto instance = std::make_shared<CollInstanceParams>(*whole.instance);
+  instance->final_op = FinalOp();
+  params.instance = std::move(instance);
+  auto local = std::make_shared<CollTaskParams>();
+  local->is_local.resize(params.group->members.size());
+  local->is_local[static_cast<size_t>(params.default_rank)] = true;
+  local->num_local = 1;
+  params.task = std::move(local);
+  return params;
+}
+
+}  // namespace tutti
