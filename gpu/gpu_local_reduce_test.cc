@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/collective_executor.h"
-#include "framework/reduction_reference.h"
 #include "framework/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_group.h"
 #include "gpu/fake_gpu_sums.h"
+#include "gpu/gpu_local_reference.h"
 #include "gpu/gpu_pass_end.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
@@ -32,47 +32,6 @@ using ::testing::Optional;
 using ::testing::SizeIs;
 
 constexpr uint64_t kSeeds = 20;
-
-std::vector<const uint8_t*> Pointers(const std::vector<Bytes>& buffers,
-                                     size_t begin, size_t end) {
-  std::vector<const uint8_t*> pointers;
-  for (size_t i = begin; i < std::min(end, buffers.size()); ++i) {
-    pointers.push_back(buffers[i].data());
-  }
-  return pointers;
-}
-
-// The inputs from left to right, `most` of them at first, then `most` - 1 each
-// time, and rounded as often.
-Bytes ReduceInPasses(const ReductionPair& pair,
-                     const std::vector<Bytes>& inputs, size_t most,
-                     int64_t divisor) {
-  const size_t num_elements = inputs[0].size() / SizeOf(pair.dtype);
-  const int64_t last_divisor = IsFloating(pair.dtype) ? divisor : 1;
-  Bytes sum = inputs[0];
-  size_t next = 1;
-  do {
-    auto pass = Pointers(inputs, next, next + most - 1);
-    pass.insert(pass.begin(), sum.data());
-    next += most - 1;
-    ReferenceReduceMany(pair.kind, pair.dtype, pass, sum.data(), num_elements,
-                        next < inputs.size() ? 1 : last_divisor);
-  } while (next < inputs.size());
-  if (divisor != last_divisor) {
-    ReferenceDivideBy(pair.dtype, sum.data(), num_elements, divisor);
-  }
-  return sum;
-}
-
-// What the header promises.
-Bytes Expected(const ReductionPair& pair, const std::vector<Bytes>& inputs,
-               bool is_average) {
-  if (inputs.size() == 1 && !is_average) return inputs[0];
-  const bool is_rounded = IsFloating(pair.dtype) && SizeOf(pair.dtype) == 2;
-  return ReduceInPasses(pair, inputs,
-                        is_rounded ? 8 : std::max<size_t>(inputs.size(), 2),
-                        is_average ? static_cast<int64_t>(inputs.size()) : 1);
-}
 
 std::vector<Bytes> RandomInputs(DType dtype, int num_ranks, size_t num_elements,
                                 uint64_t seed) {
@@ -118,7 +77,8 @@ void RunCase(FakeGpuGroup& group, const Case& test, int64_t key) {
     if (has_output(rank)) seen[rank] = group.Copy(rank, outputs[rank]);
   }
   group.RunAll();
-  const Bytes expected = Expected(test.pair, inputs, test.is_average);
+  const Bytes expected =
+      ReferenceGpuLocalReduce(test.pair, inputs, test.is_average);
   for (int rank = 0; rank < group.size(); ++rank) {
     ASSERT_THAT(group.ended(rank), Optional(IsOk()));
     if (!has_output(rank)) continue;

@@ -1,0 +1,70 @@
+#include "gpu/suite/check_list.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gpu/suite/device_checks.h"
+#include "gpu/suite/kernel_checks.h"
+#include "gpu/suite/local_checks.h"
+
+namespace tutti {
+namespace {
+
+// Devices on one GPU; more than one pass over memory takes, too.
+constexpr int kGroupSizes[] = {1, 2, 4, 8, 11};
+
+// The first GPU to which GPU 0 has no link, or -1.
+absl::StatusOr<int> FirstWithoutLink(GpuRuntime& runtime, int num_gpus) {
+  for (int peer = 1; peer < num_gpus; ++peer) {
+    const absl::StatusOr<PeerLink> link = runtime.LinkBetween(0, peer);
+    if (!link.ok()) return link.status();
+    if (*link == PeerLink::kNone) return peer;
+  }
+  return -1;
+}
+
+void Append(std::vector<Check> more, CheckList* list) {
+  std::move(more.begin(), more.end(), std::back_inserter(list->checks));
+}
+
+}  // namespace
+
+absl::StatusOr<CheckList> AllChecks(GpuRuntime& runtime,
+                                    const CheckScale& scale) {
+  const absl::StatusOr<int> num_gpus = runtime.NumGpus();
+  if (!num_gpus.ok()) return num_gpus.status();
+  if (*num_gpus == 0) {
+    return absl::NotFoundError("the driver knows of no GPU");
+  }
+  const absl::StatusOr<int> unreached = FirstWithoutLink(runtime, *num_gpus);
+  if (!unreached.ok()) return unreached.status();
+  CheckList list;
+  Append(DeviceChecks(*num_gpus, scale), &list);
+  for (int gpu = 0; gpu < *num_gpus; ++gpu) {
+    CheckScale of_gpu = scale;
+    // They are all alike.
+    if (gpu > 0)
+      of_gpu.large_elements = std::min<int64_t>(10'007, scale.large_elements);
+    Append(KernelChecks(gpu, of_gpu), &list);
+  }
+  for (const int size : kGroupSizes) {
+    Append(LocalChecks({.num_gpus = 1, .devices_per_gpu = size}, scale), &list);
+  }
+  if (*num_gpus == 1) {
+    list.left_out.push_back("groups over several GPUs: there is one GPU");
+  } else if (*unreached >= 0) {
+    list.left_out.push_back(absl::StrCat(
+        "GpuLocal collectives over several GPUs: GPU 0 has no link to GPU ",
+        *unreached));
+  } else {
+    Append(LocalChecks({.num_gpus = *num_gpus, .devices_per_gpu = 1}, scale),
+           &list);
+  }
+  Append({FaultCheck()}, &list);
+  return list;
+}
+
+}  // namespace tutti

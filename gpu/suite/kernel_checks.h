@@ -1,0 +1,18 @@
+#ifndef TUTTI_GPU_SUITE_KERNEL_CHECKS_H_
+#define TUTTI_GPU_SUITE_KERNEL_CHECKS_H_
+
+#include <vector>
+
+#include "gpu/suite/check.h"
+
+namespace tutti {
+
+// What GpuRuntime::LaunchReduce() and LaunchCopy() write on `gpu`, and that it
+// is all they write: every dtype and reduction, 1 to 8 inputs and outputs, odd
+// lengths, buffers that lie alike and not, averages, outputs that are inputs.
+// The results are those of framework/reduction_reference.h, bit by bit.
+std::vector<Check> KernelChecks(int gpu, const CheckScale& scale);
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_SUITE_KERNEL_CHECKS_H_

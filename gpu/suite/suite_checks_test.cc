@@ -1,0 +1,233 @@
+// The checks of the suite, on the double of the GPU runtime: that they pass
+// where all is right and fail where something is wrong.
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gpu/gpu_pass_end.h"
+#include "gpu/suite/check.h"
+#include "gpu/suite/check_list.h"
+#include "gpu/suite/gpu_image.h"
+#include "gpu/suite/suite_machine.h"
+#include "gtest/gtest.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr CheckScale kSmall = {
+    .large_elements = 211, .churn_bytes = 1024, .rounds = 9};
+constexpr char kFault[] = "a GPU that fails";
+
+// Waits by running what is scheduled.
+class SimulatedMachine : public SuiteMachine {
+ public:
+  SimulatedMachine(GpuRuntime& runtime, SimulatedEnvironment& environment)
+      : SuiteMachine(runtime, environment.get(), /*host_block_bytes=*/1 << 16),
+        environment_(environment) {}
+
+  absl::Status Wait(PendingCalls& calls) override {
+    environment_.RunAll();
+    // As a program that asks now and then whether the GPUs are well.
+    if (!calls.have_ended()) {
+      NewEvent(runtime(), 0).status().IgnoreError();
+      environment_.Advance(GpuPassEnd::kLookEvery);
+    }
+    if (calls.have_ended()) return calls.status();
+    return absl::DeadlineExceededError(calls.Missing());
+  }
+
+ private:
+  SimulatedEnvironment& environment_;
+};
+
+struct GpusOptions {
+  uint64_t seed = 1;
+  int num_gpus = 1;
+  PeerLink link = PeerLink::kNvLink;
+};
+
+// A machine without GPUs.
+template <typename Runtime = FakeGpuRuntime>
+struct Gpus {
+  explicit Gpus(GpusOptions options = {})
+      : environment(options.seed),
+        runtime({.num_gpus = options.num_gpus,
+                 .memory_bytes = int64_t{1} << 24,
+                 .link = [link = options.link](int, int) { return link; },
+                 .environment = environment.get()}),
+        machine(std::make_unique<SimulatedMachine>(runtime, environment)) {}
+  ~Gpus() { environment.RunAll(); }
+
+  SimulatedEnvironment environment;
+  Runtime runtime;
+  std::unique_ptr<SimulatedMachine> machine;
+};
+
+std::vector<std::string> Names(const CheckList& list) {
+  std::vector<std::string> names;
+  for (const Check& check : list.checks) names.push_back(check.name);
+  return names;
+}
+
+TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
+  Gpus gpus({.num_gpus = 2});
+  const auto list = AllChecks(gpus.runtime, kSmall);
+  ASSERT_THAT(list, IsOk());
+  for (const Check& check : list->checks) {
+    if (check.name == kFault) continue;
+    EXPECT_THAT(check.run(*gpus.machine), IsOk()) << check.name;
+  }
+  gpus.machine.reset();
+  gpus.environment.RunAll();
+  EXPECT_THAT(gpus.runtime.Mistakes(), IsEmpty());
+  EXPECT_THAT(gpus.runtime.Leaks(), IsEmpty());
+  EXPECT_THAT(list->left_out, IsEmpty());
+}
+
+TEST(SuiteChecksTest, NamesAreUnique) {
+  Gpus gpus({.num_gpus = 3});
+  const auto list = AllChecks(gpus.runtime, kSmall);
+  ASSERT_THAT(list, IsOk());
+  std::map<std::string, int> counts;
+  for (const std::string& name : Names(*list)) {
+    EXPECT_EQ(++counts[name], 1) << name;
+  }
+  EXPECT_THAT(Names(*list), Contains("kernels of GPU 2: sum of bfloat16"));
+  EXPECT_THAT(Names(*list), Contains("3 GPUs of 1 devices: GpuLocalReduce"));
+}
+
+TEST(SuiteChecksTest, WhatTheMachineLacksIsSaid) {
+  Gpus one;
+  EXPECT_THAT(AllChecks(one.runtime, kSmall)->left_out,
+              ElementsAre("groups over several GPUs: there is one GPU"));
+  Gpus apart({.num_gpus = 2, .link = PeerLink::kNone});
+  const auto list = AllChecks(apart.runtime, kSmall);
+  EXPECT_THAT(list->left_out,
+              ElementsAre(HasSubstr("GPU 0 has no link to GPU 1")));
+  EXPECT_THAT(Names(*list),
+              Not(Contains("2 GPUs of 1 devices: GpuLocalReduce")));
+  Gpus none({.num_gpus = 0});
+  EXPECT_THAT(AllChecks(none.runtime, kSmall),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no GPU")));
+}
+
+TEST(SuiteChecksTest, AGpuThatFailsIsNoticed) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    Gpus gpus({.seed = seed});
+    const auto list = AllChecks(gpus.runtime, kSmall);
+    ASSERT_THAT(list, IsOk());
+    ASSERT_EQ(list->checks.back().name, kFault);  // Nothing can run after it.
+    EXPECT_THAT(list->checks.back().run(*gpus.machine), IsOk()) << seed;
+  }
+}
+
+// Does one thing wrong.
+class WrongRuntime : public FakeGpuRuntime {
+ public:
+  using FakeGpuRuntime::FakeGpuRuntime;
+
+  enum class Wrong {
+    kNothing,
+    kReduce,      // The last element is not written.
+    kCopyTooFar,  // A byte more is written.
+    kNoOrder,     // Nothing waits for events.
+    kEarlyCall,   // The host is called before the stream comes there.
+    kNoCall,      // Or never.
+  };
+  Wrong wrong = Wrong::kNothing;
+
+  absl::Status LaunchReduce(const GpuReduction& reduction,
+                            GpuStream stream) override {
+    GpuReduction launched = reduction;
+    if (wrong == Wrong::kReduce && launched.num_elements > 1) {
+      --launched.num_elements;
+    }
+    return FakeGpuRuntime::LaunchReduce(launched, stream);
+  }
+  absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override {
+    GpuCopy launched = copy;
+    if (wrong == Wrong::kCopyTooFar) ++launched.num_bytes;
+    return FakeGpuRuntime::LaunchCopy(launched, stream);
+  }
+  absl::Status WaitForEvent(GpuStream stream, GpuEvent event) override {
+    if (wrong == Wrong::kNoOrder) return absl::OkStatus();
+    return FakeGpuRuntime::WaitForEvent(stream, event);
+  }
+  absl::Status CallHost(StatusCallback call, GpuStream stream) override {
+    if (wrong == Wrong::kEarlyCall) {
+      std::move(call)(absl::OkStatus());
+      return absl::OkStatus();
+    }
+    if (wrong == Wrong::kNoCall) {
+      never.push_back(std::move(call));
+      return absl::OkStatus();
+    }
+    return FakeGpuRuntime::CallHost(std::move(call), stream);
+  }
+
+  std::vector<StatusCallback> never;
+};
+
+// What the check of this name says where something is wrong.
+absl::Status RunWhereWrong(WrongRuntime::Wrong wrong, const std::string& name) {
+  Gpus<WrongRuntime> gpus;
+  const auto list = AllChecks(gpus.runtime, kSmall);
+  for (const Check& check : list->checks) {
+    if (check.name != name) continue;
+    gpus.runtime.wrong = wrong;
+    absl::Status status = check.run(*gpus.machine);
+    gpus.runtime.wrong = WrongRuntime::Wrong::kNothing;
+    return status;
+  }
+  return absl::NotFoundError(name);
+}
+
+TEST(SuiteChecksTest, WhatIsWrongIsFoundAndNamed) {
+  using Wrong = WrongRuntime::Wrong;
+  EXPECT_THAT(RunWhereWrong(Wrong::kReduce, "kernels of GPU 0: sum of float16"),
+              StatusIs(absl::StatusCode::kInternal,
+                       testing::AllOf(HasSubstr("1 inputs and 5 outputs"),
+                                      HasSubstr("output "))));
+  EXPECT_THAT(RunWhereWrong(Wrong::kCopyTooFar, "kernels of GPU 0: copy"),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("memory around the buffers")));
+  EXPECT_THAT(
+      RunWhereWrong(Wrong::kReduce, "1 GPUs of 8 devices: GpuLocalReduce"),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("rank 0: byte ")));
+  EXPECT_THAT(RunWhereWrong(Wrong::kNoOrder, "devices: order of streams"),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("the copy")));
+  EXPECT_THAT(RunWhereWrong(Wrong::kNoOrder,
+                            "1 GPUs of 4 devices: GpuLocalReduce, many in a "
+                            "row"),
+              Not(IsOk()));
+  EXPECT_THAT(RunWhereWrong(Wrong::kEarlyCall, "devices: NotifyWhenDone"),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("was read")));
+  EXPECT_THAT(RunWhereWrong(Wrong::kNoCall, "devices: NotifyWhenDone"),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("NotifyWhenDone")));
+}
+
+TEST(GpuImageTest, TheFirstByteThatDiffersIsNamed) {
+  EXPECT_THAT(CompareBytes("it", {1, 2, 3}, Bytes{1, 2, 3}.data()), IsOk());
+  EXPECT_THAT(CompareBytes("it", {1, 2, 3}, Bytes{1, 5, 4}.data()),
+              StatusIs(absl::StatusCode::kInternal,
+                       "it: byte 1 of 3 is 0x05, not 0x02; 2 differ"));
+}
+
+}  // namespace
+}  // namespace tutti

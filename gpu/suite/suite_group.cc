@@ -1,0 +1,128 @@
+#include "gpu/suite/suite_group.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/device.h"
+#include "framework/tensor_shape.h"
+#include "gpu/cuda_devices.h"
+#include "resolvers/local_runtime.h"
+
+namespace tutti {
+
+absl::StatusOr<std::unique_ptr<SuiteGroup>> SuiteGroup::Create(
+    SuiteMachine& machine, int num_gpus, int devices_per_gpu) {
+  auto made = CreateCudaDevices({.runtime = &machine.runtime(),
+                                 .environment = machine.environment(),
+                                 .devices_per_gpu = devices_per_gpu});
+  if (!made.ok()) return made.status();
+  std::vector<std::unique_ptr<Device>> devices;
+  for (auto& device : *made) {
+    if (device->gpu() < num_gpus) devices.push_back(std::move(device));
+  }
+  auto manager = DeviceManager::Create(std::move(devices));
+  if (!manager.ok()) return manager.status();
+  auto executors =
+      CreateLocalExecutorMgr(machine.environment(), manager->get());
+  if (!executors.ok()) return executors.status();
+  // The constructor is private.
+  return std::unique_ptr<SuiteGroup>(
+      new SuiteGroup(machine, *std::move(manager), *std::move(executors)));
+}
+
+SuiteGroup::SuiteGroup(SuiteMachine& machine,
+                       std::unique_ptr<DeviceManager> devices,
+                       std::unique_ptr<CollectiveExecutorMgr> executors)
+    : machine_(machine),
+      devices_(std::move(devices)),
+      executors_(std::move(executors)),
+      executor_(executors_->FindOrCreate(/*step_id=*/1)) {}
+
+SuiteGroup::~SuiteGroup() {
+  if (calls_ != nullptr) Finish().IgnoreError();
+}
+
+CudaDevice& SuiteGroup::device(int rank) const {
+  return static_cast<CudaDevice&>(*devices_->devices()[rank]);
+}
+
+CollectiveRequest SuiteGroup::Request(CollectiveOp op, DType dtype,
+                                      int64_t num_elements) {
+  CollectiveRequest request;
+  request.group_size = size();
+  request.device_type = CudaDevice::kType;
+  request.instance_key = ++last_instance_;
+  request.op = std::move(op);
+  request.dtype = dtype;
+  request.shape = TensorShape::Vector(num_elements);
+  return request;
+}
+
+Tensor SuiteGroup::Allocate(int rank, DType dtype, int64_t num_elements) {
+  absl::StatusOr<Tensor> tensor =
+      device(rank).Allocate(dtype, TensorShape::Vector(num_elements));
+  status_.Update(tensor.status());
+  return tensor.ok() ? *std::move(tensor) : Tensor();
+}
+
+void SuiteGroup::Write(int rank, const Tensor& tensor, const Bytes& bytes) {
+  uint8_t* const host = TakeHostMemory(bytes.size());
+  if (host == nullptr || bytes.empty()) return;
+  std::memcpy(host, bytes.data(), bytes.size());
+  Tensor into = tensor;
+  status_.Update(machine_.runtime().CopyAsync(
+      into.mutable_data(), host, bytes.size(), device(rank).compute_stream()));
+}
+
+const uint8_t* SuiteGroup::Read(int rank, const Tensor& tensor) {
+  uint8_t* const host = TakeHostMemory(tensor.size_bytes());
+  if (host == nullptr || tensor.size_bytes() == 0) return host;
+  status_.Update(machine_.runtime().CopyAsync(
+      host, tensor.data(), tensor.size_bytes(), device(rank).compute_stream()));
+  return host;
+}
+
+void SuiteGroup::Call(int rank, const CollectiveRequest& request, Tensor input,
+                      Tensor* output) {
+  if (calls_ == nullptr) calls_ = std::make_unique<PendingCalls>();
+  if (!status_.ok()) return;
+  executor_->ExecuteAsync(
+      {.device = &device(rank),
+       .request = std::make_shared<const CollectiveRequest>(request),
+       .input = std::move(input),
+       .output = output},
+      calls_->Add(absl::StrCat("the collective of rank ", rank)));
+}
+
+absl::Status SuiteGroup::Finish() {
+  if (calls_ == nullptr) calls_ = std::make_unique<PendingCalls>();
+  // Members whose calls others do not make would wait for ever.
+  if (!status_.ok()) executor_->StartAbort(status_);
+  for (int rank = 0; rank < size(); ++rank) {
+    machine_.runtime()
+        .CallHost(
+            calls_->Add(absl::StrCat("the compute stream of rank ", rank)),
+            device(rank).compute_stream())
+        .IgnoreError();  // The callback has it.
+  }
+  status_.Update(machine_.Wait(*calls_));
+  calls_.reset();
+  for (int rank = 0; rank < size(); ++rank) {
+    status_.Update(device(rank).free_status());
+  }
+  return status_;
+}
+
+uint8_t* SuiteGroup::TakeHostMemory(size_t num_bytes) {
+  if (calls_ == nullptr) {
+    calls_ = std::make_unique<PendingCalls>();
+    machine_.host_area().Clear();
+  }
+  if (!status_.ok()) return nullptr;
+  const absl::StatusOr<uint8_t*> memory = machine_.host_area().Take(num_bytes);
+  status_.Update(memory.status());
+  return memory.ok() ? *memory : nullptr;
+}
+
+}  // namespace tutti
