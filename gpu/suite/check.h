@@ -26,6 +26,10 @@ struct CheckScale {
   int64_t churn_bytes = int64_t{8}
                         << 20;  // Of each tensor that comes and goes.
   int rounds = 200;             // Of what has to go right each time.
+
+  // Whether the last check spoils a GPU, after which this process can do
+  // nothing more with it.
+  bool spoils_gpu = true;
 };
 
 // The status, whose message `when` precedes: what was being done.

@@ -10,7 +10,17 @@ namespace tutti {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr uint8_t kGap = 0xA5;
+
+// Elsewhere another one, so that a gap which is copied to a gap is found.
+uint8_t GapByte(size_t offset) {
+  return static_cast<uint8_t>(
+      uint32_t{0x9E3779B1} * static_cast<uint32_t>(offset + 1) >> 24);
+}
+
+void Extend(Bytes& bytes, size_t size) {
+  bytes.reserve(size);
+  while (bytes.size() < size) bytes.push_back(GapByte(bytes.size()));
+}
 
 // Puts the copies and the operation between them on the stream.
 absl::Status Enqueue(
@@ -31,10 +41,10 @@ int GpuImage::Add(std::string name, const Bytes& before, size_t misalignment) {
   const size_t begin =
       (before_.size() + kAlignment) / kAlignment * kAlignment + misalignment;
   const size_t end = begin + before.size();
-  before_.resize(end + kAlignment, kGap);
+  Extend(before_, end + kAlignment);
   std::copy(before.begin(), before.end(),
             before_.begin() + static_cast<ptrdiff_t>(begin));
-  after_.resize(before_.size(), kGap);
+  Extend(after_, before_.size());
   regions_.push_back(
       {.name = std::move(name), .offset = begin, .num_bytes = before.size()});
   const int region = static_cast<int>(regions_.size()) - 1;

@@ -1,0 +1,41 @@
+#ifndef TUTTI_GPU_SUITE_CUDA_TIMING_H_
+#define TUTTI_GPU_SUITE_CUDA_TIMING_H_
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/gpu_runtime.h"
+#include "gpu/suite/gpu_timing.h"
+
+namespace tutti {
+
+// GpuTiming of one GPU, by CUDA events and graphs. For streams of CudaRuntime.
+class CudaTiming : public GpuTiming {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaTiming>> Create(int gpu);
+  ~CudaTiming() override;
+  CudaTiming(const CudaTiming&) = delete;
+  CudaTiming& operator=(const CudaTiming&) = delete;
+
+  absl::Status Start(GpuStream stream) override;
+  absl::Status Stop(GpuStream stream) override;
+  absl::StatusOr<double> Seconds() override;
+  absl::StatusOr<std::unique_ptr<GpuGraph>> Capture(
+      GpuStream stream, absl::FunctionRef<absl::Status()> enqueue) override;
+
+ private:
+  explicit CudaTiming(int gpu) : gpu_(gpu) {}
+
+  absl::Status Record(cudaEvent_t event, GpuStream stream) const;
+
+  const int gpu_;
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;  // Const once created.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_SUITE_CUDA_TIMING_H_

@@ -1,0 +1,42 @@
+#ifndef TUTTI_GPU_SUITE_GPU_TIMING_H_
+#define TUTTI_GPU_SUITE_GPU_TIMING_H_
+
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/gpu_runtime.h"
+
+namespace tutti {
+
+// Work that a stream does as often as it is launched.
+class GpuGraph {
+ public:
+  virtual ~GpuGraph() = default;
+  virtual absl::Status Launch(GpuStream stream) = 0;
+};
+
+// What benchmarks need of CUDA beyond GpuRuntime: time as the GPU sees it, and
+// graphs. cuda_timing.h has it; tests have a double. Belongs to one thread.
+// Errors: as those of GpuRuntime.
+class GpuTiming {
+ public:
+  virtual ~GpuTiming() = default;
+
+  // The time when the streams, of one GPU, come here.
+  virtual absl::Status Start(GpuStream stream) = 0;
+  virtual absl::Status Stop(GpuStream stream) = 0;
+
+  // Between the two. REQUIRES: the streams are past them.
+  virtual absl::StatusOr<double> Seconds() = 0;
+
+  // What `enqueue` puts on the stream, which does not run now. It must neither
+  // allocate nor wait. The graph's buffers outlive its launches.
+  virtual absl::StatusOr<std::unique_ptr<GpuGraph>> Capture(
+      GpuStream stream, absl::FunctionRef<absl::Status()> enqueue) = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_SUITE_GPU_TIMING_H_

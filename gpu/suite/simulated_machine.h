@@ -1,0 +1,38 @@
+#ifndef TUTTI_GPU_SUITE_SIMULATED_MACHINE_H_
+#define TUTTI_GPU_SUITE_SIMULATED_MACHINE_H_
+
+#include "absl/status/status.h"
+#include "gpu/gpu_pass_end.h"
+#include "gpu/gpu_runtime.h"
+#include "gpu/suite/pending_calls.h"
+#include "gpu/suite/suite_machine.h"
+#include "tests/simulated_environment.h"
+
+namespace tutti {
+
+// For tests: a machine of the double of the GPU runtime, which waits by running
+// what is scheduled. What has not ended then never will.
+class SimulatedMachine : public SuiteMachine {
+ public:
+  SimulatedMachine(GpuRuntime& runtime, SimulatedEnvironment& environment)
+      : SuiteMachine(runtime, environment.get(), /*host_block_bytes=*/1 << 16),
+        environment_(environment) {}
+
+  absl::Status Wait(PendingCalls& calls) override {
+    environment_.RunAll();
+    // As a program that asks now and then whether the GPUs are well.
+    if (!calls.have_ended()) {
+      NewEvent(runtime(), 0).status().IgnoreError();
+      environment_.Advance(GpuPassEnd::kLookEvery);
+    }
+    if (calls.have_ended()) return calls.status();
+    return absl::DeadlineExceededError(calls.Missing());
+  }
+
+ private:
+  SimulatedEnvironment& environment_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_SUITE_SIMULATED_MACHINE_H_

@@ -1,0 +1,176 @@
+// The benchmarks of the suite and what it reports, on the double of the GPU
+// runtime with times that the test makes up.
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gmock/gmock.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gpu/suite/bench_case.h"
+#include "gpu/suite/bench_list.h"
+#include "gpu/suite/gpu_timing.h"
+#include "gpu/suite/simulated_machine.h"
+#include "gpu/suite/suite_report.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Every turn takes the next of `seconds`, over and over again. A graph calls
+// what it was made of.
+class FakeTiming : public GpuTiming {
+ public:
+  explicit FakeTiming(std::vector<double> seconds)
+      : seconds_(std::move(seconds)) {}
+
+  absl::Status Start(GpuStream /*stream*/) override { return {}; }
+  absl::Status Stop(GpuStream /*stream*/) override { return {}; }
+  absl::StatusOr<double> Seconds() override {
+    return seconds_[num_turns_++ % seconds_.size()];
+  }
+  absl::StatusOr<std::unique_ptr<GpuGraph>> Capture(
+      GpuStream /*stream*/,
+      absl::FunctionRef<absl::Status()> enqueue) override {
+    class Graph : public GpuGraph {
+     public:
+      explicit Graph(absl::FunctionRef<absl::Status()> enqueue)
+          : enqueue_(enqueue) {}
+      absl::Status Launch(GpuStream /*stream*/) override { return enqueue_(); }
+
+     private:
+      const absl::FunctionRef<absl::Status()> enqueue_;
+    };
+    return std::make_unique<Graph>(enqueue);
+  }
+
+ private:
+  const std::vector<double> seconds_;
+  size_t num_turns_ = 0;
+};
+
+class SuiteBenchTest : public ::testing::Test {
+ protected:
+  ~SuiteBenchTest() override { environment_.RunAll(); }
+
+  // All benchmarks, or those that `filter` says; the report's text.
+  std::string Run(const std::string& filter, std::vector<double> seconds) {
+    FakeTiming timing(std::move(seconds));
+    SimulatedMachine machine(runtime_, environment_);
+    const BenchMachine bench = {
+        .machine = machine,
+        .timing = timing,
+        .scale = {.sizes = {64}, .rounds = 3, .replays = 5, .turn_bytes = 512}};
+    RunBenches(AllBenches(bench.scale), filter, bench, report_);
+    report_.SayEnd();
+    return std::move(text_).str();
+  }
+
+  SimulatedEnvironment environment_{1};
+  FakeGpuRuntime runtime_{
+      {.memory_bytes = int64_t{1} << 22, .environment = environment_.get()}};
+  std::ostringstream text_;
+  SuiteReport report_{text_};
+};
+
+TEST_F(SuiteBenchTest, AllRunAndLeaveNothing) {
+  const std::string text = Run("", {1e-6});
+  EXPECT_THAT(text, HasSubstr("\n9 passed, 0 failed, 0 left out\n"));
+  EXPECT_THAT(text, HasSubstr("GpuLocalReduce, 8 x 64 B bfloat16\n"));
+  environment_.RunAll();
+  EXPECT_THAT(runtime_.Mistakes(), IsEmpty());
+  EXPECT_THAT(runtime_.Leaks(), IsEmpty());
+}
+
+TEST_F(SuiteBenchTest, TheFasterCopyIsTheYardstick) {
+  // Of the reduction, its kernel and two copies; the first round does not
+  // count.
+  const std::string text =
+      Run("2 x 64 B float32", {9, 9, 9, 9, 2, 2, 1.6, 1.8, 2, 2, 1.8, 1.6});
+  EXPECT_THAT(text, HasSubstr("MISSED: 80 % of the speed of a copy; aim: at "
+                              "least 85 %"));
+  EXPECT_FALSE(report_.has_failures());
+  const auto json = nlohmann::json::parse(report_.ToJson());
+  EXPECT_EQ(json["benchmarks"][0]["aim"]["met"], false);
+  EXPECT_EQ(json["benchmarks"][0]["seconds"]["GpuLocalReduce"].size(), 2u);
+}
+
+TEST_F(SuiteBenchTest, AGraphIsTimedByReplay) {
+  // Five replays a turn, of which a turn takes 25 us.
+  EXPECT_THAT(Run("graph of a reduction, 4", {25e-6}),
+              HasSubstr("met:    5 us for each replay; aim: at most 6 us"));
+}
+
+TEST_F(SuiteBenchTest, WhatNeedsMoreMemoryThanThereIsIsLeftOut) {
+  runtime_.FailCall(GpuCall::kAllocateAsync, 1,
+                    absl::ResourceExhaustedError("too little"));
+  EXPECT_THAT(Run("2 x 64 B float32", {1}),
+              testing::AllOf(HasSubstr("LEFT OUT: GpuLocalReduce, 2 x 64 B"),
+                             HasSubstr("0 passed, 0 failed, 1 left out")));
+}
+
+TEST_F(SuiteBenchTest, WhatFailsIsNamed) {
+  runtime_.FailCall(GpuCall::kLaunchReduce, 3, absl::InternalError("no luck"));
+  EXPECT_THAT(Run("2 x 64 B float32", {1}),
+              testing::AllOf(HasSubstr("FAILED    GpuLocalReduce, 2 x 64 B "
+                                       "float32: INTERNAL: "),
+                             HasSubstr("no luck")));
+  EXPECT_TRUE(report_.has_failures());
+}
+
+TEST(SuiteReportTest, ChecksAreToldAndCounted) {
+  std::ostringstream text;
+  SuiteReport report(text);
+  SimulatedEnvironment environment(1);
+  FakeGpuRuntime runtime({.environment = environment.get()});
+  SimulatedMachine machine(runtime, environment);
+  const CheckList list = {
+      .checks =
+          {{.name = "a good one",
+            .run = [](SuiteMachine&) { return absl::OkStatus(); }},
+           {.name = "a bad one",
+            .run = [](SuiteMachine&) { return absl::InternalError("so bad"); }},
+           {.name = "another",
+            .run = [](SuiteMachine&) { return absl::OkStatus(); }}},
+      .left_out = {"a third: no GPU"}};
+  ASSERT_THAT(report.SayGpus(runtime), IsOk());
+  RunChecks(list, "one", machine, report);
+  report.SayEnd();
+  EXPECT_THAT(text.str(),
+              testing::AllOf(HasSubstr("GPU 0: "),
+                             HasSubstr("LEFT OUT: a third: no GPU\n"
+                                       "passed    a good one\n"
+                                       "FAILED    a bad one: INTERNAL: so bad\n"
+                                       "1 passed, 1 failed, 1 left out\n"),
+                             Not(HasSubstr("another"))));
+  EXPECT_TRUE(report.has_failures());
+  const auto json = nlohmann::json::parse(report.ToJson());
+  EXPECT_EQ(json["checks"][1]["message"], "INTERNAL: so bad");
+  EXPECT_EQ(json["failed"], 1);
+  EXPECT_THAT(json["left_out"], ElementsAre("a third: no GPU"));
+}
+
+TEST(AimTest, BoundsAreInclusive) {
+  EXPECT_TRUE(
+      (Aim{.found = 6, .wanted = 6, .bound = Aim::Bound::kAtMost}).is_met());
+  EXPECT_FALSE(
+      (Aim{.found = 6.1, .wanted = 6, .bound = Aim::Bound::kAtMost}).is_met());
+  EXPECT_FALSE(
+      (Aim{.found = 84, .wanted = 85, .bound = Aim::Bound::kAtLeast}).is_met());
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,152 @@
+#include "gpu/suite/suite_report.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "GpuLocalReduce 812.4 us  kernel 800.1 us".
+std::string TextOf(const std::vector<Contender>& contenders) {
+  std::string text;
+  for (const Contender& contender : contenders) {
+    absl::StrAppendFormat(&text, "%s%s %.1f us", text.empty() ? "" : "  ",
+                          contender.name, 1e6 * Median(contender.seconds));
+  }
+  return text;
+}
+
+Json StatusJson(const std::string& name, const absl::Status& status) {
+  Json json = {{"name", name}, {"passed", status.ok()}};
+  if (!status.ok()) json["message"] = status.ToString();
+  return json;
+}
+
+Json AimJson(const Aim& aim) {
+  return {{"what", aim.what},
+          {"found", aim.found},
+          {"wanted", aim.wanted},
+          {"bound", aim.bound == Aim::Bound::kAtLeast ? "at least" : "at most"},
+          {"unit", aim.unit},
+          {"met", aim.is_met()}};
+}
+
+}  // namespace
+
+absl::Status SuiteReport::SayGpus(GpuRuntime& runtime) {
+  const absl::StatusOr<int> num_gpus = runtime.NumGpus();
+  if (!num_gpus.ok()) return num_gpus.status();
+  for (int gpu = 0; gpu < *num_gpus; ++gpu) {
+    const auto properties = runtime.Properties(gpu);
+    if (!properties.ok()) return properties.status();
+    gpus_.push_back(
+        absl::StrCat(properties->name, ", ", properties->num_multiprocessors,
+                     " multiprocessors, ", properties->memory_bytes >> 20,
+                     " MiB, at ", properties->bus_id));
+    out_ << "GPU " << gpu << ": " << gpus_.back() << std::endl;
+  }
+  return absl::OkStatus();
+}
+
+void SuiteReport::Begin(const std::string& name) { current_ = name; }
+
+void SuiteReport::EndCheck(const absl::Status& status, absl::Duration took) {
+  Say(current_, status);
+  checks_.push_back({.name = current_, .status = status, .took = took});
+}
+
+void SuiteReport::EndBench(const absl::StatusOr<BenchResult>& result) {
+  if (absl::IsResourceExhausted(result.status())) {
+    return LeaveOut(absl::StrCat(current_, ": ", result.status().message()));
+  }
+  const bool has_passed = Say(current_, result.status());
+  benches_.push_back({.name = current_, .status = result.status()});
+  if (!has_passed) return;
+  benches_.back().result = *result;
+  const Aim& aim = result->aim;
+  out_ << "          " << TextOf(result->contenders) << '\n'
+       << (aim.is_met() ? "  met:    " : "  MISSED: ") << aim.ToString()
+       << std::endl;
+}
+
+void SuiteReport::LeaveOut(const std::string& reason) {
+  left_out_.push_back(reason);
+  out_ << "LEFT OUT: " << reason << std::endl;
+}
+
+void SuiteReport::SayEnd() {
+  std::string missed;
+  for (const BenchEntry& bench : benches_) {
+    if (!bench.status.ok() || bench.result.aim.is_met()) continue;
+    absl::StrAppend(&missed, "  MISSED: ", bench.name, ": ",
+                    bench.result.aim.ToString(), "\n");
+  }
+  out_ << missed << num_passed_ << " passed, " << num_failed_ << " failed, "
+       << left_out_.size() << " left out" << std::endl;
+}
+
+std::string SuiteReport::ToJson() const {
+  Json json = {{"gpus", gpus_},
+               {"checks", Json::array()},
+               {"benchmarks", Json::array()},
+               {"left_out", left_out_},
+               {"passed", num_passed_},
+               {"failed", num_failed_}};
+  for (const Entry& check : checks_) {
+    Json entry = StatusJson(check.name, check.status);
+    entry["seconds"] = absl::ToDoubleSeconds(check.took);
+    json["checks"].push_back(std::move(entry));
+  }
+  for (const BenchEntry& bench : benches_) {
+    Json entry = StatusJson(bench.name, bench.status);
+    if (bench.status.ok()) {
+      entry["aim"] = AimJson(bench.result.aim);
+      for (const Contender& contender : bench.result.contenders) {
+        entry["seconds"][contender.name] = contender.seconds;
+      }
+    }
+    json["benchmarks"].push_back(std::move(entry));
+  }
+  // Names of GPUs are the driver's: it may write anything.
+  return json.dump(/*indent=*/2, ' ', /*ensure_ascii=*/false,
+                   Json::error_handler_t::replace);
+}
+
+bool SuiteReport::Say(const std::string& name, const absl::Status& status) {
+  ++(status.ok() ? num_passed_ : num_failed_);
+  out_ << (status.ok() ? "passed    " : "FAILED    ") << name;
+  if (!status.ok()) out_ << ": " << status;
+  out_ << std::endl;
+  return status.ok();
+}
+
+void RunChecks(const CheckList& list, const std::string& filter,
+               SuiteMachine& machine, SuiteReport& report) {
+  Clock& clock = *machine.environment().clock;
+  for (const std::string& reason : list.left_out) report.LeaveOut(reason);
+  for (const Check& check : list.checks) {
+    if (!absl::StrContains(check.name, filter)) continue;
+    report.Begin(check.name);
+    const absl::Time start = clock.Now();
+    const absl::Status status = check.run(machine);
+    report.EndCheck(status, clock.Now() - start);
+  }
+}
+
+void RunBenches(const std::vector<BenchCase>& cases, const std::string& filter,
+                const BenchMachine& bench, SuiteReport& report) {
+  for (const BenchCase& each : cases) {
+    if (!absl::StrContains(each.name, filter)) continue;
+    report.Begin(each.name);
+    report.EndBench(each.run(bench));
+  }
+}
+
+}  // namespace tutti
