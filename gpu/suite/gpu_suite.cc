@@ -118,8 +118,8 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, std::cout, std::cerr) == 0 ? EXIT_SUCCESS
-                                                      : kBadUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help.
+    return Fail(kBadUsage, error.what());
   }
   options.is_bench = bench->parsed();
   return RunSuite(options);
