@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/gpu_runtime.h"
@@ -70,7 +69,9 @@ struct Aim {
 
 struct BenchResult {
   std::vector<Contender> contenders;
-  Aim aim;
+  Aim aim;  // Of the first one.
+  int64_t num_bytes =
+      0;  // That a call reads and writes; 0 where it matters not.
 };
 
 struct BenchCase {

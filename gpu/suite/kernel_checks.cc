@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/dtype.h"
 #include "framework/reduction_test_data.h"
@@ -12,6 +13,7 @@
 #include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/suite/gpu_image.h"
+#include "gpu/suite/suite_machine.h"
 
 namespace tutti {
 namespace {

@@ -5,13 +5,16 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
-#include "framework/reduction_kind.h"
 #include "framework/tensor.h"
 #include "gpu/gpu_reduction.h"
+#include "gpu/gpu_runtime.h"
 #include "gpu/suite/suite_group.h"
+#include "gpu/suite/suite_machine.h"
 
 namespace tutti {
 namespace {
@@ -168,7 +171,8 @@ absl::StatusOr<BenchResult> RunLocal(const BenchMachine& bench,
     contender.enqueue = nullptr;
     contender.finish = nullptr;
   }
-  return BenchResult{.contenders = std::move(contenders), .aim = aim};
+  return BenchResult{
+      .contenders = std::move(contenders), .aim = aim, .num_bytes = moved};
 }
 
 // Launches and times the small reduction of buffers in `memory`.
@@ -198,7 +202,8 @@ absl::StatusOr<BenchResult> TimeSmall(const BenchMachine& bench,
                    .wanted = kMostGraphMicroseconds,
                    .bound = Aim::Bound::kAtMost,
                    .unit = "us"};
-  return BenchResult{.contenders = std::move(contenders), .aim = aim};
+  return BenchResult{
+      .contenders = std::move(contenders), .aim = aim, .num_bytes = 0};
 }
 
 absl::StatusOr<BenchResult> RunSmall(const BenchMachine& bench,

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
@@ -14,9 +15,11 @@
 #include "framework/merge_op.h"
 #include "framework/reduction_test_data.h"
 #include "framework/tensor.h"
+#include "framework/tensor_shape.h"
 #include "gpu/gpu_local_reference.h"
 #include "gpu/suite/gpu_image.h"
 #include "gpu/suite/suite_group.h"
+#include "gpu/suite/suite_machine.h"
 
 namespace tutti {
 namespace {

@@ -12,8 +12,10 @@
 #include "absl/status/statusor.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
+#include "gpu/gpu_runtime.h"
 #include "gpu/suite/bench_case.h"
 #include "gpu/suite/bench_list.h"
+#include "gpu/suite/check_list.h"
 #include "gpu/suite/gpu_timing.h"
 #include "gpu/suite/simulated_machine.h"
 #include "gpu/suite/suite_report.h"
@@ -106,6 +108,15 @@ TEST_F(SuiteBenchTest, TheFasterCopyIsTheYardstick) {
   const auto json = nlohmann::json::parse(report_.ToJson());
   EXPECT_EQ(json["benchmarks"][0]["aim"]["met"], false);
   EXPECT_EQ(json["benchmarks"][0]["seconds"]["GpuLocalReduce"].size(), 2u);
+}
+
+TEST_F(SuiteBenchTest, ATableHasAllTimes) {
+  // Two calls a turn, which move 512 bytes in all.
+  EXPECT_THAT(Run("2 x 64 B float32", {8e-6}),
+              testing::ContainsRegex(
+                  "benchmark +what +p50 \\[us\\] +GB/s +found +aim\n"
+                  "GpuLocalReduce, 2 x 64 B float32 +GpuLocalReduce +2.0 +0 "
+                  "+100 % +met\n +kernel +2.0 +0\n"));
 }
 
 TEST_F(SuiteBenchTest, AGraphIsTimedByReplay) {

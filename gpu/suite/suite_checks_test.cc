@@ -9,8 +9,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/reduction_test_data.h"
+#include "framework/status_callback.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
+#include "gpu/gpu_reduction.h"
+#include "gpu/gpu_runtime.h"
 #include "gpu/suite/check.h"
 #include "gpu/suite/check_list.h"
 #include "gpu/suite/gpu_image.h"

@@ -11,7 +11,7 @@ namespace {
 // The first call that a spoilt GPU's error comes back from tells all that wait.
 void LookAtGpus(GpuRuntime& runtime) {
   const absl::StatusOr<int> num_gpus = runtime.NumGpus();
-  for (int gpu = 0; gpu < num_gpus.value_or(0); ++gpu) {
+  for (int gpu = 0; gpu < num_gpus.value_or(1); ++gpu) {
     const absl::StatusOr<OwnedGpuEvent> event = NewEvent(runtime, gpu);
     if (event.ok()) runtime.IsDone(event->get()).status().IgnoreError();
   }

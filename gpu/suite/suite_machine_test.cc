@@ -46,8 +46,9 @@ TEST_F(BlockingMachineTest, ReturnsTheFirstError) {
 }
 
 TEST_F(BlockingMachineTest, NoticesAGpuThatFails) {
-  BlockingMachine machine(runtime_, environment_.get(),
-                          {.look_every = absl::Milliseconds(1)});
+  BlockingMachine machine(
+      runtime_, environment_.get(),
+      {.limit = absl::Seconds(20), .look_every = absl::Milliseconds(1)});
   const auto stream = NewStream(runtime_, 0);
   ASSERT_THAT(stream, IsOk());
   runtime_.FailStream(stream->get(), absl::InternalError("it burns"));

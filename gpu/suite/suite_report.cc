@@ -1,26 +1,36 @@
 #include "gpu/suite/suite_report.h"
 
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/environment.h"
+#include "gpu/suite/check.h"
 #include "nlohmann/json.hpp"
+#include "tools/text_table.h"
 
 namespace tutti {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "GpuLocalReduce 812.4 us  kernel 800.1 us".
-std::string TextOf(const std::vector<Contender>& contenders) {
-  std::string text;
-  for (const Contender& contender : contenders) {
-    absl::StrAppendFormat(&text, "%s%s %.1f us", text.empty() ? "" : "  ",
-                          contender.name, 1e6 * Median(contender.seconds));
+// One row for each that took turns.
+std::vector<std::vector<std::string>> Rows(const std::string& name,
+                                           const BenchResult& result) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Contender& contender : result.contenders) {
+    const double seconds = Median(contender.seconds);
+    const double rate = static_cast<double>(result.num_bytes) / seconds / 1e9;
+    rows.push_back(
+        {rows.empty() ? name : "", contender.name,
+         absl::StrFormat("%.1f", 1e6 * seconds),
+         result.num_bytes == 0 ? "" : absl::StrFormat("%.0f", rate)});
   }
-  return text;
+  const Aim& aim = result.aim;
+  rows[0].push_back(absl::StrFormat("%.4g %s", aim.found, aim.unit));
+  rows[0].push_back(aim.is_met() ? "met" : "MISSED");
+  return rows;
 }
 
 Json StatusJson(const std::string& name, const absl::Status& status) {
@@ -71,8 +81,7 @@ void SuiteReport::EndBench(const absl::StatusOr<BenchResult>& result) {
   if (!has_passed) return;
   benches_.back().result = *result;
   const Aim& aim = result->aim;
-  out_ << "          " << TextOf(result->contenders) << '\n'
-       << (aim.is_met() ? "  met:    " : "  MISSED: ") << aim.ToString()
+  out_ << (aim.is_met() ? "  met:    " : "  MISSED: ") << aim.ToString()
        << std::endl;
 }
 
@@ -81,7 +90,29 @@ void SuiteReport::LeaveOut(const std::string& reason) {
   out_ << "LEFT OUT: " << reason << std::endl;
 }
 
+void SuiteReport::SayTable() const {
+  std::vector<std::vector<std::string>> rows;
+  for (const BenchEntry& bench : benches_) {
+    if (!bench.status.ok()) continue;
+    for (auto& row : Rows(bench.name, bench.result)) {
+      rows.push_back(std::move(row));
+    }
+  }
+  if (rows.empty()) return;
+  TextTable table({{"benchmark", Align::kLeft},
+                   {"what", Align::kLeft},
+                   {"p50 [us]"},
+                   {"GB/s"},
+                   {"found"},
+                   {"aim", Align::kLeft}});
+  table.Fit(rows);
+  out_ << '\n' << table.Header();
+  for (const auto& row : rows) out_ << table.Row(row);
+  out_ << '\n';
+}
+
 void SuiteReport::SayEnd() {
+  SayTable();
   std::string missed;
   for (const BenchEntry& bench : benches_) {
     if (!bench.status.ok() || bench.result.aim.is_met()) continue;
@@ -108,6 +139,7 @@ std::string SuiteReport::ToJson() const {
     Json entry = StatusJson(bench.name, bench.status);
     if (bench.status.ok()) {
       entry["aim"] = AimJson(bench.result.aim);
+      entry["bytes"] = bench.result.num_bytes;
       for (const Contender& contender : bench.result.contenders) {
         entry["seconds"][contender.name] = contender.seconds;
       }

@@ -32,7 +32,8 @@ class SuiteReport {
   void EndBench(const absl::StatusOr<BenchResult>& result);
   void LeaveOut(const std::string& reason);
 
-  // The sums: "N passed, N failed, N left out", and what missed its aim.
+  // A table of times, and the sums: "N passed, N failed, N left out", and what
+  // missed its aim.
   void SayEnd();
 
   // Aims do not matter.
@@ -50,6 +51,8 @@ class SuiteReport {
     absl::Status status;
     BenchResult result;
   };
+
+  void SayTable() const;
 
   // A line about it; whether it went well.
   bool Say(const std::string& name, const absl::Status& status);
