@@ -26,11 +26,16 @@ class SimulatedMachine : public SuiteMachine {
       environment_.Advance(GpuPassEnd::kLookEvery);
     }
     if (calls.have_ended()) return calls.status();
+    ++num_given_up_;
     return absl::DeadlineExceededError(calls.Missing());
   }
 
+  // How often a program would have given up.
+  int num_given_up() const { return num_given_up_; }
+
  private:
   SimulatedEnvironment& environment_;
+  int num_given_up_ = 0;
 };
 
 }  // namespace tutti

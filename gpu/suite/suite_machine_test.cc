@@ -46,13 +46,20 @@ TEST_F(BlockingMachineTest, ReturnsTheFirstError) {
 }
 
 TEST_F(BlockingMachineTest, NoticesAGpuThatFails) {
+  // Its streams run only when told to.
+  SimulatedEnvironment simulated(1);
+  FakeGpuRuntime runtime({.environment = simulated.get()});
   BlockingMachine machine(
-      runtime_, environment_.get(),
+      runtime, environment_.get(),
       {.limit = absl::Seconds(20), .look_every = absl::Milliseconds(1)});
-  const auto stream = NewStream(runtime_, 0);
+  const auto stream = NewStream(runtime, 0);
   ASSERT_THAT(stream, IsOk());
-  runtime_.FailStream(stream->get(), absl::InternalError("it burns"));
-  EXPECT_THAT(machine.WaitFor(stream->get()),
+  runtime.FailStream(stream->get(), absl::InternalError("it burns"));
+  PendingCalls calls;
+  ASSERT_THAT(runtime.CallHost(calls.Add("it"), stream->get()), IsOk());
+  simulated.RunAll();
+  ASSERT_FALSE(calls.have_ended());
+  EXPECT_THAT(machine.Wait(calls),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("it burns")));
 }
 
