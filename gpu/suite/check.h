@@ -22,10 +22,9 @@ struct Check {
 
 // How much checks do. On a GPU, as much as they can in a minute or two.
 struct CheckScale {
-  int64_t large_elements = 1'000'003;  // The longest buffers; odd.
-  int64_t churn_bytes = int64_t{8}
-                        << 20;  // Of each tensor that comes and goes.
-  int rounds = 200;             // Of what has to go right each time.
+  int64_t large_elements = 1'000'003;      // The longest buffers; odd.
+  int64_t churn_bytes = int64_t{8} << 20;  // Of tensors that come and go.
+  int rounds = 200;                        // Of what has to go right each time.
 
   // Whether the last check spoils a GPU, after which this process can do
   // nothing more with it.

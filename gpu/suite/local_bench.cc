@@ -100,9 +100,9 @@ std::vector<Contender> ContendersOf(LocalBuffers& buffers,
   SuiteGroup& group = *buffers.group;
   GpuRuntime& runtime = group.machine().runtime();
   const GpuStream stream = group.device(0).compute_stream();
-  CollectiveRequest request =
-      group.Request(AllReduce{}, shape.dtype, shape.num_elements());
-  request.impl_details.implementation = "GpuLocalReduce";
+  const auto request = std::make_shared<CollectiveRequest>(
+      group.Request(AllReduce{}, shape.dtype, shape.num_elements()));
+  request->impl_details.implementation = "GpuLocalReduce";
   std::vector<Contender> contenders;
   contenders.push_back({.name = "GpuLocalReduce",
                         .enqueue = Repeated([&group, &buffers, request] {

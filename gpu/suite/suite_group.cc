@@ -85,11 +85,18 @@ const uint8_t* SuiteGroup::Read(int rank, const Tensor& tensor) {
 
 void SuiteGroup::Call(int rank, const CollectiveRequest& request, Tensor input,
                       Tensor* output) {
+  Call(rank, std::make_shared<const CollectiveRequest>(request),
+       std::move(input), output);
+}
+
+void SuiteGroup::Call(int rank,
+                      std::shared_ptr<const CollectiveRequest> request,
+                      Tensor input, Tensor* output) {
   if (calls_ == nullptr) calls_ = std::make_unique<PendingCalls>();
   if (!status_.ok()) return;
   executor_->ExecuteAsync(
       {.device = &device(rank),
-       .request = std::make_shared<const CollectiveRequest>(request),
+       .request = std::move(request),
        .input = std::move(input),
        .output = output},
       calls_->Add(absl::StrCat("the collective of rank ", rank)));
