@@ -9,12 +9,15 @@
 #include "gpu/suite/device_checks.h"
 #include "gpu/suite/kernel_checks.h"
 #include "gpu/suite/local_checks.h"
+#include "gpu/suite/schedule_checks.h"
 
 namespace tutti {
 namespace {
 
 // Devices on one GPU; more than one pass over memory takes, too.
 constexpr int kGroupSizes[] = {1, 2, 4, 8, 11};
+
+constexpr int kScheduleSizes[] = {2, 4, 8};
 
 // The first GPU to which GPU 0 has no link, or -1.
 absl::StatusOr<int> FirstWithoutLink(GpuRuntime& runtime, int num_gpus) {
@@ -52,6 +55,14 @@ absl::StatusOr<CheckList> AllChecks(GpuRuntime& runtime,
   }
   for (const int size : kGroupSizes) {
     Append(LocalChecks({.num_gpus = 1, .devices_per_gpu = size}, scale), &list);
+  }
+  for (const int size : kScheduleSizes) {
+    Append(ScheduleChecks({.num_gpus = 1, .devices_per_gpu = size}, scale),
+           &list);
+  }
+  if (*num_gpus > 1) {
+    Append(ScheduleChecks({.num_gpus = *num_gpus, .devices_per_gpu = 1}, scale),
+           &list);
   }
   if (*num_gpus == 1) {
     list.left_out.push_back("groups over several GPUs: there is one GPU");

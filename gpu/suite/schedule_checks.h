@@ -1,0 +1,19 @@
+#ifndef TUTTI_GPU_SUITE_SCHEDULE_CHECKS_H_
+#define TUTTI_GPU_SUITE_SCHEDULE_CHECKS_H_
+
+#include <vector>
+
+#include "gpu/suite/check.h"
+#include "gpu/suite/local_checks.h"
+
+namespace tutti {
+
+// What every registered implementation that is made of steps does in groups of
+// this shape: one check for each. They run the cases of tests/conformance/ and
+// compare with what it expects, bit by bit.
+std::vector<Check> ScheduleChecks(const GroupShape& shape,
+                                  const CheckScale& scale);
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_SUITE_SCHEDULE_CHECKS_H_
