@@ -90,7 +90,7 @@ class SuiteBenchTest : public ::testing::Test {
 
 TEST_F(SuiteBenchTest, AllRunAndLeaveNothing) {
   const std::string text = Run("", {1e-6});
-  EXPECT_THAT(text, HasSubstr("\n9 passed, 0 failed, 0 left out\n"));
+  EXPECT_THAT(text, HasSubstr("\n12 passed, 0 failed, 0 left out\n"));
   EXPECT_THAT(text, HasSubstr("GpuLocalReduce, 8 x 64 B bfloat16\n"));
   environment_.RunAll();
   EXPECT_THAT(runtime_.Mistakes(), IsEmpty());
@@ -100,8 +100,8 @@ TEST_F(SuiteBenchTest, AllRunAndLeaveNothing) {
 TEST_F(SuiteBenchTest, TheFasterCopyIsTheYardstick) {
   // Of the reduction, its kernel and two copies; the first round does not
   // count.
-  const std::string text =
-      Run("2 x 64 B float32", {9, 9, 9, 9, 2, 2, 1.6, 1.8, 2, 2, 1.8, 1.6});
+  const std::string text = Run("GpuLocalReduce, 2 x 64 B float32",
+                               {9, 9, 9, 9, 2, 2, 1.6, 1.8, 2, 2, 1.8, 1.6});
   EXPECT_THAT(text, HasSubstr("MISSED: 80 % of the speed of a copy; aim: at "
                               "least 85 %"));
   EXPECT_FALSE(report_.has_failures());
@@ -112,11 +112,18 @@ TEST_F(SuiteBenchTest, TheFasterCopyIsTheYardstick) {
 
 TEST_F(SuiteBenchTest, ATableHasAllTimes) {
   // Two calls a turn, which move 512 bytes in all.
-  EXPECT_THAT(Run("2 x 64 B float32", {8e-6}),
+  EXPECT_THAT(Run("GpuLocalReduce, 2 x 64 B float32", {8e-6}),
               testing::ContainsRegex(
                   "benchmark +what +p50 \\[us\\] +GB/s +found +aim\n"
                   "GpuLocalReduce, 2 x 64 B float32 +GpuLocalReduce +2.0 +0 "
                   "+100 % +met\n +kernel +2.0 +0\n"));
+}
+
+TEST_F(SuiteBenchTest, ARingMovesItsOwnBytes) {
+  // 5 buffers among 2 members, of which a copy moves 4.
+  EXPECT_THAT(Run("RingReduce, 2", {9, 9, 9, 3, 2, 4, 3, 4, 2}),
+              HasSubstr("met:    1.2 times the time of copying what it reads "
+                        "and writes; aim: at most 1.5"));
 }
 
 TEST_F(SuiteBenchTest, AGraphIsTimedByReplay) {
@@ -128,14 +135,14 @@ TEST_F(SuiteBenchTest, AGraphIsTimedByReplay) {
 TEST_F(SuiteBenchTest, WhatNeedsMoreMemoryThanThereIsIsLeftOut) {
   runtime_.FailCall(GpuCall::kAllocateAsync, 1,
                     absl::ResourceExhaustedError("too little"));
-  EXPECT_THAT(Run("2 x 64 B float32", {1}),
+  EXPECT_THAT(Run("GpuLocalReduce, 2 x 64 B float32", {1}),
               testing::AllOf(HasSubstr("LEFT OUT: GpuLocalReduce, 2 x 64 B"),
                              HasSubstr("0 passed, 0 failed, 1 left out")));
 }
 
 TEST_F(SuiteBenchTest, WhatFailsIsNamed) {
   runtime_.FailCall(GpuCall::kLaunchReduce, 3, absl::InternalError("no luck"));
-  EXPECT_THAT(Run("2 x 64 B float32", {1}),
+  EXPECT_THAT(Run("GpuLocalReduce, 2 x 64 B float32", {1}),
               testing::AllOf(HasSubstr("FAILED    GpuLocalReduce, 2 x 64 B "
                                        "float32: INTERNAL: "),
                              HasSubstr("no luck")));
