@@ -9,6 +9,7 @@
 #include "gpu/suite/device_checks.h"
 #include "gpu/suite/kernel_checks.h"
 #include "gpu/suite/local_checks.h"
+#include "gpu/suite/nccl_checks.h"
 #include "gpu/suite/schedule_checks.h"
 
 namespace tutti {
@@ -35,8 +36,10 @@ void Append(std::vector<Check> more, CheckList* list) {
 
 }  // namespace
 
-absl::StatusOr<CheckList> AllChecks(GpuRuntime& runtime,
-                                    const CheckScale& scale) {
+absl::StatusOr<CheckList> AllChecks(
+    GpuRuntime& runtime,
+    const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl,
+    const CheckScale& scale) {
   const absl::StatusOr<int> num_gpus = runtime.NumGpus();
   if (!num_gpus.ok()) return num_gpus.status();
   if (*num_gpus == 0) {
@@ -63,6 +66,13 @@ absl::StatusOr<CheckList> AllChecks(GpuRuntime& runtime,
   if (*num_gpus > 1) {
     Append(ScheduleChecks({.num_gpus = *num_gpus, .devices_per_gpu = 1}, scale),
            &list);
+  }
+  if (nccl.ok()) {
+    Append(NcclChecks(*nccl, /*num_gpus=*/1, scale), &list);
+    if (*num_gpus > 1) Append(NcclChecks(*nccl, *num_gpus, scale), &list);
+  } else {
+    list.left_out.push_back(
+        absl::StrCat("collectives of NCCL: ", nccl.status().message()));
   }
   if (*num_gpus == 1) {
     list.left_out.push_back("groups over several GPUs: there is one GPU");

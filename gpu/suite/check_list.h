@@ -1,11 +1,13 @@
 #ifndef TUTTI_GPU_SUITE_CHECK_LIST_H_
 #define TUTTI_GPU_SUITE_CHECK_LIST_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/check.h"
 
 namespace tutti {
@@ -15,11 +17,13 @@ struct CheckList {
   std::vector<std::string> left_out;  // What this machine lacks, and for what.
 };
 
-// All checks that can run on the GPUs of `runtime`. Whoever adds one adds it to
-// the list in check_list.cc. Errors: as GpuRuntime::NumGpus; NOT_FOUND if there
-// is no GPU.
-absl::StatusOr<CheckList> AllChecks(GpuRuntime& runtime,
-                                    const CheckScale& scale);
+// All checks that can run on the GPUs of `runtime`, with NCCL, or why there is
+// none. Whoever adds one adds it to the list in check_list.cc. Errors: as
+// GpuRuntime::NumGpus; NOT_FOUND if there is no GPU.
+absl::StatusOr<CheckList> AllChecks(
+    GpuRuntime& runtime,
+    const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl,
+    const CheckScale& scale);
 
 }  // namespace tutti
 

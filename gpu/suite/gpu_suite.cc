@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -16,11 +17,13 @@
 #include "absl/time/time.h"
 #include "framework/default_environment.h"
 #include "gpu/cuda_runtime.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/bench_case.h"
 #include "gpu/suite/bench_list.h"
 #include "gpu/suite/check.h"
 #include "gpu/suite/check_list.h"
 #include "gpu/suite/cuda_timing.h"
+#include "gpu/suite/nccl_here.h"
 #include "gpu/suite/suite_machine.h"
 #include "gpu/suite/suite_report.h"
 
@@ -65,10 +68,17 @@ int Finish(const Options& options, SuiteReport& report) {
   return report.has_failures() ? kFailed : EXIT_SUCCESS;
 }
 
+// Its kernels are not ours for a sanitizer to watch.
+absl::StatusOr<std::shared_ptr<NcclRuntime>> NcclOf(const Options& options) {
+  if (!options.is_short) return NcclHere();
+  return absl::UnavailableError("not wanted in this run");
+}
+
 absl::Status RunAll(const Options& options, SuiteMachine& machine,
                     SuiteReport& report) {
+  const auto nccl = NcclOf(options);
   if (!options.is_bench) {
-    const auto list = AllChecks(machine.runtime(),
+    const auto list = AllChecks(machine.runtime(), nccl,
                                 options.is_short ? kShortChecks : CheckScale());
     if (list.ok()) RunChecks(*list, options.filter, machine, report);
     return list.status();
@@ -117,7 +127,7 @@ int Main(int argc, char** argv) {
     command->add_option("--json", options.json, "also write a file");
   }
   check->add_flag("--short", options.is_short,
-                  "small buffers, and nothing that spoils a GPU");
+                  "small buffers, no NCCL, and nothing that spoils a GPU");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

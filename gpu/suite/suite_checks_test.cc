@@ -9,12 +9,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/types/span.h"
 #include "framework/reduction_test_data.h"
 #include "framework/status_callback.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/nccl/fake_nccl_network.h"
+#include "gpu/nccl/fake_nccl_runtime.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/check.h"
 #include "gpu/suite/check_list.h"
 #include "gpu/suite/gpu_image.h"
@@ -43,7 +48,7 @@ struct GpusOptions {
 };
 
 // A machine without GPUs.
-template <typename Runtime = FakeGpuRuntime>
+template <typename Runtime = FakeGpuRuntime, typename Nccl = FakeNcclRuntime>
 struct Gpus {
   explicit Gpus(GpusOptions options = {})
       : environment(options.seed),
@@ -51,11 +56,15 @@ struct Gpus {
                  .memory_bytes = int64_t{1} << 24,
                  .link = [link = options.link](int, int) { return link; },
                  .environment = environment.get()}),
+        network(std::make_shared<FakeNcclNetwork>()),
+        nccl(std::make_shared<Nccl>(network, &runtime)),
         machine(std::make_unique<SimulatedMachine>(runtime, environment)) {}
   ~Gpus() { environment.RunAll(); }
 
   SimulatedEnvironment environment;
   Runtime runtime;
+  std::shared_ptr<FakeNcclNetwork> network;
+  std::shared_ptr<Nccl> nccl;
   std::unique_ptr<SimulatedMachine> machine;
 };
 
@@ -69,7 +78,7 @@ TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
   size_t num_checks = 1;
   for (size_t i = 0; i < num_checks; ++i) {
     Gpus gpus({.seed = i, .num_gpus = 2});
-    const auto list = AllChecks(gpus.runtime, kSmall);
+    const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
     ASSERT_THAT(list, IsOk());
     EXPECT_THAT(list->left_out, IsEmpty());
     num_checks = list->checks.size();
@@ -80,12 +89,14 @@ TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
     gpus.environment.RunAll();
     EXPECT_THAT(gpus.runtime.Mistakes(), IsEmpty()) << check.name;
     EXPECT_THAT(gpus.runtime.Leaks(), IsEmpty()) << check.name;
+    EXPECT_THAT(gpus.network->Mistakes(), IsEmpty()) << check.name;
+    EXPECT_EQ(gpus.network->counts().living, 0) << check.name;
   }
 }
 
 TEST(SuiteChecksTest, NamesAreUnique) {
   Gpus gpus({.num_gpus = 3});
-  const auto list = AllChecks(gpus.runtime, kSmall);
+  const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
   ASSERT_THAT(list, IsOk());
   std::map<std::string, int> counts;
   for (const std::string& name : Names(*list)) {
@@ -93,27 +104,34 @@ TEST(SuiteChecksTest, NamesAreUnique) {
   }
   EXPECT_THAT(Names(*list), Contains("kernels of GPU 2: sum of bfloat16"));
   EXPECT_THAT(Names(*list), Contains("3 GPUs of 1 devices: GpuLocalReduce"));
+  EXPECT_THAT(Names(*list), Contains("1 GPUs of 1 devices: NcclReduce"));
+  EXPECT_THAT(Names(*list), Contains("3 GPUs of 1 devices: NcclThenRing"));
 }
 
 TEST(SuiteChecksTest, WhatTheMachineLacksIsSaid) {
   Gpus one;
-  EXPECT_THAT(AllChecks(one.runtime, kSmall)->left_out,
+  EXPECT_THAT(AllChecks(one.runtime, one.nccl, kSmall)->left_out,
               ElementsAre("groups over several GPUs: there is one GPU"));
+  EXPECT_THAT(
+      AllChecks(one.runtime,
+                absl::UnavailableError("libnccl.so.2: no such file"), kSmall)
+          ->left_out,
+      Contains("collectives of NCCL: libnccl.so.2: no such file"));
   Gpus apart({.num_gpus = 2, .link = PeerLink::kNone});
-  const auto list = AllChecks(apart.runtime, kSmall);
+  const auto list = AllChecks(apart.runtime, apart.nccl, kSmall);
   EXPECT_THAT(list->left_out,
               ElementsAre(HasSubstr("GPU 0 has no link to GPU 1")));
   EXPECT_THAT(Names(*list),
               Not(Contains("2 GPUs of 1 devices: GpuLocalReduce")));
   Gpus none({.num_gpus = 0});
-  EXPECT_THAT(AllChecks(none.runtime, kSmall),
+  EXPECT_THAT(AllChecks(none.runtime, none.nccl, kSmall),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no GPU")));
 }
 
 TEST(SuiteChecksTest, AGpuThatFailsIsNoticed) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     Gpus gpus({.seed = seed});
-    const auto list = AllChecks(gpus.runtime, kSmall);
+    const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
     ASSERT_THAT(list, IsOk());
     ASSERT_EQ(list->checks.back().name, kFault);  // Nothing can run after it.
     EXPECT_THAT(list->checks.back().run(*gpus.machine), IsOk()) << seed;
@@ -170,7 +188,7 @@ class WrongRuntime : public FakeGpuRuntime {
 // What the check of this name says where something is wrong.
 absl::Status RunWhereWrong(WrongRuntime::Wrong wrong, const std::string& name) {
   Gpus<WrongRuntime> gpus;
-  const auto list = AllChecks(gpus.runtime, kSmall);
+  const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
   for (const Check& check : list->checks) {
     if (check.name != name) continue;
     gpus.runtime.wrong = wrong;
@@ -204,6 +222,52 @@ TEST(SuiteChecksTest, WhatIsWrongIsFoundAndNamed) {
   EXPECT_THAT(RunWhereWrong(Wrong::kNoCall, "devices: NotifyWhenDone"),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("NotifyWhenDone")));
+}
+
+// Every call leaves out its last element.
+class ShortNccl : public FakeNcclRuntime {
+ public:
+  using FakeNcclRuntime::FakeNcclRuntime;
+
+  absl::Status Launch(absl::Span<const NcclPart> parts) override {
+    std::vector<NcclPart> launched(parts.begin(), parts.end());
+    for (NcclPart& part : launched) {
+      for (NcclCall& call : part.calls) --call.num_elements;
+    }
+    return FakeNcclRuntime::Launch(launched);
+  }
+};
+
+// What the checks of NCCL over two GPUs say, by name.
+template <typename Gpus>
+std::map<std::string, absl::Status> RunNcclChecks(Gpus& gpus) {
+  std::map<std::string, absl::Status> found;
+  const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
+  for (const Check& check : list->checks) {
+    if (!absl::StartsWith(check.name, "2 GPUs of 1 devices: Nccl")) continue;
+    found.emplace(check.name, check.run(*gpus.machine));
+  }
+  return found;
+}
+
+TEST(SuiteChecksTest, WhatNcclDoesWrongIsFoundByEachOfItsChecks) {
+  Gpus<FakeGpuRuntime, ShortNccl> gpus({.num_gpus = 2});
+  const auto found = RunNcclChecks(gpus);
+  EXPECT_EQ(found.size(), 9u);
+  for (const auto& [name, status] : found) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                                 HasSubstr("rank 0: byte ")))
+        << name;
+  }
+}
+
+TEST(SuiteChecksTest, AnNcclThatFailsIsNamed) {
+  Gpus gpus({.num_gpus = 2});
+  gpus.network->FailNextInit(absl::InternalError("no luck"));
+  const auto found = RunNcclChecks(gpus);
+  EXPECT_THAT(found.at("2 GPUs of 1 devices: NcclReduce"),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+  EXPECT_THAT(found.at("2 GPUs of 1 devices: NcclGather"), IsOk());
 }
 
 TEST(GpuImageTest, TheFirstByteThatDiffersIsNamed) {

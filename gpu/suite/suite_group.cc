@@ -12,10 +12,12 @@
 namespace tutti {
 
 absl::StatusOr<std::unique_ptr<SuiteGroup>> SuiteGroup::Create(
-    SuiteMachine& machine, int num_gpus, int devices_per_gpu) {
+    SuiteMachine& machine, int num_gpus, int devices_per_gpu,
+    std::shared_ptr<NcclRuntime> nccl) {
   auto made = CreateCudaDevices({.runtime = &machine.runtime(),
                                  .environment = machine.environment(),
-                                 .devices_per_gpu = devices_per_gpu});
+                                 .devices_per_gpu = devices_per_gpu,
+                                 .nccl = std::move(nccl)});
   if (!made.ok()) return made.status();
   std::vector<std::unique_ptr<Device>> devices;
   for (auto& device : *made) {

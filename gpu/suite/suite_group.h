@@ -15,6 +15,7 @@
 #include "framework/reduction_test_data.h"
 #include "framework/tensor.h"
 #include "gpu/cuda_device.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/pending_calls.h"
 #include "gpu/suite/suite_machine.h"
 
@@ -31,10 +32,11 @@ namespace tutti {
 // Belongs to one thread; the machine outlives it.
 class SuiteGroup {
  public:
-  // `devices_per_gpu` devices on each of the GPUs 0 to `num_gpus` - 1. Errors:
-  // as CreateCudaDevices().
+  // `devices_per_gpu` devices on each of the GPUs 0 to `num_gpus` - 1, with
+  // NCCL or without. Errors: as CreateCudaDevices().
   static absl::StatusOr<std::unique_ptr<SuiteGroup>> Create(
-      SuiteMachine& machine, int num_gpus, int devices_per_gpu);
+      SuiteMachine& machine, int num_gpus, int devices_per_gpu,
+      std::shared_ptr<NcclRuntime> nccl = nullptr);
 
   // Waits for what was begun.
   ~SuiteGroup();

@@ -1,0 +1,98 @@
+#include "gpu/suite/nccl_checks.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective_type.h"
+#include "framework/reduction_kind.h"
+#include "framework/registry.h"
+#include "gpu/suite/group_cases.h"
+#include "gpu/suite/suite_group.h"
+#include "gpu/suite/suite_machine.h"
+#include "tests/conformance/case.h"
+#include "tests/conformance/case_lists.h"
+#include "tests/conformance/implementation_under_test.h"
+
+namespace tutti {
+namespace {
+
+using conformance::Case;
+using conformance::Grid;
+using conformance::ImplementationUnderTest;
+
+constexpr const char* kNames[] = {
+    "NcclReduce",        "NcclBroadcast",   "NcclGather",
+    "NcclReduceScatter", "NcclAllToAll",    "NcclPermute",
+    "NcclThenRing",      "NcclThenShuffle", "NcclThenRecursiveHalvingDoubling"};
+
+// Other reductions are refused, as are functions of the caller.
+bool HasNccl(const Case& c) {
+  return !c.merge_op.is_custom() && !c.final_op.is_custom() &&
+         c.merge_op.kind() <= ReductionKind::kMax;
+}
+
+// Each dtype, root, permutation and placement, each reduction of each dtype,
+// lengths, blocks of different sizes, and a long one.
+std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
+                          CollectiveType type, const Grid& grid,
+                          const CheckScale& scale) {
+  constexpr int64_t kOddLength = 7;
+  std::vector<Case> all = LengthCases(under_test, type, grid);
+  Case large = all.front();
+  large.length = scale.large_elements;
+  if (conformance::HasBlocks(type)) large.length /= grid.size();
+  for (const auto& part :
+       {MatrixCases(under_test, type, grid, kOddLength),
+        SpecialCases(under_test, type, grid),
+        Reduces(type) ? ReductionCases(under_test, type, grid)
+                      : std::vector<Case>()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  std::vector<Case> cases = {large};
+  std::copy_if(all.begin(), all.end(), std::back_inserter(cases),
+               [&](const Case& c) {
+                 return HasNccl(c) && c.length <= scale.large_elements;
+               });
+  return cases;
+}
+
+absl::Status CheckCollective(SuiteGroup& group, const std::string& name,
+                             const CheckScale& scale) {
+  auto factory = CollectiveRegistry::Global().Find(name);
+  if (!factory.ok()) return factory.status();
+  ImplementationUnderTest under_test;
+  under_test.name = name;
+  under_test.factory = *std::move(factory);
+  std::vector<Case> cases;
+  for (const CollectiveType type : under_test.traits().collectives) {
+    const auto part =
+        CasesOf(under_test, type, {.devices = group.size()}, scale);
+    cases.insert(cases.end(), part.begin(), part.end());
+  }
+  return RunCases(group, under_test, cases);
+}
+
+}  // namespace
+
+std::vector<Check> NcclChecks(const std::shared_ptr<NcclRuntime>& nccl,
+                              int num_gpus, const CheckScale& scale) {
+  std::vector<Check> checks;
+  for (const char* const name : kNames) {
+    checks.push_back(
+        {.name = absl::StrCat(num_gpus, " GPUs of 1 devices: ", name),
+         .run = [nccl, num_gpus, scale, name](SuiteMachine& machine) {
+           const auto group = SuiteGroup::Create(machine, num_gpus,
+                                                 /*devices_per_gpu=*/1, nccl);
+           if (!group.ok()) return group.status();
+           return CheckCollective(**group, name, scale);
+         }});
+  }
+  return checks;
+}
+
+}  // namespace tutti
