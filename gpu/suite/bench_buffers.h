@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// An all-reduce among devices on GPU 0.
+// An all-reduce.
 struct BenchShape {
   int num_members = 2;
   DType dtype = DType::kFloat32;

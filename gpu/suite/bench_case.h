@@ -18,6 +18,8 @@ namespace tutti {
 struct BenchScale {
   std::vector<int64_t> sizes = {int64_t{64} << 20, int64_t{256} << 20,
                                 int64_t{1} << 30};
+  std::vector<int64_t> nccl_sizes = {4, int64_t{4} << 10, int64_t{1} << 20,
+                                     int64_t{16} << 20, int64_t{256} << 20};
   int rounds = 7;     // Of which the first does not count.
   int replays = 200;  // Of small work, in a row.
 

@@ -4,19 +4,31 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/suite/local_bench.h"
+#include "gpu/suite/nccl_bench.h"
 #include "gpu/suite/schedule_bench.h"
 
 namespace tutti {
 
-std::vector<BenchCase> AllBenches(const BenchScale& scale) {
-  std::vector<BenchCase> all;
-  for (std::vector<BenchCase> part :
-       {LocalReduceBenches(scale), SmallReduceBenches(),
-        ScheduleBenches(scale)}) {
-    std::move(part.begin(), part.end(), std::back_inserter(all));
+BenchList AllBenches(int num_gpus,
+                     const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl,
+                     const BenchScale& scale) {
+  BenchList list;
+  const auto append = [&](std::vector<BenchCase> part) {
+    std::move(part.begin(), part.end(), std::back_inserter(list.cases));
+  };
+  append(LocalReduceBenches(scale));
+  append(SmallReduceBenches());
+  append(ScheduleBenches(scale));
+  if (nccl.ok()) {
+    append(NcclBenches(*nccl, /*num_gpus=*/1, scale));
+    if (num_gpus > 1) append(NcclBenches(*nccl, num_gpus, scale));
+  } else {
+    list.left_out.push_back(
+        absl::StrCat("NcclReduce: ", nccl.status().message()));
   }
-  return all;
+  return list;
 }
 
 }  // namespace tutti

@@ -86,7 +86,10 @@ absl::Status RunAll(const Options& options, SuiteMachine& machine,
   const auto timing = CudaTiming::Create(/*gpu=*/0);
   if (!timing.ok()) return timing.status();
   const BenchMachine bench = {.machine = machine, .timing = **timing};
-  RunBenches(AllBenches(bench.scale), options.filter, bench, report);
+  const absl::StatusOr<int> num_gpus = machine.runtime().NumGpus();
+  if (!num_gpus.ok()) return num_gpus.status();
+  RunBenches(AllBenches(*num_gpus, nccl, bench.scale), options.filter, bench,
+             report);
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // The benchmarks of the suite and what it reports, on the double of the GPU
 // runtime with times that the test makes up.
 
+#include <cstdint>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -13,10 +14,14 @@
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/nccl/fake_nccl_network.h"
+#include "gpu/nccl/fake_nccl_runtime.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/bench_case.h"
 #include "gpu/suite/bench_list.h"
 #include "gpu/suite/check_list.h"
 #include "gpu/suite/gpu_timing.h"
+#include "gpu/suite/nccl_bench.h"
 #include "gpu/suite/simulated_machine.h"
 #include "gpu/suite/suite_report.h"
 #include "gtest/gtest.h"
@@ -72,29 +77,41 @@ class SuiteBenchTest : public ::testing::Test {
   std::string Run(const std::string& filter, std::vector<double> seconds) {
     FakeTiming timing(std::move(seconds));
     SimulatedMachine machine(runtime_, environment_);
-    const BenchMachine bench = {
-        .machine = machine,
-        .timing = timing,
-        .scale = {.sizes = {64}, .rounds = 3, .replays = 5, .turn_bytes = 512}};
-    RunBenches(AllBenches(bench.scale), filter, bench, report_);
+    const BenchMachine bench = {.machine = machine,
+                                .timing = timing,
+                                .scale = {.sizes = {64},
+                                          .nccl_sizes = {4, 64},
+                                          .rounds = 3,
+                                          .replays = 5,
+                                          .turn_bytes = 512}};
+    RunBenches(AllBenches(*runtime_.NumGpus(), nccl_, bench.scale), filter,
+               bench, report_);
     report_.SayEnd();
     return std::move(text_).str();
   }
 
   SimulatedEnvironment environment_{1};
-  FakeGpuRuntime runtime_{
-      {.memory_bytes = int64_t{1} << 22, .environment = environment_.get()}};
+  FakeGpuRuntime runtime_{{.num_gpus = 2,
+                           .memory_bytes = int64_t{1} << 22,
+                           .environment = environment_.get()}};
+  const std::shared_ptr<FakeNcclNetwork> network_ =
+      std::make_shared<FakeNcclNetwork>();
+  absl::StatusOr<std::shared_ptr<NcclRuntime>> nccl_ =
+      std::make_shared<FakeNcclRuntime>(network_, &runtime_);
   std::ostringstream text_;
   SuiteReport report_{text_};
 };
 
 TEST_F(SuiteBenchTest, AllRunAndLeaveNothing) {
   const std::string text = Run("", {1e-6});
-  EXPECT_THAT(text, HasSubstr("\n12 passed, 0 failed, 0 left out\n"));
+  EXPECT_THAT(text, HasSubstr("\n16 passed, 0 failed, 0 left out\n"));
+  EXPECT_THAT(text, HasSubstr("NcclReduce, 2 x 64 B float32\n"));
   EXPECT_THAT(text, HasSubstr("GpuLocalReduce, 8 x 64 B bfloat16\n"));
   environment_.RunAll();
   EXPECT_THAT(runtime_.Mistakes(), IsEmpty());
   EXPECT_THAT(runtime_.Leaks(), IsEmpty());
+  EXPECT_THAT(network_->Mistakes(), IsEmpty());
+  EXPECT_EQ(network_->counts().living, 0);
 }
 
 TEST_F(SuiteBenchTest, TheFasterCopyIsTheYardstick) {
@@ -124,6 +141,47 @@ TEST_F(SuiteBenchTest, ARingMovesItsOwnBytes) {
   EXPECT_THAT(Run("RingReduce, 2", {9, 9, 9, 3, 2, 4, 3, 4, 2}),
               HasSubstr("met:    1.2 times the time of copying what it reads "
                         "and writes; aim: at most 1.5"));
+}
+
+TEST_F(SuiteBenchTest, NcclTakesTurnsWithNcclAlone) {
+  // Five calls a turn: 8 and 5 us each, then 7 and 6; the first round does not
+  // count.
+  const std::string text =
+      Run("NcclReduce, 2 x 64 B", {9, 9, 40e-6, 25e-6, 35e-6, 30e-6});
+  EXPECT_THAT(text, HasSubstr("met:    2 us more than ncclAllReduce alone; "
+                              "aim: at most 3 us"));
+  EXPECT_THAT(
+      text, testing::ContainsRegex("NcclReduce +7.5 .*\n +ncclAllReduce +5.5"));
+  // Both in each round: one call that is not timed, and five. An end of each
+  // communicator on both GPUs.
+  EXPECT_EQ(network_->counts().launches, 2 * 3 * (1 + 5));
+  EXPECT_EQ(network_->counts().inits, 2 * 2);
+}
+
+TEST_F(SuiteBenchTest, AnNcclThatFailsIsAborted) {
+  network_->FailNextLaunch(absl::InternalError("no luck"));
+  EXPECT_THAT(Run("NcclReduce, 1 x 4 B", {1e-6}), HasSubstr("no luck"));
+  environment_.RunAll();
+  EXPECT_EQ(network_->counts().living, 0);
+  EXPECT_TRUE(report_.has_failures());
+}
+
+TEST_F(SuiteBenchTest, WhyThereIsNoNcclIsSaid) {
+  nccl_ = absl::UnavailableError("libnccl.so.2: no such file");
+  EXPECT_THAT(Run("Nccl", {1e-6}),
+              HasSubstr("LEFT OUT: NcclReduce: libnccl.so.2: no such file\n"
+                        "0 passed, 0 failed, 1 left out"));
+}
+
+TEST(AimOverRawTest, LargeBuffersAreAimedAtByShare) {
+  const std::vector<Contender> contenders = {{.seconds = {103e-6, 102e-6, 1}},
+                                             {.seconds = {100e-6, 100e-6, 2}}};
+  const Aim large = AimOverRaw(int64_t{16} << 20, contenders);
+  EXPECT_EQ(large.ToString(),
+            "2 % more than ncclAllReduce alone; aim: at most 2 %");
+  const Aim small = AimOverRaw((int64_t{16} << 20) - 4, contenders);
+  EXPECT_EQ(small.ToString(),
+            "2 us more than ncclAllReduce alone; aim: at most 3 us");
 }
 
 TEST_F(SuiteBenchTest, AGraphIsTimedByReplay) {

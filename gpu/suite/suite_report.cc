@@ -172,9 +172,10 @@ void RunChecks(const CheckList& list, const std::string& filter,
   }
 }
 
-void RunBenches(const std::vector<BenchCase>& cases, const std::string& filter,
+void RunBenches(const BenchList& list, const std::string& filter,
                 const BenchMachine& bench, SuiteReport& report) {
-  for (const BenchCase& each : cases) {
+  for (const std::string& reason : list.left_out) report.LeaveOut(reason);
+  for (const BenchCase& each : list.cases) {
     if (!absl::StrContains(each.name, filter)) continue;
     report.Begin(each.name);
     report.EndBench(each.run(bench));

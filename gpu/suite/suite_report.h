@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/suite/bench_case.h"
+#include "gpu/suite/bench_list.h"
 #include "gpu/suite/check_list.h"
 #include "gpu/suite/suite_machine.h"
 
@@ -69,7 +70,7 @@ class SuiteReport {
 // One after the other, those whose names contain `filter`.
 void RunChecks(const CheckList& list, const std::string& filter,
                SuiteMachine& machine, SuiteReport& report);
-void RunBenches(const std::vector<BenchCase>& cases, const std::string& filter,
+void RunBenches(const BenchList& list, const std::string& filter,
                 const BenchMachine& bench, SuiteReport& report);
 
 }  // namespace tutti
