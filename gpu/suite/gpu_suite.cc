@@ -122,8 +122,8 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   CLI::App* const check = app.add_subcommand(
       "check", "results of all kernels, collectives and devices");
-  CLI::App* const bench =
-      app.add_subcommand("bench", "times, beside those of plain copies");
+  CLI::App* const bench = app.add_subcommand(
+      "bench", "times, beside those of plain copies and of NCCL");
   for (CLI::App* const command : {check, bench}) {
     command->add_option("--filter", options.filter,
                         "only those whose names contain this");

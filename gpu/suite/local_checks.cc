@@ -233,8 +233,9 @@ absl::Status CheckGather(SuiteGroup& group, const CheckScale& scale) {
 // In place, many under way at once: outputs of one are inputs of the next.
 absl::Status CheckInARow(SuiteGroup& group, const CheckScale& scale) {
   constexpr int64_t kElements = 1001;
-  const CollectiveRequest request =
+  CollectiveRequest request =
       group.Request(AllReduce{}, DType::kInt32, kElements);
+  request.impl_details.implementation = "GpuLocalReduce";
   std::vector<Bytes> inputs =
       RandomInputs(DType::kInt32, group.size(), kElements, /*seed=*/1);
   std::vector<Tensor> tensors;
