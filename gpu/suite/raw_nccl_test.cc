@@ -61,7 +61,9 @@ TEST_F(RawNcclTest, WaitsUntilNcclIsReady) {
   network_->SetLooks(5000);  // More than without a pause.
   const auto raw = Create();
   ASSERT_THAT(raw, IsOk());
-  EXPECT_THAT((*raw)->Launch({kEmpty, kEmpty}), IsOk());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT((*raw)->Launch({kEmpty, kEmpty}), IsOk());
+  }
   EXPECT_THAT(network_->Mistakes(), IsEmpty());
 }
 
