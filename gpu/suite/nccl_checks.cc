@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_type.h"
+#include "framework/dtype.h"
 #include "framework/reduction_kind.h"
 #include "framework/registry.h"
 #include "gpu/suite/group_cases.h"
@@ -37,13 +38,15 @@ bool HasNccl(const Case& c) {
 }
 
 // Each dtype, root, permutation and placement, each reduction of each dtype,
-// lengths, blocks of different sizes, and a long one.
+// lengths, blocks of different sizes, and one of more bytes than the hybrids
+// take at a time.
 std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
                           CollectiveType type, const Grid& grid,
                           const CheckScale& scale) {
   constexpr int64_t kOddLength = 7;
   std::vector<Case> all = LengthCases(under_test, type, grid);
   Case large = all.front();
+  large.dtype = DType::kFloat64;
   large.length = scale.large_elements;
   if (conformance::HasBlocks(type)) large.length /= grid.size();
   for (const auto& part :

@@ -223,11 +223,15 @@ TEST(SuiteReportTest, ChecksAreToldAndCounted) {
             .run = [](SuiteMachine&) { return absl::OkStatus(); }}},
       .left_out = {"a third: no GPU"}};
   ASSERT_THAT(report.SayGpus(runtime), IsOk());
+  ASSERT_THAT(report.SayNccl(std::make_shared<FakeNcclRuntime>(
+                  std::make_shared<FakeNcclNetwork>(), &runtime)),
+              IsOk());
   RunChecks(list, "one", machine, report);
   report.SayEnd();
   EXPECT_THAT(text.str(),
               testing::AllOf(HasSubstr("GPU 0: "),
-                             HasSubstr("LEFT OUT: a third: no GPU\n"
+                             HasSubstr("NCCL 2.28.9\n"
+                                       "LEFT OUT: a third: no GPU\n"
                                        "passed    a good one\n"
                                        "FAILED    a bad one: INTERNAL: so bad\n"
                                        "1 passed, 1 failed, 1 left out\n"),
@@ -236,6 +240,7 @@ TEST(SuiteReportTest, ChecksAreToldAndCounted) {
   const auto json = nlohmann::json::parse(report.ToJson());
   EXPECT_EQ(json["checks"][1]["message"], "INTERNAL: so bad");
   EXPECT_EQ(json["failed"], 1);
+  EXPECT_EQ(json["nccl"], "2.28.9");
   EXPECT_THAT(json["left_out"], ElementsAre("a third: no GPU"));
 }
 

@@ -65,6 +65,17 @@ absl::Status SuiteReport::SayGpus(GpuRuntime& runtime) {
   return absl::OkStatus();
 }
 
+absl::Status SuiteReport::SayNccl(
+    const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl) {
+  if (!nccl.ok()) return absl::OkStatus();  // It is among what is left out.
+  const absl::StatusOr<int> version = (*nccl)->Version();
+  if (!version.ok()) return version.status();
+  nccl_ = absl::StrCat(*version / 10000, ".", *version / 100 % 100, ".",
+                       *version % 100);
+  out_ << "NCCL " << nccl_ << std::endl;
+  return absl::OkStatus();
+}
+
 void SuiteReport::Begin(const std::string& name) { current_ = name; }
 
 void SuiteReport::EndCheck(const absl::Status& status, absl::Duration took) {
@@ -124,11 +135,9 @@ void SuiteReport::SayEnd() {
 }
 
 std::string SuiteReport::ToJson() const {
-  Json json = {{"gpus", gpus_},
-               {"checks", Json::array()},
-               {"benchmarks", Json::array()},
-               {"left_out", left_out_},
-               {"passed", num_passed_},
+  Json json = {{"gpus", gpus_},           {"nccl", nccl_},
+               {"checks", Json::array()}, {"benchmarks", Json::array()},
+               {"left_out", left_out_},   {"passed", num_passed_},
                {"failed", num_failed_}};
   for (const Entry& check : checks_) {
     Json entry = StatusJson(check.name, check.status);

@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_SUITE_SUITE_REPORT_H_
 #define TUTTI_GPU_SUITE_SUITE_REPORT_H_
 
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/bench_case.h"
 #include "gpu/suite/bench_list.h"
 #include "gpu/suite/check_list.h"
@@ -25,6 +27,10 @@ class SuiteReport {
 
   // Which GPUs there are. Errors: as GpuRuntime::Properties.
   absl::Status SayGpus(GpuRuntime& runtime);
+
+  // Which NCCL, if it is used. Errors: as NcclRuntime::Version.
+  absl::Status SayNccl(
+      const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl);
 
   // A check or benchmark begins, and how it ended. One that needs more than the
   // machine has is left out.
@@ -61,6 +67,7 @@ class SuiteReport {
   std::ostream& out_;
   std::string current_;
   std::vector<std::string> gpus_;
+  std::string nccl_;  // Its version, or empty.
   std::vector<Entry> checks_;
   std::vector<BenchEntry> benches_;
   std::vector<std::string> left_out_;
