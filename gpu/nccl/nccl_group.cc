@@ -103,7 +103,8 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
     options_.nccl->turns().GiveBack();
     return Fail(std::move(launch_.launched));
   }
-  const auto parts = std::move(launch_.begin)(ticket, comms_);
+  // It may own this object, and is not to stay until the next launch.
+  const auto parts = std::exchange(launch_.begin, nullptr)(ticket, comms_);
   absl::Status status = parts.status();
   const bool is_empty = parts.ok() && std::all_of(parts->begin(), parts->end(),
                                                   [](const NcclPart& part) {
@@ -188,6 +189,7 @@ void NcclGroup::Fail(StatusCallback launched) {
     if (launched != nullptr) std::move(launched)(failure);
     for (Launch& launch : waiting) std::move(launch.launched)(failure);
   };
+  launch_.begin = nullptr;  // It may own this object.
   if (comms_.empty()) return std::move(abort)();
   options_.environment.queue->Schedule(std::move(abort));
 }

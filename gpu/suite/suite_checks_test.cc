@@ -84,6 +84,7 @@ TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
     num_checks = list->checks.size();
     const Check& check = list->checks[i];
     if (check.name == kFault) continue;
+    const auto num_users = gpus.nccl.use_count();
     EXPECT_THAT(check.run(*gpus.machine), IsOk()) << check.name;
     gpus.machine.reset();
     gpus.environment.RunAll();
@@ -91,6 +92,7 @@ TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
     EXPECT_THAT(gpus.runtime.Leaks(), IsEmpty()) << check.name;
     EXPECT_THAT(gpus.network->Mistakes(), IsEmpty()) << check.name;
     EXPECT_EQ(gpus.network->counts().living, 0) << check.name;
+    EXPECT_EQ(gpus.nccl.use_count(), num_users) << check.name;
   }
 }
 
