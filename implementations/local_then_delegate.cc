@@ -12,10 +12,10 @@
 #include "framework/local_meeting.h"
 #include "framework/peer_access.h"
 #include "framework/reduction.h"
-#include "implementations/first_members.h"
 #include "implementations/local_buffers.h"
 #include "implementations/local_fold.h"
 #include "implementations/local_pass.h"
+#include "schedule/first_members.h"
 
 namespace tutti {
 namespace {

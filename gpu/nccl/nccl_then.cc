@@ -20,7 +20,7 @@
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_members.h"
 #include "gpu/nccl/nccl_checks.h"
-#include "implementations/first_members.h"
+#include "schedule/first_members.h"
 
 namespace tutti {
 namespace {

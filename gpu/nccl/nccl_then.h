@@ -64,7 +64,7 @@ inline constexpr int64_t kNcclThenChunkBytes = int64_t{4} << 20;
 
 // The factory with which such a hybrid is registered:
 //   REGISTER_COLLECTIVE(NcclThenRing, NcclThenFactory("RingReduce"));
-// Link the implementation too.
+// The program links that implementation too; else calls end with NOT_FOUND.
 std::shared_ptr<const CollectiveFactory> NcclThenFactory(
     std::string between, int64_t chunk_bytes = kNcclThenChunkBytes);
 

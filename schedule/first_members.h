@@ -1,5 +1,5 @@
-#ifndef TUTTI_IMPLEMENTATIONS_FIRST_MEMBERS_H_
-#define TUTTI_IMPLEMENTATIONS_FIRST_MEMBERS_H_
+#ifndef TUTTI_SCHEDULE_FIRST_MEMBERS_H_
+#define TUTTI_SCHEDULE_FIRST_MEMBERS_H_
 
 #include "framework/params.h"
 
@@ -20,4 +20,4 @@ CollectiveParams AmongFirstMembers(const CollectiveParams& whole);
 
 }  // namespace tutti
 
-#endif  // TUTTI_IMPLEMENTATIONS_FIRST_MEMBERS_H_
+#endif  // TUTTI_SCHEDULE_FIRST_MEMBERS_H_

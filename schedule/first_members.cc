@@ -1,4 +1,4 @@
-#include "implementations/first_members.h"
+#include "schedule/first_members.h"
 
 #include <cstddef>
 #include <memory>
