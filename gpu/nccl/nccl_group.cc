@@ -92,6 +92,8 @@ void NcclGroup::Next() {
 }
 
 void NcclGroup::Begin(const NcclTicket& ticket) {
+  // Whoever made it may keep this object.
+  Launch launch = std::move(launch_);
   bool has_failed = false;
   {
     MutexLock lock(&mu_);
@@ -101,10 +103,9 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
   }
   if (has_failed) {
     options_.nccl->turns().GiveBack();
-    return Fail(std::move(launch_.launched));
+    return Fail(std::move(launch.launched));
   }
-  // It may own this object, and is not to stay until the next launch.
-  const auto parts = std::exchange(launch_.begin, nullptr)(ticket, comms_);
+  const auto parts = std::move(launch.begin)(ticket, comms_);
   absl::Status status = parts.status();
   const bool is_empty = parts.ok() && std::all_of(parts->begin(), parts->end(),
                                                   [](const NcclPart& part) {
@@ -112,9 +113,9 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
                                                   });
   if (status.ok() && !is_empty) status = options_.nccl->Launch(*parts);
   if (!status.ok()) Break(std::move(status));
-  AwaitReady([this](const absl::Status& failed) {
+  AwaitReady([this, launched = std::move(launch.launched)](
+                 const absl::Status& failed) mutable {
     options_.nccl->turns().GiveBack();
-    StatusCallback launched = std::move(launch_.launched);
     if (!failed.ok()) return Fail(std::move(launched));
     std::move(launched)(absl::OkStatus());
     NextInTurn();
@@ -167,7 +168,9 @@ void NcclGroup::Break(absl::Status reason) {
   }
   if (turns == nullptr) return Fail(/*launched=*/nullptr);
   // If its turn has come just now, it goes on by itself.
-  if (turns->Leave(this)) Fail(std::move(launch_.launched));
+  if (!turns->Leave(this)) return;
+  Launch launch = std::move(launch_);
+  Fail(std::move(launch.launched));
 }
 
 // Nobody is busy afterwards, but nothing begins any more either.
@@ -189,7 +192,6 @@ void NcclGroup::Fail(StatusCallback launched) {
     if (launched != nullptr) std::move(launched)(failure);
     for (Launch& launch : waiting) std::move(launch.launched)(failure);
   };
-  launch_.begin = nullptr;  // It may own this object.
   if (comms_.empty()) return std::move(abort)();
   options_.environment.queue->Schedule(std::move(abort));
 }

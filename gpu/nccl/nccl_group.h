@@ -124,7 +124,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   Options options_;
   Cancellation::WatchId watch_ = 0;
   std::vector<NcclComm> comms_;
-  Launch launch_;  // Whose turn comes, or is.
+  Launch launch_;  // Whose turn comes.
   StatusCallback ready_;
   absl::Duration look_after_;
 };

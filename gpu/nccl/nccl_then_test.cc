@@ -123,7 +123,8 @@ TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
                                      kChunkElements, 3 * kChunkElements + 5}) {
     SCOPED_TRACE(num_elements);
     const bool is_average = seed % 2 == 1;
-    Sums sums({.seed = ++seed,
+    ++seed;
+    Sums sums({.seed = seed,
                .num_tasks = num_tasks,
                .gpus_per_task = gpus_per_task},
               name, num_elements, seed);
