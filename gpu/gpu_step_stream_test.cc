@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
+#include "framework/prepared_collective.h"
 #include "framework/segment_list.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
@@ -201,6 +202,36 @@ TEST(GpuStepStreamTest, SegmentsArePackedByTheDevice) {
       }
       EXPECT_THAT(sums->Remains(), IsEmpty());
     }
+  }
+}
+
+TEST(GpuStepStreamTest, WhatIsPreparedRunsAgainAndAgain) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const auto sums =
+        SumsBy("RingReduce", {.seed = seed, .devices_per_gpu = 3});
+    FakeGpuGroup& group = sums->group();
+    std::vector<std::shared_ptr<PreparedCollective>> prepared(group.size());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      group.executor().Prepare(
+          sums->Args(rank), [&, rank](auto made) { prepared[rank] = *made; });
+    }
+    group.RunAll();
+    int num_ended = 0;
+    for (int run = 1; run <= 5; ++run) {
+      for (int rank = 0; rank < group.size(); ++rank) {
+        sums->Fill(rank, static_cast<float>(run));
+        prepared[rank]->Start([&, rank, run](const absl::Status& status) {
+          EXPECT_THAT(status, IsOk());
+          EXPECT_EQ(group.Read(prepared[rank]->output()),
+                    sums->Elements(static_cast<float>(run * group.size())));
+          ++num_ended;
+        });
+      }
+      group.RunAll();
+      EXPECT_EQ(num_ended, run * group.size());
+    }
+    prepared.clear();
+    EXPECT_THAT(sums->Remains(), IsEmpty());
   }
 }
 

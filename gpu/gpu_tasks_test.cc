@@ -2,6 +2,7 @@
 // processes are objects in this one, each with GPUs of its own.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,7 +37,6 @@ using ::testing::IsEmpty;
 constexpr int kNumTasks = 2;
 constexpr int kDevicesPerTask = 2;
 constexpr int kNumRanks = kNumTasks * kDevicesPerTask;
-constexpr int64_t kStep = 3;
 
 class GpuTasksTest : public testing::Test {
  protected:
@@ -116,8 +116,11 @@ class GpuTasksTest : public testing::Test {
       tensors->push_back(
           Filled(rank, num_elements, static_cast<float>(rank + 1)));
     }
+    if (before_calls_ != nullptr) std::exchange(before_calls_, nullptr)();
+    // What failed in a step is of no use for the next collective.
+    ++step_;
     for (int rank = 0; rank < kNumRanks; ++rank) {
-      task(rank).manager().FindOrCreate(kStep)->ExecuteAsync(
+      task(rank).manager().FindOrCreate(step_)->ExecuteAsync(
           {.device = &device(rank),
            .request = shared,
            .input = (*tensors)[rank],
@@ -135,6 +138,8 @@ class GpuTasksTest : public testing::Test {
   std::vector<std::unique_ptr<FakeGpuRuntime>> gpus_;
   std::vector<std::unique_ptr<ClusterRuntime>> tasks_;
   std::vector<std::unique_ptr<Bytes>> sources_;
+  int64_t step_ = 0;
+  std::function<void()> before_calls_;  // Of the next reduction.
 };
 
 TEST_F(GpuTasksTest, SchedulesReduceAmongThem) {
@@ -156,13 +161,49 @@ TEST_F(GpuTasksTest, SchedulesReduceAmongThem) {
   }
 }
 
-TEST_F(GpuTasksTest, LackOfPinnedMemoryEndsItOnAllTasks) {
-  gpus(3).FailCall(GpuCall::kAllocatePinned, 0,
-                   absl::InternalError("no pages to pin"));
+// Wherever it comes: on all tasks, whose next collective is right again.
+TEST_F(GpuTasksTest, ACallOfTheRuntimeThatFailsEndsIt) {
   std::vector<Tensor> tensors;
+  InstanceKey key = 0;
+  for (const GpuCall call :
+       {GpuCall::kAllocatePinned, GpuCall::kCopyAsync, GpuCall::kCreateEvent,
+        GpuCall::kRecordEvent, GpuCall::kWaitForEvent, GpuCall::kLaunchReduce,
+        GpuCall::kCallHost}) {
+    int num_failed = 0;
+    for (int num_good = 0; num_good < 4; ++num_good) {
+      SCOPED_TRACE(absl::StrCat("call ", static_cast<int>(call), " after ",
+                                num_good, " good ones"));
+      before_calls_ = [&, num_good] {
+        gpus(3).FailCall(call, num_good, absl::InternalError("no luck"));
+      };
+      const auto statuses = Reduce("RingReduce", 1000, ++key, &tensors);
+      const bool has_failed = !statuses[0].ok();
+      num_failed += has_failed ? 1 : 0;
+      for (const absl::Status& status : statuses) {
+        if (!status.ok()) {
+          EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                                       HasSubstr("no luck")));
+        }
+      }
+      gpus(3).FailCall(call, 1 << 30, absl::OkStatus());
+      ASSERT_THAT(Reduce("RingReduce", 1000, ++key, &tensors), Each(IsOk()));
+      EXPECT_EQ(Read(0, tensors[0]), Floats(1000, 10));
+    }
+    if (call != GpuCall::kCallHost) {
+      EXPECT_GT(num_failed, 0) << static_cast<int>(call);
+    }
+  }
+}
+
+TEST_F(GpuTasksTest, ASpoiltGpuEndsItOnAllTasks) {
+  std::vector<Tensor> tensors;
+  before_calls_ = [&] {
+    gpus(3).FailStream(device(3).compute_stream(),
+                       absl::InternalError("illegal address"));
+  };
   EXPECT_THAT(Reduce("RingReduce", 1000, 1, &tensors),
               Each(StatusIs(absl::StatusCode::kInternal,
-                            HasSubstr("no pages to pin"))));
+                            HasSubstr("illegal address"))));
 }
 
 // Also where more are ready together than one.

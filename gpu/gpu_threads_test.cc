@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,7 +33,8 @@ constexpr int64_t kElements = 9;
 // Devices on one GPU of a fake, and an executor.
 class Group {
  public:
-  Group() : runtime_({.environment = environment_.get()}) {
+  explicit Group(const std::string& implementation)
+      : runtime_({.environment = environment_.get()}) {
     auto made = CreateCudaDevices({.runtime = &runtime_,
                                    .environment = environment_.get(),
                                    .devices_per_gpu = kNumMembers});
@@ -47,6 +49,7 @@ class Group {
     request.op = AllReduce{};
     request.dtype = DType::kInt8;
     request.shape = TensorShape::Vector(kElements);
+    request.impl_details.implementation = implementation;
     request_ = std::make_shared<const CollectiveRequest>(request);
   }
 
@@ -95,8 +98,15 @@ class Group {
   std::shared_ptr<const CollectiveRequest> request_;
 };
 
-TEST(GpuLocalThreadsTest, EveryMemberGetsEverySum) {
-  Group group;
+// By its name.
+class GpuThreadsTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Implementations, GpuThreadsTest,
+                         testing::Values("GpuLocalReduce", "RingReduce",
+                                         "DoubleTreeReduce"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(GpuThreadsTest, EveryMemberGetsEverySum) {
+  Group group(GetParam());
   group.RunMembers([&](CudaDevice& device) {
     Tensor tensor = group.Allocate(device);
     for (int run = 1; run <= 100; ++run) {
@@ -112,9 +122,9 @@ TEST(GpuLocalThreadsTest, EveryMemberGetsEverySum) {
   EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
 }
 
-TEST(GpuLocalThreadsTest, AnAbortEndsAllCallsWheneverItComes) {
+TEST_P(GpuThreadsTest, AnAbortEndsAllCallsWheneverItComes) {
   for (int num_good = 0; num_good < 20; ++num_good) {
-    Group group;
+    Group group(GetParam());
     group.RunMembers([&](CudaDevice& device) {
       const bool aborts = device.attributes().name.index == num_good % 3;
       const Tensor tensor = group.Allocate(device);
