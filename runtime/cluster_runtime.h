@@ -53,7 +53,8 @@ class ClusterRuntime {
     Environment environment;  // Its parts outlive the runtime and all calls.
 
     // Of the host, unless there is `make_devices`: all of the task and of that
-    // incarnation. They end with the runtime.
+    // incarnation. They end with the runtime, so what is called must have ended
+    // before, where a device goes on by itself after an abort.
     int devices_per_task = 1;
     DeviceFactory make_devices;
     TransportFactory make_transport;
