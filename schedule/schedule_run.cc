@@ -316,6 +316,7 @@ void ScheduleRun::End() {
   StatusCallback done = std::move(done_);
   absl::Status status = std::move(status_);
   scratch_ = Tensor();
+  on_stream_.reset();  // The device may go with `done`.
   std::move(done)(std::move(status));
 }
 
