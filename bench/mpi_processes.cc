@@ -12,7 +12,6 @@
 // so that it is MPI's thread as with these. "Tutti" are calls of the main
 // thread, which waits for each.
 
-#define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
 #include <algorithm>

@@ -8,7 +8,6 @@
 
 // Without the C++ names of old, whose library nobody links.
 #define MPICH_SKIP_MPICXX 1
-#define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
 #include <cstdio>

@@ -94,6 +94,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
         name = name,
         srcs = [name + "_objects"],
         hdrs = hdrs,
+        linkstatic = True,  # As the runtime of CUDA is.
         target_compatible_with = WITH_CUDA,
         deps = deps + ["@cuda//:cudart"],
         **kwargs

@@ -3,6 +3,7 @@
 _BUILD = """
 cc_library(
     name = "{name}",
+    defines = {defines},
     hdrs = glob(["include/**"], allow_empty = True),
     includes = ["include"],
     linkopts = {linkopts},
@@ -22,6 +23,7 @@ def _optional_library(ctx):
     ))
     ctx.file("BUILD", _BUILD.format(
         name = ctx.name,
+        defines = ctx.attr.defines,
         linkopts = ctx.attr.linkopts if is_installed else [],
     ))
 
@@ -44,6 +46,7 @@ optional_library = repository_rule(
         "include": attr.string(
             doc = "The folder of the headers, if it is not a usual one.",
         ),
+        "defines": attr.string_list(),
         "linkopts": attr.string_list(mandatory = True),
     },
     configure = True,

@@ -6,7 +6,6 @@
 //
 // MPI comes up once in a process, so that there is a job for each.
 
-#define OMPI_SKIP_MPICXX 1
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
