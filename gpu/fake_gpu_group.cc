@@ -90,11 +90,21 @@ Bytes FakeGpuGroup::Read(const Tensor& tensor) const {
 }
 
 void FakeGpuGroup::Call(int rank, CollectiveArgs args) {
-  args.device = &device(rank);
   ended_[rank] = std::nullopt;
-  executor_->ExecuteAsync(std::move(args), [this, rank](absl::Status status) {
+  Call(rank, std::move(args), [this, rank](absl::Status status) {
     EXPECT_FALSE(ended_[rank].has_value());
     ended_[rank] = std::move(status);
+  });
+}
+
+void FakeGpuGroup::Call(int rank, CollectiveArgs args, StatusCallback done) {
+  args.device = &device(rank);
+  ++num_running_;
+  executor_->ExecuteAsync(std::move(args), [this, done = std::move(done)](
+                                               absl::Status status) mutable {
+    std::move(done)(std::move(status));
+    if (--num_running_ > 0) return;
+    EXPECT_EQ(runtime_.NumEvents(), 0) << "The devices may go now.";
   });
 }
 

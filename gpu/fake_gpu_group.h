@@ -12,6 +12,7 @@
 #include "framework/collective_executor_mgr.h"
 #include "framework/device_manager.h"
 #include "framework/reduction_test_data.h"
+#include "framework/status_callback.h"
 #include "gpu/cuda_device.h"
 #include "gpu/fake_gpu_runtime.h"
 #include "tests/simulated_environment.h"
@@ -60,8 +61,10 @@ class FakeGpuGroup {
   // What lies there now. Fails the test if there is nothing.
   Bytes Read(const Tensor& tensor) const;
 
-  // A call of the rank's device. Its status comes to ended(rank).
+  // A call of the rank's device. Its status comes to ended(rank), or to `done`.
+  // Fails the test if something of a device is kept when the last one ends.
   void Call(int rank, CollectiveArgs args);
+  void Call(int rank, CollectiveArgs args, StatusCallback done);
   void Call(int rank, const CollectiveRequest& request, Tensor input,
             Tensor* output);
 
@@ -79,6 +82,7 @@ class FakeGpuGroup {
   std::unique_ptr<CollectiveExecutorMgr> executors_;
   std::shared_ptr<CollectiveExecutor> executor_;
   std::vector<std::optional<absl::Status>> ended_;
+  int num_running_ = 0;  // Calls.
   std::vector<std::unique_ptr<Bytes>> sources_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
@@ -224,6 +225,12 @@ std::vector<std::string> FakeGpuQueues::Leaks() {
     leaks.push_back(absl::StrCat("an event of GPU ", event.gpu));
   }
   return leaks;
+}
+
+int FakeGpuQueues::NumEvents() {
+  MutexLock lock(&mu_);
+  return static_cast<int>(absl::c_count_if(
+      events_, [](const auto& entry) { return !entry.second.is_destroyed; }));
 }
 
 absl::StatusOr<FakeGpuQueues::Stream*> FakeGpuQueues::Find(GpuStream stream) {

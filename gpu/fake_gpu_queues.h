@@ -89,6 +89,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   void AddMistake(std::string mistake) ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::string> Mistakes() ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::string> Leaks() ABSL_LOCKS_EXCLUDED(mu_);
+  int NumEvents() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Marker {

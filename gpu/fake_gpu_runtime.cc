@@ -162,6 +162,8 @@ std::vector<std::string> FakeGpuRuntime::Leaks() const {
   return queues_->Leaks();
 }
 
+int FakeGpuRuntime::NumEvents() const { return queues_->NumEvents(); }
+
 int64_t FakeGpuRuntime::UsedBytes(int gpu) const {
   int64_t used = 0;
   queues_->WithMemory(

@@ -107,6 +107,9 @@ class FakeGpuRuntime : public GpuRuntime {
 
   int64_t UsedBytes(int gpu) const;
 
+  // Of those that were made, how many are not destroyed.
+  int NumEvents() const;
+
   // The bytes of memory of a GPU, at this moment. Errors: as of an operation
   // that uses them.
   absl::StatusOr<std::vector<uint8_t>> Read(const void* memory,

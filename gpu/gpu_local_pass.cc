@@ -45,6 +45,31 @@ absl::Status WaitForAll(CudaDevice& device,
   return absl::OkStatus();
 }
 
+struct Prepared {
+  GpuPlan plan;
+  std::shared_ptr<GpuPassEnd> end;
+};
+
+// All but the launch. Where it fails nothing is left of it: the devices may go
+// with the execution.
+absl::StatusOr<Prepared> Prepare(const GpuMembers& members,
+                                 GpuLocalCollective::Planner planner,
+                                 const std::vector<GpuEvent>& ready) {
+  CudaDevice& first = members.device(0);
+  absl::Status status = CheckFirstReachesAll(members);
+  if (!status.ok()) return status;
+  absl::StatusOr<GpuPlan> plan = planner(members);
+  if (!plan.ok()) return plan.status();
+  auto end =
+      GpuPassEnd::Create(first, first.collective_stream(),
+                         *members.context(0).executor->environment().clock);
+  if (!end.ok()) return end.status();
+  status = WaitForAll(first, ready);
+  status.Update(members.context(0).execution->cancellation.status());
+  if (!status.ok()) return status;
+  return Prepared{*std::move(plan), *std::move(end)};
+}
+
 // All of the plan, whose end all compute streams wait for. The scratch goes.
 absl::Status LaunchAll(const GpuMembers& members, GpuPlan plan,
                        GpuPassEnd& end) {
@@ -78,32 +103,24 @@ void GpuLocalCollective::Run(const CollectiveContext& context,
 
 void GpuLocalCollective::RunAll(GpuMeeting& meeting,
                                 const GpuMembers& members) {
-  CudaDevice& first = members.device(0);
   const Cancellation& cancellation = members.context(0).execution->cancellation;
-  Clock& clock = *members.context(0).executor->environment().clock;
   const std::vector<GpuEvent> ready = meeting.TakeReady();
-  absl::Status status = CheckFirstReachesAll(members);
-  if (!status.ok()) return meeting.Adjourn(std::move(status));
-  absl::StatusOr<GpuPlan> plan = planner_(members);
-  if (!plan.ok()) return meeting.Adjourn(plan.status());
-  const auto end = GpuPassEnd::Create(first, first.collective_stream(), clock);
-  if (!end.ok()) return meeting.Adjourn(end.status());
-  status = WaitForAll(first, ready);
-  if (status.ok()) status = cancellation.status();
-  if (!status.ok()) return meeting.Adjourn(std::move(status));
+  absl::StatusOr<Prepared> prepared = Prepare(members, planner_, ready);
+  if (!prepared.ok()) return meeting.Adjourn(prepared.status());
   // From here on the stream may touch the members' buffers.
-  status = LaunchAll(members, *std::move(plan), **end);
+  absl::Status status =
+      LaunchAll(members, std::move(prepared->plan), *prepared->end);
   for (int rank = 0; rank < members.size(); ++rank) {
     const CollectiveContext& context = members.context(rank);
     context.executor->Launched(context);
   }
-  (*end)->CallWhenOver(ready,
-                       [&meeting, &cancellation,
-                        launched = std::move(status)](absl::Status ended) {
-                         ended.Update(launched);
-                         ended.Update(cancellation.status());
-                         meeting.Adjourn(std::move(ended));
-                       });
+  prepared->end->CallWhenOver(
+      ready, [&meeting, &cancellation,
+              launched = std::move(status)](absl::Status ended) {
+        ended.Update(launched);
+        ended.Update(cancellation.status());
+        meeting.Adjourn(std::move(ended));
+      });
 }
 
 ImplementationTraits GpuLocalTraits(std::string summary,

@@ -100,15 +100,14 @@ TEST(GpuLocalCollectiveTest, WhatDependsOnAnotherReadsItsResults) {
     }
     int num_ended = 0;
     for (int rank = 0; rank < group.size(); ++rank) {
-      group.executor().ExecuteAsync(
-          {.device = &group.device(rank),
-           .request = std::make_shared<const CollectiveRequest>(first),
-           .input = inputs[rank],
-           .output = &between[rank]},
-          [&](const absl::Status& status) {
-            EXPECT_THAT(status, IsOk());
-            ++num_ended;
-          });
+      group.Call(rank,
+                 {.request = std::make_shared<const CollectiveRequest>(first),
+                  .input = inputs[rank],
+                  .output = &between[rank]},
+                 [&](const absl::Status& status) {
+                   EXPECT_THAT(status, IsOk());
+                   ++num_ended;
+                 });
     }
     group.RunAll();
     EXPECT_EQ(num_ended, group.size());

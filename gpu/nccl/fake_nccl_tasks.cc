@@ -228,10 +228,14 @@ void FakeNcclTasks::Call(int rank, CollectiveArgs args, int64_t step) {
   const auto call = std::make_shared<std::optional<absl::Status>>();
   calls_.push_back(call);
   last_calls_[rank] = call;
+  Task& task = TaskOf(rank);
+  ++task.num_running;
   executor(rank, step)
-      ->ExecuteAsync(std::move(args), [call](absl::Status status) {
+      ->ExecuteAsync(std::move(args), [call, &task](absl::Status status) {
         EXPECT_FALSE(call->has_value());
         *call = std::move(status);
+        if (--task.num_running > 0) return;
+        EXPECT_EQ(task.gpus->NumEvents(), 0) << "The devices may go now.";
       });
 }
 

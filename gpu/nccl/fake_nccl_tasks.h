@@ -78,7 +78,8 @@ class FakeNcclTasks {
   // What lies there now. Fails the test if there is nothing.
   Bytes Read(int rank, const Tensor& tensor);
 
-  // A call of the rank's device.
+  // A call of the rank's device. Fails the test if something of a device is
+  // kept when the task's last one ends.
   void Call(int rank, CollectiveRequest request, Tensor input, Tensor* output,
             int64_t step = 1);
 
@@ -99,6 +100,7 @@ class FakeNcclTasks {
     std::unique_ptr<FakeGpuRuntime> gpus;
     std::unique_ptr<DeviceManager> devices;
     std::unique_ptr<CollectiveExecutorMgr> executors;
+    int num_running = 0;  // Calls.
   };
   Task& TaskOf(int rank) { return tasks_[rank / devices_per_task_]; }
   Task MakeTask(const Options& options, int number);

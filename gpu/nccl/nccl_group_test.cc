@@ -335,6 +335,23 @@ TEST(NcclGroupTest, AnInitOrALaunchThatFailsEndsAllTasks) {
   }
 }
 
+TEST(NcclGroupTest, ACallThatFailsEndsAllTasksAndLeavesNothing) {
+  for (const GpuCall call :
+       {GpuCall::kCreateEvent, GpuCall::kRecordEvent, GpuCall::kWaitForEvent}) {
+    for (int num_good = 0; num_good < 4; ++num_good) {
+      Sums sums;
+      sums.tasks().gpus(0).FailCall(call, num_good,
+                                    absl::InternalError("no luck"));
+      sums.CallAll();
+      sums.tasks().RunAll();
+      sums.tasks().environment().Advance(GpuPassEnd::kLookEvery);
+      sums.ExpectEnded(
+          StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+      EXPECT_THAT(sums.Remains(), IsEmpty());
+    }
+  }
+}
+
 TEST(NcclGroupTest, ASpoiltGpuEndsAllTasks) {
   for (int spoilt = 0; spoilt < 4; ++spoilt) {
     Sums sums;

@@ -19,7 +19,7 @@ void NcclPass::Start(NcclPlanner planner) {
   if (!status.ok()) {
     // Other processes may have launched it.
     if (agreement_ != nullptr) group_->Break(status);
-    return meeting_.Adjourn(std::move(status));
+    return Adjourn(std::move(status));
   }
   watch_ = first().execution->cancellation.Watch(
       [group = group_, agreement = agreement_](const absl::Status& reason) {
@@ -171,6 +171,11 @@ void NcclPass::Finish() {
   cancellation.Unwatch(watch_);
   absl::Status status = cancellation.status();
   if (has_begun_) group_->Ended();
+  Adjourn(std::move(status));
+}
+
+void NcclPass::Adjourn(absl::Status status) {
+  // The devices may go with the execution.
   plans_.clear();
   ends_.clear();
   meeting_.Adjourn(std::move(status));

@@ -66,6 +66,7 @@ class NcclPass : public std::enable_shared_from_this<NcclPass> {
   void Fail(absl::Status status);
   void EndHere();
   void Finish();
+  void Adjourn(absl::Status status);
 
   GpuMeeting& meeting_;
   const GpuMembers members_;

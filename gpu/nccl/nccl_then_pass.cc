@@ -43,7 +43,7 @@ NcclThenPass::Chunk NcclThenPass::ChunkAt(int64_t index) const {
 
 void NcclThenPass::Start() {
   absl::Status status = Prepare();
-  if (!status.ok()) return meeting_.Adjourn(std::move(status));
+  if (!status.ok()) return Adjourn(std::move(status));
   if (!is_alone()) {
     watch_ = first().execution->cancellation.Watch(
         [group = nccl_->group()](const absl::Status& reason) {
@@ -55,7 +55,7 @@ void NcclThenPass::Start() {
 
 absl::Status NcclThenPass::Prepare() {
   ready_ = meeting_.TakeReady();
-  between_.resize(static_cast<size_t>(plan_.num_chunks()));
+  stages_.resize(static_cast<size_t>(plan_.num_chunks()));
   if (!is_alone() && plan_.num_chunks() > 0) {
     auto id = nccl_->Id(*members_.device(0).nccl());
     if (!id.ok()) return id.status();
@@ -119,18 +119,26 @@ void NcclThenPass::GoOn() {
 }
 
 void NcclThenPass::Reduce(int64_t index) {
-  if (is_alone()) return OnReduced(absl::OkStatus());
+  if (is_alone()) return OnReduced(index, absl::OkStatus());
   Launch(
       {},
       [this, chunk = ChunkAt(index)](int place) {
         return CallOf(place, chunk, NcclOp::kReduce);
       },
-      [self = shared_from_this()](absl::Status status) {
-        self->OnReduced(std::move(status));
+      [self = shared_from_this(), index](absl::Status status) {
+        self->OnReduced(index, std::move(status));
       });
 }
 
-void NcclThenPass::OnReduced(absl::Status status) {
+void NcclThenPass::OnReduced(int64_t index, absl::Status status) {
+  if (status.ok()) {
+    CudaDevice& device = members_.device(0);
+    auto reduced = device.Mark(device.nccl_stream());
+    status = reduced.status();
+    if (status.ok()) {
+      stages_[static_cast<size_t>(index)].reduced = *std::move(reduced);
+    }
+  }
   if (!status.ok()) Fail(status);
   {
     MutexLock lock(&mu_);
@@ -146,7 +154,8 @@ void NcclThenPass::Meet(int64_t index) {
   const Chunk chunk = ChunkAt(index);
   const NcclThenPlan::Between& between =
       chunk.size == plan_.chunk_elements ? plan_.whole : plan_.rest;
-  auto& context = between_[static_cast<size_t>(index)];
+  Stages& stages = stages_[static_cast<size_t>(index)];
+  auto& context = stages.between;
   context = std::make_unique<CollectiveContext>();
   context->params = &between.params;
   context->executor = first().executor;
@@ -157,10 +166,10 @@ void NcclThenPass::Meet(int64_t index) {
   context->exec_key = first().exec_key;
   context->execution = first().execution;
   context->launched = true;  // Counted by End().
-  // What NCCL has reduced, or the input.
+  // Not for what NCCL has been given since, which may be the chunk before.
   CudaDevice& device = members_.device(0);
-  absl::Status status =
-      device.Order(device.nccl_stream(), device.collective_stream());
+  absl::Status status = device.runtime().WaitForEvent(
+      device.collective_stream(), stages.reduced.get());
   if (status.ok()) {
     status = between.implementation->InitializeCollectiveContext(context.get());
   }
@@ -316,11 +325,16 @@ void NcclThenPass::OnPartOver(absl::Status status) {
     num_launches = num_launches_;
   }
   for (int i = 0; i < num_launches; ++i) nccl_->group()->Ended();
-  between_.clear();
-  ends_.clear();
   Cancellation& cancellation = first().execution->cancellation;
   cancellation.Unwatch(watch_);
-  meeting_.Adjourn(cancellation.status());
+  Adjourn(cancellation.status());
+}
+
+void NcclThenPass::Adjourn(absl::Status status) {
+  // The devices may go with the execution.
+  stages_.clear();
+  ends_.clear();
+  meeting_.Adjourn(std::move(status));
 }
 
 }  // namespace tutti

@@ -85,6 +85,12 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
     int64_t size = 0;
   };
 
+  // What a chunk needs to the end.
+  struct Stages {
+    OwnedGpuEvent reduced;  // Or the input is there, where there is one member.
+    std::unique_ptr<CollectiveContext> between;
+  };
+
   const CollectiveContext& first() const { return members_.context(0); }
   bool is_alone() const { return members_.size() == 1; }
   Chunk ChunkAt(int64_t index) const;
@@ -96,7 +102,7 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
 
   // The three stages of a chunk. Each ends with the function behind it.
   void Reduce(int64_t index);
-  void OnReduced(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReduced(int64_t index, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Meet(int64_t index);
   void OnMet(int64_t index, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Spread(int64_t index);
@@ -115,6 +121,7 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
   void Fail(const absl::Status& status);
   void End();
   void OnPartOver(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void Adjourn(absl::Status status);
 
   GpuMeeting& meeting_;
   const GpuMembers members_;
@@ -126,8 +133,7 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
   std::vector<GpuEvent> ready_;                    // By place.
   std::vector<std::shared_ptr<GpuPassEnd>> ends_;  // By place.
 
-  // By chunk, from when it meets others to the end.
-  std::vector<std::unique_ptr<CollectiveContext>> between_;
+  std::vector<Stages> stages_;  // By chunk.
 
   Cancellation::WatchId watch_ = 0;
 

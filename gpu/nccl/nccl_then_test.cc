@@ -48,6 +48,7 @@ class Sums {
       : tasks_(options),
         request_(tasks_.Request(AllReduce{}, DType::kInt32, num_elements)),
         sum_(static_cast<size_t>(num_elements)),
+        given_(tasks_.size()),
         outputs_(tasks_.size()) {
     request_.impl_details.implementation = std::move(name);
     for (int rank = 0; rank < tasks_.size(); ++rank) {
@@ -64,11 +65,19 @@ class Sums {
   FakeNcclTasks& tasks() { return tasks_; }
   CollectiveRequest& request() { return request_; }
 
-  void Call(int rank, bool in_place) {
-    Tensor input = tasks_.Allocate(rank, DType::kInt32, request_.shape);
+  // What the rank's call takes.
+  void Give(int rank, bool in_place) {
+    Tensor& input = given_[rank];
+    input = tasks_.Allocate(rank, DType::kInt32, request_.shape);
     if (!inputs_[rank].empty()) tasks_.Write(rank, input, inputs_[rank]);
     outputs_[rank] = in_place ? input : Tensor();
-    tasks_.Call(rank, request_, std::move(input), &outputs_[rank]);
+  }
+  void CallGiven(int rank) {
+    tasks_.Call(rank, request_, std::move(given_[rank]), &outputs_[rank]);
+  }
+  void Call(int rank, bool in_place) {
+    Give(rank, in_place);
+    CallGiven(rank);
   }
   void CallAll(bool in_place) {
     for (int rank = 0; rank < tasks_.size(); ++rank) Call(rank, in_place);
@@ -103,7 +112,7 @@ class Sums {
   CollectiveRequest request_;
   std::vector<Bytes> inputs_;
   std::vector<uint32_t> sum_;
-  std::vector<Tensor> outputs_;
+  std::vector<Tensor> given_, outputs_;
 };
 
 class LayoutsTest
@@ -124,10 +133,9 @@ TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
     SCOPED_TRACE(num_elements);
     const bool is_average = seed % 2 == 1;
     ++seed;
-    Sums sums({.seed = seed,
-               .num_tasks = num_tasks,
-               .gpus_per_task = gpus_per_task},
-              name, num_elements, seed);
+    Sums sums(
+        {.seed = seed, .num_tasks = num_tasks, .gpus_per_task = gpus_per_task},
+        name, num_elements, seed);
     FakeNcclTasks& tasks = sums.tasks();
     if (is_average) sums.request().final_op = FinalOp::DivideByGroupSize();
     // The same instance again.
@@ -162,9 +170,8 @@ TEST(NcclThenTest, ChunksOverlapInAnyOrderOfStreams) {
   }
 }
 
-// What fails in one process ends the execution in all.
+// What fails in one process ends the execution in all, where all have called.
 void EndsAllWith(Sums& sums, const std::string& text) {
-  sums.CallAll(/*in_place=*/false);
   sums.RunAll();
   sums.tasks().environment().Advance(2 * NcclGroup::kLookEvery);
   sums.RunAll();
@@ -185,12 +192,28 @@ TEST(NcclThenTest, AnErrorOfNcclEndsAllMembers) {
   {
     Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
     sums.tasks().network().FailNextInit(absl::InternalError("no init"));
+    sums.CallAll(/*in_place=*/false);
     EndsAllWith(sums, "no init");
   }
   {
     Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
     sums.tasks().network().FailNextLaunch(absl::InternalError("no launch"));
+    sums.CallAll(/*in_place=*/false);
     EndsAllWith(sums, "no launch");
+  }
+}
+
+TEST(NcclThenTest, ACallThatFailsEndsAllMembersAndLeavesNothing) {
+  for (const GpuCall call :
+       {GpuCall::kCreateEvent, GpuCall::kRecordEvent, GpuCall::kWaitForEvent}) {
+    for (int num_good = 0; num_good < 6; ++num_good) {
+      Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
+      for (int rank = 0; rank < 4; ++rank) sums.Give(rank, /*in_place=*/true);
+      sums.tasks().gpus(0).FailCall(call, num_good,
+                                    absl::InternalError("no luck"));
+      for (int rank = 0; rank < 4; ++rank) sums.CallGiven(rank);
+      EndsAllWith(sums, "no luck");
+    }
   }
 }
 
@@ -237,6 +260,7 @@ TEST(NcclThenTest, FunctionsOfTheHostAreRefused) {
                        .apply = [](DType, const void*, const void*, void*,
                                    int64_t) { return absl::OkStatus(); }})
           .value();
+  sums.CallAll(/*in_place=*/false);
   EndsAllWith(sums, "NCCL has no merge op \"mine\"");
 }
 
