@@ -23,7 +23,9 @@ class CudaDevice::Streams {
     auto streams = std::make_shared<Streams>(runtime, gpu, freed_ahead_bytes);
     for (OwnedGpuStream* stream :
          {&streams->compute_, &streams->collective_, &streams->copy_,
-          &streams->nccl_, &streams->allocating_, &streams->freeing_}) {
+          &streams->nccl_, &streams->collective_signals_,
+          &streams->nccl_signals_, &streams->allocating_,
+          &streams->freeing_}) {
       absl::StatusOr<OwnedGpuStream> created = NewStream(*runtime, gpu);
       if (!created.ok()) return created.status();
       *stream = *std::move(created);
@@ -40,6 +42,12 @@ class CudaDevice::Streams {
   GpuStream collective() const { return collective_.get(); }
   GpuStream copy() const { return copy_.get(); }
   GpuStream nccl() const { return nccl_.get(); }
+
+  GpuStream SignalsOf(GpuStream stream) const {
+    if (stream == collective()) return collective_signals_.get();
+    if (stream == nccl()) return nccl_signals_.get();
+    return stream;
+  }
 
   absl::StatusOr<OwnedGpuEvent> Mark(GpuStream stream) const {
     absl::StatusOr<OwnedGpuEvent> event = NewEvent(*runtime_, gpu_);
@@ -140,6 +148,7 @@ class CudaDevice::Streams {
 
   // Const once Create() returns.
   OwnedGpuStream compute_, collective_, copy_, nccl_, allocating_, freeing_;
+  OwnedGpuStream collective_signals_, nccl_signals_;
 
   mutable Mutex mu_;
   absl::Status free_status_ ABSL_GUARDED_BY(mu_);
@@ -240,6 +249,10 @@ absl::StatusOr<OwnedGpuEvent> CudaDevice::Mark(GpuStream stream) {
 
 absl::Status CudaDevice::Order(GpuStream first, GpuStream second) {
   return streams_->Order(first, second);
+}
+
+GpuStream CudaDevice::SignalsOf(GpuStream stream) const {
+  return streams_->SignalsOf(stream);
 }
 
 absl::Status CudaDevice::NotifyWhenDone(GpuStream stream, StatusCallback done) {

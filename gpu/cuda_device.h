@@ -106,6 +106,12 @@ class CudaDevice : public Device {
   // for could come to lie behind them.
   GpuStream nccl_stream() const;
 
+  // Where the host is called of what `stream` has done, after an event of it: a
+  // call of the host on a stream holds up what lies behind it there until the
+  // host has returned. That of another stream than the two for collectives is
+  // the stream itself.
+  GpuStream SignalsOf(GpuStream stream) const;
+
   // An event that is done when all that the stream holds now has run. The
   // stream is of this device.
   absl::StatusOr<OwnedGpuEvent> Mark(GpuStream stream);

@@ -75,7 +75,12 @@ bool SpoilsGpu(cudaError_t error) {
     case cudaErrorContextIsDestroyed:
     case cudaErrorMpsClientTerminated:
     case cudaErrorExternalDevice:
+    case cudaErrorMpsRpcFailure:
     case cudaErrorUnknown:
+#if CUDART_VERSION >= 13000
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+#endif
       return true;
     default:
       return false;

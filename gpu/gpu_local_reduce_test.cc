@@ -1,6 +1,7 @@
 #include "gpu/gpu_local_reduce.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -179,6 +180,30 @@ TEST(GpuLocalReduceTest, DoneWaitsForTheStream) {
   sums.group().RunAll();
   EXPECT_THAT(sums.group().ended(), Each(Optional(IsOk())));
   EXPECT_EQ(sums.group().environment().num_alarms(), 0);
+}
+
+TEST(GpuLocalReduceTest, TheStreamGoesOnBeforeTheHostIsCalled) {
+  Sums sums({});
+  FakeGpuGroup& group = sums.group();
+  CudaDevice& first = group.device(0);
+  const auto gate = std::make_shared<std::atomic<bool>>(false);
+  ASSERT_THAT(group.runtime().PutGate(
+                  first.SignalsOf(first.collective_stream()), gate),
+              IsOk());
+  sums.FillAll();
+  sums.CallAll();
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+  {
+    const auto behind = first.Mark(first.collective_stream());
+    ASSERT_THAT(behind, IsOk());
+    group.RunAll();
+    EXPECT_TRUE(group.runtime().IsDone(behind->get()).value_or(false));
+  }
+  *gate = true;
+  group.runtime().Waker()();
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
 }
 
 TEST(GpuLocalReduceTest, WhatIsPreparedRunsAgainAndAgain) {

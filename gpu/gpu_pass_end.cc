@@ -41,15 +41,17 @@ void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
                               StatusCallback done) {
   // `done` may run, and whoever keeps this go, before this returns.
   const auto self = shared_from_this();
+  GpuStream signals;
   {
     MutexLock lock(&mu_);
     awaited_ = std::move(awaited);
     done_ = std::move(done);
     LookLater();
+    signals = SignalsLocked();
   }
   // The callback is told of this call's error too.
   device_
-      .NotifyWhenDone(stream_,
+      .NotifyWhenDone(signals,
                       [self](const absl::Status& status) {
                         if (status.ok()) {
                           MutexLock lock(&self->mu_);
@@ -58,6 +60,15 @@ void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
                         self->Look();
                       })
       .IgnoreError();
+}
+
+// Where there is no event to wait for, the stream calls the host itself.
+GpuStream GpuPassEnd::SignalsLocked() {
+  const GpuStream signals = device_.SignalsOf(stream_);
+  if (signals == stream_ || !is_marked_) return stream_;
+  const absl::Status status =
+      device_.runtime().WaitForEvent(signals, event_.get());
+  return status.ok() ? signals : stream_;
 }
 
 void GpuPassEnd::Look() {

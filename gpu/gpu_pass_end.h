@@ -55,6 +55,7 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   GpuPassEnd(CudaDevice& device, GpuStream stream, Clock& clock,
              OwnedGpuEvent event);
 
+  GpuStream SignalsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
   void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<bool> IsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -31,6 +31,8 @@ enum class PeerLink {
 struct GpuStream {
   int gpu = 0;
   void* handle = nullptr;
+
+  friend bool operator==(const GpuStream&, const GpuStream&) = default;
 };
 struct GpuEvent {
   int gpu = 0;
