@@ -18,6 +18,7 @@ TEST(GpusTest, TheBuildSaysWhatItFoundOrWhyNot) {
   const GpuReport report = GpusHere();
   EXPECT_THAT(report.cuda, Not(IsEmpty()));
   EXPECT_THAT(report.nccl, Not(IsEmpty()));
+  EXPECT_EQ(report.nccl_version.empty(), !report.why_no_nccl.empty());
 }
 
 }  // namespace

@@ -177,14 +177,23 @@ std::string GpuText(const GpuReport& gpus) {
                                ? absl::StrCat("none: ", gpus.why_none)
                                : absl::StrCat(gpus.names.size(), ": ",
                                               absl::StrJoin(gpus.names, ", "));
-  return absl::StrCat(here, "; CUDA: ", gpus.cuda, "; NCCL: ", gpus.nccl);
+  const std::string& nccl_here =
+      gpus.nccl_version.empty() ? gpus.why_no_nccl : gpus.nccl_version;
+  return absl::StrCat(here, "; CUDA: ", gpus.cuda, "; NCCL: ", gpus.nccl,
+                      "; its library: ", nccl_here);
+}
+
+Json OrNull(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
 }
 
 Json ToJson(const GpuReport& gpus) {
   return {{"names", gpus.names},
-          {"why_none", gpus.why_none.empty() ? Json() : Json(gpus.why_none)},
+          {"why_none", OrNull(gpus.why_none)},
           {"cuda", gpus.cuda},
-          {"nccl", gpus.nccl}};
+          {"nccl", gpus.nccl},
+          {"nccl_version", OrNull(gpus.nccl_version)},
+          {"why_no_nccl", OrNull(gpus.why_no_nccl)}};
 }
 
 std::string Line(absl::string_view name, const std::string& value) {
@@ -205,10 +214,11 @@ BuildInfo ThisBuild() {
       .memory_bytes =
           int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
       .extensions = {"gRPC"},
-      .missing_extensions = {"NCCL"},
       .gpus = GpusHere()};
   (build.gpus.has_cuda ? build.extensions : build.missing_extensions)
       .push_back("CUDA");
+  (build.gpus.has_nccl ? build.extensions : build.missing_extensions)
+      .push_back("NCCL");
   (HasMpi() ? build.extensions : build.missing_extensions).push_back("MPI");
   return build;
 }

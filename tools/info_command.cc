@@ -32,8 +32,10 @@ constexpr char kHelp[] =
                                none), extensions, missing_extensions
   processor, processors        the model, and how many
   memory_bytes                 of the machine
-  gpus                         names, why_none (null if there are some), and
-                               what the build found: cuda, nccl
+  gpus                         names, why_none (null if there are some), what
+                               the build found: cuda, nccl, and nccl_version
+                               of the library here (null if none opens),
+                               why_no_nccl (null if it does)
   device_types                 a list
   algorithms                   a list with an object for each: name, summary,
                                collectives, device_types (empty: any),

@@ -48,7 +48,8 @@ TEST_F(InfoTest, TheTextNamesEveryAlgorithmWithItsTraits) {
                                        .num_processors = 2,
                                        .missing_extensions = {"MPI"},
                                        .gpus = {.cuda = "13.0 in /cuda",
-                                                .nccl = "there is none",
+                                                .nccl = "2.1 in /nccl",
+                                                .why_no_nccl = "not here",
                                                 .why_none = "no driver"}},
                                       registry_);
   EXPECT_THAT(text, HasSubstr("tutti 1.2.3\n"));
@@ -58,25 +59,28 @@ TEST_F(InfoTest, TheTextNamesEveryAlgorithmWithItsTraits) {
   EXPECT_THAT(text, HasSubstr("MPI           not built in\n"));
   EXPECT_THAT(text,
               HasSubstr("GPUs          none: no driver; CUDA: 13.0 in /cuda; "
-                        "NCCL: there is none\n"));
+                        "NCCL: 2.1 in /nccl; its library: not here\n"));
   EXPECT_THAT(text, HasSubstr("\nRings  round and round\n"));
   EXPECT_THAT(text, HasSubstr("\nRings  all_reduce,reduce  CPU      Library "));
 }
 
 TEST_F(InfoTest, GpusAreCountedAndNamed) {
-  const BuildInfo build = {.gpus = {.names = {"Some GPU", "Other GPU"}}};
+  const BuildInfo build = {
+      .gpus = {.nccl_version = "2.1.3", .names = {"Some GPU", "Other GPU"}}};
   EXPECT_THAT(FormatInfo(build, registry_),
               HasSubstr("GPUs          2: Some GPU, Other GPU; CUDA: "));
   const auto json = InfoAsJson(build, registry_);
   EXPECT_EQ(json["gpus"].dump(),
             R"({"names":["Some GPU","Other GPU"],"why_none":null,"cuda":"",)"
-            R"("nccl":""})");
+            R"("nccl":"","nccl_version":"2.1.3","why_no_nccl":null})");
 }
 
-TEST_F(InfoTest, CudaIsBuiltInOrMissing) {
+TEST_F(InfoTest, CudaAndNcclAreBuiltInOrMissing) {
   const BuildInfo build = ThisBuild();
   EXPECT_THAT(build.gpus.has_cuda ? build.extensions : build.missing_extensions,
               Contains("CUDA"));
+  EXPECT_THAT(build.gpus.has_nccl ? build.extensions : build.missing_extensions,
+              Contains("NCCL"));
 }
 
 TEST_F(InfoTest, TheJsonHasTheSame) {

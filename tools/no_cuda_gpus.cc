@@ -6,6 +6,7 @@ namespace tutti {
 GpuReport GpusHere() {
   return {.cuda = CudaFound(),
           .nccl = NcclFound(),
+          .why_no_nccl = "Tutti was built without CUDA",
           .why_none = "Tutti was built without CUDA"};
 }
 

@@ -23,7 +23,7 @@
 #include "gpu/suite/check.h"
 #include "gpu/suite/check_list.h"
 #include "gpu/suite/cuda_timing.h"
-#include "gpu/suite/nccl_here.h"
+#include "gpu/nccl/nccl_here.h"
 #include "gpu/suite/suite_machine.h"
 #include "gpu/suite/suite_report.h"
 

@@ -1,5 +1,5 @@
-#ifndef TUTTI_GPU_SUITE_NCCL_HERE_H_
-#define TUTTI_GPU_SUITE_NCCL_HERE_H_
+#ifndef TUTTI_GPU_NCCL_NCCL_HERE_H_
+#define TUTTI_GPU_NCCL_NCCL_HERE_H_
 
 #include <memory>
 
@@ -8,10 +8,13 @@
 
 namespace tutti {
 
+// Whether this was built with NCCL's header.
+bool HasNccl();
+
 // The NCCL of this machine, for good. Errors: as DlopenNcclRuntime::Open();
-// UNIMPLEMENTED where this was built without NCCL's header.
+// UNIMPLEMENTED if !HasNccl().
 absl::StatusOr<std::shared_ptr<NcclRuntime>> NcclHere();
 
 }  // namespace tutti
 
-#endif  // TUTTI_GPU_SUITE_NCCL_HERE_H_
+#endif  // TUTTI_GPU_NCCL_NCCL_HERE_H_

@@ -1,10 +1,12 @@
 #include "absl/status/status.h"
-#include "gpu/suite/nccl_here.h"
+#include "gpu/nccl/nccl_here.h"
 
 namespace tutti {
 
+bool HasNccl() { return false; }
+
 absl::StatusOr<std::shared_ptr<NcclRuntime>> NcclHere() {
-  return absl::UnimplementedError("the suite was built without nccl.h");
+  return absl::UnimplementedError("this was built without nccl.h");
 }
 
 }  // namespace tutti
