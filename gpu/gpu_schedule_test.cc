@@ -1,26 +1,20 @@
 // Schedules whose steps run on the streams of GPUs.
 
-#include <algorithm>
-#include <cstring>
-#include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
 #include "framework/reduction_reference.h"
 #include "framework/reduction_test_data.h"
-#include "framework/registry.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_group.h"
 #include "gpu/fake_gpu_runtime.h"
+#include "gpu/gpu_cases.h"
 #include "gtest/gtest.h"
-#include "schedule/algorithm.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
@@ -36,76 +30,6 @@ using conformance::ImplementationUnderTest;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
-// All that is made of steps and is chosen or named like everything else.
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const auto& [name, factory] : CollectiveRegistry::Global().List()) {
-    if (AlgorithmOf(*factory) != nullptr) names.push_back(name);
-  }
-  return names;
-}
-
-ImplementationUnderTest Named(const std::string& name) {
-  ImplementationUnderTest under_test;
-  under_test.name = name;
-  for (const auto& [other, factory] : CollectiveRegistry::Global().List()) {
-    if (other == name) under_test.factory = factory;
-  }
-  under_test.algorithm = AlgorithmOf(*under_test.factory);
-  under_test.quick = true;
-  return under_test;
-}
-
-// Average of 16-bit floats are rounded once here, and by steps of the host
-// twice; functions of the caller run on the host alone.
-bool RunsAlike(const Case& c) {
-  const bool rounds = IsFloating(c.dtype) && SizeOf(c.dtype) == 2;
-  return !c.merge_op.is_custom() && !c.final_op.is_custom() &&
-         (c.final_op.is_identity() || !rounds);
-}
-
-// One member's tensors, as the case wants them.
-struct Buffers {
-  Tensor input;
-  Tensor output;
-};
-
-Buffers MakeBuffers(FakeGpuGroup& group, const Case& c, int rank,
-                    bool gives_output) {
-  const auto allocate = [&](int64_t num_elements) {
-    return group.device(rank)
-        .Allocate(c.dtype, ShapeOf(c, num_elements))
-        .value();
-  };
-  const int64_t input_elements = InputElements(c, rank);
-  const int64_t output_elements = OutputElements(c, rank);
-  Buffers buffers;
-  if (!IsInPlace(c, rank)) {
-    buffers.input = allocate(input_elements);
-    if (gives_output) buffers.output = allocate(output_elements);
-    return buffers;
-  }
-  const Tensor all = allocate(std::max(input_elements, output_elements));
-  const auto part = [&](int64_t num_elements) {
-    if (num_elements == all.num_elements()) return all;
-    const int64_t begin = OwnBlockBegin(c, rank) / c.row_elements;
-    return all.Slice(begin, begin + num_elements / c.row_elements).value();
-  };
-  buffers.input = part(input_elements);
-  buffers.output = part(output_elements);
-  return buffers;
-}
-
-Bytes Joined(absl::Span<const absl::Span<const std::byte>> pieces) {
-  Bytes joined;
-  for (const auto piece : pieces) {
-    for (const std::byte byte : piece) {
-      joined.push_back(static_cast<uint8_t>(byte));
-    }
-  }
-  return joined;
-}
-
 // Runs the case as the group's instance `key`, while inputs are still being
 // written, and compares the bits of all outputs.
 void RunCase(FakeGpuGroup& group, const ImplementationUnderTest& under_test,
@@ -115,25 +39,17 @@ void RunCase(FakeGpuGroup& group, const ImplementationUnderTest& under_test,
   const auto expected = Expectation::Create(under_test, c, inputs);
   ASSERT_THAT(expected, IsOk());
   const auto requests = RequestsOf(c, under_test.name, key);
-  std::vector<Buffers> buffers(group.size());
+  std::vector<CaseBuffers> buffers(group.size());
   for (int rank = 0; rank < group.size(); ++rank) {
     CollectiveRequest request = *requests[rank];
     request.device_type = CudaDevice::kType;
-    const bool has_input = HasInput(c.type, rank, c.root);
-    const bool has_output = HasOutput(c.type, rank, c.root);
-    buffers[rank] =
-        MakeBuffers(group, c, rank, has_output && !c.allocates_output);
-    if (has_input) {
-      Bytes bytes((*inputs)[rank].size());
-      if (!bytes.empty()) {
-        std::memcpy(bytes.data(), (*inputs)[rank].data(), bytes.size());
-      }
-      if (buffers[rank].input.size_bytes() > 0) {
-        group.Write(rank, buffers[rank].input, std::move(bytes));
-      }
+    buffers[rank] = MakeCaseBuffers(group.device(rank), c, rank);
+    auto& [input, output] = buffers[rank];
+    if (input.size_bytes() > 0) {
+      group.Write(rank, input, Joined({(*inputs)[rank]}));
     }
-    group.Call(rank, request, has_input ? buffers[rank].input : Tensor(),
-               has_output ? &buffers[rank].output : nullptr);
+    group.Call(rank, request, input,
+               HasOutput(c.type, rank, c.root) ? &output : nullptr);
   }
   group.RunAll();
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -146,11 +62,11 @@ void RunCase(FakeGpuGroup& group, const ImplementationUnderTest& under_test,
 }
 
 class SchedulesTest : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(All, SchedulesTest, testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(All, SchedulesTest, testing::ValuesIn(ScheduleNames()),
                          [](const auto& info) { return info.param; });
 
 TEST_P(SchedulesTest, HaveTheBitsOfTheHost) {
-  const ImplementationUnderTest under_test = Named(GetParam());
+  const ImplementationUnderTest under_test = ScheduleNamed(GetParam());
   int64_t key = 0;
   for (const int size : {1, 2, 3, 8}) {
     FakeGpuGroup group({.seed = static_cast<uint64_t>(size),
@@ -205,7 +121,7 @@ TEST(GpuScheduleTest, AveragesOf16BitFloatsAreRoundedOnce) {
 
 // A step that did not wait for another device's would be seen in some order.
 TEST_P(SchedulesTest, HaveThemWhateverTheOrderOfStreams) {
-  const ImplementationUnderTest under_test = Named(GetParam());
+  const ImplementationUnderTest under_test = ScheduleNamed(GetParam());
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     // Two GPUs with a link, two without.
     FakeGpuGroup group({.seed = seed,
