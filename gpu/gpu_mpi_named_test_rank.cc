@@ -94,10 +94,10 @@ TEST_P(GpuMpiNamedTest, TensorsComeInAnyOrder) {
           Elements(dtype_of(which), length_of(which) + rank, value);
       gathered.insert(gathered.end(), block.begin(), block.end());
     }
-    EXPECT_EQ(Read(call.buffers.output),
-              which % 2 == 1
-                  ? gathered
-                  : Elements(dtype_of(which), length_of(which), sum));
+    const Bytes wanted = which % 2 == 1
+                             ? gathered
+                             : Elements(dtype_of(which), length_of(which), sum);
+    EXPECT_TRUE(Read(call.buffers.output) == wanted);
   }
 }
 
@@ -123,8 +123,8 @@ TEST_P(GpuMpiNamedTest, ADTypeThatDiffersIsNoErrorOfTheOthers) {
       continue;
     }
     EXPECT_THAT(status, IsOk());
-    EXPECT_EQ(Read(calls[which].buffers.output),
-              Elements(DType::kFloat32, 20'000, which * num_tasks()));
+    EXPECT_TRUE(Read(calls[which].buffers.output) ==
+                Elements(DType::kFloat32, 20'000, which * num_tasks()));
   }
 }
 

@@ -48,7 +48,8 @@ struct GpuMpiCall {
 using GpuMpiCalls = std::deque<GpuMpiCall>;
 
 // A test that all processes of an MPI job run in step, each with devices on a
-// GPU of its own, which is a fake: as many as the parameter says. Blocks.
+// GPU of its own, which is a fake: as many as the parameter says. A process
+// that finds something wrong goes on, since the others wait for it.
 class GpuMpiTest : public testing::TestWithParam<int> {
  protected:
   void SetUp() override;
