@@ -21,12 +21,18 @@ class MpirunTest(unittest.TestCase):
     def test_jobs_of_every_size(self):
         for size in 1, 2, 3, 4, 8:
             with self.subTest(size=size), mpi_environment() as environment:
-                result = subprocess.run(
-                    ["mpirun", "-n", str(size), "--tag-output", *COMMAND],
-                    env=environment, text=True, check=False,
-                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT, timeout=100)
-                self.assertEqual(result.returncode, 0, result.stdout)
+                self.run_job(size, environment)
+
+    def run_job(self, size, environment):
+        try:
+            result = subprocess.run(
+                ["mpirun", "-n", str(size), "--tag-output", *COMMAND],
+                env=environment, text=True, check=False,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, timeout=100)
+        except subprocess.TimeoutExpired as hung:
+            self.fail(f"{hung}\n{(hung.stdout or b'').decode()}")
+        self.assertEqual(result.returncode, 0, result.stdout)
 
 
 if __name__ == "__main__":
