@@ -23,10 +23,22 @@ using conformance::Case;
 using conformance::Expectation;
 using conformance::ImplementationUnderTest;
 
+// Where tensors begin, in elements: kernels take 16 bytes at a time.
+constexpr int64_t kAlignments = 3;
+
 Bytes BytesOf(absl::Span<const std::byte> bytes) {
   Bytes copy(bytes.size());
   if (!bytes.empty()) std::memcpy(copy.data(), bytes.data(), bytes.size());
   return copy;
+}
+
+// A tensor that begins `skipped` elements into memory of its own.
+Tensor AllocateAt(SuiteGroup& group, int rank, DType dtype, int64_t skipped,
+                  int64_t num_elements) {
+  const int64_t end = skipped + num_elements;
+  const Tensor whole = group.Allocate(rank, dtype, end);
+  if (skipped == 0 || !whole.is_set()) return whole;
+  return whole.Slice(skipped, end).value_or(whole);
 }
 
 // One member's tensors.
@@ -34,8 +46,13 @@ struct Buffers {
   Tensor input, output;
 };
 
-// As the case wants them; unset where there is no memory.
-Buffers MakeBuffers(SuiteGroup& group, const Case& c, int rank) {
+// As the case wants them, `skipped` elements into their memory; unset where
+// there is none.
+Buffers MakeBuffers(SuiteGroup& group, const Case& c, int rank,
+                    int64_t skipped) {
+  const auto allocate = [&](int64_t num_elements) {
+    return AllocateAt(group, rank, c.dtype, skipped, num_elements);
+  };
   const int64_t input = InputElements(c, rank);
   const int64_t output = OutputElements(c, rank);
   const bool has_input = HasInput(c.type, rank, c.root);
@@ -46,10 +63,10 @@ Buffers MakeBuffers(SuiteGroup& group, const Case& c, int rank) {
   };
   Buffers buffers;
   if (!IsInPlace(c, rank)) {
-    if (has_input) buffers.input = group.Allocate(rank, c.dtype, input);
-    if (has_output) buffers.output = group.Allocate(rank, c.dtype, output);
+    if (has_input) buffers.input = allocate(input);
+    if (has_output) buffers.output = allocate(output);
   } else {
-    const Tensor all = group.Allocate(rank, c.dtype, std::max(input, output));
+    const Tensor all = allocate(std::max(input, output));
     const auto part = [&](int64_t num_elements) {
       if (num_elements == all.num_elements()) return all;
       const int64_t begin = OwnBlockBegin(c, rank);
@@ -99,7 +116,7 @@ absl::Status RunCase(SuiteGroup& group,
   const auto requests = RequestsOf(c, under_test.name, key);
   std::vector<Buffers> buffers(group.size());
   for (int rank = 0; rank < group.size(); ++rank) {
-    buffers[rank] = MakeBuffers(group, c, rank);
+    buffers[rank] = MakeBuffers(group, c, rank, key % kAlignments);
     if (buffers[rank].input.is_set()) {
       group.Write(rank, buffers[rank].input, BytesOf((*inputs)[rank]));
     }

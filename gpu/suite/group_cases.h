@@ -11,8 +11,9 @@
 namespace tutti {
 
 // Runs cases of the conformance suite among the group's devices, one after the
-// other, and compares all outputs with what is expected, bit by bit. Errors:
-// the first, with its case.
+// other, and compares all outputs with what is expected, bit by bit. Of three
+// cases the tensors of two are not where memory begins. Errors: the first, with
+// its case.
 absl::Status RunCases(SuiteGroup& group,
                       const conformance::ImplementationUnderTest& under_test,
                       const std::vector<conformance::Case>& cases);

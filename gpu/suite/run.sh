@@ -8,6 +8,10 @@
 # failed; 3 if there is no GPU.
 set -u
 
+# A GPU has 8 queues for streams unless it is told otherwise; devices that share
+# it have more streams, which would wait for each other there.
+export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-32}"
+
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 results=${1:-results}
 mkdir -p "$results" || exit 1

@@ -53,14 +53,20 @@ bool RunsAlike(const Case& c) {
          (c.final_op.is_identity() || !is_short);
 }
 
+// Those of the quick suite, and each dtype with each root, permutation and
+// placement.
 std::vector<Case> CasesOf(const ImplementationUnderTest& schedule, int size,
                           const CheckScale& scale) {
+  constexpr int64_t kOddLength = 7;
   const conformance::Grid grid = {.devices = size};
+  ImplementationUnderTest whole = schedule;
+  whole.quick = false;
   std::vector<Case> cases;
   for (const CollectiveType type : schedule.traits().collectives) {
     for (const auto& part :
          {LengthCases(schedule, type, grid), SpecialCases(schedule, type, grid),
-          ReductionCases(schedule, type, grid)}) {
+          ReductionCases(schedule, type, grid),
+          MatrixCases(whole, type, grid, kOddLength)}) {
       std::copy_if(part.begin(), part.end(), std::back_inserter(cases),
                    [&](const Case& c) {
                      return RunsAlike(c) && c.length <= scale.large_elements;
