@@ -125,23 +125,31 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
 void NcclGroup::AwaitReady(StatusCallback ready) {
   ready_ = std::move(ready);
   look_after_ = kFirstLook;
-  Look();
+  Look(kAsksAtOnce);
 }
 
-void NcclGroup::Look() {
+void NcclGroup::Look(int num_asks) {
   if (status().ok()) {
-    const absl::StatusOr<bool> are_ready = AreReady();
+    const absl::StatusOr<bool> are_ready = AreReadySoon(num_asks);
     if (are_ready.ok() && !*are_ready) {
       Clock& clock = *options_.environment.clock;
       const absl::Time next = clock.Now() + look_after_;
       look_after_ = std::min(2 * look_after_, kLastLook);
-      clock.CallAt(next, [self = shared_from_this()] { self->Look(); });
+      clock.CallAt(next, [self = shared_from_this()] { self->Look(1); });
       return;
     }
     if (!are_ready.ok()) Break(are_ready.status());
   }
   StatusCallback ready = std::move(ready_);
   std::move(ready)(status());
+}
+
+absl::StatusOr<bool> NcclGroup::AreReadySoon(int num_asks) {
+  absl::StatusOr<bool> are_ready = false;
+  for (int i = 0; i < num_asks && are_ready.ok() && !*are_ready; ++i) {
+    are_ready = AreReady();
+  }
+  return are_ready;
 }
 
 absl::StatusOr<bool> NcclGroup::AreReady() {

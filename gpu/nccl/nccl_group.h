@@ -28,9 +28,9 @@ namespace tutti {
 //
 // Made by the first launch; freed with the group. What is launched goes to NCCL
 // one after the other, in the order of Add(): a launch begins when NCCL is past
-// the one before. NCCL is asked how far it is through the environment's clock,
-// never on a waiting thread, and for errors every kLookEvery as long as
-// anything is under way.
+// the one before. NCCL is asked how far it is a number of times at once, then
+// by the environment's clock, never on a waiting thread; and for errors every
+// kLookEvery as long as anything is under way.
 //
 // The first error ends it, as does the end of the group: its ends are aborted
 // as work of the environment's queue, so that streams go on, and all that waits
@@ -42,8 +42,14 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
  public:
   static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
 
-  // How soon NCCL is asked again while it is not ready: at first, doubled each
-  // time, and at last. A guess, not measured.
+  // How often NCCL is asked whether it is ready, at once, before the clock: it
+  // mostly takes less time than an alarm. A launch that NCCL makes on a thread
+  // of its own takes some 10 us, and to ask is to read an atomic of each
+  // communicator, some 10 ns. A guess, not measured.
+  static constexpr int kAsksAtOnce = 1000;
+
+  // How soon after that: at first, doubled each time, and at last. A guess, not
+  // measured.
   static constexpr absl::Duration kFirstLook = absl::Microseconds(20);
   static constexpr absl::Duration kLastLook = absl::Milliseconds(1);
 
@@ -102,10 +108,13 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void Next() ABSL_LOCKS_EXCLUDED(mu_);
   void Begin(const NcclTicket& ticket);
   void AwaitReady(StatusCallback ready);
-  void Look();
+  void Look(int num_asks);
   void Fail(StatusCallback launched);
 
   absl::StatusOr<bool> AreReady();
+
+  // Asks until they are, or one has failed, at most so often.
+  absl::StatusOr<bool> AreReadySoon(int num_asks);
   void NextInTurn();
   void LookForErrors() ABSL_LOCKS_EXCLUDED(mu_);
   void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -196,15 +196,22 @@ TEST(NcclGroupTest, ComputeStreamsReadTheResults) {
   }
 }
 
-TEST(NcclGroupTest, ALibraryThatIsSlowIsWaitedFor) {
-  Sums sums;
-  sums.network().SetLooks(5);
-  sums.CallAll(1);
-  sums.CallAll(2);
-  sums.ExpectPending();
-  sums.tasks().RunAll();
-  ASSERT_NO_FATAL_FAILURE(sums.Run(3));
-  EXPECT_THAT(sums.Remains(), IsEmpty());
+TEST(NcclGroupTest, ALibraryIsAskedAtOnceAndThenByTheClock) {
+  constexpr int kAtOnce = NcclGroup::kAsksAtOnce;
+  for (const int num_looks : {1, kAtOnce - 1, kAtOnce, kAtOnce + 5}) {
+    Sums sums({.gpus_per_task = 3});
+    sums.network().SetLooks(num_looks);
+    for (const int64_t key : {1, 2}) {  // With and without an init.
+      sums.CallAll(key);
+      sums.tasks().environment().RunAll();  // No time passes.
+      if (num_looks >= kAtOnce) {
+        sums.ExpectPending();
+        sums.tasks().RunAll();
+      }
+      sums.ExpectEnded(IsOk());
+    }
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
 }
 
 TEST(NcclGroupTest, WhatHangsEndsOnAllTasksWhenOneMemberIsCancelled) {
