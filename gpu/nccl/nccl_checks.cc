@@ -13,28 +13,6 @@
 namespace tutti {
 namespace {
 
-absl::Status CheckOneDevicePerGpu(const CollGroupParams& group) {
-  for (const CollGroupMember& member : group.members) {
-    for (const DeviceLink& link : member.device.locality.links) {
-      if (link.strength != CudaDevice::kSameGpuStrength) continue;
-      const auto other = std::find_if(
-          group.members.begin(), group.members.end(),
-          [&](const CollGroupMember& candidate) {
-            const DeviceName& name = candidate.device.name;
-            return name.index == link.device_index &&
-                   name.TaskName() == member.device.name.TaskName();
-          });
-      if (other == group.members.end()) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "NCCL wants each member on a GPU of its own, but ",
-          member.device.name.ToString(), " and ", other->device.name.ToString(),
-          " are on one: use GpuLocalReduce, GpuLocalGather or "
-          "GpuLocalBroadcast, or one device per GPU"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status NoSuchOp(const char* what, absl::string_view name) {
   return absl::UnimplementedError(absl::StrCat(
       "NCCL has no ", what, " \"", name,
@@ -62,6 +40,28 @@ absl::Status CheckOps(const CollInstanceParams& instance) {
 }
 
 }  // namespace
+
+absl::Status CheckOneDevicePerGpu(const CollGroupParams& group) {
+  for (const CollGroupMember& member : group.members) {
+    for (const DeviceLink& link : member.device.locality.links) {
+      if (link.strength != CudaDevice::kSameGpuStrength) continue;
+      const auto other = std::find_if(
+          group.members.begin(), group.members.end(),
+          [&](const CollGroupMember& candidate) {
+            const DeviceName& name = candidate.device.name;
+            return name.index == link.device_index &&
+                   name.TaskName() == member.device.name.TaskName();
+          });
+      if (other == group.members.end()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "NCCL wants each member on a GPU of its own, but ",
+          member.device.name.ToString(), " and ", other->device.name.ToString(),
+          " are on one: use GpuLocalReduce, GpuLocalGather or "
+          "GpuLocalBroadcast, or one device per GPU"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckNcclServes(const CollGroupParams& group,
                              const CollInstanceParams& instance) {

@@ -7,7 +7,12 @@
 
 namespace tutti {
 
-// Errors: INVALID_ARGUMENT naming two devices on one GPU; UNIMPLEMENTED for
+// What no implementation that calls NCCL can do without, of which the leader
+// knows when it forms the group. Errors: INVALID_ARGUMENT naming two devices on
+// one GPU.
+absl::Status CheckOneDevicePerGpu(const CollGroupParams& group);
+
+// Errors: as CheckOneDevicePerGpu(); UNIMPLEMENTED for
 // what NCCL cannot do, naming what can.
 absl::Status CheckNcclServes(const CollGroupParams& group,
                              const CollInstanceParams& instance);

@@ -37,7 +37,12 @@ absl::Status NcclCollective::InitializeCollectiveParams(
 
 absl::Status NcclCollective::InitializeCollectiveGroupRuntimeDetails(
     CollGroupParams* group) {
-  AddNcclKey(NcclKeys::Global(), group);
+  const absl::Status status = CheckOneDevicePerGpu(*group);
+  if (status.ok()) {
+    AddNcclKey(NcclKeys::Global(), group);
+  } else {
+    AddNoNcclKey(status, group);
+  }
   return absl::OkStatus();
 }
 

@@ -48,11 +48,14 @@ void AddNcclKey(NcclKeys& keys, CollGroupParams* group) {
   std::string& key = group->runtime_details.communicator_key;
   if (!key.empty()) return;
   const absl::StatusOr<std::string> made = keys.NewKey(*group);
-  if (made.ok()) {
-    key = *made;
-    return;
-  }
-  key = made.status().ToString();
+  if (!made.ok()) return AddNoNcclKey(made.status(), group);
+  key = *made;
+}
+
+void AddNoNcclKey(const absl::Status& why, CollGroupParams* group) {
+  std::string& key = group->runtime_details.communicator_key;
+  if (!key.empty()) return;
+  key = why.ToString();
   if (key.size() == kNcclIdBytes) key += ".";
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/mutex.h"
 #include "framework/params.h"
@@ -53,6 +54,10 @@ class NcclKeys {
 // implementations: kNcclIdBytes, or a text of another length that says why
 // there are none, so that groups that never use NCCL do not end.
 void AddNcclKey(NcclKeys& keys, CollGroupParams* group);
+
+// That text, for a group that NCCL does not serve: a key costs the leader's
+// process a socket that listens and a thread.
+void AddNoNcclKey(const absl::Status& why, CollGroupParams* group);
 
 // The id in it. Errors: FAILED_PRECONDITION with that text.
 absl::StatusOr<std::string> NcclKeyOf(const CollGroupParams& group);
