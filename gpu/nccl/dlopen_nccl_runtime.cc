@@ -122,8 +122,9 @@ absl::Status DlopenNcclRuntime::Find(void* library, Functions* functions) {
   find("ncclGetLastError", &functions->get_last_error);
   find("ncclCommInitRankConfig", &functions->comm_init_rank_config);
   find("ncclCommGetAsyncError", &functions->comm_get_async_error);
-  find("ncclCommAbort", &functions->comm_abort);
+  find("ncclCommFinalize", &functions->comm_finalize);
   find("ncclCommDestroy", &functions->comm_destroy);
+  find("ncclCommAbort", &functions->comm_abort);
   find("ncclGroupStart", &functions->group_start);
   find("ncclGroupEnd", &functions->group_end);
   find("ncclAllReduce", &functions->all_reduce);
@@ -192,7 +193,7 @@ absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
     if (comm != nullptr) comms.push_back({comm});
   }
   if (status.ok()) return comms;
-  for (const NcclComm comm : comms) Abort(comm).IgnoreError();
+  Abort(comms).IgnoreError();
   return status;
 }
 
@@ -264,12 +265,38 @@ absl::Status DlopenNcclRuntime::Launch(absl::Span<const NcclPart> parts) {
   return status;
 }
 
-absl::Status DlopenNcclRuntime::Abort(NcclComm comm) {
-  return ToStatus("ncclCommAbort", nccl_.comm_abort(CommOf(comm)));
+absl::Status DlopenNcclRuntime::EndEach(
+    absl::string_view call, End end, absl::Span<const NcclComm> comms) const {
+  absl::Status status;
+  for (const NcclComm comm : comms) {
+    status.Update(ToStatus(call, end(CommOf(comm))));
+  }
+  return status;
 }
 
-absl::Status DlopenNcclRuntime::Destroy(NcclComm comm) {
-  return ToStatus("ncclCommDestroy", nccl_.comm_destroy(CommOf(comm)));
+absl::Status DlopenNcclRuntime::EndEachInGroup(
+    absl::string_view call, End end, absl::Span<const NcclComm> comms) const {
+  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
+  if (!status.ok()) return status;
+  status = EndEach(call, end, comms);
+  status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  return status;
+}
+
+// NCCL wants a thread that finalizes several ranks to do so in a group, or
+// hangs; what is finalized is then destroyed without a word of the others.
+absl::Status DlopenNcclRuntime::Finalize(absl::Span<const NcclComm> comms) {
+  return EndEachInGroup("ncclCommFinalize", nccl_.comm_finalize, comms);
+}
+
+absl::Status DlopenNcclRuntime::Destroy(absl::Span<const NcclComm> comms) {
+  return EndEach("ncclCommDestroy", nccl_.comm_destroy, comms);
+}
+
+absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
+  return version_ < kOldestGroupOfAborts
+             ? EndEach("ncclCommAbort", nccl_.comm_abort, comms)
+             : EndEachInGroup("ncclCommAbort", nccl_.comm_abort, comms);
 }
 
 }  // namespace tutti

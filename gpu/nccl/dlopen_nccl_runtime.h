@@ -23,6 +23,9 @@ namespace tutti {
 class DlopenNcclRuntime : public NcclRuntime {
  public:
   static constexpr int kOldest = 21800;
+
+  // From here on aborts may stand in a group, and do not wait for each other.
+  static constexpr int kOldestGroupOfAborts = 22200;
   static constexpr char kLibrary[] = "libnccl.so.2";
 
   // Errors: UNAVAILABLE with the loader's text; FAILED_PRECONDITION for a
@@ -37,8 +40,9 @@ class DlopenNcclRuntime : public NcclRuntime {
       absl::Span<const NcclRank> ranks) override;
   absl::StatusOr<bool> IsReady(NcclComm comm) override;
   absl::Status Launch(absl::Span<const NcclPart> parts) override;
-  absl::Status Abort(NcclComm comm) override;
-  absl::Status Destroy(NcclComm comm) override;
+  absl::Status Finalize(absl::Span<const NcclComm> comms) override;
+  absl::Status Destroy(absl::Span<const NcclComm> comms) override;
+  absl::Status Abort(absl::Span<const NcclComm> comms) override;
 
  private:
   // What we call of it.
@@ -49,8 +53,9 @@ class DlopenNcclRuntime : public NcclRuntime {
     decltype(&ncclGetLastError) get_last_error = nullptr;
     decltype(&ncclCommInitRankConfig) comm_init_rank_config = nullptr;
     decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
-    decltype(&ncclCommAbort) comm_abort = nullptr;
+    decltype(&ncclCommFinalize) comm_finalize = nullptr;
     decltype(&ncclCommDestroy) comm_destroy = nullptr;
+    decltype(&ncclCommAbort) comm_abort = nullptr;
     decltype(&ncclGroupStart) group_start = nullptr;
     decltype(&ncclGroupEnd) group_end = nullptr;
     decltype(&ncclAllReduce) all_reduce = nullptr;
@@ -70,6 +75,14 @@ class DlopenNcclRuntime : public NcclRuntime {
   absl::Status InitRank(const ncclUniqueId& id, int size, const NcclRank& rank,
                         ncclComm_t* comm) const;
   absl::Status Call(const NcclPart& part, const NcclCall& call) const;
+
+  // Calls `end`, which is NCCL's `call`, for each, also once one has failed.
+  // Errors: the first.
+  using End = ncclResult_t (*)(ncclComm_t);
+  absl::Status EndEach(absl::string_view call, End end,
+                       absl::Span<const NcclComm> comms) const;
+  absl::Status EndEachInGroup(absl::string_view call, End end,
+                              absl::Span<const NcclComm> comms) const;
 
   const Functions nccl_;
   int version_ = 0;  // Const once Open() returns.

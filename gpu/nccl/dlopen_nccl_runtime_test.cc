@@ -145,12 +145,50 @@ TEST_F(DlopenNcclRuntimeTest, WhatIsInProgressIsNoError) {
   EXPECT_TRUE(nccl->IsReady({}).value_or(false));
 }
 
-TEST_F(DlopenNcclRuntimeTest, EndsCommunicators) {
+TEST_F(DlopenNcclRuntimeTest, FinalizesAllRanksInOneGroupAndDestroysEach) {
+  const auto nccl = Opened();
+  const std::vector<NcclComm> comms(2);
+  Log();
+  Fail("ncclCommFinalize=7");  // In progress.
+  EXPECT_THAT(nccl->Finalize(comms), IsOk());
+  EXPECT_EQ(Log(),
+            "ncclGroupStart()\n"
+            "ncclCommFinalize()\n"
+            "ncclCommFinalize()\n"
+            "ncclGroupEnd()\n");
+  EXPECT_THAT(nccl->Destroy(comms), IsOk());
+  EXPECT_EQ(Log(), "ncclCommDestroy()\nncclCommDestroy()\n");
+}
+
+TEST_F(DlopenNcclRuntimeTest, AbortsAllRanksInOneGroupWhereNcclTakesThat) {
+  const std::vector<NcclComm> comms(2);
   const auto nccl = Opened();
   Log();
-  EXPECT_THAT(nccl->Abort({}), IsOk());
-  EXPECT_THAT(nccl->Destroy({}), IsOk());
-  EXPECT_EQ(Log(), "ncclCommAbort()\nncclCommDestroy()\n");
+  EXPECT_THAT(nccl->Abort(comms), IsOk());
+  EXPECT_EQ(Log(),
+            "ncclGroupStart()\n"
+            "ncclCommAbort()\n"
+            "ncclCommAbort()\n"
+            "ncclGroupEnd()\n");
+  setenv("NCCL_STUB_VERSION", "22105", 1);
+  const auto old = Opened();
+  Log();
+  EXPECT_THAT(old->Abort(comms), IsOk());
+  EXPECT_EQ(Log(), "ncclCommAbort()\nncclCommAbort()\n");
+}
+
+TEST_F(DlopenNcclRuntimeTest, AnEndThatFailsEndsTheOthersToo) {
+  const auto nccl = Opened();
+  Log();
+  Fail("ncclCommAbort=5");
+  EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(2)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("ncclCommAbort: invalid usage")));
+  EXPECT_EQ(Log(),
+            "ncclGroupStart()\n"
+            "ncclCommAbort()\n"
+            "ncclCommAbort()\n"
+            "ncclGroupEnd()\n");
 }
 
 }  // namespace

@@ -133,6 +133,11 @@ void FakeNcclNetwork::HangInits(bool hang) {
   hang_inits_ = hang;
 }
 
+void FakeNcclNetwork::HangFinalizes(bool hang) {
+  MutexLock lock(&mu_);
+  hang_finalizes_ = hang;
+}
+
 void FakeNcclNetwork::HangLaunches(bool hang) {
   MutexLock lock(&mu_);
   hang_launches_ = hang;
@@ -191,6 +196,7 @@ absl::StatusOr<std::vector<NcclComm>> FakeNcclNetwork::Init(
     comm.id = id;
     comm.rank = rank.rank;
     comm.gpu = rank.gpu;
+    comm.host = host;
     comm.hangs = hang_inits_;
     comm.num_looks = num_looks_;
     ++counts_.inits;
@@ -241,6 +247,10 @@ absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
   if (comm.gpu != part.stream.gpu) {
     return Mistake(absl::StrCat("a stream of GPU ", part.stream.gpu,
                                 " for rank ", comm.rank, " on GPU ", comm.gpu));
+  }
+  if (comm.is_finalized) {
+    return Mistake(
+        absl::StrCat("rank ", comm.rank, " launches once it is finalized"));
   }
   if (comm.hangs || comm.num_looks > 0) {
     return Mistake(
@@ -334,22 +344,83 @@ const std::vector<Bytes>* FakeNcclNetwork::OutputsOf(const Unit& unit) {
   return unit.is_aborted ? nullptr : &unit.outputs;
 }
 
-absl::Status FakeNcclNetwork::End(NcclComm comm, bool is_abort) {
-  MutexLock lock(&mu_);
-  const absl::StatusOr<Comm*> found = Find(comm);
-  if (!found.ok()) return found.status();
-  for (const auto& weak : (*found)->units) {
-    const UnitPtr unit = weak.lock();
-    if (unit == nullptr || unit->gate->load()) continue;
-    if (!is_abort) {
-      return Mistake("a communicator is destroyed that a stream still uses");
-    }
-    unit->is_aborted = true;
-    Open(*unit);
+absl::StatusOr<std::vector<FakeNcclNetwork::Comm*>> FakeNcclNetwork::FindAll(
+    absl::Span<const NcclComm> comms) {
+  std::vector<Comm*> ends;
+  for (const NcclComm comm : comms) {
+    const absl::StatusOr<Comm*> found = Find(comm);
+    if (!found.ok()) return found.status();
+    ends.push_back(*found);
   }
-  ++(is_abort ? counts_.aborts : counts_.destroys);
-  comms_.erase(NumberOf(comm));
+  return ends;
+}
+
+bool FakeNcclNetwork::AreAllOfProcess(const std::vector<Comm*>& ends) const {
+  if (ends.empty()) return true;
+  const auto is_of_it = [&](const auto& entry) {
+    const Comm& end = entry.second;
+    return end.id == ends[0]->id && end.host == ends[0]->host;
+  };
+  return std::count_if(comms_.begin(), comms_.end(), is_of_it) ==
+         static_cast<ptrdiff_t>(ends.size());
+}
+
+absl::Status FakeNcclNetwork::Finalize(absl::Span<const NcclComm> comms) {
+  MutexLock lock(&mu_);
+  const auto ends = FindAll(comms);
+  if (!ends.ok()) return ends.status();
+  for (Comm* const end : *ends) {
+    if (end->is_finalized) return Mistake("a rank is finalized twice");
+    for (const auto& weak : end->units) {
+      const UnitPtr unit = weak.lock();
+      if (unit == nullptr || unit->gate->load()) continue;
+      return Mistake("a communicator is finalized that a stream still uses");
+    }
+    end->is_finalized = true;
+    end->hangs = hang_finalizes_ || !AreAllOfProcess(*ends);
+    end->num_looks = num_looks_;
+  }
   return absl::OkStatus();
+}
+
+absl::Status FakeNcclNetwork::Destroy(absl::Span<const NcclComm> comms) {
+  MutexLock lock(&mu_);
+  const auto ends = FindAll(comms);
+  if (!ends.ok()) return ends.status();
+  for (const Comm* const end : *ends) {
+    if (!end->is_finalized || end->hangs || end->num_looks > 0) {
+      return Mistake(absl::StrCat("rank ", end->rank,
+                                  " is destroyed before it is finalized"));
+    }
+  }
+  counts_.destroys += static_cast<int>(comms.size());
+  Erase(comms);
+  return absl::OkStatus();
+}
+
+absl::Status FakeNcclNetwork::Abort(absl::Span<const NcclComm> comms) {
+  MutexLock lock(&mu_);
+  const auto ends = FindAll(comms);
+  if (!ends.ok()) return ends.status();
+  if (!AreAllOfProcess(*ends)) {
+    return Mistake(absl::StrCat("rank ", (*ends)[0]->rank,
+                                " is aborted without others of its process"));
+  }
+  for (const Comm* const end : *ends) {
+    for (const auto& weak : end->units) {
+      const UnitPtr unit = weak.lock();
+      if (unit == nullptr || unit->gate->load()) continue;
+      unit->is_aborted = true;
+      Open(*unit);
+    }
+  }
+  counts_.aborts += static_cast<int>(comms.size());
+  Erase(comms);
+  return absl::OkStatus();
+}
+
+void FakeNcclNetwork::Erase(absl::Span<const NcclComm> comms) {
+  for (const NcclComm comm : comms) comms_.erase(NumberOf(comm));
 }
 
 }  // namespace tutti

@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "framework/mutex.h"
 #include "framework/reduction_test_data.h"
 #include "gpu/nccl/nccl_runtime.h"
@@ -57,9 +58,10 @@ class FakeNcclNetwork {
   // what they have on streams hangs.
   void FailAll(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Communicators that are made from now on never get ready; what comes to its
-  // turn on a stream never ends. Until Abort().
+  // Communicators that are made, or finalized, from now on never get ready;
+  // what comes to its turn on a stream never ends. Until Abort().
   void HangInits(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
+  void HangFinalizes(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
   void HangLaunches(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
 
   // After each call a communicator is not ready so many times.
@@ -101,7 +103,11 @@ class FakeNcclNetwork {
   // What to write. Null if the unit was aborted.
   const std::vector<Bytes>* OutputsOf(const Unit& unit)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status End(NcclComm comm, bool is_abort) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Finalize(absl::Span<const NcclComm> comms)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Destroy(absl::Span<const NcclComm> comms)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Abort(absl::Span<const NcclComm> comms) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Communicator {
@@ -113,6 +119,8 @@ class FakeNcclNetwork {
     std::string id;
     int rank = 0;
     int gpu = 0;
+    const void* host = nullptr;
+    bool is_finalized = false;
     bool hangs = false;
     int num_looks = 0;
     absl::Status error;
@@ -131,6 +139,14 @@ class FakeNcclNetwork {
   using Meeting = std::map<int, Waiting>;  // By rank.
 
   absl::StatusOr<Comm*> Find(NcclComm comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::vector<Comm*>> FindAll(absl::Span<const NcclComm> comms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Whether they are all that their process has of a communicator.
+  bool AreAllOfProcess(const std::vector<Comm*>& ends) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Erase(absl::Span<const NcclComm> comms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Meet(const Place& place, int rank, size_t size, Waiting waiting)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Deliver(Waiting& to, Bytes output);
@@ -142,6 +158,7 @@ class FakeNcclNetwork {
   absl::Status next_launch_ ABSL_GUARDED_BY(mu_);
   absl::Status next_id_ ABSL_GUARDED_BY(mu_);
   bool hang_inits_ ABSL_GUARDED_BY(mu_) = false;
+  bool hang_finalizes_ ABSL_GUARDED_BY(mu_) = false;
   bool hang_launches_ ABSL_GUARDED_BY(mu_) = false;
   int num_looks_ ABSL_GUARDED_BY(mu_) = 0;
   Counts counts_ ABSL_GUARDED_BY(mu_);

@@ -22,7 +22,9 @@ namespace tutti {
 // its output. Calls meet by their order on the communicator, sends and
 // receives by their order between two ranks. What ranks call differently hangs,
 // as does what the network is told to hang; Abort() lets the stream go on with
-// nothing written. Two ranks on one GPU are refused, as by NCCL.
+// nothing written. Two ranks on one GPU are refused, as by NCCL. Of a
+// communicator whose ranks of a process are not finalized in one call nobody
+// gets ready.
 //
 // What a test with it does not prove: that NCCL takes the calls that we make,
 // with these arguments, from these threads and on communicators that do not
@@ -53,11 +55,14 @@ class FakeNcclRuntime : public NcclRuntime {
     return network_->IsReady(comm);
   }
   absl::Status Launch(absl::Span<const NcclPart> parts) override;
-  absl::Status Abort(NcclComm comm) override {
-    return network_->End(comm, /*is_abort=*/true);
+  absl::Status Finalize(absl::Span<const NcclComm> comms) override {
+    return network_->Finalize(comms);
   }
-  absl::Status Destroy(NcclComm comm) override {
-    return network_->End(comm, /*is_abort=*/false);
+  absl::Status Destroy(absl::Span<const NcclComm> comms) override {
+    return network_->Destroy(comms);
+  }
+  absl::Status Abort(absl::Span<const NcclComm> comms) override {
+    return network_->Abort(comms);
   }
 
  private:

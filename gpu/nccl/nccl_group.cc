@@ -4,17 +4,15 @@
 #include <utility>
 
 #include "framework/run_in_turn.h"
+#include "gpu/nccl/nccl_finalization.h"
 
 namespace tutti {
 
 NcclGroup::~NcclGroup() {
   if (options_.cancellation != nullptr) options_.cancellation->Unwatch(watch_);
   if (comms_.empty()) return;
-  // May wait for a GPU.
-  options_.environment.queue->Schedule(
-      [nccl = options_.nccl, comms = std::move(comms_)] {
-        for (const NcclComm comm : comms) nccl->Destroy(comm).IgnoreError();
-      });
+  NcclFinalization::Start(options_.nccl, std::move(comms_),
+                          options_.environment);
 }
 
 absl::Status NcclGroup::status() const {
@@ -147,17 +145,7 @@ void NcclGroup::Look(int num_asks) {
 absl::StatusOr<bool> NcclGroup::AreReadySoon(int num_asks) {
   absl::StatusOr<bool> are_ready = false;
   for (int i = 0; i < num_asks && are_ready.ok() && !*are_ready; ++i) {
-    are_ready = AreReady();
-  }
-  return are_ready;
-}
-
-absl::StatusOr<bool> NcclGroup::AreReady() {
-  bool are_ready = true;
-  for (const NcclComm comm : comms_) {
-    const absl::StatusOr<bool> is_ready = options_.nccl->IsReady(comm);
-    if (!is_ready.ok()) return is_ready;
-    are_ready = are_ready && *is_ready;
+    are_ready = AreReady(*options_.nccl, comms_);
   }
   return are_ready;
 }
@@ -185,8 +173,8 @@ void NcclGroup::Break(absl::Status reason) {
 void NcclGroup::Fail(StatusCallback launched) {
   auto abort = [self = shared_from_this(),
                 launched = std::move(launched)]() mutable {
-    for (const NcclComm comm : self->comms_) {
-      self->options_.nccl->Abort(comm).IgnoreError();
+    if (!self->comms_.empty()) {
+      self->options_.nccl->Abort(self->comms_).IgnoreError();
     }
     self->comms_.clear();
     std::deque<Launch> waiting;
@@ -224,7 +212,7 @@ void NcclGroup::LookForErrors() {
     if (is_busy_ || !failure_.ok()) return;
     is_busy_ = true;
   }
-  const absl::StatusOr<bool> are_ready = AreReady();
+  const absl::StatusOr<bool> are_ready = AreReady(*options_.nccl, comms_);
   if (!are_ready.ok()) Break(are_ready.status());
   NextInTurn();
 }

@@ -111,8 +111,6 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void Look(int num_asks);
   void Fail(StatusCallback launched);
 
-  absl::StatusOr<bool> AreReady();
-
   // Asks until they are, or one has failed, at most so often.
   absl::StatusOr<bool> AreReadySoon(int num_asks);
   void NextInTurn();

@@ -68,7 +68,8 @@ struct NcclPart {
 // No call waits for other ranks, but for Abort() and Destroy(), which may wait
 // for this process's GPUs: communicators do not block, and IsReady() says when
 // NCCL is past what it was told last. Until then nothing but IsReady() and
-// Abort() may be called on the communicator.
+// Abort() may be called on the communicator. What ends it is called for all of
+// its ends in this process at once: one of them alone may wait for the others.
 //
 // Thread-safe, but only one thread at a time may call for a communicator.
 // Errors name the call and what NCCL says: UNAVAILABLE if there is no library,
@@ -103,16 +104,25 @@ class NcclRuntime {
   // the wrong bytes.
   virtual absl::Status Launch(absl::Span<const NcclPart> parts) = 0;
 
-  // Ends what the communicator has on streams, which go on, and frees it. For
-  // what has failed, or may.
-  virtual absl::Status Abort(NcclComm comm) = 0;
+  // Begins to let go of what the ends share with other ranks. IsReady() says
+  // when that is done: it may take until other processes of the host do so too.
+  // Only Destroy() and Abort() may follow. REQUIRES: nothing is on a stream.
+  virtual absl::Status Finalize(absl::Span<const NcclComm> comms) = 0;
 
-  // Frees it. REQUIRES: nothing of it is on a stream.
-  virtual absl::Status Destroy(NcclComm comm) = 0;
+  // Frees what is finalized and ready.
+  virtual absl::Status Destroy(absl::Span<const NcclComm> comms) = 0;
+
+  // Ends what they have on streams, which go on, and frees them. For what has
+  // failed, or may.
+  virtual absl::Status Abort(absl::Span<const NcclComm> comms) = 0;
 
  private:
   NcclTurns turns_;
 };
+
+// Whether all are, or the first error of one.
+absl::StatusOr<bool> AreReady(NcclRuntime& nccl,
+                              absl::Span<const NcclComm> comms);
 
 }  // namespace tutti
 

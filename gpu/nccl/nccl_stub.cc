@@ -58,11 +58,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t /*comm*/,
   *asyncError = Called("ncclCommGetAsyncError");
   return ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t /*comm*/) {
-  return Called("ncclCommAbort");
+ncclResult_t ncclCommFinalize(ncclComm_t /*comm*/) {
+  return Called("ncclCommFinalize");
 }
 ncclResult_t ncclCommDestroy(ncclComm_t /*comm*/) {
   return Called("ncclCommDestroy");
+}
+ncclResult_t ncclCommAbort(ncclComm_t /*comm*/) {
+  return Called("ncclCommAbort");
 }
 ncclResult_t ncclGroupStart() { return Called("ncclGroupStart"); }
 ncclResult_t ncclGroupEnd() { return Called("ncclGroupEnd"); }

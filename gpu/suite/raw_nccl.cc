@@ -28,10 +28,11 @@ absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Create(
 }
 
 RawNccl::~RawNccl() {
-  const absl::Status status = Finish();
-  for (const NcclComm comm : comms_) {
-    (status.ok() ? nccl_->Destroy(comm) : nccl_->Abort(comm)).IgnoreError();
-  }
+  if (comms_.empty()) return;
+  absl::Status status = Finish();
+  if (status.ok()) status = nccl_->Finalize(comms_);
+  if (status.ok()) status = AwaitReady();
+  (status.ok() ? nccl_->Destroy(comms_) : nccl_->Abort(comms_)).IgnoreError();
 }
 
 absl::Status RawNccl::Init(int num_gpus) {
@@ -73,20 +74,12 @@ absl::Status RawNccl::Finish() {
   return status;
 }
 
-absl::StatusOr<bool> RawNccl::AreReady() const {
-  for (const NcclComm comm : comms_) {
-    const absl::StatusOr<bool> is_ready = nccl_->IsReady(comm);
-    if (!is_ready.ok() || !*is_ready) return is_ready;
-  }
-  return true;
-}
-
 absl::Status RawNccl::AwaitReady() {
   Clock& clock = *machine_.environment().clock;
   const absl::Time latest = clock.Now() + kLongest;
   while (clock.Now() < latest) {
     for (int i = 0; i < kLooksWithoutPause; ++i) {
-      const absl::StatusOr<bool> are_ready = AreReady();
+      const absl::StatusOr<bool> are_ready = AreReady(*nccl_, comms_);
       if (!are_ready.ok() || *are_ready) return are_ready.status();
     }
     absl::Status status = Pause();

@@ -45,7 +45,6 @@ class RawNccl {
       : machine_(machine), nccl_(std::move(nccl)) {}
 
   absl::Status Init(int num_gpus);
-  absl::StatusOr<bool> AreReady() const;
   absl::Status AwaitReady();
   absl::Status Pause();
 
