@@ -183,6 +183,7 @@ absl::StatusOr<std::vector<NcclComm>> FakeNcclNetwork::Init(
   if (found == communicators_.end()) return Mistake("an id that nobody made");
   Communicator& communicator = found->second;
   communicator.size = size;
+  ++last_init_;
   std::vector<NcclComm> made;
   for (const NcclRank& rank : ranks) {
     if (!communicator.joined.insert(rank.rank).second) {
@@ -196,7 +197,7 @@ absl::StatusOr<std::vector<NcclComm>> FakeNcclNetwork::Init(
     comm.id = id;
     comm.rank = rank.rank;
     comm.gpu = rank.gpu;
-    comm.host = host;
+    comm.init = last_init_;
     comm.hangs = hang_inits_;
     comm.num_looks = num_looks_;
     ++counts_.inits;
@@ -355,11 +356,10 @@ absl::StatusOr<std::vector<FakeNcclNetwork::Comm*>> FakeNcclNetwork::FindAll(
   return ends;
 }
 
-bool FakeNcclNetwork::AreAllOfProcess(const std::vector<Comm*>& ends) const {
+bool FakeNcclNetwork::AreAllOfOneInit(const std::vector<Comm*>& ends) const {
   if (ends.empty()) return true;
   const auto is_of_it = [&](const auto& entry) {
-    const Comm& end = entry.second;
-    return end.id == ends[0]->id && end.host == ends[0]->host;
+    return entry.second.init == ends[0]->init;
   };
   return std::count_if(comms_.begin(), comms_.end(), is_of_it) ==
          static_cast<ptrdiff_t>(ends.size());
@@ -377,7 +377,7 @@ absl::Status FakeNcclNetwork::Finalize(absl::Span<const NcclComm> comms) {
       return Mistake("a communicator is finalized that a stream still uses");
     }
     end->is_finalized = true;
-    end->hangs = hang_finalizes_ || !AreAllOfProcess(*ends);
+    end->hangs = hang_finalizes_ || !AreAllOfOneInit(*ends);
     end->num_looks = num_looks_;
   }
   return absl::OkStatus();
@@ -402,9 +402,10 @@ absl::Status FakeNcclNetwork::Abort(absl::Span<const NcclComm> comms) {
   MutexLock lock(&mu_);
   const auto ends = FindAll(comms);
   if (!ends.ok()) return ends.status();
-  if (!AreAllOfProcess(*ends)) {
-    return Mistake(absl::StrCat("rank ", (*ends)[0]->rank,
-                                " is aborted without others of its process"));
+  if (!AreAllOfOneInit(*ends)) {
+    return Mistake(
+        absl::StrCat("rank ", (*ends)[0]->rank,
+                     " is aborted without all that were made with it"));
   }
   for (const Comm* const end : *ends) {
     for (const auto& weak : end->units) {

@@ -119,7 +119,7 @@ class FakeNcclNetwork {
     std::string id;
     int rank = 0;
     int gpu = 0;
-    const void* host = nullptr;
+    uint64_t init = 0;  // The call that made it.
     bool is_finalized = false;
     bool hangs = false;
     int num_looks = 0;
@@ -142,8 +142,8 @@ class FakeNcclNetwork {
   absl::StatusOr<std::vector<Comm*>> FindAll(absl::Span<const NcclComm> comms)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Whether they are all that their process has of a communicator.
-  bool AreAllOfProcess(const std::vector<Comm*>& ends) const
+  // Whether they are all that one call of Init() made.
+  bool AreAllOfOneInit(const std::vector<Comm*>& ends) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(absl::Span<const NcclComm> comms)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -165,6 +165,7 @@ class FakeNcclNetwork {
   std::vector<std::string> mistakes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Communicator> communicators_ ABSL_GUARDED_BY(mu_);
   std::map<uintptr_t, Comm> comms_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_init_ ABSL_GUARDED_BY(mu_) = 0;
   uintptr_t last_comm_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<Place, Meeting> meetings_ ABSL_GUARDED_BY(mu_);
 };

@@ -23,8 +23,8 @@ namespace tutti {
 // receives by their order between two ranks. What ranks call differently hangs,
 // as does what the network is told to hang; Abort() lets the stream go on with
 // nothing written. Two ranks on one GPU are refused, as by NCCL. Of a
-// communicator whose ranks of a process are not finalized in one call nobody
-// gets ready.
+// communicator ranks that were made in one call, and not finalized in one,
+// never get ready.
 //
 // What a test with it does not prove: that NCCL takes the calls that we make,
 // with these arguments, from these threads and on communicators that do not

@@ -1,112 +1,14 @@
 #include "gpu/nccl/fake_nccl_tasks.h"
 
-#include <map>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "framework/device_name.h"
-#include "framework/mutex.h"
-#include "framework/param_resolver.h"
-#include "framework/peer_access.h"
 #include "gpu/cuda_devices.h"
 #include "gpu/nccl/fake_nccl_runtime.h"
 #include "gtest/gtest.h"
-#include "resolvers/device_resolver_local.h"
-#include "resolvers/step_sequence_local.h"
-#include "resolvers/task_members.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
-namespace {
-
-// Of one task: what the leader answers, with the task's own members and
-// resources.
-class TaskResolver : public ParamResolverInterface {
- public:
-  TaskResolver(std::shared_ptr<ParamResolverLocal> leader,
-               std::string task_name)
-      : leader_(std::move(leader)), task_name_(std::move(task_name)) {}
-
-  void CompleteParamsAsync(const DeviceAttributes& device,
-                           std::shared_ptr<const CollectiveRequest> request,
-                           std::shared_ptr<Cancellation> cancellation,
-                           Done done) override {
-    leader_->CompleteParamsAsync(
-        device, std::move(request), std::move(cancellation),
-        [this, done = std::move(done)](
-            absl::StatusOr<std::shared_ptr<const CollectiveParams>>
-                params) mutable {
-          if (params.ok()) params = OfTask(**params);
-          std::move(done)(std::move(params));
-        });
-  }
-  std::string DescribeWaiting(const CollectiveRequest& request) override {
-    return leader_->DescribeWaiting(request);
-  }
-  void EndGroup(GroupKey group_key, absl::Status reason) override {
-    leader_->EndGroup(group_key, std::move(reason));
-  }
-
- private:
-  std::shared_ptr<const CollectiveParams> OfTask(
-      const CollectiveParams& params) {
-    auto mine = std::make_shared<CollectiveParams>(params);
-    MutexLock lock(&mu_);
-    std::weak_ptr<const CollGroupParams>& known =
-        groups_[params.group->generation];
-    mine->group = known.lock();
-    if (mine->group == nullptr) {
-      auto group = std::make_shared<CollGroupParams>(*params.group);
-      group->resources = std::make_shared<GroupResources>();
-      known = group;
-      mine->group = std::move(group);
-    }
-    mine->task = std::make_shared<const CollTaskParams>(
-        MembersOfTask(*mine->group, task_name_));
-    return mine;
-  }
-
-  const std::shared_ptr<ParamResolverLocal> leader_;
-  const std::string task_name_;
-  Mutex mu_;
-  std::map<uint64_t, std::weak_ptr<const CollGroupParams>> groups_
-      ABSL_GUARDED_BY(mu_);
-};
-
-// What any task's members send each other.
-class SharedPeers : public PeerAccessInterface {
- public:
-  explicit SharedPeers(std::shared_ptr<BufRendezvous> transfers)
-      : transfers_(std::move(transfers)) {}
-
-  void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
-                  const Offer& offer) override {
-    transfers_->Provide(key, offer);
-  }
-  void RecvFromPeer(const CollGroupMember& /*peer*/, const BufKey& key,
-                    const Ask& ask) override {
-    transfers_->Consume(key, ask);
-  }
-  void CancelExecution(const CollGroupParams& /*group*/, const ExecKey& exec,
-                       absl::Status reason) override {
-    transfers_->CancelExecution(exec, std::move(reason));
-  }
-  // Other tasks still have to hear of it.
-  void ForgetExecution(const ExecKey& /*exec*/) override {}
-  void StartAbort(absl::Status reason) override {
-    transfers_->StartAbort(std::move(reason));
-  }
-  std::string DescribeWaiting(const CollGroupParams& /*group*/,
-                              const ExecKey& /*exec*/) override {
-    return "";
-  }
-
- private:
-  const std::shared_ptr<BufRendezvous> transfers_;
-};
-
-}  // namespace
 
 FakeNcclTasks::FakeNcclTasks(Options options)
     : environment_(options.seed),
@@ -114,8 +16,6 @@ FakeNcclTasks::FakeNcclTasks(Options options)
                                                        : environment_.get()),
       devices_per_task_(options.gpus_per_task * options.devices_per_gpu),
       network_(std::make_shared<FakeNcclNetwork>()),
-      leader_(ParamResolverLocal::Create({})),
-      transfers_(std::make_shared<BufRendezvous>()),
       last_calls_(options.num_tasks * devices_per_task_) {
   for (int task = 0; task < options.num_tasks; ++task) {
     tasks_.push_back(MakeTask(options, task));
@@ -144,21 +44,8 @@ FakeNcclTasks::Task FakeNcclTasks::MakeTask(const Options& options,
   std::vector<std::unique_ptr<Device>> devices;
   for (auto& device : *made) devices.push_back(std::move(device));
   task.devices = DeviceManager::Create(std::move(devices)).value();
-  const std::string name =
-      task.devices->devices()[0]->attributes().name.TaskName();
   task.executors =
-      CollectiveExecutorMgr::Create(
-          {.environment = used_environment_,
-           .devices = task.devices.get(),
-           .param_resolver = std::make_shared<TaskResolver>(leader_, name),
-           .device_resolver =
-               std::make_shared<DeviceResolverLocal>(task.devices.get()),
-           .step_sequence =
-               std::make_shared<StepSequenceLocal>(used_environment_.random),
-           .make_peer_access =
-               [transfers = transfers_](int64_t /*step*/) {
-                 return std::make_unique<SharedPeers>(transfers);
-               }})
+      tasks_in_process_.NewExecutors(used_environment_, task.devices.get())
           .value();
   return task;
 }
@@ -174,7 +61,7 @@ std::shared_ptr<CollectiveExecutor> FakeNcclTasks::executor(int rank,
 }
 
 void FakeNcclTasks::EndGroup(absl::Status reason) {
-  leader_->EndGroup(CollectiveRequest().group_key, std::move(reason));
+  tasks_in_process_.EndGroup(CollectiveRequest().group_key, std::move(reason));
 }
 
 CollectiveRequest FakeNcclTasks::Request(CollectiveOp op, DType dtype,
@@ -255,7 +142,7 @@ std::vector<std::optional<absl::Status>> FakeNcclTasks::TakeCalls() {
 }
 
 std::vector<std::string> FakeNcclTasks::Remains() {
-  leader_->EndAll(absl::CancelledError("the test ends"));
+  tasks_in_process_.EndAll(absl::CancelledError("the test ends"));
   for (Task& task : tasks_) task.executors.reset();
   RunAll();
   for (Task& task : tasks_) task.devices.reset();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/buf_rendezvous.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/collective_request.h"
@@ -20,17 +19,15 @@
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/nccl/fake_nccl_network.h"
 #include "gpu/nccl/nccl_group.h"
-#include "resolvers/param_resolver_local.h"
+#include "gpu/tasks_in_process.h"
 #include "tests/simulated_environment.h"
 
 namespace tutti {
 
-// For tests: a group of all GPUs of some tasks, in rank order, over doubles of
-// CUDA and NCCL. Each task has objects of its own, as a process has, but for
-// one resolver that leads all and one meeting place of their transfers; so what
-// a test does not show is the distributed resolver and a transport. Nothing
-// that streams hold runs but in RunAll(). Belongs to one thread, but for
-// device(), executor() and what they give.
+// For tests: a group of all GPUs of some tasks (TasksInProcess), in rank order,
+// over doubles of CUDA and NCCL. Nothing that streams hold runs but in
+// RunAll(). Belongs to one thread, but for device(), executor() and what they
+// give.
 class FakeNcclTasks {
  public:
   struct Options {
@@ -109,8 +106,7 @@ class FakeNcclTasks {
   const Environment used_environment_;
   const int devices_per_task_;
   const std::shared_ptr<FakeNcclNetwork> network_;
-  std::shared_ptr<ParamResolverLocal> leader_;
-  std::shared_ptr<BufRendezvous> transfers_;
+  TasksInProcess tasks_in_process_;
   std::vector<Task> tasks_;
   using CallPtr = std::shared_ptr<std::optional<absl::Status>>;
   std::vector<CallPtr> last_calls_, calls_;

@@ -138,7 +138,7 @@ TEST_F(NcclFinalizationTest, TheDoubleHangsWhereRanksAreFinalizedOneByOne) {
                        HasSubstr("rank 0 is destroyed before")));
   EXPECT_THAT(nccl_->Abort({comms[1]}),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("rank 1 is aborted without others")));
+                       HasSubstr("rank 1 is aborted without all")));
   EXPECT_THAT(nccl_->Abort(comms), IsOk());
   EXPECT_THAT(network_->Mistakes(),
               ElementsAre(HasSubstr("destroyed"), HasSubstr("aborted")));

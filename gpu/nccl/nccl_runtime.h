@@ -68,8 +68,8 @@ struct NcclPart {
 // No call waits for other ranks, but for Abort() and Destroy(), which may wait
 // for this process's GPUs: communicators do not block, and IsReady() says when
 // NCCL is past what it was told last. Until then nothing but IsReady() and
-// Abort() may be called on the communicator. What ends it is called for all of
-// its ends in this process at once: one of them alone may wait for the others.
+// Abort() may be called on the communicator. What ends it is called at once for
+// all ends that were made at once: one of them alone may wait for the others.
 //
 // Thread-safe, but only one thread at a time may call for a communicator.
 // Errors name the call and what NCCL says: UNAVAILABLE if there is no library,

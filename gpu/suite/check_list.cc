@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "gpu/suite/abort_checks.h"
 #include "gpu/suite/device_checks.h"
 #include "gpu/suite/kernel_checks.h"
 #include "gpu/suite/local_checks.h"
@@ -70,12 +71,15 @@ absl::StatusOr<CheckList> AllChecks(
   if (nccl.ok()) {
     Append(NcclChecks(*nccl, /*num_gpus=*/1, scale), &list);
     if (*num_gpus > 1) Append(NcclChecks(*nccl, *num_gpus, scale), &list);
+    Append(AbortChecks(*nccl, *num_gpus), &list);
   } else {
     list.left_out.push_back(
         absl::StrCat("collectives of NCCL: ", nccl.status().message()));
   }
   if (*num_gpus == 1) {
-    list.left_out.push_back("groups over several GPUs: there is one GPU");
+    list.left_out.emplace_back(
+        "groups over several GPUs, and aborts of their launches: there is one "
+        "GPU");
   } else if (*unreached >= 0) {
     list.left_out.push_back(absl::StrCat(
         "GpuLocal collectives over several GPUs: GPU 0 has no link to GPU ",

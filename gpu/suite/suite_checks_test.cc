@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/reduction_test_data.h"
 #include "framework/status_callback.h"
@@ -31,6 +33,7 @@
 namespace tutti {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -113,7 +116,8 @@ TEST(SuiteChecksTest, NamesAreUnique) {
 TEST(SuiteChecksTest, WhatTheMachineLacksIsSaid) {
   Gpus one;
   EXPECT_THAT(AllChecks(one.runtime, one.nccl, kSmall)->left_out,
-              ElementsAre("groups over several GPUs: there is one GPU"));
+              ElementsAre("groups over several GPUs, and aborts of their "
+                          "launches: there is one GPU"));
   EXPECT_THAT(
       AllChecks(one.runtime,
                 absl::UnavailableError("libnccl.so.2: no such file"), kSmall)
@@ -187,26 +191,31 @@ class WrongRuntime : public FakeGpuRuntime {
   std::vector<StatusCallback> never;
 };
 
-// What the check of this name says where something is wrong.
-absl::Status RunWhereWrong(WrongRuntime::Wrong wrong, const std::string& name) {
-  Gpus<WrongRuntime> gpus;
+// What the check of this name says.
+template <typename Gpus>
+absl::Status RunCheck(Gpus& gpus, const std::string& name) {
   const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
   for (const Check& check : list->checks) {
-    if (check.name != name) continue;
-    gpus.runtime.wrong = wrong;
-    absl::Status status = check.run(*gpus.machine);
-    gpus.runtime.wrong = WrongRuntime::Wrong::kNothing;
-    return status;
+    if (check.name == name) return check.run(*gpus.machine);
   }
   return absl::NotFoundError(name);
+}
+
+// The same where something is wrong.
+absl::Status RunWhereWrong(WrongRuntime::Wrong wrong, const std::string& name) {
+  Gpus<WrongRuntime> gpus;
+  gpus.runtime.wrong = wrong;
+  absl::Status status = RunCheck(gpus, name);
+  gpus.runtime.wrong = WrongRuntime::Wrong::kNothing;
+  return status;
 }
 
 TEST(SuiteChecksTest, WhatIsWrongIsFoundAndNamed) {
   using Wrong = WrongRuntime::Wrong;
   EXPECT_THAT(RunWhereWrong(Wrong::kReduce, "kernels of GPU 0: sum of float16"),
               StatusIs(absl::StatusCode::kInternal,
-                       testing::AllOf(HasSubstr("1 inputs and 8 outputs"),
-                                      HasSubstr("output "))));
+                       AllOf(HasSubstr("1 inputs and 8 outputs"),
+                             HasSubstr("output "))));
   EXPECT_THAT(RunWhereWrong(Wrong::kCopyTooFar, "kernels of GPU 0: copy"),
               StatusIs(absl::StatusCode::kInternal,
                        HasSubstr("memory around the buffers")));
@@ -270,6 +279,60 @@ TEST(SuiteChecksTest, AnNcclThatFailsIsNamed) {
   EXPECT_THAT(found.at("2 GPUs of 1 devices: NcclReduce"),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
   EXPECT_THAT(found.at("2 GPUs of 1 devices: NcclGather"), IsOk());
+}
+
+// An abort does nothing, or takes long.
+class WrongAbortNccl : public FakeNcclRuntime {
+ public:
+  using FakeNcclRuntime::FakeNcclRuntime;
+
+  SimulatedEnvironment* slow_in = nullptr;
+
+  absl::Status Abort(absl::Span<const NcclComm> comms) override {
+    if (slow_in == nullptr) return absl::InternalError("does nothing");
+    slow_in->Advance(absl::Seconds(6));
+    return FakeNcclRuntime::Abort(comms);
+  }
+};
+
+TEST(SuiteChecksTest, AnAbortThatDoesNothingIsNamed) {
+  Gpus<FakeGpuRuntime, WrongAbortNccl> gpus({.num_gpus = 2});
+  EXPECT_THAT(RunCheck(gpus, "aborts: an NcclReduce that lacks a rank"),
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("wanted: an end"),
+                             HasSubstr("the stream of NCCL"))));
+}
+
+TEST(SuiteChecksTest, AnAbortThatTakesLongIsNamed) {
+  for (const char* const name : {"aborts: an NcclReduce that lacks a rank",
+                                 "aborts: a communicator of NCCL that lacks a "
+                                 "rank"}) {
+    Gpus<FakeGpuRuntime, WrongAbortNccl> gpus({.num_gpus = 2});
+    gpus.nccl->slow_in = &gpus.environment;
+    EXPECT_THAT(RunCheck(gpus, name),
+                StatusIs(absl::StatusCode::kInternal,
+                         AllOf(HasSubstr("took 6"), HasSubstr("than 5s"))));
+  }
+}
+
+// Makes communicators of one rank.
+class HastyNccl : public FakeNcclRuntime {
+ public:
+  using FakeNcclRuntime::FakeNcclRuntime;
+
+  absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
+      const std::string& id, int /*size*/,
+      absl::Span<const NcclRank> ranks) override {
+    return FakeNcclRuntime::CommInitRanks(id, 1, ranks);
+  }
+};
+
+TEST(SuiteChecksTest, WhatDoesNotHangWithoutARankIsNamed) {
+  Gpus<FakeGpuRuntime, HastyNccl> gpus;
+  EXPECT_THAT(
+      RunCheck(gpus, "aborts: a communicator of NCCL that lacks a rank"),
+      StatusIs(absl::StatusCode::kInternal,
+               HasSubstr("no communicator without rank 1")));
 }
 
 TEST(GpuImageTest, TheFirstByteThatDiffersIsNamed) {

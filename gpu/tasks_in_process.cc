@@ -1,0 +1,154 @@
+#include "gpu/tasks_in_process.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "framework/buf_rendezvous.h"
+#include "framework/mutex.h"
+#include "framework/param_resolver.h"
+#include "framework/params.h"
+#include "framework/peer_access.h"
+#include "resolvers/device_resolver_local.h"
+#include "resolvers/step_sequence_local.h"
+#include "resolvers/task_members.h"
+
+namespace tutti {
+namespace {
+
+// Of one task: what the leader answers, with the task's own members and
+// resources.
+class TaskResolver : public ParamResolverInterface {
+ public:
+  TaskResolver(std::shared_ptr<ParamResolverLocal> leader,
+               std::string task_name)
+      : leader_(std::move(leader)), task_name_(std::move(task_name)) {}
+
+  void CompleteParamsAsync(const DeviceAttributes& device,
+                           std::shared_ptr<const CollectiveRequest> request,
+                           std::shared_ptr<Cancellation> cancellation,
+                           Done done) override {
+    leader_->CompleteParamsAsync(
+        device, std::move(request), std::move(cancellation),
+        [this, done = std::move(done)](
+            absl::StatusOr<std::shared_ptr<const CollectiveParams>>
+                params) mutable {
+          if (params.ok()) params = OfTask(**params);
+          std::move(done)(std::move(params));
+        });
+  }
+  std::string DescribeWaiting(const CollectiveRequest& request) override {
+    return leader_->DescribeWaiting(request);
+  }
+  void EndGroup(GroupKey group_key, absl::Status reason) override {
+    leader_->EndGroup(group_key, std::move(reason));
+  }
+
+ private:
+  std::shared_ptr<const CollectiveParams> OfTask(
+      const CollectiveParams& params) {
+    auto mine = std::make_shared<CollectiveParams>(params);
+    MutexLock lock(&mu_);
+    std::weak_ptr<const CollGroupParams>& known =
+        groups_[params.group->generation];
+    mine->group = known.lock();
+    if (mine->group == nullptr) {
+      auto group = std::make_shared<CollGroupParams>(*params.group);
+      group->resources = std::make_shared<GroupResources>();
+      known = group;
+      mine->group = std::move(group);
+    }
+    mine->task = std::make_shared<const CollTaskParams>(
+        MembersOfTask(*mine->group, task_name_));
+    return mine;
+  }
+
+  const std::shared_ptr<ParamResolverLocal> leader_;
+  const std::string task_name_;
+  Mutex mu_;
+  std::map<uint64_t, std::weak_ptr<const CollGroupParams>> groups_
+      ABSL_GUARDED_BY(mu_);
+};
+
+// What any task's members send each other.
+class SharedPeers : public PeerAccessInterface {
+ public:
+  explicit SharedPeers(std::shared_ptr<BufRendezvous> transfers)
+      : transfers_(std::move(transfers)) {}
+
+  void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
+                  const Offer& offer) override {
+    transfers_->Provide(key, offer);
+  }
+  void RecvFromPeer(const CollGroupMember& /*peer*/, const BufKey& key,
+                    const Ask& ask) override {
+    transfers_->Consume(key, ask);
+  }
+  void CancelExecution(const CollGroupParams& /*group*/, const ExecKey& exec,
+                       absl::Status reason) override {
+    transfers_->CancelExecution(exec, std::move(reason));
+  }
+  // Other tasks still have to hear of it.
+  void ForgetExecution(const ExecKey& /*exec*/) override {}
+  void StartAbort(absl::Status reason) override {
+    transfers_->StartAbort(std::move(reason));
+  }
+  std::string DescribeWaiting(const CollGroupParams& /*group*/,
+                              const ExecKey& /*exec*/) override {
+    return "";
+  }
+
+ private:
+  const std::shared_ptr<BufRendezvous> transfers_;
+};
+
+}  // namespace
+
+// Where the transfers of a step meet, as long as an executor of it lives.
+class TasksInProcess::Transfers {
+ public:
+  std::shared_ptr<BufRendezvous> Of(int64_t step) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    std::weak_ptr<BufRendezvous>& known = steps_[step];
+    std::shared_ptr<BufRendezvous> transfers = known.lock();
+    if (transfers == nullptr) {
+      known = transfers = std::make_shared<BufRendezvous>();
+    }
+    return transfers;
+  }
+
+ private:
+  Mutex mu_;
+  std::map<int64_t, std::weak_ptr<BufRendezvous>> steps_ ABSL_GUARDED_BY(mu_);
+};
+
+TasksInProcess::TasksInProcess()
+    : leader_(ParamResolverLocal::Create({})),
+      transfers_(std::make_shared<Transfers>()) {}
+
+absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>>
+TasksInProcess::NewExecutors(const Environment& environment,
+                             const DeviceManager* devices) {
+  const std::string name = devices->devices()[0]->attributes().name.TaskName();
+  return CollectiveExecutorMgr::Create(
+      {.environment = environment,
+       .devices = devices,
+       .param_resolver = std::make_shared<TaskResolver>(leader_, name),
+       .device_resolver = std::make_shared<DeviceResolverLocal>(devices),
+       .step_sequence = std::make_shared<StepSequenceLocal>(environment.random),
+       .make_peer_access = [transfers = transfers_](int64_t step) {
+         return std::make_unique<SharedPeers>(transfers->Of(step));
+       }});
+}
+
+void TasksInProcess::EndGroup(GroupKey group, absl::Status reason) {
+  leader_->EndGroup(group, std::move(reason));
+}
+
+void TasksInProcess::EndAll(const absl::Status& reason) {
+  leader_->EndAll(reason);
+}
+
+}  // namespace tutti
