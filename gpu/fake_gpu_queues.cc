@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
@@ -102,6 +101,7 @@ absl::Status FakeGpuQueues::DestroyStream(GpuStream stream) {
   const absl::StatusOr<Stream*> found = Find(stream);
   if (!found.ok()) return found.status();
   (*found)->is_destroyed = true;
+  EraseEnded();
   return absl::OkStatus();
 }
 
@@ -109,8 +109,20 @@ absl::Status FakeGpuQueues::DestroyEvent(GpuEvent event) {
   MutexLock lock(&mu_);
   const absl::StatusOr<Event*> found = Find(event);
   if (!found.ok()) return found.status();
-  (*found)->is_destroyed = true;
+  events_.erase(NumberOf(event));
   return absl::OkStatus();
+}
+
+void FakeGpuQueues::EraseEnded() {
+  std::erase_if(streams_, [](const auto& entry) {
+    const Stream& stream = entry.second;
+    return stream.is_destroyed && stream.items.empty() && !stream.is_with_host;
+  });
+}
+
+int FakeGpuQueues::NumStreams() {
+  MutexLock lock(&mu_);
+  return static_cast<int>(streams_.size());
 }
 
 absl::Status FakeGpuQueues::Record(GpuEvent event, GpuStream stream) {
@@ -221,7 +233,6 @@ std::vector<std::string> FakeGpuQueues::Leaks() {
     leaks.push_back(absl::StrCat("a stream of GPU ", stream.gpu));
   }
   for (const auto& [handle, event] : events_) {
-    if (event.is_destroyed) continue;
     leaks.push_back(absl::StrCat("an event of GPU ", event.gpu));
   }
   return leaks;
@@ -229,8 +240,7 @@ std::vector<std::string> FakeGpuQueues::Leaks() {
 
 int FakeGpuQueues::NumEvents() {
   MutexLock lock(&mu_);
-  return static_cast<int>(absl::c_count_if(
-      events_, [](const auto& entry) { return !entry.second.is_destroyed; }));
+  return static_cast<int>(events_.size());
 }
 
 absl::StatusOr<FakeGpuQueues::Stream*> FakeGpuQueues::Find(GpuStream stream) {
@@ -245,9 +255,7 @@ absl::StatusOr<FakeGpuQueues::Stream*> FakeGpuQueues::Find(GpuStream stream) {
 
 absl::StatusOr<FakeGpuQueues::Event*> FakeGpuQueues::Find(GpuEvent event) {
   const auto found = events_.find(NumberOf(event));
-  if (found != events_.end() && !found->second.is_destroyed) {
-    return &found->second;
-  }
+  if (found != events_.end()) return &found->second;
   mistakes_.push_back(
       absl::StrCat("there is no such event of GPU ", event.gpu));
   return absl::InvalidArgumentError(mistakes_.back());
@@ -291,6 +299,7 @@ void FakeGpuQueues::Turn() {
     if (runnable.empty()) return;
     stream = runnable[draw % runnable.size()];
     host = TakeHostCallOrRun(*stream);
+    EraseEnded();
   }
   Destroy();
   ScheduleTurn();
@@ -299,6 +308,7 @@ void FakeGpuQueues::Turn() {
   {
     MutexLock lock(&mu_);
     stream->is_with_host = false;
+    EraseEnded();
   }
   ScheduleTurn();
 }

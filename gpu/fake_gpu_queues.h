@@ -56,6 +56,9 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   // Of Begin() with this number.
   int64_t NumCalls(int call) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // With those that are destroyed and still hold something.
+  int NumStreams() ABSL_LOCKS_EXCLUDED(mu_);
+
   GpuStream CreateStream(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
   GpuEvent CreateEvent(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status DestroyStream(GpuStream stream) ABSL_LOCKS_EXCLUDED(mu_);
@@ -106,12 +109,11 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
     int gpu = 0;
     std::deque<Item> items;
     bool is_with_host = false;  // While a host call runs.
-    bool is_destroyed = false;
+    bool is_destroyed = false;  // It goes once it holds nothing.
   };
   struct Event {
     int gpu = 0;
     std::shared_ptr<Marker> last;  // Null before the first record.
-    bool is_destroyed = false;
   };
   struct Fault {
     int num_good = 0;
@@ -127,6 +129,9 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
 
   // Takes the item if it returns OK.
   absl::Status Add(GpuStream stream, Item& item) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Lets go of the streams that are destroyed and hold nothing.
+  void EraseEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   static bool CanGoOn(const Stream& stream);
   std::vector<Stream*> Runnable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
