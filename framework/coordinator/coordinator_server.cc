@@ -290,10 +290,15 @@ void CoordinatorServer::End(absl::Status reason, DecidedRuns runs) {
 // --- Ranks that are missing --------------------------------------------------
 
 // One alarm at a time, and none while no name waits: it may ring early, for a
-// name that is not missing any more.
+// name that is not missing any more. With a deadline it may be that of a name
+// that was reported, and others may be due earlier: so it is armed anew.
 void CoordinatorServer::ArmAlarm() {
-  if (is_armed_) return;
   const CoordinatorSettings& settings = options_.settings;
+  if (is_armed_) {
+    if (settings.stall_deadline == absl::InfiniteDuration()) return;
+    if (!options_.clock->Cancel(alarm_)) return;  // It rings, and arms another.
+    is_armed_ = false;
+  }
   const absl::Time next =
       std::min(negotiation_.OldestNotTold() + settings.stall_report_after,
                negotiation_.Oldest() + settings.stall_deadline);

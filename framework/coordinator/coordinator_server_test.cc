@@ -32,11 +32,15 @@ class CoordinatorServerTest : public testing::Test {
  protected:
   void SetUp() override { Restart(); }
 
-  void Restart() {
+  void Restart(absl::Duration stall_deadline = absl::InfiniteDuration()) {
     server_ = CoordinatorServer::Create(
         {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
          .clock = environment_.get().clock,
-         .settings = {.stalled = [](const auto&) {}},
+         .settings = {.stall_deadline = stall_deadline,
+                      .stalled =
+                          [this](const StalledTensor& tensor) {
+                            stalled_.push_back(tensor.name);
+                          }},
          .begun = [this] { ++num_begun_; }});
   }
 
@@ -81,6 +85,7 @@ class CoordinatorServerTest : public testing::Test {
 
   SimulatedEnvironment environment_{1};
   int num_begun_ = 0;
+  std::vector<std::string> stalled_;
   std::shared_ptr<CoordinatorServer> server_;
 };
 
@@ -148,6 +153,34 @@ TEST_F(CoordinatorServerTest, WhoWaitsIsAnsweredWhenItGoes) {
   const auto waiting = Await(1, 0);
   server_.reset();
   EXPECT_EQ(waiting->num_answers, 1);
+}
+
+// The first, which has been reported, waits for its limit; the second is due
+// long before.
+TEST_F(CoordinatorServerTest, ATensorIsReportedInTimeWhileAnotherHasALimit) {
+  Restart(/*stall_deadline=*/absl::Minutes(10));
+  const auto told = Await(1, 0);
+  Ask(1, Submit("first"));
+  environment_.Advance(absl::Seconds(100));
+  EXPECT_THAT(stalled_, ElementsAre("first"));
+  Ask(1, Submit("second", 2));
+  environment_.Advance(absl::Seconds(59));
+  EXPECT_THAT(stalled_, ElementsAre("first"));
+  environment_.Advance(absl::Seconds(2));
+  EXPECT_THAT(stalled_, ElementsAre("first", "second"));
+
+  environment_.Advance(absl::Seconds(600 - 161 - 1));
+  EXPECT_EQ(told->num_answers, 0);
+  environment_.Advance(absl::Seconds(2));
+  ASSERT_EQ(told->num_answers, 1);
+  EXPECT_THAT(told->answer->decisions().decisions(0).requests(),
+              ElementsAre(1));
+  const auto told_later = Await(1, 1);
+  environment_.Advance(absl::Seconds(98));
+  EXPECT_EQ(told_later->num_answers, 0);
+  environment_.Advance(absl::Seconds(2));
+  EXPECT_EQ(told_later->num_answers, 1);
+  EXPECT_THAT(stalled_, ElementsAre("first", "second"));
 }
 
 TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {
