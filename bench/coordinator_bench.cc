@@ -14,6 +14,7 @@
 #include "framework/coordinator/coordinator_settings.h"
 #include "framework/default_environment.h"
 #include "tests/grpc_tasks.h"
+#include "tests/named_call.h"
 #include "tests/named_tensor_job.h"
 #include "tests/stoppable_environment.h"
 

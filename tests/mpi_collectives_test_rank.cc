@@ -16,16 +16,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/await.h"
 #include "framework/blocking_counter.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/collective_request.h"
-#include "framework/default_environment.h"
 #include "framework/tensor.h"
-#include "remote/mpi/mpi_runtime.h"
-#include "remote/mpi/mpi_transport.h"
 #include "runtime/cluster_runtime.h"
+#include "tests/mpi_task.h"
 #include "tests/status_matchers.h"
 #include "tools/element.h"
 
@@ -34,15 +31,6 @@ namespace {
 
 using testing::AnyOf;
 using testing::HasSubstr;
-
-constexpr absl::Duration kLimit = absl::Seconds(60);
-
-// Of this process; there is one MPI.
-DefaultEnvironment& Machine() {
-  static DefaultEnvironment environment(2);
-  return environment;
-}
-MpiRuntime* mpi = nullptr;
 
 // Element i of rank r: whole numbers that every dtype has, and whose sums and
 // products over eight ranks too.
@@ -79,35 +67,12 @@ class MpiCollectivesTest : public testing::Test {
   void TearDown() override { Leave(); }
 
   void Create(int devices_per_task) {
-    const auto cluster = ClusterOf(*mpi);
-    ASSERT_THAT(cluster, IsOk());
-    auto runtime = ClusterRuntime::Create(
-        {.cluster = *cluster,
-         .environment = Machine().get(),
-         .devices_per_task = devices_per_task,
-         .make_transport = [&](uint64_t incarnation) {
-           return CreateMpiTransport({.runtime = mpi,
-                                      .cluster = *cluster,
-                                      .incarnation = incarnation,
-                                      .environment = Machine().get()});
-         }});
+    auto runtime = JoinedMpiTask({.devices_per_task = devices_per_task});
     ASSERT_THAT(runtime, IsOk());
     runtime_ = *std::move(runtime);
-    EXPECT_THAT(Await([&](StatusCallback done) {
-                  runtime_->Join(Machine().get().clock->Now() + kLimit, nullptr,
-                                 std::move(done));
-                }),
-                IsOk());
   }
 
-  void Leave() {
-    EXPECT_THAT(Await([&](StatusCallback done) {
-                  runtime_->Leave(Machine().get().clock->Now() + kLimit,
-                                  std::move(done));
-                }),
-                IsOk());
-    runtime_.reset();
-  }
+  void Leave() { EXPECT_THAT(LeaveMpiTask(std::move(runtime_)), IsOk()); }
 
   int rank() const { return runtime_->cluster().this_task; }
   int size() const { return runtime_->cluster().num_tasks(); }
@@ -739,13 +704,4 @@ TEST_F(SeveralDevicesTest, ACancellationOfOneEndsAllWhoHaveNotBegun) {
 }  // namespace
 }  // namespace tutti
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  tutti::MpiRuntime runtime({.environment = tutti::Machine().get()});
-  const absl::Status status = runtime.Start();
-  if (!status.ok()) return 2;
-  tutti::mpi = &runtime;
-  const int result = RUN_ALL_TESTS();
-  runtime.Shutdown();
-  return result;
-}
+int main(int argc, char** argv) { return tutti::RunTestsUnderMpi(&argc, argv); }

@@ -3,11 +3,8 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "framework/coordinator/coordinator.h"
 #include "framework/coordinator/coordinator_settings.h"
 #include "framework/environment.h"
@@ -42,27 +39,6 @@ class NamedTensorJob {
   LoopbackNetwork network_;
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
 };
-
-// A request of a test, and what became of it.
-struct NamedCall {
-  Tensor output;
-  int num_answers = 0;
-  absl::Status status = absl::UnknownError("not answered");
-
-  bool answered() const { return num_answers > 0; }
-  StatusCallback Set();
-  std::vector<float> Values() const;
-};
-using NamedCallPtr = std::shared_ptr<NamedCall>;
-
-// A tensor of that shape, all of whose elements are `value`, 0 for other dtypes
-// than float32.
-Tensor Filled(DType dtype, const TensorShape& shape, float value);
-
-NamedCallPtr CallAllReduce(Coordinator& at, const std::string& name,
-                           const Tensor& input, MergeOp merge_op = MergeOp());
-NamedCallPtr CallAllGather(Coordinator& at, const std::string& name,
-                           const Tensor& input);
 
 }  // namespace tutti
 

@@ -14,7 +14,7 @@
 #include "framework/default_environment.h"
 #include "runtime/cluster_runtime.h"
 #include "tests/grpc_tasks.h"
-#include "tests/named_tensor_job.h"
+#include "tests/named_call.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {

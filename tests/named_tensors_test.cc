@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/named_call.h"
+#include "tests/named_tensor_cases.h"
 #include "tests/named_tensor_job.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
@@ -70,9 +73,25 @@ class NamedTensorsTest : public testing::TestWithParam<uint64_t> {
     return Filled(dtype, *TensorShape::Create(dims), 0);
   }
 
+  RanksHere ranks() {
+    RanksHere ranks{.num_ranks = job_->num_ranks()};
+    for (int rank = 0; rank < ranks.num_ranks; ++rank) {
+      ranks.coordinators[rank] = &at(rank);
+    }
+    return ranks;
+  }
+
   SimulatedEnvironment environment_{GetParam()};
   std::unique_ptr<NamedTensorJob> job_;
   std::vector<NamedCallPtr> calls_;
+
+  const std::function<bool(const std::vector<NamedCallPtr>&)> settle_ =
+      [this](const std::vector<NamedCallPtr>& calls) {
+        environment_.RunAll();
+        calls_.insert(calls_.end(), calls.begin(), calls.end());
+        return std::all_of(calls.begin(), calls.end(),
+                           [](const auto& call) { return call->answered(); });
+      };
 };
 
 INSTANTIATE_TEST_SUITE_P(Seeds, NamedTensorsTest,
@@ -189,95 +208,12 @@ TEST_P(NamedTensorsTest, NamesAreAnyBytes) {
 
 TEST_P(NamedTensorsTest, EveryRankHearsWhatDiffersAndTheNameCanBeUsedAgain) {
   Begin();
-  struct Case {
-    std::function<NamedCallPtr(int rank)> ask;
-    std::string text;
-  };
-  const auto f32 = DType::kFloat32;
-  const std::vector<Case> cases = {
-      {[&](int rank) {
-         return Reduce(rank, "x", Zeros(rank == 1 ? DType::kInt32 : f32, {2}));
-       },
-       "mismatched data types: one rank had type float32, but another rank had "
-       "type int32: ranks [0, 2] / [1]"},
-      {[&](int rank) {
-         return rank == 2 ? Gather(rank, "x", Zeros(f32, {2}))
-                          : Reduce(rank, "x", Zeros(f32, {2}));
-       },
-       "mismatched operations: one rank did an allreduce, but another rank did "
-       "an allgather: ranks [0, 1] / [2]"},
-      {[&](int rank) {
-         return Reduce(rank, "x", Zeros(f32, {2, rank == 0 ? 2 : 3}));
-       },
-       "mismatched allreduce tensor shapes: one rank sent a tensor of shape "
-       "[2,2], but another rank sent a tensor of shape [2,3]: ranks [0] / [1, "
-       "2]"},
-      {[&](int rank) {
-         return Reduce(rank, "x", Zeros(f32, {2}),
-                       rank == 1 ? ReductionKind::kMax : ReductionKind::kSum);
-       },
-       "mismatched reductions: one rank asked for sum, but another rank asked "
-       "for max: ranks [0, 2] / [1]"},
-      {[&](int rank) {
-         return Gather(rank, "x",
-                       Zeros(f32, rank == 1 ? std::vector<int64_t>{}
-                                            : std::vector<int64_t>{2}));
-       },
-       "gathering a scalar: a tensor that is gathered has at least one "
-       "dimension: ranks [1]"},
-      {[&](int rank) {
-         return Gather(rank, "x",
-                       Zeros(f32, rank == 1 ? std::vector<int64_t>{2, 1}
-                                            : std::vector<int64_t>{2}));
-       },
-       "mismatched allgather dimension counts: one rank sent a tensor with 1 "
-       "dimensions, but another rank sent a tensor with 2 dimensions: ranks "
-       "[0, 2] / [1]"},
-      {[&](int rank) {
-         return Gather(rank, "x", Zeros(f32, {rank, 4, rank == 2 ? 5 : 6}));
-       },
-       "mismatched allgather tensor shapes: one rank sent a tensor with "
-       "dimension 2 equal to 6, but another rank sent a tensor with dimension "
-       "2 equal to 5: ranks [0, 1] / [2]"},
-  };
-  for (const Case& one : cases) {
-    std::vector<NamedCallPtr> calls;
-    for (int rank = 0; rank < kNumRanks; ++rank) {
-      calls.push_back(one.ask(rank));
-    }
-    environment_.RunAll();
-    for (const NamedCallPtr& call : calls) {
-      ASSERT_TRUE(call->answered()) << one.text;
-      EXPECT_EQ(call->status, absl::FailedPreconditionError(
-                                  absl::StrCat("tensor \"x\": ", one.text)));
-    }
-    calls.clear();
-    for (int rank = 0; rank < kNumRanks; ++rank) {
-      calls.push_back(Reduce(rank, "x"));
-    }
-    environment_.RunAll();
-    for (const NamedCallPtr& call : calls) {
-      EXPECT_THAT(call->status, IsOk());
-      EXPECT_THAT(call->Values(), Each(6));
-    }
-  }
+  ExpectAllHearWhatDiffers(ranks(), settle_);
 }
 
 TEST_P(NamedTensorsTest, ANameAskedForTwiceBeforeItRanIsRefused) {
   Begin();
-  const auto first = Reduce(1, "x");
-  const auto second = Reduce(1, "x");
-  EXPECT_THAT(second->status,
-              StatusIs(absl::StatusCode::kAlreadyExists,
-                       HasSubstr("tensor \"x\": rank 1 has asked for it")));
-  environment_.RunAll();
-  EXPECT_EQ(Reduce(1, "x")->status.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_FALSE(first->answered());
-  Reduce(0, "x");
-  Reduce(2, "x");
-  environment_.RunAll();
-  EXPECT_THAT(first->status, IsOk());
-  EXPECT_THAT(first->Values(), Each(6));
+  ExpectASecondRequestIsRefused(ranks(), settle_);
 }
 
 TEST_P(NamedTensorsTest, RefusesWhatCannotRun) {

@@ -1,0 +1,35 @@
+#ifndef TUTTI_TESTS_MPI_TASK_H_
+#define TUTTI_TESTS_MPI_TASK_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/environment.h"
+#include "runtime/cluster_runtime.h"
+
+namespace tutti {
+
+// One process of an MPI job, each of which runs the same tests of googletest,
+// in step with the others: mpirun_test.py starts them.
+
+// Brings MPI up, runs all tests and ends MPI: what main() returns. Blocks on
+// the other processes.
+int RunTestsUnderMpi(int* argc, char** argv);
+
+// Of the tests; with threads.
+const Environment& MpiTestEnvironment();
+
+// A runtime whose tasks are the processes of the job, over MPI, which has
+// joined. Blocks. Of `options`, the cluster, the environment and the transport
+// are filled in. One at a time, and within RunTestsUnderMpi().
+absl::StatusOr<std::unique_ptr<ClusterRuntime>> JoinedMpiTask(
+    ClusterRuntime::Options options);
+
+// Says that this task is done, waits for the others to say so, and ends it.
+// Blocks.
+absl::Status LeaveMpiTask(std::unique_ptr<ClusterRuntime> runtime);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_MPI_TASK_H_
