@@ -204,9 +204,16 @@ TEST(NcclThenTest, AnErrorOfNcclEndsAllMembers) {
 }
 
 TEST(NcclThenTest, ACallThatFailsEndsAllMembersAndLeavesNothing) {
-  for (const GpuCall call :
-       {GpuCall::kCreateEvent, GpuCall::kRecordEvent, GpuCall::kWaitForEvent}) {
-    for (int num_good = 0; num_good < 6; ++num_good) {
+  struct Calls {
+    GpuCall call;
+    int num;  // Without which there is no result.
+  };
+  for (const auto& [call, num] :
+       {Calls{GpuCall::kCreateEvent, 6}, Calls{GpuCall::kRecordEvent, 6},
+        Calls{GpuCall::kWaitForEvent, 4}}) {
+    for (int num_good = 0; num_good < num; ++num_good) {
+      SCOPED_TRACE(absl::StrCat("call ", static_cast<int>(call), " after ",
+                                num_good, " others"));
       Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
       for (int rank = 0; rank < 4; ++rank) sums.Give(rank, /*in_place=*/true);
       sums.tasks().gpus(0).FailCall(call, num_good,
