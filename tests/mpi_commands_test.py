@@ -65,6 +65,28 @@ class MpiCommandsTest(unittest.TestCase):
             r"tutti: the tasks run different commands: task 0 \(\S+\): "
             r"perf all_reduce --max-bytes 64, task 1 \(\S+\): run barrier\n")
 
+    def begin(self, environment, script, *command):
+        """Three processes of the tool, each begun by `script`, and their ids.
+
+        They have printed the first result.
+        """
+        mpirun = subprocess.Popen(
+            ["mpirun", "-n", "3", "sh", "-c",
+             f'{script} echo $OMPI_COMM_WORLD_RANK $$; exec "$@"', "sh", TUTTI,
+             *command],
+            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=environment)
+        self.addCleanup(mpirun.kill)
+        pids = {}
+        for line in mpirun.stdout:
+            words = line.split()
+            if len(words) == 2 and words[0].isdigit():
+                pids[int(words[0])] = int(words[1])
+            if "p50" in line:
+                break
+        self.assertEqual(sorted(pids), [0, 1, 2])
+        return mpirun, pids
+
     def test_a_process_that_dies_ends_the_job(self):
         with mpi_environment() as environment:
             # Every process holds it open for writing as long as it lives.
@@ -72,26 +94,11 @@ class MpiCommandsTest(unittest.TestCase):
             os.mkfifo(held)
             reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
             self.addCleanup(os.close, reader)
-            mpirun = subprocess.Popen(
-                ["mpirun", "-n", "3", "sh", "-c",
-                 f'exec 9>"{held}"; echo $OMPI_COMM_WORLD_RANK $$; exec "$@"',
-                 "sh", TUTTI, "perf", "all_reduce", "--iterations", "2000"],
-                text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, env=environment)
-            try:
-                pids = {}
-                for line in mpirun.stdout:
-                    words = line.split()
-                    if len(words) == 2 and words[0].isdigit():
-                        pids[int(words[0])] = int(words[1])
-                    if "p50" in line:  # They have begun.
-                        break
-                self.assertEqual(sorted(pids), [0, 1, 2])
-                end_by = time.monotonic() + SECONDS_TO_END
-                os.kill(pids[1], signal.SIGKILL)
-                _, errors = mpirun.communicate(timeout=SECONDS_TO_END)
-            finally:
-                mpirun.kill()
+            mpirun, pids = self.begin(environment, f'exec 9>"{held}";', "perf",
+                                      "all_reduce", "--iterations", "2000")
+            end_by = time.monotonic() + SECONDS_TO_END
+            os.kill(pids[1], signal.SIGKILL)
+            _, errors = mpirun.communicate(timeout=SECONDS_TO_END)
             self.assertNotEqual(mpirun.returncode, 0)
             self.assertRegex(errors, r"rank 1 .*signal 9")
             none_left = select.poll()
@@ -99,6 +106,19 @@ class MpiCommandsTest(unittest.TestCase):
             left_ms = max(0, 1000 * (end_by - time.monotonic()))
             self.assertEqual(none_left.poll(left_ms),
                              [(reader, select.POLLHUP)])
+
+    def test_a_process_that_stands_still_ends_the_job(self):
+        with mpi_environment() as environment:
+            mpirun, pids = self.begin(
+                environment, "", "worker", "--detect", "fast", "--", "perf",
+                "all_reduce", "--max-bytes", "4K", "--iterations", "10000")
+            os.kill(pids[1], signal.SIGSTOP)
+            _, errors = mpirun.communicate(timeout=SECONDS_TO_END + 30)
+            self.assertNotEqual(mpirun.returncode, 0)
+            self.assertRegex(
+                errors, r"tutti: MPI: rank [02] has waited 10s for others to "
+                r"end that are lost: rank 1 \(task 1 .* was lost: .*\); it "
+                r"ends the job\n")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <new>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/blocking_counter.h"
 #include "remote/mpi/mpi_requests.h"
 
@@ -77,6 +79,19 @@ void MpiRuntime::Shutdown() {
     doorbell_->Ring();
   }
   if (thread_.joinable()) thread_.join();
+}
+
+void MpiRuntime::CallLost(int rank, const absl::Status& why) {
+  MutexLock lock(&mu_);
+  lost_.try_emplace(rank, why);
+}
+
+std::string MpiRuntime::WhoIsLost() const {
+  MutexLock lock(&mu_);
+  return absl::StrJoin(lost_, ", ", [](std::string* text, const auto& lost) {
+    absl::StrAppend(text, "rank ", lost.first, " (", lost.second.message(),
+                    ")");
+  });
 }
 
 absl::Status MpiRuntime::CheckRunning() const {
@@ -296,13 +311,44 @@ absl::Status MpiRuntime::ShareDoorbells() {
   return status;
 }
 
-// Whoever rings has not come to the barrier.
+// To free a window MPI waits for its processes: in a host program's MPI it is
+// left to it, as some may have given up waiting.
 void MpiRuntime::TakeDown() {
-  MPI_Barrier(messages_);
-  MPI_Win_free(&shared_);
+  if (!AllHaveCome()) {
+    std::fprintf(stderr,
+                 "tutti: MPI: rank %d has waited %s for others to end that are "
+                 "lost: %s; %s\n",
+                 rank_, absl::FormatDuration(options_.lost_limit).c_str(),
+                 WhoIsLost().c_str(),
+                 is_ours_ ? "it ends the job" : "it goes on without them");
+    if (!is_ours_) return;
+    std::fflush(stdout);  // MPI does not.
+    MPI_Abort(MPI_COMM_WORLD, /*errorcode=*/1);
+    return;
+  }
+  if (is_ours_) MPI_Win_free(&shared_);
   MPI_Comm_free(&messages_);
   MPI_Comm_free(&payloads_);
   if (is_ours_) MPI_Finalize();
+}
+
+// Whoever rings has not come to the barrier.
+bool MpiRuntime::AllHaveCome() {
+  const absl::Time begin = options_.environment.clock->Now();
+  Doorbell& doorbell = *doorbells_[rank_];
+  MPI_Request barrier = MPI_REQUEST_NULL;
+  MPI_Ibarrier(messages_, &barrier);
+  pause_ = kShortestPause;
+  while (true) {
+    int have_come = 0;
+    MPI_Test(&barrier, &have_come, MPI_STATUS_IGNORE);
+    if (have_come != 0) return true;
+    const absl::Duration waited = options_.environment.clock->Now() - begin;
+    if (waited >= options_.lost_limit && !WhoIsLost().empty()) return false;
+    doorbell.PrepareToSleep();
+    doorbell.SleepUnlessRung(pause_);
+    pause_ = std::min(2 * pause_, kLongestPauseOfMpi);
+  }
 }
 
 bool MpiRuntime::RunPosted() {

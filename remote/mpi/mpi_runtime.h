@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -46,6 +47,9 @@ class MpiRuntime {
     // For how long the thread looks again and again, giving way to others,
     // after the last time that there was something to do.
     absl::Duration spin_limit = absl::Microseconds(100);
+
+    // For how long Shutdown() waits for processes that were called lost.
+    absl::Duration lost_limit = absl::Seconds(10);
   };
 
   explicit MpiRuntime(Options options);
@@ -64,7 +68,15 @@ class MpiRuntime {
 
   // Ends the thread, and MPI unless the host program has brought it up. Blocks
   // until all processes do it. Nothing is polled after this.
-  void Shutdown();
+  //
+  // If some were called lost and `lost_limit` is over, it names them on stderr,
+  // and ends the job; or, where the host program has brought MPI up, returns,
+  // and leaves to MPI what it has of it.
+  void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Shutdown() does not wait for `rank` without a limit any more. The first
+  // reason stays.
+  void CallLost(int rank, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Of all processes; of this one; among those that share its memory. Errors:
   // FAILED_PRECONDITION if MPI has not been initialised.
@@ -113,6 +125,8 @@ class MpiRuntime {
   absl::Status ShareDoorbells();
   absl::Status LearnHosts();
   void TakeDown();
+  bool AllHaveCome() ABSL_LOCKS_EXCLUDED(mu_);
+  std::string WhoIsLost() const ABSL_LOCKS_EXCLUDED(mu_);
   bool RunPosted() ABSL_LOCKS_EXCLUDED(mu_);
   MpiPoller::State PollAll();
   void Sleep() ABSL_LOCKS_EXCLUDED(mu_);
@@ -148,6 +162,7 @@ class MpiRuntime {
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kNew;
   bool must_end_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Work> posted_ ABSL_GUARDED_BY(mu_);
+  std::map<int, absl::Status> lost_ ABSL_GUARDED_BY(mu_);  // By rank; why.
 };
 
 }  // namespace tutti

@@ -13,6 +13,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "remote/mpi/mpi_runtime.h"
@@ -85,6 +87,24 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
     ASSERT_THAT(another.Start(), IsOk());
     ExpectWorks(another);
   }
+}
+
+// Rank 1 is called lost, and comes when the others have gone.
+TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
+  if (mode != "multiple") return;
+  const DefaultEnvironment environment(1);
+  MpiRuntime runtime(
+      {.environment = environment.get(), .lost_limit = absl::Milliseconds(20)});
+  ASSERT_THAT(runtime.Start(), IsOk());
+  if (*runtime.size() == 1) return;
+  const bool is_late = *runtime.rank() == 1;
+  if (!is_late) {
+    runtime.CallLost(1, absl::UnavailableError("silent"));
+    runtime.Shutdown();
+    ExpectNotInitialized(runtime);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_TRUE(IsUp());
 }
 
 }  // namespace

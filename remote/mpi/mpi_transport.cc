@@ -179,6 +179,7 @@ void Endpoint::OnGoodbye(int task) {
 }
 
 void Endpoint::Drop(int task, const absl::Status& reason) {
+  options_.runtime->CallLost(task, reason);
   calls_->EndAllOf(task, reason);
   pulls_.CancelAllOf(task, reason);
   serves_.StopAllOf(task, reason);
