@@ -8,12 +8,21 @@
 #include "remote/mpi/mpi_wire.h"
 
 namespace tutti {
+namespace {
+
+// Buffers of whole chunks that are kept.
+constexpr size_t kMostFreeBuffers = (size_t{8} << 20) / kChunkBytes;
+
+// Shorter chunks are for the allocator, which keeps their memory by itself.
+constexpr size_t kMinKeptBytes = size_t{64} << 10;
+
+}  // namespace
 
 // Lives until it has ended, and MPI writes to none of its chunks any more.
 class MpiPulls::Pull {
  public:
   struct Chunk {
-    std::unique_ptr<std::byte[]> bytes;
+    Buffer bytes;
     size_t offset = 0;
     size_t size = 0;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -33,7 +42,6 @@ class MpiPulls::Pull {
   size_t num_handed_on = 0;
   size_t first_index = 0;    // Of those below, among all.
   std::deque<Chunk> chunks;  // In order.
-  std::vector<std::unique_ptr<std::byte[]>> spare;
 
   bool is_inline() const { return request.payload_tag == 0; }
 };
@@ -48,6 +56,22 @@ int MpiPulls::TakeTag() {
   const int tag = free_tags_.back();
   free_tags_.pop_back();
   return tag;
+}
+
+// Its bytes are not set.
+MpiPulls::Buffer MpiPulls::TakeBuffer(size_t num_bytes) {
+  if (num_bytes < kMinKeptBytes) return Buffer(new std::byte[num_bytes]);
+  if (free_buffers_.empty()) return Buffer(new std::byte[kChunkBytes]);
+  Buffer buffer = std::move(free_buffers_.back());
+  free_buffers_.pop_back();
+  return buffer;
+}
+
+void MpiPulls::KeepBuffer(Buffer buffer, size_t num_bytes) {
+  const bool is_whole_chunk = num_bytes >= kMinKeptBytes;
+  if (is_whole_chunk && free_buffers_.size() < kMostFreeBuffers) {
+    free_buffers_.push_back(std::move(buffer));
+  }
 }
 
 void MpiPulls::Request(int task, const BufKey& key, const Ask& ask) {
@@ -73,12 +97,7 @@ void MpiPulls::PostChunks(const std::shared_ptr<Pull>& pull) {
     chunk.offset = pull->num_posted;
     chunk.size = std::min(kChunkBytes, pull->end - pull->num_posted);
     pull->num_posted += chunk.size;
-    if (pull->spare.empty()) {
-      pull->spare.emplace_back(
-          new std::byte[std::min(kChunkBytes, pull->request.ask.num_bytes)]);
-    }
-    chunk.bytes = std::move(pull->spare.back());
-    pull->spare.pop_back();
+    chunk.bytes = TakeBuffer(chunk.size);
     MPI_Irecv(chunk.bytes.get(), static_cast<int>(chunk.size), MPI_BYTE,
               pull->task, pull->request.payload_tag, runtime_->payloads(),
               &chunk.request);
@@ -121,7 +140,7 @@ void MpiPulls::HandOn(const std::shared_ptr<Pull>& pull) {
       if (!status.ok()) GiveUp(pull, status);
     }
     if (chunk.has_come) pull->num_handed_on += chunk.size;
-    pull->spare.push_back(std::move(chunk.bytes));
+    KeepBuffer(std::move(chunk.bytes), chunk.size);
   }
   if (pull->num_handed_on == ask.num_bytes) Tell(pull, absl::OkStatus());
 }

@@ -21,7 +21,8 @@
 namespace tutti {
 
 // What a task pulls from others: the receiving side of mpi_wire.h. For MPI's
-// thread, on which borrowers are called.
+// thread, on which borrowers are called. Memory for chunks is kept, up to 8
+// MiB: the allocator would give it back to the machine after each pull.
 class MpiPulls {
  public:
   using Send = std::function<void(int task, proto::MpiMessage message)>;
@@ -50,8 +51,11 @@ class MpiPulls {
 
  private:
   class Pull;
+  using Buffer = std::unique_ptr<std::byte[]>;
 
   int TakeTag();
+  Buffer TakeBuffer(size_t num_bytes);
+  void KeepBuffer(Buffer buffer, size_t num_bytes);
   void PostChunks(const std::shared_ptr<Pull>& pull);
   void OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
                const MPI_Status& status);
@@ -66,6 +70,7 @@ class MpiPulls {
   const Send send_;
   uint64_t last_id_ = 0;
   std::vector<int> free_tags_;
+  std::vector<Buffer> free_buffers_;  // Of whole chunks.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_;
   absl::flat_hash_map<BufKey, uint64_t> ids_;  // Of those not told.
   MpiRequests receiving_;

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,27 @@
 #include "remote/mpi/mpi_transport.h"
 #include "remote/mpi/mpi_wire.h"
 #include "tests/status_matchers.h"
+
+namespace {
+
+// In this process, of at least the size of a chunk.
+std::atomic<int> num_large_allocations = 0;
+
+void* Allocate(size_t size) {
+  if (size >= tutti::kChunkBytes) ++num_large_allocations;
+  void* const memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size); }
+void* operator new[](size_t size) { return Allocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 namespace tutti {
 namespace {
@@ -240,6 +264,24 @@ TEST_F(MpiTransportTest, ManyAtATimeArrive) {
     EXPECT_TRUE(borrowers[tag]->bytes() == Pattern(size_of(tag), next() + tag));
     EXPECT_THAT(lenders[tag].Wait(), IsOk());
   }
+}
+
+TEST_F(MpiTransportTest, PullsThatFollowOneAnotherUseTheSameMemory) {
+  const std::vector<std::byte> bytes = Pattern(4 * kChunkBytes, rank());
+  constexpr int kNumPulls = 10;
+  std::vector<WaitingLender> lenders(kNumPulls);
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int tag = 0; tag < kNumPulls; ++tag) {
+    borrowers.push_back(std::make_unique<WaitingBorrower>(bytes.size()));
+    table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lenders[tag]});
+  }
+  const int before = num_large_allocations;
+  for (int tag = 0; tag < kNumPulls; ++tag) {
+    Request(next(), tag, *borrowers[tag], bytes.size());
+    EXPECT_THAT(borrowers[tag]->Wait(), IsOk());
+  }
+  EXPECT_LE(num_large_allocations - before, static_cast<int>(kChunksAtATime));
+  for (WaitingLender& lender : lenders) EXPECT_THAT(lender.Wait(), IsOk());
 }
 
 TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
