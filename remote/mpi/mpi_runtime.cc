@@ -1,6 +1,7 @@
 #include "remote/mpi/mpi_runtime.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -172,7 +173,10 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
   // What was begun is for the end of the process: others may be waiting in it.
   if (!is_up) return;
 
-  absl::Time busy_until = options_.environment.clock->Now();
+  // Where processes share processors, one that looks takes the time of those
+  // that have the bytes.
+  const bool has_processors = sysconf(_SC_NPROCESSORS_ONLN) >= local_size_;
+  absl::Time last_busy = absl::InfinitePast();
   pause_ = kShortestPause;
   while (true) {
     MpiPoller::State state =
@@ -180,7 +184,7 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
     state = std::max(state, PollAll());
     const absl::Time now = options_.environment.clock->Now();
     if (state == MpiPoller::State::kBusy) {
-      busy_until = now + options_.spin_limit;
+      last_busy = now;
       pause_ = kShortestPause;
       continue;
     }
@@ -191,7 +195,11 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
         break;
       }
     }
-    if (now < busy_until) {
+    const absl::Duration limit =
+        state == MpiPoller::State::kMoving && has_processors
+            ? options_.moving_spin_limit
+            : options_.spin_limit;
+    if (now < last_busy + limit) {
       sched_yield();
     } else {
       Sleep();
@@ -378,7 +386,7 @@ void MpiRuntime::Sleep() {
     is_due = is_due || must_end_ || !posted_.empty();
   }
   if (is_due) return doorbell.StayAwake();
-  const bool is_waiting = state == MpiPoller::State::kWaiting;
+  const bool is_waiting = state != MpiPoller::State::kIdle;
   if (!is_waiting && local_size_ == size_) {
     return doorbell.SleepUnlessRung(kPauseIfAllRing);
   }

@@ -26,6 +26,7 @@ class MpiPoller {
   enum class State {
     kIdle,     // Has nothing to do until another process sends something.
     kWaiting,  // For MPI to go on with what was begun.
+    kMoving,   // So, and MPI may move many bytes only while it is called.
     kBusy,     // Has just done something: there may be more.
   };
 
@@ -47,6 +48,9 @@ class MpiRuntime {
     // For how long the thread looks again and again, giving way to others,
     // after the last time that there was something to do.
     absl::Duration spin_limit = absl::Microseconds(100);
+
+    // The same, while bytes move, on a host with a processor for each process.
+    absl::Duration moving_spin_limit = absl::Milliseconds(2);
 
     // For how long Shutdown() waits for processes that were called lost.
     absl::Duration lost_limit = absl::Seconds(10);

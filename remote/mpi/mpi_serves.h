@@ -9,7 +9,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "framework/control_channel.h"
-#include "framework/environment.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_requests.h"
 #include "remote/mpi/mpi_runtime.h"
@@ -25,7 +24,6 @@ class MpiServes {
   struct Options {
     MpiRuntime* runtime = nullptr;  // Outlives this.
     std::function<void(int task, proto::MpiMessage message)> send;
-    std::function<void(Work work)> post;  // On any thread.
   };
 
   explicit MpiServes(Options options);

@@ -38,8 +38,7 @@ class Endpoint final : public MpiPoller {
                               .send = Sender(),
                               .post = Poster()})),
         pulls_(options.runtime, Sender()),
-        serves_(
-            {.runtime = options.runtime, .send = Sender(), .post = Poster()}),
+        serves_({.runtime = options.runtime, .send = Sender()}),
         gone_(options.cluster.num_tasks()) {}
 
   State Poll() override;
@@ -109,8 +108,8 @@ MpiPoller::State Endpoint::Poll() {
   is_busy = serves_.Poll() || is_busy;
   is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;
-  const bool is_waiting = messenger_.is_sending() || serves_.is_sending() ||
-                          pulls_.is_receiving() || closed_ != nullptr;
+  if (serves_.is_sending() || pulls_.is_receiving()) return State::kMoving;
+  const bool is_waiting = messenger_.is_sending() || closed_ != nullptr;
   return is_waiting ? State::kWaiting : State::kIdle;
 }
 
