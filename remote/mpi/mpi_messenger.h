@@ -1,10 +1,14 @@
 #ifndef TUTTI_REMOTE_MPI_MPI_MESSENGER_H_
 #define TUTTI_REMOTE_MPI_MPI_MESSENGER_H_
 
+#include <mpi.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <vector>
+#include <map>
+#include <string>
 
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_requests.h"
@@ -12,7 +16,9 @@
 
 namespace tutti {
 
-// Messages between the processes of an MPI job. For MPI's thread.
+// Messages between the processes of an MPI job, in order from each to each. For
+// MPI's thread, which none blocks: a long one whose sender stands still keeps
+// back those of that sender alone.
 class MpiMessenger {
  public:
   // Longer ones are not read: the next field of a peer's message that is not
@@ -29,20 +35,38 @@ class MpiMessenger {
   // Adds the incarnation. If MPI cannot send it, it ends the job.
   void Send(int task, proto::MpiMessage message);
 
-  // Hands what has come to `on_message`. What cannot be read is left out. False
-  // if nothing has come.
+  // Hands what has come to `on_message`, which may send. What cannot be read is
+  // left out. False if nothing has come.
   bool Receive(const std::function<void(int task, const proto::MpiMessage&)>&
                    on_message);
 
   bool Poll() { return sending_.Poll(); }
   bool is_sending() const { return sending_.size() > 0; }
+  bool is_receiving() const { return num_arriving_ > 0; }
 
  private:
+  struct Arriving {
+    std::string bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  using OnMessage = std::function<void(int task, const proto::MpiMessage&)>;
+
+  // Has MPI fetch the next message. False if there is none.
+  bool BeginToReceive();
+
+  // Hands on the next one of these if it is here, else says false.
+  bool ReceiveNext(int task, std::deque<Arriving>& messages,
+                   const OnMessage& on_message);
+
   MpiRuntime* const runtime_;
   const int tag_;
   const uint64_t incarnation_;
   MpiRequests sending_;
-  std::vector<char> received_;
+
+  // By task. MPI writes to what is in them.
+  std::map<int, std::deque<Arriving>> arriving_;
+  size_t num_arriving_ = 0;  // In all.
 };
 
 }  // namespace tutti

@@ -109,7 +109,8 @@ MpiPoller::State Endpoint::Poll() {
   is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;
   if (serves_.is_sending() || pulls_.is_receiving()) return State::kMoving;
-  const bool is_waiting = messenger_.is_sending() || closed_ != nullptr;
+  const bool is_waiting = messenger_.is_sending() ||
+                          messenger_.is_receiving() || closed_ != nullptr;
   return is_waiting ? State::kWaiting : State::kIdle;
 }
 
