@@ -24,7 +24,7 @@ void MpiAgreement::AddReady(const PartPtr& part) {
   const ExecKey key = part->key();
   parts_[key].part = part;
   if (leads(*part)) return BeginIfComplete(key);
-  Send(part->tasks()[0], MpiNote::Kind::kReady, key);
+  Send(part->tasks()[0], MpiNote::Kind::kReady, key, part->is_in_place());
 }
 
 void MpiAgreement::Withdraw(const ExecKey& key, const absl::Status& why) {
@@ -42,7 +42,7 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
       part != parts_.end() && part->second.part->tasks()[0] == task;
   switch (note.kind) {
     case MpiNote::Kind::kReady:
-      return AddReadyTask(task, key);
+      return AddReadyTask(task, note);
     case MpiNote::Kind::kWithdraw:
       return RemoveReadyTask(task, key);
     case MpiNote::Kind::kWithdrawn:
@@ -51,7 +51,9 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
     case MpiNote::Kind::kBegin:
     case MpiNote::Kind::kMakeAndBegin:
       if (!is_of_leader) return;
-      return Begin(key, note.kind == MpiNote::Kind::kMakeAndBegin);
+      return Begin(
+          key, {.makes_communicator = note.kind == MpiNote::Kind::kMakeAndBegin,
+                .all_in_place = note.is_in_place != 0});
     case MpiNote::Kind::kAskForLeave:
       return AskForLeave(task, key);
     case MpiNote::Kind::kLeave:
@@ -70,15 +72,17 @@ std::vector<ExecKey> MpiAgreement::Waiting() const {
   return keys;
 }
 
-void MpiAgreement::Send(int task, MpiNote::Kind kind, const ExecKey& key) {
-  const MpiNote note{.kind = kind, .key = key};
+void MpiAgreement::Send(int task, MpiNote::Kind kind, const ExecKey& key,
+                        bool is_in_place) {
+  const MpiNote note{
+      .kind = kind, .key = key, .is_in_place = is_in_place ? 1U : 0U};
   if (task == options_.this_task) return OnNote(task, note);
   if (!gone_.contains(task)) options_.send(task, note);
 }
 
-void MpiAgreement::Begin(const ExecKey& key, bool makes_communicator) {
+void MpiAgreement::Begin(const ExecKey& key, const Order& order) {
   const PartPtr part = parts_.extract(key).mapped().part;
-  part->Begin(makes_communicator);
+  part->Begin(order);
 }
 
 void MpiAgreement::Refuse(const ExecKey& key, absl::Status why) {
@@ -100,8 +104,8 @@ void MpiAgreement::OnGone(int task, const absl::Status& why) {
     }
   }
   absl::erase_if(ready_, [task](auto& entry) {
-    std::erase(entry.second, task);
-    return entry.second.empty();
+    std::erase(entry.second.tasks, task);
+    return entry.second.tasks.empty();
   });
   ReturnLeave(task);
   if (task != 0) return;
@@ -114,12 +118,14 @@ void MpiAgreement::OnGone(int task, const absl::Status& why) {
 
 // --- As a leader -------------------------------------------------------------
 
-void MpiAgreement::AddReadyTask(int task, const ExecKey& key) {
-  std::vector<int>& tasks = ready_[key];
+void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
+  Ready& ready = ready_[note.key];
+  std::vector<int>& tasks = ready.tasks;
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
     tasks.push_back(task);
   }
-  BeginIfComplete(key);
+  ready.all_in_place = ready.all_in_place && note.is_in_place != 0;
+  BeginIfComplete(note.key);
 }
 
 // Who is not among those that are ready has been told to begin, or was lost and
@@ -129,8 +135,10 @@ void MpiAgreement::RemoveReadyTask(int task, const ExecKey& key) {
     return options_.send(task, {.kind = MpiNote::Kind::kWithdrawn, .key = key});
   }
   const auto found = ready_.find(key);
-  if (found == ready_.end() || std::erase(found->second, task) == 0) return;
-  if (found->second.empty()) ready_.erase(found);
+  if (found == ready_.end() || std::erase(found->second.tasks, task) == 0) {
+    return;
+  }
+  if (found->second.tasks.empty()) ready_.erase(found);
   Send(task, MpiNote::Kind::kWithdrawn, key);
 }
 
@@ -140,19 +148,21 @@ bool MpiAgreement::IsComplete(const ExecKey& key) const {
   const auto& tasks = own->second.part->tasks();
   if (tasks.size() == 1) return true;
   const auto ready = ready_.find(key);
-  if (ready == ready_.end() || ready->second.size() + 1 < tasks.size()) {
-    return false;
-  }
+  if (ready == ready_.end()) return false;
+  const std::vector<int>& are_ready = ready->second.tasks;
+  if (are_ready.size() + 1 < tasks.size()) return false;
   return std::all_of(tasks.begin() + 1, tasks.end(), [&](int task) {
-    return std::find(ready->second.begin(), ready->second.end(), task) !=
-           ready->second.end();
+    return std::find(are_ready.begin(), are_ready.end(), task) !=
+           are_ready.end();
   });
 }
 
 void MpiAgreement::BeginIfComplete(const ExecKey& key) {
   if (!IsComplete(key)) return;
   LedGroup& group = led_[GroupOf(key)];
-  if (group.has_communicator) return SayBegin(key, false);
+  if (group.has_communicator) {
+    return SayBegin(key, /*makes_communicator=*/false);
+  }
   const auto gone = gone_.find(0);
   if (gone != gone_.end()) return Refuse(key, gone->second);
   group.complete.push_back(key);
@@ -160,15 +170,20 @@ void MpiAgreement::BeginIfComplete(const ExecKey& key) {
 }
 
 void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
-  const std::vector<int> tasks = parts_.find(key)->second.part->tasks();
-  ready_.erase(key);
+  const Part& own = *parts_.find(key)->second.part;
+  const std::vector<int> tasks = own.tasks();
+  const auto others = ready_.find(key);
+  const bool all_in_place = own.is_in_place() && (others == ready_.end() ||
+                                                  others->second.all_in_place);
+  if (others != ready_.end()) ready_.erase(others);
   for (size_t rank = 1; rank < tasks.size(); ++rank) {
     Send(tasks[rank],
          makes_communicator ? MpiNote::Kind::kMakeAndBegin
                             : MpiNote::Kind::kBegin,
-         key);
+         key, all_in_place);
   }
-  Begin(key, makes_communicator);
+  Begin(key, {.makes_communicator = makes_communicator,
+              .all_in_place = all_in_place});
 }
 
 // Some may have withdrawn since they were complete.

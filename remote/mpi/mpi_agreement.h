@@ -36,10 +36,19 @@ namespace tutti {
 // gives it to one at a time, so that groups that overlap do not wait for each
 // other in a circle.
 //
+// With ready comes whether the member's input is its output, with begin whether
+// all members' are: MPI has all of them reduce in place, or none.
+//
 // Pure but for what it calls. For one thread. A task that is gone is not waited
 // for any more: what it leads ends.
 class MpiAgreement {
  public:
+  // How all members begin.
+  struct Order {
+    bool makes_communicator = false;  // Of the group's tasks; then it is there.
+    bool all_in_place = false;
+  };
+
   // A member's part in an execution.
   class Part {
    public:
@@ -49,9 +58,11 @@ class MpiAgreement {
     // By rank; all different. The first one leads.
     virtual const std::vector<int>& tasks() const = 0;
 
-    // One of the two, once. After `makes_communicator` the communicator of the
-    // group's tasks is there.
-    virtual void Begin(bool makes_communicator) = 0;
+    // Whether its input is its output.
+    virtual bool is_in_place() const = 0;
+
+    // One of the two, once.
+    virtual void Begin(const Order& order) = 0;
     virtual void Refuse(const absl::Status& why) = 0;
   };
   using PartPtr = std::shared_ptr<Part>;
@@ -95,6 +106,12 @@ class MpiAgreement {
     absl::Status withdrawn;  // Why; OK: it is not.
   };
 
+  // The other members that are ready.
+  struct Ready {
+    std::vector<int> tasks;
+    bool all_in_place = true;  // Also those that have withdrawn.
+  };
+
   // What this task knows of a group that it leads.
   struct LedGroup {
     bool has_communicator = false;
@@ -108,10 +125,11 @@ class MpiAgreement {
     return part.tasks()[0] == options_.this_task;
   }
   absl::Status WhyNotReady(const Part& part) const;
-  void Send(int task, MpiNote::Kind kind, const ExecKey& key);
+  void Send(int task, MpiNote::Kind kind, const ExecKey& key,
+            bool is_in_place = false);
 
   // As a leader.
-  void AddReadyTask(int task, const ExecKey& key);
+  void AddReadyTask(int task, const MpiNote& note);
   void RemoveReadyTask(int task, const ExecKey& key);
   bool IsComplete(const ExecKey& key) const;
   void BeginIfComplete(const ExecKey& key);
@@ -123,12 +141,12 @@ class MpiAgreement {
   void ReturnLeave(int task);
   void GiveLeave();
 
-  void Begin(const ExecKey& key, bool makes_communicator);
+  void Begin(const ExecKey& key, const Order& order);
   void Refuse(const ExecKey& key, absl::Status why);
 
   const Options options_;
   absl::flat_hash_map<ExecKey, Waiter> parts_;
-  absl::flat_hash_map<ExecKey, std::vector<int>> ready_;  // Tasks, led here.
+  absl::flat_hash_map<ExecKey, Ready> ready_;  // Led here.
   absl::flat_hash_map<GroupId, LedGroup> led_;
   absl::flat_hash_map<int, absl::Status> gone_;
 

@@ -114,7 +114,11 @@ class MpiCollectives::Execution final
   // Of the agreement; on MPI's thread.
   const ExecKey& key() const override { return key_; }
   const std::vector<int>& tasks() const override { return tasks_; }
-  void Begin(bool makes_communicator) override;
+  bool is_in_place() const override {
+    return context_.input.is_set() && context_.output.is_set() &&
+           context_.input.data() == context_.output.data();
+  }
+  void Begin(const MpiAgreement::Order& order) override;
   void Refuse(const absl::Status& why) override {
     End(failure_.ok() ? why : failure_);
   }
@@ -175,11 +179,11 @@ void MpiCollectives::Execution::Fail(const absl::Status& why) {
   owner_->agreement_.Withdraw(key_, failure_);
 }
 
-void MpiCollectives::Execution::Begin(bool makes_communicator) {
-  if (makes_communicator) owner_->communicators_.Make(key_, tasks_);
+void MpiCollectives::Execution::Begin(const MpiAgreement::Order& order) {
+  if (order.makes_communicator) owner_->communicators_.Make(key_, tasks_);
   operation_.emplace(context_);
-  const std::vector<MPI_Request> requests =
-      operation_->Start(owner_->communicators_.Find(key_), &owner_->merges_);
+  const std::vector<MPI_Request> requests = operation_->Start(
+      owner_->communicators_.Find(key_), &owner_->merges_, order.all_in_place);
   context_.executor->Launched(context_);
   num_requests_ = requests.size();
   for (const MPI_Request request : requests) {

@@ -98,12 +98,13 @@ MpiOperation::MpiOperation(const CollectiveContext& context)
 }
 
 std::vector<MPI_Request> MpiOperation::Start(MPI_Comm communicator,
-                                             MpiMerges* merges) {
+                                             MpiMerges* merges,
+                                             bool all_in_place) {
   switch (instance().type) {
     case CollectiveType::kAllReduce:
     case CollectiveType::kReduce:
       PrepareReduction(merges, /*num_blocks=*/1);
-      Reduce(communicator);
+      Reduce(communicator, all_in_place);
       break;
     case CollectiveType::kReduceScatter:
       PrepareReduction(merges, size());
@@ -139,15 +140,15 @@ void MpiOperation::PrepareReduction(MpiMerges* merges, int num_blocks) {
   }
 }
 
-void MpiOperation::Reduce(MPI_Comm communicator) {
+void MpiOperation::Reduce(MPI_Comm communicator, bool all_in_place) {
   const bool packs = merge_->packs();
   const std::byte* from = packs ? input_packs_.data() : input_;
   std::byte* into = packs ? output_packs_.data() : output_;
   const size_t unit_bytes = packs ? merge_->pack_bytes() : element_bytes_;
   const bool is_all_reduce = instance().type == CollectiveType::kAllReduce;
-  // All members would have to say MPI_IN_PLACE, or none, who here decide for
-  // themselves.
-  if (is_all_reduce && from == into) from = CopyOfInput();
+  // For an all-reduce all members say MPI_IN_PLACE, or none; for a reduce the
+  // root alone may.
+  if (is_all_reduce && from == into && !all_in_place) from = CopyOfInput();
   const bool is_in_place = from == into && into != nullptr;
   InPieces(num_units_, unit_bytes, [&](int64_t begin, int count) {
     const void* source = is_in_place ? MPI_IN_PLACE : from + begin * unit_bytes;
@@ -181,7 +182,7 @@ void MpiOperation::Gather(MPI_Comm communicator) {
     AddBlock(BlockRows(instance(), size(), rank, rank) * row, receive_counts_,
              receive_offsets_);
   }
-  // As in Reduce().
+  // All members would have to say MPI_IN_PLACE, or none.
   const bool is_in_place =
       OverlapOf(context_.input, context_.output) != Overlap::kNone;
   const std::byte* const from = is_in_place ? CopyOfInput() : input_;

@@ -40,8 +40,10 @@ class MpiOperation {
   explicit MpiOperation(const CollectiveContext& context);
 
   // Begins it among the members of `communicator`, whose ranks are those of the
-  // group, and gives what MPI has to end.
-  std::vector<MPI_Request> Start(MPI_Comm communicator, MpiMerges* merges);
+  // group, and gives what MPI has to end. `all_in_place`, the same on all: every
+  // member's input is its output.
+  std::vector<MPI_Request> Start(MPI_Comm communicator, MpiMerges* merges,
+                                 bool all_in_place);
 
   // After MPI has ended all of it: completes the output. Errors: those of merge
   // op and final op.
@@ -59,7 +61,7 @@ class MpiOperation {
 
   // Elements or packs of the whole input; of one of `num_blocks` equal blocks.
   void PrepareReduction(MpiMerges* merges, int num_blocks);
-  void Reduce(MPI_Comm communicator);
+  void Reduce(MPI_Comm communicator, bool all_in_place);
   void ReduceScatter(MPI_Comm communicator);
   void Gather(MPI_Comm communicator);
   void Broadcast(MPI_Comm communicator);

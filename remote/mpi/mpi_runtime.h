@@ -49,7 +49,7 @@ class MpiRuntime {
     // after the last time that there was something to do.
     absl::Duration spin_limit = absl::Microseconds(100);
 
-    // The same, while bytes move, on a host with a processor for each process.
+    // The same, while bytes move, where the host has a processor per process.
     absl::Duration moving_spin_limit = absl::Milliseconds(2);
 
     // For how long Shutdown() waits for processes that were called lost.
