@@ -24,8 +24,7 @@ class CudaDevice::Streams {
     for (OwnedGpuStream* stream :
          {&streams->compute_, &streams->collective_, &streams->copy_,
           &streams->nccl_, &streams->collective_signals_,
-          &streams->nccl_signals_, &streams->allocating_,
-          &streams->freeing_}) {
+          &streams->nccl_signals_, &streams->allocating_, &streams->freeing_}) {
       absl::StatusOr<OwnedGpuStream> created = NewStream(*runtime, gpu);
       if (!created.ok()) return created.status();
       *stream = *std::move(created);

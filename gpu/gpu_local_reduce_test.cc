@@ -187,9 +187,9 @@ TEST(GpuLocalReduceTest, TheStreamGoesOnBeforeTheHostIsCalled) {
   FakeGpuGroup& group = sums.group();
   CudaDevice& first = group.device(0);
   const auto gate = std::make_shared<std::atomic<bool>>(false);
-  ASSERT_THAT(group.runtime().PutGate(
-                  first.SignalsOf(first.collective_stream()), gate),
-              IsOk());
+  ASSERT_THAT(
+      group.runtime().PutGate(first.SignalsOf(first.collective_stream()), gate),
+      IsOk());
   sums.FillAll();
   sums.CallAll();
   group.RunAll();

@@ -63,6 +63,10 @@ def judge(times, chosen):
     return fastest, times[chosen] / times[fastest]
 
 
+def num_near(ratios):
+    return sum(ratio <= NEAR for ratio in ratios)
+
+
 def compare(tutti, layout, rounds):
     """Prints a table; returns how many times as long each choice takes."""
     rows, ratios = [], []
@@ -83,7 +87,7 @@ def compare(tutti, layout, rounds):
 
 def parse(argv):
     parser = argparse.ArgumentParser(
-        prog="bench/choice.py", description=__doc__,
+        prog="./dev bench choice_between", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tutti", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=2, metavar="N",
@@ -107,7 +111,7 @@ def main(argv):
               for layout in args.layouts}
     print("\naims")
     for layout, of_layout in ratios.items():
-        near = sum(ratio <= NEAR for ratio in of_layout)
+        near = num_near(of_layout)
         print_aim(near >= AIM * len(of_layout),
                   f"{layout}: within {NEAR - 1:.0%} of the fastest for {near} "
                   f"of {len(of_layout)} points")
