@@ -1,5 +1,6 @@
 #include "gpu/gpu_mpi_process.h"
 
+#include <iostream>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -82,6 +83,7 @@ void GpuMpiTest::SetUp() {
 }
 
 void GpuMpiTest::TearDown() {
+  if (runtime_ == nullptr) return;  // SetUp() has said why.
   EXPECT_THAT(Await([&](StatusCallback done) {
                 runtime_->Leave(Deadline(), std::move(done));
               }),
@@ -173,7 +175,10 @@ int RunGpuMpiTests(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   MpiRuntime runtime({.environment = Machine().get()});
   const absl::Status status = runtime.Start();
-  if (!status.ok()) return 2;
+  if (!status.ok()) {
+    std::cerr << status << '\n';
+    return 2;
+  }
   mpi = &runtime;
   const int result = RUN_ALL_TESTS();
   runtime.Shutdown();

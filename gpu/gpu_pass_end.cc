@@ -46,7 +46,6 @@ void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
     MutexLock lock(&mu_);
     awaited_ = std::move(awaited);
     done_ = std::move(done);
-    LookLater();
     signals = SignalsLocked();
   }
   // The callback is told of this call's error too.
@@ -60,6 +59,9 @@ void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
                         self->Look();
                       })
       .IgnoreError();
+  // Not before: the device may go with `done`.
+  MutexLock lock(&mu_);
+  if (done_ != nullptr) LookLater();
 }
 
 // Where there is no event to wait for, the stream calls the host itself.

@@ -274,29 +274,30 @@ absl::Status DlopenNcclRuntime::EndEach(
   return status;
 }
 
-absl::Status DlopenNcclRuntime::EndEachInGroup(
-    absl::string_view call, End end, absl::Span<const NcclComm> comms) const {
-  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
-  if (!status.ok()) return status;
-  status = EndEach(call, end, comms);
-  status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
-  return status;
-}
-
 // NCCL wants a thread that finalizes several ranks to do so in a group, or
 // hangs; what is finalized is then destroyed without a word of the others.
 absl::Status DlopenNcclRuntime::Finalize(absl::Span<const NcclComm> comms) {
-  return EndEachInGroup("ncclCommFinalize", nccl_.comm_finalize, comms);
+  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
+  if (!status.ok()) return status;
+  status = EndEach("ncclCommFinalize", nccl_.comm_finalize, comms);
+  status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  return status;
 }
 
 absl::Status DlopenNcclRuntime::Destroy(absl::Span<const NcclComm> comms) {
   return EndEach("ncclCommDestroy", nccl_.comm_destroy, comms);
 }
 
+// Versions that refuse a group while another is in flight on this thread still
+// take aborts one by one; what is not aborted would hang.
 absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
-  return version_ < kOldestGroupOfAborts
-             ? EndEach("ncclCommAbort", nccl_.comm_abort, comms)
-             : EndEachInGroup("ncclCommAbort", nccl_.comm_abort, comms);
+  const bool begins_group =
+      version_ >= kOldestGroupOfAborts && nccl_.group_start() == ncclSuccess;
+  absl::Status status = EndEach("ncclCommAbort", nccl_.comm_abort, comms);
+  if (begins_group) {
+    status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  }
+  return status;
 }
 
 }  // namespace tutti

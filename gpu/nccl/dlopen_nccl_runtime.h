@@ -81,8 +81,6 @@ class DlopenNcclRuntime : public NcclRuntime {
   using End = ncclResult_t (*)(ncclComm_t);
   absl::Status EndEach(absl::string_view call, End end,
                        absl::Span<const NcclComm> comms) const;
-  absl::Status EndEachInGroup(absl::string_view call, End end,
-                              absl::Span<const NcclComm> comms) const;
 
   const Functions nccl_;
   int version_ = 0;  // Const once Open() returns.

@@ -177,6 +177,14 @@ TEST_F(DlopenNcclRuntimeTest, AbortsAllRanksInOneGroupWhereNcclTakesThat) {
   EXPECT_EQ(Log(), "ncclCommAbort()\nncclCommAbort()\n");
 }
 
+TEST_F(DlopenNcclRuntimeTest, AbortsRankByRankWhereNcclRefusesAGroup) {
+  const auto nccl = Opened();
+  Log();
+  Fail("ncclGroupStart=5");
+  EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(2)), IsOk());
+  EXPECT_EQ(Log(), "ncclGroupStart()\nncclCommAbort()\nncclCommAbort()\n");
+}
+
 TEST_F(DlopenNcclRuntimeTest, AnEndThatFailsEndsTheOthersToo) {
   const auto nccl = Opened();
   Log();

@@ -12,8 +12,8 @@ namespace tutti {
 // one GPU.
 absl::Status CheckOneDevicePerGpu(const CollGroupParams& group);
 
-// Errors: as CheckOneDevicePerGpu(); UNIMPLEMENTED for
-// what NCCL cannot do, naming what can.
+// Errors: as CheckOneDevicePerGpu(); UNIMPLEMENTED for what NCCL cannot do,
+// naming what can.
 absl::Status CheckNcclServes(const CollGroupParams& group,
                              const CollInstanceParams& instance);
 

@@ -110,7 +110,9 @@ absl::Status CheckLaunch(SuiteMachine& machine,
   if (!status.ok()) return During("before the abort", status);
   PendingCalls calls;
   tasks.Call(0, /*step=*/2, &calls);
-  // What NCCL has on the stream hangs too, and the abort lets it go.
+  // What NCCL has on the stream by then hangs too, and the abort lets it go.
+  status = WaitAWhile(machine);
+  if (!status.ok()) return status;
   machine.runtime()
       .CallHost(calls.Add("the stream of NCCL"), tasks.device(0).nccl_stream())
       .IgnoreError();  // The callback has it.

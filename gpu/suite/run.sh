@@ -8,8 +8,8 @@
 # failed; 3 if there is no GPU.
 set -u
 
-# A GPU has 8 queues for streams unless it is told otherwise; devices that share
-# it have more streams, which would wait for each other there.
+# A GPU has 8 queues for streams unless it is told otherwise. Each device here has
+# 8 streams and NCCL's: those that share a queue may wait for each other.
 export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-32}"
 
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
