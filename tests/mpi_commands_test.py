@@ -110,8 +110,8 @@ class MpiCommandsTest(unittest.TestCase):
     def test_a_process_that_stands_still_ends_the_job(self):
         with mpi_environment() as environment:
             mpirun, pids = self.begin(
-                environment, "", "worker", "--detect", "fast", "--", "perf",
-                "all_reduce", "--max-bytes", "4K", "--iterations", "10000")
+                environment, "", "perf", "all_reduce", "--max-bytes", "4K",
+                "--iterations", "10000")
             os.kill(pids[1], signal.SIGSTOP)
             _, errors = mpirun.communicate(timeout=SECONDS_TO_END + 30)
             self.assertNotEqual(mpirun.returncode, 0)

@@ -2,10 +2,9 @@
 // them. Long ones wait for their sender, as they do between hosts.
 
 #include <gtest/gtest.h>
-#include <mpi.h>
+#include <signal.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "proto/mpi.pb.h"
@@ -49,7 +49,7 @@ using Received = std::vector<std::pair<int, uint64_t>>;
 // Until `id` has come from `task`.
 void ReceiveUntil(MpiRuntime& runtime, MpiMessenger& messenger,
                   std::pair<int, uint64_t> last, Received& received) {
-  while (received.empty() || received.back() != last) {
+  while (!absl::c_linear_search(received, last)) {
     OnMpiThread(runtime, [&] {
       messenger.Poll();
       messenger.Receive([&](int task, const proto::MpiMessage& message) {
@@ -67,7 +67,7 @@ TEST(MpiMessengerTest, ASenderThatStandsStillKeepsBackItsOwnMessagesAlone) {
   ASSERT_THAT(runtime.Start(), IsOk());
   MpiMessenger messenger(&runtime, /*incarnation=*/1);
   Received received;
-  if (*runtime.size() < 3) return;
+  if (*runtime.size() < 3) GTEST_SKIP() << "It takes three processes.";
   switch (*runtime.rank()) {
     case 0: {
       // In this order: rank 1's long message lies before what rank 2 sends.

@@ -40,8 +40,8 @@ class MpiOperation {
   explicit MpiOperation(const CollectiveContext& context);
 
   // Begins it among the members of `communicator`, whose ranks are those of the
-  // group, and gives what MPI has to end. `all_in_place`, the same on all: every
-  // member's input is its output.
+  // group, and gives what MPI has to end. `all_in_place`, the same on all:
+  // every member's input is its output.
   std::vector<MPI_Request> Start(MPI_Comm communicator, MpiMerges* merges,
                                  bool all_in_place);
 

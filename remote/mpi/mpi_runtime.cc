@@ -27,6 +27,9 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(5);
 constexpr absl::Duration kLongestPauseOfMpi = absl::Milliseconds(1);
 constexpr absl::Duration kPauseIfAllRing = absl::Milliseconds(100);
 
+// A longer time between two looks is one in which this process stood still.
+constexpr absl::Duration kLongestLook = absl::Milliseconds(100);
+
 // Each has a cache line of its own.
 constexpr MPI_Aint kDoorbellBytes = 64;
 
@@ -85,6 +88,11 @@ void MpiRuntime::Shutdown() {
 void MpiRuntime::CallLost(int rank, const absl::Status& why) {
   MutexLock lock(&mu_);
   lost_.try_emplace(rank, why);
+}
+
+void MpiRuntime::CallFound(int rank) {
+  MutexLock lock(&mu_);
+  lost_.erase(rank);
 }
 
 std::string MpiRuntime::WhoIsLost() const {
@@ -188,13 +196,7 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
       pause_ = kShortestPause;
       continue;
     }
-    {
-      MutexLock lock(&mu_);
-      if (must_end_ && posted_.empty()) {
-        phase_ = Phase::kOver;
-        break;
-      }
-    }
+    if (CanEnd(now)) break;
     const absl::Duration limit =
         state == MpiPoller::State::kMoving && has_processors
             ? options_.moving_spin_limit
@@ -322,7 +324,7 @@ absl::Status MpiRuntime::ShareDoorbells() {
 // To free a window MPI waits for its processes: in a host program's MPI it is
 // left to it, as some may have given up waiting.
 void MpiRuntime::TakeDown() {
-  if (!AllHaveCome()) {
+  if (!all_have_come_) {
     std::fprintf(stderr,
                  "tutti: MPI: rank %d has waited %s for others to end that are "
                  "lost: %s; %s\n",
@@ -340,23 +342,30 @@ void MpiRuntime::TakeDown() {
   if (is_ours_) MPI_Finalize();
 }
 
-// Whoever rings has not come to the barrier.
-bool MpiRuntime::AllHaveCome() {
-  const absl::Time begin = options_.environment.clock->Now();
-  Doorbell& doorbell = *doorbells_[rank_];
-  MPI_Request barrier = MPI_REQUEST_NULL;
-  MPI_Ibarrier(messages_, &barrier);
-  pause_ = kShortestPause;
-  while (true) {
-    int have_come = 0;
-    MPI_Test(&barrier, &have_come, MPI_STATUS_IGNORE);
-    if (have_come != 0) return true;
-    const absl::Duration waited = options_.environment.clock->Now() - begin;
-    if (waited >= options_.lost_limit && !WhoIsLost().empty()) return false;
-    doorbell.PrepareToSleep();
-    doorbell.SleepUnlessRung(pause_);
-    pause_ = std::min(2 * pause_, kLongestPauseOfMpi);
+// Goes on polling meanwhile: who is called lost may say goodbye yet.
+bool MpiRuntime::CanEnd(absl::Time now) {
+  {
+    MutexLock lock(&mu_);
+    if (!must_end_) return false;
   }
+  if (!is_ending_) {
+    is_ending_ = true;
+    last_look_ = now;
+    MPI_Ibarrier(messages_, &all_end_);
+  }
+  int all_end = 0;
+  MPI_Test(&all_end_, &all_end, MPI_STATUS_IGNORE);  // Also once it is over.
+  // This process may have stood still itself.
+  waited_ += std::min(now - last_look_, kLongestLook);
+  last_look_ = now;
+  if (all_end == 0 && (waited_ < options_.lost_limit || WhoIsLost().empty())) {
+    return false;
+  }
+  MutexLock lock(&mu_);
+  if (!posted_.empty()) return false;
+  all_have_come_ = all_end != 0;
+  phase_ = Phase::kOver;
+  return true;
 }
 
 bool MpiRuntime::RunPosted() {
@@ -383,10 +392,11 @@ void MpiRuntime::Sleep() {
   bool is_due = state == MpiPoller::State::kBusy;
   {
     MutexLock lock(&mu_);
-    is_due = is_due || must_end_ || !posted_.empty();
+    is_due = is_due || (must_end_ && !is_ending_) || !posted_.empty();
   }
   if (is_due) return doorbell.StayAwake();
-  const bool is_waiting = state != MpiPoller::State::kIdle;
+  // Who comes to the end rings nobody.
+  const bool is_waiting = is_ending_ || state != MpiPoller::State::kIdle;
   if (!is_waiting && local_size_ == size_) {
     return doorbell.SleepUnlessRung(kPauseIfAllRing);
   }

@@ -73,14 +73,20 @@ class MpiRuntime {
   // Ends the thread, and MPI unless the host program has brought it up. Blocks
   // until all processes do it. Nothing is polled after this.
   //
-  // If some were called lost and `lost_limit` is over, it names them on stderr,
-  // and ends the job; or, where the host program has brought MPI up, returns,
-  // and leaves to MPI what it has of it.
+  // As long as some are called lost it waits `lost_limit` for the others: then
+  // it names the lost on stderr, and ends the job; or, where the host program
+  // has brought MPI up, returns, and leaves to MPI what it has of it.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Shutdown() does not wait for `rank` without a limit any more. The first
+  // Where it is, Shutdown() does not wait without a limit any more. The first
   // reason stays.
   void CallLost(int rank, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // It has ended in good order after all.
+  void CallFound(int rank) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // "rank 2 (why), rank 3 (why)", or empty.
+  std::string WhoIsLost() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Of all processes; of this one; among those that share its memory. Errors:
   // FAILED_PRECONDITION if MPI has not been initialised.
@@ -129,8 +135,7 @@ class MpiRuntime {
   absl::Status ShareDoorbells();
   absl::Status LearnHosts();
   void TakeDown();
-  bool AllHaveCome() ABSL_LOCKS_EXCLUDED(mu_);
-  std::string WhoIsLost() const ABSL_LOCKS_EXCLUDED(mu_);
+  bool CanEnd(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   bool RunPosted() ABSL_LOCKS_EXCLUDED(mu_);
   MpiPoller::State PollAll();
   void Sleep() ABSL_LOCKS_EXCLUDED(mu_);
@@ -159,6 +164,13 @@ class MpiRuntime {
   int last_payload_tag_ = 0;
   std::vector<std::shared_ptr<MpiPoller>> pollers_;
   absl::Duration pause_;
+
+  // The same, once Shutdown() was called.
+  bool is_ending_ = false;
+  MPI_Request all_end_ = MPI_REQUEST_NULL;
+  absl::Duration waited_;  // For others to come to the end.
+  absl::Time last_look_;
+  bool all_have_come_ = false;
 
   mutable Mutex mu_;
   Doorbell nobodys_;  // Before there is another one.

@@ -120,7 +120,7 @@ bool Endpoint::EndClosing() {
   const bool is_quiet = pulls_.empty() && serves_.num_served() == 0;
   if (!is_quiet && options_.environment.clock->Now() <= close_by_) return false;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
-    if (!gone_[task].ok() || task == options_.cluster.this_task) continue;
+    if (task == options_.cluster.this_task) continue;
     proto::MpiMessage goodbye;
     goodbye.mutable_goodbye();
     messenger_.Send(task, std::move(goodbye));
@@ -173,13 +173,14 @@ void Endpoint::OnMessage(int task, const proto::MpiMessage& message) {
 
 void Endpoint::OnGoodbye(int task) {
   gone_[task] = Gone(task);
+  options_.runtime->CallFound(task);
   calls_->EndAllOf(task, gone_[task]);
   pulls_.OnGoodbye(task, gone_[task]);
   serves_.StopAllOf(task, gone_[task]);
 }
 
 void Endpoint::Drop(int task, const absl::Status& reason) {
-  options_.runtime->CallLost(task, reason);
+  if (gone_[task].ok()) options_.runtime->CallLost(task, reason);
   calls_->EndAllOf(task, reason);
   pulls_.CancelAllOf(task, reason);
   serves_.StopAllOf(task, reason);

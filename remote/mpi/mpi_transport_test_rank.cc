@@ -348,6 +348,10 @@ TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
     EXPECT_THAT(
         CallAndWait(transport_->control(), 0, StepRequest(1)),
         StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
+    // As who asks it whether it is there: it has ended well.
+    transport_->Drop({0, 100}, absl::UnavailableError("silent"));
+    CallAndWait(transport_->control(), rank(), StepRequest(1)).IgnoreError();
+    EXPECT_EQ(runtime->WhoIsLost(), "");
   } else {
     Meet();
   }
@@ -355,6 +359,17 @@ TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
   EXPECT_THAT(CallAndWait(transport_->control(), rank(), StepRequest(1)),
               StatusIs(absl::StatusCode::kCancelled, testing::_));
   SetUp();  // Another one in its place.
+}
+
+TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
+  if (size() == 1) return;
+  runtime->CallLost(next(), absl::UnavailableError("silent"));
+  EXPECT_EQ(runtime->WhoIsLost(), absl::StrCat("rank ", next(), " (silent)"));
+  Meet();
+  transport_->Shutdown();
+  SetUp();
+  Meet();  // What was said before has been heard.
+  EXPECT_EQ(runtime->WhoIsLost(), "");
 }
 
 }  // namespace
