@@ -2,9 +2,9 @@
 // them. Long ones wait for their sender, as they do between hosts.
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
