@@ -55,7 +55,8 @@ bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
     {
       MutexLock lock(&mu_);
       std::shared_ptr<ReceiveStream>& current = streams_[stream_key];
-      if (current == stream) {  // There is none, or it has ended.
+      // There is none, or it has ended.
+      if (current == nullptr || current == stream) {
         current = in_flight_.Begin() ? Create(stream_key) : nullptr;
         is_new = true;
       }

@@ -514,6 +514,33 @@ TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
   tasks.table(1).WaitForAsks(0);
 }
 
+TEST(TransfersTest, WhatIsAskedForWhileAStreamEndsEndsWithItOrComes) {
+  constexpr int kNumRounds = 200;
+  constexpr int kNumRequests = 64;
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const absl::Status lost = absl::UnavailableError("task 1 was lost");
+  for (int round = 0; round < kNumRounds; ++round) {
+    const int first_tag = round * kNumRequests;
+    std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+    for (int i = 0; i < kNumRequests; ++i) {
+      const BufKey key = KeyOf(first_tag + i);
+      tasks.table(1).Provide(key, {.bytes = bytes, .lender = &lender});
+      borrowers.push_back(std::make_unique<WaitingBorrower>(4));
+      tasks.Request(0, 1, key, 4, *borrowers[i]);
+      if (i > 0) continue;
+      EXPECT_THAT(borrowers[0]->Wait(), IsOk());
+      tasks.transport(0).Drop({.task = 1, .incarnation = tasks.incarnation(1)},
+                              lost);
+    }
+    for (const auto& borrower : borrowers) {
+      EXPECT_THAT(borrower->Wait(), testing::AnyOf(IsOk(), lost));
+    }
+  }
+}
+
 TEST(TransfersTest, MessagesThatAreTooLargeEndTheStream) {
   EXPECT_THAT(
       EndOfRequest({.message = std::string(32 << 20, 'x'), .finishes = false}),
