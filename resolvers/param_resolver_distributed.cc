@@ -66,7 +66,7 @@ void ParamResolverDistributed::Initialize() {
              const auto self = weak_self.lock();
              if (self != nullptr) self->EndEverywhere(group, reason);
            },
-       .forming_changed =
+       .new_groups_changed =
            [weak_self = weak_from_this()] {
              const auto self = weak_self.lock();
              if (self != nullptr) self->NotifyWaiting();

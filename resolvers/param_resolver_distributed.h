@@ -123,8 +123,9 @@ class ParamResolverDistributed
   // Other tasks at which calls wait.
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether a group that is led here waits for members, of whatever task.
-  bool WaitsForAny() { return led_->is_forming(); }
+  // Whether a group that is led here waits for a member, of whatever task, and
+  // no other member can know.
+  bool WaitsForAny() { return led_->has_new_groups(); }
 
   // For the calls of other tasks.
   LeaderService& leader() { return *leader_service_; }

@@ -121,8 +121,8 @@ void ParamResolverLocal::Deliver(Outbox outbox) {
     std::move(call->done)(std::move(answer));
   }
   // After the members know of their group, so that who watches them goes on.
-  if (outbox.forming_changed && options_.forming_changed != nullptr) {
-    options_.forming_changed();
+  if (outbox.new_groups_changed && options_.new_groups_changed != nullptr) {
+    options_.new_groups_changed();
   }
 }
 
@@ -165,7 +165,7 @@ void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
   if (found == groups_.end()) return;
   Group& group = *found->second;
   if (call.ended_generation < group.generation) return;
-  if (group.is_forming) {
+  if (group.is_forming()) {
     group.generation = ++last_generation_;  // Nobody knows the other number.
     return;
   }
@@ -206,13 +206,13 @@ absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
   auto group = std::make_shared<Group>(options_.ring_order, ++last_generation_);
   groups_.emplace(key, group);
   ++num_unsettled_;
-  if (num_forming_++ == 0) outbox->forming_changed = true;
+  if (num_new_++ == 0) outbox->new_groups_changed = true;
   return group;
 }
 
-void ParamResolverLocal::EndForming(Group& group, Outbox* outbox) {
-  if (!std::exchange(group.is_forming, false)) return;
-  if (--num_forming_ == 0) outbox->forming_changed = true;
+void ParamResolverLocal::SetOld(Group& group, Outbox* outbox) {
+  if (!std::exchange(group.is_new, false)) return;
+  if (--num_new_ == 0) outbox->new_groups_changed = true;
 }
 
 absl::Status ParamResolverLocal::CheckRoom(const WaitingCall& call) const {
@@ -231,7 +231,6 @@ absl::Status ParamResolverLocal::BeginForming(const GroupPtr& group,
   if (!built.ok()) return built.status();
   auto params = std::make_shared<CollGroupParams>(*std::move(built));
   group->cancellation = params->cancellation;
-  EndForming(*group, outbox);
   outbox->jobs.emplace_back(
       [this, group, params = std::move(params)](Outbox* next) {
         FormGroup(group, params, next);
@@ -263,7 +262,7 @@ void ParamResolverLocal::FormGroup(const GroupPtr& group,
 
 void ParamResolverLocal::Fail(Group& group, absl::Status status,
                               Outbox* outbox) {
-  EndForming(group, outbox);
+  SetOld(group, outbox);
   group.status = status;
   const auto answer = [&](WaitingCalls& waiting) {
     for (WaitingCallPtr& call : waiting.TakeAll()) {
@@ -388,6 +387,7 @@ void ParamResolverLocal::SettleInstance(const GroupPtr& group, InstanceKey key,
   }
   if (!completed.ok()) return DropInstance(*group, key, outbox);
   instance->completed = *std::move(completed);
+  SetOld(*group, outbox);
   --num_unsettled_;
   const size_t num_rows = instance->completed[0]->instance->rows.size();
   instance->num_entries += num_rows;
@@ -540,7 +540,7 @@ void ParamResolverLocal::SetDevicesLeft(int64_t num_devices,
     reason_for_no_more_ = std::move(reason);
     std::vector<GroupKey> ended;
     for (const auto& [key, group] : groups_) {
-      if (group->is_forming && group->builder.size() > num_devices_left_) {
+      if (group->is_forming() && group->builder.size() > num_devices_left_) {
         ended.push_back(key);
       }
     }
@@ -556,9 +556,9 @@ bool ParamResolverLocal::IsFormedWith(const Group& group,
   return group.builder.HasMemberOfTask(task_name);
 }
 
-bool ParamResolverLocal::is_forming() {
+bool ParamResolverLocal::has_new_groups() {
   MutexLock lock(&mu_);
-  return num_forming_ > 0;
+  return num_new_ > 0;
 }
 
 bool ParamResolverLocal::HasGroup(GroupKey group_key) {

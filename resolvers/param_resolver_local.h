@@ -69,8 +69,8 @@ class ParamResolverLocal
                        const absl::Status& reason)>
         formed_group_failed;
 
-    // Runs, with no lock held, when is_forming() has changed. May be null.
-    std::function<void()> forming_changed;
+    // Runs, with no lock held, when has_new_groups() has changed. May be null.
+    std::function<void()> new_groups_changed;
   };
 
   // A call of any task's member. A cancelled wait leaves nothing behind.
@@ -122,8 +122,9 @@ class ParamResolverLocal
   void SetDevicesLeft(int64_t num_devices, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether a group waits for members to come.
-  bool is_forming() ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether there is a group whose members do not know of one another: it waits
+  // for some of them, or for one to come to an instance where others are.
+  bool has_new_groups() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends all groups. What waits here may hold who made it wait: so nobody is
   // held for ever.
@@ -163,10 +164,11 @@ class ParamResolverLocal
     uint64_t generation;
     absl::Status status;  // What it failed with, if it did.
     WaitingCalls waiting;
-    bool is_forming = true;  // Until it fails or the last member comes.
+    bool is_new = true;  // Until it fails or an instance is settled.
 
     // Set when the last member comes: from then on none can leave.
     std::shared_ptr<Cancellation> cancellation;
+    bool is_forming() const { return status.ok() && cancellation == nullptr; }
 
     // Once formed; fixed.
     std::shared_ptr<const CollGroupParams> params;
@@ -181,7 +183,7 @@ class ParamResolverLocal
     // Calls to implementations; each adds what comes of it.
     std::vector<absl::AnyInvocable<void(Outbox*) &&>> jobs;
     std::vector<std::pair<WaitingCallPtr, LeaderAnswer>> answers;
-    bool forming_changed = false;
+    bool new_groups_changed = false;
     std::vector<std::pair<std::shared_ptr<Cancellation>, absl::Status>>
         ended_groups;
     std::vector<std::pair<std::shared_ptr<const CollGroupParams>, absl::Status>>
@@ -194,8 +196,7 @@ class ParamResolverLocal
   explicit ParamResolverLocal(Options options);
 
   void Deliver(Outbox outbox);
-  void EndForming(Group& group, Outbox* outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SetOld(Group& group, Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnCancelled(const WaitingCallPtr& call, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -246,7 +247,7 @@ class ParamResolverLocal
   uint64_t num_calls_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_entries_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_unsettled_ ABSL_GUARDED_BY(mu_) = 0;  // Groups and instances.
-  size_t num_forming_ ABSL_GUARDED_BY(mu_) = 0;    // Groups.
+  size_t num_new_ ABSL_GUARDED_BY(mu_) = 0;        // Groups.
   int64_t num_devices_left_ ABSL_GUARDED_BY(mu_) = kMaxGroupSize;
   absl::Status reason_for_no_more_ ABSL_GUARDED_BY(mu_);
   size_t next_sweep_ ABSL_GUARDED_BY(mu_);  // At so many entries.

@@ -139,7 +139,7 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   // A heartbeat that is under way, or will be soon.
   struct Beat {
     bool once = false;  // For Suspect(): until it is answered, watched or not.
-    bool is_under_way = false;
+    bool is_under_way = true;  // Or is about to be.
     absl::Time sent_at;
     absl::Time silent_at;
     Clock::AlarmId alarm = 0;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -229,6 +230,28 @@ TEST_F(ClusterFaultsTest, NobodyWaitsForAGroupThatLacksALostTask) {
     cluster_->RunFor(absl::Seconds(1));
     for (const CallPtr& call : Settle({0, 1, 2})) {
       EXPECT_THAT(call->status(), IsOk());
+    }
+  }
+}
+
+TEST_F(ClusterFaultsTest, NobodyWaitsForALostTaskInAGroupNobodyKnowsYet) {
+  using Fault = std::function<void(SimulatedCluster&)>;
+  const std::vector<Fault> faults = {
+      [](SimulatedCluster& cluster) { cluster.Kill(2); },
+      [](SimulatedCluster& cluster) { cluster.Stall(2, absl::Hours(1)); }};
+  // Both lack the leader, or have it.
+  for (const std::vector<int>& tasks : {std::vector{1, 2}, {0, 2}}) {
+    for (const Fault& fault : faults) {
+      Begin({.num_tasks = 3});
+      const CallPtr waits = Ask({tasks[0]}, 2, /*key=*/1)[0];
+      const CallPtr other = Ask({tasks[1]}, 2, /*key=*/2)[0];
+      cluster_->RunFor(absl::Seconds(5));  // No heartbeat of before is held.
+      ASSERT_TRUE(waits->waits() && other->waits());
+      fault(*cluster_);
+      cluster_->RunFor(absl::Seconds(5));
+      EXPECT_THAT(waits->status(),
+                  StatusIs(StatusCode::kUnavailable,
+                           HasSubstr("task 2 (host2:7000) was lost")));
     }
   }
 }
