@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "framework/collective_type.h"
 #include "framework/dtype.h"
 #include "framework/registry.h"
+#include "framework/tensor_shape.h"
 #include "schedule/algorithm.h"
 
 namespace tutti {
@@ -13,55 +15,73 @@ namespace tutti {
 using conformance::Case;
 using conformance::ImplementationUnderTest;
 
+std::vector<ImplementationUnderTest> Schedules() {
+  std::vector<ImplementationUnderTest> schedules;
+  for (const auto& [name, factory] : CollectiveRegistry::Global().List()) {
+    const Algorithm* const algorithm = AlgorithmOf(*factory);
+    if (algorithm == nullptr) continue;
+    ImplementationUnderTest schedule;
+    schedule.name = name;
+    schedule.factory = factory;
+    schedule.algorithm = algorithm;
+    schedule.quick = true;
+    schedules.push_back(std::move(schedule));
+  }
+  return schedules;
+}
+
 std::vector<std::string> ScheduleNames() {
   std::vector<std::string> names;
-  for (const auto& [name, factory] : CollectiveRegistry::Global().List()) {
-    if (AlgorithmOf(*factory) != nullptr) names.push_back(name);
-  }
+  for (const auto& schedule : Schedules()) names.push_back(schedule.name);
   return names;
 }
 
 ImplementationUnderTest ScheduleNamed(const std::string& name) {
-  ImplementationUnderTest under_test;
-  under_test.name = name;
-  for (const auto& [other, factory] : CollectiveRegistry::Global().List()) {
-    if (other == name) under_test.factory = factory;
-  }
-  under_test.algorithm = AlgorithmOf(*under_test.factory);
-  under_test.quick = true;
-  return under_test;
+  const std::vector<ImplementationUnderTest> schedules = Schedules();
+  return *std::find_if(
+      schedules.begin(), schedules.end(),
+      [&](const auto& schedule) { return schedule.name == name; });
 }
 
 bool RunsAlike(const Case& c) {
-  const bool rounds = IsFloating(c.dtype) && SizeOf(c.dtype) == 2;
+  const bool is_short = IsFloating(c.dtype) && SizeOf(c.dtype) == 2;
   return !c.merge_op.is_custom() && !c.final_op.is_custom() &&
-         (c.final_op.is_identity() || !rounds);
+         (c.final_op.is_identity() || !is_short);
+}
+
+CaseBuffers MakeCaseBuffers(
+    const Case& c, int rank,
+    absl::FunctionRef<Tensor(int64_t num_elements)> allocate) {
+  const int64_t input = InputElements(c, rank);
+  const int64_t output = OutputElements(c, rank);
+  CaseBuffers buffers;
+  if (IsInPlace(c, rank)) {
+    const Tensor all = allocate(std::max(input, output));
+    const auto part = [&](int64_t num_elements) {
+      if (num_elements == all.num_elements()) return all;
+      const int64_t begin = OwnBlockBegin(c, rank);
+      return all.Slice(begin, begin + num_elements).value_or(all);
+    };
+    buffers.input = part(input);
+    buffers.output = part(output);
+  } else {
+    const bool has_output =
+        HasOutput(c.type, rank, c.root) && !c.allocates_output;
+    if (HasInput(c.type, rank, c.root)) buffers.input = allocate(input);
+    if (has_output) buffers.output = allocate(output);
+  }
+  for (Tensor* const tensor : {&buffers.input, &buffers.output}) {
+    if (!tensor->is_set()) continue;
+    *tensor =
+        tensor->Reshaped(ShapeOf(c, tensor->num_elements())).value_or(*tensor);
+  }
+  return buffers;
 }
 
 CaseBuffers MakeCaseBuffers(CudaDevice& device, const Case& c, int rank) {
-  const auto allocate = [&](int64_t num_elements) {
-    return device.Allocate(c.dtype, ShapeOf(c, num_elements)).value();
-  };
-  const bool gives_output =
-      HasOutput(c.type, rank, c.root) && !c.allocates_output;
-  const int64_t input_elements = InputElements(c, rank);
-  const int64_t output_elements = OutputElements(c, rank);
-  CaseBuffers buffers;
-  if (!IsInPlace(c, rank)) {
-    if (HasInput(c.type, rank, c.root))
-      buffers.input = allocate(input_elements);
-    if (gives_output) buffers.output = allocate(output_elements);
-    return buffers;
-  }
-  const Tensor all = allocate(std::max(input_elements, output_elements));
-  const auto part = [&](int64_t num_elements) {
-    if (num_elements == all.num_elements()) return all;
-    const int64_t begin = OwnBlockBegin(c, rank) / c.row_elements;
-    return all.Slice(begin, begin + num_elements / c.row_elements).value();
-  };
-  buffers.input = part(input_elements);
-  buffers.output = part(output_elements);
-  return buffers;
+  return MakeCaseBuffers(c, rank, [&](int64_t num_elements) {
+    return device.Allocate(c.dtype, TensorShape::Vector(num_elements)).value();
+  });
 }
 
 Bytes Joined(absl::Span<const absl::Span<const std::byte>> pieces) {

@@ -2,9 +2,11 @@
 #define TUTTI_GPU_GPU_CASES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "framework/reduction_test_data.h"
 #include "framework/tensor.h"
@@ -17,14 +19,17 @@ namespace tutti {
 // For tests: schedules and the cases of their conformance suite, with tensors
 // of GPUs.
 
-// All that is made of steps and is chosen or named like everything else.
+// All that is made of steps and is chosen or named like everything else, to be
+// proved with few values of each dimension.
+std::vector<conformance::ImplementationUnderTest> Schedules();
 std::vector<std::string> ScheduleNames();
 
-// The schedule of that name, to be proved with few values of each dimension.
+// The one of that name, which there is.
 conformance::ImplementationUnderTest ScheduleNamed(const std::string& name);
 
-// Averages of 16-bit floats are rounded once here, and by steps of the host
-// twice; functions of the caller run on the host alone.
+// Whether GPUs and the host give the same bits: averages of 16-bit floats are
+// rounded once on GPUs, and by steps of the host twice; functions of the caller
+// run on the host alone.
 bool RunsAlike(const conformance::Case& c);
 
 // One member's tensors.
@@ -33,7 +38,13 @@ struct CaseBuffers {
   Tensor output;
 };
 
-// As the case wants them, of random bits.
+// As the case wants them, unset where there is none. `allocate` gives a tensor
+// of one dimension.
+CaseBuffers MakeCaseBuffers(
+    const conformance::Case& c, int rank,
+    absl::FunctionRef<Tensor(int64_t num_elements)> allocate);
+
+// The same, of a device's memory.
 CaseBuffers MakeCaseBuffers(CudaDevice& device, const conformance::Case& c,
                             int rank);
 

@@ -3,7 +3,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "gpu/cuda_found.h"
 #include "gpu/cuda_runtime.h"
 #include "gpu/gpu_runtime.h"
@@ -26,16 +25,6 @@ absl::Status AddNames(GpuRuntime& runtime, std::vector<std::string>* names) {
                         : absl::OkStatus();
 }
 
-// "2.28.9"
-absl::StatusOr<std::string> NcclVersion() {
-  const auto nccl = NcclHere();
-  if (!nccl.ok()) return nccl.status();
-  const absl::StatusOr<int> version = (*nccl)->Version();
-  if (!version.ok()) return version.status();
-  return absl::StrCat(*version / 10'000, ".", *version / 100 % 100, ".",
-                      *version % 100);
-}
-
 }  // namespace
 
 GpuReport GpusHere() {
@@ -43,9 +32,9 @@ GpuReport GpusHere() {
                       .cuda = CudaFound(),
                       .has_nccl = HasNccl(),
                       .nccl = NcclFound()};
-  const auto nccl_version = NcclVersion();
-  report.nccl_version = nccl_version.value_or("");
-  report.why_no_nccl = std::string(nccl_version.status().message());
+  const auto nccl = NcclHere();
+  if (nccl.ok()) report.nccl_version = (*nccl)->Version();
+  report.why_no_nccl = std::string(nccl.status().message());
   CudaRuntime runtime;
   const absl::Status status = AddNames(runtime, &report.names);
   report.why_none = std::string(status.message());

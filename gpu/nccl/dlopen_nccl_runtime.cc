@@ -172,6 +172,8 @@ absl::Status DlopenNcclRuntime::InitRank(const ncclUniqueId& id, int size,
       nccl_.comm_init_rank_config(comm, size, id, rank.rank, &config));
 }
 
+std::string DlopenNcclRuntime::Version() { return VersionName(version_); }
+
 absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
     const std::string& id, int size, absl::Span<const NcclRank> ranks) {
   if (id.size() != kNcclIdBytes) {
@@ -191,6 +193,11 @@ absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
   std::vector<NcclComm> comms;
   for (const ncclComm_t comm : made) {
     if (comm != nullptr) comms.push_back({comm});
+  }
+  if (status.ok() && comms.size() < made.size()) {
+    status = absl::InternalError(
+        absl::StrCat("NCCL made ", comms.size(), " communicators for the ",
+                     made.size(), " ranks of this process"));
   }
   if (status.ok()) return comms;
   Abort(comms).IgnoreError();

@@ -33,7 +33,7 @@ class DlopenNcclRuntime : public NcclRuntime {
   static absl::StatusOr<std::shared_ptr<NcclRuntime>> Open(
       const std::string& library = kLibrary);
 
-  absl::StatusOr<int> Version() override { return version_; }
+  std::string Version() override;
   absl::StatusOr<std::string> NewUniqueId() override;
   absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
       const std::string& id, int size,

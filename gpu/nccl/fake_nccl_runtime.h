@@ -42,7 +42,7 @@ class FakeNcclRuntime : public NcclRuntime {
                   FakeGpuRuntime* gpus)
       : network_(std::move(network)), gpus_(gpus) {}
 
-  absl::StatusOr<int> Version() override { return 22809; }
+  std::string Version() override { return "2.28.9"; }
   absl::StatusOr<std::string> NewUniqueId() override {
     return network_->NewId();
   }

@@ -82,8 +82,8 @@ class NcclRuntime {
   // Whose launch of this process comes next.
   NcclTurns& turns() { return turns_; }
 
-  // As NCCL has it: 22809 is 2.28.9.
-  virtual absl::StatusOr<int> Version() = 0;
+  // "2.28.9"
+  virtual std::string Version() = 0;
 
   // kNcclIdBytes that name a communicator. NCCL listens in this process for who
   // has them, so it lives until the communicator is made.

@@ -10,15 +10,14 @@
 #include "framework/collective_request.h"
 #include "framework/collective_type.h"
 #include "framework/dtype.h"
-#include "framework/registry.h"
 #include "framework/tensor.h"
+#include "gpu/gpu_cases.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/suite/counting_runtime.h"
 #include "gpu/suite/group_cases.h"
 #include "gpu/suite/pending_calls.h"
 #include "gpu/suite/suite_group.h"
 #include "gpu/suite/suite_machine.h"
-#include "schedule/algorithm.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/implementation_under_test.h"
@@ -28,30 +27,6 @@ namespace {
 
 using conformance::Case;
 using conformance::ImplementationUnderTest;
-
-// All that are made of steps.
-std::vector<ImplementationUnderTest> Schedules() {
-  std::vector<ImplementationUnderTest> schedules;
-  for (const auto& [name, factory] : CollectiveRegistry::Global().List()) {
-    const Algorithm* const algorithm = AlgorithmOf(*factory);
-    if (algorithm == nullptr) continue;
-    ImplementationUnderTest schedule;
-    schedule.name = name;
-    schedule.factory = factory;
-    schedule.algorithm = algorithm;
-    schedule.quick = true;
-    schedules.push_back(std::move(schedule));
-  }
-  return schedules;
-}
-
-// Averages of 16-bit floats are rounded once on GPUs, and by steps of the host
-// twice; functions of the caller run on the host alone.
-bool RunsAlike(const Case& c) {
-  const bool is_short = IsFloating(c.dtype) && SizeOf(c.dtype) == 2;
-  return !c.merge_op.is_custom() && !c.final_op.is_custom() &&
-         (c.final_op.is_identity() || !is_short);
-}
 
 // Those of the quick suite, and each dtype with each root, permutation and
 // placement.

@@ -65,15 +65,11 @@ absl::Status SuiteReport::SayGpus(GpuRuntime& runtime) {
   return absl::OkStatus();
 }
 
-absl::Status SuiteReport::SayNccl(
+void SuiteReport::SayNccl(
     const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl) {
-  if (!nccl.ok()) return absl::OkStatus();  // It is among what is left out.
-  const absl::StatusOr<int> version = (*nccl)->Version();
-  if (!version.ok()) return version.status();
-  nccl_ = absl::StrCat(*version / 10000, ".", *version / 100 % 100, ".",
-                       *version % 100);
+  if (!nccl.ok()) return;  // It is among what is left out.
+  nccl_ = (*nccl)->Version();
   out_ << "NCCL " << nccl_ << std::endl;
-  return absl::OkStatus();
 }
 
 void SuiteReport::Begin(const std::string& name) { current_ = name; }

@@ -28,9 +28,8 @@ class SuiteReport {
   // Which GPUs there are. Errors: as GpuRuntime::Properties.
   absl::Status SayGpus(GpuRuntime& runtime);
 
-  // Which NCCL, if it is used. Errors: as NcclRuntime::Version.
-  absl::Status SayNccl(
-      const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl);
+  // Which NCCL, if it is used.
+  void SayNccl(const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl);
 
   // A check or benchmark begins, and how it ended. One that needs more than the
   // machine has is left out.
