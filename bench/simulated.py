@@ -11,27 +11,22 @@ engine gives those above 256 KiB within a process to other processors, past the
 caches of who has them, and tasks of a host read those from 128 KiB on in each
 other's memory, for which they have to exchange more, so that the time per
 message is another, too.
-
-Measured times are `tutti perf`'s p50, in which the algorithms take turns, of
-the round in which it was smallest: what else the machine does only adds to it.
 """
 
-import argparse
-import datetime
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-from comparison import MIB, machine, print_aim, print_table, text_of
+from comparison import MIB, print_aim, print_table, text_of
+from tool_runs import begin, fastest_times, json_of, parse
 
 ALGORITHMS = ["RingReduce", "RecursiveDoublingReduce",
               "RecursiveHalvingDoublingReduce", "TreeReduce",
               "DoubleTreeReduce"]
 LAYOUTS = ["1x2", "1x4", "1x8", "2x1", "4x1"]
-MIN_BYTES, MAX_BYTES, FACTOR = 1 << 10, 16 * MIB, 4
+SIZES = 1 << 10, 16 * MIB, 4  # From, to, and the factor between them.
 AGREEMENT = 0.25
 NEVER = 1e9  # GB/s that take no time.
 
@@ -135,11 +130,9 @@ class Simulator:
 
     def simulate(self, algorithm, layout, num_bytes, cluster):
         self.file.write_text(json.dumps(cluster))
-        result = subprocess.run(
-            [self.tutti, "simulate", algorithm, "--layout", layout, "--bytes",
-             str(num_bytes), "--topology", self.file, "--json"],
-            check=True, stdout=subprocess.PIPE, text=True)
-        return json.loads(result.stdout)
+        return json_of([self.tutti, "simulate", algorithm, "--layout", layout,
+                        "--bytes", num_bytes, "--topology", self.file,
+                        "--json"])
 
     def time_of(self, algorithm, layout, num_bytes):
         """A function of costs, in microseconds."""
@@ -148,26 +141,6 @@ class Simulator:
         is_large = message > largest_small_message(layout)
         return lambda costs: self.simulate(
             *point, calibrated(costs, is_large))["time_us"]
-
-
-def measure(tutti, layout, rounds):
-    """{(algorithm, bytes): microseconds}"""
-    tasks, devices = map(int, layout.split("x"))
-    perf = ["perf", "all_reduce", "--json", "--algorithm", ",".join(ALGORITHMS),
-            "--min-bytes", str(MIN_BYTES), "--max-bytes", str(MAX_BYTES),
-            "--factor", str(FACTOR)]
-    if tasks == 1:
-        command = [tutti, *perf, "--devices", str(devices)]
-    else:
-        command = [tutti, "launch", "--tasks", str(tasks), "--", *perf]
-    times = {}
-    for _ in range(rounds):
-        result = subprocess.run(command, check=True, stdout=subprocess.PIPE,
-                                text=True)
-        for row in json.loads(result.stdout):
-            times.setdefault((row["algorithm"], row["bytes"]), []).append(
-                row["p50_us"])
-    return {point: min(of_rounds) for point, of_rounds in times.items()}
 
 
 def compare(simulator, layout, measured):
@@ -200,35 +173,18 @@ def num_near(ratios):
     return sum(1 - AGREEMENT <= ratio <= 1 + AGREEMENT for ratio in ratios)
 
 
-def parse(argv):
-    parser = argparse.ArgumentParser(
-        prog="./dev bench simulated", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tutti", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, default=5, metavar="N",
-                        help="runs of `tutti perf` [default: 5]")
-    parser.add_argument("--layouts", type=lambda text: text.split(","),
-                        default=LAYOUTS, metavar="TxD,...",
-                        help="one task: devices of one process; several: one "
-                        "device each, on loopback [default: "
-                        f"{','.join(LAYOUTS)}]")
-    args = parser.parse_args(argv)
-    if args.rounds < 1:
-        parser.error("wanted at least one round")
-    return args
-
-
 def main(argv):
-    args = parse(argv)
-    sys.stdout.reconfigure(line_buffering=True)
-    print(f"simulated / measured times of all_reduce; {machine()}; "
-          f"{datetime.date.today()}; load {os.getloadavg()[0]:.1f}")
+    args = parse(argv, "simulated", __doc__, LAYOUTS,
+                 "one task: devices of one process; several: on loopback",
+                 rounds=5)
+    begin("simulated / measured times of all_reduce")
     near = {}
     with tempfile.TemporaryDirectory() as folder:
         simulator = Simulator(args.tutti, folder)
         for layout in args.layouts:
-            ratios = compare(simulator, layout,
-                             measure(args.tutti, layout, args.rounds))
+            measured = fastest_times(args.tutti, layout, "all_reduce",
+                                     ALGORITHMS, SIZES, args.rounds)
+            ratios = compare(simulator, layout, measured)
             near[layout] = (num_near(ratios), len(ratios))
     print("\naims")
     for layout, (count, total) in near.items():
