@@ -280,8 +280,7 @@ void CoordinatorServer::End(absl::Status reason, DecidedRuns runs) {
     end_ = std::move(reason);
     runs_at_end_ = runs;
     negotiation_ = Negotiation({.num_ranks = options_.cluster.num_tasks()});
-    if (is_armed_) options_.clock->Cancel(alarm_);
-    is_armed_ = false;
+    DisarmAlarm();
     answers = TakeAnswers();
   }
   for (auto& [done, answer] : answers) std::move(done)(std::move(answer));
@@ -290,24 +289,27 @@ void CoordinatorServer::End(absl::Status reason, DecidedRuns runs) {
 // --- Ranks that are missing --------------------------------------------------
 
 // One alarm at a time, and none while no name waits: it may ring early, for a
-// name that is not missing any more. With a deadline it may be that of a name
-// that was reported, and others may be due earlier: so it is armed anew.
+// name that is not missing any more or has been reported, and then arms
+// another.
 void CoordinatorServer::ArmAlarm() {
   const CoordinatorSettings& settings = options_.settings;
-  if (is_armed_) {
-    if (settings.stall_deadline == absl::InfiniteDuration()) return;
-    if (!options_.clock->Cancel(alarm_)) return;  // It rings, and arms another.
-    is_armed_ = false;
-  }
   const absl::Time next =
       std::min(negotiation_.OldestNotTold() + settings.stall_report_after,
                negotiation_.Oldest() + settings.stall_deadline);
-  if (next == absl::InfiniteFuture()) return;
-  is_armed_ = true;
+  if (next >= rings_at_ || !DisarmAlarm()) return;
+  rings_at_ = next;
   alarm_ = options_.clock->CallAt(next, [weak_self = weak_from_this()] {
     const auto self = weak_self.lock();
     if (self != nullptr) self->OnAlarm();
   });
+}
+
+// False if it rings just now.
+bool CoordinatorServer::DisarmAlarm() {
+  const bool is_armed = rings_at_ != absl::InfiniteFuture();
+  if (is_armed && !options_.clock->Cancel(alarm_)) return false;
+  rings_at_ = absl::InfiniteFuture();
+  return true;
 }
 
 void CoordinatorServer::OnAlarm() {
@@ -316,8 +318,7 @@ void CoordinatorServer::OnAlarm() {
   Answers answers;
   {
     MutexLock lock(&mu_);
-    if (!is_armed_) return;
-    is_armed_ = false;
+    rings_at_ = absl::InfiniteFuture();
     const absl::Time now = options_.clock->Now();
     stalled = negotiation_.TakeStalled(now, settings.stall_report_after);
     Tell(negotiation_.TakeExpired(now, settings.stall_deadline));

@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/coordinator/coordinator_settings.h"
@@ -96,6 +97,7 @@ class CoordinatorServer
   Answers TakeAnswers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void ArmAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool DisarmAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnAlarm() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
@@ -108,7 +110,7 @@ class CoordinatorServer
   uint64_t last_waiting_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t num_running_ ABSL_GUARDED_BY(mu_) = 0;
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
-  bool is_armed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time rings_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };
 
 }  // namespace tutti

@@ -52,7 +52,8 @@ class MpiRuntime {
     // The same, while bytes move, where the host has a processor per process.
     absl::Duration moving_spin_limit = absl::Milliseconds(2);
 
-    // For how long Shutdown() waits for processes that were called lost.
+    // For how long Shutdown() waits for the others where some of them were
+    // called lost.
     absl::Duration lost_limit = absl::Seconds(10);
   };
 

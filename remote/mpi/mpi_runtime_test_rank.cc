@@ -107,6 +107,36 @@ TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
   EXPECT_TRUE(IsUp());
 }
 
+// As all others are, by rank 1, until it has seen for a while that no word
+// comes of them: each says one when it has shut down.
+TEST(MpiRuntimeTest, WaitsForWhoIsLateWhereNobodyIsCalledLost) {
+  if (mode != "multiple") return;
+  constexpr int kNumLooks = 10'000;
+  constexpr int kTag = 1;
+  const DefaultEnvironment environment(1);
+  MpiRuntime runtime(
+      {.environment = environment.get(), .lost_limit = absl::ZeroDuration()});
+  ASSERT_THAT(runtime.Start(), IsOk());
+  const int size = *runtime.size();
+  if (size == 1) return;
+  if (*runtime.rank() != 1) {
+    runtime.Shutdown();
+    MPI_Send(nullptr, 0, MPI_BYTE, 1, kTag, MPI_COMM_WORLD);
+    return;
+  }
+  for (int look = 0; look < kNumLooks; ++look) {
+    int has_come = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, &has_come,
+               MPI_STATUS_IGNORE);
+    ASSERT_EQ(has_come, 0) << "after " << look << " looks";
+  }
+  runtime.Shutdown();
+  for (int other = 1; other < size; ++other) {
+    MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
+  }
+}
+
 }  // namespace
 }  // namespace tutti
 
