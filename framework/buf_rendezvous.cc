@@ -163,7 +163,12 @@ bool BufRendezvous::CancelStep(int64_t step, absl::Status reason) {
     MutexLock lock(&cancelled_mu_);
     if (!aborted_.ok()) return false;
     if (!cancelled_steps_.try_emplace(step, reason).second) return false;
-    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
+    // The step's reason counts from now on, and none once it begins anew.
+    const auto replaced = absl::erase_if(
+        cancelled_,
+        [step](const auto& cancelled) { return cancelled.first.step == step; });
+    num_cancelled_.fetch_add(1 - static_cast<int>(replaced),
+                             std::memory_order_seq_cst);
   }
   Sweep(reason, [step](const BufKey& key) { return key.exec.step == step; });
   return true;

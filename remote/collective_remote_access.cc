@@ -1,6 +1,7 @@
 #include "remote/collective_remote_access.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <set>
@@ -84,8 +85,7 @@ class PerStepCollectiveRemoteAccess : public PeerAccessInterface {
                                 int64_t step_id)
       : access_(std::move(access)), step_id_(step_id) {}
   ~PerStepCollectiveRemoteAccess() override {
-    StartAbort(
-        absl::CancelledError(absl::StrCat("step ", step_id_, " is over")));
+    EndStep(absl::CancelledError(absl::StrCat("step ", step_id_, " is over")));
   }
 
   void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
@@ -101,9 +101,7 @@ class PerStepCollectiveRemoteAccess : public PeerAccessInterface {
     access_->Cancel(group, exec, reason);
   }
   void ForgetExecution(const ExecKey& exec) override { access_->Forget(exec); }
-  void StartAbort(absl::Status reason) override {
-    access_->EndStep(step_id_, reason);
-  }
+  void StartAbort(absl::Status reason) override { EndStep(reason); }
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override {
     return access_->DescribeWaiting(group, exec);
@@ -111,8 +109,14 @@ class PerStepCollectiveRemoteAccess : public PeerAccessInterface {
   CollectiveDelegate* delegate() override { return access_->delegate(); }
 
  private:
+  // Once: the step may have begun anew by the next time.
+  void EndStep(const absl::Status& reason) {
+    if (!is_ended_.exchange(true)) access_->EndStep(step_id_, reason);
+  }
+
   const std::shared_ptr<CollectiveRemoteAccess> access_;
   const int64_t step_id_;
+  std::atomic<bool> is_ended_{false};
 };
 
 std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
@@ -250,9 +254,54 @@ void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
   }
 }
 
-absl::Status CollectiveRemoteAccess::CancelFromPeer(const ControlCaller& caller,
-                                                    const ExecKey& exec,
-                                                    absl::Status reason) {
+absl::Status CollectiveRemoteAccess::CancelFromPeer(
+    const ControlCaller& caller, const ExecKey& exec,
+    const absl::Status& reason) {
+  const absl::Status status = CancelKnown(caller, exec, reason);
+  if (!absl::IsNotFound(status)) return status;
+  // Its members may have come to an end before this task hears of the group.
+  const absl::Time now = options_.environment.clock->Now();
+  {
+    MutexLock lock(&mu_);
+    while (!early_cancels_.empty() &&
+           early_cancels_.front().came_at + options_.early_ask_lifetime < now) {
+      early_cancels_.pop_front();
+    }
+    if (early_cancels_.size() >= options_.max_early_cancels) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                       " already knows ", early_cancels_.size(),
+                       " failed executions of groups that it does not know"));
+    }
+    early_cancels_.push_back({caller, exec, reason, now});
+  }
+  ApplyEarlyCancels(exec.group);  // It may have heard meanwhile.
+  return absl::OkStatus();
+}
+
+// They stay until the group is known, for another thread may learn of it now.
+void CollectiveRemoteAccess::ApplyEarlyCancels(GroupKey group) {
+  std::vector<EarlyCancel> concerned;
+  {
+    MutexLock lock(&mu_);
+    for (const EarlyCancel& cancel : early_cancels_) {
+      if (cancel.exec.group == group) concerned.push_back(cancel);
+    }
+  }
+  for (const EarlyCancel& cancel : concerned) {
+    const absl::Status status =
+        CancelKnown(cancel.caller, cancel.exec, cancel.reason);
+    if (absl::IsNotFound(status)) continue;
+    MutexLock lock(&mu_);
+    std::erase_if(early_cancels_, [&cancel](const EarlyCancel& other) {
+      return other.exec == cancel.exec && other.caller == cancel.caller;
+    });
+  }
+}
+
+absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
+                                                 const ExecKey& exec,
+                                                 const absl::Status& reason) {
   const auto group = options_.groups->Find(exec.group, exec.generation);
   if (!group.ok()) return group.status();
   const bool is_member = std::any_of(
@@ -285,6 +334,9 @@ void CollectiveRemoteAccess::EndStep(int64_t step_id,
                                      const absl::Status& reason) {
   if (rendezvous_.CancelStep(step_id, reason)) {
     MutexLock lock(&mu_);
+    std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
+      return exec.step == step_id;
+    });
     ended_steps_.push_back(step_id);
     if (ended_steps_.size() > options_.max_ended) {
       rendezvous_.ForgetStep(ended_steps_.front());
@@ -468,6 +520,7 @@ void CollectiveRemoteAccess::Withdraw(const BufKey& key,
 }
 
 void CollectiveRemoteAccess::OnGroupChange(GroupKey group) {
+  ApplyEarlyCancels(group);
   std::vector<std::shared_ptr<Served>> concerned;
   {
     MutexLock lock(&mu_);

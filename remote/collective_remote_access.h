@@ -56,6 +56,10 @@ class CollectiveRemoteAccess
     size_t max_early_asks = 1024;
     absl::Duration early_ask_lifetime = absl::Seconds(30);
 
+    // Failed executions of such groups, told by other tasks, which wait as
+    // long; more are refused with RESOURCE_EXHAUSTED.
+    size_t max_early_cancels = 1024;
+
     // Bytes that this task's members offer and whose receivers have not asked
     // for them; past this a member's offer, and with it its collective, ends
     // with RESOURCE_EXHAUSTED. One offer may be larger if none else waits.
@@ -79,10 +83,13 @@ class CollectiveRemoteAccess
   // alive.
   std::unique_ptr<PeerAccessInterface> ForStep(int64_t step_id);
 
-  // Another task says that an execution has failed. Errors: those of
-  // GroupDirectory::Find(); PERMISSION_DENIED if it is not in the group.
+  // Another task says that an execution has failed. It may do so before this
+  // task has heard of the group, and is then believed or not once it has.
+  // Errors: ABORTED for a generation that has ended; PERMISSION_DENIED for a
+  // task that is not in the group; RESOURCE_EXHAUSTED.
   absl::Status CancelFromPeer(const ControlCaller& caller, const ExecKey& exec,
-                              absl::Status reason);
+                              const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // A generation of the group is known, or has ended: for the directory's
   // listener.
@@ -107,6 +114,14 @@ class CollectiveRemoteAccess
   friend class PerStepCollectiveRemoteAccess;
   class Served;
   class Receive;
+
+  // Of a group that is not known yet.
+  struct EarlyCancel {
+    ControlCaller caller;
+    ExecKey exec;
+    absl::Status reason;
+    absl::Time came_at;
+  };
 
   explicit CollectiveRemoteAccess(Options options);
 
@@ -147,6 +162,11 @@ class CollectiveRemoteAccess
   void TellOthers(const CollGroupParams& group, const ExecKey& exec,
                   const absl::Status& reason);
 
+  // What other tasks say. Errors: also those of GroupDirectory::Find().
+  absl::Status CancelKnown(const ControlCaller& caller, const ExecKey& exec,
+                           const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  void ApplyEarlyCancels(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
+
   const Options options_;
   BufRendezvous rendezvous_;
   mutable Mutex mu_;
@@ -157,6 +177,7 @@ class CollectiveRemoteAccess
       ABSL_GUARDED_BY(mu_);
   std::deque<ExecKey> ended_executions_ ABSL_GUARDED_BY(mu_);
   std::deque<int64_t> ended_steps_ ABSL_GUARDED_BY(mu_);
+  std::deque<EarlyCancel> early_cancels_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

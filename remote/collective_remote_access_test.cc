@@ -290,6 +290,59 @@ TEST_P(CollectiveRemoteAccessTest, AStepMayBeginAnew) {
   EXPECT_EQ(received.end, absl::OkStatus());
 }
 
+TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewInheritsNoFailure) {
+  Task& task = *tasks_[1];
+  const BufKey key = Key(0, 1);
+  EXPECT_THAT(task.access->CancelFromPeer({0, IncarnationOf(0)}, key.exec,
+                                          absl::AbortedError("of before")),
+              IsOk());
+  auto before = std::move(task.step);
+  before->StartAbort(absl::CancelledError("cleaned up"));
+  task.step = task.access->ForStep(kStep);
+  before->StartAbort(absl::CancelledError("late"));
+  before.reset();
+  Side sent(4), received(4);
+  Send(key, &sent);
+  Receive(key, &received);
+  environment_.RunAll();
+  EXPECT_EQ(sent.end, absl::OkStatus());
+  EXPECT_EQ(received.end, absl::OkStatus());
+}
+
+// Its members may all have failed, and forgotten it, before this task hears of
+// the group.
+TEST_P(CollectiveRemoteAccessTest, AFailureMayComeBeforeItsGroupIsKnown) {
+  const BufKey key = Key(0, 1, /*generation=*/2);
+  const BufKey back = Key(1, 0, /*generation=*/2);
+  const absl::Status reason = absl::AbortedError("no memory");
+  tasks_[0]->groups->Add(Group(2));
+  tasks_[0]->step->CancelExecution(*Group(2), key.exec, reason);
+  tasks_[0]->step->ForgetExecution(key.exec);
+  environment_.RunAll();
+  EXPECT_THAT(tasks_[1]->cancel_status, IsOk());
+  tasks_[1]->groups->Add(Group(2));
+  Side received(4), sent(4);
+  Receive(key, &received);
+  Send(back, &sent);
+  environment_.RunAll();
+  EXPECT_EQ(received.end, reason);
+  EXPECT_EQ(sent.end, reason);
+}
+
+TEST_P(CollectiveRemoteAccessTest, AFailureOfAGroupThatNeverComesIsForgotten) {
+  Start(1, {.max_early_cancels = 1});
+  const auto cancel = [&](uint64_t generation) {
+    return tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)},
+                                             Key(0, 1, generation).exec,
+                                             absl::AbortedError("no memory"));
+  };
+  EXPECT_THAT(cancel(2), IsOk());
+  EXPECT_THAT(cancel(3),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("b:1")));
+  environment_.Advance(absl::Seconds(31));
+  EXPECT_THAT(cancel(4), IsOk());
+}
+
 TEST_P(CollectiveRemoteAccessTest, AnAskMayComeBeforeItsGroupIsKnown) {
   Side sent(8), received(8);
   tasks_[1]->groups->Add(Group(2));
