@@ -222,27 +222,40 @@ void MemberOp::OnResolved(
 }
 
 absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
+  const bool spans_tasks = params->task->num_local < params->group->size();
+  absl::Status status = FindImplementation(std::move(params));
+  if (!status.ok()) {
+    // The execution has no key by which to tell other tasks.
+    if (spans_tasks) EndGroup(status);
+    return status;
+  }
+  executor_->WatchGroup(*settled_->params->group);
+  status = executor_->executions_.Settle(args_.device, *execution_, settled_);
+  // Others may wait in an execution of another number.
+  if (absl::IsFailedPrecondition(status)) EndGroup(status);
+  return status;
+}
+
+absl::Status MemberOp::FindImplementation(
+    std::shared_ptr<const CollectiveParams> params) {
   const auto factory = CollectiveRegistry::Global().Find(
       params->instance->impl_details.implementation);
   if (!factory.ok()) return factory.status();
-  absl::Status status =
-      CheckMemory((*factory)->traits(), *params, *args_.device);
+  const ImplementationTraits& traits = (*factory)->traits();
+  absl::Status status = CheckMemory(traits, *params, *args_.device);
   if (!status.ok()) return status;
-  settled_ =
-      std::make_shared<const ExecutionTable::Settled>(ExecutionTable::Settled{
-          .request = args_.request,
-          .params = std::move(params),
-          .implementation = (*factory)->Create(),
-          .shares_output = (*factory)->traits().shares_output,
-          .takes_segments = (*factory)->traits().takes_segments});
-  executor_->WatchGroup(*settled_->params->group);
-  status = executor_->executions_.Settle(args_.device, *execution_, settled_);
-  if (absl::IsFailedPrecondition(status)) {
-    // Others may wait in an execution of another number.
-    executor_->options_.param_resolver->EndGroup(args_.request->group_key,
-                                                 status);
-  }
-  return status;
+  settled_ = std::make_shared<const ExecutionTable::Settled>(
+      ExecutionTable::Settled{.request = args_.request,
+                              .params = std::move(params),
+                              .implementation = (*factory)->Create(),
+                              .shares_output = traits.shares_output,
+                              .takes_segments = traits.takes_segments});
+  return absl::OkStatus();
+}
+
+void MemberOp::EndGroup(const absl::Status& reason) {
+  executor_->options_.param_resolver->EndGroup(args_.request->group_key,
+                                               reason);
 }
 
 void MemberOp::Prepare() {

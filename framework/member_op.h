@@ -53,6 +53,9 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   void OnResolved(
       absl::StatusOr<std::shared_ptr<const CollectiveParams>> params);
   absl::Status Settle(std::shared_ptr<const CollectiveParams> params);
+  absl::Status FindImplementation(
+      std::shared_ptr<const CollectiveParams> params);
+  void EndGroup(const absl::Status& reason);
   void Prepare();
   absl::Status PrepareContext();
   absl::Status PrepareTensors();
