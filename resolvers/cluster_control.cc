@@ -100,6 +100,12 @@ void ClusterControl::MakeResolvers() {
        .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .max_unsettled = options_.max_unsettled,
+       .loss_of =
+           [weak_health](const ControlCaller& process) {
+             const auto health = weak_health.lock();
+             return health == nullptr ? absl::OkStatus()
+                                      : health->LossOf(process);
+           },
        .suspect =
            [weak_health](int task) {
              const auto health = weak_health.lock();
@@ -113,8 +119,9 @@ void ClusterControl::MakeResolvers() {
 }
 
 // The tasks with which this one shares a group that lives, the leader of such
-// groups, and those at which calls wait. A leader that waits for members does
-// not know from where they will come.
+// groups, those at which calls wait, and those that this one waits for to
+// leave. A leader that waits for members does not know from where they will
+// come.
 std::vector<int> ClusterControl::WatchedTasks() const {
   std::set<int> tasks;
   const auto groups = options_.directory->Living();
@@ -126,6 +133,7 @@ std::vector<int> ClusterControl::WatchedTasks() const {
   const auto leader = leadership_->leader();
   if (!groups.empty() && leader.ok()) tasks.insert(*leader);
   for (int task : param_resolver_->WaitsFor()) tasks.insert(task);
+  for (int task : leave_->WaitsFor()) tasks.insert(task);
   if (options_.also_watched != nullptr) {
     for (int task : options_.also_watched()) tasks.insert(task);
   }
@@ -247,8 +255,7 @@ absl::Status ClusterControl::OnHelloReply(int task,
   if (!lost.ok()) return lost.status();
   status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
-  device_resolver_->Set(task, owner.incarnation, *std::move(devices));
-  CountDevicesLeft();
+  SetDevices(owner, *std::move(devices));
   param_resolver_->OnMayNotLead(*lost);
   return absl::OkStatus();
 }
@@ -318,6 +325,14 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
                    " runs no collectives that could be ended"));
 }
 
+// From now on the task is watched where members may come from any.
+void ClusterControl::SetDevices(const ControlCaller& owner,
+                                std::vector<DeviceAttributes> devices) {
+  device_resolver_->Set(owner.task, owner.incarnation, std::move(devices));
+  CountDevicesLeft();
+  health_->Update();
+}
+
 ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
                                           const proto::Hello& message) {
   const absl::Status status =
@@ -325,8 +340,7 @@ ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
   if (!status.ok()) return status;
   auto devices = DecodeDevices(options_.cluster, caller, message.devices());
   if (!devices.ok()) return devices.status();
-  device_resolver_->Set(caller.task, caller.incarnation, *std::move(devices));
-  CountDevicesLeft();
+  SetDevices(caller, *std::move(devices));
   proto::ControlReply reply;
   proto::HelloReply* const hello = reply.mutable_hello();
   *hello->mutable_devices() = OwnHello().devices();

@@ -91,7 +91,9 @@ class ClusterControl : public ControlService,
   // This task is done: waits until all tasks that live are. As
   // ClusterLeave::Leave().
   void Leave(absl::Time deadline, StatusCallback done) {
+    const auto health = health_;  // `done` may destroy this object.
     leave_->Leave(deadline, std::move(done));
+    health->Update();
   }
 
   // Errors: FAILED_PRECONDITION for a process that was lost; INVALID_ARGUMENT
@@ -126,6 +128,8 @@ class ClusterControl : public ControlService,
   void OnGroupChanged(GroupKey key, uint64_t generation);
   proto::Hello OwnHello() const;
   absl::Status OnHelloReply(int task, const proto::HelloReply& reply);
+  void SetDevices(const ControlCaller& owner,
+                  std::vector<DeviceAttributes> devices);
   ControlAnswer AnswerHello(const ControlCaller& caller,
                             const proto::Hello& message);
   ControlAnswer AnswerNow(const ControlCaller& caller,

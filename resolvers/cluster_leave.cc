@@ -68,6 +68,13 @@ void ClusterLeave::OnGoodbye(int task) {
   EndIfDone();
 }
 
+std::vector<int> ClusterLeave::WaitsFor() {
+  MutexLock lock(&mu_);
+  if (done_ == nullptr) return {};
+  const std::set<int> missing = Missing();
+  return std::vector<int>(missing.begin(), missing.end());
+}
+
 std::set<int> ClusterLeave::Missing() const {
   std::set<int> missing;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {

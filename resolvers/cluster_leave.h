@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -42,6 +43,9 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   // A process of the task is there, perhaps another one than before: it is
   // waited for, unless this task is leaving already.
   void OnFound(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Tasks that have not said Goodbye, once this one leaves.
+  std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void OnTold(int task) ABSL_LOCKS_EXCLUDED(mu_);

@@ -209,12 +209,17 @@ void ParamResolverDistributed::Finish(const QuestionPtr& question,
                                       const Answer& answer) {
   std::vector<WaiterPtr> waiters;
   bool was_polled = false;
+  std::optional<absl::Status> end_reason;
   {
     MutexLock lock(&mu_);
     if (!IsPresent(*question)) return;
     waiters.swap(question->waiters);
     was_polled = question->is_polled;
+    end_reason = question->end_reason;
     Remove(question);
+  }
+  if (answer.ok() && end_reason.has_value()) {
+    EndEverywhere(*(*answer)->group, *end_reason);
   }
   StopAsking(question, was_polled,
              answer.ok() ? absl::CancelledError("answered") : answer.status());
@@ -258,34 +263,46 @@ std::vector<int> ParamResolverDistributed::WaitsFor() {
 
 // --- The leader --------------------------------------------------------------
 
+// Whoever finds a leader lost looks for what asks it after that: so it is read
+// and noted within one lock.
 void ParamResolverDistributed::Ask(const QuestionPtr& question) {
-  const auto leader = options_.leadership->leader();
-  if (!leader.ok()) return Finish(question, leader.status());
-  const GroupKey key = question->id.group_key;
-  const uint64_t ended_generation = options_.directory->EndedGeneration(key);
+  const uint64_t ended_generation =
+      options_.directory->EndedGeneration(question->id.group_key);
+  absl::StatusOr<int> leader;
   bool was_polled = false;
   bool is_reached = false;
   {
     MutexLock lock(&mu_);
     if (!IsPresent(*question)) return;
-    const auto group = settled_.Find(key);
-    ++question->attempt;
-    question->living_generation =
-        group == nullptr || group->params->generation <= ended_generation
-            ? 0
-            : group->params->generation;
-    if (std::exchange(question->leader, *leader) != *leader) {
-      question->in_vain_since.reset();
+    leader = options_.leadership->leader();
+    if (question->end_reason.has_value()) leader = *question->end_reason;
+    was_polled = question->is_polled;
+    if (leader.ok()) {
+      BeginAttempt(*question, *leader, ended_generation);
+      is_reached = reached_.contains(*leader);
     }
-    was_polled = std::exchange(question->is_polled, *leader != this_task_);
-    is_reached = reached_.contains(*leader);
-    // Within the lock, so that whoever removes the question finds it begun.
-    if (question->is_polled) poll_->Begin(question->id, *leader);
   }
+  if (!leader.ok()) return Finish(question, leader.status());
   if (was_polled) poll_->End(question->id);
   if (*leader == this_task_) return AskHere(question, ended_generation);
   NotifyWaiting();
   AskThere(question, ended_generation, !is_reached);
+}
+
+void ParamResolverDistributed::BeginAttempt(Question& question, int leader,
+                                            uint64_t ended_generation) {
+  const auto group = settled_.Find(question.id.group_key);
+  ++question.attempt;
+  question.living_generation =
+      group == nullptr || group->params->generation <= ended_generation
+          ? 0
+          : group->params->generation;
+  if (std::exchange(question.leader, leader) != leader) {
+    question.in_vain_since.reset();
+  }
+  question.is_polled = leader != this_task_;
+  // Whoever removes the question finds it begun.
+  if (question.is_polled) poll_->Begin(question.id, leader);
 }
 
 void ParamResolverDistributed::AskHere(const QuestionPtr& question,
@@ -299,6 +316,12 @@ void ParamResolverDistributed::AskHere(const QuestionPtr& question,
                const auto self = weak_self.lock();
                if (self != nullptr) self->OnAnswer(question, answer);
              });
+  std::optional<absl::Status> ended;  // Perhaps before it came there.
+  {
+    MutexLock lock(&mu_);
+    ended = question->end_reason;
+  }
+  if (ended) led_->EndAwaited(question->id.group_key, task_name_, *ended);
 }
 
 void ParamResolverDistributed::AskThere(const QuestionPtr& question,
@@ -382,7 +405,7 @@ void ParamResolverDistributed::OnNotLeader(const QuestionPtr& question,
                                            const proto::NotLeader& message) {
   const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
   if (!lost.ok()) return Finish(question, lost.status());
-  OnMayNotLead(*lost);
+  EndLedBy(*lost, question.get());
   const auto leader = options_.leadership->leader();
   if (!leader.ok() || *leader != asked) return Ask(question);
   AskAgainSoon(question,
@@ -529,11 +552,23 @@ absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::Learn(
       if (self != nullptr) self->OnGenerationEnded(key, generation, reason);
     });
   }
-  const auto leads_now = options_.leadership->leader();
-  if (is_new && (!leads_now.ok() || *leads_now != leader)) {
-    EndEverywhere(**living, LedByLost(leader));
-  }
+  if (is_new) EndIfLost(**living, leader);
   return added;
+}
+
+// What has been found lost before the group was known.
+void ParamResolverDistributed::EndIfLost(const CollGroupParams& group,
+                                         int leader) {
+  const auto leads_now = options_.leadership->leader();
+  if (!leads_now.ok() || *leads_now != leader) {
+    return EndEverywhere(group, LedByLost(leader));
+  }
+  if (options_.loss_of == nullptr) return;
+  for (const CollGroupMember& member : group.members) {
+    const absl::Status loss =
+        options_.loss_of({member.device.name.task, member.device.incarnation});
+    if (!loss.ok()) return EndEverywhere(group, loss);
+  }
 }
 
 // --- Ends --------------------------------------------------------------------
@@ -614,29 +649,67 @@ void ParamResolverDistributed::EndEverywhere(const CollGroupParams& group,
   for (int task : tasks) SendEndGroup(task, key, generation, reason);
 }
 
+// What is asked for stays until it is answered, for the group may be settled
+// just now: then it ends with the answer.
 void ParamResolverDistributed::EndAwaited(GroupKey key,
                                           const absl::Status& reason) {
-  const auto waits = [key](const Question& question) {
-    return question.id.group_key == key;
-  };
-  const std::vector<QuestionPtr> waiting = QuestionsWhere(waits);
+  std::vector<QuestionPtr> waiting;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [id, of_instance] : questions_) {
+      if (id.group_key != key) continue;
+      for (const auto& [name, question] : of_instance) {
+        if (!question->end_reason.has_value()) question->end_reason = reason;
+        waiting.push_back(question);
+      }
+    }
+  }
   if (waiting.empty()) return;
-  const auto finish = [self = shared_from_this(), waiting, reason] {
-    for (const QuestionPtr& question : waiting) self->Finish(question, reason);
-  };
   const auto leader = options_.leadership->leader();
   if (!leader.ok() || *leader == this_task_) {
-    led_->EndAwaited(key, task_name_, reason);
-    return finish();
+    return led_->EndAwaited(key, task_name_, reason);
   }
-  // The calls end after the leader has heard why: if they were withdrawn first,
-  // nothing would tell it that this task may end the group.
-  SendEndGroup(*leader, key, /*generation=*/0, reason, finish);
+  const absl::Time give_up = options_.environment.clock->Now() + kEndGroupLimit;
+  TellEnd(key, waiting, *leader, give_up);
+}
+
+// Again if need be: a call may come to the leader after the word of its end.
+void ParamResolverDistributed::TellEnd(GroupKey key,
+                                       std::vector<QuestionPtr> waiting,
+                                       int leader, absl::Time give_up) {
+  absl::Status reason;
+  {
+    MutexLock lock(&mu_);
+    std::erase_if(waiting, [&](const QuestionPtr& question) {
+      return !IsPresent(*question) || question->leader != leader;
+    });
+    if (waiting.empty()) return;
+    reason = *waiting[0]->end_reason;
+  }
+  SendEndGroup(leader, key, /*generation=*/0, reason,
+               [self = shared_from_this(), key, waiting, leader, give_up,
+                reason](const absl::Status& told) {
+                 Clock* const clock = self->options_.environment.clock;
+                 const absl::Time now = clock->Now();
+                 if (told.ok() && now < give_up) {
+                   clock->CallAt(
+                       now + kAskAgain, [weak_self = std::weak_ptr(self), key,
+                                         waiting, leader, give_up] {
+                         const auto again = weak_self.lock();
+                         if (again == nullptr) return;
+                         again->TellEnd(key, waiting, leader, give_up);
+                       });
+                   return;
+                 }
+                 for (const QuestionPtr& question : waiting) {
+                   self->Finish(question, reason);
+                 }
+               });
 }
 
 void ParamResolverDistributed::SendEndGroup(
     int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-    absl::AnyInvocable<void() &&> done) {
+    absl::AnyInvocable<void(const absl::Status&) &&> done) {
   proto::ControlRequest request;
   proto::EndGroup* const message = request.mutable_end_group();
   message->set_group_key(key);
@@ -648,8 +721,8 @@ void ParamResolverDistributed::SendEndGroup(
   options_.channel->Call(
       task, std::move(request),
       {.deadline = options_.environment.clock->Now() + kEndGroupLimit},
-      [done = std::move(done)](const ControlAnswer&) mutable {
-        std::move(done)();
+      [done = std::move(done)](const ControlAnswer& answer) mutable {
+        std::move(done)(answer.status());
       });
 }
 
@@ -702,12 +775,7 @@ void ParamResolverDistributed::OnTaskLost(int task,
   }
   led_->EndTask(options_.cluster.TaskName(task), reason);
   if (led) EndWhatWasLed(task, reason);
-  for (const QuestionPtr& question :
-       QuestionsWhere([task](const Question& question) {
-         return question.leader == task;
-       })) {
-    OnLeaderGone(question, reason);
-  }
+  EndWhatAsks(task, reason, /*answered=*/nullptr);
 }
 
 void ParamResolverDistributed::OnRefused(const absl::Status& why) {
@@ -726,9 +794,16 @@ void ParamResolverDistributed::OnRefused(const absl::Status& why) {
 }
 
 void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks) {
+  EndLedBy(tasks, /*answered=*/nullptr);
+}
+
+// What one of them has answered is asked again.
+void ParamResolverDistributed::EndLedBy(const std::vector<int>& tasks,
+                                        const Question* answered) {
   for (int task : tasks) {
     if (!options_.leadership->MarkLost(task)) continue;
     EndWhatWasLed(task, LedByLost(task));
+    EndWhatAsks(task, LedByLost(task), answered);
   }
 }
 
@@ -750,6 +825,17 @@ void ParamResolverDistributed::EndWhatWasLed(int task,
                 found->params->generation == group->generation;
     }
     if (was_led) EndEverywhere(*group, reason);
+  }
+}
+
+void ParamResolverDistributed::EndWhatAsks(int leader,
+                                           const absl::Status& reason,
+                                           const Question* answered) {
+  for (const QuestionPtr& question :
+       QuestionsWhere([&](const Question& question) {
+         return question.leader == leader && &question != answered;
+       })) {
+    OnLeaderGone(question, reason);
   }
 }
 

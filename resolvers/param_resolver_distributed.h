@@ -72,6 +72,9 @@ class ParamResolverDistributed
     // How long to ask a task again that does not know yet that it leads.
     absl::Duration takeover_limit = absl::Seconds(10);
 
+    // Why a process is known to be lost; OK if it is not. May be null.
+    std::function<absl::Status(const ControlCaller& process)> loss_of;
+
     // The task may be gone: find out. May be null.
     std::function<void(int task)> suspect;
 
@@ -156,6 +159,7 @@ class ParamResolverDistributed
     int attempt = 0;  // How often it was asked.
     uint64_t living_generation = 0;
     std::optional<absl::Time> in_vain_since;  // Asked one that cannot say.
+    std::optional<absl::Status> end_reason;   // Of EndGroup().
   };
   using QuestionPtr = std::shared_ptr<Question>;
   using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
@@ -182,6 +186,8 @@ class ParamResolverDistributed
 
   // The leader.
   void Ask(const QuestionPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
+  void BeginAttempt(Question& question, int leader, uint64_t ended_generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AskHere(const QuestionPtr& question, uint64_t ended_generation);
   void AskThere(const QuestionPtr& question, uint64_t ended_generation,
                 bool wait_until_reachable);
@@ -215,11 +221,20 @@ class ParamResolverDistributed
       ABSL_LOCKS_EXCLUDED(mu_);
   void EndAwaited(GroupKey key, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void TellEnd(GroupKey key, std::vector<QuestionPtr> waiting, int leader,
+               absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
   void SendEndGroup(
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-      absl::AnyInvocable<void() &&> done = [] {});
+      absl::AnyInvocable<void(const absl::Status&) &&> done =
+          [](const absl::Status&) {});
   absl::Status LedByLost(int task) const;
   void EndWhatWasLed(int task, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndLedBy(const std::vector<int>& tasks, const Question* answered)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndWhatAsks(int leader, const absl::Status& reason,
+                   const Question* answered) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndIfLost(const CollGroupParams& group, int leader)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<QuestionPtr> QuestionsWhere(
       absl::FunctionRef<bool(const Question&)> matches)

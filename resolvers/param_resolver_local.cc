@@ -206,8 +206,13 @@ absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
   auto group = std::make_shared<Group>(options_.ring_order, ++last_generation_);
   groups_.emplace(key, group);
   ++num_unsettled_;
-  if (num_new_++ == 0) outbox->new_groups_changed = true;
+  SetNew(*group, outbox);
   return group;
+}
+
+void ParamResolverLocal::SetNew(Group& group, Outbox* outbox) {
+  if (std::exchange(group.is_new, true)) return;
+  if (num_new_++ == 0) outbox->new_groups_changed = true;
 }
 
 void ParamResolverLocal::SetOld(Group& group, Outbox* outbox) {
@@ -325,6 +330,7 @@ void ParamResolverLocal::ArriveAtInstance(const GroupPtr& group,
     return;
   }
   instance->waiting.Add(call);
+  if (call->living_generation != group->generation) SetNew(*group, outbox);
   if (!is_new || !instance->all_arrived()) return;
   outbox->jobs.emplace_back(
       [this, group, key, arrived = instance](Outbox* next) {
@@ -489,7 +495,10 @@ void ParamResolverLocal::EndAwaited(GroupKey group_key,
   {
     MutexLock lock(&mu_);
     const auto found = groups_.find(group_key);
-    if (found == groups_.end() || !IsAwaitedBy(*found->second, task_name)) {
+    if (found == groups_.end()) return;
+    // Where all have come, the task may not have heard so.
+    const Group& group = *found->second;
+    if (!IsAwaitedBy(group, task_name) && !IsFormedWith(group, task_name)) {
       return;
     }
     if (const auto& formed = found->second->params; formed != nullptr) {

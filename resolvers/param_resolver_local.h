@@ -108,7 +108,7 @@ class ParamResolverLocal
   void EndGeneration(GroupKey group_key, uint64_t generation,
                      absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the group if a device of the task waits for it or in it.
+  // Ends the group if a device of the task waits for it, or is in it.
   void EndAwaited(GroupKey group_key, absl::string_view task_name,
                   absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -122,8 +122,8 @@ class ParamResolverLocal
   void SetDevicesLeft(int64_t num_devices, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether there is a group whose members do not know of one another: it waits
-  // for some of them, or for one to come to an instance where others are.
+  // Whether there is a group with members that do not know of the others: it
+  // waits for some, or for one to come to an instance where others are.
   bool has_new_groups() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends all groups. What waits here may hold who made it wait: so nobody is
@@ -164,7 +164,7 @@ class ParamResolverLocal
     uint64_t generation;
     absl::Status status;  // What it failed with, if it did.
     WaitingCalls waiting;
-    bool is_new = true;  // Until it fails or an instance is settled.
+    bool is_new = false;  // Not all that wait in it know who is in it.
 
     // Set when the last member comes: from then on none can leave.
     std::shared_ptr<Cancellation> cancellation;
@@ -196,6 +196,7 @@ class ParamResolverLocal
   explicit ParamResolverLocal(Options options);
 
   void Deliver(Outbox outbox);
+  void SetNew(Group& group, Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetOld(Group& group, Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnCancelled(const WaitingCallPtr& call, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -170,22 +170,23 @@ void TaskHealth::OnReply(int task, const BeatPtr& beat,
     options_.environment.clock->Cancel(beat->alarm);
   }
   if (absl::IsFailedPrecondition(reply.status())) {
-    return OnRefused(task, reply.status());
+    return OnRefused(task, beat, reply.status());
   }
   absl::Status status = reply.status();
   if (status.ok()) {
     status = OnAnswered({task, reply->heartbeat().incarnation()});
   }
   if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) {
-    return Lose(task, status.message());
+    return Lose(task, beat, status.message());
   }
   BeatAgain(task, beat);
 }
 
 // The others may or may not say the same: asks them.
-void TaskHealth::OnRefused(int task, const absl::Status& why) {
+void TaskHealth::OnRefused(int task, const BeatPtr& beat,
+                           const absl::Status& why) {
   options_.refused(task, why);
-  Lose(task, why.message());
+  Lose(task, beat, why.message());
   for (int other = 0; other < options_.cluster.num_tasks(); ++other) {
     if (state(other) == State::kUp) Suspect(other);
   }
@@ -223,15 +224,19 @@ void TaskHealth::OnSilence(int task, const BeatPtr& beat) {
   absl::Duration silence;
   {
     MutexLock lock(&mu_);
-    if (!IsPresent(task, beat)) return;
     const absl::Time now = options_.environment.clock->Now();
+    // An answer may have come when the alarm rang already.
+    if (!IsPresent(task, beat) || !beat->is_under_way ||
+        now < beat->silent_at) {
+      return;
+    }
     // If this process itself stood still, the answer may have come meanwhile.
     if (now - beat->silent_at > options_.profile.hold) {
       return ArmSilence(task, beat);
     }
     silence = now - beat->sent_at;
   }
-  Lose(task, absl::StrCat("silent for ", Seconds(silence)));
+  Lose(task, beat, absl::StrCat("silent for ", Seconds(silence)));
 }
 
 // --- Who lives ---------------------------------------------------------------
@@ -288,18 +293,19 @@ absl::Status TaskHealth::OnAnswered(const ControlCaller& process) {
   return absl::OkStatus();
 }
 
-void TaskHealth::Lose(int task, absl::string_view why) {
+// Unless the heartbeat was to a process that another one has replaced.
+void TaskHealth::Lose(int task, const BeatPtr& beat, absl::string_view why) {
   absl::Status reason;
   ControlCaller gone{task};
-  BeatPtr beat;
   {
     MutexLock lock(&mu_);
-    beat = RemoveBeat(task);
+    if (!IsPresent(task, beat)) return;
+    RemoveBeat(task);
     if (tasks_[task].state == State::kLost) return;
     gone.incarnation = tasks_[task].incarnation;
     reason = MarkLost(task, why);
   }
-  if (beat != nullptr) beat->cancellation->Cancel(reason);
+  beat->cancellation->Cancel(reason);
   options_.lost(gone, reason);
 }
 
@@ -388,6 +394,15 @@ bool TaskHealth::HasOthersUp(int task) {
     if (other != task && tasks_[other].state == State::kUp) return true;
   }
   return false;
+}
+
+absl::Status TaskHealth::LossOf(const ControlCaller& process) {
+  MutexLock lock(&mu_);
+  const Task& known = tasks_[process.task];
+  for (const LostProcess& lost : known.lost) {
+    if (lost.incarnation == process.incarnation) return lost.reason;
+  }
+  return known.state == State::kLost ? known.loss : absl::OkStatus();
 }
 
 absl::Status TaskHealth::FirstLoss() {

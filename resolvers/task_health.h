@@ -113,6 +113,9 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
 
   State state(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Why the process is lost, or why its task is; OK if neither is.
+  absl::Status LossOf(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Why the lowest of the tasks that are lost is; OK if none is.
   absl::Status FirstLoss() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -153,12 +156,14 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   void Send(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
   void OnReply(int task, const BeatPtr& beat, const ControlAnswer& reply)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnRefused(int task, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnRefused(int task, const BeatPtr& beat, const absl::Status& why)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void BeatAgain(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
   void OnSilence(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
   void ArmSilence(int task, const BeatPtr& beat)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Lose(int task, absl::string_view why) ABSL_LOCKS_EXCLUDED(mu_);
+  void Lose(int task, const BeatPtr& beat, absl::string_view why)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status MarkLost(int task, absl::string_view why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   BeatPtr RemoveBeat(int task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

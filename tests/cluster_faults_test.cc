@@ -256,6 +256,99 @@ TEST_F(ClusterFaultsTest, NobodyWaitsForALostTaskInAGroupNobodyKnowsYet) {
   }
 }
 
+TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
+  Begin({.num_tasks = 3});
+  const auto before = Settle({1, 2});
+  cluster_->Partition(1, 2);
+  cluster_->RunFor(absl::Seconds(6));
+  EXPECT_THAT(EndOf(before[0]),
+              StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+  // The leader reaches both.
+  std::vector<CallPtr> calls;
+  for (int task : {1, 2}) {
+    calls.push_back(cluster_->Ask(task, 0, AllReduceOf(99, 2, 1)));
+  }
+  cluster_->RunFor(absl::Seconds(10));
+  for (const CallPtr& call : calls) {
+    ASSERT_FALSE(call->waits());
+    const absl::Status end = call->status().ok() ? EndOf(call) : call->status();
+    EXPECT_THAT(end, StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+  }
+}
+
+TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
+  options_ = {.num_tasks = 3};
+  cluster_ = std::make_unique<SimulatedCluster>(options_);
+  cluster_->Partition(0, 2);
+  for (int task : {0, 1, 2}) cluster_->Start(task);
+  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr waits = Ask({1}, 3)[0];
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Heal(0, 2);
+  cluster_->RunFor(absl::Seconds(2));
+  cluster_->Kill(2);
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_THAT(waits->status(),
+              StatusIs(StatusCode::kUnavailable,
+                       HasSubstr("task 2 (host2:7000) was lost")));
+}
+
+// One that another task has lost, and that this one reaches.
+TEST_F(ClusterFaultsTest, NobodyWaitsAtALeaderThatDoesNotLeadAnyMore) {
+  Begin({.num_tasks = 3});
+  const auto before = Settle({1, 2});
+  const CallPtr waits = cluster_->Ask(1, 0, AllReduceOf(99, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Partition(0, 2);
+  cluster_->RunFor(absl::Seconds(6));
+  EXPECT_THAT(EndOf(before[0]),
+              StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+  EXPECT_THAT(waits->status(),
+              StatusIs(StatusCode::kUnavailable,
+                       HasSubstr("task 0 (host0:7000) was lost")));
+}
+
+// The leader is no member, and forgets the group's when they know of it.
+TEST_F(ClusterFaultsTest, WhoHasNotHeardOfItsGroupDoesNotWaitForALostMember) {
+  Begin({.num_tasks = 3,
+         .min_delay = absl::Milliseconds(1),
+         .max_delay = absl::Milliseconds(1)});
+  const CallPtr cancelled = Ask({2}, 2)[0];
+  cluster_->RunFor(absl::Milliseconds(1));
+  const CallPtr settled = Ask({1}, 2)[0];
+  cluster_->RunFor(absl::Microseconds(1500));
+  cancelled->token->Cancel(absl::CancelledError("enough"));
+  cluster_->RunFor(absl::Seconds(1));
+  ASSERT_THAT(settled->status(), IsOk());
+  ASSERT_THAT(cancelled->status(), StatusIs(StatusCode::kCancelled, "enough"));
+  const CallPtr waits = Ask({2}, 2, /*key=*/2)[0];
+  cluster_->RunFor(absl::Seconds(5));
+  cluster_->Kill(1);
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_THAT(waits->status(),
+              StatusIs(StatusCode::kUnavailable,
+                       HasSubstr("task 1 (host1:7000) was lost")));
+}
+
+TEST_F(ClusterFaultsTest, EndingAGroupJustAsItIsSettledEndsIt) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Begin({.num_tasks = 3, .seed = seed});
+    const auto calls = Ask({1, 2}, 2);
+    cluster_->RunFor(absl::Microseconds(100) * static_cast<double>(seed % 25));
+    cluster_->control(2).param_resolver()->EndGroup(
+        kGroup, absl::AbortedError("formed again"));
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : calls) {
+      if (call->waits()) continue;  // The other one had not come.
+      const absl::Status end =
+          call->status().ok() ? EndOf(call) : call->status();
+      EXPECT_THAT(end,
+                  StatusIs(StatusCode::kAborted, HasSubstr("formed again")))
+          << "seed " << seed;
+    }
+  }
+}
+
 TEST_F(ClusterFaultsTest, AGroupThatCanDoWithoutALostTaskWaitsOn) {
   Begin({.num_tasks = 3});
   const auto first = cluster_->Ask(1, 0, AllReduceOf(kGroup, 2, 1));
