@@ -151,7 +151,7 @@ class ClusterRuntime::Impl {
          .max_offered_bytes = options_.max_offered_bytes});
     MakeCoordinator();
     control_ = MakeControl(incarnation);
-    *control_for_coordinator_ = control_;
+    parts_for_names_->control = control_;
     status = MakeManager();
     if (!status.ok()) return status;
     return transport_->Start(control_.get(), access_.get());
@@ -182,12 +182,15 @@ class ClusterRuntime::Impl {
   Coordinator& coordinator() { return *coordinator_; }
 
  private:
+  // What begins when the first tensor is named.
+  struct PartsForNames {
+    std::weak_ptr<ClusterControl> control;
+    std::weak_ptr<Coordinator> coordinator;
+  };
+
   // What it needs of the others is made after it, but before anybody calls it.
   void MakeCoordinator() {
-    const auto begun = [control = control_for_coordinator_] {
-      const auto alive = control->lock();
-      if (alive != nullptr) alive->health().Update();
-    };
+    const auto begun = [parts = parts_for_names_] { OnNamesBegun(*parts); };
     if (options_.cluster.this_task == 0) {
       coordinator_server_ =
           CoordinatorServer::Create({.cluster = options_.cluster,
@@ -205,6 +208,19 @@ class ClusterRuntime::Impl {
              [this] { return manager_->FindOrCreate(kCoordinatorStep); },
          .group_key = kCoordinatorGroup,
          .begun = begun});
+    parts_for_names_->coordinator = coordinator_;
+  }
+
+  static void OnNamesBegun(const PartsForNames& parts) {
+    const auto control = parts.control.lock();
+    const auto coordinator = parts.coordinator.lock();
+    if (control == nullptr || coordinator == nullptr) return;
+    control->health().Update();
+    for (int task : coordinator->WaitsFor()) {
+      // One that was lost before is not watched.
+      const absl::Status loss = control->health().LossOf({.task = task});
+      if (!loss.ok()) coordinator->OnTaskLost(task, loss);
+    }
   }
 
   std::shared_ptr<ClusterControl> MakeControl(uint64_t incarnation) {
@@ -284,9 +300,8 @@ class ClusterRuntime::Impl {
   std::shared_ptr<DeviceManager> devices_;
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<CollectiveRemoteAccess> access_;
-  const std::shared_ptr<std::weak_ptr<ClusterControl>>
-      control_for_coordinator_ =
-          std::make_shared<std::weak_ptr<ClusterControl>>();
+  const std::shared_ptr<PartsForNames> parts_for_names_ =
+      std::make_shared<PartsForNames>();
   std::shared_ptr<CoordinatorServer> coordinator_server_;
   std::shared_ptr<Coordinator> coordinator_;
   std::shared_ptr<ClusterControl> control_;

@@ -107,6 +107,11 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
   Call& CallDevice(int task, int device, const CollectiveRequest& request,
                    absl::Time deadline = absl::InfiniteFuture()) {
     Call& call = calls_.emplace_back();
+    CallDevice(task, device, request, call, deadline);
+    return call;
+  }
+  void CallDevice(int task, int device, const CollectiveRequest& request,
+                  Call& call, absl::Time deadline = absl::InfiniteFuture()) {
     Tensor input = *Tensor::Allocate(request.dtype, request.shape);
     std::fill_n(reinterpret_cast<float*>(input.mutable_data()),
                 input.num_elements(),
@@ -118,7 +123,6 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
          .output = &call.output,
          .deadline = deadline},
         call.outcome.Set());
-    return call;
   }
 
   std::vector<Call*> CallAll(const std::vector<int>& tasks) {
@@ -199,6 +203,58 @@ TEST_P(ClusterRuntimeTest, AnExecutionThatFailsEndsOnAllTasks) {
   environment_.RunAll();
   ASSERT_TRUE(late.outcome.status.has_value());
   EXPECT_EQ(late.outcome.status, calls[0]->outcome.status);
+}
+
+// Its task ends and forgets the execution as soon as the group is settled,
+// which the others may hear of later than of the failure.
+TEST_P(ClusterRuntimeTest, ABufferThatDoesNotFitEndsTheFirstCallOnAllTasks) {
+  for (int culprit = 0; culprit < kNumTasks; ++culprit) {
+    CollectiveRequest request = Request(kNumTasks);
+    request.group_key = culprit + 1;
+    std::vector<Call*> calls;
+    for (int i = 0; i < kNumTasks; ++i) {
+      const int task = (culprit + i) % kNumTasks;
+      for (int device = 0; device < kDevices; ++device) {
+        Call& call = calls_.emplace_back();
+        if (task == culprit) {
+          call.output =
+              *Tensor::Allocate(request.dtype, TensorShape::Vector(7));
+        }
+        CallDevice(task, device, request, call);
+        calls.push_back(&call);
+      }
+    }
+    environment_.RunAll();
+    for (const Call* call : calls) {
+      ASSERT_TRUE(call->outcome.status.has_value());
+      EXPECT_THAT(*call->outcome.status,
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("7")));
+    }
+  }
+}
+
+TEST_P(ClusterRuntimeTest, NamedTensorsDoNotWaitForATaskThatWasLostBefore) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  network_.Cut(2);
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(6));
+  std::vector<Outcome> outcomes(2);
+  for (int task : {1, 0}) {
+    const Tensor tensor =
+        *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(7));
+    Tensor output;
+    runtimes_[task]->coordinator().AllReduce(
+        {.name = "gradient", .input = tensor, .output = &output},
+        outcomes[task].Set());
+    environment_.RunAll();
+  }
+  environment_.Advance(absl::Seconds(6));
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_TRUE(outcome.status.has_value());
+    EXPECT_THAT(*outcome.status, StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr("task 2 (c:1)")));
+  }
 }
 
 TEST_P(ClusterRuntimeTest, ALostTaskEndsItsGroupsByName) {
@@ -283,6 +339,19 @@ TEST_P(ClusterRuntimeTest, NobodyLeavesBeforeAllAreDone) {
   EXPECT_FALSE(left[1].status.has_value());
   runtimes_[2]->Leave(After(absl::Seconds(30)), left[2].Set());
   environment_.RunAll();
+  for (const Outcome& outcome : left) {
+    EXPECT_EQ(outcome.status, absl::OkStatus());
+  }
+}
+
+TEST_P(ClusterRuntimeTest, LeavingDoesNotWaitForATaskThatIsGone) {
+  network_.Cut(2);
+  std::vector<Outcome> left(2);
+  for (int task : {0, 1}) {
+    runtimes_[task]->Leave(After(absl::Seconds(60)), left[task].Set());
+  }
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(6));
   for (const Outcome& outcome : left) {
     EXPECT_EQ(outcome.status, absl::OkStatus());
   }
