@@ -81,7 +81,7 @@ void ClusterControl::MakeHealth() {
             const auto self = weak_self.lock();
             if (self == nullptr) return;
             self->leave_->OnFound(task);
-            self->param_resolver_->OnReached(task);
+            self->param_resolver_->OnFound(task);
             self->CountDevicesLeft();
           }});
 }

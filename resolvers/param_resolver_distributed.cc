@@ -552,17 +552,18 @@ absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::Learn(
       if (self != nullptr) self->OnGenerationEnded(key, generation, reason);
     });
   }
-  if (is_new) EndIfLost(**living, leader);
+  if (is_new) {
+    const auto leads_now = options_.leadership->leader();
+    if (!leads_now.ok() || *leads_now != leader) {
+      EndEverywhere(**living, LedByLost(leader));
+    }
+    EndIfLost(**living);
+  }
   return added;
 }
 
-// What has been found lost before the group was known.
-void ParamResolverDistributed::EndIfLost(const CollGroupParams& group,
-                                         int leader) {
-  const auto leads_now = options_.leadership->leader();
-  if (!leads_now.ok() || *leads_now != leader) {
-    return EndEverywhere(group, LedByLost(leader));
-  }
+// With members that were lost before the group was known, or replaced.
+void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
   if (options_.loss_of == nullptr) return;
   for (const CollGroupMember& member : group.members) {
     const absl::Status loss =
@@ -836,6 +837,13 @@ void ParamResolverDistributed::EndWhatAsks(int leader,
          return question.leader == leader && &question != answered;
        })) {
     OnLeaderGone(question, reason);
+  }
+}
+
+void ParamResolverDistributed::OnFound(int task) {
+  OnReached(task);
+  for (const auto& group : options_.directory->Living()) {
+    if (TasksOf(*group).contains(task)) EndIfLost(*group);
   }
 }
 

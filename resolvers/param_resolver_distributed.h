@@ -120,8 +120,9 @@ class ParamResolverDistributed
   // These may not lead, as another task says.
   void OnMayNotLead(const std::vector<int>& tasks) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The task has been heard of: from now on a call that cannot reach it fails.
-  void OnReached(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  // A process of the task has been heard of for the first time: from now on a
+  // call that cannot reach it fails, and groups with another one end.
+  void OnFound(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Other tasks at which calls wait.
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
@@ -234,8 +235,8 @@ class ParamResolverDistributed
       ABSL_LOCKS_EXCLUDED(mu_);
   void EndWhatAsks(int leader, const absl::Status& reason,
                    const Question* answered) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndIfLost(const CollGroupParams& group, int leader)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndIfLost(const CollGroupParams& group) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReached(int task) ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<QuestionPtr> QuestionsWhere(
       absl::FunctionRef<bool(const Question&)> matches)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -250,7 +250,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
   }
   absl::Status replaced;
   ControlCaller gone{task};
-  BeatPtr beat;  // To the process that is gone.
+  BeatPtr beat;  // To a process that was there before.
   {
     MutexLock lock(&mu_);
     Task& known = tasks_[task];
@@ -271,13 +271,15 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
           task, absl::StrCat("it restarted (incarnation ", process.incarnation,
                              " in the place of ", known.incarnation, ")"));
       gone.incarnation = known.incarnation;
-      beat = RemoveBeat(task);
     }
+    beat = RemoveBeat(task);
     known.state = State::kUp;
     known.incarnation = process.incarnation;
     known.has_answered = false;
   }
-  if (beat != nullptr) beat->cancellation->Cancel(replaced);
+  if (beat != nullptr) {
+    beat->cancellation->Cancel(absl::CancelledError("another process is up"));
+  }
   if (!replaced.ok()) options_.lost(gone, replaced);
   options_.found(task);
   Update();
@@ -402,7 +404,15 @@ absl::Status TaskHealth::LossOf(const ControlCaller& process) {
   for (const LostProcess& lost : known.lost) {
     if (lost.incarnation == process.incarnation) return lost.reason;
   }
-  return known.state == State::kLost ? known.loss : absl::OkStatus();
+  if (known.state == State::kLost) return known.loss;
+  const bool is_it = known.state == State::kUnknown ||
+                     process.incarnation == 0 ||
+                     process.incarnation == known.incarnation;
+  if (is_it) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      options_.cluster.Label(process.task), " was lost: it restarted ",
+      "(incarnation ", known.incarnation, " in the place of ",
+      process.incarnation, ")"));
 }
 
 absl::Status TaskHealth::FirstLoss() {

@@ -113,7 +113,8 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
 
   State state(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Why the process is lost, or why its task is; OK if neither is.
+  // Why the process is lost, as far as this task knows: it was, its task is, or
+  // another process is up in its place. An incarnation of 0 is any.
   absl::Status LossOf(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Why the lowest of the tasks that are lost is; OK if none is.

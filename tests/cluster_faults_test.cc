@@ -65,6 +65,23 @@ class ClusterFaultsTest : public testing::Test {
     return result;
   }
 
+  // The members of what lives, as far as the task knows, do live.
+  void ExpectGroupsLive(int task) {
+    if (!cluster_->is_alive(task)) return;
+    for (const auto& group : cluster_->directory(task).Living()) {
+      for (const CollGroupMember& member : group->members) {
+        const int other = member.device.name.task;
+        SCOPED_TRACE(absl::StrCat("task ", task, " knows a generation ",
+                                  group->generation, " of group ", group->key,
+                                  " with task ", other));
+        ASSERT_TRUE(cluster_->is_alive(other));
+        EXPECT_EQ(cluster_->Device(other, 0).incarnation,
+                  member.device.incarnation);
+        EXPECT_NE(cluster_->control(task).health().state(other), State::kLost);
+      }
+    }
+  }
+
   SimulatedCluster::Options options_;
   std::unique_ptr<SimulatedCluster> cluster_;
 };
@@ -274,6 +291,24 @@ TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
     const absl::Status end = call->status().ok() ? EndOf(call) : call->status();
     EXPECT_THAT(end, StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
   }
+}
+
+TEST_F(ClusterFaultsTest, AGroupWithAProcessThatAnotherHasReplacedEnds) {
+  options_ = {.num_tasks = 3};
+  cluster_ = std::make_unique<SimulatedCluster>(options_);
+  cluster_->Partition(1, 2);
+  for (int task : {0, 1, 2}) cluster_->Start(task);
+  cluster_->RunFor(absl::Seconds(1));
+  const auto calls = Settle({1, 2});  // The leader reaches both.
+  cluster_->Restart(2);
+  cluster_->Heal(1, 2);
+  cluster_->RunFor(absl::Seconds(2));
+  EXPECT_THAT(EndOf(calls[0]),
+              StatusIs(StatusCode::kUnavailable,
+                       AllOf(HasSubstr("task 2 (host2:7000) was lost"),
+                             HasSubstr("restarted"))));
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_EQ(cluster_->control(1).health().state(2), State::kUp);
 }
 
 TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
@@ -637,6 +672,7 @@ TEST_F(ClusterFaultsTest, NoCallWaitsForEver) {
       for (int b = 0; b < a; ++b) cluster_->Heal(a, b);
     }
     cluster_->RunFor(absl::Seconds(30));
+    for (int task = 0; task < kTasks; ++task) ExpectGroupsLive(task);
     // Members wait for others without limit; their callers do not.
     for (auto& [task, call] : calls) {
       call->token->Cancel(absl::DeadlineExceededError("waited too long"));
