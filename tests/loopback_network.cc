@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,18 +30,20 @@ class LoopbackNetwork::Pull : public Borrower,
   }
 
   // Ends it for the receiver unless it has ended or is being read.
-  void End(absl::Status reason) {
-    if (over_.exchange(true)) return;
-    Tell(std::move(reason));
+  void End(const absl::Status& reason) {
+    if (BeginEnd(reason)) Tell(reason);
   }
 
-  bool is_over() const { return over_; }
+  bool is_over() {
+    MutexLock lock(&mu_);
+    return end_.has_value();
+  }
   void KeepUntilDelivery() { self_ = shared_from_this(); }
 
  private:
   void Send(absl::Status status, const Delivery& delivery) {
-    if (over_.exchange(true)) {
-      if (status.ok()) delivery.Release(absl::CancelledError("not wanted"));
+    if (!BeginEnd(status)) {
+      if (status.ok()) delivery.Release(WhyItEnded());
       return;
     }
     if (!status.ok()) return Tell(std::move(status));
@@ -54,6 +57,18 @@ class LoopbackNetwork::Pull : public Borrower,
     Tell(std::move(status));
   }
 
+  // False if it has begun to end before, for another reason.
+  bool BeginEnd(const absl::Status& reason) {
+    MutexLock lock(&mu_);
+    if (end_.has_value()) return false;
+    end_ = reason;
+    return true;
+  }
+  absl::Status WhyItEnded() {
+    MutexLock lock(&mu_);
+    return *end_;
+  }
+
   void Tell(absl::Status status) {
     std::move(on_end_)();
     ask_.borrower->OnDelivery(ask_.id, std::move(status), {});
@@ -62,8 +77,10 @@ class LoopbackNetwork::Pull : public Borrower,
   LoopbackNetwork* const network_;
   const Ask ask_;
   Work on_end_;
-  std::atomic<bool> over_{false};
   std::shared_ptr<Pull> self_;
+
+  Mutex mu_;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
 class LoopbackNetwork::Endpoint
