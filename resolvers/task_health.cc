@@ -78,7 +78,7 @@ void TaskHealth::ApplyWatched(const std::vector<int>& tasks) {
     std::vector<int> ended;
     for (const auto& [task, beat] : beats_) {
       if (is_watched[task]) continue;
-      if (!beat->is_under_way) ended.push_back(task);
+      if (!beat->is_under_way && !beat->suspected) ended.push_back(task);
       beat->once = true;
     }
     for (int task : ended) RemoveBeat(task);
@@ -115,7 +115,7 @@ void TaskHealth::Suspect(int task) {
     if (tasks_[task].state == State::kLost) return;
     const auto found = beats_.find(task);
     if (found != beats_.end()) {
-      found->second->once = true;  // Stays, though it may not be watched soon.
+      found->second->suspected = true;
       return;
     }
     beat = AddBeat(task, /*once=*/true);
@@ -135,6 +135,7 @@ void TaskHealth::Send(int task, const BeatPtr& beat) {
     options.wait_until_reachable =
         tasks_[task].state == State::kUp && !tasks_[task].has_answered;
     beat->is_under_way = true;
+    beat->suspected = false;
     beat->sent_at = options_.environment.clock->Now();
     ArmSilence(task, beat);
     const absl::Duration hold =
@@ -199,7 +200,7 @@ void TaskHealth::BeatAgain(int task, const BeatPtr& beat) {
   {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
-    is_over = beat->once;
+    is_over = beat->once && !beat->suspected;
     if (is_over) RemoveBeat(task);
   }
   if (is_over) return Update();  // It may be watched, too.
@@ -250,7 +251,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
   }
   absl::Status replaced;
   ControlCaller gone{task};
-  BeatPtr beat;  // To a process that was there before.
+  BeatPtr beat;  // To the process that is gone.
   {
     MutexLock lock(&mu_);
     Task& known = tasks_[task];
@@ -271,15 +272,13 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
           task, absl::StrCat("it restarted (incarnation ", process.incarnation,
                              " in the place of ", known.incarnation, ")"));
       gone.incarnation = known.incarnation;
+      beat = RemoveBeat(task);
     }
-    beat = RemoveBeat(task);
     known.state = State::kUp;
     known.incarnation = process.incarnation;
     known.has_answered = false;
   }
-  if (beat != nullptr) {
-    beat->cancellation->Cancel(absl::CancelledError("another process is up"));
-  }
+  if (beat != nullptr) beat->cancellation->Cancel(replaced);
   if (!replaced.ok()) options_.lost(gone, replaced);
   options_.found(task);
   Update();

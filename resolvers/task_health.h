@@ -142,7 +142,8 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
 
   // A heartbeat that is under way, or will be soon.
   struct Beat {
-    bool once = false;  // For Suspect(): until it is answered, watched or not.
+    bool once = false;         // Until it is answered, watched or not.
+    bool suspected = false;    // Since it was sent: it is sent again.
     bool is_under_way = true;  // Or is about to be.
     absl::Time sent_at;
     absl::Time silent_at;

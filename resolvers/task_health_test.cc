@@ -36,35 +36,60 @@ class HeldChannel : public ControlChannel {
   std::deque<ControlDone> calls;
 };
 
-TEST(TaskHealthTest, AnAnswerAtTheLastMomentLosesNobody) {
-  const HealthProfile profile = HealthProfile::Fast();
-  LateClock clock;
-  HeldChannel channel;
-  int num_lost = 0;
-  const auto health = std::make_shared<TaskHealth>(TaskHealth::Options{
-      .cluster = {.addresses = {"a:1", "b:1"}, .this_task = 0},
-      .environment = {.clock = &clock},
-      .channel = &channel,
-      .profile = profile,
-      .watched = [] { return std::vector<int>{1}; },
-      .lost = [&num_lost](const ControlCaller&,
-                          const absl::Status&) { ++num_lost; },
-      .refused = [](int, const absl::Status&) {},
-      .found = [](int) {}});
-  health->Update();
-  ASSERT_EQ(channel.calls.size(), 1u);
-  ASSERT_EQ(clock.alarms.size(), 1u);
-  clock.now += profile.silence_limit;
-  proto::ControlReply alive;
-  alive.mutable_heartbeat()->set_incarnation(5);
-  std::move(channel.calls[0])(alive);
-  ASSERT_EQ(channel.calls.size(), 2u);  // The next one is under way.
-  std::move(clock.alarms[0])();         // That of the first.
-  EXPECT_EQ(num_lost, 0);
-  EXPECT_EQ(health->state(1), TaskHealth::State::kUp);
-  clock.now += profile.silence_limit;
-  std::move(clock.alarms[1])();
-  EXPECT_EQ(num_lost, 1);
+class TaskHealthTest : public testing::Test {
+ protected:
+  void Answer(size_t call) {
+    proto::ControlReply alive;
+    alive.mutable_heartbeat()->set_incarnation(5);
+    std::move(channel_.calls[call])(alive);
+  }
+
+  const HealthProfile profile_ = HealthProfile::Fast();
+  LateClock clock_;
+  HeldChannel channel_;
+  std::vector<int> watched_ = {1};
+  int num_lost_ = 0;
+  const std::shared_ptr<TaskHealth> health_ =
+      std::make_shared<TaskHealth>(TaskHealth::Options{
+          .cluster = {.addresses = {"a:1", "b:1"}, .this_task = 0},
+          .environment = {.clock = &clock_},
+          .channel = &channel_,
+          .profile = profile_,
+          .watched = [this] { return watched_; },
+          .lost = [this](const ControlCaller&,
+                         const absl::Status&) { ++num_lost_; },
+          .refused = [](int, const absl::Status&) {},
+          .found = [](int) {}});
+};
+
+TEST_F(TaskHealthTest, AnAnswerAtTheLastMomentLosesNobody) {
+  health_->Update();
+  ASSERT_EQ(channel_.calls.size(), 1u);
+  ASSERT_EQ(clock_.alarms.size(), 1u);
+  clock_.now += profile_.silence_limit;
+  Answer(0);
+  ASSERT_EQ(channel_.calls.size(), 2u);  // The next one is under way.
+  std::move(clock_.alarms[0])();         // That of the first.
+  EXPECT_EQ(num_lost_, 0);
+  EXPECT_EQ(health_->state(1), TaskHealth::State::kUp);
+  clock_.now += profile_.silence_limit;
+  std::move(clock_.alarms[1])();
+  EXPECT_EQ(num_lost_, 1);
+}
+
+// An answer that was under way says nothing of what happened since.
+TEST_F(TaskHealthTest, ASuspicionIsFollowedByAHeartbeatOfItsOwn) {
+  health_->Update();
+  health_->Suspect(1);
+  watched_.clear();
+  health_->Update();
+  clock_.now += profile_.hold;
+  Answer(0);
+  ASSERT_EQ(channel_.calls.size(), 2u);
+  clock_.now += profile_.hold;
+  Answer(1);
+  EXPECT_EQ(channel_.calls.size(), 2u);
+  EXPECT_EQ(health_->num_watched(), 0u);
 }
 
 }  // namespace
