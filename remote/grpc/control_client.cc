@@ -65,7 +65,8 @@ class ControlClient::OutgoingCall final
       ABSL_LOCKS_EXCLUDED(mu_);
   ControlAnswer AnswerOf(Attempt& attempt, const grpc::Status& status);
   void TryLater() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status DeadlineError() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status DeadlineError() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Finish(ControlAnswer answer) ABSL_LOCKS_EXCLUDED(mu_);
 
   ControlClient* const client_;
@@ -157,8 +158,8 @@ void ControlClient::OutgoingCall::Attempt::OnDone(const grpc::Status& status) {
 void ControlClient::OutgoingCall::Start() {
   const auto self = shared_from_this();
   if (options_.deadline != absl::InfiniteFuture()) {
-    const Clock::AlarmId alarm = clock().CallAt(
-        options_.deadline, [self] { self->Stop(self->DeadlineError()); });
+    const Clock::AlarmId alarm =
+        clock().CallAt(options_.deadline, [self] { self->OnDeadline(); });
     MutexLock lock(&mu_);
     deadline_alarm_ = alarm;
   }
@@ -253,10 +254,20 @@ void ControlClient::OutgoingCall::TryLater() {
   if (!stopped.ok()) Finish(std::move(stopped));
 }
 
+// May come when the call has finished, and the client has gone.
+void ControlClient::OutgoingCall::OnDeadline() {
+  absl::Status error;
+  {
+    MutexLock lock(&mu_);
+    if (finished_) return;
+    error = DeadlineError();
+  }
+  Stop(std::move(error));
+}
+
 absl::Status ControlClient::OutgoingCall::DeadlineError() {
   const std::string waited =
       absl::StrFormat("%.1f s", absl::ToDoubleSeconds(clock().Now() - begin_));
-  MutexLock lock(&mu_);
   if (!last_error_.ok()) {
     return absl::DeadlineExceededError(
         absl::StrCat("cannot reach ", last_error_.message(), ", for ", waited,

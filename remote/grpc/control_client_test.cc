@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
+#include "framework/environment.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/test_tasks.h"
 #include "tests/simulated_environment.h"
@@ -92,6 +94,54 @@ TEST(ControlClientTest, ADeadlineEndsACallAndReachesTheService) {
                                absl::StrCat("no answer from task 1 (",
                                             tasks.address(1), ") for 3.0 s")));
   withdrawn.Wait();
+}
+
+// Keeps the alarm for one time, as if it had begun to run and were held up.
+class HeldUpClock final : public Clock {
+ public:
+  HeldUpClock(Clock* clock, absl::Time held_up)
+      : clock_(clock), held_up_(held_up) {}
+
+  absl::Time Now() override {
+    ++num_asked_;
+    return clock_->Now();
+  }
+  AlarmId CallAt(absl::Time when, Work alarm) override {
+    if (when != held_up_) return clock_->CallAt(when, std::move(alarm));
+    alarm_ = std::move(alarm);
+    return kHeldUp;
+  }
+  bool Cancel(AlarmId id) override {
+    return id != kHeldUp && clock_->Cancel(id);
+  }
+
+  void RunAlarm() { std::exchange(alarm_, nullptr)(); }
+  int num_asked() const { return num_asked_; }
+
+ private:
+  static constexpr AlarmId kHeldUp = ~AlarmId{0};
+
+  Clock* const clock_;
+  const absl::Time held_up_;
+  std::atomic<int> num_asked_ = 0;
+  Work alarm_;  // Of the thread that makes the call.
+};
+
+TEST(ControlClientTest, ADeadlineAfterTheCallAndItsTransportTouchesNeither) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  const absl::Time deadline = simulated.get().clock->Now() + absl::Seconds(3);
+  HeldUpClock clock(simulated.get().clock, deadline);
+  TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
+    if (task == 0) options.environment.clock = &clock;
+  });
+  tasks.StartAll();
+  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
+                          {.deadline = deadline}),
+              IsOk());
+  tasks.Stop(0);
+  const int num_asked = clock.num_asked();
+  clock.RunAlarm();
+  EXPECT_EQ(clock.num_asked(), num_asked);
 }
 
 TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {
