@@ -62,20 +62,17 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    const int number = ++num_read_;
-    outgoing_ = ToBuffer(number == 1 ? offer_ + answer_.message
-                                     : answer_.second_message);
-    const bool is_last = number == 2 || answer_.second_message.empty();
-    if (is_last && answer_.finishes) {
+    outgoing_ = ToBuffer(num_read_ == 0 ? offer_ + answer_.message
+                                        : answer_.more_messages[num_read_ - 1]);
+    ++num_read_;
+    if (!has_more() && answer_.finishes) {
       return StartWriteAndFinish(&outgoing_, grpc::WriteOptions(),
                                  answer_.status);
     }
     StartWrite(&outgoing_);
   }
   void OnWriteDone(bool ok) override {
-    if (ok && num_read_ == 1 && !answer_.second_message.empty()) {
-      StartRead(&incoming_);
-    }
+    if (ok && has_more()) StartRead(&incoming_);
   }
   void OnCancel() override {
     if (!answer_.finishes) Finish(grpc::Status::CANCELLED);
@@ -96,11 +93,13 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
                            .address = reinterpret_cast<uintptr_t>(&proof_)}));
   }
 
+  bool has_more() const { return num_read_ <= answer_.more_messages.size(); }
+
   const FakeServer::Answer answer_;
   MemoryProof proof_;
   std::string offer_;
   std::shared_ptr<FakeAnswer> self_;
-  int num_read_ = 0;
+  size_t num_read_ = 0;
   grpc::ByteBuffer incoming_;
   grpc::ByteBuffer outgoing_;
 };

@@ -59,15 +59,15 @@ class StallingPeer final
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// A server in the place of a task: answers each call, once it has a message of
-// it, with one message and, if there is one, a status.
+// A server in the place of a task: answers each message of a call with one, for
+// as long as it has some, and at last, if there is one, with a status.
 class FakeServer final : public grpc::CallbackGenericService {
  public:
   struct Answer {
     std::string message;
 
-    // In answer to a second message of the call, if not empty.
-    std::string second_message;
+    // In answer to further messages of the call, in turn.
+    std::vector<std::string> more_messages;
 
     // As this task, if there is one: comes before the first message.
     std::optional<int> offers_memory_of;

@@ -103,7 +103,10 @@ bool ReceiveStream::Cancel(const BufKey& key, absl::Status reason) {
     MutexLock lock(&mu_);
     const auto it = ids_.find(key);
     if (it == ids_.end()) return false;
-    incoming = open_.at(it->second);
+    const auto open = open_.find(it->second);
+    // The other side has ended it: whoever reads memory tells that.
+    if (open == open_.end()) return true;
+    incoming = open->second;
   }
   EndEarly(*incoming, std::move(reason));
   return true;

@@ -364,7 +364,7 @@ class ForgedFramesTest : public SameHostTest {
     TestTasks tasks(2);
     tasks.Start(0);
     FakeServer server(tasks.address(1), {.message = first_answer_,
-                                         .second_message = message,
+                                         .more_messages = {message},
                                          .offers_memory_of = offers_memory_of,
                                          .finishes = false});
     WaitingBorrower first(8), second(kNumBytes);
@@ -476,6 +476,45 @@ TEST_F(ForgedFramesTest, BytesThatCannotBeReadMayBeSentInstead) {
                 IsOk());
     EXPECT_EQ(received_.back(), std::byte{'x'});
   }
+}
+
+TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
+  const std::vector<std::byte> lent = Pattern(kQueuedBytes);
+  MemoryPlace place = good_;
+  place.address = reinterpret_cast<uintptr_t>(lent.data());
+  place.num_bytes = kQueuedBytes;
+  TestTasks tasks(2);
+  tasks.Start(0);
+  FakeServer server(
+      tasks.address(1),
+      {.message = first_answer_,
+       .more_messages = {Place(2, place),
+                         Frame({.id = 2,
+                                .length = 5,
+                                .is_last = true,
+                                .code = absl::StatusCode::kDataLoss},
+                               "wrong") +
+                             Frame({.id = 3, .length = 8, .is_last = true},
+                                   "abcdefgh")},
+       .offers_memory_of = 1,
+       .finishes = false});
+  WaitingBorrower first(8), third(8), again(8);
+  HookedBorrower second(kQueuedBytes, [&](size_t num_received_bytes) {
+    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part after it.
+    tasks.Request(0, 1, KeyOf(2), 8, third);
+    EXPECT_THAT(third.Wait(), IsOk());  // The error has come by now.
+    tasks.transport(0).transfers().Cancel(1, KeyOf(1),
+                                          absl::AbortedError("enough"));
+  });
+  tasks.Request(0, 1, KeyOf(0), 8, first);
+  ASSERT_THAT(first.Wait(), IsOk());
+  tasks.Request(0, 1, KeyOf(1), kQueuedBytes, second);
+  EXPECT_THAT(second.bytes().Wait(),
+              StatusIs(absl::StatusCode::kDataLoss, "wrong"));
+  // The key is as good as new.
+  tasks.Request(0, 1, KeyOf(1), 8, again);
+  tasks.Stop(0);
+  EXPECT_TRUE(absl::IsCancelled(again.Wait())) << again.Wait();
 }
 
 TEST(PeerMemoryTest, OnlyTheProofForTheChallengeOpensIt) {
