@@ -30,6 +30,7 @@ namespace {
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(-1);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                    arguments);
 }
@@ -167,6 +168,10 @@ void StallingPeer::Write(const std::string& message) {
   message_ = ToBuffer(message);
   StartWrite(&message_);
   while (num_written_ == before) changed_.Wait(&mu_);
+}
+
+void StallingPeer::OnReadDone(bool ok) {
+  if (ok) StartRead(&incoming_);
 }
 
 void StallingPeer::OnWriteDone(bool /*ok*/) {

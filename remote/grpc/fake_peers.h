@@ -36,7 +36,8 @@ grpc::ByteBuffer ToBuffer(const std::string& bytes);
 grpc::Status CallAs(const std::string& address, const CallFields& fields,
                     const std::string& method, const std::string& message);
 
-// A task that asks for bytes over a stream of its own, and reads nothing.
+// A task that asks for bytes over a stream of its own, and reads nothing until
+// it is told to.
 class StallingPeer final
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -46,6 +47,10 @@ class StallingPeer final
   // Blocks until it is with gRPC.
   void Write(const std::string& message) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Once.
+  void ReadFromNowOn() { StartRead(&incoming_); }
+
+  void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -53,6 +58,7 @@ class StallingPeer final
   std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
   grpc::ByteBuffer message_;
+  grpc::ByteBuffer incoming_;
   Mutex mu_;
   CondVar changed_;
   int num_written_ ABSL_GUARDED_BY(mu_) = 0;

@@ -396,7 +396,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t max_bytes,
     slices.push_back(CopyOf(
         header, absl::MakeSpan(reinterpret_cast<const std::byte*>(text.data()),
                                text.size())));
-    EndRequest(record.id);
+    EndRequest(outgoing);
     return true;
   }
   if (record.may_read_memory && !outgoing.is_place_sent) {
@@ -409,7 +409,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t max_bytes,
   header.is_last = outgoing.num_sent_bytes + length == record.num_bytes;
   if (outgoing.loan == nullptr) {  // All has been read.
     slices.push_back(CopyOf(header, {}));
-    EndRequest(record.id);
+    EndRequest(outgoing);
     return true;
   }
   const auto payload =
@@ -425,7 +425,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t max_bytes,
   outgoing.num_sent_bytes += length;
   if (!header.is_last) return false;
   sent_.emplace(record.id, std::move(outgoing.loan));
-  EndRequest(record.id);
+  EndRequest(outgoing);
   return true;
 }
 
@@ -446,8 +446,11 @@ void SendStream::AppendPlace(Outgoing& outgoing,
   outgoing.is_read_there = true;
 }
 
-void SendStream::EndRequest(uint64_t id) {
-  if (open_.erase(id) > 0) shared_->requests().End(caller_.task);
+void SendStream::EndRequest(const Outgoing& outgoing) {
+  const auto it = open_.find(outgoing.record.id);
+  if (it == open_.end() || it->second.get() != &outgoing) return;
+  open_.erase(it);
+  shared_->requests().End(caller_.task);
 }
 
 void SendStream::OnWriteDone(bool ok) {

@@ -97,7 +97,8 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   void AppendPlace(Outgoing& outgoing, std::vector<grpc::Slice>& slices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void EndRequest(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // One that was refused is not open, and its id may be that of one that is.
+  void EndRequest(const Outgoing& outgoing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Closes the stream if gRPC still holds bytes of `loan` after the grace, and
   // the connection after another one.

@@ -340,6 +340,35 @@ TEST(TransfersTest, BytesThatStayWithGrpcAfterACancelAreFreedAfterTheGrace) {
   EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
+TEST(TransfersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_open_transfers = 3;
+    // More than gRPC takes of a peer's bytes before that one reads.
+    options.bounds.max_frame_bytes = size_t{16} << 20;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes) + Request(2, 1, 4));
+  {
+    StallingPeer third(tasks.address(1), GoodFields(0, 1));
+    third.Write(Request(1, 2, 4));
+    tasks.table(1).WaitForAsks(2);
+    // The refusal waits behind bytes that the peer does not read.
+    peer.Write(Request(3, 3, 4) + Cancel(2));
+    tasks.table(1).WaitForAsks(1);
+  }
+  tasks.table(1).WaitForAsks(0);  // There is room again.
+  peer.Write(Request(3, 4, 4));
+  tasks.table(1).WaitForAsks(1);
+  peer.ReadFromNowOn();
+  EXPECT_THAT(lender.Wait(), IsOk());  // By now the refusal has been sent.
+  tasks.Stop(1);
+  tasks.table(1).WaitForAsks(0);
+}
+
 TEST(TransfersTest, AReceiverThatGoesAwayMidTransferFreesTheLender) {
   TestTasks tasks(2);
   tasks.StartAll();
