@@ -113,6 +113,7 @@ void ConnectionGate::Run() {
 }
 
 void ConnectionGate::Accept(int listener) {
+  if (WaitsForRoom(listener)) return;
   FileDescriptor fd(
       accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd.get() < 0 && IsShortage(errno)) return Rest(listener);
@@ -131,12 +132,29 @@ void ConnectionGate::Rest(int listener) {
       });
 }
 
+// Room comes: who stays unknown is broken in time. Only this thread takes room,
+// so what there is now is there for the next connection.
+bool ConnectionGate::WaitsForRoom(int listener) {
+  MutexLock lock(&mu_);
+  if (num_unknown_ < options_.max_unknown) return false;
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener, nullptr);
+  waiting_listeners_.push_back(listener);
+  return true;
+}
+
+void ConnectionGate::MakeRoom() {
+  --num_unknown_;
+  for (const int listener : std::exchange(waiting_listeners_, {})) {
+    Watch(events_.get(), listener, EPOLLIN, listener);
+  }
+}
+
 bool ConnectionGate::Admit(int fd) {
   Connection connection{.fd = FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0)),
                         .peer = PeerNameOf(fd)};
   if (connection.fd.get() < 0 || connection.peer.empty()) return false;
   MutexLock lock(&mu_);
-  if (is_closed_ || num_unknown_ >= options_.max_unknown) return false;
+  if (is_closed_) return false;
   const uint64_t id = ++last_id_;
   if (!Watch(events_.get(), connection.fd.get(), EPOLLRDHUP | EPOLLET, id)) {
     return false;
@@ -157,7 +175,7 @@ void ConnectionGate::Forget(uint64_t id) {
   const auto it = connections_.find(id);
   if (it == connections_.end()) return;
   Connection& connection = it->second;
-  if (connection.is_unknown) --num_unknown_;
+  if (connection.is_unknown) MakeRoom();
   options_.clock->Cancel(connection.alarm);
   const auto named = ids_.find(connection.peer);
   if (named != ids_.end() && named->second == id) ids_.erase(named);
@@ -181,7 +199,7 @@ void ConnectionGate::Vouch(const std::string& peer) {
   Connection* const connection = Find(peer);
   if (connection == nullptr || !connection->is_unknown) return;
   connection->is_unknown = false;
-  --num_unknown_;
+  MakeRoom();
   options_.clock->Cancel(connection->alarm);
 }
 
@@ -214,6 +232,7 @@ void ConnectionGate::Close() {
 
   MutexLock lock(&mu_);
   listeners_.clear();
+  waiting_listeners_.clear();
   for (auto& [id, connection] : connections_) {
     options_.clock->Cancel(connection.alarm);
     shutdown(connection.fd.get(), SHUT_RDWR);

@@ -23,8 +23,9 @@ namespace tutti {
 // Accepts the connections of a server, and knows each as long as it is open:
 // few may be open that nobody has vouched for, and any can be broken. gRPC has
 // neither: it takes as many as come, and a peer that does not read keeps the
-// bytes that are on their way to it for as long as it likes. When the process
-// has no file descriptor left, connections wait until it has.
+// bytes that are on their way to it for as long as it likes. More connections
+// than that wait until there is room, and so they do while the process has no
+// file descriptor left.
 //
 // Thread-safe. Has one thread, that waits for connections and for their end.
 class ConnectionGate {
@@ -35,7 +36,7 @@ class ConnectionGate {
     // If given, processes of this host and user may connect to it over a Unix
     // socket as well (same_host_socket.h), where one can be had.
     std::string same_host_address;
-    int max_unknown = 64;  // Connections without a name.
+    int max_unknown = 64;  // Connections without a name. Others wait.
 
     // How long a connection may be without one.
     absl::Duration unknown_limit = absl::Seconds(10);
@@ -93,10 +94,14 @@ class ConnectionGate {
   void Accept(int listener);
   void Rest(int listener);
 
+  // True if there is no room for a connection: the listener waits for it then.
+  bool WaitsForRoom(int listener) ABSL_LOCKS_EXCLUDED(mu_);
+  void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Null if there is none.
   Connection* Find(const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // False if there are too many that nobody has vouched for.
+  // False if it cannot be watched.
   bool Admit(int fd) ABSL_LOCKS_EXCLUDED(mu_);
   void Forget(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
   void BreakIfUnknown(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
@@ -114,6 +119,7 @@ class ConnectionGate {
   absl::flat_hash_map<uint64_t, Connection> connections_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, uint64_t> ids_ ABSL_GUARDED_BY(mu_);
   int num_unknown_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<int> waiting_listeners_ ABSL_GUARDED_BY(mu_);  // For room.
 
   // What alarms hold: null after the gate is gone.
   struct Self {

@@ -28,8 +28,8 @@ struct GrpcBounds {
   // collective that other members have not called yet.
   int max_open_calls = 65536;
 
-  // Connections of which no call has been let in. More are closed at once, and
-  // each after 10 s.
+  // Connections of which no call has been let in. More wait to be accepted, and
+  // each is closed after 10 s.
   int max_unknown_connections = 64;
 };
 

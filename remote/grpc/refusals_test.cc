@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -150,18 +151,50 @@ TEST_F(RefusalsTest, WhatIsNoGrpcIsCutOff) {
 }
 
 TEST(RefusedTasksTest, ConnectionsOfNobodyAreBoundedAndTasksGoOn) {
-  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  TestTasks tasks(3, [&](int task, GrpcTransportOptions& options) {
     options.bounds.max_unknown_connections = 3;
+    if (task == 0) options.environment.clock = simulated.get().clock;
   });
   tasks.StartAll();
-  const auto call = [&] {
-    return CallAndWait(tasks.transport(1).control(), 0, CleanupStep(1));
+  const auto call = [&](int task) {
+    return CallAndWait(tasks.transport(task).control(), 0, CleanupStep(1));
   };
-  ASSERT_THAT(call(), IsOk());
+  ASSERT_THAT(call(1), IsOk());
   const RawConnection first(tasks.address(0)), second(tasks.address(0)),
       third(tasks.address(0));
-  EXPECT_EQ(RawConnection(tasks.address(0)).ReadAll(), "");
-  EXPECT_THAT(call(), IsOk());
+  while (simulated.num_alarms() < 3) std::this_thread::yield();
+  BlockingCounter answered(1);
+  ControlAnswer answer;
+  tasks.transport(2).control().Call(0, CleanupStep(1), {},
+                                    [&](ControlAnswer given) {
+                                      answer = std::move(given);
+                                      answered.DecrementCount();
+                                    });
+  EXPECT_THAT(call(1), IsOk());
+  simulated.Advance(absl::Seconds(10));
+  for (const RawConnection* nobody : {&first, &second, &third}) {
+    nobody->ReadAll();  // Returns: it is closed, and there is room.
+  }
+  answered.Wait();
+  EXPECT_THAT(answer, IsOk());
+}
+
+TEST(RefusedTasksTest, ConnectionsThatComeTogetherAreAllServed) {
+  constexpr int kNumCallers = 8;
+  TestTasks tasks(1 + kNumCallers, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_unknown_connections = 1;
+  });
+  tasks.StartAll();
+  BlockingCounter answered(kNumCallers);
+  for (int task = 1; task <= kNumCallers; ++task) {
+    tasks.transport(task).control().Call(0, CleanupStep(1), {},
+                                         [&](const ControlAnswer& answer) {
+                                           EXPECT_THAT(answer, IsOk());
+                                           answered.DecrementCount();
+                                         });
+  }
+  answered.Wait();
 }
 
 TEST(RefusedTasksTest, ConnectionsOfTasksStayOverIpv6Too) {
