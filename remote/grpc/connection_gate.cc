@@ -124,12 +124,16 @@ void ConnectionGate::Accept(int listener) {
 // Else epoll would report what waits there again at once, and so for ever.
 void ConnectionGate::Rest(int listener) {
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener, nullptr);
-  options_.clock->CallAt(
-      options_.clock->Now() + kRest, [self = self_, listener] {
-        MutexLock lock(&self->mu);
-        if (self->gate == nullptr) return;
-        Watch(self->gate->events_.get(), listener, EPOLLIN, listener);
-      });
+  options_.clock->CallAt(options_.clock->Now() + kRest,
+                         [self = self_, listener] {
+                           MutexLock lock(&self->mu);
+                           if (self->gate == nullptr) return;
+                           self->gate->AcceptAgain(listener);
+                         });
+}
+
+void ConnectionGate::AcceptAgain(int listener) {
+  if (!Watch(events_.get(), listener, EPOLLIN, listener)) Rest(listener);
 }
 
 // Room comes: who stays unknown is broken in time. Only this thread takes room,
@@ -145,7 +149,7 @@ bool ConnectionGate::WaitsForRoom(int listener) {
 void ConnectionGate::MakeRoom() {
   --num_unknown_;
   for (const int listener : std::exchange(waiting_listeners_, {})) {
-    Watch(events_.get(), listener, EPOLLIN, listener);
+    AcceptAgain(listener);
   }
 }
 

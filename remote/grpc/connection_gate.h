@@ -94,6 +94,9 @@ class ConnectionGate {
   void Accept(int listener);
   void Rest(int listener);
 
+  // Later if it cannot be watched now.
+  void AcceptAgain(int listener);
+
   // True if there is no room for a connection: the listener waits for it then.
   bool WaitsForRoom(int listener) ABSL_LOCKS_EXCLUDED(mu_);
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/mutex.h"
+#include "remote/grpc/forbid_system_call.h"
 #include "remote/grpc/free_port.h"
 #include "remote/grpc/peer_name.h"
 #include "remote/grpc/same_host_socket.h"
@@ -195,6 +197,24 @@ TEST_F(ConnectionGateTest, WithoutADescriptorConnectionsWait) {
   simulated_.Advance(absl::Milliseconds(100));
   WaitForAccepted(1);
   EXPECT_FALSE(IsClosed(fd, MSG_DONTWAIT));
+}
+
+TEST_F(ConnectionGateTest, AListenerThatCannotBeWatchedAfterARestRestsAgain) {
+  const FileDescriptor fd = MakeSocket();
+  {
+    const NoMoreDescriptors none;
+    Connect(fd);
+    while (simulated_.num_alarms() == 0) std::this_thread::yield();
+  }
+  bool is_forbidden = false;
+  std::thread rings([&] {
+    is_forbidden = ForbidSystemCall(SYS_epoll_ctl);
+    simulated_.Advance(absl::Milliseconds(100));
+  });
+  rings.join();
+  simulated_.Advance(absl::Milliseconds(100));
+  WaitForAccepted(1);
+  if (!is_forbidden) GTEST_SKIP() << "this system does not forbid it";
 }
 
 TEST_F(ConnectionGateTest, CloseBreaksWhatIsOpen) {

@@ -2,17 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +18,7 @@
 #include "framework/dtype.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/fake_peers.h"
+#include "remote/grpc/forbid_system_call.h"
 #include "remote/grpc/peer_memory.h"
 #include "remote/grpc/receive_stream.h"
 #include "remote/grpc/test_tasks.h"
@@ -149,18 +145,6 @@ TEST_F(SameHostTest, ATaskThatDoesNotWantItGetsAndGivesBytesOverTheStream) {
   }
 }
 
-// From now on the system does not let this thread read memory.
-bool ForbidReading() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog program = {.len = std::size(filter), .filter = filter};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 TEST_F(SameHostTest, WhatCannotBeReadAnyMoreIsSent) {
   TestTasks tasks(2);
   StartAndConnect(tasks);
@@ -169,7 +153,7 @@ TEST_F(SameHostTest, WhatCannotBeReadAnyMoreIsSent) {
   bool is_forbidden = false;
   HookedBorrower borrower(kQueuedBytes, [&](size_t num_received_bytes) {
     if (num_received_bytes == 2 * kMemoryBlockBytes) {
-      is_forbidden = ForbidReading();
+      is_forbidden = ForbidSystemCall(SYS_process_vm_readv);
     }
   });
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
