@@ -102,14 +102,15 @@ grpc::ChannelArguments Peers::ArgumentsFor(int lane) const {
   return arguments;
 }
 
+uint64_t Peers::incarnation(int task) const {
+  MutexLock lock(&mu_);
+  const auto it = processes_.find(task);
+  return it == processes_.end() ? 0 : it->second.incarnation;
+}
+
 uint64_t Peers::Identify(int task, grpc::ClientContext& context,
                          bool to_any_process) {
-  uint64_t expected = 0;
-  if (!to_any_process) {
-    MutexLock lock(&mu_);
-    const auto it = processes_.find(task);
-    if (it != processes_.end()) expected = it->second.incarnation;
-  }
+  const uint64_t expected = to_any_process ? 0 : incarnation(task);
   AddIdentity(job_,
               {.caller = options_->cluster.this_task,
                .caller_incarnation = options_->incarnation,

@@ -50,9 +50,12 @@ class Peers {
   std::shared_ptr<grpc::Channel> TransferChannel(int task, int lane)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Of the process that was heard of last; 0 if none was.
+  uint64_t incarnation(int task) const ABSL_LOCKS_EXCLUDED(mu_);
+
   // Puts into a call to `task` who makes it and which incarnation it is meant
-  // for: the one that was heard of last, which is returned; 0 if none was, or
-  // if the call is for any.
+  // for: that of the process heard of last, which is returned; 0 if none was,
+  // or if the call is for any.
   uint64_t Identify(int task, grpc::ClientContext& context,
                     bool to_any_process = false) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -106,7 +109,7 @@ class Peers {
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const JobIdentity job_;
 
-  Mutex mu_;
+  mutable Mutex mu_;
   absl::flat_hash_map<std::pair<int, int>, Way> ways_
       ABSL_GUARDED_BY(mu_);  // By task and lane.
   absl::flat_hash_map<int, Process> processes_ ABSL_GUARDED_BY(mu_);

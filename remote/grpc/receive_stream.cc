@@ -135,6 +135,13 @@ void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
   if (may_tell) Tell(incoming, std::move(reason));
 }
 
+void ReceiveStream::CloseIfReplaced() {
+  const uint64_t before = incarnation();
+  const uint64_t now = peers_->incarnation(task_);
+  if (before == 0 || before == now) return;
+  Close(Restarted(peers_->Label(task_), before, now));
+}
+
 void ReceiveStream::Close(absl::Status reason) {
   MutexLock lock(&mu_);
   if (close_reason_.ok()) close_reason_ = std::move(reason);
@@ -161,10 +168,13 @@ void ReceiveStream::LearnWhoAnswers() {
     MutexLock lock(&mu_);
     incarnation = FindIncarnation(context_->GetServerInitialMetadata());
     if (!incarnation) return;
-    expected = std::exchange(incarnation_, *incarnation);
+    expected = incarnation_;
   }
   absl::Status same = peers_->Observe(task_, expected, *incarnation);
-  if (!same.ok()) Close(std::move(same));
+  if (!same.ok()) return Close(std::move(same));
+  // Only now: CloseIfReplaced() takes what peers_ knows for the newest.
+  MutexLock lock(&mu_);
+  incarnation_ = *incarnation;
 }
 
 void ReceiveStream::OnReadDone(bool ok) {

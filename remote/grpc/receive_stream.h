@@ -74,6 +74,10 @@ class ReceiveStream final
   // Ends the stream and, with `reason`, its requests, soon.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Closes the stream if another process has taken the place of the one that is
+  // asked: what is meant for that one would end with it.
+  void CloseIfReplaced() ABSL_LOCKS_EXCLUDED(mu_);
+
   // Of the process that is asked; 0 as long as none is known.
   uint64_t incarnation() ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -63,6 +63,7 @@ bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
       stream = current;
     }
     if (stream == nullptr) return false;
+    if (!is_new) stream->CloseIfReplaced();
     const bool is_taken = stream->Request(key, ask);
     if (is_new) stream->Start();
     if (is_taken) return true;

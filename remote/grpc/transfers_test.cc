@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,8 @@
 #include "framework/environment.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/fake_peers.h"
+#include "remote/grpc/file_descriptor.h"
+#include "remote/grpc/listen_address.h"
 #include "remote/grpc/receive_stream.h"
 #include "remote/grpc/test_tasks.h"
 #include "remote/grpc/transfer_wire.h"
@@ -541,6 +545,41 @@ TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
   EXPECT_EQ(second.Wait(), lost);
   EXPECT_EQ(third.Wait(), lost);
   tasks.table(1).WaitForAsks(0);
+}
+
+TEST(TransfersTest, WhatIsAskedOfAReplacementDoesNotEndWithWhomItReplaced) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.same_host_socket = false;
+  });
+  tasks.Start(0);
+  const auto calls = [&](const std::string& incarnation) {
+    CallFields fields = GoodFields(1, 0);
+    fields["tutti-caller-incarnation"] = incarnation;
+    EXPECT_EQ(CallAs(tasks.address(0), fields, "/tutti.Transfers/Pull", "")
+                  .error_code(),
+              grpc::StatusCode::OK);
+  };
+  calls("5");
+  WaitingBorrower first(8), second(8);
+  // A process that lets others connect, and says nothing any more.
+  auto listeners = ListenAt({tasks.address(1)});
+  ASSERT_THAT(listeners, IsOk());
+  tasks.Request(0, 1, KeyOf(0), 8, first);
+  FileDescriptor silent;
+  while (silent.get() < 0) {
+    silent = FileDescriptor(accept((*listeners)[0].get(), nullptr, nullptr));
+    std::this_thread::yield();
+  }
+  listeners->clear();
+  FakeServer server(
+      tasks.address(1),
+      {.message = Frame({.id = 1, .length = 8, .is_last = true}, 8),
+       .finishes = false});
+  calls("77");
+  tasks.Request(0, 1, KeyOf(1), 8, second);
+  EXPECT_THAT(second.Wait(), IsOk());
+  EXPECT_FALSE(first.Wait().ok());
+  tasks.Stop(0);
 }
 
 TEST(TransfersTest, WhatIsAskedForWhileAStreamEndsEndsWithItOrComes) {
