@@ -323,6 +323,29 @@ TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
   }
 }
 
+// Also one that is asked for while requests are being told of their end.
+TEST_P(NamedTensorsTest, AShutdownEndsAfterAllRequestsHaveBeenTold) {
+  Begin();
+  constexpr int kNumRequests = 3;
+  int num_told = 0;
+  std::vector<int> told_at_end;
+  std::vector<Tensor> outputs(kNumRequests);
+  for (int i = 0; i < kNumRequests; ++i) {
+    at(2).AllReduce(
+        {.name = absl::StrCat(i), .input = Ones(2), .output = &outputs[i]},
+        [&](const absl::Status&) {
+          at(2).Shutdown(
+              [&](const absl::Status&) { told_at_end.push_back(num_told); });
+          ++num_told;
+        });
+  }
+  environment_.RunAll();
+  NamedCall down;
+  at(1).Shutdown(down.Set());
+  environment_.RunAll();
+  EXPECT_THAT(told_at_end, testing::ElementsAre(3, 3, 3));
+}
+
 TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {
   for (int num_works = 0; num_works < 120; num_works += 7) {
     for (int gone = 0; gone < 2; ++gone) {

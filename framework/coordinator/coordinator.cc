@@ -210,6 +210,7 @@ absl::Status Coordinator::Follow(const proto::Decision& decision) {
   for (const PendingTensorPtr& pending : *tensors) {
     std::move(pending->done)(error);
   }
+  OnTold();
   return absl::OkStatus();
 }
 
@@ -220,7 +221,7 @@ absl::StatusOr<std::vector<PendingTensorPtr>> Coordinator::TakeDecided(
   auto tensors = pending_.TakeDecided(decision);
   if (!tensors.ok()) return tensors;
   ++last_decision_;
-  if (!decision.has_error()) ++num_running_;
+  ++num_untold_;
   return tensors;
 }
 
@@ -259,11 +260,15 @@ void Coordinator::Leave(const std::vector<PendingTensorPtr>& tensors) {
 }
 
 void Coordinator::OnRunEnded() {
+  if (options_.server != nullptr) options_.server->OnRunEnded();
+  OnTold();
+}
+
+void Coordinator::OnTold() {
   {
     MutexLock lock(&mu_);
-    --num_running_;
+    --num_untold_;
   }
-  if (options_.server != nullptr) options_.server->OnRunEnded();
   AnswerShutdowns();
 }
 
@@ -297,7 +302,7 @@ void Coordinator::AnswerShutdowns() {
   absl::Status status;
   {
     MutexLock lock(&mu_);
-    if (end_.ok() || num_running_ > 0) return;
+    if (end_.ok() || num_untold_ > 0) return;
     dones.swap(shutdowns_);
     status = shutdown_status_;
   }
@@ -336,13 +341,14 @@ void Coordinator::EndHere(absl::Status status, DecidedRuns runs) {
     if (!end_.ok()) return;
     end_ = status;
     undecided = pending_.TakeUndecided();
+    ++num_untold_;
   }
   calls_->Cancel(status);
   if (runs == DecidedRuns::kCancel) runs_->Cancel(status);
   for (const PendingTensorPtr& pending : undecided) {
     std::move(pending->done)(status);
   }
-  AnswerShutdowns();
+  OnTold();
 }
 
 void Coordinator::End(absl::Status reason) {

@@ -115,6 +115,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   void Leave(const std::vector<PendingTensorPtr>& tensors)
       ABSL_LOCKS_EXCLUDED(mu_);
   void OnRunEnded() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnTold() ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
   void TellEnd(const absl::Status& reason, DecidedRuns runs, ControlDone done);
@@ -138,7 +139,9 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
 
   // What comes from there.
   uint64_t last_decision_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t num_running_ ABSL_GUARDED_BY(mu_) = 0;
+
+  // Decisions, and the end, of which not all callbacks have run.
+  int64_t num_untold_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tutti
