@@ -209,9 +209,13 @@ class Task {
     const ControlCaller caller = CallerIn(input);
     const auto record = RecordIn(input);
     if (!record.ok()) return;
+    const ExecKey& exec = record->key.exec;
+    const bool is_early =
+        absl::IsNotFound(groups_->Find(exec.group, exec.generation).status());
     const absl::Status status = access_->CancelFromPeer(
-        caller, record->key.exec, absl::AbortedError("a peer says so"));
-    Promise(!status.ok() || caller.incarnation == IncarnationOf(caller.task),
+        caller, exec, absl::AbortedError("a peer says so"));
+    Promise(!status.ok() || is_early ||
+                caller.incarnation == IncarnationOf(caller.task),
             "only members cancel");
   }
 
@@ -290,6 +294,7 @@ std::vector<std::string> FuzzSeeds() {
   AddRecord(Action::kServe, 2, RecordOf(KeyOf(kGeneration + 1, 2, 0)), early);
   AddRecord(Action::kServe, 1, RecordOf(KeyOf(kGeneration + 2, 1, 0)), early);
   early.Choice(static_cast<int>(Action::kWithdraw)).Number(uint8_t{0});
+  AddRecord(Action::kCancel, 2, RecordOf(KeyOf(kGeneration + 1, 2, 0)), early);
   early.Choice(static_cast<int>(Action::kNewGroup));
   early.Choice(static_cast<int>(Action::kWait));
   FuzzOutput strangers;
