@@ -93,6 +93,11 @@ void CollectiveExecutor::ShowObserver(const CollectiveContext& context,
 void CollectiveExecutor::FailExecution(Execution& execution,
                                        absl::Status status) {
   execution.cancellation.Cancel(std::move(status));
+  CancelTransfers(execution);
+  dependencies_.Launched(execution.id);  // Who has not come need not.
+}
+
+void CollectiveExecutor::CancelTransfers(Execution& execution) {
   const auto key = executions_.BeginCancel(execution);
   if (!key.has_value()) return;
   options_.peers->CancelExecution(execution.group(), *key,

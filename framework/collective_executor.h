@@ -164,6 +164,8 @@ class CollectiveExecutor
 
   explicit CollectiveExecutor(Options options);
 
+  void CancelTransfers(Execution& execution);
+
   // Ends this step's executions of `group` when the group ends.
   void WatchGroup(const CollGroupParams& group) ABSL_LOCKS_EXCLUDED(mu_);
   void FailGroup(GroupKey key, uint64_t generation, const absl::Status& reason)

@@ -102,19 +102,20 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
   const auto chosen = ChooseNumber(device, member.id, number, member);
   if (!chosen.ok()) return chosen.status();
   ++member.num_calls;
-  joined.execution = Enter(member, *chosen);
+  joined.execution = Enter(member, *chosen, &joined.status);
   joined.settled = member.settled;
   return joined;
 }
 
-absl::StatusOr<std::shared_ptr<Execution>> ExecutionTable::JoinNext(
-    Member& member) {
+std::shared_ptr<Execution> ExecutionTable::JoinNext(Member& member,
+                                                    absl::Status* status) {
   MutexLock lock(&mu_);
   if (member.gives_numbers) {
-    return ChooseNumber(member.device, member.id, std::nullopt, member)
-        .status();
+    *status =
+        ChooseNumber(member.device, member.id, std::nullopt, member).status();
+    return nullptr;
   }
-  return Enter(member, member.num_calls++);
+  return Enter(member, member.num_calls++, status);
 }
 
 ExecutionTable::Joined ExecutionTable::JoinPreparation(
@@ -123,7 +124,8 @@ ExecutionTable::Joined ExecutionTable::JoinPreparation(
   Joined joined;
   joined.forgotten = MakeRoom();
   Member& member = FindOrAddMember(device, request);
-  joined.execution = Enter(member, kPreparations + member.num_preparations++);
+  joined.execution =
+      Enter(member, kPreparations + member.num_preparations++, &joined.status);
   joined.settled = member.settled;
   return joined;
 }
@@ -146,9 +148,10 @@ ExecutionTable::Forgotten ExecutionTable::MakeRoom() {
   return ForgetOldInstances();
 }
 
-// The member is in that execution from now on.
+// The member is in that execution from now on, also where it cannot run there.
 std::shared_ptr<Execution> ExecutionTable::Enter(Member& member,
-                                                 uint64_t number) {
+                                                 uint64_t number,
+                                                 absl::Status* status) {
   TableInstance& instance = *member.instance;
   std::shared_ptr<Execution>& entry = instance.executions[number];
   if (entry == nullptr) entry = MakeExecution(member, number);
@@ -157,9 +160,7 @@ std::shared_ptr<Execution> ExecutionTable::Enter(Member& member,
   instance.last_used = ++num_joins_;
   if (member.settled != nullptr &&
       !member.settled->params->group->cancellation->cancelled()) {
-    // If it has the key of another generation, that one has ended, and so will
-    // the execution.
-    SetKey(execution, *member.settled).IgnoreError();
+    *status = SetKey(execution, *member.settled);
   }
   return entry;
 }
@@ -205,8 +206,8 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
   TableInstance& instance = *member.instance;
   instance.spans_tasks =
       num_local < member.settled->params->group->members.size();
-  if (num_local >= instance.num_expected) return absl::OkStatus();
-  // Calls with another group size may have failed before this one.
+  if (num_local == instance.num_expected) return absl::OkStatus();
+  // Calls with another group size may have come before this one.
   instance.num_expected = num_local;
   for (const auto& other : instance.executions.Values()) {
     EndIfAllLeft(instance, *other);
@@ -299,8 +300,16 @@ bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
   const TableInstance& instance = *found->second;
   if (instance.ended.Contains(number)) return true;
   const auto* const execution = instance.executions.Find(number);
-  return execution != nullptr &&
-         (*execution)->num_launched >= instance.num_expected;
+  return execution != nullptr && IsLaunched(instance, **execution);
+}
+
+// Who has not come to one that failed does not launch it any more.
+bool ExecutionTable::IsLaunched(const TableInstance& instance,
+                                const Execution& execution) {
+  const size_t num_launched = execution.num_launched;
+  return num_launched >= instance.num_expected ||
+         (execution.cancellation.cancelled() &&
+          num_launched >= execution.joined_.size());
 }
 
 std::vector<std::string> ExecutionTable::JoinedNames(

@@ -74,6 +74,10 @@ class ExecutionTable {
   };
   struct Joined {
     std::shared_ptr<Execution> execution;
+
+    // ABORTED if it runs in another generation of the group than the one that
+    // was settled for the member, which has joined all the same.
+    absl::Status status;
     std::shared_ptr<const Settled> settled;  // What Settle() left, or null.
     Forgotten forgotten;
   };
@@ -92,8 +96,9 @@ class ExecutionTable {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // As Join() without a number, for a member whose place is held: looks nothing
-  // up, and allocates nothing where an execution can be used again.
-  absl::StatusOr<std::shared_ptr<Execution>> JoinNext(Member& member)
+  // up, and allocates nothing where an execution can be used again. Sets
+  // `status` to that of Joined; or null with an error as of Join().
+  std::shared_ptr<Execution> JoinNext(Member& member, absl::Status* status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // An execution in which the members prepare those that follow. They are
@@ -126,8 +131,8 @@ class ExecutionTable {
   std::optional<ExecKey> EndCancel(Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether all members of this process have launched that execution. False for
-  // an instance that was forgotten.
+  // Whether all members of this process have launched that execution, or it has
+  // failed. False for an instance that was forgotten.
   bool HasLaunched(InstanceId id, uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Names of the devices of this process that have come.
@@ -161,7 +166,10 @@ class ExecutionTable {
                                                std::optional<uint64_t> number,
                                                Member& member);
   Forgotten MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::shared_ptr<Execution> Enter(Member& member, uint64_t number)
+  static bool IsLaunched(const TableInstance& instance,
+                         const Execution& execution);
+  std::shared_ptr<Execution> Enter(Member& member, uint64_t number,
+                                   absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static std::shared_ptr<Execution> MakeExecution(const Member& member,
                                                   uint64_t number);

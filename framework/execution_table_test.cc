@@ -173,11 +173,12 @@ TEST_F(ExecutionTableTest, APreparationEndsWithThoseThatCameUnlessItFailed) {
 TEST_F(ExecutionTableTest, AHeldPlaceJoinsTheNextExecution) {
   const auto first = Join(a_, 7);
   ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
-  const auto second = table_.JoinNext(member);
-  ASSERT_THAT(second, IsOk());
-  EXPECT_EQ((*second)->number, 1u);
+  absl::Status status;
+  const auto second = table_.JoinNext(member, &status);
+  EXPECT_THAT(status, IsOk());
+  EXPECT_EQ(second->number, 1u);
   EXPECT_EQ(Join(b_, 7), first);
-  EXPECT_EQ(Join(b_, 7), *second);
+  EXPECT_EQ(Join(b_, 7), second);
   EXPECT_EQ(Join(a_, 7)->number, 2u);
   table_.Release(member);
 }
@@ -185,9 +186,11 @@ TEST_F(ExecutionTableTest, AHeldPlaceJoinsTheNextExecution) {
 TEST_F(ExecutionTableTest, AHeldPlaceOfAMemberThatGivesNumbersIsInvalid) {
   Join(a_, 7, 5);
   ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
-  EXPECT_THAT(table_.JoinNext(member),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("by execution number before, but not now")));
+  absl::Status status;
+  EXPECT_EQ(table_.JoinNext(member, &status), nullptr);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("by execution number before, but not "
+                                         "now")));
   table_.Release(member);
 }
 
@@ -195,7 +198,8 @@ TEST_F(ExecutionTableTest, InstancesWithAHeldPlaceStay) {
   RunOnce(1);
   ExecutionTable::Member& member = table_.Hold(&b_, {1, 1});
   for (InstanceKey instance = 2; instance < 100; ++instance) RunOnce(instance);
-  EXPECT_EQ((*table_.JoinNext(member))->number, 1u);
+  absl::Status status;
+  EXPECT_EQ(table_.JoinNext(member, &status)->number, 1u);
   EXPECT_EQ(Join(a_, 1)->number, 1u);
   table_.Release(member);
 }
@@ -375,6 +379,54 @@ TEST_F(ExecutionTableTest, AnExecutionIsLaunchedOnceAllMembersLaunchedIt) {
   ++execution->num_launched;
   EXPECT_TRUE(table_.HasLaunched(id, 0));
   EXPECT_FALSE(table_.HasLaunched(id, 1));
+}
+
+// This process has devices that are no members.
+TEST_F(ExecutionTableTest, AnExecutionThatFailedIsLaunchedOnceWhoCameHas) {
+  const InstanceId id = {1, 7};
+  const auto execution = Join(a_, 7);
+  execution->cancellation.Cancel(absl::AbortedError("failed"));
+  EXPECT_FALSE(table_.HasLaunched(id, 0));
+  ++execution->num_launched;
+  EXPECT_TRUE(table_.HasLaunched(id, 0));
+  table_.Leave(*execution);
+  EXPECT_TRUE(table_.HasLaunched(id, 0));
+}
+
+TEST_F(ExecutionTableTest, AMemberHearsThatItCannotRunWhereAnotherDoes) {
+  const auto group = GroupOf(2);
+  const auto first = Join(a_, 7);
+  Join(b_, 7);
+  ASSERT_THAT(SettleIn(group, a_, *first), IsOk());
+  ASSERT_THAT(SettleIn(group, b_, *first), IsOk());
+  for (int i = 0; i < 2; ++i) table_.Leave(*first);
+  const auto running = Join(a_, 7);
+  // The group is formed again, and the other one prepares in it.
+  group->cancellation->Cancel(absl::AbortedError("ended"));
+  auto formed_again = std::make_shared<CollGroupParams>(*GroupOf(2));
+  formed_again->generation = 2;
+  formed_again->cancellation = std::make_shared<Cancellation>();
+  const auto preparation = table_.JoinPreparation(&b_, Request(7)).execution;
+  ASSERT_THAT(SettleIn(formed_again, b_, *preparation), IsOk());
+  ExecutionTable::Member& member = table_.Hold(&b_, {1, 7});
+  absl::Status status;
+  EXPECT_EQ(table_.JoinNext(member, &status), running);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
+                               HasSubstr("others in generation 2")));
+  EXPECT_EQ(table_.Join(&b_, Request(7), std::nullopt)->status,
+            absl::OkStatus());
+  table_.Release(member);
+}
+
+TEST_F(ExecutionTableTest, AsManyAreExpectedAsTheLastGroupHasHere) {
+  const auto first = Join(a_, 7);
+  ASSERT_THAT(SettleIn(GroupOf(2), a_, *first, /*num_local=*/1), IsOk());
+  table_.Leave(*first);
+  EXPECT_THAT(table_.Running(), IsEmpty());
+  const auto second = Join(a_, 7);
+  ASSERT_THAT(SettleIn(GroupOf(2), a_, *second, /*num_local=*/2), IsOk());
+  table_.Leave(*second);
+  EXPECT_THAT(table_.Running(), ElementsAre(second));
 }
 
 TEST_F(ExecutionTableTest, WhatEndedStaysLaunched) {

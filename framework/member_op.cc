@@ -76,6 +76,7 @@ void MemberOp::Start() {
   if (execution_->cancellation.cancelled()) {
     return Finish(execution_->cancellation.status());
   }
+  if (!join_status_.ok()) return Finish(std::move(join_status_));
   if (!IsSettled()) return Resolve();
   status = CheckSameRequest(*settled_->request, *args_.request);
   if (!status.ok()) return Finish(std::move(status));
@@ -118,6 +119,7 @@ absl::Status MemberOp::Join() {
           : executions.Join(args_.device, *args_.request, args_.execution);
   if (!joined.ok()) return joined.status();
   execution_ = std::move(joined->execution);
+  join_status_ = std::move(joined->status);
   settled_ = std::move(joined->settled);
   for (const ExecKey& key : joined->forgotten.keys) {
     executor_->peers().ForgetExecution(key);
@@ -427,6 +429,8 @@ void MemberOp::Finish(absl::Status status) {
 }
 
 void MemberOp::End(absl::Status status) {
+  args_.input = Tensor();  // Where it ended before it was taken.
+  args_.segments = nullptr;
   if (status.ok()) return std::move(done_)(std::move(status));
   // A caller that goes on to the next collective may find that one failed too.
   RunInTurn([done = std::move(done_), status = std::move(status)]() mutable {

@@ -81,6 +81,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   const bool is_preparation_ = false;
   std::shared_ptr<PreparedCollective> prepared_;
   std::shared_ptr<Execution> execution_;
+  absl::Status join_status_;
   std::shared_ptr<const ExecutionTable::Settled> settled_;
   CollectiveContext context_;
   absl::Time start_;

@@ -41,7 +41,8 @@ void PreparedOp::Start(StatusCallback done) {
   self_ = self;  // `done` may let go of it before Run() returns.
   done_ = std::move(done);
   absl::Status status = Join();
-  if (!status.ok()) return End(std::move(status));
+  if (execution_ == nullptr) return End(std::move(status));
+  if (!status.ok()) return Finish(std::move(status));
   // The table has the execution: whoever ends step, group or execution from now
   // on finds it.
   if (executor_->aborted_.cancelled()) return Finish(executor_->status());
@@ -103,13 +104,13 @@ void PreparedOp::Call(Limits limits, StatusCallback done) {
 }
 
 absl::Status PreparedOp::Join() {
-  auto joined = executor_->executions_.JoinNext(member_);
-  if (!joined.ok()) return joined.status();
-  execution_ = *std::move(joined);
+  absl::Status status;
+  execution_ = executor_->executions_.JoinNext(member_, &status);
+  if (execution_ == nullptr) return status;
   context_.execution = execution_.get();
   context_.exec_key.execution = execution_->number;
   context_.launched.store(false, std::memory_order_relaxed);
-  return absl::OkStatus();
+  return status;
 }
 
 void PreparedOp::Finish(absl::Status status) {

@@ -46,6 +46,7 @@ struct Outcome {
 struct Call {
   Outcome outcome;
   Tensor output;
+  std::shared_ptr<Cancellation> cancellation;  // May be null.
 
   float result() const {
     return reinterpret_cast<const float*>(output.data())[0];
@@ -121,7 +122,8 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
          .request = std::make_shared<const CollectiveRequest>(request),
          .input = std::move(input),
          .output = &call.output,
-         .deadline = deadline},
+         .deadline = deadline,
+         .cancellation = call.cancellation},
         call.outcome.Set());
   }
 
@@ -230,6 +232,28 @@ TEST_P(ClusterRuntimeTest, ABufferThatDoesNotFitEndsTheFirstCallOnAllTasks) {
       EXPECT_THAT(*call->outcome.status,
                   StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("7")));
     }
+  }
+}
+
+// Each task has a device that is no member.
+TEST_P(ClusterRuntimeTest, WhatFailedBeforeItWasSettledHoldsNobodyBack) {
+  CollectiveRequest first = Request(kNumTasks);
+  first.group_size = kNumTasks;
+  CollectiveRequest second = first;
+  second.instance_key = 2;
+  second.impl_details.dependencies = {{first.group_key, first.instance_key}};
+  for (int task = 0; task < kNumTasks; ++task) {
+    Call& call = calls_.emplace_back();
+    call.cancellation = std::make_shared<Cancellation>();
+    call.cancellation->Cancel(absl::CancelledError("not this time"));
+    CallDevice(task, 0, first, call);
+    CallDevice(task, 0, second);
+  }
+  environment_.RunAll();
+  for (int i = 0; i < 2 * kNumTasks; ++i) {
+    EXPECT_EQ(
+        calls_[i].outcome.status,
+        i % 2 == 0 ? absl::CancelledError("not this time") : absl::OkStatus());
   }
 }
 

@@ -336,5 +336,32 @@ TEST(CancellationTest, NothingIsCancelledOnceItIsForgotten) {
   EXPECT_THAT(cancelled, IsEmpty());
 }
 
+// Whether it had a group to wait for or not.
+TEST(CancellationTest, ACallThatEndsEarlyLetsItsTensorsGoFirst) {
+  LocalJob job({.devices_per_task = 2});
+  CollectiveRequest invalid = job.AllReduceRequest(4);
+  invalid.group_size = 0;
+  for (const CollectiveRequest& request : {job.AllReduceRequest(4), invalid}) {
+    const auto token = std::make_shared<Cancellation>();
+    std::vector<float> memory(4);
+    bool is_free = false;
+    bool was_free_at_end = false;
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[0],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = Tensor::Wrap(request.dtype, request.shape, memory.data(),
+                               [&is_free] { is_free = true; })
+                      .value(),
+         .cancellation = token},
+        [&](const absl::Status& status) {
+          EXPECT_FALSE(status.ok());
+          was_free_at_end = is_free;
+        });
+    token->Cancel(absl::CancelledError("enough"));
+    job.environment().RunAll();
+    EXPECT_TRUE(was_free_at_end);
+  }
+}
+
 }  // namespace
 }  // namespace tutti

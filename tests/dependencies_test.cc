@@ -71,6 +71,19 @@ TEST_P(DependenciesTest, FailedDependencyHoldsNobodyBack) {
   }
 }
 
+TEST_P(DependenciesTest, FailureBeforeAllHaveComeHoldsNobodyBack) {
+  RunBothOnce();
+  const auto token = std::make_shared<Cancellation>();
+  job_.Start(0, first_, [&](auto& args) { args.cancellation = token; });
+  const auto waiting = job_.RunAll(second_);
+  token->Cancel(absl::CancelledError("not this time"));
+  job_.environment().RunAll();
+  for (const LocalJob::Call* call : waiting) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
 TEST_P(DependenciesTest, LongChainNeedsNoStack) {
   constexpr int kLength = 20'000;
   std::vector<LocalJob::Call*> calls;
