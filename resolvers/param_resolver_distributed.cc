@@ -667,9 +667,11 @@ void ParamResolverDistributed::EndAwaited(GroupKey key,
   }
   if (waiting.empty()) return;
   const auto leader = options_.leadership->leader();
-  if (!leader.ok() || *leader == this_task_) {
-    return led_->EndAwaited(key, task_name_, reason);
+  if (!leader.ok()) {
+    for (const QuestionPtr& question : waiting) Finish(question, reason);
+    return;
   }
+  if (*leader == this_task_) return led_->EndAwaited(key, task_name_, reason);
   const absl::Time give_up = options_.environment.clock->Now() + kEndGroupLimit;
   TellEnd(key, waiting, *leader, give_up);
 }
