@@ -677,18 +677,20 @@ void ParamResolverDistributed::EndAwaited(GroupKey key,
 }
 
 // Again if need be: a call may come to the leader after the word of its end.
-void ParamResolverDistributed::TellEnd(GroupKey key,
-                                       std::vector<QuestionPtr> waiting,
-                                       int leader, absl::Time give_up) {
+void ParamResolverDistributed::TellEnd(
+    GroupKey key, const std::vector<QuestionPtr>& questions, int leader,
+    absl::Time give_up) {
+  std::vector<QuestionPtr> waiting;
   absl::Status reason;
   {
     MutexLock lock(&mu_);
-    std::erase_if(waiting, [&](const QuestionPtr& question) {
-      return !IsPresent(*question) || question->leader != leader;
-    });
-    if (waiting.empty()) return;
-    reason = *waiting[0]->end_reason;
+    for (const QuestionPtr& question : questions) {
+      if (!IsPresent(*question) || question->leader != leader) continue;
+      reason = *question->end_reason;
+      waiting.push_back(question);
+    }
   }
+  if (waiting.empty()) return;
   SendEndGroup(leader, key, /*generation=*/0, reason,
                [self = shared_from_this(), key, waiting, leader, give_up,
                 reason](const absl::Status& told) {

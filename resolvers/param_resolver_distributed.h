@@ -222,8 +222,8 @@ class ParamResolverDistributed
       ABSL_LOCKS_EXCLUDED(mu_);
   void EndAwaited(GroupKey key, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void TellEnd(GroupKey key, std::vector<QuestionPtr> waiting, int leader,
-               absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
+  void TellEnd(GroupKey key, const std::vector<QuestionPtr>& questions,
+               int leader, absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
   void SendEndGroup(
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
       absl::AnyInvocable<void(const absl::Status&) &&> done =
