@@ -113,9 +113,14 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
   if (!status.ok()) Break(std::move(status));
   AwaitReady([this, launched = std::move(launch.launched)](
                  const absl::Status& failed) mutable {
-    options_.nccl->turns().GiveBack();
-    if (!failed.ok()) return Fail(std::move(launched));
+    NcclTurns& turns = options_.nccl->turns();
+    if (!failed.ok()) {
+      turns.GiveBack();
+      return Fail(std::move(launched));
+    }
+    // Another's kernels must not come before what this puts on the streams.
     std::move(launched)(absl::OkStatus());
+    turns.GiveBack();
     NextInTurn();
   });
 }

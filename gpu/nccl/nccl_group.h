@@ -76,7 +76,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
 
     // Once: with OK when all is on the streams, else with the communicator's
     // error, when it has been aborted. If `begin` was called, Ended() must
-    // follow.
+    // follow. What it puts on the streams when it gets OK comes before any
+    // other launch of the process, of other communicators too.
     StatusCallback launched;
   };
 

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
+#include "framework/collective_request.h"
 #include "framework/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/gpu_pass_end.h"
@@ -212,6 +213,37 @@ TEST(NcclGroupTest, ALibraryIsAskedAtOnceAndThenByTheClock) {
     }
     EXPECT_THAT(sums.Remains(), IsEmpty());
   }
+}
+
+// The end of the first one does not wait for the second one, which the other
+// task has not launched.
+TEST(NcclGroupTest, ALaunchEndsBeforeTheNextOneOfAnotherGroup) {
+  Sums sums;
+  const auto call = [&](int task, GroupKey group) {
+    sums.request().group_key = group;
+    sums.Call(2 * task);
+    sums.Call(2 * task + 1);
+  };
+  for (const GroupKey group : {1, 2}) {
+    call(0, group);
+    call(1, group);
+    sums.tasks().RunAll();
+    sums.ExpectEnded(IsOk());
+  }
+  // Both launches are there before NCCL is past the first one.
+  sums.network().SetLooks(NcclGroup::kAsksAtOnce);
+  call(0, 1);
+  call(0, 2);
+  sums.tasks().RunAll();
+  call(1, 1);
+  sums.tasks().RunAll();
+  const auto ended = sums.tasks().ended();
+  EXPECT_THAT(ended[2], Optional(IsOk()));
+  EXPECT_THAT(ended[3], Optional(IsOk()));
+  call(1, 2);
+  sums.tasks().RunAll();
+  sums.ExpectEnded(IsOk());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
 TEST(NcclGroupTest, WhatHangsEndsOnAllTasksWhenOneMemberIsCancelled) {
