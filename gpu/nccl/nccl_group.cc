@@ -68,6 +68,8 @@ void NcclGroup::NextInTurn() {
 }
 
 void NcclGroup::Next() {
+  const auto self = shared_from_this();
+  NcclTurns& turns = options_.nccl->turns();
   bool has_failed = false;
   NcclTicket ticket;
   {
@@ -81,12 +83,20 @@ void NcclGroup::Next() {
       launch_ = std::move(waiting_.front());
       waiting_.pop_front();
       ticket = order_.Next(launch_.key);
-      awaited_turn_ = &options_.nccl->turns();
+      awaited_turn_ = &turns;
     }
   }
   if (has_failed) return Fail(/*launched=*/nullptr);
-  options_.nccl->turns().Take(
-      this, [self = shared_from_this(), ticket] { self->Begin(ticket); });
+  turns.Take(this, [self, ticket] { self->Begin(ticket); });
+  // A Break() before that has found nothing to leave.
+  if (!status().ok()) LeaveTurn(turns);
+}
+
+// Whoever finds it waiting fails in its place.
+void NcclGroup::LeaveTurn(NcclTurns& turns) {
+  if (!turns.Leave(this)) return;
+  Launch launch = std::move(launch_);
+  Fail(std::move(launch.launched));
 }
 
 void NcclGroup::Begin(const NcclTicket& ticket) {
@@ -168,10 +178,8 @@ void NcclGroup::Break(absl::Status reason) {
     is_busy_ = true;
   }
   if (turns == nullptr) return Fail(/*launched=*/nullptr);
-  // If its turn has come just now, it goes on by itself.
-  if (!turns->Leave(this)) return;
-  Launch launch = std::move(launch_);
-  Fail(std::move(launch.launched));
+  // If its turn has come just now, or does not wait yet, it goes on by itself.
+  LeaveTurn(*turns);
 }
 
 // Nobody is busy afterwards, but nothing begins any more either.

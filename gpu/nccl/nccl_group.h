@@ -110,6 +110,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void Begin(const NcclTicket& ticket);
   void AwaitReady(StatusCallback ready);
   void Look(int num_asks);
+  void LeaveTurn(NcclTurns& turns);
   void Fail(StatusCallback launched);
 
   // Asks until they are, or one has failed, at most so often.

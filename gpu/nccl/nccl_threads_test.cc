@@ -1,6 +1,7 @@
 // All-reduces of NCCL's double among tasks whose members call on threads of
-// their own.
+// their own, and a communicator that fails on another thread.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,15 +10,26 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "framework/blocking_counter.h"
+#include "framework/cancellation.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
+#include "framework/environment.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
 #include "gpu/cuda_device.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gpu/nccl/fake_nccl_network.h"
+#include "gpu/nccl/fake_nccl_runtime.h"
 #include "gpu/nccl/fake_nccl_tasks.h"
+#include "gpu/nccl/nccl_group.h"
+#include "gpu/nccl/nccl_order.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "gtest/gtest.h"
+#include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -138,6 +150,88 @@ TEST(NcclThreadsTest, AnErrorOfNcclEndsAllCallsWheneverItComes) {
                 Each(StatusIs(absl::StatusCode::kInternal,
                               HasSubstr("the link is down"))));
   }
+}
+
+// A communicator of one rank, ready for its next launch.
+class OneRank {
+ public:
+  OneRank(SimulatedEnvironment& environment,
+          std::shared_ptr<FakeNcclRuntime> nccl)
+      : environment_(environment.get()), nccl_(std::move(nccl)) {
+    absl::Status ended = absl::UnknownError("waits");
+    Add(LaunchOf(&ended));
+    EXPECT_THAT(ended, IsOk());
+    group_->Ended();
+  }
+
+  // Sets what `launched` gets.
+  static NcclGroup::Launch LaunchOf(absl::Status* ended) {
+    return {.begin = [](const NcclTicket& /*ticket*/,
+                        absl::Span<const NcclComm> comms)
+                -> absl::StatusOr<std::vector<NcclPart>> {
+              return std::vector<NcclPart>{{.comm = comms[0]}};
+            },
+            .launched =
+                [ended](absl::Status status) { *ended = std::move(status); }};
+  }
+  void Add(NcclGroup::Launch launch) {
+    group_->Add(
+        [&] {
+          return NcclGroup::Options{.nccl = nccl_,
+                                    .id = nccl_->NewUniqueId().value(),
+                                    .size = 1,
+                                    .ranks = {{.rank = 0, .gpu = 0}},
+                                    .environment = environment_,
+                                    .cancellation = cancellation_};
+        },
+        std::move(launch));
+  }
+  void Break(absl::Status reason) { group_->Break(std::move(reason)); }
+
+ private:
+  const Environment environment_;
+  const std::shared_ptr<FakeNcclRuntime> nccl_;
+  const std::shared_ptr<Cancellation> cancellation_ =
+      std::make_shared<Cancellation>();
+  const std::shared_ptr<NcclGroup> group_ = std::make_shared<NcclGroup>();
+};
+
+// Though another communicator keeps the turn.
+TEST(NcclThreadsTest, ALaunchThatWaitsForItsTurnFailsWheneverTheErrorComes) {
+  constexpr int kNumRuns = 10000;
+  constexpr int kNumDelays = 100;
+  SimulatedEnvironment environment(1);
+  FakeGpuRuntime gpus({.environment = environment.get()});
+  const auto network = std::make_shared<FakeNcclNetwork>();
+  const auto nccl = std::make_shared<FakeNcclRuntime>(network, &gpus);
+  for (int run = 0; run < kNumRuns; ++run) {
+    OneRank rank(environment, nccl);
+    nccl->turns().Take(&environment, [] {});
+    std::atomic<int> num_there = 0;
+    const auto meet = [&num_there] {
+      ++num_there;
+      while (num_there < 2) std::this_thread::yield();
+    };
+    std::thread breaking([&] {
+      absl::Status reason = absl::InternalError("the link is down");
+      meet();
+      // Some of these have it come while the launch is about to wait.
+      for (int i = 0; i < run % kNumDelays; ++i) num_there.load();
+      rank.Break(std::move(reason));
+    });
+    absl::Status ended = absl::UnknownError("waits");
+    NcclGroup::Launch launch = OneRank::LaunchOf(&ended);
+    meet();
+    rank.Add(std::move(launch));
+    breaking.join();
+    environment.RunAll();
+    EXPECT_THAT(ended, StatusIs(absl::StatusCode::kInternal,
+                                HasSubstr("the link is down")));
+    nccl->turns().GiveBack();
+    environment.RunAll();
+    if (HasFailure()) return;
+  }
+  EXPECT_THAT(network->Mistakes(), IsEmpty());
 }
 
 }  // namespace
