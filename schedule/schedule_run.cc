@@ -502,6 +502,7 @@ void ScheduleRun::ConsumeWithFence(int32_t index, Delivery delivery) {
     MutexLock lock(&on_stream_->mu);
     on_stream_->unmarked.push_back(delivery);
   }
+  read = absl::CancelledError();  // Frees it: the run may end.
   Complete(index);
   ReadyOps::RunAll();
 }
