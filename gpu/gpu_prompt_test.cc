@@ -74,5 +74,14 @@ TEST(GpuPromptTest, NothingOfADeviceIsKeptWhenTheLastMemberEnds) {
   }
 }
 
+TEST(GpuPromptTest, NothingOfADeviceIsKeptWhereOthersGetItsBytesByTheHost) {
+  for (const std::string name :
+       {"RingReduce", "TreeReduce", "RecursiveHalvingDoublingReduce"}) {
+    for (const int devices_per_gpu : {1, 2, 3}) {
+      Reduce(name, /*num_tasks=*/2, devices_per_gpu);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tutti

@@ -132,7 +132,10 @@ void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
   if (!copy.ok()) return std::move(done)(copy.status());
   const GpuStream stream = device_.copy_stream();
   const auto end = GpuPassEnd::Create(device_, stream, clock_);
-  if (!end.ok()) return std::move(done)(end.status());
+  if (!end.ok()) {
+    copy = Tensor();  // The device may go with `done`.
+    return std::move(done)(end.status());
+  }
   absl::Status status = PutCopyToHost(bytes, begin);
   if (status.ok()) status = (*end)->Mark();
   GpuEvents awaited = Awaited();
@@ -142,9 +145,12 @@ void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
                        [awaited = std::move(awaited), copy = *std::move(copy),
                         status = std::move(status),
                         done = std::move(done)](absl::Status ended) mutable {
+                         awaited.clear();  // The device may go with `done`.
                          ended.Update(status);
-                         if (!ended.ok())
+                         if (!ended.ok()) {
+                           copy = Tensor();
                            return std::move(done)(std::move(ended));
+                         }
                          std::move(done)(std::move(copy));
                        });
 }

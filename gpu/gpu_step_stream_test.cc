@@ -10,13 +10,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
+#include "framework/dtype.h"
 #include "framework/prepared_collective.h"
 #include "framework/segment_list.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
+#include "gpu/cuda_device.h"
 #include "gpu/fake_gpu_group.h"
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/fake_gpu_sums.h"
@@ -254,6 +257,32 @@ TEST(GpuStepStreamTest, WhoComesToAnExecutionThatEndedLeavesNothingEither) {
                 Each(Optional(StatusIs(absl::StatusCode::kCancelled,
                                        HasSubstr("enough")))));
     EXPECT_THAT(sums->Remains(), IsEmpty());
+  }
+}
+
+// Its member may end with it, and then the runtime.
+TEST(GpuStepStreamTest, ACopyToTheHostThatFailsHasGivenItsBufferBack) {
+  constexpr int64_t kBytes = 1000;
+  for (const GpuCall call : {GpuCall::kCreateEvent, GpuCall::kCopyAsync}) {
+    FakeGpuGroup group({});
+    CudaDevice& device = group.device(0);
+    const auto steps = *device.OpenSteps(*group.environment().get().clock);
+    const Tensor bytes = group.Allocate(0, DType::kUint8, kBytes);
+    group.runtime().FailCall(call, /*num_good=*/0, absl::InternalError("no"));
+    int num_ended = 0;
+    steps->CopyToHost(
+        {bytes.data(), bytes.size_bytes()},
+        [&](const absl::StatusOr<Tensor>& copy) {
+          ++num_ended;
+          EXPECT_THAT(copy.status(),
+                      StatusIs(absl::StatusCode::kInternal, HasSubstr("no")));
+          EXPECT_THAT(device.staging()->Take(kBytes).status(), IsOk());
+        });
+    group.RunAll();
+    EXPECT_EQ(num_ended, 1);
+    EXPECT_EQ(group.runtime().NumCalls(GpuCall::kAllocatePinned), 1);
+    steps->CallWhenOver([](absl::Status /*status*/) {});
+    group.RunAll();
   }
 }
 
