@@ -108,7 +108,7 @@ class OutfeedExport::Core : public OutfeedListener,
   int num_parcels_lent_ ABSL_GUARDED_BY(mu_) = 0;
   int num_loans_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status loan_error_ ABSL_GUARDED_BY(mu_);
-  std::optional<absl::Status> link_end_ ABSL_GUARDED_BY(mu_);
+  bool has_left_ ABSL_GUARDED_BY(mu_) = false;  // The link and the channel.
 };
 
 absl::Status OutfeedExport::Core::Start() {
@@ -292,7 +292,6 @@ void OutfeedExport::Core::OnLinkEnded(absl::Status status) {
   std::vector<Loan> loans;
   {
     MutexLock lock(&mu_);
-    link_end_ = status;
     if (!end_.has_value()) {
       end_ = status;
     } else if (end_->ok() && packer_.has_loans()) {
@@ -303,6 +302,10 @@ void OutfeedExport::Core::OnLinkEnded(absl::Status status) {
     loans = packer_.TakeLoans();
   }
   channel_->End(*this, std::move(status));
+  {
+    MutexLock lock(&mu_);
+    has_left_ = true;
+  }
   FinishIfDone();
 }
 
@@ -311,7 +314,7 @@ void OutfeedExport::Core::FinishIfDone() {
   absl::Status status;
   {
     MutexLock lock(&mu_);
-    if (!link_end_.has_value() || num_loans_ > 0) return;
+    if (!has_left_ || num_loans_ > 0) return;
     status = end_->ok() ? loan_error_ : *end_;
     ended = std::exchange(ended_, nullptr);
   }

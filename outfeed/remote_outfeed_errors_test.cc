@@ -7,16 +7,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "framework/buf_key.h"
 #include "framework/cancellation.h"
+#include "framework/local_peer_access.h"
+#include "framework/outfeed_channel.h"
+#include "framework/peer_access.h"
 #include "outfeed/frame.h"
+#include "outfeed/memory_channel.h"
 #include "outfeed/outfeed_testing.h"
 #include "outfeed/parcel.h"
 #include "outfeed/remote_outfeed_testing.h"
@@ -294,6 +301,101 @@ TEST_F(RemoteOutfeedTest, AWrongCloseWordEndsTheStream) {
   link->Lend(TagOf(StreamTag::kClose, 0), word, [](absl::Status) {});
   EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kInternal, _)));
   EXPECT_THAT(link->status(), StatusIs(StatusCode::kInternal, _));
+}
+
+// Ends of loans that the test tells, late, as another thread may.
+struct LateReleases {
+  bool are_late = false;
+  std::vector<absl::AnyInvocable<void() &&>> late;
+
+  void TellAll() {
+    are_late = false;
+    for (auto& tell : std::exchange(late, {})) std::move(tell)();
+  }
+};
+
+class LatePeerAccess : public LocalPeerAccess {
+ public:
+  explicit LatePeerAccess(std::shared_ptr<LateReleases> releases)
+      : releases_(std::move(releases)) {}
+
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override {
+    Offer late = offer;
+    late.lender = std::make_unique<Loan>(*releases_, *offer.lender).release();
+    LocalPeerAccess::PostToPeer(peer, key, late);
+  }
+
+ private:
+  // Ends itself when it is told.
+  class Loan : public Lender {
+   public:
+    Loan(LateReleases& releases, Lender& lender)
+        : releases_(releases), lender_(lender) {}
+    void OnReleased(int32_t id, absl::Status status) override {
+      const std::unique_ptr<Loan> self(this);
+      if (!releases_.are_late) return lender_.OnReleased(id, status);
+      releases_.late.push_back(
+          [&lender = lender_, id, status] { lender.OnReleased(id, status); });
+    }
+
+   private:
+    LateReleases& releases_;
+    Lender& lender_;
+  };
+
+  const std::shared_ptr<LateReleases> releases_;
+};
+
+// Calls `before_end` before its stream has ended.
+class WatchedChannel : public MemoryChannel {
+ public:
+  explicit WatchedChannel(std::function<void()> before_end)
+      : MemoryChannel("watched", Options()),
+        before_end_(std::move(before_end)) {}
+
+  void End(const OutfeedListener& listener, absl::Status status) override {
+    before_end_();
+    MemoryChannel::End(listener, std::move(status));
+  }
+
+ private:
+  const std::function<void()> before_end_;
+};
+
+class LateReleasesTest : public RemoteOutfeedTest {
+ protected:
+  LateReleasesTest() : LateReleasesTest(std::make_shared<LateReleases>()) {}
+
+  const std::shared_ptr<LateReleases> releases_;
+
+ private:
+  explicit LateReleasesTest(const std::shared_ptr<LateReleases>& releases)
+      : RemoteOutfeedTest({.make_peer_access =
+                               [releases](int64_t /*step_id*/) {
+                                 return std::make_unique<LatePeerAccess>(
+                                     releases);
+                               }}),
+        releases_(releases) {}
+};
+
+// Else another export of the device would find a listener there.
+TEST_F(LateReleasesTest, AStreamEndsOnceItsChannelIsLeft) {
+  sending_device().GiveOutfeedChannel(
+      std::make_shared<WatchedChannel>([releases = releases_, &ended = ended_] {
+        releases->TellAll();
+        EXPECT_EQ(ended, std::nullopt);
+      }));
+  Connect();
+  StartReceiver();
+  releases_->are_late = true;
+  SendNumber(1);
+  job_.environment().RunAll();
+  ASSERT_THAT(Numbers(), ElementsAre(1));
+  ASSERT_FALSE(releases_->late.empty());
+  export_.reset();
+  EXPECT_TRUE(releases_->late.empty());
+  EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kCancelled, _)));
 }
 
 }  // namespace

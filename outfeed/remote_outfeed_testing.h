@@ -59,7 +59,8 @@ inline Tensor Numbered(int64_t num_bytes, int32_t number) {
 // Both ends in this process, in a group of its two devices, without threads.
 class RemoteOutfeedTest : public testing::Test {
  protected:
-  RemoteOutfeedTest() {
+  explicit RemoteOutfeedTest(LocalJob::Options options = {})
+      : job_(WithTwoDevices(std::move(options))) {
     for (const auto& registry : {sender_registry_, receiver_registry_}) {
       EXPECT_THAT(registry->Register(kNumberId, {Int32()}), IsOk());
     }
@@ -80,6 +81,10 @@ class RemoteOutfeedTest : public testing::Test {
     job_.environment().RunAll();
   }
 
+  static LocalJob::Options WithTwoDevices(LocalJob::Options options) {
+    options.devices_per_task = 2;
+    return options;
+  }
   static ArraySpec Int32() { return {DType::kInt32, TensorShape()}; }
 
   Device& sending_device() { return *job_.devices()[1]; }
@@ -184,7 +189,7 @@ class RemoteOutfeedTest : public testing::Test {
     EXPECT_EQ(outcome.num_calls, 1);
   }
 
-  LocalJob job_{{.devices_per_task = 2}};
+  LocalJob job_;
   InstanceKey instance_key_ = 1;
   std::shared_ptr<OutfeedRegistry> sender_registry_ =
       std::make_shared<OutfeedRegistry>();
