@@ -96,31 +96,42 @@ class CudaDevice::Streams {
   absl::StatusOr<void*> AllocateInOrder(int64_t num_bytes)
       ABSL_LOCKS_EXCLUDED(mu_) {
     const auto size = static_cast<size_t>(num_bytes);
+    const int64_t num_orders = NumOrders();
     absl::StatusOr<void*> memory =
         runtime_->AllocateAsync(size, allocating_.get());
-    if (!absl::IsResourceExhausted(memory.status()) || !HasFreed(0)) {
-      return memory;
-    }
+    if (!absl::IsResourceExhausted(memory.status())) return memory;
     const absl::Status status = OrderAllocatingAfterFreeing(0);
     if (!status.ok()) return status;
+    // Also where another thread has made that order since.
+    if (NumOrders() == num_orders) return memory;
     return runtime_->AllocateAsync(size, allocating_.get());
   }
 
-  // Whether more than `num_bytes` were freed for which allocations do not wait.
-  bool HasFreed(int64_t num_bytes) const ABSL_LOCKS_EXCLUDED(mu_) {
+  // Of allocations after what was freed.
+  int64_t NumOrders() const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    return freed_bytes_ > num_bytes;
+    return num_orders_;
   }
 
-  // Nothing unless more than `num_bytes` were freed.
+  int64_t FreedBytes() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return freed_bytes_;
+  }
+
+  // Nothing unless more than `num_bytes` were freed. What another thread is
+  // about to order counts until it is.
   absl::Status OrderAllocatingAfterFreeing(int64_t num_bytes)
-      ABSL_LOCKS_EXCLUDED(mu_) {
-    {
-      MutexLock lock(&mu_);
-      if (freed_bytes_ <= num_bytes) return absl::OkStatus();
-      freed_bytes_ = 0;
-    }
-    return Order(freeing_.get(), allocating_.get());
+      ABSL_LOCKS_EXCLUDED(mu_, ordering_mu_) {
+    if (FreedBytes() <= num_bytes) return absl::OkStatus();
+    MutexLock ordering(&ordering_mu_);
+    const int64_t freed_bytes = FreedBytes();
+    if (freed_bytes <= num_bytes) return absl::OkStatus();
+    absl::Status status = Order(freeing_.get(), allocating_.get());
+    if (!status.ok()) return status;
+    MutexLock lock(&mu_);
+    freed_bytes_ -= freed_bytes;
+    ++num_orders_;
+    return absl::OkStatus();
   }
 
   absl::Status OrderAllAfterAllocating() const {
@@ -149,11 +160,14 @@ class CudaDevice::Streams {
   OwnedGpuStream compute_, collective_, copy_, nccl_, allocating_, freeing_;
   OwnedGpuStream collective_signals_, nccl_signals_;
 
+  Mutex ordering_mu_;  // Held by who orders allocations after what was freed.
+
   mutable Mutex mu_;
   absl::Status free_status_ ABSL_GUARDED_BY(mu_);
 
   // Since allocations were made to wait for the end of what was freed.
   int64_t freed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t num_orders_ ABSL_GUARDED_BY(mu_) = 0;  // That have been made.
 };
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(

@@ -1,16 +1,22 @@
 #include "gpu/cuda_device.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/blocking_counter.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
+#include "gpu/gpu_runtime.h"
 #include "gpu/pinned_pool.h"
 #include "gtest/gtest.h"
 #include "tests/simulated_environment.h"
@@ -257,6 +263,86 @@ TEST(CudaDeviceTest, LackOfMemoryIsNotTriedTwiceWhereNothingWasFreed) {
   EXPECT_THAT(
       one.device().Allocate(DType::kInt8, TensorShape::Vector(8)),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("none left")));
+}
+
+// Has tests run something inside of calls.
+class HookedRuntime : public FakeGpuRuntime {
+ public:
+  using FakeGpuRuntime::FakeGpuRuntime;
+
+  // The next call finds no memory, and returns after `before_return`.
+  void FailNextAllocation(std::function<void()> before_return) {
+    before_return_ = std::move(before_return);
+    FailCall(GpuCall::kAllocateAsync, 0,
+             absl::ResourceExhaustedError("none left"));
+  }
+  void BeforeNextRecord(std::function<void()> call) {
+    before_record_ = std::move(call);
+  }
+
+  absl::StatusOr<void*> AllocateAsync(size_t num_bytes,
+                                      GpuStream stream) override {
+    auto memory = FakeGpuRuntime::AllocateAsync(num_bytes, stream);
+    if (memory.ok() || before_return_ == nullptr) return memory;
+    std::exchange(before_return_, nullptr)();
+    return memory;
+  }
+  absl::Status RecordEvent(GpuEvent event, GpuStream stream) override {
+    if (before_record_ != nullptr) std::exchange(before_record_, nullptr)();
+    return FakeGpuRuntime::RecordEvent(event, stream);
+  }
+
+ private:
+  std::function<void()> before_return_, before_record_;
+};
+
+// A device that has freed memory for which no allocation waits.
+class CudaDeviceOutOfMemoryTest : public testing::Test {
+ protected:
+  CudaDeviceOutOfMemoryTest() { EXPECT_THAT(Allocate(), IsOk()); }
+  ~CudaDeviceOutOfMemoryTest() override {
+    device_.reset();
+    environment_.RunAll();
+  }
+
+  absl::StatusOr<Tensor> Allocate() {
+    return device_->Allocate(DType::kInt8, TensorShape::Vector(8));
+  }
+
+  SimulatedEnvironment environment_{1};
+  HookedRuntime runtime_{{.environment = environment_.get()}};
+  std::unique_ptr<CudaDevice> device_ = *CudaDevice::Create(
+      {.attributes = {.name = {.job = "worker", .type = "GPU"}},
+       .runtime = &runtime_,
+       .environment = environment_.get(),
+       .staging = *PinnedPool::Create({.runtime = &runtime_})});
+};
+
+TEST_F(CudaDeviceOutOfMemoryTest, WhatAnotherHasMadeWaitForIsTriedToo) {
+  absl::StatusOr<Tensor> other = absl::UnknownError("not called");
+  runtime_.FailNextAllocation([&] {
+    runtime_.FailNextAllocation(nullptr);
+    other = Allocate();
+  });
+  EXPECT_THAT(Allocate(), IsOk());
+  EXPECT_THAT(other, IsOk());
+}
+
+TEST_F(CudaDeviceOutOfMemoryTest, WhatAnotherIsMakingWaitForIsTriedToo) {
+  absl::StatusOr<Tensor> other = absl::UnknownError("not called");
+  std::thread thread;
+  runtime_.FailNextAllocation([&] {
+    // This one has come to its order when the other one finds no memory.
+    runtime_.BeforeNextRecord([&] {
+      BlockingCounter has_failed(1);
+      runtime_.FailNextAllocation([&] { has_failed.DecrementCount(); });
+      thread = std::thread([&] { other = Allocate(); });
+      has_failed.Wait();
+    });
+  });
+  EXPECT_THAT(Allocate(), IsOk());
+  thread.join();
+  EXPECT_THAT(other, IsOk());
 }
 
 TEST(CudaDeviceTest, AnAllocationThatCannotBeOrderedIsFreed) {
