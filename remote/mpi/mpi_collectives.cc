@@ -14,8 +14,9 @@
 namespace tutti {
 namespace {
 
-// How long to wait, at the end, for leave to end what has not begun: longer than
-// a silent leader takes to be lost, for one that stands still may yet begin it.
+// How long to wait, at the end, for leave to end what has not begun: longer
+// than a silent leader takes to be lost, for one that stands still may yet
+// begin it.
 constexpr absl::Duration kCloseLimit = absl::Seconds(10);
 
 // A final op on more is not for MPI's thread, on which all others wait.
