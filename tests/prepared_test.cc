@@ -21,6 +21,7 @@ namespace tutti {
 namespace {
 
 using absl::StatusCode;
+using testing::_;
 using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
@@ -99,6 +100,30 @@ class PreparedTest : public testing::TestWithParam<std::string> {
     for (auto& ends : ends_) ends.clear();
     for (int device = 0; device < kNumDevices; ++device) StartFreely(device);
     for (const auto& ends : ends_) EXPECT_THAT(ends, ElementsAre(matcher));
+  }
+
+  // Runs `action` as what the end of the group ends is told, when it is formed
+  // again, and most likely before a start of member 0 has ended.
+  void FormGroupAgainAndThen(const std::function<void()>& action) {
+    constexpr int kNumOthers = 10;
+    PrepareAll(Request());
+    ExpectAllEndWith(IsOk());
+    StartFreely(0);
+    bool is_formed_again = false;
+    for (int i = 0; i < kNumOthers; ++i) {
+      const CollectiveRequest other = Request(/*instance=*/10 + i);
+      OrdinaryResults(other);
+      job_.executor().ExecuteAsync(Args(0, other), [&](const absl::Status&) {
+        if (std::exchange(is_formed_again, true)) return;
+        PrepareAll(Request());
+        ends_[1].clear();
+        action();
+      });
+    }
+    job_.environment().RunAll();
+    job_.resolver().EndGroup(Request().group_key, absl::AbortedError("enough"));
+    job_.environment().RunAll();
+    EXPECT_TRUE(is_formed_again);
   }
 
   // By calls.
@@ -318,6 +343,20 @@ TEST_P(PreparedTest, TheEndOfTheGroupEndsTheStartAndLaterOnesJoinTheNext) {
     ExpectAllEndWith(IsOk());
     EXPECT_EQ(Results(), ordinary);
   }
+}
+
+TEST_P(PreparedTest, AStartWhileTheGroupIsFormedAgainEnds) {
+  FormGroupAgainAndThen([this] { StartFreely(1); });
+  EXPECT_THAT(ends_[1], ElementsAre(StatusIs(StatusCode::kAborted, _)));
+}
+
+TEST_P(PreparedTest, ACallWhileTheGroupIsFormedAgainEnds) {
+  FormGroupAgainAndThen([this] {
+    job_.executor().ExecuteAsync(Args(1, Request()), [this](absl::Status end) {
+      ends_[1].push_back(std::move(end));
+    });
+  });
+  EXPECT_THAT(ends_[1], ElementsAre(StatusIs(StatusCode::kAborted, _)));
 }
 
 TEST_P(PreparedTest, WaitsForWhatItDependsOn) {
