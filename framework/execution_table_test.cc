@@ -76,6 +76,16 @@ class ExecutionTableTest : public testing::Test {
     }
   }
 
+  // The same, settled in that group.
+  void RunOnceIn(const std::shared_ptr<const CollGroupParams>& group,
+                 InstanceKey instance) {
+    const auto execution = Join(a_, instance);
+    ASSERT_EQ(Join(b_, instance), execution);
+    ASSERT_THAT(SettleIn(group, a_, *execution), IsOk());
+    ASSERT_THAT(SettleIn(group, b_, *execution), IsOk());
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+  }
+
   CpuDevice a_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 0}}};
   CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
   ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries};
@@ -206,13 +216,7 @@ TEST_F(ExecutionTableTest, InstancesWithAHeldPlaceStay) {
 
 TEST_F(ExecutionTableTest, AnExecutionThatAllHaveLeftIsUsedAgain) {
   const auto group = GroupOf(2);
-  {
-    const auto first = Join(a_, 7);
-    Join(b_, 7);
-    ASSERT_THAT(SettleIn(group, a_, *first), IsOk());
-    ASSERT_THAT(SettleIn(group, b_, *first), IsOk());
-    for (int i = 0; i < 2; ++i) table_.Leave(*first);
-  }
+  RunOnceIn(group, 7);
   const auto run = [&] {
     const auto execution = Join(a_, 7);
     EXPECT_EQ(Join(b_, 7), execution);
@@ -395,11 +399,7 @@ TEST_F(ExecutionTableTest, AnExecutionThatFailedIsLaunchedOnceWhoCameHas) {
 
 TEST_F(ExecutionTableTest, AMemberHearsThatItCannotRunWhereAnotherDoes) {
   const auto group = GroupOf(2);
-  const auto first = Join(a_, 7);
-  Join(b_, 7);
-  ASSERT_THAT(SettleIn(group, a_, *first), IsOk());
-  ASSERT_THAT(SettleIn(group, b_, *first), IsOk());
-  for (int i = 0; i < 2; ++i) table_.Leave(*first);
+  RunOnceIn(group, 7);
   const auto running = Join(a_, 7);
   // The group is formed again, and the other one prepares in it.
   group->cancellation->Cancel(absl::AbortedError("ended"));

@@ -34,6 +34,15 @@ class ClusterFaultsTest : public testing::Test {
     cluster_->StartAll();
   }
 
+  // As Begin() of three tasks, of which two do not reach each other, nor join.
+  void BeginParted(int a, int b) {
+    options_ = {.num_tasks = 3};
+    cluster_ = std::make_unique<SimulatedCluster>(options_);
+    cluster_->Partition(a, b);
+    for (int task : {0, 1, 2}) cluster_->Start(task);
+    cluster_->RunFor(absl::Seconds(1));
+  }
+
   std::vector<CallPtr> Ask(const std::vector<int>& tasks, int size,
                            InstanceKey key = 1) {
     std::vector<CallPtr> calls;
@@ -294,11 +303,7 @@ TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
 }
 
 TEST_F(ClusterFaultsTest, AGroupWithAProcessThatAnotherHasReplacedEnds) {
-  options_ = {.num_tasks = 3};
-  cluster_ = std::make_unique<SimulatedCluster>(options_);
-  cluster_->Partition(1, 2);
-  for (int task : {0, 1, 2}) cluster_->Start(task);
-  cluster_->RunFor(absl::Seconds(1));
+  BeginParted(1, 2);
   const auto calls = Settle({1, 2});  // The leader reaches both.
   cluster_->Restart(2);
   cluster_->Heal(1, 2);
@@ -312,11 +317,7 @@ TEST_F(ClusterFaultsTest, AGroupWithAProcessThatAnotherHasReplacedEnds) {
 }
 
 TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
-  options_ = {.num_tasks = 3};
-  cluster_ = std::make_unique<SimulatedCluster>(options_);
-  cluster_->Partition(0, 2);
-  for (int task : {0, 1, 2}) cluster_->Start(task);
-  cluster_->RunFor(absl::Seconds(1));
+  BeginParted(0, 2);
   const CallPtr waits = Ask({1}, 3)[0];
   cluster_->RunFor(absl::Seconds(1));
   cluster_->Heal(0, 2);
