@@ -100,8 +100,14 @@ void CollectiveExecutor::FailExecution(Execution& execution,
 void CollectiveExecutor::CancelTransfers(Execution& execution) {
   const auto key = executions_.BeginCancel(execution);
   if (!key.has_value()) return;
-  options_.peers->CancelExecution(execution.group(), *key,
-                                  execution.cancellation.status());
+  const absl::Status reason = execution.cancellation.status();
+  if (key->generation == 0) {
+    options_.param_resolver->GiveUp(
+        execution.id, {.step_id = key->step, .execution = key->execution},
+        reason);
+  } else {
+    options_.peers->CancelExecution(execution.group(), *key, reason);
+  }
   const auto forgotten = executions_.EndCancel(execution);
   if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);
 }

@@ -282,9 +282,14 @@ std::optional<ExecKey> ExecutionTable::KeyToForget(const Execution& execution) {
 
 std::optional<ExecKey> ExecutionTable::BeginCancel(Execution& execution) {
   MutexLock lock(&mu_);
-  if (execution.over_ || !execution.key_.has_value()) return std::nullopt;
+  if (execution.over_) return std::nullopt;
   ++execution.num_cancelling_;
-  return execution.key_;
+  return execution.key_.value_or(ExecKey{
+      .step = step_id_,
+      .group = execution.id.group_key,
+      .instance = execution.id.instance_key,
+      .execution = execution.number,
+  });
 }
 
 std::optional<ExecKey> ExecutionTable::EndCancel(Execution& execution) {

@@ -123,7 +123,8 @@ class ExecutionTable {
   std::optional<ExecKey> Leave(Execution& execution) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The key of transfers to cancel: the execution is not forgotten until
-  // EndCancel(). None if there is nothing to cancel.
+  // EndCancel(). Of generation 0 as long as no member here knows its group.
+  // None if it is over.
   std::optional<ExecKey> BeginCancel(Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 

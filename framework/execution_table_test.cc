@@ -255,9 +255,9 @@ TEST_F(ExecutionTableTest, WhatWasSettledIsRememberedForTheNextCalls) {
   EXPECT_NE(settled_, nullptr);
 }
 
-TEST_F(ExecutionTableTest, TheKeyIsKnownOnceAMemberIsSettled) {
+TEST_F(ExecutionTableTest, TheGenerationIsKnownOnceAMemberIsSettled) {
   const auto execution = Join(a_, 7);
-  EXPECT_EQ(table_.BeginCancel(*execution), std::nullopt);
+  EXPECT_EQ(table_.BeginCancel(*execution), KeyOf(7, 0, /*generation=*/0));
   Settle(a_, *execution);
   EXPECT_EQ(table_.BeginCancel(*execution), KeyOf(7, 0));
   EXPECT_EQ(table_.BeginCancel(*Join(a_, 7)), KeyOf(7, 1));
@@ -269,7 +269,7 @@ TEST_F(ExecutionTableTest, ExecutionDoesNotGetTheKeyOfAGroupThatEnded) {
   ASSERT_THAT(SettleIn(group, a_, *first), IsOk());
   group->cancellation->Cancel(absl::AbortedError("ended"));
   const auto second = Join(a_, 7);
-  EXPECT_EQ(table_.BeginCancel(*second), std::nullopt);
+  EXPECT_EQ(table_.BeginCancel(*second), KeyOf(7, 1, /*generation=*/0));
   auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
   next->generation = 2;
   EXPECT_THAT(SettleIn(next, a_, *second), IsOk());

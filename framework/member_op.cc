@@ -209,6 +209,7 @@ void MemberOp::Resolve() {
   if (!status.ok()) return Finish(std::move(status));
   executor_->options_.param_resolver->CompleteParamsAsync(
       args_.device->attributes(), args_.request,
+      {.step_id = executor_->step_id(), .execution = execution_->number},
       std::shared_ptr<Cancellation>(execution_, &execution_->cancellation),
       [self = shared_from_this()](auto params) {
         self->OnResolved(std::move(params));
@@ -224,17 +225,15 @@ void MemberOp::OnResolved(
 }
 
 absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
-  const bool spans_tasks = params->task->num_local < params->group->size();
   absl::Status status = FindImplementation(std::move(params));
-  if (!status.ok()) {
-    // The execution has no key by which to tell other tasks.
-    if (spans_tasks) EndGroup(status);
-    return status;
-  }
+  if (!status.ok()) return status;
   executor_->WatchGroup(*settled_->params->group);
   status = executor_->executions_.Settle(args_.device, *execution_, settled_);
-  // Others may wait in an execution of another number.
-  if (absl::IsFailedPrecondition(status)) EndGroup(status);
+  if (absl::IsFailedPrecondition(status)) {
+    // Others may wait in an execution of another number.
+    executor_->options_.param_resolver->EndGroup(args_.request->group_key,
+                                                 status);
+  }
   return status;
 }
 
@@ -253,11 +252,6 @@ absl::Status MemberOp::FindImplementation(
                               .shares_output = traits.shares_output,
                               .takes_segments = traits.takes_segments});
   return absl::OkStatus();
-}
-
-void MemberOp::EndGroup(const absl::Status& reason) {
-  executor_->options_.param_resolver->EndGroup(args_.request->group_key,
-                                               reason);
 }
 
 void MemberOp::Prepare() {

@@ -55,7 +55,6 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   absl::Status Settle(std::shared_ptr<const CollectiveParams> params);
   absl::Status FindImplementation(
       std::shared_ptr<const CollectiveParams> params);
-  void EndGroup(const absl::Status& reason);
   void Prepare();
   absl::Status PrepareContext();
   absl::Status PrepareTensors();

@@ -1,10 +1,12 @@
 #ifndef TUTTI_FRAMEWORK_PARAM_RESOLVER_H_
 #define TUTTI_FRAMEWORK_PARAM_RESOLVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
@@ -12,6 +14,14 @@
 #include "framework/params.h"
 
 namespace tutti {
+
+// Which execution of its instance a member's call is part of.
+struct CallNumber {
+  int64_t step_id = 0;
+  uint64_t execution = 0;
+
+  friend bool operator==(const CallNumber&, const CallNumber&) = default;
+};
 
 // Settles who takes part in a collective and what is done: first the group (its
 // members and their ranks), then the instance (that all ask for the same, and
@@ -30,11 +40,19 @@ class ParamResolverInterface {
   // the others. A cancelled wait leaves nothing behind. Errors:
   // INVALID_ARGUMENT where members disagree, on all of them;
   // FAILED_PRECONDITION if a device comes back with another incarnation; the
-  // reason of `cancellation`; that of EndGroup.
+  // reason of `cancellation`; that of EndGroup; that for which a member of
+  // another process has given the execution up.
   virtual void CompleteParamsAsync(
       const DeviceAttributes& device,
-      std::shared_ptr<const CollectiveRequest> request,
+      std::shared_ptr<const CollectiveRequest> request, CallNumber number,
       std::shared_ptr<Cancellation> cancellation, Done done) = 0;
+
+  // An execution has failed here before its instance was settled for any member
+  // of this process: those of others are not to wait for it. May be called
+  // again and again. For resolvers of one process, whose members share the
+  // execution, there is nothing to do.
+  virtual void GiveUp(InstanceId /*instance*/, CallNumber /*number*/,
+                      const absl::Status& /*reason*/) {}
 
   // Whom a member that asked so still waits for, for error messages: "group
   // phase: 1 of 4 members had joined (...)". Empty if it waits for nobody.

@@ -42,9 +42,9 @@ struct StepReduction {
 // nobody waits between two steps: what another device's steps must wait for, or
 // must be waited for, is a fence.
 //
-// Thread-safe. Steps begin when what the device was to compute by Open() is
-// done. The buffers stay valid until CallWhenOver() calls. Errors are those of
-// the device.
+// Thread-safe. Steps begin when what the device was to compute by
+// Device::OpenSteps() is done. The buffers stay valid until CallWhenOver()
+// calls. Errors are those of the device.
 class StepStream {
  public:
   // Puts steps that read `bytes`.

@@ -28,10 +28,11 @@ class TaskResolver : public ParamResolverInterface {
 
   void CompleteParamsAsync(const DeviceAttributes& device,
                            std::shared_ptr<const CollectiveRequest> request,
+                           CallNumber number,
                            std::shared_ptr<Cancellation> cancellation,
                            Done done) override {
     leader_->CompleteParamsAsync(
-        device, std::move(request), std::move(cancellation),
+        device, std::move(request), number, std::move(cancellation),
         [this, done = std::move(done)](
             absl::StatusOr<std::shared_ptr<const CollectiveParams>>
                 params) mutable {

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/buf_key.h"
+#include "framework/wire_codec.h"
 #include "resolvers/cluster_join.h"
 #include "resolvers/control_codec.h"
 
@@ -308,9 +310,7 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
       leave_->OnGoodbye(caller.task);
       return Done(absl::OkStatus());
     case proto::ControlRequest::kCancelExecution:
-      if (options_.cancel_execution == nullptr) break;
-      return Done(
-          options_.cancel_execution(caller, request.cancel_execution()));
+      return Done(CancelExecution(caller, request.cancel_execution()));
     case proto::ControlRequest::kCleanupStep:
       if (options_.cleanup_step == nullptr) break;
       return Done(options_.cleanup_step(caller, request.cleanup_step()));
@@ -320,9 +320,34 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
                        " sent a control message that asks for nothing that ",
                        "this version knows"));
   }
+  return RunsNothing();
+}
+
+absl::Status ClusterControl::RunsNothing() const {
   return absl::UnimplementedError(
       absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
                    " runs no collectives that could be ended"));
+}
+
+absl::Status ClusterControl::CancelExecution(
+    const ControlCaller& caller, const proto::CancelExecution& message) {
+  const ExecKey execution = DecodeKey(message.key());
+  if (execution.generation != 0) {
+    return options_.cancel_execution == nullptr
+               ? RunsNothing()
+               : options_.cancel_execution(caller, message);
+  }
+  const auto generation = param_resolver_->OnGivenUp(
+      caller, execution, DecodeError(message.reason()));
+  if (!generation.ok()) return generation.status();
+  if (*generation == 0 || options_.cancel_execution == nullptr) {
+    return absl::OkStatus();
+  }
+  // Whoever says so, this task's own members know the group.
+  proto::CancelExecution settled = message;
+  settled.mutable_key()->set_generation(*generation);
+  return options_.cancel_execution(
+      {options_.cluster.this_task, options_.incarnation}, settled);
 }
 
 // From now on the task is watched where members may come from any.

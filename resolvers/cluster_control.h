@@ -58,7 +58,8 @@ class ClusterControl : public ControlService,
     size_t max_entries = size_t{1} << 19;  // As in ParamResolverDistributed.
     size_t max_unsettled = 1024;
 
-    // What else other tasks ask for. UNIMPLEMENTED where null.
+    // What else other tasks ask for; the executions are of groups that are
+    // known. UNIMPLEMENTED where null.
     std::function<absl::Status(const ControlCaller&,
                                const proto::CancelExecution&)>
         cancel_execution;
@@ -132,6 +133,9 @@ class ClusterControl : public ControlService,
                   std::vector<DeviceAttributes> devices);
   ControlAnswer AnswerHello(const ControlCaller& caller,
                             const proto::Hello& message);
+  absl::Status RunsNothing() const;
+  absl::Status CancelExecution(const ControlCaller& caller,
+                               const proto::CancelExecution& message);
   ControlAnswer AnswerNow(const ControlCaller& caller,
                           const proto::ControlRequest& request);
 

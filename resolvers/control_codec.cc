@@ -326,6 +326,8 @@ absl::StatusOr<proto::CompleteParams> EncodeMemberCall(const MemberCall& call) {
   *message.mutable_request() = EncodeRequest(*call.request);
   message.set_ended_generation(call.ended_generation);
   message.set_living_generation(call.living_generation);
+  message.set_step(call.number.step_id);
+  message.set_execution(call.number.execution);
   const proto::Request& request = message.request();
   absl::Status status = CheckType("the device type", request.device_type());
   if (status.ok()) status = CheckName("the merge op", request.merge_op());
@@ -349,6 +351,7 @@ absl::StatusOr<MemberCall> DecodeMemberCall(
   call.request = std::make_shared<const CollectiveRequest>(*std::move(request));
   call.ended_generation = message.ended_generation();
   call.living_generation = message.living_generation();
+  call.number = {.step_id = message.step(), .execution = message.execution()};
   absl::Status status =
       CheckGeneration("ended_generation", call.ended_generation);
   if (status.ok()) {

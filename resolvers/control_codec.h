@@ -13,6 +13,7 @@
 #include "framework/collective_request.h"
 #include "framework/control_channel.h"
 #include "framework/device.h"
+#include "framework/param_resolver.h"
 #include "google/protobuf/repeated_field.h"
 #include "proto/control.pb.h"
 
@@ -36,6 +37,8 @@ struct MemberCall {
   // has ended, and the one that it is in. 0: none.
   uint64_t ended_generation = 0;
   uint64_t living_generation = 0;
+
+  CallNumber number;
 };
 
 // Errors: INVALID_ARGUMENT for names that cannot be sent.

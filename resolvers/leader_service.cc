@@ -71,19 +71,33 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
     if (options_.suspect != nullptr) options_.suspect(*leader);
     return std::move(done)(NotLeaderReply());
   }
+  const ExecKey execution{.step = call->number.step_id,
+                          .group = call->request->group_key,
+                          .instance = call->request->instance_key,
+                          .execution = call->number.execution};
+  absl::Status given_up = options_.given_up->Find(execution);
+  if (!given_up.ok()) {
+    return std::move(done)(EncodeAnswer({std::move(given_up)}, 0));
+  }
   absl::Status room = CountIn(caller.task);
   if (!room.ok()) return std::move(done)(std::move(room));
   const uint64_t known_generation = call->living_generation;
   options_.led->Join(
       {.device = std::move(call->device),
        .request = std::move(call->request),
-       .cancellation = std::move(withdrawn),
+       .cancellation = withdrawn,
        .ended_generation = call->ended_generation,
        .living_generation = call->living_generation,
+       .asks_once = true,
        .is_remote = true},
       [self = shared_from_this(), task = caller.task, known_generation,
+       execution, withdrawn,
        done = std::move(done)](LeaderAnswer answer) mutable {
         self->CountOut(task);
+        // Members that come to it late would wait for those that are told now.
+        if (answer.failed_generation != 0 && !withdrawn->cancelled()) {
+          self->options_.given_up->Add(execution, answer.params.status());
+        }
         std::move(done)(EncodeAnswer(answer, known_generation));
       });
 }

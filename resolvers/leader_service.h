@@ -10,6 +10,7 @@
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/mutex.h"
+#include "resolvers/given_up_executions.h"
 #include "resolvers/leadership.h"
 #include "resolvers/param_resolver_local.h"
 
@@ -25,6 +26,9 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
     ClusterSpec cluster;
     std::shared_ptr<ParamResolverLocal> led;
     std::shared_ptr<const Leadership> leadership;
+
+    // Calls that come to one of these end at once.
+    std::shared_ptr<GivenUpExecutions> given_up;
 
     // How many calls of one task may wait.
     int max_calls_of_task = 4096;

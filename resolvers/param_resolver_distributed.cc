@@ -19,8 +19,18 @@ constexpr absl::Duration kAskAgain = absl::Milliseconds(100);
 // itself if it comes back.
 constexpr absl::Duration kEndGroupLimit = absl::Seconds(10);
 
+// The same, for an execution that was given up.
+constexpr absl::Duration kTellLimit = absl::Seconds(10);
+
 InstanceId IdOf(const CollectiveRequest& request) {
   return {request.group_key, request.instance_key};
+}
+
+ExecKey KeyOf(InstanceId id, CallNumber number) {
+  return {.step = number.step_id,
+          .group = id.group_key,
+          .instance = id.instance_key,
+          .execution = number.execution};
 }
 
 std::set<int> TasksOf(const CollGroupParams& group) {
@@ -75,6 +85,7 @@ void ParamResolverDistributed::Initialize() {
       LeaderService::Options{.cluster = options_.cluster,
                              .led = led_,
                              .leadership = options_.leadership,
+                             .given_up = given_up_,
                              .suspect = options_.suspect});
   poll_ = std::make_shared<LeaderPoll>(options_.cluster, options_.channel,
                                        options_.environment.clock);
@@ -84,7 +95,7 @@ ParamResolverDistributed::~ParamResolverDistributed() {
   const absl::Status reason = absl::CancelledError("the resolver shut down");
   for (const QuestionPtr& question :
        QuestionsWhere([](const Question&) { return true; })) {
-    Finish(question, reason);
+    EndWithAll(question, reason);
   }
   led_->EndAll(reason);
 }
@@ -93,86 +104,78 @@ ParamResolverDistributed::~ParamResolverDistributed() {
 
 void ParamResolverDistributed::CompleteParamsAsync(
     const DeviceAttributes& device,
-    std::shared_ptr<const CollectiveRequest> request,
+    std::shared_ptr<const CollectiveRequest> request, CallNumber number,
     std::shared_ptr<Cancellation> cancellation, Done done) {
-  const std::string device_name = device.name.ToString();
+  const auto question =
+      std::make_shared<Question>(Question{.id = IdOf(*request),
+                                          .number = number,
+                                          .device = device,
+                                          .device_name = device.name.ToString(),
+                                          .request = std::move(request)});
   std::optional<Answer> answer;
-  QuestionPtr question;
-  bool is_new = false;
-  const auto waiter = std::make_shared<Waiter>(Waiter{std::move(done)});
   {
     MutexLock lock(&mu_);
     const SettledGroups::Member* const settled =
-        settled_.Find(IdOf(*request), device_name);
+        settled_.Find(question->id, question->device_name);
     if (settled != nullptr) {
-      absl::Status status = CheckSameRequest(*settled->request, *request);
-      answer = status.ok() ? Answer(settled->params) : Answer(status);
-    } else if (auto found = FindOrAddQuestion(device, request, &is_new);
-               !found.ok()) {
-      answer = found.status();
+      answer = AnswerOf(*settled, *question->request);
+    } else if (absl::Status room = CheckRoom(*question); !room.ok()) {
+      answer = std::move(room);
     } else {
-      question = *std::move(found);
-      question->waiters.push_back(waiter);
+      question->done = std::move(done);
+      Add(question);
     }
   }
-  if (answer.has_value()) return std::move(waiter->done)(*std::move(answer));
+  if (answer.has_value()) return std::move(done)(*std::move(answer));
+  // Who gives it up from now on finds it among the questions.
+  const absl::Status given_up = given_up_->Find(KeyOf(question->id, number));
+  if (!given_up.ok()) return Finish(question, given_up);
   if (cancellation != nullptr) {
     cancellation->Watch([weak_self = weak_from_this(),
-                         weak_question = std::weak_ptr<Question>(question),
-                         weak_waiter = std::weak_ptr<Waiter>(waiter)](
+                         weak_question = std::weak_ptr<Question>(question)](
                             const absl::Status& reason) {
       const auto self = weak_self.lock();
-      const auto question = weak_question.lock();
-      const auto waiter = weak_waiter.lock();
-      if (self == nullptr || question == nullptr || waiter == nullptr) return;
-      self->Leave(question, waiter, reason);
+      const auto cancelled = weak_question.lock();
+      if (self == nullptr || cancelled == nullptr) return;
+      self->Finish(cancelled, reason);
     });
   }
-  if (is_new) Ask(question);
+  Ask(question);
 }
 
-absl::StatusOr<ParamResolverDistributed::QuestionPtr>
-ParamResolverDistributed::FindOrAddQuestion(
-    const DeviceAttributes& device,
-    const std::shared_ptr<const CollectiveRequest>& request, bool* is_new) {
-  const std::string device_name = device.name.ToString();
-  if (device.name.TaskName() != task_name_) {
+absl::Status ParamResolverDistributed::CheckRoom(
+    const Question& question) const {
+  if (question.device.name.TaskName() != task_name_) {
     return absl::InvalidArgumentError(absl::StrCat(
-        device_name, " is not a device of this task, ", task_name_));
+        question.device_name, " is not a device of this task, ", task_name_));
   }
   if (!refused_.ok()) return refused_;
-  const InstanceId id = IdOf(*request);
-  auto& of_instance = questions_[id];
-  const auto found = of_instance.find(device_name);
-  if (found != of_instance.end()) {
-    absl::Status status = CheckSameRequest(*found->second->request, *request);
-    if (!status.ok()) return status;
-    return found->second;
-  }
-  if (settled_.num_entries() + num_questions_ >= options_.max_entries) {
-    if (of_instance.empty()) questions_.erase(id);
-    return absl::ResourceExhaustedError(absl::StrCat(
-        InstanceLabel(*request), ": the groups that live have ",
-        settled_.num_entries() + num_questions_,
-        " entries of instances in this task; wanted are fewer than ",
-        options_.max_entries));
-  }
-  const auto question =
-      std::make_shared<Question>(Question{.id = id,
-                                          .device = device,
-                                          .device_name = device_name,
-                                          .request = request});
-  of_instance.emplace(device_name, question);
+  const size_t num_entries = settled_.num_entries() + num_questions_;
+  if (num_entries < options_.max_entries) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      InstanceLabel(*question.request), ": the groups that live have ",
+      num_entries, " entries of instances in this task; wanted are fewer than ",
+      options_.max_entries));
+}
+
+void ParamResolverDistributed::Add(const QuestionPtr& question) {
+  question->place = ++last_place_;
+  questions_[question->id].emplace(
+      std::pair(question->device_name, question->place), question);
   ++num_questions_;
-  *is_new = true;
-  return question;
+}
+
+ParamResolverDistributed::Answer ParamResolverDistributed::AnswerOf(
+    const SettledGroups::Member& settled, const CollectiveRequest& request) {
+  absl::Status status = CheckSameRequest(*settled.request, request);
+  if (!status.ok()) return status;
+  return settled.params;
 }
 
 bool ParamResolverDistributed::IsPresent(const Question& question) const {
   const auto of_instance = questions_.find(question.id);
-  if (of_instance == questions_.end()) return false;
-  const auto found = of_instance->second.find(question.device_name);
-  return found != of_instance->second.end() && found->second.get() == &question;
+  return of_instance != questions_.end() &&
+         of_instance->second.contains({question.device_name, question.place});
 }
 
 bool ParamResolverDistributed::IsPresent(const Question& question,
@@ -181,49 +184,53 @@ bool ParamResolverDistributed::IsPresent(const Question& question,
   return IsPresent(question) && question.attempt == attempt;
 }
 
-void ParamResolverDistributed::Remove(const QuestionPtr& question) {
-  const auto of_instance = questions_.find(question->id);
-  of_instance->second.erase(question->device_name);
+void ParamResolverDistributed::Remove(const Question& question) {
+  const auto of_instance = questions_.find(question.id);
+  of_instance->second.erase({question.device_name, question.place});
   if (of_instance->second.empty()) questions_.erase(of_instance);
   --num_questions_;
 }
 
-void ParamResolverDistributed::Leave(const QuestionPtr& question,
-                                     const WaiterPtr& waiter,
-                                     const absl::Status& reason) {
-  bool was_last = false;
-  bool was_polled = false;
-  {
-    MutexLock lock(&mu_);
-    if (!IsPresent(*question)) return;
-    if (std::erase(question->waiters, waiter) == 0) return;
-    was_last = question->waiters.empty();
-    was_polled = question->is_polled;
-    if (was_last) Remove(question);
-  }
-  if (was_last) StopAsking(question, was_polled, reason);
-  std::move(waiter->done)(reason);
-}
-
 void ParamResolverDistributed::Finish(const QuestionPtr& question,
                                       const Answer& answer) {
-  std::vector<WaiterPtr> waiters;
+  Done done;
   bool was_polled = false;
   std::optional<absl::Status> end_reason;
   {
     MutexLock lock(&mu_);
     if (!IsPresent(*question)) return;
-    waiters.swap(question->waiters);
+    done = std::move(question->done);
     was_polled = question->is_polled;
     end_reason = question->end_reason;
-    Remove(question);
+    Remove(*question);
   }
   if (answer.ok() && end_reason.has_value()) {
     EndEverywhere(*(*answer)->group, *end_reason);
   }
   StopAsking(question, was_polled,
              answer.ok() ? absl::CancelledError("answered") : answer.status());
-  for (const WaiterPtr& waiter : waiters) std::move(waiter->done)(answer);
+  std::move(done)(answer);
+}
+
+// The question, and others of its device that wait for the same: who has been
+// told once is not told again.
+void ParamResolverDistributed::FinishAllOf(
+    const Question& question, const SettledGroups::Member& settled) {
+  std::vector<QuestionPtr> answered;
+  {
+    MutexLock lock(&mu_);
+    const auto of_instance = questions_.find(question.id);
+    if (of_instance == questions_.end()) return;
+    const Questions& questions = of_instance->second;
+    for (auto next = questions.lower_bound({question.device_name, 0});
+         next != questions.end() && next->first.first == question.device_name;
+         ++next) {
+      answered.push_back(next->second);
+    }
+  }
+  for (const QuestionPtr& other : answered) {
+    Finish(other, AnswerOf(settled, *other->request));
+  }
 }
 
 // It has been removed.
@@ -311,7 +318,8 @@ void ParamResolverDistributed::AskHere(const QuestionPtr& question,
               .request = question->request,
               .cancellation = question->withdrawn,
               .ended_generation = ended_generation,
-              .living_generation = question->living_generation},
+              .living_generation = question->living_generation,
+              .asks_once = true},
              [weak_self = weak_from_this(), question](LeaderAnswer answer) {
                const auto self = weak_self.lock();
                if (self != nullptr) self->OnAnswer(question, answer);
@@ -331,7 +339,8 @@ void ParamResolverDistributed::AskThere(const QuestionPtr& question,
       EncodeMemberCall({.device = question->device,
                         .request = question->request,
                         .ended_generation = ended_generation,
-                        .living_generation = question->living_generation});
+                        .living_generation = question->living_generation,
+                        .number = question->number});
   if (!message.ok()) return Finish(question, message.status());
   proto::ControlRequest request;
   *request.mutable_complete_params() = *std::move(message);
@@ -364,12 +373,12 @@ void ParamResolverDistributed::OnAnswer(const QuestionPtr& question,
   const CollectiveParams& params = **answer.params;
   const auto group = Learn(params.group, this_task_);
   if (!group.ok()) return Finish(question, group.status());
+  const SettledGroups::Member settled{question->request, *answer.params};
   {
     MutexLock lock(&mu_);
-    settled_.AddMember(**group, question->device_name,
-                       {question->request, *answer.params});
+    settled_.AddMember(**group, question->device_name, settled);
   }
-  Finish(question, answer.params);
+  FinishAllOf(*question, settled);
 }
 
 void ParamResolverDistributed::OnReply(const QuestionPtr& question, int leader,
@@ -386,8 +395,8 @@ void ParamResolverDistributed::OnReply(const QuestionPtr& question, int leader,
   switch (message.kind_case()) {
     case proto::CompleteParamsReply::kSettled: {
       const Answer answer = Settle(*question, leader, message.settled());
-      if (answer.ok()) return Finish(question, answer);
-      return Finish(question, Prefixed(who, answer.status()));
+      if (!answer.ok()) return Finish(question, Prefixed(who, answer.status()));
+      return FinishAllOf(*question, {question->request, *answer});
     }
     case proto::CompleteParamsReply::kFailure:
       return OnFailure(question, message.failure().generation(),
@@ -466,7 +475,7 @@ void ParamResolverDistributed::OnFailure(const QuestionPtr& question,
     MutexLock lock(&mu_);
     failed_generations_[key] = generation;
   }
-  Finish(question, reason);
+  EndWithAll(question, reason);
 }
 
 ParamResolverDistributed::Answer ParamResolverDistributed::Settle(
@@ -572,7 +581,112 @@ void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
   }
 }
 
+// --- What was given up -------------------------------------------------------
+
+void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
+                                      const absl::Status& reason) {
+  if (given_up_->IsOver(number.step_id)) return;
+  const ExecKey execution = KeyOf(instance, number);
+  if (!given_up_->Add(execution, reason)) return;  // All know, or are told.
+  if (Leads()) return TellAllGivenUp(execution, reason);
+  TellLeaderGivenUp(execution, reason,
+                    options_.environment.clock->Now() + kTellLimit);
+}
+
+bool ParamResolverDistributed::Leads() const {
+  const auto leader = options_.leadership->leader();
+  return leader.ok() && *leader == this_task_;
+}
+
+// Again, and perhaps another one, if it does not take it.
+void ParamResolverDistributed::TellLeaderGivenUp(const ExecKey& execution,
+                                                 const absl::Status& reason,
+                                                 absl::Time give_up) {
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok()) return;  // Nobody can wait for anything any more.
+  if (*leader == this_task_) return TellAllGivenUp(execution, reason);
+  SendGivenUp(*leader, execution, reason, give_up,
+              [weak_self = weak_from_this(), execution, reason,
+               give_up](const absl::Status& told) {
+                const auto self = weak_self.lock();
+                if (self == nullptr || !absl::IsUnavailable(told)) return;
+                Clock* const clock = self->options_.environment.clock;
+                const absl::Time next = clock->Now() + kAskAgain;
+                if (next >= give_up) return;
+                clock->CallAt(next, [weak_self, execution, reason, give_up] {
+                  const auto again = weak_self.lock();
+                  if (again == nullptr) return;
+                  again->TellLeaderGivenUp(execution, reason, give_up);
+                });
+              });
+}
+
+// Also those that are not known to have to do with the group: it may not be
+// formed yet.
+void ParamResolverDistributed::TellAllGivenUp(const ExecKey& execution,
+                                              const absl::Status& reason) {
+  const std::vector<int> lost = options_.leadership->lost_tasks();
+  std::set<int> tasks;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    tasks.insert(task);
+  }
+  for (int task : lost) tasks.erase(task);
+  tasks.erase(this_task_);
+  const absl::Time deadline = options_.environment.clock->Now() + kTellLimit;
+  for (int task : tasks) {
+    SendGivenUp(task, execution, reason, deadline, [](const absl::Status&) {});
+  }
+}
+
+void ParamResolverDistributed::SendGivenUp(
+    int task, const ExecKey& execution, const absl::Status& reason,
+    absl::Time deadline,
+    absl::AnyInvocable<void(const absl::Status&) &&> done) {
+  proto::ControlRequest request;
+  proto::CancelExecution* const message = request.mutable_cancel_execution();
+  *message->mutable_key() = EncodeKey(execution);
+  *message->mutable_reason() = EncodeError(reason);
+  options_.channel->Call(
+      task, std::move(request), {.deadline = deadline},
+      [done = std::move(done)](const ControlAnswer& answer) mutable {
+        std::move(done)(answer.status());
+      });
+}
+
+absl::StatusOr<uint64_t> ParamResolverDistributed::OnGivenUp(
+    const ControlCaller& caller, const ExecKey& execution,
+    const absl::Status& reason) {
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok() || (*leader != this_task_ && *leader != caller.task)) {
+    return absl::UnavailableError(
+        absl::StrCat(options_.cluster.Label(this_task_),
+                     " does not lead, and does not take ",
+                     options_.cluster.Label(caller.task), " for the leader"));
+  }
+  absl::Status status = CheckMayEnd(caller, execution.group);
+  if (!status.ok()) return status;
+  if (!given_up_->Add(execution, reason)) return 0;
+  for (const QuestionPtr& question :
+       QuestionsWhere([&](const Question& question) {
+         return KeyOf(question.id, question.number) == execution;
+       })) {
+    Finish(question, reason);
+  }
+  if (*leader == this_task_) TellAllGivenUp(execution, reason);
+  // Who was answered just before knows the group.
+  MutexLock lock(&mu_);
+  const auto group = settled_.Find(execution.group);
+  return group == nullptr ? 0 : group->params->generation;
+}
+
 // --- Ends --------------------------------------------------------------------
+
+// With something that all tasks hear of: there is nobody to tell.
+void ParamResolverDistributed::EndWithAll(const QuestionPtr& question,
+                                          const absl::Status& reason) {
+  given_up_->Add(KeyOf(question->id, question->number), reason);
+  Finish(question, reason);
+}
 
 // Whoever set the group's cancellation.
 void ParamResolverDistributed::OnGenerationEnded(GroupKey key,
@@ -744,28 +858,39 @@ absl::Status ParamResolverDistributed::OnEndGroup(
     led_->EndAwaited(key, options_.cluster.TaskName(caller.task), reason);
     return absl::OkStatus();
   }
+  bool is_known = led_->HasGroup(key);
+  {
+    MutexLock lock(&mu_);
+    is_known = is_known || settled_.Find(key) != nullptr;
+  }
+  const bool asks = !QuestionsWhere([key](const Question& question) {
+                       return question.id.group_key == key;
+                     }).empty();
+  if (!is_known && !asks) return absl::OkStatus();
+  status = CheckMayEnd(caller, key);
+  if (!status.ok()) return status;
+  options_.directory->End(key, message.generation(), reason);
+  led_->EndGeneration(key, message.generation(), reason);
+  OnMayNotLead(*lost);
+  return absl::OkStatus();
+}
+
+// Whoever is in the group as this task knows it, and who leads.
+absl::Status ParamResolverDistributed::CheckMayEnd(const ControlCaller& caller,
+                                                   GroupKey key) {
   SettledGroups::GroupPtr group;
   {
     MutexLock lock(&mu_);
     group = settled_.Find(key);
   }
-  const bool asks = !QuestionsWhere([key](const Question& question) {
-                       return question.id.group_key == key;
-                     }).empty();
-  if (group == nullptr && !asks && !led_->HasGroup(key)) {
+  if (group == nullptr || TasksOf(*group->params).contains(caller.task)) {
     return absl::OkStatus();
   }
   const auto leader = options_.leadership->leader();
-  if (group != nullptr && !TasksOf(*group->params).contains(caller.task) &&
-      (!leader.ok() || *leader != caller.task)) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(options_.cluster.Label(caller.task), " is not in group ",
-                     key, " and cannot end it"));
-  }
-  options_.directory->End(key, message.generation(), reason);
-  led_->EndGeneration(key, message.generation(), reason);
-  OnMayNotLead(*lost);
-  return absl::OkStatus();
+  if (leader.ok() && *leader == caller.task) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat(options_.cluster.Label(caller.task), " is not in group ",
+                   key, " and cannot end it"));
 }
 
 void ParamResolverDistributed::OnTaskLost(int task,
@@ -794,7 +919,7 @@ void ParamResolverDistributed::OnRefused(const absl::Status& why) {
   }
   for (const QuestionPtr& question :
        QuestionsWhere([](const Question&) { return true; })) {
-    Finish(question, why);
+    EndWithAll(question, why);
   }
 }
 

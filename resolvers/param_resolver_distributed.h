@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +17,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "framework/buf_key.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/environment.h"
@@ -24,6 +26,7 @@
 #include "framework/param_resolver.h"
 #include "framework/registry.h"
 #include "framework/selection_rules.h"
+#include "resolvers/given_up_executions.h"
 #include "resolvers/leader_poll.h"
 #include "resolvers/leader_service.h"
 #include "resolvers/leadership.h"
@@ -40,6 +43,10 @@ namespace tutti {
 // A generation of a group ends on all of its tasks: by EndGroup() on any task,
 // when a task with members is lost, and when the task that led it is lost. From
 // then on what asks for the group joins the next generation.
+//
+// An execution that a task gives up before its instance is settled is given up
+// on all tasks: the one that leads tells them, and remembers it for those that
+// come to it late.
 class ParamResolverDistributed
     : public ParamResolverInterface,
       public std::enable_shared_from_this<ParamResolverDistributed> {
@@ -90,8 +97,13 @@ class ParamResolverDistributed
   // RESOURCE_EXHAUSTED past one of the bounds.
   void CompleteParamsAsync(const DeviceAttributes& device,
                            std::shared_ptr<const CollectiveRequest> request,
+                           CallNumber number,
                            std::shared_ptr<Cancellation> cancellation,
                            Done done) override ABSL_LOCKS_EXCLUDED(mu_);
+
+  // On all tasks, unless the step is over.
+  void GiveUp(InstanceId instance, CallNumber number,
+              const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
   // What the leader said when it was asked last.
   std::string DescribeWaiting(const CollectiveRequest& request) override
@@ -108,6 +120,19 @@ class ParamResolverDistributed
   absl::Status OnEndGroup(const ControlCaller& caller,
                           const proto::EndGroup& message)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Another task has given an execution up; this one tells the others if it
+  // leads. The generation in which members of this task may run it by now; 0:
+  // none. Errors: PERMISSION_DENIED as OnEndGroup(); UNAVAILABLE if neither the
+  // caller leads nor this task.
+  absl::StatusOr<uint64_t> OnGivenUp(const ControlCaller& caller,
+                                     const ExecKey& execution,
+                                     const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The step is over on all tasks, or begins, perhaps again.
+  void EndStep(int64_t step_id) { given_up_->EndStep(step_id); }
+  void BeginStep(int64_t step_id) { given_up_->BeginStep(step_id); }
 
   // The task's process is gone, for the reason, which names it.
   void OnTaskLost(int task, const absl::Status& reason)
@@ -140,21 +165,18 @@ class ParamResolverDistributed
   size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct Waiter {
-    Done done;
-  };
-  using WaiterPtr = std::shared_ptr<Waiter>;
-
-  // What one member asks the leader, for all of its calls for the instance.
+  // What a call asks the leader.
   struct Question {
     InstanceId id;
+    CallNumber number;
     DeviceAttributes device;
     std::string device_name;
     std::shared_ptr<const CollectiveRequest> request;
+    uint64_t place = 0;  // Among those that were asked.
     std::shared_ptr<Cancellation> withdrawn = std::make_shared<Cancellation>();
 
     // These change, under the resolver's lock.
-    std::vector<WaiterPtr> waiters;
+    Done done;
     int leader = -1;  // That was asked last.
     bool is_polled = false;
     int attempt = 0;  // How often it was asked.
@@ -163,25 +185,30 @@ class ParamResolverDistributed
     std::optional<absl::Status> end_reason;   // Of EndGroup().
   };
   using QuestionPtr = std::shared_ptr<Question>;
+
+  // By the device's name and the place.
+  using Questions = std::map<std::pair<std::string, uint64_t>, QuestionPtr>;
   using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
 
   explicit ParamResolverDistributed(Options options);
   void Initialize();
 
   // Members' calls.
-  absl::StatusOr<QuestionPtr> FindOrAddQuestion(
-      const DeviceAttributes& device,
-      const std::shared_ptr<const CollectiveRequest>& request, bool* is_new)
+  absl::Status CheckRoom(const Question& question) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Add(const QuestionPtr& question) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsPresent(const Question& question) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsPresent(const Question& question, int attempt)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void Leave(const QuestionPtr& question, const WaiterPtr& waiter,
-             const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  static Answer AnswerOf(const SettledGroups::Member& settled,
+                         const CollectiveRequest& request);
   void Finish(const QuestionPtr& question, const Answer& answer)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void Remove(const QuestionPtr& question) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FinishAllOf(const Question& question,
+                   const SettledGroups::Member& settled)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(const Question& question) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StopAsking(const QuestionPtr& question, bool was_polled,
                   const absl::Status& reason);
 
@@ -215,7 +242,18 @@ class ParamResolverDistributed
       const Question& question, const SettledGroups::Group& group, int rank,
       const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What was given up.
+  bool Leads() const;
+  void TellLeaderGivenUp(const ExecKey& execution, const absl::Status& reason,
+                         absl::Time give_up);
+  void TellAllGivenUp(const ExecKey& execution, const absl::Status& reason);
+  void SendGivenUp(int task, const ExecKey& execution,
+                   const absl::Status& reason, absl::Time deadline,
+                   absl::AnyInvocable<void(const absl::Status&) &&> done);
+
   // Ends.
+  void EndWithAll(const QuestionPtr& question, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void OnGenerationEnded(GroupKey key, uint64_t generation,
                          const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   void EndEverywhere(const CollGroupParams& group, const absl::Status& reason)
@@ -228,6 +266,8 @@ class ParamResolverDistributed
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
       absl::AnyInvocable<void(const absl::Status&) &&> done =
           [](const absl::Status&) {});
+  absl::Status CheckMayEnd(const ControlCaller& caller, GroupKey key)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status LedByLost(int task) const;
   void EndWhatWasLed(int task, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -251,12 +291,14 @@ class ParamResolverDistributed
   std::shared_ptr<ParamResolverLocal> led_;
   std::shared_ptr<LeaderService> leader_service_;
   std::shared_ptr<LeaderPoll> poll_;
+  const std::shared_ptr<GivenUpExecutions> given_up_ =
+      std::make_shared<GivenUpExecutions>();
 
   Mutex mu_;
   SettledGroups settled_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<InstanceId, std::map<std::string, QuestionPtr>> questions_
-      ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<InstanceId, Questions> questions_ ABSL_GUARDED_BY(mu_);
   size_t num_questions_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_place_ ABSL_GUARDED_BY(mu_) = 0;
 
   // The generation of a group that could not be formed, for EndGroup().
   absl::flat_hash_map<GroupKey, uint64_t> failed_generations_

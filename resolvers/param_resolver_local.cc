@@ -65,7 +65,7 @@ void ParamResolverLocal::EndAll(const absl::Status& reason) {
 
 void ParamResolverLocal::CompleteParamsAsync(
     const DeviceAttributes& device,
-    std::shared_ptr<const CollectiveRequest> request,
+    std::shared_ptr<const CollectiveRequest> request, CallNumber /*number*/,
     std::shared_ptr<Cancellation> cancellation, Done done) {
   Join({.device = device,
         .request = std::move(request),
@@ -83,6 +83,7 @@ void ParamResolverLocal::Join(MemberCall member,
                   .done = std::move(done),
                   .ended_generation = member.ended_generation,
                   .living_generation = member.living_generation,
+                  .asks_once = member.asks_once,
                   .is_remote = member.is_remote});
   call->device_name = call->device.name.ToString();
   Outbox outbox;
@@ -324,7 +325,7 @@ void ParamResolverLocal::ArriveAtInstance(const GroupPtr& group,
     outbox->answers.emplace_back(call, LeaderAnswer{std::move(status)});
     return;
   }
-  ++instance->num_calls[rank];
+  if (is_new || !call->asks_once) ++instance->num_calls[rank];
   if (!instance->completed.empty()) {
     outbox->answers.emplace_back(call, LeaderAnswer{instance->completed[rank]});
     return;
@@ -435,8 +436,9 @@ bool ParamResolverLocal::LeaveInstance(Group& group, const WaitingCall& call,
   if (!instance.waiting.Remove(call)) return false;
   if (instance.all_arrived()) return true;  // It is being settled.
   const int rank = group.rank_of_device.at(call.device_name);
-  --instance.num_calls[rank];
-  if (!instance.waiting.HasCallOf(call.device_name)) {
+  const bool was_last = !instance.waiting.HasCallOf(call.device_name);
+  if (was_last || !call.asks_once) --instance.num_calls[rank];
+  if (was_last) {
     outbox->dropped.push_back(std::move(instance.requests[rank]));
     --instance.num_arrived;
   }

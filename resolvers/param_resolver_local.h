@@ -83,6 +83,7 @@ class ParamResolverLocal
     // all of its members say have ended.
     uint64_t ended_generation = 0;
     uint64_t living_generation = 0;
+    bool asks_once = false;
     bool is_remote = false;
   };
 
@@ -91,6 +92,7 @@ class ParamResolverLocal
 
   void CompleteParamsAsync(const DeviceAttributes& device,
                            std::shared_ptr<const CollectiveRequest> request,
+                           CallNumber number,
                            std::shared_ptr<Cancellation> cancellation,
                            Done done) override ABSL_LOCKS_EXCLUDED(mu_);
   std::string DescribeWaiting(const CollectiveRequest& request) override

@@ -103,7 +103,7 @@ class ParamResolverLocalTest : public testing::Test {
     auto call = std::make_shared<Call>();
     resolver_->CompleteParamsAsync(
         Cpu(device), std::make_shared<const CollectiveRequest>(request),
-        call->token,
+        CallNumber{}, call->token,
         [call](Answer answer) { call->answers.push_back(std::move(answer)); });
     return call;
   }
@@ -328,6 +328,21 @@ TEST_F(ParamResolverLocalTest, KeepsAnInstanceThatAMemberHasNotAskedForAgain) {
   Ask(0, -1);
   for (InstanceKey key = 0; key < 1000; ++key) AllAsk(key);
   EXPECT_FALSE(Ask(1, -1)->waits());
+}
+
+// A resolver of a cluster remembers what its members are told, so that it does
+// not matter how often they asked before.
+TEST_F(ParamResolverLocalTest, CallsOfAMemberThatRemembersCountAsOne) {
+  ResetResolver(/*max_entries=*/40);
+  for (int device : {0, 0, 1}) {
+    resolver_->Join(
+        {.device = Cpu(device),
+         .request = std::make_shared<const CollectiveRequest>(Request(-1)),
+         .asks_once = true},
+        [](const LeaderAnswer& answer) { EXPECT_THAT(answer.params, IsOk()); });
+  }
+  for (InstanceKey key = 0; key < 1000; ++key) AllAsk(key);
+  EXPECT_TRUE(Ask(1, -1)->waits());
 }
 
 TEST_F(ParamResolverLocalTest, DescribesWhomAMemberWaitsForOrNobody) {

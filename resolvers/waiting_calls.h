@@ -37,6 +37,10 @@ struct WaitingCall {
   uint64_t ended_generation = 0;
   uint64_t living_generation = 0;
 
+  // The member remembers what it is told: calls that came before it was are
+  // one.
+  bool asks_once = false;
+
   bool is_remote = false;
   uint64_t place = 0;  // In the WaitingCalls that have it.
 };

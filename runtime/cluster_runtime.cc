@@ -279,7 +279,10 @@ class ClusterRuntime::Impl {
          .param_resolver = control_->param_resolver(),
          .device_resolver = control_->device_resolver(),
          .step_sequence = control_->step_sequence(),
-         .make_peer_access = [access = access_](int64_t step_id) {
+         .make_peer_access = [access = access_,
+                              resolver =
+                                  control_->param_resolver()](int64_t step_id) {
+           resolver->BeginStep(step_id);
            return access->ForStep(step_id);
          }});
     if (!manager.ok()) return manager.status();
@@ -291,6 +294,7 @@ class ClusterRuntime::Impl {
   void EndStep(int64_t step_id) {
     access_->EndStep(step_id, absl::AbortedError(absl::StrCat(
                                   "step ", step_id, " has been cleaned up")));
+    control_->param_resolver()->EndStep(step_id);
     manager_->Cleanup(step_id);
   }
 

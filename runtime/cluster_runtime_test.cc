@@ -235,6 +235,60 @@ TEST_P(ClusterRuntimeTest, ABufferThatDoesNotFitEndsTheFirstCallOnAllTasks) {
   }
 }
 
+TEST_P(ClusterRuntimeTest, ACallThatGivesUpBeforeItIsSettledEndsOnAllTasks) {
+  const CollectiveRequest request = Request(kNumTasks);
+  std::vector<Call*> calls;
+  calls.push_back(&CallDevice(1, 0, request, After(absl::Seconds(1))));
+  calls.push_back(&CallDevice(1, 1, request));
+  calls.push_back(&CallDevice(0, 0, request));
+  calls.push_back(&CallDevice(2, 1, request));
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(2));
+  calls.push_back(&CallDevice(0, 1, request));  // These come late.
+  calls.push_back(&CallDevice(2, 0, request));
+  environment_.RunAll();
+  for (const Call* call : calls) {
+    ASSERT_TRUE(call->outcome.status.has_value());
+    EXPECT_THAT(*call->outcome.status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         HasSubstr("called by /job:worker/replica:0/task:1/"
+                                   "device:CPU:0")));
+  }
+  const auto next = CallAll({0, 1, 2});
+  environment_.RunAll();
+  ExpectAll(next, 1 + 2 + 3 + 4 + 5 + 6);
+}
+
+// Others may know by then how it is settled, and run it.
+TEST_P(ClusterRuntimeTest, ACallThatGivesUpJustAsItIsSettledEndsOnAllTasks) {
+  bool are_all_ok = false;
+  for (int num_events = 0; !are_all_ok; ++num_events) {
+    ASSERT_LT(num_events, 10'000);
+    CollectiveRequest request = Request(kNumTasks);
+    request.group_key = num_events + 1;
+    const auto cancellation = std::make_shared<Cancellation>();
+    std::vector<Call*> calls;
+    for (int task : {1, 0, 2}) {
+      for (int device = 0; device < kDevices; ++device) {
+        Call& call = calls_.emplace_back();
+        if (calls.empty()) call.cancellation = cancellation;
+        CallDevice(task, device, request, call);
+        calls.push_back(&call);
+      }
+    }
+    environment_.RunSome(num_events);
+    cancellation->Cancel(absl::CancelledError("not this time"));
+    environment_.RunAll();
+    are_all_ok = true;
+    for (const Call* call : calls) {
+      ASSERT_TRUE(call->outcome.status.has_value());
+      if (call->outcome.status->ok()) continue;
+      are_all_ok = false;
+      EXPECT_EQ(call->outcome.status, absl::CancelledError("not this time"));
+    }
+  }
+}
+
 // Each task has a device that is no member.
 TEST_P(ClusterRuntimeTest, WhatFailedBeforeItWasSettledHoldsNobodyBack) {
   CollectiveRequest first = Request(kNumTasks);

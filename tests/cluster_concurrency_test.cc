@@ -98,6 +98,7 @@ TEST(ClusterConcurrencyTest, CallsCancellationsAndEndsFromManyThreads) {
           devices[task]->devices()[0]->attributes(),
           std::make_shared<const CollectiveRequest>(
               AllReduceOf(i % 3, kTasks, i % 7)),
+          CallNumber{.step_id = task, .execution = static_cast<uint64_t>(i)},
           tokens.back(), [&](auto) { answered.DecrementCount(); });
       if (i % 11 == task) {
         tokens[i / 2]->Cancel(absl::CancelledError("at will"));

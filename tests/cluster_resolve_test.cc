@@ -513,8 +513,8 @@ TEST_F(ClusterResolveTest, ADeviceOfAnotherTaskIsRefused) {
   absl::Status status;
   cluster_->control(1).param_resolver()->CompleteParamsAsync(
       cluster_->Device(0, 0),
-      std::make_shared<const CollectiveRequest>(Request()), nullptr,
-      [&](auto params) { status = params.status(); });
+      std::make_shared<const CollectiveRequest>(Request()), CallNumber{},
+      nullptr, [&](auto params) { status = params.status(); });
   EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
                                HasSubstr("is not a device of this task")));
 }
@@ -547,6 +547,7 @@ proto::ControlRequest RequestOfKind(int kind) {
       break;
     case 6:
       request.mutable_cancel_execution()->mutable_key()->set_group(kGroup);
+      request.mutable_cancel_execution()->mutable_key()->set_generation(1);
       break;
     default:
       request.mutable_cleanup_step()->set_step(1);

@@ -51,7 +51,7 @@ class GroupPhaseTest : public testing::Test {
     auto answer = std::make_shared<std::optional<Answer>>();
     resolver_->CompleteParamsAsync(
         device, std::make_shared<const CollectiveRequest>(request),
-        std::move(cancellation),
+        CallNumber{}, std::move(cancellation),
         [answer](Answer given) { *answer = std::move(given); });
     return answer;
   }

@@ -277,7 +277,7 @@ TEST_F(InstancePhaseTest, ImplementationIsChosenOnceForAllMembers) {
       resolver->CompleteParamsAsync(
           device->attributes(),
           std::make_shared<const CollectiveRequest>(job_.AllReduceRequest(6)),
-          nullptr, [&](auto params) {
+          CallNumber{}, nullptr, [&](auto params) {
             ASSERT_THAT(params, IsOk());
             answers.push_back(*std::move(params));
           });
@@ -307,7 +307,8 @@ TEST_F(InstancePhaseTest, ErrorsStayShortHoweverLargeTheGroupIs) {
     request.op = Permute{permutation};
     resolver->CompleteParamsAsync(
         {.name = {"worker", 0, 0, "CPU", rank}, .incarnation = 1},
-        std::make_shared<const CollectiveRequest>(std::move(request)), nullptr,
+        std::make_shared<const CollectiveRequest>(std::move(request)),
+        CallNumber{}, nullptr,
         [&](auto params) { statuses.push_back(params.status()); });
   }
   ASSERT_EQ(statuses.size(), static_cast<size_t>(kSize));

@@ -354,7 +354,8 @@ void SimulatedCluster::Finish(const ExchangePtr& exchange,
 }
 
 SimulatedCluster::CallPtr SimulatedCluster::Ask(
-    int task, int index, const CollectiveRequest& request) {
+    int task, int index, const CollectiveRequest& request,
+    std::optional<CallNumber> number) {
   const auto call = std::make_shared<Call>();
   const auto shared = std::make_shared<const CollectiveRequest>(request);
   Process* const process = processes_[task].get();
@@ -362,7 +363,9 @@ SimulatedCluster::CallPtr SimulatedCluster::Ask(
     return process->control->param_resolver()->DescribeWaiting(*shared);
   };
   process->control->param_resolver()->CompleteParamsAsync(
-      Device(task, index), shared, call->token, [this, call](auto answer) {
+      Device(task, index), shared,
+      number.value_or(CallNumber{.execution = ++last_call_}), call->token,
+      [this, call](auto answer) {
         call->answered_at = Now();
         call->answers.push_back(std::move(answer));
       });

@@ -18,6 +18,7 @@
 #include "framework/coordinator/coordinator_server.h"
 #include "framework/device_manager.h"
 #include "framework/group_directory.h"
+#include "framework/param_resolver.h"
 #include "framework/params.h"
 #include "framework/selection_rules.h"
 #include "proto/control.pb.h"
@@ -113,7 +114,9 @@ class SimulatedCluster {
   std::string Label(int task) const { return ClusterOf(0).Label(task); }
 
   // A member's call. It belongs to its process: none is answered after Kill().
-  CallPtr Ask(int task, int index, const CollectiveRequest& request);
+  // Without a number it is of an execution that no other call is of.
+  CallPtr Ask(int task, int index, const CollectiveRequest& request,
+              std::optional<CallNumber> number = std::nullopt);
 
   // A message as `caller` would send it, past the object that usually does.
   void Send(ControlCaller caller, int to, proto::ControlRequest request,
@@ -182,6 +185,7 @@ class SimulatedCluster {
   std::set<std::pair<int, int>> cuts_;
   std::map<uint64_t, ExchangePtr> exchanges_;
   uint64_t last_exchange_ = 0;
+  uint64_t last_call_ = uint64_t{1} << 32;  // Far from those that are given.
   Traffic traffic_;
   std::vector<Traffic> traffic_of_;
 };

@@ -75,6 +75,8 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
   request.set_final_op("last");
   call.set_ended_generation(1);
   call.set_living_generation(2);
+  call.set_step(3);
+  call.set_execution(4);
   return message;
 }
 

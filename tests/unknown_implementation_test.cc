@@ -26,10 +26,8 @@ constexpr GroupKey kGroup = 7;
 // Answers at once that a group is settled, of which the device is rank 0.
 class ResolverDouble : public ParamResolverInterface {
  public:
-  explicit ResolverDouble(int num_local) : num_local_(num_local) {}
-
   void CompleteParamsAsync(const DeviceAttributes& device,
-                           std::shared_ptr<const CollectiveRequest>,
+                           std::shared_ptr<const CollectiveRequest>, CallNumber,
                            std::shared_ptr<Cancellation>, Done done) override {
     CollGroupParams group;
     group.key = kGroup;
@@ -43,24 +41,24 @@ class ResolverDouble : public ParamResolverInterface {
     params.group = std::make_shared<const CollGroupParams>(std::move(group));
     params.instance =
         std::make_shared<const CollInstanceParams>(std::move(instance));
-    params.task = std::make_shared<const CollTaskParams>(CollTaskParams{
-        .is_local = {true, num_local_ == 2}, .num_local = num_local_});
+    params.task = std::make_shared<const CollTaskParams>(
+        CollTaskParams{.is_local = {true, false}, .num_local = 1});
     std::move(done)(
         std::make_shared<const CollectiveParams>(std::move(params)));
   }
   std::string DescribeWaiting(const CollectiveRequest&) override { return ""; }
-  void EndGroup(GroupKey key, absl::Status reason) override {
-    EXPECT_EQ(key, kGroup);
-    end = std::move(reason);
+  void GiveUp(InstanceId instance, CallNumber number,
+              const absl::Status& reason) override {
+    EXPECT_EQ(instance.group_key, kGroup);
+    EXPECT_EQ(number, CallNumber{});
+    given_up = reason;
   }
+  void EndGroup(GroupKey, absl::Status) override { has_ended = true; }
 
-  std::optional<absl::Status> end;
-
- private:
-  const int num_local_;
+  std::optional<absl::Status> given_up;
+  bool has_ended = false;
 };
 
-// How a call ends of a group with so many members here.
 absl::Status CallWith(const std::shared_ptr<ResolverDouble>& resolver) {
   SimulatedEnvironment environment(/*seed=*/1);
   const auto devices = DeviceManager::CreateCpu(
@@ -83,19 +81,14 @@ absl::Status CallWith(const std::shared_ptr<ResolverDouble>& resolver) {
   return status;
 }
 
-TEST(UnknownImplementationTest, EndsTheGroupSoThatOtherTasksDoNotWait) {
-  const auto resolver = std::make_shared<ResolverDouble>(/*num_local=*/1);
+// The execution has no key yet, by which others are told of failures.
+TEST(UnknownImplementationTest, IsGivenUpSoThatOtherTasksDoNotWait) {
+  const auto resolver = std::make_shared<ResolverDouble>();
   const absl::Status status = CallWith(resolver);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound,
                                testing::HasSubstr("UnheardOf")));
-  EXPECT_EQ(resolver->end, status);
-}
-
-TEST(UnknownImplementationTest, EndsNoMoreThanTheCallWhereAllAreHere) {
-  const auto resolver = std::make_shared<ResolverDouble>(/*num_local=*/2);
-  EXPECT_THAT(CallWith(resolver), StatusIs(absl::StatusCode::kNotFound,
-                                           testing::HasSubstr("UnheardOf")));
-  EXPECT_EQ(resolver->end, std::nullopt);
+  EXPECT_EQ(resolver->given_up, status);
+  EXPECT_FALSE(resolver->has_ended);
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ std::string PerfRunner::NameOfChoice(const Requests& requests) {
   // asked equally often. They are known there: nobody waits.
   for (size_t i = 0; i < requests.size(); ++i) {
     party_->manager().param_resolver().CompleteParamsAsync(
-        party_->devices()[i]->attributes(), requests[i],
+        party_->devices()[i]->attributes(), requests[i], CallNumber{},
         /*cancellation=*/nullptr, [&name](auto params) {
           if (!params.ok()) return;
           name = (*params)->instance->impl_details.implementation;

@@ -241,7 +241,7 @@ class Task {
         RequestOf(type, size, input.Choice(4)));
     const WaitingPtr waiting = Expect();
     control_->param_resolver()->CompleteParamsAsync(
-        DeviceOf(this_task_), request, waiting->token,
+        DeviceOf(this_task_), request, CallNumber{}, waiting->token,
         [waiting, request](const auto& params) {
           ++waiting->num_answers;
           if (!params.ok()) return;

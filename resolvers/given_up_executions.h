@@ -1,0 +1,56 @@
+#ifndef TUTTI_RESOLVERS_GIVEN_UP_EXECUTIONS_H_
+#define TUTTI_RESOLVERS_GIVEN_UP_EXECUTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "framework/buf_key.h"
+#include "framework/mutex.h"
+
+namespace tutti {
+
+// Executions that a member gave up before their instance was settled, as far as
+// it knew: whoever comes to one ends with the same reason, instead of waiting
+// for a member that does not. Keys are of generation 0.
+//
+// Keeps the newest `max_entries`, about 400 bytes each, and as many numbers of
+// steps that are over. Thread-safe; calls nobody.
+class GivenUpExecutions {
+ public:
+  explicit GivenUpExecutions(size_t max_entries = size_t{1} << 16)
+      : max_entries_(max_entries) {}
+
+  // The first reason stays. False if there was one.
+  bool Add(const ExecKey& execution, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Why it was given up; OK if it was not.
+  absl::Status Find(const ExecKey& execution) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The step is over, until it begins anew. Both forget what was given up in
+  // it before.
+  void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  void BeginStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsOver(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+
+  size_t size() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Forget(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const size_t max_entries_;
+  Mutex mu_;
+  absl::flat_hash_map<ExecKey, absl::Status> reasons_ ABSL_GUARDED_BY(mu_);
+  std::deque<ExecKey> order_ ABSL_GUARDED_BY(mu_);  // Of `reasons_`.
+  absl::flat_hash_set<int64_t> ended_steps_ ABSL_GUARDED_BY(mu_);
+  std::deque<int64_t> steps_order_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_GIVEN_UP_EXECUTIONS_H_

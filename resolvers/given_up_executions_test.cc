@@ -1,0 +1,72 @@
+#include "resolvers/given_up_executions.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+ExecKey Execution(int64_t step, uint64_t number) {
+  return {.step = step, .group = 7, .instance = 8, .execution = number};
+}
+
+const absl::Status kReason = absl::DeadlineExceededError("too late");
+
+TEST(GivenUpExecutionsTest, TheFirstReasonOfAnExecutionStays) {
+  GivenUpExecutions given_up;
+  EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
+  EXPECT_TRUE(given_up.Add(Execution(1, 0), kReason));
+  EXPECT_FALSE(given_up.Add(Execution(1, 0), absl::AbortedError("later")));
+  EXPECT_EQ(given_up.Find(Execution(1, 0)), kReason);
+  EXPECT_THAT(given_up.Find(Execution(1, 1)), IsOk());
+  EXPECT_THAT(given_up.Find(Execution(2, 0)), IsOk());
+}
+
+TEST(GivenUpExecutionsTest, KeepsTheNewest) {
+  GivenUpExecutions given_up(/*max_entries=*/2);
+  for (uint64_t i = 0; i < 3; ++i) given_up.Add(Execution(1, i), kReason);
+  EXPECT_EQ(given_up.size(), 2u);
+  EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
+  EXPECT_EQ(given_up.Find(Execution(1, 1)), kReason);
+  EXPECT_EQ(given_up.Find(Execution(1, 2)), kReason);
+}
+
+TEST(GivenUpExecutionsTest, ForgetsAStepThatEndsAndNoOther) {
+  GivenUpExecutions given_up;
+  given_up.Add(Execution(1, 0), kReason);
+  given_up.Add(Execution(2, 0), kReason);
+  given_up.EndStep(1);
+  EXPECT_TRUE(given_up.IsOver(1));
+  EXPECT_FALSE(given_up.IsOver(2));
+  EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
+  EXPECT_EQ(given_up.Find(Execution(2, 0)), kReason);
+}
+
+TEST(GivenUpExecutionsTest, AStepThatBeginsAnewInheritsNothing) {
+  GivenUpExecutions given_up;
+  given_up.EndStep(1);
+  given_up.Add(Execution(1, 0), kReason);  // On its way when the step ended.
+  given_up.BeginStep(1);
+  EXPECT_FALSE(given_up.IsOver(1));
+  EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
+}
+
+TEST(GivenUpExecutionsTest, AStepThatBeginsKnowsWhatOthersGaveUpInIt) {
+  GivenUpExecutions given_up;
+  given_up.Add(Execution(1, 0), kReason);
+  given_up.BeginStep(1);
+  EXPECT_EQ(given_up.Find(Execution(1, 0)), kReason);
+}
+
+TEST(GivenUpExecutionsTest, KeepsTheNumbersOfTheNewestStepsThatEnded) {
+  GivenUpExecutions given_up(/*max_entries=*/2);
+  for (int64_t step = 0; step < 3; ++step) given_up.EndStep(step);
+  EXPECT_FALSE(given_up.IsOver(0));
+  EXPECT_TRUE(given_up.IsOver(1));
+  EXPECT_TRUE(given_up.IsOver(2));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,259 @@
+// Executions that a member gives up before their instance is settled: nobody
+// waits for it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/wire_codec.h"
+#include "tests/simulated_cluster.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+using CallPtr = SimulatedCluster::CallPtr;
+
+constexpr GroupKey kGroup = 7;
+constexpr CallNumber kFirst = {.step_id = 5, .execution = 0};
+
+const absl::Status kReason = absl::DeadlineExceededError("task 1 had no time");
+
+class GivenUpTest : public testing::Test {
+ protected:
+  void Begin(SimulatedCluster::Options options) {
+    size_ = options.num_tasks;
+    cluster_ = std::make_unique<SimulatedCluster>(options);
+    cluster_->StartAll();
+  }
+
+  CallPtr Ask(int task, CallNumber number = kFirst, InstanceKey key = 1) {
+    return cluster_->Ask(task, 0, AllReduceOf(kGroup, size_, key), number);
+  }
+
+  // All ask, and are answered.
+  void Settle(InstanceKey key, CallNumber number) {
+    std::vector<CallPtr> calls;
+    for (int task = 0; task < size_; ++task) {
+      calls.push_back(Ask(task, number, key));
+    }
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+  }
+
+  // What an executor does whose execution fails.
+  void GiveUp(int task, const CallPtr& call, CallNumber number = kFirst,
+              InstanceKey key = 1) {
+    call->token->Cancel(kReason);
+    cluster_->control(task).param_resolver()->GiveUp({kGroup, key}, number,
+                                                     kReason);
+  }
+
+  // By a call of another step.
+  void LetFindLeaderLost(int task) {
+    const CallPtr call = Ask(task, {.step_id = 4});
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_THAT(call->status(), StatusIs(StatusCode::kUnavailable,
+                                         HasSubstr(cluster_->Label(0))));
+  }
+
+  absl::Status SendAs(int from, int to, uint64_t execution) {
+    proto::ControlRequest request;
+    proto::CancelExecution* const cancel = request.mutable_cancel_execution();
+    *cancel->mutable_key() = EncodeKey({.step = kFirst.step_id,
+                                        .group = kGroup,
+                                        .instance = 1,
+                                        .execution = execution});
+    *cancel->mutable_reason() = EncodeError(kReason);
+    absl::Status status = absl::UnknownError("not answered");
+    cluster_->Send(
+        {from, cluster_->Device(from, 0).incarnation}, to, request,
+        [&status](const ControlAnswer& answer) { status = answer.status(); });
+    cluster_->RunFor(absl::Seconds(1));
+    return status;
+  }
+
+  int size_ = 0;
+  std::unique_ptr<SimulatedCluster> cluster_;
+};
+
+// Task 0 leads; task 2 comes when all is over.
+TEST_F(GivenUpTest, EndsOnAllTasksAlsoForThoseThatComeLate) {
+  for (int culprit : {0, 1}) {
+    SCOPED_TRACE(absl::StrCat("task ", culprit, " gives up"));
+    Begin({.num_tasks = 3});
+    const CallPtr waiting = Ask(1 - culprit);
+    const CallPtr given_up = Ask(culprit);
+    cluster_->RunFor(absl::Seconds(1));
+    GiveUp(culprit, given_up);
+    cluster_->RunFor(absl::Milliseconds(10));
+    EXPECT_EQ(waiting->status(), kReason);
+    const CallPtr late = Ask(2);
+    cluster_->RunFor(absl::Milliseconds(10));
+    EXPECT_EQ(late->status(), kReason);
+    Settle(1, {.step_id = 6});
+  }
+}
+
+TEST_F(GivenUpTest, EndsInAGroupThatIsFormedAndLeavesItAlone) {
+  Begin({.num_tasks = 3});
+  Settle(1, {.step_id = 4});
+  const CallPtr waiting = Ask(2, kFirst, /*key=*/2);
+  const CallPtr given_up = Ask(1, kFirst, /*key=*/2);
+  cluster_->RunFor(absl::Seconds(1));
+  GiveUp(1, given_up, kFirst, /*key=*/2);
+  cluster_->RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(waiting->status(), kReason);
+  const CallPtr late = Ask(0, kFirst, /*key=*/2);
+  EXPECT_EQ(late->status(), kReason);
+  Settle(2, {.step_id = 6});
+  EXPECT_EQ(cluster_->directory(0).Living().size(), 1u);
+}
+
+TEST_F(GivenUpTest, CallsOfOtherExecutionsWaitOn) {
+  Begin({.num_tasks = 3});
+  constexpr CallNumber kSecond = {.step_id = 5, .execution = 1};
+  constexpr CallNumber kNextStep = {.step_id = 6, .execution = 0};
+  std::vector<CallPtr> others = {Ask(0, kSecond), Ask(1, kSecond),
+                                 Ask(1, kNextStep)};
+  const CallPtr given_up = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  GiveUp(1, given_up);
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& other : others) EXPECT_TRUE(other->waits());
+  others.push_back(Ask(2, kSecond));
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& other : others) EXPECT_THAT(other->status(), IsOk());
+}
+
+TEST_F(GivenUpTest, ATaskThatStartsLaterIsTold) {
+  size_ = 3;
+  cluster_ = std::make_unique<SimulatedCluster>(
+      SimulatedCluster::Options{.num_tasks = 3});
+  cluster_->Start(0);
+  cluster_->Start(1);
+  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr given_up = Ask(1);
+  GiveUp(1, given_up);
+  cluster_->RunFor(absl::Seconds(20));
+  cluster_->Start(2);
+  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr late = Ask(2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
+  Begin({.num_tasks = 4});
+  cluster_->Stall(0, absl::Seconds(60));
+  const CallPtr given_up = Ask(2);
+  GiveUp(2, given_up);
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Kill(0);
+  LetFindLeaderLost(3);
+  const CallPtr late = Ask(3);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+// Those of the former leader's, which only some members had come to.
+TEST_F(GivenUpTest, WhoComesAfterTheLeaderWasLostDoesNotWaitForThoseBefore) {
+  Begin({.num_tasks = 4});
+  size_ = 3;  // Without the leader.
+  const CallPtr first = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Kill(0);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(first->status(), StatusIs(StatusCode::kUnavailable,
+                                        HasSubstr(cluster_->Label(0))));
+  GiveUp(1, first);
+  LetFindLeaderLost(2);
+  const CallPtr late = Ask(2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
+  Begin({.num_tasks = 3});
+  const CallPtr first = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->control(1).param_resolver()->EndGroup(kGroup,
+                                                  absl::AbortedError("enough"));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(first->status(), absl::AbortedError("enough"));
+  for (int task : {0, 2}) {
+    const CallPtr late = Ask(task);
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(late->status(), absl::AbortedError("enough"));
+  }
+}
+
+// However close to each other an answer and the end are, each call ends.
+TEST_F(GivenUpTest, NobodyWaitsIfItIsSettledMeanwhile) {
+  int num_ok = 0;
+  int num_ended = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = 3, .seed = seed});
+    const CallPtr given_up = Ask(1);
+    const std::vector<CallPtr> others = {Ask(0), Ask(2)};
+    cluster_->RunFor(absl::Microseconds(20 * seed));
+    GiveUp(1, given_up);
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : others) {
+      ASSERT_FALSE(call->waits());
+      const bool is_ok = call->status().ok();
+      EXPECT_EQ(call->status(), is_ok ? absl::OkStatus() : kReason);
+      ++(is_ok ? num_ok : num_ended);
+    }
+  }
+  EXPECT_GT(num_ok, 0);
+  EXPECT_GT(num_ended, 0);
+}
+
+TEST_F(GivenUpTest, WhatAStepThatIsOverHadBegunIsNotToldOthers) {
+  Begin({.num_tasks = 3});
+  const CallPtr waiting = Ask(0);
+  const CallPtr given_up = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  ParamResolverDistributed& resolver = *cluster_->control(1).param_resolver();
+  resolver.EndStep(kFirst.step_id);
+  GiveUp(1, given_up);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_TRUE(waiting->waits());
+  resolver.BeginStep(kFirst.step_id);
+  const CallPtr again = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_TRUE(again->waits());
+}
+
+TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutions) {
+  Begin({.num_tasks = 4});
+  size_ = 3;
+  for (int task : {0, 1, 2}) Ask(task, {.step_id = 4});
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(SendAs(3, 0, 0),
+              StatusIs(StatusCode::kPermissionDenied,
+                       HasSubstr("is not in group 7 and cannot end it")));
+  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+}
+
+TEST_F(GivenUpTest, WhoIsTakenForTheLeaderSaysThatItIsNot) {
+  Begin({.num_tasks = 3});
+  EXPECT_THAT(SendAs(2, 1, 0), StatusIs(StatusCode::kUnavailable,
+                                        AllOf(HasSubstr(cluster_->Label(1)),
+                                              HasSubstr("does not lead"))));
+  EXPECT_THAT(SendAs(0, 1, 0), IsOk());
+}
+
+}  // namespace
+}  // namespace tutti
