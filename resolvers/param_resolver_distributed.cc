@@ -9,18 +9,12 @@
 #include "resolvers/control_codec.h"
 #include "resolvers/group_codec.h"
 #include "resolvers/instance_check.h"
+#include "resolvers/task_members.h"
 
 namespace tutti {
 namespace {
 
 constexpr absl::Duration kAskAgain = absl::Milliseconds(100);
-
-// A task that does not take an EndGroup for so long is lost, and ends the group
-// itself if it comes back.
-constexpr absl::Duration kEndGroupLimit = absl::Seconds(10);
-
-// The same, for an execution that was given up.
-constexpr absl::Duration kTellLimit = absl::Seconds(10);
 
 InstanceId IdOf(const CollectiveRequest& request) {
   return {request.group_key, request.instance_key};
@@ -31,14 +25,6 @@ ExecKey KeyOf(InstanceId id, CallNumber number) {
           .group = id.group_key,
           .instance = id.instance_key,
           .execution = number.execution};
-}
-
-std::set<int> TasksOf(const CollGroupParams& group) {
-  std::set<int> tasks;
-  for (const CollGroupMember& member : group.members) {
-    tasks.insert(member.device.name.task);
-  }
-  return tasks;
 }
 
 absl::Status Prefixed(const std::string& prefix, const absl::Status& status) {
@@ -59,6 +45,11 @@ ParamResolverDistributed::ParamResolverDistributed(Options options)
     : options_(std::move(options)),
       this_task_(options_.cluster.this_task),
       task_name_(options_.cluster.TaskName(this_task_)),
+      teller_(std::make_shared<EndTeller>(
+          EndTeller::Options{.cluster = options_.cluster,
+                             .channel = options_.channel,
+                             .clock = options_.environment.clock,
+                             .leadership = options_.leadership})),
       settled_(task_name_) {}
 
 void ParamResolverDistributed::Initialize() {
@@ -588,69 +579,7 @@ void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
   if (given_up_->IsOver(number.step_id)) return;
   const ExecKey execution = KeyOf(instance, number);
   if (!given_up_->Add(execution, reason)) return;  // All know, or are told.
-  if (Leads()) return TellAllGivenUp(execution, reason);
-  TellLeaderGivenUp(execution, reason,
-                    options_.environment.clock->Now() + kTellLimit);
-}
-
-bool ParamResolverDistributed::Leads() const {
-  const auto leader = options_.leadership->leader();
-  return leader.ok() && *leader == this_task_;
-}
-
-// Again, and perhaps another one, if it does not take it.
-void ParamResolverDistributed::TellLeaderGivenUp(const ExecKey& execution,
-                                                 const absl::Status& reason,
-                                                 absl::Time give_up) {
-  const auto leader = options_.leadership->leader();
-  if (!leader.ok()) return;  // Nobody can wait for anything any more.
-  if (*leader == this_task_) return TellAllGivenUp(execution, reason);
-  SendGivenUp(*leader, execution, reason, give_up,
-              [weak_self = weak_from_this(), execution, reason,
-               give_up](const absl::Status& told) {
-                const auto self = weak_self.lock();
-                if (self == nullptr || !absl::IsUnavailable(told)) return;
-                Clock* const clock = self->options_.environment.clock;
-                const absl::Time next = clock->Now() + kAskAgain;
-                if (next >= give_up) return;
-                clock->CallAt(next, [weak_self, execution, reason, give_up] {
-                  const auto again = weak_self.lock();
-                  if (again == nullptr) return;
-                  again->TellLeaderGivenUp(execution, reason, give_up);
-                });
-              });
-}
-
-// Also those that are not known to have to do with the group: it may not be
-// formed yet.
-void ParamResolverDistributed::TellAllGivenUp(const ExecKey& execution,
-                                              const absl::Status& reason) {
-  const std::vector<int> lost = options_.leadership->lost_tasks();
-  std::set<int> tasks;
-  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
-    tasks.insert(task);
-  }
-  for (int task : lost) tasks.erase(task);
-  tasks.erase(this_task_);
-  const absl::Time deadline = options_.environment.clock->Now() + kTellLimit;
-  for (int task : tasks) {
-    SendGivenUp(task, execution, reason, deadline, [](const absl::Status&) {});
-  }
-}
-
-void ParamResolverDistributed::SendGivenUp(
-    int task, const ExecKey& execution, const absl::Status& reason,
-    absl::Time deadline,
-    absl::AnyInvocable<void(const absl::Status&) &&> done) {
-  proto::ControlRequest request;
-  proto::CancelExecution* const message = request.mutable_cancel_execution();
-  *message->mutable_key() = EncodeKey(execution);
-  *message->mutable_reason() = EncodeError(reason);
-  options_.channel->Call(
-      task, std::move(request), {.deadline = deadline},
-      [done = std::move(done)](const ControlAnswer& answer) mutable {
-        std::move(done)(answer.status());
-      });
+  teller_->TellGivenUp(execution, reason);
 }
 
 absl::StatusOr<uint64_t> ParamResolverDistributed::OnGivenUp(
@@ -672,7 +601,7 @@ absl::StatusOr<uint64_t> ParamResolverDistributed::OnGivenUp(
        })) {
     Finish(question, reason);
   }
-  if (*leader == this_task_) TellAllGivenUp(execution, reason);
+  if (*leader == this_task_) teller_->TellGivenUp(execution, reason);
   // Who was answered just before knows the group.
   MutexLock lock(&mu_);
   const auto group = settled_.Find(execution.group);
@@ -746,7 +675,7 @@ void ParamResolverDistributed::EndGroup(GroupKey group_key,
   led_->EndGeneration(group_key, failed_generation, reason);
   const auto leader = options_.leadership->leader();
   if (leader.ok() && *leader != this_task_) {
-    SendEndGroup(*leader, group_key, failed_generation, reason);
+    teller_->TellGroupEnd(*leader, group_key, failed_generation, reason);
   }
 }
 
@@ -757,11 +686,7 @@ void ParamResolverDistributed::EndEverywhere(const CollGroupParams& group,
   const bool is_first = options_.directory->End(key, generation, reason);
   led_->EndGeneration(key, generation, reason);
   if (!is_first) return;  // Whoever was tells the others.
-  std::set<int> tasks = TasksOf(group);
-  const auto leader = options_.leadership->leader();
-  if (leader.ok()) tasks.insert(*leader);
-  tasks.erase(this_task_);
-  for (int task : tasks) SendEndGroup(task, key, generation, reason);
+  teller_->TellGroupEnd(group, reason);
 }
 
 // What is asked for stays until it is answered, for the group may be settled
@@ -786,7 +711,8 @@ void ParamResolverDistributed::EndAwaited(GroupKey key,
     return;
   }
   if (*leader == this_task_) return led_->EndAwaited(key, task_name_, reason);
-  const absl::Time give_up = options_.environment.clock->Now() + kEndGroupLimit;
+  const absl::Time give_up =
+      options_.environment.clock->Now() + EndTeller::kLimit;
   TellEnd(key, waiting, *leader, give_up);
 }
 
@@ -805,43 +731,24 @@ void ParamResolverDistributed::TellEnd(
     }
   }
   if (waiting.empty()) return;
-  SendEndGroup(leader, key, /*generation=*/0, reason,
-               [self = shared_from_this(), key, waiting, leader, give_up,
-                reason](const absl::Status& told) {
-                 Clock* const clock = self->options_.environment.clock;
-                 const absl::Time now = clock->Now();
-                 if (told.ok() && now < give_up) {
-                   clock->CallAt(
-                       now + kAskAgain, [weak_self = std::weak_ptr(self), key,
-                                         waiting, leader, give_up] {
-                         const auto again = weak_self.lock();
-                         if (again == nullptr) return;
-                         again->TellEnd(key, waiting, leader, give_up);
-                       });
-                   return;
-                 }
-                 for (const QuestionPtr& question : waiting) {
-                   self->Finish(question, reason);
-                 }
-               });
-}
-
-void ParamResolverDistributed::SendEndGroup(
-    int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-    absl::AnyInvocable<void(const absl::Status&) &&> done) {
-  proto::ControlRequest request;
-  proto::EndGroup* const message = request.mutable_end_group();
-  message->set_group_key(key);
-  message->set_generation(generation);
-  *message->mutable_reason() = EncodeError(reason);
-  for (int lost : options_.leadership->lost_tasks()) {
-    message->add_lost_tasks(lost);
-  }
-  options_.channel->Call(
-      task, std::move(request),
-      {.deadline = options_.environment.clock->Now() + kEndGroupLimit},
-      [done = std::move(done)](const ControlAnswer& answer) mutable {
-        std::move(done)(answer.status());
+  teller_->TellGroupEnd(
+      leader, key, /*generation=*/0, reason,
+      [self = shared_from_this(), key, waiting, leader, give_up,
+       reason](const absl::Status& told) {
+        Clock* const clock = self->options_.environment.clock;
+        const absl::Time now = clock->Now();
+        if (told.ok() && now < give_up) {
+          clock->CallAt(now + kAskAgain, [weak_self = std::weak_ptr(self), key,
+                                          waiting, leader, give_up] {
+            const auto again = weak_self.lock();
+            if (again == nullptr) return;
+            again->TellEnd(key, waiting, leader, give_up);
+          });
+          return;
+        }
+        for (const QuestionPtr& question : waiting) {
+          self->Finish(question, reason);
+        }
       });
 }
 

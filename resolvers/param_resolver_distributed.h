@@ -14,7 +14,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "framework/buf_key.h"
@@ -26,6 +25,7 @@
 #include "framework/param_resolver.h"
 #include "framework/registry.h"
 #include "framework/selection_rules.h"
+#include "resolvers/end_teller.h"
 #include "resolvers/given_up_executions.h"
 #include "resolvers/leader_poll.h"
 #include "resolvers/leader_service.h"
@@ -242,15 +242,6 @@ class ParamResolverDistributed
       const Question& question, const SettledGroups::Group& group, int rank,
       const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What was given up.
-  bool Leads() const;
-  void TellLeaderGivenUp(const ExecKey& execution, const absl::Status& reason,
-                         absl::Time give_up);
-  void TellAllGivenUp(const ExecKey& execution, const absl::Status& reason);
-  void SendGivenUp(int task, const ExecKey& execution,
-                   const absl::Status& reason, absl::Time deadline,
-                   absl::AnyInvocable<void(const absl::Status&) &&> done);
-
   // Ends.
   void EndWithAll(const QuestionPtr& question, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -262,10 +253,6 @@ class ParamResolverDistributed
       ABSL_LOCKS_EXCLUDED(mu_);
   void TellEnd(GroupKey key, const std::vector<QuestionPtr>& questions,
                int leader, absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
-  void SendEndGroup(
-      int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-      absl::AnyInvocable<void(const absl::Status&) &&> done =
-          [](const absl::Status&) {});
   absl::Status CheckMayEnd(const ControlCaller& caller, GroupKey key)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status LedByLost(int task) const;
@@ -288,6 +275,7 @@ class ParamResolverDistributed
   const Options options_;
   const int this_task_;
   const std::string task_name_;
+  const std::shared_ptr<EndTeller> teller_;
   std::shared_ptr<ParamResolverLocal> led_;
   std::shared_ptr<LeaderService> leader_service_;
   std::shared_ptr<LeaderPoll> poll_;

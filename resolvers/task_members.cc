@@ -14,4 +14,12 @@ CollTaskParams MembersOfTask(const CollGroupParams& group,
   return task;
 }
 
+std::set<int> TasksOf(const CollGroupParams& group) {
+  std::set<int> tasks;
+  for (const CollGroupMember& member : group.members) {
+    tasks.insert(member.device.name.task);
+  }
+  return tasks;
+}
+
 }  // namespace tutti

@@ -1,6 +1,8 @@
 #ifndef TUTTI_RESOLVERS_TASK_MEMBERS_H_
 #define TUTTI_RESOLVERS_TASK_MEMBERS_H_
 
+#include <set>
+
 #include "absl/strings/string_view.h"
 #include "framework/params.h"
 
@@ -10,6 +12,9 @@ namespace tutti {
 // if the name is empty.
 CollTaskParams MembersOfTask(const CollGroupParams& group,
                              absl::string_view task_name);
+
+// The tasks that have members.
+std::set<int> TasksOf(const CollGroupParams& group);
 
 }  // namespace tutti
 

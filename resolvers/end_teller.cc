@@ -1,0 +1,100 @@
+#include "resolvers/end_teller.h"
+
+#include <set>
+#include <vector>
+
+#include "framework/wire_codec.h"
+#include "resolvers/task_members.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kTellAgain = absl::Milliseconds(100);
+
+proto::ControlRequest GivenUp(const ExecKey& execution,
+                              const absl::Status& reason) {
+  proto::ControlRequest request;
+  proto::CancelExecution* const message = request.mutable_cancel_execution();
+  *message->mutable_key() = EncodeKey(execution);
+  *message->mutable_reason() = EncodeError(reason);
+  return request;
+}
+
+}  // namespace
+
+void EndTeller::TellGroupEnd(const CollGroupParams& group,
+                             const absl::Status& reason) {
+  std::set<int> tasks = TasksOf(group);
+  const auto leader = options_.leadership->leader();
+  if (leader.ok()) tasks.insert(*leader);
+  tasks.erase(options_.cluster.this_task);
+  for (int task : tasks) {
+    TellGroupEnd(task, group.key, group.generation, reason);
+  }
+}
+
+void EndTeller::TellGroupEnd(
+    int task, GroupKey key, uint64_t generation, const absl::Status& reason,
+    absl::AnyInvocable<void(const absl::Status&) &&> told) {
+  proto::ControlRequest request;
+  proto::EndGroup* const message = request.mutable_end_group();
+  message->set_group_key(key);
+  message->set_generation(generation);
+  *message->mutable_reason() = EncodeError(reason);
+  for (int lost : options_.leadership->lost_tasks()) {
+    message->add_lost_tasks(lost);
+  }
+  Send(task, std::move(request), options_.clock->Now() + kLimit,
+       std::move(told));
+}
+
+// Again, and perhaps another one, if it does not take it.
+void EndTeller::TellGivenUp(const ExecKey& execution,
+                            const absl::Status& reason, absl::Time give_up) {
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok()) return;  // Nobody waits for anybody any more.
+  if (*leader == options_.cluster.this_task) {
+    return TellAllGivenUp(execution, reason);
+  }
+  Send(*leader, GivenUp(execution, reason), give_up,
+       [weak_self = weak_from_this(), execution, reason,
+        give_up](const absl::Status& told) {
+         const auto self = weak_self.lock();
+         if (self == nullptr || !absl::IsUnavailable(told)) return;
+         Clock* const clock = self->options_.clock;
+         const absl::Time next = clock->Now() + kTellAgain;
+         if (next >= give_up) return;
+         clock->CallAt(next, [weak_self, execution, reason, give_up] {
+           const auto again = weak_self.lock();
+           if (again == nullptr) return;
+           again->TellGivenUp(execution, reason, give_up);
+         });
+       });
+}
+
+// Also those that are not known to have to do with the group: it may not be
+// formed yet.
+void EndTeller::TellAllGivenUp(const ExecKey& execution,
+                               const absl::Status& reason) {
+  const std::vector<int> lost = options_.leadership->lost_tasks();
+  std::set<int> without = {lost.begin(), lost.end()};
+  without.insert(options_.cluster.this_task);
+  const absl::Time deadline = options_.clock->Now() + kLimit;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (without.contains(task)) continue;
+    Send(task, GivenUp(execution, reason), deadline,
+         [](const absl::Status&) {});
+  }
+}
+
+void EndTeller::Send(int task, proto::ControlRequest request,
+                     absl::Time deadline,
+                     absl::AnyInvocable<void(const absl::Status&) &&> told) {
+  options_.channel->Call(
+      task, std::move(request), {.deadline = deadline},
+      [told = std::move(told)](const ControlAnswer& answer) mutable {
+        std::move(told)(answer.status());
+      });
+}
+
+}  // namespace tutti

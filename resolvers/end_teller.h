@@ -1,0 +1,69 @@
+#ifndef TUTTI_RESOLVERS_END_TELLER_H_
+#define TUTTI_RESOLVERS_END_TELLER_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/buf_key.h"
+#include "framework/cluster_spec.h"
+#include "framework/control_channel.h"
+#include "framework/environment.h"
+#include "framework/params.h"
+#include "resolvers/leadership.h"
+
+namespace tutti {
+
+// Tells other tasks what has ended on this one. Each message is given `kLimit`:
+// a task that does not take it is lost, and ends by itself what others have
+// ended if it comes back.
+//
+// Thread-safe. Waits for nobody.
+class EndTeller : public std::enable_shared_from_this<EndTeller> {
+ public:
+  static constexpr absl::Duration kLimit = absl::Seconds(10);
+
+  struct Options {
+    ClusterSpec cluster;
+
+    // These outlive the object.
+    ControlChannel* channel = nullptr;
+    Clock* clock = nullptr;
+
+    std::shared_ptr<const Leadership> leadership;
+  };
+
+  explicit EndTeller(Options options) : options_(std::move(options)) {}
+
+  // A generation of a group has ended: to the tasks of its members, and to the
+  // one that leads.
+  void TellGroupEnd(const CollGroupParams& group, const absl::Status& reason);
+
+  // The same to one task; generation 0: the one that this task waits for there.
+  // `told` gets how that went.
+  void TellGroupEnd(
+      int task, GroupKey key, uint64_t generation, const absl::Status& reason,
+      absl::AnyInvocable<void(const absl::Status&) &&> told =
+          [](const absl::Status&) {});
+
+  // An execution was given up: to the task that leads, and as that to all.
+  void TellGivenUp(const ExecKey& execution, const absl::Status& reason) {
+    TellGivenUp(execution, reason, options_.clock->Now() + kLimit);
+  }
+
+ private:
+  void TellGivenUp(const ExecKey& execution, const absl::Status& reason,
+                   absl::Time give_up);
+  void TellAllGivenUp(const ExecKey& execution, const absl::Status& reason);
+  void Send(int task, proto::ControlRequest request, absl::Time deadline,
+            absl::AnyInvocable<void(const absl::Status&) &&> told);
+
+  const Options options_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_END_TELLER_H_
