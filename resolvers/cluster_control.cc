@@ -36,7 +36,7 @@ void ClusterControl::Initialize() {
   heartbeats_ = std::make_shared<HeartbeatService>(options_.environment.clock,
                                                    options_.incarnation);
   device_resolver_ = std::make_shared<DeviceResolverDistributed>(
-      options_.cluster, options_.devices);
+      options_.cluster, *options_.devices);
   step_sequence_ = std::make_shared<StepSequenceDistributed>(
       StepSequenceDistributed::Options{.cluster = options_.cluster,
                                        .environment = options_.environment,

@@ -42,10 +42,10 @@ class ClusterControl : public ControlService,
     ClusterSpec cluster;
     Environment environment;
 
-    // These outlive the object. The directory's listener is set by Create().
-    ControlChannel* channel = nullptr;
-    GroupDirectory* directory = nullptr;
-    const DeviceManager* devices = nullptr;
+    // The directory's listener is set by Create().
+    std::shared_ptr<ControlChannel> channel;
+    std::shared_ptr<GroupDirectory> directory;
+    std::shared_ptr<const DeviceManager> devices;
 
     // Of this process; all of its devices have it.
     uint64_t incarnation = 0;

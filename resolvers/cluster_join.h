@@ -25,7 +25,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   struct Options {
     ClusterSpec cluster;
     Environment environment;
-    ControlChannel* channel = nullptr;  // Outlives the object.
+    std::shared_ptr<ControlChannel> channel;
     proto::Hello hello;
     absl::Time deadline = absl::InfiniteFuture();
 

@@ -28,7 +28,7 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   struct Options {
     ClusterSpec cluster;
     Environment environment;
-    ControlChannel* channel = nullptr;  // Outlives the object.
+    std::shared_ptr<ControlChannel> channel;
   };
 
   explicit ClusterLeave(Options options) : options_(std::move(options)) {}

@@ -42,11 +42,12 @@ class ClusterLeaveTest : public testing::Test {
   }
 
   SimulatedEnvironment environment_{/*seed=*/1};
-  KeepingChannel channel_;
+  const std::shared_ptr<KeepingChannel> channel_ =
+      std::make_shared<KeepingChannel>();
   const std::shared_ptr<ClusterLeave> leave_ = std::make_shared<ClusterLeave>(
       ClusterLeave::Options{.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
                             .environment = environment_.get(),
-                            .channel = &channel_});
+                            .channel = channel_});
   std::optional<absl::Status> ended_;
 };
 
@@ -54,9 +55,9 @@ TEST_F(ClusterLeaveTest, EndsWhenAllHaveSaidAndHeardGoodbye) {
   Leave();
   leave_->OnGoodbye(1);
   leave_->OnGoodbye(2);
-  channel_.Answer(1);
+  channel_->Answer(1);
   EXPECT_FALSE(ended_.has_value());
-  channel_.Answer(2);
+  channel_->Answer(2);
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
@@ -64,14 +65,14 @@ TEST_F(ClusterLeaveTest, WaitsForNoAnswerOfOneThatIsLost) {
   leave_->OnLost(1);
   Leave();
   leave_->OnGoodbye(2);
-  channel_.Answer(2);
+  channel_->Answer(2);
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
 TEST_F(ClusterLeaveTest, OneThatIsLostMeanwhileIsNotWaitedFor) {
   Leave();
   leave_->OnGoodbye(2);
-  channel_.Answer(2);
+  channel_->Answer(2);
   EXPECT_FALSE(ended_.has_value());
   leave_->OnLost(1);
   EXPECT_EQ(ended_, absl::OkStatus());
@@ -82,18 +83,18 @@ TEST_F(ClusterLeaveTest, OneThatCameBackIsWaitedFor) {
   leave_->OnFound(1);
   Leave();
   leave_->OnGoodbye(2);
-  channel_.Answer(2);
+  channel_->Answer(2);
   EXPECT_FALSE(ended_.has_value());
-  channel_.Answer(1);
+  channel_->Answer(1);
   leave_->OnGoodbye(1);
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
 TEST_F(ClusterLeaveTest, TheDeadlineNamesWhoHasNotSaidGoodbye) {
   Leave();
-  channel_.Answer(1);
+  channel_->Answer(1);
   leave_->OnGoodbye(2);
-  channel_.Answer(2);
+  channel_->Answer(2);
   environment_.Advance(absl::Seconds(3));
   ASSERT_TRUE(ended_.has_value());
   EXPECT_THAT(*ended_, StatusIs(absl::StatusCode::kDeadlineExceeded,

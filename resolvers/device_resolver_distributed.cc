@@ -10,10 +10,10 @@
 namespace tutti {
 
 DeviceResolverDistributed::DeviceResolverDistributed(
-    ClusterSpec cluster, const DeviceManager* devices)
+    ClusterSpec cluster, const DeviceManager& devices)
     : cluster_(std::move(cluster)) {
   Task& own = tasks_[cluster_.this_task];
-  for (const Device* device : devices->devices()) {
+  for (const Device* device : devices.devices()) {
     own.devices.push_back(device->attributes());
     own.incarnation = own.accepted = device->attributes().incarnation;
   }

@@ -21,8 +21,8 @@ namespace tutti {
 // nobody takes one for the other.
 class DeviceResolverDistributed : public DeviceResolverInterface {
  public:
-  // `devices`, this task's, outlive the resolver.
-  DeviceResolverDistributed(ClusterSpec cluster, const DeviceManager* devices);
+  // `devices` are this task's.
+  DeviceResolverDistributed(ClusterSpec cluster, const DeviceManager& devices);
 
   // More errors: INVALID_ARGUMENT for a name that is none; UNAVAILABLE for a
   // task that has not been heard of yet; FAILED_PRECONDITION.

@@ -28,11 +28,8 @@ class EndTeller : public std::enable_shared_from_this<EndTeller> {
 
   struct Options {
     ClusterSpec cluster;
-
-    // These outlive the object.
-    ControlChannel* channel = nullptr;
-    Clock* clock = nullptr;
-
+    std::shared_ptr<ControlChannel> channel;
+    Clock* clock = nullptr;  // Outlives the object.
     std::shared_ptr<const Leadership> leadership;
   };
 

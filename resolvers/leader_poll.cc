@@ -23,9 +23,11 @@ std::string Milliseconds(absl::Duration duration) {
 
 }  // namespace
 
-LeaderPoll::LeaderPoll(ClusterSpec cluster, ControlChannel* channel,
-                       Clock* clock)
-    : cluster_(std::move(cluster)), channel_(channel), clock_(clock) {}
+LeaderPoll::LeaderPoll(ClusterSpec cluster,
+                       std::shared_ptr<ControlChannel> channel, Clock* clock)
+    : cluster_(std::move(cluster)),
+      channel_(std::move(channel)),
+      clock_(clock) {}
 
 LeaderPoll::~LeaderPoll() {
   for (const auto& [id, poll] : polls_) clock_->Cancel(poll->alarm);

@@ -23,8 +23,9 @@ namespace tutti {
 // Thread-safe. Sends nothing for calls that are answered sooner.
 class LeaderPoll : public std::enable_shared_from_this<LeaderPoll> {
  public:
-  // `channel` and `clock` outlive the object.
-  LeaderPoll(ClusterSpec cluster, ControlChannel* channel, Clock* clock);
+  // `clock` outlives the object.
+  LeaderPoll(ClusterSpec cluster, std::shared_ptr<ControlChannel> channel,
+             Clock* clock);
   ~LeaderPoll();
 
   // A call begins to wait at `leader`, and has waited. As often the one as the
@@ -57,7 +58,7 @@ class LeaderPoll : public std::enable_shared_from_this<LeaderPoll> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ClusterSpec cluster_;
-  ControlChannel* const channel_;
+  const std::shared_ptr<ControlChannel> channel_;
   Clock* const clock_;
   Mutex mu_;
   absl::flat_hash_map<InstanceId, PollPtr> polls_ ABSL_GUARDED_BY(mu_);

@@ -55,10 +55,10 @@ class ParamResolverDistributed
     ClusterSpec cluster;
     Environment environment;
 
-    // These outlive the resolver.
-    ControlChannel* channel = nullptr;
-    GroupDirectory* directory = nullptr;  // Told of all groups of this task.
+    std::shared_ptr<ControlChannel> channel;
 
+    // Told of all groups of this task.
+    std::shared_ptr<GroupDirectory> directory;
     std::shared_ptr<Leadership> leadership;
     const CollectiveRegistry* registry = &CollectiveRegistry::Global();
 

@@ -34,7 +34,7 @@ class StepSequenceDistributed
   struct Options {
     ClusterSpec cluster;
     Environment environment;
-    ControlChannel* channel = nullptr;  // Outlives the object.
+    std::shared_ptr<ControlChannel> channel;
     std::shared_ptr<const Leadership> leadership;
     uint64_t incarnation = 0;  // Of this process.
 

@@ -56,7 +56,7 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   struct Options {
     ClusterSpec cluster;
     Environment environment;
-    ControlChannel* channel = nullptr;  // Outlives the object.
+    std::shared_ptr<ControlChannel> channel;
     HealthProfile profile = HealthProfile::Default();
 
     // Which tasks matter now.

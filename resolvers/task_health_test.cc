@@ -41,19 +41,19 @@ class TaskHealthTest : public testing::Test {
   void Answer(size_t call) {
     proto::ControlReply alive;
     alive.mutable_heartbeat()->set_incarnation(5);
-    std::move(channel_.calls[call])(alive);
+    std::move(channel_->calls[call])(alive);
   }
 
   const HealthProfile profile_ = HealthProfile::Fast();
   LateClock clock_;
-  HeldChannel channel_;
+  const std::shared_ptr<HeldChannel> channel_ = std::make_shared<HeldChannel>();
   std::vector<int> watched_ = {1};
   int num_lost_ = 0;
   const std::shared_ptr<TaskHealth> health_ =
       std::make_shared<TaskHealth>(TaskHealth::Options{
           .cluster = {.addresses = {"a:1", "b:1"}, .this_task = 0},
           .environment = {.clock = &clock_},
-          .channel = &channel_,
+          .channel = channel_,
           .profile = profile_,
           .watched = [this] { return watched_; },
           .lost = [this](const ControlCaller&,
@@ -64,12 +64,12 @@ class TaskHealthTest : public testing::Test {
 
 TEST_F(TaskHealthTest, AnAnswerAtTheLastMomentLosesNobody) {
   health_->Update();
-  ASSERT_EQ(channel_.calls.size(), 1u);
+  ASSERT_EQ(channel_->calls.size(), 1u);
   ASSERT_EQ(clock_.alarms.size(), 1u);
   clock_.now += profile_.silence_limit;
   Answer(0);
-  ASSERT_EQ(channel_.calls.size(), 2u);  // The next one is under way.
-  std::move(clock_.alarms[0])();         // That of the first.
+  ASSERT_EQ(channel_->calls.size(), 2u);  // The next one is under way.
+  std::move(clock_.alarms[0])();          // That of the first.
   EXPECT_EQ(num_lost_, 0);
   EXPECT_EQ(health_->state(1), TaskHealth::State::kUp);
   clock_.now += profile_.silence_limit;
@@ -85,10 +85,10 @@ TEST_F(TaskHealthTest, ASuspicionIsFollowedByAHeartbeatOfItsOwn) {
   health_->Update();
   clock_.now += profile_.hold;
   Answer(0);
-  ASSERT_EQ(channel_.calls.size(), 2u);
+  ASSERT_EQ(channel_->calls.size(), 2u);
   clock_.now += profile_.hold;
   Answer(1);
-  EXPECT_EQ(channel_.calls.size(), 2u);
+  EXPECT_EQ(channel_->calls.size(), 2u);
   EXPECT_EQ(health_->num_watched(), 0u);
 }
 

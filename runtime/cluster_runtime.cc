@@ -89,6 +89,13 @@ absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
   return DeviceManager::Create(*std::move(devices));
 }
 
+// What still runs when the runtime is destroyed finds a transport that has shut
+// down.
+std::shared_ptr<ControlChannel> ControlOf(
+    const std::shared_ptr<Transport>& transport) {
+  return {transport, &transport->control()};
+}
+
 // Runs `done` with the first error once all of several calls have ended.
 class FirstError {
  public:
@@ -202,7 +209,7 @@ class ClusterRuntime::Impl {
         {.cluster = options_.cluster,
          .environment = options_.environment,
          .device = std::shared_ptr<Device>(devices_, devices_->devices()[0]),
-         .channel = &transport_->control(),
+         .channel = ControlOf(transport_),
          .server = coordinator_server_,
          .executor =
              [this] { return manager_->FindOrCreate(kCoordinatorStep); },
@@ -227,9 +234,9 @@ class ClusterRuntime::Impl {
     return ClusterControl::Create(
         {.cluster = options_.cluster,
          .environment = options_.environment,
-         .channel = &transport_->control(),
-         .directory = groups_.get(),
-         .devices = devices_.get(),
+         .channel = ControlOf(transport_),
+         .directory = groups_,
+         .devices = devices_,
          .incarnation = incarnation,
          .health = options_.health,
          .rules = options_.rules,

@@ -67,25 +67,21 @@ class DirectChannel : public ControlChannel {
 
 TEST(ClusterConcurrencyTest, CallsCancellationsAndEndsFromManyThreads) {
   DefaultEnvironment environment(/*num_workers=*/2);
-  std::vector<std::unique_ptr<DirectChannel>> channels;
-  std::vector<std::unique_ptr<DeviceManager>> devices;
-  std::vector<std::unique_ptr<GroupDirectory>> directories;
+  std::vector<std::shared_ptr<DeviceManager>> devices;
   Tasks tasks;
   for (int task = 0; task < kTasks; ++task) {
     std::vector<std::unique_ptr<Device>> own;
     own.push_back(std::make_unique<CpuDevice>(DeviceAttributes{
         .name = {"worker", 0, task, "CPU", 0}, .incarnation = kIncarnation}));
     devices.push_back(*DeviceManager::Create(std::move(own)));
-    directories.push_back(std::make_unique<GroupDirectory>());
-    channels.push_back(std::make_unique<DirectChannel>(task, &tasks));
     tasks.Set(
         task,
         ClusterControl::Create(
             {.cluster = {.addresses = {"a:1", "b:1", "c:1"}, .this_task = task},
              .environment = environment.get(),
-             .channel = channels.back().get(),
-             .directory = directories.back().get(),
-             .devices = devices.back().get(),
+             .channel = std::make_shared<DirectChannel>(task, &tasks),
+             .directory = std::make_shared<GroupDirectory>(),
+             .devices = devices.back(),
              .incarnation = kIncarnation}));
   }
   constexpr int kCalls = 300;

@@ -157,7 +157,7 @@ void SimulatedCluster::Start(int task, absl::Duration join_limit) {
   process->task = task;
   process->incarnation = shared.random->Next();
   process->clock = std::make_unique<ProcessClock>(shared.clock, process);
-  process->channel = std::make_unique<Channel>(this, process);
+  process->channel = std::make_shared<Channel>(this, process);
   std::vector<std::unique_ptr<tutti::Device>> devices;
   for (int i = 0; i < options_.devices_per_task; ++i) {
     devices.push_back(std::make_unique<CpuDevice>(
@@ -174,9 +174,9 @@ void SimulatedCluster::Start(int task, absl::Duration join_limit) {
   process->control = ClusterControl::Create(
       {.cluster = std::move(cluster),
        .environment = {shared.queue, process->clock.get(), shared.random},
-       .channel = process->channel.get(),
-       .directory = &process->directory,
-       .devices = process->devices.get(),
+       .channel = process->channel,
+       .directory = process->directory,
+       .devices = process->devices,
        .incarnation = process->incarnation,
        .health = options_.health,
        .rules = static_cast<size_t>(task) < options_.rules.size()

@@ -101,7 +101,7 @@ class SimulatedCluster {
 
   bool is_alive(int task) const { return processes_[task] != nullptr; }
   ClusterControl& control(int task) { return *processes_[task]->control; }
-  GroupDirectory& directory(int task) { return processes_[task]->directory; }
+  GroupDirectory& directory(int task) { return *processes_[task]->directory; }
 
   // Once it has ended.
   std::optional<absl::Status> join_status(int task) const {
@@ -136,9 +136,10 @@ class SimulatedCluster {
     bool is_dead = false;
     absl::Time stalled_until = absl::InfinitePast();
     std::unique_ptr<ProcessClock> clock;
-    std::unique_ptr<Channel> channel;
-    std::unique_ptr<DeviceManager> devices;
-    GroupDirectory directory;
+    std::shared_ptr<Channel> channel;
+    std::shared_ptr<DeviceManager> devices;
+    const std::shared_ptr<GroupDirectory> directory =
+        std::make_shared<GroupDirectory>();
     std::shared_ptr<CoordinatorServer> named_tensors;  // Of task 0.
     std::shared_ptr<ClusterControl> control;
     std::optional<absl::Status> join_status;

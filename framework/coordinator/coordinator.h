@@ -41,8 +41,8 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   struct Options {
     ClusterSpec cluster;
     Environment environment;
-    std::shared_ptr<Device> device;     // With its manager.
-    ControlChannel* channel = nullptr;  // Outlives the object.
+    std::shared_ptr<Device> device;  // With its manager.
+    std::shared_ptr<ControlChannel> channel;
 
     // Rank zero's, on rank zero.
     std::shared_ptr<CoordinatorServer> server;

@@ -132,17 +132,18 @@ class Task {
          .clock = environment_.get().clock,
          .settings = {.stall_deadline = absl::Seconds(90),
                       .stalled = [](const auto&) {}}});
-    control_ = ClusterControl::Create({.cluster = ClusterOf(this_task),
-                                       .environment = environment_.get(),
-                                       .channel = &channel_,
-                                       .directory = &directory_,
-                                       .devices = devices_.get(),
-                                       .incarnation = IncarnationOf(this_task),
-                                       .max_entries = 64,
-                                       .max_unsettled = kMaxUnsettled,
-                                       .cancel_execution = refuse,
-                                       .cleanup_step = refuse,
-                                       .named_tensors = named_tensors_});
+    control_ =
+        ClusterControl::Create({.cluster = ClusterOf(this_task),
+                                .environment = environment_.get(),
+                                .channel = channel_,
+                                .directory = std::make_shared<GroupDirectory>(),
+                                .devices = devices_,
+                                .incarnation = IncarnationOf(this_task),
+                                .max_entries = 64,
+                                .max_unsettled = kMaxUnsettled,
+                                .cancel_execution = refuse,
+                                .cleanup_step = refuse,
+                                .named_tensors = named_tensors_});
     const WaitingPtr join = Expect();
     control_->Join(
         Now() + absl::Seconds(30), [](const auto&) {},
@@ -154,7 +155,7 @@ class Task {
     for (size_t i = 0; i < waiting_.size(); ++i) {
       waiting_[i]->token->Cancel(absl::CancelledError("given up"));
     }
-    channel_.Shutdown();
+    channel_->Shutdown();
     environment_.Advance(absl::Minutes(1));
     for (const WaitingPtr& waiting : waiting_) {
       Promise(waiting->num_answers > 0, "whoever waits is answered");
@@ -182,7 +183,7 @@ class Task {
       case Action::kError: {
         const int which = input.Number<uint8_t>();
         const auto code = static_cast<absl::StatusCode>(1 + input.Choice(16));
-        return channel_.Answer(which, absl::Status(code, "an error"));
+        return channel_->Answer(which, absl::Status(code, "an error"));
       }
       case Action::kAsk:
         return Ask(input);
@@ -231,7 +232,7 @@ class Task {
   void Answer(FuzzInput& input) {
     const int which = input.Number<uint8_t>();
     proto::ControlReply reply;
-    if (reply.ParseFromString(input.Text())) channel_.Answer(which, reply);
+    if (reply.ParseFromString(input.Text())) channel_->Answer(which, reply);
   }
 
   void Ask(FuzzInput& input) {
@@ -263,9 +264,8 @@ class Task {
 
   const int this_task_;
   SimulatedEnvironment environment_{/*seed=*/1};
-  Channel channel_;
-  GroupDirectory directory_;
-  std::unique_ptr<DeviceManager> devices_;
+  const std::shared_ptr<Channel> channel_ = std::make_shared<Channel>();
+  std::shared_ptr<DeviceManager> devices_;
   std::vector<WaitingPtr> waiting_;
   bool has_left_ = false;
   std::shared_ptr<CoordinatorServer> named_tensors_;
