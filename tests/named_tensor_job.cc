@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,18 +26,27 @@ ClusterSpec ClusterOf(int num_ranks, int this_task) {
 
 NamedTensorJob::NamedTensorJob(int num_ranks, const Environment& environment,
                                CoordinatorSettings settings,
-                               size_t part_elements)
+                               size_t part_elements, MakeDevice make_device)
     : environment_(environment),
       network_(ClusterOf(num_ranks, 0), environment.queue, part_elements) {
   for (int rank = 0; rank < num_ranks; ++rank) {
-    auto runtime = ClusterRuntime::Create(
-        {.cluster = ClusterOf(num_ranks, rank),
-         .environment = environment,
-         .make_transport = [this, rank](uint64_t incarnation)
-             -> absl::StatusOr<std::shared_ptr<Transport>> {
-           return network_.Connect(rank, incarnation);
-         },
-         .coordinator = settings});
+    ClusterRuntime::Options options = {
+        .cluster = ClusterOf(num_ranks, rank),
+        .environment = environment,
+        .make_transport = [this, rank](uint64_t incarnation)
+            -> absl::StatusOr<std::shared_ptr<Transport>> {
+          return network_.Connect(rank, incarnation);
+        },
+        .coordinator = settings};
+    if (make_device != nullptr) {
+      options.make_devices = [&make_device, rank](uint64_t incarnation) {
+        std::vector<std::unique_ptr<Device>> devices;
+        devices.push_back(make_device({.name = {"worker", 0, rank, "CPU", 0},
+                                       .incarnation = incarnation}));
+        return devices;
+      };
+    }
+    auto runtime = ClusterRuntime::Create(std::move(options));
     EXPECT_TRUE(runtime.ok()) << runtime.status();
     runtimes_.push_back(*std::move(runtime));
   }

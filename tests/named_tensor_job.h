@@ -2,11 +2,13 @@
 #define TUTTI_TESTS_NAMED_TENSOR_JOB_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "framework/coordinator/coordinator.h"
 #include "framework/coordinator/coordinator_settings.h"
+#include "framework/device.h"
 #include "framework/environment.h"
 #include "runtime/cluster_runtime.h"
 #include "tests/loopback_network.h"
@@ -17,10 +19,15 @@ namespace tutti {
 // tensors, and messages in the order that the environment's queue gives them.
 class NamedTensorJob {
  public:
+  // What a rank's process has; null: one of the CPU.
+  using MakeDevice = std::function<std::unique_ptr<Device>(
+      const DeviceAttributes& attributes)>;
+
   // `environment` outlives the job and what it started. Bytes come in parts of
   // `part_elements`.
   NamedTensorJob(int num_ranks, const Environment& environment,
-                 CoordinatorSettings settings, size_t part_elements = 100);
+                 CoordinatorSettings settings, size_t part_elements = 100,
+                 MakeDevice make_device = nullptr);
 
   // Begins to join; over when the queue is.
   void Join();

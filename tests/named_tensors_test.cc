@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/cpu_device.h"
 #include "tests/named_call.h"
 #include "tests/named_tensor_cases.h"
 #include "tests/named_tensor_job.h"
@@ -28,6 +29,24 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int kNumRanks = 3;
+
+class LeanDevice : public CpuDevice {
+ public:
+  // Null: it always has memory.
+  LeanDevice(DeviceAttributes attributes, const bool* has_memory)
+      : CpuDevice(std::move(attributes)), has_memory_(has_memory) {}
+
+  absl::StatusOr<Tensor> Allocate(DType dtype,
+                                  const TensorShape& shape) override {
+    if (has_memory_ == nullptr || *has_memory_) {
+      return CpuDevice::Allocate(dtype, shape);
+    }
+    return absl::ResourceExhaustedError("none left");
+  }
+
+ private:
+  const bool* const has_memory_;
+};
 
 class NamedTensorsTest : public testing::TestWithParam<uint64_t> {
  protected:
@@ -368,6 +387,51 @@ TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {
       EXPECT_FALSE(calls.back()->status.ok());
       EXPECT_FALSE(Reduce(2, "later")->status.ok());
       environment_.RunAll();
+    }
+  }
+}
+
+// Of the ranks, rank 1 alone; rank 2 perhaps shuts down meanwhile.
+TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
+  for (int num_works = 0; num_works < 60; num_works += 3) {
+    for (const bool shuts_down : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(num_works, " works, ", shuts_down));
+      End();
+      bool has_memory = true;
+      job_ = std::make_unique<NamedTensorJob>(
+          kNumRanks, environment_.get(), CoordinatorSettings{},
+          /*part_elements=*/100, [&has_memory](const DeviceAttributes& device) {
+            return std::make_unique<LeanDevice>(
+                device, device.name.task == 1 ? &has_memory : nullptr);
+          });
+      job_->Join();
+      environment_.RunAll();
+      const auto call_all = [this] {
+        std::vector<NamedCallPtr> calls;
+        for (int rank = 0; rank < kNumRanks; ++rank) {
+          for (const char* name : {"a", "b", "c"}) {
+            calls.push_back(Reduce(rank, name));
+          }
+        }
+        return calls;
+      };
+      const auto calls = call_all();
+      has_memory = false;
+      environment_.RunSome(num_works);
+      NamedCall down;
+      if (shuts_down) at(2).Shutdown(down.Set());
+      environment_.RunAll();
+      for (const NamedCallPtr& call : calls) {
+        ASSERT_TRUE(call->answered());
+        if (shuts_down && absl::IsCancelled(call->status)) continue;
+        EXPECT_THAT(call->status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                           "none left"));
+      }
+      if (shuts_down) continue;
+      has_memory = true;
+      const auto again = call_all();
+      environment_.RunAll();
+      for (const NamedCallPtr& call : again) EXPECT_THAT(call->status, IsOk());
     }
   }
 }

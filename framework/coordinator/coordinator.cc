@@ -236,8 +236,8 @@ void Coordinator::Run(const proto::Decision& decision,
     MutexLock lock(&mu_);
     group.executor = executor_;
   }
-  const auto ended = [weak_self = weak_from_this(),
-                      tensors](const absl::Status& status) {
+  auto ended = [weak_self = weak_from_this(),
+                tensors](const absl::Status& status) {
     const auto self = weak_self.lock();
     if (self != nullptr) self->Leave(tensors);
     for (const PendingTensorPtr& pending : tensors) {
@@ -245,12 +245,7 @@ void Coordinator::Run(const proto::Decision& decision,
     }
     if (self != nullptr) self->OnRunEnded();
   };
-  RunDecision(group, decision, tensors, ended,
-              [weak_self = weak_from_this(), ended](const absl::Status& why) {
-                const auto self = weak_self.lock();
-                if (self != nullptr) self->Fail(why);
-                ended(why);
-              });
+  RunDecision(group, decision, std::move(tensors), std::move(ended));
 }
 
 // The names are free before `done` runs, which may ask for them again.

@@ -109,36 +109,41 @@ absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentsOf(
   return SegmentList::Create(std::move(segments));
 }
 
+// A rank that has no segments gives the execution up, so that the others do not
+// wait for it.
 void ReduceTogether(const proto::Decision& decision,
-                    const std::shared_ptr<Run>& run, StatusCallback cannot) {
-  auto segments = SegmentsOf(decision, *run);
-  if (!segments.ok()) return std::move(cannot)(segments.status());
+                    const std::shared_ptr<Run>& run) {
   CollectiveRequest request =
       RequestOf(run->group, decision, *run->tensors.front());
   request.shape = TensorShape::Vector(decision.fused_elements());
+  CollectiveArgs args = {
+      .device = run->group.device.get(),
+      .request = std::make_shared<const CollectiveRequest>(std::move(request)),
+      .cancellation = run->group.cancellation,
+      .execution = decision.execution()};
+  auto segments = SegmentsOf(decision, *run);
+  if (segments.ok()) {
+    args.segments = *std::move(segments);
+  } else {
+    args.cancellation = std::make_shared<Cancellation>();
+    args.cancellation->Cancel(segments.status());
+  }
   run->group.executor->ExecuteAsync(
-      {.device = run->group.device.get(),
-       .request = std::make_shared<const CollectiveRequest>(std::move(request)),
-       .segments = *std::move(segments),
-       .cancellation = run->group.cancellation,
-       .execution = decision.execution()},
+      std::move(args),
       [run](absl::Status status) { std::move(run->done)(std::move(status)); });
 }
 
 }  // namespace
 
 void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
-                 std::vector<PendingTensorPtr> tensors, StatusCallback done,
-                 StatusCallback cannot) {
+                 std::vector<PendingTensorPtr> tensors, StatusCallback done) {
   const auto run = std::make_shared<Run>();
   run->group = group;
   run->tensors = std::move(tensors);
   run->done = std::move(done);
   if (decision.fused_elements() > 0) {
     return group.executor->environment().queue->Schedule(
-        [decision, run, cannot = std::move(cannot)]() mutable {
-          ReduceTogether(decision, run, std::move(cannot));
-        });
+        [decision, run] { ReduceTogether(decision, run); });
   }
   if (run->tensors.front()->request.type == CollectiveType::kAllGather) {
     return Gather(decision, run);

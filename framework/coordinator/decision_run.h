@@ -28,12 +28,8 @@ struct DecisionGroup {
 // `tensors`: the requests of `decision`, which CheckDecision() has found good.
 // Several are its segments, which are made on the work queue. `done` runs as
 // ExecuteAsync's, before those of the tensors, which are left to the caller.
-//
-// `cannot` runs in the place of `done` if this rank could not take part: then
-// the others wait for it.
 void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
-                 std::vector<PendingTensorPtr> tensors, StatusCallback done,
-                 StatusCallback cannot);
+                 std::vector<PendingTensorPtr> tensors, StatusCallback done);
 
 }  // namespace tutti
 
