@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -218,6 +221,56 @@ TEST_F(GivenUpTest, NobodyWaitsIfItIsSettledMeanwhile) {
   }
   EXPECT_GT(num_ok, 0);
   EXPECT_GT(num_ended, 0);
+}
+
+// All tasks call every execution once, some late; some give up, at any time.
+TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
+  constexpr int kTasks = 4;
+  constexpr int kSteps = 12;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = kTasks, .seed = seed});
+    std::mt19937_64 draw(seed);
+    struct Member {
+      int task;
+      CallNumber number;
+      InstanceKey key;
+      CallPtr call;
+    };
+    std::vector<Member> members;
+    for (int step = 0; step < kSteps; ++step) {
+      const auto key = static_cast<InstanceKey>(draw() % 3);
+      for (int task = 0; task < kTasks; ++task) {
+        members.push_back({task, {.step_id = step}, key, nullptr});
+      }
+    }
+    // Each task in the order of the steps, but no task like another.
+    std::vector<size_t> next(kTasks);
+    for (size_t num_left = members.size(); num_left > 0;) {
+      const auto task = static_cast<size_t>(draw() % kTasks);
+      if (next[task] < kSteps) {
+        Member& member = members[next[task]++ * kTasks + task];
+        member.call = Ask(member.task, member.number, member.key);
+        --num_left;
+      }
+      Member& other = members[draw() % members.size()];
+      if (draw() % 3 == 0 && other.call != nullptr && other.call->waits()) {
+        GiveUp(other.task, other.call, other.number, other.key);
+      }
+      cluster_->RunFor(absl::Microseconds(draw() % 3000));
+    }
+    cluster_->RunFor(absl::Seconds(5));
+    for (const Member& member : members) {
+      EXPECT_EQ(member.call->answers.size(), 1u)
+          << "task " << member.task << ", step " << member.number.step_id;
+    }
+    for (int task = 0; task < kTasks; ++task) {
+      ParamResolverDistributed& resolver =
+          *cluster_->control(task).param_resolver();
+      EXPECT_EQ(resolver.num_waiting(), 0u);
+      EXPECT_EQ(resolver.leader().num_waiting(), 0u);
+    }
+  }
 }
 
 TEST_F(GivenUpTest, WhatAStepThatIsOverHadBegunIsNotToldOthers) {
