@@ -416,6 +416,21 @@ class FaultTest(FaultTestCase):
             self.assertRegex(status, r"\ADEADLINE_EXCEEDED: ")
             self.assertIn("task:2/device:CPU:0", status)
 
+    def test_who_gives_up_ends_the_calls_of_all(self):
+        """Also of who comes late; then they go on in the same step."""
+        for point in (while_forming_the_group, while_settling_an_instance):
+            cluster = self.cluster((3, 1))
+            point(cluster, [])
+            cluster.tell_run("job", [0], instance=3)
+            cluster.tell_run("job", [1], instance=3, seconds=0.5)
+            first = cluster.workers[1].hear("job")
+            self.assertRegex(first, r"\ADEADLINE_EXCEEDED: ")
+            self.assertIn("called by /job:worker/replica:0/task:1/", first)
+            self.assertEqual(cluster.workers[0].hear("job"), first)
+            cluster.tell_run("job", [2], instance=3)
+            self.assertEqual(cluster.workers[2].hear("job"), first)
+            cluster.run("next", range(3), instance=3)
+
     def test_how_each_task_is(self):
         cluster = self.cluster((4, 1))
         cluster.begin()
