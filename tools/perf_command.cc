@@ -26,6 +26,7 @@
 #include "tools/progress.h"
 #include "tools/shared_command.h"
 #include "tools/sizes.h"
+#include "tools/sweep.h"
 
 namespace tutti {
 namespace {
@@ -284,21 +285,7 @@ void AddOptions(CLI::App* app, PerfOptions* options) {
                   "(not in a cluster)")
       ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
-  app->add_option("--min-bytes", options->min_bytes,
-                  "smallest size; K, M and G are powers of 1024\n"
-                  "[default: 4]")
-      ->option_text("SIZE");
-  app->add_option("--max-bytes", options->max_bytes,
-                  "largest size [default: 64M]")
-      ->option_text("SIZE");
-  app->add_option("--factor", options->factor,
-                  "from one size to the next [default: 4]")
-      ->transform(WholeNumber(2, 1 << 30))
-      ->option_text("N");
-  app->add_option("--dtype", options->dtype,
-                  "float16, bfloat16, float32, float64, int8,\n"
-                  "uint8, int32, int64 or bool [default: float32]")
-      ->option_text("NAME");
+  AddSweepOptions(app, &options->sweep);
   app->add_option("--algorithm", options->algorithms,
                   "registered names (see `tutti info`); all: every\n"
                   "one that can [default: the library chooses]")

@@ -26,7 +26,7 @@ class PerfCommandTest : public ::testing::Test {
   PerfCommandTest() {
     options_.collective.collective = "all_reduce";
     options_.devices = 3;
-    options_.max_bytes = "16";
+    options_.sweep.max_bytes = "16";
     options_.iterations = 2;
     options_.json = true;
   }
@@ -98,7 +98,7 @@ TEST_F(PerfCommandTest, ANamedOneThatRefusesEndsTheRunAndTheList) {
 
 TEST_F(PerfCommandTest, SharesAreByOneBandwidth) {
   options_.algorithms = {"Forgetful", "RingReduce", "TreeReduce"};
-  options_.min_bytes = options_.max_bytes = "64K";
+  options_.sweep.min_bytes = options_.sweep.max_bytes = "64K";
   EXPECT_THAT(Measure(), IsOk());
   const auto times = Printed("p50_us");
   const auto shares = Printed("limit_share");
@@ -118,7 +118,7 @@ TEST_F(PerfCommandTest, TheLastLineSaysWhatTheLimitIs) {
 }
 
 TEST_F(PerfCommandTest, NothingIsPrintedForAWrongCommandLine) {
-  options_.dtype = "float8";
+  options_.sweep.dtype = "float8";
   EXPECT_EQ(ExitStatus(Measure()), 2);
   EXPECT_THAT(out_.str(), IsEmpty());
 }

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/algorithm_names.h"
 #include "tools/exit_status.h"
-#include "tools/sizes.h"
+#include "tools/sweep.h"
 #include "tools/workload_options.h"
 
 namespace tutti {
@@ -14,19 +14,6 @@ namespace {
 
 // In place of the names of algorithms.
 constexpr char kAll[] = "all";
-
-absl::StatusOr<std::vector<int64_t>> ParseSweep(const PerfOptions& options) {
-  const auto min_bytes = ParseSize("--min-bytes", options.min_bytes);
-  if (!min_bytes.ok()) return min_bytes.status();
-  const auto max_bytes = ParseSize("--max-bytes", options.max_bytes);
-  if (!max_bytes.ok()) return max_bytes.status();
-  if (*min_bytes > *max_bytes) {
-    return UsageError(absl::StrCat("--min-bytes ", options.min_bytes,
-                                   " is more than --max-bytes ",
-                                   options.max_bytes));
-  }
-  return GeometricSizes(*min_bytes, *max_bytes, options.factor);
-}
 
 absl::Status CheckDevices(const PerfOptions& options) {
   if (options.devices > kMaxGroupSize) {
@@ -37,20 +24,6 @@ absl::Status CheckDevices(const PerfOptions& options) {
   return UsageError(absl::StrCat("--tasks ", options.tasks,
                                  " does not divide --devices ",
                                  options.devices));
-}
-
-// One per size; sizes that come to the same number of elements are one.
-std::vector<Workload> Sweep(const Workload& workload,
-                            const std::vector<int64_t>& sizes) {
-  std::vector<Workload> workloads;
-  for (int64_t bytes : sizes) {
-    const int64_t count = CountFor(workload.spec.type, workload.dtype,
-                                   workload.group_size, bytes);
-    if (!workloads.empty() && workloads.back().count == count) continue;
-    workloads.push_back(workload);
-    workloads.back().count = count;
-  }
-  return workloads;
 }
 
 absl::Status ChooseAlgorithms(const PerfOptions& options,
@@ -82,11 +55,11 @@ absl::StatusOr<PerfPlan> PlanPerf(const PerfOptions& options,
   const absl::Status devices = CheckDevices(options);
   if (!devices.ok()) return devices;
   const auto workload =
-      ParseWorkload(options.collective, options.dtype, options.devices);
+      ParseWorkload(options.collective, options.sweep.dtype, options.devices);
   if (!workload.ok()) return workload.status();
-  const auto sizes = ParseSweep(options);
+  const auto sizes = SweptSizes(options.sweep);
   if (!sizes.ok()) return sizes.status();
-  PerfPlan plan{.workloads = Sweep(*workload, *sizes)};
+  PerfPlan plan{.workloads = SweptWorkloads(*workload, *sizes)};
   const absl::Status chosen =
       ChooseAlgorithms(options, registry, workload->spec.type, &plan);
   if (!chosen.ok()) return chosen;

@@ -11,6 +11,7 @@
 #include "tools/choice_options.h"
 #include "tools/cluster_options.h"
 #include "tools/collective_spec.h"
+#include "tools/sweep.h"
 #include "tools/workload.h"
 
 namespace tutti {
@@ -20,10 +21,7 @@ struct PerfOptions {
   CollectiveWords collective;
   int devices = 8;
   int tasks = 1;
-  std::string min_bytes = "4";
-  std::string max_bytes = "64M";
-  int factor = 4;
-  std::string dtype = "float32";
+  SweepOptions sweep = {.max_bytes = "64M", .factor = 4};
 
   // Names; "all"; empty: the library's choice.
   std::vector<std::string> algorithms;

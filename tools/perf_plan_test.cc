@@ -54,13 +54,13 @@ class PerfPlanTest : public ::testing::Test {
 
 TEST_F(PerfPlanTest, SweepsTheSizes) {
   PerfOptions options = Of("all_reduce");
-  options.max_bytes = "1K";
+  options.sweep.max_bytes = "1K";
   EXPECT_THAT(Counts(Plan(options)), ElementsAre(1, 4, 16, 64, 256));
 }
 
 TEST_F(PerfPlanTest, SizesThatComeToTheSameAreMeasuredOnce) {
   PerfOptions options = Of("all_gather");
-  options.max_bytes = "256";
+  options.sweep.max_bytes = "256";
   EXPECT_THAT(Counts(Plan(options)), ElementsAre(8, 16, 64));
 }
 
@@ -109,23 +109,23 @@ TEST_F(PerfPlanTest, APermuteGoesToTheNextRankByDefault) {
 
 TEST_F(PerfPlanTest, WrongOptionsAreAWrongCommandLine) {
   PerfOptions options = Of("all_reduce");
-  options.dtype = "float8";
+  options.sweep.dtype = "float8";
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("float8"));
   options = Of("all_reduce");
-  options.dtype = "bool";
+  options.sweep.dtype = "bool";
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("bool"));
   options = Of("all_reduce");
-  options.min_bytes = "2M";
-  options.max_bytes = "1M";
+  options.sweep.min_bytes = "2M";
+  options.sweep.max_bytes = "1M";
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("--min-bytes 2M"));
-  options.min_bytes = "0";
+  options.sweep.min_bytes = "0";
   EXPECT_THAT(UsageErrorOf(options),
               HasSubstr("--min-bytes 0: wanted at least 1 byte"));
-  options.max_bytes = "1048577G";
-  options.min_bytes = "4";
+  options.sweep.max_bytes = "1048577G";
+  options.sweep.min_bytes = "4";
   EXPECT_THAT(UsageErrorOf(options),
               HasSubstr("--max-bytes 1048577G: wanted at most 1048576G"));
-  options.min_bytes = "4X";
+  options.sweep.min_bytes = "4X";
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("--min-bytes"));
   options = Of("all_reduce");
   options.tasks = 3;

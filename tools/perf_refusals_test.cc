@@ -26,7 +26,7 @@ class PerfRefusalsTest : public ::testing::Test {
     PerfOptions options;
     options.collective.collective = collective;
     options.devices = 2;
-    options.max_bytes = "64";
+    options.sweep.max_bytes = "64";
     options.iterations = 2;
     options.algorithms = {"all"};
     options.json = json_;

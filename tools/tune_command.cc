@@ -97,30 +97,11 @@ absl::StatusOr<GroupLayout> ParseTunedLayout(const std::string& text) {
       absl::StrCat("--layout ", text, ": wanted as many devices on each task"));
 }
 
-absl::StatusOr<std::vector<int64_t>> ParseSizes(const TuneOptions& options) {
-  const auto min_bytes = ParseSize("--min-bytes", options.min_bytes);
-  if (!min_bytes.ok()) return min_bytes.status();
-  const auto max_bytes = ParseSize("--max-bytes", options.max_bytes);
-  if (!max_bytes.ok()) return max_bytes.status();
-  if (*min_bytes > *max_bytes) {
-    return UsageError(absl::StrCat("--min-bytes ", options.min_bytes,
-                                   " is more than --max-bytes ",
-                                   options.max_bytes));
-  }
-  return GeometricSizes(*min_bytes, *max_bytes, options.factor);
-}
-
-// Of one collective on one layout, by size, no size twice.
+// Of one collective on one layout, by size.
 absl::Status AddQuestions(const Workload& workload, const GroupLayout& layout,
                           const std::vector<int64_t>& sizes,
                           std::vector<Question>* questions) {
-  int64_t last_count = -1;
-  for (const int64_t bytes : sizes) {
-    Workload sized = workload;
-    sized.count = CountFor(workload.spec.type, workload.dtype,
-                           workload.group_size, bytes);
-    if (sized.count == last_count) continue;
-    last_count = sized.count;
+  for (Workload& sized : SweptWorkloads(workload, sizes)) {
     const absl::Status fits = PerfBuffers::CheckMemory(
         sized, {.count = sized.group_size}, BufferOptions());
     if (!fits.ok()) return fits;
@@ -140,7 +121,7 @@ std::vector<std::string> Once(const std::vector<std::string>& words) {
 
 // All, before time goes into any; those of one layout follow each other.
 absl::StatusOr<std::vector<Question>> PlanTuning(const TuneOptions& options) {
-  const auto sizes = ParseSizes(options);
+  const auto sizes = SweptSizes(options.sweep);
   if (!sizes.ok()) return sizes.status();
   std::vector<Question> questions;
   for (const std::string& text : Once(options.layouts)) {
@@ -148,7 +129,7 @@ absl::StatusOr<std::vector<Question>> PlanTuning(const TuneOptions& options) {
     if (!layout.ok()) return layout.status();
     for (const std::string& collective : Once(options.collectives)) {
       const auto workload = ParseWorkload({.collective = collective},
-                                          options.dtype, layout->size());
+                                          options.sweep.dtype, layout->size());
       if (!workload.ok()) return workload.status();
       const absl::Status added =
           AddQuestions(*workload, *layout, *sizes, &questions);
@@ -328,21 +309,7 @@ void AddOptions(CLI::App* app, TuneOptions* options) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("TxD,...");
-  app->add_option("--min-bytes", options->min_bytes,
-                  "smallest size; K, M and G are powers of 1024\n"
-                  "[default: 4]")
-      ->option_text("SIZE");
-  app->add_option("--max-bytes", options->max_bytes,
-                  "largest size [default: 16M]")
-      ->option_text("SIZE");
-  app->add_option("--factor", options->factor,
-                  "from one size to the next [default: 8]")
-      ->transform(WholeNumber(2, 1 << 30))
-      ->option_text("N");
-  app->add_option("--dtype", options->dtype,
-                  "float16, bfloat16, float32, float64, int8,\n"
-                  "uint8, int32, int64 or bool [default: float32]")
-      ->option_text("NAME");
+  AddSweepOptions(app, &options->sweep);
   app->add_option("--rounds", options->rounds,
                   "how often algorithms take turns [default: 5]")
       ->transform(WholeNumber(1, 1 << 20))

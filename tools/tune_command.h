@@ -8,6 +8,7 @@
 #include "framework/environment.h"
 #include "framework/registry.h"
 #include "tools/command.h"
+#include "tools/sweep.h"
 
 namespace tutti {
 
@@ -17,10 +18,7 @@ struct TuneOptions {
   std::vector<std::string> collectives = {
       "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"};
   std::vector<std::string> layouts = {"1x2", "1x4", "1x8"};
-  std::string min_bytes = "4";
-  std::string max_bytes = "16M";
-  int factor = 8;
-  std::string dtype = "float32";
+  SweepOptions sweep = {.max_bytes = "16M", .factor = 8};
   int rounds = 5;
   int iterations = 4;  // Of each algorithm, in each round.
   std::string output;  // A file.

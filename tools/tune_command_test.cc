@@ -24,7 +24,7 @@ class TuneCommandTest : public testing::Test {
   TuneCommandTest() {
     options_.collectives = {"all_reduce", "barrier"};
     options_.layouts = {"1x2", "2x2"};
-    options_.max_bytes = "32";
+    options_.sweep.max_bytes = "32";
     options_.rounds = 1;
     options_.iterations = 1;
     options_.output = testing::TempDir() + "/tuned.json";
@@ -96,9 +96,9 @@ TEST_F(TuneCommandTest, WrongOptionsAreErrorsBeforeAnythingIsMeasured) {
   options_.layouts = {"8"};
   ExpectUsageError("\"8\" is no layout");
   options_.layouts = {"1x2"};
-  options_.max_bytes = "2";
+  options_.sweep.max_bytes = "2";
   ExpectUsageError("--min-bytes 4 is more than --max-bytes 2");
-  options_.max_bytes = "32";
+  options_.sweep.max_bytes = "32";
   options_.collectives = {"reduce_all"};
   ExpectUsageError("reduce_all");
 }
