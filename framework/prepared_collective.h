@@ -21,9 +21,9 @@ namespace tutti {
 // CollectiveExecutor::ExecuteAsync() with the same arguments: with the same
 // errors and the same bits; abort, the end of the group, and what fails on
 // another member end it alike. Members may start what others call. It only
-// costs less: it looks nothing up, and where all members are in this process
-// and the buffers so small that one thread does all, it allocates nothing once
-// it has run a few times.
+// costs less: it looks nothing up, and a Local... implementation whose buffers
+// are so small that one thread does all allocates nothing once it has run a few
+// times, among up to 16 members (8 of an all_to_all).
 //
 // It belongs to the executor that prepared it, and keeps it. A runtime that has
 // an executor for each step takes one more, that lives as long as the buffers

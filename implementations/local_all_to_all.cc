@@ -1,10 +1,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "framework/collective_shapes.h"
 #include "framework/registry.h"
+#include "implementations/local_buffers.h"
 #include "implementations/local_exchange.h"
 
 namespace tutti {
@@ -16,7 +17,7 @@ class Exchange : public LocalExchange {
  public:
   explicit Exchange(absl::Span<const Attendee> members)
       : LocalExchange(members) {
-    const std::vector<Block> blocks = Blocks();
+    const BlockList blocks = Blocks();
     const auto block = [&](int from, int to) -> const Block& {
       return blocks[static_cast<size_t>(from) *
                         static_cast<size_t>(group_size()) +
@@ -36,13 +37,15 @@ class Exchange : public LocalExchange {
     Move move;
     int64_t num_bytes = 0;
   };
+  using BlockList = absl::InlinedVector<Block, kInlineBlocks>;
 
   // By sender, then receiver. Input blocks lie in the order of who gets them,
   // output blocks in that of whom they come from.
-  std::vector<Block> Blocks() const {
+  BlockList Blocks() const {
     const int64_t row_bytes = RowElements(instance().shape) * element_bytes();
-    std::vector<Block> blocks;
-    std::vector<int64_t> received(static_cast<size_t>(group_size()));
+    BlockList blocks;
+    absl::InlinedVector<int64_t, kInlineMembers> received(
+        static_cast<size_t>(group_size()));
     for (int from = 0; from < group_size(); ++from) {
       int64_t sent = 0;
       for (int to = 0; to < group_size(); ++to) {

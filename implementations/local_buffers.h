@@ -1,6 +1,7 @@
 #ifndef TUTTI_IMPLEMENTATIONS_LOCAL_BUFFERS_H_
 #define TUTTI_IMPLEMENTATIONS_LOCAL_BUFFERS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
@@ -12,8 +13,13 @@ namespace tutti {
 // of, it stays in a first-level cache of 32 KiB.
 inline constexpr int64_t kTileBytes = 8192;
 
+// Passes over the buffers of so many members, and exchanges of so many blocks,
+// allocate nothing.
+inline constexpr size_t kInlineMembers = 16;
+inline constexpr size_t kInlineBlocks = 64;
+
 template <typename Byte>
-using Pointers = absl::InlinedVector<Byte*, 16>;
+using Pointers = absl::InlinedVector<Byte*, kInlineMembers>;
 
 // The same position in each buffer.
 template <typename Byte>

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "framework/reduction.h"
-#include "implementations/local_buffers.h"
 
 namespace tutti {
 

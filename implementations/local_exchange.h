@@ -3,9 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "implementations/local_buffers.h"
 #include "implementations/local_pass.h"
 
 namespace tutti {
@@ -41,8 +42,8 @@ class LocalExchange : public LocalPass {
   absl::Status Run(ByteRange slice) const override;
   void Copy(const Cycle& cycle, ByteRange range) const;
 
-  std::vector<Move> moves_;
-  std::vector<Cycle> cycles_;
+  absl::InlinedVector<Move, kInlineBlocks> moves_;
+  absl::InlinedVector<Cycle, kInlineBlocks> cycles_;
   int64_t num_bytes_ = 0;
 };
 

@@ -2,8 +2,8 @@
 #define TUTTI_IMPLEMENTATIONS_LOCAL_FAN_OUT_H_
 
 #include <cstdint>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "implementations/local_buffers.h"
 #include "implementations/local_pass.h"
 
@@ -30,7 +30,7 @@ class LocalFanOut : public LocalPass {
   absl::Status Run(ByteRange slice) const override;
   void Copy(const Block& block, ByteRange range) const;
 
-  std::vector<Block> blocks_;
+  absl::InlinedVector<Block, kInlineMembers> blocks_;
   int64_t num_bytes_ = 0;
 };
 

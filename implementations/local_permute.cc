@@ -1,7 +1,8 @@
 #include <utility>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "framework/registry.h"
+#include "implementations/local_buffers.h"
 #include "implementations/local_exchange.h"
 
 namespace tutti {
@@ -13,16 +14,18 @@ class Permutation : public LocalExchange {
  public:
   explicit Permutation(absl::Span<const Attendee> members)
       : LocalExchange(members) {
-    std::vector<bool> is_done(static_cast<size_t>(group_size()));
+    absl::InlinedVector<bool, kInlineBlocks> is_done(
+        static_cast<size_t>(group_size()));
     for (int rank = 0; rank < group_size(); ++rank) {
       if (!is_done[static_cast<size_t>(rank)]) AppendCycleOf(rank, &is_done);
     }
   }
 
  private:
-  void AppendCycleOf(int rank, std::vector<bool>* is_done) {
+  void AppendCycleOf(int rank,
+                     absl::InlinedVector<bool, kInlineBlocks>* is_done) {
     const int64_t size = instance().shape.num_elements() * element_bytes();
-    std::vector<Move> moves;
+    absl::InlinedVector<Move, kInlineBlocks> moves;
     bool overwrites = false;
     while (!(*is_done)[static_cast<size_t>(rank)]) {
       (*is_done)[static_cast<size_t>(rank)] = true;

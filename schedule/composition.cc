@@ -37,8 +37,7 @@ class Composition::Adding {
       : part_(part),
         whole_(whole),
         output_bank_(whole.num_banks_),
-        first_bank_(whole.num_banks_ + 1),
-        values_(whole.values_) {}
+        first_bank_(whole.num_banks_ + 1) {}
 
   void Run() {
     for (const Lane& lane : part_.schedule.lanes) AddLane(lane);
@@ -46,7 +45,7 @@ class Composition::Adding {
     for (const auto& [place, after] : waiting_) {
       StepAt(place).after = places_[after.lane][after.step];
     }
-    whole_.values_ = std::move(values_);
+    for (const auto& [chunk, value] : made_) whole_.values_[chunk] = value;
     whole_.num_banks_ = first_bank_ + num_banks_;
     whole_.num_tags_ += part_.num_tags;
   }
@@ -89,7 +88,7 @@ class Composition::Adding {
     const StepRef place = Append(added);
     if (step.after.is_set()) waiting_.emplace_back(place, step.after);
     if (Writes(step.kind) && step.into.space == Space::kData) {
-      values_[added.into.chunk] = {added.into, place};
+      made_.emplace_back(added.into.chunk, Value{added.into, place});
     }
     return place;
   }
@@ -140,7 +139,7 @@ class Composition::Adding {
   const int output_bank_;
   const int first_bank_;
   int num_banks_ = 0;
-  std::vector<Value> values_;
+  std::vector<std::pair<int, Value>> made_;  // Of which chunk, in order.
   int lane_ = -1;  // Of the whole; none as long as nothing is in it.
   std::vector<std::vector<StepRef>> places_;          // Of the part's steps.
   std::vector<std::pair<StepRef, StepRef>> waiting_;  // For the part's steps.

@@ -8,8 +8,12 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "framework/collective_request.h"
 #include "framework/prepared_collective.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
@@ -38,14 +42,34 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 namespace tutti {
 namespace {
 
-// All-reduces of 1 KiB among so many devices.
-class PreparedAllocationTest : public testing::TestWithParam<int> {
+// All-reduces of 1 KiB among so many devices, or another collective.
+struct Case {
+  int num_devices = 0;
+  CollectiveOp op = AllReduce{};
+
+  // A permutation that has a cycle of all but the first.
+  static Case Permuted(int num_devices) {
+    Permute permute{.permutation = {0}};
+    for (int rank = 2; rank < num_devices; ++rank) {
+      permute.permutation.push_back(rank);
+    }
+    permute.permutation.push_back(1);
+    return {num_devices, std::move(permute)};
+  }
+};
+
+class PreparedAllocationTest : public testing::TestWithParam<Case> {
  protected:
   PreparedAllocationTest() {
-    const auto request = std::make_shared<const CollectiveRequest>(
-        job_.AllReduceRequest(256, "LocalReduce"));
     outputs_.resize(job_.devices().size());
     for (size_t i = 0; i < job_.devices().size(); ++i) {
+      CollectiveRequest asked = job_.AllReduceRequest(256, "");
+      asked.op = GetParam().op;
+      if (auto* const broadcast = std::get_if<Broadcast>(&asked.op)) {
+        broadcast->is_source = i == 0;
+      }
+      const auto request =
+          std::make_shared<const CollectiveRequest>(std::move(asked));
       job_.executor().Prepare(
           {.device = job_.devices()[i],
            .request = request,
@@ -66,21 +90,30 @@ class PreparedAllocationTest : public testing::TestWithParam<int> {
     }
   }
 
-  LocalJob job_{{.devices_per_task = GetParam()}};
+  LocalJob job_{{.devices_per_task = GetParam().num_devices}};
   std::vector<Tensor> outputs_;
   std::vector<std::shared_ptr<PreparedCollective>> prepared_;
   int num_ok_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Devices, PreparedAllocationTest,
-                         testing::Values(1, 2, 8, 16));
+INSTANTIATE_TEST_SUITE_P(
+    Collectives, PreparedAllocationTest,
+    testing::Values(Case{1}, Case{2}, Case{8}, Case{16}, Case{8, AllGather{}},
+                    Case{16, AllGather{}}, Case{16, ReduceScatter{}},
+                    Case{16, Broadcast{}}, Case{8, AllToAll{}},
+                    Case::Permuted(16), Case{16, Barrier{}},
+                    Case{16, ReduceToRoot{}}, Case{16, ScatterFromRoot{}}),
+    [](const testing::TestParamInfo<Case>& info) {
+      return absl::StrCat(Name(TypeOf(info.param.op)), "_",
+                          info.param.num_devices);
+    });
 
 TEST_P(PreparedAllocationTest, StartsAllocateNothing) {
   for (int i = 0; i < 20; ++i) StartAll();  // Grows to what it needs.
   const int64_t before = num_allocations;
   for (int i = 0; i < 1000; ++i) StartAll();
   EXPECT_EQ(num_allocations - before, 0);
-  EXPECT_EQ(num_ok_, 1020 * GetParam());
+  EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
 }
 
 TEST_P(PreparedAllocationTest, StartsFromDoneAllocateNothing) {
@@ -109,7 +142,7 @@ TEST_P(PreparedAllocationTest, StartsFromDoneAllocateNothing) {
   };
   run(20);
   EXPECT_EQ(run(1000), 0);
-  EXPECT_EQ(num_ok_, 1020 * GetParam());
+  EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
 }
 
 }  // namespace
