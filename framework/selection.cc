@@ -32,7 +32,8 @@ std::string WhyNotInGroup(const ImplementationTraits& traits,
   if (!why_not.empty() || !traits.needs_communicator_key) return why_not;
   const auto& details = group.runtime_details;
   if (!details.communicator_key.empty()) return "";
-  return absl::StrCat("needs a key that the group's leader has not made: ",
+  return absl::StrCat("needs a key that the group's leader has not made",
+                      details.key_status.ok() ? "" : ": ",
                       details.key_status.message());
 }
 
