@@ -28,8 +28,9 @@ class CollectiveImplementationInterface {
   }
 
   // On the group's leader, once per group, for each registered implementation
-  // that serves the group's device type: adds what it needs to
-  // `group->runtime_details`. Errors end the group.
+  // that serves the group's device type, and whose needs of devices the group
+  // meets: adds what it needs to `group->runtime_details`. Errors end the
+  // group.
   virtual absl::Status InitializeCollectiveGroupRuntimeDetails(
       CollGroupParams* /*group*/) {
     return absl::OkStatus();

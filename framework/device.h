@@ -44,6 +44,14 @@ struct DeviceAttributes {
   // device from the one that it replaces.
   uint64_t incarnation = 0;
 
+  // What it can call to run collectives (DeviceNeeds), by name.
+  std::vector<std::string> libraries;
+
+  // The piece of hardware that it is on, where several devices may be on one:
+  // the same text for all there, whatever process they are of, and for no
+  // others. Empty: it shares none.
+  std::string unit;
+
   friend bool operator==(const DeviceAttributes&,
                          const DeviceAttributes&) = default;
 };

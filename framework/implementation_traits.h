@@ -45,6 +45,19 @@ enum class RankListUse : uint8_t {
   kOwners,    // Those that each reduce a piece of the buffer.
 };
 
+// What an implementation needs of a group's devices.
+struct DeviceNeeds {
+  // Each has it (DeviceAttributes::libraries). Empty: none is needed.
+  std::string library;
+
+  // No two are on one piece of hardware (DeviceAttributes::unit).
+  bool own_units = false;
+
+  // Both among the members of each task alone: one that is the only member of
+  // its task needs nothing.
+  bool within_tasks = false;
+};
+
 // What an implementation can do, for choosing among implementations and for
 // showing the choice. Immutable once registered.
 struct ImplementationTraits {
@@ -55,6 +68,12 @@ struct ImplementationTraits {
   // that runs steps (Device::OpenSteps()) where the implementation is made of
   // these.
   std::vector<std::string> device_types;
+
+  DeviceNeeds device_needs;
+
+  // Serves only groups whose leader could make a key
+  // (CollGroupParams::runtime_details).
+  bool needs_communicator_key = false;
 
   // Runs schedules (schedule/), and nothing else. Set by Scheduled().
   bool is_made_of_steps = false;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
 #include "framework/device.h"
@@ -38,6 +39,9 @@ struct CollGroupParams {
   // NCCL's unique id.
   struct RuntimeDetails {
     std::string communicator_key;
+
+    // Why there is none although one was wanted. Only the leader knows.
+    absl::Status key_status;
   } runtime_details;
 
   // The abort word of this generation: set, it ends all that runs in the group.

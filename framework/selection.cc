@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/device_needs.h"
 
 namespace tutti {
 namespace {
@@ -22,6 +23,18 @@ std::string WhyNotListed(const ImplementationTraits& traits,
   if (num_listed == size) return "";
   return absl::StrCat("takes a list of all ", size, " ranks, not of ",
                       num_listed);
+}
+
+// Why it cannot run on the devices of the group; empty if it can.
+std::string WhyNotInGroup(const ImplementationTraits& traits,
+                          const CollGroupParams& group) {
+  std::string why_not = WhyNotOn(group, traits.device_needs);
+  if (!why_not.empty() || !traits.needs_communicator_key) return why_not;
+  const auto& details = group.runtime_details;
+  if (!details.communicator_key.empty()) return "";
+  return absl::StrCat("needs a key that the group's leader has not made",
+                      details.key_status.ok() ? "" : ": ",
+                      details.key_status.message());
 }
 
 // Why the library that it leaves all to cannot run it; empty if it can.
@@ -50,6 +63,10 @@ std::string WhyNot(const ImplementationTraits& traits,
                                     request.device_type) == devices.end()) {
     return absl::StrCat("runs on ", absl::StrJoin(devices, ", "), ", not on ",
                         request.device_type);
+  }
+  if (request.group != nullptr) {
+    std::string why_not = WhyNotInGroup(traits, *request.group);
+    if (!why_not.empty()) return why_not;
   }
   if (traits.needs_one_process && !request.one_process) {
     return "needs all members in one process";

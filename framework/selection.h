@@ -13,6 +13,7 @@
 #include "framework/determinism.h"
 #include "framework/group_layout.h"
 #include "framework/implementation_traits.h"
+#include "framework/params.h"
 #include "framework/registry.h"
 #include "framework/selection_rules.h"
 
@@ -29,6 +30,10 @@ struct SelectionPolicy {
 struct SelectionRequest {
   CollectiveType type = CollectiveType::kAllReduce;
   const GroupLayout& layout;
+
+  // With the devices that have this layout, as their leader knows them. Null:
+  // only their type is known, and nothing is ruled out for what they lack.
+  const CollGroupParams* group = nullptr;
   std::string device_type;
   int64_t bytes = 0;  // Of the larger of one member's input and output.
 

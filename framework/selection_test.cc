@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "framework/collective_implementation.h"
+#include "framework/params.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -480,6 +484,71 @@ TEST_F(SelectionTest, ADeviceTypeNeedsWhoRunsOnIt) {
   EXPECT_THAT(WhyNot("Nccl"), HasSubstr("runs on GPU, TPU, not on CPU"));
   request_.device_type = "GPU";
   EXPECT_EQ(Selected(), "Nccl");
+}
+
+// Of two members, only one of which has "Lib".
+class DevicesTest : public RulesTest {
+ protected:
+  DevicesTest() {
+    ImplementationTraits with_lib = AllReduceTraits(ASecondPerByte);
+    with_lib.device_needs.library = "Lib";
+    Register("WithLib", with_lib);
+    ImplementationTraits with_key = AllReduceTraits(ASecondPerByte);
+    with_key.needs_communicator_key = true;
+    Register("WithKey", with_key);
+    request_.bytes = 0;
+    group_.layout = std::make_shared<const GroupLayout>(layout_of_two_);
+    group_.members = {
+        {.device = {.name = {"worker", 0, 0, "CPU", 0}, .libraries = {"Lib"}}},
+        {.device = {.name = {"worker", 0, 1, "CPU", 0}}}};
+    group_.runtime_details.key_status = absl::InternalError("no socket");
+  }
+
+  static constexpr char kWhyNoLib[] =
+      "needs Lib, which rank 1 (/job:worker/replica:0/task:1/device:CPU:0) "
+      "does not have";
+  static constexpr char kWhyNoKey[] =
+      "needs a key that the group's leader has not made: no socket";
+
+  const GroupLayout layout_of_two_ = GroupLayout::Uniform(2, 1);
+  CollGroupParams group_;
+};
+
+TEST_F(DevicesTest, WhatTheyLackRulesOut) {
+  request_.group = &group_;
+  EXPECT_EQ(Selected(), "Cheap");
+  EXPECT_EQ(WhyNot("WithLib"), kWhyNoLib);
+  EXPECT_EQ(WhyNot("WithKey"), kWhyNoKey);
+  group_.members[1].device.libraries = {"Lib"};
+  EXPECT_EQ(Selected(), "WithLib");
+  group_.runtime_details.communicator_key = "key";
+  EXPECT_EQ(Selected(), "WithKey");
+}
+
+TEST_F(DevicesTest, OfDevicesThatAreNotKnownNothingIsRuledOut) {
+  EXPECT_EQ(WhyNot("WithLib"), "");
+  EXPECT_EQ(WhyNot("WithKey"), "");
+}
+
+TEST_F(DevicesTest, ByNameTheSameIsAnError) {
+  request_.group = &group_;
+  for (const auto& [name, why_not] :
+       {std::pair("WithLib", kWhyNoLib), {"WithKey", kWhyNoKey}}) {
+    request_.implementation = name;
+    EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                   absl::StrCat(name, " ", why_not,
+                                                "; these can serve: Cheap, "
+                                                "Dear, Manual")));
+  }
+}
+
+TEST_F(DevicesTest, ARuleThatNamesItIsPassedOver) {
+  request_.group = &group_;
+  rules_ = {{.implementation = "WithLib"}, {.implementation = "Dear"}};
+  const auto selection = Select();
+  ASSERT_THAT(selection, IsOk());
+  EXPECT_EQ(selection->name, "Dear");
+  EXPECT_EQ(selection->matching_rules[0].why_not, kWhyNoLib);
 }
 
 TEST_F(SelectionTest, CandidatesAreAllThatAreRegisteredByName) {

@@ -10,6 +10,7 @@
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_step_stream.h"
 #include "gpu/nccl/nccl_keys.h"
+#include "gpu/nccl/nccl_runtime.h"
 
 namespace tutti {
 // Memory is allocated and freed on streams of their own, so that neither makes
@@ -191,6 +192,13 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   absl::StatusOr<std::shared_ptr<Streams>> streams =
       Streams::Create(options.runtime, options.gpu, options.freed_ahead_bytes);
   if (!streams.ok()) return streams.status();
+  auto properties = options.runtime->Properties(options.gpu);
+  if (!properties.ok()) return properties.status();
+  options.attributes.unit = std::move(properties->uuid);
+  options.attributes.libraries.clear();
+  if (options.nccl != nullptr) {
+    options.attributes.libraries.emplace_back(kNcclLibrary);
+  }
   // The constructor is private.
   return std::unique_ptr<CudaDevice>(
       new CudaDevice(std::move(options), *std::move(streams)));

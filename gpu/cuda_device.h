@@ -54,7 +54,7 @@ class CudaDevice : public Device {
   static constexpr int kSameGpuStrength = 3;
 
   struct Options {
-    DeviceAttributes attributes;
+    DeviceAttributes attributes;  // Libraries and unit are filled in.
     GpuRuntime* runtime = nullptr;
     int gpu = 0;
     Environment environment;  // Its queue.
@@ -68,7 +68,7 @@ class CudaDevice : public Device {
   };
 
   // Errors: INVALID_ARGUMENT for another type in the name, a part that is
-  // missing or a negative size; as GpuRuntime::CreateStream.
+  // missing or a negative size; as GpuRuntime::CreateStream and Properties.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(Options options);
 
   // Errors: INVALID_ARGUMENT for a shape that does not fit 64 bits; as

@@ -39,7 +39,7 @@ struct CudaDevicesOptions {
   size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
 
   // For the collectives of NCCL, which need one device per GPU: opened by
-  // DlopenNcclRuntime::Open(). Null: they are refused.
+  // DlopenNcclRuntime::Open(). Null: the devices do not have them.
   std::shared_ptr<NcclRuntime> nccl;
 };
 

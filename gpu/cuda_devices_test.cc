@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -93,6 +94,17 @@ TEST_F(CudaDevicesTest, KernelsMayUseTheMemoryOfThoseWithALink) {
   EXPECT_THAT(mistakes(0, 1), IsEmpty());
   EXPECT_THAT(mistakes(1, 2), IsEmpty());
   EXPECT_THAT(mistakes(0, 2), ElementsAre(HasSubstr("access is not enabled")));
+}
+
+TEST_F(CudaDevicesTest, DevicesOnOneGpuNameTheSameUnit) {
+  const auto devices = CreateCudaDevices(Options());
+  ASSERT_THAT(devices, IsOk());
+  std::vector<std::string> units;
+  for (const auto& device : *devices) {
+    units.push_back(device->attributes().unit);
+    EXPECT_THAT(device->attributes().libraries, IsEmpty());
+  }
+  EXPECT_THAT(units, ElementsAre("0-0", "0-0", "0-1", "0-1", "0-2", "0-2"));
 }
 
 TEST_F(CudaDevicesTest, OnePeerTooManyCountsAsWithoutALink) {

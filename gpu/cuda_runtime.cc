@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gpu/cuda_host_calls.h"
@@ -66,6 +67,8 @@ absl::StatusOr<GpuProperties> CudaRuntime::Properties(int gpu) {
   return GpuProperties{
       .name = properties.name,
       .bus_id = bus_id.data(),
+      .uuid = absl::BytesToHexString(absl::string_view(
+          properties.uuid.bytes, sizeof(properties.uuid.bytes))),
       .num_multiprocessors = properties.multiProcessorCount,
       .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
 }

@@ -196,6 +196,7 @@ absl::StatusOr<GpuProperties> FakeGpuRuntime::Properties(int gpu) {
   if (!status.ok()) return status;
   return GpuProperties{.name = "Fake",
                        .bus_id = absl::StrCat("0000:0", gpu, ":00.0"),
+                       .uuid = absl::StrCat(options_.host, "-", gpu),
                        .num_multiprocessors = 1,
                        .memory_bytes = options_.memory_bytes};
 }

@@ -61,6 +61,10 @@ class FakeGpuRuntime : public GpuRuntime {
  public:
   struct Options {
     int num_gpus = 1;
+
+    // What tells its GPUs from those of another runtime, where each has its
+    // own.
+    int host = 0;
     int64_t memory_bytes = int64_t{1} << 30;  // Of each GPU.
 
     // Between two GPUs. Null: kNvLink between all.

@@ -44,7 +44,7 @@ void Reduce(const std::string& implementation, int num_tasks,
   FakeNcclTasks tasks({.num_tasks = num_tasks,
                        .gpus_per_task = 1,
                        .devices_per_gpu = devices_per_gpu,
-                       .has_nccl = false,
+                       .tasks_with_nccl = 0,
                        .environment = &environment});
   CollectiveRequest request =
       tasks.Request(AllReduce{}, DType::kUint8, /*num_elements=*/24);

@@ -15,7 +15,8 @@ namespace tutti {
 
 struct GpuProperties {
   std::string name;    // "NVIDIA H100 80GB HBM3".
-  std::string bus_id;  // "0000:1B:00.0": tells one GPU from another.
+  std::string bus_id;  // "0000:1B:00.0": tells one GPU from another of a host.
+  std::string uuid;    // Of all GPUs anywhere; the same in all processes.
   int num_multiprocessors = 0;
   int64_t memory_bytes = 0;
 };

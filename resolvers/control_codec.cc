@@ -62,6 +62,20 @@ std::vector<T> ToVector(const Field& field) {
   return std::vector<T>(field.begin(), field.end());
 }
 
+absl::Status DecodeLibraries(const proto::Device& message,
+                             DeviceAttributes* device) {
+  absl::Status status = CheckCount("device.libraries", message.libraries_size(),
+                                   kMaxLibrariesOfDevice);
+  if (!status.ok()) return status;
+  for (const std::string& name : message.libraries()) {
+    if (name.empty()) return Invalid("device.libraries has an empty name");
+    status = CheckName("device.libraries", name);
+    if (!status.ok()) return status;
+    device->libraries.push_back(name);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<DeviceAttributes> DecodeDevice(const ClusterSpec& cluster,
                                               const ControlCaller& owner,
                                               const proto::Device& message) {
@@ -93,6 +107,10 @@ absl::StatusOr<DeviceAttributes> DecodeDevice(const ClusterSpec& cluster,
     if (!status.ok()) return status;
     device.locality.links.push_back({link.device_index(), link.strength()});
   }
+  status = DecodeLibraries(message, &device);
+  if (status.ok()) status = CheckName("device.unit", message.unit());
+  if (!status.ok()) return status;
+  device.unit = message.unit();
   return device;
 }
 
@@ -376,6 +394,8 @@ void EncodeDevice(const DeviceAttributes& device, proto::Device* message) {
     added->set_device_index(link.device_index);
     added->set_strength(link.strength);
   }
+  for (const std::string& name : device.libraries) message->add_libraries(name);
+  message->set_unit(device.unit);
 }
 
 absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(

@@ -27,6 +27,7 @@ namespace tutti {
 inline constexpr uint64_t kMaxGeneration = uint64_t{1} << 62;
 
 inline constexpr int kMaxDevicesOfTask = 1024;
+inline constexpr int kMaxLibrariesOfDevice = 16;
 
 // What a member says when it joins a group.
 struct MemberCall {

@@ -39,7 +39,9 @@ MemberCall Call() {
   request.shape = TensorShape::Vector(8);
   return {.device = {.name = {"worker", 0, 2, "CPU", 1},
                      .locality = {{{0, 5}, {3, -1}}},
-                     .incarnation = 77},
+                     .incarnation = 77,
+                     .libraries = {"Some", "another"},
+                     .unit = "0000:1B:00.0"},
           .request = std::make_shared<const CollectiveRequest>(request),
           .ended_generation = 4,
           .living_generation = 5};
@@ -146,6 +148,20 @@ TEST(ControlCodecTest, EveryFieldIsChecked) {
        [](Message& m) {
          for (int i = 0; i < 100'000; ++i) m.mutable_device()->add_links();
        }},
+      {"device.libraries has 17 entries",
+       [](Message& m) {
+         for (int i = 2; i < 17; ++i) m.mutable_device()->add_libraries("a");
+       }},
+      {"device.libraries has an empty name",
+       [](Message& m) { m.mutable_device()->add_libraries(""); }},
+      {"device.libraries has 1048576 bytes",
+       [&](Message& m) { m.mutable_device()->add_libraries(long_name); }},
+      {"device.libraries is \"a/b\"",
+       [](Message& m) { m.mutable_device()->set_libraries(1, "a/b"); }},
+      {"device.unit has 1048576 bytes",
+       [&](Message& m) { m.mutable_device()->set_unit(long_name); }},
+      {"device.unit is \"a\\nb\"",
+       [](Message& m) { m.mutable_device()->set_unit("a\nb"); }},
       {"request.group_size is 0", [](Message& m) { m.clear_request(); }},
       {"request.group_size is -1",
        [](Message& m) { m.mutable_request()->set_group_size(-1); }},

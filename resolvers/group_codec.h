@@ -22,7 +22,7 @@ namespace tutti {
 proto::Group EncodeGroup(const CollGroupParams& group);
 
 // A group that `request` can be in, with resources and a cancellation of its
-// own. Members' links are not known.
+// own. Of members' attributes, only name and incarnation are known.
 absl::StatusOr<std::shared_ptr<CollGroupParams>> DecodeGroup(
     const ClusterSpec& cluster, const CollectiveRequest& request,
     const proto::Group& message);

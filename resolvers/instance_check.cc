@@ -136,6 +136,7 @@ absl::Status ChooseImplementation(const SelectionPolicy& policy,
       policy,
       {.type = instance->type,
        .layout = *group.layout,
+       .group = &group,
        .device_type = group.device_type,
        .bytes = *bytes,
        .one_process =

@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/collective_implementation.h"
+#include "framework/device_needs.h"
+#include "framework/implementation_traits.h"
 #include "framework/rank_list.h"
 #include "framework/request_fields.h"
 #include "resolvers/instance_check.h"
@@ -26,7 +28,9 @@ bool Serves(const ImplementationTraits& traits, const std::string& type) {
 absl::Status InitializeRuntimeDetails(const CollectiveRegistry& registry,
                                       CollGroupParams* group) {
   for (const auto& [name, factory] : registry.List()) {
-    if (!Serves(factory->traits(), group->device_type)) continue;
+    const ImplementationTraits& traits = factory->traits();
+    if (!Serves(traits, group->device_type)) continue;
+    if (!WhyNotOn(*group, traits.device_needs).empty()) continue;
     const absl::Status status =
         factory->Create()->InitializeCollectiveGroupRuntimeDetails(group);
     if (!status.ok()) return status;

@@ -158,6 +158,16 @@ TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
             "Manual");
 }
 
+TEST_F(ParamResolverLocalTest, WhoCannotServeTheDevicesAddsNothingToTheGroup) {
+  ASSERT_THAT(registry_.Register(
+                  "WithLib", Implemented<Hooked>(
+                                 {.collectives = {CollectiveType::kAllReduce},
+                                  .device_needs = {.library = "Lib"}})),
+              IsOk());
+  AllAsk(1);
+  EXPECT_EQ(hooks_.num_formed, 1);  // "Hooked" did.
+}
+
 TEST_F(ParamResolverLocalTest, ImplementationsAreCalledWithNoLockHeld) {
   const auto use_resolver = [this] {
     EXPECT_EQ(resolver_->num_groups(), 1u);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/collective_implementation.h"
+#include "framework/registry.h"
 #include "resolvers/control_codec.h"
 #include "tests/simulated_cluster.h"
 #include "tests/status_matchers.h"
@@ -114,6 +117,100 @@ TEST_F(ClusterResolveTest, AGroupWithinOneOtherTaskIsOneProcess) {
             "LocalReduce");
   EXPECT_EQ(calls[0]->params().task->num_local, 2);
   EXPECT_THAT(cluster_->directory(0).Living(), IsEmpty());
+}
+
+// The cheapest, on devices of their own that have "Lib". Its leader makes keys.
+class LibReducer : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveGroupRuntimeDetails(
+      CollGroupParams* group) override {
+    group->runtime_details.communicator_key = "made";
+    return absl::OkStatus();
+  }
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback) override {}
+};
+REGISTER_COLLECTIVE(
+    LibReduce, Implemented<LibReducer>(
+                   {.collectives = {CollectiveType::kAllReduce},
+                    .device_needs = {.library = "Lib", .own_units = true},
+                    .needs_communicator_key = true,
+                    .cost_seconds = [](const CostQuery&) { return 0.0; }}));
+
+// The leader, task 0, is in none of the groups.
+class ClusterDevicesTest : public ClusterResolveTest {
+ protected:
+  void Begin(std::function<void(DeviceAttributes&)> describe) {
+    ClusterResolveTest::Begin(
+        {.num_tasks = 3, .describe_device = std::move(describe)});
+  }
+
+  std::vector<CallPtr> Ask(const std::string& implementation) {
+    CollectiveRequest request = AllReduceOf(++group_, 2, 1);
+    request.impl_details.implementation = implementation;
+    const std::vector<CallPtr> calls = {cluster_->Ask(1, 0, request),
+                                        cluster_->Ask(2, 0, request)};
+    cluster_->RunFor(absl::Seconds(1));
+    return calls;
+  }
+
+  void ExpectChosen(bool is_lib_reduce) {
+    const auto calls = Ask("");
+    ExpectAllOk(calls);
+    for (const CallPtr& call : calls) {
+      const CollectiveParams& params = call->params();
+      EXPECT_EQ(params.instance->impl_details.implementation == "LibReduce",
+                is_lib_reduce);
+      EXPECT_EQ(params.group->runtime_details.communicator_key,
+                is_lib_reduce ? "made" : "");
+    }
+  }
+
+  void ExpectRefused(const std::string& why_not) {
+    for (const CallPtr& call : Ask("LibReduce")) {
+      EXPECT_THAT(call->status(),
+                  StatusIs(StatusCode::kInvalidArgument,
+                           HasSubstr(absl::StrCat("LibReduce ", why_not,
+                                                  "; these can serve: "))));
+    }
+  }
+
+  GroupKey group_ = kGroup;
+};
+
+TEST_F(ClusterDevicesTest, WhatTheyHaveIsSeenByALeaderElsewhere) {
+  Begin([](DeviceAttributes& device) {
+    if (device.name.task > 0) device.libraries = {"Lib"};
+    device.unit = absl::StrCat("unit ", device.name.task);
+  });
+  ExpectChosen(/*is_lib_reduce=*/true);
+  for (const CallPtr& call : Ask("LibReduce")) {
+    EXPECT_THAT(call->status(), IsOk());
+  }
+}
+
+TEST_F(ClusterDevicesTest, WhatOneLacksRulesOutAndIsNamedToAll) {
+  Begin([](DeviceAttributes& device) {
+    if (device.name.task < 2) device.libraries = {"Lib"};
+  });
+  ExpectChosen(/*is_lib_reduce=*/false);
+  ExpectRefused(
+      "needs Lib, which rank 1 (/job:worker/replica:0/task:2/device:CPU:0) "
+      "does not have");
+}
+
+TEST_F(ClusterDevicesTest, AUnitThatIsSharedRulesOutAndIsNamedToAll) {
+  Begin([](DeviceAttributes& device) {
+    device.libraries = {"Lib"};
+    device.unit = "one for all";
+  });
+  ExpectChosen(/*is_lib_reduce=*/false);
+  ExpectRefused(
+      "needs each member on a CPU of its own, but ranks 0 and 1 "
+      "(/job:worker/replica:0/task:1/device:CPU:0 and "
+      "/job:worker/replica:0/task:2/device:CPU:0) are on one");
 }
 
 TEST_F(ClusterResolveTest, RanksAskedForSurviveTheWire) {

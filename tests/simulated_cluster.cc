@@ -160,9 +160,10 @@ void SimulatedCluster::Start(int task, absl::Duration join_limit) {
   process->channel = std::make_shared<Channel>(this, process);
   std::vector<std::unique_ptr<tutti::Device>> devices;
   for (int i = 0; i < options_.devices_per_task; ++i) {
-    devices.push_back(std::make_unique<CpuDevice>(
-        DeviceAttributes{.name = {"worker", 0, task, "CPU", i},
-                         .incarnation = process->incarnation}));
+    DeviceAttributes device = {.name = {"worker", 0, task, "CPU", i},
+                               .incarnation = process->incarnation};
+    if (options_.describe_device) options_.describe_device(device);
+    devices.push_back(std::make_unique<CpuDevice>(std::move(device)));
   }
   process->devices = *DeviceManager::Create(std::move(devices));
   ClusterSpec cluster = ClusterOf(task);

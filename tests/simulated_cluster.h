@@ -46,6 +46,10 @@ class SimulatedCluster {
     // By task; those beyond have none.
     std::vector<std::shared_ptr<const SelectionRules>> rules;
 
+    // What a device is known by besides its name and its process. Null:
+    // nothing.
+    std::function<void(DeviceAttributes& device)> describe_device;
+
     // A task that knows of all but the last one.
     std::optional<int> has_shorter_list;
   };

@@ -52,13 +52,19 @@ std::vector<Change> Numbers() {
   return changes;
 }
 
+// As Numbers().
 std::vector<Change> Texts() {
   std::vector<Change> changes;
   const auto add = [&](const std::string& what, const std::string& text,
                        bool is_absurd) {
     changes.push_back({what,
                        [text](Message* m, const FieldDescriptor* field) {
-                         m->GetReflection()->SetString(m, field, text);
+                         const Reflection& r = *m->GetReflection();
+                         if (field->is_repeated()) {
+                           r.SetRepeatedString(m, field, 0, text);
+                         } else {
+                           r.SetString(m, field, text);
+                         }
                        },
                        is_absurd});
   };
@@ -108,6 +114,8 @@ void AddEntry(Message* m, const FieldDescriptor* field) {
       return r.AddInt64(m, field, r.GetRepeatedInt64(*m, field, 0));
     case FieldDescriptor::CPPTYPE_UINT64:
       return r.AddUInt64(m, field, r.GetRepeatedUInt64(*m, field, 0));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return r.AddString(m, field, r.GetRepeatedString(*m, field, 0));
     case FieldDescriptor::CPPTYPE_MESSAGE: {
       // The new entry may move the old ones.
       Message* const added = r.AddMessage(m, field);

@@ -32,6 +32,8 @@ proto::Error SomeError() {
 
 proto::Device DeviceMessage(DeviceAttributes device) {
   device.locality.links = {{1, 5}};
+  device.libraries = {"Some"};
+  device.unit = "0000:1B:00.0";
   proto::Device message;
   EncodeDevice(device, &message);
   message.set_index(1);

@@ -30,10 +30,11 @@ FakeNcclTasks::Task FakeNcclTasks::MakeTask(const Options& options,
   Task task;
   task.gpus = std::make_unique<FakeGpuRuntime>(
       FakeGpuRuntime::Options{.num_gpus = options.gpus_per_task,
+                              .host = options.shares_gpus ? 0 : number,
                               .memory_bytes = int64_t{1} << 24,
                               .environment = used_environment_});
   std::shared_ptr<NcclRuntime> nccl;
-  if (options.has_nccl) {
+  if (number < options.tasks_with_nccl) {
     nccl = std::make_shared<FakeNcclRuntime>(network_, task.gpus.get());
   }
   auto made = CreateCudaDevices({.runtime = task.gpus.get(),

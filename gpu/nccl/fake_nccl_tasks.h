@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_NCCL_FAKE_NCCL_TASKS_H_
 #define TUTTI_GPU_NCCL_FAKE_NCCL_TASKS_H_
 
+#include <climits>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,7 +36,8 @@ class FakeNcclTasks {
     int num_tasks = 1;
     int gpus_per_task = 2;
     int devices_per_gpu = 1;
-    bool has_nccl = true;
+    bool shares_gpus = false;       // All tasks are on the GPUs of one host.
+    int tasks_with_nccl = INT_MAX;  // From the first one on.
 
     // Null: a simulated one. Outlives this; then what streams hold runs by
     // itself, and RunAll() does nothing.

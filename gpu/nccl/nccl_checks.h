@@ -7,18 +7,12 @@
 
 namespace tutti {
 
-// What no implementation that calls NCCL can do without, of which the leader
-// knows when it forms the group. Errors: INVALID_ARGUMENT naming two devices on
-// one GPU.
-absl::Status CheckOneDevicePerGpu(const CollGroupParams& group);
+// Errors: UNIMPLEMENTED for what NCCL cannot do, naming what can.
+absl::Status CheckNcclServes(const CollInstanceParams& instance);
 
-// Errors: as CheckOneDevicePerGpu(); UNIMPLEMENTED for what NCCL cannot do,
-// naming what can.
-absl::Status CheckNcclServes(const CollGroupParams& group,
-                             const CollInstanceParams& instance);
-
-// Errors: INVALID_ARGUMENT for a device that is no CudaDevice;
-// FAILED_PRECONDITION for one without NCCL.
+// That what the leader has chosen can run on this device. Errors:
+// INVALID_ARGUMENT for one that is no CudaDevice; FAILED_PRECONDITION for one
+// without NCCL.
 absl::Status CheckHasNccl(const CollectiveContext& context);
 
 }  // namespace tutti

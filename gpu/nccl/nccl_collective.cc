@@ -11,6 +11,7 @@
 #include "gpu/nccl/nccl_checks.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_keys.h"
+#include "gpu/nccl/nccl_runtime.h"
 
 namespace tutti {
 namespace {
@@ -31,18 +32,13 @@ double CostSeconds(const CostQuery& query) {
 }  // namespace
 
 absl::Status NcclCollective::InitializeCollectiveParams(
-    const CollGroupParams& group, CollInstanceParams* instance) {
-  return CheckNcclServes(group, *instance);
+    const CollGroupParams& /*group*/, CollInstanceParams* instance) {
+  return CheckNcclServes(*instance);
 }
 
 absl::Status NcclCollective::InitializeCollectiveGroupRuntimeDetails(
     CollGroupParams* group) {
-  const absl::Status status = CheckOneDevicePerGpu(*group);
-  if (status.ok()) {
-    AddNcclKey(NcclKeys::Global(), group);
-  } else {
-    AddNoNcclKey(status, group);
-  }
+  AddNcclKey(NcclKeys::Global(), group);
   return absl::OkStatus();
 }
 
@@ -81,6 +77,8 @@ ImplementationTraits NcclTraits(std::string summary,
   traits.summary = std::move(summary);
   traits.collectives = std::move(collectives);
   traits.device_types = {CudaDevice::kType};
+  traits.device_needs = {.library = kNcclLibrary, .own_units = true};
+  traits.needs_communicator_key = true;
   traits.determinism = Determinism::kByRankOrder;
   traits.cost_seconds = CostSeconds;
   return traits;

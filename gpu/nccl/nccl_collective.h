@@ -35,8 +35,7 @@ class NcclCollective : public CollectiveImplementationInterface {
  public:
   explicit NcclCollective(NcclPlanner planner) : planner_(planner) {}
 
-  // Errors: INVALID_ARGUMENT naming two devices on one GPU; UNIMPLEMENTED for
-  // what NCCL cannot do, naming what can.
+  // Errors: UNIMPLEMENTED for what NCCL cannot do, naming what can.
   absl::Status InitializeCollectiveParams(
       const CollGroupParams& group, CollInstanceParams* instance) override;
 
@@ -45,7 +44,8 @@ class NcclCollective : public CollectiveImplementationInterface {
       CollGroupParams* group) override;
 
   // Errors: INVALID_ARGUMENT for a device that is no CudaDevice;
-  // FAILED_PRECONDITION for one without NCCL, or if the leader made no key.
+  // FAILED_PRECONDITION for one without NCCL, or if the leader's key is none,
+  // either of which no leader chooses.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
 
   // Errors: those of NCCL and of the GPU runtime; FAILED_PRECONDITION naming

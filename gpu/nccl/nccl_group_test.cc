@@ -406,34 +406,6 @@ TEST(NcclGroupTest, ASpoiltGpuEndsAllTasks) {
   }
 }
 
-TEST(NcclGroupTest, ALeaderThatMakesNoKeySaysWhy) {
-  Sums sums;
-  sums.network().FailNextId(absl::InternalError("no socket"));
-  sums.CallAll();
-  sums.tasks().RunAll();
-  sums.ExpectEnded(
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("made no key"), HasSubstr("no socket"))));
-  EXPECT_THAT(sums.Remains(), IsEmpty());
-}
-
-TEST(NcclGroupTest, DevicesWithoutNcclAreNamed) {
-  Sums sums({.has_nccl = false});
-  sums.CallAll();
-  sums.ExpectEnded(StatusIs(absl::StatusCode::kFailedPrecondition,
-                            AllOf(HasSubstr("task:0/device:GPU:"),
-                                  HasSubstr("CudaDevicesOptions::nccl"))));
-}
-
-TEST(NcclGroupTest, TwoDevicesOnOneGpuAreNamed) {
-  Sums sums({.gpus_per_task = 1, .devices_per_gpu = 2});
-  sums.CallAll();
-  sums.ExpectEnded(StatusIs(
-      absl::StatusCode::kInvalidArgument,
-      AllOf(HasSubstr("device:GPU:0 and"), HasSubstr("device:GPU:1 are on one"),
-            HasSubstr("GpuLocalReduce"))));
-}
-
 TEST(NcclGroupTest, WhatNcclLacksIsRefusedWithTheAlternative) {
   for (const ReductionKind kind :
        {ReductionKind::kBand, ReductionKind::kBor, ReductionKind::kBxor}) {

@@ -24,6 +24,7 @@
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/nccl/fake_nccl_network.h"
 #include "gpu/nccl/fake_nccl_runtime.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/nccl/nccl_then.h"
 #include "gtest/gtest.h"
 #include "runtime/cluster_runtime.h"
@@ -48,8 +49,10 @@ class NcclGrpcTest : public testing::Test {
  protected:
   void SetUp() override {
     for (int task = 0; task < kNumTasks; ++task) {
-      gpus_.push_back(std::make_unique<FakeGpuRuntime>(FakeGpuRuntime::Options{
-          .num_gpus = kGpusPerTask, .environment = environment_.get()}));
+      gpus_.push_back(std::make_unique<FakeGpuRuntime>(
+          FakeGpuRuntime::Options{.num_gpus = kGpusPerTask,
+                                  .host = shares_gpus_ ? 0 : task,
+                                  .environment = environment_.get()}));
     }
     auto tasks = JoinedGrpcTasks(kNumTasks, environment_.get(),
                                  [this](int task, uint64_t incarnation) {
@@ -61,13 +64,16 @@ class NcclGrpcTest : public testing::Test {
 
   absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeDevices(
       int task, uint64_t incarnation) {
+    std::shared_ptr<NcclRuntime> nccl;
+    if (task < tasks_with_nccl_) {
+      nccl = std::make_shared<FakeNcclRuntime>(network_, gpus_[task].get());
+    }
     auto made = CreateCudaDevices({.runtime = gpus_[task].get(),
                                    .environment = environment_.get(),
                                    .job = "worker",
                                    .task = task,
                                    .incarnation = incarnation,
-                                   .nccl = std::make_shared<FakeNcclRuntime>(
-                                       network_, gpus_[task].get())});
+                                   .nccl = std::move(nccl)});
     if (!made.ok()) return made.status();
     std::vector<std::unique_ptr<Device>> devices;
     for (auto& device : *made) devices.push_back(std::move(device));
@@ -148,6 +154,8 @@ class NcclGrpcTest : public testing::Test {
     ExpectSums();
   }
 
+  bool shares_gpus_ = false;  // All tasks are on one host.
+  int tasks_with_nccl_ = kNumTasks;
   const DefaultEnvironment environment_{/*num_workers=*/2};
   const std::shared_ptr<FakeNcclNetwork> network_ =
       std::make_shared<FakeNcclNetwork>();
@@ -245,6 +253,52 @@ TEST_F(NcclGrpcTest, AHybridEndsWhereAnotherProcessGivesItUp) {
     EXPECT_THAT(statuses_[rank], StatusIs(absl::StatusCode::kAborted,
                                           HasSubstr("no time for it")));
   }
+}
+
+TEST_F(NcclGrpcTest, ByItselfTheGroupUsesNccl) {
+  implementation_ = "";
+  ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
+  ExpectSums();
+  EXPECT_EQ(network_->counts().launches, kNumTasks);
+}
+
+// The leader has NCCL.
+class NcclInOneTaskTest : public NcclGrpcTest {
+ protected:
+  NcclInOneTaskTest() { tasks_with_nccl_ = 1; }
+};
+
+TEST_F(NcclInOneTaskTest, OthersServeAndTheNameIsRefused) {
+  implementation_ = "";
+  ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
+  ExpectSums();
+  implementation_ = "NcclReduce";
+  EXPECT_THAT(
+      Reduce(/*key=*/2, /*step=*/1),
+      Each(StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          HasSubstr("NcclReduce needs NCCL, which rank 2 "
+                    "(/job:worker/replica:0/task:1/device:GPU:0) and 1 more "
+                    "do not have; these can serve: "))));
+  EXPECT_EQ(network_->counts().ids, 0);
+}
+
+class NcclOnSharedGpusTest : public NcclGrpcTest {
+ protected:
+  NcclOnSharedGpusTest() { shares_gpus_ = true; }
+};
+
+TEST_F(NcclOnSharedGpusTest, OthersServeAndTheNameIsRefused) {
+  implementation_ = "";
+  ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
+  ExpectSums();
+  implementation_ = "NcclReduce";
+  EXPECT_THAT(
+      Reduce(/*key=*/2, /*step=*/1),
+      Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                    HasSubstr("NcclReduce needs each member on a GPU of its "
+                              "own, but ranks 0 and 2 "))));
+  EXPECT_EQ(network_->counts().ids, 0);
 }
 
 }  // namespace

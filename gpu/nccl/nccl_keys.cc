@@ -39,33 +39,23 @@ std::shared_ptr<NcclRuntime> NcclKeys::Find(const CollGroupParams& group) {
 absl::StatusOr<std::string> NcclKeys::NewKey(const CollGroupParams& group) {
   const std::shared_ptr<NcclRuntime> nccl = Find(group);
   if (nccl != nullptr) return nccl->NewUniqueId();
-  return absl::UnavailableError(
-      "no device of the leader's process has NCCL: give CreateCudaDevices() "
-      "one (CudaDevicesOptions::nccl)");
+  return absl::UnavailableError("no device of the leader's process has NCCL");
 }
 
 void AddNcclKey(NcclKeys& keys, CollGroupParams* group) {
-  std::string& key = group->runtime_details.communicator_key;
-  if (!key.empty()) return;
-  const absl::StatusOr<std::string> made = keys.NewKey(*group);
-  if (!made.ok()) return AddNoNcclKey(made.status(), group);
-  key = *made;
-}
-
-void AddNoNcclKey(const absl::Status& why, CollGroupParams* group) {
-  std::string& key = group->runtime_details.communicator_key;
-  if (!key.empty()) return;
-  key = why.ToString();
-  if (key.size() == kNcclIdBytes) key += ".";
+  CollGroupParams::RuntimeDetails& details = group->runtime_details;
+  if (!details.communicator_key.empty() || !details.key_status.ok()) return;
+  absl::StatusOr<std::string> made = keys.NewKey(*group);
+  details.key_status = made.status();
+  if (made.ok()) details.communicator_key = *std::move(made);
 }
 
 absl::StatusOr<std::string> NcclKeyOf(const CollGroupParams& group) {
   const std::string& key = group.runtime_details.communicator_key;
   if (key.size() == kNcclIdBytes) return key;
-  return absl::FailedPreconditionError(
-      absl::StrCat("the leader of group ", group.key,
-                   " made no key for NCCL's communicator: ",
-                   key.empty() ? "NCCL is not linked there" : key));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the leader of group ", group.key, " made a communicator key of ",
+      key.size(), " bytes; NCCL's has ", kNcclIdBytes));
 }
 
 }  // namespace tutti

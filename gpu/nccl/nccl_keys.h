@@ -50,16 +50,11 @@ class NcclKeys {
       ABSL_GUARDED_BY(mu_);
 };
 
-// What a leader puts into `runtime_details.communicator_key`, once for all
-// implementations: kNcclIdBytes, or a text of another length that says why
-// there are none, so that groups that never use NCCL do not end.
+// What a leader puts into `runtime_details`, once for all implementations: a
+// key of kNcclIdBytes, or why there is none.
 void AddNcclKey(NcclKeys& keys, CollGroupParams* group);
 
-// That text, for a group that NCCL does not serve: a key costs the leader's
-// process a socket that listens and a thread.
-void AddNoNcclKey(const absl::Status& why, CollGroupParams* group);
-
-// The id in it. Errors: FAILED_PRECONDITION with that text.
+// The key. Errors: FAILED_PRECONDITION if what the leader has made is none.
 absl::StatusOr<std::string> NcclKeyOf(const CollGroupParams& group);
 
 }  // namespace tutti

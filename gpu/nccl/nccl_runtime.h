@@ -16,6 +16,9 @@
 
 namespace tutti {
 
+// What devices say that have it (DeviceAttributes::libraries).
+inline constexpr char kNcclLibrary[] = "NCCL";
+
 // The bytes of a unique id (NCCL_UNIQUE_ID_BYTES).
 inline constexpr size_t kNcclIdBytes = 128;
 

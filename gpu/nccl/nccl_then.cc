@@ -20,6 +20,7 @@
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_members.h"
 #include "gpu/nccl/nccl_checks.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "schedule/first_members.h"
 
 namespace tutti {
@@ -101,8 +102,8 @@ class Factory : public CollectiveFactory {
 }  // namespace
 
 absl::Status NcclThen::InitializeCollectiveParams(
-    const CollGroupParams& group, CollInstanceParams* instance) {
-  return CheckNcclServes(group, *instance);
+    const CollGroupParams& /*group*/, CollInstanceParams* instance) {
+  return CheckNcclServes(*instance);
 }
 
 absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
@@ -161,6 +162,8 @@ std::shared_ptr<const CollectiveFactory> NcclThenFactory(std::string between,
                                 " among their first members");
   traits.collectives = {CollectiveType::kAllReduce};
   traits.device_types = {CudaDevice::kType};
+  traits.device_needs = {
+      .library = kNcclLibrary, .own_units = true, .within_tasks = true};
   traits.determinism = Determinism::kNotGuaranteed;
   // No price: nothing of it has been measured, so it runs only when named.
   return std::make_shared<const Factory>(std::move(traits), std::move(between),

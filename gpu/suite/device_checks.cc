@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -73,6 +74,7 @@ absl::Status CheckProperties(SuiteMachine& machine,
                              const CheckScale& /*scale*/) {
   const absl::StatusOr<int> num_gpus = machine.runtime().NumGpus();
   if (!num_gpus.ok()) return num_gpus.status();
+  std::set<std::string> uuids;
   for (int gpu = 0; gpu < *num_gpus; ++gpu) {
     const auto properties = machine.runtime().Properties(gpu);
     if (!properties.ok()) return properties.status();
@@ -80,6 +82,9 @@ absl::Status CheckProperties(SuiteMachine& machine,
         !properties->name.empty() && !properties->bus_id.empty() &&
             properties->num_multiprocessors > 0 && properties->memory_bytes > 0,
         absl::StrCat("GPU ", gpu, " has a name, a place and a size"));
+    status.Update(Expect(
+        !properties->uuid.empty() && uuids.insert(properties->uuid).second,
+        absl::StrCat("GPU ", gpu, " has a UUID that no other has")));
     const auto link = machine.runtime().LinkBetween(gpu, gpu);
     status.Update(link.status());
     if (status.ok()) status = machine.runtime().EnablePeerAccess(gpu, gpu);

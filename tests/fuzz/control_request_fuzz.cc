@@ -35,6 +35,12 @@ void CheckDevice(const DeviceAttributes& device) {
           "the type of a device is a short name");
   Promise(device.locality.links.size() <= kMaxDevicesOfTask,
           "the links of a device are bounded");
+  Promise(device.libraries.size() <= kMaxLibrariesOfDevice,
+          "the libraries of a device are bounded");
+  for (const std::string& name : device.libraries) {
+    Promise(!name.empty() && name.size() <= 256, "a library is a short name");
+  }
+  Promise(device.unit.size() <= 256, "the unit of a device is a short name");
 }
 
 void CheckHello(const proto::Hello& message) {
@@ -152,7 +158,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 std::vector<std::string> FuzzSeeds() {
   const DeviceAttributes device{.name = {"worker", 0, 2, "CPU", 1},
                                 .locality = {{{0, 5}, {3, -1}}},
-                                .incarnation = kCaller.incarnation};
+                                .incarnation = kCaller.incarnation,
+                                .libraries = {"Some", "another"},
+                                .unit = "0000:1B:00.0"};
   const std::vector<CollectiveOp> ops = {AllReduce{},
                                          AllGather{.uneven = true},
                                          ReduceScatter{},

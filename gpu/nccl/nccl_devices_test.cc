@@ -1,0 +1,176 @@
+// What becomes of collectives where the devices of a group lack what NCCL
+// needs: another implementation serves, and who names one of NCCL hears why.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective_request.h"
+#include "framework/dtype.h"
+#include "framework/reduction_test_data.h"
+#include "framework/tensor.h"
+#include "framework/tensor_shape.h"
+#include "gmock/gmock.h"
+#include "gpu/nccl/fake_nccl_tasks.h"
+#include "gtest/gtest.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+
+constexpr int64_t kBlock = 3;
+
+// Reduce-scatters of blocks of uint8, which no other implementation does on
+// GPUs in one pass, or an all-reduce of them.
+class Sums {
+ public:
+  explicit Sums(FakeNcclTasks::Options options,
+                CollectiveOp op = ReduceScatter{})
+      : tasks_(options), outputs_(tasks_.size()) {
+    request_ =
+        tasks_.Request(std::move(op), DType::kUint8, kBlock * tasks_.size());
+  }
+
+  FakeNcclTasks& tasks() { return tasks_; }
+  int num_keys() { return tasks_.network().counts().ids; }
+  int num_launches() { return tasks_.network().counts().launches; }
+
+  void CallAll(const std::string& implementation) {
+    request_.impl_details.implementation = implementation;
+    for (int rank = 0; rank < tasks_.size(); ++rank) {
+      const Tensor input = tasks_.Allocate(rank, DType::kUint8, request_.shape);
+      tasks_.Write(
+          rank, input,
+          Bytes(kBlock * tasks_.size(), static_cast<uint8_t>(rank + 1)));
+      outputs_[rank] = Tensor();
+      tasks_.Call(rank, request_, input, &outputs_[rank]);
+    }
+    for (int i = 0; i < 20; ++i) tasks_.RunAll();
+  }
+
+  void ExpectSums(const std::string& implementation = "") {
+    CallAll(implementation);
+    ASSERT_THAT(tasks_.TakeCalls(), Each(Optional(IsOk())));
+    const auto sum =
+        static_cast<uint8_t>(tasks_.size() * (tasks_.size() + 1) / 2);
+    for (int rank = 0; rank < tasks_.size(); ++rank) {
+      EXPECT_THAT(tasks_.Read(rank, outputs_[rank]), Each(sum));
+    }
+  }
+
+  // All are told so, with the alternatives, and nothing is left.
+  void ExpectRefused(const std::string& implementation,
+                     const std::string& why_not) {
+    CallAll(implementation);
+    EXPECT_THAT(tasks_.TakeCalls(),
+                Each(Optional(StatusIs(
+                    absl::StatusCode::kInvalidArgument,
+                    HasSubstr(absl::StrCat(": ", implementation, " ", why_not,
+                                           "; these can serve: "))))));
+    EXPECT_EQ(tasks_.network().counts().inits, 0);
+  }
+
+  std::vector<std::string> Remains() {
+    outputs_.clear();
+    return tasks_.Remains();
+  }
+
+ private:
+  FakeNcclTasks tasks_;
+  CollectiveRequest request_;
+  std::vector<Tensor> outputs_;
+};
+
+TEST(NcclDevicesTest, WhereNothingIsLackingNcclServes) {
+  Sums sums({.gpus_per_task = 3});
+  sums.ExpectSums();
+  EXPECT_EQ(sums.num_keys(), 1);
+  EXPECT_EQ(sums.num_launches(), 1);
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclDevicesTest, WithoutNcclOthersServe) {
+  Sums sums({.gpus_per_task = 3, .tasks_with_nccl = 0});
+  sums.ExpectSums();
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclDevicesTest, WithTwoDevicesOnOneGpuOthersServe) {
+  Sums sums({.gpus_per_task = 2, .devices_per_gpu = 2});
+  sums.ExpectSums();
+  EXPECT_EQ(sums.num_keys(), 0);
+  EXPECT_EQ(sums.num_launches(), 0);
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclDevicesTest, WhereTheLeaderMakesNoKeyOthersServe) {
+  Sums sums({.gpus_per_task = 2});
+  sums.tasks().network().FailNextId(absl::InternalError("no socket"));
+  sums.ExpectSums();
+  EXPECT_EQ(sums.num_launches(), 0);
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclDevicesTest, WhoLacksNcclIsNamed) {
+  Sums sums({.num_tasks = 2, .tasks_with_nccl = 1});
+  const std::string why_not =
+      "needs NCCL, which rank 2 (/job:localhost/replica:0/task:1/device:GPU:0) "
+      "and 1 more do not have";
+  sums.ExpectRefused("NcclReduceScatter", why_not);
+  Sums all_reduces({.num_tasks = 2, .tasks_with_nccl = 1}, AllReduce{});
+  all_reduces.ExpectRefused("NcclThenRing", why_not);
+  EXPECT_EQ(sums.num_keys() + all_reduces.num_keys(), 0);
+}
+
+TEST(NcclDevicesTest, WhoAreOnOneGpuAreNamed) {
+  Sums sums({.gpus_per_task = 2, .devices_per_gpu = 2});
+  sums.ExpectRefused(
+      "NcclReduceScatter",
+      "needs each member on a GPU of its own, but ranks 0 and 1 "
+      "(/job:localhost/replica:0/task:0/device:GPU:0 and "
+      "/job:localhost/replica:0/task:0/device:GPU:1) are on one");
+}
+
+TEST(NcclDevicesTest, WhoOfTwoProcessesAreOnOneGpuAreNamed) {
+  Sums sums({.num_tasks = 2, .shares_gpus = true});
+  sums.ExpectRefused(
+      "NcclReduceScatter",
+      "needs each member on a GPU of its own, but ranks 0 and 2 "
+      "(/job:localhost/replica:0/task:0/device:GPU:0 and "
+      "/job:localhost/replica:0/task:1/device:GPU:0) are on one");
+}
+
+TEST(NcclDevicesTest, WhyTheLeaderMadeNoKeyIsSaid) {
+  Sums sums({});
+  sums.tasks().network().FailNextId(absl::InternalError("no socket"));
+  sums.ExpectRefused("NcclReduceScatter",
+                     "needs a key that the group's leader has not made: "
+                     "no socket");
+}
+
+TEST(NcclDevicesTest, HybridsNeedNothingOfWhoIsAloneInItsProcess) {
+  Sums sums({.num_tasks = 2,
+             .gpus_per_task = 1,
+             .shares_gpus = true,
+             .tasks_with_nccl = 0},
+            AllReduce{});
+  sums.ExpectSums("NcclThenRing");
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclDevicesTest, HybridsShareGpusWithOtherProcesses) {
+  Sums sums({.num_tasks = 2, .shares_gpus = true}, AllReduce{});
+  sums.ExpectSums("NcclThenRing");
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tutti
