@@ -101,12 +101,15 @@ void CollectiveExecutor::CancelTransfers(Execution& execution) {
   const auto key = executions_.BeginCancel(execution);
   if (!key.has_value()) return;
   const absl::Status reason = execution.cancellation.status();
-  if (key->generation == 0) {
+  const bool has_group = key->generation != 0;
+  if (has_group) {
+    options_.peers->CancelExecution(execution.group(), *key, reason);
+  }
+  // Those who come later come to another generation.
+  if (!has_group || execution.group().cancellation->cancelled()) {
     options_.param_resolver->GiveUp(
         execution.id, {.step_id = key->step, .execution = key->execution},
         reason);
-  } else {
-    options_.peers->CancelExecution(execution.group(), *key, reason);
   }
   const auto forgotten = executions_.EndCancel(execution);
   if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);

@@ -61,6 +61,7 @@ std::shared_ptr<CollectiveObserver> CollectiveExecutorMgr::observer() const {
 
 std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
     int64_t step_id) const {
+  options_.param_resolver->BeginStep(step_id);
   std::unique_ptr<PeerAccessInterface> peers =
       options_.make_peer_access ? options_.make_peer_access(step_id)
                                 : std::make_unique<LocalPeerAccess>();
@@ -107,19 +108,30 @@ void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
     if (found == steps_.end()) return;
     step = std::move(found->second);
     steps_.erase(found);
+    options_.param_resolver->EndStep(step_id);  // Before it can begin anew.
   }
   ExecutorOf(step_id, *step)->StartAbort(CleanedUp(step_id));
 }
 
 void CollectiveExecutorMgr::CleanupAll() {
-  absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps;
-  {
-    MutexLock lock(&mu_);
-    steps.swap(steps_);
-  }
-  for (const auto& [step_id, step] : steps) {
+  for (const auto& [step_id, step] : TakeSteps()) {
     ExecutorOf(step_id, *step)->StartAbort(CleanedUp(step_id));
   }
+}
+
+void CollectiveExecutorMgr::EndAll(const absl::Status& reason) {
+  for (const auto& [step_id, step] : TakeSteps()) {
+    ExecutorOf(step_id, *step)->StartAbort(reason);
+  }
+}
+
+absl::flat_hash_map<int64_t, std::shared_ptr<CollectiveExecutorMgr::Step>>
+CollectiveExecutorMgr::TakeSteps() {
+  MutexLock lock(&mu_);
+  for (const auto& [step_id, step] : steps_) {
+    options_.param_resolver->EndStep(step_id);
+  }
+  return std::exchange(steps_, {});
 }
 
 }  // namespace tutti

@@ -34,7 +34,7 @@ class CollectiveExecutorMgrInterface {
 
   // Ends what the step still runs and forgets it; idempotent.
   virtual void Cleanup(int64_t step_id) = 0;
-  virtual void CleanupAll() = 0;
+  virtual void CleanupAll() = 0;  // Of all steps.
 
   virtual ParamResolverInterface& param_resolver() = 0;
   virtual DeviceResolverInterface& device_resolver() = 0;
@@ -75,6 +75,9 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
       ABSL_LOCKS_EXCLUDED(mu_);
   void Cleanup(int64_t step_id) override ABSL_LOCKS_EXCLUDED(mu_);
   void CleanupAll() override ABSL_LOCKS_EXCLUDED(mu_);
+
+  // As CleanupAll(); what still runs ends with `reason`.
+  void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   ParamResolverInterface& param_resolver() override {
     return *options_.param_resolver;
   }
@@ -94,6 +97,9 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
 
   explicit CollectiveExecutorMgr(Options options);
 
+  // All that there are; none is left.
+  absl::flat_hash_map<int64_t, std::shared_ptr<Step>> TakeSteps()
+      ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const
       ABSL_LOCKS_EXCLUDED(mu_);
   const std::shared_ptr<CollectiveExecutor>& ExecutorOf(int64_t step_id,

@@ -64,8 +64,7 @@ MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
       is_preparation_(true) {}
 
 void MemberOp::Start() {
-  absl::Status status = executor_->status();
-  if (status.ok()) status = CheckArgs();
+  absl::Status status = CheckArgs();
   if (status.ok()) status = Join();
   if (!status.ok()) return End(std::move(status));  // Nobody knows of it yet.
   if (args_.cancellation != nullptr) WatchCancellation();

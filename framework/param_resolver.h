@@ -48,11 +48,17 @@ class ParamResolverInterface {
       std::shared_ptr<Cancellation> cancellation, Done done) = 0;
 
   // An execution has failed here before its instance was settled for any member
-  // of this process: those of others are not to wait for it. May be called
+  // of this process, or with its group: members of other processes are not to
+  // wait for it, though they come later, in whichever generation. May be called
   // again and again. For resolvers of one process, whose members share the
   // execution, there is nothing to do.
   virtual void GiveUp(InstanceId /*instance*/, CallNumber /*number*/,
                       const absl::Status& /*reason*/) {}
+
+  // The step begins here, perhaps anew, or is over; by turns. What is given up
+  // in it is that of this time. Calls nobody.
+  virtual void BeginStep(int64_t /*step_id*/) {}
+  virtual void EndStep(int64_t /*step_id*/) {}
 
   // Whom a member that asked so still waits for, for error messages: "group
   // phase: 1 of 4 members had joined (...)". Empty if it waits for nobody.

@@ -88,6 +88,17 @@ void ClusterControl::MakeHealth() {
           }});
 }
 
+// As if this task said so: its own members are in the groups that it knows.
+std::function<void(const ExecKey&, const absl::Status&)>
+ClusterControl::OwnCancelExecution() const {
+  if (options_.cancel_execution == nullptr) return nullptr;
+  const ControlCaller self{options_.cluster.this_task, options_.incarnation};
+  return [cancel = options_.cancel_execution, self](
+             const ExecKey& execution, const absl::Status& reason) {
+    cancel(self, execution, reason).IgnoreError();  // It has ended already.
+  };
+}
+
 void ClusterControl::MakeResolvers() {
   const std::weak_ptr<TaskHealth> weak_health = health_;
   param_resolver_ = ParamResolverDistributed::Create(
@@ -102,6 +113,7 @@ void ClusterControl::MakeResolvers() {
        .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .max_unsettled = options_.max_unsettled,
+       .cancel_execution = OwnCancelExecution(),
        .loss_of =
            [weak_health](const ControlCaller& process) {
              const auto health = weak_health.lock();
@@ -335,19 +347,11 @@ absl::Status ClusterControl::CancelExecution(
   if (execution.generation != 0) {
     return options_.cancel_execution == nullptr
                ? RunsNothing()
-               : options_.cancel_execution(caller, message);
+               : options_.cancel_execution(caller, execution,
+                                           DecodeError(message.reason()));
   }
-  const auto generation = param_resolver_->OnGivenUp(
-      caller, execution, DecodeError(message.reason()));
-  if (!generation.ok()) return generation.status();
-  if (*generation == 0 || options_.cancel_execution == nullptr) {
-    return absl::OkStatus();
-  }
-  // Whoever says so, this task's own members know the group.
-  proto::CancelExecution settled = message;
-  settled.mutable_key()->set_generation(*generation);
-  return options_.cancel_execution(
-      {options_.cluster.this_task, options_.incarnation}, settled);
+  return param_resolver_->OnGivenUp(caller, execution,
+                                    DecodeError(message.reason()));
 }
 
 // From now on the task is watched where members may come from any.

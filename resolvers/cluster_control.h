@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "framework/buf_key.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/device_manager.h"
@@ -60,8 +61,8 @@ class ClusterControl : public ControlService,
 
     // What else other tasks ask for; the executions are of groups that are
     // known. UNIMPLEMENTED where null.
-    std::function<absl::Status(const ControlCaller&,
-                               const proto::CancelExecution&)>
+    std::function<absl::Status(const ControlCaller&, const ExecKey& execution,
+                               const absl::Status& reason)>
         cancel_execution;
     std::function<absl::Status(const ControlCaller&, const proto::CleanupStep&)>
         cleanup_step;
@@ -133,6 +134,8 @@ class ClusterControl : public ControlService,
                   std::vector<DeviceAttributes> devices);
   ControlAnswer AnswerHello(const ControlCaller& caller,
                             const proto::Hello& message);
+  std::function<void(const ExecKey&, const absl::Status&)> OwnCancelExecution()
+      const;
   absl::Status RunsNothing() const;
   absl::Status CancelExecution(const ControlCaller& caller,
                                const proto::CancelExecution& message);

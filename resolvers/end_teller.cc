@@ -57,10 +57,13 @@ void EndTeller::TellGivenUp(const ExecKey& execution,
     return TellAllGivenUp(execution, reason);
   }
   Send(*leader, GivenUp(execution, reason), give_up,
-       [weak_self = weak_from_this(), execution, reason,
-        give_up](const absl::Status& told) {
+       [weak_self = weak_from_this(), execution, reason, give_up,
+        asked = *leader](const absl::Status& told) {
          const auto self = weak_self.lock();
-         if (self == nullptr || !absl::IsUnavailable(told)) return;
+         if (self == nullptr || told.ok()) return;
+         const auto leads_now = self->options_.leadership->leader();
+         const bool is_same = leads_now.ok() && *leads_now == asked;
+         if (is_same && !absl::IsUnavailable(told)) return;
          Clock* const clock = self->options_.clock;
          const absl::Time next = clock->Now() + kTellAgain;
          if (next >= give_up) return;

@@ -18,8 +18,8 @@
 namespace tutti {
 
 // Tells other tasks what has ended on this one. Each message is given `kLimit`:
-// a task that does not take it is lost, and ends by itself what others have
-// ended if it comes back.
+// a task that takes none for so long is lost by then, or about to be, and ends
+// by itself what others have ended if it comes back.
 //
 // Thread-safe. Waits for nobody.
 class EndTeller : public std::enable_shared_from_this<EndTeller> {

@@ -1,14 +1,18 @@
 #include "resolvers/given_up_executions.h"
 
+#include <algorithm>
+
 namespace tutti {
 
 bool GivenUpExecutions::Add(const ExecKey& execution,
-                            const absl::Status& reason) {
+                            const absl::Status& reason, bool is_own) {
   MutexLock lock(&mu_);
-  if (!reasons_.try_emplace(execution, reason).second) return false;
+  if (!known_.try_emplace(execution, Known{reason, is_own}).second) {
+    return false;
+  }
   order_.push_back(execution);
   if (order_.size() > max_entries_) {
-    reasons_.erase(order_.front());
+    known_.erase(order_.front());
     order_.pop_front();
   }
   return true;
@@ -16,14 +20,37 @@ bool GivenUpExecutions::Add(const ExecKey& execution,
 
 absl::Status GivenUpExecutions::Find(const ExecKey& execution) {
   MutexLock lock(&mu_);
-  const auto found = reasons_.find(execution);
-  return found == reasons_.end() ? absl::OkStatus() : found->second;
+  const auto found = known_.find(execution);
+  return found == known_.end() ? absl::OkStatus() : found->second.reason;
 }
 
-void GivenUpExecutions::EndStep(int64_t step_id) {
+std::vector<GivenUpExecutions::Entry> GivenUpExecutions::OfGroup(
+    GroupKey group) {
+  std::vector<Entry> entries;
+  MutexLock lock(&mu_);
+  for (const ExecKey& execution : order_) {
+    if (execution.group != group) continue;
+    entries.push_back({execution, known_.at(execution).reason});
+  }
+  return entries;
+}
+
+std::vector<GivenUpExecutions::Entry> GivenUpExecutions::Own() {
+  std::vector<Entry> entries;
+  MutexLock lock(&mu_);
+  for (const ExecKey& execution : order_) {
+    const Known& known = known_.at(execution);
+    if (known.is_own) entries.push_back({execution, known.reason});
+  }
+  return entries;
+}
+
+void GivenUpExecutions::EndStep(int64_t step_id, Where where) {
   MutexLock lock(&mu_);
   Forget(step_id);
-  if (!ended_steps_.insert(step_id).second) return;
+  const auto [ended, is_new] = ended_steps_.try_emplace(step_id, where);
+  ended->second = std::max(ended->second, where);
+  if (!is_new) return;
   steps_order_.push_back(step_id);
   if (steps_order_.size() > max_entries_) {
     ended_steps_.erase(steps_order_.front());
@@ -38,22 +65,23 @@ void GivenUpExecutions::BeginStep(int64_t step_id) {
   Forget(step_id);
 }
 
-bool GivenUpExecutions::IsOver(int64_t step_id) {
+bool GivenUpExecutions::IsOver(int64_t step_id, Where where) {
   MutexLock lock(&mu_);
-  return ended_steps_.contains(step_id);
+  const auto found = ended_steps_.find(step_id);
+  return found != ended_steps_.end() && found->second >= where;
 }
 
 size_t GivenUpExecutions::size() {
   MutexLock lock(&mu_);
-  return reasons_.size();
+  return known_.size();
 }
 
 void GivenUpExecutions::Forget(int64_t step_id) {
-  if (reasons_.empty()) return;
+  if (known_.empty()) return;
   std::erase_if(order_, [step_id](const ExecKey& execution) {
     return execution.step == step_id;
   });
-  absl::erase_if(reasons_, [step_id](const auto& entry) {
+  absl::erase_if(known_, [step_id](const auto& entry) {
     return entry.first.step == step_id;
   });
 }

@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "framework/buf_key.h"
+#include "framework/collective_request.h"
 #include "framework/mutex.h"
 
 namespace tutti {
@@ -25,29 +26,45 @@ class GivenUpExecutions {
   explicit GivenUpExecutions(size_t max_entries = size_t{1} << 16)
       : max_entries_(max_entries) {}
 
-  // The first reason stays. False if there was one.
-  bool Add(const ExecKey& execution, const absl::Status& reason)
+  struct Entry {
+    ExecKey execution;
+    absl::Status reason;
+  };
+
+  // The first reason stays. False if there was one. `is_own`: a member of this
+  // task gave it up.
+  bool Add(const ExecKey& execution, const absl::Status& reason, bool is_own)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Why it was given up; OK if it was not.
   absl::Status Find(const ExecKey& execution) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The step is over, until it begins anew. Both forget what was given up in
-  // it before.
-  void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  // In the order in which they came: of a group; own ones.
+  std::vector<Entry> OfGroup(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<Entry> Own() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The step is over, here or on all tasks, until it begins anew. Both forget
+  // what was given up in it before.
+  enum class Where : uint8_t { kHere, kOnAllTasks };
+  void EndStep(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
   void BeginStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
-  bool IsOver(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsOver(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t size() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  struct Known {
+    absl::Status reason;
+    bool is_own = false;
+  };
+
   void Forget(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t max_entries_;
   Mutex mu_;
-  absl::flat_hash_map<ExecKey, absl::Status> reasons_ ABSL_GUARDED_BY(mu_);
-  std::deque<ExecKey> order_ ABSL_GUARDED_BY(mu_);  // Of `reasons_`.
-  absl::flat_hash_set<int64_t> ended_steps_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<ExecKey, Known> known_ ABSL_GUARDED_BY(mu_);
+  std::deque<ExecKey> order_ ABSL_GUARDED_BY(mu_);  // Of `known_`.
+  absl::flat_hash_map<int64_t, Where> ended_steps_ ABSL_GUARDED_BY(mu_);
   std::deque<int64_t> steps_order_ ABSL_GUARDED_BY(mu_);
 };
 

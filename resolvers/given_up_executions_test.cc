@@ -12,13 +12,19 @@ ExecKey Execution(int64_t step, uint64_t number) {
   return {.step = step, .group = 7, .instance = 8, .execution = number};
 }
 
+using Where = GivenUpExecutions::Where;
+
+constexpr bool kOthers = false;
+constexpr bool kOwn = true;
+
 const absl::Status kReason = absl::DeadlineExceededError("too late");
 
 TEST(GivenUpExecutionsTest, TheFirstReasonOfAnExecutionStays) {
   GivenUpExecutions given_up;
   EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
-  EXPECT_TRUE(given_up.Add(Execution(1, 0), kReason));
-  EXPECT_FALSE(given_up.Add(Execution(1, 0), absl::AbortedError("later")));
+  EXPECT_TRUE(given_up.Add(Execution(1, 0), kReason, kOthers));
+  EXPECT_FALSE(
+      given_up.Add(Execution(1, 0), absl::AbortedError("later"), kOthers));
   EXPECT_EQ(given_up.Find(Execution(1, 0)), kReason);
   EXPECT_THAT(given_up.Find(Execution(1, 1)), IsOk());
   EXPECT_THAT(given_up.Find(Execution(2, 0)), IsOk());
@@ -26,7 +32,8 @@ TEST(GivenUpExecutionsTest, TheFirstReasonOfAnExecutionStays) {
 
 TEST(GivenUpExecutionsTest, KeepsTheNewest) {
   GivenUpExecutions given_up(/*max_entries=*/2);
-  for (uint64_t i = 0; i < 3; ++i) given_up.Add(Execution(1, i), kReason);
+  for (uint64_t i = 0; i < 3; ++i)
+    given_up.Add(Execution(1, i), kReason, kOthers);
   EXPECT_EQ(given_up.size(), 2u);
   EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
   EXPECT_EQ(given_up.Find(Execution(1, 1)), kReason);
@@ -35,37 +42,62 @@ TEST(GivenUpExecutionsTest, KeepsTheNewest) {
 
 TEST(GivenUpExecutionsTest, ForgetsAStepThatEndsAndNoOther) {
   GivenUpExecutions given_up;
-  given_up.Add(Execution(1, 0), kReason);
-  given_up.Add(Execution(2, 0), kReason);
-  given_up.EndStep(1);
-  EXPECT_TRUE(given_up.IsOver(1));
-  EXPECT_FALSE(given_up.IsOver(2));
+  given_up.Add(Execution(1, 0), kReason, kOthers);
+  given_up.Add(Execution(2, 0), kReason, kOthers);
+  given_up.EndStep(1, Where::kHere);
+  EXPECT_TRUE(given_up.IsOver(1, Where::kHere));
+  EXPECT_FALSE(given_up.IsOver(2, Where::kHere));
   EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
   EXPECT_EQ(given_up.Find(Execution(2, 0)), kReason);
 }
 
 TEST(GivenUpExecutionsTest, AStepThatBeginsAnewInheritsNothing) {
   GivenUpExecutions given_up;
-  given_up.EndStep(1);
-  given_up.Add(Execution(1, 0), kReason);  // On its way when the step ended.
+  given_up.EndStep(1, Where::kHere);
+  given_up.Add(Execution(1, 0), kReason,
+               kOthers);  // On its way when the step ended.
   given_up.BeginStep(1);
-  EXPECT_FALSE(given_up.IsOver(1));
+  EXPECT_FALSE(given_up.IsOver(1, Where::kHere));
   EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
 }
 
 TEST(GivenUpExecutionsTest, AStepThatBeginsKnowsWhatOthersGaveUpInIt) {
   GivenUpExecutions given_up;
-  given_up.Add(Execution(1, 0), kReason);
+  given_up.Add(Execution(1, 0), kReason, kOthers);
   given_up.BeginStep(1);
   EXPECT_EQ(given_up.Find(Execution(1, 0)), kReason);
 }
 
 TEST(GivenUpExecutionsTest, KeepsTheNumbersOfTheNewestStepsThatEnded) {
   GivenUpExecutions given_up(/*max_entries=*/2);
-  for (int64_t step = 0; step < 3; ++step) given_up.EndStep(step);
-  EXPECT_FALSE(given_up.IsOver(0));
-  EXPECT_TRUE(given_up.IsOver(1));
-  EXPECT_TRUE(given_up.IsOver(2));
+  for (int64_t step = 0; step < 3; ++step) given_up.EndStep(step, Where::kHere);
+  EXPECT_FALSE(given_up.IsOver(0, Where::kHere));
+  EXPECT_TRUE(given_up.IsOver(1, Where::kHere));
+  EXPECT_TRUE(given_up.IsOver(2, Where::kHere));
+}
+
+TEST(GivenUpExecutionsTest, AStepThatIsOverOnAllTasksIsOverHere) {
+  GivenUpExecutions given_up;
+  given_up.EndStep(1, Where::kHere);
+  EXPECT_FALSE(given_up.IsOver(1, Where::kOnAllTasks));
+  given_up.EndStep(1, Where::kOnAllTasks);
+  given_up.EndStep(1, Where::kHere);
+  EXPECT_TRUE(given_up.IsOver(1, Where::kOnAllTasks));
+  EXPECT_TRUE(given_up.IsOver(1, Where::kHere));
+}
+
+TEST(GivenUpExecutionsTest, ListsThoseOfAGroupAndItsOwn) {
+  GivenUpExecutions given_up;
+  ExecKey other = Execution(1, 0);
+  other.group = 70;
+  given_up.Add(Execution(1, 0), kReason, kOwn);
+  given_up.Add(other, kReason, kOthers);
+  given_up.Add(Execution(1, 1), kReason, kOthers);
+  ASSERT_EQ(given_up.OfGroup(7).size(), 2u);
+  EXPECT_EQ(given_up.OfGroup(7)[1].execution, Execution(1, 1));
+  EXPECT_EQ(given_up.OfGroup(7)[1].reason, kReason);
+  ASSERT_EQ(given_up.Own().size(), 1u);
+  EXPECT_EQ(given_up.Own()[0].execution, Execution(1, 0));
 }
 
 }  // namespace

@@ -75,6 +75,8 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
                           .group = call->request->group_key,
                           .instance = call->request->instance_key,
                           .execution = call->number.execution};
+  // It is not over for the member, though it may be for this task.
+  options_.given_up->BeginStep(execution.step);
   absl::Status given_up = options_.given_up->Find(execution);
   if (!given_up.ok()) {
     return std::move(done)(EncodeAnswer({std::move(given_up)}, 0));
@@ -85,19 +87,14 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
   options_.led->Join(
       {.device = std::move(call->device),
        .request = std::move(call->request),
-       .cancellation = withdrawn,
+       .cancellation = std::move(withdrawn),
        .ended_generation = call->ended_generation,
        .living_generation = call->living_generation,
        .asks_once = true,
        .is_remote = true},
       [self = shared_from_this(), task = caller.task, known_generation,
-       execution, withdrawn,
        done = std::move(done)](LeaderAnswer answer) mutable {
         self->CountOut(task);
-        // Members that come to it late would wait for those that are told now.
-        if (answer.failed_generation != 0 && !withdrawn->cancelled()) {
-          self->options_.given_up->Add(execution, answer.params.status());
-        }
         std::move(done)(EncodeAnswer(answer, known_generation));
       });
 }

@@ -117,9 +117,12 @@ void ParamResolverDistributed::CompleteParamsAsync(
       Add(question);
     }
   }
-  if (answer.has_value()) return std::move(done)(*std::move(answer));
-  // Who gives it up from now on finds it among the questions.
+  // Who gives it up from now on finds it among the questions, or the group.
   const absl::Status given_up = given_up_->Find(KeyOf(question->id, number));
+  if (answer.has_value()) {
+    if (!given_up.ok()) answer = given_up;
+    return std::move(done)(*std::move(answer));
+  }
   if (!given_up.ok()) return Finish(question, given_up);
   if (cancellation != nullptr) {
     cancellation->Watch([weak_self = weak_from_this(),
@@ -466,7 +469,7 @@ void ParamResolverDistributed::OnFailure(const QuestionPtr& question,
     MutexLock lock(&mu_);
     failed_generations_[key] = generation;
   }
-  EndWithAll(question, reason);
+  Finish(question, reason);
 }
 
 ParamResolverDistributed::Answer ParamResolverDistributed::Settle(
@@ -558,6 +561,7 @@ absl::StatusOr<SettledGroups::GroupPtr> ParamResolverDistributed::Learn(
       EndEverywhere(**living, LedByLost(leader));
     }
     EndIfLost(**living);
+    EndGivenUpIn(**living);
   }
   return added;
 }
@@ -576,15 +580,19 @@ void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
 
 void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
                                       const absl::Status& reason) {
-  if (given_up_->IsOver(number.step_id)) return;
+  if (given_up_->IsOver(number.step_id,
+                        GivenUpExecutions::Where::kOnAllTasks)) {
+    return;
+  }
   const ExecKey execution = KeyOf(instance, number);
-  if (!given_up_->Add(execution, reason)) return;  // All know, or are told.
+  if (!given_up_->Add(execution, reason, /*is_own=*/true)) return;
+  EndGivenUp(execution, reason);
   teller_->TellGivenUp(execution, reason);
 }
 
-absl::StatusOr<uint64_t> ParamResolverDistributed::OnGivenUp(
-    const ControlCaller& caller, const ExecKey& execution,
-    const absl::Status& reason) {
+absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
+                                                 const ExecKey& execution,
+                                                 const absl::Status& reason) {
   const auto leader = options_.leadership->leader();
   if (!leader.ok() || (*leader != this_task_ && *leader != caller.task)) {
     return absl::UnavailableError(
@@ -594,18 +602,51 @@ absl::StatusOr<uint64_t> ParamResolverDistributed::OnGivenUp(
   }
   absl::Status status = CheckMayEnd(caller, execution.group);
   if (!status.ok()) return status;
-  if (!given_up_->Add(execution, reason)) return 0;
+  // What comes too late for the step is not to end what it begins anew.
+  if (given_up_->IsOver(execution.step, GivenUpExecutions::Where::kHere) ||
+      !given_up_->Add(execution, reason, /*is_own=*/false)) {
+    return absl::OkStatus();
+  }
+  EndGivenUp(execution, reason);
+  if (*leader == this_task_) teller_->TellGivenUp(execution, reason);
+  return absl::OkStatus();
+}
+
+// What asks for it, and what runs it, being told how it is settled just before.
+void ParamResolverDistributed::EndGivenUp(const ExecKey& execution,
+                                          const absl::Status& reason) {
   for (const QuestionPtr& question :
        QuestionsWhere([&](const Question& question) {
          return KeyOf(question.id, question.number) == execution;
        })) {
     Finish(question, reason);
   }
-  if (*leader == this_task_) teller_->TellGivenUp(execution, reason);
-  // Who was answered just before knows the group.
-  MutexLock lock(&mu_);
-  const auto group = settled_.Find(execution.group);
-  return group == nullptr ? 0 : group->params->generation;
+  SettledGroups::GroupPtr group;
+  {
+    MutexLock lock(&mu_);
+    group = settled_.Find(execution.group);
+  }
+  if (group == nullptr || options_.cancel_execution == nullptr) return;
+  ExecKey settled = execution;
+  settled.generation = group->params->generation;
+  options_.cancel_execution(settled, reason);
+}
+
+// Members may come to it now without asking: in another order than others, or
+// to what they have prepared.
+void ParamResolverDistributed::EndGivenUpIn(const CollGroupParams& group) {
+  if (options_.cancel_execution == nullptr) return;
+  for (auto& [execution, reason] : given_up_->OfGroup(group.key)) {
+    execution.generation = group.generation;
+    options_.cancel_execution(execution, reason);
+  }
+}
+
+// The former one may not have told the others.
+void ParamResolverDistributed::OnLeaderChanged() {
+  for (const auto& [execution, reason] : given_up_->Own()) {
+    teller_->TellGivenUp(execution, reason);
+  }
 }
 
 // --- Ends --------------------------------------------------------------------
@@ -613,7 +654,8 @@ absl::StatusOr<uint64_t> ParamResolverDistributed::OnGivenUp(
 // With something that all tasks hear of: there is nobody to tell.
 void ParamResolverDistributed::EndWithAll(const QuestionPtr& question,
                                           const absl::Status& reason) {
-  given_up_->Add(KeyOf(question->id, question->number), reason);
+  given_up_->Add(KeyOf(question->id, question->number), reason,
+                 /*is_own=*/false);
   Finish(question, reason);
 }
 
@@ -790,9 +832,11 @@ absl::Status ParamResolverDistributed::CheckMayEnd(const ControlCaller& caller,
     MutexLock lock(&mu_);
     group = settled_.Find(key);
   }
-  if (group == nullptr || TasksOf(*group->params).contains(caller.task)) {
-    return absl::OkStatus();
-  }
+  const bool is_stranger =
+      group == nullptr
+          ? led_->IsFormedWithout(key, options_.cluster.TaskName(caller.task))
+          : !TasksOf(*group->params).contains(caller.task);
+  if (!is_stranger) return absl::OkStatus();
   const auto leader = options_.leadership->leader();
   if (leader.ok() && *leader == caller.task) return absl::OkStatus();
   return absl::PermissionDeniedError(
@@ -813,6 +857,7 @@ void ParamResolverDistributed::OnTaskLost(int task,
   led_->EndTask(options_.cluster.TaskName(task), reason);
   if (led) EndWhatWasLed(task, reason);
   EndWhatAsks(task, reason, /*answered=*/nullptr);
+  if (led) OnLeaderChanged();
 }
 
 void ParamResolverDistributed::OnRefused(const absl::Status& why) {
@@ -841,6 +886,7 @@ void ParamResolverDistributed::EndLedBy(const std::vector<int>& tasks,
     if (!options_.leadership->MarkLost(task)) continue;
     EndWhatWasLed(task, LedByLost(task));
     EndWhatAsks(task, LedByLost(task), answered);
+    OnLeaderChanged();
   }
 }
 

@@ -79,6 +79,11 @@ class ParamResolverDistributed
     // How long to ask a task again that does not know yet that it leads.
     absl::Duration takeover_limit = absl::Seconds(10);
 
+    // Ends an execution of a generation that members of this task know. May be
+    // null.
+    std::function<void(const ExecKey& execution, const absl::Status& reason)>
+        cancel_execution;
+
     // Why a process is known to be lost; OK if it is not. May be null.
     std::function<absl::Status(const ControlCaller& process)> loss_of;
 
@@ -101,7 +106,7 @@ class ParamResolverDistributed
                            std::shared_ptr<Cancellation> cancellation,
                            Done done) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // On all tasks, unless the step is over.
+  // On all tasks, unless the step is over there.
   void GiveUp(InstanceId instance, CallNumber number,
               const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -121,18 +126,21 @@ class ParamResolverDistributed
                           const proto::EndGroup& message)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Another task has given an execution up; this one tells the others if it
-  // leads. The generation in which members of this task may run it by now; 0:
-  // none. Errors: PERMISSION_DENIED as OnEndGroup(); UNAVAILABLE if neither the
-  // caller leads nor this task.
-  absl::StatusOr<uint64_t> OnGivenUp(const ControlCaller& caller,
-                                     const ExecKey& execution,
-                                     const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void BeginStep(int64_t step_id) override { given_up_->BeginStep(step_id); }
+  void EndStep(int64_t step_id) override {
+    given_up_->EndStep(step_id, GivenUpExecutions::Where::kHere);
+  }
 
-  // The step is over on all tasks, or begins, perhaps again.
-  void EndStep(int64_t step_id) { given_up_->EndStep(step_id); }
-  void BeginStep(int64_t step_id) { given_up_->BeginStep(step_id); }
+  // The step is over on all tasks: what it still runs is nobody's business.
+  void EndStepEverywhere(int64_t step_id) {
+    given_up_->EndStep(step_id, GivenUpExecutions::Where::kOnAllTasks);
+  }
+
+  // Another task has given an execution up; this one tells the others if it
+  // leads. Errors: PERMISSION_DENIED as OnEndGroup(); UNAVAILABLE if neither
+  // the caller leads nor this task.
+  absl::Status OnGivenUp(const ControlCaller& caller, const ExecKey& execution,
+                         const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The task's process is gone, for the reason, which names it.
   void OnTaskLost(int task, const absl::Status& reason)
@@ -241,6 +249,12 @@ class ParamResolverDistributed
   absl::StatusOr<std::shared_ptr<const CollInstanceParams>> FindOrDecode(
       const Question& question, const SettledGroups::Group& group, int rank,
       const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What was given up.
+  void EndGivenUp(const ExecKey& execution, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndGivenUpIn(const CollGroupParams& group);
+  void OnLeaderChanged();
 
   // Ends.
   void EndWithAll(const QuestionPtr& question, const absl::Status& reason)

@@ -571,6 +571,14 @@ bool ParamResolverLocal::IsFormedWith(const Group& group,
   return group.builder.HasMemberOfTask(task_name);
 }
 
+bool ParamResolverLocal::IsFormedWithout(GroupKey group_key,
+                                         absl::string_view task_name) {
+  MutexLock lock(&mu_);
+  const auto found = groups_.find(group_key);
+  return found != groups_.end() && found->second->cancellation != nullptr &&
+         !found->second->builder.HasMemberOfTask(task_name);
+}
+
 bool ParamResolverLocal::has_new_groups() {
   MutexLock lock(&mu_);
   return num_new_ > 0;

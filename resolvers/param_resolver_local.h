@@ -133,6 +133,10 @@ class ParamResolverLocal
   void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   bool HasGroup(GroupKey group_key) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // All its members have come, and none of them is of the task.
+  bool IsFormedWithout(GroupKey group_key, absl::string_view task_name)
+      ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_groups() ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_instances() ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_);

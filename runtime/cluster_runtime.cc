@@ -15,7 +15,6 @@
 #include "framework/device_manager.h"
 #include "framework/group_directory.h"
 #include "framework/mutex.h"
-#include "framework/wire_codec.h"
 #include "remote/collective_remote_access.h"
 #include "resolvers/cluster_control.h"
 #include "resolvers/control_codec.h"
@@ -131,12 +130,11 @@ class ClusterRuntime::Impl {
   explicit Impl(Options options) : options_(std::move(options)) {}
 
   ~Impl() {
-    if (coordinator_ != nullptr) {
-      coordinator_->End(absl::CancelledError(
-          absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
-                       ": the runtime was destroyed")));
-    }
-    if (manager_ != nullptr) manager_->CleanupAll();
+    const absl::Status reason = absl::CancelledError(
+        absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                     ": the runtime was destroyed"));
+    if (coordinator_ != nullptr) coordinator_->End(reason);
+    if (manager_ != nullptr) manager_->EndAll(reason);
     if (transport_ != nullptr) transport_->Shutdown();
   }
 
@@ -243,9 +241,9 @@ class ClusterRuntime::Impl {
          .delegate = DelegateName(),
          .cancel_execution =
              [access = access_](const ControlCaller& caller,
-                                const proto::CancelExecution& cancel) {
-               return access->CancelFromPeer(caller, DecodeKey(cancel.key()),
-                                             DecodeError(cancel.reason()));
+                                const ExecKey& execution,
+                                const absl::Status& reason) {
+               return access->CancelFromPeer(caller, execution, reason);
              },
          .cleanup_step =
              [this](const ControlCaller& /*caller*/,
@@ -286,10 +284,7 @@ class ClusterRuntime::Impl {
          .param_resolver = control_->param_resolver(),
          .device_resolver = control_->device_resolver(),
          .step_sequence = control_->step_sequence(),
-         .make_peer_access = [access = access_,
-                              resolver =
-                                  control_->param_resolver()](int64_t step_id) {
-           resolver->BeginStep(step_id);
+         .make_peer_access = [access = access_](int64_t step_id) {
            return access->ForStep(step_id);
          }});
     if (!manager.ok()) return manager.status();
@@ -301,7 +296,7 @@ class ClusterRuntime::Impl {
   void EndStep(int64_t step_id) {
     access_->EndStep(step_id, absl::AbortedError(absl::StrCat(
                                   "step ", step_id, " has been cleaned up")));
-    control_->param_resolver()->EndStep(step_id);
+    control_->param_resolver()->EndStepEverywhere(step_id);
     manager_->Cleanup(step_id);
   }
 

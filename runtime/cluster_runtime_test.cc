@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -286,6 +287,101 @@ TEST_P(ClusterRuntimeTest, ACallThatGivesUpJustAsItIsSettledEndsOnAllTasks) {
       are_all_ok = false;
       EXPECT_EQ(call->outcome.status, absl::CancelledError("not this time"));
     }
+  }
+}
+
+TEST_P(ClusterRuntimeTest, WhatIsPreparedRunsNothingThatWasGivenUp) {
+  const CollectiveRequest request = Request(kNumTasks);
+  const Call& given_up =
+      CallDevice(1, 0, request, /*deadline=*/After(absl::Seconds(1)));
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(2));
+  std::vector<std::shared_ptr<PreparedCollective>> prepared;
+  std::vector<Tensor> outputs(kNumTasks * kDevices);
+  for (int task = 0; task < kNumTasks; ++task) {
+    for (int device = 0; device < kDevices; ++device) {
+      runtimes_[task]->manager().FindOrCreate(step_)->Prepare(
+          {.device = runtimes_[task]->devices()[device],
+           .request = std::make_shared<const CollectiveRequest>(request),
+           .input = *Tensor::Allocate(request.dtype, request.shape),
+           .output = &outputs[task * kDevices + device]},
+          [&prepared](auto made) {
+            ASSERT_THAT(made, IsOk());
+            prepared.push_back(*std::move(made));
+          });
+    }
+  }
+  environment_.RunAll();
+  ASSERT_EQ(prepared.size(), outputs.size());
+  std::vector<Outcome> outcomes(prepared.size());
+  for (size_t i = 0; i < prepared.size(); ++i) {
+    prepared[i]->Start(outcomes[i].Set());
+  }
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(1));
+  int num_given_up = 0;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.status == given_up.outcome.status) ++num_given_up;
+  }
+  // The device that gave it up is in its next execution, and alone there.
+  EXPECT_EQ(num_given_up, kNumTasks * kDevices - 1);
+  runtimes_[0]->ReformGroup(request.group_key, absl::AbortedError("enough"));
+  environment_.RunAll();
+}
+
+TEST_P(ClusterRuntimeTest, CallsOfAnAbortedStepEndOnAllTasks) {
+  const absl::Status reason = absl::AbortedError("task 1 has had enough");
+  runtimes_[1]->manager().FindOrCreate(step_)->StartAbort(reason);
+  const auto calls = CallAll({0, 1, 2});
+  environment_.RunAll();
+  for (const Call* call : calls) EXPECT_EQ(call->outcome.status, reason);
+}
+
+TEST_P(ClusterRuntimeTest, ARuntimeThatIsDestroyedSaysWhich) {
+  const CollectiveRequest request = Request(kNumTasks);
+  const Call& waiting = CallDevice(0, 0, request);
+  const Call& own = CallDevice(1, 0, request);
+  environment_.RunAll();
+  runtimes_[1].reset();
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(10));
+  EXPECT_THAT(*own.outcome.status, StatusIs(absl::StatusCode::kCancelled,
+                                            HasSubstr("task 1 (b:1)")));
+  ASSERT_TRUE(waiting.outcome.status.has_value());
+  EXPECT_THAT(std::string(waiting.outcome.status->message()),
+              HasSubstr("task 1 (b:1)"));
+}
+
+// As often as they like, also in another order than the others.
+TEST_P(ClusterRuntimeTest, EveryCallEndsHoweverManyGiveUpAndReform) {
+  std::mt19937_64 draw(GetParam());
+  constexpr int kSteps = 30;
+  constexpr int kMembers = kNumTasks * kDevices;
+  std::vector<int> next(kMembers);
+  const CollectiveRequest request = Request(kNumTasks);
+  for (int num_left = kSteps * kMembers; num_left > 0;) {
+    const auto member = static_cast<int>(draw() % kMembers);
+    if (next[member] < kSteps) {
+      step_ = kStep + next[member]++;
+      Call& call = calls_.emplace_back();
+      call.cancellation = std::make_shared<Cancellation>();
+      CallDevice(member / kDevices, member % kDevices, request, call);
+      --num_left;
+    }
+    environment_.RunSome(static_cast<int>(draw() % 20));
+    if (draw() % 5 == 0 && !calls_.empty()) {
+      calls_[draw() % calls_.size()].cancellation->Cancel(
+          absl::CancelledError("at will"));
+    }
+    if (draw() % 40 == 0) {
+      runtimes_[draw() % kNumTasks]->ReformGroup(request.group_key,
+                                                 absl::AbortedError("at will"));
+    }
+  }
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(60));
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    EXPECT_TRUE(calls_[i].outcome.status.has_value()) << "call " << i;
   }
 }
 

@@ -57,8 +57,12 @@ class GivenUpTest : public testing::Test {
   void GiveUp(int task, const CallPtr& call, CallNumber number = kFirst,
               InstanceKey key = 1) {
     call->token->Cancel(kReason);
+    GiveUpAs(task, kReason, number, key);
+  }
+  void GiveUpAs(int task, const absl::Status& reason,
+                CallNumber number = kFirst, InstanceKey key = 1) {
     cluster_->control(task).param_resolver()->GiveUp({kGroup, key}, number,
-                                                     kReason);
+                                                     reason);
   }
 
   // By a call of another step.
@@ -193,11 +197,45 @@ TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
                                                   absl::AbortedError("enough"));
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(first->status(), absl::AbortedError("enough"));
+  GiveUpAs(1, first->status());
+  cluster_->RunFor(absl::Seconds(1));
   for (int task : {0, 2}) {
     const CallPtr late = Ask(task);
     cluster_->RunFor(absl::Seconds(1));
     EXPECT_EQ(late->status(), absl::AbortedError("enough"));
   }
+}
+
+// Of two that run at once the one that was given up is not settled with the
+// other.
+TEST_F(GivenUpTest, WhoComesWhenAnotherExecutionHasSettledItIsTold) {
+  Begin({.num_tasks = 3});
+  GiveUp(1, Ask(1));
+  cluster_->RunFor(absl::Seconds(1));
+  Settle(1, {.step_id = 6});
+  EXPECT_EQ(Ask(2)->status(), kReason);
+}
+
+// One member has not heard yet that the group has ended, and is refused; the
+// other waits in the next generation.
+TEST_F(GivenUpTest, NobodyWaitsInTheNextGenerationForWhoIsStillInTheFormer) {
+  int num_refused = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = 3, .seed = seed});
+    Settle(1, {.step_id = 4});
+    cluster_->control(0).param_resolver()->EndGroup(
+        kGroup, absl::AbortedError("enough"));
+    const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
+    const CallPtr refused = Ask(1, kFirst, /*key=*/2);
+    cluster_->RunFor(absl::Seconds(1));
+    if (refused->waits()) continue;  // It had heard.
+    ++num_refused;
+    GiveUpAs(1, refused->status(), kFirst, /*key=*/2);
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(waiting->status(), refused->status());
+  }
+  EXPECT_GT(num_refused, 0);
 }
 
 // However close to each other an answer and the end are, each call ends.
@@ -279,7 +317,7 @@ TEST_F(GivenUpTest, WhatAStepThatIsOverHadBegunIsNotToldOthers) {
   const CallPtr given_up = Ask(1);
   cluster_->RunFor(absl::Seconds(1));
   ParamResolverDistributed& resolver = *cluster_->control(1).param_resolver();
-  resolver.EndStep(kFirst.step_id);
+  resolver.EndStepEverywhere(kFirst.step_id);
   GiveUp(1, given_up);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_TRUE(waiting->waits());
@@ -287,6 +325,54 @@ TEST_F(GivenUpTest, WhatAStepThatIsOverHadBegunIsNotToldOthers) {
   const CallPtr again = Ask(1);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_TRUE(again->waits());
+}
+
+TEST_F(GivenUpTest, WhatComesAfterTheStepEndsNothingOfWhatItBeginsAnew) {
+  Begin({.num_tasks = 4});
+  size_ = 3;  // Without task 0, which leads.
+  for (int task = 0; task < 4; ++task) {
+    cluster_->control(task).param_resolver()->EndStepEverywhere(kFirst.step_id);
+  }
+  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+  std::vector<CallPtr> calls;
+  for (int task : {1, 2, 3}) {
+    cluster_->control(task).param_resolver()->BeginStep(kFirst.step_id);
+    calls.push_back(Ask(task));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+  const CallPtr given_up = Ask(1, kFirst, /*key=*/2);
+  const CallPtr other = Ask(2, kFirst, /*key=*/2);
+  cluster_->RunFor(absl::Seconds(1));
+  GiveUp(1, given_up, kFirst, /*key=*/2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(other->status(), kReason);
+}
+
+// It had told its leader, but that died before it told others.
+TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDiesWithWhatItKnew) {
+  Begin({.num_tasks = 4});
+  for (int other : {1, 3}) cluster_->Partition(0, other);
+  GiveUp(2, Ask(2));
+  cluster_->RunFor(absl::Milliseconds(20));
+  cluster_->Kill(0);
+  for (int other : {1, 3}) cluster_->Heal(0, other);
+  LetFindLeaderLost(2);
+  LetFindLeaderLost(3);
+  const CallPtr late = Ask(3);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsThoughNoLeaderIs) {
+  Begin({.num_tasks = 4});
+  size_ = 2;
+  for (int task : {1, 2}) Ask(task, {.step_id = 4});
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(SendAs(3, 0, 0),
+              StatusIs(StatusCode::kPermissionDenied,
+                       HasSubstr("is not in group 7 and cannot end it")));
+  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
 }
 
 TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutions) {
