@@ -333,12 +333,11 @@ TEST_F(GivenUpTest, WhatComesAfterTheStepEndsNothingOfWhatItBeginsAnew) {
   for (int task = 0; task < 4; ++task) {
     cluster_->control(task).param_resolver()->EndStepEverywhere(kFirst.step_id);
   }
-  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
-  std::vector<CallPtr> calls;
   for (int task : {1, 2, 3}) {
     cluster_->control(task).param_resolver()->BeginStep(kFirst.step_id);
-    calls.push_back(Ask(task));
   }
+  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+  const std::vector<CallPtr> calls = {Ask(1), Ask(2), Ask(3)};
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
   const CallPtr given_up = Ask(1, kFirst, /*key=*/2);
