@@ -344,14 +344,16 @@ absl::Status ClusterControl::RunsNothing() const {
 absl::Status ClusterControl::CancelExecution(
     const ControlCaller& caller, const proto::CancelExecution& message) {
   const ExecKey execution = DecodeKey(message.key());
-  if (execution.generation != 0) {
-    return options_.cancel_execution == nullptr
-               ? RunsNothing()
-               : options_.cancel_execution(caller, execution,
-                                           DecodeError(message.reason()));
+  const absl::Status reason = DecodeError(message.reason());
+  if (execution.generation == 0) {
+    return param_resolver_->OnGivenUp(caller, execution, reason);
   }
-  return param_resolver_->OnGivenUp(caller, execution,
-                                    DecodeError(message.reason()));
+  if (options_.cancel_execution == nullptr) return RunsNothing();
+  absl::Status status = options_.cancel_execution(caller, execution, reason);
+  if (status.ok() || absl::IsAborted(status)) {
+    param_resolver_->OnCancelled(execution, reason);
+  }
+  return status;
 }
 
 // From now on the task is watched where members may come from any.

@@ -602,14 +602,28 @@ absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
   }
   absl::Status status = CheckMayEnd(caller, execution.group);
   if (!status.ok()) return status;
-  // What comes too late for the step is not to end what it begins anew.
+  if (Note(execution, reason) && *leader == this_task_) {
+    teller_->TellGivenUp(execution, reason);
+  }
+  return absl::OkStatus();
+}
+
+void ParamResolverDistributed::OnCancelled(ExecKey execution,
+                                           const absl::Status& reason) {
+  execution.generation = 0;
+  Note(execution, reason);
+}
+
+// False if it was known before. What comes too late for the step is not to end
+// what it begins anew.
+bool ParamResolverDistributed::Note(const ExecKey& execution,
+                                    const absl::Status& reason) {
   if (given_up_->IsOver(execution.step, GivenUpExecutions::Where::kHere) ||
       !given_up_->Add(execution, reason, /*is_own=*/false)) {
-    return absl::OkStatus();
+    return false;
   }
   EndGivenUp(execution, reason);
-  if (*leader == this_task_) teller_->TellGivenUp(execution, reason);
-  return absl::OkStatus();
+  return true;
 }
 
 // What asks for it, and what runs it, being told how it is settled just before.

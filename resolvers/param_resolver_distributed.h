@@ -142,6 +142,11 @@ class ParamResolverDistributed
   absl::Status OnGivenUp(const ControlCaller& caller, const ExecKey& execution,
                          const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // A member of the group has ended an execution, in a generation that may have
+  // ended, too: members of this task may come to it in a later one.
+  void OnCancelled(ExecKey execution, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // The task's process is gone, for the reason, which names it.
   void OnTaskLost(int task, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -251,6 +256,8 @@ class ParamResolverDistributed
       const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
 
   // What was given up.
+  bool Note(const ExecKey& execution, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void EndGivenUp(const ExecKey& execution, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
   void EndGivenUpIn(const CollGroupParams& group);

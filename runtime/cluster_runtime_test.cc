@@ -361,19 +361,25 @@ TEST_P(ClusterRuntimeTest, ARuntimeThatIsDestroyedSaysWhich) {
               HasSubstr("task 1 (b:1)"));
 }
 
-// As often as they like, also in another order than the others.
-TEST_P(ClusterRuntimeTest, EveryCallEndsHoweverManyGiveUpAndReform) {
+class ClusterRuntimeStressTest : public ClusterRuntimeTest {};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeStressTest,
+                         testing::Range(uint64_t{1}, uint64_t{301}));
+
+// Members come to all executions, some late.
+TEST_P(ClusterRuntimeStressTest, EveryCallEndsHoweverManyGiveUpAndReform) {
   std::mt19937_64 draw(GetParam());
   constexpr int kSteps = 30;
   constexpr int kMembers = kNumTasks * kDevices;
   std::vector<int> next(kMembers);
-  const CollectiveRequest request = Request(kNumTasks);
+  CollectiveRequest request = Request(kNumTasks);
   for (int num_left = kSteps * kMembers; num_left > 0;) {
     const auto member = static_cast<int>(draw() % kMembers);
     if (next[member] < kSteps) {
       step_ = kStep + next[member]++;
       Call& call = calls_.emplace_back();
       call.cancellation = std::make_shared<Cancellation>();
+      request.instance_key = step_ % 3;
       CallDevice(member / kDevices, member % kDevices, request, call);
       --num_left;
     }
