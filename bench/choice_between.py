@@ -5,9 +5,21 @@ For each collective, layout and size all algorithms that can serve are measured
 by `tutti perf`, in turn, by as many processes as the layout has tasks; then the
 one that the cost model chooses (`tutti explain`) is compared with the fastest.
 Between processes no rules are made: `tutti tune` measures within one.
+
+Several algorithms are one and the same among few ranks: then the choice among
+them has no meaning, and what their times differ by is noise. So a point counts
+as near the fastest if the chosen algorithm takes at most 1.1 times as long as
+the fastest one, or runs the same steps as that one (marked =): on every rank
+the same sends, receives, reductions and copies of the same chunks, waiting for
+the same (`tutti schedule`), whatever the tags, the scratch that is used, the
+order of the operands, and the lanes, but for reductions right after a receive.
 """
 
+import functools
+import re
+import subprocess
 import sys
+from typing import NamedTuple
 
 from comparison import MIB, print_aim, print_table, text_of
 from tool_runs import begin, fastest_times, json_of, parse
@@ -29,19 +41,86 @@ def explain(tutti, collective, layout, num_bytes):
     return names, answer["chosen"]
 
 
-def judge(times, chosen):
-    """(the fastest, how many times as long the chosen one takes)"""
+def without_names(step):
+    """A step without its tag, the number of its scratch and the order of its
+    operands."""
+    step = re.sub(r", tag \d+", "", step)
+    step = re.sub(r"(scratch\[\d+\])\.\d+", r"\1", step)
+    reduction = re.fullmatch(r"(\S+ = )(\S+) \(\+\) ([^ ,]+)(.*)", step)
+    if reduction is None:
+        return step
+    into, left, right, rest = reduction.groups()
+    return f"{into}{min(left, right)} (+) {max(left, right)}{rest}"
+
+
+def steps_of_rank(lines):
+    """What one rank does, of the lines "LANE.STEP  what, after LANE.STEP": each
+    step, with those that it waits for. A reduction right after a receive in its
+    lane is one with it (docs/architecture.md), and another step than one that
+    comes later."""
+    steps, waits = {}, {}
+    for line in lines:
+        place, text = line.split(maxsplit=1)
+        text, _, after = text.partition(", after ")
+        lane, number = place.split(".")
+        before = f"{lane}.{int(number) - 1}"
+        steps[place] = without_names(text)
+        if "(+)" in text and steps.get(before, "").startswith("recv"):
+            steps[place] += ", at once"
+        waits[place] = {before, after}
+    return sorted((step, sorted(steps[other] for other in waits[place]
+                                if other in steps))
+                  for place, step in steps.items())
+
+
+def steps_of(text):
+    """What all ranks do, of a text of `tutti schedule`: equal where they do the
+    same."""
+    title, *ranks = text.strip().split("\n\n")
+    num_chunks = title.rpartition("; ")[2]
+    return num_chunks, [steps_of_rank(rank.splitlines()[1:]) for rank in ranks]
+
+
+def schedule(tutti, collective, layout, num_bytes, algorithm):
+    return subprocess.run(
+        [tutti, "schedule", algorithm, "--collective", collective,
+         "--layout", layout, "--bytes", str(num_bytes)],
+        check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+class Point(NamedTuple):
+    fastest: str
+    ratio: float  # How many times as long the chosen one takes.
+    is_same: bool  # The chosen one runs the steps of the fastest.
+
+    def is_near(self):
+        return self.ratio <= NEAR or self.is_same
+
+    def text(self):
+        return f"{self.ratio:.2f} " + ("=" if self.is_same else " ")
+
+
+def judge(times, chosen, schedule_of):
+    """A Point; `schedule_of(algorithm)` is a text of `tutti schedule`."""
     fastest = min(times, key=times.get)
-    return fastest, times[chosen] / times[fastest]
+    is_same = chosen == fastest or (
+        steps_of(schedule_of(chosen)) == steps_of(schedule_of(fastest)))
+    return Point(fastest, times[chosen] / times[fastest], is_same)
 
 
-def num_near(ratios):
-    return sum(ratio <= NEAR for ratio in ratios)
+def verdict(layout, points):
+    """(whether the aim is met, in words)"""
+    near = sum(point.is_near() for point in points)
+    by_steps = sum(point.is_near() and point.ratio > NEAR for point in points)
+    return near >= AIM * len(points), (
+        f"{layout}: within {NEAR - 1:.0%} of the fastest for "
+        f"{near - by_steps} of {len(points)} points, the same steps as the "
+        f"fastest for {by_steps} more: {near}")
 
 
 def compare(tutti, layout, rounds):
-    """Prints a table; returns how many times as long each choice takes."""
-    rows, ratios = [], []
+    """Prints a table; returns its points."""
+    rows, points = [], []
     for collective in COLLECTIVES:
         names, _ = explain(tutti, collective, layout, SIZES[0])
         times = fastest_times(tutti, layout, collective, names, SIZES, rounds)
@@ -49,28 +128,27 @@ def compare(tutti, layout, rounds):
             of_size = {name: time for (name, size), time in times.items()
                        if size == num_bytes}
             _, chosen = explain(tutti, collective, layout, num_bytes)
-            fastest, ratio = judge(of_size, chosen)
-            ratios.append(ratio)
-            rows.append([collective, text_of(num_bytes), fastest,
-                         f"{of_size[fastest]:.0f}", chosen, f"{ratio:.2f}"])
+            point = judge(of_size, chosen, functools.partial(
+                schedule, tutti, collective, layout, num_bytes))
+            points.append(point)
+            rows.append([collective, text_of(num_bytes), point.fastest,
+                         f"{of_size[point.fastest]:.0f}", chosen,
+                         point.text()])
     print(f"\n{layout}: {layout.split('x')[0]} processes on loopback")
     print_table(["collective", "bytes", "fastest", "[us]", "chosen", "ratio"],
                 rows)
-    return ratios
+    return points
 
 
 def main(argv):
     args = parse(argv, "choice_between", __doc__, LAYOUTS,
                  "processes x devices of each", rounds=2)
     begin("the choice between processes")
-    ratios = {layout: compare(args.tutti, layout, args.rounds)
+    points = {layout: compare(args.tutti, layout, args.rounds)
               for layout in args.layouts}
     print("\naims")
-    for layout, of_layout in ratios.items():
-        near = num_near(of_layout)
-        print_aim(near >= AIM * len(of_layout),
-                  f"{layout}: within {NEAR - 1:.0%} of the fastest for {near} "
-                  f"of {len(of_layout)} points")
+    for layout, of_layout in points.items():
+        print_aim(*verdict(layout, of_layout))
 
 
 if __name__ == "__main__":
