@@ -37,7 +37,7 @@ Schedule Plan(const PlanRequest& request) {
 double CostSeconds(const CostQuery& query) {
   const double rounds = CeilLog2(query.layout.size());
   Traffic traffic;
-  traffic.Add(SpansProcesses(query) ? 1 : 0, rounds, rounds);
+  traffic.Add(BothWays(query), rounds, rounds);
   return traffic.Seconds(query.model, /*block_bytes=*/1);
 }
 

@@ -61,11 +61,11 @@ Traffic BruckGatherTraffic(const CostQuery& query) {
   const int64_t size = query.layout.size();
   Traffic traffic;
   for (int64_t stride = 1; stride < size; stride *= 2) {
-    const int num_leaving = NumLeaving(query, [&](int rank) {
+    const Crossings crossings = CrossingsOf(query, [&](int rank) {
       return static_cast<int>((rank + size - stride) % size);
     });
     const auto blocks = static_cast<double>(std::min(stride, size - stride));
-    traffic.Add(num_leaving, blocks, blocks);
+    traffic.Add(crossings, blocks, blocks);
   }
   return traffic;
 }

@@ -51,7 +51,14 @@ double CostSeconds(const CostQuery& query) {
       Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
   const int num_rounds = query.layout.size() - 2 + num_pieces;
   Traffic traffic;
-  traffic.Add(SpansProcesses(query) ? 1 : 0, num_rounds, num_rounds);
+  // Each step as if it left a process. Of the pieces that follow the first one,
+  // one arrives where another leaves, but from the first task and at the last.
+  const int steps = query.layout.size() - 1;
+  const int following = num_rounds - steps;
+  const bool passes_on = query.layout.num_tasks() > 2;
+  traffic.Add(OneWay(query), steps, steps);
+  traffic.Add(passes_on ? BothWays(query) : OneWay(query), following,
+              following);
   return traffic.Seconds(query.model,
                          static_cast<double>(query.bytes) / num_pieces);
 }

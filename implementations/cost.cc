@@ -24,10 +24,21 @@ int SmallestTask(const GroupLayout& layout) {
       std::min_element(tasks.begin(), tasks.end(), HasFewerRanks)->size());
 }
 
-void Traffic::Add(int num_leaving, double messages, double blocks) {
-  Load& load = num_leaving > 0 ? between_ : within_;
+Crossings OneWay(const CostQuery& query) {
+  if (!SpansProcesses(query)) return {};
+  return {.leaving = 1, .in_all = 1};
+}
+
+Crossings BothWays(const CostQuery& query, int leaving) {
+  if (!SpansProcesses(query)) return {};
+  return {.leaving = leaving, .in_all = 2 * leaving};
+}
+
+void Traffic::Add(const Crossings& crossings, double messages, double blocks) {
+  Load& load = crossings.leaving > 0 ? between_ : within_;
   load.messages += messages;
-  load.blocks += std::max(num_leaving, 1) * blocks;
+  load.blocks += std::max(crossings.leaving, 1) * blocks;
+  crossings_ += crossings.in_all * messages;
 }
 
 void Traffic::Add(const Traffic& more) {
@@ -35,6 +46,7 @@ void Traffic::Add(const Traffic& more) {
   within_.blocks += more.within_.blocks;
   between_.messages += more.between_.messages;
   between_.blocks += more.between_.blocks;
+  crossings_ += more.crossings_;
 }
 
 Traffic Traffic::Times(int times) const {
@@ -43,12 +55,14 @@ Traffic Traffic::Times(int times) const {
     load->messages *= times;
     load->blocks *= times;
   }
+  product.crossings_ *= times;
   return product;
 }
 
 Traffic Traffic::ByMembers(int num_members) const {
   Traffic product = *this;
   product.between_.blocks *= num_members;
+  product.crossings_ *= num_members;
   return product;
 }
 
@@ -60,8 +74,10 @@ double Traffic::Seconds(const CostModel& model, double block_bytes) const {
 // with the last.
 double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
                                 int num_pieces) const {
-  const double latency = within_.messages * model.within.latency_seconds +
-                         between_.messages * model.between.latency_seconds;
+  const double latency =
+      within_.messages * model.within.latency_seconds +
+      between_.messages * model.between.latency_seconds +
+      (crossings_ - between_.messages) * model.between_gap_seconds;
   const double within =
       within_.blocks * block_bytes / model.within.bytes_per_second;
   const double between =
@@ -73,7 +89,7 @@ double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
 Traffic RingTraffic(const CostQuery& query) {
   const int others = query.layout.size() - 1;
   Traffic traffic;
-  traffic.Add(SpansProcesses(query) ? 1 : 0, others, others);
+  traffic.Add(BothWays(query), others, others);
   return traffic;
 }
 
@@ -85,8 +101,8 @@ Traffic ToAllTraffic(const CostQuery& query) {
   const int size = query.layout.size();
   const int inside = SpansProcesses(query) ? LargestTask(query.layout) : size;
   Traffic traffic;
-  traffic.Add(/*num_leaving=*/0, inside - 1, inside - 1);
-  traffic.Add(/*num_leaving=*/inside, size - inside, size - inside);
+  traffic.Add({}, inside - 1, inside - 1);
+  traffic.Add(BothWays(query, inside), size - inside, size - inside);
   return traffic;
 }
 
@@ -98,8 +114,8 @@ Traffic FromRootTraffic(const CostQuery& query) {
   const int size = query.layout.size();
   const int inside = SpansProcesses(query) ? SmallestTask(query.layout) : size;
   Traffic traffic;
-  traffic.Add(/*num_leaving=*/0, inside - 1, inside - 1);
-  traffic.Add(/*num_leaving=*/1, size - inside, size - inside);
+  traffic.Add({}, inside - 1, inside - 1);
+  traffic.Add(OneWay(query), size - inside, size - inside);
   return traffic;
 }
 

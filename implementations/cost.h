@@ -25,18 +25,36 @@ inline bool SpansProcesses(const CostQuery& query) {
 int LargestTask(const GroupLayout& layout);
 int SmallestTask(const GroupLayout& layout);
 
-// How many members of one process, of that with the most, send to another
-// process where rank r sends to `peer_of(r)`, which may be r itself.
+// Messages between processes at one time, of the process with the most.
+struct Crossings {
+  int leaving = 0;
+  int in_all = 0;  // With those that arrive.
+};
+
+// One leaves a process, or as many leave as arrive; none within one process.
+Crossings OneWay(const CostQuery& query);
+Crossings BothWays(const CostQuery& query, int leaving = 1);
+
+// Where rank r sends to `peer_of(r)`, which may be r itself.
 template <typename PeerOf>
-int NumLeaving(const CostQuery& query, PeerOf peer_of) {
-  if (!SpansProcesses(query)) return 0;
+Crossings CrossingsOf(const CostQuery& query, PeerOf peer_of) {
+  if (!SpansProcesses(query)) return {};
   const GroupLayout& layout = query.layout;
-  std::vector<int> leaving(layout.num_tasks());
+  std::vector<Crossings> of_task(layout.num_tasks());
   for (int rank = 0; rank < layout.size(); ++rank) {
-    const int task = layout.task_of(rank);
-    if (layout.task_of(peer_of(rank)) != task) ++leaving[task];
+    const int from = layout.task_of(rank);
+    const int to = layout.task_of(peer_of(rank));
+    if (from == to) continue;
+    ++of_task[from].leaving;
+    ++of_task[from].in_all;
+    ++of_task[to].in_all;
   }
-  return *std::max_element(leaving.begin(), leaving.end());
+  Crossings most;
+  for (const Crossings& task : of_task) {
+    most.leaving = std::max(most.leaving, task.leaving);
+    most.in_all = std::max(most.in_all, task.in_all);
+  }
+  return most;
 }
 
 // What members send, round after round: messages one after the other, and
@@ -45,8 +63,8 @@ int NumLeaving(const CostQuery& query, PeerOf peer_of) {
 class Traffic {
  public:
   // A round in which members send `messages` messages that hold `blocks` blocks
-  // in all, `num_leaving` members of one process to other processes.
-  void Add(int num_leaving, double messages, double blocks);
+  // in all; each of them crosses so with those of other members.
+  void Add(const Crossings& crossings, double messages, double blocks);
 
   void Add(const Traffic& more);
 
@@ -69,7 +87,8 @@ class Traffic {
     double blocks = 0;
   };
   Load within_;
-  Load between_;  // Blocks of all members of a process.
+  Load between_;          // Blocks of all members of a process.
+  double crossings_ = 0;  // Messages of all members, out of it and into it.
 };
 
 // The bytes of one of n blocks.

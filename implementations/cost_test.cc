@@ -6,10 +6,11 @@ namespace tutti {
 namespace {
 
 // A message takes 1 + a second per byte within a process, and between
-// processes 100 + 10 per byte.
+// processes 100 + 10 per byte, and 30 for each further one at the same time.
 constexpr CostModel kModel = {
     .within = {.latency_seconds = 1, .bytes_per_second = 1},
-    .between = {.latency_seconds = 100, .bytes_per_second = 0.1}};
+    .between = {.latency_seconds = 100, .bytes_per_second = 0.1},
+    .between_gap_seconds = 30};
 
 CostQuery Query(const GroupLayout& layout, bool one_process = false) {
   return {.layout = layout,
@@ -37,9 +38,11 @@ TEST(CostTest, TasksOfDifferentSizes) {
 TEST(CostTest, CountsThoseWhoLeaveOneProcess) {
   const GroupLayout layout = GroupLayout::Uniform(2, 4);
   const auto leaving = [](const CostQuery& query, int distance) {
-    return NumLeaving(query, [&](int rank) {
-      return (rank + distance) % query.layout.size();
-    });
+    return CrossingsOf(query,
+                       [&](int rank) {
+                         return (rank + distance) % query.layout.size();
+                       })
+        .leaving;
   };
   EXPECT_EQ(leaving(Query(layout), 0), 0);
   EXPECT_EQ(leaving(Query(layout), 1), 1);
@@ -47,35 +50,62 @@ TEST(CostTest, CountsThoseWhoLeaveOneProcess) {
   EXPECT_EQ(leaving(Query(layout, /*one_process=*/true), 3), 0);
 }
 
+TEST(CostTest, CountsThoseThatLeaveAndArriveAtOnce) {
+  const GroupLayout layout = GroupLayout::Uniform(3, 2);
+  const auto in_all = [&](auto peer_of) {
+    return CrossingsOf(Query(layout), peer_of).in_all;
+  };
+  EXPECT_EQ(in_all([](int rank) { return rank; }), 0);
+  EXPECT_EQ(in_all([](int rank) { return rank == 2 ? 0 : rank; }), 1);
+  // From both other processes.
+  EXPECT_EQ(in_all([](int rank) { return rank % 2 == 0 ? 0 : rank; }), 2);
+  EXPECT_EQ(in_all([](int rank) { return (rank + 2) % 6; }), 4);
+  EXPECT_EQ(OneWay(Query(layout)).in_all, 1);
+  EXPECT_EQ(BothWays(Query(layout), 2).in_all, 4);
+  EXPECT_EQ(BothWays(Query(layout, /*one_process=*/true), 2).in_all, 0);
+}
+
 TEST(CostTest, EveryRoundOfARingWaitsForTheLinksBetweenProcesses) {
   EXPECT_EQ(RingSeconds(Query(GroupLayout::Uniform(1, 8))), 7 * (1 + 1));
-  EXPECT_EQ(RingSeconds(Query(GroupLayout::Uniform(2, 4))), 7 * (100 + 10));
+  EXPECT_EQ(RingSeconds(Query(GroupLayout::Uniform(2, 4))),
+            7 * (100 + 30 + 10));
 }
 
 TEST(CostTest, MembersOfAProcessShareTheWayOut) {
   Traffic traffic;
-  traffic.Add(/*num_leaving=*/3, /*messages=*/2, /*blocks=*/2);
-  EXPECT_EQ(traffic.Seconds(kModel, /*block_bytes=*/1), 2 * 100 + 3 * 2 * 10);
+  traffic.Add({.leaving = 3, .in_all = 5}, /*messages=*/2, /*blocks=*/2);
+  EXPECT_EQ(traffic.Seconds(kModel, /*block_bytes=*/1),
+            2 * (100 + 4 * 30) + 3 * 2 * 10);
   EXPECT_EQ(ToAllSeconds(Query(GroupLayout::Uniform(2, 4))),
-            3 * (1 + 1) + 4 * 100 + 4 * 4 * 10);
+            3 * (1 + 1) + 4 * (100 + 7 * 30) + 4 * 4 * 10);
   EXPECT_EQ(FromRootSeconds(Query(GroupLayout::Uniform(2, 4))),
             3 * (1 + 1) + 4 * 100 + 4 * 10);
 }
 
+TEST(CostTest, OfTheSameBytesAndRoundsFewerMessagesAtOnceAreCheaper) {
+  Traffic one_member;
+  one_member.Add({.leaving = 1, .in_all = 1}, /*messages=*/2, /*blocks=*/6);
+  Traffic all_members;
+  all_members.Add({.leaving = 3, .in_all = 3}, /*messages=*/2, /*blocks=*/2);
+  EXPECT_EQ(all_members.Seconds(kModel, 1),
+            one_member.Seconds(kModel, 1) + 2 * 2 * 30);
+}
+
 TEST(CostTest, TheSameSeveralTimesOrByMembersTogether) {
   Traffic traffic;
-  traffic.Add(/*num_leaving=*/0, /*messages=*/1, /*blocks=*/1);
-  traffic.Add(/*num_leaving=*/1, /*messages=*/1, /*blocks=*/1);
-  EXPECT_EQ(traffic.Times(3).Seconds(kModel, 1), 3 * (1 + 1 + 100 + 10));
-  EXPECT_EQ(traffic.ByMembers(3).Seconds(kModel, 1), 1 + 1 + 100 + 3 * 10);
+  traffic.Add({}, /*messages=*/1, /*blocks=*/1);
+  traffic.Add({.leaving = 1, .in_all = 2}, /*messages=*/1, /*blocks=*/1);
+  EXPECT_EQ(traffic.Times(3).Seconds(kModel, 1), 3 * (1 + 1 + 100 + 30 + 10));
+  EXPECT_EQ(traffic.ByMembers(3).Seconds(kModel, 1),
+            1 + 1 + 100 + 5 * 30 + 3 * 10);
   traffic.Add(traffic);
-  EXPECT_EQ(traffic.Seconds(kModel, 1), 2 * (1 + 1 + 100 + 10));
+  EXPECT_EQ(traffic.Seconds(kModel, 1), 2 * (1 + 1 + 100 + 30 + 10));
 }
 
 TEST(CostTest, PiecesAreOnTheirWayOnBothKindsOfLinksAtOnce) {
   Traffic traffic;
-  traffic.Add(/*num_leaving=*/0, /*messages=*/1, /*blocks=*/8);
-  traffic.Add(/*num_leaving=*/1, /*messages=*/1, /*blocks=*/1);
+  traffic.Add({}, /*messages=*/1, /*blocks=*/8);
+  traffic.Add({.leaving = 1, .in_all = 1}, /*messages=*/1, /*blocks=*/1);
   EXPECT_EQ(traffic.SecondsInPieces(kModel, 1, /*num_pieces=*/4),
             101 + 10 + 8 / 4);
 }

@@ -55,7 +55,7 @@ Schedule PlanDirectReduceScatter(const PlanRequest& request) {
 // What arrives is set aside and read once more.
 Traffic DirectReduceScatterTraffic(const CostQuery& query) {
   Traffic traffic = ToAllTraffic(query);
-  traffic.Add(/*num_leaving=*/0, /*messages=*/0, query.layout.size() - 1);
+  traffic.Add({}, /*messages=*/0, query.layout.size() - 1);
   return traffic;
 }
 

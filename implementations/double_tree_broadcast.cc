@@ -75,12 +75,14 @@ double CostSeconds(const CostQuery& query) {
       Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
   const int num_rounds = NumRounds(size) - 1 + num_pieces;
   // As if the source were one of the others.
-  const int num_leaving =
-      SpansProcesses(query) ? LinksOutOfTasks(query.layout).down : 0;
+  const bool leaves = SpansProcesses(query);
   Traffic traffic;
-  if (num_leaving > 0) traffic.Add(num_leaving, num_rounds, num_rounds);
-  traffic.Add(/*num_leaving=*/0, num_leaving > 0 ? 0 : num_rounds,
-              2 * num_rounds);
+  if (leaves) {
+    const TreeLinks links = LinksOutOfTasks(query.layout);
+    traffic.Add({.leaving = links.down, .in_all = links.both}, num_rounds,
+                num_rounds);
+  }
+  traffic.Add({}, leaves ? 0 : num_rounds, 2 * num_rounds);
   return traffic.SecondsInPieces(
       query.model, static_cast<double>(query.bytes) / (2 * num_pieces),
       num_pieces);

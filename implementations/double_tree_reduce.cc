@@ -160,11 +160,12 @@ Traffic TreesTraffic(const CostQuery& query, int num_pieces) {
   const int sent = size == 2 ? 2 : 4;
   Traffic traffic;
   // A link carries a chunk up and one down.
-  const int num_leaving =
-      SpansProcesses(query) ? LinksOutOfTasks(query.layout).both : 0;
-  if (num_leaving > 0) traffic.Add(num_leaving, num_rounds, num_rounds);
-  traffic.Add(/*num_leaving=*/0, num_leaving > 0 ? 0 : num_rounds,
-              sent * num_rounds);
+  const bool leaves = SpansProcesses(query);
+  if (leaves) {
+    traffic.Add(BothWays(query, LinksOutOfTasks(query.layout).both), num_rounds,
+                num_rounds);
+  }
+  traffic.Add({}, leaves ? 0 : num_rounds, sent * num_rounds);
   return traffic;
 }
 

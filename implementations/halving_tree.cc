@@ -62,7 +62,9 @@ Traffic HalvingTraffic(const CostQuery& query) {
   int blocks = query.layout.size();  // That a rank has sums of.
   const auto add_round = [&](auto peer_of) {
     const int given_away = blocks / 2;
-    traffic.Add(NumLeaving(query, peer_of), given_away, given_away);
+    // Two that halve what one would do also halve the messages to them.
+    const int leaving = CrossingsOf(query, peer_of).leaving;
+    traffic.Add(BothWays(query, leaving), given_away, given_away);
     blocks -= given_away;
   };
   if (cube.num_shared() > 0) {

@@ -104,8 +104,8 @@ Traffic HierarchicalTreeBroadcastTraffic(const CostQuery& query) {
   const int among_tasks = CeilLog2(query.layout.num_tasks());
   const int inside = CeilLog2(LargestTask(query.layout));
   Traffic traffic;
-  traffic.Add(SpansProcesses(query) ? 1 : 0, among_tasks, among_tasks);
-  traffic.Add(/*num_leaving=*/0, inside, inside);
+  traffic.Add(OneWay(query), among_tasks, among_tasks);
+  traffic.Add({}, inside, inside);
   return traffic;
 }
 

@@ -30,13 +30,14 @@ TEST(HierarchyTest, APartIsPricedOnItsLevel) {
   const CostQuery query = {
       .layout = layout,
       .model = {.within = {.latency_seconds = 1, .bytes_per_second = 1},
-                .between = {.latency_seconds = 10, .bytes_per_second = 0.1}}};
+                .between = {.latency_seconds = 10, .bytes_per_second = 0.1},
+                .between_gap_seconds = 100}};
   const auto gather = CollectiveType::kAllGather;
   EXPECT_EQ(TrafficInTask(query, RingTraffic, gather).Seconds(query.model, 1),
             1 + 1);
   EXPECT_EQ(TrafficAcrossTasks(query, /*num_devices=*/2, RingTraffic, gather)
                 .Seconds(query.model, 1),
-            3 * 10 + 2 * 3 * 10);
+            3 * (10 + 3 * 100) + 2 * 3 * 10);
 }
 
 }  // namespace

@@ -130,6 +130,82 @@ TEST(ImplementationsTest, PriceLevelsBelowRingsWhereTasksHaveManyDevices) {
   }
 }
 
+// At a second for each further message that leaves or enters a process at once.
+double CostOfGaps(const std::string& name, CostQuery query) {
+  const auto factory = CollectiveRegistry::Global().Find(name);
+  const ImplementationTraits& traits = (*factory)->traits();
+  query.type = traits.collectives.front();
+  query.model.between_gap_seconds = 1;
+  const double with = traits.cost_seconds(query);
+  query.model.between_gap_seconds = 0;
+  return with - traits.cost_seconds(query);
+}
+
+TEST(ImplementationsTest, PriceMessagesAtOnceBetweenProcessesAlone) {
+  const GroupLayout layout = GroupLayout::Uniform(2, 4);
+  const GroupLayout one_task = GroupLayout::Uniform(1, 8);
+  for (const std::string& name : Names()) {
+    for (const int64_t bytes : {0, 1 << 20}) {
+      EXPECT_EQ(CostOfGaps(name, {.layout = one_task, .bytes = bytes}), 0)
+          << name;
+      EXPECT_EQ(
+          CostOfGaps(name,
+                     {.layout = layout, .bytes = bytes, .one_process = true}),
+          0)
+          << name;
+    }
+  }
+  const auto gaps = [&](const char* name) {
+    return CostOfGaps(name, {.layout = layout, .bytes = 64});
+  };
+  // Four members exchange sums with four others, at once; one sends a sum and
+  // later gets the result.
+  EXPECT_NEAR(gaps("RecursiveDoublingReduce"), 7, 1e-9);
+  EXPECT_EQ(gaps("TreeReduce"), 0);
+  // As both, for each of two halves.
+  EXPECT_NEAR(gaps("HierarchicalHalvingDoublingReduce"), 2 * 7, 1e-9);
+}
+
+TEST(ImplementationsTest, ReduceFewBytesByTreesWhereTasksHaveManyDevices) {
+  using enum CollectiveType;
+  for (const int num_tasks : {2, 8}) {
+    EXPECT_EQ(Chosen(kAllReduce, GroupLayout::Uniform(num_tasks, 4), 64),
+              "TreeReduce");
+    EXPECT_EQ(Chosen(kAllReduce, GroupLayout::Uniform(num_tasks, 1), 64),
+              "RecursiveDoublingReduce");
+  }
+}
+
+TEST(ImplementationsTest, PricePiecesThatPassThroughAProcess) {
+  const auto gaps = [](int num_tasks, int64_t bytes) {
+    return CostOfGaps(
+        "ChainBroadcast",
+        {.layout = GroupLayout::Uniform(num_tasks, 2), .bytes = bytes});
+  };
+  EXPECT_EQ(gaps(3, 64), 0);  // A single piece.
+  EXPECT_GE(gaps(3, 64 << 20), 1);
+  EXPECT_EQ(gaps(2, 64 << 20), 0);  // One only sends, the other only receives.
+}
+
+// Between two ranks these are one exchange: the choice is that of the strictest
+// determinism, then of the first by name.
+TEST(ImplementationsTest, SettleTiesBetweenTwoRanksOnTheMostDeterministic) {
+  using enum CollectiveType;
+  const GroupLayout two = GroupLayout::Uniform(2, 1);
+  const int64_t bytes = 64 << 20;
+  for (const char* same : {"HierarchicalHalvingDoublingReduce",
+                           "HierarchicalRingReduce", "RingReduce"}) {
+    EXPECT_EQ(Cost(same, two, bytes),
+              Cost("RecursiveHalvingDoublingReduce", two, bytes));
+  }
+  EXPECT_EQ(Cost("RingReduceScatter", two, bytes),
+            Cost("RecursiveHalvingReduceScatter", two, bytes));
+  EXPECT_EQ(Chosen(kReduceScatter, two, bytes),
+            "RecursiveHalvingReduceScatter");
+  EXPECT_EQ(Cost("RingGather", two, bytes), Cost("BruckGather", two, bytes));
+  EXPECT_EQ(Chosen(kAllGather, two, bytes), "BruckGather");
+}
+
 TEST(ImplementationsTest, PriceTheSameStepsTheSame) {
   for (const int num_tasks : {1, 2, 8}) {
     for (const int num_devices : {1, 2, 8}) {
@@ -148,7 +224,7 @@ TEST(ImplementationsTest, AreChosenByTheLinksBetweenProcesses) {
   using enum CollectiveType;
   const int64_t large = 1 << 26;
   const auto power_of_two = GroupLayout::Uniform(4, 2);
-  EXPECT_EQ(Chosen(kAllReduce, power_of_two, 4), "RecursiveDoublingReduce");
+  EXPECT_EQ(Chosen(kAllReduce, power_of_two, 4), "TreeReduce");
   EXPECT_EQ(Chosen(kAllReduce, power_of_two, large),
             "RecursiveHalvingDoublingReduce");
   EXPECT_EQ(Chosen(kAllGather, power_of_two, large), "HierarchicalGather");

@@ -37,8 +37,7 @@ Schedule Plan(const PlanRequest& request) {
 double CostSeconds(const CostQuery& query) {
   const int messages = query.layout.size() > 1 ? 1 : 0;
   Traffic traffic;
-  traffic.Add(SpansProcesses(query) ? LargestTask(query.layout) : 0, messages,
-              messages);
+  traffic.Add(BothWays(query, LargestTask(query.layout)), messages, messages);
   return traffic.Seconds(query.model, static_cast<double>(query.bytes));
 }
 

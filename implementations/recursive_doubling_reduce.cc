@@ -98,14 +98,14 @@ double CostSeconds(const CostQuery& query) {
   const bool has_pairs = cube.num_shared() > 0;
   Traffic traffic;
   if (has_pairs) {
-    const int num_leaving =
-        NumLeaving(query, [&](int rank) { return cube.PartnerOf(rank); });
-    traffic.Add(num_leaving, /*messages=*/1, /*blocks=*/1);
+    const Crossings crossings =
+        CrossingsOf(query, [&](int rank) { return cube.PartnerOf(rank); });
+    traffic.Add(crossings, /*messages=*/1, /*blocks=*/1);
   }
   for (int dimension = 0; dimension < cube.num_dimensions(); ++dimension) {
-    const int num_leaving = NumLeaving(
+    const Crossings crossings = CrossingsOf(
         query, [&](int rank) { return cube.Across(rank, dimension); });
-    traffic.Add(num_leaving, /*messages=*/1, /*blocks=*/has_pairs ? 2 : 1);
+    traffic.Add(crossings, /*messages=*/1, /*blocks=*/has_pairs ? 2 : 1);
   }
   return traffic.Seconds(query.model, static_cast<double>(query.bytes));
 }

@@ -106,10 +106,10 @@ Traffic TreeReduceTraffic(const CostQuery& query) {
   const int ways = query.type == CollectiveType::kAllReduce ? 2 : 1;
   Traffic traffic;
   for (int64_t step = 1; step < query.layout.size(); step *= 2) {
-    const int num_leaving = NumLeaving(query, [step](int rank) {
+    const Crossings crossings = CrossingsOf(query, [step](int rank) {
       return (rank & -rank) == step ? BinomialParent(rank) : rank;
     });
-    traffic.Add(num_leaving, ways, ways);
+    traffic.Add(crossings, ways, ways);
   }
   return traffic;
 }

@@ -38,8 +38,9 @@ matches; else the one with the least predicted time.
 
 predicted is what the algorithm's own model says, in which a message takes 1 us
 + bytes / 5 GB/s within a process, and 50 us + bytes / 2.5 GB/s between
-processes, where all ranks of a process share the 2.5 GB/s. It compares
-algorithms; `tutti perf` measures.
+processes, where all ranks of a process share the 2.5 GB/s, and each further
+message that leaves or enters a process at the same time takes 40 us more. It
+compares algorithms; `tutti perf` measures.
 
 --bytes is the size of the larger of one rank's two buffers: what each rank has
 in all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
@@ -66,6 +67,8 @@ Exit status 1 if the algorithm of --algorithm cannot serve.
   latency_us, bandwidth        of the model: microseconds, GB/s
   process_latency_us, process_bandwidth
                                the same between processes; null in one process
+  process_gap_us               of each further message that leaves or enters a
+                               process at the same time; null in one process
   chosen                       a name; null if that of --algorithm cannot serve
   rules                        a list of those that match, up to the one that
                                decides, with an object for each: where (file and
@@ -263,6 +266,9 @@ Json ToJson(const Explanation& explanation) {
            spans_processes ? Json(between.latency_seconds * 1e6) : Json()},
           {"process_bandwidth",
            spans_processes ? Json(between.bytes_per_second / 1e9) : Json()},
+          {"process_gap_us",
+           spans_processes ? Json(explanation.model.between_gap_seconds * 1e6)
+                           : Json()},
           {"chosen", OrNull(explanation.chosen)},
           {"rules", rules},
           {"candidates", candidates}};

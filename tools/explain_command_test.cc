@@ -176,6 +176,7 @@ TEST_F(ExplainCommandTest, TheJsonHasTheQuestionAndTheModel) {
   EXPECT_EQ(json["bandwidth"], 5);
   EXPECT_EQ(json["process_latency_us"], 50);
   EXPECT_EQ(json["process_bandwidth"], 2.5);
+  EXPECT_EQ(json["process_gap_us"], 40);
   EXPECT_EQ(json["candidates"].size(), 6u);
   EXPECT_EQ(json["candidates"][0]["predicted_us"], 12e6);
 }
@@ -186,6 +187,7 @@ TEST_F(ExplainCommandTest, WithinOneProcessNoLinkLeadsOutOfIt) {
   EXPECT_EQ(json["latency_us"], 1);
   EXPECT_TRUE(json["process_latency_us"].is_null());
   EXPECT_TRUE(json["process_bandwidth"].is_null());
+  EXPECT_TRUE(json["process_gap_us"].is_null());
 }
 
 TEST_F(ExplainCommandTest, ABarrierHasNoData) {
