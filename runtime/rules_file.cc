@@ -11,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "framework/collective_request.h"
 #include "framework/collective_type.h"
+#include "framework/layout_text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/json_file.h"
 
@@ -22,6 +24,9 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr size_t kMostRules = 100'000;
+
+// Of a value or a name that an error quotes.
+constexpr size_t kMaxShownBytes = 200;
 
 // How deep rules are nested for the parser: in a list in an object.
 constexpr int kDepthOfRules = 2;
@@ -70,6 +75,17 @@ absl::Status Error(const std::string& where, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", message));
 }
 
+std::string Shortened(const std::string& text) {
+  if (text.size() <= kMaxShownBytes) return text;
+  return absl::StrCat(text.substr(0, kMaxShownBytes), "... (", text.size(),
+                      " bytes)");
+}
+
+// A list or an object by its type alone: it may be nested without end.
+std::string Shown(const Json& value) {
+  return value.is_structured() ? value.type_name() : Shortened(value.dump());
+}
+
 absl::StatusOr<Json> ParseAndSee(const std::string& text,
                                  const std::string& path, Seen* seen) {
   int line = 1;
@@ -88,7 +104,8 @@ absl::StatusOr<Json> ParseAndSee(const std::string& text,
                     CountingIterator(text.data() + text.size(), &line), note);
     return json;
   } catch (const Json::exception& error) {
-    return Error(absl::StrCat(path, ":", line), JsonErrorText(error));
+    return Error(absl::StrCat(path, ":", line),
+                 Shortened(JsonErrorText(error)));
   }
 }
 
@@ -103,11 +120,11 @@ class RuleReader {
     rule.where = where_;
     absl::Status status = CheckKeys();
     if (status.ok()) status = ReadCollective(&rule);
-    if (status.ok()) status = ReadText("layout", &rule.layout);
+    if (status.ok()) status = ReadLayout(&rule);
     if (status.ok()) status = ReadProcesses(&rule);
     if (status.ok()) status = ReadSize("min_bytes", &rule.min_bytes);
     if (status.ok()) status = ReadSize("max_bytes", &rule.max_bytes);
-    if (status.ok()) status = ReadText("algorithm", &rule.implementation);
+    if (status.ok()) status = ReadName("algorithm", &rule.implementation);
     if (status.ok() && rule.implementation.empty()) {
       status = Error(where_, "wanted an \"algorithm\"");
     }
@@ -128,8 +145,9 @@ class RuleReader {
       bool known = false;
       for (const char* one : kKeys) known = known || key == one;
       if (known) continue;
-      return Error(where_, absl::StrCat("unknown key \"", key, "\"; known: ",
-                                        absl::StrJoin(kKeys, ", ")));
+      return Error(where_,
+                   absl::StrCat("unknown key \"", Shortened(key),
+                                "\"; known: ", absl::StrJoin(kKeys, ", ")));
     }
     return absl::OkStatus();
   }
@@ -137,16 +155,39 @@ class RuleReader {
   absl::Status ReadText(const char* key, std::string* text) {
     if (!json_.contains(key)) return absl::OkStatus();
     if (!json_[key].is_string() || json_[key] == "") {
-      return Error(where_, absl::StrCat("\"", key, "\" is ", json_[key].dump(),
+      return Error(where_, absl::StrCat("\"", key, "\" is ", Shown(json_[key]),
                                         "; wanted a text"));
     }
     *text = json_[key].get<std::string>();
     return absl::OkStatus();
   }
 
+  // A name of something, which no such text is.
+  absl::Status ReadName(const char* key, std::string* name) {
+    absl::Status status = ReadText(key, name);
+    if (!status.ok() || name->size() <= kMaxShownBytes) return status;
+    return Error(where_,
+                 absl::StrCat("\"", key, "\" is ", Shown(json_[key]),
+                              "; wanted at most ", kMaxShownBytes, " bytes"));
+  }
+
+  // As groups call their layouts, with which it is compared.
+  absl::Status ReadLayout(SelectionRule* rule) {
+    std::string text;
+    absl::Status status = ReadText("layout", &text);
+    if (!status.ok() || text.empty()) return status;
+    const auto devices = ParseLayoutText(text, kMaxGroupSize);
+    if (!devices.ok()) {
+      return Error(where_,
+                   absl::StrCat("\"layout\": ", devices.status().message()));
+    }
+    rule->layout = LayoutText(*devices);
+    return absl::OkStatus();
+  }
+
   absl::Status ReadCollective(SelectionRule* rule) {
     std::string name;
-    absl::Status status = ReadText("collective", &name);
+    absl::Status status = ReadName("collective", &name);
     if (!status.ok()) return status;
     const auto type = ParseCollectiveType(name);
     if (!type.ok()) {
@@ -161,7 +202,7 @@ class RuleReader {
     if (!json_.contains("one_process")) return absl::OkStatus();
     const Json& value = json_["one_process"];
     if (!value.is_boolean()) {
-      return Error(where_, absl::StrCat("\"one_process\" is ", value.dump(),
+      return Error(where_, absl::StrCat("\"one_process\" is ", Shown(value),
                                         "; wanted true or false"));
     }
     rule->one_process = value.get<bool>();
@@ -177,7 +218,7 @@ class RuleReader {
                                  uint64_t{std::numeric_limits<int64_t>::max()}
                            : value.get<int64_t>() >= 0);
     if (!fits) {
-      return Error(where_, absl::StrCat("\"", key, "\" is ", value.dump(),
+      return Error(where_, absl::StrCat("\"", key, "\" is ", Shown(value),
                                         "; wanted a number of bytes"));
     }
     *bytes = value.get<int64_t>();
@@ -191,9 +232,9 @@ class RuleReader {
 absl::Status CheckFile(const Json& json, const Seen& seen,
                        const std::string& path) {
   if (seen.repeated.key().has_value()) {
-    return Error(
-        absl::StrCat(path, ":", seen.line_of_repeated),
-        absl::StrCat("\"", *seen.repeated.key(), "\" for the second time"));
+    return Error(absl::StrCat(path, ":", seen.line_of_repeated),
+                 absl::StrCat("\"", Shortened(*seen.repeated.key()),
+                              "\" for the second time"));
   }
   const std::string where = absl::StrCat(path, ":1");
   if (!json.is_object() || !json.contains("rules") ||
@@ -205,7 +246,7 @@ absl::Status CheckFile(const Json& json, const Seen& seen,
   }
   for (const auto& [key, value] : json.items()) {
     if (key == "rules" || key == "version" || key == "comment") continue;
-    return Error(where, absl::StrCat("unknown key \"", key,
+    return Error(where, absl::StrCat("unknown key \"", Shortened(key),
                                      "\"; known: version, comment, rules"));
   }
   if (!json.contains("version") || json["version"] != kVersion) {

@@ -7,7 +7,10 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -110,6 +113,12 @@ TEST(RulesFileTest, WhatIsWrongWithARuleIsSaidWithItsLine) {
       {R"({"collective": "all_reduce", "algorithm": "RingReduce",
            "layout": 8})",
        "\"layout\" is 8; wanted a text"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "layout": "4x2 "})",
+       "\"layout\": \"4x2 \" is no layout; wanted tasks x devices"},
+      {R"({"collective": "all_reduce", "algorithm": "RingReduce",
+           "layout": "99999999999x1"})",
+       "\"layout\": \"99999999999x1\" has too many ranks"},
   };
   for (const BadRule& bad : bad_rules) {
     EXPECT_THAT(
@@ -118,6 +127,42 @@ TEST(RulesFileTest, WhatIsWrongWithARuleIsSaidWithItsLine) {
                  AllOf(StartsWith("r.json:3: "), HasSubstr(bad.reason))))
         << bad.rule;
   }
+}
+
+TEST(RulesFileTest, ALayoutIsStoredAsGroupsCallTheirs) {
+  for (const auto& [text, stored] : {std::pair{"2+2", "2x2"},
+                                     {"02x2", "2x2"},
+                                     {"1x8", "1x8"},
+                                     {"3+1+2", "3+1+2"}}) {
+    const auto rules = ParseRule(absl::StrCat(
+        R"({"collective": "all_reduce", "algorithm": "RingReduce",)",
+        R"("layout": ")", text, "\"}"));
+    ASSERT_THAT(rules, IsOk());
+    EXPECT_EQ((**rules)[0].layout, stored);
+  }
+}
+
+// They once overflowed the stack, and made an error of their own size.
+TEST(RulesFileTest, ErrorsAreShortWhateverTheValue) {
+  const int many = 1'000'000;
+  const std::string deep = std::string(many, '[') + std::string(many, ']');
+  const std::string text = '"' + std::string(many, 'x') + '"';
+  for (const char* key : {"collective", "layout", "one_process", "min_bytes",
+                          "max_bytes", "algorithm", "other"}) {
+    for (const std::string& value : {deep, text}) {
+      const std::string first =
+          absl::StartsWith(key, "coll") ? "" : R"("collective": "all_reduce",)";
+      const std::string error(
+          ParseRule(absl::StrCat("{", first, "\"", key, "\": ", value, "}"))
+              .status()
+              .message());
+      EXPECT_THAT(error, AllOf(StartsWith("r.json:3: "), HasSubstr(key)));
+      EXPECT_LT(error.size(), 500u);
+    }
+  }
+  EXPECT_LT(
+      ParseRule(absl::StrCat("{", text, ": 1}")).status().message().size(),
+      500u);
 }
 
 TEST(RulesFileTest, ErrorsBetweenRulesNameBothLines) {
