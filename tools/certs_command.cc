@@ -18,13 +18,14 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/cleanup/cleanup.h"
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "framework/mutex.h"
 #include "tools/environment_variables.h"
 #include "tools/exit_status.h"
 #include "tools/on_interrupt.h"
@@ -139,16 +140,52 @@ std::string ReadText(const std::string& path) {
                              {{"\n", "; "}});
 }
 
-// Makes the files in `folder`, which is there for nothing else.
+// Makes the files in a directory of their own, which then takes its name.
+// Remove() may be called on any thread, the rest is for one.
 class CertMaker {
  public:
+  // The directory is to be called `folder`.
   CertMaker(std::string openssl, std::string folder, int days)
       : openssl_(std::move(openssl)),
-        folder_(std::move(folder)),
-        days_(absl::StrCat(days)) {}
+        name_(std::move(folder)),
+        days_(absl::StrCat(days)),
+        folder_(name_ + ".XXXXXX") {}
+  ~CertMaker() { Remove(); }
+  CertMaker(const CertMaker&) = delete;
+  CertMaker& operator=(const CertMaker&) = delete;
+
+  absl::Status MakeFolder() {
+    MutexLock lock(&mu_);
+    if (removed_) return Removed();
+    made_ = mkdtemp(folder_.data()) != nullptr;
+    return made_ ? absl::OkStatus() : SystemError(name_, "cannot be made");
+  }
+
+  // Last, once all files are there.
+  absl::Status TakeName() {
+    MutexLock lock(&mu_);
+    if (removed_) return Removed();
+    if (std::rename(folder_.c_str(), name_.c_str()) != 0) {
+      return SystemError(name_, "cannot be made");
+    }
+    made_ = false;
+    return absl::OkStatus();
+  }
+
+  // Ends openssl, and removes what has not taken its name. Nothing is made any
+  // more.
+  void Remove() {
+    MutexLock lock(&mu_);
+    removed_ = true;
+    if (openssl_pid_ > 0) kill(openssl_pid_, SIGKILL);
+    while (openssl_pid_ > 0) openssl_ended_.Wait(&mu_);
+    std::error_code error;
+    if (made_) std::filesystem::remove_all(folder_, error);
+    made_ = false;
+  }
 
   absl::Status MakeAuthority() {
-    absl::Status status = WriteText(File("openssl.cnf"), kAuthority);
+    absl::Status status = WriteSettings(kAuthority);
     if (!status.ok()) return status;
     return Run({"req", "-x509", "-days", days_, "-out", File("ca.pem")},
                File("ca.key"));
@@ -156,10 +193,8 @@ class CertMaker {
 
   absl::Status MakeTask(int task, const std::string& alternative_names) {
     const std::string name = absl::StrCat("task-", task);
-    absl::Status status =
-        WriteText(File("openssl.cnf"),
-                  absl::StrReplaceAll(kTask, {{"$TASK", absl::StrCat(task)},
-                                              {"$HOSTS", alternative_names}}));
+    absl::Status status = WriteSettings(absl::StrReplaceAll(
+        kTask, {{"$TASK", absl::StrCat(task)}, {"$HOSTS", alternative_names}}));
     if (!status.ok()) return status;
     status = Run({"req", "-new", "-out", File("request")}, File(name + ".key"));
     if (!status.ok()) return status;
@@ -183,6 +218,16 @@ class CertMaker {
     return absl::StrCat(folder_, "/", name);
   }
 
+  absl::Status Removed() const {
+    return absl::CancelledError(absl::StrCat(name_, ": was given up"));
+  }
+
+  absl::Status WriteSettings(const std::string& text) {
+    MutexLock lock(&mu_);
+    if (removed_) return Removed();
+    return WriteText(File("openssl.cnf"), text);
+  }
+
   // Also makes a key.
   absl::Status Run(std::vector<std::string> words, const std::string& key) {
     const std::vector<std::string> making_key = {
@@ -195,35 +240,63 @@ class CertMaker {
 
   absl::Status Run(std::vector<std::string> words) {
     const std::string log = File("openssl.log");
-    const UniqueFd to(
-        open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (!to.is_set()) return SystemError(log, "cannot be written");
     const std::string what = absl::StrCat("openssl ", words.front());
     words.insert(words.begin(), openssl_);
-    sigset_t mask;
-    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
-    const auto pid =
-        StartProcess({.words = std::move(words)}, {to.get(), to.get(), mask});
+    const auto pid = Start({.words = std::move(words)}, log);
     if (!pid.ok()) return pid.status();
-    int wait_status = 0;
-    while (waitpid(*pid, &wait_status, 0) < 0 && errno == EINTR) {
-    }
-    if (wait_status == 0) return absl::OkStatus();
+    if (WaitFor(*pid) == 0) return absl::OkStatus();
     return absl::UnknownError(absl::StrCat(what, " failed: ", ReadText(log)));
   }
 
+  absl::StatusOr<pid_t> Start(const Program& program, const std::string& log) {
+    MutexLock lock(&mu_);
+    if (removed_) return Removed();
+    const UniqueFd to(
+        open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!to.is_set()) return SystemError(log, "cannot be written");
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    const auto pid = StartProcess(program, {to.get(), to.get(), mask});
+    if (pid.ok()) openssl_pid_ = *pid;
+    return pid;
+  }
+
+  // Returns its wait status.
+  int WaitFor(pid_t pid) {
+    siginfo_t info = {};
+    while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) <
+               0 &&
+           errno == EINTR) {
+    }
+    MutexLock lock(&mu_);  // The number is not free before the next line.
+    int wait_status = 0;
+    waitpid(pid, &wait_status, 0);
+    openssl_pid_ = 0;
+    openssl_ended_.SignalAll();
+    return wait_status;
+  }
+
   const std::string openssl_;
-  const std::string folder_;
+  const std::string name_;
   const std::string days_;
+  std::string folder_;  // Fixed once MakeFolder() has ended.
+
+  Mutex mu_;
+  CondVar openssl_ended_;
+  pid_t openssl_pid_ ABSL_GUARDED_BY(mu_) = 0;  // 0 while none runs.
+  bool made_ ABSL_GUARDED_BY(mu_) = false;      // And is to be removed.
+  bool removed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 absl::Status MakeFiles(const CertsOptions& options,
                        const std::string& alternative_names, CertMaker* maker) {
-  absl::Status status = maker->MakeAuthority();
+  absl::Status status = maker->MakeFolder();
+  if (status.ok()) status = maker->MakeAuthority();
   for (int task = 0; task < options.tasks && status.ok(); ++task) {
     status = maker->MakeTask(task, alternative_names);
   }
-  return status.ok() ? maker->RemoveHelpers() : status;
+  if (status.ok()) status = maker->RemoveHelpers();
+  return status.ok() ? maker->TakeName() : status;
 }
 
 absl::Status CheckIsNewOrEmpty(const std::filesystem::path& folder) {
@@ -255,23 +328,10 @@ absl::Status MakeCerts(const CertsOptions& options, const Console& console) {
   if (!status.ok()) return status;
   auto openssl = FindOpenssl();
   if (!openssl.ok()) return openssl.status();
-  // All that is made is made here, and takes its name at once.
-  std::string temporary = folder.string() + ".XXXXXX";
-  if (mkdtemp(temporary.data()) == nullptr) {
-    return SystemError(folder.string(), "cannot be made");
-  }
-  const auto remove = [temporary] {
-    std::error_code error;
-    std::filesystem::remove_all(temporary, error);
-  };
-  const absl::Cleanup remover(remove);
-  const OnInterrupt on_interrupt(remove);
-  CertMaker maker(*std::move(openssl), temporary, options.days);
+  CertMaker maker(*std::move(openssl), folder.string(), options.days);
+  const OnInterrupt on_interrupt([&maker] { maker.Remove(); });
   status = MakeFiles(options, *alternative_names, &maker);
   if (!status.ok()) return status;
-  if (std::rename(temporary.c_str(), folder.c_str()) != 0) {
-    return SystemError(folder.string(), "cannot be made");
-  }
   console.out << "wrote " << folder.string() << "/ca.pem, and task-0.pem to "
               << "task-" << options.tasks - 1 << ".pem with their keys\n";
   return absl::OkStatus();
