@@ -4,35 +4,40 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "tools/on_interrupt.h"
-#include "tools/output_files.h"
 
 namespace tutti {
 
-absl::Status WriteOutputFile(const std::string& path,
-                             absl::string_view content) {
+absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(
+    const std::string& path) {
+  using Type = std::filesystem::file_type;
   const std::filesystem::path whole(path);
-  if (!whole.has_filename()) {
+  std::error_code ignored;
+  const Type type = std::filesystem::status(whole, ignored).type();
+  if (!whole.has_filename() || type == Type::directory) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": names a directory, not a file to write"));
   }
-  std::error_code ignored;
-  const auto type = std::filesystem::status(whole, ignored).type();
-  const bool can_be_replaced = type == std::filesystem::file_type::not_found ||
-                               type == std::filesystem::file_type::regular ||
-                               type == std::filesystem::file_type::directory;
-  if (!can_be_replaced) {
+  // Of a status that cannot be had, the directory's error says more.
+  if (type != Type::not_found && type != Type::regular && type != Type::none) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is no regular file"));
   }
-  const auto files = OutputFiles::Create(
+  auto files = OutputFiles::Create(
       whole.has_parent_path() ? whole.parent_path().string() : ".");
   if (!files.ok()) return files.status();
-  const OnInterrupt on_interrupt([&] { (*files)->Discard(); });
-  const absl::Status written =
-      (*files)->Write(whole.filename().string(), content, {});
-  if (!written.ok()) return written;
-  return (*files)->Commit();
+  return std::unique_ptr<OutputFile>(
+      new OutputFile(whole.filename().string(), *std::move(files)));
+}
+
+absl::Status OutputFile::Write(absl::string_view content) {
+  const absl::Status written = files_->Write(name_, content, {});
+  return written.ok() ? files_->Commit() : written;
+}
+
+absl::Status WriteOutputFile(const std::string& path,
+                             absl::string_view content) {
+  const auto file = OutputFile::Create(path);
+  return file.ok() ? (*file)->Write(content) : file.status();
 }
 
 }  // namespace tutti

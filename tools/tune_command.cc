@@ -34,7 +34,7 @@ constexpr char kHelp[] =
     R"(Measures every algorithm that can serve, for each collective, layout and size,
 with all ranks in this process, and writes a file of rules for --rules and
 TUTTI_RULES of `tutti run`, `tutti perf` and `tutti explain`. The file is JSON,
-made to be edited: docs/rules.md.
+made to be edited: docs/rules.md. Whether it can be written is looked at first.
 
 Algorithms take turns, round after round, and are measured as by `tutti perf`;
 what counts is the median. All is measured twice: the rules follow from the first
@@ -329,6 +329,8 @@ absl::Status TuneRules(const TuneOptions& options,
                        const Console& console) {
   const auto questions = PlanTuning(options);
   if (!questions.ok()) return questions.status();
+  const auto output = OutputFile::Create(options.output);
+  if (!output.ok()) return output.status();
   Tuner tuner(options, environment, registry);
   const auto points = MeasureAll(*questions, &tuner, console);
   if (!points.ok()) return points.status();
@@ -339,7 +341,7 @@ absl::Status TuneRules(const TuneOptions& options,
   const auto report = Report(*questions, *points, registry, *rules);
   if (!report.ok()) return report.status();
   console.out << *report << std::flush;
-  return WriteOutputFile(options.output, text);
+  return (*output)->Write(text);
 }
 
 Command AddTuneCommand(CLI::App* app) {

@@ -103,12 +103,25 @@ TEST_F(TuneCommandTest, WrongOptionsAreErrorsBeforeAnythingIsMeasured) {
   ExpectUsageError("reduce_all");
 }
 
-TEST_F(TuneCommandTest, AFileThatCannotBeWrittenIsNamed) {
-  options_.output = "/dev/null/tuned.json";
+TEST_F(TuneCommandTest, AFileThatCannotBeWrittenIsNamedBeforeAllMeasuring) {
   options_.collectives = {"barrier"};
-  const absl::Status status = Tune();
-  EXPECT_EQ(ExitStatus(status), 1) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/dev/null"));
+  for (const std::string path : {"/dev/null/tuned.json", "/dev/null", "/tmp"}) {
+    options_.output = path;
+    const absl::Status status = Tune();
+    EXPECT_EQ(ExitStatus(status), 1) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path.substr(0, 4)));
+    EXPECT_EQ(out_.str(), "");  // The report of what was measured.
+  }
+}
+
+TEST_F(TuneCommandTest, DirectoriesMadeForAFileAreThereOnceItIs) {
+  options_.collectives = {"barrier"};
+  const std::filesystem::path folder = testing::TempDir() + "/made_by_tune";
+  std::filesystem::remove_all(folder);
+  options_.output = folder / "rules.json";
+  options_.layouts = {"1x2"};
+  ASSERT_THAT(Tune(), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(options_.output));
 }
 
 }  // namespace
