@@ -1,6 +1,7 @@
 #include "tools/simulate_command.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "framework/collective_type.h"
 #include "nlohmann/json.hpp"
 #include "schedule/cluster_model.h"
@@ -16,6 +18,7 @@
 #include "schedule/outline.h"
 #include "schedule/planned_outline.h"
 #include "schedule/simulator.h"
+#include "tools/exit_status.h"
 #include "tools/option_values.h"
 #include "tools/text_table.h"
 #include "tools/topology_file.h"
@@ -135,6 +138,15 @@ PlanRequest PlanRequestOf(const VerifyCase& request) {
           .permutation = request.permutation};
 }
 
+// Which only a machine of one's own can make.
+absl::Status OutOfRange(const SimulateOptions& options,
+                        absl::string_view name) {
+  return UsageError(absl::StrCat(
+      options.topology, ": \"", name, "\" would be no finite number; wanted ",
+      R"(a lower "latency_us" or "message_us", or a higher "gb_per_s")",
+      R"(, "reduced_gb_per_s" or "copied_gb_per_s")"));
+}
+
 absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
                                   const CollectiveRegistry& registry) {
   auto of = ParseScheduleRequest(options.words, registry, kMaxRanks);
@@ -150,6 +162,10 @@ absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
   if (!simulation.ok()) return simulation.status();
   const double bound =
       LowerBoundSeconds(PlanRequestOf(of->request), *cluster, bytes);
+  for (const auto& [name, seconds] :
+       {std::pair{"time_us", simulation->seconds}, {"lower_bound_us", bound}}) {
+    if (!std::isfinite(seconds * 1e6)) return OutOfRange(options, name);
+  }
   const Buffers buffers = BuffersOf(of->workload, **outline, chunk_bytes);
   return Report{.name = options.words.name,
                 .of = *std::move(of),

@@ -13,6 +13,7 @@
 namespace tutti {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::HasSubstr;
 
@@ -96,6 +97,24 @@ TEST_F(SimulateCommandTest, ATopologyIsAnotherMachine) {
   std::ofstream(path) << "{";
   EXPECT_EQ(
       ExitStatus(Run({.words = {.name = "RingGather"}, .topology = path})), 2);
+}
+
+TEST_F(SimulateCommandTest, ATimeWithoutANumberIsAnErrorThatNamesIt) {
+  const std::string path = ::testing::TempDir() + "/endless.json";
+  for (const char* link : {R"("latency_us": 1e308, "gb_per_s": 1)",
+                           R"("latency_us": 1, "gb_per_s": 1e-320)"}) {
+    std::ofstream(path) << R"({"links": [{"name": "all", )" << link << "}]}";
+    for (bool json : {false, true}) {
+      const absl::Status status = Run(
+          {.words = {.name = "RingGather", .layout = "4x2", .bytes = "8000"},
+           .topology = path,
+           .json = json});
+      EXPECT_EQ(ExitStatus(status), 2) << link << status;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr(path), HasSubstr("\"time_us\"")));
+      EXPECT_EQ(out_.str(), "");
+    }
+  }
 }
 
 TEST_F(SimulateCommandTest, HostsSayHowLongTheirProcessorsWork) {
