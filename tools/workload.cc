@@ -67,11 +67,25 @@ int64_t InputElements(const Workload& workload, int rank) {
 }
 
 int64_t OutputElements(const Workload& workload, int rank) {
-  int64_t elements = 0;
-  for (const Segment& segment : ExpectedOutput(workload, rank)) {
-    elements += segment.count;
+  const CollectiveSpec& spec = workload.spec;
+  if (!HasOutput(spec.type, rank, spec.root)) return 0;
+  switch (spec.type) {
+    case CollectiveType::kReduceScatter:
+    case CollectiveType::kScatter:
+      return BlockOf(workload);
+    case CollectiveType::kAllGather:
+    case CollectiveType::kGather:
+    case CollectiveType::kAllToAll:
+      return BlockOf(workload) * workload.group_size;
+    case CollectiveType::kAllReduce:
+    case CollectiveType::kReduce:
+    case CollectiveType::kBroadcast:
+    case CollectiveType::kPermute:
+      return workload.count;
+    case CollectiveType::kBarrier:
+      return 0;
   }
-  return elements;
+  return 0;
 }
 
 int64_t LeastMovedBytes(const Workload& workload) {

@@ -90,6 +90,30 @@ TEST(WorkloadTest, InputsAreWhatTheRequestSays) {
   EXPECT_EQ(InputElements(Of(CollectiveType::kScatter, 1), 1), 12);
 }
 
+TEST(WorkloadTest, OutputsAreAsLargeAsTheirSegments) {
+  for (CollectiveType type : kAllCollectiveTypes) {
+    for (int rank = 0; rank < 3; ++rank) {
+      int64_t elements = 0;
+      for (const Segment& segment : ExpectedOutput(Of(type, 1), rank)) {
+        elements += segment.count;
+      }
+      EXPECT_EQ(OutputElements(Of(type, 1), rank), elements) << Name(type);
+    }
+  }
+}
+
+// It once took a minute, listing 65536 segments of each of 65536 ranks.
+TEST(WorkloadTest, TheLeastOfTheLargestGroupIsKnownAtOnce) {
+  const Workload workload = {.spec = {.type = CollectiveType::kAllGather},
+                             .dtype = DType::kInt8,
+                             .group_size = kMaxGroupSize,
+                             .count = kMaxGroupSize};
+  for (int times = 0; times < 100; ++times) {
+    ASSERT_EQ(LeastMovedBytes(workload),
+              int64_t{kMaxGroupSize} * (kMaxGroupSize + 1));
+  }
+}
+
 TEST(WorkloadTest, TheLeastIsEveryInputAndOutputOnce) {
   EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kAllReduce)), 2 * 3 * 48);
   EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kAllToAll)), 2 * 3 * 48);
