@@ -13,6 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "framework/registry.h"
 #include "tools/certs_command.h"
 #include "tools/cluster_options.h"
@@ -147,6 +149,73 @@ void TakeRest(const Tool& tool, Words* words) {
   }
 }
 
+// Whose values follow the word "--layout" or "--layout=", or null; of an empty
+// word, what the command takes without a name.
+const CLI::Option* OptionOf(const CLI::App& command, const std::string& word) {
+  if (word.empty()) {
+    const auto positional = command.get_options(
+        [](const CLI::Option* option) { return option->get_positional(); });
+    return positional.empty() ? nullptr : positional.front();
+  }
+  const CLI::Option* option =
+      command.get_option_no_throw(word.substr(0, word.find('=')));
+  const bool is_flag =
+      option != nullptr && option->get_items_expected_max() == 0;
+  return is_flag ? nullptr : option;
+}
+
+// Errors: an item of a list such as "1,,0" that is empty, which the parser
+// would leave out.
+absl::Status CheckItems(const CLI::Option& option, absl::string_view value) {
+  if (option.get_delimiter() == '\0' || value.empty()) return absl::OkStatus();
+  for (absl::string_view item : absl::StrSplit(value, option.get_delimiter())) {
+    if (!item.empty()) continue;
+    return UsageError(
+        absl::StrCat(option.get_name(), ": \"", value, "\" has an empty item"));
+  }
+  return absl::OkStatus();
+}
+
+// The parser takes "[1,2]" for a list where an option takes many words. Mostly
+// these are files.
+std::string AsOneWord(const CLI::Option& option, const std::string& value) {
+  const bool is_changed = option.get_allow_extra_args() &&
+                          absl::StartsWith(value, "[") &&
+                          absl::EndsWith(value, "]");
+  return is_changed ? absl::StrCat("./", value) : value;
+}
+
+// Lets the parser take the values of options as they are, or refuses them.
+absl::Status GuardValues(const CLI::App& command, Words* words) {
+  const CLI::Option* option = nullptr;  // Whose values come.
+  for (auto word = words->begin() + 1; word != words->end(); ++word) {
+    std::string name;  // What stays as it is, up to the value.
+    if (absl::StartsWith(*word, "-")) {
+      option = OptionOf(command, *word);
+      const size_t end = word->find('=');
+      if (end == std::string::npos) continue;
+      name = word->substr(0, end + 1);
+    }
+    const CLI::Option* taker = option;
+    if (taker == nullptr && name.empty()) taker = OptionOf(command, "");
+    if (taker == nullptr) continue;
+    const std::string value = word->substr(name.size());
+    const absl::Status status = CheckItems(*taker, value);
+    if (!status.ok()) return status;
+    *word = absl::StrCat(name, AsOneWord(*taker, value));
+    if (!taker->get_allow_extra_args()) option = nullptr;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GuardValues(const Tool& tool, Words* words) {
+  for (const Command& command : tool.commands) {
+    if (words->empty() || command.app->get_name() != words->front()) continue;
+    return GuardValues(*command.app, words);
+  }
+  return absl::OkStatus();
+}
+
 // "tutti", "tutti run": whose help to read.
 std::string Program(const Tool& tool) {
   const Command* chosen = tool.Chosen();
@@ -173,12 +242,21 @@ std::string MessageOf(const CLI::ParseError& error, const Tool& tool) {
   return message;
 }
 
+// "run, perf, ... or simulate"
+std::string NamesOf(const Tool& tool) {
+  std::string names;
+  for (const Command& command : tool.commands) {
+    const bool is_last = &command == &tool.commands.back();
+    absl::StrAppend(&names, names.empty() ? "" : (is_last ? " or " : ", "),
+                    command.app->get_name());
+  }
+  return names;
+}
+
 absl::Status CheckChosen(const Tool& tool) {
   const Command* chosen = tool.Chosen();
   if (chosen == nullptr) {
-    return UsageError(
-        "wanted a command: run, perf, launch, worker, certs, info, explain, "
-        "tune, verify or schedule");
+    return UsageError(absl::StrCat("wanted a command: ", NamesOf(tool)));
   }
   if (chosen->rest == nullptr || !chosen->rest->empty()) {
     return absl::OkStatus();
@@ -192,6 +270,8 @@ absl::Status CheckChosen(const Tool& tool) {
 absl::Status Parse(Tool* tool, Words words, const Console& console,
                    bool* printed_help) {
   if (!words.empty()) TakeRest(*tool, &words);
+  absl::Status status = GuardValues(*tool, &words);
+  if (!status.ok()) return status;
   try {
     absl::c_reverse(words);  // The order in which CLI11 takes them.
     tool->app.parse(std::move(words));
