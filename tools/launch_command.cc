@@ -42,9 +42,9 @@ COMMAND, perf or run, and its arguments. They listen at free ports of
 What task 0 writes to standard output passes as it is: results are printed
 there alone. All other lines begin with the task, "[2] ".
 
-When a task fails, the others are stopped with SIGTERM, and with SIGKILL if
-they have not ended when the --grace period is over. The first error is
-repeated last. The exit status is that of the first task that failed; 128 and
+When a task fails, or what they print cannot be written, the others are stopped
+with SIGTERM, and with SIGKILL if they have not ended when the --grace period is
+over. The first error is repeated last. The exit status is that of the first task that failed; 128 and
 the number of the signal if one killed it. Ctrl-C and SIGTERM go to all tasks
 (not SIGINT to a command that a script started with "&": the shell has it
 ignored there); no task is left behind, not even if this process is killed.
@@ -141,10 +141,12 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
   }
   return ProcessGroup::Start(
       programs, {.grace = options.grace,
-                 .on_output = [output](int task, ProcessGroup::Stream stream,
-                                       absl::string_view piece) {
-                   output->Add(task, stream, piece);
-                 }});
+                 .on_output =
+                     [output](int task, ProcessGroup::Stream stream,
+                              absl::string_view piece) {
+                       output->Add(task, stream, piece);
+                     },
+                 .may_go_on = [output] { return output->may_go_on(); }});
 }
 
 // "failed", "was killed by signal 9 (Killed)", and the exit status.
@@ -206,6 +208,9 @@ absl::Status Launch(const LaunchOptions& options, const std::string& program,
   group->reset();  // Signals are this process's own again.
   output.Finish();
   if (result.signal.has_value()) EndBySignal(*result.signal);
+  if (!result.first_failed.has_value() && !output.may_go_on()) {
+    return absl::DataLossError("what the tasks print cannot be written");
+  }
   return ErrorOf(result, output);
 }
 

@@ -57,6 +57,12 @@ TEST_F(LaunchTest, EachTaskHasItsNumber) {
   EXPECT_THAT(err_.str(), IsEmpty());
 }
 
+TEST_F(LaunchTest, TasksAreStoppedWhenNobodyCanHaveWhatTheyPrint) {
+  out_.setstate(std::ios::badbit);
+  EXPECT_THAT(Run("echo; exec sleep 1000", {.tasks = 2, .words = {"perf"}}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("written")));
+}
+
 TEST_F(LaunchTest, ATokenIsInTheEnvironmentAndInNoArgument) {
   setenv("TUTTI_TOKEN", "old", 1);
   const std::string script =

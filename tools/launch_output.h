@@ -25,6 +25,9 @@ class LaunchOutput {
   // As ProcessGroup::Options::on_output.
   void Add(int task, ProcessGroup::Stream stream, absl::string_view piece);
 
+  // False once the console could not be written.
+  bool may_go_on() const { return console_.out.good() && console_.err.good(); }
+
   // Ends a last line of errors that has no newline.
   void Finish();
 

@@ -124,6 +124,7 @@ void ProcessGroup::WaitForEvents() {
     if (polled[i + 2].revents == 0) continue;
     ReadPipe(sources[i].index, sources[i].stream);
   }
+  if (!stopping_ && options_.may_go_on && !options_.may_go_on()) Stop(SIGTERM);
   if (polled[0].revents != 0) ReadSignals();
   if (polled[1].revents == 0) return;
   uint64_t expirations = 0;

@@ -47,6 +47,9 @@ class ProcessGroup {
     // of a stream come, in order, before the process counts as ended.
     std::function<void(int index, Stream stream, absl::string_view piece)>
         on_output;
+
+    // Asked after output was handed on: false stops all. Null: never.
+    std::function<bool()> may_go_on;
   };
 
   struct Result {

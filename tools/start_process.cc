@@ -56,6 +56,8 @@ struct ChildStart {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != start.parent) _exit(127);  // It ended before the line above.
+  // Ignored signals stay ignored, and this tool ignores these.
+  for (int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
   if (dup2(start.null, STDIN_FILENO) >= 0 &&
       dup2(start.files.out, STDOUT_FILENO) >= 0 &&
       dup2(start.files.err, STDERR_FILENO) >= 0 &&

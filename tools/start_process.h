@@ -25,7 +25,8 @@ struct ProcessStart {
 
 // Runs the program in a child of this process that leads a process group of its
 // own and reads nothing from its standard input. The kernel kills it when the
-// calling thread ends. Errors: what the system says, naming the program.
+// calling thread ends. SIGPIPE and SIGXFSZ have their default effect in it.
+// Errors: what the system says, naming the program.
 absl::StatusOr<pid_t> StartProcess(const Program& program,
                                    const ProcessStart& start);
 

@@ -314,6 +314,20 @@ class CollectivesTest(ToolTest):
         self.assertRegex(result.stderr, "group 0 has in/rank0.npy, group 1 has "
                          "in/rank1.npy\n$")
 
+    def test_a_name_in_brackets_is_one_name(self):
+        arrays = arrays_of(3, 4)
+        for name, array in zip(["12", "1", "[12]"], arrays):
+            with open(self.root / name, "wb") as file:
+                np.save(file, array)
+        for words in (["--input", "./[12]"], ["--input", "[12]"],
+                      ["--input=[12]"]):
+            self.succeed("run", "all_reduce", *words, "--output", "out")
+            self.assert_outputs(self.load(), {0: arrays[2]})
+        self.assertIn("[x,y]", self.fail_with(
+            1, "run", "all_reduce", "--input", "[x,y]", "--output", "other"))
+        self.assertIn("[RingReduce,TreeReduce]", self.fail_with(
+            2, "verify", "[RingReduce,TreeReduce]"))
+
     def test_several_inputs_follow_one_another(self):
         arrays = arrays_of(3, 2)
         self.save(arrays)
@@ -480,15 +494,29 @@ class FailuresTest(ToolTest):
     def test_a_full_disk_leaves_nothing(self):
         # The kernel refuses to let a file grow past the limit.
         def limit():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
         pattern = self.save([np.zeros(500), np.zeros(500)])
         line = self.fail_with(1, "run", "all_reduce", "--input", pattern,
-                              "--output", "out", preexec_fn=limit,
-                              restore_signals=False)
+                              "--output", "out", preexec_fn=limit)
         self.assertIn("out/rank0.npy: cannot be written", line)
         self.assert_nothing_written()
+
+    def test_a_standard_output_that_nobody_reads(self):
+        pattern = self.save([np.zeros(500), np.zeros(500)])
+        for args in (["run", "all_reduce", "--input", pattern, "--output",
+                      "out", "--watch"],
+                     ["perf", "all_reduce", "--iterations", 2],
+                     ["launch", "--tasks", 2, "--", "perf", "all_reduce",
+                      "--iterations", 2]):
+            with self.subTest(args):
+                read, write = os.pipe()
+                os.close(read)
+                line = self.run_tool(*args, stdout=write)
+                os.close(write)
+                self.assertEqual(line.returncode, 1, line)
+                self.assertRegex(line.stderr, r"\Atutti: .*cannot be written\n")
+        self.assertFalse(list(self.root.glob("out/.*")))
 
     def test_inputs_are_not_replaced(self):
         arrays = arrays_of(3, 4)
@@ -612,6 +640,19 @@ class UsageTest(ToolTest):
             with self.subTest(" ".join(args)):
                 self.assertIn("--help`)", self.fail_with(2, *args))
         self.assert_nothing_written()
+
+    def test_lists_have_no_empty_items(self):
+        for words in (["--permutation", "1,,0"], ["--permutation=1,0,"],
+                      ["--permutation", ",1,0"], ["--rank-list", "0,,1"]):
+            line = self.fail_with(2, "run", "permute", *words, "--input", "a",
+                                  "b", "--output", "out")
+            self.assertIn("has an empty item", line)
+            self.assertIn(words[0].split("=")[0] + ":", line)
+
+    def test_all_commands_are_listed_where_one_is_wanted(self):
+        self.assertIn("wanted a command: run, perf, launch, worker, certs, "
+                      "info, explain, tune, verify, schedule or simulate",
+                      self.fail_with(2))
 
     def test_errors_say_whose_help_to_read(self):
         self.assertIn("see `tutti perf --help`", self.fail_with(2, "perf"))
