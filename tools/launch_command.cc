@@ -2,12 +2,14 @@
 
 #include <sys/random.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -28,6 +30,7 @@
 #include "tools/held_ports.h"
 #include "tools/launch_output.h"
 #include "tools/option_values.h"
+#include "tools/output_queue.h"
 #include "tools/process_group.h"
 #include "tools/start_process.h"
 
@@ -125,9 +128,14 @@ Program TaskProgram(const LaunchOptions& options, const std::string& program,
   return {.words = std::move(words), .environment = std::move(environment)};
 }
 
+bool HaveFailed(const std::vector<OutputQueue*>& queues) {
+  return absl::c_any_of(
+      queues, [](const OutputQueue* queue) { return queue->failed(); });
+}
+
 absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
     const LaunchOptions& options, const std::string& program,
-    LaunchOutput* output) {
+    LaunchOutput* output, std::vector<OutputQueue*> queues) {
   auto token = RandomToken();
   if (!token.ok()) return token.status();
   std::vector<Program> programs;
@@ -146,7 +154,11 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
                               absl::string_view piece) {
                        output->Add(task, stream, piece);
                      },
-                 .may_go_on = [output] { return output->may_go_on(); }});
+                 .may_go_on =
+                     [output, queues] {
+                       return output->may_go_on() && !HaveFailed(queues);
+                     },
+                 .queues = queues});
 }
 
 // "failed", "was killed by signal 9 (Killed)", and the exit status.
@@ -201,14 +213,24 @@ absl::Status CheckAndLaunch(const LaunchOptions& options,
 
 absl::Status Launch(const LaunchOptions& options, const std::string& program,
                     const Console& console) {
-  LaunchOutput output(console, options.tasks);
-  auto group = StartTasks(options, program, &output);
+  OutputQueue out(STDOUT_FILENO);
+  OutputQueue err(STDERR_FILENO);
+  std::ostream queued_out(&out);
+  std::ostream queued_err(&err);
+  // Other streams, as of tests, take all at once.
+  const bool is_queued = console.out.rdbuf() == std::cout.rdbuf() &&
+                         console.err.rdbuf() == std::cerr.rdbuf();
+  LaunchOutput output(is_queued ? Console{queued_out, queued_err} : console,
+                      options.tasks);
+  auto group = StartTasks(options, program, &output, {&out, &err});
   if (!group.ok()) return group.status();
   const ProcessGroup::Result result = (*group)->Wait();
   group->reset();  // Signals are this process's own again.
   output.Finish();
+  err.WriteAll();
   if (result.signal.has_value()) EndBySignal(*result.signal);
-  if (!result.first_failed.has_value() && !output.may_go_on()) {
+  if (!result.first_failed.has_value() &&
+      (!output.may_go_on() || HaveFailed({&out, &err}))) {
     return absl::DataLossError("what the tasks print cannot be written");
   }
   return ErrorOf(result, output);

@@ -4,6 +4,7 @@
 usage: launch_test.py TUTTI
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 TUTTI = os.path.abspath(sys.argv[1])
@@ -174,6 +176,28 @@ class ProcessesTest(LaunchTestCase):
                       self.refuse("certs", "--tasks", 1, "--out", "other",
                                   "--hosts", "a b"))
         self.assertEqual(os.listdir(self.root), ["certs"])
+
+    def test_a_reader_that_does_not_read_holds_nothing_up(self):
+        read, write = os.pipe()
+        os.write(write, b"x" * fcntl.fcntl(write, fcntl.F_GETPIPE_SZ))
+        with subprocess.Popen(
+                [TUTTI, "launch", "--tasks", "2", "--grace", "0.1", *PERF,
+                 "--max-bytes", "64"], cwd=self.root, stdout=write) as process:
+            self.addCleanup(os.close, read)
+            self.addCleanup(os.close, write)
+            children = pathlib.Path(
+                f"/proc/{process.pid}/task/{process.pid}/children")
+            deadline = time.monotonic() + 60
+            while not children.read_text() and time.monotonic() < deadline:
+                pass
+            while children.read_text() and time.monotonic() < deadline:
+                pass
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self.assertEqual(process.returncode, -signal.SIGTERM)
 
     def test_interrupted_certificates_leave_nothing(self):
         # With an openssl that makes files as long as it runs.

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <ctime>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 
 namespace tutti {
@@ -99,38 +100,51 @@ absl::Status ProcessGroup::StartOne(const Program& program) {
 }
 
 ProcessGroup::Result ProcessGroup::Wait() {
-  while (num_running_ > 0) WaitForEvents();
+  while (num_running_ > 0 || IsWriting()) WaitForEvents();
   return result_;
 }
 
+bool ProcessGroup::IsWriting() const {
+  return absl::c_any_of(options_.queues, [](const OutputQueue* queue) {
+    return !queue->is_empty();
+  });
+}
+
 void ProcessGroup::WaitForEvents() {
-  struct Source {
-    int index;
-    Stream stream;
+  std::vector<pollfd> polled;
+  std::vector<std::function<void()>> reactions;
+  const auto watch = [&](int fd, int16_t events, std::function<void()> react) {
+    polled.push_back({fd, events, 0});
+    reactions.push_back(std::move(react));
   };
-  std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0},
-                                {grace_.get(), POLLIN, 0}};
-  std::vector<Source> sources;
-  for (size_t i = 0; i < processes_.size(); ++i) {
+  bool is_full = false;
+  for (OutputQueue* queue : options_.queues) {
+    is_full = is_full || queue->is_full();
+    if (queue->is_empty()) continue;
+    watch(queue->descriptor(), POLLOUT, [queue] { queue->WriteSome(); });
+  }
+  for (size_t i = 0; i < processes_.size() && !is_full; ++i) {
     for (Stream stream : kStreams) {
       const UniqueFd& fd = processes_[i].pipes[static_cast<int>(stream)].fd;
       if (!fd.is_set()) continue;
-      polled.push_back({fd.get(), POLLIN, 0});
-      sources.push_back({static_cast<int>(i), stream});
+      watch(fd.get(), POLLIN,
+            [this, i, stream] { ReadPipe(static_cast<int>(i), stream); });
     }
   }
+  watch(signals_.get(), POLLIN, [this] { ReadSignals(); });
+  watch(grace_.get(), POLLIN, [this] { EndGrace(); });
   if (poll(polled.data(), polled.size(), /*timeout=*/-1) < 0) return;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (polled[i + 2].revents == 0) continue;
-    ReadPipe(sources[i].index, sources[i].stream);
+  for (size_t i = 0; i < polled.size(); ++i) {
+    if (polled[i].revents != 0) reactions[i]();
   }
   if (!stopping_ && options_.may_go_on && !options_.may_go_on()) Stop(SIGTERM);
-  if (polled[0].revents != 0) ReadSignals();
-  if (polled[1].revents == 0) return;
+}
+
+void ProcessGroup::EndGrace() {
   uint64_t expirations = 0;
-  if (read(grace_.get(), &expirations, sizeof(expirations)) > 0) {
-    SignalAll(SIGKILL);
-  }
+  if (read(grace_.get(), &expirations, sizeof(expirations)) <= 0) return;
+  SignalAll(SIGKILL);
+  for (OutputQueue* queue : options_.queues) queue->Drop();
 }
 
 int ProcessGroup::ReadPipe(int index, Stream stream) {

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tools/line_splitter.h"
+#include "tools/output_queue.h"
 #include "tools/start_process.h"
 #include "tools/unique_fd.h"
 
@@ -50,6 +51,11 @@ class ProcessGroup {
 
     // Asked after output was handed on: false stops all. Null: never.
     std::function<bool()> may_go_on;
+
+    // Where `on_output` puts things. Wait() writes them when they can be, and
+    // takes no output while one of them is full. What is not written when all
+    // were to end and the grace period is over is given up.
+    std::vector<OutputQueue*> queues;
   };
 
   struct Result {
@@ -71,7 +77,7 @@ class ProcessGroup {
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  // Blocks until all have ended.
+  // Blocks until all have ended, and what they wrote is written.
   Result Wait();
 
   // By index; those of processes that have ended may belong to others now.
@@ -100,10 +106,12 @@ class ProcessGroup {
 
   // One look at all that can happen.
   void WaitForEvents();
+  bool IsWriting() const;
   // Returns how many bytes it took.
   int ReadPipe(int index, Stream stream);
   void ClosePipe(int index, Stream stream);
   void ReadSignals();
+  void EndGrace();
   void Reap();
   void End(int index);
 

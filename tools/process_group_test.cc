@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
+#include "tools/output_queue.h"
 
 namespace tutti {
 namespace {
@@ -286,6 +288,25 @@ TEST_F(ProcessGroupTest, WhoHoldsTheOutputOpenElsewhereDelaysNothing) {
   ASSERT_TRUE(absl::SimpleAtoi(out_[0], &elsewhere));
   EXPECT_EQ(kill(elsewhere, SIGKILL), 0);
   EXPECT_EQ(waitpid(elsewhere, nullptr, 0), elsewhere);
+}
+
+TEST_F(ProcessGroupTest, AReaderThatDoesNotReadHoldsNothingUp) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  OutputQueue queue(ends[1]);
+  std::ostream stream(&queue);
+  stream << std::string(OutputQueue::kFullBytes, 'x') << "the rest";
+  group_.reset();
+  auto group =
+      ProcessGroup::Start({Sh("exit 3"), Sh("trap '' TERM; exec sleep 1000")},
+                          {.grace = absl::Milliseconds(1),
+                           .on_output = [](int, Stream, absl::string_view) {},
+                           .queues = {&queue}});
+  ASSERT_THAT(group, IsOk());
+  EXPECT_THAT((*group)->Wait().first_failed, Optional(0));
+  EXPECT_TRUE(queue.failed());
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_F(ProcessGroupTest, TheDestructorKillsWhatStillRuns) {
