@@ -47,10 +47,11 @@ there alone. All other lines begin with the task, "[2] ".
 
 When a task fails, or what they print cannot be written, the others are stopped
 with SIGTERM, and with SIGKILL if they have not ended when the --grace period is
-over. The first error is repeated last. The exit status is that of the first task that failed; 128 and
-the number of the signal if one killed it. Ctrl-C and SIGTERM go to all tasks
-(not SIGINT to a command that a script started with "&": the shell has it
-ignored there); no task is left behind, not even if this process is killed.
+over; what nobody has read by then is lost. The first error is repeated last.
+The exit status is that of the first task that failed; 128 and the number of the
+signal if one killed it. Ctrl-C and SIGTERM go to all tasks (not SIGINT to a
+command that a script started with "&": the shell has it ignored there); no task
+is left behind, not even if this process is killed.
 
 Examples:
   tutti launch --tasks 4 --devices-per-task 2 -- perf all_reduce --check

@@ -80,9 +80,13 @@ class OpenFile {
   int descriptor_;
 };
 
-// A name in the directory that sorts apart and that no other process uses.
-std::string TemporaryName(const std::string& name, int attempt) {
-  return absl::StrCat(".", name, ".", getpid(), ".", attempt, ".tmp");
+constexpr int kMaxAttempts = 100;
+
+// A name beside the file's that sorts apart and that no other process uses.
+std::string TemporaryPath(const fs::path& path, int attempt) {
+  const std::string name = absl::StrCat(".", path.filename().string(), ".",
+                                        getpid(), ".", attempt, ".tmp");
+  return (path.parent_path() / name).string();
 }
 
 }  // namespace
@@ -113,27 +117,28 @@ OutputFiles::~OutputFiles() { Discard(); }
 
 void OutputFiles::Discard() {
   MutexLock lock(&mu_);
-  if (state_ != State::kOpen) return;
+  if (state_ != State::kOpen && state_ != State::kReplaced) return;
   state_ = State::kDiscarded;
-  for (const Staged& file : staged_) unlink(file.temporary.c_str());
+  for (Staged& file : staged_) {
+    Restore(&file);
+    unlink(file.temporary.c_str());
+  }
   for (size_t i = made_directories_.size(); i > 0; --i) {
     rmdir(made_directories_[i - 1].c_str());
   }
 }
 
 absl::StatusOr<int> OutputFiles::MakeTemporary(const std::string& name) {
-  constexpr int kMaxAttempts = 100;
   const std::string path = (fs::path(directory_) / name).string();
   MutexLock lock(&mu_);
   if (state_ != State::kOpen) return Discarded(path);
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const std::string temporary =
-        (fs::path(directory_) / TemporaryName(name, attempt)).string();
+    const std::string temporary = TemporaryPath(path, attempt);
     const int descriptor =
         open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno == EEXIST) continue;
     if (descriptor < 0) return Failed(path, "cannot be made", errno);
-    staged_.push_back({temporary, path});
+    staged_.push_back({.temporary = temporary, .path = path});
     return descriptor;
   }
   return Failed(path, "finds no free temporary name", EEXIST);
@@ -155,16 +160,59 @@ absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
   return status;
 }
 
-absl::Status OutputFiles::Commit() {
+absl::Status OutputFiles::ReplaceOne(Staged* file) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    std::string kept = TemporaryPath(file->path, attempt);
+    if (link(file->path.c_str(), kept.c_str()) == 0) {
+      file->kept = std::move(kept);
+    } else if (errno == EEXIST) {
+      continue;
+    }
+    break;  // There is nothing to keep, or the file system has no links.
+  }
+  if (std::rename(file->temporary.c_str(), file->path.c_str()) != 0) {
+    return Failed(file->path, "cannot be replaced", errno);
+  }
+  file->in_place = true;
+  return absl::OkStatus();
+}
+
+void OutputFiles::Restore(Staged* file) {
+  if (file->in_place && file->kept.empty()) unlink(file->path.c_str());
+  if (file->in_place && !file->kept.empty()) {
+    std::rename(file->kept.c_str(), file->path.c_str());
+  }
+  if (!file->kept.empty()) unlink(file->kept.c_str());
+  file->in_place = false;
+  file->kept.clear();
+}
+
+absl::Status OutputFiles::Replace() {
   MutexLock lock(&mu_);
   if (state_ != State::kOpen) return Discarded(directory_);
+  for (Staged& file : staged_) {
+    const absl::Status status = ReplaceOne(&file);
+    if (status.ok()) continue;
+    for (Staged& one : staged_) Restore(&one);
+    return status;
+  }
+  state_ = State::kReplaced;
+  return absl::OkStatus();
+}
+
+absl::Status OutputFiles::Keep() {
+  MutexLock lock(&mu_);
+  if (state_ != State::kReplaced) return Discarded(directory_);
   for (const Staged& file : staged_) {
-    if (std::rename(file.temporary.c_str(), file.path.c_str()) != 0) {
-      return Failed(file.path, "cannot be replaced", errno);
-    }
+    if (!file.kept.empty()) unlink(file.kept.c_str());
   }
   state_ = State::kCommitted;
   return absl::OkStatus();
+}
+
+absl::Status OutputFiles::Commit() {
+  const absl::Status status = Replace();
+  return status.ok() ? Keep() : status;
 }
 
 std::vector<std::string> OutputFiles::paths() const {

@@ -20,9 +20,10 @@ namespace tutti {
 // Files that appear in a directory together or not at all.
 //
 // Each is written under a temporary name beside its own; Commit() then renames
-// them, over files that have those names. The destructor removes what was not
-// committed, and the directories that Create() made if they are empty. All
-// errors name the file, by its own name.
+// them, over files that have those names, or if one cannot be renamed, none
+// (where the file system has hard links, by which it keeps what it replaces).
+// The destructor removes what was not committed, and the directories that
+// Create() made if they are empty. All errors name the file, by its own name.
 //
 // That is what holds whatever fails in this process. If it is killed, or the
 // machine stops, temporary files may stay, and in the middle of Commit() some
@@ -44,13 +45,21 @@ class OutputFiles {
   absl::Status Write(const std::string& name, absl::string_view head,
                      absl::Span<const std::byte> body) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Call once, last. Errors: what a rename can fail with after all files were
-  // written, such as a directory that somebody removed meanwhile; then the
-  // files before the failing one are in place. CANCELLED after Discard().
+  // Gives all files their names, but for Keep() to make final: until then
+  // Discard() puts back what they replaced. Call once. Errors: what a rename
+  // can fail with after all files were written, such as a directory that
+  // somebody removed meanwhile; then all is as it was. CANCELLED after
+  // Discard().
+  absl::Status Replace() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Last. Errors: CANCELLED after Discard().
+  absl::Status Keep() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Both.
   absl::Status Commit() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the destructor does, now, and for good. Waits for a Commit() that has
-  // begun, after which there is nothing to discard.
+  // What the destructor does, now, and for good. After Keep() there is nothing
+  // to discard.
   void Discard() ABSL_LOCKS_EXCLUDED(mu_);
 
   // What has been written so far, by its final path, in order.
@@ -60,12 +69,17 @@ class OutputFiles {
   struct Staged {
     std::string temporary;
     std::string path;
+    std::string kept;  // Another name of what it replaces; empty: of nothing.
+    bool in_place = false;
   };
 
   explicit OutputFiles(std::string directory)
       : directory_(std::move(directory)) {}
 
-  enum class State : uint8_t { kOpen, kCommitted, kDiscarded };
+  enum class State : uint8_t { kOpen, kReplaced, kCommitted, kDiscarded };
+
+  static absl::Status ReplaceOne(Staged* file);
+  static void Restore(Staged* file);
 
   // Makes a file under a temporary name that Discard() knows. Returns its
   // descriptor, open for writing.

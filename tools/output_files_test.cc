@@ -134,6 +134,36 @@ TEST_F(OutputFilesTest, AFailedRenameLeavesNoTemporaryFiles) {
   EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
 }
 
+TEST_F(OutputFilesTest, AFailedRenameLeavesAllAsItWas) {
+  std::ofstream(Path("a")) << "old";
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_THAT((*files)->Write(name, "new", {}), IsOk());
+  }
+  fs::create_directories(Path("c/in the way"));
+  EXPECT_FALSE((*files)->Commit().ok());
+  EXPECT_EQ(Content(Path("a")), "old");
+  files->reset();
+  EXPECT_THAT(NamesIn(root_), ElementsAre("a", "c"));
+}
+
+TEST_F(OutputFilesTest, WhatWasReplacedComesBackUnlessItIsKept) {
+  std::ofstream(Path("a")) << "old";
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  for (const char* name : {"a", "b"}) {
+    ASSERT_THAT((*files)->Write(name, "new", {}), IsOk());
+  }
+  ASSERT_THAT((*files)->Replace(), IsOk());
+  EXPECT_EQ(Content(Path("a")), "new");
+  EXPECT_EQ(Content(Path("b")), "new");
+  (*files)->Discard();
+  EXPECT_EQ(Content(Path("a")), "old");
+  EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
+  EXPECT_EQ((*files)->Keep().code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(OutputFilesTest, NothingIsLeftAndNothingIsWrittenAfterDiscard) {
   auto files = OutputFiles::Create(Path("new/deep"));
   ASSERT_THAT(files, IsOk());

@@ -46,10 +46,12 @@ follow one another: to have an order of your own, give each file its own.
 The results are written to rank0.npy, rank1.npy, ... in the output directory,
 where the collective gives a rank one; files of these names are replaced, but no
 input is. They take these names once all ranks have succeeded and all files are
-on disk: after an error, Ctrl-C or SIGTERM none of them has. Only if the tool is
-killed (SIGKILL) or the machine stops may temporary files stay
-(.rank0.npy.*.tmp), or, in the moment of renaming, some results be new and
-others old; each is whole.
+on disk: after an error, Ctrl-C or SIGTERM none of them has, and what they would
+replace is there as before (but on file systems without hard links, if a file
+cannot be renamed). Only a signal in the very last moment, when all files of the
+process have their names, comes too late. If the tool is killed (SIGKILL) or the
+machine stops, temporary files may stay (.rank0.npy.*.tmp), or, in the moment of
+renaming, some results be new and others old; each is whole.
 
 All ranks need the same dtype and shape; all_gather may differ in the first
 dimension. broadcast and scatter use the root's array: give one file per rank,
@@ -250,7 +252,10 @@ absl::Status RunAndWrite(const RunOptions& options,
   if (!results.ok()) return results.status();
   status = party->Agree(WriteAll(party->first_rank(), *results, files->get()));
   if (!status.ok()) return status;
-  return party->Agree((*files)->Commit());
+  // One that fails or is stopped up to here puts back what was there, and so
+  // do the others then.
+  status = party->Agree((*files)->Replace());
+  return status.ok() ? (*files)->Keep() : status;
 }
 
 absl::Status CheckOutputs(const RunOptions& options, const RunPlan& plan,
