@@ -66,7 +66,10 @@ MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
 void MemberOp::Start() {
   absl::Status status = CheckArgs();
   if (status.ok()) status = Join();
-  if (!status.ok()) return End(std::move(status));  // Nobody knows of it yet.
+  if (!status.ok()) {  // Nobody knows of it yet.
+    const absl::Status aborted = executor_->status();
+    return End(aborted.ok() ? std::move(status) : aborted);
+  }
   if (args_.cancellation != nullptr) WatchCancellation();
   if (args_.deadline != absl::InfiniteFuture()) ArmDeadline();
   if (executor_->aborted_.cancelled()) {

@@ -163,12 +163,13 @@ absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
 absl::Status OutputFiles::ReplaceOne(Staged* file) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     std::string kept = TemporaryPath(file->path, attempt);
-    if (link(file->path.c_str(), kept.c_str()) == 0) {
-      file->kept = std::move(kept);
-    } else if (errno == EEXIST) {
-      continue;
+    int status = link(file->path.c_str(), kept.c_str());
+    if (status != 0 && errno == EEXIST) continue;
+    if (status != 0 && fs::is_regular_file(fs::symlink_status(file->path))) {
+      status = std::rename(file->path.c_str(), kept.c_str());  // No links here.
     }
-    break;  // There is nothing to keep, or the file system has no links.
+    if (status == 0) file->kept = std::move(kept);
+    break;  // Else there is nothing to keep.
   }
   if (std::rename(file->temporary.c_str(), file->path.c_str()) != 0) {
     return Failed(file->path, "cannot be replaced", errno);
@@ -179,10 +180,10 @@ absl::Status OutputFiles::ReplaceOne(Staged* file) {
 
 void OutputFiles::Restore(Staged* file) {
   if (file->in_place && file->kept.empty()) unlink(file->path.c_str());
-  if (file->in_place && !file->kept.empty()) {
+  if (!file->kept.empty()) {
     std::rename(file->kept.c_str(), file->path.c_str());
+    unlink(file->kept.c_str());  // Two names of one file stay as they are.
   }
-  if (!file->kept.empty()) unlink(file->kept.c_str());
   file->in_place = false;
   file->kept.clear();
 }

@@ -20,8 +20,7 @@ namespace tutti {
 // Files that appear in a directory together or not at all.
 //
 // Each is written under a temporary name beside its own; Commit() then renames
-// them, over files that have those names, or if one cannot be renamed, none
-// (where the file system has hard links, by which it keeps what it replaces).
+// them, over files that have those names, or if one cannot be renamed, none.
 // The destructor removes what was not committed, and the directories that
 // Create() made if they are empty. All errors name the file, by its own name.
 //

@@ -47,11 +47,10 @@ The results are written to rank0.npy, rank1.npy, ... in the output directory,
 where the collective gives a rank one; files of these names are replaced, but no
 input is. They take these names once all ranks have succeeded and all files are
 on disk: after an error, Ctrl-C or SIGTERM none of them has, and what they would
-replace is there as before (but on file systems without hard links, if a file
-cannot be renamed). Only a signal in the very last moment, when all files of the
-process have their names, comes too late. If the tool is killed (SIGKILL) or the
-machine stops, temporary files may stay (.rank0.npy.*.tmp), or, in the moment of
-renaming, some results be new and others old; each is whole.
+replace is there as before. Only a signal in the very last moment, when all
+files of the process have their names, comes too late. If the tool is killed
+(SIGKILL) or the machine stops, temporary files may stay (.rank0.npy.*.tmp), or,
+in the moment of renaming, some results be new and others old; each is whole.
 
 All ranks need the same dtype and shape; all_gather may differ in the first
 dimension. broadcast and scatter use the root's array: give one file per rank,
