@@ -68,7 +68,7 @@ void MemberOp::Start() {
   if (status.ok()) status = Join();
   if (!status.ok()) {  // Nobody knows of it yet.
     const absl::Status aborted = executor_->status();
-    return End(aborted.ok() ? std::move(status) : aborted);
+    return End(aborted.ok() ? status : aborted);
   }
   if (args_.cancellation != nullptr) WatchCancellation();
   if (args_.deadline != absl::InfiniteFuture()) ArmDeadline();
