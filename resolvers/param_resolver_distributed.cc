@@ -102,7 +102,8 @@ void ParamResolverDistributed::CompleteParamsAsync(
                                           .number = number,
                                           .device = device,
                                           .device_name = device.name.ToString(),
-                                          .request = std::move(request)});
+                                          .request = std::move(request),
+                                          .done = std::move(done)});
   std::optional<Answer> answer;
   {
     MutexLock lock(&mu_);
@@ -113,7 +114,6 @@ void ParamResolverDistributed::CompleteParamsAsync(
     } else if (absl::Status room = CheckRoom(*question); !room.ok()) {
       answer = std::move(room);
     } else {
-      question->done = std::move(done);
       Add(question);
     }
   }
@@ -121,7 +121,7 @@ void ParamResolverDistributed::CompleteParamsAsync(
   const absl::Status given_up = given_up_->Find(KeyOf(question->id, number));
   if (answer.has_value()) {
     if (!given_up.ok()) answer = given_up;
-    return std::move(done)(*std::move(answer));
+    return std::move(question->done)(*std::move(answer));
   }
   if (!given_up.ok()) return Finish(question, given_up);
   if (cancellation != nullptr) {

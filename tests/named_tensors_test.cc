@@ -391,8 +391,10 @@ TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {
   }
 }
 
-// Of the ranks, rank 1 alone; rank 2 perhaps shuts down meanwhile.
+// Of the ranks, rank 1 alone; rank 2 perhaps shuts down meanwhile. A tensor
+// that runs by itself may need no memory.
 TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
+  int num_without_memory = 0;
   for (int num_works = 0; num_works < 60; num_works += 3) {
     for (const bool shuts_down : {false, true}) {
       SCOPED_TRACE(absl::StrCat(num_works, " works, ", shuts_down));
@@ -421,11 +423,15 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
       NamedCall down;
       if (shuts_down) at(2).Shutdown(down.Set());
       environment_.RunAll();
-      for (const NamedCallPtr& call : calls) {
-        ASSERT_TRUE(call->answered());
-        if (shuts_down && absl::IsCancelled(call->status)) continue;
-        EXPECT_THAT(call->status, StatusIs(absl::StatusCode::kResourceExhausted,
-                                           "none left"));
+      for (size_t i = 0; i < calls.size(); ++i) {
+        const absl::Status& status = calls[i]->status;
+        ASSERT_TRUE(calls[i]->answered());
+        EXPECT_EQ(status, calls[i % 3]->status);  // As on rank 0.
+        if (absl::IsResourceExhausted(status)) {
+          ++num_without_memory;
+        } else {
+          EXPECT_TRUE(status.ok() || (shuts_down && absl::IsCancelled(status)));
+        }
       }
       if (shuts_down) continue;
       has_memory = true;
@@ -434,6 +440,7 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
       for (const NamedCallPtr& call : again) EXPECT_THAT(call->status, IsOk());
     }
   }
+  EXPECT_GT(num_without_memory, 0);
 }
 
 TEST_P(NamedTensorsTest, ShutsDownAfterAnErrorAndUnused) {
