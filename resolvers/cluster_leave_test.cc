@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// Keeps all calls: the tests answer them.
+// Keeps all calls, and so their callers, which keep it: the tests answer them.
 class KeepingChannel final : public ControlChannel {
  public:
   void Call(int task, proto::ControlRequest request,
@@ -29,12 +29,16 @@ class KeepingChannel final : public ControlChannel {
     }
   }
 
+  void Forget() { calls_.clear(); }
+
  private:
   std::vector<std::pair<int, ControlDone>> calls_;
 };
 
 class ClusterLeaveTest : public testing::Test {
  protected:
+  ~ClusterLeaveTest() override { channel_->Forget(); }
+
   // Task 0 of three.
   void Leave() {
     leave_->Leave(environment_.get().clock->Now() + absl::Seconds(2),
