@@ -272,6 +272,7 @@ MpiPoller::State MpiCollectives::Poll() {
   } while (num_executions_ > 0 && ++num_looks < kLooks);
   is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;
+  if (under_way_.size() > 0) return State::kRunning;
   const bool is_waiting = notes_.is_sending() || num_executions_ > 0;
   return is_waiting ? State::kWaiting : State::kIdle;
 }

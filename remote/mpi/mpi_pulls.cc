@@ -1,7 +1,6 @@
 #include "remote/mpi/mpi_pulls.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "absl/strings/str_cat.h"
 #include "framework/wire_codec.h"
@@ -91,7 +90,11 @@ void MpiPulls::Request(int task, const BufKey& key, const Ask& ask) {
 }
 
 void MpiPulls::PostChunks(const std::shared_ptr<Pull>& pull) {
-  while (pull->chunks.size() < kChunksAtATime && pull->num_posted < pull->end) {
+  // MPI reads those of this host while it is called, one after the other: what
+  // comes of the first is wanted before it reads the next.
+  const size_t at_a_time =
+      runtime_->shares_memory_with(pull->task) ? 1 : kChunksAtATime;
+  while (pull->chunks.size() < at_a_time && pull->num_posted < pull->end) {
     const size_t index = pull->first_index + pull->chunks.size();
     Pull::Chunk& chunk = pull->chunks.emplace_back();
     chunk.offset = pull->num_posted;
@@ -122,28 +125,32 @@ void MpiPulls::OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
                      absl::StrCat("task ", pull->task, " sent ", num_bytes,
                                   " bytes of a chunk of ", chunk.size)));
   }
-  HandOn(pull);
-  PostChunks(pull);
-  ForgetIfOver(pull);
+  if (index == pull->first_index) ready_.push_back(pull);
 }
 
-// Chunks may come in any order. Those that come after the borrower has been
-// told are left out.
-void MpiPulls::HandOn(const std::shared_ptr<Pull>& pull) {
+// What comes after the borrower has been told is left out.
+bool MpiPulls::HandOnNext() {
+  if (ready_.empty()) return false;
+  const std::shared_ptr<Pull> pull = std::move(ready_.front());
+  ready_.pop_front();
   const Ask& ask = pull->request.ask;
-  while (!pull->chunks.empty() && !pull->chunks.front().is_pending) {
-    Pull::Chunk chunk = std::move(pull->chunks.front());
-    pull->chunks.pop_front();
-    ++pull->first_index;
-    if (chunk.has_come && !pull->is_told) {
-      const absl::Status status = ask.borrower->OnPart(
-          ask.id, chunk.offset, {chunk.bytes.get(), chunk.size});
-      if (!status.ok()) GiveUp(pull, status);
-    }
-    if (chunk.has_come) pull->num_handed_on += chunk.size;
-    KeepBuffer(std::move(chunk.bytes), chunk.size);
+  Pull::Chunk chunk = std::move(pull->chunks.front());
+  pull->chunks.pop_front();
+  ++pull->first_index;
+  if (chunk.has_come && !pull->is_told) {
+    const absl::Status status = ask.borrower->OnPart(
+        ask.id, chunk.offset, {chunk.bytes.get(), chunk.size});
+    if (!status.ok()) GiveUp(pull, status);
   }
+  if (chunk.has_come) pull->num_handed_on += chunk.size;
+  KeepBuffer(std::move(chunk.bytes), chunk.size);
   if (pull->num_handed_on == ask.num_bytes) Tell(pull, absl::OkStatus());
+  PostChunks(pull);
+  if (!pull->chunks.empty() && !pull->chunks.front().is_pending) {
+    ready_.push_back(pull);
+  }
+  ForgetIfOver(pull);
+  return true;
 }
 
 void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -41,7 +42,12 @@ class MpiPulls {
   // The task has said goodbye: what it has not ended it has not heard of.
   void OnGoodbye(int task, const absl::Status& reason);
 
+  // Takes note of the chunks that have come. False if none has.
   bool Poll() { return receiving_.Poll(); }
+
+  // Hands the next of these on to its borrower, which copies or reduces it.
+  // False if there is none.
+  bool HandOnNext();
 
   // Whether receives are posted.
   bool is_receiving() const { return receiving_.size() > 0; }
@@ -59,7 +65,6 @@ class MpiPulls {
   void PostChunks(const std::shared_ptr<Pull>& pull);
   void OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
                const MPI_Status& status);
-  void HandOn(const std::shared_ptr<Pull>& pull);
   void GiveUp(const std::shared_ptr<Pull>& pull, const absl::Status& reason);
   void StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes);
   void Tell(const std::shared_ptr<Pull>& pull, absl::Status status);
@@ -74,6 +79,7 @@ class MpiPulls {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_;
   absl::flat_hash_map<BufKey, uint64_t> ids_;  // Of those not told.
   MpiRequests receiving_;
+  std::deque<std::shared_ptr<Pull>> ready_;  // Whose first chunk is there.
 };
 
 }  // namespace tutti

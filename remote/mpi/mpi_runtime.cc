@@ -181,9 +181,6 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
   // What was begun is for the end of the process: others may be waiting in it.
   if (!is_up) return;
 
-  // Where processes share processors, one that looks takes the time of those
-  // that have the bytes.
-  const bool has_processors = sysconf(_SC_NPROCESSORS_ONLN) >= local_size_;
   absl::Time last_busy = absl::InfinitePast();
   pause_ = kShortestPause;
   while (true) {
@@ -197,11 +194,7 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
       continue;
     }
     if (CanEnd(now)) break;
-    const absl::Duration limit =
-        state == MpiPoller::State::kMoving && has_processors
-            ? options_.moving_spin_limit
-            : options_.spin_limit;
-    if (now < last_busy + limit) {
+    if (now < last_busy + SpinLimit(state)) {
       sched_yield();
     } else {
       Sleep();
@@ -297,6 +290,7 @@ absl::Status MpiRuntime::ShareDoorbells() {
   if (!status.ok()) return status;
   MPI_Comm_rank(local, &local_rank_);
   MPI_Comm_size(local, &local_size_);
+  has_processors_ = sysconf(_SC_NPROCESSORS_ONLN) >= local_size_;
   void* own = nullptr;
   status =
       MpiStatus(MPI_Win_allocate_shared(kDoorbellBytes, /*disp_unit=*/1,
@@ -382,6 +376,20 @@ MpiPoller::State MpiRuntime::PollAll() {
   MpiPoller::State state = MpiPoller::State::kIdle;
   for (const auto& poller : pollers_) state = std::max(state, poller->Poll());
   return state;
+}
+
+// Where processes share processors, one that looks takes the time of those that
+// have the bytes.
+absl::Duration MpiRuntime::SpinLimit(MpiPoller::State state) const {
+  if (!has_processors_) return options_.spin_limit;
+  switch (state) {
+    case MpiPoller::State::kMoving:
+      return options_.moving_spin_limit;
+    case MpiPoller::State::kRunning:
+      return options_.running_spin_limit;
+    default:
+      return options_.spin_limit;
+  }
 }
 
 // A look of Open MPI's that finds nothing may take in what the next one finds.

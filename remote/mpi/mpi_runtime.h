@@ -27,6 +27,7 @@ class MpiPoller {
     kIdle,     // Has nothing to do until another process sends something.
     kWaiting,  // For MPI to go on with what was begun.
     kMoving,   // So, and MPI may move many bytes only while it is called.
+    kRunning,  // So, and MPI runs a collective, in which all members are.
     kBusy,     // Has just done something: there may be more.
   };
 
@@ -49,8 +50,11 @@ class MpiRuntime {
     // after the last time that there was something to do.
     absl::Duration spin_limit = absl::Microseconds(100);
 
-    // The same, while bytes move, where the host has a processor per process.
+    // The same, while bytes move, and while MPI runs a collective, of which
+    // nobody hears until it is over; both where the host has a processor per
+    // process.
     absl::Duration moving_spin_limit = absl::Milliseconds(2);
+    absl::Duration running_spin_limit = absl::Milliseconds(20);
 
     // For how long Shutdown() waits for the others where some of them were
     // called lost.
@@ -113,6 +117,11 @@ class MpiRuntime {
   // After something was sent to `rank`; on MPI's thread alone.
   void Ring(int rank);
 
+  // Whether it is on this host. On MPI's thread.
+  bool shares_memory_with(int rank) const {
+    return doorbells_[rank] != nullptr;
+  }
+
   // Copies of the communicator of all processes that nobody else uses: for
   // messages of any size from anybody, and for bytes that were agreed upon.
   MPI_Comm messages() const { return messages_; }
@@ -139,6 +148,7 @@ class MpiRuntime {
   bool CanEnd(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   bool RunPosted() ABSL_LOCKS_EXCLUDED(mu_);
   MpiPoller::State PollAll();
+  absl::Duration SpinLimit(MpiPoller::State state) const;
   void Sleep() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
@@ -150,6 +160,7 @@ class MpiRuntime {
   int rank_ = 0;
   int local_rank_ = 0;
   int local_size_ = 0;
+  bool has_processors_ = false;  // This host: one for each of these at least.
   int thread_level_ = 0;
   int max_tag_ = 0;
   std::string library_;

@@ -100,12 +100,13 @@ class Endpoint final : public MpiPoller {
 
 MpiPoller::State Endpoint::Poll() {
   bool is_busy = messenger_.Poll();
-  // A goodbye comes after the bytes that its task has sent.
   is_busy = pulls_.Poll() || is_busy;
   is_busy = messenger_.Receive([this](int task, const proto::MpiMessage& text) {
     OnMessage(task, text);
   }) || is_busy;
   is_busy = serves_.Poll() || is_busy;
+  // After what others wait for, as it takes some time: one chunk.
+  is_busy = pulls_.HandOnNext() || is_busy;
   is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;
   if (serves_.is_sending() || pulls_.is_receiving()) return State::kMoving;

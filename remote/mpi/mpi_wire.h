@@ -32,10 +32,10 @@ inline constexpr size_t kMaxInlineBytes = size_t{8} << 10;
 
 // Of the chunks that follow one another; the last one may be shorter. Whole
 // elements of all types.
-inline constexpr size_t kChunkBytes = size_t{512} << 10;
+inline constexpr size_t kChunkBytes = size_t{256} << 10;
 
 // Chunks of one pull that are under way at a time.
-inline constexpr size_t kChunksAtATime = 4;
+inline constexpr size_t kChunksAtATime = 8;
 
 // Of what was pulled.
 struct PullRequest {
