@@ -284,9 +284,13 @@ absl::Status MpiRuntime::ShareDoorbells() {
   doorbells_.resize(size_);
   MPI_Comm local = MPI_COMM_NULL;
   absl::Status status =
-      MpiStatus(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED,
-                                    /*key=*/rank_, MPI_INFO_NULL, &local),
-                "MPI_Comm_split_type");
+      options_.shares_memory
+          ? MpiStatus(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED,
+                                          /*key=*/rank_, MPI_INFO_NULL, &local),
+                      "MPI_Comm_split_type")
+          : MpiStatus(MPI_Comm_split(messages_, /*color=*/rank_,
+                                     /*key=*/0, &local),
+                      "MPI_Comm_split");
   if (!status.ok()) return status;
   MPI_Comm_rank(local, &local_rank_);
   MPI_Comm_size(local, &local_size_);

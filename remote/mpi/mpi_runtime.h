@@ -56,6 +56,9 @@ class MpiRuntime {
     absl::Duration moving_spin_limit = absl::Milliseconds(2);
     absl::Duration running_spin_limit = absl::Milliseconds(20);
 
+    // False: as if each process were on a host of its own. The same on all.
+    bool shares_memory = true;
+
     // For how long Shutdown() waits for the others where some of them were
     // called lost.
     absl::Duration lost_limit = absl::Seconds(10);
@@ -117,7 +120,7 @@ class MpiRuntime {
   // After something was sent to `rank`; on MPI's thread alone.
   void Ring(int rank);
 
-  // Whether it is on this host. On MPI's thread.
+  // Whether it is on this host; on MPI's thread alone.
   bool shares_memory_with(int rank) const {
     return doorbells_[rank] != nullptr;
   }

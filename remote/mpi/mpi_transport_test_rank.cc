@@ -1,5 +1,6 @@
 // The tests of a transport over MPI that each process of a job runs, in step
-// with the others: mpirun_test.py starts them.
+// with the others: mpirun_test.py starts them. With the argument "far" they do
+// as if each were on a host of its own.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,7 @@ DefaultEnvironment& Machine() {
   return environment;
 }
 MpiRuntime* runtime = nullptr;
+bool shares_memory = true;
 
 BufKey KeyOf(int tag) { return {.tag = tag}; }
 
@@ -175,8 +178,8 @@ class MpiTransportTest : public testing::Test {
 
 TEST_F(MpiTransportTest, TheRuntimeKnowsThePlaces) {
   EXPECT_EQ(*runtime->size(), size());
-  EXPECT_EQ(*runtime->local_rank(), rank());
-  EXPECT_EQ(*runtime->local_size(), size());
+  EXPECT_EQ(*runtime->local_rank(), shares_memory ? rank() : 0);
+  EXPECT_EQ(*runtime->local_size(), shares_memory ? size() : 1);
   EXPECT_THAT(runtime->Start(),
               StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
 }
@@ -377,7 +380,9 @@ TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  tutti::MpiRuntime runtime({.environment = tutti::Machine().get()});
+  tutti::shares_memory = argc != 2 || argv[1] != std::string("far");
+  tutti::MpiRuntime runtime({.environment = tutti::Machine().get(),
+                             .shares_memory = tutti::shares_memory});
   if (runtime.size().status().code() != absl::StatusCode::kFailedPrecondition) {
     return 3;
   }
