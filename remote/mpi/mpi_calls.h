@@ -17,7 +17,7 @@
 namespace tutti {
 
 // The control calls of a task to others, and theirs to it, as messages. For one
-// thread, on which `post` runs work, and outlived by both.
+// thread, on which `post` runs work; `post` may be called when this has gone.
 class MpiCalls : public std::enable_shared_from_this<MpiCalls> {
  public:
   struct Options {

@@ -80,8 +80,8 @@ void MpiRuntime::Shutdown() {
     MutexLock lock(&mu_);
     if (phase_ != Phase::kRunning) return;
     must_end_ = true;
-    doorbell_->Ring();
   }
+  mailbox_->Ring();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -148,17 +148,6 @@ absl::StatusOr<std::string> MpiRuntime::Describe() const {
   return absl::StrCat(library_, ", ", LevelName(thread_level_));
 }
 
-void MpiRuntime::Post(Work work) {
-  {
-    MutexLock lock(&mu_);
-    if (phase_ != Phase::kOver) {
-      posted_.push_back(std::move(work));
-      return doorbell_->Ring();
-    }
-  }
-  std::move(work)();
-}
-
 void MpiRuntime::Add(std::shared_ptr<MpiPoller> poller) {
   pollers_.push_back(std::move(poller));
 }
@@ -172,10 +161,14 @@ void MpiRuntime::Ring(int rank) {
 void MpiRuntime::Run(absl::Status* started, Work on_start) {
   *started = BringUp();
   const bool is_up = started->ok();
+  if (is_up) {
+    mailbox_->RingAt(doorbells_[rank_]);
+  } else {
+    mailbox_->Close();
+  }
   {
     MutexLock lock(&mu_);
     phase_ = is_up ? Phase::kRunning : Phase::kOver;
-    if (is_up) doorbell_ = doorbells_[rank_];
   }
   std::move(on_start)();
   // What was begun is for the end of the process: others may be waiting in it.
@@ -359,19 +352,15 @@ bool MpiRuntime::CanEnd(absl::Time now) {
   if (all_end == 0 && (waited_ < options_.lost_limit || WhoIsLost().empty())) {
     return false;
   }
-  MutexLock lock(&mu_);
-  if (!posted_.empty()) return false;
+  if (!mailbox_->CloseIfEmpty()) return false;
   all_have_come_ = all_end != 0;
+  MutexLock lock(&mu_);
   phase_ = Phase::kOver;
   return true;
 }
 
 bool MpiRuntime::RunPosted() {
-  std::vector<Work> works;
-  {
-    MutexLock lock(&mu_);
-    works.swap(posted_);
-  }
+  std::vector<Work> works = mailbox_->TakeAll();
   for (Work& work : works) std::move(work)();
   return !works.empty();
 }
@@ -401,10 +390,10 @@ void MpiRuntime::Sleep() {
   Doorbell& doorbell = *doorbells_[rank_];
   doorbell.PrepareToSleep();
   const MpiPoller::State state = std::max(PollAll(), PollAll());
-  bool is_due = state == MpiPoller::State::kBusy;
+  bool is_due = state == MpiPoller::State::kBusy || !mailbox_->empty();
   {
     MutexLock lock(&mu_);
-    is_due = is_due || (must_end_ && !is_ending_) || !posted_.empty();
+    is_due = is_due || (must_end_ && !is_ending_);
   }
   if (is_due) return doorbell.StayAwake();
   // Who comes to the end rings nobody.

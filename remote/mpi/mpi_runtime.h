@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,6 +18,7 @@
 #include "framework/environment.h"
 #include "framework/mutex.h"
 #include "remote/mpi/doorbell.h"
+#include "remote/mpi/mpi_mailbox.h"
 
 namespace tutti {
 
@@ -111,7 +113,10 @@ class MpiRuntime {
 
   // Runs `work` on MPI's thread, soon, in the order of the calls; if the thread
   // has ended, inside this call.
-  void Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
+  void Post(Work work) { mailbox_->Post(std::move(work)); }
+
+  // The same, for who may do so when the runtime has gone.
+  const std::shared_ptr<MpiMailbox>& mailbox() const { return mailbox_; }
 
   // Polls `poller` from now on until the end: MPI may come back to it as long
   // as that. On MPI's thread, but not inside Poll().
@@ -149,12 +154,13 @@ class MpiRuntime {
   absl::Status LearnHosts();
   void TakeDown();
   bool CanEnd(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
-  bool RunPosted() ABSL_LOCKS_EXCLUDED(mu_);
+  bool RunPosted();
   MpiPoller::State PollAll();
   absl::Duration SpinLimit(MpiPoller::State state) const;
   void Sleep() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
+  const std::shared_ptr<MpiMailbox> mailbox_ = std::make_shared<MpiMailbox>();
   std::thread thread_;
 
   // Set by Start(), then the same.
@@ -188,11 +194,8 @@ class MpiRuntime {
   bool all_have_come_ = false;
 
   mutable Mutex mu_;
-  Doorbell nobodys_;  // Before there is another one.
-  Doorbell* doorbell_ ABSL_GUARDED_BY(mu_) = &nobodys_;  // Of this process.
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kNew;
   bool must_end_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<Work> posted_ ABSL_GUARDED_BY(mu_);
   std::map<int, absl::Status> lost_ ABSL_GUARDED_BY(mu_);  // By rank; why.
 };
 

@@ -58,7 +58,7 @@ void ExpectWorks(MpiRuntime& runtime) {
 
 TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   const DefaultEnvironment environment(1);
-  const auto runtime = std::make_unique<MpiRuntime>(
+  auto runtime = std::make_unique<MpiRuntime>(
       MpiRuntime::Options{.environment = environment.get()});
   ExpectNotInitialized(*runtime);
   const absl::Status started = runtime->Start();
@@ -73,8 +73,10 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   ExpectWorks(*runtime);
   runtime->Shutdown();
   ExpectNotInitialized(*runtime);
+  const auto mailbox = runtime->mailbox();
+  runtime = nullptr;
   bool has_run = false;
-  runtime->Post([&] { has_run = true; });
+  mailbox->Post([&] { has_run = true; });
   EXPECT_TRUE(has_run);
   EXPECT_EQ(IsUp(), mode == "multiple");
 

@@ -67,8 +67,8 @@ class Endpoint final : public MpiPoller {
     };
   }
   std::function<void(Work)> Poster() {
-    return [runtime = options_.runtime](Work work) {
-      runtime->Post(std::move(work));
+    return [mailbox = options_.runtime->mailbox()](Work work) {
+      mailbox->Post(std::move(work));
     };
   }
 

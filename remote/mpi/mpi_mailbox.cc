@@ -1,0 +1,53 @@
+#include "remote/mpi/mpi_mailbox.h"
+
+#include <utility>
+
+namespace tutti {
+
+void MpiMailbox::Post(Work work) {
+  {
+    MutexLock lock(&mu_);
+    if (!is_closed_) {
+      posted_.push_back(std::move(work));
+      if (doorbell_ != nullptr) doorbell_->Ring();
+      return;
+    }
+  }
+  std::move(work)();
+}
+
+void MpiMailbox::Ring() {
+  MutexLock lock(&mu_);
+  if (doorbell_ != nullptr) doorbell_->Ring();
+}
+
+void MpiMailbox::RingAt(Doorbell* doorbell) {
+  MutexLock lock(&mu_);
+  doorbell_ = doorbell;
+}
+
+std::vector<Work> MpiMailbox::TakeAll() {
+  MutexLock lock(&mu_);
+  return std::exchange(posted_, {});
+}
+
+bool MpiMailbox::empty() const {
+  MutexLock lock(&mu_);
+  return posted_.empty();
+}
+
+void MpiMailbox::Close() {
+  MutexLock lock(&mu_);
+  is_closed_ = true;
+  doorbell_ = nullptr;  // MPI takes its memory back.
+}
+
+bool MpiMailbox::CloseIfEmpty() {
+  MutexLock lock(&mu_);
+  if (!posted_.empty()) return false;
+  is_closed_ = true;
+  doorbell_ = nullptr;
+  return true;
+}
+
+}  // namespace tutti
