@@ -4,6 +4,13 @@
 
 namespace tutti {
 
+ExecKey KeyOf(InstanceId instance, CallNumber number) {
+  return {.step = number.step_id,
+          .group = instance.group_key,
+          .instance = instance.instance_key,
+          .execution = number.execution};
+}
+
 bool GivenUpExecutions::Add(const ExecKey& execution,
                             const absl::Status& reason, bool is_own) {
   MutexLock lock(&mu_);

@@ -12,8 +12,12 @@
 #include "framework/buf_key.h"
 #include "framework/collective_request.h"
 #include "framework/mutex.h"
+#include "framework/param_resolver.h"
 
 namespace tutti {
+
+// The execution that a call is part of, of generation 0: of any.
+ExecKey KeyOf(InstanceId instance, CallNumber number);
 
 // Executions that a member gave up before their instance was settled, as far as
 // it knew: whoever comes to one ends with the same reason, instead of waiting

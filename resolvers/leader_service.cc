@@ -71,10 +71,8 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
     if (options_.suspect != nullptr) options_.suspect(*leader);
     return std::move(done)(NotLeaderReply());
   }
-  const ExecKey execution{.step = call->number.step_id,
-                          .group = call->request->group_key,
-                          .instance = call->request->instance_key,
-                          .execution = call->number.execution};
+  const ExecKey execution = KeyOf(
+      {call->request->group_key, call->request->instance_key}, call->number);
   // It is not over for the member, though it may be for this task.
   options_.given_up->BeginStep(execution.step);
   absl::Status given_up = options_.given_up->Find(execution);

@@ -20,13 +20,6 @@ InstanceId IdOf(const CollectiveRequest& request) {
   return {request.group_key, request.instance_key};
 }
 
-ExecKey KeyOf(InstanceId id, CallNumber number) {
-  return {.step = number.step_id,
-          .group = id.group_key,
-          .instance = id.instance_key,
-          .execution = number.execution};
-}
-
 absl::Status Prefixed(const std::string& prefix, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(prefix, status.message()));
 }
