@@ -240,8 +240,7 @@ void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
   proto::ControlRequest request;
   proto::CancelExecution& cancel = *request.mutable_cancel_execution();
   *cancel.mutable_key() = EncodeKey(exec);
-  cancel.mutable_reason()->set_code(static_cast<int>(reason.code()));
-  cancel.mutable_reason()->set_message(std::string(reason.message()));
+  *cancel.mutable_reason() = EncodeError(reason);
   std::set<int> tasks;
   for (const CollGroupMember& member : group.members) {
     const auto task = options_.cluster.TaskOf(member.device.name);
