@@ -113,25 +113,25 @@ void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
   ExecutorOf(step_id, *step)->StartAbort(CleanedUp(step_id));
 }
 
-void CollectiveExecutorMgr::CleanupAll() {
-  for (const auto& [step_id, step] : TakeSteps()) {
-    ExecutorOf(step_id, *step)->StartAbort(CleanedUp(step_id));
-  }
-}
+void CollectiveExecutorMgr::CleanupAll() { EndSteps(CleanedUp); }
 
 void CollectiveExecutorMgr::EndAll(const absl::Status& reason) {
-  for (const auto& [step_id, step] : TakeSteps()) {
-    ExecutorOf(step_id, *step)->StartAbort(reason);
-  }
+  EndSteps([&reason](int64_t) { return reason; });
 }
 
-absl::flat_hash_map<int64_t, std::shared_ptr<CollectiveExecutorMgr::Step>>
-CollectiveExecutorMgr::TakeSteps() {
-  MutexLock lock(&mu_);
-  for (const auto& [step_id, step] : steps_) {
-    options_.param_resolver->EndStep(step_id);
+void CollectiveExecutorMgr::EndSteps(
+    absl::FunctionRef<absl::Status(int64_t step_id)> reason_of) {
+  absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [step_id, step] : steps_) {
+      options_.param_resolver->EndStep(step_id);
+    }
+    steps.swap(steps_);
   }
-  return std::exchange(steps_, {});
+  for (const auto& [step_id, step] : steps) {
+    ExecutorOf(step_id, *step)->StartAbort(reason_of(step_id));
+  }
 }
 
 }  // namespace tutti

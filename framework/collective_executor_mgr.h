@@ -8,6 +8,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_observer.h"
@@ -97,8 +99,8 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
 
   explicit CollectiveExecutorMgr(Options options);
 
-  // All that there are; none is left.
-  absl::flat_hash_map<int64_t, std::shared_ptr<Step>> TakeSteps()
+  // All that there are, each for its reason; none is left.
+  void EndSteps(absl::FunctionRef<absl::Status(int64_t step_id)> reason_of)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const
       ABSL_LOCKS_EXCLUDED(mu_);
