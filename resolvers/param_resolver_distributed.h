@@ -4,34 +4,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
-#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "framework/buf_key.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/environment.h"
 #include "framework/group_directory.h"
-#include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/registry.h"
 #include "framework/selection_rules.h"
 #include "resolvers/end_teller.h"
 #include "resolvers/given_up_executions.h"
-#include "resolvers/leader_poll.h"
+#include "resolvers/leader_client.h"
+#include "resolvers/leader_questions.h"
 #include "resolvers/leader_service.h"
 #include "resolvers/leadership.h"
 #include "resolvers/param_resolver_local.h"
-#include "resolvers/settled_groups.h"
 
 namespace tutti {
 
@@ -104,27 +97,26 @@ class ParamResolverDistributed
                            std::shared_ptr<const CollectiveRequest> request,
                            CallNumber number,
                            std::shared_ptr<Cancellation> cancellation,
-                           Done done) override ABSL_LOCKS_EXCLUDED(mu_);
+                           Done done) override;
 
   // On all tasks, unless the step is over there.
   void GiveUp(InstanceId instance, CallNumber number,
-              const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
+              const absl::Status& reason) override;
 
   // What the leader said when it was asked last.
-  std::string DescribeWaiting(const CollectiveRequest& request) override
-      ABSL_LOCKS_EXCLUDED(mu_);
+  std::string DescribeWaiting(const CollectiveRequest& request) override {
+    return client_->DescribeWaiting(request);
+  }
 
   // On all tasks. The first reason stays.
-  void EndGroup(GroupKey group_key, absl::Status reason) override
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndGroup(GroupKey group_key, absl::Status reason) override;
 
   // Another task says that a generation has ended. One that is over already, or
   // of a group that this task has nothing to do with, is ignored. Errors:
   // INVALID_ARGUMENT; PERMISSION_DENIED for a task that is neither in the group
   // nor its leader.
   absl::Status OnEndGroup(const ControlCaller& caller,
-                          const proto::EndGroup& message)
-      ABSL_LOCKS_EXCLUDED(mu_);
+                          const proto::EndGroup& message);
 
   void BeginStep(int64_t step_id) override { given_up_->BeginStep(step_id); }
   void EndStep(int64_t step_id) override {
@@ -140,30 +132,28 @@ class ParamResolverDistributed
   // leads. Errors: PERMISSION_DENIED as OnEndGroup(); UNAVAILABLE if neither
   // the caller leads nor this task.
   absl::Status OnGivenUp(const ControlCaller& caller, const ExecKey& execution,
-                         const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+                         const absl::Status& reason);
 
   // A member of the group has ended an execution, in a generation that may have
   // ended, too: members of this task may come to it in a later one.
-  void OnCancelled(ExecKey execution, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnCancelled(ExecKey execution, const absl::Status& reason);
 
   // The task's process is gone, for the reason, which names it.
-  void OnTaskLost(int task, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnTaskLost(int task, const absl::Status& reason);
 
   // The other tasks have gone on without this process: all that waits or runs
   // here ends so, and all that comes.
-  void OnRefused(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnRefused(const absl::Status& why);
 
   // These may not lead, as another task says.
-  void OnMayNotLead(const std::vector<int>& tasks) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnMayNotLead(const std::vector<int>& tasks);
 
   // A process of the task has been heard of for the first time: from now on a
   // call that cannot reach it fails, and groups with another one end.
-  void OnFound(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnFound(int task);
 
   // Other tasks at which calls wait.
-  std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<int> WaitsFor() { return client_->WaitsFor(); }
 
   // Whether a group that is led here waits for a member, of whatever task, and
   // no other member can know.
@@ -174,120 +164,29 @@ class ParamResolverDistributed
 
   const ParamResolverLocal& led() const { return *led_; }
   ParamResolverLocal& led() { return *led_; }
-  size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_);
-  size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_);
+  size_t num_waiting() { return client_->num_waiting(); }
+  size_t num_entries() { return client_->num_entries(); }
 
  private:
-  // What a call asks the leader.
-  struct Question {
-    InstanceId id;
-    CallNumber number;
-    DeviceAttributes device;
-    std::string device_name;
-    std::shared_ptr<const CollectiveRequest> request;
-    uint64_t place = 0;  // Among those that were asked.
-    std::shared_ptr<Cancellation> withdrawn = std::make_shared<Cancellation>();
-
-    // These change, under the resolver's lock.
-    Done done;
-    int leader = -1;  // That was asked last.
-    bool is_polled = false;
-    int attempt = 0;  // How often it was asked.
-    uint64_t living_generation = 0;
-    std::optional<absl::Time> in_vain_since;  // Asked one that cannot say.
-    std::optional<absl::Status> end_reason;   // Of EndGroup().
-  };
-  using QuestionPtr = std::shared_ptr<Question>;
-
-  // By the device's name and the place.
-  using Questions = std::map<std::pair<std::string, uint64_t>, QuestionPtr>;
-  using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
-
   explicit ParamResolverDistributed(Options options);
   void Initialize();
 
-  // Members' calls.
-  absl::Status CheckRoom(const Question& question) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Add(const QuestionPtr& question) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsPresent(const Question& question) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsPresent(const Question& question, int attempt)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  static Answer AnswerOf(const SettledGroups::Member& settled,
-                         const CollectiveRequest& request);
-  void Finish(const QuestionPtr& question, const Answer& answer)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void FinishAllOf(const Question& question,
-                   const SettledGroups::Member& settled)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void Remove(const Question& question) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void StopAsking(const QuestionPtr& question, bool was_polled,
-                  const absl::Status& reason);
-
-  // The leader.
-  void Ask(const QuestionPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
-  void BeginAttempt(Question& question, int leader, uint64_t ended_generation)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AskHere(const QuestionPtr& question, uint64_t ended_generation);
-  void AskThere(const QuestionPtr& question, uint64_t ended_generation,
-                bool wait_until_reachable);
-  void OnAnswer(const QuestionPtr& question, const LeaderAnswer& answer);
-  void OnReply(const QuestionPtr& question, int leader, ControlAnswer reply);
-  void OnNotLeader(const QuestionPtr& question, int asked,
-                   const proto::NotLeader& message);
-  void OnLeaderGone(const QuestionPtr& question, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void AskAgainSoon(const QuestionPtr& question,
-                    const absl::Status& if_too_late) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnFailure(const QuestionPtr& question, uint64_t generation,
-                 const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  Answer Settle(const Question& question, int leader,
-                const proto::Settled& settled) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<SettledGroups::GroupPtr> Learn(
-      std::shared_ptr<const CollGroupParams> group, int leader)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<SettledGroups::GroupPtr> LearnFrom(const Question& question,
-                                                    int leader,
-                                                    const proto::Group& message)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<std::shared_ptr<const CollInstanceParams>> FindOrDecode(
-      const Question& question, const SettledGroups::Group& group, int rank,
-      const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
-
   // What was given up.
-  bool Note(const ExecKey& execution, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void EndGivenUp(const ExecKey& execution, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  bool Note(const ExecKey& execution, const absl::Status& reason);
+  void EndGivenUp(const ExecKey& execution, const absl::Status& reason);
   void EndGivenUpIn(const CollGroupParams& group);
   void OnLeaderChanged();
 
   // Ends.
-  void EndWithAll(const QuestionPtr& question, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnLearned(const CollGroupParams& group, int leader);
   void OnGenerationEnded(GroupKey key, uint64_t generation,
-                         const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndEverywhere(const CollGroupParams& group, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void EndAwaited(GroupKey key, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void TellEnd(GroupKey key, const std::vector<QuestionPtr>& questions,
-               int leader, absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status CheckMayEnd(const ControlCaller& caller, GroupKey key)
-      ABSL_LOCKS_EXCLUDED(mu_);
+                         const absl::Status& reason);
+  void EndEverywhere(const CollGroupParams& group, const absl::Status& reason);
+  absl::Status CheckMayEnd(const ControlCaller& caller, GroupKey key);
   absl::Status LedByLost(int task) const;
-  void EndWhatWasLed(int task, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void EndLedBy(const std::vector<int>& tasks, const Question* answered)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void EndWhatAsks(int leader, const absl::Status& reason,
-                   const Question* answered) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndIfLost(const CollGroupParams& group) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnReached(int task) ABSL_LOCKS_EXCLUDED(mu_);
-  std::vector<QuestionPtr> QuestionsWhere(
-      absl::FunctionRef<bool(const Question&)> matches)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndWhatWasLed(int task, const absl::Status& reason);
+  void EndLedBy(const std::vector<int>& tasks, const LeaderQuestion* answered);
+  void EndIfLost(const CollGroupParams& group);
 
   void NotifyWaiting() {
     if (options_.waits_changed != nullptr) options_.waits_changed();
@@ -297,26 +196,13 @@ class ParamResolverDistributed
   const int this_task_;
   const std::string task_name_;
   const std::shared_ptr<EndTeller> teller_;
-  std::shared_ptr<ParamResolverLocal> led_;
-  std::shared_ptr<LeaderService> leader_service_;
-  std::shared_ptr<LeaderPoll> poll_;
   const std::shared_ptr<GivenUpExecutions> given_up_ =
       std::make_shared<GivenUpExecutions>();
 
-  Mutex mu_;
-  SettledGroups settled_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<InstanceId, Questions> questions_ ABSL_GUARDED_BY(mu_);
-  size_t num_questions_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t last_place_ ABSL_GUARDED_BY(mu_) = 0;
-
-  // The generation of a group that could not be formed, for EndGroup().
-  absl::flat_hash_map<GroupKey, uint64_t> failed_generations_
-      ABSL_GUARDED_BY(mu_);
-
-  // Groups that EndGroup() was called for, until they are formed again.
-  absl::flat_hash_set<GroupKey> reformed_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<int> reached_ ABSL_GUARDED_BY(mu_);
-  absl::Status refused_ ABSL_GUARDED_BY(mu_);
+  // Set once, by Create().
+  std::shared_ptr<ParamResolverLocal> led_;
+  std::shared_ptr<LeaderService> leader_service_;
+  std::unique_ptr<LeaderClient> client_;
 };
 
 }  // namespace tutti
