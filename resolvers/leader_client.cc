@@ -205,7 +205,7 @@ void LeaderClient::Ask(const LeaderQuestionPtr& question) {
       options_.directory->EndedGeneration(question->id.group_key);
   absl::StatusOr<int> leader;
   bool was_polled = false;
-  bool is_reached = false;
+  Attempt attempt;
   {
     MutexLock lock(&mu_);
     if (!questions_.Contains(*question)) return;
@@ -213,19 +213,19 @@ void LeaderClient::Ask(const LeaderQuestionPtr& question) {
     if (question->end_reason.has_value()) leader = *question->end_reason;
     was_polled = question->is_polled;
     if (leader.ok()) {
-      BeginAttempt(*question, *leader, ended_generation);
-      is_reached = reached_.contains(*leader);
+      attempt = BeginAttempt(*question, *leader, ended_generation);
     }
   }
   if (!leader.ok()) return Finish(question, leader.status());
   if (was_polled) poll_->End(question->id);
-  if (*leader == this_task_) return AskHere(question, ended_generation);
+  if (*leader == this_task_) return AskHere(question, attempt);
   NotifyWaiting();
-  AskThere(question, ended_generation, !is_reached);
+  AskThere(question, attempt);
 }
 
-void LeaderClient::BeginAttempt(LeaderQuestion& question, int leader,
-                                uint64_t ended_generation) {
+LeaderClient::Attempt LeaderClient::BeginAttempt(LeaderQuestion& question,
+                                                 int leader,
+                                                 uint64_t ended_generation) {
   const auto group = settled_.Find(question.id.group_key);
   ++question.attempt;
   question.living_generation =
@@ -238,15 +238,20 @@ void LeaderClient::BeginAttempt(LeaderQuestion& question, int leader,
   question.is_polled = leader != this_task_;
   // Whoever removes the question finds it begun.
   if (question.is_polled) poll_->Begin(question.id, leader);
+  return {.number = question.attempt,
+          .leader = leader,
+          .ended_generation = ended_generation,
+          .living_generation = question.living_generation,
+          .wait_until_reachable = !reached_.contains(leader)};
 }
 
 void LeaderClient::AskHere(const LeaderQuestionPtr& question,
-                           uint64_t ended_generation) {
+                           const Attempt& attempt) {
   options_.led->Join({.device = question->device,
                       .request = question->request,
                       .cancellation = question->withdrawn,
-                      .ended_generation = ended_generation,
-                      .living_generation = question->living_generation,
+                      .ended_generation = attempt.ended_generation,
+                      .living_generation = attempt.living_generation,
                       .asks_once = true},
                      [weak_self = weak_self_, question](LeaderAnswer answer) {
                        const auto self = weak_self.lock();
@@ -262,31 +267,24 @@ void LeaderClient::AskHere(const LeaderQuestionPtr& question,
 }
 
 void LeaderClient::AskThere(const LeaderQuestionPtr& question,
-                            uint64_t ended_generation,
-                            bool wait_until_reachable) {
+                            const Attempt& attempt) {
   auto message =
       EncodeMemberCall({.device = question->device,
                         .request = question->request,
-                        .ended_generation = ended_generation,
-                        .living_generation = question->living_generation,
+                        .ended_generation = attempt.ended_generation,
+                        .living_generation = attempt.living_generation,
                         .number = question->number});
   if (!message.ok()) return Finish(question, message.status());
   proto::ControlRequest request;
   *request.mutable_complete_params() = *std::move(message);
-  int leader = 0;
-  int attempt = 0;
-  {
-    MutexLock lock(&mu_);
-    leader = question->leader;
-    attempt = question->attempt;
-  }
   options_.channel->Call(
-      leader, std::move(request),
+      attempt.leader, std::move(request),
       {.cancellation = question->withdrawn,
-       .wait_until_reachable = wait_until_reachable},
-      [weak_self = weak_self_, question, leader, attempt](ControlAnswer reply) {
+       .wait_until_reachable = attempt.wait_until_reachable},
+      [weak_self = weak_self_, question, number = attempt.number,
+       leader = attempt.leader](ControlAnswer reply) {
         const auto self = weak_self.lock();
-        if (self == nullptr || !self->IsPresent(*question, attempt)) return;
+        if (self == nullptr || !self->IsPresent(*question, number)) return;
         self->OnReply(question, leader, std::move(reply));
       });
 }
@@ -395,13 +393,13 @@ void LeaderClient::OnFailure(const LeaderQuestionPtr& question,
   if (!status.ok()) return Finish(question, status);
   if (generation == 0) return Finish(question, reason);
   const GroupKey key = question->id.group_key;
-  const bool lived_here = generation == question->living_generation;
-  if (lived_here) {
-    options_.directory->End(key, generation, reason);
-  } else {
+  bool lived_here = false;
+  {
     MutexLock lock(&mu_);
-    failed_generations_[key] = generation;
+    lived_here = generation == question->living_generation;
+    if (!lived_here) failed_generations_[key] = generation;
   }
+  if (lived_here) options_.directory->End(key, generation, reason);
   Finish(question, reason);
 }
 

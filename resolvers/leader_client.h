@@ -187,14 +187,23 @@ class LeaderClient {
   void StopAsking(const LeaderQuestionPtr& question, bool was_polled,
                   const absl::Status& reason);
 
+  // What is asked, of whom: the question may be asked again meanwhile.
+  struct Attempt {
+    int number = 0;
+    int leader = 0;
+    uint64_t ended_generation = 0;
+    uint64_t living_generation = 0;
+    bool wait_until_reachable = false;
+  };
+
   // Asking.
   void Ask(const LeaderQuestionPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
-  void BeginAttempt(LeaderQuestion& question, int leader,
-                    uint64_t ended_generation)
+  Attempt BeginAttempt(LeaderQuestion& question, int leader,
+                       uint64_t ended_generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AskHere(const LeaderQuestionPtr& question, uint64_t ended_generation);
-  void AskThere(const LeaderQuestionPtr& question, uint64_t ended_generation,
-                bool wait_until_reachable);
+  void AskHere(const LeaderQuestionPtr& question, const Attempt& attempt)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void AskThere(const LeaderQuestionPtr& question, const Attempt& attempt);
   void AskAgainSoon(const LeaderQuestionPtr& question,
                     const absl::Status& if_too_late) ABSL_LOCKS_EXCLUDED(mu_);
   void TellEnd(GroupKey key, const std::vector<LeaderQuestionPtr>& questions,
