@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -70,6 +71,18 @@ absl::StatusCode CodeOf(ncclResult_t result) {
   }
 }
 
+// A setting of NCCL's that goes before that of the program.
+absl::Status CheckMayNotBlock() {
+  constexpr char kName[] = "NCCL_COMM_BLOCKING";
+  const char* const value = std::getenv(kName);
+  if (value == nullptr || *value == '\0' || std::strcmp(value, "0") == 0) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      kName, " is \"", value, "\", which has NCCL wait for other processes ",
+      "inside its calls, where nothing can end them: unset it"));
+}
+
 std::string VersionName(int version) {
   return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".",
                       version % 100);
@@ -79,6 +92,8 @@ std::string VersionName(int version) {
 
 absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
     const std::string& library) {
+  absl::Status status = CheckMayNotBlock();
+  if (!status.ok()) return status;
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const why = dlerror();
@@ -86,7 +101,7 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
                                                why == nullptr ? library : why));
   }
   Functions functions;
-  absl::Status status = Find(handle, &functions);
+  status = Find(handle, &functions);
   if (!status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat(library, ": ", status.message()));

@@ -29,7 +29,8 @@ class DlopenNcclRuntime : public NcclRuntime {
   static constexpr char kLibrary[] = "libnccl.so.2";
 
   // Errors: UNAVAILABLE with the loader's text; FAILED_PRECONDITION for a
-  // library that is older, or lacks a function.
+  // library that is older, or lacks a function, and where the environment has
+  // all communicators block (NCCL_COMM_BLOCKING).
   static absl::StatusOr<std::shared_ptr<NcclRuntime>> Open(
       const std::string& library = kLibrary);
 

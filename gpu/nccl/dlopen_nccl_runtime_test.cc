@@ -24,7 +24,10 @@ constexpr char kStub[] = "gpu/nccl/libnccl_stub.so";
 class DlopenNcclRuntimeTest : public testing::Test {
  protected:
   DlopenNcclRuntimeTest() { Fail(""); }
-  ~DlopenNcclRuntimeTest() override { unsetenv("NCCL_STUB_VERSION"); }
+  ~DlopenNcclRuntimeTest() override {
+    unsetenv("NCCL_STUB_VERSION");
+    unsetenv("NCCL_COMM_BLOCKING");
+  }
 
   static void Fail(const char* call) { setenv("NCCL_STUB_FAILS", call, 1); }
 
@@ -51,6 +54,16 @@ class DlopenNcclRuntimeTest : public testing::Test {
     return {{.calls = std::move(calls)}};
   }
 };
+
+TEST_F(DlopenNcclRuntimeTest, OneThatTheEnvironmentHasBlockIsRefused) {
+  setenv("NCCL_COMM_BLOCKING", "0", 1);
+  EXPECT_THAT(DlopenNcclRuntime::Open(kStub), IsOk());
+  setenv("NCCL_COMM_BLOCKING", "1", 1);
+  EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("NCCL_COMM_BLOCKING is \"1\""),
+                             HasSubstr("unset it"))));
+}
 
 TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsNotThereIsUnavailable) {
   EXPECT_THAT(DlopenNcclRuntime::Open("libnccl-of-nobody.so.2"),
