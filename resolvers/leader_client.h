@@ -71,6 +71,8 @@ class LeaderClient {
     std::function<void(int task)> suspect;
     std::function<void()> waits_changed;
 
+    // These three must be set.
+    //
     // A generation that this task did not know has been settled by `leader`,
     // before any call is told. Has EndGeneration() called when it ends.
     std::function<void(const CollGroupParams& group, int leader)> learned;
@@ -126,7 +128,8 @@ class LeaderClient {
   void EndGeneration(GroupKey key, uint64_t generation,
                      const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The group is to be formed again, by whoever leads.
+  // The group is to be formed again, by whoever leads. What failed is told
+  // once.
   struct Former {
     std::shared_ptr<const CollGroupParams> group;  // As of FindGroup().
     uint64_t failed_generation = 0;  // That could not be formed; or 0.

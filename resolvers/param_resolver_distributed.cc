@@ -1,6 +1,5 @@
 #include "resolvers/param_resolver_distributed.h"
 
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

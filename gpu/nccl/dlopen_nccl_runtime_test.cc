@@ -23,7 +23,10 @@ constexpr char kStub[] = "gpu/nccl/libnccl_stub.so";
 // The test of what needs no GPU: nccl_stub.cc stands for the library.
 class DlopenNcclRuntimeTest : public testing::Test {
  protected:
-  DlopenNcclRuntimeTest() { Fail(""); }
+  DlopenNcclRuntimeTest() {
+    Fail("");
+    unsetenv("NCCL_COMM_BLOCKING");
+  }
   ~DlopenNcclRuntimeTest() override {
     unsetenv("NCCL_STUB_VERSION");
     unsetenv("NCCL_COMM_BLOCKING");

@@ -140,9 +140,11 @@ void MpiCalls::EndAllOf(int task, const absl::Status& reason) {
     if (pending.task == task) ids.push_back(id);
   }
   std::vector<std::shared_ptr<Cancellation>> withdrawn;
-  for (const auto& [key, cancellation] : served_) {
-    if (key.first == task) withdrawn.push_back(cancellation);
-  }
+  absl::erase_if(served_, [&](const auto& served) {
+    if (served.first.first != task) return false;
+    withdrawn.push_back(served.second);
+    return true;
+  });
   for (uint64_t id : ids) End(id, reason);
   for (const auto& cancellation : withdrawn) cancellation->Cancel(reason);
 }

@@ -37,9 +37,11 @@ bool MpiMailbox::empty() const {
 }
 
 void MpiMailbox::Close() {
+  std::vector<Work> dropped;  // Without the lock.
   MutexLock lock(&mu_);
   is_closed_ = true;
   doorbell_ = nullptr;  // MPI takes its memory back.
+  dropped.swap(posted_);
 }
 
 bool MpiMailbox::CloseIfEmpty() {

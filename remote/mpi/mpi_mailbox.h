@@ -20,20 +20,21 @@ class MpiMailbox {
   MpiMailbox(const MpiMailbox&) = delete;
   MpiMailbox& operator=(const MpiMailbox&) = delete;
 
-  // Has MPI's thread run `work`, soon, in the order of the calls; runs it
-  // inside this call once the mailbox is closed.
+  // Has MPI's thread run `work`, soon, in the order of the calls. Once the
+  // mailbox is closed it runs inside this call, perhaps beside other late work,
+  // and MPI may be over: then it must find nothing to do.
   void Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Has the thread look for what it has to do.
   void Ring() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For MPI's thread. Posts and Ring() ring `doorbell` until the mailbox is
-  // closed.
+  // For MPI's thread. Posts and Ring() ring `doorbell`, which lives until the
+  // mailbox is closed.
   void RingAt(Doorbell* doorbell) ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<Work> TakeAll() ABSL_LOCKS_EXCLUDED(mu_);
   bool empty() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What is in it is not run any more.
+  // What is in it is destroyed, not run.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
   // False, and nothing done, if there is something in it.

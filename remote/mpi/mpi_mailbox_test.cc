@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,15 @@ TEST(MpiMailboxTest, OneThatHoldsWorkIsNotClosed) {
   for (Work& work : mailbox.TakeAll()) std::move(work)();
   EXPECT_TRUE(has_run);
   EXPECT_TRUE(mailbox.CloseIfEmpty());
+}
+
+TEST(MpiMailboxTest, ClosingDropsWhatIsInIt) {
+  MpiMailbox mailbox;
+  const auto held = std::make_shared<bool>(false);
+  mailbox.Post([held] { *held = true; });
+  mailbox.Close();
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_FALSE(*held);
 }
 
 TEST(MpiMailboxTest, WhoeverPostsToAClosedOneRunsTheWork) {

@@ -90,8 +90,8 @@ void MpiPulls::Request(int task, const BufKey& key, const Ask& ask) {
 }
 
 void MpiPulls::PostChunks(const std::shared_ptr<Pull>& pull) {
-  // MPI reads those of this host while it is called, one after the other: what
-  // comes of the first is wanted before it reads the next.
+  // Open MPI copies those of this host while it is called, one after the other:
+  // what comes of the first is wanted before it copies the next.
   const size_t at_a_time =
       runtime_->shares_memory_with(pull->task) ? 1 : kChunksAtATime;
   while (pull->chunks.size() < at_a_time && pull->num_posted < pull->end) {

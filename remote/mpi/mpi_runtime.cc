@@ -18,7 +18,7 @@ namespace tutti {
 namespace {
 
 // What processes say to each other through MPI.
-constexpr int kProtocolVersion = 2;
+constexpr int kProtocolVersion = 3;
 
 // Between looks, while MPI has something to go on with, and for what comes from
 // other hosts or from a process that could not ring.
@@ -249,9 +249,10 @@ absl::Status MpiRuntime::BringUp() {
 absl::Status MpiRuntime::LearnHosts() {
   struct Introduction {
     int version = kProtocolVersion;
+    int shares_memory = 1;
     char host[MPI_MAX_PROCESSOR_NAME] = {};
   };
-  Introduction own;
+  Introduction own{.shares_memory = options_.shares_memory ? 1 : 0};
   int length = 0;
   MPI_Get_processor_name(own.host, &length);
   std::vector<Introduction> all(size_);
@@ -266,6 +267,12 @@ absl::Status MpiRuntime::LearnHosts() {
           absl::StrCat("rank ", rank, " speaks version ", all[rank].version,
                        " of the protocol, this one, rank ", rank_, ", version ",
                        kProtocolVersion));
+    }
+    if (all[rank].shares_memory != own.shares_memory) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "MpiRuntime::Options::shares_memory of rank ", rank, " is ",
+          all[rank].shares_memory, ", that of this one, rank ", rank_, ", ",
+          own.shares_memory, "; it must be the same on all"));
     }
     all[rank].host[MPI_MAX_PROCESSOR_NAME - 1] = '\0';
     hosts_.emplace_back(all[rank].host);

@@ -76,8 +76,9 @@ class MpiRuntime {
   // have; what was posted before runs then. Errors:
   // FAILED_PRECONDITION if MPI is over in this process, if the host program's
   // cannot be called from several threads (MPI_THREAD_MULTIPLE), or if the
-  // processes run different versions of Tutti's protocol; INTERNAL for what MPI
-  // reports.
+  // processes run different versions of Tutti's protocol, or differ in
+  // `shares_memory`; INTERNAL for what MPI reports. Then what was posted before
+  // is never run.
   absl::Status Start();
 
   // Ends the thread, and MPI unless the host program has brought it up. Blocks
@@ -169,7 +170,7 @@ class MpiRuntime {
   int rank_ = 0;
   int local_rank_ = 0;
   int local_size_ = 0;
-  bool has_processors_ = false;  // This host: one for each of these at least.
+  bool has_processors_ = false;  // The host: one per process at least.
   int thread_level_ = 0;
   int max_tag_ = 0;
   std::string library_;

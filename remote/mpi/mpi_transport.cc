@@ -105,7 +105,8 @@ MpiPoller::State Endpoint::Poll() {
     OnMessage(task, text);
   }) || is_busy;
   is_busy = serves_.Poll() || is_busy;
-  // After what others wait for, as it takes some time: one chunk.
+  // After what others wait for, as it takes some time: one chunk. Whoever says
+  // goodbye has ended all that it was asked for, or given up on it.
   is_busy = pulls_.HandOnNext() || is_busy;
   is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;

@@ -31,10 +31,12 @@ namespace tutti {
 inline constexpr size_t kMaxInlineBytes = size_t{8} << 10;
 
 // Of the chunks that follow one another; the last one may be shorter. Whole
-// elements of all types.
+// elements of all types. Both sides know it: it is part of the protocol, whose
+// version MpiRuntime compares.
 inline constexpr size_t kChunkBytes = size_t{256} << 10;
 
-// Chunks of one pull that are under way at a time.
+// Chunks of one pull that are sent at a time, and that are received from
+// another host. Of this host one is, as Open MPI copies it while it is called.
 inline constexpr size_t kChunksAtATime = 8;
 
 // Of what was pulled.
