@@ -302,6 +302,8 @@ void OutfeedExport::Core::OnLinkEnded(absl::Status status) {
     loans = packer_.TakeLoans();
   }
   channel_->End(*this, std::move(status));
+  dropped.clear();  // Before `ended` may run.
+  loans.clear();
   {
     MutexLock lock(&mu_);
     has_left_ = true;

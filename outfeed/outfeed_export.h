@@ -41,9 +41,10 @@ class OutfeedExport {
     std::shared_ptr<const OutfeedRegistry> registry;
 
     // May be null. Runs once when the stream has ended and every byte that it
-    // had lent is free again, possibly after the destruction: with OK after an
-    // orderly end, when all that was sent is at the receiving process; else
-    // with the stream's error. Not if Connect() fails.
+    // had lent, or kept of an item half read, is free again, possibly after the
+    // destruction: with OK after an orderly end, when all that was sent is at
+    // the receiving process; else with the stream's error. Not if Connect()
+    // fails.
     StatusCallback ended;
   };
   using ConnectCallback = absl::AnyInvocable<

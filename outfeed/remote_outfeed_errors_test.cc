@@ -39,6 +39,7 @@ using ::testing::_;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Optional;
 
 TEST_F(RemoteOutfeedTest, AFailedCallbackReachesTheSender) {
@@ -156,6 +157,22 @@ TEST_F(RemoteOutfeedTest, AReceivingEndThatNeverListenedEndsWithItsLoans) {
   EXPECT_EQ(num_released, 1);
   EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kCancelled,
                                         HasSubstr("receiving end, at /job:"))));
+}
+
+// Who hears of the end may take down what the deleters need.
+TEST_F(RemoteOutfeedTest, TheArraysOfAHalfItemAreFreeBeforeTheEndIsTold) {
+  Connect();
+  StartReceiver();
+  std::vector<bool> had_ended;  // At each deleter.
+  std::vector<std::byte> memory(4);
+  Tensor number =
+      *Tensor::Wrap(DType::kInt32, TensorShape(), memory.data(),
+                    [&] { had_ended.push_back(ended_.has_value()); });
+  SendRaw({(*sender_registry_->Find(kPairId))->header, std::move(number)});
+  EXPECT_THAT(had_ended, IsEmpty());
+  export_.reset();
+  EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kCancelled, _)));
+  EXPECT_THAT(had_ended, ElementsAre(false));
 }
 
 TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
