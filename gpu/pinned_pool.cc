@@ -55,9 +55,12 @@ absl::StatusOr<PinnedPool::Buffer> PinnedPool::Take(size_t num_bytes) {
 OwnedPinnedMemory PinnedPool::TakeKept(size_t size_bytes) {
   MutexLock lock(&mu_);
   const auto found = kept_.find(size_bytes);
-  if (found == kept_.end() || found->second.empty()) return {};
-  OwnedPinnedMemory memory = std::move(found->second.back());
-  found->second.pop_back();
+  if (found == kept_.end()) return {};
+  Kept& kept = found->second;
+  kept.last_use = ++num_uses_;
+  if (kept.buffers.empty()) return {};
+  OwnedPinnedMemory memory = std::move(kept.buffers.back());
+  kept.buffers.pop_back();
   kept_bytes_ -= size_bytes;
   return memory;
 }
@@ -69,10 +72,33 @@ PinnedPool::BySize PinnedPool::TakeAllKept() {
 }
 
 void PinnedPool::GiveBack(OwnedPinnedMemory memory, size_t size_bytes) {
+  if (size_bytes > options_.kept_bytes) return;
+  std::vector<OwnedPinnedMemory> evicted;  // Freed without the lock.
   MutexLock lock(&mu_);
-  if (size_bytes > options_.kept_bytes - kept_bytes_) return;
+  Kept& same = kept_[size_bytes];
+  same.last_use = ++num_uses_;
+  const size_t same_bytes = same.buffers.size() * size_bytes;
+  if (size_bytes > options_.kept_bytes - same_bytes) return;
+  // Those of its own size come last, and need not go.
+  while (size_bytes > options_.kept_bytes - kept_bytes_) {
+    evicted.push_back(Evict());
+  }
   kept_bytes_ += size_bytes;
-  kept_[size_bytes].push_back(std::move(memory));
+  same.buffers.push_back(std::move(memory));
+}
+
+OwnedPinnedMemory PinnedPool::Evict() {
+  auto oldest = kept_.end();
+  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+    if (it->second.buffers.empty()) continue;
+    const bool is_older =
+        oldest == kept_.end() || it->second.last_use < oldest->second.last_use;
+    if (is_older) oldest = it;
+  }
+  OwnedPinnedMemory memory = std::move(oldest->second.buffers.back());
+  oldest->second.buffers.pop_back();
+  kept_bytes_ -= oldest->first;
+  return memory;
 }
 
 }  // namespace tutti

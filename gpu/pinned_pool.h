@@ -2,6 +2,7 @@
 #define TUTTI_GPU_PINNED_POOL_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <utility>
@@ -20,6 +21,10 @@ namespace tutti {
 // the GPUs, and kept for the next who asks. Nobody waits for a buffer: who
 // holds one may himself wait for others, in this process or another.
 //
+// A buffer that comes back is kept where there is room for it, or can be made:
+// of those kept, the ones of the sizes used longest ago then go. A size is used
+// when a buffer of it is taken or comes back.
+//
 // Thread-safe. The runtime outlives it.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
@@ -27,7 +32,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
     GpuRuntime* runtime = nullptr;
 
     // What lies here unused at most; more is freed, which may wait for the
-    // GPUs.
+    // GPUs and holds up only who gives a buffer back.
     size_t kept_bytes = size_t{256} << 20;
   };
 
@@ -66,7 +71,11 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   absl::StatusOr<Buffer> Take(size_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  using BySize = std::map<size_t, std::vector<OwnedPinnedMemory>>;
+  struct Kept {
+    std::vector<OwnedPinnedMemory> buffers;
+    uint64_t last_use = 0;  // Of num_uses_.
+  };
+  using BySize = std::map<size_t, Kept>;
 
   explicit PinnedPool(Options options) : options_(options) {}
 
@@ -76,11 +85,15 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   void GiveBack(OwnedPinnedMemory memory, size_t size_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // One of the size used longest ago. REQUIRES: there is one.
+  OwnedPinnedMemory Evict() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const Options options_;
 
   Mutex mu_;
   BySize kept_ ABSL_GUARDED_BY(mu_);
   size_t kept_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t num_uses_ ABSL_GUARDED_BY(mu_) = 0;  // Takings and returns.
 };
 
 }  // namespace tutti

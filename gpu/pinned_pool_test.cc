@@ -1,8 +1,12 @@
 #include "gpu/pinned_pool.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -18,6 +22,19 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
+// Calls `on_free`, which may be null, once, when pinned memory is freed.
+class WatchedRuntime : public FakeGpuRuntime {
+ public:
+  using FakeGpuRuntime::FakeGpuRuntime;
+
+  absl::Status FreePinned(void* memory) override {
+    if (const auto call = std::exchange(on_free, nullptr)) call();
+    return FakeGpuRuntime::FreePinned(memory);
+  }
+
+  std::function<void()> on_free;
+};
+
 class PinnedPoolTest : public ::testing::Test {
  protected:
   std::shared_ptr<PinnedPool> NewPool(size_t kept_bytes) {
@@ -25,8 +42,20 @@ class PinnedPoolTest : public ::testing::Test {
         {.runtime = &runtime_, .kept_bytes = kept_bytes});
   }
 
+  // Takes a buffer of each size, then gives all back; how many had to be made.
+  int64_t NumMade(PinnedPool& pool, const std::vector<size_t>& sizes) {
+    const int64_t num_before = runtime_.NumCalls(GpuCall::kAllocatePinned);
+    std::vector<PinnedPool::Buffer> buffers;
+    for (const size_t size_bytes : sizes) {
+      auto buffer = pool.Take(size_bytes);
+      EXPECT_THAT(buffer, IsOk());
+      if (buffer.ok()) buffers.push_back(*std::move(buffer));
+    }
+    return runtime_.NumCalls(GpuCall::kAllocatePinned) - num_before;
+  }
+
   SimulatedEnvironment environment_{1};
-  FakeGpuRuntime runtime_{{.environment = environment_.get()}};
+  WatchedRuntime runtime_{{.environment = environment_.get()}};
 };
 
 TEST_F(PinnedPoolTest, BuffersAreUsedAgainForWhatFits) {
@@ -61,6 +90,53 @@ TEST_F(PinnedPoolTest, NoMoreIsKeptThanWasSaid) {
     EXPECT_THAT(runtime_.Leaks(), SizeIs(3));
   }
   EXPECT_THAT(runtime_.Leaks(), SizeIs(2));
+}
+
+TEST_F(PinnedPoolTest, ASizeThatIsUsedNoLongerMakesRoom) {
+  const auto pool = NewPool(2 * 8192);
+  EXPECT_EQ(NumMade(*pool, {8192, 8192}), 2);
+  EXPECT_EQ(NumMade(*pool, {4096}), 1);
+  EXPECT_EQ(NumMade(*pool, {4096}), 0);
+  EXPECT_THAT(runtime_.Leaks(), SizeIs(2));  // No more was freed than needed.
+  EXPECT_EQ(NumMade(*pool, {8192}), 0);
+}
+
+TEST_F(PinnedPoolTest, TheSizeUsedLongestAgoMakesRoomFirst) {
+  const auto pool = NewPool(4096 + 8192 + 16384);
+  EXPECT_EQ(NumMade(*pool, {4096}), 1);
+  EXPECT_EQ(NumMade(*pool, {8192}), 1);
+  EXPECT_EQ(NumMade(*pool, {16384}), 1);
+  EXPECT_EQ(NumMade(*pool, {4096, 4096}), 1);
+  EXPECT_THAT(runtime_.Leaks(), SizeIs(3));
+  EXPECT_EQ(NumMade(*pool, {4096, 4096, 16384}), 0);
+  EXPECT_EQ(NumMade(*pool, {8192}), 1);
+}
+
+TEST_F(PinnedPoolTest, ASizeIsInUseFromTheTakingOn) {
+  const auto pool = NewPool(2 * 8192 + 16384);
+  EXPECT_EQ(NumMade(*pool, {8192, 8192}), 2);
+  EXPECT_EQ(NumMade(*pool, {16384}), 1);
+  const auto held = pool->Take(8192);
+  EXPECT_EQ(NumMade(*pool, {4096, 4096, 4096}), 3);
+  EXPECT_EQ(NumMade(*pool, {8192}), 0);
+}
+
+TEST_F(PinnedPoolTest, NothingMakesRoomInVain) {
+  const auto pool = NewPool(3 * 4096);
+  EXPECT_EQ(NumMade(*pool, {4096}), 1);
+  EXPECT_EQ(NumMade(*pool, {16384}), 1);       // Above what is kept.
+  EXPECT_EQ(NumMade(*pool, {8192, 8192}), 2);  // One of them has no room.
+  EXPECT_EQ(NumMade(*pool, {4096, 8192}), 0);
+}
+
+TEST_F(PinnedPoolTest, WhoMakesRoomHoldsNobodyUp) {
+  const auto pool = NewPool(8192);
+  EXPECT_EQ(NumMade(*pool, {8192}), 1);
+  std::optional<PinnedPool::Buffer> buffer = *pool->Take(4096);
+  std::optional<int64_t> num_made;
+  runtime_.on_free = [&] { num_made = NumMade(*pool, {4096}); };
+  buffer.reset();
+  EXPECT_EQ(num_made, 0);
 }
 
 TEST_F(PinnedPoolTest, BuffersOutliveTheirPool) {
