@@ -48,7 +48,9 @@ struct InlineEntry {
 };
 struct LargeEntry {};  // A transfer by itself has the bytes.
 
-// The last one: an orderly end, or what broke the stream.
+// The last one: an orderly end, or what broke the stream. One that says
+// RESOURCE_EXHAUSTED may come in the middle of an item or a definition, which
+// is then dropped; the others come between them.
 struct EndEntry {
   absl::Status status;
 };

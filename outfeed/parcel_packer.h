@@ -30,8 +30,10 @@ class ParcelPacker {
   static int64_t CostOf(const OutfeedConsumer& consumer);
 
   // Takes the arrays that are lent out of `arrays`; the others are copied.
-  // Errors, with which nothing was added: INVALID_ARGUMENT for an item that is
-  // beyond the bounds of a stream; RESOURCE_EXHAUSTED if there is no memory.
+  // Errors: INVALID_ARGUMENT for an item that is beyond the bounds of a stream,
+  // with which nothing was added; RESOURCE_EXHAUSTED if there is no memory,
+  // with which a part of it, or of its definition, may have been. After that
+  // only AddEnd() is called, with that status.
   absl::Status AddItem(const OutfeedConsumer& consumer,
                        absl::Span<Tensor> arrays);
 

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/environment.h"
 #include "outfeed/frame.h"
@@ -64,7 +65,9 @@ RemoteChannel::RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
       inner_(name_, MemoryChannel::Options()),
       reader_(std::move(registry)) {}
 
+// What the sending end says of itself has the name.
 absl::Status RemoteChannel::Annotated(const absl::Status& status) const {
+  if (absl::StrContains(status.message(), name_)) return status;
   return absl::Status(status.code(), absl::StrCat("outfeed of ", name_, ": ",
                                                   status.message()));
 }

@@ -41,6 +41,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
+using ::testing::SizeIs;
 
 TEST_F(RemoteOutfeedTest, AFailedCallbackReachesTheSender) {
   Connect();
@@ -305,6 +306,26 @@ TEST_F(SpoiltParcelsTest, AnOrderlyEndNeedsNoQuestion) {
   job_.environment().RunAll();
   EXPECT_TRUE(receiver_->statistics(0).has_ended);
   EXPECT_THAT(receiver_->statistics(0).status, IsOk());
+}
+
+// As the sending end writes it when there is no memory for the next parcel.
+TEST_F(SpoiltParcelsTest, AnEndInTheMiddleOfAnItemIsTheStatusOfBothEnds) {
+  const absl::Status end = absl::ResourceExhaustedError(
+      "outfeed of " + sending_device().full_name() + ": no memory");
+  const std::vector<std::byte> number(4, std::byte{1});
+  std::vector<std::byte> parcel(kParcelBytes);
+  ParcelWriter writer(absl::MakeSpan(parcel));
+  writer.Add(DefineEntry{77, 2});
+  writer.Add(SpecEntry{Int32()});
+  writer.Add(SpecEntry{Int32()});
+  for (int i = 0; i < 3; ++i) {
+    if (i % 2 == 0) writer.Add(ItemEntry{77});
+    writer.Add(InlineEntry{number});
+  }
+  writer.Add(EndEntry{end});
+  writer.Finish();
+  EXPECT_EQ(StatusAfter(parcel), end);
+  EXPECT_THAT(items_, SizeIs(1));  // The whole one.
 }
 
 // The receiving end spoils what it says.

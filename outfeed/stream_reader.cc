@@ -142,6 +142,9 @@ absl::StatusOr<StreamReader::Step> StreamReader::Take(
 }
 
 absl::StatusOr<StreamReader::Step> StreamReader::Take(const EndEntry& entry) {
+  const bool breaks_off =
+      place_ != Place::kBetween && absl::IsResourceExhausted(entry.status);
+  if (breaks_off) return entry.status;
   if (absl::Status status = Expect(Place::kBetween); !status.ok()) {
     return status;
   }

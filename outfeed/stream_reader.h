@@ -56,7 +56,8 @@ class StreamReader {
 
   // Errors, after which this is not called again: INVALID_ARGUMENT for what no
   // sending end writes, and for a consumer whose arrays are registered
-  // otherwise; RESOURCE_EXHAUSTED for too many of them.
+  // otherwise; RESOURCE_EXHAUSTED for too many of them, and, as the sending end
+  // says it, where that had no memory for the rest of an item.
   absl::StatusOr<Step> Next();
 
  private:

@@ -96,6 +96,28 @@ TEST_F(StreamReaderTest, WhatIsInTheWrongPlaceIsInvalid) {
   }
 }
 
+// The sending end had no parcel for the rest.
+TEST_F(StreamReaderTest, AnEndForWantOfMemoryMayComeAnywhere) {
+  const EndEntry end{absl::ResourceExhaustedError("no memory")};
+  const std::vector<std::byte> bytes(4);
+  const std::vector<Entries> broken_off = {
+      {DefineEntry{1, 1}, end},
+      {DefineEntry{1, 1}, Int32s(1), ItemEntry{1}, end},
+      {DefineEntry{1, 2}, Int32s(1), Int32s(300), ItemEntry{1},
+       InlineEntry{bytes}, end},
+  };
+  for (const Entries& entries : broken_off) {
+    reader_ = StreamReader(std::make_shared<OutfeedRegistry>());
+    EXPECT_EQ(Read(entries), end.status);
+  }
+}
+
+TEST_F(StreamReaderTest, NoOtherEndBreaksAnItemOff) {
+  EXPECT_THAT(Read({DefineEntry{1, 1}, Int32s(1), ItemEntry{1}}), IsOk());
+  ExpectInvalid({EndEntry{absl::DataLossError("no disk")}},
+                "an entry that belongs between items, found in an item");
+}
+
 TEST_F(StreamReaderTest, ItemsAreAsDefined) {
   const std::vector<std::byte> bytes(7);
   EXPECT_THAT(Read({DefineEntry{1, 1}, Int32s(2), DefineEntry{2, 1}, Int32s(0),
