@@ -143,6 +143,11 @@ void FakeNcclNetwork::HangLaunches(bool hang) {
   hang_launches_ = hang;
 }
 
+void FakeNcclNetwork::ConnectAtFirstLaunch(bool connect) {
+  MutexLock lock(&mu_);
+  connects_at_first_launch_ = connect;
+}
+
 void FakeNcclNetwork::SetLooks(int num_looks) {
   MutexLock lock(&mu_);
   num_looks_ = num_looks;
@@ -212,6 +217,13 @@ absl::StatusOr<FakeNcclNetwork::Comm*> FakeNcclNetwork::Find(NcclComm comm) {
   return Mistake("there is no such communicator any more");
 }
 
+bool FakeNcclNetwork::IsConnecting(const Comm& comm) const {
+  const Communicator& communicator = communicators_.at(comm.id);
+  const auto num_launched = static_cast<int>(communicator.launched.size());
+  return connects_at_first_launch_ && num_launched < communicator.size &&
+         communicator.launched.contains(comm.rank);
+}
+
 absl::StatusOr<bool> FakeNcclNetwork::IsReady(NcclComm comm) {
   MutexLock lock(&mu_);
   const absl::StatusOr<Comm*> found = Find(comm);
@@ -219,7 +231,7 @@ absl::StatusOr<bool> FakeNcclNetwork::IsReady(NcclComm comm) {
   Comm& end = **found;
   if (!end.error.ok()) return end.error;
   const Communicator& communicator = communicators_[end.id];
-  if (end.hangs ||
+  if (end.hangs || IsConnecting(end) ||
       static_cast<int>(communicator.joined.size()) < communicator.size) {
     return false;
   }
@@ -253,7 +265,7 @@ absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
     return Mistake(
         absl::StrCat("rank ", comm.rank, " launches once it is finalized"));
   }
-  if (comm.hangs || comm.num_looks > 0) {
+  if (comm.hangs || IsConnecting(comm) || comm.num_looks > 0) {
     return Mistake(
         absl::StrCat("rank ", comm.rank, " launches while not ready"));
   }
@@ -262,6 +274,7 @@ absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
         absl::StrCat("rank ", comm.rank, " receives into what it sends"));
   }
   comm.num_looks = num_looks_;
+  communicators_[comm.id].launched.insert(comm.rank);
   auto unit = std::make_shared<Unit>();
   unit->comm = NumberOf(part.comm);
   unit->calls = part.calls;

@@ -64,6 +64,10 @@ class FakeNcclNetwork {
   void HangFinalizes(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
   void HangLaunches(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // After its first launch an end gets ready only once all ranks have launched,
+  // as where NCCL connects to peers when they are first needed.
+  void ConnectAtFirstLaunch(bool connect) ABSL_LOCKS_EXCLUDED(mu_);
+
   // After each call a communicator is not ready so many times.
   void SetLooks(int num_looks) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -112,7 +116,7 @@ class FakeNcclNetwork {
  private:
   struct Communicator {
     int size = 0;
-    std::set<int> joined;
+    std::set<int> joined, launched;  // Ranks.
     std::set<std::pair<const void*, int>> gpus;
   };
   struct Comm {  // One end.
@@ -142,6 +146,9 @@ class FakeNcclNetwork {
   absl::StatusOr<std::vector<Comm*>> FindAll(absl::Span<const NcclComm> comms)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Whether it waits for the first launch of others.
+  bool IsConnecting(const Comm& comm) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Whether they are all that one call of Init() made.
   bool AreAllOfOneInit(const std::vector<Comm*>& ends) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -160,6 +167,7 @@ class FakeNcclNetwork {
   bool hang_inits_ ABSL_GUARDED_BY(mu_) = false;
   bool hang_finalizes_ ABSL_GUARDED_BY(mu_) = false;
   bool hang_launches_ ABSL_GUARDED_BY(mu_) = false;
+  bool connects_at_first_launch_ ABSL_GUARDED_BY(mu_) = false;
   int num_looks_ ABSL_GUARDED_BY(mu_) = 0;
   Counts counts_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> mistakes_ ABSL_GUARDED_BY(mu_);

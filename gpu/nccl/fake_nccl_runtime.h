@@ -32,8 +32,8 @@ namespace tutti {
 // its kernels; which errors it reports, and when; that it hangs where this
 // does: with an order that differs it may as well move the wrong bytes; the
 // bits of sums, which depend on its algorithms (here they are added by rank);
-// that different communicators do not wait for each other on a GPU; and how
-// fast anything is.
+// that different communicators do not wait for each other on a GPU, nor where
+// they share none; and how fast anything is.
 //
 // Thread-safe. The GPUs' runtime outlives it.
 class FakeNcclRuntime : public NcclRuntime {

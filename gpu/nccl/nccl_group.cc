@@ -7,6 +7,16 @@
 #include "gpu/nccl/nccl_finalization.h"
 
 namespace tutti {
+namespace {
+
+std::vector<int> GpusOf(absl::Span<const NcclRank> ranks) {
+  std::vector<int> gpus;
+  gpus.reserve(ranks.size());
+  for (const NcclRank& rank : ranks) gpus.push_back(rank.gpu);
+  return gpus;
+}
+
+}  // namespace
 
 NcclGroup::~NcclGroup() {
   if (options_.cancellation != nullptr) options_.cancellation->Unwatch(watch_);
@@ -87,7 +97,8 @@ void NcclGroup::Next() {
     }
   }
   if (has_failed) return Fail(/*launched=*/nullptr);
-  turns.Take(this, [self, ticket] { self->Begin(ticket); });
+  turns.Take(this, GpusOf(options_.ranks),
+             [self, ticket] { self->Begin(ticket); });
   // A Break() before that has found nothing to leave.
   if (!status().ok()) LeaveTurn(turns);
 }
@@ -110,7 +121,7 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
     if (!has_failed && num_running_++ == 0) LookLater();
   }
   if (has_failed) {
-    options_.nccl->turns().GiveBack();
+    options_.nccl->turns().GiveBack(this);
     return Fail(std::move(launch.launched));
   }
   const auto parts = std::move(launch.begin)(ticket, comms_);
@@ -125,12 +136,13 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
                  const absl::Status& failed) mutable {
     NcclTurns& turns = options_.nccl->turns();
     if (!failed.ok()) {
-      turns.GiveBack();
+      turns.GiveBack(this);
       return Fail(std::move(launched));
     }
-    // Another's kernels must not come before what this puts on the streams.
+    // Kernels of others on these GPUs must not come before what this puts on
+    // the streams.
     std::move(launched)(absl::OkStatus());
-    turns.GiveBack();
+    turns.GiveBack(this);
     NextInTurn();
   });
 }

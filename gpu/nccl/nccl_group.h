@@ -30,7 +30,8 @@ namespace tutti {
 // one after the other, in the order of Add(): a launch begins when NCCL is past
 // the one before. NCCL is asked how far it is a number of times at once, then
 // by the environment's clock, never on a waiting thread; and for errors every
-// kLookEvery as long as anything is under way.
+// kLookEvery as long as anything is under way. Launches of communicators that
+// share a GPU of the process go one after the other too (NcclTurns).
 //
 // The first error ends it, as does the end of the group: its ends are aborted
 // as work of the environment's queue, so that streams go on, and all that waits
@@ -77,7 +78,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
     // Once: with OK when all is on the streams, else with the communicator's
     // error, when it has been aborted. If `begin` was called, Ended() must
     // follow. What it puts on the streams when it gets OK comes before any
-    // other launch of the process, of other communicators too.
+    // other launch on a GPU of Options::ranks, of other communicators too.
     StatusCallback launched;
   };
 

@@ -70,9 +70,11 @@ struct NcclPart {
 //
 // No call waits for other ranks, but for Abort() and Destroy(), which may wait
 // for this process's GPUs: communicators do not block, and IsReady() says when
-// NCCL is past what it was told last. Until then nothing but IsReady() and
-// Abort() may be called on the communicator. What ends it is called at once for
-// all ends that were made at once: one of them alone may wait for the others.
+// NCCL is past what it was told last. That may take until other ranks are told
+// the same: where a launch is the first that needs a peer, NCCL connects to it
+// then. Until it is ready nothing but IsReady() and Abort() may be called on
+// the communicator. What ends it is called at once for all ends that were made
+// at once: one of them alone may wait for the others.
 //
 // Thread-safe, but only one thread at a time may call for a communicator.
 // Errors name the call and what NCCL says: UNAVAILABLE if there is no library,
@@ -82,7 +84,7 @@ class NcclRuntime {
  public:
   virtual ~NcclRuntime() = default;
 
-  // Whose launch of this process comes next.
+  // Whose launch on a GPU of this process comes next.
   NcclTurns& turns() { return turns_; }
 
   // "2.28.9"

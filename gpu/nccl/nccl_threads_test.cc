@@ -206,7 +206,7 @@ TEST(NcclThreadsTest, ALaunchThatWaitsForItsTurnFailsWheneverTheErrorComes) {
   const auto nccl = std::make_shared<FakeNcclRuntime>(network, &gpus);
   for (int run = 0; run < kNumRuns; ++run) {
     OneRank rank(environment, nccl);
-    nccl->turns().Take(&environment, [] {});
+    nccl->turns().Take(&environment, {0}, [] {});
     std::atomic<int> num_there = 0;
     const auto meet = [&num_there] {
       ++num_there;
@@ -227,7 +227,7 @@ TEST(NcclThreadsTest, ALaunchThatWaitsForItsTurnFailsWheneverTheErrorComes) {
     environment.RunAll();
     EXPECT_THAT(ended, StatusIs(absl::StatusCode::kInternal,
                                 HasSubstr("the link is down")));
-    nccl->turns().GiveBack();
+    nccl->turns().GiveBack(&environment);
     environment.RunAll();
     if (HasFailure()) return;
   }
