@@ -223,6 +223,8 @@ void NcclGroup::Ended() {
 }
 
 void NcclGroup::LookLater() {
+  // There is one if an alarm of an earlier launch rings late.
+  clock_->Cancel(alarm_);
   alarm_ =
       clock_->CallAt(clock_->Now() + kLookEvery,
                      [self = shared_from_this()] { self->LookForErrors(); });

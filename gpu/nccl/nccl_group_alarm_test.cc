@@ -1,0 +1,126 @@
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "framework/cancellation.h"
+#include "framework/environment.h"
+#include "gmock/gmock.h"
+#include "gpu/fake_gpu_runtime.h"
+#include "gpu/nccl/fake_nccl_network.h"
+#include "gpu/nccl/fake_nccl_runtime.h"
+#include "gpu/nccl/nccl_group.h"
+#include "gpu/nccl/nccl_order.h"
+#include "gpu/nccl/nccl_runtime.h"
+#include "gtest/gtest.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+// The alarms by which a communicator looks for errors.
+
+namespace tutti {
+namespace {
+
+using ::testing::IsEmpty;
+
+// Its alarms ring when the test takes them, which may run them later.
+class HeldClock : public Clock {
+ public:
+  absl::Time Now() override { return absl::UnixEpoch(); }
+  AlarmId CallAt(absl::Time /*when*/, Work alarm) override {
+    alarms_[++last_id_] = std::move(alarm);
+    return last_id_;
+  }
+  bool Cancel(AlarmId id) override { return alarms_.erase(id) > 0; }
+
+  size_t num_alarms() const { return alarms_.size(); }
+
+  // REQUIRES: there is one.
+  Work TakeFirst() {
+    Work first = std::move(alarms_.begin()->second);
+    alarms_.erase(alarms_.begin());
+    return first;
+  }
+
+ private:
+  AlarmId last_id_ = 0;
+  std::map<AlarmId, Work> alarms_;
+};
+
+// A communicator of one rank.
+class NcclGroupAlarmTest : public ::testing::Test {
+ protected:
+  ~NcclGroupAlarmTest() override {
+    group_.reset();
+    while (clock_.num_alarms() > 0) clock_.TakeFirst()();
+    environment_.RunAll();
+    EXPECT_THAT(network_->Mistakes(), IsEmpty());
+  }
+
+  // Nothing, which goes on until the group is told that it has ended.
+  void Launch() {
+    absl::Status launched = absl::UnknownError("waits");
+    group_->Add(
+        [this] {
+          return NcclGroup::Options{.nccl = nccl_,
+                                    .id = network_->NewId().value(),
+                                    .size = 1,
+                                    .ranks = {{.rank = 0, .gpu = 0}},
+                                    .environment = used_environment_,
+                                    .cancellation = cancellation_};
+        },
+        {.begin = [](const NcclTicket& /*ticket*/,
+                     absl::Span<const NcclComm> comms)
+             -> absl::StatusOr<std::vector<NcclPart>> {
+           return std::vector<NcclPart>{{.comm = comms[0]}};
+         },
+         .launched =
+             [&](absl::Status status) { launched = std::move(status); }});
+    EXPECT_THAT(launched, IsOk());
+  }
+
+  HeldClock clock_;
+  SimulatedEnvironment environment_{1};
+  const Environment used_environment_ = {.queue = environment_.get().queue,
+                                         .clock = &clock_,
+                                         .random = environment_.get().random};
+  FakeGpuRuntime gpus_{{.environment = used_environment_}};
+  const std::shared_ptr<FakeNcclNetwork> network_ =
+      std::make_shared<FakeNcclNetwork>();
+  const std::shared_ptr<FakeNcclRuntime> nccl_ =
+      std::make_shared<FakeNcclRuntime>(network_, &gpus_);
+  const std::shared_ptr<Cancellation> cancellation_ =
+      std::make_shared<Cancellation>();
+  std::shared_ptr<NcclGroup> group_ = std::make_shared<NcclGroup>();
+};
+
+TEST_F(NcclGroupAlarmTest, ThereIsOneAsLongAsAnythingIsUnderWay) {
+  Launch();
+  Launch();
+  EXPECT_EQ(clock_.num_alarms(), 1);
+  clock_.TakeFirst()();
+  EXPECT_EQ(clock_.num_alarms(), 1);
+  group_->Ended();
+  EXPECT_EQ(clock_.num_alarms(), 1);
+  group_->Ended();
+  EXPECT_EQ(clock_.num_alarms(), 0);
+}
+
+TEST_F(NcclGroupAlarmTest, OneThatRingsLateDoesNotMakeTwo) {
+  Launch();
+  Work late = clock_.TakeFirst();
+  group_->Ended();  // Cannot cancel it any more.
+  Launch();
+  EXPECT_EQ(clock_.num_alarms(), 1);
+  std::move(late)();
+  EXPECT_EQ(clock_.num_alarms(), 1);
+  group_->Ended();
+  EXPECT_EQ(clock_.num_alarms(), 0);
+}
+
+}  // namespace
+}  // namespace tutti
