@@ -1,5 +1,5 @@
 // All-reduces of NCCL's double among tasks whose members call on threads of
-// their own, and a communicator that fails on another thread.
+// their own, turns, and a communicator that fails on another thread.
 
 #include <atomic>
 #include <cstdint>
@@ -28,6 +28,7 @@
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
 #include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/nccl_turns.h"
 #include "gtest/gtest.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
@@ -150,6 +151,31 @@ TEST(NcclThreadsTest, AnErrorOfNcclEndsAllCallsWheneverItComes) {
                 Each(StatusIs(absl::StatusCode::kInternal,
                               HasSubstr("the link is down"))));
   }
+}
+
+// The counts need no lock.
+TEST(NcclThreadsTest, OneThreadAtATimeHasTheTurnOfAGpu) {
+  constexpr int kGpus = 4;
+  constexpr int kTurns = 2000;
+  NcclTurns turns;
+  std::vector<int> counts(kGpus);
+  std::vector<std::thread> threads;
+  for (int first = 0; first < kGpus; ++first) {
+    threads.emplace_back([&turns, &counts, first] {
+      const std::vector<int> gpus = {first, (first + 1) % kGpus};
+      for (int turn = 0; turn < kTurns; ++turn) {
+        BlockingCounter is_done(1);
+        turns.Take(&gpus, gpus, [&] {
+          for (const int gpu : gpus) ++counts[gpu];
+          turns.GiveBack(&gpus);
+          is_done.DecrementCount();
+        });
+        is_done.Wait();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(counts, Each(2 * kTurns));
 }
 
 // A communicator of one rank, ready for its next launch.
