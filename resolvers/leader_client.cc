@@ -126,6 +126,11 @@ void LeaderClient::Finish(const LeaderQuestionPtr& question,
     was_polled = question->is_polled;
     end_reason = question->end_reason;
     questions_.Remove(*question);
+    if (!answer.ok()) {
+      Telling& telling = telling_[question->id];
+      ++telling.num_calls;
+      telling.error = std::string(answer.status().message());
+    }
   }
   if (answer.ok() && end_reason.has_value()) {
     options_.end_group(*(*answer)->group, *end_reason);
@@ -133,6 +138,10 @@ void LeaderClient::Finish(const LeaderQuestionPtr& question,
   StopAsking(question, was_polled,
              answer.ok() ? absl::CancelledError("answered") : answer.status());
   std::move(done)(answer);
+  if (answer.ok()) return;
+  MutexLock lock(&mu_);
+  const auto told = telling_.find(question->id);
+  if (--told->second.num_calls == 0) telling_.erase(told);
 }
 
 void LeaderClient::FinishWhere(
@@ -171,7 +180,11 @@ std::string LeaderClient::DescribeWaiting(const CollectiveRequest& request) {
   {
     MutexLock lock(&mu_);
     const LeaderQuestion* const question = questions_.FindAny(id);
-    if (question == nullptr || question->leader < 0) return "";
+    if (question == nullptr) {
+      const auto told = telling_.find(id);
+      return told == telling_.end() ? "" : told->second.error;
+    }
+    if (question->leader < 0) return "";
     if (question->is_polled) return poll_->Describe(id);
   }
   return options_.led->DescribeWaiting(request);

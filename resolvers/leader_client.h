@@ -98,7 +98,8 @@ class LeaderClient {
            std::shared_ptr<Cancellation> cancellation, Done done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the leader said when it was asked last.
+  // What the leader said when it was asked last; of a call that is being told
+  // of an error, that: its deadline may pass just then.
   std::string DescribeWaiting(const CollectiveRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -249,6 +250,13 @@ class LeaderClient {
   Mutex mu_;
   SettledGroups settled_ ABSL_GUARDED_BY(mu_);
   LeaderQuestions questions_ ABSL_GUARDED_BY(mu_);
+
+  // Of which calls are being told: how many, and the last one's error.
+  struct Telling {
+    int num_calls = 0;
+    std::string error;
+  };
+  absl::flat_hash_map<InstanceId, Telling> telling_ ABSL_GUARDED_BY(mu_);
 
   // The generation of a group that could not be formed, for BeginAgain().
   absl::flat_hash_map<GroupKey, uint64_t> failed_generations_

@@ -93,6 +93,23 @@ class GivenUpTest : public testing::Test {
   std::unique_ptr<SimulatedCluster> cluster_;
 };
 
+// Its own deadline may pass just then, and is to name who has not come.
+TEST_F(GivenUpTest, ACallThatIsBeingToldSaysWhatItIsTold) {
+  Begin({.num_tasks = 3});
+  auto& resolver = *cluster_->control(1).param_resolver();
+  const auto request = std::make_shared<const CollectiveRequest>(
+      AllReduceOf(kGroup, size_, /*instance_key=*/1));
+  std::string said;
+  resolver.CompleteParamsAsync(
+      cluster_->Device(1, 0), request, kFirst, /*cancellation=*/nullptr,
+      [&](const auto&) { said = resolver.DescribeWaiting(*request); });
+  cluster_->RunFor(absl::Seconds(1));
+  GiveUpAs(0, kReason);
+  cluster_->RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(said, kReason.message());
+  EXPECT_EQ(resolver.DescribeWaiting(*request), "");
+}
+
 // Task 0 leads; task 2 comes when all is over.
 TEST_F(GivenUpTest, EndsOnAllTasksAlsoForThoseThatComeLate) {
   for (int culprit : {0, 1}) {
