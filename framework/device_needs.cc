@@ -67,11 +67,36 @@ std::string WhyUnitsAreShared(const CollGroupParams& group,
   return "";
 }
 
+bool Reaches(const DeviceAttributes& from, const DeviceAttributes& to) {
+  if (!from.unit.empty() && from.unit == to.unit) return true;
+  if (from.name.TaskName() != to.name.TaskName()) return false;
+  const auto& links = from.locality.links;
+  return std::any_of(links.begin(), links.end(), [&to](const DeviceLink& link) {
+    return link.device_index == to.name.index;
+  });
+}
+
+std::string WhyOutOfReach(const CollGroupParams& group,
+                          const DeviceNeeds& needs) {
+  if (!needs.first_reaches_all) return "";
+  const DeviceAttributes& first = DeviceOf(group, 0);
+  for (int rank = 1; rank < group.size(); ++rank) {
+    const DeviceAttributes& other = DeviceOf(group, rank);
+    if (Reaches(first, other)) continue;
+    return absl::StrCat("needs links from rank 0 (", first.name.ToString(),
+                        ") to all, but none leads to rank ", rank, " (",
+                        other.name.ToString(), ")");
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string WhyNotOn(const CollGroupParams& group, const DeviceNeeds& needs) {
   std::string why_not = WhyNoLibrary(group, needs);
-  return why_not.empty() ? WhyUnitsAreShared(group, needs) : why_not;
+  if (why_not.empty()) why_not = WhyUnitsAreShared(group, needs);
+  if (why_not.empty()) why_not = WhyOutOfReach(group, needs);
+  return why_not;
 }
 
 }  // namespace tutti

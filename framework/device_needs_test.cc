@@ -13,6 +13,7 @@
 namespace tutti {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // `num_tasks` tasks of two devices, each of which has the library and shares
@@ -74,6 +75,35 @@ TEST(DeviceNeedsTest, ADeviceThatNamesNoUnitSharesNone) {
   CollGroupParams group = GroupOf(2);
   for (CollGroupMember& member : group.members) member.device.unit.clear();
   EXPECT_THAT(WhyNotOn(group, {.own_units = true}), IsEmpty());
+}
+
+TEST(DeviceNeedsTest, TheFirstReachesAllByLinks) {
+  CollGroupParams group = GroupOf(1);
+  const DeviceNeeds needs = {.first_reaches_all = true};
+  EXPECT_EQ(WhyNotOn(group, needs),
+            "needs links from rank 0 (/job:worker/replica:0/task:0/device:GPU:0"
+            ") to all, but none leads to rank 1 "
+            "(/job:worker/replica:0/task:0/device:GPU:1)");
+  Device(group, 1).locality.links = {{.device_index = 0}};  // The other way.
+  EXPECT_THAT(WhyNotOn(group, needs), HasSubstr("none leads to rank 1"));
+  Device(group, 0).locality.links = {{.device_index = 7}, {.device_index = 1}};
+  EXPECT_THAT(WhyNotOn(group, needs), IsEmpty());
+}
+
+TEST(DeviceNeedsTest, TheFirstReachesWhatIsOnItsOwnUnit) {
+  CollGroupParams group = GroupOf(2);
+  const DeviceNeeds needs = {.first_reaches_all = true};
+  for (CollGroupMember& member : group.members) member.device.unit = "a";
+  EXPECT_THAT(WhyNotOn(group, needs), IsEmpty());
+  for (CollGroupMember& member : group.members) member.device.unit = "";
+  EXPECT_THAT(WhyNotOn(group, needs), HasSubstr("none leads to rank 1"));
+}
+
+TEST(DeviceNeedsTest, LinksLeadToDevicesOfTheSameTask) {
+  CollGroupParams group = GroupOf(2);
+  Device(group, 0).locality.links = {{.device_index = 0}, {.device_index = 1}};
+  EXPECT_THAT(WhyNotOn(group, {.first_reaches_all = true}),
+              HasSubstr("none leads to rank 2 "));
 }
 
 TEST(DeviceNeedsTest, WithinTasksOtherTasksDoNotMatter) {

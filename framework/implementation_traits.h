@@ -8,6 +8,7 @@
 #include "framework/collective_type.h"
 #include "framework/determinism.h"
 #include "framework/group_layout.h"
+#include "framework/merge_op.h"
 
 namespace tutti {
 
@@ -60,9 +61,13 @@ struct DeviceNeeds {
   // No two are on one piece of hardware (DeviceAttributes::unit).
   bool own_units = false;
 
-  // Both among the members of each task alone: one that is the only member of
-  // its task needs nothing.
+  // The two above among the members of each task alone: one that is the only
+  // member of its task needs nothing.
   bool within_tasks = false;
+
+  // The first member's links lead to all others (DeviceLocality), but for those
+  // on its own piece of hardware.
+  bool first_reaches_all = false;
 };
 
 // What an implementation can do, for choosing among implementations and for
@@ -100,6 +105,11 @@ struct ImplementationTraits {
   // Reduces strictly from the lowest rank to the highest, so that the merge op
   // need not commute.
   bool preserves_rank_order = false;
+
+  // Why it cannot reduce with these, in words that follow its name; empty if it
+  // can. Pure. Null: it can with all, the caller's own too.
+  std::string (*why_not_ops)(const MergeOp& merge_op,
+                             const FinalOp& final_op) = nullptr;
 
   // Honours CollImplDetails::subdiv_offsets.
   bool supports_subdivisions = false;

@@ -51,6 +51,18 @@ std::string WhyNotDelegated(const ImplementationTraits& traits,
   return "needs each member in a process of its own";
 }
 
+// Why it cannot reduce with the ops of the request; empty if it can.
+std::string WhyNotReduced(const ImplementationTraits& traits,
+                          const SelectionRequest& request) {
+  if (!Reduces(request.type)) return "";
+  if (!request.merge_op.commutative() && !traits.preserves_rank_order) {
+    return "does not keep the rank order, which a merge op that does not "
+           "commute needs";
+  }
+  if (traits.why_not_ops == nullptr) return "";
+  return traits.why_not_ops(request.merge_op, request.final_op);
+}
+
 // Why the implementation cannot do what is asked; empty if it can.
 std::string WhyNot(const ImplementationTraits& traits,
                    const SelectionRequest& request) {
@@ -73,11 +85,8 @@ std::string WhyNot(const ImplementationTraits& traits,
   }
   const std::string why_not_delegated = WhyNotDelegated(traits, request);
   if (!why_not_delegated.empty()) return why_not_delegated;
-  if (Reduces(request.type) && !request.commutative &&
-      !traits.preserves_rank_order) {
-    return "does not keep the rank order, which a merge op that does not "
-           "commute needs";
-  }
+  const std::string why_not_reduced = WhyNotReduced(traits, request);
+  if (!why_not_reduced.empty()) return why_not_reduced;
   if (request.uneven && !traits.supports_uneven) {
     return "needs contributions of equal size";
   }

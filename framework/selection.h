@@ -13,6 +13,7 @@
 #include "framework/determinism.h"
 #include "framework/group_layout.h"
 #include "framework/implementation_traits.h"
+#include "framework/merge_op.h"
 #include "framework/params.h"
 #include "framework/registry.h"
 #include "framework/selection_rules.h"
@@ -37,12 +38,13 @@ struct SelectionRequest {
   std::string device_type;
   int64_t bytes = 0;  // Of the larger of one member's input and output.
 
-  bool one_process = false;         // All members are in this process, else
-                                    // every task is a process.
-  std::string delegate;             // What connects these and runs collectives
-                                    // (CollectiveDelegate::name()), or empty.
-  std::string implementation;       // A name, or empty for any.
-  bool commutative = true;          // The merge op, where one is used.
+  bool one_process = false;    // All members are in this process, else
+                               // every task is a process.
+  std::string delegate;        // What connects these and runs collectives
+                               // (CollectiveDelegate::name()), or empty.
+  std::string implementation;  // A name, or empty for any.
+  MergeOp merge_op;            // Where Reduces(type), and the final op.
+  FinalOp final_op;
   bool uneven = false;              // Members' contributions differ in size.
   bool wants_subdivisions = false;  // Explicit subdivision offsets were given.
   size_t num_listed_ranks = 0;      // In CollImplDetails::rank_list.

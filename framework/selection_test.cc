@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_implementation.h"
+#include "framework/merge_op.h"
 #include "framework/params.h"
 #include "tests/status_matchers.h"
 
@@ -30,6 +31,11 @@ class Nothing : public CollectiveImplementationInterface {
     std::move(done)(absl::OkStatus());
   }
 };
+
+const MergeOp kAppend =
+    MergeOp::Custom(
+        {.name = "append", .apply = [](auto...) { return absl::OkStatus(); }})
+        .value();
 
 double OneSecond(const CostQuery&) { return 1; }
 double TwoSeconds(const CostQuery&) { return 2; }
@@ -275,7 +281,7 @@ TEST_F(SelectionTest, AnOpThatDoesNotCommuteNeedsTheRankOrder) {
   Register("Ordered", ordered);
   Register("Ring", AllReduceTraits(OneSecond));
   EXPECT_EQ(Selected(), "Ring");
-  request_.commutative = false;
+  request_.merge_op = kAppend;
   EXPECT_EQ(Selected(), "Ordered");
   EXPECT_THAT(WhyNot("Ring"), HasSubstr("rank order"));
 }
@@ -284,8 +290,28 @@ TEST_F(SelectionTest, WhereNothingIsReducedAnyOrderWillDo) {
   Register("Gather", {.collectives = {CollectiveType::kAllGather},
                       .cost_seconds = OneSecond});
   request_.type = CollectiveType::kAllGather;
-  request_.commutative = false;
+  request_.merge_op = kAppend;
   EXPECT_EQ(Selected(), "Gather");
+}
+
+TEST_F(SelectionTest, WhoCannotReduceWithTheOpsIsRuledOut) {
+  ImplementationTraits sums_alone = AllReduceTraits(OneSecond);
+  sums_alone.collectives.push_back(CollectiveType::kAllGather);
+  sums_alone.why_not_ops = [](const MergeOp& merge_op,
+                              const FinalOp& final_op) -> std::string {
+    if (merge_op != ReductionKind::kSum) return "does sums alone";
+    return final_op.is_identity() ? "" : "divides nothing";
+  };
+  Register("SumsAlone", sums_alone);
+  Register("Ring", AllReduceTraits(TwoSeconds));
+  EXPECT_EQ(Selected(), "SumsAlone");
+  request_.final_op = FinalOp::DivideByGroupSize();
+  EXPECT_EQ(Selected(), "Ring");
+  EXPECT_EQ(WhyNot("SumsAlone"), "divides nothing");
+  request_.merge_op = ReductionKind::kMax;
+  EXPECT_EQ(WhyNot("SumsAlone"), "does sums alone");
+  request_.type = CollectiveType::kAllGather;
+  EXPECT_EQ(Selected(), "SumsAlone");
 }
 
 TEST_F(SelectionTest, UnevenContributionsNeedWhoTakesThem) {

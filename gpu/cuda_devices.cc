@@ -96,13 +96,15 @@ absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
   if (*num_gpus == 0) {
     return absl::NotFoundError("this host has a driver for GPUs, but no GPU");
   }
-  const auto staging = PinnedPool::Create(
-      {.runtime = &runtime, .kept_bytes = options.kept_staging_bytes});
-  if (!staging.ok()) return staging.status();
   std::vector<std::unique_ptr<CudaDevice>> devices;
   for (int gpu = 0; gpu < *num_gpus; ++gpu) {
     const auto strengths = Connect(runtime, gpu, *num_gpus);
     if (!strengths.ok()) return strengths.status();
+    const auto staging =
+        PinnedPool::Create({.runtime = &runtime,
+                            .gpu = gpu,
+                            .kept_bytes = options.kept_staging_bytes});
+    if (!staging.ok()) return staging.status();
     for (int i = 0; i < options.devices_per_gpu; ++i) {
       const int index = static_cast<int>(devices.size());
       auto device = CudaDevice::Create(

@@ -35,7 +35,7 @@ struct CudaDevicesOptions {
   // Of each device: see CudaDevice.
   int64_t freed_ahead_bytes = CudaDevice::Options().freed_ahead_bytes;
 
-  // Of pinned memory, which all of them share (PinnedPool).
+  // Of pinned memory, which the devices of a GPU share (PinnedPool): for each.
   size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
 
   // For the collectives of NCCL, which need one device per GPU: opened by

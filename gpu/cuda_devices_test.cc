@@ -107,6 +107,20 @@ TEST_F(CudaDevicesTest, DevicesOnOneGpuNameTheSameUnit) {
   EXPECT_THAT(units, ElementsAre("0-0", "0-0", "0-1", "0-1", "0-2", "0-2"));
 }
 
+TEST_F(CudaDevicesTest, AGpuThatFailsTakesNoStagingFromOthers) {
+  const auto devices = CreateCudaDevices(Options());
+  ASSERT_THAT(devices, IsOk());
+  const auto take = [&](int index) {
+    return (*devices)[index]->staging()->Take(8).status();
+  };
+  runtime_.FailStream((*devices)[0]->compute_stream(),
+                      absl::InternalError("illegal address"));
+  environment_.RunAll();
+  EXPECT_THAT(take(1), StatusIs(absl::StatusCode::kInternal,
+                                HasSubstr("illegal address")));
+  EXPECT_THAT(take(2), IsOk());
+}
+
 TEST_F(CudaDevicesTest, OnePeerTooManyCountsAsWithoutALink) {
   runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
                     absl::ResourceExhaustedError("too many peers"));

@@ -13,6 +13,7 @@
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_group.h"
+#include "gpu/gpu_runtime.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
 
@@ -109,17 +110,32 @@ TEST(CudaGroupTest, WhatRunsOnCpusAloneNamesWhatRunsOnGpus) {
                          HasSubstr("GpuLocalReduce"))))));
 }
 
+// An all-reduce by whom the choice falls on is well.
+void ExpectReduces(FakeGpuGroup& group, int64_t num_elements) {
+  std::vector<Tensor> outputs(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, group.Request(AllReduce{}, DType::kInt8, num_elements),
+               group.Allocate(rank, DType::kInt8, num_elements),
+               &outputs[rank]);
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+}
+
 TEST(CudaGroupTest, AmongAllAlgorithmsOneThatRunsOnGpusIsChosen) {
   for (const int num_elements : {1, 1 << 20}) {
     FakeGpuGroup group({.memory_bytes = 1 << 26});
-    std::vector<Tensor> outputs(group.size());
-    for (int rank = 0; rank < group.size(); ++rank) {
-      group.Call(rank, group.Request(AllReduce{}, DType::kInt8, num_elements),
-                 group.Allocate(rank, DType::kInt8, num_elements),
-                 &outputs[rank]);
-    }
-    group.RunAll();
-    EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+    ExpectReduces(group, num_elements);
+  }
+}
+
+TEST(CudaGroupTest, WithoutLinksOneThatNeedsNoneIsChosen) {
+  for (const int num_elements : {1, 1 << 20}) {
+    FakeGpuGroup group({.num_gpus = 2,
+                        .devices_per_gpu = 1,
+                        .memory_bytes = 1 << 26,
+                        .link = [](int, int) { return PeerLink::kNone; }});
+    ExpectReduces(group, num_elements);
   }
 }
 

@@ -221,17 +221,28 @@ absl::Status CudaRuntime::FreeAsync(void* memory, GpuStream stream) {
               stream.gpu);
 }
 
-absl::StatusOr<void*> CudaRuntime::AllocatePinned(size_t num_bytes) {
-  void* memory = nullptr;
+absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinned(size_t num_bytes,
+                                                         int gpu) {
+  const auto opened = Find(gpu);
+  if (!opened.ok()) return opened.status();
+  const OnGpu on_gpu(gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", gpu);
+  }
+  PinnedMemory memory = {.gpu = gpu};
   const absl::Status status =
-      CudaStatus(cudaHostAlloc(&memory, num_bytes, cudaHostAllocPortable),
-                 absl::StrCat("cudaHostAlloc of ", num_bytes, " bytes"));
+      Note(cudaHostAlloc(&memory.data, num_bytes, cudaHostAllocPortable),
+           absl::StrCat("cudaHostAlloc of ", num_bytes, " bytes"), gpu);
   if (!status.ok()) return status;
   return memory;
 }
 
-absl::Status CudaRuntime::FreePinned(void* memory) {
-  return CudaStatus(cudaFreeHost(memory), "cudaFreeHost");
+absl::Status CudaRuntime::FreePinned(PinnedMemory memory) {
+  const OnGpu on_gpu(memory.gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", memory.gpu);
+  }
+  return Note(cudaFreeHost(memory.data), "cudaFreeHost", memory.gpu);
 }
 
 absl::Status CudaRuntime::CopyAsync(void* to, const void* from,

@@ -61,8 +61,9 @@ class CudaRuntime : public GpuRuntime {
   absl::StatusOr<void*> AllocateAsync(size_t num_bytes,
                                       GpuStream stream) override;
   absl::Status FreeAsync(void* memory, GpuStream stream) override;
-  absl::StatusOr<void*> AllocatePinned(size_t num_bytes) override;
-  absl::Status FreePinned(void* memory) override;
+  absl::StatusOr<PinnedMemory> AllocatePinned(size_t num_bytes,
+                                              int gpu) override;
+  absl::Status FreePinned(PinnedMemory memory) override;
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                          GpuStream stream) override;
   absl::Status CallHost(StatusCallback call, GpuStream stream) override;

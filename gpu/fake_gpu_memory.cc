@@ -68,7 +68,7 @@ absl::Status FakeGpuMemory::End(void* memory) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<void*> FakeGpuMemory::AllocatePinned(size_t num_bytes) {
+void* FakeGpuMemory::AllocatePinned(size_t num_bytes) {
   std::vector<uint8_t> bytes(num_bytes, kUninitialised);
   void* const begin = bytes.data();
   pinned_[AddressOf(begin)] = std::move(bytes);

@@ -36,7 +36,7 @@ class FakeGpuMemory {
   absl::Status CheckCanEnd(const void* memory) const;
   absl::Status End(void* memory);
 
-  absl::StatusOr<void*> AllocatePinned(size_t num_bytes);
+  void* AllocatePinned(size_t num_bytes);
   absl::Status FreePinned(void* memory);
 
   // Where the bytes are. Errors: FAILED_PRECONDITION for bytes of a GPU that

@@ -302,21 +302,22 @@ absl::Status FakeGpuRuntime::FreeAsync(void* memory, GpuStream stream) {
                       [memory](FakeGpuMemory& all) { return all.End(memory); });
 }
 
-absl::StatusOr<void*> FakeGpuRuntime::AllocatePinned(size_t num_bytes) {
+absl::StatusOr<PinnedMemory> FakeGpuRuntime::AllocatePinned(size_t num_bytes,
+                                                            int gpu) {
   const absl::Status status =
-      queues_->Begin(Number(GpuCall::kAllocatePinned), "AllocatePinned", 0);
+      queues_->Begin(Number(GpuCall::kAllocatePinned), "AllocatePinned", gpu);
   if (!status.ok()) return status;
-  absl::StatusOr<void*> memory;
+  PinnedMemory memory = {.gpu = gpu};
   queues_->WithMemory(
-      [&](FakeGpuMemory& all) { memory = all.AllocatePinned(num_bytes); });
+      [&](FakeGpuMemory& all) { memory.data = all.AllocatePinned(num_bytes); });
   return memory;
 }
 
-absl::Status FakeGpuRuntime::FreePinned(void* memory) {
+absl::Status FakeGpuRuntime::FreePinned(PinnedMemory memory) {
   absl::Status status = queues_->CheckMayCall("FreePinned");
   if (!status.ok()) return status;
   queues_->WithMemory(
-      [&](FakeGpuMemory& all) { status = all.FreePinned(memory); });
+      [&](FakeGpuMemory& all) { status = all.FreePinned(memory.data); });
   if (!status.ok()) queues_->AddMistake(std::string(status.message()));
   return status;
 }

@@ -183,7 +183,7 @@ TEST(FakeGpuRuntimeTest, FreeingTwiceAndWhatIsNotAllocatedIsRefused) {
   EXPECT_THAT(gpus.runtime().FreeAsync(&value, gpus.one()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("not allocated on a GPU")));
-  EXPECT_THAT(gpus.runtime().FreePinned(&value),
+  EXPECT_THAT(gpus.runtime().FreePinned({.data = &value}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("not allocated as pinned")));
   gpus.RunAll();
@@ -197,7 +197,7 @@ TEST(FakeGpuRuntimeTest, WhatIsNotGivenBackIsNamed) {
   {
     const OwnedGpuStream stream = *NewStream(runtime, 0);
     const OwnedGpuEvent event = *NewEvent(runtime, 0);
-    const OwnedPinnedMemory pinned = *NewPinnedMemory(runtime, 16);
+    const OwnedPinnedMemory pinned = *NewPinnedMemory(runtime, 16, 0);
     void* const memory = *runtime.AllocateAsync(8, stream.get());
     environment.RunAll();
     EXPECT_THAT(runtime.Leaks(),
@@ -279,7 +279,7 @@ TEST(FakeGpuRuntimeTest, HostCallsMustNotCallTheRuntime) {
   Gpus gpus(1);
   FakeGpuRuntime& runtime = gpus.runtime();
   const GpuEvent event = *runtime.CreateEvent(0);
-  void* const pinned = *runtime.AllocatePinned(8);
+  const PinnedMemory pinned = *runtime.AllocatePinned(8, 0);
   std::vector<absl::Status> inside;
   ASSERT_THAT(runtime.CallHost(
                   [&](const absl::Status&) {

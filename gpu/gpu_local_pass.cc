@@ -132,6 +132,7 @@ ImplementationTraits GpuLocalTraits(std::string summary,
                    "first one reaches the memory of all");
   traits.collectives = std::move(collectives);
   traits.device_types = {CudaDevice::kType};
+  traits.device_needs = {.first_reaches_all = true};
   traits.needs_one_process = true;
   traits.determinism = Determinism::kByRankOrder;
   traits.cost_seconds = CostSeconds;

@@ -5,11 +5,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "framework/registry.h"
 #include "framework/tensor.h"
+#include "gpu/gpu_members.h"
 
 namespace tutti {
 namespace {
@@ -71,31 +70,11 @@ absl::StatusOr<GpuPlan> PlanReduce(const GpuMembers& members) {
   return plan;
 }
 
-absl::Status HostFunctionError(const char* what, absl::string_view name) {
-  return absl::UnimplementedError(absl::StrCat(
-      "the ", what, " \"", name,
-      "\" is a function of the host, which GpuLocalReduce cannot run on a GPU: "
-      "use a built-in one, or copy the tensors to CPU devices and name "
-      "LocalReduce"));
-}
-
 // All members are in this process and their GPUs reach each other's memory, so
 // the last one to arrive has one kernel read all inputs and write all outputs.
 class GpuLocalReducer : public GpuLocalCollective {
  public:
   GpuLocalReducer() : GpuLocalCollective(&PlanReduce) {}
-
-  // Errors: UNIMPLEMENTED for an op of the caller.
-  absl::Status InitializeCollectiveParams(
-      const CollGroupParams& /*group*/, CollInstanceParams* instance) override {
-    if (instance->merge_op.is_custom()) {
-      return HostFunctionError("merge op", instance->merge_op.name());
-    }
-    if (instance->final_op.is_custom()) {
-      return HostFunctionError("final op", instance->final_op.name());
-    }
-    return absl::OkStatus();
-  }
 };
 
 ImplementationTraits Traits() {
@@ -103,6 +82,7 @@ ImplementationTraits Traits() {
       GpuLocalTraits("one pass over up to 8 members' memory, in rank order",
                      {CollectiveType::kAllReduce, CollectiveType::kReduce});
   traits.preserves_rank_order = true;
+  traits.why_not_ops = WhyNotOnGpu;
   return traits;
 }
 

@@ -441,14 +441,15 @@ TEST(GpuLocalReduceTest, GpusWithoutALinkAreNamed) {
   EXPECT_THAT(
       sums.group().ended(),
       Each(Optional(StatusIs(
-          absl::StatusCode::kFailedPrecondition,
-          HasSubstr("/job:localhost/replica:0/task:0/device:GPU:0 does not "
-                    "reach that of "
-                    "/job:localhost/replica:0/task:0/device:GPU:2")))));
+          absl::StatusCode::kInvalidArgument,
+          HasSubstr("GpuLocalReduce needs links from rank 0 "
+                    "(/job:localhost/replica:0/task:0/device:GPU:0) to all, "
+                    "but none leads to rank 2 "
+                    "(/job:localhost/replica:0/task:0/device:GPU:2)")))));
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
-TEST(GpuLocalReduceTest, OpsOfTheCallerAreRefusedWithTheAlternative) {
+TEST(GpuLocalReduceTest, OpsOfTheCallerAreRefused) {
   for (const bool is_merge_op : {true, false}) {
     Sums sums({});
     if (is_merge_op) {
@@ -460,9 +461,10 @@ TEST(GpuLocalReduceTest, OpsOfTheCallerAreRefusedWithTheAlternative) {
     }
     sums.CallAll();
     EXPECT_THAT(sums.group().ended(),
-                Each(Optional(StatusIs(absl::StatusCode::kUnimplemented,
-                                       AllOf(HasSubstr("op \"mine\""),
-                                             HasSubstr("LocalReduce"))))));
+                Each(Optional(StatusIs(
+                    absl::StatusCode::kInvalidArgument,
+                    AllOf(HasSubstr("op \"mine\", a function of the host"),
+                          HasSubstr("GpuLocalReduce"))))));
   }
 }
 

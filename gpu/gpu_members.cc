@@ -14,6 +14,14 @@ absl::Status CheckIsCudaDevice(const CollectiveContext& context) {
                    context.device->full_name(), " is another one"));
 }
 
+std::string WhyNotOnGpu(const MergeOp& merge_op, const FinalOp& final_op) {
+  const bool is_merge_op = merge_op.is_custom();
+  if (!is_merge_op && !final_op.is_custom()) return "";
+  return absl::StrCat("cannot run the ", is_merge_op ? "merge" : "final",
+                      " op \"", is_merge_op ? merge_op.name() : final_op.name(),
+                      "\", a function of the host, on a GPU");
+}
+
 CudaDevice& CudaDeviceOf(const CollectiveContext& context) {
   return static_cast<CudaDevice&>(*context.device);
 }

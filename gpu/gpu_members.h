@@ -2,11 +2,13 @@
 #define TUTTI_GPU_GPU_MEMBERS_H_
 
 #include <cstddef>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "framework/collective_context.h"
 #include "framework/local_meeting.h"
+#include "framework/merge_op.h"
 #include "framework/params.h"
 #include "gpu/cuda_device.h"
 
@@ -14,6 +16,10 @@ namespace tutti {
 
 // Errors: INVALID_ARGUMENT for a device that CreateCudaDevices() did not make.
 absl::Status CheckIsCudaDevice(const CollectiveContext& context);
+
+// Why kernels cannot reduce with these (ImplementationTraits::why_not_ops):
+// those of the caller are functions of the host.
+std::string WhyNotOnGpu(const MergeOp& merge_op, const FinalOp& final_op);
 
 // REQUIRES: CheckIsCudaDevice().
 CudaDevice& CudaDeviceOf(const CollectiveContext& context);

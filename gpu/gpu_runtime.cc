@@ -21,8 +21,9 @@ absl::StatusOr<OwnedGpuEvent> NewEvent(GpuRuntime& runtime, int gpu) {
 }
 
 absl::StatusOr<OwnedPinnedMemory> NewPinnedMemory(GpuRuntime& runtime,
-                                                  size_t num_bytes) {
-  return Owned<OwnedPinnedMemory>(runtime, runtime.AllocatePinned(num_bytes));
+                                                  size_t num_bytes, int gpu) {
+  return Owned<OwnedPinnedMemory>(runtime,
+                                  runtime.AllocatePinned(num_bytes, gpu));
 }
 
 }  // namespace tutti

@@ -40,6 +40,13 @@ struct GpuEvent {
   void* handle = nullptr;
 };
 
+// Host memory that GPUs copy from and to without the processor. Any GPU may,
+// but it can be made and freed as long as its own is not spoilt.
+struct PinnedMemory {
+  int gpu = 0;
+  void* data = nullptr;
+};
+
 // What we use of a GPU runtime: so little that tests have a double of it
 // (fake_gpu_runtime.h). CUDA's is cuda_runtime.h.
 //
@@ -107,10 +114,10 @@ class GpuRuntime {
   // AllocateAsync().
   virtual absl::Status FreeAsync(void* memory, GpuStream stream) = 0;
 
-  // Host memory that GPUs copy from and to without the processor. May wait for
-  // the GPUs.
-  virtual absl::StatusOr<void*> AllocatePinned(size_t num_bytes) = 0;
-  virtual absl::Status FreePinned(void* memory) = 0;
+  // Both may wait for the GPUs.
+  virtual absl::StatusOr<PinnedMemory> AllocatePinned(size_t num_bytes,
+                                                      int gpu) = 0;
+  virtual absl::Status FreePinned(PinnedMemory memory) = 0;
 
   // Between any two of: memory of any GPU, pinned memory, other host memory.
   // With other host memory the call may wait until the bytes are copied. GPUs
@@ -163,13 +170,13 @@ class GpuOwner {
 
 using OwnedGpuStream = GpuOwner<GpuStream, &GpuRuntime::DestroyStream>;
 using OwnedGpuEvent = GpuOwner<GpuEvent, &GpuRuntime::DestroyEvent>;
-using OwnedPinnedMemory = GpuOwner<void*, &GpuRuntime::FreePinned>;
+using OwnedPinnedMemory = GpuOwner<PinnedMemory, &GpuRuntime::FreePinned>;
 
 // As the calls of these names, with an owner.
 absl::StatusOr<OwnedGpuStream> NewStream(GpuRuntime& runtime, int gpu);
 absl::StatusOr<OwnedGpuEvent> NewEvent(GpuRuntime& runtime, int gpu);
 absl::StatusOr<OwnedPinnedMemory> NewPinnedMemory(GpuRuntime& runtime,
-                                                  size_t num_bytes);
+                                                  size_t num_bytes, int gpu);
 
 }  // namespace tutti
 

@@ -43,10 +43,10 @@ absl::StatusOr<PinnedPool::Buffer> PinnedPool::Take(size_t num_bytes) {
   OwnedPinnedMemory kept = TakeKept(size_bytes);
   if (kept) return Buffer(shared_from_this(), std::move(kept), size_bytes);
   absl::StatusOr<OwnedPinnedMemory> made =
-      NewPinnedMemory(*options_.runtime, size_bytes);
+      NewPinnedMemory(*options_.runtime, size_bytes, options_.gpu);
   if (absl::IsResourceExhausted(made.status())) {
     TakeAllKept();
-    made = NewPinnedMemory(*options_.runtime, size_bytes);
+    made = NewPinnedMemory(*options_.runtime, size_bytes, options_.gpu);
   }
   if (!made.ok()) return made.status();
   return Buffer(shared_from_this(), *std::move(made), size_bytes);

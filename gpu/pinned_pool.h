@@ -30,6 +30,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   struct Options {
     GpuRuntime* runtime = nullptr;
+    int gpu = 0;  // Whose fault, and no other's, ends that memory is made.
 
     // What lies here unused at most; more is freed, which may wait for the
     // GPUs and holds up only who gives a buffer back.
@@ -51,7 +52,9 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
       if (pool_ != nullptr) pool_->GiveBack(std::move(memory_), size_bytes_);
     }
 
-    std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
+    std::byte* data() const {
+      return static_cast<std::byte*>(memory_.get().data);
+    }
 
     // At least what was asked for.
     size_t size_bytes() const { return size_bytes_; }

@@ -27,7 +27,7 @@ class WatchedRuntime : public FakeGpuRuntime {
  public:
   using FakeGpuRuntime::FakeGpuRuntime;
 
-  absl::Status FreePinned(void* memory) override {
+  absl::Status FreePinned(PinnedMemory memory) override {
     if (const auto call = std::exchange(on_free, nullptr)) call();
     return FakeGpuRuntime::FreePinned(memory);
   }

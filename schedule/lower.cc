@@ -100,7 +100,8 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Choose(
        .bytes = *bytes,
        .one_process = !details.implementation.empty(),
        .implementation = details.implementation,
-       .commutative = instance->merge_op.commutative(),
+       .merge_op = instance->merge_op,
+       .final_op = instance->final_op,
        .wants_subdivisions = !details.subdiv_offsets.empty(),
        .num_listed_ranks = details.rank_list.size(),
        .determinism = details.determinism});

@@ -139,16 +139,16 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
       .layout = *layout,
       .one_process = options.one_process || layout->num_tasks() == 1,
       .determinism = options.choice.determinism};
-  const SelectionRequest request = {
-      .type = type,
-      .layout = result.layout,
-      .device_type = "CPU",
-      .bytes = BytesOf(result.workload),
-      .one_process = result.one_process,
-      .implementation = options.algorithm,
-      .commutative = result.workload.spec.merge_op.commutative(),
-      .determinism = result.determinism,
-      .model = result.model};
+  const SelectionRequest request = {.type = type,
+                                    .layout = result.layout,
+                                    .device_type = "CPU",
+                                    .bytes = BytesOf(result.workload),
+                                    .one_process = result.one_process,
+                                    .implementation = options.algorithm,
+                                    .merge_op = result.workload.spec.merge_op,
+                                    .final_op = result.workload.spec.final_op,
+                                    .determinism = result.determinism,
+                                    .model = result.model};
   result.candidates = JudgeImplementations(registry, request);
   Sort(registry, type, &result.candidates);
   const auto selection = SelectImplementation(

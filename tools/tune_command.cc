@@ -68,7 +68,8 @@ SelectionRequest RequestFor(const Question& question) {
           .device_type = "CPU",
           .bytes = BytesOf(question.workload),
           .one_process = true,
-          .commutative = spec.merge_op.commutative()};
+          .merge_op = spec.merge_op,
+          .final_op = spec.final_op};
 }
 
 // Those that could be named, cost model or not.

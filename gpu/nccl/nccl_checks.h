@@ -1,14 +1,16 @@
 #ifndef TUTTI_GPU_NCCL_NCCL_CHECKS_H_
 #define TUTTI_GPU_NCCL_NCCL_CHECKS_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "framework/collective_context.h"
-#include "framework/params.h"
+#include "framework/merge_op.h"
 
 namespace tutti {
 
-// Errors: UNIMPLEMENTED for what NCCL cannot do, naming what can.
-absl::Status CheckNcclServes(const CollInstanceParams& instance);
+// Why NCCL cannot reduce with these (ImplementationTraits::why_not_ops).
+std::string WhyNotWithNccl(const MergeOp& merge_op, const FinalOp& final_op);
 
 // That what the leader has chosen can run on this device. Errors:
 // INVALID_ARGUMENT for one that is no CudaDevice; FAILED_PRECONDITION for one

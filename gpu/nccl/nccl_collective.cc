@@ -31,11 +31,6 @@ double CostSeconds(const CostQuery& query) {
 
 }  // namespace
 
-absl::Status NcclCollective::InitializeCollectiveParams(
-    const CollGroupParams& /*group*/, CollInstanceParams* instance) {
-  return CheckNcclServes(*instance);
-}
-
 absl::Status NcclCollective::InitializeCollectiveGroupRuntimeDetails(
     CollGroupParams* group) {
   AddNcclKey(NcclKeys::Global(), group);
@@ -79,6 +74,7 @@ ImplementationTraits NcclTraits(std::string summary,
   traits.device_types = {CudaDevice::kType};
   traits.device_needs = {.library = kNcclLibrary, .own_units = true};
   traits.needs_communicator_key = true;
+  traits.why_not_ops = WhyNotWithNccl;
   traits.determinism = Determinism::kByRankOrder;
   traits.cost_seconds = CostSeconds;
   return traits;

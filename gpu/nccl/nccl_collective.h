@@ -35,10 +35,6 @@ class NcclCollective : public CollectiveImplementationInterface {
  public:
   explicit NcclCollective(NcclPlanner planner) : planner_(planner) {}
 
-  // Errors: UNIMPLEMENTED for what NCCL cannot do, naming what can.
-  absl::Status InitializeCollectiveParams(
-      const CollGroupParams& group, CollInstanceParams* instance) override;
-
   // Never fails: see AddNcclKey().
   absl::Status InitializeCollectiveGroupRuntimeDetails(
       CollGroupParams* group) override;

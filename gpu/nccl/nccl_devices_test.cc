@@ -1,5 +1,6 @@
 // What becomes of collectives where the devices of a group lack what NCCL
-// needs: another implementation serves, and who names one of NCCL hears why.
+// needs, or NCCL what they need: another implementation serves, and who names
+// one of NCCL hears why.
 
 #include <cstdint>
 #include <string>
@@ -10,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
+#include "framework/merge_op.h"
+#include "framework/reduction_kind.h"
 #include "framework/reduction_test_data.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
@@ -40,6 +43,7 @@ class Sums {
   }
 
   FakeNcclTasks& tasks() { return tasks_; }
+  CollectiveRequest& request() { return request_; }
   int num_keys() { return tasks_.network().counts().ids; }
   int num_launches() { return tasks_.network().counts().launches; }
 
@@ -57,12 +61,15 @@ class Sums {
   }
 
   void ExpectSums(const std::string& implementation = "") {
+    const int sum = tasks_.size() * (tasks_.size() + 1) / 2;
+    ExpectAll(static_cast<uint8_t>(sum), implementation);
+  }
+
+  void ExpectAll(uint8_t result, const std::string& implementation = "") {
     CallAll(implementation);
     ASSERT_THAT(tasks_.TakeCalls(), Each(Optional(IsOk())));
-    const auto sum =
-        static_cast<uint8_t>(tasks_.size() * (tasks_.size() + 1) / 2);
     for (int rank = 0; rank < tasks_.size(); ++rank) {
-      EXPECT_THAT(tasks_.Read(rank, outputs_[rank]), Each(sum));
+      EXPECT_THAT(tasks_.Read(rank, outputs_[rank]), Each(result));
     }
   }
 
@@ -170,6 +177,41 @@ TEST(NcclDevicesTest, HybridsShareGpusWithOtherProcesses) {
   Sums sums({.num_tasks = 2, .shares_gpus = true}, AllReduce{});
   sums.ExpectSums("NcclThenRing");
   EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclDevicesTest, BitOpsAreLeftToOthers) {
+  for (const auto& [kind, result] : {std::pair(ReductionKind::kBand, 1 & 2),
+                                     {ReductionKind::kBor, 1 | 2},
+                                     {ReductionKind::kBxor, 1 ^ 2}}) {
+    for (const int num_tasks : {1, 2}) {
+      Sums sums({.num_tasks = num_tasks, .gpus_per_task = 2 / num_tasks},
+                AllReduce{});
+      sums.request().merge_op = kind;
+      sums.request().instance_key = 1;
+      sums.ExpectRefused("NcclReduce",
+                         absl::StrCat("has no merge op \"", Name(kind),
+                                      "\", which NCCL lacks"));
+      sums.request().instance_key = 2;
+      sums.ExpectAll(static_cast<uint8_t>(result));
+      EXPECT_EQ(sums.num_launches(), 0);
+      EXPECT_THAT(sums.Remains(), IsEmpty());
+    }
+  }
+}
+
+TEST(NcclDevicesTest, FunctionsOfTheHostAreRefused) {
+  const auto apply = [](auto...) { return absl::OkStatus(); };
+  Sums merges({.gpus_per_task = 2}, AllReduce{});
+  merges.request().merge_op =
+      *MergeOp::Custom({.name = "mine", .commutative = true, .apply = apply});
+  merges.ExpectRefused("NcclReduce",
+                       "cannot run the merge op \"mine\", a function of the "
+                       "host, on a GPU");
+  Sums ends({.gpus_per_task = 2}, AllReduce{});
+  ends.request().final_op = *FinalOp::Custom({.name = "end", .apply = apply});
+  ends.ExpectRefused("NcclReduce",
+                     "cannot run the final op \"end\", a function of the "
+                     "host, on a GPU");
 }
 
 }  // namespace

@@ -406,33 +406,6 @@ TEST(NcclGroupTest, ASpoiltGpuEndsAllTasks) {
   }
 }
 
-TEST(NcclGroupTest, WhatNcclLacksIsRefusedWithTheAlternative) {
-  for (const ReductionKind kind :
-       {ReductionKind::kBand, ReductionKind::kBor, ReductionKind::kBxor}) {
-    Sums sums;
-    sums.request().merge_op = kind;
-    sums.CallAll();
-    sums.ExpectEnded(
-        StatusIs(absl::StatusCode::kUnimplemented,
-                 AllOf(HasSubstr(Name(kind)), HasSubstr("GpuLocalReduce"))));
-  }
-  for (const bool is_merge_op : {true, false}) {
-    Sums sums;
-    const auto apply = [](auto...) { return absl::OkStatus(); };
-    if (is_merge_op) {
-      sums.request().merge_op = *MergeOp::Custom(
-          {.name = "mine", .commutative = true, .apply = apply});
-    } else {
-      sums.request().final_op =
-          *FinalOp::Custom({.name = "mine", .apply = apply});
-    }
-    sums.CallAll();
-    sums.ExpectEnded(
-        StatusIs(absl::StatusCode::kUnimplemented,
-                 AllOf(HasSubstr("op \"mine\""), HasSubstr("LocalReduce"))));
-  }
-}
-
 // Two instances, which are settled.
 std::unique_ptr<Sums> TwoSettled(int num_tasks) {
   auto sums =

@@ -101,11 +101,6 @@ class Factory : public CollectiveFactory {
 
 }  // namespace
 
-absl::Status NcclThen::InitializeCollectiveParams(
-    const CollGroupParams& /*group*/, CollInstanceParams* instance) {
-  return CheckNcclServes(*instance);
-}
-
 absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
   const CollectiveParams& params = *context->params;
   absl::Status status = CheckIsCudaDevice(*context);
@@ -164,6 +159,7 @@ std::shared_ptr<const CollectiveFactory> NcclThenFactory(std::string between,
   traits.device_types = {CudaDevice::kType};
   traits.device_needs = {
       .library = kNcclLibrary, .own_units = true, .within_tasks = true};
+  traits.why_not_ops = WhyNotWithNccl;
   traits.determinism = Determinism::kNotGuaranteed;
   // No price: nothing of it has been measured, so it runs only when named.
   return std::make_shared<const Factory>(std::move(traits), std::move(between),

@@ -43,8 +43,6 @@ class NcclThen : public CollectiveImplementationInterface {
 
   // Errors: as NcclCollective; INVALID_ARGUMENT for a process with members of
   // several tasks.
-  absl::Status InitializeCollectiveParams(
-      const CollGroupParams& group, CollInstanceParams* instance) override;
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
   void Run(const CollectiveContext& context, StatusCallback done) override;
 

@@ -268,7 +268,7 @@ TEST(NcclThenTest, FunctionsOfTheHostAreRefused) {
                                    int64_t) { return absl::OkStatus(); }})
           .value();
   sums.CallAll(/*in_place=*/false);
-  EndsAllWith(sums, "NCCL has no merge op \"mine\"");
+  EndsAllWith(sums, "NcclThenRing cannot run the merge op \"mine\"");
 }
 
 }  // namespace

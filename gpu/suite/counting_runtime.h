@@ -64,10 +64,11 @@ class CountingRuntime : public GpuRuntime {
   absl::Status FreeAsync(void* memory, GpuStream stream) override {
     return other_.FreeAsync(memory, stream);
   }
-  absl::StatusOr<void*> AllocatePinned(size_t num_bytes) override {
-    return other_.AllocatePinned(num_bytes);
+  absl::StatusOr<PinnedMemory> AllocatePinned(size_t num_bytes,
+                                              int gpu) override {
+    return other_.AllocatePinned(num_bytes, gpu);
   }
-  absl::Status FreePinned(void* memory) override {
+  absl::Status FreePinned(PinnedMemory memory) override {
     return other_.FreePinned(memory);
   }
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,

@@ -13,12 +13,13 @@ absl::StatusOr<uint8_t*> HostArea::Take(size_t num_bytes) {
   }
   if (block_ == blocks_.size()) {
     const size_t size = std::max(block_bytes_, num_bytes);
-    absl::StatusOr<OwnedPinnedMemory> memory = NewPinnedMemory(runtime_, size);
+    absl::StatusOr<OwnedPinnedMemory> memory =
+        NewPinnedMemory(runtime_, size, /*gpu=*/0);
     if (!memory.ok()) return memory.status();
     blocks_.push_back({.memory = *std::move(memory), .num_bytes = size});
   }
   uint8_t* const piece =
-      static_cast<uint8_t*>(blocks_[block_].memory.get()) + taken_;
+      static_cast<uint8_t*>(blocks_[block_].memory.get().data) + taken_;
   taken_ += num_bytes;
   return piece;
 }
