@@ -37,6 +37,11 @@ class MpiServes {
   // Sends `task` no more of what it pulls.
   void StopAllOf(int task, const absl::Status& reason);
 
+  // Forgets whom the service has not told yet: they may be told when MPI is
+  // over and this is gone, and then give their bytes back at once. REQUIRES:
+  // StopAllOf() each task.
+  void ForgetUntold();
+
   bool Poll() { return sending_.Poll(); }
   bool is_sending() const { return sending_.size() > 0; }
 
