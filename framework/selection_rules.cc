@@ -1,9 +1,14 @@
 #include "framework/selection_rules.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 
 namespace tutti {
 namespace {
@@ -50,64 +55,102 @@ absl::Status CheckRange(const SelectionRule& rule) {
                " bytes");
 }
 
-bool HasSameScope(const SelectionRule& a, const SelectionRule& b) {
-  return a.type == b.type && a.layout == b.layout &&
-         a.one_process == b.one_process;
+// What rules are about, but for sizes.
+using Scope = std::tuple<CollectiveType, std::string, std::optional<bool>>;
+
+Scope ScopeOf(const SelectionRule& rule) {
+  return {rule.type, rule.layout, rule.one_process};
 }
 
-// Whether all that b is about, but for sizes, a is about too.
-bool CoversScope(const SelectionRule& a, const SelectionRule& b) {
-  return a.type == b.type && (a.layout.empty() || a.layout == b.layout) &&
-         (!a.one_process.has_value() || a.one_process == b.one_process);
+// Rules of one scope, whose sizes do not overlap, by the first of them.
+using Ranges = std::map<int64_t, const SelectionRule*>;
+
+// Null: none has it.
+const SelectionRule* FindSize(const Ranges& ranges, int64_t bytes) {
+  const auto next = ranges.upper_bound(bytes);
+  if (next == ranges.begin()) return nullptr;
+  const SelectionRule* const rule = std::prev(next)->second;
+  return bytes <= rule->max_bytes ? rule : nullptr;
 }
 
-absl::Status CheckOverlap(absl::Span<const SelectionRule> before,
-                          const SelectionRule& rule) {
-  for (const SelectionRule& other : before) {
-    if (!HasSameScope(other, rule) || other.max_bytes < rule.min_bytes ||
-        rule.max_bytes < other.min_bytes) {
-      continue;
-    }
-    return Blame(rule, "sizes of ", RangeText(rule), " overlap with the ",
-                 RangeText(other), " of ", other.where,
-                 ", which is for the same ", Name(rule.type));
+// Rules that have been looked at, in order.
+class RulesBefore {
+ public:
+  void Add(const SelectionRule& rule) {
+    ranges_[ScopeOf(rule)].emplace(rule.min_bytes, &rule);
   }
-  return absl::OkStatus();
+
+  absl::Status CheckOverlap(const SelectionRule& rule) const;
+  absl::Status CheckReached(const SelectionRule& rule) const;
+
+ private:
+  const Ranges* Find(const Scope& scope) const {
+    const auto found = ranges_.find(scope);
+    return found == ranges_.end() ? nullptr : &found->second;
+  }
+
+  absl::flat_hash_map<Scope, Ranges> ranges_;
+};
+
+absl::Status RulesBefore::CheckOverlap(const SelectionRule& rule) const {
+  const Ranges* const ranges = Find(ScopeOf(rule));
+  if (ranges == nullptr) return absl::OkStatus();
+  const SelectionRule* other = FindSize(*ranges, rule.min_bytes);
+  if (other == nullptr) {
+    const auto next = ranges->lower_bound(rule.min_bytes);
+    if (next == ranges->end() || next->first > rule.max_bytes) {
+      return absl::OkStatus();
+    }
+    other = next->second;
+  }
+  return Blame(rule, "sizes of ", RangeText(rule), " overlap with the ",
+               RangeText(*other), " of ", other->where,
+               ", which is for the same ", Name(rule.type));
 }
 
 // Goes from size to size that rules before leave, and ends where there is none.
-absl::Status CheckReached(absl::Span<const SelectionRule> before,
-                          const SelectionRule& rule) {
-  int64_t first_left = rule.min_bytes;
-  const SelectionRule* last = nullptr;
-  const auto takes_it = [&](const SelectionRule& other) {
-    return CoversScope(other, rule) && other.min_bytes <= first_left &&
-           first_left <= other.max_bytes;
-  };
-  for (;;) {
-    const auto* const other =
-        std::find_if(before.begin(), before.end(), takes_it);
-    if (other == before.end()) return absl::OkStatus();
-    last = other;
-    if (other->max_bytes >= rule.max_bytes) break;
-    first_left = other->max_bytes + 1;
+absl::Status RulesBefore::CheckReached(const SelectionRule& rule) const {
+  // Of those that are about all that the rule is about.
+  std::vector<const Ranges*> covering;
+  for (const std::string& layout : std::set<std::string>{"", rule.layout}) {
+    for (const std::optional<bool> one_process :
+         std::set<std::optional<bool>>{std::nullopt, rule.one_process}) {
+      const Ranges* const ranges = Find({rule.type, layout, one_process});
+      if (ranges != nullptr) covering.push_back(ranges);
+    }
   }
-  return Blame(rule, "is never reached: ", last->where,
-               " and what is before it take all ", Name(rule.type), " of ",
-               RangeText(rule));
+  int64_t first_left = rule.min_bytes;
+  for (;;) {
+    const SelectionRule* taker = nullptr;
+    for (const Ranges* ranges : covering) {
+      const SelectionRule* const other = FindSize(*ranges, first_left);
+      if (other == nullptr) continue;
+      if (taker == nullptr || taker->max_bytes < other->max_bytes) {
+        taker = other;
+      }
+    }
+    if (taker == nullptr) return absl::OkStatus();
+    if (taker->max_bytes >= rule.max_bytes) {
+      return Blame(rule, "is never reached: ", taker->where,
+                   " and others before it take all ", Name(rule.type), " of ",
+                   RangeText(rule));
+    }
+    first_left = taker->max_bytes + 1;
+  }
 }
 
 }  // namespace
 
 absl::Status CheckRules(const CollectiveRegistry& registry,
                         const SelectionRules& rules) {
-  for (size_t i = 0; i < rules.size(); ++i) {
-    const auto before = absl::MakeConstSpan(rules).first(i);
-    absl::Status status = CheckImplementation(registry, rules[i]);
-    if (status.ok()) status = CheckRange(rules[i]);
-    if (status.ok()) status = CheckOverlap(before, rules[i]);
-    if (status.ok()) status = CheckReached(before, rules[i]);
+  RulesBefore before;
+  for (const SelectionRule& rule : rules) {
+    absl::Status status = CheckImplementation(registry, rule);
+    if (status.ok()) status = CheckRange(rule);
+    if (status.ok()) status = before.CheckOverlap(rule);
+    if (status.ok()) status = before.CheckReached(rule);
     if (!status.ok()) return status;
+    before.Add(rule);
   }
   return absl::OkStatus();
 }

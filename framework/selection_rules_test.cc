@@ -113,5 +113,17 @@ TEST_F(SelectionRulesTest, ARuleThatOthersLeaveNothingIsRefused) {
   EXPECT_THAT(Check(), IsOk());
 }
 
+// As many as a file may have: with a look at all pairs this would take hours.
+TEST_F(SelectionRulesTest, ManyRulesAreCheckedAtOnce) {
+  constexpr int64_t kMany = 50'000;
+  for (int64_t i = 0; i < kMany; ++i) Add(2 * i, 2 * i);
+  for (int64_t i = 0; i < kMany; ++i) Add(0, 9).layout = std::to_string(i + 1);
+  EXPECT_THAT(Check(), IsOk());
+  Add(100, 101);
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(HasSubstr("100 to 101 bytes overlap"),
+                                      HasSubstr("of f:50,"))));
+}
+
 }  // namespace
 }  // namespace tutti
