@@ -31,6 +31,13 @@ bool IsIgnored(int signal) {
 // What is read from a pipe at once: all that one holds by default.
 constexpr size_t kReadBytes = size_t{64} << 10;
 
+// Asked again before each write: two descriptors may be of one pipe, whose last
+// room the other has taken.
+bool IsWritable(int descriptor) {
+  pollfd polled = {descriptor, POLLOUT, 0};
+  return poll(&polled, 1, /*timeout=*/0) > 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Start(
@@ -121,7 +128,9 @@ void ProcessGroup::WaitForEvents() {
   for (OutputQueue* queue : options_.queues) {
     is_full = is_full || queue->is_full();
     if (queue->is_empty()) continue;
-    watch(queue->descriptor(), POLLOUT, [queue] { queue->WriteSome(); });
+    watch(queue->descriptor(), POLLOUT, [queue] {
+      if (IsWritable(queue->descriptor())) queue->WriteSome();
+    });
   }
   for (size_t i = 0; i < processes_.size() && !is_full; ++i) {
     for (Stream stream : kStreams) {

@@ -1,5 +1,6 @@
 #include "tools/process_group.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -307,6 +308,32 @@ TEST_F(ProcessGroupTest, AReaderThatDoesNotReadHoldsNothingUp) {
   EXPECT_TRUE(queue.failed());
   close(ends[0]);
   close(ends[1]);
+}
+
+TEST_F(ProcessGroupTest, NeitherDoesOneOfTwoStreamsThatAreOnePipe) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  const int other = dup(ends[1]);
+  const std::string page(4096, 'x');
+  while (write(ends[1], page.data(), page.size()) > 0) {
+  }
+  std::string taken(page);  // One has room again.
+  ASSERT_EQ(read(ends[0], taken.data(), taken.size()), 4096);
+  fcntl(ends[1], F_SETFL, 0);
+  OutputQueue out(ends[1]), err(other);
+  std::ostream(&out) << page << page;
+  std::ostream(&err) << page << page;
+  group_.reset();
+  auto group =
+      ProcessGroup::Start({Sh("exit 3"), Sh("trap '' TERM; exec sleep 1000")},
+                          {.grace = absl::Milliseconds(1),
+                           .on_output = [](int, Stream, absl::string_view) {},
+                           .queues = {&out, &err}});
+  ASSERT_THAT(group, IsOk());
+  EXPECT_THAT((*group)->Wait().first_failed, Optional(0));
+  EXPECT_TRUE(out.failed());
+  EXPECT_TRUE(err.failed());
+  for (int end : {ends[0], ends[1], other}) close(end);
 }
 
 TEST_F(ProcessGroupTest, TheDestructorKillsWhatStillRuns) {
