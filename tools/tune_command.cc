@@ -125,9 +125,13 @@ absl::StatusOr<std::vector<Question>> PlanTuning(const TuneOptions& options) {
   const auto sizes = SweptSizes(options.sweep);
   if (!sizes.ok()) return sizes.status();
   std::vector<Question> questions;
-  for (const std::string& text : Once(options.layouts)) {
+  std::vector<GroupLayout> layouts;
+  for (const std::string& text : options.layouts) {
     const auto layout = ParseTunedLayout(text);
     if (!layout.ok()) return layout.status();
+    // One may be written in several ways.
+    if (absl::c_linear_search(layouts, *layout)) continue;
+    layouts.push_back(*layout);
     for (const std::string& collective : Once(options.collectives)) {
       const auto workload = ParseWorkload({.collective = collective},
                                           options.sweep.dtype, layout->size());

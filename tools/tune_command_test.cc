@@ -90,6 +90,13 @@ TEST_F(TuneCommandTest, WhatIsGivenTwiceIsMeasuredOnce) {
   EXPECT_THAT(out_.str(), HasSubstr(" of 1 points"));
 }
 
+TEST_F(TuneCommandTest, ALayoutInTwoSpellingsIsMeasuredOnce) {
+  options_.layouts = {"2x1", "1+1", "2x01"};
+  options_.collectives = {"barrier"};
+  ASSERT_THAT(Tune(), IsOk());
+  EXPECT_THAT(out_.str(), HasSubstr(" of 1 points"));
+}
+
 TEST_F(TuneCommandTest, WrongOptionsAreErrorsBeforeAnythingIsMeasured) {
   options_.layouts = {"1x2", "3+1"};
   ExpectUsageError("--layout 3+1: wanted as many devices on each task");
