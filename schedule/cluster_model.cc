@@ -14,11 +14,13 @@ absl::Status CheckTime(absl::string_view name, double seconds) {
       absl::StrCat(name, " is ", seconds, "; wanted is 0 or more"));
 }
 
-// Infinity is one: what takes no time.
+// Infinity is one: what takes no time. That of a byte is finite, so that none
+// take none.
 absl::Status CheckRate(absl::string_view name, double rate) {
-  if (rate > 0) return absl::OkStatus();
+  if (rate > 0 && std::isfinite(1 / rate)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(name, " is ", rate, "; wanted is more than 0"));
+      absl::StrCat(name, " is ", rate, "; wanted is more than 0",
+                   rate > 0 ? ", and more than that" : ""));
 }
 
 absl::Status CheckTasks(const std::vector<LinkClass>& links, size_t index) {

@@ -102,7 +102,7 @@ TEST_F(SimulateCommandTest, ATopologyIsAnotherMachine) {
 TEST_F(SimulateCommandTest, ATimeWithoutANumberIsAnErrorThatNamesIt) {
   const std::string path = ::testing::TempDir() + "/endless.json";
   for (const char* link : {R"("latency_us": 1e308, "gb_per_s": 1)",
-                           R"("latency_us": 1, "gb_per_s": 1e-320)"}) {
+                           R"("latency_us": 1, "gb_per_s": 1e-316)"}) {
     std::ofstream(path) << R"({"links": [{"name": "all", )" << link << "}]}";
     for (bool json : {false, true}) {
       const absl::Status status = Run(
@@ -114,6 +114,21 @@ TEST_F(SimulateCommandTest, ATimeWithoutANumberIsAnErrorThatNamesIt) {
                   AllOf(HasSubstr(path), HasSubstr("\"time_us\"")));
       EXPECT_EQ(out_.str(), "");
     }
+  }
+}
+
+TEST_F(SimulateCommandTest, ASpeedAtWhichAByteTakesForEverIsRefused) {
+  const std::string path = ::testing::TempDir() + "/slow.json";
+  for (const char* speed : {"reduced_gb_per_s", "copied_gb_per_s"}) {
+    std::ofstream(path) << R"({"links": [
+        {"name": "all", "latency_us": 3, "gb_per_s": 1}], ")"
+                        << speed << "\": 1e-320}";
+    const absl::Status status =
+        Run({.words = {.name = "RingGather", .layout = "4x2", .bytes = "8000"},
+             .topology = path});
+    EXPECT_EQ(ExitStatus(status), 2) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(path), HasSubstr("wanted is more than")));
   }
 }
 
