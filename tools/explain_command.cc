@@ -307,7 +307,10 @@ absl::Status ExplainChoice(const ExplainOptions& options,
   const auto explanation = Explain(options, registry);
   if (!explanation.ok()) return explanation.status();
   if (options.json) {
-    console.out << ToJson(*explanation).dump(2) << "\n";
+    // The name of a file of rules may be no UTF-8.
+    console.out << ToJson(*explanation)
+                       .dump(2, ' ', false, Json::error_handler_t::replace)
+                << "\n";
   } else {
     console.out << ToText(*explanation);
   }

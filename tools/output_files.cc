@@ -165,7 +165,9 @@ absl::Status OutputFiles::ReplaceOne(Staged* file) {
     std::string kept = TemporaryPath(file->path, attempt);
     int status = link(file->path.c_str(), kept.c_str());
     if (status != 0 && errno == EEXIST) continue;
-    if (status != 0 && fs::is_regular_file(fs::symlink_status(file->path))) {
+    std::error_code ignored;
+    if (status != 0 &&
+        fs::is_regular_file(fs::symlink_status(file->path, ignored))) {
       status = std::rename(file->path.c_str(), kept.c_str());  // No links here.
     }
     if (status == 0) file->kept = std::move(kept);

@@ -737,6 +737,18 @@ class UsageTest(ToolTest):
                 num_examples += 1
         self.assertGreaterEqual(num_examples, 27)
 
+    def test_descriptors_that_are_closed_get_nothing_of_it(self):
+        pattern = self.save([np.ones(4, np.float32)] * 2)
+        for closed in ["<&-", "<&- >&-", "<&- >&- 2>&-", ">&-"]:
+            with self.subTest(closed):
+                result = subprocess.run(
+                    ["bash", "-c", f'exec "$0" "$@" {closed}', TUTTI, "run",
+                     "all_reduce", "--input", pattern, "--output",
+                     f"out{len(closed)}", "--watch"],
+                    text=True, cwd=self.root, capture_output=True, check=False)
+                # What cannot be printed is an error like any other.
+                self.assertEqual(result.returncode, int(">&-" in closed), result)
+
     def test_version(self):
         self.assertRegex(self.succeed("--version"), r"\Atutti \d+\.\d+\.\d+\n\Z")
 
@@ -892,6 +904,13 @@ class ExplainTest(ToolTest):
                             "reduction"]:
                     self.assertEqual(told[key], row[key])
                 self.assertEqual(told["chosen"], row["algorithm"])
+
+    def test_a_name_that_is_no_utf8_spoils_no_json(self):
+        rules = self.root / os.fsdecode(b"r\xe8gles.json")
+        rules.write_text(json.dumps({"version": 1, "rules": [
+            {"collective": "all_reduce", "algorithm": "RingReduce"}]}))
+        told = self.explain("all_reduce", "--rules", rules)
+        self.assertEqual(told["chosen"], "RingReduce")
 
     def test_the_cheapest_come_first(self):
         told = self.explain("all_reduce", "--layout", "4x2")
