@@ -198,14 +198,18 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
   MutexLock lock(&mu_);
   execution.resolved_ = true;
   Member& member = *members_.at(MemberKey{device, execution.id});
-  absl::Status status = CheckGeneration(member, *settled->params->group);
+  TableInstance& instance = *member.instance;
+  const CollGroupParams& group = *settled->params->group;
+  const auto num_local = static_cast<size_t>(settled->params->task->num_local);
+  const bool spans_tasks = num_local < group.members.size();
+  absl::Status status;
+  if (spans_tasks || instance.spans_tasks) {
+    status = CheckGeneration(member, group);
+  }
   status.Update(SetKey(execution, *settled));
   if (!status.ok()) return status;
-  const auto num_local = static_cast<size_t>(settled->params->task->num_local);
   std::swap(member.settled, settled);  // Freed by the caller, without the lock.
-  TableInstance& instance = *member.instance;
-  instance.spans_tasks =
-      num_local < member.settled->params->group->members.size();
+  instance.spans_tasks = spans_tasks;
   if (num_local == instance.num_expected) return absl::OkStatus();
   // Calls with another group size may have come before this one.
   instance.num_expected = num_local;
@@ -219,8 +223,7 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
 // and would wait for each other in executions of different numbers.
 absl::Status ExecutionTable::CheckGeneration(const Member& member,
                                              const CollGroupParams& group) {
-  if (member.settled == nullptr || member.gives_numbers ||
-      !member.instance->spans_tasks) {
+  if (member.settled == nullptr || member.gives_numbers) {
     return absl::OkStatus();
   }
   const uint64_t before = member.settled->params->group->generation;

@@ -289,6 +289,19 @@ TEST_F(ExecutionTableTest, CountsOfTwoGenerationsDoNotMixAcrossTasks) {
   EXPECT_THAT(SettleIn(next, a_, *Join(a_, 8), /*num_local=*/1), IsOk());
 }
 
+// The calls of before were counted here alone.
+TEST_F(ExecutionTableTest, AGroupThatGrowsIntoAnotherTaskNeedsAnotherStep) {
+  const auto group = GroupOf(2);
+  ASSERT_THAT(SettleIn(group, a_, *Join(a_, 7), /*num_local=*/2), IsOk());
+  group->cancellation->Cancel(absl::AbortedError("ended"));
+  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+  next->generation = 2;
+  EXPECT_THAT(SettleIn(next, a_, *Join(a_, 7), /*num_local=*/1),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("ran in generation 1"),
+                             HasSubstr("in generation 2"))));
+}
+
 // Which all members know.
 TEST_F(ExecutionTableTest, NumbersThatAreGivenHoldInTheNextGeneration) {
   const auto group = GroupOf(2);

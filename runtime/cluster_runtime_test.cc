@@ -495,6 +495,26 @@ TEST_P(ClusterRuntimeTest, TheNextGenerationNeedsAnotherStep) {
   }
 }
 
+TEST_P(ClusterRuntimeTest, AGroupThatGrowsIntoAnotherTaskNeedsAnotherStep) {
+  CollectiveRequest request = Request(1);
+  request.group_size = 1;
+  for (int i = 0; i < 3; ++i) {
+    const Call& alone = CallDevice(0, 0, request);
+    environment_.RunAll();
+    ASSERT_EQ(alone.outcome.status, absl::OkStatus());
+  }
+  runtimes_[0]->ReformGroup(1, absl::AbortedError("at will"));
+  environment_.RunAll();
+  request.group_size = 2;
+  for (int task : {0, 1}) CallDevice(task, 0, request);
+  environment_.RunAll();
+  for (const Call* call : {&calls_[3], &calls_[4]}) {
+    ASSERT_TRUE(call->outcome.status.has_value());
+    EXPECT_THAT(call->outcome.status->message(),
+                HasSubstr(absl::StrCat("needs another step than ", kStep)));
+  }
+}
+
 TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {
   CallAll({0, 1, 2});
   environment_.RunAll();
