@@ -149,15 +149,16 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
   if (*task == options_.cluster.this_task) return rendezvous_.Consume(key, ask);
   const auto receive =
       std::make_shared<Receive>(shared_from_this(), *task, key, ask);
+  bool is_new = false;
   {
     MutexLock lock(&mu_);
-    if (!receives_.try_emplace(key, receive).second) {
-      receive->ended = absl::AlreadyExistsError(
-          absl::StrCat(ToString(key), ": asked for twice"));
-    }
+    is_new = receives_.try_emplace(key, receive).second;
   }
-  if (receive->ended.has_value()) {
-    return ask.borrower->OnDelivery(ask.id, *receive->ended, {});
+  if (!is_new) {
+    return ask.borrower->OnDelivery(ask.id,
+                                    absl::AlreadyExistsError(absl::StrCat(
+                                        ToString(key), ": asked for twice")),
+                                    {});
   }
   // It is among the receives, so that whoever cancels from now on finds it.
   const absl::Status status = rendezvous_.StatusOf(key.exec);

@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "framework/default_environment.h"
 #include "framework/params.h"
 #include "tests/loopback_network.h"
 #include "tests/simulated_environment.h"
@@ -437,6 +440,72 @@ TEST_P(CollectiveRemoteAccessTest, RefusesMoreWaitingAsksThanItsBounds) {
                        HasSubstr("task 0 (a:1) already has 1 requests")));
   tasks_[0]->step.reset();
   ExpectNothingLeft();
+}
+
+// Gives whoever asks what it wants at once, and tells other tasks nothing.
+class PromptTransport : public Transport,
+                        public ControlChannel,
+                        public TransferChannel {
+ public:
+  ControlChannel& control() override { return *this; }
+  TransferChannel& transfers() override { return *this; }
+  absl::Status Start(ControlService*, TransferService*) override {
+    return absl::OkStatus();
+  }
+  void Drop(const ControlCaller&, const absl::Status&) override {}
+  void Shutdown() override {}
+  void Call(int, proto::ControlRequest, ControlCallOptions,
+            ControlDone done) override {
+    std::move(done)(proto::ControlReply());
+  }
+  void Request(int, const BufKey&, const Ask& ask) override {
+    ask.borrower->OnDelivery(ask.id, absl::OkStatus(), {});
+  }
+  void Cancel(int, const BufKey&, absl::Status) override {}
+};
+
+class CountingBorrower : public Borrower {
+ public:
+  void OnDelivery(int32_t, absl::Status status, Delivery) override {
+    EXPECT_FALSE(absl::IsAlreadyExists(status));
+    ++num_told;
+  }
+
+  int num_told = 0;
+};
+
+TEST(CollectiveRemoteAccessRaceTest, AReceiveThatIsCancelledAsItBeginsEnds) {
+  constexpr int kReceives = 20'000;
+  DefaultEnvironment environment(1);
+  auto access = CollectiveRemoteAccess::Create(
+      {.cluster = Cluster(1),
+       .environment = environment.get(),
+       .groups = std::make_shared<GroupDirectory>(),
+       .transport = std::make_shared<PromptTransport>()});
+  CollGroupParams group;
+  group.members.push_back({{.name = {"worker", 0, 0, "CPU", 0}}});
+  group.cancellation = std::make_shared<Cancellation>();
+  BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
+  auto step = access->ForStep(kStep);
+  std::atomic<bool> are_all_received{false};
+  std::thread canceller([&, exec = key.exec] {
+    while (!are_all_received) {
+      step->CancelExecution(group, exec, absl::AbortedError("at will"));
+      step->ForgetExecution(exec);
+    }
+  });
+  CountingBorrower borrower;
+  for (key.tag = 0; key.tag < kReceives; ++key.tag) {
+    step->RecvFromPeer(group.members[0], key, {.borrower = &borrower});
+  }
+  are_all_received = true;
+  canceller.join();
+  EXPECT_EQ(borrower.num_told, kReceives);
+  EXPECT_EQ(access->num_receiving(), 0);
+  step.reset();
+  const std::weak_ptr<CollectiveRemoteAccess> left = access;
+  access.reset();
+  EXPECT_TRUE(left.expired());
 }
 
 }  // namespace
