@@ -512,20 +512,18 @@ void ReceiveStream::OnDone(const grpc::Status& status) {
 
 void ReceiveStream::EndAll() {
   const std::shared_ptr<ReceiveStream> self = std::move(self_);
-  absl::Status reason;
-  std::vector<std::shared_ptr<Incoming>> open;
+  std::vector<std::pair<std::shared_ptr<Incoming>, absl::Status>> untold;
   {
     MutexLock lock(&mu_);
-    reason = done_reason_;
     for (auto& [id, incoming] : open_) {
-      if (!incoming->is_told) open.push_back(std::move(incoming));
+      if (std::exchange(incoming->is_told, true)) continue;
+      const absl::Status& own = incoming->end_reason;
+      untold.emplace_back(incoming, own.ok() ? done_reason_ : own);
     }
     open_.clear();
     ids_.clear();
   }
-  for (const auto& incoming : open) {
-    Tell(*incoming, incoming->end_reason.ok() ? reason : incoming->end_reason);
-  }
+  for (auto& [incoming, reason] : untold) Tell(*incoming, std::move(reason));
   std::move(on_end_)(this);
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -606,6 +608,53 @@ TEST(TransfersTest, WhatIsAskedForWhileAStreamEndsEndsWithItOrComes) {
     for (const auto& borrower : borrowers) {
       EXPECT_THAT(borrower->Wait(), testing::AnyOf(IsOk(), lost));
     }
+  }
+}
+
+// Counts how often it is told the end of its transfer.
+class CountingBorrower final : public Borrower {
+ public:
+  void OnDelivery(int32_t /*id*/, absl::Status /*status*/,
+                  Delivery /*delivery*/) override {
+    ++num_told_;
+  }
+  int num_told() const { return num_told_; }
+
+ private:
+  std::atomic<int> num_told_ = 0;
+};
+
+TEST(TransfersTest, WhatIsCancelledWhileAStreamEndsIsToldOnce) {
+  constexpr int kNumRounds = 1000;
+  constexpr int kNumRequests = 64;
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  WaitingBorrower first(4);
+  std::vector<CountingBorrower> borrowers(kNumRounds * kNumRequests);
+  TestTasks tasks(2);
+  tasks.StartAll();
+  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(-1), 4, first);
+  EXPECT_THAT(first.Wait(), IsOk());  // Now it is known who answers.
+  Transport& transport = tasks.transport(0);
+  for (int round = 0; round < kNumRounds; ++round) {
+    const int begin = round * kNumRequests;
+    const int end = begin + kNumRequests;
+    for (int i = begin; i < end; ++i) {
+      tasks.Request(0, 1, KeyOf(i), 4, borrowers[i]);
+    }
+    std::thread dropper([&] {
+      transport.Drop({.task = 1, .incarnation = tasks.incarnation(1)},
+                     absl::UnavailableError("task 1 was lost"));
+    });
+    for (int i = begin; i < end; ++i) {
+      transport.transfers().Cancel(1, KeyOf(i), absl::AbortedError("enough"));
+    }
+    dropper.join();
+  }
+  tasks.Stop(0);
+  for (const CountingBorrower& borrower : borrowers) {
+    ASSERT_EQ(borrower.num_told(), 1);
   }
 }
 
