@@ -25,7 +25,8 @@ class Transport {
   virtual CollectiveDelegate* delegate() { return nullptr; }
 
   // Begins to listen and to serve. Both services outlive Shutdown(). Errors:
-  // UNAVAILABLE, naming the address, if it cannot be listened at.
+  // UNAVAILABLE, naming the address, if it cannot be listened at;
+  // FAILED_PRECONDITION if it has been started or shut down.
   virtual absl::Status Start(ControlService* control,
                              TransferService* transfers) = 0;
 

@@ -87,12 +87,16 @@ class GrpcTransport final : public Transport {
   std::once_flag shutdown_;
 
   Mutex mu_;
+  bool is_shut_down_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<Serving> serving_ ABSL_GUARDED_BY(mu_);
 };
 
 absl::Status GrpcTransport::Start(ControlService* control,
                                   TransferService* transfers) {
   MutexLock lock(&mu_);
+  if (is_shut_down_) {
+    return absl::FailedPreconditionError("the transport has been shut down");
+  }
   if (serving_ != nullptr) {
     return absl::FailedPreconditionError("the transport has been started");
   }
@@ -153,6 +157,7 @@ void GrpcTransport::Shutdown() {
     std::shared_ptr<Serving> serving;
     {
       MutexLock lock(&mu_);
+      is_shut_down_ = true;
       serving = std::move(serving_);
     }
     if (serving != nullptr) {

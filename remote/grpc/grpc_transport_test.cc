@@ -192,6 +192,21 @@ TEST(GrpcTransportTest, StartsOnce) {
                        HasSubstr("has been started")));
 }
 
+TEST(GrpcTransportTest, DoesNotStartAfterShutdown) {
+  for (const bool was_started : {false, true}) {
+    TestTasks tasks(1);
+    if (was_started) tasks.StartAll();
+    auto other = CreateGrpcTransport(tasks.Options(0));
+    ASSERT_THAT(other, IsOk());
+    Transport& transport = was_started ? tasks.transport(0) : **other;
+    transport.Shutdown();
+    FunctionService control(nullptr);
+    EXPECT_THAT(transport.Start(&control, &tasks.table(0)),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         "the transport has been shut down"));
+  }
+}
+
 TEST(GrpcTransportTest, CallsNobodyAfterShutdown) {
   TestTasks tasks(2);
   tasks.StartAll();
