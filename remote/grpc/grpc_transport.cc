@@ -18,6 +18,7 @@
 #include "remote/grpc/control_client.h"
 #include "remote/grpc/control_server.h"
 #include "remote/grpc/grpc_service.h"
+#include "remote/grpc/in_flight.h"
 #include "remote/grpc/listen_address.h"
 #include "remote/grpc/peers.h"
 #include "remote/grpc/tls_credentials.h"
@@ -84,11 +85,12 @@ class GrpcTransport final : public Transport {
   Peers peers_;
   ControlClient control_client_;
   TransferReceiver receiver_;
+  InFlight drops_;
   std::once_flag shutdown_;
 
   Mutex mu_;
   bool is_shut_down_ ABSL_GUARDED_BY(mu_) = false;
-  std::shared_ptr<Serving> serving_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Serving> serving_ ABSL_GUARDED_BY(mu_);
 };
 
 absl::Status GrpcTransport::Start(ControlService* control,
@@ -106,7 +108,7 @@ absl::Status GrpcTransport::Start(ControlService* control,
        .max_unknown = options_.bounds.max_unknown_connections,
        .clock = options_.environment.clock});
   if (!gate.ok()) return gate.status();
-  auto serving = std::make_shared<Serving>(&options_, &peers_, control,
+  auto serving = std::make_unique<Serving>(&options_, &peers_, control,
                                            transfers, *std::move(gate));
   const absl::Status status = StartServer(*serving);
   if (!status.ok()) return status;
@@ -141,25 +143,28 @@ absl::Status GrpcTransport::StartServer(Serving& serving) {
 
 void GrpcTransport::Drop(const ControlCaller& process,
                          const absl::Status& reason) {
-  std::shared_ptr<Serving> serving;
+  if (!drops_.Begin()) return;
+  Serving* serving = nullptr;
   {
     MutexLock lock(&mu_);
-    serving = serving_;
+    serving = serving_.get();
   }
   receiver_.Drop(process, reason);
   if (serving != nullptr) serving->sender.Drop(process, reason);
+  drops_.End();
 }
 
 void GrpcTransport::Shutdown() {
   std::call_once(shutdown_, [this] {
     control_client_.Shutdown();
     receiver_.Shutdown();
-    std::shared_ptr<Serving> serving;
+    std::unique_ptr<Serving> serving;
     {
       MutexLock lock(&mu_);
       is_shut_down_ = true;
       serving = std::move(serving_);
     }
+    drops_.Close();
     if (serving != nullptr) {
       // A peer that does not read would keep a connection, and gRPC here.
       serving->gate->Close();
@@ -168,6 +173,7 @@ void GrpcTransport::Shutdown() {
       serving->control_server.Wait();
       serving->sender.Wait();
     }
+    drops_.Wait();
     peers_.Close();
   });
 }

@@ -20,6 +20,7 @@
 #include "remote/fake_services.h"
 #include "remote/grpc/fake_peers.h"
 #include "remote/grpc/file_descriptor.h"
+#include "remote/grpc/grpc_transport.h"
 #include "remote/grpc/listen_address.h"
 #include "remote/grpc/receive_stream.h"
 #include "remote/grpc/test_tasks.h"
@@ -524,6 +525,66 @@ TEST(TransfersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
   transport.Drop({.task = 0, .incarnation = 5}, lost);
   EXPECT_EQ(lender.Wait(), lost);
   tasks.table(1).WaitForAsks(0);
+}
+
+// A table whose Withdraw() takes as long as the test says.
+class SlowService final : public TransferService {
+ public:
+  void Serve(const ControlCaller& caller, const BufKey& key,
+             const Ask& ask) override {
+    table_.Serve(caller, key, ask);
+  }
+  void Withdraw(const BufKey& key, const Borrower* borrower,
+                absl::Status reason) override {
+    table_.Withdraw(key, borrower, std::move(reason));
+    begun_.DecrementCount();
+    may_end_.Wait();
+    has_ended_ = true;
+  }
+
+  TableService& table() { return table_; }
+  void WaitForWithdraw() { begun_.Wait(); }
+  void LetWithdrawEnd() { may_end_.DecrementCount(); }
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  TableService table_;
+  BlockingCounter begun_{1};
+  BlockingCounter may_end_{1};
+  std::atomic<bool> has_ended_ = false;
+};
+
+TEST(TransfersTest, ShutdownWaitsForADropThatIsUnderWay) {
+  TestTasks tasks(2);
+  FunctionService control(nullptr);
+  SlowService service;
+  auto transport = CreateGrpcTransport(tasks.Options(1));
+  ASSERT_THAT(transport, IsOk());
+  ASSERT_THAT((*transport)->Start(&control, &service), IsOk());
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  service.table().Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Request(2, 1, 4));
+  service.table().WaitForAsks(1);
+  std::thread dropper([&] {
+    (*transport)
+        ->Drop({.task = 0, .incarnation = 5},
+               absl::UnavailableError("task 0 was lost"));
+  });
+  service.WaitForWithdraw();
+  std::thread stopper([&] {
+    (*transport)->Shutdown();
+    EXPECT_TRUE(service.has_ended());
+  });
+  // From now on nothing but the drop is under way; a few shutdowns take longer
+  // than what is left of this one.
+  EXPECT_FALSE(lender.Wait().ok());
+  for (int i = 0; i < 5; ++i) tasks.Start(0);
+  service.LetWithdrawEnd();
+  dropper.join();
+  stopper.join();
 }
 
 TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
