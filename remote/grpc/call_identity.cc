@@ -140,6 +140,10 @@ absl::StatusOr<ControlCaller> CheckIdentity(const CallCheck& check,
   const auto incarnation =
       FindNumber<uint64_t>(metadata, kCallerIncarnationName);
   if (!incarnation.ok()) return incarnation.status();
+  if (*incarnation == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the caller says that it is incarnation 0 of task ", *caller));
+  }
   status = CheckCallee(check, metadata);
   if (!status.ok()) return status;
   return ControlCaller{.task = *caller, .incarnation = *incarnation};

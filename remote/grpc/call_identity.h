@@ -52,8 +52,8 @@ struct CallCheck {
 // The caller, if it may call. Errors: UNAUTHENTICATED for another token;
 // FAILED_PRECONDITION for another protocol version or job, for a call to
 // another task or to another incarnation of this one; INVALID_ARGUMENT for a
-// task that the cluster does not have, or what cannot be read;
-// PERMISSION_DENIED for a certificate that does not name the caller.
+// task that the cluster does not have, for incarnation 0, or for what cannot be
+// read; PERMISSION_DENIED for a certificate that does not name the caller.
 absl::StatusOr<ControlCaller> CheckIdentity(const CallCheck& check,
                                             const Metadata& metadata);
 

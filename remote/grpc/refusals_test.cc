@@ -106,6 +106,12 @@ TEST_F(RefusalsTest, FieldsThatCannotBeReadAreRefused) {
   }
 }
 
+TEST_F(RefusalsTest, NobodyCallsAsIncarnationZero) {
+  ExpectRefused("tutti-caller-incarnation", "0",
+                grpc::StatusCode::INVALID_ARGUMENT,
+                "the caller says that it is incarnation 0 of task 1");
+}
+
 TEST_F(RefusalsTest, ACallForAnotherTaskIsToldWhoThisIs) {
   ExpectRefused("tutti-callee", "1", grpc::StatusCode::FAILED_PRECONDITION,
                 "the caller wanted task 1, this is task 0");
