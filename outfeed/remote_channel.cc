@@ -1,5 +1,6 @@
 #include "outfeed/remote_channel.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -51,11 +52,8 @@ class RemoteChannel::Tap : public OutfeedListener {
 std::shared_ptr<RemoteChannel> RemoteChannel::Create(
     std::string name, std::shared_ptr<StreamLink> link,
     std::shared_ptr<OutfeedRegistry> registry) {
-  const std::shared_ptr<RemoteChannel> channel(
+  return std::shared_ptr<RemoteChannel>(
       new RemoteChannel(std::move(name), std::move(link), std::move(registry)));
-  channel->link_->WatchEnd(
-      [channel](const absl::Status& status) { channel->OnLinkEnded(status); });
-  return channel;
 }
 
 RemoteChannel::RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
@@ -148,21 +146,25 @@ void RemoteChannel::AskForParcel(uint64_t number) {
              });
 }
 
-// What fails fails with the link, which OnLinkEnded() hears of.
+// What fails fails with the link.
 void RemoteChannel::OnParcel(uint64_t number, const absl::Status& status) {
-  if (!status.ok()) return;
   {
     MutexLock lock(&mu_);
-    has_come_[number % kNumSlots] = true;
+    slot_states_[number % kNumSlots] =
+        status.ok() ? SlotState::kCome : SlotState::kLost;
   }
   Advance();
 }
 
-void RemoteChannel::OnLargeArray(const absl::Status& status) {
-  if (!status.ok()) return;
+void RemoteChannel::OnLargeArray(size_t num_before,
+                                 const absl::Status& status) {
   {
     MutexLock lock(&mu_);
     --num_large_asked_;
+    if (!status.ok()) {
+      num_before_lost_ =
+          std::min(num_before, num_before_lost_.value_or(num_before));
+    }
   }
   Advance();
 }
@@ -172,14 +174,6 @@ void RemoteChannel::OnTransferred(const absl::Status& status) {
   {
     MutexLock lock(&mu_);
     is_transferring_ = false;
-  }
-  Advance();
-}
-
-void RemoteChannel::OnLinkEnded(absl::Status status) {
-  {
-    MutexLock lock(&mu_);
-    link_end_ = std::move(status);
   }
   Advance();
 }
@@ -227,25 +221,24 @@ bool RemoteChannel::Step() {
 }
 
 bool RemoteChannel::MayStep() {
-  absl::Status link_end;
   {
     MutexLock lock(&mu_);
     if (!has_listened_) return false;
-    const bool goes_on = tap_ != nullptr && !link_end_.has_value();
-    if (goes_on) return !is_transferring_;
-    if (tap_ != nullptr) link_end = *link_end_;
+    if (tap_ != nullptr) return !is_transferring_;
   }
   StopReading();
-  if (!link_end.ok()) FailInner(link_end);
   return false;
 }
 
 bool RemoteChannel::BeginParcel() {
   const size_t slot = parcel_ % kNumSlots;
+  SlotState slot_state = SlotState::kAwaited;
   {
     MutexLock lock(&mu_);
-    if (!std::exchange(has_come_[slot], false)) return false;
+    slot_state = std::exchange(slot_states_[slot], SlotState::kAwaited);
   }
+  if (slot_state == SlotState::kAwaited) return false;
+  if (slot_state == SlotState::kLost) return EndAfterBatch(link_->status());
   reader_.Begin(slots_[slot]);
   state_ = State::kReading;
   return true;
@@ -264,13 +257,19 @@ bool RemoteChannel::Read() {
   return std::visit([this](const auto& taken) { return Take(taken); }, *step);
 }
 
-// Hands the whole items on when all of their arrays have come.
+// Hands the whole items on when all of their arrays have come, or, after the
+// end of the link, those before the first array that never comes.
 bool RemoteChannel::Flush() {
+  bool has_lost = false;
   {
     MutexLock lock(&mu_);
     if (num_large_asked_ > 0) return false;
+    has_lost = num_before_lost_.has_value();
+    if (has_lost) num_whole_ = *num_before_lost_;
     is_transferring_ = num_whole_ > 0;
   }
+  const bool has_error = end_word_.has_value() && !end_word_->ok();
+  if (has_lost && !has_error) end_word_ = link_->status();
   is_flushing_ = false;
   if (num_whole_ == 0) return true;
   const auto end_of_whole =
@@ -312,6 +311,8 @@ bool RemoteChannel::Take(const StreamReader::InlineArray& step) {
 }
 
 bool RemoteChannel::Take(const StreamReader::LargeArray& step) {
+  absl::Status link_status = link_->status();
+  if (!link_status.ok()) return EndAfterBatch(std::move(link_status));
   const bool is_above = batch_bytes_ > kMaxBatchBytes ||
                         step.num_bytes > kMaxBatchBytes - batch_bytes_;
   if (is_above && num_whole_ > 0) {
@@ -327,6 +328,7 @@ bool RemoteChannel::Take(const StreamReader::LargeArray& step) {
 }
 
 bool RemoteChannel::Take(const StreamReader::End& step) {
+  is_senders_end_ = true;
   return EndAfterBatch(step.status);
 }
 
@@ -348,10 +350,10 @@ void RemoteChannel::AskForArray(Tensor array) {
   }
   const auto into = absl::MakeSpan(array.mutable_data(), array.size_bytes());
   link_->Ask(TagOf(StreamTag::kLargeArray, num_large_arrays_++), into,
-             [self = shared_from_this(),
+             [self = shared_from_this(), num_before = num_whole_,
               array = std::move(array)](const absl::Status& status) mutable {
                array = Tensor();
-               self->OnLargeArray(status);
+               self->OnLargeArray(num_before, status);
              });
 }
 
@@ -369,8 +371,9 @@ bool RemoteChannel::EndReading(const absl::Status& status) {
     CloseInner();
     link_->End(Annotated(absl::CancelledError("the stream has ended")));
   } else {
-    FailInner(status);
+    // As the sending end says, too: what it wrote, or how the link ended.
     link_->End(status);
+    FailInner(is_senders_end_ ? status : link_->status());
   }
   return false;
 }

@@ -70,12 +70,13 @@ class RemoteChannel : public OutfeedChannel,
   void AskForParcel(uint64_t number);
   void OnParcel(uint64_t number, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnLargeArray(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnLargeArray(size_t num_before, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void OnTransferred(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnLinkEnded(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Does what can be done; whatever happens calls it. One thread at a time
-  // steps, until a step returns false: there is nothing to do now.
+  // steps, until a step returns false: there is nothing to do now. A link that
+  // has ended stops nothing before what it had not brought is needed.
   void Advance() ABSL_LOCKS_EXCLUDED(mu_);
   bool Step();
   bool MayStep() ABSL_LOCKS_EXCLUDED(mu_);
@@ -111,10 +112,14 @@ class RemoteChannel : public OutfeedChannel,
   std::shared_ptr<Tap> tap_ ABSL_GUARDED_BY(mu_);  // Null after End().
   Tensor last_ ABSL_GUARDED_BY(mu_);               // Set by Close().
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);
-  std::optional<absl::Status> link_end_ ABSL_GUARDED_BY(mu_);
-  std::array<bool, kNumSlots> has_come_ ABSL_GUARDED_BY(mu_) = {};
+  enum class SlotState { kAwaited, kCome, kLost };
+  std::array<SlotState, kNumSlots> slot_states_ ABSL_GUARDED_BY(mu_) = {};
   bool is_transferring_ ABSL_GUARDED_BY(mu_) = false;
   int num_large_asked_ ABSL_GUARDED_BY(mu_) = 0;
+
+  // Set when a large array was lost: of `batch_`, the arrays of whole items
+  // before the first such one.
+  std::optional<size_t> num_before_lost_ ABSL_GUARDED_BY(mu_);
   bool is_stepping_ ABSL_GUARDED_BY(mu_) = false;
   bool is_due_ ABSL_GUARDED_BY(mu_) = false;
 
@@ -132,6 +137,7 @@ class RemoteChannel : public OutfeedChannel,
   bool is_flushing_ = false;
   std::optional<StreamReader::LargeArray> deferred_;
   std::optional<absl::Status> end_word_;
+  bool is_senders_end_ = false;  // A parcel said it.
 };
 
 }  // namespace tutti

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -197,6 +198,39 @@ TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
   }
 }
 
+// The sending end was told that it had been fetched.
+TEST_F(RemoteOutfeedTest, WhatHadComeBeforeAnAbortIsDelivered) {
+  std::vector<int32_t> expected(1500);  // More than the inner channel has.
+  std::iota(expected.begin(), expected.end(), 0);
+  const std::pair<std::optional<Tensor>, StatusCode> cases[] = {
+      {ShutdownHeader(), StatusCode::kOk},
+      {*MakeHeader(99), StatusCode::kNotFound},
+      {std::nullopt, StatusCode::kAborted}};
+  for (const auto& [last, code] : cases) {
+    ++instance_key_;
+    items_.clear();
+    ended_.reset();
+    Connect();
+    StartReceiver(/*max_queued_bytes=*/4);
+    std::vector<Tensor> arrays;
+    for (const int32_t number : expected) {
+      arrays.push_back((*sender_registry_->Find(kNumberId))->header);
+      arrays.push_back(Number(number));
+    }
+    if (last.has_value()) arrays.push_back(*last);
+    SendRaw(std::move(arrays));
+    job_.manager().FindOrCreate(7)->StartAbort(absl::AbortedError("stopped"));
+    job_.environment().RunAll();
+    EXPECT_EQ(Numbers(), expected);
+    EXPECT_THAT(ended_, Optional(StatusIs(code, _)));
+    EXPECT_EQ(receiver_->statistics(0).status, ended_);
+    receiver_.reset();
+    export_.reset();
+    remote_.reset();
+    job_.manager().Cleanup(7);
+  }
+}
+
 TEST_F(RemoteOutfeedTest, ConnectingFailsAsItsGroupDoes) {
   OutfeedConnection connection = Connection(StreamLink::kReceiver);
   connection.cancellation = std::make_shared<Cancellation>();
@@ -326,6 +360,45 @@ TEST_F(SpoiltParcelsTest, AnEndInTheMiddleOfAnItemIsTheStatusOfBothEnds) {
   writer.Finish();
   EXPECT_EQ(StatusAfter(parcel), end);
   EXPECT_THAT(items_, SizeIs(1));  // The whole one.
+}
+
+TEST_F(SpoiltParcelsTest, WholeItemsBeforeALostArrayAreDelivered) {
+  std::vector<std::byte> parcel(kParcelBytes);
+  ParcelWriter writer(absl::MakeSpan(parcel));
+  writer.Add(DefineEntry{77, 1});
+  writer.Add(SpecEntry{Int32()});
+  writer.Add(DefineEntry{kLargeId, 1});
+  writer.Add(SpecEntry{{DType::kUint8, TensorShape::Vector(kLargeBytes)}});
+  for (int i = 0; i < 5; ++i) {
+    writer.Add(ItemEntry{i % 2 == 0 ? 77 : kLargeId});
+    if (i % 2 == 0) {
+      writer.Add(InlineEntry{std::vector<std::byte>(4)});
+    } else {
+      writer.Add(LargeEntry());
+    }
+  }
+  writer.Finish();
+  const std::vector<std::byte> large(kLargeBytes);
+  const std::pair<std::vector<uint64_t>, size_t> cases[] = {
+      {{}, 1}, {{0}, 3}, {{1}, 1}, {{1, 0}, 5}};
+  for (const auto& [lent, num_items] : cases) {
+    ++instance_key_;
+    items_.clear();
+    ConnectSpoilt();
+    StartReceiver();
+    for (const uint64_t number : lent) {
+      link_->Lend(TagOf(StreamTag::kLargeArray, number), large,
+                  [](absl::Status) {});
+    }
+    link_->Lend(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+    link_->End(absl::UnavailableError("lost"));
+    job_.environment().RunAll();
+    EXPECT_THAT(items_, SizeIs(num_items));
+    EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kUnavailable, _)));
+    EXPECT_EQ(receiver_->statistics(0).status, ended_);
+    receiver_.reset();
+    remote_.reset();
+  }
 }
 
 // The receiving end spoils what it says.
