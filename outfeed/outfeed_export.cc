@@ -62,6 +62,11 @@ class OutfeedExport::Core : public OutfeedListener,
     return Annotated(absl::CancelledError("its receiver was shut down"));
   }
 
+  // The halves of TakeArrays(): the second one, after an end, lets go of all
+  // arrays before `ended` may run.
+  size_t Read(absl::Span<Tensor> arrays) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTaking(absl::Span<Tensor> arrays) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Reading. Those with a result return false if they leave the array.
   bool TakeArray(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool TakeHeader(const Tensor& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -103,6 +108,7 @@ class OutfeedExport::Core : public OutfeedListener,
 
   ParcelPacker packer_ ABSL_GUARDED_BY(mu_);
   int64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // That are in use.
+  bool is_taking_ ABSL_GUARDED_BY(mu_) = false;    // In TakeArrays().
   bool is_paused_ ABSL_GUARDED_BY(mu_) = false;
   bool is_lending_ ABSL_GUARDED_BY(mu_) = false;
   int num_parcels_lent_ ABSL_GUARDED_BY(mu_) = 0;
@@ -134,12 +140,19 @@ void OutfeedExport::Core::Stop() {
 // --- Reading -----------------------------------------------------------------
 
 size_t OutfeedExport::Core::TakeArrays(absl::Span<Tensor> arrays) {
+  const size_t num_taken = Read(arrays);
+  EndTaking(arrays);
+  return num_taken;
+}
+
+size_t OutfeedExport::Core::Read(absl::Span<Tensor> arrays) {
   size_t num_taken = 0;
   std::optional<absl::Status> end;
   absl::Status error;
   std::vector<Tensor> dropped;
   {
     MutexLock lock(&mu_);
+    is_taking_ = true;
     if (end_.has_value()) return 0;  // The channel is about to be told.
     while (num_taken < arrays.size() && TakeArray(arrays[num_taken])) {
       ++num_taken;
@@ -154,6 +167,20 @@ size_t OutfeedExport::Core::TakeArrays(absl::Span<Tensor> arrays) {
   if (end.has_value() && !error.ok()) link_->End(error);
   if (end.has_value()) channel_->End(*this, end->ok() ? Refusal() : *end);
   return num_taken;
+}
+
+void OutfeedExport::Core::EndTaking(absl::Span<Tensor> arrays) {
+  {
+    MutexLock lock(&mu_);
+    is_taking_ = end_.has_value();
+    if (!is_taking_) return;
+  }
+  for (Tensor& array : arrays) array = Tensor();
+  {
+    MutexLock lock(&mu_);
+    is_taking_ = false;
+  }
+  FinishIfDone();
 }
 
 bool OutfeedExport::Core::TakeArray(Tensor& array) {
@@ -316,7 +343,7 @@ void OutfeedExport::Core::FinishIfDone() {
   absl::Status status;
   {
     MutexLock lock(&mu_);
-    if (!has_left_ || num_loans_ > 0) return;
+    if (!has_left_ || is_taking_ || num_loans_ > 0) return;
     status = end_->ok() ? loan_error_ : *end_;
     ended = std::exchange(ended_, nullptr);
   }

@@ -177,6 +177,37 @@ TEST_F(RemoteOutfeedTest, TheArraysOfAHalfItemAreFreeBeforeTheEndIsTold) {
   EXPECT_THAT(had_ended, ElementsAre(false));
 }
 
+TEST_F(RemoteOutfeedTest, TheArraysOfABrokenTransferAreFreeBeforeTheEnd) {
+  for (const bool header_ends : {true, false}) {
+    ++instance_key_;
+    ended_.reset();
+    Connect();
+    StartReceiver();
+    std::vector<bool> had_ended;  // At each deleter.
+    std::vector<std::byte> memory(8);
+    const Tensor header = (*sender_registry_->Find(kPairId))->header;
+    std::memcpy(memory.data(), header.data(), memory.size());
+    std::vector<Tensor> arrays;
+    const auto add = [&](DType dtype, const TensorShape& shape, bool ends) {
+      arrays.push_back(*Tensor::Wrap(dtype, shape, memory.data(), [&, ends] {
+        if (ends) export_.reset();
+        had_ended.push_back(ended_.has_value());
+      }));
+    };
+    add(DType::kUint8, TensorShape::Vector(8), header_ends);
+    add(DType::kInt32, TensorShape(), false);
+    add(DType::kUint8, TensorShape::Vector(4), false);  // A wrong one.
+    add(DType::kUint8, TensorShape::Vector(5), false);
+    SendRaw(std::move(arrays));
+    EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kInvalidArgument, _)));
+    EXPECT_THAT(had_ended, ElementsAre(false, false, false, false));
+    receiver_.reset();
+    export_.reset();
+    job_.environment().RunAll();
+    remote_.reset();
+  }
+}
+
 TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
   for (const bool listens : {false, true}) {
     ++instance_key_;
