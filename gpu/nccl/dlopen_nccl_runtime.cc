@@ -310,11 +310,9 @@ absl::Status DlopenNcclRuntime::Destroy(absl::Span<const NcclComm> comms) {
   return EndEach("ncclCommDestroy", nccl_.comm_destroy, comms);
 }
 
-// Versions that refuse a group while another is in flight on this thread still
-// take aborts one by one; what is not aborted would hang.
+// What is not aborted would hang.
 absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
-  const bool begins_group =
-      version_ >= kOldestGroupOfAborts && nccl_.group_start() == ncclSuccess;
+  const bool begins_group = nccl_.group_start() == ncclSuccess;
   absl::Status status = EndEach("ncclCommAbort", nccl_.comm_abort, comms);
   if (begins_group) {
     status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
