@@ -5,14 +5,15 @@
 
 namespace tutti {
 
-// Makes `gpu` the thread's current one as long as it lives. Without it the
-// calls would open the GPU that is current, mostly GPU 0, for this process.
+// Makes the primary context of `gpu` the thread's current one as long as it
+// lives. Without it the calls would open the GPU that is current, mostly GPU 0,
+// for this process, or be made in a context of the caller's own on `gpu`.
 class OnGpu {
  public:
   explicit OnGpu(int gpu) : error_(cudaGetDevice(&previous_)) {
-    if (error_ != cudaSuccess || previous_ == gpu) return;
+    if (error_ != cudaSuccess) return;
     error_ = cudaSetDevice(gpu);
-    has_changed_ = error_ == cudaSuccess;
+    has_changed_ = error_ == cudaSuccess && previous_ != gpu;
   }
   ~OnGpu() {
     if (has_changed_) (void)cudaSetDevice(previous_);
