@@ -286,8 +286,12 @@ absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
                             : IsRecv(call) ? comm.num_received[call.peer]++
                                            : comm.num_collectives++);
   }
-  std::erase_if(comm.units, [](const auto& old) { return old.expired(); });
+  std::erase_if(comm.units, [](const auto& old) {
+    const UnitPtr unit = old.lock();
+    return unit == nullptr || unit->gate->load();
+  });
   comm.units.push_back(unit);
+  counts_.most = std::max(counts_.most, static_cast<int>(comm.units.size()));
   if (part.calls.empty()) Open(*unit);
   return unit;
 }

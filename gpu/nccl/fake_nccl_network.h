@@ -76,6 +76,7 @@ class FakeNcclNetwork {
   struct Counts {
     int ids = 0, inits = 0, launches = 0, aborts = 0, destroys = 0;
     int living = 0;  // Ends made and neither aborted nor destroyed.
+    int most = 0;    // Launches of one end under way at a time.
   };
   Counts counts() const ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::string> Mistakes() const ABSL_LOCKS_EXCLUDED(mu_);

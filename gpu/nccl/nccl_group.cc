@@ -86,7 +86,7 @@ void NcclGroup::Next() {
     MutexLock lock(&mu_);
     has_failed = !failure_.ok();
     if (!has_failed) {
-      if (waiting_.empty()) {
+      if (!MayBegin()) {
         is_busy_ = false;
         return;
       }
@@ -101,6 +101,14 @@ void NcclGroup::Next() {
              [self, ticket] { self->Begin(ticket); });
   // A Break() before that has found nothing to leave.
   if (!status().ok()) LeaveTurn(turns);
+}
+
+// Whether there is a launch that need not wait for the end of others.
+bool NcclGroup::MayBegin() const {
+  if (waiting_.empty()) return false;
+  const bool is_of_one_process =
+      static_cast<int>(options_.ranks.size()) == options_.size;
+  return is_of_one_process || num_running_ < kMostRunning;
 }
 
 // Whoever finds it waiting fails in its place.
@@ -218,8 +226,14 @@ void NcclGroup::Fail(StatusCallback launched) {
 }
 
 void NcclGroup::Ended() {
-  MutexLock lock(&mu_);
-  if (--num_running_ == 0) clock_->Cancel(alarm_);
+  {
+    MutexLock lock(&mu_);
+    if (--num_running_ == 0) clock_->Cancel(alarm_);
+    if (is_busy_ || waiting_.empty()) return;
+    is_busy_ = true;
+  }
+  options_.environment.queue->Schedule(
+      [self = shared_from_this()] { self->Next(); });
 }
 
 void NcclGroup::LookLater() {

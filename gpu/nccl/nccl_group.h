@@ -31,7 +31,8 @@ namespace tutti {
 // the one before. NCCL is asked how far it is a number of times at once, then
 // by the environment's clock, never on a waiting thread; and for errors every
 // kLookEvery as long as anything is under way. Launches of communicators that
-// share a GPU of the process go one after the other too (NcclTurns).
+// share a GPU of the process go one after the other too (NcclTurns). In a group
+// over several processes a launch waits as long as kMostRunning are under way.
 //
 // The first error ends it, as does the end of the group: its ends are aborted
 // as work of the environment's queue, so that streams go on, and all that waits
@@ -53,6 +54,11 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   // measured.
   static constexpr absl::Duration kFirstLook = absl::Microseconds(20);
   static constexpr absl::Duration kLastLook = absl::Milliseconds(1);
+
+  // Each puts some 10 operations on a stream, and CUDA blocks who puts one
+  // there while about 1000 wait: an abort would wait for that. Within one
+  // process launches wait for no peer.
+  static constexpr int kMostRunning = 32;
 
   struct Options {
     std::shared_ptr<NcclRuntime> nccl;
@@ -91,7 +97,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void Add(absl::FunctionRef<Options()> options, Launch launch)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A launch that had begun is not on the streams any more.
+  // A launch that had begun is not on the streams any more. The next one may
+  // begin as work of the queue.
   void Ended() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the communicator. The first reason stays.
@@ -108,6 +115,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   // called when it is the communicator's turn (NcclTurns).
   void Init();
   void Next() ABSL_LOCKS_EXCLUDED(mu_);
+  bool MayBegin() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Begin(const NcclTicket& ticket);
   void AwaitReady(StatusCallback ready);
   void Look(int num_asks);

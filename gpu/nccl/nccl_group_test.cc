@@ -341,6 +341,49 @@ TEST(NcclGroupTest, LaterCallsOfTheGenerationGetTheFirstError) {
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
+constexpr int kMost = NcclGroup::kMostRunning;
+
+TEST(NcclGroupTest, SoManyLaunchesAreUnderWayAtATime) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .num_tasks = 2});
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    for (int i = 0; i < 3 * kMost; ++i) sums.CallAll();
+    EXPECT_EQ(sums.network().counts().launches, 2 * (1 + kMost));
+    sums.tasks().RunAll();
+    sums.ExpectEnded(IsOk());
+    EXPECT_EQ(sums.network().counts().launches, 2 * (1 + 3 * kMost));
+    EXPECT_EQ(sums.network().counts().most, kMost);
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+// Compute streams may read what all members have called.
+TEST(NcclGroupTest, WithinOneProcessAllLaunchesAreUnderWay) {
+  Sums sums({.gpus_per_task = 2});
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  for (int i = 0; i < 3 * kMost; ++i) sums.CallAll();
+  EXPECT_EQ(sums.network().counts().launches, 1 + 3 * kMost);
+  sums.tasks().RunAll();
+  sums.ExpectEnded(IsOk());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, AnAbortEndsThoseUnderWayAndThoseThatWait) {
+  Sums sums;
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  sums.network().HangLaunches(true);
+  for (int i = 0; i < 3 * kMost; ++i) sums.CallAll();
+  sums.tasks().RunAll();
+  EXPECT_THAT(sums.tasks().ended(), Each(Eq(std::nullopt)));
+  EXPECT_EQ(sums.network().counts().most, kMost);
+  sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
+  sums.tasks().environment().Advance(kBound);
+  sums.ExpectEnded(StatusIs(absl::StatusCode::kAborted, HasSubstr("enough")));
+  sums.network().HangLaunches(false);
+  ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
 TEST(NcclGroupTest, AnAsynchronousErrorEndsAllTasks) {
   for (const bool is_hanging : {false, true}) {
     Sums sums;

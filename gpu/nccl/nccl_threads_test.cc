@@ -18,6 +18,7 @@
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "framework/environment.h"
+#include "framework/status_callback.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
 #include "gpu/cuda_device.h"
@@ -60,21 +61,26 @@ class Tasks {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // An all-reduce in place. Waits for its end.
-  absl::Status Reduce(int rank, Tensor tensor) {
+  // An all-reduce in place.
+  void StartReduce(int rank, Tensor* tensor, StatusCallback done) {
     CollectiveRequest request = request_;
     request.rank = rank;
-    BlockingCounter is_done(1);
-    absl::Status ended;
     tasks_.executor(rank)->ExecuteAsync(
         {.device = &tasks_.device(rank),
          .request = std::make_shared<const CollectiveRequest>(request),
-         .input = tensor,
-         .output = &tensor},
-        [&](absl::Status status) {
-          ended = std::move(status);
-          is_done.DecrementCount();
-        });
+         .input = *tensor,
+         .output = tensor},
+        std::move(done));
+  }
+
+  // Waits for its end.
+  absl::Status Reduce(int rank, Tensor tensor) {
+    BlockingCounter is_done(1);
+    absl::Status ended;
+    StartReduce(rank, &tensor, [&](absl::Status status) {
+      ended = std::move(status);
+      is_done.DecrementCount();
+    });
     is_done.Wait();
     return ended;
   }
@@ -106,6 +112,25 @@ TEST(NcclThreadsTest, EveryMemberGetsEverySum) {
     }
   });
   EXPECT_THAT(group.tasks().gpus(0).Mistakes(), IsEmpty());
+  EXPECT_THAT(group.tasks().network().Mistakes(), IsEmpty());
+}
+
+// More than may be under way at a time.
+TEST(NcclThreadsTest, ManyCallsAtOnceAllEnd) {
+  constexpr int kNumCalls = 5 * NcclGroup::kMostRunning;
+  Tasks group;
+  group.RunMembers([&](int rank) {
+    Tensor tensor = group.Allocate(rank);
+    BlockingCounter are_done(kNumCalls);
+    for (int call = 0; call < kNumCalls; ++call) {
+      group.StartReduce(rank, &tensor, [&](const absl::Status& status) {
+        EXPECT_THAT(status, IsOk());
+        are_done.DecrementCount();
+      });
+    }
+    are_done.Wait();
+  });
+  EXPECT_LE(group.tasks().network().counts().most, NcclGroup::kMostRunning);
   EXPECT_THAT(group.tasks().network().Mistakes(), IsEmpty());
 }
 
