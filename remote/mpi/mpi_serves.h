@@ -42,6 +42,10 @@ class MpiServes {
   // StopAllOf() each task.
   void ForgetUntold();
 
+  // Says how many bytes come of each pull that is left, though MPI has not let
+  // go of all of them. REQUIRES: StopAllOf() each task, ForgetUntold().
+  void SayWhatComes();
+
   bool Poll() { return sending_.Poll(); }
   bool is_sending() const { return sending_.size() > 0; }
 
@@ -56,6 +60,7 @@ class MpiServes {
   void OnChunkSent(const std::shared_ptr<Served>& served);
   void Stop(const std::shared_ptr<Served>& served, const absl::Status& reason);
   void Refuse(int task, uint64_t id, const absl::Status& why);
+  void SayEnd(Served& served);
   void End(const std::shared_ptr<Served>& served);
 
   const Options options_;

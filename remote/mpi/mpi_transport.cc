@@ -122,6 +122,7 @@ bool Endpoint::EndClosing() {
   const bool is_quiet = pulls_.empty() && serves_.num_served() == 0;
   if (!is_quiet && options_.environment.clock->Now() <= close_by_) return false;
   serves_.ForgetUntold();
+  serves_.SayWhatComes();
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (task == options_.cluster.this_task) continue;
     proto::MpiMessage goodbye;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <mpi.h>
 
 #include <atomic>
 #include <cstddef>
@@ -18,8 +19,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "framework/mutex.h"
+#include "framework/peer_access.h"
 #include "remote/fake_services.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
@@ -339,6 +343,64 @@ TEST_F(MpiTransportTest, ShuttingDownInTheMiddleOfATransferFreesBothSides) {
     lender.Wait().IgnoreError();  // With either.
     SetUp();
   }
+}
+
+// Stands still, and MPI's thread with it, from its first part on until rank 0
+// sends something under `tag`.
+class StuckBorrower final : public Borrower {
+ public:
+  explicit StuckBorrower(int tag) : tag_(tag) {}
+
+  absl::Status OnPart(int32_t /*id*/, size_t offset,
+                      absl::Span<const std::byte> /*part*/) override {
+    if (offset == 0) {
+      MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, tag_, runtime->messages(),
+               MPI_STATUS_IGNORE);
+    }
+    return absl::OkStatus();
+  }
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery /*delivery*/) override {
+    status_ = std::move(status);
+    told_.DecrementCount();
+  }
+
+  // Blocks until all has come or failed.
+  absl::Status Wait() {
+    told_.Wait();
+    return status_;
+  }
+
+ private:
+  const int tag_;
+  BlockingCounter told_{1};
+  absl::Status status_;
+};
+
+// Rank 0 says goodbye while rank 1 stands still.
+TEST_F(MpiTransportTest, WhatMpiHasIsReadAlsoAfterALateGoodbye) {
+  if (size() == 1) return;
+  const int tag = runtime->NewMessageTag();
+  const std::vector<std::byte> bytes(60 * kChunkBytes);
+  WaitingLender lender;
+  StuckBorrower borrower(tag);
+  if (rank() == 1) Request(0, 1, borrower, bytes.size());
+  if (rank() == 0) {
+    table_.WaitForAsks(1);
+    table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+    transport_->Shutdown();
+    runtime->Post([tag] {
+      MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, tag, runtime->messages());
+    });
+    EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                        HasSubstr("has shut down")));
+  }
+  if (rank() == 1) {
+    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr("has shut down")));
+  }
+  transport_->Shutdown();
+  SetUp();
 }
 
 TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {

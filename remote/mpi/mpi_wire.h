@@ -25,7 +25,8 @@ namespace tutti {
 // the receiver has got these, the tag can be used again.
 //
 // A task that shuts down cancels its pulls, ends those of others, and waits
-// until all have ended; then it says goodbye. What comes afterwards it refuses.
+// until all have ended, or too long: then it says of those that are left how
+// many bytes come. Last it says goodbye. What comes afterwards it refuses.
 
 // The most that a message carries.
 inline constexpr size_t kMaxInlineBytes = size_t{8} << 10;
