@@ -291,6 +291,10 @@ absl::Status MpiCollectives::Gone(int task) const {
 }
 
 void MpiCollectives::Drop(int task, const absl::Status& reason) {
+  {
+    MutexLock lock(&mu_);
+    if (is_closed_) return;
+  }
   agreement_.OnGone(task, reason);
 }
 

@@ -60,7 +60,8 @@ class MpiCollectives final
   void Open();
   State Poll() override;
 
-  // The process is lost.
+  // The process is lost. Nothing is done once Close() has ended; then also on
+  // any other thread.
   void Drop(int task, const absl::Status& reason);
 
   // Ends what MPI has not begun; `closed` runs when nothing is under way.

@@ -11,6 +11,7 @@
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_calls.h"
 #include "remote/mpi/mpi_collectives.h"
+#include "remote/mpi/mpi_mailbox.h"
 #include "remote/mpi/mpi_messenger.h"
 #include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_serves.h"
@@ -43,7 +44,7 @@ class Endpoint final : public MpiPoller {
 
   State Poll() override;
 
-  // On MPI's thread:
+  // On MPI's thread, or late (mpi_mailbox.h):
   void SetServices(ControlService* control, TransferService* transfers) {
     control_ = control;
     transfers_ = transfers;
@@ -80,6 +81,7 @@ class Endpoint final : public MpiPoller {
   void OnMessage(int task, const proto::MpiMessage& message);
   void OnGoodbye(int task);
   bool is_closing() const { return control_ == nullptr; }
+  bool is_closed() const { return is_closing() && closed_ == nullptr; }
   bool EndClosing();
 
   const MpiTransportOptions options_;
@@ -183,7 +185,9 @@ void Endpoint::OnGoodbye(int task) {
   serves_.StopAllOf(task, gone_[task]);
 }
 
+// The runtime may be gone once it is closed.
 void Endpoint::Drop(int task, const absl::Status& reason) {
+  if (is_closed()) return;
   if (gone_[task].ok()) options_.runtime->CallLost(task, reason);
   calls_->EndAllOf(task, reason);
   pulls_.CancelAllOf(task, reason);
@@ -208,6 +212,7 @@ class MpiTransport final : public Transport,
  public:
   explicit MpiTransport(const MpiTransportOptions& options)
       : runtime_(options.runtime),
+        mailbox_(options.runtime->mailbox()),
         num_tasks_(options.cluster.num_tasks()),
         endpoint_(std::make_shared<Endpoint>(options)),
         collectives_(std::make_shared<MpiCollectives>(
@@ -226,7 +231,7 @@ class MpiTransport final : public Transport,
     if (!state_.compare_exchange_strong(expected, State::kStarted)) {
       return absl::FailedPreconditionError("the transport has been started");
     }
-    runtime_->Post([runtime = runtime_, endpoint = endpoint_,
+    mailbox_->Post([runtime = runtime_, endpoint = endpoint_,
                     collectives = collectives_, control, transfers] {
       endpoint->SetServices(control, transfers);
       collectives->Open();
@@ -240,7 +245,7 @@ class MpiTransport final : public Transport,
             ControlDone done) override {
     const absl::Status status = Check(task);
     if (!status.ok()) return std::move(done)(status);
-    runtime_->Post([endpoint = endpoint_, task, request = std::move(request),
+    mailbox_->Post([endpoint = endpoint_, task, request = std::move(request),
                     options = std::move(options),
                     done = std::move(done)]() mutable {
       endpoint->Call(task, std::move(request), std::move(options),
@@ -251,19 +256,19 @@ class MpiTransport final : public Transport,
   void Request(int task, const BufKey& key, const Ask& ask) override {
     const absl::Status status = Check(task);
     if (!status.ok()) return ask.borrower->OnDelivery(ask.id, status, {});
-    runtime_->Post([endpoint = endpoint_, task, key, ask] {
+    mailbox_->Post([endpoint = endpoint_, task, key, ask] {
       endpoint->Request(task, key, ask);
     });
   }
 
   void Cancel(int /*task*/, const BufKey& key, absl::Status reason) override {
-    runtime_->Post([endpoint = endpoint_, key, reason = std::move(reason)] {
+    mailbox_->Post([endpoint = endpoint_, key, reason = std::move(reason)] {
       endpoint->Cancel(key, reason);
     });
   }
 
   void Drop(const ControlCaller& process, const absl::Status& reason) override {
-    runtime_->Post([endpoint = endpoint_, collectives = collectives_,
+    mailbox_->Post([endpoint = endpoint_, collectives = collectives_,
                     task = process.task, reason] {
       endpoint->Drop(task, reason);
       collectives->Drop(task, reason);
@@ -284,7 +289,7 @@ class MpiTransport final : public Transport,
   template <typename Begin>
   void Await(Begin begin) {
     BlockingCounter ended(1);
-    runtime_->Post([&] { begin([&] { ended.DecrementCount(); }); });
+    mailbox_->Post([&] { begin([&] { ended.DecrementCount(); }); });
     ended.Wait();
   }
 
@@ -295,7 +300,8 @@ class MpiTransport final : public Transport,
         "there is no task ", task, ": the cluster has ", num_tasks_, " tasks"));
   }
 
-  MpiRuntime* const runtime_;
+  MpiRuntime* const runtime_;  // Until Shutdown().
+  const std::shared_ptr<MpiMailbox> mailbox_;
   const int num_tasks_;
   const std::shared_ptr<Endpoint> endpoint_;
   const std::shared_ptr<MpiCollectives> collectives_;

@@ -13,9 +13,10 @@
 namespace tutti {
 
 struct MpiTransportOptions {
-  MpiRuntime* runtime = nullptr;  // Has been started; outlives the transport.
-  ClusterSpec cluster;            // That of ClusterOf().
-  uint64_t incarnation = 0;       // Of this process. Not 0.
+  // Has been started; outlives all but calls that come after Shutdown().
+  MpiRuntime* runtime = nullptr;
+  ClusterSpec cluster;       // That of ClusterOf().
+  uint64_t incarnation = 0;  // Of this process. Not 0.
   Environment environment;
 };
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
@@ -61,8 +62,22 @@ DefaultEnvironment& Machine() {
   static DefaultEnvironment environment(2);
   return environment;
 }
+alignas(MpiRuntime) std::byte runtime_memory[sizeof(MpiRuntime)];
 MpiRuntime* runtime = nullptr;
 bool shares_memory = true;
+
+bool StartRuntime() {
+  runtime = new (runtime_memory) MpiRuntime(
+      {.environment = Machine().get(), .shares_memory = shares_memory});
+  return absl::IsFailedPrecondition(runtime->size().status()) &&
+         runtime->Start().ok();
+}
+
+// Leaves nothing of it that could be used.
+void EndRuntime() {
+  runtime->~MpiRuntime();
+  std::memset(runtime_memory, 0xff, sizeof(runtime_memory));
+}
 
 BufKey KeyOf(int tag) { return {.tag = tag}; }
 
@@ -439,21 +454,43 @@ TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
   EXPECT_EQ(runtime->WhoIsLost(), "");
 }
 
+// A thread that stood still as MPI ended has it. Nothing is to look at where
+// the runtime was.
+class WhoCallsWhenMpiIsOver : public testing::Environment {
+ public:
+  void TearDown() override {
+    FunctionService control({});
+    TableService table;
+    auto transport = CreateMpiTransport({.runtime = runtime,
+                                         .cluster = *ClusterOf(*runtime),
+                                         .incarnation = 1,
+                                         .environment = Machine().get()});
+    ASSERT_THAT(transport, IsOk());
+    ASSERT_THAT((*transport)->Start(&control, &table), IsOk());
+    (*transport)->Shutdown();
+    const int last = *runtime->size() - 1;
+    EndRuntime();
+    EXPECT_THAT(CallAndWait((*transport)->control(), 0, StepRequest(1)),
+                StatusIs(absl::StatusCode::kCancelled, testing::_));
+    WaitingBorrower borrower(4);
+    const Ask ask{.num_bytes = 4, .borrower = &borrower};
+    (*transport)->transfers().Request(0, KeyOf(1), ask);
+    EXPECT_THAT(borrower.Wait(),
+                StatusIs(absl::StatusCode::kCancelled, testing::_));
+    (*transport)->transfers().Cancel(0, KeyOf(1), absl::AbortedError("late"));
+    for (int task : {0, last}) {
+      (*transport)->Drop({task, 1}, absl::UnavailableError("silent"));
+    }
+  }
+};
+
 }  // namespace
 }  // namespace tutti
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   tutti::shares_memory = argc != 2 || argv[1] != std::string("far");
-  tutti::MpiRuntime runtime({.environment = tutti::Machine().get(),
-                             .shares_memory = tutti::shares_memory});
-  if (runtime.size().status().code() != absl::StatusCode::kFailedPrecondition) {
-    return 3;
-  }
-  const absl::Status status = runtime.Start();
-  if (!status.ok()) return 2;
-  tutti::runtime = &runtime;
-  const int result = RUN_ALL_TESTS();
-  runtime.Shutdown();
-  return result;
+  if (!tutti::StartRuntime()) return 2;
+  testing::AddGlobalTestEnvironment(new tutti::WhoCallsWhenMpiIsOver());
+  return RUN_ALL_TESTS();
 }
