@@ -118,7 +118,9 @@ void MpiAgreement::OnGone(int task, const absl::Status& why) {
 
 // --- As a leader -------------------------------------------------------------
 
+// What one waits for that was lost, and goes on, begins no more.
 void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
+  if (gone_.contains(task)) return;
   Ready& ready = ready_[note.key];
   std::vector<int>& tasks = ready.tasks;
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {

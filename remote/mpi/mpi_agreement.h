@@ -97,6 +97,9 @@ class MpiAgreement {
   size_t num_waiting() const { return parts_.size(); }
   std::vector<ExecKey> Waiting() const;
 
+  // Executions and groups of which it keeps something as their leader.
+  size_t num_led() const { return ready_.size() + led_.size(); }
+
  private:
   // By group key and generation.
   using GroupId = std::pair<int64_t, uint64_t>;

@@ -309,6 +309,27 @@ TEST_F(MpiAgreementTest, WhoIsLostAndGoesOnHoldsUpNobody) {
               StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
+TEST_F(MpiAgreementTest, NothingIsKeptOfWhoIsLostAndGoesOn) {
+  MakeTasks(3);
+  tasks_[0]->OnGone(2, absl::UnavailableError("it is silent"));
+  AddReady(2, KeyOf(1, 0), {0, 1, 2});
+  DeliverAll();
+  EXPECT_EQ(tasks_[0]->num_led(), 0u);
+}
+
+TEST_F(MpiAgreementTest, NothingIsKeptOfAGroupThatEnds) {
+  MakeTasks(2);
+  for (int task = 0; task < 2; ++task) AddReady(task, KeyOf(1, 0), {1, 0});
+  // Before task 0 gives leave.
+  while (tasks_[1]->num_led() < 2) DeliverOne();
+  Withdraw(1, KeyOf(1, 0));
+  Withdraw(0, KeyOf(1, 0));
+  DeliverAll();
+  EXPECT_THAT(begun_[1][1], IsEmpty());
+  tasks_[1]->ForgetGroup(KeyOf(1, 0));
+  EXPECT_EQ(tasks_[1]->num_led(), 0u);
+}
+
 TEST_F(MpiAgreementTest, AKeyThatWaitsIsRefusedOnceMore) {
   MakeTasks(2);
   AddReady(1, KeyOf(1, 0), {0, 1});

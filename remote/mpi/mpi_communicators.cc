@@ -29,7 +29,7 @@ MPI_Comm MpiCommunicators::Find(const ExecKey& key) const {
 
 void MpiCommunicators::Release(const ExecKey& key) {
   const auto found = entries_.find(GroupOf(key));
-  if (found == entries_.end()) return;
+  if (found == entries_.end()) return options_.on_free(key);
   const int leader = found->second.tasks[0];
   if (leader == options_.this_task) return OnRelease(leader, key);
   options_.send(leader, {.kind = MpiNote::Kind::kRelease, .key = key});

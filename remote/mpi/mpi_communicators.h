@@ -26,6 +26,8 @@ class MpiCommunicators {
     int this_task = 0;
     MPI_Comm all = MPI_COMM_NULL;  // Of all tasks, by number.
     std::function<void(int task, const MpiNote& note)> send;
+
+    // There is none of the group of `key` any more, or there never was.
     std::function<void(const ExecKey& key)> on_free;
   };
 
