@@ -201,6 +201,7 @@ class ClusterRuntime::Impl {
           CoordinatorServer::Create({.cluster = options_.cluster,
                                      .clock = options_.environment.clock,
                                      .settings = options_.coordinator,
+                                     .max_entries = options_.max_entries,
                                      .begun = begun});
     }
     coordinator_ = Coordinator::Create(
@@ -239,6 +240,7 @@ class ClusterRuntime::Impl {
          .health = options_.health,
          .rules = options_.rules,
          .delegate = DelegateName(),
+         .max_entries = options_.max_entries,
          .cancel_execution =
              [access = access_](const ControlCaller& caller,
                                 const ExecKey& execution,

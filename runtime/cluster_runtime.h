@@ -69,6 +69,9 @@ class ClusterRuntime {
 
     // Those of task 0 count.
     CoordinatorSettings coordinator;
+
+    // As in ParamResolverDistributed::Options; the same in all tasks.
+    size_t max_entries = size_t{1} << 19;
   };
 
   // Begins to listen. Errors: INVALID_ARGUMENT; those of the transport.

@@ -26,7 +26,8 @@ ClusterSpec ClusterOf(int num_ranks, int this_task) {
 
 NamedTensorJob::NamedTensorJob(int num_ranks, const Environment& environment,
                                CoordinatorSettings settings,
-                               size_t part_elements, MakeDevice make_device)
+                               size_t part_elements, MakeDevice make_device,
+                               size_t max_entries)
     : environment_(environment),
       network_(ClusterOf(num_ranks, 0), environment.queue, part_elements) {
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -37,7 +38,8 @@ NamedTensorJob::NamedTensorJob(int num_ranks, const Environment& environment,
             -> absl::StatusOr<std::shared_ptr<Transport>> {
           return network_.Connect(rank, incarnation);
         },
-        .coordinator = settings};
+        .coordinator = settings,
+        .max_entries = max_entries};
     if (make_device != nullptr) {
       options.make_devices = [&make_device, rank](uint64_t incarnation) {
         std::vector<std::unique_ptr<Device>> devices;

@@ -27,7 +27,8 @@ class NamedTensorJob {
   // `part_elements`.
   NamedTensorJob(int num_ranks, const Environment& environment,
                  CoordinatorSettings settings, size_t part_elements = 100,
-                 MakeDevice make_device = nullptr);
+                 MakeDevice make_device = nullptr,
+                 size_t max_entries = size_t{1} << 19);
 
   // Begins to join; over when the queue is.
   void Join();

@@ -175,6 +175,40 @@ TEST_P(NamedTensorsTest, GathersWhatEachRankHas) {
   }
 }
 
+// What the tasks keep of instances is bounded, and nothing is forgotten.
+TEST_P(NamedTensorsTest, EverOtherRowsAndSizesLeaveRoomForMore) {
+  End();
+  job_ = std::make_unique<NamedTensorJob>(
+      kNumRanks, environment_.get(), CoordinatorSettings{.fusion_bytes = 0},
+      /*part_elements=*/100, nullptr, /*max_entries=*/40);
+  job_->Join();
+  environment_.RunAll();
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(round);
+    const int i = round % 30;  // Again what was there before.
+    std::vector<NamedCallPtr> gathers, sums;
+    std::vector<float> wanted;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      const int rows = i == 15 ? 0 : (i * (rank + 1) + rank) % 7;
+      const Tensor input =
+          Filled(DType::kFloat32, *TensorShape::Create({rows, 2}),
+                 static_cast<float>(rank + 1));
+      wanted.insert(wanted.end(), 2 * rows, static_cast<float>(rank + 1));
+      gathers.push_back(Gather(rank, "rows", input));
+      sums.push_back(Reduce(rank, "sum", Ones(rank, 64 + i)));
+    }
+    environment_.RunAll();
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      ASSERT_THAT(gathers[rank]->status, IsOk());
+      EXPECT_EQ(gathers[rank]->Values(), wanted);
+      EXPECT_EQ(gathers[rank]->output.shape().ToString(),
+                absl::StrCat("[", wanted.size() / 2, ",2]"));
+      ASSERT_THAT(sums[rank]->status, IsOk());
+      EXPECT_EQ(sums[rank]->Values(), std::vector<float>(64 + i, 6.0f));
+    }
+  }
+}
+
 TEST_P(NamedTensorsTest, ReducesInPlaceAndWithOtherOps) {
   Begin();
   std::vector<NamedCallPtr> calls;
@@ -441,6 +475,39 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
     }
   }
   EXPECT_GT(num_without_memory, 0);
+}
+
+// Here no rows are gathered as they are: that is too many entries.
+TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsGatherOnAllRanks) {
+  bool has_memory = true;
+  job_ = std::make_unique<NamedTensorJob>(
+      kNumRanks, environment_.get(), CoordinatorSettings{},
+      /*part_elements=*/100,
+      [&has_memory](const DeviceAttributes& device) {
+        return std::make_unique<LeanDevice>(
+            device, device.name.task == 1 ? &has_memory : nullptr);
+      },
+      /*max_entries=*/15);
+  job_->Join();
+  environment_.RunAll();
+  for (int round = 0; round < 3; ++round) {
+    has_memory = round != 1;
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      calls.push_back(Gather(rank, "rows", Ones(rank, rank)));
+    }
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      ASSERT_TRUE(call->answered());
+      if (has_memory) {
+        ASSERT_THAT(call->status, IsOk());
+        EXPECT_THAT(call->Values(), ElementsAre(2, 3, 3));
+      } else {
+        EXPECT_THAT(call->status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                           HasSubstr("none left")));
+      }
+    }
+  }
 }
 
 TEST_P(NamedTensorsTest, ShutsDownAfterAnErrorAndUnused) {

@@ -9,13 +9,21 @@
 namespace tutti {
 namespace {
 
-// A tensor may be packed with others into one that is this much longer than all
-// of them, and no more.
+// What runs may be this much longer than what was asked for, and no more.
 constexpr int64_t kMaxPadding = 2;
 
 template <typename... Args>
 absl::Status Invalid(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+absl::Status CheckLength(const proto::Decision& message, int64_t wanted) {
+  const int64_t fused = message.fused_elements();
+  if (fused >= wanted && fused / kMaxPadding <= wanted) {
+    return absl::OkStatus();
+  }
+  return Invalid("decision.fused_elements is ", fused, "; the requests have ",
+                 wanted);
 }
 
 absl::Status CheckFused(const proto::Decision& message,
@@ -30,12 +38,23 @@ absl::Status CheckFused(const proto::Decision& message,
       return Invalid("decision.requests names requests that cannot be one");
     }
   }
-  const int64_t fused = message.fused_elements();
-  if (fused >= num_elements && fused / kMaxPadding <= num_elements) {
-    return absl::OkStatus();
+  return CheckLength(message, num_elements);
+}
+
+// What runs has room for the longest part. REQUIRES: no rows are negative.
+absl::Status CheckParts(const proto::Decision& message,
+                        const TensorRequest& request) {
+  int64_t num_rows = 0, most_rows = 0;
+  for (const int64_t rows : message.rows()) {
+    most_rows = std::max(most_rows, rows);
+    if (__builtin_add_overflow(num_rows, rows, &num_rows)) {
+      return Invalid("decision.rows are too many together");
+    }
   }
-  return Invalid("decision.fused_elements is ", fused, "; the requests have ",
-                 num_elements);
+  const auto output = request.shape.WithFirstDim(num_rows);
+  if (!output.ok()) return output.status();
+  return CheckLength(message,
+                     request.shape.WithFirstDim(most_rows)->num_elements());
 }
 
 absl::Status CheckRows(const proto::Decision& message,
@@ -143,15 +162,18 @@ absl::Status CheckDecision(const proto::Decision& message,
     return Invalid("decision.slots has ", message.slots_size(), " entries for ",
                    requests.size(), " requests");
   }
-  if (message.fused_elements() != 0) {
-    if (message.rows_size() != 0) return Invalid("a gather is not fused");
+  const bool is_fused = message.fused_elements() != 0;
+  if (is_fused && message.rows_size() == 0) {
     return CheckFused(message, requests);
   }
   if (requests.size() > 1) {
     return Invalid("decision.fused_elements is missing for ", requests.size(),
-                   " requests");
+                   " requests, or a gather is not alone");
   }
-  return CheckRows(message, *requests.front(), rank, num_ranks);
+  const absl::Status status =
+      CheckRows(message, *requests.front(), rank, num_ranks);
+  if (!status.ok() || !is_fused) return status;
+  return CheckParts(message, *requests.front());
 }
 
 }  // namespace tutti

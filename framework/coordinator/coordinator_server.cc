@@ -40,7 +40,8 @@ std::shared_ptr<CoordinatorServer> CoordinatorServer::Create(Options options) {
 CoordinatorServer::CoordinatorServer(Options options)
     : options_(std::move(options)),
       negotiation_({.num_ranks = options_.cluster.num_tasks(),
-                    .fusion_bytes = options_.settings.fusion_bytes}),
+                    .fusion_bytes = options_.settings.fusion_bytes,
+                    .max_exact_entries = options_.max_entries / 4}),
       ranks_(options_.cluster.num_tasks()) {}
 
 CoordinatorServer::~CoordinatorServer() {

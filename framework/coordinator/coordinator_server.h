@@ -1,6 +1,7 @@
 #ifndef TUTTI_FRAMEWORK_COORDINATOR_COORDINATOR_SERVER_H_
 #define TUTTI_FRAMEWORK_COORDINATOR_COORDINATOR_SERVER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -40,6 +41,11 @@ class CoordinatorServer
     ClusterSpec cluster;
     Clock* clock = nullptr;  // Outlives the object and its alarms.
     CoordinatorSettings settings;
+
+    // Entries of instances that the tasks may keep, as
+    // ParamResolverDistributed::Options::max_entries. Up to a quarter of them
+    // is used for collectives at lengths of their own.
+    size_t max_entries = size_t{1} << 19;
 
     // Runs once, when the first rank asks for something. May be null.
     std::function<void()> begun;

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "framework/dtype.h"
 #include "framework/segment_list.h"
+#include "framework/step_stream.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 
@@ -109,8 +113,13 @@ absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentsOf(
   return SegmentList::Create(std::move(segments));
 }
 
-// A rank that has no segments gives the execution up, so that the others do not
-// wait for it.
+// A rank that cannot take part gives the execution up, so that the others do
+// not wait for it.
+void GiveUp(CollectiveArgs& args, const absl::Status& reason) {
+  args.cancellation = std::make_shared<Cancellation>();
+  args.cancellation->Cancel(reason);
+}
+
 void ReduceTogether(const proto::Decision& decision,
                     const std::shared_ptr<Run>& run) {
   CollectiveRequest request =
@@ -125,12 +134,149 @@ void ReduceTogether(const proto::Decision& decision,
   if (segments.ok()) {
     args.segments = *std::move(segments);
   } else {
-    args.cancellation = std::make_shared<Cancellation>();
-    args.cancellation->Cancel(segments.status());
+    GiveUp(args, segments.status());
   }
   run->group.executor->ExecuteAsync(
       std::move(args),
       [run](absl::Status status) { std::move(run->done)(std::move(status)); });
+}
+
+// --- Gathers in equal parts --------------------------------------------------
+
+struct PartsRun {
+  proto::Decision decision;
+  std::shared_ptr<Run> run;
+  Tensor parts;   // A row for each rank.
+  Tensor output;  // What the request wants.
+
+  PendingTensor& pending() const { return *run->tensors.front(); }
+  Device& device() const { return *run->group.device; }
+  size_t part_bytes() const {
+    return parts.size_bytes() / static_cast<size_t>(run->group.num_ranks);
+  }
+  std::byte* PartOf(int rank) {
+    return parts.mutable_data() + static_cast<size_t>(rank) * part_bytes();
+  }
+};
+
+absl::Status AllocateParts(PartsRun& run) {
+  const TensorRequest& request = run.pending().request;
+  const auto& rows = run.decision.rows();
+  const auto shape = request.shape.WithFirstDim(
+      std::accumulate(rows.begin(), rows.end(), int64_t{0}));
+  if (!shape.ok()) return shape.status();
+  const auto parts_shape = TensorShape::Create(
+      {run.run->group.num_ranks, run.decision.fused_elements()});
+  if (!parts_shape.ok()) return parts_shape.status();
+  auto output = run.device().Allocate(request.dtype, *shape);
+  if (!output.ok()) return output.status();
+  auto parts = run.device().Allocate(request.dtype, *parts_shape);
+  if (!parts.ok()) return parts.status();
+  run.output = *std::move(output);
+  run.parts = *std::move(parts);
+  return absl::OkStatus();
+}
+
+// `copies` copies by what it is given.
+void CopyBytes(const DecisionGroup& group,
+               absl::FunctionRef<absl::Status(CopyPiece)> copies,
+               StatusCallback done) {
+  if (group.device->has_host_memory()) {
+    return std::move(done)(
+        copies([](std::byte* into, const std::byte* from, size_t num_bytes) {
+          if (num_bytes > 0) std::memcpy(into, from, num_bytes);
+          return absl::OkStatus();
+        }));
+  }
+  auto opened = group.device->OpenSteps(*group.executor->environment().clock);
+  if (!opened.ok()) return std::move(done)(opened.status());
+  if (*opened == nullptr) {
+    return std::move(done)(absl::UnimplementedError(
+        absl::StrCat(group.device->full_name(),
+                     ", which has a memory of its own, runs no steps")));
+  }
+  StepStream& steps = **opened;
+  absl::Status status =
+      copies([&](std::byte* into, const std::byte* from, size_t num_bytes) {
+        return num_bytes == 0 ? absl::OkStatus()
+                              : steps.Copy(into, from, num_bytes);
+      });
+  steps.CallWhenOver(
+      [held = *std::move(opened), status = std::move(status),
+       done = std::move(done)](const absl::Status& ended) mutable {
+        status.Update(ended);
+        held = nullptr;
+        std::move(done)(std::move(status));
+      });
+}
+
+// What is behind this rank's rows goes to the other ranks, too.
+absl::Status CopyInput(PartsRun& run, CopyPiece copy) {
+  const Tensor& input = run.pending().tensor.input;
+  std::byte* const part = run.PartOf(run.run->group.rank);
+  if (run.device().has_host_memory()) {
+    std::memset(part + input.size_bytes(), 0,
+                run.part_bytes() - input.size_bytes());
+  }
+  return copy(part, input.data(), input.size_bytes());
+}
+
+absl::Status CopyOutput(PartsRun& run, CopyPiece copy) {
+  std::byte* into = run.output.mutable_data();
+  for (int rank = 0; rank < run.decision.rows_size(); ++rank) {
+    const size_t num_bytes =
+        run.output.Slice(0, run.decision.rows(rank))->size_bytes();
+    const absl::Status status = copy(into, run.PartOf(rank), num_bytes);
+    if (!status.ok()) return status;
+    into += num_bytes;
+  }
+  return absl::OkStatus();
+}
+
+void OnPartsGathered(const std::shared_ptr<PartsRun>& run) {
+  CopyBytes(
+      run->run->group,
+      [&run](CopyPiece copy) { return CopyOutput(*run, copy); },
+      [run](absl::Status status) {
+        if (status.ok()) {
+          *run->pending().tensor.output = std::move(run->output);
+        }
+        std::move(run->run->done)(std::move(status));
+      });
+}
+
+void GatherParts(const std::shared_ptr<PartsRun>& run,
+                 const absl::Status& ready) {
+  const DecisionGroup& group = run->run->group;
+  CollectiveRequest request = RequestOf(group, run->decision, run->pending());
+  request.op = AllGather{};
+  request.shape = *TensorShape::Create({1, run->decision.fused_elements()});
+  request.merge_op = MergeOp();
+  CollectiveArgs args = {
+      .device = group.device.get(),
+      .request = std::make_shared<const CollectiveRequest>(std::move(request)),
+      .output = &run->parts,
+      .cancellation = group.cancellation,
+      .execution = run->decision.execution()};
+  if (ready.ok()) {
+    args.input = *run->parts.Slice(group.rank, group.rank + 1);
+  } else {
+    GiveUp(args, ready);
+  }
+  group.executor->ExecuteAsync(std::move(args), [run](absl::Status status) {
+    if (!status.ok()) return std::move(run->run->done)(std::move(status));
+    run->run->group.executor->environment().queue->Schedule(
+        [run] { OnPartsGathered(run); });
+  });
+}
+
+// The ranks' rows are cut out of parts that are equally long.
+void GatherInParts(const std::shared_ptr<PartsRun>& run) {
+  const absl::Status status = AllocateParts(*run);
+  if (!status.ok()) return GatherParts(run, status);
+  CopyBytes(
+      run->run->group, [&run](CopyPiece copy) { return CopyInput(*run, copy); },
+      [run](const absl::Status& ready) { GatherParts(run, ready); });
 }
 
 }  // namespace
@@ -141,14 +287,16 @@ void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
   run->group = group;
   run->tensors = std::move(tensors);
   run->done = std::move(done);
-  if (decision.fused_elements() > 0) {
-    return group.executor->environment().queue->Schedule(
-        [decision, run] { ReduceTogether(decision, run); });
+  const bool gathers =
+      run->tensors.front()->request.type == CollectiveType::kAllGather;
+  if (decision.fused_elements() == 0) {
+    return gathers ? Gather(decision, run) : Reduce(decision, run);
   }
-  if (run->tensors.front()->request.type == CollectiveType::kAllGather) {
-    return Gather(decision, run);
-  }
-  Reduce(decision, run);
+  group.executor->environment().queue->Schedule([decision, run, gathers] {
+    if (!gathers) return ReduceTogether(decision, run);
+    GatherInParts(
+        std::make_shared<PartsRun>(PartsRun{.decision = decision, .run = run}));
+  });
 }
 
 }  // namespace tutti

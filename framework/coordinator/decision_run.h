@@ -26,8 +26,9 @@ struct DecisionGroup {
 
 // Runs, as one collective of the executor, what has been decided about
 // `tensors`: the requests of `decision`, which CheckDecision() has found good.
-// Several are its segments, which are made on the work queue. `done` runs as
-// ExecuteAsync's, before those of the tensors, which are left to the caller.
+// Several are its segments; what runs longer than it is gets room on the work
+// queue. `done` runs as ExecuteAsync's or there, before those of the tensors,
+// which are left to the caller.
 void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
                  std::vector<PendingTensorPtr> tensors, StatusCallback done);
 

@@ -1,6 +1,7 @@
 #include "framework/coordinator/negotiation.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,10 +14,6 @@ namespace {
 // Longer names are sent each time: they are rare, and would have to be kept.
 constexpr size_t kMaxKnownNameBytes = 4096;
 
-// More kinds of collectives than that are numbered anew: then the tasks settle
-// them again.
-constexpr size_t kMaxInstances = 65536;
-
 // Large enough to be large, and small enough to be added up.
 constexpr int64_t kManyBytes = int64_t{1} << 40;
 
@@ -25,12 +22,15 @@ int64_t BytesOf(const TensorRequest& request) {
   return std::min(request.shape.num_elements(), kManyBytes / size) * size;
 }
 
-// A few lengths per power of two, so that tensors packed in ever other ways
-// make few instances: at most an eighth more than asked for.
+// A few lengths per power of two, so that ever other numbers make few
+// instances: at most an eighth more than asked for, and 1 for none.
 int64_t FusedLength(int64_t num_elements) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  num_elements = std::max<int64_t>(num_elements, 1);
   int64_t step = 1;
-  while (step * 16 <= num_elements) step *= 2;
-  return (num_elements + step - 1) / step * step;
+  while (step <= num_elements / 16) step *= 2;
+  const int64_t missing = (step - num_elements % step) % step;
+  return num_elements + std::min(missing, kMost - num_elements);
 }
 
 }  // namespace
@@ -196,29 +196,56 @@ void Negotiation::DecideReduction(const std::vector<TensorPtr>& tensors,
   for (const TensorPtr& tensor : tensors) {
     num_elements += tensor->requests.front().shape.num_elements();
   }
-  if (tensors.size() > 1) {
-    num_elements = FusedLength(std::max<int64_t>(num_elements, 1));
-    made.fused_elements = num_elements;
-  }
   const TensorRequest& first = tensors.front()->requests.front();
-  SetInstance(absl::StrCat("reduce ", Name(first.dtype), " ", num_elements, " ",
-                           first.merge_op),
+  const auto signature = [&first](int64_t length) {
+    return absl::StrCat("reduce ", Name(first.dtype), " ", length, " ",
+                        first.merge_op);
+  };
+  if (tensors.size() == 1 &&
+      SetExactInstance(signature(num_elements), /*num_entries=*/1, made)) {
+    return;
+  }
+  made.fused_elements = FusedLength(num_elements);
+  SetInstance(signature(made.fused_elements), made);
+}
+
+// At other lengths it runs as if all ranks had equally much: each one's rows
+// lie at the begin of its part.
+void Negotiation::DecideGather(const Tensor& tensor, Decision& made) {
+  const TensorRequest& first = tensor.requests.front();
+  bool is_even = true;
+  int64_t most_elements = 0;
+  for (const TensorRequest& request : tensor.requests) {
+    made.rows.push_back(request.shape.dim(0));
+    is_even &= made.rows.back() == made.rows.front();
+    most_elements = std::max(most_elements, request.shape.num_elements());
+  }
+  const std::string exact =
+      absl::StrCat("gather ", Name(first.dtype), " ",
+                   absl::StrJoin(first.shape.dims().subspan(1), ","), " / ",
+                   absl::StrJoin(made.rows, ","));
+  const size_t num_entries = is_even ? 1 : 1 + made.rows.size();
+  if (SetExactInstance(exact, num_entries, made)) return;
+  made.fused_elements = FusedLength(most_elements);
+  SetInstance(absl::StrCat("gather parts ", Name(first.dtype), " ",
+                           made.fused_elements),
               made);
 }
 
-void Negotiation::DecideGather(const Tensor& tensor, Decision& made) {
-  for (const TensorRequest& request : tensor.requests) {
-    made.rows.push_back(request.shape.dim(0));
+// False if it is not known, and there is no room to know it.
+bool Negotiation::SetExactInstance(const std::string& signature,
+                                   size_t num_entries, Decision& made) {
+  if (!instances_.contains(signature)) {
+    if (num_exact_entries_ + num_entries > options_.max_exact_entries) {
+      return false;
+    }
+    num_exact_entries_ += num_entries;
   }
-  const TensorRequest& first = tensor.requests.front();
-  SetInstance(absl::StrCat("gather ", Name(first.dtype), " ",
-                           absl::StrJoin(first.shape.dims().subspan(1), ","),
-                           " / ", absl::StrJoin(made.rows, ",")),
-              made);
+  SetInstance(signature, made);
+  return true;
 }
 
 void Negotiation::SetInstance(const std::string& signature, Decision& made) {
-  if (instances_.size() >= kMaxInstances) instances_.clear();
   Instance& instance = instances_[signature];
   if (instance.key == 0) instance.key = ++last_instance_;
   made.instance = instance.key;

@@ -30,6 +30,12 @@ class Negotiation {
     int num_ranks = 1;
     int64_t fusion_bytes = int64_t{64} << 20;
     size_t max_slots = kMaxTensorSlots;
+
+    // Collectives run at lengths of their own as long as these take so many
+    // entries of instances in each task, as
+    // ParamResolverDistributed::Options::max_entries counts them: nothing is
+    // ever forgotten there. New ones that come then run longer than they are.
+    size_t max_exact_entries = size_t{1} << 17;
   };
 
   // What all ranks concerned do next.
@@ -113,6 +119,8 @@ class Negotiation {
   void DecideGather(const Tensor& tensor, Decision& made);
   static void AddRequests(const Tensor& tensor, Decision& made);
   uint32_t Remember(Tensor& tensor);
+  bool SetExactInstance(const std::string& signature, size_t num_entries,
+                        Decision& made);
   void SetInstance(const std::string& signature, Decision& made);
   StalledTensor Describe(const Tensor& tensor, absl::Time now) const;
 
@@ -131,6 +139,7 @@ class Negotiation {
   absl::flat_hash_map<std::string, uint32_t> slot_of_name_;
 
   absl::flat_hash_map<std::string, Instance> instances_;
+  size_t num_exact_entries_ = 0;
   InstanceKey last_instance_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +20,12 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 const absl::Time kStart = absl::FromUnixSeconds(1000);
+
+TensorRequest Rows(int64_t num_rows) {
+  return {.name = "rows",
+          .type = CollectiveType::kAllGather,
+          .shape = *TensorShape::Create({num_rows, 2})};
+}
 
 TensorRequest Reduction(std::string name, int64_t num_elements = 4) {
   return {.name = std::move(name),
@@ -133,6 +141,65 @@ TEST(NegotiationTest, ManySizesTogetherMakeFewInstances) {
     instances.insert(decisions[0].instance);
   }
   EXPECT_LE(instances.size(), 18u);
+}
+
+// The tasks never forget an instance.
+TEST(NegotiationTest, GathersOfEverOtherRowsMakeFewInstances) {
+  Negotiation negotiation({.num_ranks = 3, .max_exact_entries = 40});
+  std::mt19937_64 generator(1);
+  std::set<InstanceKey> instances, exact;
+  const auto decide = [&](const std::vector<int64_t>& rows) {
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_THAT(negotiation.Add(rank, 1, Rows(rows[rank]), kStart), IsOk());
+    }
+    const Negotiation::Decision made = negotiation.TakeDecisions().at(0);
+    EXPECT_THAT(made.status, IsOk());
+    EXPECT_EQ(made.rows, rows);
+    instances.insert(made.instance);
+    if (made.fused_elements == 0) {
+      exact.insert(made.instance);
+    } else {
+      const int64_t most = 2 * *std::max_element(rows.begin(), rows.end());
+      EXPECT_GE(made.fused_elements, std::max<int64_t>(most, 1));
+      EXPECT_LE(made.fused_elements, most + most / 8 + 1);
+    }
+    return made;
+  };
+  const Negotiation::Decision first = decide({1, 2, 3});
+  for (int i = 0; i < 10000; ++i) {
+    std::vector<int64_t> rows(3);
+    for (int64_t& of_rank : rows) {
+      of_rank = static_cast<int64_t>(generator() % 1000);
+    }
+    decide(rows);
+  }
+  EXPECT_EQ(exact.size(), 10u);  // Of four entries.
+  EXPECT_LE(instances.size(), 10u + 80);
+  decide({0, 0, 0});
+  decide({int64_t{1} << 60, 1, 0});
+  const Negotiation::Decision again = decide({1, 2, 3});
+  EXPECT_EQ(again.instance, first.instance);
+  EXPECT_EQ(again.execution, 1u);
+  EXPECT_EQ(again.fused_elements, 0);
+}
+
+TEST(NegotiationTest, ReductionsOfEverOtherSizesMakeFewInstances) {
+  Negotiation negotiation(
+      {.num_ranks = 1, .fusion_bytes = 0, .max_exact_entries = 40});
+  std::set<InstanceKey> instances;
+  for (int64_t size = 0; size < 10000; ++size) {
+    ASSERT_THAT(negotiation.Add(0, 1, Reduction("x", size), kStart), IsOk());
+    const auto decisions = negotiation.TakeDecisions();
+    ASSERT_THAT(decisions, SizeIs(1));
+    if (size < 40) {
+      EXPECT_EQ(decisions[0].fused_elements, 0);
+    } else if (decisions[0].fused_elements != 0) {
+      EXPECT_GE(decisions[0].fused_elements, size);
+      EXPECT_LE(decisions[0].fused_elements, size + size / 8);
+    }
+    instances.insert(decisions[0].instance);
+  }
+  EXPECT_LE(instances.size(), 40u + 80);
 }
 
 TEST(NegotiationTest, AKnownNameIsAskedForByItsSlot) {

@@ -86,5 +86,31 @@ TEST(PendingTensorsTest, RefusesADecisionAboutWhatItDidNotAskFor) {
   EXPECT_THAT(refused(Decided({1}, 1)), IsOk());
 }
 
+TEST(PendingTensorsTest, PartsOfAGatherHoldWhatEachRankHas) {
+  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  const auto gather = std::make_shared<PendingTensor>();
+  gather->request = {.name = "x",
+                     .type = CollectiveType::kAllGather,
+                     .shape = *TensorShape::Create({4, 3})};
+  ASSERT_THAT(pending.Add(gather), IsOk());
+  pending.TakeMessage();
+  const auto told = [&](std::vector<int64_t> rows, int64_t num_elements) {
+    proto::Decision decision = Decided({1}, 1);
+    for (const int64_t of_rank : rows) decision.add_rows(of_rank);
+    decision.set_fused_elements(num_elements);
+    return pending.TakeDecided(decision).status();
+  };
+  for (const int64_t num_elements : {-1, 1, 14, 32}) {
+    EXPECT_EQ(told({5, 4}, num_elements).code(),
+              absl::StatusCode::kInvalidArgument)
+        << num_elements;
+  }
+  for (const std::vector<int64_t>& rows : std::vector<std::vector<int64_t>>{
+           {}, {5}, {5, 3}, {-1, 4}, {int64_t{1} << 62, 4}}) {
+    EXPECT_EQ(told(rows, 16).code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_THAT(told({5, 4}, 16), IsOk());
+}
+
 }  // namespace
 }  // namespace tutti
