@@ -3,14 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +28,28 @@
 #include "tests/mpi_task.h"
 #include "tests/status_matchers.h"
 #include "tools/element.h"
+
+namespace {
+
+// Of groups, in this process; MPI's thread makes and frees them.
+std::set<MPI_Comm> communicators;
+std::atomic<int> num_communicators = 0;
+
+}  // namespace
+
+int MPI_Comm_create_group(MPI_Comm all, MPI_Group group, int tag,
+                          MPI_Comm* made) {
+  const int code = PMPI_Comm_create_group(all, group, tag, made);
+  communicators.insert(*made);
+  num_communicators = static_cast<int>(communicators.size());
+  return code;
+}
+
+int MPI_Comm_free(MPI_Comm* communicator) {
+  communicators.erase(*communicator);
+  num_communicators = static_cast<int>(communicators.size());
+  return PMPI_Comm_free(communicator);
+}
 
 namespace tutti {
 namespace {
@@ -432,6 +457,24 @@ TEST_F(MpiCollectivesTest, AGroupFormedAgainHasAnotherCommunicator) {
     Start(barrier, step);
     ASSERT_THAT(barrier.Wait(), IsOk());
     runtime_->ReformGroup(request.group_key, absl::AbortedError("again"));
+  }
+}
+
+TEST_F(MpiCollectivesTest, WhoLeavesKeepsNoCommunicators) {
+  const TensorShape shape = TensorShape::Vector(5);
+  int before = 0;
+  for (int round = 0; round < 5; ++round) {
+    // One after the other, so that what was said before them has been heard.
+    for (int i = 0; i < 3; ++i) {
+      Call call{
+          .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
+          .input = Filled(DType::kInt32, shape, rank())};
+      RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
+    }
+    if (round == 0) before = num_communicators;
+    EXPECT_LE(num_communicators, before);
+    Leave();
+    SetUp();
   }
 }
 

@@ -262,6 +262,7 @@ bool MpiCollectives::Post(Work work) {
 void MpiCollectives::Open() { notes_.Open(); }
 
 MpiPoller::State MpiCollectives::Poll() {
+  if (has_closed()) return PollClosed();
   bool is_busy = notes_.Poll();
   int num_looks = 0;
   do {
@@ -275,6 +276,18 @@ MpiPoller::State MpiCollectives::Poll() {
   if (under_way_.size() > 0) return State::kRunning;
   const bool is_waiting = notes_.is_sending() || num_executions_ > 0;
   return is_waiting ? State::kWaiting : State::kIdle;
+}
+
+// Others may need a group's communicator for longer: then it is freed when they
+// have left, too.
+MpiPoller::State MpiCollectives::PollClosed() {
+  bool is_busy = notes_.Poll();
+  is_busy = notes_.Receive([this](int task, const MpiNote& note) {
+    communicators_.OnNote(task, note);
+  }) || is_busy;
+  if (communicators_.size() == 0) notes_.Close();
+  if (is_busy) return State::kBusy;
+  return notes_.is_sending() ? State::kWaiting : State::kIdle;
 }
 
 void MpiCollectives::OnNote(int task, const MpiNote& note) {
@@ -318,12 +331,12 @@ bool MpiCollectives::EndClosing() {
     }
     if (num_executions_ > 0) return false;
   }
+  communicators_.ReleaseAll();
   for (int task = 0; task < num_tasks; ++task) {
     if (task != options_.cluster.this_task) {
       notes_.Send(task, {.kind = MpiNote::Kind::kGone});
     }
   }
-  notes_.Close();
   {
     MutexLock lock(&mu_);
     is_closed_ = true;

@@ -75,7 +75,9 @@ class MpiCollectives final
   bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnNote(int task, const MpiNote& note);
+  bool has_closed() const { return is_closing_ && closed_ == nullptr; }
   bool EndClosing();
+  State PollClosed();
   absl::Status Gone(int task) const;
 
   const Options options_;

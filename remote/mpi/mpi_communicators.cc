@@ -35,6 +35,14 @@ void MpiCommunicators::Release(const ExecKey& key) {
   options_.send(leader, {.kind = MpiNote::Kind::kRelease, .key = key});
 }
 
+void MpiCommunicators::ReleaseAll() {
+  std::vector<ExecKey> keys;
+  for (const auto& [group, entry] : entries_) {
+    keys.push_back({.generation = group.second, .group = group.first});
+  }
+  for (const ExecKey& key : keys) Release(key);
+}
+
 void MpiCommunicators::OnNote(int task, const MpiNote& note) {
   if (note.kind == MpiNote::Kind::kRelease) return OnRelease(task, note.key);
   if (note.kind != MpiNote::Kind::kFree) return;

@@ -17,9 +17,9 @@ namespace tutti {
 
 // MPI's communicators of groups: one for each generation, made when its first
 // execution begins (mpi_agreement.h), freed on all processes once none of them
-// has the group any more. So nothing of one is under way when its number is
-// used again. One with a task that was lost is never freed: MPI would wait for
-// that task. For MPI's thread.
+// has the group any more, or has left. So nothing of one is under way when its
+// number is used again. One with a task that was lost is never freed: MPI would
+// wait for that task. For MPI's thread.
 class MpiCommunicators {
  public:
   struct Options {
@@ -42,6 +42,7 @@ class MpiCommunicators {
   // This process does not need the group's communicator any more, if there is
   // one.
   void Release(const ExecKey& key);
+  void ReleaseAll();
 
   // Those that concern communicators; leaves out others.
   void OnNote(int task, const MpiNote& note);

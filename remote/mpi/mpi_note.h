@@ -23,7 +23,7 @@ struct MpiNote {
     kReturnLeave,
     kRelease,  // The sender does not need the group's communicator any more.
     kFree,     // Nobody does.
-    kGone,     // The last note of its sender.
+    kGone,     // The last note of its sender, but for kFree.
   };
 
   Kind kind = Kind::kReady;

@@ -20,7 +20,7 @@ class MpiNotes {
       : runtime_(runtime), tag_(runtime->NewMessageTag()) {}
 
   void Open();
-  void Close();
+  void Close();  // Perhaps again.
 
   void Send(int task, const MpiNote& note);
 
