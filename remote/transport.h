@@ -35,6 +35,10 @@ class Transport {
   virtual void Drop(const ControlCaller& process,
                     const absl::Status& reason) = 0;
 
+  // The task does not answer; Drop() of its process follows. For a transport
+  // whose end waits for all tasks. Does not wait.
+  virtual void OnSilent(int /*task*/, const absl::Status& /*reason*/) {}
+
   // Blocks until all that was under way has ended.
   virtual void Shutdown() = 0;
 };

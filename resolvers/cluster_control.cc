@@ -73,6 +73,7 @@ void ClusterControl::MakeHealth() {
             const auto self = weak_self.lock();
             if (self != nullptr) self->OnTaskLost(process, reason);
           },
+      .silent = options_.task_silent,
       .refused =
           [weak_self = weak_from_this()](int task, const absl::Status& why) {
             const auto self = weak_self.lock();

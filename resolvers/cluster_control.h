@@ -78,6 +78,9 @@ class ClusterControl : public ControlService,
     std::function<void(const ControlCaller& process,
                        const absl::Status& reason)>
         task_lost;
+
+    // As TaskHealth's `silent`.
+    std::function<void(int task, const absl::Status& reason)> task_silent;
     GroupDirectory::Listener group_changed;
   };
 

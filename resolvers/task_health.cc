@@ -237,7 +237,8 @@ void TaskHealth::OnSilence(int task, const BeatPtr& beat) {
     }
     silence = now - beat->sent_at;
   }
-  Lose(task, beat, absl::StrCat("silent for ", Seconds(silence)));
+  Lose(task, beat, absl::StrCat("silent for ", Seconds(silence)),
+       /*is_silent=*/true);
 }
 
 // --- Who lives ---------------------------------------------------------------
@@ -295,7 +296,8 @@ absl::Status TaskHealth::OnAnswered(const ControlCaller& process) {
 }
 
 // Unless the heartbeat was to a process that another one has replaced.
-void TaskHealth::Lose(int task, const BeatPtr& beat, absl::string_view why) {
+void TaskHealth::Lose(int task, const BeatPtr& beat, absl::string_view why,
+                      bool is_silent) {
   absl::Status reason;
   ControlCaller gone{task};
   {
@@ -307,6 +309,7 @@ void TaskHealth::Lose(int task, const BeatPtr& beat, absl::string_view why) {
     reason = MarkLost(task, why);
   }
   beat->cancellation->Cancel(reason);
+  if (is_silent && options_.silent != nullptr) options_.silent(task, reason);
   options_.lost(gone, reason);
 }
 

@@ -69,6 +69,10 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
                        const absl::Status& reason)>
         lost;
 
+    // The process is lost as it does not answer, neither that it has ended nor
+    // that it refuses this one; before `lost`. May be null.
+    std::function<void(int task, const absl::Status& reason)> silent;
+
     // A task says that this very process counts as lost, in its words, which
     // are FAILED_PRECONDITION. The task itself is then lost to this one.
     std::function<void(int task, const absl::Status& why)> refused;
@@ -164,8 +168,8 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   void OnSilence(int task, const BeatPtr& beat) ABSL_LOCKS_EXCLUDED(mu_);
   void ArmSilence(int task, const BeatPtr& beat)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Lose(int task, const BeatPtr& beat, absl::string_view why)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void Lose(int task, const BeatPtr& beat, absl::string_view why,
+            bool is_silent = false) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status MarkLost(int task, absl::string_view why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   BeatPtr RemoveBeat(int task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

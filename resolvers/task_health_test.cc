@@ -49,6 +49,7 @@ class TaskHealthTest : public testing::Test {
   const std::shared_ptr<HeldChannel> channel_ = std::make_shared<HeldChannel>();
   std::vector<int> watched_ = {1};
   int num_lost_ = 0;
+  std::vector<int> silent_;
   const std::shared_ptr<TaskHealth> health_ =
       std::make_shared<TaskHealth>(TaskHealth::Options{
           .cluster = {.addresses = {"a:1", "b:1"}, .this_task = 0},
@@ -58,6 +59,8 @@ class TaskHealthTest : public testing::Test {
           .watched = [this] { return watched_; },
           .lost = [this](const ControlCaller&,
                          const absl::Status&) { ++num_lost_; },
+          .silent = [this](int task,
+                           const absl::Status&) { silent_.push_back(task); },
           .refused = [](int, const absl::Status&) {},
           .found = [](int) {}});
 };
@@ -75,6 +78,23 @@ TEST_F(TaskHealthTest, AnAnswerAtTheLastMomentLosesNobody) {
   clock_.now += profile_.silence_limit;
   std::move(clock_.alarms[1])();
   EXPECT_EQ(num_lost_, 1);
+  EXPECT_THAT(silent_, testing::ElementsAre(1));
+}
+
+TEST_F(TaskHealthTest, WhoRefusesThisTaskOrCannotBeReachedIsNotSilent) {
+  for (const absl::Status& why :
+       {absl::FailedPreconditionError("must start again"),
+        absl::UnavailableError("connection closed")}) {
+    health_->Update();
+    ASSERT_EQ(channel_->calls.size(), 1u);
+    std::move(channel_->calls[0])(why);
+    channel_->calls.clear();
+    EXPECT_EQ(health_->state(1), TaskHealth::State::kLost);
+    // Another process.
+    EXPECT_TRUE(health_->OnHeard({1, static_cast<uint64_t>(num_lost_)}).ok());
+  }
+  EXPECT_EQ(num_lost_, 2);
+  EXPECT_THAT(silent_, testing::IsEmpty());
 }
 
 // An answer that was under way says nothing of what happened since.

@@ -269,6 +269,12 @@ class ClusterRuntime::Impl {
                const auto alive = transport.lock();
                if (alive != nullptr) alive->Drop(process, reason);
              },
+         .task_silent =
+             [transport = std::weak_ptr<Transport>(transport_)](
+                 int task, const absl::Status& reason) {
+               const auto alive = transport.lock();
+               if (alive != nullptr) alive->OnSilent(task, reason);
+             },
          .group_changed = [access = access_](
                               GroupKey key,
                               uint64_t) { access->OnGroupChange(key); }});

@@ -55,6 +55,7 @@ class Endpoint final : public MpiPoller {
   void Cancel(const BufKey& key, const absl::Status& reason) {
     pulls_.Cancel(key, reason);
   }
+  void OnSilent(int task, const absl::Status& reason);
   void Drop(int task, const absl::Status& reason);
 
   // Ends everything; `closed` runs when nothing is under way any more, or when
@@ -186,9 +187,13 @@ void Endpoint::OnGoodbye(int task) {
 }
 
 // The runtime may be gone once it is closed.
+void Endpoint::OnSilent(int task, const absl::Status& reason) {
+  if (is_closed() || !gone_[task].ok()) return;
+  options_.runtime->CallLost(task, reason);
+}
+
 void Endpoint::Drop(int task, const absl::Status& reason) {
   if (is_closed()) return;
-  if (gone_[task].ok()) options_.runtime->CallLost(task, reason);
   calls_->EndAllOf(task, reason);
   pulls_.CancelAllOf(task, reason);
   serves_.StopAllOf(task, reason);
@@ -272,6 +277,12 @@ class MpiTransport final : public Transport,
                     task = process.task, reason] {
       endpoint->Drop(task, reason);
       collectives->Drop(task, reason);
+    });
+  }
+
+  void OnSilent(int task, const absl::Status& reason) override {
+    mailbox_->Post([endpoint = endpoint_, task, reason] {
+      endpoint->OnSilent(task, reason);
     });
   }
 

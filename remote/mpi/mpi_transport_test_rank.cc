@@ -431,7 +431,7 @@ TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
         CallAndWait(transport_->control(), 0, StepRequest(1)),
         StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
     // As who asks it whether it is there: it has ended well.
-    transport_->Drop({0, 100}, absl::UnavailableError("silent"));
+    transport_->OnSilent(0, absl::UnavailableError("silent"));
     CallAndWait(transport_->control(), rank(), StepRequest(1)).IgnoreError();
     EXPECT_EQ(runtime->WhoIsLost(), "");
   } else {
@@ -452,6 +452,20 @@ TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
   SetUp();
   Meet();  // What was said before has been heard.
   EXPECT_EQ(runtime->WhoIsLost(), "");
+}
+
+// One that refuses this process will end, too.
+TEST_F(MpiTransportTest, OnlyWhoIsSilentKeepsMpiFromWaitingForIt) {
+  const absl::Status why = absl::UnavailableError("why");
+  const auto who_is_lost = [&] {
+    CallAndWait(transport_->control(), rank(), StepRequest(1)).IgnoreError();
+    return runtime->WhoIsLost();
+  };
+  transport_->Drop({rank(), 1}, why);
+  EXPECT_EQ(who_is_lost(), "");
+  transport_->OnSilent(rank(), why);
+  EXPECT_EQ(who_is_lost(), absl::StrCat("rank ", rank(), " (why)"));
+  runtime->CallFound(rank());
 }
 
 // A thread that stood still as MPI ended has it. Nothing is to look at where
@@ -479,6 +493,7 @@ class WhoCallsWhenMpiIsOver : public testing::Environment {
                 StatusIs(absl::StatusCode::kCancelled, testing::_));
     (*transport)->transfers().Cancel(0, KeyOf(1), absl::AbortedError("late"));
     for (int task : {0, last}) {
+      (*transport)->OnSilent(task, absl::UnavailableError("silent"));
       (*transport)->Drop({task, 1}, absl::UnavailableError("silent"));
     }
   }
