@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -310,12 +312,27 @@ absl::Status DlopenNcclRuntime::Destroy(absl::Span<const NcclComm> comms) {
   return EndEach("ncclCommDestroy", nccl_.comm_destroy, comms);
 }
 
-// What is not aborted would hang.
+// ncclCommAbort() waits for what NCCL does for all the ends at once, which may
+// go on until each of them is told to stop. So each call needs a thread: as
+// work of a queue they would wait for each other where it has one worker.
 absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
-  const bool begins_group = nccl_.group_start() == ncclSuccess;
-  absl::Status status = EndEach("ncclCommAbort", nccl_.comm_abort, comms);
-  if (begins_group) {
-    status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  std::vector<ncclResult_t> results(comms.size(), ncclSuccess);
+  const auto abort = [&](size_t i) {
+    results[i] = nccl_.comm_abort(CommOf(comms[i]));
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(comms.size());
+  size_t next = 0;
+  try {
+    for (; next + 1 < comms.size(); ++next) threads.emplace_back(abort, next);
+  } catch (const std::system_error&) {
+    // The system has no thread left. What is not aborted would hang for sure.
+  }
+  for (; next < comms.size(); ++next) abort(next);
+  for (std::thread& thread : threads) thread.join();
+  absl::Status status;
+  for (const ncclResult_t result : results) {
+    status.Update(ToStatus("ncclCommAbort", result));
   }
   return status;
 }

@@ -29,6 +29,7 @@ class DlopenNcclRuntimeTest : public testing::Test {
   }
   ~DlopenNcclRuntimeTest() override {
     unsetenv("NCCL_STUB_VERSION");
+    unsetenv("NCCL_STUB_ABORTS");
     unsetenv("NCCL_COMM_BLOCKING");
   }
 
@@ -178,24 +179,12 @@ TEST_F(DlopenNcclRuntimeTest, FinalizesAllRanksInOneGroupAndDestroysEach) {
   EXPECT_EQ(Log(), "ncclCommDestroy()\nncclCommDestroy()\n");
 }
 
-TEST_F(DlopenNcclRuntimeTest, AbortsAllRanksInOneGroup) {
-  const std::vector<NcclComm> comms(2);
+TEST_F(DlopenNcclRuntimeTest, AbortsBeginBeforeOneIsWaitedFor) {
   const auto nccl = Opened();
   Log();
-  EXPECT_THAT(nccl->Abort(comms), IsOk());
-  EXPECT_EQ(Log(),
-            "ncclGroupStart()\n"
-            "ncclCommAbort()\n"
-            "ncclCommAbort()\n"
-            "ncclGroupEnd()\n");
-}
-
-TEST_F(DlopenNcclRuntimeTest, AbortsRankByRankWhereNcclRefusesAGroup) {
-  const auto nccl = Opened();
-  Log();
-  Fail("ncclGroupStart=5");
-  EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(2)), IsOk());
-  EXPECT_EQ(Log(), "ncclGroupStart()\nncclCommAbort()\nncclCommAbort()\n");
+  setenv("NCCL_STUB_ABORTS", "3", 1);
+  EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(3)), IsOk());
+  EXPECT_EQ(Log(), "ncclCommAbort()\nncclCommAbort()\nncclCommAbort()\n");
 }
 
 TEST_F(DlopenNcclRuntimeTest, AnEndThatFailsEndsTheOthersToo) {
@@ -205,11 +194,7 @@ TEST_F(DlopenNcclRuntimeTest, AnEndThatFailsEndsTheOthersToo) {
   EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(2)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("ncclCommAbort: invalid usage")));
-  EXPECT_EQ(Log(),
-            "ncclGroupStart()\n"
-            "ncclCommAbort()\n"
-            "ncclCommAbort()\n"
-            "ncclGroupEnd()\n");
+  EXPECT_EQ(Log(), "ncclCommAbort()\nncclCommAbort()\n");
 }
 
 }  // namespace

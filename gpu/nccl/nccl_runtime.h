@@ -117,8 +117,8 @@ class NcclRuntime {
   // Frees what is finalized and ready.
   virtual absl::Status Destroy(absl::Span<const NcclComm> comms) = 0;
 
-  // Ends what they have on streams, which go on, and frees them. For what has
-  // failed, or may.
+  // Ends what they have on streams, which go on, and frees them. Waits for none
+  // of the ends before it has begun to end all. For what has failed, or may.
   virtual absl::Status Abort(absl::Span<const NcclComm> comms) = 0;
 
  private:

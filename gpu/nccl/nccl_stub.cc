@@ -3,15 +3,19 @@
 
 #include <nccl.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 
 namespace {
 
-// Of the test's thread.
+std::mutex mu;  // Aborts come from several threads.
+
+// Guarded by `mu`; the test reads it when nothing is called.
 std::string& Log() {
   static auto* const log = new std::string();
   return *log;
@@ -19,13 +23,28 @@ std::string& Log() {
 
 // What the next calls of a name return: "ncclSend=5".
 ncclResult_t Called(const char* name, const std::string& arguments = "") {
-  absl::StrAppend(&Log(), name, "(", arguments, ")\n");
+  {
+    const std::lock_guard<std::mutex> lock(mu);
+    absl::StrAppend(&Log(), name, "(", arguments, ")\n");
+  }
   const char* const fails = std::getenv("NCCL_STUB_FAILS");
   const std::string wanted = absl::StrCat(name, "=");
   if (fails == nullptr || std::strncmp(fails, wanted.c_str(), wanted.size())) {
     return ncclSuccess;
   }
   return static_cast<ncclResult_t>(std::atoi(fails + wanted.size()));
+}
+
+// Returns once so many ends are being aborted, as the variable says.
+void AwaitAborts() {
+  const char* const wanted = std::getenv("NCCL_STUB_ABORTS");
+  if (wanted == nullptr) return;
+  static std::atomic<int> num_begun = 0;
+  ++num_begun;
+  num_begun.notify_all();
+  for (int begun = num_begun; begun < std::atoi(wanted); begun = num_begun) {
+    num_begun.wait(begun);
+  }
 }
 
 }  // namespace
@@ -65,7 +84,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t /*comm*/) {
   return Called("ncclCommDestroy");
 }
 ncclResult_t ncclCommAbort(ncclComm_t /*comm*/) {
-  return Called("ncclCommAbort");
+  const ncclResult_t result = Called("ncclCommAbort");
+  AwaitAborts();
+  return result;
 }
 ncclResult_t ncclGroupStart() { return Called("ncclGroupStart"); }
 ncclResult_t ncclGroupEnd() { return Called("ncclGroupEnd"); }
