@@ -79,6 +79,7 @@ BenchResult ResultOf(std::vector<Contender> contenders, Aim aim,
                      int64_t num_bytes) {
   for (Contender& contender : contenders) {
     contender.enqueue = nullptr;
+    contender.hold = nullptr;
     contender.finish = nullptr;
   }
   return {.contenders = std::move(contenders),

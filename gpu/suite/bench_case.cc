@@ -10,7 +10,9 @@ namespace {
 
 absl::StatusOr<double> TakeTurn(const BenchMachine& bench, int num_calls,
                                 const Contender& contender) {
-  absl::Status status = contender.enqueue(1);
+  absl::Status status;
+  if (contender.hold != nullptr) status = contender.hold();
+  if (status.ok()) status = contender.enqueue(1);
   if (status.ok()) status = bench.timing.Start(contender.stream);
   if (status.ok()) status = contender.enqueue(num_calls);
   if (status.ok()) status = bench.timing.Stop(contender.stream);

@@ -23,6 +23,7 @@ namespace {
 constexpr double kLeastPercentOfCopy = 85;
 constexpr double kMostGraphMicroseconds = 6;
 constexpr int64_t kSmallBytes = 4096;
+constexpr int kHoldCopies = 16;
 constexpr int kGroupSizes[] = {2, 4, 8};
 
 GpuReduction ReductionOf(BenchBuffers& buffers, const BenchShape& shape) {
@@ -97,7 +98,10 @@ absl::StatusOr<BenchResult> RunLocal(const BenchMachine& bench,
   return ResultOf(std::move(contenders), aim, moved);
 }
 
-// Launches and times the small reduction of buffers in `memory`.
+int64_t SmallBuffers(int num_members) { return 2 * num_members * kSmallBytes; }
+
+// Launches and times the small reduction of buffers in `memory`, behind which
+// lies what is copied before.
 absl::StatusOr<BenchResult> TimeSmall(const BenchMachine& bench,
                                       int num_members, std::byte* memory,
                                       GpuStream stream) {
@@ -110,12 +114,22 @@ absl::StatusOr<BenchResult> TimeSmall(const BenchMachine& bench,
   const auto launch = [&] { return runtime.LaunchReduce(reduction, stream); };
   const auto graph = bench.timing.Capture(stream, launch);
   if (!graph.ok()) return graph.status();
-  std::vector<Contender> contenders = {
-      {.name = "graph",
-       .enqueue =
-           Repeated([&graph, stream] { return (*graph)->Launch(stream); }),
-       .stream = stream},
-      {.name = "kernel", .enqueue = Repeated(launch), .stream = stream}};
+  const auto copy = [&runtime, stream,
+                     from = memory + SmallBuffers(num_members),
+                     size = static_cast<size_t>(bench.scale.hold_bytes)] {
+    return runtime.CopyAsync(from + size, from, size, stream);
+  };
+  const auto hold = [copies = Repeated(copy)] { return copies(kHoldCopies); };
+  std::vector<Contender> contenders = {{.name = "graph",
+                                        .enqueue = Repeated([&graph, stream] {
+                                          return (*graph)->Launch(stream);
+                                        }),
+                                        .stream = stream,
+                                        .hold = hold},
+                                       {.name = "kernel",
+                                        .enqueue = Repeated(launch),
+                                        .stream = stream,
+                                        .hold = hold}};
   const absl::Status status = TakeTurns(bench, bench.scale.replays, contenders);
   if (!status.ok()) return status;
   const Aim aim = {.what = "for each replay",
@@ -131,8 +145,10 @@ absl::StatusOr<BenchResult> RunSmall(const BenchMachine& bench,
   GpuRuntime& runtime = bench.machine.runtime();
   const absl::StatusOr<OwnedGpuStream> stream = NewStream(runtime, 0);
   if (!stream.ok()) return stream.status();
-  const absl::StatusOr<void*> memory = runtime.AllocateAsync(
-      static_cast<size_t>(2 * num_members * kSmallBytes), stream->get());
+  const absl::StatusOr<void*> memory =
+      runtime.AllocateAsync(static_cast<size_t>(SmallBuffers(num_members) +
+                                                2 * bench.scale.hold_bytes),
+                            stream->get());
   if (!memory.ok()) return memory.status();
   absl::StatusOr<BenchResult> result = TimeSmall(
       bench, num_members, static_cast<std::byte*>(*memory), stream->get());

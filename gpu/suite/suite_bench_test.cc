@@ -2,6 +2,7 @@
 // runtime with times that the test makes up.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -44,7 +45,11 @@ class FakeTiming : public GpuTiming {
   explicit FakeTiming(std::vector<double> seconds)
       : seconds_(std::move(seconds)) {}
 
-  absl::Status Start(GpuStream /*stream*/) override { return {}; }
+  // What a turn has begun with, is for `on_start` to see.
+  absl::Status Start(GpuStream /*stream*/) override {
+    if (on_start != nullptr) on_start();
+    return {};
+  }
   absl::Status Stop(GpuStream /*stream*/) override { return {}; }
   absl::StatusOr<double> Seconds() override {
     return seconds_[num_turns_++ % seconds_.size()];
@@ -64,6 +69,8 @@ class FakeTiming : public GpuTiming {
     return std::make_unique<Graph>(enqueue);
   }
 
+  std::function<void()> on_start;
+
  private:
   const std::vector<double> seconds_;
   size_t num_turns_ = 0;
@@ -76,6 +83,7 @@ class SuiteBenchTest : public ::testing::Test {
   // All benchmarks, or those that `filter` says; the report's text.
   std::string Run(const std::string& filter, std::vector<double> seconds) {
     FakeTiming timing(std::move(seconds));
+    timing.on_start = on_start_;
     SimulatedMachine machine(runtime_, environment_);
     const BenchMachine bench = {.machine = machine,
                                 .timing = timing,
@@ -83,6 +91,7 @@ class SuiteBenchTest : public ::testing::Test {
                                           .nccl_sizes = {4, 64},
                                           .rounds = 3,
                                           .replays = 5,
+                                          .hold_bytes = 64,
                                           .turn_bytes = 512}};
     RunBenches(AllBenches(*runtime_.NumGpus(), nccl_, bench.scale), filter,
                bench, report_);
@@ -98,6 +107,7 @@ class SuiteBenchTest : public ::testing::Test {
       std::make_shared<FakeNcclNetwork>();
   absl::StatusOr<std::shared_ptr<NcclRuntime>> nccl_ =
       std::make_shared<FakeNcclRuntime>(network_, &runtime_);
+  std::function<void()> on_start_;
   std::ostringstream text_;
   SuiteReport report_{text_};
 };
@@ -188,6 +198,16 @@ TEST_F(SuiteBenchTest, AGraphIsTimedByReplay) {
   // Five replays a turn, of which a turn takes 25 us.
   EXPECT_THAT(Run("graph of a reduction, 4", {25e-6}),
               HasSubstr("met:    5 us for each replay; aim: at most 6 us"));
+}
+
+// Or the time between two would be that of the host.
+TEST_F(SuiteBenchTest, ATurnOfSmallWorkBeginsBehindCopies) {
+  std::vector<int64_t> copies;
+  on_start_ = [&] { copies.push_back(runtime_.NumCalls(GpuCall::kCopyAsync)); };
+  Run("graph of a reduction, 2", {25e-6});
+  EXPECT_THAT(copies, ElementsAre(16, 32, 48, 64, 80, 96));
+  environment_.RunAll();
+  EXPECT_THAT(runtime_.Mistakes(), IsEmpty());
 }
 
 TEST_F(SuiteBenchTest, WhatNeedsMoreMemoryThanThereIsIsLeftOut) {
