@@ -1,5 +1,6 @@
 #include "resolvers/leader_client.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -53,7 +54,9 @@ void LeaderClient::Ask(const DeviceAttributes& device,
     MutexLock lock(&mu_);
     const SettledGroups::Member* const settled =
         settled_.Find(question->id, question->device_name);
-    if (settled != nullptr) {
+    // Of a group that has ended, whoever runs first may come here.
+    if (settled != nullptr &&
+        !settled->params->group->cancellation->cancelled()) {
       answer = AnswerOf(*settled, *question->request);
     } else if (absl::Status room = CheckRoom(*question); !room.ok()) {
       answer = std::move(room);
@@ -240,11 +243,12 @@ LeaderClient::Attempt LeaderClient::BeginAttempt(LeaderQuestion& question,
                                                  int leader,
                                                  uint64_t ended_generation) {
   const auto group = settled_.Find(question.id.group_key);
+  const uint64_t generation = group == nullptr ? 0 : group->params->generation;
+  if (group != nullptr && group->params->cancellation->cancelled()) {
+    ended_generation = std::max(ended_generation, generation);
+  }
   ++question.attempt;
-  question.living_generation =
-      group == nullptr || group->params->generation <= ended_generation
-          ? 0
-          : group->params->generation;
+  question.living_generation = generation <= ended_generation ? 0 : generation;
   if (std::exchange(question.leader, leader) != leader) {
     question.in_vain_since.reset();
   }

@@ -455,6 +455,38 @@ TEST_F(ClusterResolveTest, TheFirstReasonOfAnEndStays) {
   }
 }
 
+// Of those that watch a group some run before this task has forgotten it. The
+// leader may hear of the end first from who asks again.
+TEST_F(ClusterResolveTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE(absl::StrCat("round ", i));
+    const int asking = i % 2;
+    const int ending = i / 2 % 2;
+    Begin({.num_tasks = 2, .seed = static_cast<uint64_t>(i + 1)});
+    const auto calls = AskAll(Request());
+    cluster_->RunFor(absl::Seconds(1));
+    ExpectAllOk(calls);
+    const auto group = calls[asking]->params().group;
+    std::vector<CallPtr> asked;
+    for (int watcher = 0; watcher < 16; ++watcher) {
+      group->cancellation->Watch([&](const absl::Status&) {
+        asked.push_back(cluster_->Ask(asking, 0, Request()));
+      });
+    }
+    cluster_->control(ending).param_resolver()->EndGroup(
+        kGroup, absl::AbortedError("enough"));
+    if (asking == ending) cluster_->RunFor(absl::Seconds(1));
+    const CallPtr other = cluster_->Ask(1 - asking, 0, Request());
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(asked.size(), 16u);
+    asked.push_back(other);
+    ExpectAllOk(asked);
+    for (const CallPtr& call : asked) {
+      EXPECT_GT(call->params().group->generation, group->generation);
+    }
+  }
+}
+
 TEST_F(ClusterResolveTest, ALateEndOfAnOlderGenerationIsIgnored) {
   Begin({.num_tasks = 2});
   const auto old = AskAll(Request());
