@@ -72,6 +72,16 @@ void GivenUpExecutions::BeginStep(int64_t step_id) {
   Forget(step_id);
 }
 
+void GivenUpExecutions::ContinueStep(int64_t step_id, Where where) {
+  MutexLock lock(&mu_);
+  const auto ended = ended_steps_.find(step_id);
+  if (ended == ended_steps_.end() || ended->second > where) return;
+  const bool was_over_on_all = ended->second == Where::kOnAllTasks;
+  ended_steps_.erase(ended);
+  std::erase(steps_order_, step_id);
+  if (was_over_on_all) Forget(step_id);
+}
+
 bool GivenUpExecutions::IsOver(int64_t step_id, Where where) {
   MutexLock lock(&mu_);
   const auto found = ended_steps_.find(step_id);

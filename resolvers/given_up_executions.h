@@ -54,6 +54,11 @@ class GivenUpExecutions {
   void BeginStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsOver(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Another task is in the step, which goes on if it is over no further than
+  // `where`: as BeginStep() if it was over on all tasks; else what was given up
+  // in it since it was over here stays.
+  void ContinueStep(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
+
   size_t size() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

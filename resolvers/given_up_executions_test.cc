@@ -61,6 +61,22 @@ TEST(GivenUpExecutionsTest, AStepThatBeginsAnewInheritsNothing) {
   EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
 }
 
+TEST(GivenUpExecutionsTest, AStepThatOthersAreInKeepsWhatWasGivenUpSince) {
+  GivenUpExecutions given_up;
+  given_up.EndStep(1, Where::kHere);
+  given_up.Add(Execution(1, 0), kReason, kOwn);
+  given_up.ContinueStep(1, Where::kHere);
+  EXPECT_FALSE(given_up.IsOver(1, Where::kHere));
+  EXPECT_EQ(given_up.Find(Execution(1, 0)), kReason);
+  given_up.EndStep(1, Where::kOnAllTasks);
+  given_up.Add(Execution(1, 0), kReason, kOwn);
+  given_up.ContinueStep(1, Where::kHere);
+  EXPECT_TRUE(given_up.IsOver(1, Where::kOnAllTasks));
+  given_up.ContinueStep(1, Where::kOnAllTasks);
+  EXPECT_FALSE(given_up.IsOver(1, Where::kHere));
+  EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
+}
+
 TEST(GivenUpExecutionsTest, AStepThatBeginsKnowsWhatOthersGaveUpInIt) {
   GivenUpExecutions given_up;
   given_up.Add(Execution(1, 0), kReason, kOthers);

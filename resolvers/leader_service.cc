@@ -74,7 +74,8 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
   const ExecKey execution = KeyOf(
       {call->request->group_key, call->request->instance_key}, call->number);
   // It is not over for the member, though it may be for this task.
-  options_.given_up->BeginStep(execution.step);
+  options_.given_up->ContinueStep(execution.step,
+                                  GivenUpExecutions::Where::kOnAllTasks);
   absl::Status given_up = options_.given_up->Find(execution);
   if (!given_up.ok()) {
     return std::move(done)(EncodeAnswer({std::move(given_up)}, 0));

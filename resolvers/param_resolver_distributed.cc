@@ -149,6 +149,10 @@ absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
   }
   absl::Status status = CheckMayEnd(caller, execution.group);
   if (!status.ok()) return status;
+  // The step may be over for this task alone: others wait for its word.
+  if (*leader == this_task_) {
+    given_up_->ContinueStep(execution.step, GivenUpExecutions::Where::kHere);
+  }
   if (Note(execution, reason) && *leader == this_task_) {
     teller_->TellGivenUp(execution, reason);
   }

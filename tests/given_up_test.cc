@@ -344,6 +344,40 @@ TEST_F(GivenUpTest, WhatAStepThatIsOverHadBegunIsNotToldOthers) {
   EXPECT_TRUE(again->waits());
 }
 
+// Task 0 leads.
+TEST_F(GivenUpTest, AStepThatIsOverForTheLeaderAloneIsGivenUpOnAllTasks) {
+  Begin({.num_tasks = 4});
+  size_ = 3;
+  const CallPtr given_up = Ask(1);
+  const CallPtr waiting = Ask(2);
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
+  GiveUp(1, given_up);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(waiting->status(), kReason);
+  const CallPtr late = Ask(3);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+TEST_F(GivenUpTest, WhatTheLeaderEndsWithItsStepIsToldATaskThatStartsLater) {
+  size_ = 3;
+  cluster_ = std::make_unique<SimulatedCluster>(
+      SimulatedCluster::Options{.num_tasks = 3});
+  cluster_->Start(0);
+  cluster_->Start(1);
+  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr given_up = Ask(0);
+  cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
+  GiveUp(0, given_up);
+  cluster_->RunFor(absl::Seconds(20));
+  cluster_->Start(2);
+  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr late = Ask(2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
 TEST_F(GivenUpTest, WhatComesAfterTheStepEndsNothingOfWhatItBeginsAnew) {
   Begin({.num_tasks = 4});
   size_ = 3;  // Without task 0, which leads.
