@@ -19,6 +19,8 @@
 namespace tutti {
 namespace {
 
+constexpr uint64_t kAnyGeneration = UINT64_MAX;
+
 bool Serves(const ImplementationTraits& traits, const std::string& type) {
   const auto& types = traits.device_types;
   return types.empty() ||
@@ -475,7 +477,7 @@ std::string ParamResolverLocal::DescribeWaiting(
 }
 
 void ParamResolverLocal::EndGroup(GroupKey group_key, absl::Status reason) {
-  EndGeneration(group_key, UINT64_MAX, std::move(reason));
+  EndGeneration(group_key, kAnyGeneration, std::move(reason));
 }
 
 void ParamResolverLocal::EndGeneration(GroupKey group_key, uint64_t generation,
@@ -486,6 +488,12 @@ void ParamResolverLocal::EndGeneration(GroupKey group_key, uint64_t generation,
     MutexLock lock(&mu_);
     const auto found = groups_.find(group_key);
     if (found == groups_.end() || found->second->generation > generation) {
+      return;
+    }
+    // A former leader's: nobody knows the number of one that is being formed.
+    if (generation != kAnyGeneration && found->second->is_forming()) {
+      last_generation_ = std::max(last_generation_, generation);
+      found->second->generation = ++last_generation_;
       return;
     }
     DropGroup(group_key, std::move(reason), &outbox);

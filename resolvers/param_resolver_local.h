@@ -106,7 +106,8 @@ class ParamResolverLocal
   void Join(MemberCall member, absl::AnyInvocable<void(LeaderAnswer) &&> done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the group unless it is of a later generation.
+  // Ends the group unless it is of a later generation: one that is being formed
+  // becomes that.
   void EndGeneration(GroupKey group_key, uint64_t generation,
                      absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 

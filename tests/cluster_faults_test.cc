@@ -212,6 +212,35 @@ TEST_F(ClusterFaultsTest, AGroupWithoutTheLostLeaderIsFormedAgainByTheNext) {
   EXPECT_EQ(*cluster_->control(1).leadership().leader(), 1);
 }
 
+// Each leader counts the generations by itself.
+TEST_F(ClusterFaultsTest, ALateEndOfAFormerLeadersGroupLeavesTheNextOneAlone) {
+  Begin({.num_tasks = 4});
+  const auto calls = Settle({1, 2});
+  const uint64_t former = calls[0]->params().group->generation;
+  cluster_->Kill(0);
+  cluster_->RunFor(absl::Seconds(1));
+  Ask({3}, 2);  // Finds out that task 1 leads now.
+  cluster_->RunFor(absl::Seconds(1));
+  const auto first = Ask({3}, 2);
+  cluster_->RunFor(absl::Seconds(1));
+  proto::ControlRequest request;
+  request.mutable_end_group()->set_group_key(kGroup);
+  request.mutable_end_group()->set_generation(former);
+  request.mutable_end_group()->mutable_reason()->set_code(10);
+  cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 1, request,
+                 [](const ControlAnswer& answer) {
+                   EXPECT_EQ(answer.status(), absl::OkStatus());
+                 });
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_TRUE(first[0]->waits());
+  const auto second = Ask({2}, 2);
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : {first[0], second[0]}) {
+    ASSERT_THAT(call->status(), IsOk());
+    EXPECT_GT(call->params().group->generation, former);
+  }
+}
+
 TEST_F(ClusterFaultsTest, TheNextGenerationFormsWithTheRestartedTask) {
   for (int killed : {0, 1, 3}) {
     for (uint64_t seed = 1; seed <= 10; ++seed) {
