@@ -117,8 +117,8 @@ std::vector<LeaderQuestionPtr> LeaderClient::QuestionsWhere(
   return questions_.Where(matches);
 }
 
-void LeaderClient::Finish(const LeaderQuestionPtr& question,
-                          const Answer& answer) {
+// One that was told to end ends with the reason for that, not with another's.
+void LeaderClient::Finish(const LeaderQuestionPtr& question, Answer answer) {
   Done done;
   bool was_polled = false;
   std::optional<absl::Status> end_reason;
@@ -129,6 +129,7 @@ void LeaderClient::Finish(const LeaderQuestionPtr& question,
     was_polled = question->is_polled;
     end_reason = question->end_reason;
     questions_.Remove(*question);
+    if (!answer.ok() && end_reason.has_value()) answer = *end_reason;
     if (!answer.ok()) {
       Telling& telling = telling_[question->id];
       ++telling.num_calls;
@@ -568,17 +569,21 @@ void LeaderClient::TellEnd(GroupKey key,
                            const std::vector<LeaderQuestionPtr>& questions,
                            int leader, absl::Time give_up) {
   std::vector<LeaderQuestionPtr> waiting;
-  absl::Status reason;
+  absl::Status reason;  // The first one.
   {
     MutexLock lock(&mu_);
+    const LeaderQuestion* first = nullptr;
     for (const LeaderQuestionPtr& question : questions) {
       if (!questions_.Contains(*question)) continue;
       if (question->leader != leader) continue;
-      reason = *question->end_reason;
+      if (first == nullptr || question->place < first->place) {
+        first = question.get();
+      }
       waiting.push_back(question);
     }
+    if (first == nullptr) return;
+    reason = *first->end_reason;
   }
-  if (waiting.empty()) return;
   options_.teller->TellGroupEnd(
       leader, key, /*generation=*/0, reason,
       [self = weak_self_.lock(), key, waiting, leader, give_up,

@@ -181,7 +181,7 @@ class LeaderClient {
       ABSL_LOCKS_EXCLUDED(mu_);
   static Answer AnswerOf(const SettledGroups::Member& settled,
                          const CollectiveRequest& request);
-  void Finish(const LeaderQuestionPtr& question, const Answer& answer)
+  void Finish(const LeaderQuestionPtr& question, Answer answer)
       ABSL_LOCKS_EXCLUDED(mu_);
   void FinishWhere(absl::FunctionRef<bool(const LeaderQuestion&)> matches,
                    const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);

@@ -532,6 +532,25 @@ TEST_F(ClusterResolveTest, EndGroupEndsAGroupThatIsBeingFormed) {
   }
 }
 
+TEST_F(ClusterResolveTest, EachCallEndsWithTheReasonOfItsOwnEnd) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Begin({.num_tasks = 2, .seed = seed, .max_delay = absl::Milliseconds(300)});
+    ParamResolverDistributed& resolver = *cluster_->control(1).param_resolver();
+    std::vector<CallPtr> calls;
+    for (InstanceKey key = 0; key < 8; ++key) {
+      calls.push_back(cluster_->Ask(1, 0, Request(key)));
+    }
+    resolver.EndGroup(kGroup, absl::AbortedError("first"));
+    const CallPtr later = cluster_->Ask(1, 0, Request(8));
+    resolver.EndGroup(kGroup, absl::AbortedError("second"));
+    cluster_->RunFor(absl::Seconds(20));
+    for (const CallPtr& call : calls) {
+      EXPECT_EQ(call->status(), absl::AbortedError("first"));
+    }
+    EXPECT_EQ(later->status(), absl::AbortedError("second"));
+  }
+}
+
 TEST_F(ClusterResolveTest, ATaskThatDoesNotWaitCannotEndAGroupBeingFormed) {
   Begin({.num_tasks = 3});
   const auto call = cluster_->Ask(1, 0, Request());
