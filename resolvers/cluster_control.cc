@@ -352,7 +352,7 @@ absl::Status ClusterControl::CancelExecution(
   if (options_.cancel_execution == nullptr) return RunsNothing();
   absl::Status status = options_.cancel_execution(caller, execution, reason);
   if (status.ok() || absl::IsAborted(status)) {
-    param_resolver_->OnCancelled(execution, reason);
+    param_resolver_->OnCancelled(caller, execution, reason);
   }
   return status;
 }

@@ -159,8 +159,11 @@ absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
   return absl::OkStatus();
 }
 
-void ParamResolverDistributed::OnCancelled(ExecKey execution,
+void ParamResolverDistributed::OnCancelled(const ControlCaller& caller,
+                                           ExecKey execution,
                                            const absl::Status& reason) {
+  // Whoever runs it has not looked: the generation may not be known there.
+  if (!CheckMayEnd(caller, execution.group).ok()) return;
   execution.generation = 0;
   Note(execution, reason);
 }

@@ -135,8 +135,10 @@ class ParamResolverDistributed
                          const absl::Status& reason);
 
   // A member of the group has ended an execution, in a generation that may have
-  // ended, too: members of this task may come to it in a later one.
-  void OnCancelled(ExecKey execution, const absl::Status& reason);
+  // ended, too: members of this task may come to it in a later one. Ignored of
+  // a task that may not end the group, as for OnEndGroup().
+  void OnCancelled(const ControlCaller& caller, ExecKey execution,
+                   const absl::Status& reason);
 
   // The task's process is gone, for the reason, which names it.
   void OnTaskLost(int task, const absl::Status& reason);

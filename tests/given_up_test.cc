@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/wire_codec.h"
+#include "resolvers/given_up_executions.h"
 #include "tests/simulated_cluster.h"
 #include "tests/status_matchers.h"
 
@@ -434,6 +435,26 @@ TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutions) {
               StatusIs(StatusCode::kPermissionDenied,
                        HasSubstr("is not in group 7 and cannot end it")));
   EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+}
+
+// Nobody knows the generation that it names, or that one has ended.
+TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsOfAnyGeneration) {
+  Begin({.num_tasks = 4});
+  size_ = 3;
+  for (int task : {0, 1, 2}) Ask(task, {.step_id = 4});
+  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
+  ExecKey execution = KeyOf({kGroup, 2}, kFirst);
+  execution.generation = 1000;
+  const auto end = [&](int task) {
+    cluster_->control(0).param_resolver()->OnCancelled(
+        {task, cluster_->Device(task, 0).incarnation}, execution, kReason);
+    cluster_->RunFor(absl::Seconds(1));
+  };
+  end(3);
+  EXPECT_TRUE(waiting->waits());
+  end(1);
+  EXPECT_EQ(waiting->status(), kReason);
 }
 
 TEST_F(GivenUpTest, WhoIsTakenForTheLeaderSaysThatItIsNot) {
