@@ -1,5 +1,6 @@
 #include "resolvers/param_resolver_distributed.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -264,6 +265,7 @@ absl::Status ParamResolverDistributed::OnEndGroup(
       led_->HasGroup(key) || client_->FindGroup(key) != nullptr;
   if (!is_known && !client_->IsAwaited(key)) return absl::OkStatus();
   status = CheckMayEnd(caller, key);
+  if (status.ok()) status = CheckCanEnd(caller, key, message.generation());
   if (!status.ok()) return status;
   options_.directory->End(key, message.generation(), reason);
   led_->EndGeneration(key, message.generation(), reason);
@@ -285,6 +287,24 @@ absl::Status ParamResolverDistributed::CheckMayEnd(const ControlCaller& caller,
   return absl::PermissionDeniedError(
       absl::StrCat(options_.cluster.Label(caller.task), " is not in group ",
                    key, " and cannot end it"));
+}
+
+// Whoever leads has counted the generations itself.
+absl::Status ParamResolverDistributed::CheckCanEnd(const ControlCaller& caller,
+                                                   GroupKey key,
+                                                   uint64_t generation) {
+  const auto leader = options_.leadership->leader();
+  if (leader.ok() && *leader == caller.task) return absl::OkStatus();
+  const auto group = client_->FindGroup(key);
+  const uint64_t known = std::max({options_.directory->EndedGeneration(key),
+                                   led_->last_generation(),
+                                   group == nullptr ? 0 : group->generation});
+  const uint64_t limit = known + ParamResolverLocal::kMaxGenerationsAhead;
+  if (generation <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("generation of group ", key, ", which ",
+                   options_.cluster.Label(caller.task), " says has ended, is ",
+                   generation, "; wanted at most ", limit));
 }
 
 void ParamResolverDistributed::OnTaskLost(int task,

@@ -185,6 +185,8 @@ class ParamResolverDistributed
                          const absl::Status& reason);
   void EndEverywhere(const CollGroupParams& group, const absl::Status& reason);
   absl::Status CheckMayEnd(const ControlCaller& caller, GroupKey key);
+  absl::Status CheckCanEnd(const ControlCaller& caller, GroupKey key,
+                           uint64_t generation);
   absl::Status LedByLost(int task) const;
   void EndWhatWasLed(int task, const absl::Status& reason);
   void EndLedBy(const std::vector<int>& tasks, const LeaderQuestion* answered);

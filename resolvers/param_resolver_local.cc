@@ -133,7 +133,21 @@ void ParamResolverLocal::Deliver(Outbox outbox) {
   }
 }
 
+absl::Status ParamResolverLocal::CheckEndedGeneration(
+    const WaitingCall& call) const {
+  const uint64_t limit = last_generation_ + 2 * kMaxGenerationsAhead;
+  if (call.ended_generation <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("ended_generation of group ", call.request->group_key,
+                   ", as ", call.device_name, " says, is ",
+                   call.ended_generation, "; wanted at most ", limit));
+}
+
 void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
+  if (absl::Status status = CheckEndedGeneration(*call); !status.ok()) {
+    outbox->answers.emplace_back(call, LeaderAnswer{std::move(status)});
+    return;
+  }
   LeaveEndedGeneration(*call, outbox);
   const auto found = FindOrAddGroup(*call, outbox);
   if (!found.ok()) {
@@ -595,6 +609,11 @@ bool ParamResolverLocal::has_new_groups() {
 bool ParamResolverLocal::HasGroup(GroupKey group_key) {
   MutexLock lock(&mu_);
   return groups_.contains(group_key);
+}
+
+uint64_t ParamResolverLocal::last_generation() {
+  MutexLock lock(&mu_);
+  return last_generation_;
 }
 
 // Of the instances that nobody waits for and that all members asked for equally

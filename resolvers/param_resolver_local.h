@@ -73,6 +73,11 @@ class ParamResolverLocal
     std::function<void()> new_groups_changed;
   };
 
+  // How far what others say of generations may be ahead of what is known here,
+  // as a leader counts on from there: what ends; twice as far what has ended,
+  // as the members say that took such a word.
+  static constexpr uint64_t kMaxGenerationsAhead = uint64_t{1} << 40;
+
   // A call of any task's member. A cancelled wait leaves nothing behind.
   struct MemberCall {
     DeviceAttributes device;
@@ -102,7 +107,8 @@ class ParamResolverLocal
 
   // As CompleteParamsAsync(). More errors: ABORTED if the generation that the
   // member lives in is not led here any more; RESOURCE_EXHAUSTED for a remote
-  // member that would make this process keep too much.
+  // member that would make this process keep too much; INVALID_ARGUMENT for one
+  // that knows of a generation that cannot be.
   void Join(MemberCall member, absl::AnyInvocable<void(LeaderAnswer) &&> done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -134,6 +140,7 @@ class ParamResolverLocal
   void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   bool HasGroup(GroupKey group_key) ABSL_LOCKS_EXCLUDED(mu_);
+  uint64_t last_generation() ABSL_LOCKS_EXCLUDED(mu_);
 
   // All its members have come, and none of them is of the task.
   bool IsFormedWithout(GroupKey group_key, absl::string_view task_name)
@@ -215,6 +222,8 @@ class ParamResolverLocal
                       const InstancePtr& instance, Outbox* outbox)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  absl::Status CheckEndedGeneration(const WaitingCall& call) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Arrive(const WaitingCallPtr& call, Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LeaveEndedGeneration(const WaitingCall& call, Outbox* outbox)

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/collective_implementation.h"
 #include "framework/registry.h"
+#include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
 #include "tests/simulated_cluster.h"
 #include "tests/status_matchers.h"
@@ -770,6 +771,73 @@ TEST_F(ClusterResolveTest, AnEmptyMessageAndTasksThatDoNotExistAreRefused) {
   end.mutable_end_group()->clear_reason();
   EXPECT_THAT(send({1, incarnation}, end),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("error.code")));
+}
+
+// Whatever one of them says, all others go on, and it, too.
+TEST_F(ClusterResolveTest, AGenerationThatCannotBeIsNotCountedOnFrom) {
+  for (int shift : {40, 41, 42, 61, 62}) {
+    SCOPED_TRACE(absl::StrCat("2^", shift));
+    const uint64_t generation = uint64_t{1} << shift;
+    Begin({.num_tasks = 3});
+    proto::ControlRequest request;
+    *request.mutable_complete_params() =
+        *EncodeMemberCall({.device = cluster_->Device(2, 0),
+                           .request = std::make_shared<const CollectiveRequest>(
+                               AllReduceOf(8, 2, 1)),
+                           .ended_generation = generation});
+    std::vector<absl::Status> reasons;
+    cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
+                   [&](const ControlAnswer& answer) {
+                     ASSERT_THAT(answer, IsOk());
+                     reasons.push_back(DecodeError(
+                         answer->complete_params().failure().reason()));
+                   });
+    cluster_->RunFor(absl::Seconds(1));
+    if (shift > 41) {
+      ASSERT_EQ(reasons.size(), 1u);
+      EXPECT_THAT(reasons[0], StatusIs(StatusCode::kInvalidArgument,
+                                       HasSubstr("ended_generation")));
+    }
+    for (int round = 0; round < 3; ++round) {
+      for (InstanceKey key : {1, 2}) {
+        const auto calls = AskAll(Request(key));
+        cluster_->RunFor(absl::Seconds(1));
+        ExpectAllOk(calls);
+      }
+      cluster_->control(round).param_resolver()->EndGroup(
+          kGroup, absl::AbortedError("enough"));
+      cluster_->RunFor(absl::Seconds(1));
+    }
+  }
+}
+
+TEST_F(ClusterResolveTest, TheEndOfAGenerationThatCannotBeIsNotBelieved) {
+  for (int shift : {39, 40, 41, 61, 62}) {
+    SCOPED_TRACE(absl::StrCat("2^", shift));
+    Begin({.num_tasks = 3});
+    for (int liar : {1, 2}) {
+      const auto calls = AskAll(Request());
+      cluster_->RunFor(absl::Seconds(1));
+      ExpectAllOk(calls);
+      proto::ControlRequest request = RequestOfKind(5);
+      request.mutable_end_group()->set_generation(uint64_t{1} << shift);
+      absl::Status status;
+      cluster_->Send(
+          {liar, cluster_->Device(liar, 0).incarnation}, liar == 1 ? 0 : 1,
+          request,
+          [&](const ControlAnswer& answer) { status = answer.status(); });
+      cluster_->RunFor(absl::Seconds(1));
+      if (shift > 40) {
+        EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("says has ended")));
+      }
+      for (int task : {0, 1, 2}) {
+        cluster_->control(task).param_resolver()->EndGroup(
+            kGroup, absl::AbortedError("enough"));
+      }
+      cluster_->RunFor(absl::Seconds(1));
+    }
+  }
 }
 
 // Members of which only the messages are there, and a leader outside the group.
