@@ -490,6 +490,10 @@ absl::StatusOr<SettledGroups::GroupPtr> LeaderClient::Learn(
     MutexLock lock(&mu_);
     const auto before = settled_.Find(key);
     added = settled_.Add(*living, &replaced);
+    if (added == nullptr) {
+      return absl::AbortedError(
+          absl::StrCat("group ", key, " was formed again meanwhile"));
+    }
     is_new = added != before;
     if (is_new) added->leader = leader;
     failed_generations_.erase(key);

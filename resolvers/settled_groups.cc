@@ -24,8 +24,11 @@ const SettledGroups::Member* SettledGroups::Find(
 SettledGroups::GroupPtr SettledGroups::Add(
     std::shared_ptr<const CollGroupParams> group, GroupPtr* replaced) {
   GroupPtr& entry = groups_[group->key];
-  if (entry != nullptr && entry->params == group) return entry;
-  if (entry != nullptr) num_entries_ -= NumEntries(*entry);
+  if (entry != nullptr) {
+    if (entry->params == group) return entry;
+    if (entry->params->generation > group->generation) return nullptr;
+    num_entries_ -= NumEntries(*entry);
+  }
   *replaced = std::move(entry);
   entry = std::make_shared<Group>();
   entry->task =

@@ -48,7 +48,7 @@ class SettledGroups {
   const Member* Find(InstanceId id, absl::string_view device_name) const;
 
   // The entry of this very group. It takes the place of an earlier generation,
-  // which is returned in `replaced` to be freed.
+  // which is returned in `replaced` to be freed. Null if there is a later one.
   GroupPtr Add(std::shared_ptr<const CollGroupParams> group,
                GroupPtr* replaced);
 
