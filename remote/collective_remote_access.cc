@@ -20,6 +20,10 @@ namespace {
 // for longer than that only if it is lost.
 constexpr absl::Duration kTellTimeout = absl::Seconds(10);
 
+absl::Status BegunAnew(int64_t step_id) {
+  return absl::CancelledError(absl::StrCat("step ", step_id, " began anew"));
+}
+
 }  // namespace
 
 // What another task asks this one for. Early until its group is known here;
@@ -79,44 +83,57 @@ class CollectiveRemoteAccess::Receive : public Borrower {
   const std::shared_ptr<CollectiveRemoteAccess> access_;
 };
 
-class PerStepCollectiveRemoteAccess : public PeerAccessInterface {
+class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
  public:
   PerStepCollectiveRemoteAccess(std::shared_ptr<CollectiveRemoteAccess> access,
                                 int64_t step_id)
       : access_(std::move(access)), step_id_(step_id) {}
   ~PerStepCollectiveRemoteAccess() override {
-    EndStep(absl::CancelledError(absl::StrCat("step ", step_id_, " is over")));
+    StartAbort(
+        absl::CancelledError(absl::StrCat("step ", step_id_, " is over")));
+    access_->Remove(*this, step_id_);
   }
 
   void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
                   const Offer& offer) override {
+    if (is_replaced_) {
+      return offer.lender->OnReleased(offer.id, BegunAnew(step_id_));
+    }
     access_->Post(key, offer);
   }
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                     const Ask& ask) override {
+    if (is_replaced_) {
+      return ask.borrower->OnDelivery(ask.id, BegunAnew(step_id_), {});
+    }
     access_->Recv(peer, key, ask);
   }
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override {
+    if (is_replaced_) return;
     access_->Cancel(group, exec, reason);
   }
-  void ForgetExecution(const ExecKey& exec) override { access_->Forget(exec); }
-  void StartAbort(absl::Status reason) override { EndStep(reason); }
+  void ForgetExecution(const ExecKey& exec) override {
+    if (!is_replaced_) access_->Forget(exec);
+  }
+  void StartAbort(absl::Status reason) override {
+    if (is_replaced_ || is_aborted_.exchange(true)) return;
+    access_->EndStep(step_id_, reason);
+  }
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override {
     return access_->DescribeWaiting(group, exec);
   }
   CollectiveDelegate* delegate() override { return access_->delegate(); }
 
- private:
-  // Once: the step may have begun anew by the next time.
-  void EndStep(const absl::Status& reason) {
-    if (!is_ended_.exchange(true)) access_->EndStep(step_id_, reason);
-  }
+  // It has begun anew here, with another transport.
+  void SetReplaced() { is_replaced_ = true; }
 
+ private:
   const std::shared_ptr<CollectiveRemoteAccess> access_;
   const int64_t step_id_;
-  std::atomic<bool> is_ended_{false};
+  std::atomic<bool> is_aborted_{false};
+  std::atomic<bool> is_replaced_{false};
 };
 
 std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
@@ -132,12 +149,29 @@ CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
 
 std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
     int64_t step_id) {
+  auto step = std::make_unique<PerStepCollectiveRemoteAccess>(
+      shared_from_this(), step_id);
+  bool replaces = false;
+  {
+    MutexLock lock(&mu_);
+    PerStepCollectiveRemoteAccess*& present = steps_[step_id];
+    replaces = present != nullptr;
+    if (replaces) present->SetReplaced();
+    present = step.get();
+  }
+  if (replaces) EndStep(step_id, BegunAnew(step_id));
   if (rendezvous_.ForgetStep(step_id)) {
     MutexLock lock(&mu_);
     std::erase(ended_steps_, step_id);
   }
-  return std::make_unique<PerStepCollectiveRemoteAccess>(shared_from_this(),
-                                                         step_id);
+  return step;
+}
+
+void CollectiveRemoteAccess::Remove(const PerStepCollectiveRemoteAccess& step,
+                                    int64_t step_id) {
+  MutexLock lock(&mu_);
+  const auto found = steps_.find(step_id);
+  if (found != steps_.end() && found->second == &step) steps_.erase(found);
 }
 
 // --- Receiving ---------------------------------------------------------------

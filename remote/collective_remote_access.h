@@ -27,6 +27,8 @@
 
 namespace tutti {
 
+class PerStepCollectiveRemoteAccess;
+
 // Moves bytes among the members of groups that span the tasks of a cluster.
 // What a member lends waits in a rendezvous of its process, where local
 // receivers and other tasks' requests find it; a receiver whose peer is in
@@ -80,7 +82,8 @@ class CollectiveRemoteAccess
   ~CollectiveRemoteAccess() override;
 
   // The transport of a step, to give to its executor. It keeps this object
-  // alive.
+  // alive. The step begins anew: what the transport that it had before still
+  // lends or asks for ends with CANCELLED, and that one ends nothing any more.
   std::unique_ptr<PeerAccessInterface> ForStep(int64_t step_id);
 
   // Another task says that an execution has failed. It may do so before this
@@ -135,6 +138,8 @@ class CollectiveRemoteAccess
   void Forget(const ExecKey& exec) { rendezvous_.ForgetExecution(exec); }
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   CollectiveDelegate* delegate() const {
     return options_.transport->delegate();
@@ -174,6 +179,10 @@ class CollectiveRemoteAccess
       ABSL_GUARDED_BY(mu_);
   size_t num_early_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<BufKey, std::shared_ptr<Receive>> receives_
+      ABSL_GUARDED_BY(mu_);
+
+  // The last one that ForStep() gave for each step, while it lives.
+  absl::flat_hash_map<int64_t, PerStepCollectiveRemoteAccess*> steps_
       ABSL_GUARDED_BY(mu_);
   std::deque<ExecKey> ended_executions_ ABSL_GUARDED_BY(mu_);
   std::deque<int64_t> ended_steps_ ABSL_GUARDED_BY(mu_);

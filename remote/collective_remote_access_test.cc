@@ -312,6 +312,49 @@ TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewInheritsNoFailure) {
   EXPECT_EQ(received.end, absl::OkStatus());
 }
 
+TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewReplacesWhatWasBefore) {
+  Task& task = *tasks_[1];
+  const BufKey key = Key(0, 1);
+  Side waiting(4), lent(4), late(4), late_lent(4), sent(4), received(4);
+  Receive(key, &waiting);
+  Send(Key(1, 2), &lent);
+  auto before = std::move(task.step);
+  task.step = task.access->ForStep(kStep);
+  std::swap(before, task.step);
+  Receive(key, &late);
+  Send(Key(1, 2), &late_lent);
+  std::swap(before, task.step);
+  const auto error =
+      StatusIs(absl::StatusCode::kCancelled, HasSubstr("step 5 began anew"));
+  environment_.RunAll();
+  for (const Side* side : {&waiting, &lent, &late, &late_lent}) {
+    ASSERT_TRUE(side->end.has_value());
+    EXPECT_THAT(*side->end, error);
+  }
+  before->CancelExecution(*Group(1), key.exec, absl::AbortedError("late"));
+  before->StartAbort(absl::AbortedError("late"));
+  before.reset();
+  Send(key, &sent);
+  Receive(key, &received);
+  environment_.RunAll();
+  EXPECT_EQ(sent.end, absl::OkStatus());
+  EXPECT_EQ(received.end, absl::OkStatus());
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, WhatWasReplacedForgetsNoFailure) {
+  Task& task = *tasks_[1];
+  const BufKey key = Key(0, 1);
+  const auto before = std::move(task.step);
+  task.step = task.access->ForStep(kStep);
+  task.step->CancelExecution(*Group(1), key.exec, absl::AbortedError("why"));
+  before->ForgetExecution(key.exec);
+  Side received(4);
+  Receive(key, &received);
+  environment_.RunAll();
+  EXPECT_EQ(received.end, absl::AbortedError("why"));
+}
+
 // Its members may all have failed, and forgotten it, before this task hears of
 // the group.
 TEST_P(CollectiveRemoteAccessTest, AFailureMayComeBeforeItsGroupIsKnown) {

@@ -538,6 +538,60 @@ TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
+// Whoever holds its executor calls what the step that began anew is to run.
+TEST_P(ClusterRuntimeTest, ALateCallOfAStepThatBeganAnewFailsNothingOfIt) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  const auto before = runtimes_[1]->manager().FindOrCreate(kStep);
+  Outcome cleaned;
+  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
+  environment_.RunAll();
+  const auto first = CallAll({0, 1, 2});
+  environment_.RunAll();
+  ExpectAll(first, 1 + 2 + 3 + 4 + 5 + 6);
+  Call late;
+  before->ExecuteAsync(
+      {.device = runtimes_[1]->devices()[0],
+       .request = std::make_shared<const CollectiveRequest>(Request(kNumTasks)),
+       .input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(1001)),
+       .output = &late.output},
+      late.outcome.Set());
+  environment_.RunAll();
+  EXPECT_THAT(*late.outcome.status,
+              StatusIs(absl::StatusCode::kCancelled,
+                       HasSubstr("step 5 has been cleaned up")));
+  const auto second = CallAll({0, 1, 2});
+  environment_.RunAll();
+  ExpectAll(second, 1 + 2 + 3 + 4 + 5 + 6);
+}
+
+TEST_P(ClusterRuntimeTest, AStepMayBeginAnewWhileWhatRanInItEnds) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  const CollectiveRequest request = Request(kNumTasks);
+  Call& first = calls_.emplace_back();
+  Tensor unused;
+  runtimes_[1]->manager().FindOrCreate(kStep)->ExecuteAsync(
+      {.device = runtimes_[1]->devices()[0],
+       .request = std::make_shared<const CollectiveRequest>(request),
+       .input = *Tensor::Allocate(request.dtype, request.shape),
+       .output = &unused},
+      [&](const absl::Status&) { CallDevice(1, 0, request, first); });
+  environment_.RunAll();
+  for (const auto& runtime : runtimes_) {
+    runtime->manager().Cleanup(kStep);
+    environment_.RunAll();
+  }
+  std::vector<Call*> calls = {&first, &CallDevice(1, 1, request)};
+  for (int task : {0, 2}) {
+    for (int device = 0; device < kDevices; ++device) {
+      calls.push_back(&CallDevice(task, device, request));
+    }
+  }
+  environment_.RunAll();
+  ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
+}
+
 TEST_P(ClusterRuntimeTest, NobodyLeavesBeforeAllAreDone) {
   std::vector<Outcome> left(kNumTasks);
   for (int task : {0, 1}) {
