@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "framework/params.h"
 #include "framework/rank_list.h"
@@ -111,14 +112,17 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override {
     if (is_replaced_) return;
-    access_->Cancel(group, exec, reason);
+    const bool tells_anyway = is_aborted_ && !is_over_ && AddTold(exec);
+    access_->Cancel(group, exec, reason, tells_anyway);
   }
   void ForgetExecution(const ExecKey& exec) override {
-    if (!is_replaced_) access_->Forget(exec);
+    if (is_replaced_) return;
+    RemoveTold(exec);
+    access_->Forget(exec);
   }
   void StartAbort(absl::Status reason) override {
     if (is_replaced_ || is_aborted_.exchange(true)) return;
-    access_->EndStep(step_id_, reason);
+    access_->EndTransfers(step_id_, reason);
   }
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override {
@@ -126,13 +130,28 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   }
   CollectiveDelegate* delegate() override { return access_->delegate(); }
 
+  // The step is over on all tasks: on some it may have begun anew.
+  void SetOver() { is_over_ = true; }
+
   // It has begun anew here, with another transport.
   void SetReplaced() { is_replaced_ = true; }
 
  private:
+  bool AddTold(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return told_.insert(exec).second;
+  }
+  void RemoveTold(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    told_.erase(exec);
+  }
+
   const std::shared_ptr<CollectiveRemoteAccess> access_;
   const int64_t step_id_;
+  Mutex mu_;
+  absl::flat_hash_set<ExecKey> told_ ABSL_GUARDED_BY(mu_);  // Since the abort.
   std::atomic<bool> is_aborted_{false};
+  std::atomic<bool> is_over_{false};
   std::atomic<bool> is_replaced_{false};
 };
 
@@ -159,7 +178,7 @@ std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
     if (replaces) present->SetReplaced();
     present = step.get();
   }
-  if (replaces) EndStep(step_id, BegunAnew(step_id));
+  if (replaces) EndTransfers(step_id, BegunAnew(step_id));
   if (rendezvous_.ForgetStep(step_id)) {
     MutexLock lock(&mu_);
     std::erase(ended_steps_, step_id);
@@ -259,12 +278,13 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
 
 void CollectiveRemoteAccess::Cancel(const CollGroupParams& group,
                                     const ExecKey& exec,
-                                    const absl::Status& reason) {
+                                    const absl::Status& reason,
+                                    bool tells_anyway) {
   const bool is_first = rendezvous_.CancelExecution(exec, reason);
   CancelReceives(reason,
                  [&exec](const ExecKey& other) { return other == exec; });
   // Who ends a group tells all of its tasks so.
-  if (is_first && !group.cancellation->cancelled()) {
+  if ((is_first || tells_anyway) && !group.cancellation->cancelled()) {
     TellOthers(group, exec, reason);
   }
 }
@@ -366,6 +386,16 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
 
 void CollectiveRemoteAccess::EndStep(int64_t step_id,
                                      const absl::Status& reason) {
+  {
+    MutexLock lock(&mu_);
+    const auto found = steps_.find(step_id);
+    if (found != steps_.end()) found->second->SetOver();
+  }
+  EndTransfers(step_id, reason);
+}
+
+void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
+                                          const absl::Status& reason) {
   if (rendezvous_.CancelStep(step_id, reason)) {
     MutexLock lock(&mu_);
     std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {

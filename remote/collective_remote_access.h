@@ -98,8 +98,9 @@ class CollectiveRemoteAccess
   // listener.
   void OnGroupChange(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends all transfers of a step, and those that come late for it, until it
-  // begins anew. The first reason stays.
+  // The step is over on all tasks: ends all its transfers, and those that come
+  // late for it, until it begins anew; what fails in it late is told to nobody.
+  // The first reason stays.
   void EndStep(int64_t step_id, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -134,9 +135,11 @@ class CollectiveRemoteAccess
   }
   void Recv(const CollGroupMember& peer, const BufKey& key, const Ask& ask);
   void Cancel(const CollGroupParams& group, const ExecKey& exec,
-              const absl::Status& reason);
+              const absl::Status& reason, bool tells_anyway);
   void Forget(const ExecKey& exec) { rendezvous_.ForgetExecution(exec); }
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTransfers(int64_t step_id, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -355,6 +355,23 @@ TEST_P(CollectiveRemoteAccessTest, WhatWasReplacedForgetsNoFailure) {
   EXPECT_EQ(received.end, absl::AbortedError("why"));
 }
 
+TEST_P(CollectiveRemoteAccessTest,
+       TellsWhatFailsInAnAbortedStepUnlessItIsOver) {
+  const auto num_told = [&](const char* why) {
+    const int64_t before = network_.num_calls();
+    tasks_[0]->step->CancelExecution(*Group(1), Key(0, 1).exec,
+                                     absl::AbortedError(why));
+    environment_.RunAll();
+    return network_.num_calls() - before;
+  };
+  tasks_[0]->step->StartAbort(absl::AbortedError("had enough"));
+  EXPECT_EQ(num_told("aborted"), kNumTasks - 1);
+  EXPECT_EQ(num_told("again"), 0);
+  tasks_[0]->step->ForgetExecution(Key(0, 1).exec);
+  tasks_[0]->access->EndStep(kStep, absl::AbortedError("cleaned up"));
+  EXPECT_EQ(num_told("over"), 0);
+}
+
 // Its members may all have failed, and forgotten it, before this task hears of
 // the group.
 TEST_P(CollectiveRemoteAccessTest, AFailureMayComeBeforeItsGroupIsKnown) {

@@ -20,7 +20,9 @@ namespace tutti {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
+using ::testing::Eq;
 using ::testing::HasSubstr;
 
 constexpr int kNumTasks = 3;
@@ -359,6 +361,39 @@ TEST_P(ClusterRuntimeTest, ARuntimeThatIsDestroyedSaysWhich) {
   ASSERT_TRUE(waiting.outcome.status.has_value());
   EXPECT_THAT(std::string(waiting.outcome.status->message()),
               HasSubstr("task 1 (b:1)"));
+}
+
+// Also of what is settled before; nobody asks it for bytes.
+TEST_P(ClusterRuntimeTest, LaterCallsOfAnAbortedStepEndOnAllTasks) {
+  const auto call_all = [&] {
+    std::vector<Call*> calls;
+    for (int task = 0; task < kNumTasks; ++task) {
+      CollectiveRequest request = Request(kNumTasks);
+      request.group_size = kNumTasks;
+      request.op = Broadcast{.is_source = task == 0};
+      Call& call = calls_.emplace_back();
+      runtimes_[task]->manager().FindOrCreate(step_)->ExecuteAsync(
+          {.device = runtimes_[task]->devices()[0],
+           .request = std::make_shared<const CollectiveRequest>(request),
+           .input = task == 0 ? *Tensor::Allocate(request.dtype, request.shape)
+                              : Tensor(),
+           .output = &call.output},
+          call.outcome.Set());
+      calls.push_back(&call);
+    }
+    environment_.RunAll();
+    return calls;
+  };
+  for (const Call* call : call_all()) {
+    EXPECT_EQ(call->outcome.status, absl::OkStatus());
+  }
+  const absl::Status reason = absl::AbortedError("task 2 has had enough");
+  runtimes_[2]->manager().FindOrCreate(step_)->StartAbort(reason);
+  for (const Call* call : call_all()) {
+    EXPECT_THAT(call->outcome.status,  // A part may have ended before.
+                AnyOf(Eq(reason), Eq(absl::OkStatus())));
+  }
+  EXPECT_EQ(calls_.back().outcome.status, reason);
 }
 
 class ClusterRuntimeStressTest : public ClusterRuntimeTest {};
