@@ -30,6 +30,10 @@ struct ExecutionTable::Member {
   bool gives_numbers = false;
   NumberSet numbers;  // That it gave.
   std::shared_ptr<const Settled> settled;
+
+  // Executions that cannot be used again: for who joins to free without the
+  // lock.
+  mutable std::vector<std::shared_ptr<Execution>> dropped;
 };
 
 ExecutionTable::ExecutionTable(int64_t step_id, size_t num_local_devices,
@@ -95,37 +99,45 @@ absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
 absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     const Device* device, const CollectiveRequest& request,
     std::optional<uint64_t> number) {
-  MutexLock lock(&mu_);
   Joined joined;
+  std::vector<std::shared_ptr<Execution>> dropped;
+  MutexLock lock(&mu_);
   joined.forgotten = MakeRoom();
   Member& member = FindOrAddMember(device, request);
   const auto chosen = ChooseNumber(device, member.id, number, member);
   if (!chosen.ok()) return chosen.status();
   ++member.num_calls;
   joined.execution = Enter(member, *chosen, &joined.status);
+  dropped.swap(member.dropped);
   joined.settled = member.settled;
   return joined;
 }
 
 std::shared_ptr<Execution> ExecutionTable::JoinNext(Member& member,
                                                     absl::Status* status) {
+  std::vector<std::shared_ptr<Execution>> dropped;
   MutexLock lock(&mu_);
   if (member.gives_numbers) {
     *status =
         ChooseNumber(member.device, member.id, std::nullopt, member).status();
     return nullptr;
   }
-  return Enter(member, member.num_calls++, status);
+  std::shared_ptr<Execution> execution =
+      Enter(member, member.num_calls++, status);
+  dropped.swap(member.dropped);
+  return execution;
 }
 
 ExecutionTable::Joined ExecutionTable::JoinPreparation(
     const Device* device, const CollectiveRequest& request) {
-  MutexLock lock(&mu_);
   Joined joined;
+  std::vector<std::shared_ptr<Execution>> dropped;
+  MutexLock lock(&mu_);
   joined.forgotten = MakeRoom();
   Member& member = FindOrAddMember(device, request);
   joined.execution =
       Enter(member, kPreparations + member.num_preparations++, &joined.status);
+  dropped.swap(member.dropped);
   joined.settled = member.settled;
   return joined;
 }
@@ -175,11 +187,16 @@ std::shared_ptr<Execution> ExecutionTable::MakeExecution(const Member& member,
     spare.pop_back();
     if (execution.use_count() > 1 || member.settled == nullptr ||
         execution->group_ != member.settled->params->group) {
-      continue;  // Somebody may still end it, or it does not fit.
+      // Somebody may still end it, or it does not fit.
+      member.dropped.push_back(std::move(execution));
+      continue;
     }
     // Sees what those did who held it last.
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (execution->cancellation.cancelled()) continue;
+    if (execution->cancellation.cancelled()) {
+      member.dropped.push_back(std::move(execution));
+      continue;
+    }
     execution->number = number;
     execution->num_launched = 0;
     execution->joined_.clear();
@@ -195,6 +212,7 @@ std::shared_ptr<Execution> ExecutionTable::MakeExecution(const Member& member,
 
 absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
                                     std::shared_ptr<const Settled> settled) {
+  std::vector<std::shared_ptr<Execution>> others;  // Freed without the lock.
   MutexLock lock(&mu_);
   execution.resolved_ = true;
   Member& member = *members_.at(MemberKey{device, execution.id});
@@ -213,7 +231,8 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
   if (num_local == instance.num_expected) return absl::OkStatus();
   // Calls with another group size may have come before this one.
   instance.num_expected = num_local;
-  for (const auto& other : instance.executions.Values()) {
+  others = instance.executions.Values();
+  for (const auto& other : others) {
     EndIfAllLeft(instance, *other);
   }
   return absl::OkStatus();
@@ -343,13 +362,15 @@ std::vector<std::shared_ptr<Execution>> ExecutionTable::Running() {
 
 std::vector<std::shared_ptr<Execution>> ExecutionTable::RunningIn(
     GroupKey group_key, uint64_t generation) {
-  std::vector<std::shared_ptr<Execution>> running = Running();
+  const std::vector<std::shared_ptr<Execution>> all = Running();
+  std::vector<std::shared_ptr<Execution>> running;
   MutexLock lock(&mu_);
-  std::erase_if(running, [&](const std::shared_ptr<Execution>& execution) {
-    return execution->id.group_key != group_key ||
-           !execution->key_.has_value() ||
-           execution->key_->generation != generation;
-  });
+  for (const auto& execution : all) {
+    if (execution->id.group_key == group_key && execution->key_.has_value() &&
+        execution->key_->generation == generation) {
+      running.push_back(execution);
+    }
+  }
   return running;
 }
 
@@ -416,6 +437,9 @@ void ExecutionTable::Forget(InstanceId id, Forgotten* forgotten) {
     forgotten->settled.push_back(std::move(member->second->settled));
     members_.erase(member);
   }
+  // Freed as they are, without the lock.
+  forgotten->settled.emplace_back(
+      std::shared_ptr<TableInstance>(std::move(found->second)), nullptr);
   instances_.erase(found);
 }
 

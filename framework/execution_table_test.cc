@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "framework/cancellation.h"
 #include "framework/cpu_device.h"
+#include "framework/group_resources.h"
 #include "framework/params_test_data.h"
 #include "tests/status_matchers.h"
 
@@ -585,6 +587,79 @@ TEST_F(ExecutionTableTest, ManyBusyInstancesAreNotSweptForEachCall) {
   for (InstanceKey key = 0; key < 100; ++key) {
     EXPECT_EQ(Join(b_, key), busy[key]);
   }
+}
+
+// What implementations keep: it may come back to the table when it is freed.
+struct AsksTable {
+  AsksTable() = default;
+  explicit AsksTable(const Cancellation& /*cancellation*/) {}
+  ~AsksTable() {
+    if (table != nullptr) *num_instances = table->num_instances();
+  }
+  AsksTable(const AsksTable&) = delete;
+  AsksTable& operator=(const AsksTable&) = delete;
+
+  ExecutionTable* table = nullptr;
+  size_t* num_instances = nullptr;
+};
+
+class ExecutionTableFreesTest : public ExecutionTableTest {
+ protected:
+  void Watch(AsksTable& object) {
+    object.table = &table_;
+    object.num_instances = &num_instances_;
+  }
+
+  // An execution of instance 7 waits to be used again, in a group that all its
+  // members have left for another one.
+  void LeaveOneOfAFormerGroup() {
+    auto former = std::make_shared<CollGroupParams>(*GroupOf(2));
+    former->resources = std::make_shared<GroupResources>();
+    Watch(*former->resources->GetOrCreate<AsksTable>());
+    RunOnceIn(former, 7);
+    auto last = Join(a_, 7);
+    Join(b_, 7);
+    former->cancellation->Cancel(absl::AbortedError("ended"));
+    auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+    next->generation = 2;
+    const auto execution = table_.JoinPreparation(&a_, Request(7)).execution;
+    table_.JoinPreparation(&b_, Request(7));
+    ASSERT_THAT(SettleIn(next, a_, *execution), IsOk());
+    ASSERT_THAT(SettleIn(next, b_, *execution), IsOk());
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+    for (int i = 0; i < 2; ++i) table_.Leave(*last);
+    settled_ = nullptr;
+    ASSERT_EQ(num_instances_, 0u);
+  }
+
+  size_t num_instances_ = 0;  // Once the object is freed.
+};
+
+TEST_F(ExecutionTableFreesTest, WhatIsNotUsedAgainWithoutItsLock) {
+  LeaveOneOfAFormerGroup();
+  Join(a_, 7);
+  EXPECT_EQ(num_instances_, 1u);
+}
+
+TEST_F(ExecutionTableFreesTest, WhatIsForgottenWithoutItsLock) {
+  LeaveOneOfAFormerGroup();
+  for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
+  EXPECT_GT(num_instances_, 0u);
+}
+
+TEST_F(ExecutionTableFreesTest,
+       WhatEndsAsASmallerGroupIsSettledWithoutItsLock) {
+  const auto group = GroupOf(2);
+  auto execution = Join(a_, 7);
+  Watch(execution->Shared<AsksTable>());
+  ASSERT_THAT(SettleIn(group, a_, *execution), IsOk());
+  table_.Leave(*execution);
+  execution = nullptr;
+  group->cancellation->Cancel(absl::AbortedError("ended"));
+  auto smaller = std::make_shared<CollGroupParams>(*GroupOf(1));
+  smaller->generation = 2;
+  ASSERT_THAT(SettleIn(smaller, a_, *Join(a_, 7), /*num_local=*/1), IsOk());
+  EXPECT_EQ(num_instances_, 1u);
 }
 
 TEST_F(ExecutionTableTest, MembersOnTheirOwnThreadsMeetInEveryExecution) {
