@@ -376,14 +376,12 @@ std::vector<grpc::Slice> SendStream::NextMessage() {
   for (int i = 0; i < kMaxFrames && max_bytes > 0 && !ready_.empty(); ++i) {
     const std::shared_ptr<Outgoing> outgoing = std::move(ready_.front());
     ready_.pop_front();
-    const size_t before = outgoing->num_sent_bytes;
     if (!AppendFrame(*outgoing, max_bytes, slices)) ready_.push_back(outgoing);
-    max_bytes -= outgoing->num_sent_bytes - before;
   }
   return slices;
 }
 
-bool SendStream::AppendFrame(Outgoing& outgoing, size_t max_bytes,
+bool SendStream::AppendFrame(Outgoing& outgoing, size_t& max_bytes,
                              std::vector<grpc::Slice>& slices) {
   const TransferRecord& record = outgoing.record;
   FrameHeader header{.id = record.id, .offset = outgoing.num_sent_bytes};
@@ -396,6 +394,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t max_bytes,
     slices.push_back(CopyOf(
         header, absl::MakeSpan(reinterpret_cast<const std::byte*>(text.data()),
                                text.size())));
+    max_bytes -= std::min(max_bytes, text.size());
     EndRequest(outgoing);
     return true;
   }
@@ -423,6 +422,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t max_bytes,
   }
   writing_.push_back(outgoing.loan);
   outgoing.num_sent_bytes += length;
+  max_bytes -= length;
   if (!header.is_last) return false;
   sent_.emplace(record.id, std::move(outgoing.loan));
   EndRequest(outgoing);

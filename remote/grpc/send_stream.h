@@ -89,8 +89,9 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   std::vector<grpc::Slice> NextMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Appends the next frame of `outgoing`, with `max_bytes` of payload at the
-  // most. True if nothing follows it for now.
-  bool AppendFrame(Outgoing& outgoing, size_t max_bytes,
+  // most, or with the text of a status, and takes its size off `max_bytes`.
+  // True if nothing follows it for now.
+  bool AppendFrame(Outgoing& outgoing, size_t& max_bytes,
                    std::vector<grpc::Slice>& slices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,11 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "framework/blocking_counter.h"
 #include "framework/dtype.h"
 #include "framework/environment.h"
+#include "framework/peer_access.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/fake_peers.h"
 #include "remote/grpc/file_descriptor.h"
@@ -213,6 +217,73 @@ TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
                 StatusIs(absl::StatusCode::kDataLoss, "not these"));
     EXPECT_THAT(lender.Wait(),
                 StatusIs(absl::StatusCode::kDataLoss, "not these"));
+  }
+}
+
+// Takes its first part when the test says so.
+class HeldUpBorrower final : public Borrower {
+ public:
+  absl::Status OnPart(int32_t /*id*/, size_t offset,
+                      absl::Span<const std::byte> part) override {
+    if (offset == 0) {
+      begun_.DecrementCount();
+      may_go_on_.Wait();
+    }
+    num_bytes_ += part.size();
+    return absl::OkStatus();
+  }
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery /*delivery*/) override {
+    status_ = std::move(status);
+    told_.DecrementCount();
+  }
+
+  void WaitForPart() { begun_.Wait(); }
+  void GoOn() { may_go_on_.DecrementCount(); }
+  absl::Status Wait() {
+    told_.Wait();
+    return status_;
+  }
+  size_t num_bytes() const { return num_bytes_; }  // After Wait().
+
+ private:
+  BlockingCounter begun_{1}, may_go_on_{1}, told_{1};
+  size_t num_bytes_ = 0;
+  absl::Status status_;
+};
+
+TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
+  constexpr int kNumRequests = 512;
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_frame_bytes = size_t{64} << 10;
+    options.same_host_memory = false;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  HeldUpBorrower large;
+  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(-1), kLargeBytes, large);
+  large.WaitForPart();
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int i = 0; i < kNumRequests; ++i) {
+    borrowers.push_back(std::make_unique<WaitingBorrower>(4));
+    tasks.Request(0, 1, KeyOf(i), 4, *borrowers[i]);
+  }
+  tasks.table(1).WaitForAsks(kNumRequests);
+  const auto reason = [](int i) {
+    return absl::AbortedError(absl::StrCat(i, std::string(4000, 'x')));
+  };
+  for (int i = 0; i < kNumRequests; ++i) {
+    tasks.transport(0).transfers().Cancel(1, KeyOf(i), reason(i));
+  }
+  tasks.table(1).WaitForAsks(0);  // Each reason is to be sent now.
+  large.GoOn();
+  EXPECT_THAT(large.Wait(), IsOk());
+  EXPECT_EQ(large.num_bytes(), kLargeBytes);
+  EXPECT_THAT(lender.Wait(), IsOk());
+  for (int i = 0; i < kNumRequests; ++i) {
+    EXPECT_EQ(borrowers[i]->Wait(), reason(i));
   }
 }
 
