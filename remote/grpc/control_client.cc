@@ -82,7 +82,8 @@ class ControlClient::OutgoingCall final
   absl::Status stop_reason_ ABSL_GUARDED_BY(mu_);  // OK: not stopped.
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<Attempt> attempt_ ABSL_GUARDED_BY(mu_);
-  absl::Status last_error_ ABSL_GUARDED_BY(mu_);  // Of an attempt.
+  absl::Time attempt_begin_ ABSL_GUARDED_BY(mu_);  // Of the last one.
+  absl::Status last_error_ ABSL_GUARDED_BY(mu_);   // Of an attempt.
   std::optional<Clock::AlarmId> retry_alarm_ ABSL_GUARDED_BY(mu_);
   std::optional<Clock::AlarmId> deadline_alarm_ ABSL_GUARDED_BY(mu_);
   Cancellation::WatchId watch_ ABSL_GUARDED_BY(mu_) = 0;
@@ -194,7 +195,10 @@ void ControlClient::OutgoingCall::Try() {
     MutexLock lock(&mu_);
     retry_alarm_.reset();
     stopped = stop_reason_;
-    if (stopped.ok()) attempt_ = attempt;
+    if (stopped.ok()) {
+      attempt_ = attempt;
+      attempt_begin_ = clock().Now();
+    }
   }
   if (!stopped.ok()) return Finish(std::move(stopped));
   attempt->Start(attempt);
@@ -268,7 +272,10 @@ void ControlClient::OutgoingCall::OnDeadline() {
 absl::Status ControlClient::OutgoingCall::DeadlineError() {
   const std::string waited =
       absl::StrFormat("%.1f s", absl::ToDoubleSeconds(clock().Now() - begin_));
-  if (!last_error_.ok()) {
+  // An attempt that goes on for so long was not refused as one before it.
+  const bool is_pending =
+      attempt_ != nullptr && options_.deadline - attempt_begin_ > kRetryPause;
+  if (!last_error_.ok() && !is_pending) {
     return absl::DeadlineExceededError(
         absl::StrCat("cannot reach ", last_error_.message(), ", for ", waited,
                      HintAt(last_error_)));

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -154,6 +155,36 @@ TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {
       StatusIs(absl::StatusCode::kDeadlineExceeded,
                AllOf(HasSubstr(absl::StrCat("task 1 (", tasks.address(1))),
                      HasSubstr("connection refused"))));
+}
+
+TEST(ControlClientTest, ADeadlineDoesNotSayOfATaskThatWasReachedThatItIsNot) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  BlockingCounter arrived(1), withdrawn(1), ended(1);
+  TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
+    if (task == 0) options.environment.clock = simulated.get().clock;
+  });
+  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  tasks.Start(0);
+  ControlAnswer answer;
+  tasks.transport(0).control().Call(
+      1, CleanupStep(1),
+      {.deadline = simulated.get().clock->Now() + absl::Seconds(3),
+       .wait_until_reachable = true},
+      [&](ControlAnswer given) {
+        answer = std::move(given);
+        ended.DecrementCount();
+      });
+  // It was refused, and is to be tried again.
+  while (simulated.num_alarms() < 2) std::this_thread::yield();
+  tasks.Start(1);
+  simulated.Advance(absl::Milliseconds(100));
+  arrived.Wait();
+  simulated.Advance(absl::Seconds(3));
+  ended.Wait();
+  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               absl::StrCat("no answer from task 1 (",
+                                            tasks.address(1), ") for 3.0 s")));
+  withdrawn.Wait();
 }
 
 TEST(ControlClientTest, AClosedConnectionEndsTheCall) {
