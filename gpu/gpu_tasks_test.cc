@@ -40,7 +40,9 @@ constexpr int kNumRanks = kNumTasks * kDevicesPerTask;
 
 class GpuTasksTest : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { Begin(); }
+
+  void Begin(size_t max_entries = size_t{1} << 19) {
     for (int task = 0; task < kNumTasks; ++task) {
       gpus_.push_back(std::make_unique<FakeGpuRuntime>(
           FakeGpuRuntime::Options{.memory_bytes = int64_t{1} << 28,
@@ -60,7 +62,8 @@ class GpuTasksTest : public testing::Test {
           std::vector<std::unique_ptr<Device>> devices;
           for (auto& device : *made) devices.push_back(std::move(device));
           return devices;
-        });
+        },
+        max_entries);
     ASSERT_THAT(tasks, IsOk());
     tasks_ = *std::move(tasks);
   }
@@ -68,6 +71,7 @@ class GpuTasksTest : public testing::Test {
   void TearDown() override {
     tasks_.clear();
     for (const auto& gpus : gpus_) EXPECT_THAT(gpus->Mistakes(), IsEmpty());
+    gpus_.clear();
   }
 
   int TaskOf(int rank) const { return rank / kDevicesPerTask; }
@@ -234,6 +238,35 @@ TEST_F(GpuTasksTest, NamedTensorsOfGpusAreReduced) {
       EXPECT_EQ(
           Read(task * kDevicesPerTask, tensors[task * kNumTensors + which]),
           Floats(100 + which, static_cast<float>(1 + 2 * which)));
+    }
+  }
+}
+
+// Rows of ever other numbers, of which none are gathered as they are.
+TEST_F(GpuTasksTest, NamedTensorsOfGpusAreGatheredInEqualParts) {
+  TearDown();
+  Begin(/*max_entries=*/11);
+  for (int64_t round = 0; round < 20; ++round) {
+    std::vector<Tensor> outputs(kNumTasks);
+    BlockingCounter ended(kNumTasks);
+    Bytes wanted;
+    for (int task = 0; task < kNumTasks; ++task) {
+      const int64_t rows = task == 0 ? round : 10;
+      const auto value = static_cast<float>(task + round);
+      const Bytes part = Floats(rows, value);
+      wanted.insert(wanted.end(), part.begin(), part.end());
+      tasks_[task]->coordinator().AllGather(
+          {.name = "rows",
+           .input = Filled(task * kDevicesPerTask, rows, value),
+           .output = &outputs[task]},
+          [&](const absl::Status& status) {
+            EXPECT_THAT(status, IsOk());
+            ended.DecrementCount();
+          });
+    }
+    ended.Wait();
+    for (int task = 0; task < kNumTasks; ++task) {
+      EXPECT_EQ(Read(task * kDevicesPerTask, outputs[task]), wanted);
     }
   }
 }

@@ -18,7 +18,8 @@ namespace tutti {
 absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     int num_tasks, const Environment& environment,
     const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
-        int, uint64_t)>& make_devices) {
+        int, uint64_t)>& make_devices,
+    size_t max_entries) {
   ClusterSpec cluster;
   for (const int port : FreePorts(num_tasks)) {
     cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
@@ -32,11 +33,13 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
         {.cluster = cluster,
          .environment = environment,
          .make_devices = std::move(factory),
-         .make_transport = [=](uint64_t incarnation) {
-           return CreateGrpcTransport({.cluster = cluster,
-                                       .incarnation = incarnation,
-                                       .environment = environment});
-         }});
+         .make_transport =
+             [=](uint64_t incarnation) {
+               return CreateGrpcTransport({.cluster = cluster,
+                                           .incarnation = incarnation,
+                                           .environment = environment});
+             },
+         .max_entries = max_entries});
     if (!runtime.ok()) return runtime.status();
     runtimes.push_back(*std::move(runtime));
   }

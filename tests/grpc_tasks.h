@@ -1,6 +1,7 @@
 #ifndef TUTTI_TESTS_GRPC_TASKS_H_
 #define TUTTI_TESTS_GRPC_TASKS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,7 +21,8 @@ namespace tutti {
 absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     int num_tasks, const Environment& environment,
     const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
-        int, uint64_t)>& make_devices = nullptr);
+        int, uint64_t)>& make_devices = nullptr,
+    size_t max_entries = size_t{1} << 19);
 
 }  // namespace tutti
 
