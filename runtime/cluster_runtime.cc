@@ -197,12 +197,16 @@ class ClusterRuntime::Impl {
   void MakeCoordinator() {
     const auto begun = [parts = parts_for_names_] { OnNamesBegun(*parts); };
     if (options_.cluster.this_task == 0) {
-      coordinator_server_ =
-          CoordinatorServer::Create({.cluster = options_.cluster,
-                                     .clock = options_.environment.clock,
-                                     .settings = options_.coordinator,
-                                     .max_entries = options_.max_entries,
-                                     .begun = begun});
+      coordinator_server_ = CoordinatorServer::Create(
+          {.cluster = options_.cluster,
+           .clock = options_.environment.clock,
+           .settings = options_.coordinator,
+           .max_entries = options_.max_entries,
+           .begun = begun,
+           .give_up = [parts = parts_for_names_](const absl::Status& reason) {
+             const auto coordinator = parts->coordinator.lock();
+             if (coordinator != nullptr) coordinator->GiveUpRuns(reason);
+           }});
     }
     coordinator_ = Coordinator::Create(
         {.cluster = options_.cluster,

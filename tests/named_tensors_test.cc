@@ -376,6 +376,31 @@ TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
   }
 }
 
+// Also of what was decided before the shutdown, and never reached that rank.
+TEST_P(NamedTensorsTest, ARankThatEndsDuringAShutdownLeavesNobodyWaiting) {
+  for (int num_works = 0; num_works < 60; ++num_works) {
+    for (const int ends : {0, 2}) {
+      SCOPED_TRACE(absl::StrCat("rank ", ends, " after ", num_works));
+      Begin();
+      std::vector<NamedCallPtr> calls;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (const char* name : {"a", "b", "c"}) {
+          calls.push_back(Reduce(rank, name));
+        }
+      }
+      environment_.RunSome(num_works / 2);
+      NamedCall down;
+      at(1).Shutdown(down.Set());
+      environment_.RunSome(num_works - num_works / 2);
+      at(ends).End(absl::CancelledError("enough"));
+      environment_.RunAll();
+      environment_.Advance(absl::Seconds(30));
+      for (const NamedCallPtr& call : calls) EXPECT_TRUE(call->answered());
+      EXPECT_THAT(down.status, IsOk());
+    }
+  }
+}
+
 // Also one that is asked for while requests are being told of their end.
 TEST_P(NamedTensorsTest, AShutdownEndsAfterAllRequestsHaveBeenTold) {
   Begin();

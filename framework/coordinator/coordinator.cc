@@ -1,5 +1,6 @@
 #include "framework/coordinator/coordinator.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -288,6 +289,9 @@ void Coordinator::Shutdown(StatusCallback done) {
           MutexLock lock(&self->mu_);
           if (self->end_.ok()) self->shutdown_status_ = answer.status();
         }
+        // What was decided and not heard of here cannot run any more.
+        self->TellEnd(answer.status(), DecidedRuns::kCancel,
+                      [](const ControlAnswer&) {});
         self->EndHere(answer.status(), DecidedRuns::kFinish);
       });
 }
@@ -353,12 +357,32 @@ void Coordinator::End(absl::Status reason) {
     tells = has_begun_ && end_.ok();
   }
   if (options_.server != nullptr) {
-    options_.server->End(reason, DecidedRuns::kCancel);
+    options_.server->End(reason, DecidedRuns::kCancel,
+                         tells ? std::make_optional(rank()) : std::nullopt);
   } else if (tells) {
     TellEnd(reason, DecidedRuns::kCancel, [](const ControlAnswer&) {});
   }
   EndHere(reason, DecidedRuns::kCancel);
   runs_->Cancel(std::move(reason));  // Also after an end that let them finish.
+}
+
+// On the other tasks the step ends, whatever they have heard of.
+void Coordinator::GiveUpRuns(const absl::Status& reason) {
+  std::shared_ptr<CollectiveExecutor> executor;
+  {
+    MutexLock lock(&mu_);
+    executor = executor_;
+  }
+  if (executor == nullptr) return;  // Then nothing was decided.
+  const absl::Time deadline = options_.environment.clock->Now() + kTellLimit;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (task == rank()) continue;
+    proto::ControlRequest request;
+    request.mutable_cleanup_step()->set_step(executor->step_id());
+    options_.channel->Call(task, std::move(request), {.deadline = deadline},
+                           [](const ControlAnswer&) {});
+  }
+  executor->StartAbort(reason);
 }
 
 void Coordinator::OnTaskLost(int task, const absl::Status& reason) {

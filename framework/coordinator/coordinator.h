@@ -83,8 +83,12 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   void Shutdown(StatusCallback done);
 
   // Ends everything on this rank at once, also what runs, and tells rank zero
-  // if it can.
+  // if it can: there it ends on all ranks.
   void End(absl::Status reason);
+
+  // On rank zero, after an end that let what was decided finish: now it cannot.
+  // Ends what runs, on all ranks.
+  void GiveUpRuns(const absl::Status& reason);
 
   // That task is lost to this one. Everything ends if it is needed.
   void OnTaskLost(int task, const absl::Status& reason);

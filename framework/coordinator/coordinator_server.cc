@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "framework/coordinator/coordinator_codec.h"
@@ -269,21 +268,29 @@ absl::Status CoordinatorServer::EndFrom(int task,
   const absl::Status reason = DecodeError(message.reason());
   End(absl::Status(reason.code(), absl::StrCat(options_.cluster.Label(task),
                                                ": ", reason.message())),
-      message.cancels_runs() ? DecidedRuns::kCancel : DecidedRuns::kFinish);
+      message.cancels_runs() ? DecidedRuns::kCancel : DecidedRuns::kFinish,
+      task);
   return absl::OkStatus();
 }
 
-void CoordinatorServer::End(absl::Status reason, DecidedRuns runs) {
+void CoordinatorServer::End(absl::Status reason, DecidedRuns runs,
+                            std::optional<int> by) {
   Answers answers;
+  bool gives_up = false;
   {
     MutexLock lock(&mu_);
-    if (!end_.ok()) return;
-    end_ = std::move(reason);
-    runs_at_end_ = runs;
-    negotiation_ = Negotiation({.num_ranks = options_.cluster.num_tasks()});
-    DisarmAlarm();
-    answers = TakeAnswers();
+    if (end_.ok()) {
+      end_ = reason;
+      runs_at_end_ = runs;
+      negotiation_ = Negotiation({.num_ranks = options_.cluster.num_tasks()});
+      DisarmAlarm();
+      answers = TakeAnswers();
+    } else if (by.has_value() && !ranks_[*by].decisions.empty() &&
+               runs == DecidedRuns::kCancel) {
+      gives_up = std::exchange(runs_at_end_, runs) == DecidedRuns::kFinish;
+    }
   }
+  if (gives_up && options_.give_up != nullptr) options_.give_up(reason);
   for (auto& [done, answer] : answers) std::move(done)(std::move(answer));
 }
 

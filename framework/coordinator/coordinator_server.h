@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,11 @@ class CoordinatorServer
 
     // Runs once, when the first rank asks for something. May be null.
     std::function<void()> begun;
+
+    // Runs at most once, when a rank ends at once that has not heard of all
+    // that was decided before an end that lets it finish: the others would wait
+    // for that rank. May be null.
+    std::function<void(const absl::Status& reason)> give_up;
   };
 
   static std::shared_ptr<CoordinatorServer> Create(Options options);
@@ -64,8 +70,10 @@ class CoordinatorServer
   // Rank zero has run one of the decisions.
   void OnRunEnded() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Nothing more is decided, on any rank; the first reason stays.
-  void End(absl::Status reason, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
+  // Nothing more is decided, on any rank; the first reason stays. `by` is the
+  // rank that ends so by itself, having heard of no end before.
+  void End(absl::Status reason, DecidedRuns runs,
+           std::optional<int> by = std::nullopt) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whether somebody has asked for something, and it has not ended.
   bool is_in_use() ABSL_LOCKS_EXCLUDED(mu_);
