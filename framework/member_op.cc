@@ -1,7 +1,6 @@
 #include "framework/member_op.h"
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,13 +9,13 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "framework/buffer_check.h"
+#include "framework/device_copies.h"
 #include "framework/implementation_traits.h"
 #include "framework/prepared_op.h"
 #include "framework/rank_list.h"
 #include "framework/registry.h"
 #include "framework/request_fields.h"
 #include "framework/run_in_turn.h"
-#include "framework/step_stream.h"
 
 namespace tutti {
 namespace {
@@ -361,47 +360,21 @@ void MemberOp::OnPackedResult(absl::Status status) {
 }
 
 void MemberOp::CopySegments(SegmentCopies copies, StatusCallback done) {
-  if (!args_.device->has_host_memory()) {
-    return CopySegmentsByDevice(copies, std::move(done));
-  }
   // What takes longer than the work queue takes to wake a thread goes there: 20
   // us, or so many bytes at 10 GB/s (2 cores, Zen 4, 2026-11).
   constexpr int64_t kInlineBytes = int64_t{256} << 10;
   Work copy = [this, copies, done = std::move(done)]() mutable {
-    copies(*context_.segments, context_.output,
-           [](std::byte* into, const std::byte* from, size_t num_bytes) {
-             std::memcpy(into, from, num_bytes);
-             return absl::OkStatus();
-           })
-        .IgnoreError();  // There is none.
-    std::move(done)(absl::OkStatus());
+    CopyOnDevice(
+        *args_.device, *executor_->environment().clock,
+        [this, copies](CopyPiece piece) {
+          return copies(*context_.segments, context_.output, piece);
+        },
+        std::move(done));
   };
-  if (context_.segments->num_bytes() <= kInlineBytes) return std::move(copy)();
+  const bool is_long = args_.device->has_host_memory() &&
+                       context_.segments->num_bytes() > kInlineBytes;
+  if (!is_long) return std::move(copy)();
   executor_->environment().queue->Schedule(std::move(copy));
-}
-
-void MemberOp::CopySegmentsByDevice(SegmentCopies copies, StatusCallback done) {
-  auto opened = args_.device->OpenSteps(*executor_->environment().clock);
-  if (!opened.ok()) return std::move(done)(opened.status());
-  if (*opened == nullptr) {
-    return std::move(done)(absl::UnimplementedError(absl::StrCat(
-        settled_->params->instance->impl_details.implementation,
-        " takes no segments, and ", args_.device->full_name(),
-        ", which has a memory of its own, runs no steps to pack them")));
-  }
-  StepStream& steps = **opened;
-  absl::Status status =
-      copies(*context_.segments, context_.output,
-             [&](std::byte* into, const std::byte* from, size_t num_bytes) {
-               return steps.Copy(into, from, num_bytes);
-             });
-  steps.CallWhenOver(
-      [held = *std::move(opened), status = std::move(status),
-       done = std::move(done)](const absl::Status& ended) mutable {
-        status.Update(ended);
-        held = nullptr;
-        std::move(done)(std::move(status));
-      });
 }
 
 void MemberOp::Finish(absl::Status status) {

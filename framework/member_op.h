@@ -67,7 +67,6 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   using SegmentCopies = absl::Status (*)(const SegmentList& segments,
                                          Tensor& packed, CopyPiece copy);
   void CopySegments(SegmentCopies copies, StatusCallback done);
-  void CopySegmentsByDevice(SegmentCopies copies, StatusCallback done);
   bool is_packed() const {
     return context_.segments != nullptr && !settled_->takes_segments;
   }

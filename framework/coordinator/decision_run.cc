@@ -8,10 +8,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
+#include "framework/device_copies.h"
 #include "framework/dtype.h"
 #include "framework/segment_list.h"
-#include "framework/step_stream.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 
@@ -177,37 +176,11 @@ absl::Status AllocateParts(PartsRun& run) {
   return absl::OkStatus();
 }
 
-// `copies` copies by what it is given.
-void CopyBytes(const DecisionGroup& group,
-               absl::FunctionRef<absl::Status(CopyPiece)> copies,
-               StatusCallback done) {
-  if (group.device->has_host_memory()) {
-    return std::move(done)(
-        copies([](std::byte* into, const std::byte* from, size_t num_bytes) {
-          if (num_bytes > 0) std::memcpy(into, from, num_bytes);
-          return absl::OkStatus();
-        }));
-  }
-  auto opened = group.device->OpenSteps(*group.executor->environment().clock);
-  if (!opened.ok()) return std::move(done)(opened.status());
-  if (*opened == nullptr) {
-    return std::move(done)(absl::UnimplementedError(
-        absl::StrCat(group.device->full_name(),
-                     ", which has a memory of its own, runs no steps")));
-  }
-  StepStream& steps = **opened;
-  absl::Status status =
-      copies([&](std::byte* into, const std::byte* from, size_t num_bytes) {
-        return num_bytes == 0 ? absl::OkStatus()
-                              : steps.Copy(into, from, num_bytes);
-      });
-  steps.CallWhenOver(
-      [held = *std::move(opened), status = std::move(status),
-       done = std::move(done)](const absl::Status& ended) mutable {
-        status.Update(ended);
-        held = nullptr;
-        std::move(done)(std::move(status));
-      });
+void Copy(const PartsRun& run,
+          absl::FunctionRef<absl::Status(CopyPiece)> copies,
+          StatusCallback done) {
+  CopyOnDevice(run.device(), *run.run->group.executor->environment().clock,
+               copies, std::move(done));
 }
 
 // What is behind this rank's rows goes to the other ranks, too.
@@ -234,9 +207,8 @@ absl::Status CopyOutput(PartsRun& run, CopyPiece copy) {
 }
 
 void OnPartsGathered(const std::shared_ptr<PartsRun>& run) {
-  CopyBytes(
-      run->run->group,
-      [&run](CopyPiece copy) { return CopyOutput(*run, copy); },
+  Copy(
+      *run, [&run](CopyPiece copy) { return CopyOutput(*run, copy); },
       [run](absl::Status status) {
         if (status.ok()) {
           *run->pending().tensor.output = std::move(run->output);
@@ -274,8 +246,8 @@ void GatherParts(const std::shared_ptr<PartsRun>& run,
 void GatherInParts(const std::shared_ptr<PartsRun>& run) {
   const absl::Status status = AllocateParts(*run);
   if (!status.ok()) return GatherParts(run, status);
-  CopyBytes(
-      run->run->group, [&run](CopyPiece copy) { return CopyInput(*run, copy); },
+  Copy(
+      *run, [&run](CopyPiece copy) { return CopyInput(*run, copy); },
       [run](const absl::Status& ready) { GatherParts(run, ready); });
 }
 
