@@ -40,6 +40,26 @@ class GivenUpTest : public testing::Test {
     cluster_->StartAll();
   }
 
+  // Of three tasks.
+  void BeginWithoutTask2() {
+    size_ = 3;
+    cluster_ = std::make_unique<SimulatedCluster>(
+        SimulatedCluster::Options{.num_tasks = 3});
+    cluster_->Start(0);
+    cluster_->Start(1);
+    cluster_->RunFor(absl::Seconds(1));
+  }
+
+  // It starts much later.
+  void ExpectThatTask2IsTold() {
+    cluster_->RunFor(absl::Seconds(20));
+    cluster_->Start(2);
+    cluster_->RunFor(absl::Seconds(1));
+    const CallPtr late = Ask(2);
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(late->status(), kReason);
+  }
+
   CallPtr Ask(int task, CallNumber number = kFirst, InstanceKey key = 1) {
     return cluster_->Ask(task, 0, AllReduceOf(kGroup, size_, key), number);
   }
@@ -161,20 +181,10 @@ TEST_F(GivenUpTest, CallsOfOtherExecutionsWaitOn) {
 }
 
 TEST_F(GivenUpTest, ATaskThatStartsLaterIsTold) {
-  size_ = 3;
-  cluster_ = std::make_unique<SimulatedCluster>(
-      SimulatedCluster::Options{.num_tasks = 3});
-  cluster_->Start(0);
-  cluster_->Start(1);
-  cluster_->RunFor(absl::Seconds(1));
+  BeginWithoutTask2();
   const CallPtr given_up = Ask(1);
   GiveUp(1, given_up);
-  cluster_->RunFor(absl::Seconds(20));
-  cluster_->Start(2);
-  cluster_->RunFor(absl::Seconds(1));
-  const CallPtr late = Ask(2);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(late->status(), kReason);
+  ExpectThatTask2IsTold();
 }
 
 TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
@@ -362,21 +372,11 @@ TEST_F(GivenUpTest, AStepThatIsOverForTheLeaderAloneIsGivenUpOnAllTasks) {
 }
 
 TEST_F(GivenUpTest, WhatTheLeaderEndsWithItsStepIsToldATaskThatStartsLater) {
-  size_ = 3;
-  cluster_ = std::make_unique<SimulatedCluster>(
-      SimulatedCluster::Options{.num_tasks = 3});
-  cluster_->Start(0);
-  cluster_->Start(1);
-  cluster_->RunFor(absl::Seconds(1));
+  BeginWithoutTask2();
   const CallPtr given_up = Ask(0);
   cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
   GiveUp(0, given_up);
-  cluster_->RunFor(absl::Seconds(20));
-  cluster_->Start(2);
-  cluster_->RunFor(absl::Seconds(1));
-  const CallPtr late = Ask(2);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(late->status(), kReason);
+  ExpectThatTask2IsTold();
 }
 
 TEST_F(GivenUpTest, WhatComesAfterTheStepEndsNothingOfWhatItBeginsAnew) {

@@ -42,6 +42,12 @@ std::unique_ptr<ControlService> AnswersWhenWithdrawn(
       });
 }
 
+auto IsNoAnswerFor3Seconds(TestTasks& tasks) {
+  return StatusIs(
+      absl::StatusCode::kDeadlineExceeded,
+      absl::StrCat("no answer from task 1 (", tasks.address(1), ") for 3.0 s"));
+}
+
 TEST(ControlClientTest, ACancelledCallEndsWithTheReasonAndReachesTheService) {
   BlockingCounter arrived(1), withdrawn(1), ended(1);
   TestTasks tasks(2);
@@ -91,9 +97,7 @@ TEST(ControlClientTest, ADeadlineEndsACallAndReachesTheService) {
   arrived.Wait();
   simulated.Advance(absl::Seconds(3));
   ended.Wait();
-  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                               absl::StrCat("no answer from task 1 (",
-                                            tasks.address(1), ") for 3.0 s")));
+  EXPECT_THAT(answer, IsNoAnswerFor3Seconds(tasks));
   withdrawn.Wait();
 }
 
@@ -181,9 +185,7 @@ TEST(ControlClientTest, ADeadlineDoesNotSayOfATaskThatWasReachedThatItIsNot) {
   arrived.Wait();
   simulated.Advance(absl::Seconds(3));
   ended.Wait();
-  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                               absl::StrCat("no answer from task 1 (",
-                                            tasks.address(1), ") for 3.0 s")));
+  EXPECT_THAT(answer, IsNoAnswerFor3Seconds(tasks));
   withdrawn.Wait();
 }
 
