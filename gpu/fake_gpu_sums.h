@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,9 +18,8 @@ namespace tutti {
 
 inline Bytes Floats(int64_t num_elements, float value) {
   const std::vector<float> values(static_cast<size_t>(num_elements), value);
-  Bytes bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+  const auto* begin = reinterpret_cast<const Bytes::value_type*>(values.data());
+  return {begin, begin + values.size() * sizeof(float)};
 }
 
 // Sums of float32, without random bits, that a test runs again and again.
