@@ -6,7 +6,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "framework/device.h"
 #include "framework/group_layout.h"
 
 namespace tutti {
@@ -67,15 +66,6 @@ std::string WhyUnitsAreShared(const CollGroupParams& group,
   return "";
 }
 
-bool Reaches(const DeviceAttributes& from, const DeviceAttributes& to) {
-  if (!from.unit.empty() && from.unit == to.unit) return true;
-  if (from.name.TaskName() != to.name.TaskName()) return false;
-  const auto& links = from.locality.links;
-  return std::any_of(links.begin(), links.end(), [&to](const DeviceLink& link) {
-    return link.device_index == to.name.index;
-  });
-}
-
 std::string WhyOutOfReach(const CollGroupParams& group,
                           const DeviceNeeds& needs) {
   if (!needs.first_reaches_all) return "";
@@ -91,6 +81,15 @@ std::string WhyOutOfReach(const CollGroupParams& group,
 }
 
 }  // namespace
+
+bool Reaches(const DeviceAttributes& from, const DeviceAttributes& to) {
+  if (!from.unit.empty() && from.unit == to.unit) return true;
+  if (from.name.TaskName() != to.name.TaskName()) return false;
+  const auto& links = from.locality.links;
+  return std::any_of(links.begin(), links.end(), [&to](const DeviceLink& link) {
+    return link.device_index == to.name.index;
+  });
+}
 
 std::string WhyNotOn(const CollGroupParams& group, const DeviceNeeds& needs) {
   std::string why_not = WhyNoLibrary(group, needs);

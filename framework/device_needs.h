@@ -3,10 +3,15 @@
 
 #include <string>
 
+#include "framework/device.h"
 #include "framework/implementation_traits.h"
 #include "framework/params.h"
 
 namespace tutti {
+
+// Whether a link leads from the one to the other, or both are on one piece of
+// hardware.
+bool Reaches(const DeviceAttributes& from, const DeviceAttributes& to);
 
 // Why the group's devices do not do for who has these needs, naming the first
 // that does not; empty if they do. The group has members and layout. Pure.

@@ -1,11 +1,11 @@
 #include "gpu/cuda_device.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "framework/device_needs.h"
 #include "framework/mutex.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_step_stream.h"
@@ -246,13 +246,8 @@ absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenStepsInOrder(
 
 bool CudaDevice::Reaches(const CudaDevice& other) const {
   if (&runtime() != &other.runtime()) return false;
-  if (gpu() == other.gpu()) return true;
-  const DeviceName& name = other.attributes().name;
-  if (attributes().name.TaskName() != name.TaskName()) return false;
-  const auto& links = attributes().locality.links;
-  return std::any_of(links.begin(), links.end(), [&](const DeviceLink& link) {
-    return link.device_index == name.index;
-  });
+  return gpu() == other.gpu() ||
+         tutti::Reaches(attributes(), other.attributes());
 }
 
 int CudaDevice::gpu() const { return streams_->gpu(); }
