@@ -109,7 +109,7 @@ void CollectiveExecutor::CancelTransfers(Execution& execution) {
   if (!has_group || execution.group().cancellation->cancelled()) {
     options_.param_resolver->GiveUp(
         execution.id, {.step_id = key->step, .execution = key->execution},
-        reason);
+        options_.beginning, reason);
   }
   const auto forgotten = executions_.EndCancel(execution);
   if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);

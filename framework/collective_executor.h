@@ -92,6 +92,7 @@ class CollectiveExecutor
     std::shared_ptr<ParamResolverInterface> param_resolver;
     std::unique_ptr<PeerAccessInterface> peers;
     int64_t step_id = 0;
+    uint64_t beginning = 0;  // What BeginStep() of the resolver gave.
 
     // May be null.
     std::shared_ptr<CollectiveObserver> observer;

@@ -61,7 +61,7 @@ std::shared_ptr<CollectiveObserver> CollectiveExecutorMgr::observer() const {
 
 std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
     int64_t step_id) const {
-  options_.param_resolver->BeginStep(step_id);
+  const uint64_t beginning = options_.param_resolver->BeginStep(step_id);
   std::unique_ptr<PeerAccessInterface> peers =
       options_.make_peer_access ? options_.make_peer_access(step_id)
                                 : std::make_unique<LocalPeerAccess>();
@@ -73,6 +73,7 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
       .param_resolver = options_.param_resolver,
       .peers = std::move(peers),
       .step_id = step_id,
+      .beginning = beginning,
       .observer = observer(),
   });
   if (!has_transport) {

@@ -33,7 +33,7 @@ struct ExecutionTable::Member {
 
   // Executions that cannot be used again: for who joins to free without the
   // lock.
-  mutable std::vector<std::shared_ptr<Execution>> dropped;
+  std::vector<std::shared_ptr<Execution>> dropped;
 };
 
 ExecutionTable::ExecutionTable(int64_t step_id, size_t num_local_devices,
@@ -179,7 +179,7 @@ std::shared_ptr<Execution> ExecutionTable::Enter(Member& member,
 
 // One that is used again was in the same group: so what its members share is
 // what their implementation shares.
-std::shared_ptr<Execution> ExecutionTable::MakeExecution(const Member& member,
+std::shared_ptr<Execution> ExecutionTable::MakeExecution(Member& member,
                                                          uint64_t number) {
   std::vector<std::shared_ptr<Execution>>& spare = member.instance->spare;
   while (!spare.empty()) {
@@ -434,12 +434,10 @@ void ExecutionTable::Forget(InstanceId id, Forgotten* forgotten) {
   }
   for (const Device* device : found->second->members) {
     const auto member = members_.find(MemberKey{device, id});
-    forgotten->settled.push_back(std::move(member->second->settled));
+    forgotten->rest.push_back(std::move(member->second->settled));
     members_.erase(member);
   }
-  // Freed as they are, without the lock.
-  forgotten->settled.emplace_back(
-      std::shared_ptr<TableInstance>(std::move(found->second)), nullptr);
+  forgotten->rest.emplace_back(std::move(found->second));
   instances_.erase(found);
 }
 

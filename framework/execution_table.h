@@ -70,7 +70,7 @@ class ExecutionTable {
 
   struct Forgotten {
     std::vector<ExecKey> keys;  // Of executions that somebody never came to.
-    std::vector<std::shared_ptr<const Settled>> settled;
+    std::vector<std::shared_ptr<const void>> rest;  // Freed without the lock.
   };
   struct Joined {
     std::shared_ptr<Execution> execution;
@@ -172,7 +172,7 @@ class ExecutionTable {
   std::shared_ptr<Execution> Enter(Member& member, uint64_t number,
                                    absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static std::shared_ptr<Execution> MakeExecution(const Member& member,
+  static std::shared_ptr<Execution> MakeExecution(Member& member,
                                                   uint64_t number);
   absl::Status CheckGeneration(const Member& member,
                                const CollGroupParams& group)

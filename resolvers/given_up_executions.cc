@@ -12,8 +12,25 @@ ExecKey KeyOf(InstanceId instance, CallNumber number) {
 }
 
 bool GivenUpExecutions::Add(const ExecKey& execution,
-                            const absl::Status& reason, bool is_own) {
+                            const absl::Status& reason) {
   MutexLock lock(&mu_);
+  return AddLocked(execution, reason, /*is_own=*/false);
+}
+
+bool GivenUpExecutions::AddOwn(const ExecKey& execution,
+                               const absl::Status& reason, uint64_t beginning) {
+  MutexLock lock(&mu_);
+  const auto begun = beginnings_.find(execution.step);
+  if (begun != beginnings_.end() && begun->second != beginning) return false;
+  const auto ended = ended_steps_.find(execution.step);
+  if (ended != ended_steps_.end() && ended->second == Where::kOnAllTasks) {
+    return false;
+  }
+  return AddLocked(execution, reason, /*is_own=*/true);
+}
+
+bool GivenUpExecutions::AddLocked(const ExecKey& execution,
+                                  const absl::Status& reason, bool is_own) {
   if (!known_.try_emplace(execution, Known{reason, is_own}).second) {
     return false;
   }
@@ -55,6 +72,7 @@ std::vector<GivenUpExecutions::Entry> GivenUpExecutions::Own() {
 void GivenUpExecutions::EndStep(int64_t step_id, Where where) {
   MutexLock lock(&mu_);
   Forget(step_id);
+  beginnings_.erase(step_id);
   const auto [ended, is_new] = ended_steps_.try_emplace(step_id, where);
   ended->second = std::max(ended->second, where);
   if (!is_new) return;
@@ -65,11 +83,14 @@ void GivenUpExecutions::EndStep(int64_t step_id, Where where) {
   }
 }
 
-void GivenUpExecutions::BeginStep(int64_t step_id) {
+uint64_t GivenUpExecutions::BeginStep(int64_t step_id) {
   MutexLock lock(&mu_);
-  if (ended_steps_.erase(step_id) == 0) return;
-  std::erase(steps_order_, step_id);
-  Forget(step_id);
+  beginnings_[step_id] = ++num_beginnings_;
+  if (ended_steps_.erase(step_id) > 0) {
+    std::erase(steps_order_, step_id);
+    Forget(step_id);
+  }
+  return num_beginnings_;
 }
 
 void GivenUpExecutions::ContinueStep(int64_t step_id, Where where) {

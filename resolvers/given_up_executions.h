@@ -35,10 +35,14 @@ class GivenUpExecutions {
     absl::Status reason;
   };
 
-  // The first reason stays. False if there was one. `is_own`: a member of this
-  // task gave it up.
-  bool Add(const ExecKey& execution, const absl::Status& reason, bool is_own)
+  // The first reason stays. False if there was one.
+  bool Add(const ExecKey& execution, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A member of this task gave it up, in that beginning of the step. False also
+  // if the step is over on all tasks or has begun anew since.
+  bool AddOwn(const ExecKey& execution, const absl::Status& reason,
+              uint64_t beginning) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Why it was given up; OK if it was not.
   absl::Status Find(const ExecKey& execution) ABSL_LOCKS_EXCLUDED(mu_);
@@ -48,10 +52,10 @@ class GivenUpExecutions {
   std::vector<Entry> Own() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The step is over, here or on all tasks, until it begins anew. Both forget
-  // what was given up in it before.
+  // what was given up in it before. Each beginning has a number of its own.
   enum class Where : uint8_t { kHere, kOnAllTasks };
   void EndStep(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
-  void BeginStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  uint64_t BeginStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsOver(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Another task is in the step, which goes on if it is over no further than
@@ -67,12 +71,17 @@ class GivenUpExecutions {
     bool is_own = false;
   };
 
+  bool AddLocked(const ExecKey& execution, const absl::Status& reason,
+                 bool is_own) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Forget(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t max_entries_;
   Mutex mu_;
   absl::flat_hash_map<ExecKey, Known> known_ ABSL_GUARDED_BY(mu_);
   std::deque<ExecKey> order_ ABSL_GUARDED_BY(mu_);  // Of `known_`.
+  uint64_t num_beginnings_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<int64_t, uint64_t> beginnings_  // Of steps that run here.
+      ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<int64_t, Where> ended_steps_ ABSL_GUARDED_BY(mu_);
   std::deque<int64_t> steps_order_ ABSL_GUARDED_BY(mu_);
 };

@@ -14,17 +14,15 @@ ExecKey Execution(int64_t step, uint64_t number) {
 
 using Where = GivenUpExecutions::Where;
 
-constexpr bool kOthers = false;
-constexpr bool kOwn = true;
+constexpr uint64_t kBeginning = 0;  // Of steps of which nobody said so.
 
 const absl::Status kReason = absl::DeadlineExceededError("too late");
 
 TEST(GivenUpExecutionsTest, TheFirstReasonOfAnExecutionStays) {
   GivenUpExecutions given_up;
   EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
-  EXPECT_TRUE(given_up.Add(Execution(1, 0), kReason, kOthers));
-  EXPECT_FALSE(
-      given_up.Add(Execution(1, 0), absl::AbortedError("later"), kOthers));
+  EXPECT_TRUE(given_up.Add(Execution(1, 0), kReason));
+  EXPECT_FALSE(given_up.Add(Execution(1, 0), absl::AbortedError("later")));
   EXPECT_EQ(given_up.Find(Execution(1, 0)), kReason);
   EXPECT_THAT(given_up.Find(Execution(1, 1)), IsOk());
   EXPECT_THAT(given_up.Find(Execution(2, 0)), IsOk());
@@ -32,8 +30,7 @@ TEST(GivenUpExecutionsTest, TheFirstReasonOfAnExecutionStays) {
 
 TEST(GivenUpExecutionsTest, KeepsTheNewest) {
   GivenUpExecutions given_up(/*max_entries=*/2);
-  for (uint64_t i = 0; i < 3; ++i)
-    given_up.Add(Execution(1, i), kReason, kOthers);
+  for (uint64_t i = 0; i < 3; ++i) given_up.Add(Execution(1, i), kReason);
   EXPECT_EQ(given_up.size(), 2u);
   EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
   EXPECT_EQ(given_up.Find(Execution(1, 1)), kReason);
@@ -42,8 +39,8 @@ TEST(GivenUpExecutionsTest, KeepsTheNewest) {
 
 TEST(GivenUpExecutionsTest, ForgetsAStepThatEndsAndNoOther) {
   GivenUpExecutions given_up;
-  given_up.Add(Execution(1, 0), kReason, kOthers);
-  given_up.Add(Execution(2, 0), kReason, kOthers);
+  given_up.Add(Execution(1, 0), kReason);
+  given_up.Add(Execution(2, 0), kReason);
   given_up.EndStep(1, Where::kHere);
   EXPECT_TRUE(given_up.IsOver(1, Where::kHere));
   EXPECT_FALSE(given_up.IsOver(2, Where::kHere));
@@ -54,8 +51,7 @@ TEST(GivenUpExecutionsTest, ForgetsAStepThatEndsAndNoOther) {
 TEST(GivenUpExecutionsTest, AStepThatBeginsAnewInheritsNothing) {
   GivenUpExecutions given_up;
   given_up.EndStep(1, Where::kHere);
-  given_up.Add(Execution(1, 0), kReason,
-               kOthers);  // On its way when the step ended.
+  given_up.Add(Execution(1, 0), kReason);  // On its way when the step ended.
   given_up.BeginStep(1);
   EXPECT_FALSE(given_up.IsOver(1, Where::kHere));
   EXPECT_THAT(given_up.Find(Execution(1, 0)), IsOk());
@@ -64,12 +60,12 @@ TEST(GivenUpExecutionsTest, AStepThatBeginsAnewInheritsNothing) {
 TEST(GivenUpExecutionsTest, AStepThatOthersAreInKeepsWhatWasGivenUpSince) {
   GivenUpExecutions given_up;
   given_up.EndStep(1, Where::kHere);
-  given_up.Add(Execution(1, 0), kReason, kOwn);
+  given_up.AddOwn(Execution(1, 0), kReason, kBeginning);
   given_up.ContinueStep(1, Where::kHere);
   EXPECT_FALSE(given_up.IsOver(1, Where::kHere));
   EXPECT_EQ(given_up.Find(Execution(1, 0)), kReason);
   given_up.EndStep(1, Where::kOnAllTasks);
-  given_up.Add(Execution(1, 0), kReason, kOwn);
+  given_up.Add(Execution(1, 0), kReason);
   given_up.ContinueStep(1, Where::kHere);
   EXPECT_TRUE(given_up.IsOver(1, Where::kOnAllTasks));
   given_up.ContinueStep(1, Where::kOnAllTasks);
@@ -79,9 +75,27 @@ TEST(GivenUpExecutionsTest, AStepThatOthersAreInKeepsWhatWasGivenUpSince) {
 
 TEST(GivenUpExecutionsTest, AStepThatBeginsKnowsWhatOthersGaveUpInIt) {
   GivenUpExecutions given_up;
-  given_up.Add(Execution(1, 0), kReason, kOthers);
+  given_up.Add(Execution(1, 0), kReason);
   given_up.BeginStep(1);
   EXPECT_EQ(given_up.Find(Execution(1, 0)), kReason);
+}
+
+TEST(GivenUpExecutionsTest, TakesNothingOfATimeBeforeTheStepBeganAnew) {
+  GivenUpExecutions given_up;
+  const uint64_t first = given_up.BeginStep(1);
+  EXPECT_TRUE(given_up.AddOwn(Execution(1, 0), kReason, first));
+  given_up.EndStep(1, Where::kHere);
+  EXPECT_TRUE(given_up.AddOwn(Execution(1, 0), kReason, first));
+  const uint64_t second = given_up.BeginStep(1);
+  EXPECT_FALSE(given_up.AddOwn(Execution(1, 0), kReason, first));
+  EXPECT_TRUE(given_up.AddOwn(Execution(1, 0), kReason, second));
+}
+
+TEST(GivenUpExecutionsTest, TakesNothingOfItsOwnWhileTheStepIsOverOnAllTasks) {
+  GivenUpExecutions given_up;
+  const uint64_t beginning = given_up.BeginStep(1);
+  given_up.EndStep(1, Where::kOnAllTasks);
+  EXPECT_FALSE(given_up.AddOwn(Execution(1, 0), kReason, beginning));
 }
 
 TEST(GivenUpExecutionsTest, KeepsTheNumbersOfTheNewestStepsThatEnded) {
@@ -106,9 +120,9 @@ TEST(GivenUpExecutionsTest, ListsThoseOfAGroupAndItsOwn) {
   GivenUpExecutions given_up;
   ExecKey other = Execution(1, 0);
   other.group = 70;
-  given_up.Add(Execution(1, 0), kReason, kOwn);
-  given_up.Add(other, kReason, kOthers);
-  given_up.Add(Execution(1, 1), kReason, kOthers);
+  given_up.AddOwn(Execution(1, 0), kReason, kBeginning);
+  given_up.Add(other, kReason);
+  given_up.Add(Execution(1, 1), kReason);
   ASSERT_EQ(given_up.OfGroup(7).size(), 2u);
   EXPECT_EQ(given_up.OfGroup(7)[1].execution, Execution(1, 1));
   EXPECT_EQ(given_up.OfGroup(7)[1].reason, kReason);

@@ -612,8 +612,7 @@ void LeaderClient::TellEnd(GroupKey key,
 void LeaderClient::EndAll(const absl::Status& reason) {
   for (const LeaderQuestionPtr& question :
        QuestionsWhere([](const LeaderQuestion&) { return true; })) {
-    options_.given_up->Add(KeyOf(question->id, question->number), reason,
-                           /*is_own=*/false);
+    options_.given_up->Add(KeyOf(question->id, question->number), reason);
     Finish(question, reason);
   }
 }

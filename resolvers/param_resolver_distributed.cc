@@ -127,13 +127,10 @@ void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
 // --- What was given up -------------------------------------------------------
 
 void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
+                                      uint64_t beginning,
                                       const absl::Status& reason) {
-  if (given_up_->IsOver(number.step_id,
-                        GivenUpExecutions::Where::kOnAllTasks)) {
-    return;
-  }
   const ExecKey execution = KeyOf(instance, number);
-  if (!given_up_->Add(execution, reason, /*is_own=*/true)) return;
+  if (!given_up_->AddOwn(execution, reason, beginning)) return;
   EndGivenUp(execution, reason);
   teller_->TellGivenUp(execution, reason);
 }
@@ -174,7 +171,7 @@ void ParamResolverDistributed::OnCancelled(const ControlCaller& caller,
 bool ParamResolverDistributed::Note(const ExecKey& execution,
                                     const absl::Status& reason) {
   if (given_up_->IsOver(execution.step, GivenUpExecutions::Where::kHere) ||
-      !given_up_->Add(execution, reason, /*is_own=*/false)) {
+      !given_up_->Add(execution, reason)) {
     return false;
   }
   EndGivenUp(execution, reason);

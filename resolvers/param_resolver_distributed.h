@@ -100,7 +100,7 @@ class ParamResolverDistributed
                            Done done) override;
 
   // On all tasks, unless the step is over there.
-  void GiveUp(InstanceId instance, CallNumber number,
+  void GiveUp(InstanceId instance, CallNumber number, uint64_t beginning,
               const absl::Status& reason) override;
 
   // What the leader said when it was asked last.
@@ -118,7 +118,9 @@ class ParamResolverDistributed
   absl::Status OnEndGroup(const ControlCaller& caller,
                           const proto::EndGroup& message);
 
-  void BeginStep(int64_t step_id) override { given_up_->BeginStep(step_id); }
+  uint64_t BeginStep(int64_t step_id) override {
+    return given_up_->BeginStep(step_id);
+  }
   void EndStep(int64_t step_id) override {
     given_up_->EndStep(step_id, GivenUpExecutions::Where::kHere);
   }

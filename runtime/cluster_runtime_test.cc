@@ -130,8 +130,10 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
         call.outcome.Set());
   }
 
-  std::vector<Call*> CallAll(const std::vector<int>& tasks) {
-    const CollectiveRequest request = Request(static_cast<int>(tasks.size()));
+  std::vector<Call*> CallAll(const std::vector<int>& tasks,
+                             InstanceKey instance = 1) {
+    CollectiveRequest request = Request(static_cast<int>(tasks.size()));
+    request.instance_key = instance;
     std::vector<Call*> calls;
     for (int task : tasks) {
       for (int device = 0; device < kDevices; ++device) {
@@ -573,7 +575,8 @@ TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
-// Whoever holds its executor calls what the step that began anew is to run.
+// Whoever holds its executor calls what the step that began anew is to run: an
+// instance that was settled before, and one that was not.
 TEST_P(ClusterRuntimeTest, ALateCallOfAStepThatBeganAnewFailsNothingOfIt) {
   CallAll({0, 1, 2});
   environment_.RunAll();
@@ -584,20 +587,24 @@ TEST_P(ClusterRuntimeTest, ALateCallOfAStepThatBeganAnewFailsNothingOfIt) {
   const auto first = CallAll({0, 1, 2});
   environment_.RunAll();
   ExpectAll(first, 1 + 2 + 3 + 4 + 5 + 6);
-  Call late;
-  before->ExecuteAsync(
-      {.device = runtimes_[1]->devices()[0],
-       .request = std::make_shared<const CollectiveRequest>(Request(kNumTasks)),
-       .input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(1001)),
-       .output = &late.output},
-      late.outcome.Set());
-  environment_.RunAll();
-  EXPECT_THAT(*late.outcome.status,
-              StatusIs(absl::StatusCode::kCancelled,
-                       HasSubstr("step 5 has been cleaned up")));
-  const auto second = CallAll({0, 1, 2});
-  environment_.RunAll();
-  ExpectAll(second, 1 + 2 + 3 + 4 + 5 + 6);
+  for (const InstanceKey instance : {1, 2}) {
+    CollectiveRequest request = Request(kNumTasks);
+    request.instance_key = instance;
+    Call late;
+    before->ExecuteAsync(
+        {.device = runtimes_[1]->devices()[0],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = *Tensor::Allocate(request.dtype, request.shape),
+         .output = &late.output},
+        late.outcome.Set());
+    environment_.RunAll();
+    EXPECT_THAT(*late.outcome.status,
+                StatusIs(absl::StatusCode::kCancelled,
+                         HasSubstr("step 5 has been cleaned up")));
+    const auto second = CallAll({0, 1, 2}, instance);
+    environment_.RunAll();
+    ExpectAll(second, 1 + 2 + 3 + 4 + 5 + 6);
+  }
 }
 
 TEST_P(ClusterRuntimeTest, AStepMayBeginAnewWhileWhatRanInItEnds) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -82,8 +83,14 @@ class GivenUpTest : public testing::Test {
   }
   void GiveUpAs(int task, const absl::Status& reason,
                 CallNumber number = kFirst, InstanceKey key = 1) {
-    cluster_->control(task).param_resolver()->GiveUp({kGroup, key}, number,
-                                                     reason);
+    cluster_->control(task).param_resolver()->GiveUp(
+        {kGroup, key}, number, beginnings_[{task, number.step_id}], reason);
+  }
+
+  // What its manager does that makes an executor.
+  void BeginStep(int task, int64_t step_id) {
+    beginnings_[{task, step_id}] =
+        cluster_->control(task).param_resolver()->BeginStep(step_id);
   }
 
   // By a call of another step.
@@ -112,6 +119,7 @@ class GivenUpTest : public testing::Test {
 
   int size_ = 0;
   std::unique_ptr<SimulatedCluster> cluster_;
+  std::map<std::pair<int, int64_t>, uint64_t> beginnings_;
 };
 
 // Its own deadline may pass just then, and is to name who has not come.
@@ -349,7 +357,7 @@ TEST_F(GivenUpTest, WhatAStepThatIsOverHadBegunIsNotToldOthers) {
   GiveUp(1, given_up);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_TRUE(waiting->waits());
-  resolver.BeginStep(kFirst.step_id);
+  BeginStep(1, kFirst.step_id);
   const CallPtr again = Ask(1);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_TRUE(again->waits());
@@ -386,7 +394,7 @@ TEST_F(GivenUpTest, WhatComesAfterTheStepEndsNothingOfWhatItBeginsAnew) {
     cluster_->control(task).param_resolver()->EndStepEverywhere(kFirst.step_id);
   }
   for (int task : {1, 2, 3}) {
-    cluster_->control(task).param_resolver()->BeginStep(kFirst.step_id);
+    BeginStep(task, kFirst.step_id);
   }
   EXPECT_THAT(SendAs(1, 0, 0), IsOk());
   const std::vector<CallPtr> calls = {Ask(1), Ask(2), Ask(3)};
