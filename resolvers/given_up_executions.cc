@@ -23,7 +23,8 @@ bool GivenUpExecutions::AddOwn(const ExecKey& execution,
   const auto begun = beginnings_.find(execution.step);
   if (begun != beginnings_.end() && begun->second != beginning) return false;
   const auto ended = ended_steps_.find(execution.step);
-  if (ended != ended_steps_.end() && ended->second == Where::kOnAllTasks) {
+  if (ended != ended_steps_.end() &&
+      ended->second.where == Where::kOnAllTasks) {
     return false;
   }
   return AddLocked(execution, reason, /*is_own=*/true);
@@ -71,10 +72,12 @@ std::vector<GivenUpExecutions::Entry> GivenUpExecutions::Own() {
 
 void GivenUpExecutions::EndStep(int64_t step_id, Where where) {
   MutexLock lock(&mu_);
-  Forget(step_id);
   beginnings_.erase(step_id);
-  const auto [ended, is_new] = ended_steps_.try_emplace(step_id, where);
-  ended->second = std::max(ended->second, where);
+  const auto [entry, is_new] = ended_steps_.try_emplace(step_id);
+  Ended& ended = entry->second;
+  if (ended.goes_on_elsewhere && where == Where::kHere) return;
+  Forget(step_id);
+  ended = {.where = std::max(ended.where, where)};
   if (!is_new) return;
   steps_order_.push_back(step_id);
   if (steps_order_.size() > max_entries_) {
@@ -86,27 +89,33 @@ void GivenUpExecutions::EndStep(int64_t step_id, Where where) {
 uint64_t GivenUpExecutions::BeginStep(int64_t step_id) {
   MutexLock lock(&mu_);
   beginnings_[step_id] = ++num_beginnings_;
-  if (ended_steps_.erase(step_id) > 0) {
-    std::erase(steps_order_, step_id);
-    Forget(step_id);
-  }
+  const auto ended = ended_steps_.find(step_id);
+  if (ended == ended_steps_.end()) return num_beginnings_;
+  if (!ended->second.goes_on_elsewhere) Forget(step_id);
+  ended_steps_.erase(ended);
+  std::erase(steps_order_, step_id);
   return num_beginnings_;
 }
 
 void GivenUpExecutions::ContinueStep(int64_t step_id, Where where) {
   MutexLock lock(&mu_);
-  const auto ended = ended_steps_.find(step_id);
-  if (ended == ended_steps_.end() || ended->second > where) return;
-  const bool was_over_on_all = ended->second == Where::kOnAllTasks;
-  ended_steps_.erase(ended);
+  const auto entry = ended_steps_.find(step_id);
+  if (entry == ended_steps_.end()) return;
+  Ended& ended = entry->second;
+  if (ended.goes_on_elsewhere || ended.where > where) return;
+  if (ended.where == Where::kOnAllTasks) {
+    ended.goes_on_elsewhere = true;
+    return Forget(step_id);
+  }
+  ended_steps_.erase(entry);
   std::erase(steps_order_, step_id);
-  if (was_over_on_all) Forget(step_id);
 }
 
 bool GivenUpExecutions::IsOver(int64_t step_id, Where where) {
   MutexLock lock(&mu_);
   const auto found = ended_steps_.find(step_id);
-  return found != ended_steps_.end() && found->second >= where;
+  return found != ended_steps_.end() && !found->second.goes_on_elsewhere &&
+         found->second.where >= where;
 }
 
 size_t GivenUpExecutions::size() {

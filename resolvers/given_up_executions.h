@@ -52,15 +52,17 @@ class GivenUpExecutions {
   std::vector<Entry> Own() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The step is over, here or on all tasks, until it begins anew. Both forget
-  // what was given up in it before. Each beginning has a number of its own.
+  // what was given up in it before. Each beginning here has a number of its
+  // own.
   enum class Where : uint8_t { kHere, kOnAllTasks };
   void EndStep(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t BeginStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsOver(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Another task is in the step, which goes on if it is over no further than
-  // `where`: as BeginStep() if it was over on all tasks; else what was given up
-  // in it since it was over here stays.
+  // `where`. If it was over on all tasks, it has begun anew there: what was
+  // given up before is forgotten, and members of this task give nothing up in
+  // it before it begins here, too. Else what was given up since stays.
   void ContinueStep(int64_t step_id, Where where) ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t size() ABSL_LOCKS_EXCLUDED(mu_);
@@ -69,6 +71,10 @@ class GivenUpExecutions {
   struct Known {
     absl::Status reason;
     bool is_own = false;
+  };
+  struct Ended {
+    Where where = Where::kHere;
+    bool goes_on_elsewhere = false;  // Having been over on all tasks.
   };
 
   bool AddLocked(const ExecKey& execution, const absl::Status& reason,
@@ -82,7 +88,7 @@ class GivenUpExecutions {
   uint64_t num_beginnings_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<int64_t, uint64_t> beginnings_  // Of steps that run here.
       ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<int64_t, Where> ended_steps_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int64_t, Ended> ended_steps_ ABSL_GUARDED_BY(mu_);
   std::deque<int64_t> steps_order_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -91,6 +91,24 @@ TEST(GivenUpExecutionsTest, TakesNothingOfATimeBeforeTheStepBeganAnew) {
   EXPECT_TRUE(given_up.AddOwn(Execution(1, 0), kReason, second));
 }
 
+TEST(GivenUpExecutionsTest, TakesNothingOfATimeBeforeOthersBeganTheStepAnew) {
+  GivenUpExecutions given_up;
+  const uint64_t first = given_up.BeginStep(1);
+  given_up.EndStep(1, Where::kOnAllTasks);
+  given_up.ContinueStep(1, Where::kOnAllTasks);
+  given_up.EndStep(1, Where::kHere);  // Later than the others.
+  EXPECT_FALSE(given_up.IsOver(1, Where::kHere));
+  EXPECT_FALSE(given_up.AddOwn(Execution(1, 0), kReason, first));
+  EXPECT_TRUE(given_up.Add(Execution(1, 1), kReason));
+  given_up.EndStep(1, Where::kHere);
+  const uint64_t second = given_up.BeginStep(1);
+  EXPECT_EQ(given_up.Find(Execution(1, 1)), kReason);
+  EXPECT_TRUE(given_up.AddOwn(Execution(1, 0), kReason, second));
+  given_up.EndStep(1, Where::kOnAllTasks);
+  EXPECT_TRUE(given_up.IsOver(1, Where::kOnAllTasks));
+  EXPECT_THAT(given_up.Find(Execution(1, 1)), IsOk());
+}
+
 TEST(GivenUpExecutionsTest, TakesNothingOfItsOwnWhileTheStepIsOverOnAllTasks) {
   GivenUpExecutions given_up;
   const uint64_t beginning = given_up.BeginStep(1);

@@ -143,6 +143,23 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
     return calls;
   }
 
+  // A call of the task's in a step that was cleaned up.
+  void CallLate(const std::shared_ptr<CollectiveExecutor>& executor, int task,
+                const CollectiveRequest& request) {
+    Call late;
+    executor->ExecuteAsync(
+        {.device = runtimes_[task]->devices()[0],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = *Tensor::Allocate(request.dtype, request.shape),
+         .output = &late.output},
+        late.outcome.Set());
+    environment_.RunAll();
+    ASSERT_TRUE(late.outcome.status.has_value());
+    EXPECT_THAT(*late.outcome.status,
+                StatusIs(absl::StatusCode::kCancelled,
+                         HasSubstr("step 5 has been cleaned up")));
+  }
+
   static void ExpectAll(const std::vector<Call*>& calls, float sum) {
     for (const Call* call : calls) {
       ASSERT_EQ(call->outcome.status, absl::OkStatus());
@@ -590,21 +607,35 @@ TEST_P(ClusterRuntimeTest, ALateCallOfAStepThatBeganAnewFailsNothingOfIt) {
   for (const InstanceKey instance : {1, 2}) {
     CollectiveRequest request = Request(kNumTasks);
     request.instance_key = instance;
-    Call late;
-    before->ExecuteAsync(
-        {.device = runtimes_[1]->devices()[0],
-         .request = std::make_shared<const CollectiveRequest>(request),
-         .input = *Tensor::Allocate(request.dtype, request.shape),
-         .output = &late.output},
-        late.outcome.Set());
-    environment_.RunAll();
-    EXPECT_THAT(*late.outcome.status,
-                StatusIs(absl::StatusCode::kCancelled,
-                         HasSubstr("step 5 has been cleaned up")));
+    CallLate(before, 1, request);
     const auto second = CallAll({0, 1, 2}, instance);
     environment_.RunAll();
     ExpectAll(second, 1 + 2 + 3 + 4 + 5 + 6);
   }
+}
+
+// The leader, of whose own devices none is in the step that began anew yet.
+TEST_P(ClusterRuntimeTest, ALateCallFailsNothingOfAStepThatOthersBeganAnew) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  const auto before = runtimes_[0]->manager().FindOrCreate(kStep);
+  Outcome cleaned;
+  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
+  environment_.RunAll();
+  CollectiveRequest request = Request(kNumTasks);
+  request.instance_key = 2;
+  std::vector<Call*> calls;
+  for (int task : {1, 2, 0}) {
+    if (task == 0) {
+      environment_.RunAll();
+      CallLate(before, 0, request);
+    }
+    for (int device = 0; device < kDevices; ++device) {
+      calls.push_back(&CallDevice(task, device, request));
+    }
+  }
+  environment_.RunAll();
+  ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
 TEST_P(ClusterRuntimeTest, AStepMayBeginAnewWhileWhatRanInItEnds) {
