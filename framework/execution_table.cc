@@ -15,6 +15,18 @@ namespace {
 // Executions in which members prepare have numbers from here on.
 constexpr uint64_t kPreparations = uint64_t{1} << 63;
 
+std::string Describe(InstanceId id) {
+  return absl::StrCat("group ", id.group_key, ", instance ", id.instance_key);
+}
+
+absl::Status CheckNumber(const Device* device, InstanceId id,
+                         std::optional<uint64_t> number) {
+  if (number.value_or(0) < kPreparations) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      device->full_name(), " called ", Describe(id), " by execution number ",
+      *number, ", wanted less than ", kPreparations));
+}
+
 // Members that go on at once are in the next execution before all have left the
 // last one.
 constexpr size_t kMaxSpare = 2;
@@ -30,6 +42,10 @@ struct ExecutionTable::Member {
   bool gives_numbers = false;
   NumberSet numbers;  // That it gave.
   std::shared_ptr<const Settled> settled;
+
+  // The same, if its group lived when the member came last: looked at once, for
+  // the execution and its key are to be of one group.
+  const Settled* living = nullptr;
 
   // Executions that cannot be used again: for who joins to free without the
   // lock.
@@ -71,9 +87,7 @@ ExecutionTable::Member& ExecutionTable::FindOrAddMember(
 absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
     const Device* device, InstanceId id, std::optional<uint64_t> number,
     Member& member) {
-  const auto describe = [&] {
-    return absl::StrCat("group ", id.group_key, ", instance ", id.instance_key);
-  };
+  const auto describe = [id] { return Describe(id); };
   if (member.num_calls > 0 && member.gives_numbers != number.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
         device->full_name(), " called ", describe(),
@@ -81,11 +95,6 @@ absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
                            : " by execution number before, but not now"));
   }
   if (!number.has_value()) return member.num_calls;
-  if (*number >= kPreparations) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        device->full_name(), " called ", describe(), " by execution number ",
-        *number, ", wanted less than ", kPreparations));
-  }
   if (member.numbers.Contains(*number)) {
     return absl::AlreadyExistsError(absl::StrCat(device->full_name(),
                                                  " is already in execution ",
@@ -99,10 +108,17 @@ absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
 absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     const Device* device, const CollectiveRequest& request,
     std::optional<uint64_t> number) {
+  // What is refused leaves nothing behind: the other errors of a number are
+  // those of members that were here before.
+  const InstanceId id{request.group_key, request.instance_key};
+  const absl::Status status = CheckNumber(device, id, number);
+  if (!status.ok()) return status;
   Joined joined;
   std::vector<std::shared_ptr<Execution>> dropped;
   MutexLock lock(&mu_);
-  joined.forgotten = MakeRoom();
+  if (members_.size() >= max_entries_ && !members_.contains({device, id})) {
+    joined.forgotten = MakeRoom();
+  }
   Member& member = FindOrAddMember(device, request);
   const auto chosen = ChooseNumber(device, member.id, number, member);
   if (!chosen.ok()) return chosen.status();
@@ -165,28 +181,28 @@ std::shared_ptr<Execution> ExecutionTable::Enter(Member& member,
                                                  uint64_t number,
                                                  absl::Status* status) {
   TableInstance& instance = *member.instance;
+  const bool lives = member.settled != nullptr &&
+                     !member.settled->params->group->cancellation->cancelled();
+  member.living = lives ? member.settled.get() : nullptr;
   std::shared_ptr<Execution>& entry = instance.executions[number];
   if (entry == nullptr) entry = MakeExecution(member, number);
   Execution& execution = *entry;
   execution.joined_.push_back(member.device);
   instance.last_used = ++num_joins_;
-  if (member.settled != nullptr &&
-      !member.settled->params->group->cancellation->cancelled()) {
-    *status = SetKey(execution, *member.settled);
-  }
+  if (lives) *status = SetKey(execution, *member.living);
   return entry;
 }
 
-// One that is used again was in the same group: so what its members share is
-// what their implementation shares.
+// One that is used again was in the same group, which lives: so what its
+// members share is what their implementation shares.
 std::shared_ptr<Execution> ExecutionTable::MakeExecution(Member& member,
                                                          uint64_t number) {
   std::vector<std::shared_ptr<Execution>>& spare = member.instance->spare;
   while (!spare.empty()) {
     std::shared_ptr<Execution> execution = std::move(spare.back());
     spare.pop_back();
-    if (execution.use_count() > 1 || member.settled == nullptr ||
-        execution->group_ != member.settled->params->group) {
+    if (execution.use_count() > 1 || member.living == nullptr ||
+        execution->group_ != member.living->params->group) {
       // Somebody may still end it, or it does not fit.
       member.dropped.push_back(std::move(execution));
       continue;

@@ -247,6 +247,32 @@ TEST_F(ExecutionTableTest, AnExecutionThatAllHaveLeftIsUsedAgain) {
   EXPECT_FALSE(next->cancellation.cancelled());
 }
 
+TEST_F(ExecutionTableTest, AnExecutionOfAGroupThatEndedIsNotUsedAgain) {
+  const auto group = GroupOf(2);
+  for (int i = 0; i < 2; ++i) RunOnceIn(group, 7);
+  const std::weak_ptr<Execution> last = [&] {
+    const auto execution = Join(a_, 7);
+    Join(b_, 7);
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+    return execution;
+  }();
+  ASSERT_FALSE(last.expired());  // Kept to be used again.
+  group->cancellation->Cancel(absl::AbortedError("formed again"));
+  const auto next = Join(a_, 7);
+  EXPECT_TRUE(last.expired());
+  EXPECT_EQ(Join(b_, 7), next);
+}
+
+TEST_F(ExecutionTableTest, ANumberThatIsRefusedLeavesNothing) {
+  for (InstanceKey instance = 0; instance < 100; ++instance) {
+    EXPECT_THAT(table_.Join(&a_, Request(instance), ~uint64_t{0}).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("by execution number 18446744073709551615, "
+                                   "wanted less than")));
+  }
+  EXPECT_EQ(table_.num_instances(), 0u);
+}
+
 TEST_F(ExecutionTableTest, WhatWasSettledIsRememberedForTheNextCalls) {
   const auto first = Join(a_, 7);
   EXPECT_EQ(settled_, nullptr);
