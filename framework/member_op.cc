@@ -57,6 +57,7 @@ MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
     : executor_(std::move(executor)),
       args_(std::move(args)),
       done_([this, done = std::move(done)](absl::Status status) mutable {
+        if (done == nullptr) return;
         if (!status.ok()) return std::move(done)(std::move(status));
         std::move(done)(std::move(prepared_));  // End() still has this object.
       }),
@@ -397,10 +398,28 @@ void MemberOp::Finish(absl::Status status) {
   End(std::move(status));
 }
 
+// A caller that goes on to the next one may find that prepared at once, too,
+// and so on: such a chain goes over the work queue before the stack ends.
+void MemberOp::EndPreparation() {
+  constexpr int kMaxNested = 16;
+  thread_local int num_nested = 0;
+  if (num_nested >= kMaxNested) {
+    executor_->environment().queue->Schedule(
+        [self = shared_from_this()] { self->EndPreparation(); });
+    return;
+  }
+  ++num_nested;
+  std::move(done_)(absl::OkStatus());
+  --num_nested;
+}
+
 void MemberOp::End(absl::Status status) {
   args_.input = Tensor();  // Where it ended before it was taken.
   args_.segments = nullptr;
-  if (status.ok()) return std::move(done_)(std::move(status));
+  if (status.ok() && !is_preparation_) {
+    return std::move(done_)(std::move(status));
+  }
+  if (status.ok()) return EndPreparation();
   // A caller that goes on to the next collective may find that one failed too.
   RunInTurn([done = std::move(done_), status = std::move(status)]() mutable {
     std::move(done)(std::move(status));

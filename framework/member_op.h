@@ -71,6 +71,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
     return context_.segments != nullptr && !settled_->takes_segments;
   }
   void Finish(absl::Status status);
+  void EndPreparation();
   void End(absl::Status status);
 
   const std::shared_ptr<CollectiveExecutor> executor_;

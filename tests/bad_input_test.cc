@@ -167,6 +167,17 @@ TEST(BadArgsTest, DeviceOfAnotherManagerFailsAloneWhateverItsName) {
 TEST(BadArgsTest, NoCallback) {
   LocalJob job({.devices_per_task = 1});
   job.executor().ExecuteAsync({}, nullptr);
+  job.executor().Prepare({}, nullptr);
+  auto request =
+      std::make_shared<const CollectiveRequest>(job.AllReduceRequest(4));
+  Tensor output;
+  job.executor().Prepare(
+      {.device = job.devices()[0],
+       .request = request,
+       .input = *Tensor::Allocate(request->dtype, request->shape),
+       .output = &output},
+      nullptr);
+  job.environment().RunAll();
 }
 
 TEST(BadArgsTest, ExecutionGivenNowAndNotBefore) {

@@ -452,5 +452,28 @@ TEST_P(PreparedTest, PreparingCountsNoExecution) {
   EXPECT_THAT(ends_[0], ElementsAre(IsOk()));
 }
 
+TEST(PrepareAloneTest, ALongChainNeedsNoStack) {
+  constexpr int kLength = 100'000;
+  LocalJob job({});
+  const auto request =
+      std::make_shared<const CollectiveRequest>(job.AllReduceRequest(4));
+  const Tensor input = *Tensor::Allocate(request->dtype, request->shape);
+  Tensor output = input;
+  int num_prepared = 0;
+  std::function<void()> prepare = [&] {
+    job.executor().Prepare({.device = job.devices()[0],
+                            .request = request,
+                            .input = input,
+                            .output = &output},
+                           [&](const auto& prepared) {
+                             ASSERT_THAT(prepared.status(), IsOk());
+                             if (++num_prepared < kLength) prepare();
+                           });
+  };
+  prepare();
+  job.environment().RunAll();
+  EXPECT_EQ(num_prepared, kLength);
+}
+
 }  // namespace
 }  // namespace tutti
