@@ -46,7 +46,13 @@ CollectiveExecutorMgr::Create(Options options) {
 CollectiveExecutorMgr::CollectiveExecutorMgr(Options options)
     : options_(std::move(options)) {}
 
-CollectiveExecutorMgr::~CollectiveExecutorMgr() { CleanupAll(); }
+CollectiveExecutorMgr::~CollectiveExecutorMgr() {
+  {
+    MutexLock lock(&mu_);
+    is_ending_ = true;
+  }
+  CleanupAll();
+}
 
 void CollectiveExecutorMgr::SetObserver(
     std::shared_ptr<CollectiveObserver> observer) {
@@ -94,11 +100,27 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::FindOrCreate(
   std::shared_ptr<Step> step;
   {
     MutexLock lock(&mu_);
-    std::shared_ptr<Step>& entry = steps_[step_id];
-    if (entry == nullptr) entry = std::make_shared<Step>();
-    step = entry;
+    if (!is_ending_) {
+      std::shared_ptr<Step>& entry = steps_[step_id];
+      if (entry == nullptr) entry = std::make_shared<Step>();
+      step = entry;
+    }
   }
-  return ExecutorOf(step_id, *step);
+  return step == nullptr ? MakeEndedExecutor(step_id)
+                         : ExecutorOf(step_id, *step);
+}
+
+// Of a step that is neither begun nor told anybody.
+std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeEndedExecutor(
+    int64_t step_id) const {
+  auto executor =
+      CollectiveExecutor::Create({.environment = options_.environment,
+                                  .devices = options_.devices,
+                                  .param_resolver = options_.param_resolver,
+                                  .peers = std::make_unique<LocalPeerAccess>(),
+                                  .step_id = step_id});
+  executor->StartAbort(CleanedUp(step_id));
+  return executor;
 }
 
 void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
@@ -107,11 +129,23 @@ void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
     MutexLock lock(&mu_);
     const auto found = steps_.find(step_id);
     if (found == steps_.end()) return;
-    step = std::move(found->second);
+    step = found->second;
+  }
+  EndStep(step_id, *step, CleanedUp(step_id));
+}
+
+void CollectiveExecutorMgr::EndStep(int64_t step_id, Step& step,
+                                    const absl::Status& reason) {
+  const std::shared_ptr<CollectiveExecutor> executor =
+      ExecutorOf(step_id, step);
+  {
+    MutexLock lock(&mu_);
+    const auto found = steps_.find(step_id);
+    if (found == steps_.end() || found->second.get() != &step) return;
     steps_.erase(found);
     options_.param_resolver->EndStep(step_id);  // Before it can begin anew.
   }
-  ExecutorOf(step_id, *step)->StartAbort(CleanedUp(step_id));
+  executor->StartAbort(reason);
 }
 
 void CollectiveExecutorMgr::CleanupAll() { EndSteps(CleanedUp); }
@@ -125,13 +159,10 @@ void CollectiveExecutorMgr::EndSteps(
   absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps;
   {
     MutexLock lock(&mu_);
-    for (const auto& [step_id, step] : steps_) {
-      options_.param_resolver->EndStep(step_id);
-    }
-    steps.swap(steps_);
+    steps = steps_;
   }
   for (const auto& [step_id, step] : steps) {
-    ExecutorOf(step_id, *step)->StartAbort(reason_of(step_id));
+    EndStep(step_id, *step, reason_of(step_id));
   }
 }
 

@@ -34,7 +34,8 @@ class CollectiveExecutorMgrInterface {
   // knows nothing of the old one, so finish asking before you clean up.
   virtual std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) = 0;
 
-  // Ends what the step still runs and forgets it; idempotent.
+  // Ends what the step still runs and forgets it; idempotent. Waits for who is
+  // just making its executor.
   virtual void Cleanup(int64_t step_id) = 0;
   virtual void CleanupAll() = 0;  // Of all steps.
 
@@ -44,8 +45,9 @@ class CollectiveExecutorMgrInterface {
 };
 
 // The manager for any transport and resolver. Destroying it aborts what still
-// runs; those calls end on their own and keep alive what they need, but for the
-// environment and the devices.
+// runs, and all calls of who asks for a step meanwhile; those calls end on
+// their own and keep alive what they need, but for the environment and the
+// devices.
 class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
  public:
   struct Options {
@@ -91,7 +93,9 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
   }
 
  private:
-  // An executor, made by whoever needs it first while others wait for it.
+  // An executor, made by whoever needs it first while others wait for it. It is
+  // made before the step is forgotten: so what is told of the step's beginning
+  // and end comes by turns.
   struct Step {
     std::once_flag once;
     std::shared_ptr<CollectiveExecutor> executor;
@@ -99,9 +103,14 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
 
   explicit CollectiveExecutorMgr(Options options);
 
-  // All that there are, each for its reason; none is left.
+  // Ends what the step runs, and forgets it if it is still known.
+  void EndStep(int64_t step_id, Step& step, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // All that there are, each for its reason.
   void EndSteps(absl::FunctionRef<absl::Status(int64_t step_id)> reason_of)
       ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<CollectiveExecutor> MakeEndedExecutor(int64_t step_id) const;
   std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const
       ABSL_LOCKS_EXCLUDED(mu_);
   const std::shared_ptr<CollectiveExecutor>& ExecutorOf(int64_t step_id,
@@ -112,6 +121,7 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
   const Options options_;
   mutable Mutex mu_;
   std::shared_ptr<CollectiveObserver> observer_ ABSL_GUARDED_BY(mu_);
+  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps_
       ABSL_GUARDED_BY(mu_);
 };

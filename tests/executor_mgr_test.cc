@@ -1,19 +1,34 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "framework/blocking_counter.h"
 #include "framework/collective_executor_mgr.h"
+#include "framework/device_manager.h"
 #include "framework/local_peer_access.h"
+#include "framework/mutex.h"
+#include "framework/param_resolver.h"
+#include "framework/status_callback.h"
 #include "framework/step_sequence.h"
+#include "resolvers/device_resolver_local.h"
+#include "resolvers/step_sequence_local.h"
 #include "tests/local_job.h"
+#include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
 namespace {
 
 using absl::StatusCode;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(ExecutorMgrTest, FindsTheExecutorThatItCreatedForAStep) {
@@ -103,6 +118,96 @@ TEST(ExecutorMgrTest, DestructionEndsWhatIsPending) {
       [&](absl::Status given) { status = std::move(given); });
   job.reset();
   EXPECT_THAT(status, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+}
+
+TEST(ExecutorMgrTest, WhatIsBegunDuringTheDestructionEndsToo) {
+  auto job =
+      std::make_unique<LocalJob>(LocalJob::Options{.devices_per_task = 2});
+  CollectiveExecutorMgr& manager = job->manager();
+  Device* const device = job->devices()[0];
+  const auto request =
+      std::make_shared<const CollectiveRequest>(job->AllReduceRequest(2));
+  const Tensor input = *Tensor::Allocate(DType::kFloat32, request->shape);
+  Tensor output;
+  const auto call = [&](int64_t step_id, StatusCallback done) {
+    manager.FindOrCreate(step_id)->ExecuteAsync({.device = device,
+                                                 .request = request,
+                                                 .input = input,
+                                                 .output = &output},
+                                                std::move(done));
+  };
+  std::vector<absl::Status> ends;
+  call(1, [&](absl::Status first) {
+    ends.push_back(std::move(first));
+    call(2, [&](absl::Status second) { ends.push_back(std::move(second)); });
+  });
+  job.reset();
+  EXPECT_THAT(
+      ends, ElementsAre(StatusIs(StatusCode::kCancelled, HasSubstr("step 1")),
+                        StatusIs(StatusCode::kCancelled, HasSubstr("step 2"))));
+}
+
+// Notes when steps begin, which takes until it is let, and end.
+class StepsResolver : public ParamResolverInterface {
+ public:
+  void CompleteParamsAsync(const DeviceAttributes&,
+                           std::shared_ptr<const CollectiveRequest>, CallNumber,
+                           std::shared_ptr<Cancellation>, Done) override {}
+  std::string DescribeWaiting(const CollectiveRequest&) override { return ""; }
+  void EndGroup(GroupKey, absl::Status) override {}
+  uint64_t BeginStep(int64_t) override {
+    begins.DecrementCount();
+    may_begin.Wait();
+    Note("begin");
+    return 0;
+  }
+  void EndStep(int64_t) override { Note("end"); }
+
+  std::vector<std::string> noted() {
+    MutexLock lock(&mu_);
+    return noted_;
+  }
+
+  BlockingCounter begins{1}, may_begin{1};
+
+ private:
+  void Note(std::string what) {
+    MutexLock lock(&mu_);
+    noted_.push_back(std::move(what));
+  }
+
+  Mutex mu_;
+  std::vector<std::string> noted_ ABSL_GUARDED_BY(mu_);
+};
+
+// Another task cleans the step up while its executor is just being made.
+TEST(ExecutorMgrTest, AStepBeginsBeforeItEnds) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto devices =
+      *DeviceManager::CreateCpu(1, 1, environment.get().random);
+  for (int i = 0; i < 100; ++i) {
+    const auto resolver = std::make_shared<StepsResolver>();
+    const auto manager = *CollectiveExecutorMgr::Create(
+        {.environment = environment.get(),
+         .devices = devices.get(),
+         .param_resolver = resolver,
+         .device_resolver =
+             std::make_shared<DeviceResolverLocal>(devices.get()),
+         .step_sequence =
+             std::make_shared<StepSequenceLocal>(environment.get().random)});
+    std::thread maker([&] { manager->FindOrCreate(7); });
+    resolver->begins.Wait();
+    BlockingCounter cleans(1);
+    std::thread cleaner([&] {
+      cleans.DecrementCount();
+      manager->Cleanup(7);
+    });
+    cleans.Wait();
+    resolver->may_begin.DecrementCount();
+    maker.join();
+    cleaner.join();
+    EXPECT_THAT(resolver->noted(), ElementsAre("begin", "end"));
+  }
 }
 
 TEST(ExecutorMgrTest, CallAfterShutdownIsCancelled) {
