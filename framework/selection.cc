@@ -63,46 +63,6 @@ std::string WhyNotReduced(const ImplementationTraits& traits,
   return traits.why_not_ops(request.merge_op, request.final_op);
 }
 
-// Why the implementation cannot do what is asked; empty if it can.
-std::string WhyNot(const ImplementationTraits& traits,
-                   const SelectionRequest& request) {
-  const auto& types = traits.collectives;
-  if (std::find(types.begin(), types.end(), request.type) == types.end()) {
-    return absl::StrCat("does not do ", Name(request.type));
-  }
-  const auto& devices = traits.device_types;
-  if (!devices.empty() && std::find(devices.begin(), devices.end(),
-                                    request.device_type) == devices.end()) {
-    return absl::StrCat("runs on ", absl::StrJoin(devices, ", "), ", not on ",
-                        request.device_type);
-  }
-  if (request.group != nullptr) {
-    std::string why_not = WhyNotInGroup(traits, *request.group);
-    if (!why_not.empty()) return why_not;
-  }
-  if (traits.needs_one_process && !request.one_process) {
-    return "needs all members in one process";
-  }
-  const std::string why_not_delegated = WhyNotDelegated(traits, request);
-  if (!why_not_delegated.empty()) return why_not_delegated;
-  const std::string why_not_reduced = WhyNotReduced(traits, request);
-  if (!why_not_reduced.empty()) return why_not_reduced;
-  if (request.uneven && !traits.supports_uneven) {
-    return "needs contributions of equal size";
-  }
-  if (request.wants_subdivisions && !traits.supports_subdivisions) {
-    return "has no subdivisions";
-  }
-  const std::string why_not = WhyNotListed(traits, request);
-  if (!why_not.empty()) return why_not;
-  if (!Satisfies(traits.determinism, request.determinism)) {
-    return absl::StrCat("offers determinism \"", Name(traits.determinism),
-                        "\", where \"", Name(request.determinism),
-                        "\" is demanded");
-  }
-  return "";
-}
-
 Candidate Judge(const CollectiveRegistry::Entry& entry,
                 const SelectionRequest& request) {
   const ImplementationTraits& traits = entry.factory->traits();
@@ -222,6 +182,45 @@ absl::Status NobodyError(const SelectionRequest& request,
 }
 
 }  // namespace
+
+std::string WhyNot(const ImplementationTraits& traits,
+                   const SelectionRequest& request) {
+  const auto& types = traits.collectives;
+  if (std::find(types.begin(), types.end(), request.type) == types.end()) {
+    return absl::StrCat("does not do ", Name(request.type));
+  }
+  const auto& devices = traits.device_types;
+  if (!devices.empty() && std::find(devices.begin(), devices.end(),
+                                    request.device_type) == devices.end()) {
+    return absl::StrCat("runs on ", absl::StrJoin(devices, ", "), ", not on ",
+                        request.device_type);
+  }
+  if (request.group != nullptr) {
+    std::string why_not = WhyNotInGroup(traits, *request.group);
+    if (!why_not.empty()) return why_not;
+  }
+  if (traits.needs_one_process && !request.one_process) {
+    return "needs all members in one process";
+  }
+  const std::string why_not_delegated = WhyNotDelegated(traits, request);
+  if (!why_not_delegated.empty()) return why_not_delegated;
+  const std::string why_not_reduced = WhyNotReduced(traits, request);
+  if (!why_not_reduced.empty()) return why_not_reduced;
+  if (request.uneven && !traits.supports_uneven) {
+    return "needs contributions of equal size";
+  }
+  if (request.wants_subdivisions && !traits.supports_subdivisions) {
+    return "has no subdivisions";
+  }
+  const std::string why_not = WhyNotListed(traits, request);
+  if (!why_not.empty()) return why_not;
+  if (!Satisfies(traits.determinism, request.determinism)) {
+    return absl::StrCat("offers determinism \"", Name(traits.determinism),
+                        "\", where \"", Name(request.determinism),
+                        "\" is demanded");
+  }
+  return "";
+}
 
 std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
                                             const SelectionRequest& request) {

@@ -74,6 +74,11 @@ struct Selection {
   std::vector<MatchingRule> matching_rules;
 };
 
+// Why the implementation cannot do what is asked, in words that follow its
+// name; empty if it can. Pure.
+std::string WhyNot(const ImplementationTraits& traits,
+                   const SelectionRequest& request);
+
 // What SelectImplementation() chooses from: all that are registered, by name.
 // Pure.
 std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,

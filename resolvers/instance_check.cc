@@ -126,29 +126,36 @@ absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance,
   return SizeInBytes(instance.dtype, larger);
 }
 
+SelectionRequest RequestFor(const SelectionPolicy& policy,
+                            const CollGroupParams& group,
+                            const CollTaskParams& task,
+                            const CollInstanceParams& instance) {
+  const CollImplDetails& details = instance.impl_details;
+  return {.type = instance.type,
+          .layout = *group.layout,
+          .group = &group,
+          .device_type = group.device_type,
+          .one_process =
+              task.num_local == group.size() || group.layout->num_tasks() == 1,
+          .delegate = policy.delegate,
+          .implementation = details.implementation,
+          .merge_op = instance.merge_op,
+          .final_op = instance.final_op,
+          .uneven = !instance.rows.empty(),
+          .wants_subdivisions = !details.subdiv_offsets.empty(),
+          .num_listed_ranks = details.rank_list.size(),
+          .determinism = details.determinism};
+}
+
 absl::Status ChooseImplementation(const SelectionPolicy& policy,
                                   const CollGroupParams& group,
                                   const CollTaskParams& task,
                                   CollInstanceParams* instance) {
   const auto bytes = BytesOf(*instance, group);
   if (!bytes.ok()) return bytes.status();
-  const auto selection = SelectImplementation(
-      policy,
-      {.type = instance->type,
-       .layout = *group.layout,
-       .group = &group,
-       .device_type = group.device_type,
-       .bytes = *bytes,
-       .one_process =
-           task.num_local == group.size() || group.layout->num_tasks() == 1,
-       .delegate = policy.delegate,
-       .implementation = instance->impl_details.implementation,
-       .merge_op = instance->merge_op,
-       .final_op = instance->final_op,
-       .uneven = !instance->rows.empty(),
-       .wants_subdivisions = !instance->impl_details.subdiv_offsets.empty(),
-       .num_listed_ranks = instance->impl_details.rank_list.size(),
-       .determinism = instance->impl_details.determinism});
+  SelectionRequest request = RequestFor(policy, group, task, *instance);
+  request.bytes = *bytes;
+  const auto selection = SelectImplementation(policy, request);
   if (!selection.ok()) return selection.status();
   instance->impl_details.implementation = selection->name;
   return selection->factory->Create()->InitializeCollectiveParams(group,
@@ -196,6 +203,32 @@ absl::StatusOr<CollInstanceParams> Decide(const SelectionPolicy& policy,
 }
 
 }  // namespace
+
+absl::Status CheckDecided(const SelectionPolicy& policy,
+                          const CollGroupParams& group,
+                          const CollTaskParams& task,
+                          const CollInstanceParams& instance,
+                          const std::string& wanted) {
+  const std::string& name = instance.impl_details.implementation;
+  if (!wanted.empty() && name != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "instance.implementation is ", name, ", but ", wanted, " was named"));
+  }
+  const auto factory = policy.registry->Find(name);
+  if (!factory.ok()) return absl::OkStatus();
+  const ImplementationTraits& traits = (*factory)->traits();
+  SelectionRequest request = RequestFor(policy, group, task, instance);
+  request.group = nullptr;  // What the devices have, the leader alone knows.
+  std::string why_not = WhyNot(traits, request);
+  if (why_not.empty() && traits.is_made_of_steps &&
+      traits.supports_subdivisions &&
+      instance.impl_details.subdiv_offsets.empty()) {
+    why_not = "needs subdivisions";
+  }
+  if (why_not.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("instance.implementation is ", name, ", which ", why_not));
+}
 
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
     std::shared_ptr<const CollGroupParams> group,

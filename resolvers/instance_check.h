@@ -2,6 +2,7 @@
 #define TUTTI_RESOLVERS_INSTANCE_CHECK_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +20,16 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
     std::shared_ptr<const CollGroupParams> group,
     std::shared_ptr<const CollInstanceParams> instance,
     std::shared_ptr<const CollTaskParams> task, int rank);
+
+// Whether what the leader of a group has decided can be: `instance` is run by
+// an implementation that serves it, and by the one that `wanted` names if that
+// is not empty. What this process does not know is left to who looks it up.
+// Errors: INVALID_ARGUMENT.
+absl::Status CheckDecided(const SelectionPolicy& policy,
+                          const CollGroupParams& group,
+                          const CollTaskParams& task,
+                          const CollInstanceParams& instance,
+                          const std::string& wanted);
 
 // What the leader of a group decides about an instance once it has the request
 // of every member, in rank order: that they agree, and how it runs. Answers

@@ -456,6 +456,10 @@ LeaderClient::FindOrDecode(const LeaderQuestion& question,
   auto decoded =
       DecodeInstance(*question.request, *group.params, rank, message);
   if (!decoded.ok()) return decoded.status();
+  const absl::Status status =
+      CheckDecided(options_.policy, *group.params, *group.task, *decoded,
+                   question.request->impl_details.implementation);
+  if (!status.ok()) return status;
   return std::make_shared<const CollInstanceParams>(*std::move(decoded));
 }
 

@@ -26,6 +26,7 @@
 #include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/params.h"
+#include "framework/selection.h"
 #include "resolvers/end_teller.h"
 #include "resolvers/given_up_executions.h"
 #include "resolvers/leader_poll.h"
@@ -61,6 +62,7 @@ class LeaderClient {
     std::shared_ptr<Leadership> leadership;
     std::shared_ptr<ParamResolverLocal> led;  // Where this task leads.
     std::shared_ptr<EndTeller> teller;
+    SelectionPolicy policy;  // To check what leaders decide by.
 
     // Calls of one of these end at once.
     std::shared_ptr<GivenUpExecutions> given_up;

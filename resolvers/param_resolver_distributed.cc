@@ -63,6 +63,8 @@ void ParamResolverDistributed::Initialize() {
           .leadership = options_.leadership,
           .led = led_,
           .teller = teller_,
+          .policy = {.registry = options_.registry,
+                     .delegate = options_.delegate},
           .given_up = given_up_,
           .max_entries = options_.max_entries,
           .takeover_limit = options_.takeover_limit,
