@@ -19,11 +19,12 @@ StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
   // A step waits for one step of another lane, but the first reduction needs
   // two contributions: rank 0's arrives in the lane that reduces.
   if (request.rank != 0) reducing.Recv(0, tag, contribution(0));
+  // Sums take the place of the first contribution that arrives: no more memory.
+  const Slot sum = contribution(request.rank == 0 ? 1 : 0);
   Slot reduced = contribution(0);
   for (int from = 1; from + 1 < size; ++from) {
-    const Slot into = Scratch(chunk, /*bank=*/0);
-    reducing.Reduce(into, reduced, contribution(from), receive(from));
-    reduced = into;
+    reducing.Reduce(sum, reduced, contribution(from), receive(from));
+    reduced = sum;
   }
   return reducing.ReduceAndFinish(Data(chunk), reduced, contribution(size - 1),
                                   receive(size - 1));

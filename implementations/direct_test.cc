@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "implementations/binomial_tree.h"
@@ -22,6 +23,20 @@ VerifyCase On(CollectiveType type, int num_ranks = kRanks) {
   return {.layout = GroupLayout::Uniform(1, num_ranks),
           .type = type,
           .root = num_ranks / 2};
+}
+
+// Chunks set aside.
+int ScratchSlots(const Schedule& schedule) {
+  std::set<std::pair<int, int>> slots;
+  const auto add = [&](const Slot& slot) {
+    if (slot.space == Space::kScratch) slots.emplace(slot.chunk, slot.bank);
+  };
+  for (const Lane& lane : schedule.lanes) {
+    for (const Step& step : lane) {
+      for (const Slot& slot : {step.into, step.left, step.right}) add(slot);
+    }
+  }
+  return static_cast<int>(slots.size());
 }
 
 // Lanes that send or receive.
@@ -123,6 +138,15 @@ TEST(DirectReduceScatterTest, TakesOneRound) {
             1);
 }
 
+TEST(DirectReduceScatterTest, AnOwnerSetsAsManyBlocksAsideAsOthersSend) {
+  for (int n = 2; n <= 17; ++n) {
+    for (const Schedule& plan : PlansOf(
+             "DirectReduceScatter", On(CollectiveType::kReduceScatter, n))) {
+      EXPECT_EQ(ScratchSlots(plan), n - 1);
+    }
+  }
+}
+
 TEST(PermuteTest, EveryRankSendsOnceFromTheInput) {
   VerifyCase request = On(CollectiveType::kPermute, 4);
   request.permutation = {1, 2, 0, 3};
@@ -155,6 +179,19 @@ TEST(ShuffleReduceTest, TakesOneRoundToTheOwnersAndLogarithmicallyManyBack) {
       EXPECT_THAT(StepsOf(plan, StepKind::kSend), SizeIs(2 * (n - 1)));
       EXPECT_THAT(StepsOf(plan, StepKind::kCopy), IsEmpty());
     }
+  }
+}
+
+TEST(ShuffleReduceTest, AnOwnerSetsAsManyChunksAsideAsOthersSend) {
+  for (int n = 2; n <= 17; ++n) {
+    VerifyCase request = {.layout = GroupLayout::Uniform(1, n)};
+    for (const Schedule& plan : PlansOf("ShuffleReduce", request)) {
+      EXPECT_EQ(ScratchSlots(plan), n - 1);
+    }
+    request.rank_list = {0};
+    const auto plans = PlansOf("ShuffleReduce", request);
+    EXPECT_EQ(ScratchSlots(plans[0]), n - 1);
+    EXPECT_EQ(ScratchSlots(plans[1]), 0);
   }
 }
 
