@@ -38,8 +38,9 @@ StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
 //   in rank order    a0 + b0 + c0  a1 + b1 + c1  a2 + b2 + c2
 //
 // One round of n - 1 messages per rank, which carry (n - 1) / n of its input,
-// the least possible. The merge op need not commute. In exchange the owner sets
-// aside n - 1 blocks, and speaks to all ranks at once.
+// the least possible. The merge op need not commute, and 16-bit floats are
+// rounded once per addition. In exchange the owner sets aside n - 1 blocks, and
+// speaks to all ranks at once.
 Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
@@ -70,7 +71,8 @@ double CostSeconds(const CostQuery& query) {
 REGISTER_COLLECTIVE(
     DirectReduceScatter,
     Scheduled({.traits = {.summary = "every block goes straight to its owner, "
-                                     "who reduces in rank order: one round",
+                                     "who reduces in rank order, rounding each "
+                                     "time: one round",
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,

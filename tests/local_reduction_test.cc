@@ -1,5 +1,6 @@
 // What only LocalReduce and LocalReduceScatter promise: sums in rank order,
-// whoever comes last, and 16-bit floats that are rounded once.
+// whoever comes last, and 16-bit floats that are rounded once; and what a
+// schedule in rank order has instead.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -121,6 +123,46 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(std::get<1>(info.param)) +
              (std::get<2>(info.param)[0] == 0 ? "" : "_shuffled");
     });
+
+// The bits of the sum of these elements of float16, one of each device.
+uint16_t SumOf(const std::vector<uint16_t>& codes,
+               const std::string& implementation) {
+  LocalJob job({.devices_per_task = kNumDevices});
+  // Once for each owner of a chunk.
+  CollectiveRequest request = job.AllReduceRequest(kNumDevices, implementation);
+  request.dtype = DType::kFloat16;
+  const auto shared =
+      std::make_shared<const CollectiveRequest>(std::move(request));
+  std::vector<Tensor> outputs(kNumDevices);
+  for (size_t i = 0; i < kNumDevices; ++i) {
+    Bytes input;
+    for (int owner = 0; owner < kNumDevices; ++owner) {
+      const Bytes element = Element(DType::kFloat16, codes[i]);
+      input.insert(input.end(), element.begin(), element.end());
+    }
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[i],
+         .request = shared,
+         .input = TensorOf(DType::kFloat16, input),
+         .output = &outputs[i]},
+        [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  }
+  job.environment().RunAll();
+  std::set<uint16_t> sums;
+  for (const Tensor& output : outputs) {
+    const auto* begin = reinterpret_cast<const uint16_t*>(output.data());
+    sums.insert(begin, begin + kNumDevices);
+  }
+  EXPECT_EQ(sums.size(), 1);
+  return *sums.begin();
+}
+
+TEST(RoundingTest, OnePassRoundsOnceAndAScheduleOncePerStep) {
+  constexpr uint16_t kOne = 0x3C00, k2048 = 0x6800, k2050 = 0x6801;
+  EXPECT_EQ(SumOf({k2048, kOne, kOne}, "LocalReduce"), k2050);
+  EXPECT_EQ(SumOf({k2048, kOne, kOne}, "ShuffleReduce"), k2048);
+  EXPECT_EQ(SumOf({kOne, kOne, k2048}, "ShuffleReduce"), k2050);  // Rank order.
+}
 
 // More members than the kernels read side by side.
 using ManyParam = std::tuple<DType, int>;
