@@ -62,7 +62,7 @@ class Composition::Adding {
         needed.made = {};
       }
       awaited.push_back(needed.made);
-      places_.back().push_back(AddStep(lane[i], needed));
+      places_.back().push_back(AddStep(lane, i, needed));
     }
   }
 
@@ -75,10 +75,14 @@ class Composition::Adding {
     return chunk < 0 ? Value{} : whole_.values_[part_.chunks[chunk]];
   }
 
-  // Returns where it is, or if it is left out, the step to wait for instead.
-  StepRef AddStep(const Step& step, Value needed) {
+  // Returns where it is, or if it is left out, the step to wait for instead. In
+  // a lane with others an idle step stays: those behind it wait with it.
+  StepRef AddStep(const Lane& lane, size_t i, Value needed) {
+    const Step& step = lane[i];
     Step added = Translated(step);
-    if (IsIdle(added) && lane_ < 0 && !step.after.is_set()) return needed.made;
+    if (lane.size() == 1 && IsIdle(added) && !step.after.is_set()) {
+      return needed.made;
+    }
     if (step.after.is_set() && needed.made.is_set()) {
       // A step waits for one of another lane: an idle one waits before it.
       Append({.into = needed.slot, .left = needed.slot, .after = needed.made});

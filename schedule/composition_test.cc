@@ -103,6 +103,26 @@ TEST(CompositionTest, AStepThatWaitsAlreadyIsPrecededByOneThatWaitsToo) {
             "2.0: recv scratch[0].3 from 0, tag 2\n");
 }
 
+TEST(CompositionTest, StepsBehindACopyOfAChunkToItselfWaitForTheChunk) {
+  Composition whole = AllReduceOfFour();
+  whole.Add(
+      {.schedule = Receiving(), .ranks = {2, 3}, .chunks = {1}, .num_tags = 1});
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto lane = builder.AddLane();
+  lane.Copy(Data(0), Input(0));
+  lane.Send(/*peer=*/1, /*tag=*/0, Data(0));
+  whole.Add({.schedule = builder.Build(),
+             .ranks = {2, 0},
+             .chunks = {1},
+             .num_tags = 1});
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: recv scratch[1].1 from 3, tag 0\n"
+            "0.1: data[1] = input[1] (+) scratch[1].1\n"
+            "1.0: data[1] = data[1], after 0.1\n"
+            "1.1: send data[1] to 0, tag 1\n");
+}
+
 TEST(CompositionTest, WhatIsNotInTheOutputIsMadeInScratch) {
   Composition whole(
       {.type = CollectiveType::kReduceScatter, .num_ranks = 4, .num_chunks = 4},
