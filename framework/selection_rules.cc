@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "framework/implementation_traits.h"
 
 namespace tutti {
 namespace {
@@ -62,22 +63,44 @@ Scope ScopeOf(const SelectionRule& rule) {
   return {rule.type, rule.layout, rule.one_process};
 }
 
+// A rule, and what its implementation can do.
+struct Known {
+  const SelectionRule* rule;
+  const ImplementationTraits* traits;
+};
+
 // Rules of one scope, whose sizes do not overlap, by the first of them.
-using Ranges = std::map<int64_t, const SelectionRule*>;
+using Ranges = std::map<int64_t, Known>;
 
 // Null: none has it.
-const SelectionRule* FindSize(const Ranges& ranges, int64_t bytes) {
+const Known* FindSize(const Ranges& ranges, int64_t bytes) {
   const auto next = ranges.upper_bound(bytes);
   if (next == ranges.begin()) return nullptr;
-  const SelectionRule* const rule = std::prev(next)->second;
-  return bytes <= rule->max_bytes ? rule : nullptr;
+  const Known& known = std::prev(next)->second;
+  return bytes <= known.rule->max_bytes ? &known : nullptr;
+}
+
+// Whether such groups' devices and processes always do for it.
+bool ServesAll(const ImplementationTraits& traits, bool one_process) {
+  const DeviceNeeds& needs = traits.device_needs;
+  return (one_process || !traits.needs_one_process) &&
+         traits.device_types.empty() && needs.library.empty() &&
+         !needs.own_units && !needs.first_reaches_all &&
+         !traits.needs_communicator_key && traits.delegate.empty();
+}
+
+// Whether `before` leaves nothing of what both match: what its implementation
+// cannot serve, the same one after it cannot either.
+bool Takes(const Known& before, const SelectionRule& rule, bool one_process) {
+  return before.rule->implementation == rule.implementation ||
+         ServesAll(*before.traits, one_process);
 }
 
 // Rules that have been looked at, in order.
 class RulesBefore {
  public:
-  void Add(const SelectionRule& rule) {
-    ranges_[ScopeOf(rule)].emplace(rule.min_bytes, &rule);
+  void Add(const SelectionRule& rule, const ImplementationTraits& traits) {
+    ranges_[ScopeOf(rule)].emplace(rule.min_bytes, Known{&rule, &traits});
   }
 
   absl::Status CheckOverlap(const SelectionRule& rule) const;
@@ -89,33 +112,41 @@ class RulesBefore {
     return found == ranges_.end() ? nullptr : &found->second;
   }
 
+  // Of those that leave the rule nothing, in groups whose members are all in
+  // one process, or not, the one with the largest size. Null: something is
+  // left.
+  const SelectionRule* FindTaker(const SelectionRule& rule,
+                                 bool one_process) const;
+
   absl::flat_hash_map<Scope, Ranges> ranges_;
 };
 
 absl::Status RulesBefore::CheckOverlap(const SelectionRule& rule) const {
   const Ranges* const ranges = Find(ScopeOf(rule));
   if (ranges == nullptr) return absl::OkStatus();
-  const SelectionRule* other = FindSize(*ranges, rule.min_bytes);
-  if (other == nullptr) {
+  const Known* known = FindSize(*ranges, rule.min_bytes);
+  if (known == nullptr) {
     const auto next = ranges->lower_bound(rule.min_bytes);
     if (next == ranges->end() || next->first > rule.max_bytes) {
       return absl::OkStatus();
     }
-    other = next->second;
+    known = &next->second;
   }
+  const SelectionRule& other = *known->rule;
   return Blame(rule, "sizes of ", RangeText(rule), " overlap with the ",
-               RangeText(*other), " of ", other->where,
+               RangeText(other), " of ", other.where,
                ", which is for the same ", Name(rule.type));
 }
 
 // Goes from size to size that rules before leave, and ends where there is none.
-absl::Status RulesBefore::CheckReached(const SelectionRule& rule) const {
-  // Of those that are about all that the rule is about.
+const SelectionRule* RulesBefore::FindTaker(const SelectionRule& rule,
+                                            bool one_process) const {
+  // Of those that are about all that the rule is about there.
   std::vector<const Ranges*> covering;
   for (const std::string& layout : std::set<std::string>{"", rule.layout}) {
-    for (const std::optional<bool> one_process :
-         std::set<std::optional<bool>>{std::nullopt, rule.one_process}) {
-      const Ranges* const ranges = Find({rule.type, layout, one_process});
+    for (const std::optional<bool> processes :
+         {std::optional<bool>(), std::optional<bool>(one_process)}) {
+      const Ranges* const ranges = Find({rule.type, layout, processes});
       if (ranges != nullptr) covering.push_back(ranges);
     }
   }
@@ -123,20 +154,27 @@ absl::Status RulesBefore::CheckReached(const SelectionRule& rule) const {
   for (;;) {
     const SelectionRule* taker = nullptr;
     for (const Ranges* ranges : covering) {
-      const SelectionRule* const other = FindSize(*ranges, first_left);
-      if (other == nullptr) continue;
-      if (taker == nullptr || taker->max_bytes < other->max_bytes) {
-        taker = other;
+      const Known* const other = FindSize(*ranges, first_left);
+      if (other == nullptr || !Takes(*other, rule, one_process)) continue;
+      if (taker == nullptr || taker->max_bytes < other->rule->max_bytes) {
+        taker = other->rule;
       }
     }
-    if (taker == nullptr) return absl::OkStatus();
-    if (taker->max_bytes >= rule.max_bytes) {
-      return Blame(rule, "is never reached: ", taker->where,
-                   " and others before it take all ", Name(rule.type), " of ",
-                   RangeText(rule));
-    }
+    if (taker == nullptr || taker->max_bytes >= rule.max_bytes) return taker;
     first_left = taker->max_bytes + 1;
   }
+}
+
+absl::Status RulesBefore::CheckReached(const SelectionRule& rule) const {
+  const SelectionRule* taker = nullptr;
+  for (const bool one_process : {true, false}) {
+    if (rule.one_process.value_or(one_process) != one_process) continue;
+    taker = FindTaker(rule, one_process);
+    if (taker == nullptr) return absl::OkStatus();
+  }
+  return Blame(rule, "is never reached: ", taker->where,
+               " and others before it take all ", Name(rule.type), " of ",
+               RangeText(rule));
 }
 
 }  // namespace
@@ -150,7 +188,7 @@ absl::Status CheckRules(const CollectiveRegistry& registry,
     if (status.ok()) status = before.CheckOverlap(rule);
     if (status.ok()) status = before.CheckReached(rule);
     if (!status.ok()) return status;
-    before.Add(rule);
+    before.Add(rule, (*registry.Find(rule.implementation))->traits());
   }
   return absl::OkStatus();
 }

@@ -33,8 +33,9 @@ using SelectionRules = std::vector<SelectionRule>;
 // Errors: INVALID_ARGUMENT naming the rule, and the other one where there are
 // two: an implementation that is not registered, or not for this collective or
 // these processes; a range without sizes; ranges of the same collective, layout
-// and processes that overlap; a rule that no request reaches, because the ones
-// before it leave none.
+// and processes that overlap; a rule that is never reached, because those
+// before it take all that it matches, whatever devices and processes the group
+// has.
 absl::Status CheckRules(const CollectiveRegistry& registry,
                         const SelectionRules& rules);
 

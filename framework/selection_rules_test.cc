@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "framework/collective_implementation.h"
 #include "tests/status_matchers.h"
@@ -111,6 +112,58 @@ TEST_F(SelectionRulesTest, ARuleThatOthersLeaveNothingIsRefused) {
                                       HasSubstr("f:1"))));
   rules_[2].max_bytes = 10;
   EXPECT_THAT(Check(), IsOk());
+}
+
+TEST_F(SelectionRulesTest, ARuleForWhatTheOneBeforeCannotServeIsFine) {
+  Add(0, 9).implementation = "Local";
+  Add(0, 9).one_process = false;
+  EXPECT_THAT(Check(), IsOk());
+  rules_[1].one_process = true;
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(StartsWith("f:1: is never reached"),
+                                      HasSubstr("f:0"))));
+  // The same one cannot serve it either.
+  rules_[1] = {.layout = "2x2", .implementation = "Local", .where = "f:1"};
+  rules_[1].max_bytes = 9;
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("f:1: is never reached")));
+}
+
+TEST_F(SelectionRulesTest, OneAndSeveralProcessesTogetherLeaveNothing) {
+  Add(0, 9).one_process = true;
+  Add(0, 9).one_process = false;
+  Add(2, 7);
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("f:2: is never reached")));
+  for (SelectionRule* rule : {&rules_[0], &rules_[1]}) {
+    rule->max_bytes = 6;
+    EXPECT_THAT(Check(), IsOk());
+    rule->max_bytes = 9;
+  }
+}
+
+TEST_F(SelectionRulesTest, WhatSomeGroupsCannotRunLeavesThoseToLaterRules) {
+  const std::vector<CollectiveType> types = {CollectiveType::kAllReduce};
+  Register("Types", {.collectives = types, .device_types = {"GPU"}});
+  Register("Library",
+           {.collectives = types, .device_needs = {.library = "nccl"}});
+  Register("Units",
+           {.collectives = types, .device_needs = {.own_units = true}});
+  Register("Links",
+           {.collectives = types, .device_needs = {.first_reaches_all = true}});
+  Register("Key", {.collectives = types, .needs_communicator_key = true});
+  Register("Delegate", {.collectives = types, .delegate = "mpi"});
+  for (const char* name :
+       {"Types", "Library", "Units", "Links", "Key", "Delegate"}) {
+    rules_.clear();
+    Add(0, 9).implementation = name;
+    Add(0, 9).layout = "2x2";
+    EXPECT_THAT(Check(), IsOk()) << name;
+    rules_[1].implementation = name;
+    EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                  HasSubstr("f:1: is never reached")))
+        << name;
+  }
 }
 
 // As many as a file may have: with a look at all pairs this would take hours.
