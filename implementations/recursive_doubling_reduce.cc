@@ -54,10 +54,11 @@ std::vector<Exchange> ExchangesOf(int rank, const RankCube& cube) {
   return exchanges;
 }
 
-// A sum is lent while the next one is made, so that each has memory of its own:
-// log2 n buffers, few bytes where this serves, and nobody waits until a sum has
-// been read. In place the input would be overwritten while it is lent: a copy
-// of it is lent instead.
+// A sum is lent while the next one is made, so that each but the last has
+// memory of its own: ceil(log2 n) - 1 buffers, few bytes where this serves, and
+// nobody waits until a sum has been read. In place the input would be
+// overwritten while it is lent: a copy of it is lent instead, in one buffer
+// more.
 Schedule Plan(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto lane = builder.AddLane();

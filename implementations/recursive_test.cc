@@ -132,6 +132,22 @@ Load LoadOf(const Schedule& plan) {
   return load;
 }
 
+TEST(RecursiveDoublingReduceTest, SetsAsideEachSumButTheLast) {
+  for (int n = 2; n <= 65; ++n) {
+    for (const InPlace in_place : {InPlace::kNone, InPlace::kAll}) {
+      VerifyCase request = AllReduce(n);
+      request.in_place = in_place;
+      const size_t copies = in_place == InPlace::kAll ? 1 : 0;
+      size_t most = 0;
+      for (const Schedule& plan : PlansOf("RecursiveDoublingReduce", request)) {
+        EXPECT_THAT(StepsOf(plan, StepKind::kCopy), SizeIs(copies));
+        most = std::max(most, LoadOf(plan).kept);
+      }
+      EXPECT_EQ(most, CeilLog2(n) - 1) << n << " ranks";
+    }
+  }
+}
+
 VerifyCase ReduceScatter(int num_ranks) {
   return Among(num_ranks, CollectiveType::kReduceScatter);
 }

@@ -86,6 +86,19 @@ TEST(TreeReduceTest, EveryReceivedSumIsReadOnceByTheNextStep) {
   }
 }
 
+TEST(TreeReduceTest, WithoutOutputASumIsSetAside) {
+  constexpr int kRoot = 5;
+  const auto plans =
+      PlansOf("TreeReduce", {.layout = GroupLayout::Uniform(1, 16),
+                             .type = CollectiveType::kReduce,
+                             .root = kRoot});
+  for (int rank = 0; rank < 16; ++rank) {
+    for (const Step& reduce : StepsOf(plans[rank], StepKind::kReduce)) {
+      EXPECT_EQ(reduce.into, rank == kRoot ? Data(0) : Scratch(0));
+    }
+  }
+}
+
 TEST(TreeReduceTest, HoldsOnManyRanks) {
   EXPECT_EQ(Verify(AlgorithmNamed("TreeReduce"),
                    {.layout = GroupLayout::Uniform(1, kManyRanks),
