@@ -133,7 +133,7 @@ class ClusterRuntime::Impl {
     const absl::Status reason = absl::CancelledError(
         absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
                      ": the runtime was destroyed"));
-    if (coordinator_ != nullptr) coordinator_->End(reason);
+    if (coordinator_ != nullptr) coordinator_->Retire(reason);
     if (manager_ != nullptr) manager_->EndAll(reason);
     if (transport_ != nullptr) transport_->Shutdown();
   }

@@ -401,6 +401,23 @@ TEST_P(NamedTensorsTest, ARankThatEndsDuringAShutdownLeavesNobodyWaiting) {
   }
 }
 
+TEST_P(NamedTensorsTest, ARankThatEndsAndAskedForNothingLeavesNobodyWaiting) {
+  for (int ends = 0; ends < kNumRanks; ++ends) {
+    Begin();
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      if (rank != ends) calls.push_back(Reduce(rank, "x"));
+    }
+    environment_.RunAll();
+    at(ends).End(absl::CancelledError("enough"));
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      EXPECT_THAT(call->status,
+                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
+    }
+  }
+}
+
 // Also one that is asked for while requests are being told of their end.
 TEST_P(NamedTensorsTest, AShutdownEndsAfterAllRequestsHaveBeenTold) {
   Begin();

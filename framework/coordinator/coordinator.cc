@@ -39,8 +39,8 @@ Coordinator::Coordinator(Options options)
       pending_(rank(), options_.cluster.num_tasks()) {}
 
 Coordinator::~Coordinator() {
-  End(absl::CancelledError(absl::StrCat(options_.cluster.Label(rank()),
-                                        ": the coordinator was destroyed")));
+  Retire(absl::CancelledError(absl::StrCat(options_.cluster.Label(rank()),
+                                           ": the coordinator was destroyed")));
   std::vector<StatusCallback> dones;
   {
     MutexLock lock(&mu_);
@@ -91,8 +91,8 @@ void Coordinator::Submit(CollectiveType type, NamedTensor tensor,
   absl::Status status = Prepare(*pending);
   if (status.ok()) status = Enter(pending);
   if (!status.ok()) return std::move(pending->done)(std::move(status));
+  Begin();  // First: who goes away after it has sent something says so.
   SendNext();
-  Begin();
 }
 
 // What no rank may ask for. Outputs are made now: later the others would wait.
@@ -351,10 +351,18 @@ void Coordinator::EndHere(absl::Status status, DecidedRuns runs) {
 }
 
 void Coordinator::End(absl::Status reason) {
+  EndAll(std::move(reason), /*also_unused=*/true);
+}
+
+void Coordinator::Retire(absl::Status reason) {
+  EndAll(std::move(reason), /*also_unused=*/false);
+}
+
+void Coordinator::EndAll(absl::Status reason, bool also_unused) {
   bool tells = false;
   {
     MutexLock lock(&mu_);
-    tells = has_begun_ && end_.ok();
+    tells = end_.ok() && (has_begun_ || also_unused);
   }
   if (options_.server != nullptr) {
     options_.server->End(reason, DecidedRuns::kCancel,

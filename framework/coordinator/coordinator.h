@@ -58,7 +58,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
 
   static std::shared_ptr<Coordinator> Create(Options options);
 
-  // As End(), with CANCELLED.
+  // As Retire(), with CANCELLED.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -83,8 +83,13 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   void Shutdown(StatusCallback done);
 
   // Ends everything on this rank at once, also what runs, and tells rank zero
-  // if it can: there it ends on all ranks.
+  // if it can: there it ends on all ranks. So also if this rank has asked for
+  // nothing: the others may wait for it.
   void End(absl::Status reason);
+
+  // The rank goes away. As End(), but one that has asked for nothing tells
+  // nobody: its program may use no named tensors.
+  void Retire(absl::Status reason);
 
   // On rank zero, after an end that let what was decided finish: now it cannot.
   // Ends what runs, on all ranks.
@@ -121,6 +126,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   void OnRunEnded() ABSL_LOCKS_EXCLUDED(mu_);
   void OnTold() ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);
   void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
   void TellEnd(const absl::Status& reason, DecidedRuns runs, ControlDone done);
   void AnswerShutdowns() ABSL_LOCKS_EXCLUDED(mu_);

@@ -1,0 +1,100 @@
+#include "framework/coordinator/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/control_channel.h"
+#include "framework/cpu_device.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Kind = proto::ControlRequest::KindCase;
+
+// Answers nothing.
+class SilentChannel : public ControlChannel {
+ public:
+  void Call(int /*task*/, proto::ControlRequest request, ControlCallOptions,
+            ControlDone) override {
+    kinds.push_back(request.kind_case());
+    if (request.has_submit_tensors()) when_submitted();
+  }
+
+  std::vector<Kind> kinds;  // Of the calls so far.
+  std::function<void()> when_submitted = [] {};
+};
+
+// Rank one of two.
+class CoordinatorTest : public testing::Test {
+ protected:
+  void SetUp() override { Restart(); }
+
+  void Restart() {
+    statuses_.clear();
+    channel_ = std::make_shared<SilentChannel>();
+    coordinator_ = Coordinator::Create(
+        {.cluster = {.addresses = {"a:1", "b:1"}, .this_task = 1},
+         .environment = environment_.get(),
+         .device = std::make_shared<CpuDevice>(DeviceAttributes()),
+         .channel = channel_,
+         .executor = [] { return nullptr; }});
+  }
+
+  void Ask(const std::string& name) {
+    coordinator_->AllReduce(
+        {.name = name,
+         .input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(1)),
+         .output = &output_},
+        [this](absl::Status status) {
+          statuses_.push_back(std::move(status));
+        });
+  }
+
+  const absl::Status reason_ = absl::AbortedError("enough");
+  SimulatedEnvironment environment_{1};
+  std::shared_ptr<SilentChannel> channel_;
+  Tensor output_;
+  std::vector<absl::Status> statuses_;
+  std::shared_ptr<Coordinator> coordinator_;
+};
+
+TEST_F(CoordinatorTest, AnEndIsToldAlsoByWhoHasAskedForNothing) {
+  coordinator_->End(reason_);
+  EXPECT_THAT(channel_->kinds, ElementsAre(Kind::kEndDecisions));
+  coordinator_->End(absl::InternalError("later"));
+  coordinator_ = nullptr;
+  EXPECT_THAT(channel_->kinds, ElementsAre(Kind::kEndDecisions));
+}
+
+TEST_F(CoordinatorTest, WhoHasAskedForNothingGoesAwayInSilence) {
+  coordinator_->Retire(reason_);
+  coordinator_ = nullptr;
+  EXPECT_THAT(channel_->kinds, IsEmpty());
+}
+
+// On another thread, which comes between: its first message is on its way.
+TEST_F(CoordinatorTest, WhoEndsOrGoesAwayWhileItFirstAsksTellsTheOthers) {
+  for (const bool goes_away : {false, true}) {
+    Restart();
+    channel_->when_submitted = [&] {
+      goes_away ? coordinator_->Retire(reason_) : coordinator_->End(reason_);
+    };
+    Ask("x");
+    EXPECT_THAT(statuses_, ElementsAre(reason_));
+    EXPECT_THAT(channel_->kinds, Contains(Kind::kEndDecisions));
+  }
+}
+
+}  // namespace
+}  // namespace tutti
