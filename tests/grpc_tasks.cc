@@ -19,7 +19,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     int num_tasks, const Environment& environment,
     const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
         int, uint64_t)>& make_devices,
-    size_t max_entries) {
+    size_t max_entries, CoordinatorSettings coordinator) {
   ClusterSpec cluster;
   for (const int port : FreePorts(num_tasks)) {
     cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
@@ -39,6 +39,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
                                            .incarnation = incarnation,
                                            .environment = environment});
              },
+         .coordinator = coordinator,
          .max_entries = max_entries});
     if (!runtime.ok()) return runtime.status();
     runtimes.push_back(*std::move(runtime));

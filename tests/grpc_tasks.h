@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/coordinator/coordinator_settings.h"
 #include "framework/device.h"
 #include "framework/environment.h"
 #include "runtime/cluster_runtime.h"
@@ -22,7 +23,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     int num_tasks, const Environment& environment,
     const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
         int, uint64_t)>& make_devices = nullptr,
-    size_t max_entries = size_t{1} << 19);
+    size_t max_entries = size_t{1} << 19, CoordinatorSettings coordinator = {});
 
 }  // namespace tutti
 

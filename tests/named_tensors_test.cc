@@ -30,11 +30,21 @@ using ::testing::HasSubstr;
 
 constexpr int kNumRanks = 3;
 
+struct Case {
+  uint64_t seed = 1;
+  bool runs_in_order = false;
+};
+
 class LeanDevice : public CpuDevice {
  public:
-  // Null: it always has memory.
-  LeanDevice(DeviceAttributes attributes, const bool* has_memory)
-      : CpuDevice(std::move(attributes)), has_memory_(has_memory) {}
+  // `has_memory` null: it always has.
+  LeanDevice(DeviceAttributes attributes, const bool* has_host_memory,
+             const bool* has_memory)
+      : CpuDevice(std::move(attributes)),
+        has_host_memory_(has_host_memory),
+        has_memory_(has_memory) {}
+
+  bool has_host_memory() const override { return *has_host_memory_; }
 
   absl::StatusOr<Tensor> Allocate(DType dtype,
                                   const TensorShape& shape) override {
@@ -45,15 +55,35 @@ class LeanDevice : public CpuDevice {
   }
 
  private:
+  const bool* const has_host_memory_;
   const bool* const has_memory_;
 };
 
-class NamedTensorsTest : public testing::TestWithParam<uint64_t> {
+class NamedTensorsTest : public testing::TestWithParam<Case> {
  protected:
   void Begin(CoordinatorSettings settings = {}, int num_ranks = kNumRanks) {
+    Begin(std::move(settings), {.num_ranks = num_ranks});
+  }
+
+  struct Job {
+    int num_ranks = kNumRanks;
+    const bool* has_memory = nullptr;  // Rank 1; null: always.
+    size_t max_entries = size_t{1} << 19;
+  };
+  void Begin(CoordinatorSettings settings, const Job& job) {
     End();
-    job_ = std::make_unique<NamedTensorJob>(num_ranks, environment_.get(),
-                                            std::move(settings));
+    // The coordinators ask when they are made; without it nothing could run.
+    has_host_memory_ = !GetParam().runs_in_order;
+    job_ = std::make_unique<NamedTensorJob>(
+        job.num_ranks, environment_.get(), std::move(settings),
+        /*part_elements=*/100,
+        [this, &job](const DeviceAttributes& device) {
+          return std::make_unique<LeanDevice>(
+              device, &has_host_memory_,
+              device.name.task == 1 ? job.has_memory : nullptr);
+        },
+        job.max_entries);
+    has_host_memory_ = true;
     job_->Join();
     environment_.RunAll();
   }
@@ -100,7 +130,8 @@ class NamedTensorsTest : public testing::TestWithParam<uint64_t> {
     return ranks;
   }
 
-  SimulatedEnvironment environment_{GetParam()};
+  SimulatedEnvironment environment_{GetParam().seed};
+  bool has_host_memory_ = true;
   std::unique_ptr<NamedTensorJob> job_;
   std::vector<NamedCallPtr> calls_;
 
@@ -114,12 +145,22 @@ class NamedTensorsTest : public testing::TestWithParam<uint64_t> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Seeds, NamedTensorsTest,
-                         testing::Range(uint64_t{1}, uint64_t{5}));
+                         testing::Values(Case{1}, Case{2}, Case{3}, Case{4}),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.seed);
+                         });
+
+INSTANTIATE_TEST_SUITE_P(RunsInOrder, NamedTensorsTest,
+                         testing::Values(Case{1, true}, Case{2, true},
+                                         Case{3, true}),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.seed);
+                         });
 
 TEST_P(NamedTensorsTest, RanksMeetInWhateverOrderTheyAsk) {
   for (const int64_t fusion_bytes : {0, 2000, 64 << 20}) {
     Begin({.fusion_bytes = fusion_bytes});
-    std::mt19937_64 generator(GetParam());
+    std::mt19937_64 generator(GetParam().seed);
     for (int round = 0; round < 2; ++round) {
       constexpr int kNumNames = 1000;
       std::vector<std::vector<NamedCallPtr>> calls(
@@ -177,12 +218,7 @@ TEST_P(NamedTensorsTest, GathersWhatEachRankHas) {
 
 // What the tasks keep of instances is bounded, and nothing is forgotten.
 TEST_P(NamedTensorsTest, EverOtherRowsAndSizesLeaveRoomForMore) {
-  End();
-  job_ = std::make_unique<NamedTensorJob>(
-      kNumRanks, environment_.get(), CoordinatorSettings{.fusion_bytes = 0},
-      /*part_elements=*/100, nullptr, /*max_entries=*/40);
-  job_->Join();
-  environment_.RunAll();
+  Begin({.fusion_bytes = 0}, {.max_entries = 40});
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE(round);
     const int i = round % 30;  // Again what was there before.
@@ -376,6 +412,43 @@ TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
   }
 }
 
+// Each tensor is a run of its own: some wait for their turn where there is one.
+TEST_P(NamedTensorsTest, AShutdownLetsAllDecidedRunsFinishAndAnEndNone) {
+  for (int num_works = 0; num_works < 400; num_works += 23) {
+    for (const bool shuts_down : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(num_works, " works, ", shuts_down));
+      Begin({.fusion_bytes = 0});
+      constexpr int kNumNames = 20;
+      std::vector<NamedCallPtr> calls;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (int i = 0; i < kNumNames; ++i) {
+          calls.push_back(Reduce(rank, absl::StrCat(i), Ones(rank, i + 1)));
+        }
+      }
+      environment_.RunSome(num_works);
+      NamedCall down;
+      if (shuts_down) {
+        at(2).Shutdown(down.Set());
+      } else {
+        at(2).End(absl::AbortedError("enough"));
+      }
+      environment_.RunAll();
+      for (size_t i = 0; i < calls.size(); ++i) {
+        const absl::Status& status = calls[i]->status;
+        ASSERT_TRUE(calls[i]->answered());
+        if (shuts_down) {
+          EXPECT_EQ(status, calls[i % kNumNames]->status);
+          EXPECT_TRUE(status.ok() || absl::IsCancelled(status)) << status;
+        } else if (!status.ok()) {
+          EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
+                                       HasSubstr("enough")));
+        }
+      }
+      EXPECT_EQ(down.status.ok(), shuts_down);
+    }
+  }
+}
+
 // Also of what was decided before the shutdown, and never reached that rank.
 TEST_P(NamedTensorsTest, ARankThatEndsDuringAShutdownLeavesNobodyWaiting) {
   for (int num_works = 0; num_works < 60; ++num_works) {
@@ -474,16 +547,8 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
   for (int num_works = 0; num_works < 60; num_works += 3) {
     for (const bool shuts_down : {false, true}) {
       SCOPED_TRACE(absl::StrCat(num_works, " works, ", shuts_down));
-      End();
       bool has_memory = true;
-      job_ = std::make_unique<NamedTensorJob>(
-          kNumRanks, environment_.get(), CoordinatorSettings{},
-          /*part_elements=*/100, [&has_memory](const DeviceAttributes& device) {
-            return std::make_unique<LeanDevice>(
-                device, device.name.task == 1 ? &has_memory : nullptr);
-          });
-      job_->Join();
-      environment_.RunAll();
+      Begin({}, {.has_memory = &has_memory});
       const auto call_all = [this] {
         std::vector<NamedCallPtr> calls;
         for (int rank = 0; rank < kNumRanks; ++rank) {
@@ -522,16 +587,7 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
 // Here no rows are gathered as they are: that is too many entries.
 TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsGatherOnAllRanks) {
   bool has_memory = true;
-  job_ = std::make_unique<NamedTensorJob>(
-      kNumRanks, environment_.get(), CoordinatorSettings{},
-      /*part_elements=*/100,
-      [&has_memory](const DeviceAttributes& device) {
-        return std::make_unique<LeanDevice>(
-            device, device.name.task == 1 ? &has_memory : nullptr);
-      },
-      /*max_entries=*/15);
-  job_->Join();
-  environment_.RunAll();
+  Begin({}, {.has_memory = &has_memory, .max_entries = 15});
   for (int round = 0; round < 3; ++round) {
     has_memory = round != 1;
     std::vector<NamedCallPtr> calls;

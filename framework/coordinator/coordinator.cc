@@ -36,6 +36,9 @@ std::shared_ptr<Coordinator> Coordinator::Create(Options options) {
 
 Coordinator::Coordinator(Options options)
     : options_(std::move(options)),
+      in_order_(options_.device->has_host_memory()
+                    ? nullptr
+                    : std::make_shared<RunsInOrder>()),
       pending_(rank(), options_.cluster.num_tasks()) {}
 
 Coordinator::~Coordinator() {
@@ -246,7 +249,18 @@ void Coordinator::Run(const proto::Decision& decision,
     }
     if (self != nullptr) self->OnRunEnded();
   };
-  RunDecision(group, decision, std::move(tensors), std::move(ended));
+  if (in_order_ == nullptr) {
+    return RunDecision(group, decision, std::move(tensors), std::move(ended));
+  }
+  in_order_->Add([group, decision, tensors = std::move(tensors),
+                  ended = std::move(ended)](auto next) mutable {
+    RunDecision(group, decision, std::move(tensors),
+                [ended = std::move(ended),
+                 next = std::move(next)](const absl::Status& status) mutable {
+                  ended(status);
+                  std::move(next)();
+                });
+  });
 }
 
 // The names are free before `done` runs, which may ask for them again.

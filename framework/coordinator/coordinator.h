@@ -17,6 +17,7 @@
 #include "framework/coordinator/coordinator_server.h"
 #include "framework/coordinator/named_tensor.h"
 #include "framework/coordinator/pending_tensors.h"
+#include "framework/coordinator/runs_in_order.h"
 #include "framework/device.h"
 #include "framework/environment.h"
 #include "framework/mutex.h"
@@ -32,6 +33,12 @@ namespace tutti {
 // Thread-safe. `done` runs exactly once, as that of ExecuteAsync or, for what
 // does not run, inside the call, on a thread of the channel's or of the work
 // queue; it must not block. Input and output belong to the request until then.
+//
+// Where the processor does not reach the device's memory, what is decided runs
+// one after the other: libraries such as NCCL launch on a communicator in one
+// order on all processes, and those that are under way together have none.
+// There what waits for its turn when runs are cancelled ends with the reason
+// when the one before has ended.
 //
 // Nothing ticks: a rank keeps one call open at rank zero, which is answered
 // when there is something to say. An error of one tensor is no error of
@@ -134,6 +141,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   const Options options_;
   const std::shared_ptr<Cancellation> calls_ = std::make_shared<Cancellation>();
   const std::shared_ptr<Cancellation> runs_ = std::make_shared<Cancellation>();
+  const std::shared_ptr<RunsInOrder> in_order_;  // Null: runs need no order.
 
   Mutex mu_;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;

@@ -10,10 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
+#include "framework/coordinator/coordinator_settings.h"
 #include "framework/default_environment.h"
 #include "framework/device.h"
 #include "framework/registry.h"
@@ -43,21 +45,28 @@ constexpr int kNumTasks = 2;
 constexpr int kGpusPerTask = 2;
 constexpr int kNumRanks = kNumTasks * kGpusPerTask;
 constexpr int64_t kElements = 5;
+constexpr int kNumNames = 50;
 constexpr GroupKey kGroup = 1;
 
 class NcclGrpcTest : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { Begin(); }
+
+  void Begin(CoordinatorSettings coordinator = {}) {
+    tasks_.clear();
+    gpus_.clear();
     for (int task = 0; task < kNumTasks; ++task) {
       gpus_.push_back(std::make_unique<FakeGpuRuntime>(
           FakeGpuRuntime::Options{.num_gpus = kGpusPerTask,
                                   .host = shares_gpus_ ? 0 : task,
                                   .environment = environment_.get()}));
     }
-    auto tasks = JoinedGrpcTasks(kNumTasks, environment_.get(),
-                                 [this](int task, uint64_t incarnation) {
-                                   return MakeDevices(task, incarnation);
-                                 });
+    auto tasks = JoinedGrpcTasks(
+        kNumTasks, environment_.get(),
+        [this](int task, uint64_t incarnation) {
+          return MakeDevices(task, incarnation);
+        },
+        /*max_entries=*/size_t{1} << 19, std::move(coordinator));
     ASSERT_THAT(tasks, IsOk());
     tasks_ = *std::move(tasks);
   }
@@ -143,6 +152,46 @@ class NcclGrpcTest : public testing::Test {
       EXPECT_THAT(*gpus(rank).Read(tensors_[rank].data(), kElements),
                   Each(1 + 2 + 3 + 4));
     }
+  }
+
+  // Requests of both tasks for sums of many sizes.
+  struct NamedTensors {
+    std::vector<float> ones = std::vector<float>(kNumNames, 1.0f);
+    std::vector<Tensor> tensors{kNumTasks * kNumNames};
+    std::vector<absl::Status> statuses{kNumTasks * kNumNames};
+    std::unique_ptr<BlockingCounter> ended =
+        std::make_unique<BlockingCounter>(kNumTasks * kNumNames);
+  };
+  NamedTensors AskByName() {
+    NamedTensors named;
+    for (int i = 0; i < kNumNames; ++i) {
+      for (int task = 0; task < kNumTasks; ++task) {
+        const int which = task == 0 ? i : (7 * i + 3) % kNumNames;
+        AskByName(task, which, named);
+      }
+    }
+    return named;
+  }
+  void AskByName(int task, int which, NamedTensors& named) {
+    const int rank = task * kGpusPerTask;
+    const int index = task * kNumNames + which;
+    Tensor& tensor = named.tensors[index];
+    tensor = device(rank)
+                 .Allocate(DType::kFloat32, TensorShape::Vector(which + 1))
+                 .value();
+    EXPECT_THAT(gpus(rank).CopyAsync(tensor.mutable_data(), named.ones.data(),
+                                     tensor.size_bytes(),
+                                     device(rank).compute_stream()),
+                IsOk());
+    tasks_[task]->coordinator().AllReduce(
+        {.name = absl::StrCat("tensor ", which),
+         .input = tensor,
+         .output = &tensor},
+        [status = &named.statuses[index],
+         ended = named.ended.get()](absl::Status given) {
+          *status = std::move(given);
+          ended->DecrementCount();
+        });
   }
 
   // In the next generation of the group, and another step.
@@ -260,6 +309,34 @@ TEST_F(NcclGrpcTest, ByItselfTheGroupUsesNccl) {
   ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
   ExpectSums();
   EXPECT_EQ(network_->counts().launches, kNumTasks);
+}
+
+// Each task asks in an order of its own: NCCL would name what is launched in
+// another one.
+TEST_F(NcclGrpcTest, NamedTensorsAreLaunchedInOneOrder) {
+  for (const int64_t fusion_bytes : {int64_t{0}, int64_t{64} << 20}) {
+    SCOPED_TRACE(fusion_bytes);
+    ASSERT_NO_FATAL_FAILURE(Begin({.fusion_bytes = fusion_bytes}));
+    for (int round = 0; round < 2; ++round) {
+      NamedTensors named = AskByName();
+      named.ended->Wait();
+      EXPECT_THAT(named.statuses, Each(IsOk()));
+    }
+    EXPECT_GE(network_->counts().launches, 2 * kNumTasks);
+  }
+}
+
+TEST_F(NcclGrpcTest, NamedTensorsEndWithTheirRuntimes) {
+  Begin({.fusion_bytes = 0});
+  NamedTensors named = AskByName();
+  AwaitLaunches(kNumTasks * 3);
+  tasks_.clear();
+  named.ended->Wait();
+  for (const absl::Status& status : named.statuses) {
+    EXPECT_TRUE(status.ok() || absl::IsCancelled(status) ||
+                absl::IsUnavailable(status))
+        << status;
+  }
 }
 
 // The leader has NCCL.
