@@ -116,10 +116,8 @@ class LoopbackNetwork::Endpoint
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
             ControlDone done) override {
     CountCall();
-    network_->queue_->Schedule([this, self = shared_from_this(), task,
-                                request = std::move(request),
-                                withdrawn = options.cancellation,
-                                done = std::move(done)]() mutable {
+    Send([this, self = shared_from_this(), task, request = std::move(request),
+          withdrawn = options.cancellation, done = std::move(done)]() mutable {
       const auto target = network_->Find(task);
       if (is_cut_ || target == nullptr || target->is_cut_) {
         return std::move(done)(Gone(task));
@@ -176,6 +174,20 @@ class LoopbackNetwork::Endpoint
     EndPull(key, pending, std::move(reason));
   }
 
+  void HoldCalls() {
+    MutexLock lock(&mu_);
+    holds_calls_ = true;
+  }
+  void LetCallsGo() {
+    std::vector<Work> held;
+    {
+      MutexLock lock(&mu_);
+      holds_calls_ = false;
+      held.swap(held_);
+    }
+    for (Work& call : held) network_->queue_->Schedule(std::move(call));
+  }
+
   // What this one asks of a task that is cut off ends.
   void EndPullsFrom(int task) {
     std::vector<std::pair<BufKey, Pending>> ended;
@@ -194,6 +206,14 @@ class LoopbackNetwork::Endpoint
     int task = 0;
     std::shared_ptr<Pull> pull;
   };
+
+  void Send(Work call) {
+    {
+      MutexLock lock(&mu_);
+      if (holds_calls_) return held_.push_back(std::move(call));
+    }
+    network_->queue_->Schedule(std::move(call));
+  }
 
   void CountCall() {
     MutexLock lock(&network_->mu_);
@@ -221,6 +241,8 @@ class LoopbackNetwork::Endpoint
   std::atomic<bool> is_cut_{false};
   Mutex mu_;
   absl::flat_hash_map<BufKey, Pending> pulls_ ABSL_GUARDED_BY(mu_);
+  bool holds_calls_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Work> held_ ABSL_GUARDED_BY(mu_);
 };
 
 LoopbackNetwork::LoopbackNetwork(ClusterSpec cluster, WorkQueue* queue,
@@ -253,6 +275,9 @@ void LoopbackNetwork::Cut(int task) {
     if (endpoint != nullptr) endpoint->EndPullsFrom(task);
   }
 }
+
+void LoopbackNetwork::HoldCalls(int task) { Find(task)->HoldCalls(); }
+void LoopbackNetwork::LetCallsGo(int task) { Find(task)->LetCallsGo(); }
 
 int64_t LoopbackNetwork::num_calls() const {
   MutexLock lock(&mu_);

@@ -32,6 +32,10 @@ class LoopbackNetwork {
   // UNAVAILABLE.
   void Cut(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The task's calls wait, from now on until they are let go.
+  void HoldCalls(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void LetCallsGo(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Calls and requests so far, of all tasks.
   int64_t num_calls() const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/collective_executor_mgr.h"
+#include "framework/collective_request.h"
 #include "framework/cpu_device.h"
 #include "tests/named_call.h"
 #include "tests/named_tensor_cases.h"
@@ -111,6 +113,11 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
   }
   NamedCallPtr Gather(int rank, const std::string& name, const Tensor& input) {
     return calls_.emplace_back(CallAllGather(at(rank), name, input));
+  }
+
+  void FormGroup() {
+    for (int rank = 0; rank < kNumRanks; ++rank) Reduce(rank, "first");
+    environment_.RunAll();
   }
 
   // rank + 1 everywhere.
@@ -243,6 +250,78 @@ TEST_P(NamedTensorsTest, EverOtherRowsAndSizesLeaveRoomForMore) {
       EXPECT_EQ(sums[rank]->Values(), std::vector<float>(64 + i, 6.0f));
     }
   }
+}
+
+// A program's other collectives need room where instances are settled, too.
+TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
+  for (const bool gathers : {false, true}) {
+    Begin({.fusion_bytes = gathers ? int64_t{1} << 20 : 0});
+    FormGroup();
+    constexpr int kNumNames = 1500;
+    std::vector<NamedCallPtr> calls;
+    // The last one asks first; what it sends after that is late.
+    for (int rank = kNumRanks - 1; rank >= 0; --rank) {
+      for (int i = 0; i < kNumNames; ++i) {
+        const std::string name = absl::StrCat("tensor ", i);
+        calls.push_back(gathers ? Gather(rank, name, Ones(rank, 4 + i))
+                                : Reduce(rank, name, Ones(rank, 4 + i)));
+      }
+      environment_.RunAll();
+      if (rank == kNumRanks - 1) job_->network().HoldCalls(rank);
+    }
+    for (const NamedCallPtr& call : calls) ASSERT_FALSE(call->answered());
+    std::vector<NamedCall> others(2);
+    for (int rank : {1, 0}) {
+      CollectiveRequest request;
+      request.group_key = request.instance_key = 1;
+      request.group_size = 2;
+      request.op = AllReduce{};
+      request.shape = TensorShape::Vector(3);
+      job_->runtime(rank).manager().FindOrCreate(1)->ExecuteAsync(
+          {.device = job_->runtime(rank).devices()[0],
+           .request = std::make_shared<const CollectiveRequest>(request),
+           .input = Ones(rank),
+           .output = &others[rank].output},
+          others[rank].Set());
+      environment_.RunAll();
+    }
+    for (const NamedCall& call : others) {
+      ASSERT_THAT(call.status, IsOk());
+      EXPECT_THAT(call.Values(), Each(3.0f));
+    }
+    job_->network().LetCallsGo(kNumRanks - 1);
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) ASSERT_THAT(call->status, IsOk());
+  }
+}
+
+// What is ready, but not decided, as too many are new.
+TEST_P(NamedTensorsTest, AShutdownEndsWhatWaitsForNewSizesToBeSettled) {
+  Begin({.fusion_bytes = 0});
+  FormGroup();
+  constexpr int kNumNames = 600;
+  std::vector<NamedCallPtr> calls;
+  for (int rank = kNumRanks - 1; rank >= 0; --rank) {
+    for (int i = 0; i < kNumNames; ++i) {
+      calls.push_back(Reduce(rank, absl::StrCat(i), Ones(rank, 4 + i)));
+    }
+    environment_.RunAll();
+    if (rank == kNumRanks - 1) job_->network().HoldCalls(rank);
+  }
+  NamedCall down;
+  at(1).Shutdown(down.Set());
+  environment_.RunAll();
+  job_->network().LetCallsGo(kNumRanks - 1);
+  environment_.RunAll();
+  EXPECT_THAT(down.status, IsOk());
+  int num_run = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ASSERT_TRUE(calls[i]->answered());
+    EXPECT_EQ(calls[i]->status, calls[i % kNumNames]->status);
+    EXPECT_TRUE(calls[i]->status.ok() || absl::IsCancelled(calls[i]->status));
+    if (calls[i]->status.ok()) ++num_run;
+  }
+  EXPECT_EQ(num_run, 256 * kNumRanks);
 }
 
 TEST_P(NamedTensorsTest, ReducesInPlaceAndWithOtherOps) {

@@ -240,14 +240,14 @@ void Coordinator::Run(const proto::Decision& decision,
     MutexLock lock(&mu_);
     group.executor = executor_;
   }
-  auto ended = [weak_self = weak_from_this(),
-                tensors](const absl::Status& status) {
+  auto ended = [weak_self = weak_from_this(), tensors,
+                execution = decision.execution()](const absl::Status& status) {
     const auto self = weak_self.lock();
     if (self != nullptr) self->Leave(tensors);
     for (const PendingTensorPtr& pending : tensors) {
       std::move(pending->done)(status);
     }
-    if (self != nullptr) self->OnRunEnded();
+    if (self != nullptr) self->OnRunEnded(execution);
   };
   if (in_order_ == nullptr) {
     return RunDecision(group, decision, std::move(tensors), std::move(ended));
@@ -269,8 +269,8 @@ void Coordinator::Leave(const std::vector<PendingTensorPtr>& tensors) {
   pending_.Leave(tensors);
 }
 
-void Coordinator::OnRunEnded() {
-  if (options_.server != nullptr) options_.server->OnRunEnded();
+void Coordinator::OnRunEnded(uint64_t execution) {
+  if (options_.server != nullptr) options_.server->OnRunEnded(execution);
   OnTold();
 }
 

@@ -130,7 +130,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
            std::vector<PendingTensorPtr> tensors);
   void Leave(const std::vector<PendingTensorPtr>& tensors)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnRunEnded() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnRunEnded(uint64_t execution) ABSL_LOCKS_EXCLUDED(mu_);
   void OnTold() ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);

@@ -119,13 +119,11 @@ void Negotiation::Forget(const Tensor& tensor) {
 // --- Decisions ---------------------------------------------------------------
 
 // Each group runs as one. A group is where its first tensor would be.
-std::vector<std::vector<Negotiation::TensorPtr>>
-Negotiation::TakeReadyGroups() {
+void Negotiation::GroupReady() {
   struct Open {
     size_t group = 0;
     int64_t bytes = 0;
   };
-  std::vector<std::vector<TensorPtr>> groups;
   std::map<std::pair<DType, std::string>, Open> open;
   for (TensorPtr& tensor : ready_) {
     const TensorRequest& request = tensor->requests.front();
@@ -134,30 +132,38 @@ Negotiation::TakeReadyGroups() {
                       bytes < options_.fusion_bytes &&
                       CheckRequestsAgree(tensor->requests).ok();
     if (!fits) {
-      groups.emplace_back().push_back(std::move(tensor));
+      groups_.emplace_back().push_back(std::move(tensor));
       continue;
     }
     const auto [found, is_new] =
         open.try_emplace({request.dtype, request.merge_op});
     Open& present = found->second;
     if (is_new || present.bytes + bytes > options_.fusion_bytes) {
-      present = {groups.size(), 0};
-      groups.emplace_back();
+      present = {groups_.size(), 0};
+      groups_.emplace_back();
     }
     present.bytes += bytes;
-    groups[present.group].push_back(std::move(tensor));
+    groups_[present.group].push_back(std::move(tensor));
   }
   ready_.clear();
-  ready_names_.clear();
-  ready_bytes_ = 0;
-  return groups;
 }
 
-std::vector<Negotiation::Decision> Negotiation::TakeDecisions() {
+std::vector<Negotiation::Decision> Negotiation::TakeDecisions(
+    int64_t max_new_instances) {
   std::vector<Decision> decisions;
-  for (const auto& group : TakeReadyGroups()) {
+  int64_t num_new = 0;
+  while (num_new < max_new_instances) {
+    if (groups_.empty()) GroupReady();
+    if (groups_.empty()) break;
+    const std::vector<TensorPtr> group = std::move(groups_.front());
+    groups_.pop_front();
+    for (const TensorPtr& tensor : group) {
+      ready_bytes_ -= BytesOf(tensor->requests.front());
+      ready_names_.erase(tensor->name);
+      Forget(*tensor);
+    }
     decisions.push_back(Decide(group));
-    for (const TensorPtr& tensor : group) Forget(*tensor);
+    if (decisions.back().begins_instance()) ++num_new;
   }
   return decisions;
 }

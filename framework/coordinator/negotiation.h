@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,6 +54,8 @@ class Negotiation {
     int64_t fused_elements = 0;
     std::vector<int64_t> rows;
     std::vector<uint32_t> slots;
+
+    bool begins_instance() const { return status.ok() && execution == 0; }
   };
 
   explicit Negotiation(Options options);
@@ -67,11 +71,13 @@ class Negotiation {
   absl::Status AddKnown(int rank, uint64_t number, size_t slot, absl::Time now);
 
   // Whether there is something to decide, and how many bytes would run.
-  bool has_ready() const { return !ready_.empty(); }
+  bool has_ready() const { return !ready_names_.empty(); }
   int64_t ready_bytes() const { return ready_bytes_; }
 
-  // Decides all that is ready.
-  std::vector<Decision> TakeDecisions();
+  // Decides what is ready until so many of the decisions begin an instance: the
+  // rest stays ready.
+  std::vector<Decision> TakeDecisions(
+      int64_t max_new_instances = std::numeric_limits<int64_t>::max());
 
   // The names of which a rank has been missing for that long, each told once.
   std::vector<StalledTensor> TakeStalled(absl::Time now, absl::Duration after);
@@ -113,7 +119,7 @@ class Negotiation {
   absl::Status CheckMayAdd(int rank, const std::string& name) const;
   TensorPtr Take(Tensor& tensor);
   void Forget(const Tensor& tensor);
-  std::vector<std::vector<TensorPtr>> TakeReadyGroups();
+  void GroupReady();
   Decision Decide(const std::vector<TensorPtr>& tensors);
   void DecideReduction(const std::vector<TensorPtr>& tensors, Decision& made);
   void DecideGather(const Tensor& tensor, Decision& made);
@@ -129,9 +135,13 @@ class Negotiation {
   uint64_t last_told_ = 0;  // Place.
   absl::flat_hash_map<std::string, TensorPtr> waiting_;
   std::map<uint64_t, Tensor*> order_;  // Of waiting_, by place.
+
+  // What is ready; before that, and to be decided first, what runs together.
+  std::deque<std::vector<TensorPtr>> groups_;
   std::vector<TensorPtr> ready_;
-  absl::flat_hash_set<std::string> ready_names_;
+  absl::flat_hash_set<std::string> ready_names_;  // Of both.
   int64_t ready_bytes_ = 0;
+
   std::vector<Load> loads_;  // By rank.
 
   // What is known of names: the requests of all ranks, which were decided last.

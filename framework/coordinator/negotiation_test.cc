@@ -108,6 +108,45 @@ TEST(NegotiationTest, FusesOneTypeAndOneMergeOpUpToTheThreshold) {
                           ElementsAre(5, 7), ElementsAre(6)));
 }
 
+TEST(NegotiationTest, WhatWouldBeginTooManyInstancesStaysReady) {
+  for (const bool fuses : {false, true}) {
+    SCOPED_TRACE(fuses);
+    Negotiation negotiation({.num_ranks = 1, .fusion_bytes = fuses ? 100 : 0});
+    uint64_t number = 0;
+    const auto add = [&](const std::string& name, int64_t num_elements) {
+      return negotiation.Add(0, ++number, Reduction(name, num_elements),
+                             kStart);
+    };
+    ASSERT_THAT(add("known", 30), IsOk());
+    ASSERT_THAT(negotiation.TakeDecisions(1), SizeIs(1));
+    // None joins another one.
+    ASSERT_THAT(add("a", 31), IsOk());
+    ASSERT_THAT(add("known", 30), IsOk());
+    ASSERT_THAT(add("b", 32), IsOk());
+    ASSERT_THAT(add("c", 33), IsOk());
+    EXPECT_THAT(negotiation.TakeDecisions(0), IsEmpty());
+    EXPECT_EQ(negotiation.ready_bytes(), 4 * (31 + 30 + 32 + 33));
+
+    const auto first = negotiation.TakeDecisions(2);
+    ASSERT_THAT(first, SizeIs(3));
+    EXPECT_TRUE(first[0].begins_instance());
+    EXPECT_FALSE(first[1].begins_instance());
+    EXPECT_TRUE(first[2].begins_instance());
+    EXPECT_TRUE(negotiation.has_ready());
+    EXPECT_EQ(negotiation.ready_bytes(), 4 * 33);
+    EXPECT_THAT(add("a", 31), IsOk());
+    EXPECT_EQ(add("c", 33).code(), absl::StatusCode::kAlreadyExists);
+
+    const auto second = negotiation.TakeDecisions(2);
+    ASSERT_THAT(second, SizeIs(2));
+    EXPECT_THAT(second[0].requests, ElementsAre(ElementsAre(5)));
+    EXPECT_THAT(second[1].requests, ElementsAre(ElementsAre(6)));
+    EXPECT_FALSE(negotiation.has_ready());
+    EXPECT_EQ(negotiation.ready_bytes(), 0);
+    EXPECT_THAT(add("c", 33), IsOk());
+  }
+}
+
 TEST(NegotiationTest, WhatDiffersIsNotFusedAndEndsAlone) {
   Negotiation negotiation({.num_ranks = 2});
   for (int rank = 0; rank < 2; ++rank) {
