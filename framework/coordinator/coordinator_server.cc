@@ -29,6 +29,17 @@ ControlAnswer DoneAnswer(const absl::Status& status) {
   return reply;
 }
 
+// To a task that counts otherwise, as it has started again: nothing that was
+// decided is for it.
+ControlAnswer EndAnswer(uint64_t after, const absl::Status& end) {
+  proto::ControlReply reply;
+  proto::DecisionsReply& told = *reply.mutable_decisions();
+  told.set_first_number(after + 1);
+  *told.mutable_end() = EncodeError(end);
+  told.set_cancels_runs(true);
+  return reply;
+}
+
 void Report(const CoordinatorSettings& settings, const StalledTensor& tensor) {
   if (settings.stalled != nullptr) return settings.stalled(tensor);
   std::fprintf(stderr, "tutti: %s\n", tensor.ToString().c_str());
@@ -206,12 +217,12 @@ absl::Status CoordinatorServer::CheckAfter(int task, uint64_t after) {
 void CoordinatorServer::Await(int task, uint64_t after, Cancellation* withdrawn,
                               ControlDone done) {
   uint64_t id = 0;
-  absl::Status status;
+  ControlAnswer refusal;
   ControlDone refused, replaced;
   Answers answers;
   {
     MutexLock lock(&mu_);
-    status = CheckAfter(task, after);
+    const absl::Status status = CheckAfter(task, after);
     if (status.ok()) {
       Rank& rank = ranks_[task];
       for (; rank.first_decision <= after; ++rank.first_decision) {
@@ -222,9 +233,10 @@ void CoordinatorServer::Await(int task, uint64_t after, Cancellation* withdrawn,
       answers = TakeAnswers();
     } else {
       refused = std::move(done);
+      refusal = end_.ok() ? status : EndAnswer(after, end_);
     }
   }
-  if (refused != nullptr) return std::move(refused)(std::move(status));
+  if (refused != nullptr) return std::move(refused)(std::move(refusal));
   if (replaced != nullptr) {
     std::move(replaced)(absl::AbortedError(
         "the rank has sent another await_decisions in the place of this one"));

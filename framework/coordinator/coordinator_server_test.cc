@@ -149,6 +149,24 @@ TEST_F(CoordinatorServerTest, TheEndIsToldOnceToAllWhoWaitAndToWhoeverAsks) {
   EXPECT_FALSE(server_->is_in_use());
 }
 
+// The process before it heard of a decision, of which it knows nothing.
+TEST_F(CoordinatorServerTest, ATaskThatStartedAgainHearsWhyItHasEnded) {
+  for (int rank = 0; rank < kNumRanks; ++rank) Ask(rank, Submit("x"));
+  const auto waiting = Await(1, 1);
+  server_->End(absl::AbortedError("a good reason"), DecidedRuns::kFinish);
+  EXPECT_FALSE(waiting->answer->decisions().cancels_runs());
+  for (const uint64_t after : {0, 7}) {
+    const auto again = Await(1, after);
+    EXPECT_EQ(again->num_answers, 1);
+    ASSERT_THAT(again->answer, IsOk());
+    const proto::DecisionsReply& told = again->answer->decisions();
+    EXPECT_EQ(told.first_number(), after + 1);
+    EXPECT_EQ(told.decisions_size(), 0);
+    EXPECT_EQ(DecodeError(told.end()), absl::AbortedError("a good reason"));
+    EXPECT_TRUE(told.cancels_runs());
+  }
+}
+
 TEST_F(CoordinatorServerTest, WhoWaitsIsAnsweredWhenItGoes) {
   const auto waiting = Await(1, 0);
   server_.reset();
