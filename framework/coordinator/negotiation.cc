@@ -33,6 +33,12 @@ int64_t FusedLength(int64_t num_elements) {
   return num_elements + std::min(missing, kMost - num_elements);
 }
 
+// All ranks ask for the same: there is nothing to check.
+bool IsOneReduction(const RankRequests& requests) {
+  return requests.all_equal() &&
+         requests.first().type == CollectiveType::kAllReduce;
+}
+
 }  // namespace
 
 Negotiation::Negotiation(Options options)
@@ -63,26 +69,26 @@ absl::Status Negotiation::Add(int rank, uint64_t number, TensorRequest request,
                               absl::Time now) {
   const absl::Status status = CheckMayAdd(rank, request.name);
   if (!status.ok()) return status;
-  TensorPtr& tensor = waiting_[request.name];
-  if (tensor == nullptr) {
-    tensor = std::make_unique<Tensor>();
-    tensor->name = request.name;
-    tensor->place = ++last_place_;
-    tensor->since = now;
-    tensor->is_present.resize(options_.num_ranks);
-    tensor->numbers.resize(options_.num_ranks);
-    tensor->requests.resize(options_.num_ranks);
-    order_[tensor->place] = tensor.get();
-  }
   loads_[rank].num_requests += 1;
   loads_[rank].name_bytes += request.name.size();
-  if (rank > 0) request.name = std::string();
+  const int64_t bytes = BytesOf(request);
+  TensorPtr& tensor = waiting_[request.name];
+  if (tensor == nullptr) {
+    tensor = std::make_unique<Tensor>(
+        Tensor{.requests = RankRequests(std::move(request)),
+               .place = ++last_place_,
+               .since = now,
+               .is_present = std::vector<bool>(options_.num_ranks)});
+    order_[tensor->place] = tensor.get();
+  } else {
+    tensor->requests.Add(rank, std::move(request));
+  }
+  if (rank == 0) tensor->bytes = bytes;
   tensor->is_present[rank] = true;
-  tensor->numbers[rank] = number;
-  tensor->requests[rank] = std::move(request);
-  if (++tensor->num_present < options_.num_ranks) return absl::OkStatus();
-  ready_bytes_ += BytesOf(tensor->requests.front());
-  ready_names_.insert(tensor->name);
+  tensor->asked.push_back({rank, number});
+  if (tensor->asked.size() < loads_.size()) return absl::OkStatus();
+  ready_bytes_ += tensor->bytes;
+  ready_names_.insert(tensor->name());
   ready_.push_back(Take(*tensor));
   return absl::OkStatus();
 }
@@ -94,25 +100,24 @@ absl::Status Negotiation::AddKnown(int rank, uint64_t number, size_t slot,
         absl::StrCat("rank ", rank, " asked for the tensor of slot ", slot,
                      "; there are ", slots_.size()));
   }
-  TensorRequest request = slots_[slot][rank];
-  request.name = slots_[slot].front().name;
+  TensorRequest request = slots_[slot].Of(rank);
+  request.name = slots_[slot].name();
   return Add(rank, number, std::move(request), now);
 }
 
 // Of those that wait.
 Negotiation::TensorPtr Negotiation::Take(Tensor& tensor) {
   order_.erase(tensor.place);
-  const auto found = waiting_.find(tensor.name);
+  const auto found = waiting_.find(tensor.name());
   TensorPtr taken = std::move(found->second);
   waiting_.erase(found);
   return taken;
 }
 
 void Negotiation::Forget(const Tensor& tensor) {
-  for (int rank = 0; rank < options_.num_ranks; ++rank) {
-    if (!tensor.is_present[rank]) continue;
-    loads_[rank].num_requests -= 1;
-    loads_[rank].name_bytes -= tensor.name.size();
+  for (const Asked& asked : tensor.asked) {
+    loads_[asked.rank].num_requests -= 1;
+    loads_[asked.rank].name_bytes -= tensor.name().size();
   }
 }
 
@@ -126,11 +131,10 @@ void Negotiation::GroupReady() {
   };
   std::map<std::pair<DType, std::string>, Open> open;
   for (TensorPtr& tensor : ready_) {
-    const TensorRequest& request = tensor->requests.front();
-    const int64_t bytes = BytesOf(request);
-    const bool fits = request.type == CollectiveType::kAllReduce &&
-                      bytes < options_.fusion_bytes &&
-                      CheckRequestsAgree(tensor->requests).ok();
+    const TensorRequest& request = tensor->requests.first();
+    const int64_t bytes = tensor->bytes;
+    const bool fits =
+        IsOneReduction(tensor->requests) && bytes < options_.fusion_bytes;
     if (!fits) {
       groups_.emplace_back().push_back(std::move(tensor));
       continue;
@@ -158,8 +162,8 @@ std::vector<Negotiation::Decision> Negotiation::TakeDecisions(
     const std::vector<TensorPtr> group = std::move(groups_.front());
     groups_.pop_front();
     for (const TensorPtr& tensor : group) {
-      ready_bytes_ -= BytesOf(tensor->requests.front());
-      ready_names_.erase(tensor->name);
+      ready_bytes_ -= tensor->bytes;
+      ready_names_.erase(tensor->name());
       Forget(*tensor);
     }
     decisions.push_back(Decide(group));
@@ -168,12 +172,10 @@ std::vector<Negotiation::Decision> Negotiation::TakeDecisions(
   return decisions;
 }
 
-void Negotiation::AddRequests(const Tensor& tensor, Decision& made) {
-  made.requests.resize(tensor.is_present.size());
-  for (size_t rank = 0; rank < tensor.is_present.size(); ++rank) {
-    if (tensor.is_present[rank]) {
-      made.requests[rank].push_back(tensor.numbers[rank]);
-    }
+void Negotiation::AddRequests(const Tensor& tensor, Decision& made) const {
+  made.requests.resize(options_.num_ranks);
+  for (const Asked& asked : tensor.asked) {
+    made.requests[asked.rank].push_back(asked.number);
   }
 }
 
@@ -181,14 +183,14 @@ Negotiation::Decision Negotiation::Decide(
     const std::vector<TensorPtr>& tensors) {
   Decision made;
   for (const TensorPtr& tensor : tensors) AddRequests(*tensor, made);
-  if (tensors.size() == 1) {
-    made.status = CheckRequestsAgree(tensors.front()->requests);
-    if (!made.status.ok()) return made;
-  }
-  if (tensors.front()->requests.front().type == CollectiveType::kAllReduce) {
+  const RankRequests& first = tensors.front()->requests;
+  if (IsOneReduction(first)) {
     DecideReduction(tensors, made);
   } else {
-    DecideGather(*tensors.front(), made);
+    const auto by_rank = first.OfAll(options_.num_ranks);
+    made.status = CheckRequestsAgree(by_rank);
+    if (!made.status.ok()) return made;
+    DecideGather(by_rank, made);
   }
   for (const TensorPtr& tensor : tensors) {
     made.slots.push_back(Remember(*tensor));
@@ -200,9 +202,9 @@ void Negotiation::DecideReduction(const std::vector<TensorPtr>& tensors,
                                   Decision& made) {
   int64_t num_elements = 0;
   for (const TensorPtr& tensor : tensors) {
-    num_elements += tensor->requests.front().shape.num_elements();
+    num_elements += tensor->requests.first().shape.num_elements();
   }
-  const TensorRequest& first = tensors.front()->requests.front();
+  const TensorRequest& first = tensors.front()->requests.first();
   const auto signature = [&first](int64_t length) {
     return absl::StrCat("reduce ", Name(first.dtype), " ", length, " ",
                         first.merge_op);
@@ -217,11 +219,12 @@ void Negotiation::DecideReduction(const std::vector<TensorPtr>& tensors,
 
 // At other lengths it runs as if all ranks had equally much: each one's rows
 // lie at the begin of its part.
-void Negotiation::DecideGather(const Tensor& tensor, Decision& made) {
-  const TensorRequest& first = tensor.requests.front();
+void Negotiation::DecideGather(absl::Span<const TensorRequest> by_rank,
+                               Decision& made) {
+  const TensorRequest& first = by_rank.front();
   bool is_even = true;
   int64_t most_elements = 0;
-  for (const TensorRequest& request : tensor.requests) {
+  for (const TensorRequest& request : by_rank) {
     made.rows.push_back(request.shape.dim(0));
     is_even &= made.rows.back() == made.rows.front();
     most_elements = std::max(most_elements, request.shape.num_elements());
@@ -260,16 +263,16 @@ void Negotiation::SetInstance(const std::string& signature, Decision& made) {
 
 // One more than the tensor's slot; 0 if there is none left.
 uint32_t Negotiation::Remember(Tensor& tensor) {
-  const auto found = slot_of_name_.find(tensor.name);
+  const auto found = slot_of_name_.find(tensor.name());
   if (found != slot_of_name_.end()) {
     slots_[found->second] = std::move(tensor.requests);
     return found->second + 1;
   }
   if (slots_.size() >= options_.max_slots ||
-      tensor.name.size() > kMaxKnownNameBytes) {
+      tensor.name().size() > kMaxKnownNameBytes) {
     return 0;
   }
-  slot_of_name_[tensor.name] = static_cast<uint32_t>(slots_.size());
+  slot_of_name_[tensor.name()] = static_cast<uint32_t>(slots_.size());
   slots_.push_back(std::move(tensor.requests));
   return static_cast<uint32_t>(slots_.size());
 }
@@ -278,7 +281,7 @@ uint32_t Negotiation::Remember(Tensor& tensor) {
 
 StalledTensor Negotiation::Describe(const Tensor& tensor,
                                     absl::Time now) const {
-  StalledTensor stalled{.name = tensor.name, .waited = now - tensor.since};
+  StalledTensor stalled{.name = tensor.name(), .waited = now - tensor.since};
   for (int rank = 0; rank < options_.num_ranks; ++rank) {
     (tensor.is_present[rank] ? stalled.present : stalled.missing)
         .push_back(rank);

@@ -14,8 +14,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "framework/collective_request.h"
 #include "framework/coordinator/coordinator_settings.h"
+#include "framework/coordinator/rank_requests.h"
 #include "framework/coordinator/tensor_request.h"
 
 namespace tutti {
@@ -95,15 +97,22 @@ class Negotiation {
   size_t num_slots() const { return slots_.size(); }
 
  private:
-  // A name that not all ranks have asked for, or that is ready.
+  struct Asked {
+    int rank = 0;
+    uint64_t number = 0;  // Of the rank's request.
+  };
+
+  // A name that not all ranks have asked for, or that is ready. Takes room for
+  // the ranks that have asked, and a bit for each of the others.
   struct Tensor {
-    std::string name;
+    RankRequests requests;
     uint64_t place = 0;  // Names in the order in which they were asked for.
     absl::Time since;
-    int num_present = 0;
-    std::vector<bool> is_present;  // By rank, as all.
-    std::vector<uint64_t> numbers;
-    std::vector<TensorRequest> requests;  // Without the name but for rank 0's.
+    int64_t bytes = 0;             // Of rank zero's request.
+    std::vector<bool> is_present;  // By rank.
+    std::vector<Asked> asked;      // In the order in which they came.
+
+    const std::string& name() const { return requests.name(); }
   };
   using TensorPtr = std::unique_ptr<Tensor>;
 
@@ -122,8 +131,8 @@ class Negotiation {
   void GroupReady();
   Decision Decide(const std::vector<TensorPtr>& tensors);
   void DecideReduction(const std::vector<TensorPtr>& tensors, Decision& made);
-  void DecideGather(const Tensor& tensor, Decision& made);
-  static void AddRequests(const Tensor& tensor, Decision& made);
+  void DecideGather(absl::Span<const TensorRequest> by_rank, Decision& made);
+  void AddRequests(const Tensor& tensor, Decision& made) const;
   uint32_t Remember(Tensor& tensor);
   bool SetExactInstance(const std::string& signature, size_t num_entries,
                         Decision& made);
@@ -145,7 +154,7 @@ class Negotiation {
   std::vector<Load> loads_;  // By rank.
 
   // What is known of names: the requests of all ranks, which were decided last.
-  std::vector<std::vector<TensorRequest>> slots_;
+  std::vector<RankRequests> slots_;
   absl::flat_hash_map<std::string, uint32_t> slot_of_name_;
 
   absl::flat_hash_map<std::string, Instance> instances_;

@@ -2,14 +2,44 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "tests/status_matchers.h"
+
+namespace {
+
+int64_t num_bytes = 0;  // That are allocated, by this test's only thread.
+
+void* Allocate(size_t size) {
+  void* const memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  num_bytes += static_cast<int64_t>(malloc_usable_size(memory));
+  return memory;
+}
+
+void Free(void* memory) {
+  num_bytes -= static_cast<int64_t>(malloc_usable_size(memory));
+  std::free(memory);
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size); }
+void* operator new[](size_t size) { return Allocate(size); }
+void operator delete(void* memory) noexcept { Free(memory); }
+void operator delete[](void* memory) noexcept { Free(memory); }
+void operator delete(void* memory, size_t) noexcept { Free(memory); }
+void operator delete[](void* memory, size_t) noexcept { Free(memory); }
 
 namespace tutti {
 namespace {
@@ -295,6 +325,43 @@ TEST(NegotiationTest, SlotsAndRequestsAreBounded) {
   EXPECT_THAT(negotiation.Add(1, 1, Reduction("0"), kStart), IsOk());
   negotiation.TakeDecisions();
   EXPECT_THAT(negotiation.Add(0, 1, Reduction("one more"), kStart), IsOk());
+}
+
+// But for a bit for each of the others.
+TEST(NegotiationTest, OneRanksRequestsTakeRoomForOneRank) {
+  constexpr int kNumRanks = 1000;
+  Negotiation negotiation({.num_ranks = kNumRanks});
+  constexpr uint64_t kNumNames = 2000;
+  const int64_t bytes_before = num_bytes;
+  for (uint64_t i = 0; i < kNumNames; ++i) {
+    ASSERT_THAT(negotiation.Add(7, i, Reduction(std::to_string(i)), kStart),
+                IsOk());
+  }
+  EXPECT_LT(num_bytes - bytes_before,
+            int64_t{kNumNames} * (kNumRanks / 8 + 1024));
+}
+
+TEST(NegotiationTest, WhatIsKnownOfANameTakesRoomForWhatDiffers) {
+  constexpr int kNumRanks = 10000;
+  Negotiation negotiation({.num_ranks = kNumRanks});
+  const auto decide = [&](const std::string& name, bool differ) {
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      TensorRequest request = Rows(differ ? rank : 3);
+      request.name = name;
+      EXPECT_THAT(negotiation.Add(rank, 1, std::move(request), kStart), IsOk());
+    }
+    EXPECT_THAT(negotiation.TakeDecisions().at(0).status, IsOk());
+  };
+  decide("first", /*differ=*/false);  // And their instances.
+  decide("second", /*differ=*/true);
+  int64_t bytes_before = num_bytes;
+  decide("equal", /*differ=*/false);
+  const int64_t equal_bytes = num_bytes - bytes_before;
+  bytes_before = num_bytes;
+  decide("differ", /*differ=*/true);
+  const int64_t differ_bytes = num_bytes - bytes_before;
+  EXPECT_LT(equal_bytes, 4096);
+  EXPECT_LT(differ_bytes, 40 * kNumRanks);
 }
 
 TEST(NegotiationTest, TellsOnceWhoIsMissingAndEndsWhatExpires) {
