@@ -94,16 +94,15 @@ void ClusterJoin::OnError(int task, const absl::Status& status) {
     return End(absl::Status(status.code(),
                             absl::StrCat(label, ": ", status.message())));
   }
-  {
-    MutexLock lock(&mu_);
-    last_error_ = std::string(status.message());
-  }
+  MutexLock lock(&mu_);
+  if (done_ == nullptr) return;
+  last_error_ = std::string(status.message());
   Clock* const clock = options_.environment.clock;
-  clock->CallAt(clock->Now() + kSayAgain, [weak_self = weak_from_this(), task] {
-    const auto self = weak_self.lock();
-    if (self == nullptr || self->over_->cancelled()) return;
-    self->SayHello(task);
-  });
+  say_again_[task] = clock->CallAt(clock->Now() + kSayAgain,
+                                   [self = shared_from_this(), task] {
+                                     if (!self->over_->cancelled())
+                                       self->SayHello(task);
+                                   });
 }
 
 void ClusterJoin::Report() {
@@ -152,7 +151,9 @@ void ClusterJoin::End(absl::Status status) {
     MutexLock lock(&mu_);
     if (done_ == nullptr) return;
     done = std::exchange(done_, nullptr);
-    if (alarm_ != 0) options_.environment.clock->Cancel(alarm_);
+    Clock* const clock = options_.environment.clock;
+    if (alarm_ != 0) clock->Cancel(alarm_);
+    for (const auto& [task, alarm] : say_again_) clock->Cancel(alarm);
   }
   over_->Cancel(absl::CancelledError("this task has joined, or given up"));
   std::move(done)(std::move(status));

@@ -2,6 +2,7 @@
 #define TUTTI_RESOLVERS_CLUSTER_JOIN_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -17,7 +18,7 @@
 namespace tutti {
 
 // Says Hello to all other tasks until each has answered, or is known to be lost
-// by one that has.
+// by one that has. Its calls and alarms keep it until then.
 //
 // Thread-safe. Callbacks run with no lock held.
 class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
@@ -64,6 +65,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   std::string last_error_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<int, Clock::AlarmId> say_again_ ABSL_GUARDED_BY(mu_);  // By task.
 };
 
 }  // namespace tutti

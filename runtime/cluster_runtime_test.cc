@@ -415,6 +415,28 @@ TEST_P(ClusterRuntimeTest, LaterCallsOfAnAbortedStepEndOnAllTasks) {
   EXPECT_EQ(calls_.back().outcome.status, reason);
 }
 
+// Of tasks that are started one by one.
+class ClusterRuntimeStartTest : public ClusterRuntimeTest {
+ protected:
+  void SetUp() override {}
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeStartTest,
+                         testing::Range(uint64_t{1}, uint64_t{3}));
+
+TEST_P(ClusterRuntimeStartTest, JoiningWithoutADeadlineWaitsForWhoStartsLater) {
+  std::vector<Outcome> joined(kNumTasks);
+  for (int task = 0; task < kNumTasks; ++task) {
+    Start(task);
+    runtimes_[task]->Join(absl::InfiniteFuture(), nullptr, joined[task].Set());
+    environment_.RunAll();
+  }
+  environment_.Advance(absl::Seconds(1));
+  for (const Outcome& outcome : joined) {
+    EXPECT_EQ(outcome.status, absl::OkStatus());
+  }
+}
+
 class ClusterRuntimeStressTest : public ClusterRuntimeTest {};
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeStressTest,
