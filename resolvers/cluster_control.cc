@@ -244,6 +244,7 @@ void ClusterControl::Join(
                       .channel = options_.channel,
                       .hello = OwnHello(),
                       .deadline = deadline,
+                      .cancellation = end_,
                       .progress = std::move(progress),
                       .heard =
                           [self = shared_from_this()](
@@ -256,6 +257,11 @@ void ClusterControl::Join(
                                    TaskHealth::State::kUnknown;
                           }},
                      std::move(done));
+}
+
+void ClusterControl::End(const absl::Status& reason) {
+  end_->Cancel(reason);
+  leave_->End(reason);
 }
 
 absl::Status ClusterControl::OnHelloReply(int task,

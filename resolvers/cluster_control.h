@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "framework/buf_key.h"
+#include "framework/cancellation.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/device_manager.h"
@@ -88,7 +89,8 @@ class ClusterControl : public ControlService,
 
   // Says Hello to the other tasks until every one has answered. `progress` gets
   // those that have not, at first and after each change. Errors:
-  // DEADLINE_EXCEEDED naming them; what the tasks refuse this one with.
+  // DEADLINE_EXCEEDED naming them; what the tasks refuse this one with; the
+  // reason of End().
   void Join(absl::Time deadline,
             std::function<void(const std::vector<int>& missing)> progress,
             StatusCallback done);
@@ -100,6 +102,9 @@ class ClusterControl : public ControlService,
     leave_->Leave(deadline, std::move(done));
     health->Update();
   }
+
+  // Ends with `reason` whoever joins or leaves, now or later.
+  void End(const absl::Status& reason);
 
   // Errors: FAILED_PRECONDITION for a process that was lost; INVALID_ARGUMENT
   // for a message that says what cannot be; those of what is asked for.
@@ -146,6 +151,7 @@ class ClusterControl : public ControlService,
                           const proto::ControlRequest& request);
 
   const Options options_;
+  const std::shared_ptr<Cancellation> end_ = std::make_shared<Cancellation>();
   Mutex mu_;
   bool is_counting_ ABSL_GUARDED_BY(mu_) = false;
   bool count_again_ ABSL_GUARDED_BY(mu_) = false;

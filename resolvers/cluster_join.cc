@@ -50,8 +50,21 @@ void ClusterJoin::Begin() {
     }
   }
   if (all.empty()) return End(absl::OkStatus());
+  WatchCancellation();
+  if (over_->cancelled()) return;
   Report();
   for (int task : all) SayHello(task);
+}
+
+void ClusterJoin::WatchCancellation() {
+  if (options_.cancellation == nullptr) return;
+  const Cancellation::WatchId watch = options_.cancellation->Watch(
+      [weak_self = weak_from_this()](const absl::Status& reason) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->End(reason);
+      });
+  MutexLock lock(&mu_);
+  watch_ = watch;
 }
 
 void ClusterJoin::SayHello(int task) {
@@ -147,14 +160,17 @@ absl::Status ClusterJoin::Overdue() {
 
 void ClusterJoin::End(absl::Status status) {
   StatusCallback done;
+  Cancellation::WatchId watch = 0;
   {
     MutexLock lock(&mu_);
     if (done_ == nullptr) return;
     done = std::exchange(done_, nullptr);
+    watch = watch_;
     Clock* const clock = options_.environment.clock;
     if (alarm_ != 0) clock->Cancel(alarm_);
     for (const auto& [task, alarm] : say_again_) clock->Cancel(alarm);
   }
+  if (watch != 0) options_.cancellation->Unwatch(watch);
   over_->Cancel(absl::CancelledError("this task has joined, or given up"));
   std::move(done)(std::move(status));
 }

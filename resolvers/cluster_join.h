@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "framework/cancellation.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/environment.h"
@@ -30,6 +31,9 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
     proto::Hello hello;
     absl::Time deadline = absl::InfiniteFuture();
 
+    // Ends it with its reason. May be null.
+    std::shared_ptr<Cancellation> cancellation;
+
     // The tasks that have not answered, in order: at first, and after each
     // change. May be null.
     std::function<void(const std::vector<int>& missing)> progress;
@@ -41,14 +45,16 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
     std::function<bool(int task)> has_called;
   };
 
-  // `done` runs once, with DEADLINE_EXCEEDED naming the missing tasks, or the
-  // error of one with which this task cannot work together.
+  // `done` runs once, with DEADLINE_EXCEEDED naming the missing tasks, the
+  // error of one with which this task cannot work together, or the reason of
+  // the cancellation.
   static void Start(Options options, StatusCallback done);
 
  private:
   ClusterJoin(Options options, StatusCallback done);
 
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
+  void WatchCancellation() ABSL_LOCKS_EXCLUDED(mu_);
   void SayHello(int task);
   void OnReply(int task, const ControlAnswer& reply) ABSL_LOCKS_EXCLUDED(mu_);
   void OnError(int task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -65,6 +71,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   std::string last_error_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
+  Cancellation::WatchId watch_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<int, Clock::AlarmId> say_again_ ABSL_GUARDED_BY(mu_);  // By task.
 };
 

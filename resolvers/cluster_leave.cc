@@ -10,19 +10,13 @@ namespace tutti {
 
 void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
   const int num_tasks = options_.cluster.num_tasks();
+  absl::Status refused;
   {
     MutexLock lock(&mu_);
-    done_ = std::move(done);
-    for (int task = 0; task < num_tasks; ++task) {
-      if (task != options_.cluster.this_task && !lost_.contains(task)) {
-        untold_.insert(task);
-      }
-    }
-    alarm_ = options_.environment.clock->CallAt(
-        deadline, [weak_self = weak_from_this()] {
-          if (const auto self = weak_self.lock()) self->OnDeadline();
-        });
+    refused = MayLeave();
+    if (refused.ok()) Begin(deadline, std::move(done));
   }
+  if (!refused.ok()) return std::move(done)(std::move(refused));
   for (int task = 0; task < num_tasks; ++task) {
     if (task == options_.cluster.this_task) continue;
     proto::ControlRequest request;
@@ -33,6 +27,40 @@ void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
                                const ControlAnswer&) { self->OnTold(task); });
   }
   EndIfDone();
+}
+
+absl::Status ClusterLeave::MayLeave() const {
+  if (!end_.ok()) return end_;
+  if (done_ == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                   " is leaving already"));
+}
+
+void ClusterLeave::Begin(absl::Time deadline, StatusCallback done) {
+  done_ = std::move(done);
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (task != options_.cluster.this_task && !lost_.contains(task)) {
+      untold_.insert(task);
+    }
+  }
+  alarm_ = options_.environment.clock->CallAt(
+      deadline, [weak_self = weak_from_this()] {
+        if (const auto self = weak_self.lock()) self->OnDeadline();
+      });
+}
+
+void ClusterLeave::End(const absl::Status& reason) {
+  StatusCallback done;
+  {
+    MutexLock lock(&mu_);
+    if (!end_.ok()) return;
+    end_ = reason;
+    if (done_ == nullptr) return;
+    done = std::exchange(done_, nullptr);
+    options_.environment.clock->Cancel(alarm_);
+  }
+  std::move(done)(reason);
 }
 
 void ClusterLeave::OnTold(int task) {

@@ -33,9 +33,12 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
 
   explicit ClusterLeave(Options options) : options_(std::move(options)) {}
 
-  // At most once. Errors: DEADLINE_EXCEEDED naming those that did not say
-  // Goodbye.
+  // Errors: DEADLINE_EXCEEDED naming those that did not say Goodbye;
+  // FAILED_PRECONDITION while another one waits; the reason of End().
   void Leave(absl::Time deadline, StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends with `reason` what waits, and whoever wants to leave later.
+  void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnGoodbye(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void OnLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
@@ -48,6 +51,9 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  absl::Status MayLeave() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Begin(absl::Time deadline, StatusCallback done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnTold(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void EndIfDone() ABSL_LOCKS_EXCLUDED(mu_);
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
@@ -58,6 +64,7 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   std::set<int> lost_ ABSL_GUARDED_BY(mu_);
   std::set<int> gone_ ABSL_GUARDED_BY(mu_);    // Have said so, or are lost.
   std::set<int> untold_ ABSL_GUARDED_BY(mu_);  // Have not answered.
+  absl::Status end_ ABSL_GUARDED_BY(mu_);      // OK before End().
   StatusCallback done_ ABSL_GUARDED_BY(mu_);
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 };

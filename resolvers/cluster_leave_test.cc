@@ -94,6 +94,32 @@ TEST_F(ClusterLeaveTest, OneThatCameBackIsWaitedFor) {
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
+TEST_F(ClusterLeaveTest, ASecondOneIsRefusedWhileTheFirstWaits) {
+  Leave();
+  absl::Status second;
+  leave_->Leave(absl::InfiniteFuture(),
+                [&](absl::Status status) { second = std::move(status); });
+  EXPECT_THAT(second, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               testing::HasSubstr("leaving already")));
+  EXPECT_FALSE(ended_.has_value());
+  for (int task : {1, 2}) {
+    leave_->OnGoodbye(task);
+    channel_->Answer(task);
+  }
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, EndsWithTheReasonNowAndLater) {
+  const absl::Status reason = absl::CancelledError("enough");
+  Leave();
+  leave_->End(reason);
+  EXPECT_EQ(ended_, reason);
+  EXPECT_EQ(environment_.num_alarms(), 0u);
+  ended_.reset();
+  Leave();
+  EXPECT_EQ(ended_, reason);
+}
+
 TEST_F(ClusterLeaveTest, TheDeadlineNamesWhoHasNotSaidGoodbye) {
   Leave();
   channel_->Answer(1);

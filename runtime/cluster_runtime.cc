@@ -135,6 +135,7 @@ class ClusterRuntime::Impl {
                      ": the runtime was destroyed"));
     if (coordinator_ != nullptr) coordinator_->Retire(reason);
     if (manager_ != nullptr) manager_->EndAll(reason);
+    if (control_ != nullptr) control_->End(reason);
     if (transport_ != nullptr) transport_->Shutdown();
   }
 

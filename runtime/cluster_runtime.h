@@ -34,8 +34,9 @@ namespace tutti {
 // task that goes without Leave() is lost for the others: what runs in groups
 // with its devices fails there.
 //
-// Thread-safe. `done` runs once, on a thread of the transport's, of the clock
-// or inside the call; it must not block, nor destroy the runtime.
+// Thread-safe. `done` runs once, on a thread of the transport's, of the clock,
+// inside the call or inside the destructor; it must not block, nor destroy the
+// runtime.
 class ClusterRuntime {
  public:
   // Makes the transport of this task, whose process has that incarnation.
@@ -85,14 +86,16 @@ class ClusterRuntime {
 
   // Waits until all tasks have been heard of. `progress` hears of those that
   // have not, at first and after each change. Errors: DEADLINE_EXCEEDED naming
-  // them; what a task refuses this one with.
+  // them; what a task refuses this one with; CANCELLED if the runtime is
+  // destroyed.
   void Join(absl::Time deadline,
             std::function<void(const std::vector<int>& missing)> progress,
             StatusCallback done);
 
   // Says that this task is done, and waits until all tasks that live have said
   // so: then none of them needs this one any more. Errors: DEADLINE_EXCEEDED
-  // naming those that have not.
+  // naming those that have not; FAILED_PRECONDITION while another one waits;
+  // CANCELLED if the runtime is destroyed.
   void Leave(absl::Time deadline, StatusCallback done);
 
   const ClusterSpec& cluster() const;

@@ -437,6 +437,24 @@ TEST_P(ClusterRuntimeStartTest, JoiningWithoutADeadlineWaitsForWhoStartsLater) {
   }
 }
 
+TEST_P(ClusterRuntimeStartTest, JoiningEndsWithTheRuntime) {
+  std::vector<absl::Time> deadlines = {absl::InfiniteFuture(),
+                                       After(absl::Seconds(60))};
+  for (const absl::Time deadline : deadlines) {
+    Start(0);
+    Outcome joined;
+    runtimes_[0]->Join(deadline, nullptr, joined.Set());
+    environment_.RunAll();
+    runtimes_[0].reset();
+    ASSERT_TRUE(joined.status.has_value());
+    EXPECT_THAT(*joined.status,
+                StatusIs(absl::StatusCode::kCancelled,
+                         HasSubstr("task 0 (a:1): the runtime was destroyed")));
+    environment_.RunAll();
+    EXPECT_EQ(environment_.num_alarms(), 0u);
+  }
+}
+
 class ClusterRuntimeStressTest : public ClusterRuntimeTest {};
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeStressTest,
@@ -725,6 +743,19 @@ TEST_P(ClusterRuntimeTest, LeavingSaysWhoIsNotDone) {
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("task 0 (a:1) is done"),
                              HasSubstr("task 1 (b:1), task 2 (c:1) did not"))));
+}
+
+TEST_P(ClusterRuntimeTest, LeavingEndsWithTheRuntime) {
+  Outcome left;
+  runtimes_[0]->Leave(After(absl::Seconds(30)), left.Set());
+  environment_.RunAll();
+  runtimes_[0].reset();
+  ASSERT_TRUE(left.status.has_value());
+  EXPECT_THAT(*left.status,
+              StatusIs(absl::StatusCode::kCancelled,
+                       HasSubstr("task 0 (a:1): the runtime was destroyed")));
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(31));
 }
 
 TEST_P(ClusterRuntimeTest, SaysHowATaskIs) {
