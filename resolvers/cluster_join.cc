@@ -43,6 +43,7 @@ void ClusterJoin::Begin() {
   {
     MutexLock lock(&mu_);
     all = missing_;
+    report_again_ = !all.empty();
     if (!all.empty() && options_.deadline != absl::InfiniteFuture()) {
       alarm_ = options_.environment.clock->CallAt(
           options_.deadline,
@@ -51,8 +52,8 @@ void ClusterJoin::Begin() {
   }
   if (all.empty()) return End(absl::OkStatus());
   WatchCancellation();
-  if (over_->cancelled()) return;
   Report();
+  if (over_->cancelled()) return;
   for (int task : all) SayHello(task);
 }
 
@@ -92,12 +93,14 @@ void ClusterJoin::OnReply(int task, const ControlAnswer& reply) {
   bool is_complete = false;
   {
     MutexLock lock(&mu_);
+    const size_t num_missing = missing_.size();
     missing_.erase(task);
     for (int gone : *lost) missing_.erase(gone);
+    if (missing_.size() != num_missing) report_again_ = true;
     is_complete = missing_.empty();
   }
+  if (is_complete) return End(absl::OkStatus());
   Report();
-  if (is_complete) End(absl::OkStatus());
 }
 
 void ClusterJoin::OnError(int task, const absl::Status& status) {
@@ -108,7 +111,7 @@ void ClusterJoin::OnError(int task, const absl::Status& status) {
                             absl::StrCat(label, ": ", status.message())));
   }
   MutexLock lock(&mu_);
-  if (done_ == nullptr) return;
+  if (end_.has_value()) return;
   last_error_ = std::string(status.message());
   Clock* const clock = options_.environment.clock;
   say_again_[task] = clock->CallAt(clock->Now() + kSayAgain,
@@ -118,13 +121,41 @@ void ClusterJoin::OnError(int task, const absl::Status& status) {
                                    });
 }
 
+// Whoever comes while another one reports leaves it to that one to report
+// again, and to run `done`.
 void ClusterJoin::Report() {
-  std::vector<int> missing;
   {
     MutexLock lock(&mu_);
-    missing.assign(missing_.begin(), missing_.end());
+    if (is_reporting_) return;
+    is_reporting_ = true;
+  }
+  while (ReportNext()) {
+  }
+}
+
+// False if there is nothing more to report, for now or, after `done`, for ever.
+bool ClusterJoin::ReportNext() {
+  std::vector<int> missing;
+  StatusCallback done;
+  std::optional<absl::Status> end;
+  {
+    MutexLock lock(&mu_);
+    is_reporting_ = report_again_ || end_.has_value();
+    if (!is_reporting_) return false;
+    if (report_again_) {
+      report_again_ = false;
+      missing.assign(missing_.begin(), missing_.end());
+    } else {
+      done = std::move(done_);
+      end = end_;
+    }
+  }
+  if (end.has_value()) {
+    std::move(done)(*std::move(end));
+    return false;
   }
   if (options_.progress != nullptr) options_.progress(missing);
+  return true;
 }
 
 // Two lists of tasks that differ in an address are not told otherwise.
@@ -159,12 +190,11 @@ absl::Status ClusterJoin::Overdue() {
 }
 
 void ClusterJoin::End(absl::Status status) {
-  StatusCallback done;
   Cancellation::WatchId watch = 0;
   {
     MutexLock lock(&mu_);
-    if (done_ == nullptr) return;
-    done = std::exchange(done_, nullptr);
+    if (end_.has_value()) return;
+    end_ = std::move(status);
     watch = watch_;
     Clock* const clock = options_.environment.clock;
     if (alarm_ != 0) clock->Cancel(alarm_);
@@ -172,7 +202,7 @@ void ClusterJoin::End(absl::Status status) {
   }
   if (watch != 0) options_.cancellation->Unwatch(watch);
   over_->Cancel(absl::CancelledError("this task has joined, or given up"));
-  std::move(done)(std::move(status));
+  Report();
 }
 
 }  // namespace tutti

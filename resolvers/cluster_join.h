@@ -4,7 +4,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -35,7 +37,8 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
     std::shared_ptr<Cancellation> cancellation;
 
     // The tasks that have not answered, in order: at first, and after each
-    // change. May be null.
+    // change; changes that come while it runs are told as one. One at a time,
+    // and never after `done`. May be null.
     std::function<void(const std::vector<int>& missing)> progress;
 
     // What the task has answered. An error counts as no answer.
@@ -59,6 +62,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   void OnReply(int task, const ControlAnswer& reply) ABSL_LOCKS_EXCLUDED(mu_);
   void OnError(int task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void Report() ABSL_LOCKS_EXCLUDED(mu_);
+  bool ReportNext() ABSL_LOCKS_EXCLUDED(mu_);
   std::string HintAt(const std::vector<int>& missing) const;
   absl::Status Overdue() ABSL_LOCKS_EXCLUDED(mu_);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -69,6 +73,9 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   Mutex mu_;
   std::set<int> missing_ ABSL_GUARDED_BY(mu_);
   std::string last_error_ ABSL_GUARDED_BY(mu_);
+  bool is_reporting_ ABSL_GUARDED_BY(mu_) = false;
+  bool report_again_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
   Cancellation::WatchId watch_ ABSL_GUARDED_BY(mu_) = 0;

@@ -85,9 +85,9 @@ class ClusterRuntime {
   ClusterRuntime& operator=(const ClusterRuntime&) = delete;
 
   // Waits until all tasks have been heard of. `progress` hears of those that
-  // have not, at first and after each change. Errors: DEADLINE_EXCEEDED naming
-  // them; what a task refuses this one with; CANCELLED if the runtime is
-  // destroyed.
+  // have not, at first and after each change; one at a time, and not after
+  // `done`. Errors: DEADLINE_EXCEEDED naming them; what a task refuses this one
+  // with; CANCELLED if the runtime is destroyed.
   void Join(absl::Time deadline,
             std::function<void(const std::vector<int>& missing)> progress,
             StatusCallback done);

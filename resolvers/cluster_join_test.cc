@@ -1,0 +1,85 @@
+#include "resolvers/cluster_join.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
+#include "framework/control_channel.h"
+#include "framework/mutex.h"
+#include "tests/simulated_environment.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Keeps what is asked, for the test to answer.
+class KeepingChannel final : public ControlChannel {
+ public:
+  void Call(int task, proto::ControlRequest request,
+            ControlCallOptions /*options*/, ControlDone done) override {
+    EXPECT_TRUE(request.has_hello());
+    calls[task] = std::move(done);
+  }
+
+  std::map<int, ControlDone> calls;
+};
+
+TEST(ClusterJoinTest, ProgressRunsOneAtATimeAndBeforeDone) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto channel = std::make_shared<KeepingChannel>();
+  absl::Notification is_blocked, may_go_on;
+  Mutex mu;
+  std::vector<std::vector<int>> reports;
+  std::optional<absl::Status> ended;
+  ClusterJoin::Start(
+      {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
+       .environment = environment.get(),
+       .channel = channel,
+       .progress =
+           [&](const std::vector<int>& missing) {
+             if (missing == std::vector<int>{2}) {
+               is_blocked.Notify();
+               may_go_on.WaitForNotification();
+             }
+             MutexLock lock(&mu);
+             EXPECT_FALSE(ended.has_value());
+             reports.push_back(missing);
+           },
+       .heard = [](int, const proto::HelloReply&) { return absl::OkStatus(); },
+       .has_called = [](int) { return false; }},
+      [&](absl::Status status) {
+        MutexLock lock(&mu);
+        ended = std::move(status);
+      });
+  proto::ControlReply reply;
+  reply.mutable_hello();
+  std::thread first([done = std::move(channel->calls[1]), reply]() mutable {
+    std::move(done)(reply);
+  });
+  is_blocked.WaitForNotification();
+  std::move(channel->calls[2])(reply);
+  {
+    MutexLock lock(&mu);
+    EXPECT_EQ(ended, std::nullopt);
+    EXPECT_THAT(reports, ElementsAre(ElementsAre(1, 2)));
+  }
+  may_go_on.Notify();
+  first.join();
+  MutexLock lock(&mu);
+  EXPECT_EQ(ended, absl::OkStatus());
+  EXPECT_THAT(reports,
+              ElementsAre(ElementsAre(1, 2), ElementsAre(2), IsEmpty()));
+}
+
+}  // namespace
+}  // namespace tutti
