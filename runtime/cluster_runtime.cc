@@ -29,6 +29,19 @@ constexpr GroupKey kCoordinatorGroup = std::numeric_limits<GroupKey>::max();
 // A task that cannot be told of the end of a step for so long is lost.
 constexpr absl::Duration kCleanupLimit = absl::Seconds(10);
 
+absl::Status CheckOptions(const ClusterRuntime::Options& options) {
+  const Environment& environment = options.environment;
+  if (environment.queue == nullptr || environment.clock == nullptr ||
+      environment.random == nullptr) {
+    return absl::InvalidArgumentError(
+        "the environment lacks a work queue, a clock or a random source");
+  }
+  if (options.make_transport == nullptr) {
+    return absl::InvalidArgumentError("nothing is given to make a transport");
+  }
+  return Validate(options.cluster);
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeCpuDevices(
     const ClusterSpec& cluster, int num_devices, uint64_t incarnation) {
   if (num_devices < 1 || num_devices > kMaxDevicesOfTask) {
@@ -140,7 +153,7 @@ class ClusterRuntime::Impl {
   }
 
   absl::Status Start() {
-    absl::Status status = Validate(options_.cluster);
+    absl::Status status = CheckOptions(options_);
     if (!status.ok()) return status;
     const uint64_t incarnation = options_.environment.random->Next() | 1;
     auto devices = MakeDevices(options_, incarnation);
@@ -148,6 +161,9 @@ class ClusterRuntime::Impl {
     devices_ = *std::move(devices);
     auto transport = options_.make_transport(incarnation);
     if (!transport.ok()) return transport.status();
+    if (*transport == nullptr) {
+      return absl::InvalidArgumentError("the transport that was made is null");
+    }
     transport_ = *std::move(transport);
     access_ = CollectiveRemoteAccess::Create(
         {.cluster = options_.cluster,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -773,18 +774,46 @@ TEST_P(ClusterRuntimeTest, SaysHowATaskIs) {
 
 TEST(ClusterRuntimeOptionsTest, RefusesWhatMakesNoCluster) {
   SimulatedEnvironment environment(1);
-  const auto create = [&](ClusterSpec cluster, int devices) {
-    return ClusterRuntime::Create({.cluster = std::move(cluster),
-                                   .environment = environment.get(),
-                                   .devices_per_task = devices})
-        .status();
-  };
-  EXPECT_THAT(create({.addresses = {}}, 1),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("1 to 65536 tasks")));
-  EXPECT_THAT(create({.addresses = {"a:1"}}, 0),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("1 to 1024 devices; asked for were 0")));
+  LoopbackNetwork network(Cluster(0), environment.get().queue,
+                          /*part_elements=*/100);
+  const ClusterRuntime::Options good = {
+      .cluster = {.addresses = {"a:1"}},
+      .environment = environment.get(),
+      .make_transport = [&](uint64_t incarnation)
+          -> absl::StatusOr<std::shared_ptr<Transport>> {
+        return network.Connect(0, incarnation);
+      }};
+  EXPECT_THAT(ClusterRuntime::Create(good), IsOk());
+  const auto expect_refused =
+      [&](const std::function<void(ClusterRuntime::Options&)>& spoil,
+          const std::string& text) {
+        ClusterRuntime::Options options = good;
+        spoil(options);
+        EXPECT_THAT(
+            ClusterRuntime::Create(std::move(options)).status(),
+            StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+      };
+  expect_refused([](auto& options) { options.cluster.addresses.clear(); },
+                 "1 to 65536 tasks");
+  expect_refused([](auto& options) { options.devices_per_task = 0; },
+                 "1 to 1024 devices; asked for were 0");
+  const std::string lacks = "the environment lacks a work queue, a clock";
+  expect_refused([](auto& options) { options.environment.queue = nullptr; },
+                 lacks);
+  expect_refused([](auto& options) { options.environment.clock = nullptr; },
+                 lacks);
+  expect_refused([](auto& options) { options.environment.random = nullptr; },
+                 lacks);
+  expect_refused([](auto& options) { options.make_transport = nullptr; },
+                 "nothing is given to make a transport");
+  expect_refused(
+      [](auto& options) {
+        options.make_transport =
+            [](uint64_t) -> absl::StatusOr<std::shared_ptr<Transport>> {
+          return nullptr;
+        };
+      },
+      "the transport that was made is null");
 }
 
 }  // namespace
