@@ -80,11 +80,11 @@ void ClusterControl::MakeHealth() {
             if (self != nullptr) self->OnRefused(task, why);
           },
       .found =
-          [weak_self = weak_from_this()](int task) {
+          [weak_self = weak_from_this()](const ControlCaller& process) {
             const auto self = weak_self.lock();
             if (self == nullptr) return;
-            self->leave_->OnFound(task);
-            self->param_resolver_->OnFound(task);
+            self->leave_->OnFound(process);
+            self->param_resolver_->OnFound(process.task);
             self->CountDevicesLeft();
           }});
 }
@@ -174,7 +174,7 @@ void ClusterControl::OnTaskLost(const ControlCaller& process,
                                 const absl::Status& reason) {
   param_resolver_->OnTaskLost(process.task, reason);
   CountDevicesLeft();
-  leave_->OnLost(process.task);
+  leave_->OnLost(process);
   if (options_.task_lost != nullptr) options_.task_lost(process, reason);
 }
 

@@ -8,6 +8,9 @@
 
 namespace tutti {
 
+ClusterLeave::ClusterLeave(Options options)
+    : options_(std::move(options)), processes_(options_.cluster.num_tasks()) {}
+
 void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
   const int num_tasks = options_.cluster.num_tasks();
   absl::Status refused;
@@ -71,21 +74,30 @@ void ClusterLeave::OnTold(int task) {
   EndIfDone();
 }
 
-void ClusterLeave::OnLost(int task) {
+void ClusterLeave::OnFound(const ControlCaller& process) {
+  const auto [task, incarnation] = process;
+  MutexLock lock(&mu_);
+  if (processes_[task].lost_soon.erase(incarnation) > 0) return;
+  if (done_ != nullptr) return;
+  processes_[task].present.insert(incarnation);
+  lost_.erase(task);
+  gone_.erase(task);
+}
+
+void ClusterLeave::OnLost(const ControlCaller& process) {
+  const auto [task, incarnation] = process;
   {
     MutexLock lock(&mu_);
+    Processes& known = processes_[task];
+    if (known.present.erase(incarnation) == 0) {
+      known.lost_soon.insert(incarnation);
+    }
+    if (!known.present.empty()) return;  // Another one has taken its place.
     lost_.insert(task);
     gone_.insert(task);
     untold_.erase(task);
   }
   EndIfDone();
-}
-
-void ClusterLeave::OnFound(int task) {
-  MutexLock lock(&mu_);
-  if (done_ != nullptr) return;
-  lost_.erase(task);
-  gone_.erase(task);
 }
 
 void ClusterLeave::OnGoodbye(int task) {

@@ -2,6 +2,7 @@
 #define TUTTI_RESOLVERS_CLUSTER_LEAVE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <vector>
@@ -31,7 +32,7 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
     std::shared_ptr<ControlChannel> channel;
   };
 
-  explicit ClusterLeave(Options options) : options_(std::move(options)) {}
+  explicit ClusterLeave(Options options);
 
   // Errors: DEADLINE_EXCEEDED naming those that did not say Goodbye;
   // FAILED_PRECONDITION while another one waits; the reason of End().
@@ -41,11 +42,12 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnGoodbye(int task) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A process of the task is there, perhaps another one than before: it is
-  // waited for, unless this task is leaving already.
-  void OnFound(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  // A process of a task is there, perhaps another one than before: it is waited
+  // for until it is lost, unless this task is leaving already. Each is found
+  // once and lost once; the words of it may come in any order.
+  void OnFound(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnLost(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Tasks that have not said Goodbye, once this one leaves.
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
@@ -59,8 +61,15 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   std::set<int> Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // By their incarnations.
+  struct Processes {
+    std::set<uint64_t> present;    // Found, and not lost.
+    std::set<uint64_t> lost_soon;  // Lost, and not found yet.
+  };
+
   const Options options_;
   Mutex mu_;
+  std::vector<Processes> processes_ ABSL_GUARDED_BY(mu_);  // By task.
   std::set<int> lost_ ABSL_GUARDED_BY(mu_);
   std::set<int> gone_ ABSL_GUARDED_BY(mu_);    // Have said so, or are lost.
   std::set<int> untold_ ABSL_GUARDED_BY(mu_);  // Have not answered.

@@ -66,7 +66,7 @@ TEST_F(ClusterLeaveTest, EndsWhenAllHaveSaidAndHeardGoodbye) {
 }
 
 TEST_F(ClusterLeaveTest, WaitsForNoAnswerOfOneThatIsLost) {
-  leave_->OnLost(1);
+  leave_->OnLost({1, 5});
   Leave();
   leave_->OnGoodbye(2);
   channel_->Answer(2);
@@ -78,19 +78,40 @@ TEST_F(ClusterLeaveTest, OneThatIsLostMeanwhileIsNotWaitedFor) {
   leave_->OnGoodbye(2);
   channel_->Answer(2);
   EXPECT_FALSE(ended_.has_value());
-  leave_->OnLost(1);
+  leave_->OnLost({1, 5});
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
 TEST_F(ClusterLeaveTest, OneThatCameBackIsWaitedFor) {
-  leave_->OnLost(1);
-  leave_->OnFound(1);
+  leave_->OnLost({1, 5});
+  leave_->OnFound({1, 6});
   Leave();
   leave_->OnGoodbye(2);
   channel_->Answer(2);
   EXPECT_FALSE(ended_.has_value());
   channel_->Answer(1);
   leave_->OnGoodbye(1);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, AWordOfLossThatIsOvertakenLosesNobodyElse) {
+  leave_->OnFound({1, 5});
+  leave_->OnFound({1, 6});
+  Leave();
+  leave_->OnLost({1, 5});  // Before the other one was found.
+  leave_->OnGoodbye(2);
+  channel_->Answer(2);
+  EXPECT_FALSE(ended_.has_value());
+  leave_->OnLost({1, 6});
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, OneWhoseLossIsToldFirstIsNotWaitedFor) {
+  leave_->OnLost({1, 5});
+  leave_->OnFound({1, 5});
+  Leave();
+  leave_->OnGoodbye(2);
+  channel_->Answer(2);
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 

@@ -281,7 +281,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
   }
   if (beat != nullptr) beat->cancellation->Cancel(replaced);
   if (!replaced.ok()) options_.lost(gone, replaced);
-  options_.found(task);
+  options_.found(process);
   Update();
   return absl::OkStatus();
 }

@@ -77,8 +77,9 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
     // are FAILED_PRECONDITION. The task itself is then lost to this one.
     std::function<void(int task, const absl::Status& why)> refused;
 
-    // A process was heard of for the first time.
-    std::function<void(int task)> found;
+    // A process was heard of for the first time. What is told of one process
+    // may overtake what is told of another, also of the same task.
+    std::function<void(const ControlCaller& process)> found;
   };
 
   enum class State { kUnknown, kUp, kLost };

@@ -62,7 +62,7 @@ class TaskHealthTest : public testing::Test {
           .silent = [this](int task,
                            const absl::Status&) { silent_.push_back(task); },
           .refused = [](int, const absl::Status&) {},
-          .found = [](int) {}});
+          .found = [](const ControlCaller&) {}});
 };
 
 TEST_F(TaskHealthTest, AnAnswerAtTheLastMomentLosesNobody) {
