@@ -56,6 +56,7 @@ class CudaRuntime : public GpuRuntime {
   absl::StatusOr<GpuEvent> CreateEvent(int gpu) override;
   absl::Status DestroyEvent(GpuEvent event) override;
   absl::Status RecordEvent(GpuEvent event, GpuStream stream) override;
+  absl::Status FirstError(int gpu) override ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<bool> IsDone(GpuEvent event) override;
   absl::Status WaitForEvent(GpuStream stream, GpuEvent event) override;
   absl::StatusOr<void*> AllocateAsync(size_t num_bytes,
@@ -80,9 +81,6 @@ class CudaRuntime : public GpuRuntime {
   // were to call the host for, because CUDA never will.
   absl::Status Note(cudaError_t error, absl::string_view call, int gpu)
       ABSL_LOCKS_EXCLUDED(mu_);
-
-  // OK unless the GPU is known to be spoilt.
-  absl::Status FirstError(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
 
   const CudaRuntimeOptions options_;
 

@@ -76,6 +76,7 @@ bool SpoilsGpu(cudaError_t error) {
     case cudaErrorMpsClientTerminated:
     case cudaErrorExternalDevice:
     case cudaErrorMpsRpcFailure:
+    case cudaErrorCudartUnloading:
     case cudaErrorUnknown:
 #if CUDART_VERSION >= 13000
     case cudaErrorContained:

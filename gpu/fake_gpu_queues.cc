@@ -165,6 +165,11 @@ absl::StatusOr<bool> FakeGpuQueues::IsDone(GpuEvent event) {
   return (*found)->last == nullptr || (*found)->last->is_done;
 }
 
+absl::Status FakeGpuQueues::FirstError(int gpu) {
+  MutexLock lock(&mu_);
+  return spoilt_.at(static_cast<size_t>(gpu));
+}
+
 absl::Status FakeGpuQueues::Put(GpuStream stream, Operation operation) {
   Item item;
   item.operation = std::move(operation);

@@ -69,6 +69,9 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   absl::Status Wait(GpuStream stream, GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<bool> IsDone(GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What spoilt the GPU, whether or not a call has found it yet.
+  absl::Status FirstError(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
+
   absl::Status Put(GpuStream stream, Operation operation)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status PutFault(GpuStream stream, absl::Status status)

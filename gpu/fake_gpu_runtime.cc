@@ -254,8 +254,13 @@ absl::Status FakeGpuRuntime::RecordEvent(GpuEvent event, GpuStream stream) {
   return status.ok() ? queues_->Record(event, stream) : status;
 }
 
+absl::Status FakeGpuRuntime::FirstError(int gpu) {
+  return queues_->FirstError(gpu);
+}
+
 absl::StatusOr<bool> FakeGpuRuntime::IsDone(GpuEvent event) {
-  const absl::Status status = queues_->Begin(kNeverFails, "IsDone", event.gpu);
+  const absl::Status status =
+      queues_->Begin(Number(GpuCall::kIsDone), "IsDone", event.gpu);
   if (!status.ok()) return status;
   return queues_->IsDone(event);
 }

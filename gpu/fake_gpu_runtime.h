@@ -36,6 +36,7 @@ enum class GpuCall {
   kLaunchReduce,
   kLaunchCopy,
   kEnablePeerAccess,
+  kIsDone,
 };
 
 // A GpuRuntime without GPUs, for tests.
@@ -128,6 +129,7 @@ class FakeGpuRuntime : public GpuRuntime {
   absl::StatusOr<GpuEvent> CreateEvent(int gpu) override;
   absl::Status DestroyEvent(GpuEvent event) override;
   absl::Status RecordEvent(GpuEvent event, GpuStream stream) override;
+  absl::Status FirstError(int gpu) override;
   absl::StatusOr<bool> IsDone(GpuEvent event) override;
   absl::Status WaitForEvent(GpuStream stream, GpuEvent event) override;
   absl::StatusOr<void*> AllocateAsync(size_t num_bytes,

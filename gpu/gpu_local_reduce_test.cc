@@ -433,6 +433,31 @@ TEST(GpuLocalReduceTest, ALookBeforeTheEndEndsNothing) {
   EXPECT_EQ(group.environment().num_alarms(), 0);
 }
 
+// CUDA may refuse to say while another thread captures a graph.
+TEST(GpuLocalReduceTest, ALookThatFailsOnAGoodGpuEndsNothing) {
+  Sums sums({});
+  FakeGpuGroup& group = sums.group();
+  sums.FillAll();
+  const auto gate = std::make_shared<std::atomic<bool>>(false);
+  ASSERT_THAT(group.runtime().PutGate(group.device(0).compute_stream(), gate),
+              IsOk());
+  sums.CallAll();
+  group.RunAll();
+  group.runtime().FailCall(GpuCall::kIsDone, /*num_good=*/0,
+                           absl::InternalError("capturing"));
+  const int64_t num_before = group.runtime().NumCalls(GpuCall::kIsDone);
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_GT(group.runtime().NumCalls(GpuCall::kIsDone), num_before);
+  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+  *gate = true;
+  group.runtime().Waker()();
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+  for (int rank = 0; rank < group.size(); ++rank) {
+    EXPECT_EQ(group.Read(sums.output(rank)), sums.Sum());
+  }
+}
+
 TEST(GpuLocalReduceTest, GpusWithoutALinkAreNamed) {
   Sums sums({.num_gpus = 3, .devices_per_gpu = 1, .link = [](int a, int b) {
                return a + b == 2 ? PeerLink::kNone : PeerLink::kBus;

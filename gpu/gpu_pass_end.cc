@@ -95,18 +95,29 @@ absl::StatusOr<bool> GpuPassEnd::IsOver() {
   bool is_over = true;
   // An error of any of them counts before what is not done.
   for (const GpuEvent event : awaited_) {
-    const absl::StatusOr<bool> is_done = runtime.IsDone(event);
+    const absl::StatusOr<bool> is_done =
+        IsTrue(runtime.IsDone(event), event.gpu);
     if (!is_done.ok()) return is_done;
     is_over &= *is_done;
   }
   if (is_past_) return is_over;
   if (!is_marked_) {
     const absl::Status status = MarkLocked();
-    if (!status.ok()) return status;
+    if (!status.ok()) return IsTrue(status, stream_.gpu);
   }
-  const absl::StatusOr<bool> is_past = runtime.IsDone(event_.get());
+  const absl::StatusOr<bool> is_past =
+      IsTrue(runtime.IsDone(event_.get()), stream_.gpu);
   if (!is_past.ok()) return is_past;
   return is_over && *is_past;
+}
+
+// What does not know its handle any more never will: the process may have reset
+// the GPU.
+absl::StatusOr<bool> GpuPassEnd::IsTrue(absl::StatusOr<bool> answer,
+                                        int gpu) const {
+  if (answer.ok() || absl::IsInvalidArgument(answer.status())) return answer;
+  if (!device_.runtime().FirstError(gpu).ok()) return answer;
+  return false;
 }
 
 void GpuPassEnd::End(absl::Status status) {

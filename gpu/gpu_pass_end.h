@@ -23,7 +23,8 @@ namespace tutti {
 // where a GPU is spoilt before, so the end is also looked for every
 // kLookEvery: that long after the runtime knows of the error, at most, the
 // execution ends with it. What waits for a GPU that is spoilt may still be on
-// the streams of others then, and does not run as long as they wait.
+// the streams of others then, and does not run as long as they wait. Other
+// errors of a look end nothing: what is on the stream may run all the same.
 //
 // Thread-safe. Its own callbacks keep it; the device, its runtime and the
 // awaited events are valid until `done` runs, the clock for ever.
@@ -59,6 +60,10 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
   void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<bool> IsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Of a call for `gpu`, as far as can be told now. Errors: those after which
+  // none will tell more.
+  absl::StatusOr<bool> IsTrue(absl::StatusOr<bool> answer, int gpu) const;
   absl::Status MarkLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -96,8 +96,13 @@ class GpuRuntime {
   // place of an earlier record. REQUIRES: both are of the same GPU.
   virtual absl::Status RecordEvent(GpuEvent event, GpuStream stream) = 0;
 
+  // OK unless a call for the GPU has found it spoilt: then that error. Asks no
+  // driver.
+  virtual absl::Status FirstError(int gpu) = 0;
+
   // Whether the last record is done; true if there was none. Where the GPU is
-  // spoilt, its error.
+  // spoilt, its error, which FirstError() returns from then on; after another
+  // error it may be asked again.
   virtual absl::StatusOr<bool> IsDone(GpuEvent event) = 0;
 
   // What is put on the stream from now on runs after the event's last record

@@ -3,6 +3,8 @@
 
 #include "gpu/gpu_step_stream.h"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -162,6 +164,31 @@ TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
       EXPECT_EQ(group.environment().num_alarms(), 0);
       EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
     }
+  }
+}
+
+// CUDA may refuse to say while another thread captures a graph.
+TEST(GpuStepStreamTest, ALookThatFailsOnAGoodGpuEndsNothing) {
+  const auto sums = SumsBy("RingReduce", {.devices_per_gpu = 3});
+  FakeGpuGroup& group = sums->group();
+  sums->FillAll();
+  const auto gate = std::make_shared<std::atomic<bool>>(false);
+  ASSERT_THAT(group.runtime().PutGate(group.device(0).compute_stream(), gate),
+              IsOk());
+  sums->CallAll();
+  group.RunAll();
+  group.runtime().FailCall(GpuCall::kIsDone, /*num_good=*/0,
+                           absl::InternalError("capturing"));
+  const int64_t num_before = group.runtime().NumCalls(GpuCall::kIsDone);
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_GT(group.runtime().NumCalls(GpuCall::kIsDone), num_before);
+  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+  *gate = true;
+  group.runtime().Waker()();
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+  for (int rank = 0; rank < group.size(); ++rank) {
+    EXPECT_EQ(group.Read(sums->output(rank)), sums->Sum());
   }
 }
 

@@ -51,6 +51,7 @@ class CountingRuntime : public GpuRuntime {
   absl::Status RecordEvent(GpuEvent event, GpuStream stream) override {
     return other_.RecordEvent(event, stream);
   }
+  absl::Status FirstError(int gpu) override { return other_.FirstError(gpu); }
   absl::StatusOr<bool> IsDone(GpuEvent event) override {
     return other_.IsDone(event);
   }
