@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<int>> Connect(GpuRuntime& runtime, int gpu,
     strengths[peer] = StrengthOf(*link);
     if (strengths[peer] == 0) continue;
     const absl::Status status = runtime.EnablePeerAccess(gpu, peer);
-    if (absl::IsResourceExhausted(status)) {
+    if (absl::IsOutOfRange(status)) {
       strengths[peer] = 0;
     } else if (!status.ok()) {
       return status;

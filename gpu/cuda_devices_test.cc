@@ -123,12 +123,21 @@ TEST_F(CudaDevicesTest, AGpuThatFailsTakesNoStagingFromOthers) {
 
 TEST_F(CudaDevicesTest, OnePeerTooManyCountsAsWithoutALink) {
   runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
-                    absl::ResourceExhaustedError("too many peers"));
+                    absl::OutOfRangeError("too many peers"));
   const auto devices = CreateCudaDevices(Options());
   ASSERT_THAT(devices, IsOk());
   EXPECT_THAT((*devices)[0]->attributes().locality.links,
               ElementsAre(DeviceLink{1, 3}));
   EXPECT_THAT((*devices)[2]->attributes().locality.links, testing::SizeIs(5));
+}
+
+// It would be slower for good, and nobody would know.
+TEST_F(CudaDevicesTest, LackOfMemoryForAPeerIsNoLackOfALink) {
+  runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
+                    absl::ResourceExhaustedError("out of memory"));
+  EXPECT_THAT(CreateCudaDevices(Options()),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("out of memory")));
 }
 
 TEST_F(CudaDevicesTest, WhatFailsIsReturnedAndNothingIsLeft) {

@@ -21,8 +21,9 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorDevicesUnavailable:
       return absl::StatusCode::kUnavailable;
     case cudaErrorMemoryAllocation:
-    case cudaErrorTooManyPeers:
       return absl::StatusCode::kResourceExhausted;
+    case cudaErrorTooManyPeers:
+      return absl::StatusCode::kOutOfRange;
     case cudaErrorInvalidValue:
     case cudaErrorInvalidDevice:
     case cudaErrorInvalidResourceHandle:

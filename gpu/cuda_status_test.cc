@@ -14,9 +14,8 @@ TEST(CudaStatusTest, NamesTheCallTheGpuAndWhatCudaSays) {
   EXPECT_THAT(CudaStatus(cudaErrorMemoryAllocation, "cudaCall", 3),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("cudaCall on GPU 3: out of memory")));
-  EXPECT_THAT(
-      CudaStatus(cudaErrorTooManyPeers, "cudaCall", 3),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("peer")));
+  EXPECT_THAT(CudaStatus(cudaErrorTooManyPeers, "cudaCall", 3),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("peer")));
   EXPECT_THAT(CudaStatus(cudaErrorIllegalAddress, "cudaCall", 3),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal")));
   EXPECT_THAT(CudaStatus(cudaSuccess, "cudaCall"), IsOk());

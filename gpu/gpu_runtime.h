@@ -79,7 +79,7 @@ class GpuRuntime {
 
   // From now on kernels on `gpu` may use the memory of `peer`. May be called
   // again. Errors: FAILED_PRECONDITION if there is no link,
-  // RESOURCE_EXHAUSTED if the GPU has as many peers as it can.
+  // OUT_OF_RANGE if the GPU has as many peers as it can.
   virtual absl::Status EnablePeerAccess(int gpu, int peer) = 0;
 
   // Does not wait for other streams, not even for the legacy default one.
