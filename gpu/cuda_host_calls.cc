@@ -45,27 +45,32 @@ void CudaHostCalls::End(void* call, absl::Status status) {
     calls_.erase(found);
     ++running_[ended.owner];
   }
-  std::move(ended.call)(std::move(status));
-  ended.call = nullptr;
+  RunTaken(std::move(ended), std::move(status));
+}
+
+void CudaHostCalls::RunTaken(Call taken, absl::Status status) {
+  std::move(taken.call)(std::move(status));
+  taken.call = nullptr;
   MutexLock lock(&mu_);
-  if (--running_[ended.owner] > 0) return;
-  running_.erase(ended.owner);
+  if (--running_[taken.owner] > 0) return;
+  running_.erase(taken.owner);
   has_returned_.SignalAll();
 }
 
 void CudaHostCalls::EndWhere(absl::FunctionRef<bool(const Call&)> is_meant,
                              const absl::Status& status) {
-  std::vector<StatusCallback> ended;
+  std::vector<Call> ended;
   {
     MutexLock lock(&mu_);
     for (auto call = calls_.begin(); call != calls_.end();) {
       const auto here = call++;
       if (!is_meant(here->second)) continue;
-      ended.push_back(std::move(here->second.call));
+      ++running_[here->second.owner];
+      ended.push_back(std::move(here->second));
       calls_.erase(here);
     }
   }
-  for (StatusCallback& call : ended) std::move(call)(status);
+  for (Call& call : ended) RunTaken(std::move(call), status);
 }
 
 }  // namespace tutti

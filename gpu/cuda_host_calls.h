@@ -48,6 +48,9 @@ class CudaHostCalls {
   };
 
   void End(void* call, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // One that is of calls_ no more and counts in running_.
+  void RunTaken(Call taken, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndWhere(absl::FunctionRef<bool(const Call&)> is_meant,
                 const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -56,7 +59,7 @@ class CudaHostCalls {
   uintptr_t last_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<uintptr_t, Call> calls_ ABSL_GUARDED_BY(mu_);
 
-  // How many of an owner's End() runs.
+  // How many of an owner's have been taken to be run and not returned.
   absl::flat_hash_map<const void*, int> running_ ABSL_GUARDED_BY(mu_);
 };
 

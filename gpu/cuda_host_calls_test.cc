@@ -71,7 +71,8 @@ TEST(CudaHostCallsTest, TheEndOfAnOwnerIsForAllItsGpusAndForNoOther) {
   CudaHostCalls::Run(call);
 }
 
-TEST(CudaHostCallsTest, AnOwnerEndsWhenItsCallsHaveReturned) {
+// Of an owner, while `begin` runs a call of its GPU 0 on another thread.
+void ExpectTheEndWaits(void (*begin)(const void* owner, void* call)) {
   CudaHostCalls& calls = CudaHostCalls::Get();
   const int owner = 0;
   BlockingCounter has_begun(1), is_ending(1);
@@ -84,13 +85,24 @@ TEST(CudaHostCallsTest, AnOwnerEndsWhenItsCallsHaveReturned) {
     has_returned = true;
   });
   // Lets the other return when the end has begun.
-  calls.Add(&owner, 0,
+  calls.Add(&owner, 1,
             [&](const absl::Status&) { is_ending.DecrementCount(); });
-  std::thread driver([&] { CudaHostCalls::Run(call); });
+  std::thread driver([&] { begin(&owner, call); });
   has_begun.Wait();
   calls.EndAllOf(&owner, absl::AbortedError("end"));
   EXPECT_TRUE(has_returned);
   driver.join();
+}
+
+TEST(CudaHostCallsTest, AnOwnerEndsWhenItsCallsHaveReturned) {
+  ExpectTheEndWaits(
+      [](const void* /*owner*/, void* call) { CudaHostCalls::Run(call); });
+}
+
+TEST(CudaHostCallsTest, AnOwnerEndsWhenThoseThatFailWithAGpuHaveReturned) {
+  ExpectTheEndWaits([](const void* owner, void* /*call*/) {
+    CudaHostCalls::Get().FailAllOf(owner, 0, absl::InternalError("fault"));
+  });
 }
 
 }  // namespace
