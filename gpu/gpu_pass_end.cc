@@ -127,9 +127,22 @@ void GpuPassEnd::End(absl::Status status) {
     if (done_ == nullptr) return;
     done = std::exchange(done_, nullptr);
     clock_.Cancel(alarm_);
+    may_go_on_ = !status.ok() && !IsPastOrSpoilt();
     event_ = OwnedGpuEvent();
   }
   std::move(done)(std::move(status));
+}
+
+bool GpuPassEnd::IsPastOrSpoilt() {
+  GpuRuntime& runtime = device_.runtime();
+  if (is_past_) return true;
+  if (is_marked_ && runtime.IsDone(event_.get()).value_or(false)) return true;
+  return !runtime.FirstError(stream_.gpu).ok();
+}
+
+bool GpuPassEnd::MayGoOn() const {
+  MutexLock lock(&mu_);
+  return may_go_on_;
 }
 
 }  // namespace tutti

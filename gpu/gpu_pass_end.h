@@ -52,6 +52,11 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   void CallWhenOver(std::vector<GpuEvent> awaited, StatusCallback done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // For `done`, which got an error: whether what the stream held before the end
+  // may still run, because it is another GPU that is spoilt. Nobody else must
+  // get what it uses.
+  bool MayGoOn() const ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   GpuPassEnd(CudaDevice& device, GpuStream stream, Clock& clock,
              OwnedGpuEvent event);
@@ -65,6 +70,7 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   // none will tell more.
   absl::StatusOr<bool> IsTrue(absl::StatusOr<bool> answer, int gpu) const;
   absl::Status MarkLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsPastOrSpoilt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
   CudaDevice& device_;
@@ -72,10 +78,11 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   Clock& clock_;
 
   // Held while the runtime is asked, so that nothing ends meanwhile.
-  Mutex mu_;
+  mutable Mutex mu_;
   OwnedGpuEvent event_ ABSL_GUARDED_BY(mu_);
   bool is_marked_ ABSL_GUARDED_BY(mu_) = false;
   bool is_past_ ABSL_GUARDED_BY(mu_) = false;  // As the stream has said.
+  bool may_go_on_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<GpuEvent> awaited_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);  // Null before and after.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;

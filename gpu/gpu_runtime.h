@@ -165,6 +165,9 @@ class GpuOwner {
   }
 
   // REQUIRES: it owns one.
+  // Nobody destroys the handle any more.
+  void Abandon() { runtime_ = nullptr; }
+
   Handle get() const { return handle_; }
   explicit operator bool() const { return runtime_ != nullptr; }
 

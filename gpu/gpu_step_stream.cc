@@ -1,5 +1,6 @@
 #include "gpu/gpu_step_stream.h"
 
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -19,6 +20,11 @@ std::vector<GpuEvent> HandlesOf(const GpuEvents& events) {
   handles.reserve(events.size());
   for (const auto& [gpu, event] : events) handles.push_back(event->get());
   return handles;
+}
+
+// What uses the buffer was on the stream before `end`, which has ended.
+void GiveBack(PinnedPool::Buffer buffer, const GpuPassEnd& end) {
+  if (end.MayGoOn()) buffer.Abandon();
 }
 
 }  // namespace
@@ -125,34 +131,35 @@ void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
   absl::StatusOr<PinnedPool::Buffer> buffer =
       device_.staging()->Take(bytes.size());
   if (!buffer.ok()) return std::move(done)(buffer.status());
-  std::byte* const begin = buffer->data();
-  absl::StatusOr<Tensor> copy = Tensor::Wrap(
-      DType::kUint8, TensorShape::Vector(static_cast<int64_t>(bytes.size())),
-      begin, [buffer = *std::move(buffer)] {});
-  if (!copy.ok()) return std::move(done)(copy.status());
   const GpuStream stream = device_.copy_stream();
   const auto end = GpuPassEnd::Create(device_, stream, clock_);
   if (!end.ok()) {
-    copy = Tensor();  // The device may go with `done`.
+    buffer = end.status();  // The device may go with `done`.
     return std::move(done)(end.status());
   }
-  absl::Status status = PutCopyToHost(bytes, begin);
+  absl::Status status = PutCopyToHost(bytes, buffer->data());
   if (status.ok()) status = (*end)->Mark();
   GpuEvents awaited = Awaited();
   std::vector<GpuEvent> events = HandlesOf(awaited);
   // Also after an error: the copy may be on the stream.
-  (*end)->CallWhenOver(std::move(events),
-                       [awaited = std::move(awaited), copy = *std::move(copy),
-                        status = std::move(status),
-                        done = std::move(done)](absl::Status ended) mutable {
-                         awaited.clear();  // The device may go with `done`.
-                         ended.Update(status);
-                         if (!ended.ok()) {
-                           copy = Tensor();
-                           return std::move(done)(std::move(ended));
-                         }
-                         std::move(done)(std::move(copy));
-                       });
+  (*end)->CallWhenOver(
+      std::move(events),
+      [&end = **end, awaited = std::move(awaited), buffer = *std::move(buffer),
+       num_bytes = static_cast<int64_t>(bytes.size()),
+       status = std::move(status),
+       done = std::move(done)](absl::Status ended) mutable {
+        awaited.clear();  // The device may go with `done`.
+        ended.Update(status);
+        if (!ended.ok()) {
+          GiveBack(std::move(buffer), end);
+          return std::move(done)(std::move(ended));
+        }
+        std::byte* const begin = buffer.data();
+        absl::StatusOr<Tensor> copy =
+            Tensor::Wrap(DType::kUint8, TensorShape::Vector(num_bytes), begin,
+                         [buffer = std::move(buffer)] {});
+        std::move(done)(std::move(copy));
+      });
 }
 
 absl::Status GpuStepStream::PutCopyToHost(absl::Span<const std::byte> bytes,
@@ -174,12 +181,15 @@ void GpuStepStream::CallWhenOver(StatusCallback done) {
   end_->Mark().IgnoreError();
   end_->CallWhenOver(std::move(events), [this, done = std::move(done)](
                                             absl::Status status) mutable {
+    Reclaim();
     std::deque<Read> reads;
     {
       MutexLock lock(&mu_);
       reads.swap(reads_);
     }
-    reads.clear();  // The device may go with `done`.
+    // The device may go with `done`.
+    for (Read& read : reads) GiveBack(std::move(read.buffer), *end_);
+    reads.clear();
     std::move(done)(std::move(status));
   });
 }

@@ -4,7 +4,9 @@
 #include "gpu/gpu_step_stream.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +21,7 @@
 #include "framework/dtype.h"
 #include "framework/prepared_collective.h"
 #include "framework/segment_list.h"
+#include "framework/step_stream.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
 #include "gpu/cuda_device.h"
@@ -26,6 +29,7 @@
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/fake_gpu_sums.h"
 #include "gpu/gpu_pass_end.h"
+#include "gpu/gpu_runtime.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
 
@@ -311,6 +315,116 @@ TEST(GpuStepStreamTest, ACopyToTheHostThatFailsHasGivenItsBufferBack) {
     steps->CallWhenOver([](absl::Status /*status*/) {});
     group.RunAll();
   }
+}
+
+// Two devices on GPUs of their own; the first one's steps wait for the second,
+// which then fails.
+class PeerFailsTest : public testing::Test {
+ protected:
+  static constexpr int64_t kBytes = 1000;
+
+  PeerFailsTest() {
+    EXPECT_THAT(steps_->WaitFor(**peer_steps_->Mark()), IsOk());
+    peer_steps_->CallWhenOver([](absl::Status /*status*/) {});
+    group_.RunAll();
+  }
+
+  static std::unique_ptr<StepStream> Open(CudaDevice& device,
+                                          FakeGpuGroup& group) {
+    return *device.OpenSteps(*group.environment().get().clock);
+  }
+
+  void FailPeer() {
+    group_.runtime().FailStream(group_.device(1).compute_stream(),
+                                absl::InternalError("illegal address"));
+    group_.RunAll();
+  }
+  void Look() { group_.environment().Advance(GpuPassEnd::kLookEvery); }
+
+  // All `stream` holds and gets waits for Open().
+  void Close(GpuStream stream) {
+    EXPECT_THAT(group_.runtime().PutGate(stream, gate_), IsOk());
+  }
+  void Open() {
+    *gate_ = true;
+    group_.runtime().Waker()();
+    group_.RunAll();
+  }
+
+  static auto HasFailed() {
+    return StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal address"));
+  }
+
+  FakeGpuGroup group_{{.num_gpus = 2, .devices_per_gpu = 1}};
+  CudaDevice& device_ = group_.device(0);
+  const std::shared_ptr<std::atomic<bool>> gate_ =
+      std::make_shared<std::atomic<bool>>(false);
+  const std::unique_ptr<StepStream> steps_ = Open(device_, group_);
+  const std::unique_ptr<StepStream> peer_steps_ =
+      Open(group_.device(1), group_);
+};
+
+TEST_F(PeerFailsTest, NobodyGetsABufferThatACopyMayStillWrite) {
+  const Tensor bytes = group_.Allocate(0, DType::kUint8, kBytes);
+  std::optional<absl::Status> ended, steps_ended;
+  Close(device_.copy_stream());
+  steps_->CopyToHost(
+      {bytes.data(), bytes.size_bytes()},
+      [&](const absl::StatusOr<Tensor>& copy) { ended = copy.status(); });
+  FailPeer();
+  Look();
+  EXPECT_THAT(ended, Optional(HasFailed()));
+  const auto next = device_.staging()->Take(kBytes);
+  ASSERT_THAT(next, IsOk());
+  std::memset(next->data(), 0x11, kBytes);
+  Open();
+  EXPECT_THAT(std::vector<std::byte>(next->data(), next->data() + kBytes),
+              Each(std::byte{0x11}));
+  steps_->CallWhenOver(
+      [&](absl::Status status) { steps_ended = std::move(status); });
+  group_.RunAll();
+  Look();
+  EXPECT_THAT(steps_ended, Optional(HasFailed()));
+}
+
+TEST_F(PeerFailsTest, NobodyGetsABufferThatAStepMayStillRead) {
+  Tensor bytes = group_.Allocate(0, DType::kUint8, kBytes);
+  const std::vector<std::byte> from(kBytes, std::byte{0x22});
+  std::optional<absl::Status> ended;
+  Close(device_.collective_stream());
+  EXPECT_THAT(steps_->ReadHost(from,
+                               [&](const std::byte* incoming) {
+                                 return steps_->Copy(bytes.mutable_data(),
+                                                     incoming, kBytes);
+                               }),
+              IsOk());
+  steps_->CallWhenOver([&](absl::Status status) { ended = std::move(status); });
+  FailPeer();
+  Look();
+  EXPECT_THAT(ended, Optional(HasFailed()));
+  const auto next = device_.staging()->Take(kBytes);
+  ASSERT_THAT(next, IsOk());
+  std::memset(next->data(), 0x11, kBytes);
+  Open();
+  EXPECT_THAT(group_.Read(bytes), Each(0x22));
+}
+
+TEST_F(PeerFailsTest, ABufferThatNothingUsesAnyMoreComesBack) {
+  const Tensor bytes = group_.Allocate(0, DType::kUint8, kBytes);
+  std::optional<absl::Status> ended;
+  Close(device_.SignalsOf(device_.collective_stream()));
+  const std::vector<std::byte> from(kBytes);
+  EXPECT_THAT(
+      steps_->ReadHost(
+          from, [](const std::byte* /*incoming*/) { return absl::OkStatus(); }),
+      IsOk());
+  steps_->CallWhenOver([&](absl::Status status) { ended = std::move(status); });
+  FailPeer();
+  Look();
+  EXPECT_THAT(ended, Optional(HasFailed()));
+  EXPECT_THAT(device_.staging()->Take(kBytes).status(), IsOk());
+  EXPECT_EQ(group_.runtime().NumCalls(GpuCall::kAllocatePinned), 1);
+  Open();
 }
 
 }  // namespace

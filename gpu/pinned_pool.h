@@ -56,11 +56,18 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
       return static_cast<std::byte*>(memory_.get().data);
     }
 
+    // Instead of giving it back, where a GPU may still come to a copy or a
+    // kernel that uses it: lost until the process ends.
+    void Abandon() {
+      memory_.Abandon();
+      pool_ = nullptr;
+    }
+
     // At least what was asked for.
     size_t size_bytes() const { return size_bytes_; }
 
    private:
-    std::shared_ptr<PinnedPool> pool_;  // Null once moved from.
+    std::shared_ptr<PinnedPool> pool_;  // Null: there is nothing to give back.
     OwnedPinnedMemory memory_;
     size_t size_bytes_;
   };
