@@ -72,17 +72,36 @@ absl::StatusOr<std::shared_ptr<const CudaGpu>> CudaGpu::Open(
   absl::Status status = CudaStatus(on_gpu.error(), "cudaSetDevice", gpu);
   if (status.ok()) status = CheckAge(gpu);
   if (!status.ok()) return status;
+  cudaEvent_t event = nullptr;
+  status = CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                      "cudaEventCreateWithFlags", gpu);
+  if (!status.ok()) return status;
   const absl::StatusOr<cudaMemPool_t> pool = NewPool(gpu);
-  if (!pool.ok()) return pool.status();
+  if (!pool.ok()) {
+    (void)cudaEventDestroy(event);
+    return pool.status();
+  }
   // The constructor is private.
-  const std::shared_ptr<CudaGpu> opened(new CudaGpu(*pool));
+  const std::shared_ptr<CudaGpu> opened(new CudaGpu(*pool, event));
   status = SetUp(*pool, gpu, kept_bytes);
   if (status.ok()) status = opened->LoadKernels(gpu);
   if (!status.ok()) return status;
   return opened;
 }
 
-CudaGpu::~CudaGpu() { (void)cudaMemPoolDestroy(pool_); }
+CudaGpu::~CudaGpu() {
+  (void)cudaMemPoolDestroy(pool_);
+  (void)cudaEventDestroy(never_recorded_);
+}
+
+cudaError_t CudaGpu::Ask(int gpu) const {
+  const OnGpu on_gpu(gpu);
+  const cudaError_t error = on_gpu.error() == cudaSuccess
+                                ? cudaEventQuery(never_recorded_)
+                                : on_gpu.error();
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error;
+}
 
 int CudaGpu::MostBlocks(ReductionKind kind, DType dtype) const {
   const auto found = reduce_blocks_.find({kind, dtype});

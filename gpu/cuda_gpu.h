@@ -33,17 +33,23 @@ class CudaGpu {
 
   cudaMemPool_t pool() const { return pool_; }
 
+  // What the GPU says where nothing of another one is part of the question:
+  // success unless it is spoilt.
+  cudaError_t Ask(int gpu) const;
+
   // How many blocks of the kernel it runs at a time. REQUIRES: there is such a
   // kernel (kernel_table.h).
   int MostBlocks(ReductionKind kind, DType dtype) const;
   int MostBlocksOfCopy(size_t word_bytes) const;
 
  private:
-  explicit CudaGpu(cudaMemPool_t pool) : pool_(pool) {}
+  CudaGpu(cudaMemPool_t pool, cudaEvent_t never_recorded)
+      : pool_(pool), never_recorded_(never_recorded) {}
 
   absl::Status LoadKernels(int gpu);
 
   const cudaMemPool_t pool_;
+  const cudaEvent_t never_recorded_;
 
   // Const once Open() returns.
   std::map<std::pair<ReductionKind, DType>, int> reduce_blocks_;

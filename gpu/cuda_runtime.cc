@@ -331,13 +331,25 @@ absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
 absl::Status CudaRuntime::Note(cudaError_t error, absl::string_view call,
                                int gpu) {
   absl::Status status = CudaStatus(error, call, gpu);
-  if (!SpoilsGpu(error)) return status;
+  if (!SpoilsGpu(error) || !HasFailed(gpu)) return status;
   {
     MutexLock lock(&mu_);
     spoilt_.emplace(gpu, status);
   }
   CudaHostCalls::Get().FailAllOf(this, gpu, status);
   return status;
+}
+
+// Without the answer of a GPU that was never opened, it counts as failed.
+bool CudaRuntime::HasFailed(int gpu) {
+  std::shared_ptr<const CudaGpu> opened;
+  {
+    MutexLock lock(&mu_);
+    const auto found = gpus_.find(gpu);
+    if (found == gpus_.end()) return true;
+    opened = found->second;
+  }
+  return opened->Ask(gpu) != cudaSuccess;
 }
 
 absl::Status CudaRuntime::FirstError(int gpu) {

@@ -78,9 +78,12 @@ class CudaRuntime : public GpuRuntime {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // What `call` returned. An error that spoils the GPU fails what its streams
-  // were to call the host for, because CUDA never will.
+  // were to call the host for, because CUDA never will. It spoils this one
+  // unless it comes of an event or memory of another GPU.
   absl::Status Note(cudaError_t error, absl::string_view call, int gpu)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  bool HasFailed(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
 
   const CudaRuntimeOptions options_;
 

@@ -165,6 +165,14 @@ absl::StatusOr<bool> FakeGpuQueues::IsDone(GpuEvent event) {
   return (*found)->last == nullptr || (*found)->last->is_done;
 }
 
+absl::Status FakeGpuQueues::CheckPeer(absl::string_view name, int gpu,
+                                      int peer) {
+  const absl::Status status = FirstError(peer);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(name, " on GPU ", gpu, ": ",
+                                                  status.message()));
+}
+
 absl::Status FakeGpuQueues::FirstError(int gpu) {
   MutexLock lock(&mu_);
   return spoilt_.at(static_cast<size_t>(gpu));

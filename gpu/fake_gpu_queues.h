@@ -69,6 +69,10 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   absl::Status Wait(GpuStream stream, GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<bool> IsDone(GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What a call for `gpu` returns because of what it uses of `peer`.
+  absl::Status CheckPeer(absl::string_view name, int gpu, int peer)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // What spoilt the GPU, whether or not a call has found it yet.
   absl::Status FirstError(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -266,8 +266,11 @@ absl::StatusOr<bool> FakeGpuRuntime::IsDone(GpuEvent event) {
 }
 
 absl::Status FakeGpuRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
-  const absl::Status status = queues_->Begin(Number(GpuCall::kWaitForEvent),
-                                             "WaitForEvent", stream.gpu);
+  absl::Status status = queues_->Begin(Number(GpuCall::kWaitForEvent),
+                                       "WaitForEvent", stream.gpu);
+  if (status.ok()) {
+    status = queues_->CheckPeer("WaitForEvent", stream.gpu, event.gpu);
+  }
   return status.ok() ? queues_->Wait(stream, event) : status;
 }
 
@@ -329,9 +332,16 @@ absl::Status FakeGpuRuntime::FreePinned(PinnedMemory memory) {
 
 absl::Status FakeGpuRuntime::CopyAsync(void* to, const void* from,
                                        size_t num_bytes, GpuStream stream) {
-  const absl::Status status =
+  absl::Status status =
       queues_->Begin(Number(GpuCall::kCopyAsync), "CopyAsync", stream.gpu);
   if (!status.ok()) return status;
+  int source = FakeGpuMemory::kHost;
+  queues_->WithMemory(
+      [&](FakeGpuMemory& memory) { source = memory.OwnerOf(from); });
+  if (source != FakeGpuMemory::kHost) {
+    status = queues_->CheckPeer("CopyAsync", stream.gpu, source);
+    if (!status.ok()) return status;
+  }
   return queues_->Put(stream, [to, from, num_bytes](FakeGpuMemory& memory) {
     const absl::StatusOr<uint8_t*> source = memory.Access(from, num_bytes);
     if (!source.ok()) return source.status();

@@ -48,7 +48,9 @@ enum class GpuCall {
 // fake_gpu_memory.h, kernels are framework/reduction.h. An operation that uses
 // memory that is not there, past its end, of a GPU to which access is not
 // enabled, or of the host where that is not pinned, spoils its GPU and is noted
-// as a mistake. So is a call of the runtime inside CallHost().
+// as a mistake. So is a call of the runtime inside CallHost(). A wait for an
+// event of a GPU that is spoilt, and a copy from its memory, are refused with
+// its error and spoil nothing else.
 //
 // What a test with it does not prove: that device code is right (its loops have
 // tests of their own), that a call is one that CUDA accepts, that anything is

@@ -60,7 +60,8 @@ struct PinnedMemory {
 // driver, RESOURCE_EXHAUSTED for lack of memory, INVALID_ARGUMENT for what the
 // caller got wrong, else INTERNAL. An operation that fails when it runs spoils
 // its GPU for this process: what was put there does not run, and later calls
-// return the error.
+// return the error. So may calls for other GPUs that name its events or its
+// memory, but these GPUs stay good.
 //
 // The destructor returns when no thread is inside a call of CallHost() any
 // more, so that what these use, such as an environment's queue, need only
@@ -164,10 +165,10 @@ class GpuOwner {
     if (runtime_ != nullptr) (runtime_->*kDestroy)(handle_).IgnoreError();
   }
 
-  // REQUIRES: it owns one.
   // Nobody destroys the handle any more.
   void Abandon() { runtime_ = nullptr; }
 
+  // REQUIRES: it owns one.
   Handle get() const { return handle_; }
   explicit operator bool() const { return runtime_ != nullptr; }
 

@@ -427,5 +427,38 @@ TEST_F(PeerFailsTest, ABufferThatNothingUsesAnyMoreComesBack) {
   Open();
 }
 
+// CUDA returns the error of the one that failed for such calls.
+TEST_F(PeerFailsTest, WhatNamesThePeerFailsAndTheGpuStaysGood) {
+  const Tensor bytes = group_.Allocate(1, DType::kUint8, kBytes);
+  Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
+  const auto peer_steps = Open(group_.device(1), group_);
+  const auto written = *peer_steps->Mark();
+  FailPeer();
+  peer_steps->CallWhenOver([](absl::Status /*status*/) {});
+  EXPECT_THAT(steps_->ReadPeer({bytes.data(), bytes.size_bytes()}, *written,
+                               [](const std::byte* /*bytes*/) {
+                                 ADD_FAILURE() << "put";
+                                 return absl::OkStatus();
+                               }),
+              HasFailed());
+  EXPECT_THAT(group_.runtime().CopyAsync(into.mutable_data(), bytes.data(),
+                                         kBytes, device_.collective_stream()),
+              HasFailed());
+  std::optional<absl::Status> ended;
+  steps_->CallWhenOver([&](absl::Status status) { ended = std::move(status); });
+  group_.RunAll();
+  Look();
+  EXPECT_THAT(ended, Optional(HasFailed()));
+  EXPECT_THAT(group_.runtime().FirstError(1), HasFailed());
+  EXPECT_THAT(group_.runtime().FirstError(0), IsOk());
+  const auto next_steps = Open(device_, group_);
+  std::optional<absl::Status> next_ended;
+  next_steps->CallWhenOver(
+      [&](absl::Status status) { next_ended = std::move(status); });
+  group_.RunAll();
+  EXPECT_THAT(next_ended, Optional(IsOk()));
+  EXPECT_THAT(group_.runtime().Mistakes(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace tutti
