@@ -428,16 +428,19 @@ void CollectiveRemoteAccess::Serve(const ControlCaller& caller,
 absl::Status CollectiveRemoteAccess::AddServed(
     const std::shared_ptr<Served>& served) {
   MutexLock lock(&mu_);
-  if (served_.size() >= options_.max_waiting_asks) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        options_.cluster.Label(options_.cluster.this_task), " already has ",
-        served_.size(), " requests of other tasks that wait for data"));
+  const int task = served->caller.task;
+  size_t& num_served = num_served_[task];
+  if (num_served >= options_.max_waiting_asks) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                     " already has ", num_served, " requests of ",
+                     options_.cluster.Label(task), " that wait for data"));
   }
   if (!served_.try_emplace(served->key, served).second) {
     return absl::AlreadyExistsError(
         absl::StrCat(ToString(served->key), ": asked for twice"));
   }
-  ++num_early_;
+  ++num_served;
   return absl::OkStatus();
 }
 
@@ -498,20 +501,11 @@ void CollectiveRemoteAccess::Advance(const std::shared_ptr<Served>& served) {
   }
 }
 
-// For an ask that stayed early: within bounds, until it is too late.
+// For an ask that stayed early, until it is too late.
 void CollectiveRemoteAccess::AwaitGroup(const std::shared_ptr<Served>& served) {
-  bool is_too_many = false;
   {
     MutexLock lock(&mu_);
     if (!served->is_early) return;
-    is_too_many = num_early_ > options_.max_early_asks;
-  }
-  if (is_too_many) {
-    return EndServed(served,
-                     absl::ResourceExhaustedError(absl::StrCat(
-                         options_.cluster.Label(options_.cluster.this_task),
-                         " already has ", options_.max_early_asks,
-                         " requests for groups that it does not know")));
   }
   Clock& clock = *options_.environment.clock;
   const Clock::AlarmId alarm = clock.CallAt(
@@ -544,7 +538,6 @@ bool CollectiveRemoteAccess::EndEarly(Served& served) {
     MutexLock lock(&mu_);
     if (!served.is_early) return false;
     served.is_early = false;
-    --num_early_;
     alarm = std::exchange(served.alarm, 0);
   }
   if (alarm != 0) options_.environment.clock->Cancel(alarm);
@@ -567,6 +560,7 @@ CollectiveRemoteAccess::RemoveServed(const BufKey& key) {
   const auto found = served_.find(key);
   std::shared_ptr<Served> served = std::move(found->second);
   served_.erase(found);
+  --num_served_[served->caller.task];
   return served;
 }
 

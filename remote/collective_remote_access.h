@@ -49,13 +49,12 @@ class CollectiveRemoteAccess
     std::shared_ptr<GroupDirectory> groups;
     std::shared_ptr<Transport> transport;
 
-    // Asks of other tasks that wait for an offer of this one; more end with
-    // RESOURCE_EXHAUSTED.
-    size_t max_waiting_asks = 4096;
+    // Asks of one other task that wait for an offer of this one; more end with
+    // RESOURCE_EXHAUSTED. Each takes a few hundred bytes, and collectives that
+    // are started together add up while this task is late.
+    size_t max_waiting_asks = size_t{1} << 16;
 
-    // Of these, how many may be for groups that this process does not know
-    // (yet), and how long they wait for it to learn of them.
-    size_t max_early_asks = 1024;
+    // How long they wait for this process to learn of their group.
     absl::Duration early_ask_lifetime = absl::Seconds(30);
 
     // Failed executions of such groups, told by other tasks, which wait as
@@ -180,7 +179,8 @@ class CollectiveRemoteAccess
   mutable Mutex mu_;
   absl::flat_hash_map<BufKey, std::shared_ptr<Served>> served_
       ABSL_GUARDED_BY(mu_);
-  size_t num_early_ ABSL_GUARDED_BY(mu_) = 0;
+  // Of each task.
+  absl::flat_hash_map<int, size_t> num_served_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<BufKey, std::shared_ptr<Receive>> receives_
       ABSL_GUARDED_BY(mu_);
 

@@ -470,34 +470,31 @@ TEST_P(CollectiveRemoteAccessTest, RefusesAnAskForAnothersBytes) {
   ExpectNothingLeft();
 }
 
-TEST_P(CollectiveRemoteAccessTest, RefusesMoreAsksThanItsBounds) {
-  Start(0, {.max_waiting_asks = 3, .max_early_asks = 2});
-  Task& task = *tasks_[0];
-  Side sides[4] = {Side(8), Side(8), Side(8), Side(8)};
-  for (int i = 0; i < 4; ++i) {
-    BufKey key = Key(0, 1, /*generation=*/9);
-    key.tag = i;
-    task.access->Serve({1, IncarnationOf(1)}, key,
-                       {.num_bytes = 8, .borrower = &sides[i]});
-  }
-  EXPECT_FALSE(sides[0].end.has_value());
-  EXPECT_FALSE(sides[1].end.has_value());
-  EXPECT_THAT(*sides[2].end, StatusIs(absl::StatusCode::kResourceExhausted,
-                                      HasSubstr("2 requests for groups")));
+// Whether or not it knows their groups.
+TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
+  Start(0, {.max_waiting_asks = 2});
+  const auto ask = [&](int to, uint64_t generation, Side& side) {
+    tasks_[0]->access->Serve({to, IncarnationOf(to)}, Key(0, to, generation),
+                             {.num_bytes = 8, .borrower = &side});
+  };
+  Side known(8), early(8), refused(8), of_other(8), again(8);
+  ask(1, 1, known);
+  ask(1, 9, early);
+  ask(1, 8, refused);
+  ask(2, 1, of_other);
+  EXPECT_FALSE(known.end.has_value());
+  EXPECT_FALSE(early.end.has_value());
+  ASSERT_TRUE(refused.end.has_value());
+  EXPECT_THAT(
+      *refused.end,
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr("task 0 (a:1) already has 2 requests of task 1")));
+  EXPECT_FALSE(of_other.end.has_value());
   environment_.Advance(absl::Seconds(31));
-  EXPECT_TRUE(sides[0].end.has_value());
-}
-
-TEST_P(CollectiveRemoteAccessTest, RefusesMoreWaitingAsksThanItsBounds) {
-  Start(0, {.max_waiting_asks = 1});
-  Side first(8), second(8);
-  Receive(Key(0, 1), &first);
-  environment_.RunAll();
-  Receive(Key(0, 2), &second);
-  environment_.RunAll();
-  EXPECT_THAT(*second.end,
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("task 0 (a:1) already has 1 requests")));
+  EXPECT_TRUE(early.end.has_value());
+  ask(1, 8, again);  // There is room.
+  EXPECT_FALSE(again.end.has_value());
+  environment_.Advance(absl::Seconds(31));
   tasks_[0]->step.reset();
   ExpectNothingLeft();
 }

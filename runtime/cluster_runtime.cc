@@ -170,6 +170,7 @@ class ClusterRuntime::Impl {
          .environment = options_.environment,
          .groups = groups_,
          .transport = transport_,
+         .max_waiting_asks = options_.max_waiting_asks,
          .max_offered_bytes = options_.max_offered_bytes});
     MakeCoordinator();
     control_ = MakeControl(incarnation);

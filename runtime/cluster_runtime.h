@@ -61,7 +61,8 @@ class ClusterRuntime {
     TransportFactory make_transport;
     HealthProfile health = HealthProfile::Default();
 
-    // As in CollectiveRemoteAccess::Options; by default not bounded.
+    // As in CollectiveRemoteAccess::Options; bytes are by default not bounded.
+    size_t max_waiting_asks = size_t{1} << 16;
     size_t max_offered_bytes = std::numeric_limits<size_t>::max();
 
     // For what no member names an implementation for; null: none. Those of the

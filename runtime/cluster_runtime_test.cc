@@ -187,6 +187,26 @@ TEST_P(ClusterRuntimeTest, AllDevicesOfAllTasksGetTheSum) {
   }
 }
 
+class ClusterRuntimeManyCallsTest : public ClusterRuntimeTest {};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeManyCallsTest,
+                         testing::Values(uint64_t{1}));
+
+// What another task asks of it waits.
+TEST_P(ClusterRuntimeManyCallsTest, AllEndThoughATaskIsLateForThousands) {
+  constexpr int kNumCalls = 5000;
+  CollectiveRequest request = Request(1);
+  request.shape = TensorShape::Vector(1);
+  const auto call = [&](int task) { return &CallDevice(task, 0, request); };
+  std::vector<Call*> calls = {call(0), call(1)};
+  environment_.RunAll();
+  for (int i = 0; i < kNumCalls; ++i) calls.push_back(call(1));
+  environment_.RunAll();
+  for (int i = 0; i < kNumCalls; ++i) calls.push_back(call(0));
+  environment_.RunAll();
+  ExpectAll(calls, 1 + 3);
+}
+
 TEST_P(ClusterRuntimeTest, ADeadlineThatPassesNamesWhoIsMissingOnAllTasks) {
   const CollectiveRequest request = Request(kNumTasks);
   std::vector<Call*> calls;

@@ -21,8 +21,8 @@ struct GrpcBounds {
   // Payload in one message of a transfer stream, that we send or take.
   size_t max_frame_bytes = size_t{4} << 20;
 
-  // Of one peer.
-  int max_open_transfers = 4096;
+  // Of one peer: also those that wait for members that are late.
+  int max_open_transfers = 65536;
 
   // Of one peer, that wait for their answers: those of its members, for each
   // collective that other members have not called yet.
