@@ -73,9 +73,11 @@ absl::Status BufRendezvous::StatusOf(const ExecKey& exec) const {
 
 template <typename Other, typename Mine>
 absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
-    const BufKey& key, const Mine& mine) {
+    const BufKey& key, const Mine& mine, const std::atomic<bool>& replaced) {
   Shard& shard = ShardOf(key);
   MutexLock lock(&shard.mu);
+  // If it is set from now on, the sweep that follows finds what waits.
+  if (replaced) return BegunAnew(key.exec.step);
   absl::Status status = StatusOf(key.exec);
   if (!status.ok()) return status;
   const auto [entry, is_first] = shard.table.try_emplace(key, mine);
@@ -116,14 +118,16 @@ void BufRendezvous::CountOut(const Offer& offer) {
   num_offered_bytes_.fetch_sub(offer.bytes.size(), std::memory_order_relaxed);
 }
 
-void BufRendezvous::Provide(const BufKey& key, const Offer& offer) {
-  const auto ask = MeetOrWait<Ask>(key, offer);
+void BufRendezvous::Provide(const BufKey& key, const Offer& offer,
+                            const std::atomic<bool>& replaced) {
+  const auto ask = MeetOrWait<Ask>(key, offer, replaced);
   if (!ask.ok()) return Fail(offer, ask.status());
   if (ask->has_value()) Meet(key, offer, **ask);
 }
 
-void BufRendezvous::Consume(const BufKey& key, const Ask& ask) {
-  const auto offer = MeetOrWait<Offer>(key, ask);
+void BufRendezvous::Consume(const BufKey& key, const Ask& ask,
+                            const std::atomic<bool>& replaced) {
+  const auto offer = MeetOrWait<Offer>(key, ask, replaced);
   if (!offer.ok()) return Fail(ask, offer.status());
   if (offer->has_value()) Meet(key, **offer, ask);
 }
@@ -145,33 +149,43 @@ bool BufRendezvous::CancelAsk(const BufKey& key, const Borrower* borrower,
   return true;
 }
 
-bool BufRendezvous::CancelExecution(const ExecKey& exec, absl::Status reason) {
+bool BufRendezvous::CancelExecution(const ExecKey& exec, absl::Status reason,
+                                    const std::atomic<bool>& replaced) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
   {
     MutexLock lock(&cancelled_mu_);
+    if (replaced) return false;
     if (!aborted_.ok() || cancelled_steps_.contains(exec.step)) return false;
     if (!cancelled_.try_emplace(exec, reason).second) return false;
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
-  Sweep(reason, [&exec](const BufKey& key) { return key.exec == exec; });
+  Sweep(
+      reason, [&exec](const BufKey& key) { return key.exec == exec; },
+      replaced);
   return true;
 }
 
-bool BufRendezvous::CancelStep(int64_t step, absl::Status reason) {
+bool BufRendezvous::CancelStep(int64_t step, absl::Status reason,
+                               const std::atomic<bool>& replaced) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
+  bool is_first = false;
   {
     MutexLock lock(&cancelled_mu_);
-    if (!aborted_.ok()) return false;
-    if (!cancelled_steps_.try_emplace(step, reason).second) return false;
+    if (replaced || !aborted_.ok()) return false;
+    is_first = cancelled_steps_.try_emplace(step, reason).second;
+    reason = cancelled_steps_[step];
     // The step's reason counts from now on, and none once it begins anew.
-    const auto replaced = absl::erase_if(
+    const auto erased = absl::erase_if(
         cancelled_,
         [step](const auto& cancelled) { return cancelled.first.step == step; });
-    num_cancelled_.fetch_add(1 - static_cast<int>(replaced),
+    num_cancelled_.fetch_add((is_first ? 1 : 0) - static_cast<int>(erased),
                              std::memory_order_seq_cst);
   }
-  Sweep(reason, [step](const BufKey& key) { return key.exec.step == step; });
-  return true;
+  // Whoever was first may have been replaced, and have left it.
+  Sweep(
+      reason, [step](const BufKey& key) { return key.exec.step == step; },
+      replaced);
+  return is_first;
 }
 
 bool BufRendezvous::ForgetStep(int64_t step) {
@@ -182,9 +196,11 @@ bool BufRendezvous::ForgetStep(int64_t step) {
   return erased > 0;
 }
 
-void BufRendezvous::ForgetExecution(const ExecKey& exec) {
+void BufRendezvous::ForgetExecution(const ExecKey& exec,
+                                    const std::atomic<bool>& replaced) {
   if (num_cancelled_.load(std::memory_order_seq_cst) == 0) return;
   MutexLock lock(&cancelled_mu_);
+  if (replaced) return;
   const auto erased = static_cast<int>(cancelled_.erase(exec));
   num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
 }
@@ -201,10 +217,12 @@ void BufRendezvous::StartAbort(absl::Status reason) {
 }
 
 void BufRendezvous::Sweep(const absl::Status& reason,
-                          absl::FunctionRef<bool(const BufKey&)> concerns) {
+                          absl::FunctionRef<bool(const BufKey&)> concerns,
+                          const std::atomic<bool>& replaced) {
   std::vector<Waiting> ended;
   for (Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
+    if (replaced) break;
     for (auto entry = shard.table.begin(); entry != shard.table.end();) {
       const auto current = entry++;
       if (!concerns(current->first)) continue;
@@ -217,6 +235,10 @@ void BufRendezvous::Sweep(const absl::Status& reason,
   for (const Waiting& side : ended) {
     std::visit([&](const auto& waiting) { Fail(waiting, reason); }, side);
   }
+}
+
+absl::Status BufRendezvous::BegunAnew(int64_t step) {
+  return absl::CancelledError(absl::StrCat("step ", step, " began anew"));
 }
 
 size_t BufRendezvous::num_waiting() const {

@@ -26,9 +26,15 @@ namespace tutti {
 // of the side that came second, or of the one that cancels; a lender where the
 // borrower ends the loan. What waits when the rendezvous is destroyed ends with
 // CANCELLED.
+//
+// A step may begin anew while its former user still acts. That one passes
+// `replaced` with all that it does: once it is set, offers and asks end with
+// BegunAnew(), and nothing else is done. Whoever begins the step anew sets it,
+// then calls CancelStep() and ForgetStep(): nothing of before is left.
 class BufRendezvous {
  public:
   static constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
+  static inline const std::atomic<bool> kNever{false};
 
   // The bytes of all offers that wait are `max_offered_bytes` at the most, or
   // one offer's, however large, if no other one waits.
@@ -43,11 +49,13 @@ class BufRendezvous {
   // FAILED_PRECONDITION if it expects another incarnation of the sender (the
   // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
   // CancelExecution or StartAbort.
-  void Provide(const BufKey& key, const Offer& offer);
+  void Provide(const BufKey& key, const Offer& offer,
+               const std::atomic<bool>& replaced = kNever);
 
   // Errors, to the borrower: as Provide, with ALREADY_EXISTS if somebody
   // already asks under `key`.
-  void Consume(const BufKey& key, const Ask& ask);
+  void Consume(const BufKey& key, const Ask& ask,
+               const std::atomic<bool>& replaced = kNever);
 
   // Ends `borrower`'s ask with `reason` if it waits under `key`; false if it
   // does not.
@@ -57,12 +65,16 @@ class BufRendezvous {
   // Ends all transfers of an execution that wait, and those that come later,
   // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
   // False if it, or its step, had ended before.
-  bool CancelExecution(const ExecKey& exec, absl::Status reason);
-  void ForgetExecution(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+  bool CancelExecution(const ExecKey& exec, absl::Status reason,
+                       const std::atomic<bool>& replaced = kNever);
+  void ForgetExecution(const ExecKey& exec,
+                       const std::atomic<bool>& replaced = kNever)
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
   // The same for all executions of a step. ForgetStep() is false if it had not
   // been cancelled.
-  bool CancelStep(int64_t step, absl::Status reason);
+  bool CancelStep(int64_t step, absl::Status reason,
+                  const std::atomic<bool>& replaced = kNever);
   bool ForgetStep(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
   // The same for everything, for ever.
@@ -71,6 +83,8 @@ class BufRendezvous {
   // What ends the transfers of `exec`; OK if nothing does.
   absl::Status StatusOf(const ExecKey& exec) const
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  static absl::Status BegunAnew(int64_t step);  // CANCELLED.
 
   // Offers and asks that wait; for tests and reports.
   size_t num_waiting() const;
@@ -99,10 +113,10 @@ class BufRendezvous {
   }
 
   // Takes the other side out of the table if it waits there, else leaves `mine`
-  // to wait. Errors: ALREADY_EXISTS; what ended the execution.
+  // to wait. Errors: ALREADY_EXISTS; what ended the execution; BegunAnew().
   template <typename Other, typename Mine>
-  absl::StatusOr<std::optional<Other>> MeetOrWait(const BufKey& key,
-                                                  const Mine& mine);
+  absl::StatusOr<std::optional<Other>> MeetOrWait(
+      const BufKey& key, const Mine& mine, const std::atomic<bool>& replaced);
 
   // Counts an offer that begins to wait, or ends to.
   absl::Status CountIn(const BufKey& key, const Offer& offer);
@@ -112,9 +126,10 @@ class BufRendezvous {
   absl::Status CountIn(const BufKey&, const Ask&) { return absl::OkStatus(); }
   void CountOut(const Ask&) {}
 
-  // Ends all that waits under a key that `concerns` names.
+  // Ends all that waits under a key that `concerns` names, until `replaced`.
   void Sweep(const absl::Status& reason,
-             absl::FunctionRef<bool(const BufKey&)> concerns);
+             absl::FunctionRef<bool(const BufKey&)> concerns,
+             const std::atomic<bool>& replaced = kNever);
 
   const size_t max_offered_bytes_;
   std::atomic<size_t> num_offered_bytes_{0};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -523,6 +524,27 @@ TEST_F(BufRendezvousTest, AForgottenStepMayBeginAnew) {
   Provide(Key(0));
   Consume(Key(0));
   ExpectDelivered();
+}
+
+TEST_F(BufRendezvousTest, WhoWasReplacedIsRefusedThoughNothingIsCancelled) {
+  const std::atomic<bool> replaced{true};
+  rendezvous_->Provide(Key(0), MakeOffer(), replaced);
+  rendezvous_->Consume(Key(0), MakeAsk(), replaced);
+  ExpectBothTold(BufRendezvous::BegunAnew(kExec.step));
+}
+
+TEST_F(BufRendezvousTest, WhoWasReplacedEndsAndForgetsNothing) {
+  const std::atomic<bool> replaced{true};
+  const absl::Status late = absl::AbortedError("late");
+  Provide(Key(0));
+  EXPECT_FALSE(rendezvous_->CancelExecution(kExec, late, replaced));
+  EXPECT_FALSE(rendezvous_->CancelStep(kExec.step, late, replaced));
+  EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
+  Consume(Key(0));
+  ExpectDelivered();
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  rendezvous_->ForgetExecution(kExec, replaced);
+  EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("why"));
 }
 
 TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {

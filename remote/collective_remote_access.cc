@@ -21,10 +21,6 @@ namespace {
 // for longer than that only if it is lost.
 constexpr absl::Duration kTellTimeout = absl::Seconds(10);
 
-absl::Status BegunAnew(int64_t step_id) {
-  return absl::CancelledError(absl::StrCat("step ", step_id, " began anew"));
-}
-
 }  // namespace
 
 // What another task asks this one for. Early until its group is known here;
@@ -97,32 +93,27 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
 
   void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
                   const Offer& offer) override {
-    if (is_replaced_) {
-      return offer.lender->OnReleased(offer.id, BegunAnew(step_id_));
-    }
-    access_->Post(key, offer);
+    access_->Post(key, offer, is_replaced_);
   }
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                     const Ask& ask) override {
-    if (is_replaced_) {
-      return ask.borrower->OnDelivery(ask.id, BegunAnew(step_id_), {});
-    }
-    access_->Recv(peer, key, ask);
+    access_->Recv(peer, key, ask, is_replaced_);
   }
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override {
-    if (is_replaced_) return;
+    const bool is_first = access_->Cancel(exec, reason, is_replaced_);
     const bool tells_anyway = is_aborted_ && !is_over_ && AddTold(exec);
-    access_->Cancel(group, exec, reason, tells_anyway);
+    // Who ends a group tells all of its tasks so.
+    if (is_replaced_ || group.cancellation->cancelled()) return;
+    if (is_first || tells_anyway) access_->TellOthers(group, exec, reason);
   }
   void ForgetExecution(const ExecKey& exec) override {
-    if (is_replaced_) return;
     RemoveTold(exec);
-    access_->Forget(exec);
+    access_->Forget(exec, is_replaced_);
   }
   void StartAbort(absl::Status reason) override {
-    if (is_replaced_ || is_aborted_.exchange(true)) return;
-    access_->EndTransfers(step_id_, reason);
+    if (is_aborted_.exchange(true)) return;
+    access_->EndTransfers(step_id_, reason, is_replaced_);
   }
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override {
@@ -133,7 +124,8 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   // The step is over on all tasks: on some it may have begun anew.
   void SetOver() { is_over_ = true; }
 
-  // It has begun anew here, with another transport.
+  // It has begun anew here, with another transport: from now on nothing that
+  // this one does has an effect.
   void SetReplaced() { is_replaced_ = true; }
 
  private:
@@ -178,7 +170,7 @@ std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
     if (replaces) present->SetReplaced();
     present = step.get();
   }
-  if (replaces) EndTransfers(step_id, BegunAnew(step_id));
+  if (replaces) EndTransfers(step_id, BufRendezvous::BegunAnew(step_id));
   if (rendezvous_.ForgetStep(step_id)) {
     MutexLock lock(&mu_);
     std::erase(ended_steps_, step_id);
@@ -196,26 +188,31 @@ void CollectiveRemoteAccess::Remove(const PerStepCollectiveRemoteAccess& step,
 // --- Receiving ---------------------------------------------------------------
 
 void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
-                                  const BufKey& key, const Ask& ask) {
+                                  const BufKey& key, const Ask& ask,
+                                  const std::atomic<bool>& replaced) {
   const auto task = options_.cluster.TaskOf(peer.device.name);
   if (!task.ok()) return ask.borrower->OnDelivery(ask.id, task.status(), {});
-  if (*task == options_.cluster.this_task) return rendezvous_.Consume(key, ask);
+  if (*task == options_.cluster.this_task) {
+    return rendezvous_.Consume(key, ask, replaced);
+  }
   const auto receive =
       std::make_shared<Receive>(shared_from_this(), *task, key, ask);
-  bool is_new = false;
+  absl::Status status;
   {
     MutexLock lock(&mu_);
-    is_new = receives_.try_emplace(key, receive).second;
+    if (replaced) {
+      status = BufRendezvous::BegunAnew(key.exec.step);
+    } else if (!receives_.try_emplace(key, receive).second) {
+      status = absl::AlreadyExistsError(
+          absl::StrCat(ToString(key), ": asked for twice"));
+    }
   }
-  if (!is_new) {
-    return ask.borrower->OnDelivery(ask.id,
-                                    absl::AlreadyExistsError(absl::StrCat(
-                                        ToString(key), ": asked for twice")),
-                                    {});
+  if (!status.ok()) {
+    return ask.borrower->OnDelivery(ask.id, std::move(status), {});
   }
   // It is among the receives, so that whoever cancels from now on finds it.
-  const absl::Status status = rendezvous_.StatusOf(key.exec);
-  if (!status.ok()) return receive->OnDelivery(0, status, {});
+  status = rendezvous_.StatusOf(key.exec);
+  if (!status.ok()) return receive->OnDelivery(0, std::move(status), {});
   options_.transport->transfers().Request(*task, key,
                                           {.num_bytes = ask.num_bytes,
                                            .dtype = ask.dtype,
@@ -243,10 +240,12 @@ CollectiveRemoteAccess::RemoveReceive(const BufKey& key) {
 
 void CollectiveRemoteAccess::CancelReceives(
     const absl::Status& reason,
-    absl::FunctionRef<bool(const ExecKey&)> concerns) {
+    absl::FunctionRef<bool(const ExecKey&)> concerns,
+    const std::atomic<bool>& replaced) {
   std::vector<std::shared_ptr<Receive>> requested;
   {
     MutexLock lock(&mu_);
+    if (replaced) return;
     for (const auto& [key, receive] : receives_) {
       if (!concerns(key.exec) || receive->ended.has_value()) continue;
       receive->ended = reason;
@@ -276,17 +275,14 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
 
 // --- The end of executions and steps -----------------------------------------
 
-void CollectiveRemoteAccess::Cancel(const CollGroupParams& group,
-                                    const ExecKey& exec,
+bool CollectiveRemoteAccess::Cancel(const ExecKey& exec,
                                     const absl::Status& reason,
-                                    bool tells_anyway) {
-  const bool is_first = rendezvous_.CancelExecution(exec, reason);
-  CancelReceives(reason,
-                 [&exec](const ExecKey& other) { return other == exec; });
-  // Who ends a group tells all of its tasks so.
-  if ((is_first || tells_anyway) && !group.cancellation->cancelled()) {
-    TellOthers(group, exec, reason);
-  }
+                                    const std::atomic<bool>& replaced) {
+  const bool is_first = rendezvous_.CancelExecution(exec, reason, replaced);
+  CancelReceives(
+      reason, [&exec](const ExecKey& other) { return other == exec; },
+      replaced);
+  return is_first;
 }
 
 void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
@@ -371,7 +367,7 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
                      caller.incarnation, ", is not in group ", exec.group,
                      ", generation ", exec.generation));
   }
-  if (rendezvous_.CancelExecution(exec, reason)) {
+  if (Cancel(exec, reason)) {
     MutexLock lock(&mu_);
     ended_executions_.push_back(exec);
     if (ended_executions_.size() > options_.max_ended) {
@@ -379,8 +375,6 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
       ended_executions_.pop_front();
     }
   }
-  CancelReceives(reason,
-                 [&exec](const ExecKey& other) { return other == exec; });
   return absl::OkStatus();
 }
 
@@ -395,20 +389,22 @@ void CollectiveRemoteAccess::EndStep(int64_t step_id,
 }
 
 void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
-                                          const absl::Status& reason) {
-  if (rendezvous_.CancelStep(step_id, reason)) {
+                                          const absl::Status& reason,
+                                          const std::atomic<bool>& replaced) {
+  if (rendezvous_.CancelStep(step_id, reason, replaced)) {
     MutexLock lock(&mu_);
     std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
       return exec.step == step_id;
     });
-    ended_steps_.push_back(step_id);
+    if (!replaced) ended_steps_.push_back(step_id);
     if (ended_steps_.size() > options_.max_ended) {
       rendezvous_.ForgetStep(ended_steps_.front());
       ended_steps_.pop_front();
     }
   }
   CancelReceives(
-      reason, [step_id](const ExecKey& exec) { return exec.step == step_id; });
+      reason, [step_id](const ExecKey& exec) { return exec.step == step_id; },
+      replaced);
 }
 
 // --- Serving -----------------------------------------------------------------

@@ -1,6 +1,7 @@
 #ifndef TUTTI_REMOTE_COLLECTIVE_REMOTE_ACCESS_H_
 #define TUTTI_REMOTE_COLLECTIVE_REMOTE_ACCESS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -128,18 +129,29 @@ class CollectiveRemoteAccess
 
   explicit CollectiveRemoteAccess(Options options);
 
-  // Of PerStepCollectiveRemoteAccess.
-  void Post(const BufKey& key, const Offer& offer) {
-    rendezvous_.Provide(key, offer);
+  // Of PerStepCollectiveRemoteAccess; `replaced` as in the rendezvous.
+  void Post(const BufKey& key, const Offer& offer,
+            const std::atomic<bool>& replaced) {
+    rendezvous_.Provide(key, offer, replaced);
   }
-  void Recv(const CollGroupMember& peer, const BufKey& key, const Ask& ask);
-  void Cancel(const CollGroupParams& group, const ExecKey& exec,
-              const absl::Status& reason, bool tells_anyway);
-  void Forget(const ExecKey& exec) { rendezvous_.ForgetExecution(exec); }
+  void Recv(const CollGroupMember& peer, const BufKey& key, const Ask& ask,
+            const std::atomic<bool>& replaced) ABSL_LOCKS_EXCLUDED(mu_);
+  void Forget(const ExecKey& exec, const std::atomic<bool>& replaced) {
+    rendezvous_.ForgetExecution(exec, replaced);
+  }
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void EndTransfers(int64_t step_id, const absl::Status& reason)
+
+  // Both end what waits and what comes late; Cancel() is false if it, or its
+  // step, had ended before.
+  bool Cancel(const ExecKey& exec, const absl::Status& reason,
+              const std::atomic<bool>& replaced = BufRendezvous::kNever)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTransfers(int64_t step_id, const absl::Status& reason,
+                    const std::atomic<bool>& replaced = BufRendezvous::kNever)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void TellOthers(const CollGroupParams& group, const ExecKey& exec,
+                  const absl::Status& reason);
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -164,10 +176,9 @@ class CollectiveRemoteAccess
   std::shared_ptr<Receive> RemoveReceive(const BufKey& key)
       ABSL_LOCKS_EXCLUDED(mu_);
   void CancelReceives(const absl::Status& reason,
-                      absl::FunctionRef<bool(const ExecKey&)> concerns)
+                      absl::FunctionRef<bool(const ExecKey&)> concerns,
+                      const std::atomic<bool>& replaced)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void TellOthers(const CollGroupParams& group, const ExecKey& exec,
-                  const absl::Status& reason);
 
   // What other tasks say. Errors: also those of GroupDirectory::Find().
   absl::Status CancelKnown(const ControlCaller& caller, const ExecKey& exec,

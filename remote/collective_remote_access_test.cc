@@ -4,15 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "framework/default_environment.h"
+#include "framework/mutex.h"
 #include "framework/params.h"
 #include "tests/loopback_network.h"
 #include "tests/simulated_environment.h"
@@ -66,6 +72,16 @@ class Side : public Lender, public Borrower {
   size_t num_received = 0;
   absl::Status part_status;
   std::optional<absl::Status> end;
+};
+
+// Does something when it is told.
+class LenderThat : public Lender {
+ public:
+  explicit LenderThat(std::function<void()> act) : act_(std::move(act)) {}
+  void OnReleased(int32_t, absl::Status) override { act_(); }
+
+ private:
+  const std::function<void()> act_;
 };
 
 // The part of a task's runtime that other tasks' messages reach.
@@ -342,6 +358,32 @@ TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewReplacesWhatWasBefore) {
   ExpectNothingLeft();
 }
 
+// The other side of what ends then may begin it.
+TEST_P(CollectiveRemoteAccessTest, AStepMayBeginAnewWhileItIsBeingEnded) {
+  const BufKey key = Key(0, 1);
+  const absl::Status reason = absl::AbortedError("of before");
+  for (const bool ends_step : {true, false}) {
+    Task& task = *tasks_[1];
+    const auto before = std::move(task.step);
+    Side sent(4), received(4);
+    LenderThat lender([&] {
+      task.step = task.access->ForStep(kStep);
+      Receive(key, &received);
+    });
+    before->PostToPeer(Member(2), Key(1, 2), {.lender = &lender});
+    if (ends_step) {
+      before->StartAbort(reason);
+    } else {
+      before->CancelExecution(*Group(1), key.exec, reason);
+    }
+    Send(key, &sent);
+    environment_.RunAll();
+    EXPECT_EQ(sent.end, absl::OkStatus());
+    EXPECT_EQ(received.end, absl::OkStatus());
+    ExpectNothingLeft();
+  }
+}
+
 TEST_P(CollectiveRemoteAccessTest, WhatWasReplacedForgetsNoFailure) {
   Task& task = *tasks_[1];
   const BufKey key = Key(0, 1);
@@ -563,6 +605,98 @@ TEST(CollectiveRemoteAccessRaceTest, AReceiveThatIsCancelledAsItBeginsEnds) {
   const std::weak_ptr<CollectiveRemoteAccess> left = access;
   access.reset();
   EXPECT_TRUE(left.expired());
+}
+
+// Gives nobody anything.
+class HoldingTransport : public PromptTransport {
+ public:
+  void Request(int, const BufKey& key, const Ask& ask) override {
+    MutexLock lock(&mu_);
+    EXPECT_TRUE(asks_.emplace(key, ask).second);
+  }
+  void Cancel(int, const BufKey& key, absl::Status reason) override {
+    Ask ask;
+    {
+      MutexLock lock(&mu_);
+      ask = asks_.at(key);
+      asks_.erase(key);
+    }
+    ask.borrower->OnDelivery(ask.id, std::move(reason), {});
+  }
+
+ private:
+  Mutex mu_;
+  absl::flat_hash_map<BufKey, Ask> asks_ ABSL_GUARDED_BY(mu_);
+};
+
+// Both sides of transfers, told on any thread.
+class CountingSide : public Lender, public Borrower {
+ public:
+  void OnReleased(int32_t, absl::Status status) override { Count(status); }
+  void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
+    if (delivery.lender != nullptr) delivery.Release(absl::OkStatus());
+    Count(status);
+  }
+
+  std::atomic<int> num_told{0};
+  std::atomic<int> num_failed{0};
+
+ private:
+  void Count(const absl::Status& status) {
+    if (!status.ok()) ++num_failed;
+    ++num_told;
+  }
+};
+
+TEST(CollectiveRemoteAccessRaceTest, WhatWasReplacedAsItActsTouchesNothing) {
+  constexpr int kRounds = 2'000;
+  constexpr int kTags = 3;
+  DefaultEnvironment environment(1);
+  const auto access = CollectiveRemoteAccess::Create(
+      {.cluster = Cluster(1),
+       .environment = environment.get(),
+       .groups = std::make_shared<GroupDirectory>(),
+       .transport = std::make_shared<HoldingTransport>()});
+  const CollGroupMember here = {{.name = {"worker", 0, 1, "CPU", 0}}};
+  CollGroupParams group;
+  group.members.push_back({{.name = {"worker", 0, 0, "CPU", 0}}});
+  group.cancellation = std::make_shared<Cancellation>();
+  const auto key = [](int tag) {
+    return BufKey{{1, kStep, kGroup, 1, 1}, tag, 0, 1};
+  };
+  CountingSide late;
+  std::unique_ptr<PeerAccessInterface> before = access->ForStep(kStep);
+  std::barrier meet(2);
+  std::thread former([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      meet.arrive_and_wait();
+      if (round % 3 == 0) before->StartAbort(absl::AbortedError("late"));
+      if (round % 3 == 1) {
+        before->CancelExecution(group, key(0).exec, absl::AbortedError("late"));
+      }
+      for (int tag = 0; tag < kTags; ++tag) {
+        before->PostToPeer(here, key(tag), {.lender = &late});
+        before->RecvFromPeer(group.members[0], key(tag), {.borrower = &late});
+      }
+      meet.arrive_and_wait();
+    }
+  });
+  for (int round = 0; round < kRounds; ++round) {
+    meet.arrive_and_wait();
+    auto now = access->ForStep(kStep);
+    meet.arrive_and_wait();
+    EXPECT_EQ(late.num_told, 2 * kTags * (round + 1)) << "round " << round;
+    EXPECT_EQ(access->num_receiving(), 0) << "round " << round;
+    CountingSide sides;
+    for (int tag = 0; tag < kTags; ++tag) {
+      now->PostToPeer(here, key(tag), {.lender = &sides});
+      now->RecvFromPeer(here, key(tag), {.borrower = &sides});
+    }
+    EXPECT_EQ(sides.num_told, 2 * kTags) << "round " << round;
+    EXPECT_EQ(sides.num_failed, 0) << "round " << round;
+    before = std::move(now);
+  }
+  former.join();
 }
 
 }  // namespace
