@@ -30,6 +30,7 @@ FakeGpuGroup::FakeGpuGroup(Options options)
                 .memory_bytes = options.memory_bytes,
                 .link = options.link,
                 .keeps_host_work = options.keeps_host_work,
+                .on_record = options.on_record,
                 .environment = environment_.get()}),
       devices_(
           MakeDevices(runtime_, environment_.get(), options.devices_per_gpu)),

@@ -15,6 +15,7 @@
 #include "framework/status_callback.h"
 #include "gpu/cuda_device.h"
 #include "gpu/fake_gpu_runtime.h"
+#include "gpu/gpu_runtime.h"
 #include "tests/simulated_environment.h"
 
 namespace tutti {
@@ -31,6 +32,7 @@ class FakeGpuGroup {
     int64_t memory_bytes = int64_t{1} << 24;
     std::function<PeerLink(int gpu, int peer)> link;
     bool keeps_host_work = false;
+    std::function<absl::Status(GpuStream stream)> on_record;
   };
 
   explicit FakeGpuGroup(Options options);

@@ -249,8 +249,11 @@ absl::Status FakeGpuRuntime::DestroyEvent(GpuEvent event) {
 }
 
 absl::Status FakeGpuRuntime::RecordEvent(GpuEvent event, GpuStream stream) {
-  const absl::Status status =
+  absl::Status status =
       queues_->Begin(Number(GpuCall::kRecordEvent), "RecordEvent", stream.gpu);
+  if (status.ok() && options_.on_record != nullptr) {
+    status = options_.on_record(stream);
+  }
   return status.ok() ? queues_->Record(event, stream) : status;
 }
 

@@ -77,6 +77,10 @@ class FakeGpuRuntime : public GpuRuntime {
     // and not by the first call that returns the error.
     bool keeps_host_work = false;
 
+    // What RecordEvent() does first, with no lock held: an error is what it
+    // returns. Null: nothing.
+    std::function<absl::Status(GpuStream stream)> on_record;
+
     Environment environment;  // Its queue and its random numbers.
   };
 

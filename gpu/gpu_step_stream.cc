@@ -171,27 +171,34 @@ absl::Status GpuStepStream::PutCopyToHost(absl::Span<const std::byte> bytes,
 }
 
 void GpuStepStream::CallWhenOver(StatusCallback done) {
-  std::vector<GpuEvent> events;
+  // Kept here too: a wait that comes later takes the place of others.
+  std::vector<std::shared_ptr<const OwnedGpuEvent>> awaited;
   {
     MutexLock lock(&mu_);
-    events = HandlesOf(awaited_);
-    for (const auto& event : missed_) events.push_back(event->get());
+    awaited = missed_;
+    for (const auto& [gpu, event] : awaited_) awaited.push_back(event);
   }
+  std::vector<GpuEvent> events;
+  events.reserve(awaited.size());
+  for (const auto& event : awaited) events.push_back(event->get());
   // An end that cannot be marked is marked when it is next looked for.
   end_->Mark().IgnoreError();
-  end_->CallWhenOver(std::move(events), [this, done = std::move(done)](
-                                            absl::Status status) mutable {
-    Reclaim();
-    std::deque<Read> reads;
-    {
-      MutexLock lock(&mu_);
-      reads.swap(reads_);
-    }
-    // The device may go with `done`.
-    for (Read& read : reads) GiveBack(std::move(read.buffer), *end_);
-    reads.clear();
-    std::move(done)(std::move(status));
-  });
+  end_->CallWhenOver(std::move(events),
+                     [this, awaited = std::move(awaited),
+                      done = std::move(done)](absl::Status status) mutable {
+                       if (end_->MayGoOn()) Reclaim();
+                       std::deque<Read> reads;
+                       {
+                         MutexLock lock(&mu_);
+                         reads.swap(reads_);
+                       }
+                       // The device may go with `done`.
+                       for (Read& read : reads)
+                         GiveBack(std::move(read.buffer), *end_);
+                       reads.clear();
+                       awaited.clear();
+                       std::move(done)(std::move(status));
+                     });
 }
 
 }  // namespace tutti

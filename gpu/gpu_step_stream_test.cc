@@ -3,6 +3,7 @@
 
 #include "gpu/gpu_step_stream.h"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,12 +11,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/blocking_counter.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
 #include "framework/dtype.h"
@@ -315,6 +318,77 @@ TEST(GpuStepStreamTest, ACopyToTheHostThatFailsHasGivenItsBufferBack) {
     steps->CallWhenOver([](absl::Status /*status*/) {});
     group.RunAll();
   }
+}
+
+// Two members, each of which has lent to the other when neither can mark where
+// it has read.
+class UnmarkedReads {
+ public:
+  void Begin(FakeGpuGroup& group) {
+    for (int rank = 0; rank < 2; ++rank) {
+      members_[rank].stream = group.device(rank).collective_stream();
+    }
+  }
+
+  // Marks of what they lend come first, and go on when both have asked for what
+  // the other lends.
+  absl::Status OnRecord(GpuStream stream) {
+    for (Member& member : members_) {
+      if (!(member.stream == stream)) continue;
+      const int num_before = member.num_marks++;
+      if (num_before == 0) Meet(lent_);
+      if (num_before != 1) return absl::OkStatus();
+      Meet(read_);
+      return absl::InternalError("no luck");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Member {
+    GpuStream stream;
+    std::atomic<int> num_marks = 0;
+  };
+
+  static void Meet(BlockingCounter& missing) {
+    missing.DecrementCount();
+    missing.Wait();
+  }
+
+  std::array<Member, 2> members_;
+  BlockingCounter lent_{2}, read_{2};
+};
+
+TEST(GpuStepStreamTest, MembersThatLendToEachOtherEndWhereReadsCannotBeMarked) {
+  UnmarkedReads reads;
+  const auto sums = SumsBy(
+      "RecursiveDoublingReduce",
+      {.on_record = [&](GpuStream stream) { return reads.OnRecord(stream); }});
+  FakeGpuGroup& group = sums->group();
+  std::vector<std::shared_ptr<PreparedCollective>> prepared(2);
+  std::vector<std::optional<absl::Status>> ended(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    group.executor().Prepare(sums->Args(rank),
+                             [&, rank](auto made) { prepared[rank] = *made; });
+  }
+  sums->FillAll();
+  group.RunAll();
+  reads.Begin(group);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      prepared[rank]->Start(
+          [&, rank](absl::Status status) { ended[rank] = std::move(status); });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(ended, Each(Eq(std::nullopt)));
+  group.RunAll();
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_THAT(ended, Each(Optional(StatusIs(absl::StatusCode::kInternal,
+                                            HasSubstr("no luck")))));
+  prepared.clear();
+  EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 
 // Two devices on GPUs of their own; the first one's steps wait for the second,

@@ -36,10 +36,17 @@ struct OnStream {
   std::vector<std::shared_ptr<const DeviceFence>> written;
   std::vector<Tensor> on_host;
 
+  Mutex mu;
+
   // Loans that a stream may read and whose end could not be marked there: given
   // back when the stream is past everything.
-  Mutex mu;
   std::vector<Delivery> unmarked ABSL_GUARDED_BY(mu);
+
+  // Sends to members of this process that are under way.
+  int32_t num_lent ABSL_GUARDED_BY(mu) = 0;
+
+  // The end of the stream is among the ops under way, or was.
+  bool is_ending ABSL_GUARDED_BY(mu) = false;
 };
 
 class ScheduleRun : public Lender, public Borrower {
@@ -77,6 +84,9 @@ class ScheduleRun : public Lender, public Borrower {
   void Complete(int32_t index);
   bool IsOver(int32_t index);
   void EndOne();
+  enum class Next { kWait, kEndStream, kEnd };
+  Next NextOnStream();
+  void EndStream();
   void End();
   void ReleaseUnmarked();
 
@@ -85,6 +95,8 @@ class ScheduleRun : public Lender, public Borrower {
   void SendFromHost(int32_t index, absl::Span<const std::byte> bytes);
   void Post(int32_t index, absl::Span<const std::byte> bytes,
             const DeviceFence* written);
+  void TakeBack(int32_t index);
+  void CompleteSend(int32_t index, absl::Status status);
   void Recv(int32_t index);
   void Consume(int32_t index, Delivery delivery);
   void ConsumeWithFence(int32_t index, Delivery delivery);
@@ -300,18 +312,47 @@ bool ScheduleRun::IsOver(int32_t index) {
 }
 
 void ScheduleRun::EndOne() {
-  if (num_under_way_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (!on_stream_.has_value()) return End();
+  if (!on_stream_.has_value()) {
+    if (num_under_way_.fetch_sub(1, std::memory_order_acq_rel) == 1) End();
+    return;
+  }
+  switch (NextOnStream()) {
+    case Next::kWait:
+      return;
+    case Next::kEndStream:
+      return EndStream();
+    case Next::kEnd:
+      return End();
+  }
+}
+
+// The last op hands its place to the end of the stream. So does, after an
+// error, the last one but for bytes that are still lent: the peer that has them
+// may in turn wait for the loans that this run gives back at that end.
+ScheduleRun::Next ScheduleRun::NextOnStream() {
+  OnStream& on_stream = *on_stream_;
+  MutexLock lock(&on_stream.mu);
+  const int32_t num_others = num_under_way_.load(std::memory_order_acquire) - 1;
+  if (!on_stream.is_ending && num_others == on_stream.num_lent) {
+    on_stream.is_ending = num_others == 0 || !on_stream.unmarked.empty();
+    if (on_stream.is_ending) return Next::kEndStream;
+  }
+  const bool is_last =
+      num_under_way_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  return is_last ? Next::kEnd : Next::kWait;
+}
+
+void ScheduleRun::EndStream() {
   on_stream_->steps->CallWhenOver([this](absl::Status status) {
     // What failed meanwhile ends it too, though all steps have run.
     if (!status.ok()) Fail(std::move(status));
     ShouldStop();
-    End();
+    ReleaseUnmarked();
+    EndOne();
   });
 }
 
 void ScheduleRun::End() {
-  if (on_stream_.has_value()) ReleaseUnmarked();
   const std::unique_ptr<ScheduleRun> self = std::move(self_);
   StatusCallback done = std::move(done_);
   absl::Status status = std::move(status_);
@@ -366,6 +407,10 @@ void ScheduleRun::SendWithFence(int32_t index,
   }
   auto& lent = on_stream_->written[static_cast<size_t>(index)];
   lent = *std::move(written);
+  {
+    MutexLock lock(&on_stream_->mu);
+    ++on_stream_->num_lent;
+  }
   Post(index, bytes, lent.get());
 }
 
@@ -402,17 +447,32 @@ void ScheduleRun::Post(int32_t index, absl::Span<const std::byte> bytes,
 }
 
 void ScheduleRun::OnReleased(int32_t index, absl::Status status) {
-  if (!status.ok()) Fail(std::move(status));
-  if (on_stream_.has_value()) {
-    on_stream_->written[static_cast<size_t>(index)] = nullptr;
-    on_stream_->on_host[static_cast<size_t>(index)] = Tensor();
-  }
-  Complete(index);
-  ReadyOps::RunAll();
+  TakeBack(index);
+  CompleteSend(index, std::move(status));
 }
 
+// Where the stream's end has been put there already, the wait lies behind it:
+// then it orders what frees memory after the read, and no more.
 void ScheduleRun::OnReleasedAfter(int32_t index, const DeviceFence& read) {
-  OnReleased(index, on_stream_->steps->WaitFor(read));
+  TakeBack(index);
+  CompleteSend(index, on_stream_->steps->WaitFor(read));
+}
+
+// From here on the op may put something on the stream, or fail.
+void ScheduleRun::TakeBack(int32_t index) {
+  if (!on_stream_.has_value()) return;
+  on_stream_->on_host[static_cast<size_t>(index)] = Tensor();
+  auto& lent = on_stream_->written[static_cast<size_t>(index)];
+  if (lent == nullptr) return;
+  lent = nullptr;
+  MutexLock lock(&on_stream_->mu);
+  --on_stream_->num_lent;
+}
+
+void ScheduleRun::CompleteSend(int32_t index, absl::Status status) {
+  if (!status.ok()) Fail(std::move(status));
+  Complete(index);
+  ReadyOps::RunAll();
 }
 
 void ScheduleRun::Recv(int32_t index) {
