@@ -24,6 +24,10 @@ struct GrpcBounds {
   // Of one peer: also those that wait for members that are late.
   int max_open_transfers = 65536;
 
+  // Of one peer, over which it asks for bytes: one for each of its lanes, and
+  // those that are about to end.
+  int max_open_streams = 1024;
+
   // Of one peer, that wait for their answers: those of its members, for each
   // collective that other members have not called yet.
   int max_open_calls = 65536;

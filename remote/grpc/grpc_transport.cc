@@ -211,12 +211,13 @@ absl::Status CheckBounds(const GrpcBounds& bounds) {
       CheckMessageBound(bounds.max_control_reply_bytes, kMinMessageBytes));
   status.Update(CheckMessageBound(bounds.max_frame_bytes, kMinMessageBytes));
   if (!status.ok()) return status;
-  if (bounds.max_open_transfers > 0 && bounds.max_open_calls > 0 &&
-      bounds.max_unknown_connections > 0) {
+  if (bounds.max_open_transfers > 0 && bounds.max_open_streams > 0 &&
+      bounds.max_open_calls > 0 && bounds.max_unknown_connections > 0) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "the bounds for transfers, calls and connections must be positive");
+      "the bounds for transfers, streams, calls and connections must be "
+      "positive");
 }
 
 absl::Status Check(const GrpcTransportOptions& options) {

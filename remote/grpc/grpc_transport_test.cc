@@ -254,6 +254,8 @@ TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
               is_invalid);
   EXPECT_THAT(refused([](Options& o) { o.bounds.max_open_transfers = 0; }),
               is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.bounds.max_open_streams = 0; }),
+              is_invalid);
   EXPECT_THAT(refused([](Options& o) {
                 o.bounds.max_control_request_bytes = (32 << 10) - 1;
               }),

@@ -34,7 +34,9 @@ class SendContext {
         host_(NameOfHost()),
         break_connection_(std::move(break_connection)),
         requests_(&options->cluster, "requests for bytes",
-                  options->bounds.max_open_transfers) {}
+                  options->bounds.max_open_transfers),
+        open_streams_(&options->cluster, "streams",
+                      options->bounds.max_open_streams) {}
 
   const GrpcTransportOptions& options() const { return *options_; }
   TransferService& service() { return *service_; }
@@ -51,8 +53,9 @@ class SendContext {
   // lender has not been told.
   InFlight& in_flight() { return in_flight_; }
 
-  // Counts the requests that tasks have open.
+  // Count the requests that tasks have open, and their streams.
   OpenCounts& requests() { return requests_; }
+  OpenCounts& open_streams() { return open_streams_; }
 
  private:
   const GrpcTransportOptions* const options_;
@@ -61,6 +64,7 @@ class SendContext {
   const BreakConnection break_connection_;
   InFlight in_flight_;
   OpenCounts requests_;
+  OpenCounts open_streams_;
 
   Mutex mu_;
   absl::flat_hash_map<const SendStream*, std::shared_ptr<SendStream>> streams_

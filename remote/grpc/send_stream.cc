@@ -488,6 +488,7 @@ void SendStream::OnDone() {
     is_done_ = true;
   }
   shared_->RemoveStream(this);
+  shared_->open_streams().End(caller_.task);
   shared_->in_flight().End();
 }
 

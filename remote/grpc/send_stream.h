@@ -33,7 +33,7 @@ namespace tutti {
 class SendStream final : public grpc::ServerGenericBidiReactor,
                          public std::enable_shared_from_this<SendStream> {
  public:
-  // `shared` outlives the stream.
+  // `shared` outlives the stream, which ends one of its `open_streams()`.
   static SendStream* Begin(SendContext* shared, const ControlCaller& caller,
                            grpc::CallbackServerContext* context);
 

@@ -25,6 +25,8 @@ class TransferSender final : public ServedMethod {
   grpc::ServerGenericBidiReactor* Serve(
       const ControlCaller& caller,
       grpc::CallbackServerContext* context) override {
+    const absl::Status begun = context_.open_streams().Begin(caller.task);
+    if (!begun.ok()) return Refuse(begun, context);
     return SendStream::Begin(&context_, caller, context);
   }
 

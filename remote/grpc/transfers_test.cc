@@ -376,6 +376,37 @@ TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
   tasks.Stop(0);
 }
 
+TEST(TransfersTest, ATaskWithTooManyStreamsIsRefusedMore) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_open_streams = 2;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  const auto pull = [&tasks] {
+    WaitingBorrower borrower(4);
+    tasks.Request(0, 1, KeyOf(0), 4, borrower);
+    return borrower.Wait();
+  };
+  StallingPeer first(tasks.address(1), GoodFields(0, 1));
+  first.Write(Request(1, 1, 4));
+  tasks.table(1).WaitForAsks(1);
+  {
+    StallingPeer second(tasks.address(1), GoodFields(0, 1));
+    second.Write(Request(1, 2, 4));
+    tasks.table(1).WaitForAsks(2);
+    EXPECT_THAT(pull(),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         AllOf(HasSubstr("task 0"), HasSubstr("2 streams"))));
+  }
+  // Room for another one as soon as gRPC is done with one.
+  absl::Status status = pull();
+  while (absl::IsResourceExhausted(status)) status = pull();
+  EXPECT_THAT(status, IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+}
+
 // Tells when an alarm is set for a time that is `delay` away.
 class WatchedClock final : public Clock {
  public:
