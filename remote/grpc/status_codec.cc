@@ -9,6 +9,23 @@
 namespace tutti {
 namespace {
 
+// How many bytes gRPC makes of one of a message.
+size_t NumEncoded(char byte) {
+  const bool stays = byte >= 0x20 && byte <= 0x7e && byte != '%';
+  return stays ? 1 : 3;
+}
+
+// How much of a message is kMaxStatusMessageBytes on the wire.
+size_t NumThatFit(absl::string_view message) {
+  size_t num_encoded = 0;
+  size_t size = 0;
+  for (; size < message.size(); ++size) {
+    num_encoded += NumEncoded(message[size]);
+    if (num_encoded > kMaxStatusMessageBytes) break;
+  }
+  return size;
+}
+
 // What gRPC's texts say if one looks for it.
 struct Cause {
   absl::string_view sign;
@@ -69,7 +86,7 @@ std::string Cut(absl::string_view text, size_t size) {
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      Cut(status.message(), kMaxStatusMessageBytes));
+                      Cut(status.message(), NumThatFit(status.message())));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// Code and message as they are; messages that are too long for the wire are
-// cut.
+// Code and message as they are; messages that are too long for the wire, where
+// gRPC writes some bytes as three, are cut.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
