@@ -1,5 +1,6 @@
 #include "remote/grpc/tls_credentials.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -8,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "grpc/grpc.h"
 #include "grpc/grpc_security.h"
@@ -41,11 +43,19 @@ absl::StatusOr<std::string> Read(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is a directory; wanted a file in PEM format"));
   }
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)),
                    std::istreambuf_iterator<char>());
-  if (file.good() && !text.empty()) return text;
-  return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  if (!file.good()) {
+    return absl::ErrnoToStatus(errno == 0 ? EIO : errno,
+                               absl::StrCat("cannot read ", path));
+  }
+  if (text.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is empty; wanted a file in PEM format"));
+  }
+  return text;
 }
 
 absl::StatusOr<PemFiles> Read(const TlsOptions& tls) {

@@ -17,8 +17,8 @@ struct TransportCredentials {
 
 // Mutual TLS, both sides with the same certificate; none at all if `tls` is not
 // enabled. The server accepts TLS 1.3 alone. Errors: INVALID_ARGUMENT if not
-// all files are given or their contents do not fit each other; NOT_FOUND naming
-// the one that cannot be read.
+// all files are given or their contents do not fit each other; the system's,
+// such as NOT_FOUND, naming the one that cannot be read.
 absl::StatusOr<TransportCredentials> MakeCredentials(const TlsOptions& tls);
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,6 +137,28 @@ TEST(TlsTest, ServesTls13Alone) {
   EXPECT_TRUE(connects("-tls1_3"));
   EXPECT_FALSE(connects("-tls1_2"));
   EXPECT_FALSE(connects("-no_tls1_3"));
+}
+
+TEST(TlsTest, SaysWhyAFileCannotBeRead) {
+  TestCertificates ca("ca");
+  const TlsOptions good = ca.Issue("task-0");
+  const std::string empty = testing::TempDir() + "empty.pem";
+  std::ofstream{empty};
+  const std::pair<std::string, absl::Status> cases[] = {
+      {empty, absl::InvalidArgumentError(absl::StrCat(
+                  empty, " is empty; wanted a file in PEM format"))},
+      {"/none",
+       absl::NotFoundError("cannot read /none: No such file or directory")},
+      {good.key + "/none",
+       absl::FailedPreconditionError(
+           absl::StrCat("cannot read ", good.key, "/none: Not a directory"))}};
+  for (const auto& [path, wanted] : cases) {
+    TestTasks tasks(1, [&, &path = path](int, GrpcTransportOptions& options) {
+      options.tls = good;
+      options.tls.certificate = path;
+    });
+    EXPECT_EQ(CreateGrpcTransport(tasks.Options(0)).status(), wanted);
+  }
 }
 
 TEST(TlsTest, FilesThatDoNotFitAreAnErrorAtTheStart) {
