@@ -67,7 +67,7 @@ TEST(ClusterJoinTest, ProgressRunsOneAtATimeAndBeforeDone) {
     std::move(done)(reply);
   });
   is_blocked.WaitForNotification();
-  std::move(channel->calls[2])(reply);
+  std::exchange(channel->calls[2], nullptr)(reply);
   {
     MutexLock lock(&mu);
     EXPECT_EQ(ended, std::nullopt);
