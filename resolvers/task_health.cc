@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,6 +14,18 @@ namespace tutti {
 namespace {
 
 constexpr size_t kMaxLostProcesses = 16;
+
+// By this a task's word that a process counts as lost is told from what a
+// transport refuses with FAILED_PRECONDITION.
+constexpr absl::string_view kMustStartAgain =
+    "a process that was lost must start again";
+
+// What a task that has answered before does not say.
+bool IsOfAStranger(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+         (absl::IsFailedPrecondition(status) &&
+          !absl::StrContains(status.message(), kMustStartAgain));
+}
 
 std::string Seconds(absl::Duration duration) {
   return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
@@ -164,11 +177,17 @@ void TaskHealth::ArmSilence(int task, const BeatPtr& beat) {
 
 void TaskHealth::OnReply(int task, const BeatPtr& beat,
                          const ControlAnswer& reply) {
+  bool has_answered = false;
   {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
     beat->is_under_way = false;
     options_.environment.clock->Cancel(beat->alarm);
+    const Task& known = tasks_[task];
+    has_answered = known.state == State::kUp && known.has_answered;
+  }
+  if (has_answered && IsOfAStranger(reply.status())) {
+    return Lose(task, beat, reply.status().message());
   }
   if (absl::IsFailedPrecondition(reply.status())) {
     return OnRefused(task, beat, reply.status());
@@ -264,9 +283,8 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
       return absl::FailedPreconditionError(absl::StrCat(
           lost.reason.message(), ", ",
           Seconds(options_.environment.clock->Now() - lost.since), " ago, as ",
-          options_.cluster.Label(options_.cluster.this_task),
-          " says; a process that was lost must start again (incarnation ",
-          process.incarnation, ")"));
+          options_.cluster.Label(options_.cluster.this_task), " says; ",
+          kMustStartAgain, " (incarnation ", process.incarnation, ")"));
     }
     if (known.state == State::kUp) {
       replaced = MarkLost(

@@ -47,6 +47,10 @@ struct HealthProfile {
 // task that matters a heartbeat is always under way: the other side holds it
 // back, so that a connection that closes ends it at once.
 //
+// A task that has answered is lost, too, once a heartbeat to it is refused as
+// its own process would not: with UNAUTHENTICATED or PERMISSION_DENIED, or with
+// another FAILED_PRECONDITION than that this process counts as lost.
+//
 // A process that has been lost stays so: it is refused when it comes back, for
 // others have gone on without it. Another one may take its place.
 //

@@ -38,9 +38,9 @@ class HeldChannel : public ControlChannel {
 
 class TaskHealthTest : public testing::Test {
  protected:
-  void Answer(size_t call) {
+  void Answer(size_t call, uint64_t incarnation = 5) {
     proto::ControlReply alive;
-    alive.mutable_heartbeat()->set_incarnation(5);
+    alive.mutable_heartbeat()->set_incarnation(incarnation);
     std::move(channel_->calls[call])(alive);
   }
 
@@ -50,6 +50,7 @@ class TaskHealthTest : public testing::Test {
   std::vector<int> watched_ = {1};
   int num_lost_ = 0;
   std::vector<int> silent_;
+  std::vector<int> refused_;
   const std::shared_ptr<TaskHealth> health_ =
       std::make_shared<TaskHealth>(TaskHealth::Options{
           .cluster = {.addresses = {"a:1", "b:1"}, .this_task = 0},
@@ -61,7 +62,8 @@ class TaskHealthTest : public testing::Test {
                          const absl::Status&) { ++num_lost_; },
           .silent = [this](int task,
                            const absl::Status&) { silent_.push_back(task); },
-          .refused = [](int, const absl::Status&) {},
+          .refused = [this](int task,
+                            const absl::Status&) { refused_.push_back(task); },
           .found = [](const ControlCaller&) {}});
 };
 
@@ -95,6 +97,47 @@ TEST_F(TaskHealthTest, WhoRefusesThisTaskOrCannotBeReachedIsNotSilent) {
   }
   EXPECT_EQ(num_lost_, 2);
   EXPECT_THAT(silent_, testing::IsEmpty());
+}
+
+TEST_F(TaskHealthTest, AStrangerAtItsAddressIsNeitherTheTaskNorItsVerdict) {
+  uint64_t incarnation = 5;
+  for (const absl::Status& why :
+       {absl::UnauthenticatedError("the call does not have this job's token"),
+        absl::PermissionDeniedError("its certificate names another task"),
+        absl::FailedPreconditionError("the caller is of job a, not b")}) {
+    channel_->calls.clear();
+    ASSERT_TRUE(health_->OnHeard({1, incarnation}).ok());
+    clock_.now += profile_.hold;
+    Answer(0, incarnation);
+    ASSERT_EQ(channel_->calls.size(), 2u);
+    std::move(channel_->calls[1])(why);
+    EXPECT_EQ(health_->state(1), TaskHealth::State::kLost);
+    ++incarnation;
+  }
+  EXPECT_EQ(num_lost_, 3);
+  EXPECT_THAT(refused_, testing::IsEmpty());
+  EXPECT_THAT(silent_, testing::IsEmpty());
+}
+
+TEST_F(TaskHealthTest, ATaskThatHasAnsweredMaySayThatThisOneIsLost) {
+  ASSERT_TRUE(health_->OnHeard({1, 5}).ok());
+  ASSERT_TRUE(health_->OnHeard({1, 6}).ok());
+  const absl::Status verdict = health_->OnHeard({1, 5});  // As that one says.
+  ASSERT_EQ(channel_->calls.size(), 2u);
+  clock_.now += profile_.hold;
+  Answer(1, 6);
+  ASSERT_EQ(channel_->calls.size(), 3u);
+  std::move(channel_->calls[2])(verdict);
+  EXPECT_THAT(refused_, testing::ElementsAre(1));
+}
+
+// A process of an earlier job may still be there.
+TEST_F(TaskHealthTest, ATaskThatWasNeverHeardOfIsNotLostToAStranger) {
+  health_->Update();
+  ASSERT_EQ(channel_->calls.size(), 1u);
+  std::move(channel_->calls[0])(absl::UnauthenticatedError("another token"));
+  EXPECT_EQ(health_->state(1), TaskHealth::State::kUnknown);
+  EXPECT_EQ(num_lost_, 0);
 }
 
 // An answer that was under way says nothing of what happened since.
