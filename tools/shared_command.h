@@ -11,7 +11,8 @@ namespace tutti {
 // "perf all_reduce --iterations 5 --check", in the order in which the command
 // defines its options, not that of the line. Without what may differ: who takes
 // part, names of files, and how the result is printed. Options that are not
-// given are left out, so that one given with its default differs.
+// given are left out, so that one given with its default differs. Flags take no
+// values ("--check=false"), which it would not see.
 std::string SharedCommand(const CLI::App& command);
 
 }  // namespace tutti

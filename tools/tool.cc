@@ -96,6 +96,8 @@ struct Tool {
   std::vector<Command> commands;
 
   Tool() {
+    // "--watch=false" in some tasks only would go unseen by SharedCommand().
+    app.option_defaults()->disable_flag_override();  // Of all commands.
     app.set_version_flag("--version", absl::StrCat("tutti ", kVersion),
                          "print the version and exit");
     app.set_help_flag("-h,--help", "print this help and exit");

@@ -692,7 +692,11 @@ class UsageTest(ToolTest):
                 ([*perf, "--seed", "-1"], ['--seed: "-1"']),
                 ([*perf, "--max-bytes", "99999999999999999999"],
                  ['"99999999999999999999"', "64M"]),
-                ([*perf, "--check=maybe"], ["--check takes no value"])]:
+                ([*perf, "--check=maybe"], ["--check takes no value"]),
+                ([*perf, "--check=false"], ["--check takes no value"]),
+                ([*perf, "--json=5"], ["--json takes no value"]),
+                ([*perf, "--insecure=0"], ["--insecure takes no value"]),
+                ([*run, "--watch=false"], ["--watch takes no value"])]:
             with self.subTest(" ".join(args)):
                 line = self.fail_with(2, *args)
                 for word in words:

@@ -71,8 +71,12 @@ std::string MissingArgument(const CLI::ParseError& error,
 const CLI::Option* OptionOf(absl::string_view message,
                             const CLI::App& command) {
   absl::ConsumePrefix(&message, "Could not convert: ");
-  return command.get_option_no_throw(
-      std::string(message.substr(0, message.find_first_of(": "))));
+  const std::string name(message.substr(0, message.find_first_of(": ")));
+  const CLI::Option* option = command.get_option_no_throw(name);
+  // Of the value of a flag it leaves out the dashes.
+  return option != nullptr
+             ? option
+             : command.get_option_no_throw(absl::StrCat("--", name));
 }
 
 std::string WrongNumberOfValues(const CLI::Option& option) {

@@ -77,6 +77,9 @@ TEST_F(UsageMessageTest, OptionsGivenTwiceAreNamed) {
 TEST_F(UsageMessageTest, FlagsTakeNoValue) {
   EXPECT_EQ(MessageOf({"play", "march", "--loud=maybe"}),
             "--loud takes no value");
+  app_.get_subcommand("play")->get_option("--loud")->disable_flag_override();
+  EXPECT_EQ(MessageOf({"play", "march", "--loud=false"}),
+            "--loud takes no value");
 }
 
 TEST_F(UsageMessageTest, WhatAValidatorSaysStays) {
