@@ -1,6 +1,7 @@
 #ifndef TUTTI_TOOLS_OUTPUT_FILE_H_
 #define TUTTI_TOOLS_OUTPUT_FILE_H_
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,12 +15,15 @@
 namespace tutti {
 
 // One file that is written as OutputFiles does: it appears whole or not at all,
-// also if the process is interrupted. Errors name the file, or what is in its
-// way. For one thread; one object at a time, as of OnInterrupt.
+// also if the process is interrupted. A link stays, and what it leads to is
+// written. Errors name the file, or what is in its way. For one thread; one
+// object at a time, as of OnInterrupt.
 class OutputFile {
  public:
   // Looks for all that is in its way, before time goes into what is written,
   // and makes missing directories. If nothing is written, they go again.
+  // Errors: also for what a process has open ("/dev/stdout") and for the file
+  // that is standard output or error, which would lose what it has.
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(
       const std::string& path);
 
@@ -31,6 +35,10 @@ class OutputFile {
       : name_(std::move(name)),
         files_(std::move(files)),
         on_interrupt_([this] { files_->Discard(); }) {}
+
+  // `path` is no link.
+  static absl::StatusOr<std::unique_ptr<OutputFile>> Open(
+      const std::filesystem::path& path);
 
   const std::string name_;
   const std::unique_ptr<OutputFiles> files_;

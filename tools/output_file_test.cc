@@ -1,5 +1,8 @@
 #include "tools/output_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -30,6 +33,25 @@ class OutputFileTest : public ::testing::Test {
   }
 
   const fs::path root_;
+};
+
+// Standard output goes to a file for so long.
+class StandardOutputTo {
+ public:
+  explicit StandardOutputTo(const std::string& path) : before_(dup(1)) {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+    EXPECT_EQ(dup2(file, 1), 1) << path;
+    close(file);
+  }
+  ~StandardOutputTo() {
+    dup2(before_, 1);
+    close(before_);
+  }
+  StandardOutputTo(const StandardOutputTo&) = delete;
+  StandardOutputTo& operator=(const StandardOutputTo&) = delete;
+
+ private:
+  const int before_;
 };
 
 TEST_F(OutputFileTest, ReplacesWhatWasThere) {
@@ -68,6 +90,44 @@ TEST_F(OutputFileTest, WhatIsNoRegularFileIsNotReplaced) {
   EXPECT_THAT(WriteOutputFile(link, "content"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("link: is no regular file")));
+  EXPECT_TRUE(fs::is_symlink(link));
+}
+
+TEST_F(OutputFileTest, WritesThroughALink) {
+  fs::create_directory(root_ / "deep");
+  const fs::path target = root_ / "deep/target";
+  std::ofstream(target) << "old";
+  fs::create_symlink("deep/target", root_ / "first");
+  fs::create_symlink(root_ / "first", root_ / "second");
+  ASSERT_THAT(WriteOutputFile(root_ / "second", "new"), IsOk());
+  EXPECT_EQ(Content(target), "new");
+  EXPECT_TRUE(fs::is_symlink(root_ / "first"));
+  EXPECT_TRUE(fs::is_symlink(root_ / "second"));
+
+  fs::create_symlink("deep/none", root_ / "to_none");
+  ASSERT_THAT(WriteOutputFile(root_ / "to_none", "content"), IsOk());
+  EXPECT_EQ(Content(root_ / "deep/none"), "content");
+}
+
+TEST_F(OutputFileTest, LinksInACircleAreRefused) {
+  fs::create_symlink("b", root_ / "a");
+  fs::create_symlink("a", root_ / "b");
+  const auto file = OutputFile::Create(root_ / "a");
+  ASSERT_FALSE(file.ok());
+  EXPECT_THAT(std::string(file.status().message()),
+              HasSubstr((root_ / "a").string()));
+}
+
+TEST_F(OutputFileTest, RefusesStandardOutput) {
+  const fs::path path = root_ / "file";
+  const fs::path link = root_ / "link";
+  fs::create_symlink("/proc/self/fd/1", link);
+  const StandardOutputTo file(path);
+  for (const fs::path& name : {path, link}) {
+    EXPECT_THAT(OutputFile::Create(name).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(name.string() + ": ")));
+  }
   EXPECT_TRUE(fs::is_symlink(link));
 }
 
