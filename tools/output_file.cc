@@ -89,6 +89,13 @@ absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(
   if (!whole.ok()) return whole.status();
   const absl::Status replaceable = CheckCanBeReplaced(path, *whole);
   if (!replaceable.ok()) return replaceable;
+  {
+    const auto trial = Open(*whole);
+    if (!trial.ok()) return trial.status();
+    const absl::Status written =
+        (*trial)->files_->Write((*trial)->name_, {}, {});
+    if (!written.ok()) return written;
+  }
   return Open(*whole);
 }
 

@@ -131,5 +131,27 @@ TEST_F(OutputFileTest, RefusesStandardOutput) {
   EXPECT_TRUE(fs::is_symlink(link));
 }
 
+TEST_F(OutputFileTest, ANameMayBeAsLongAsTheSystemAllows) {
+  const fs::path path = root_ / std::string(250, 'n');
+  ASSERT_THAT(WriteOutputFile(path, "old"), IsOk());
+  ASSERT_THAT(WriteOutputFile(path, "new"), IsOk());
+  EXPECT_EQ(Content(path), "new");
+}
+
+TEST_F(OutputFileTest, WhatCannotBeWrittenIsFoundAtOnce) {
+  for (const fs::path& path :
+       {root_ / std::string(256, 'n'), fs::path("/proc/file")}) {
+    const auto file = OutputFile::Create(path);
+    ASSERT_FALSE(file.ok());
+    EXPECT_THAT(std::string(file.status().message()), HasSubstr(path.string()));
+  }
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
+TEST_F(OutputFileTest, WhatIsNeverWrittenLeavesNothing) {
+  ASSERT_THAT(OutputFile::Create(root_ / "a/file").status(), IsOk());
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -82,10 +82,14 @@ class OpenFile {
 
 constexpr int kMaxAttempts = 100;
 
+// Of a file's name in its temporary one, which has a limit, too.
+constexpr size_t kMaxShownBytes = 100;
+
 // A name beside the file's that sorts apart and that no other process uses.
 std::string TemporaryPath(const fs::path& path, int attempt) {
-  const std::string name = absl::StrCat(".", path.filename().string(), ".",
-                                        getpid(), ".", attempt, ".tmp");
+  const std::string shown = path.filename().string().substr(0, kMaxShownBytes);
+  const std::string name =
+      absl::StrCat(".", shown, ".", getpid(), ".", attempt, ".tmp");
   return (path.parent_path() / name).string();
 }
 
@@ -147,9 +151,13 @@ absl::StatusOr<int> OutputFiles::MakeTemporary(const std::string& name) {
 absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
                                 absl::Span<const std::byte> body) {
   const std::string path = (fs::path(directory_) / name).string();
-  std::error_code ignored;
-  if (fs::is_directory(fs::symlink_status(path, ignored))) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type == fs::file_type::directory) {
     return Failed(path, "cannot be replaced", EISDIR);
+  }
+  if (type == fs::file_type::none) {  // Such as of a name that is too long.
+    return Failed(path, "cannot be made", error.value());
   }
   const absl::StatusOr<int> descriptor = MakeTemporary(name);
   if (!descriptor.ok()) return descriptor.status();
