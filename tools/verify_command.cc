@@ -162,9 +162,13 @@ absl::Status VerifyAlgorithms(const VerifyOptions& options,
         Verify((*entries)[i], place, options.max_ranks, console);
     num_failed += verdict.failed() ? 1 : 0;
     rows.push_back(ToJson(verdict));
-    if (options.json) continue;
-    console.out << table.Row(Cells(verdict)) << FailureText(verdict)
-                << std::flush;
+    if (!options.json) {
+      console.out << table.Row(Cells(verdict)) << FailureText(verdict)
+                  << std::flush;
+    }
+    if (!console.out) {  // The rest, which may take hours, is for nobody.
+      return absl::DataLossError("standard output cannot be written");
+    }
   }
   if (options.json) console.out << rows.dump(2) << "\n";
   if (num_failed == 0) return absl::OkStatus();

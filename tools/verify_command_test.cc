@@ -16,6 +16,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class VerifyCommandTest : public ::testing::Test {
  protected:
@@ -94,6 +95,14 @@ TEST_F(VerifyCommandTest, ProgressSaysHowFarItIs) {
   EXPECT_EQ(ExitStatus(Verify(/*err_is_terminal=*/true)), 1);
   EXPECT_THAT(err_.str(), AllOf(HasSubstr("\rverifying Forgetful (1 of 3) ..."),
                                 HasSubstr("\rverifying Rings (3 of 3) ...")));
+}
+
+TEST_F(VerifyCommandTest, StopsWhereNobodyReads) {
+  out_.setstate(std::ios::badbit);
+  EXPECT_THAT(Verify(/*err_is_terminal=*/true),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       "standard output cannot be written"));
+  EXPECT_THAT(err_.str(), Not(HasSubstr("(2 of 3)")));
 }
 
 }  // namespace
