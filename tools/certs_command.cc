@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,7 +115,11 @@ absl::StatusOr<std::string> FindOpenssl() {
   for (absl::string_view folder :
        absl::StrSplit(folders, ':', absl::SkipEmpty())) {
     std::string file = absl::StrCat(folder, "/openssl");
-    if (access(file.c_str(), X_OK) == 0) return file;
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(file, ignored) &&
+        access(file.c_str(), X_OK) == 0) {
+      return file;
+    }
   }
   return absl::NotFoundError(
       "wanted the program openssl, found none in PATH: install it (on Debian, "
@@ -140,8 +145,20 @@ std::string ReadText(const std::string& path) {
                              {{"\n", "; "}});
 }
 
-// Makes the files in a directory of their own, which then takes its name.
-// Remove() may be called on any thread, the rest is for one.
+absl::Status NotNewOrEmpty(const std::string& folder) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(folder, ": wanted a directory that is new or empty"));
+}
+
+bool IsThere(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder, ignored);
+}
+
+// Makes the files in a directory of their own, which then takes its name, or
+// whose files move to the empty one that has the name: that may be a link or
+// where a disk is mounted. Remove() may be called on any thread, the rest is
+// for one.
 class CertMaker {
  public:
   // The directory is to be called `folder`.
@@ -149,7 +166,8 @@ class CertMaker {
       : openssl_(std::move(openssl)),
         name_(std::move(folder)),
         days_(absl::StrCat(days)),
-        folder_(name_ + ".XXXXXX") {}
+        fills_(IsThere(name_)),
+        folder_(name_ + (fills_ ? "/.certs.XXXXXX" : ".XXXXXX")) {}
   ~CertMaker() { Remove(); }
   CertMaker(const CertMaker&) = delete;
   CertMaker& operator=(const CertMaker&) = delete;
@@ -165,11 +183,9 @@ class CertMaker {
   absl::Status TakeName() {
     MutexLock lock(&mu_);
     if (removed_) return Removed();
-    if (std::rename(folder_.c_str(), name_.c_str()) != 0) {
-      return SystemError(name_, "cannot be made");
-    }
-    made_ = false;
-    return absl::OkStatus();
+    const absl::Status status = fills_ ? Fill() : Rename(folder_, name_);
+    if (status.ok()) made_ = false;
+    return status;
   }
 
   // Ends openssl, and removes what has not taken its name. Nothing is made any
@@ -214,12 +230,52 @@ class CertMaker {
   }
 
  private:
+  static std::string File(const std::string& folder, const std::string& name) {
+    return absl::StrCat(folder, "/", name);
+  }
   std::string File(const std::string& name) const {
-    return absl::StrCat(folder_, "/", name);
+    return File(folder_, name);
+  }
+
+  static std::vector<std::string> NamesIn(const std::string& folder) {
+    std::vector<std::string> names;
+    std::error_code ignored;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder, ignored)) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
   }
 
   absl::Status Removed() const {
     return absl::CancelledError(absl::StrCat(name_, ": was given up"));
+  }
+
+  static absl::Status Rename(const std::string& from, const std::string& to) {
+    if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+    return SystemError(to, "cannot be made");
+  }
+
+  // Moves all files to the directory that was there, or none.
+  absl::Status Fill() const {
+    for (const std::string& name : NamesIn(name_)) {
+      if (File(name_, name) != folder_) return NotNewOrEmpty(name_);
+    }
+    if (chmod(name_.c_str(), 0700) != 0) {
+      return SystemError(name_, "cannot be made its owner's alone");
+    }
+    std::vector<std::string> moved;
+    for (const std::string& name : NamesIn(folder_)) {
+      const std::string to = File(name_, name);
+      const absl::Status status = Rename(File(name), to);
+      if (!status.ok()) {
+        for (const std::string& one : moved) unlink(one.c_str());
+        return status;
+      }
+      moved.push_back(to);
+    }
+    rmdir(folder_.c_str());
+    return absl::OkStatus();
   }
 
   absl::Status WriteSettings(const std::string& text) {
@@ -279,6 +335,7 @@ class CertMaker {
   const std::string openssl_;
   const std::string name_;
   const std::string days_;
+  const bool fills_;    // A directory that was there.
   std::string folder_;  // Fixed once MakeFolder() has ended.
 
   Mutex mu_;
@@ -307,8 +364,7 @@ absl::Status CheckIsNewOrEmpty(const std::filesystem::path& folder) {
       std::filesystem::is_empty(folder, error)) {
     return absl::OkStatus();
   }
-  return absl::AlreadyExistsError(absl::StrCat(
-      folder.string(), ": wanted a directory that is new or empty"));
+  return NotNewOrEmpty(folder.string());
 }
 
 // Without the slashes at its end.

@@ -123,7 +123,28 @@ TEST_F(CertsCommandTest, WhatIsNoHostIsQuoted) {
 
 TEST_F(CertsCommandTest, AnEmptyDirectoryIsFilled) {
   std::filesystem::create_directory(certs_);
-  EXPECT_THAT(Make({.tasks = 1, .out = certs_}), IsOk());
+  chmod(certs_.c_str(), 0755);
+  ASSERT_THAT(Make({.tasks = 1, .out = certs_}), IsOk());
+  EXPECT_THAT(NamesIn(certs_),
+              ElementsAre("ca.key", "ca.pem", "task-0.key", "task-0.pem"));
+  EXPECT_EQ(ModeOf(certs_), 0700);
+}
+
+TEST_F(CertsCommandTest, AnEmptyDirectoryIsFilledByAnyName) {
+  std::filesystem::create_directory(certs_);
+  const std::string link = root_ + "/link";
+  std::filesystem::create_directory_symlink("certs", link);
+  EXPECT_THAT(Make({.tasks = 1, .out = link}), IsOk());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(IsGood("task-0.pem", "-verify_hostname task-0"));
+
+  std::filesystem::remove_all(certs_);
+  std::filesystem::create_directory(certs_);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(certs_);
+  EXPECT_THAT(Make({.tasks = 1, .out = "."}), IsOk());
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(IsGood("task-0.pem", "-verify_hostname task-0"));
 }
 
 TEST_F(CertsCommandTest, WhatIsThereStays) {
@@ -165,6 +186,30 @@ TEST_F(CertsWithoutOpensslTest, TheErrorNamesIt) {
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("wanted the program openssl")));
   EXPECT_THAT(NamesIn(root_), IsEmpty());
+}
+
+TEST_F(CertsWithoutOpensslTest, ADirectoryOfThatNameIsNoProgram) {
+  std::filesystem::create_directory(root_ + "/openssl");
+  EXPECT_THAT(Make({.tasks = 1, .out = certs_}),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("wanted the program openssl")));
+}
+
+TEST_F(CertsWithoutOpensslTest, AnEmptyDirectoryStaysEmptyAfterAFailure) {
+  MakeOpenssl("exit 1");
+  std::filesystem::create_directory(certs_);
+  EXPECT_FALSE(Make({.tasks = 1, .out = certs_}).ok());
+  EXPECT_THAT(NamesIn(certs_), IsEmpty());
+}
+
+TEST_F(CertsWithoutOpensslTest, WhatComesMeanwhileStays) {
+  MakeOpenssl("for word; do case $word in */request) : >$word;; esac; done\n" +
+              absl::StrCat("echo mine >", certs_, "/ca.pem"));
+  std::filesystem::create_directory(certs_);
+  EXPECT_THAT(Make({.tasks = 1, .out = certs_}),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("/certs: wanted a directory")));
+  EXPECT_THAT(NamesIn(certs_), ElementsAre("ca.pem"));
 }
 
 TEST_F(CertsWithoutOpensslTest, WhatItSaysIsRepeatedAndNothingStays) {
