@@ -20,16 +20,16 @@ void AddReductionOptions(CLI::App* app, CollectiveWords* words) {
       ->option_text("NAME");
 }
 
-void AddRoleOptions(CLI::App* app, CollectiveWords* words) {
+void AddRoleOptions(CLI::App* app, int max_ranks, CollectiveWords* words) {
   app->add_option("--root", words->root,
                   "the rank that sends (broadcast, scatter) or\n"
                   "receives (reduce, gather) [default: 0]")
-      ->transform(WholeNumber(0, kMaxGroupSize - 1))
+      ->transform(WholeNumber(0, max_ranks - 1))
       ->option_text("RANK");
   app->add_option("--permutation", words->permutation,
                   "of permute: what rank i has goes to the i-th\n"
                   "rank of the list")
-      ->transform(WholeNumber(0, kMaxGroupSize - 1))
+      ->transform(WholeNumber(0, max_ranks - 1))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("R,R,...");
@@ -37,7 +37,7 @@ void AddRoleOptions(CLI::App* app, CollectiveWords* words) {
 
 void AddCollectiveOptions(CLI::App* app, CollectiveWords* words) {
   AddReductionOptions(app, words);
-  AddRoleOptions(app, words);
+  AddRoleOptions(app, kMaxGroupSize, words);
 }
 
 absl::Status CheckOptionsOfBarrier(const CLI::App& app,

@@ -14,10 +14,11 @@ namespace tutti {
 // COLLECTIVE and --reduction: which collective, whoever takes part.
 void AddReductionOptions(CLI::App* app, CollectiveWords* words);
 
-// --root and --permutation: who has which part in it.
-void AddRoleOptions(CLI::App* app, CollectiveWords* words);
+// --root and --permutation: who has which part in it, in a group of at most
+// `max_ranks`.
+void AddRoleOptions(CLI::App* app, int max_ranks, CollectiveWords* words);
 
-// All of them.
+// All of them, for groups that can run it.
 void AddCollectiveOptions(CLI::App* app, CollectiveWords* words);
 
 // A barrier has no data that `options` could speak of. Errors: UsageError if

@@ -29,6 +29,24 @@ absl::Status ParseReduction(const std::string& name, CollectiveSpec* spec) {
 
 bool IsPermute(CollectiveType type) { return type == CollectiveType::kPermute; }
 
+// Empty if it is one. Validate() has the same of requests, whose groups are
+// smaller than those that are only simulated.
+std::string WhyNoPermutation(const std::vector<int>& permutation,
+                             int group_size) {
+  if (static_cast<int>(permutation.size()) != group_size) {
+    return absl::StrCat("it has ", permutation.size(), " entries");
+  }
+  std::vector<bool> seen(permutation.size());
+  for (int target : permutation) {
+    if (target < 0 || target >= group_size) {
+      return absl::StrCat(target, " is no rank");
+    }
+    if (seen[target]) return absl::StrCat(target, " stands twice");
+    seen[target] = true;
+  }
+  return "";
+}
+
 // `takes_it` says which collectives the option goes with.
 absl::Status DoesNotGoWith(absl::string_view option, CollectiveType type,
                            bool (*takes_it)(CollectiveType)) {
@@ -98,9 +116,11 @@ absl::Status CheckGroupSize(const CollectiveSpec& spec, int group_size) {
                                    "; wanted 0 to ", group_size - 1));
   }
   if (spec.type != CollectiveType::kPermute) return absl::OkStatus();
-  const std::string why = WhyInvalid(RequestOf(spec, group_size, 0));
+  const std::string why = WhyNoPermutation(spec.permutation, group_size);
   if (why.empty()) return absl::OkStatus();
-  return UsageError(absl::StrCat("--permutation: ", why));
+  return UsageError(
+      absl::StrCat("--permutation: [", absl::StrJoin(spec.permutation, ","),
+                   "] is not a permutation of ", group_size, " ranks: ", why));
 }
 
 std::string WhyInvalid(const CollectiveRequest& request) {

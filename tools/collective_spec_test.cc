@@ -1,5 +1,7 @@
 #include "tools/collective_spec.h"
 
+#include <numeric>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
@@ -90,6 +92,21 @@ TEST(CollectiveSpecTest, PermutationsMustBePermutations) {
   EXPECT_EQ(status.message(),
             "--permutation: [2,0,0] is not a permutation of 3 ranks: 0 stands "
             "twice");
+  spec.permutation = {2, 0, 3};
+  EXPECT_EQ(CheckGroupSize(spec, 3).message(),
+            "--permutation: [2,0,3] is not a permutation of 3 ranks: 3 is no "
+            "rank");
+  spec.permutation = {1, 0};
+  EXPECT_EQ(CheckGroupSize(spec, 3).message(),
+            "--permutation: [1,0] is not a permutation of 3 ranks: it has 2 "
+            "entries");
+}
+
+TEST(CollectiveSpecTest, MoreRanksMayPermuteThanAGroupHas) {
+  CollectiveSpec spec{.type = CollectiveType::kPermute};
+  spec.permutation.resize(kMaxGroupSize + 1);
+  std::iota(spec.permutation.begin(), spec.permutation.end(), 0);
+  EXPECT_THAT(CheckGroupSize(spec, kMaxGroupSize + 1), IsOk());
 }
 
 TEST(CollectiveSpecTest, OnlyTheRootIsTheSourceOfABroadcast) {

@@ -129,7 +129,7 @@ void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words) {
                   "[default: the first of `tutti info`]")
       ->check(NotEmpty())
       ->option_text("NAME");
-  AddRoleOptions(app, &words->collective);
+  AddRoleOptions(app, max_ranks, &words->collective);
   app->add_option("--bytes", words->bytes,
                   "of the larger of one rank's buffers; K, M and G\n"
                   "are powers of 1024 [default: 1M]")

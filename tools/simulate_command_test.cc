@@ -4,10 +4,12 @@
 #include <sstream>
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/status_matchers.h"
+#include "tools/command.h"
 #include "tools/exit_status.h"
 
 namespace tutti {
@@ -23,6 +25,15 @@ class SimulateCommandTest : public ::testing::Test {
     out_.str("");
     return SimulateAlgorithm(options, CollectiveRegistry::Global(),
                              {out_, err_});
+  }
+
+  // Of a command line, as the tool takes it.
+  absl::Status RunLine(const std::string& line) {
+    CLI::App app;
+    const Command command = AddSimulateCommand(&app);
+    app.parse(line);
+    out_.str("");
+    return command.run({out_, err_});
   }
 
   nlohmann::json JsonOf(SimulateOptions options) {
@@ -191,6 +202,16 @@ TEST_F(SimulateCommandTest, AHundredThousandRanksAreSimulated) {
                         .bytes = "64M"}});
   EXPECT_EQ(halving["rounds"], 2 * 17);
   EXPECT_LT(halving["time_us"], ring["time_us"]);
+}
+
+TEST_F(SimulateCommandTest, AnyOfAHundredThousandRanksCanBeTheRoot) {
+  EXPECT_THAT(
+      RunLine("simulate HierarchicalTreeBroadcast --ranks 100000 --root 70000"),
+      IsOk());
+  EXPECT_EQ(
+      ExitStatus(RunLine("simulate HierarchicalTreeBroadcast --ranks 100000 "
+                         "--root 100000")),
+      2);
 }
 
 }  // namespace
