@@ -187,17 +187,31 @@ std::string AsOneWord(const CLI::Option& option, const std::string& value) {
   return is_changed ? absl::StrCat("./", value) : value;
 }
 
+// Whether the parser, where no value must come, takes the word for an option.
+bool IsOption(const CLI::App& command, const std::string& word) {
+  return absl::StartsWith(word, "-") &&
+         command.get_option_no_throw(word.substr(0, word.find('='))) != nullptr;
+}
+
 // Lets the parser take the values of options as they are, or refuses them.
 absl::Status GuardValues(const CLI::App& command, Words* words) {
   const CLI::Option* option = nullptr;  // Whose values come.
+  bool needs_value = false;             // The option, which has none yet.
   for (auto word = words->begin() + 1; word != words->end(); ++word) {
+    if (needs_value && IsOption(command, *word)) {
+      return UsageError(absl::StrCat(option->get_name(),
+                                     " needs a value, found \"", *word, "\""));
+    }
     std::string name;  // What stays as it is, up to the value.
-    if (absl::StartsWith(*word, "-")) {
+    if (absl::StartsWith(*word, "-") && !needs_value) {
       option = OptionOf(command, *word);
       const size_t end = word->find('=');
-      if (end == std::string::npos) continue;
+      const bool has_value = end < word->size() - 1;
+      needs_value = option != nullptr && !has_value;
+      if (!has_value) continue;
       name = word->substr(0, end + 1);
     }
+    needs_value = false;
     const CLI::Option* taker = option;
     if (taker == nullptr && name.empty()) taker = OptionOf(command, "");
     if (taker == nullptr) continue;
@@ -206,14 +220,6 @@ absl::Status GuardValues(const CLI::App& command, Words* words) {
     if (!status.ok()) return status;
     *word = absl::StrCat(name, AsOneWord(*taker, value));
     if (!taker->get_allow_extra_args()) option = nullptr;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status GuardValues(const Tool& tool, Words* words) {
-  for (const Command& command : tool.commands) {
-    if (words->empty() || command.app->get_name() != words->front()) continue;
-    return GuardValues(*command.app, words);
   }
   return absl::OkStatus();
 }
@@ -232,6 +238,15 @@ absl::Status NameHelp(const absl::Status& status, const std::string& program) {
   }
   return UsageError(
       absl::StrCat(status.message(), " (see `", program, kEndOfHint));
+}
+
+absl::Status GuardValues(const Tool& tool, Words* words) {
+  for (const Command& command : tool.commands) {
+    if (words->empty() || command.app->get_name() != words->front()) continue;
+    return NameHelp(GuardValues(*command.app, words),
+                    absl::StrCat("tutti ", words->front()));
+  }
+  return absl::OkStatus();
 }
 
 std::string MessageOf(const CLI::ParseError& error, const Tool& tool) {

@@ -654,9 +654,22 @@ class UsageTest(ToolTest):
                       "info, explain, tune, verify, schedule or simulate",
                       self.fail_with(2))
 
+    def test_values_may_look_like_options(self):
+        np.save(self.root / "-x.npy", np.ones(3))
+        np.save(self.root / "--y.npy", np.ones(3))
+        self.succeed("run", "all_reduce", "--input", "-x.npy", "./--y.npy",
+                     "--output=--watch")
+        self.assertEqual(len(self.load("--watch")), 2)
+        self.succeed("run", "all_reduce", "--output", "-out", "--input",
+                     "--y.npy")
+        self.assertEqual(len(self.load("-out")), 1)
+
     def test_errors_say_whose_help_to_read(self):
         self.assertIn("see `tutti perf --help`", self.fail_with(2, "perf"))
         self.assertIn("see `tutti --help`", self.fail_with(2))
+        for words in (["--permutation", "1,,0"], ["--root", "--check"]):
+            self.assertIn("see `tutti perf --help`",
+                          self.fail_with(2, "perf", "permute", *words))
 
     def test_unknown_names_list_the_known_ones(self):
         self.assertIn("all_reduce", self.fail_with(2, "perf", "fly"))
@@ -676,6 +689,12 @@ class UsageTest(ToolTest):
                 ([*run, "info"], ['unexpected argument "info"']),
                 ([*run, "--fly", "3"], ['unknown option "--fly"']),
                 ([*run, "--groups"], ["--groups needs a value"]),
+                (["run", "all_reduce", "--output", "--watch", *files[:2]],
+                 ['--output needs a value, found "--watch"']),
+                (["run", "all_reduce", "--output=", "--groups=1", *files[:2]],
+                 ['--output needs a value, found "--groups=1"']),
+                (["run", "all_reduce", "--input", *files[2:]],
+                 ['--input needs a value, found "--output"']),
                 ([*run, "--tasks", "1", "--tasks", "2"],
                  ["--tasks is given more than once"]),
                 ([*run, "--deadline", "1s"],
