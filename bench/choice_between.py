@@ -17,12 +17,11 @@ order of the operands, and the lanes, but for reductions right after a receive.
 
 import functools
 import re
-import subprocess
 import sys
 from typing import NamedTuple
 
 from comparison import MIB, print_aim, print_table, text_of
-from tool_runs import begin, fastest_times, json_of, parse
+from tool_runs import begin, fastest_times, json_of, parse, text_from
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast",
                "all_to_all"]
@@ -82,10 +81,8 @@ def steps_of(text):
 
 
 def schedule(tutti, collective, layout, num_bytes, algorithm):
-    return subprocess.run(
-        [tutti, "schedule", algorithm, "--collective", collective,
-         "--layout", layout, "--bytes", str(num_bytes)],
-        check=True, stdout=subprocess.PIPE, text=True).stdout
+    return text_from([tutti, "schedule", algorithm, "--collective", collective,
+                      "--layout", layout, "--bytes", num_bytes])
 
 
 class Point(NamedTuple):

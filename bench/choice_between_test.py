@@ -4,12 +4,15 @@
 usage: choice_between_test.py CHOICE_BETWEEN
 """
 
+import contextlib
+import io
 import os
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[1])))
 import choice_between
+import tool_runs
 
 
 # As `tutti schedule` prints them, of rank 0; what the other rank does is left
@@ -97,6 +100,27 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(
             text, "2x1: within 10% of the fastest for 2 of 4 points, the same "
             "steps as the fastest for 1 more: 3")
+
+
+class ToolRunsTest(unittest.TestCase):
+
+    def parse(self, *words):
+        with contextlib.redirect_stderr(io.StringIO()) as self.err:
+            return tool_runs.parse(["--tutti=tutti", *words], "choice_between",
+                                   "", ["2x1"], "", rounds=2)
+
+    def test_layouts_are_tasks_and_devices(self):
+        self.assertEqual(self.parse("--layouts", "2x1,1x16").layouts,
+                         ["2x1", "1x16"])
+        for layouts in ["3+1", "foo", "1x", "0x2", "2x1,", "-1x2", "1x2x3"]:
+            with self.subTest(layouts), self.assertRaises(SystemExit) as end:
+                self.parse(f"--layouts={layouts}")
+            self.assertEqual(end.exception.code, 2)
+            self.assertIn("is no layout such as 2x4", self.err.getvalue())
+
+    def test_all_ends_where_the_tool_fails(self):
+        with self.assertRaisesRegex(SystemExit, "this failed: false 1"):
+            tool_runs.json_of(["false", 1])
 
 
 if __name__ == "__main__":

@@ -273,6 +273,15 @@ class Comparison:
                          for verdict in self.verdicts]}
 
 
+def output_file(text):
+    """Open before hours go into what is written; what it has stays until then."""
+    try:
+        return open(text, "a", encoding="utf-8")
+    except OSError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text}: {error.strerror}") from error
+
+
 def whole_numbers(text):
     return [int(word) for word in text.split(",")]
 
@@ -293,7 +302,7 @@ def parse(argv):
                         help="of the all-reduces [default: 4 to 67108864]")
     parser.add_argument("--no-peers", action="store_true",
                         help="Tutti and the machine's limits alone")
-    parser.add_argument("--json", metavar="FILE", type=pathlib.Path,
+    parser.add_argument("--json", metavar="FILE", type=output_file,
                         help="also write what was measured to FILE")
     args = parser.parse_args(argv)
     if args.rounds < 1 or min(args.devices) < 2 or any(
@@ -326,8 +335,10 @@ def main(argv):
         about["load_after"] = os.getloadavg()[0]
         print(f"\nload after, with what was compared: {about['load_after']:.1f}")
         if args.json:
-            args.json.write_text(
-                json.dumps(comparison.as_json(about), indent=2) + "\n")
+            with args.json as file:
+                file.truncate(0)
+                file.write(json.dumps(comparison.as_json(about), indent=2)
+                           + "\n")
 
 
 if __name__ == "__main__":

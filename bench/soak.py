@@ -10,6 +10,7 @@ Ends with a line "N passed, N failed", of checks.
 
 import argparse
 import contextlib
+import math
 import statistics
 import sys
 import time
@@ -83,12 +84,19 @@ def check(batches):
     return passed, failed
 
 
+def minutes(text):
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f'"{text}" is no time')
+    return value
+
+
 def parse(argv):
     parser = argparse.ArgumentParser(
         prog="./dev soak", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worker", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--minutes", type=float, default=60, metavar="N",
+    parser.add_argument("--minutes", type=minutes, default=60, metavar="N",
                         help="how long [default: 60]")
     parser.add_argument("--seed", type=int, default=1, metavar="N",
                         help="of what runs, and in which order [default: 1]")

@@ -4,6 +4,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -14,6 +15,15 @@ the round in which it was smallest: what else the machine does only adds to it.
 """
 
 
+def layouts_of(text):
+    layouts = text.split(",")
+    for layout in layouts:
+        if not re.fullmatch(r"[1-9][0-9]*x[1-9][0-9]*", layout):
+            raise argparse.ArgumentTypeError(
+                f'"{layout}" is no layout such as 2x4')
+    return layouts
+
+
 def parse(argv, name, doc, layouts, layouts_help, rounds):
     """The arguments of `./dev bench NAME`."""
     parser = argparse.ArgumentParser(
@@ -22,8 +32,8 @@ def parse(argv, name, doc, layouts, layouts_help, rounds):
     parser.add_argument("--tutti", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=rounds, metavar="N",
                         help=f"runs of `tutti perf` [default: {rounds}]")
-    parser.add_argument("--layouts", type=lambda text: text.split(","),
-                        default=layouts, metavar="TxD,...",
+    parser.add_argument("--layouts", type=layouts_of, default=layouts,
+                        metavar="TxD,...",
                         help=f"{layouts_help} [default: {','.join(layouts)}]")
     args = parser.parse_args(argv)
     if args.rounds < 1:
@@ -37,10 +47,18 @@ def begin(title):
           f"load {os.getloadavg()[0]:.1f}")
 
 
+def text_from(command):
+    """What the tool prints. Where it fails it has said why, and all ends."""
+    words = list(map(str, command))
+    result = subprocess.run(words, check=False, stdout=subprocess.PIPE,
+                            text=True)
+    if result.returncode != 0:
+        sys.exit(f"this failed: {' '.join(words)}")
+    return result.stdout
+
+
 def json_of(command):
-    result = subprocess.run(list(map(str, command)), check=True,
-                            stdout=subprocess.PIPE, text=True)
-    return json.loads(result.stdout)
+    return json.loads(text_from(command))
 
 
 def fastest_times(tutti, layout, collective, algorithms, sizes, rounds):
