@@ -73,7 +73,8 @@ products.
                                null without --check, and of a barrier
   limit_share                  a fraction: 1 is as fast as memory allows, for
                                all rows by the fastest copy of the run; null of
-                               a barrier
+                               a barrier, and where the ranks are in several
+                               processes
 
 An algorithm of --algorithm all that refuses the first size is left out with a
 line on standard error; any other failure ends the run, and the list.
