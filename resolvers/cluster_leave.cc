@@ -17,7 +17,10 @@ void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
   {
     MutexLock lock(&mu_);
     refused = MayLeave();
-    if (refused.ok()) Begin(deadline, std::move(done));
+    if (refused.ok()) {
+      std::swap(done_, done);
+      Begin(deadline);
+    }
   }
   if (!refused.ok()) return std::move(done)(std::move(refused));
   for (int task = 0; task < num_tasks; ++task) {
@@ -40,8 +43,7 @@ absl::Status ClusterLeave::MayLeave() const {
                    " is leaving already"));
 }
 
-void ClusterLeave::Begin(absl::Time deadline, StatusCallback done) {
-  done_ = std::move(done);
+void ClusterLeave::Begin(absl::Time deadline) {
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (task != options_.cluster.this_task && !lost_.contains(task)) {
       untold_.insert(task);

@@ -54,8 +54,7 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
 
  private:
   absl::Status MayLeave() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Begin(absl::Time deadline, StatusCallback done)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Begin(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnTold(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void EndIfDone() ABSL_LOCKS_EXCLUDED(mu_);
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
