@@ -24,13 +24,12 @@ class DeviceFence {
   virtual ~DeviceFence() = default;
 };
 
-// into = (left (+) right) / divisor; without `right`: left / divisor. `into` is
-// an operand, or apart from both.
+// into = (operands[0] (+) operands[1] (+) ..., from left to right) / divisor.
+// `into` is an operand, or apart from all.
 struct StepReduction {
   ReductionKind kind = ReductionKind::kSum;
   DType dtype = DType::kFloat32;
-  const std::byte* left = nullptr;
-  const std::byte* right = nullptr;
+  absl::Span<const std::byte* const> operands;  // At least one.
   std::byte* into = nullptr;
   int64_t num_elements = 0;
   int64_t divisor = 1;

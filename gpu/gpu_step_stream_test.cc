@@ -22,6 +22,7 @@
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
 #include "framework/dtype.h"
+#include "framework/merge_op.h"
 #include "framework/prepared_collective.h"
 #include "framework/segment_list.h"
 #include "framework/step_stream.h"
@@ -213,6 +214,34 @@ TEST(GpuStepStreamTest, AnAbortBehindTheStepsEndsThemWhenTheStreamsArePast) {
 }
 
 // Cut by each member in its own way, and not at all by the last one.
+// More operands than a kernel reads: in place, the sum of a member that is one
+// of the last is written while its own operand is still to be read.
+TEST(GpuStepStreamTest, AStepReducesAnyNumberOfOperands) {
+  for (const int size : {9, 18}) {
+    const auto sums = SumsBy("ShuffleReduce", {.devices_per_gpu = size});
+    sums->request().final_op = FinalOp::DivideByGroupSize();
+    FakeGpuGroup& group = sums->group();
+    sums->FillAll();
+    std::vector<Tensor> buffers;
+    for (int rank = 0; rank < size; ++rank) {
+      buffers.push_back(sums->Args(rank).input);
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      CollectiveArgs args = sums->Args(rank);
+      args.output = &buffers[static_cast<size_t>(rank)];
+      group.Call(rank, std::move(args));
+    }
+    group.RunAll();
+    EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+    const Bytes average = sums->Elements(static_cast<float>(size + 1) / 2);
+    for (const Tensor& buffer : buffers) {
+      EXPECT_EQ(group.Read(buffer), average);
+    }
+    buffers.clear();
+    EXPECT_THAT(sums->Remains(), IsEmpty());
+  }
+}
+
 TEST(GpuStepStreamTest, SegmentsArePackedByTheDevice) {
   for (const std::string name : {"RingReduce", "TreeReduce"}) {
     for (uint64_t seed = 0; seed < 20; ++seed) {

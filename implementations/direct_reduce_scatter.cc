@@ -1,33 +1,34 @@
 #include "implementations/direct_reduce_scatter.h"
 
+#include <vector>
+
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
 namespace tutti {
+
 StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
                      ScheduleBuilder& builder) {
   const int size = request.layout.size();
   auto reducing = builder.AddLane();
-  const auto contribution = [&](int from) {
-    return from == request.rank ? Input(chunk) : Scratch(chunk, /*bank=*/from);
-  };
-  if (size == 1) return reducing.CopyAndFinish(Data(chunk), contribution(0));
-  const auto receive = [&](int from) {
-    if (from == request.rank) return StepRef();
-    return builder.AddLane().Recv(from, tag, contribution(from));
-  };
-  // A step waits for one step of another lane, but the first reduction needs
-  // two contributions: rank 0's arrives in the lane that reduces.
-  if (request.rank != 0) reducing.Recv(0, tag, contribution(0));
-  // Sums take the place of the first contribution that arrives: no more memory.
-  const Slot sum = contribution(request.rank == 0 ? 1 : 0);
-  Slot reduced = contribution(0);
-  for (int from = 1; from + 1 < size; ++from) {
-    reducing.Reduce(sum, reduced, contribution(from), receive(from));
-    reduced = sum;
+  if (size == 1) return reducing.CopyAndFinish(Data(chunk), Input(chunk));
+  std::vector<Slot> contributions;
+  StepRef awaited;
+  for (int from = 0; from < size; ++from) {
+    if (from == request.rank) {
+      contributions.push_back(Input(chunk));
+      continue;
+    }
+    contributions.push_back(Scratch(chunk, /*bank=*/from));
+    // Between two ranks the engine reduces what it receives.
+    const bool is_first = from == (request.rank == 0 ? 1 : 0);
+    auto receiving = is_first ? reducing : builder.AddLane();
+    const StepRef arrived = receiving.Recv(from, tag, contributions.back());
+    if (is_first) continue;
+    if (awaited.is_set()) reducing.Wait(awaited);
+    awaited = arrived;
   }
-  return reducing.ReduceAndFinish(Data(chunk), reduced, contribution(size - 1),
-                                  receive(size - 1));
+  return reducing.ReduceManyAndFinish(Data(chunk), contributions, awaited);
 }
 
 // Every rank sends each block to its owner, who reduces what arrives in rank
@@ -38,9 +39,9 @@ StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
 //   in rank order    a0 + b0 + c0  a1 + b1 + c1  a2 + b2 + c2
 //
 // One round of n - 1 messages per rank, which carry (n - 1) / n of its input,
-// the least possible. The merge op need not commute, and 16-bit floats are
-// rounded once per addition. In exchange the owner sets aside n - 1 blocks, and
-// speaks to all ranks at once.
+// the least possible. When all have come, the owner reduces them in one pass:
+// 16-bit floats are rounded once, and the merge op need not commute. In
+// exchange it sets aside n - 1 blocks, and speaks to all ranks at once.
 Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
@@ -71,8 +72,8 @@ double CostSeconds(const CostQuery& query) {
 REGISTER_COLLECTIVE(
     DirectReduceScatter,
     Scheduled({.traits = {.summary = "every block goes straight to its owner, "
-                                     "who reduces in rank order, rounding each "
-                                     "time: one round",
+                                     "who reduces all in one pass, in rank "
+                                     "order: one round",
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,

@@ -14,9 +14,9 @@ Schedule PlanDirectReduceScatter(const PlanRequest& request);
 Traffic DirectReduceScatterTraffic(
     const CostQuery& query);  // A block is one in n.
 
-// What the request's rank does to reduce a chunk of all inputs in rank order:
-// the others send it theirs. Returns the step that finishes the chunk of its
-// output.
+// What the request's rank does to reduce a chunk of all inputs in rank order,
+// in one step: the others send it theirs. Returns the step, which finishes the
+// chunk of its output.
 StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
                      ScheduleBuilder& builder);
 

@@ -95,7 +95,7 @@ TEST(HierarchicalReduceTest, ShufflesTakeOneRoundInsideTasks) {
 TEST(HierarchicalReduceTest, ShufflesKeepTheOrderOfRanks) {
   const VerifyCase request = {.layout = GroupLayout::Uniform(3, 3)};
   EXPECT_EQ(OutputOf("ShuffleThenShuffle", request, 8, 0),
-            "f((((0.0+1.0)+2.0)+((3.0+4.0)+5.0))+((6.0+7.0)+8.0))");
+            "f((0.0+1.0+2.0)+(3.0+4.0+5.0)+(6.0+7.0+8.0))");
 }
 
 TEST(HierarchicalReduceTest, DoubleTreesTakeAStepForTwoChunks) {

@@ -4,8 +4,8 @@
 
 #include "absl/container/inlined_vector.h"
 #include "framework/collective_shapes.h"
+#include "framework/local_buffers.h"
 #include "framework/registry.h"
-#include "implementations/local_buffers.h"
 #include "implementations/local_exchange.h"
 
 namespace tutti {

@@ -6,7 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "implementations/local_buffers.h"
+#include "framework/local_buffers.h"
 #include "implementations/local_pass.h"
 
 namespace tutti {

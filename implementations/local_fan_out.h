@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
-#include "implementations/local_buffers.h"
+#include "framework/local_buffers.h"
 #include "implementations/local_pass.h"
 
 namespace tutti {

@@ -1,8 +1,8 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "framework/local_buffers.h"
 #include "framework/registry.h"
-#include "implementations/local_buffers.h"
 #include "implementations/local_exchange.h"
 
 namespace tutti {

@@ -4,10 +4,10 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "framework/fold.h"
+#include "framework/local_buffers.h"
 #include "framework/registry.h"
 #include "framework/segment_list.h"
-#include "implementations/local_buffers.h"
-#include "implementations/local_fold.h"
 #include "implementations/local_pass.h"
 
 namespace tutti {
@@ -97,10 +97,11 @@ class Reduction : public LocalPass {
 
   absl::Status Run(ByteRange slice) const override {
     if (!pieces_.empty()) return RunPieces(slice);
-    return Fold(instance(), {.inputs = At<const uint8_t>(inputs_, slice.begin),
-                             .outputs = At<uint8_t>(outputs_, slice.begin),
-                             .streamed = At<uint8_t>(streamed_, slice.begin),
-                             .num_bytes = slice.end - slice.begin});
+    return Fold(instance().dtype, instance().merge_op, instance().final_op,
+                {.inputs = At<const uint8_t>(inputs_, slice.begin),
+                 .outputs = At<uint8_t>(outputs_, slice.begin),
+                 .streamed = At<uint8_t>(streamed_, slice.begin),
+                 .num_bytes = slice.end - slice.begin});
   }
 
   absl::Status RunPieces(ByteRange slice) const {
@@ -135,10 +136,11 @@ class Reduction : public LocalPass {
       inputs.push_back(input);
       OutputsFor(input, output, &outputs, &streamed).push_back(output);
     }
-    return Fold(instance(), {.inputs = inputs,
-                             .outputs = outputs,
-                             .streamed = streamed,
-                             .num_bytes = range.end - range.begin});
+    return Fold(instance().dtype, instance().merge_op, instance().final_op,
+                {.inputs = inputs,
+                 .outputs = outputs,
+                 .streamed = streamed,
+                 .num_bytes = range.end - range.begin});
   }
 
   Pointers<const uint8_t> inputs_;

@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "framework/fold.h"
+#include "framework/local_buffers.h"
 #include "framework/registry.h"
-#include "implementations/local_buffers.h"
-#include "implementations/local_fold.h"
 #include "implementations/local_pass.h"
 
 namespace tutti {
@@ -51,10 +51,11 @@ class ReduceScatter : public LocalPass {
     // In place, the line has just been read and is in the caches.
     const bool is_near = !streams() || to == input(rank) + range.begin;
     const absl::Span<uint8_t* const> one(&to, 1), none;
-    return Fold(instance(), {.inputs = At<const uint8_t>(inputs_, range.begin),
-                             .outputs = is_near ? one : none,
-                             .streamed = is_near ? none : one,
-                             .num_bytes = range.end - range.begin});
+    return Fold(instance().dtype, instance().merge_op, instance().final_op,
+                {.inputs = At<const uint8_t>(inputs_, range.begin),
+                 .outputs = is_near ? one : none,
+                 .streamed = is_near ? none : one,
+                 .num_bytes = range.end - range.begin});
   }
 
   const int64_t block_bytes_;

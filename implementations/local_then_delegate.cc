@@ -9,11 +9,11 @@
 #include "absl/types/span.h"
 #include "framework/collective_executor.h"
 #include "framework/execution.h"
+#include "framework/fold.h"
+#include "framework/local_buffers.h"
 #include "framework/local_meeting.h"
 #include "framework/peer_access.h"
 #include "framework/reduction.h"
-#include "implementations/local_buffers.h"
-#include "implementations/local_fold.h"
 #include "implementations/local_pass.h"
 #include "schedule/first_members.h"
 
@@ -39,9 +39,10 @@ class PartialSum final : public LocalPass {
     return sum_.shape.num_elements() * element_bytes();
   }
   absl::Status Run(ByteRange slice) const override {
-    return Fold(sum_, {.inputs = At<const uint8_t>(inputs_, slice.begin),
-                       .outputs = At<uint8_t>(outputs_, slice.begin),
-                       .num_bytes = slice.end - slice.begin});
+    return Fold(sum_.dtype, sum_.merge_op, sum_.final_op,
+                {.inputs = At<const uint8_t>(inputs_, slice.begin),
+                 .outputs = At<uint8_t>(outputs_, slice.begin),
+                 .num_bytes = slice.end - slice.begin});
   }
 
   const CollInstanceParams& sum_;

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "framework/registry.h"
 #include "schedule/algorithm.h"
 #include "schedule/expression.h"
@@ -19,8 +21,9 @@ struct Written {
   std::string Input(int rank, int chunk) {
     return absl::StrCat(rank, ".", chunk);
   }
-  std::string Reduce(const std::string& left, const std::string& right) {
-    return absl::StrCat("(", left, "+", right, ")");
+  std::string Reduce(absl::Span<const std::string* const> operands) {
+    return absl::StrCat(
+        "(", absl::StrJoin(operands, "+", absl::DereferenceFormatter()), ")");
   }
   std::string Finish(const std::string& operand) {
     return absl::StrCat("f", operand);

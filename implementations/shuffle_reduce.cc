@@ -38,8 +38,8 @@ Schedule PlanWithOwners(const PlanRequest& request) {
 
 }  // namespace
 
-// Every rank sends each chunk straight to its owner, who reduces in rank order;
-// then all bring each other the sums.
+// Every rank sends each chunk straight to its owner, who reduces all in one
+// pass, in rank order; then all bring each other the sums.
 //
 //   rank             0      1      2      3
 //   starts with      0123   0123   0123   0123
@@ -48,8 +48,8 @@ Schedule PlanWithOwners(const PlanRequest& request) {
 //
 // DirectReduceScatter, then BruckGather: 1 + ceil(log2 n) steps, the fewest of
 // those that send the least possible, 2 (n - 1) / n of the buffer per rank.
-// Sums are in the order of ranks, with 16-bit floats rounded once per addition.
-// In exchange an owner sets aside n - 1 chunks.
+// Sums are in the order of ranks, with 16-bit floats rounded once. In exchange
+// an owner sets aside n - 1 chunks.
 //
 // Where owners are listed, the buffer is cut into one chunk for each of them,
 // and each brings everybody its sum: two steps, but the owners send n - 1 times
@@ -96,8 +96,8 @@ REGISTER_COLLECTIVE(
     ShuffleReduce,
     Scheduled(
         {.traits = {.summary = "every chunk straight to its owner, who "
-                               "reduces in rank order, rounding each time, "
-                               "then to all: fewest bytes, 1 + log2 n steps",
+                               "reduces all in one pass, in rank order, then "
+                               "to all: fewest bytes, 1 + log2 n steps",
                     .collectives = {CollectiveType::kAllReduce},
                     .preserves_rank_order = true,
                     .rank_list = RankListUse::kOwners,

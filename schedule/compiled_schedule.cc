@@ -72,10 +72,8 @@ class ScheduleCompiler {
     if (Writes(step.kind) && step.into.space == Space::kInput) {
       return "writes to the input";
     }
-    absl::InlinedVector<Slot, 3> slots;
-    if (Writes(step.kind)) slots.push_back(step.into);
-    if (Reads(step.kind)) slots.push_back(step.left);
-    if (step.kind == StepKind::kReduce) slots.push_back(step.right);
+    absl::InlinedVector<Slot, 2> slots = SlotsRead(step);
+    if (Writes(step.kind)) slots.insert(slots.begin(), step.into);
     for (const Slot& slot : slots) {
       if (!memory_.Has(rank_, slot)) return "this rank has no such chunk";
       if (memory_.SizeClass(rank_, slot) !=
@@ -96,9 +94,7 @@ class ScheduleCompiler {
   void CountScratchReads() {
     for (const Lane& lane : schedule_.lanes) {
       for (const Step& step : lane) {
-        if (!Reads(step.kind)) continue;
-        CountRead(step.left);
-        if (step.kind == StepKind::kReduce) CountRead(step.right);
+        for (const Slot& operand : SlotsRead(step)) CountRead(operand);
       }
     }
   }
@@ -110,8 +106,8 @@ class ScheduleCompiler {
   // Which operand of `next` the receive `recv` can be fused with.
   Incoming FusedOperand(const Step& recv, const Step& next) const {
     if (recv.kind != StepKind::kRecv || next.kind != StepKind::kReduce ||
-        recv.into.space != Space::kScratch || next.after.is_set() ||
-        num_reads_.at(ScratchKey(recv.into)) != 1) {
+        !next.more.empty() || recv.into.space != Space::kScratch ||
+        next.after.is_set() || num_reads_.at(ScratchKey(recv.into)) != 1) {
       return Incoming::kNone;
     }
     if (next.left == recv.into) return Incoming::kLeft;
@@ -127,8 +123,12 @@ class ScheduleCompiler {
             .into = lane[i].into,
             .left = lane[i].left,
             .right = lane[i].right,
+            .first_more = static_cast<int32_t>(result_.more_.size()),
+            .num_more = static_cast<int32_t>(lane[i].more.size()),
             .peer = lane[i].peer,
             .tag = lane[i].tag};
+      result_.more_.insert(result_.more_.end(), lane[i].more.begin(),
+                           lane[i].more.end());
       after_.push_back(lane[i].after);
       op_of_step.push_back(static_cast<int32_t>(result_.ops_.size()));
       if (fuse_ && i + 1 < lane.size() &&
@@ -213,6 +213,7 @@ class ScheduleCompiler {
       if (op.kind == StepKind::kReduce || op.incoming == Incoming::kLeft) {
         collect(op.right);
       }
+      for (const Slot& slot : result_.more(op)) collect(slot);
     }
   }
 

@@ -29,6 +29,8 @@ class CompiledSchedule {
     Slot into;
     Slot left;
     Slot right;
+    int32_t first_more = 0;  // In more_.
+    int32_t num_more = 0;
     int32_t peer = -1;
     int32_t tag = 0;
     int32_t first_dependent = 0;  // In dependents_.
@@ -57,6 +59,11 @@ class CompiledSchedule {
         .subspan(op.first_dependent, op.num_dependents);
   }
 
+  // What the reduction `op` reads after `right`.
+  absl::Span<const Slot> more(const Op& op) const {
+    return absl::MakeConstSpan(more_).subspan(op.first_more, op.num_more);
+  }
+
   // The slots of scratch that need memory, each once.
   const std::vector<Slot>& scratch() const { return scratch_; }
 
@@ -68,6 +75,7 @@ class CompiledSchedule {
   std::vector<Op> ops_;
   std::vector<int32_t> roots_;
   std::vector<int32_t> dependents_;
+  std::vector<Slot> more_;
   std::vector<Slot> scratch_;
 };
 

@@ -90,6 +90,51 @@ TEST(CompiledScheduleTest, AnOpIsItsStep) {
   EXPECT_TRUE(reduce.finish);
 }
 
+TEST(CompiledScheduleTest, AReductionHasAllItsOperands) {
+  ScheduleBuilder builder(2);
+  auto lane = builder.AddLane();
+  lane.Recv(/*peer=*/2, /*tag=*/0, Scratch(1, 4));
+  lane.ReduceMany(Data(1), {Scratch(1, 4), Input(1), Scratch(1, 5), Data(1)});
+  lane.ReduceMany(Data(0), {Input(0), Scratch(0), Scratch(0, 1)});
+  const auto compiled = Compile(builder.Build());
+  ASSERT_THAT(compiled, IsOk());
+  // What has more than two is not fused with a receive.
+  ASSERT_THAT(compiled->ops(), SizeIs(3));
+  EXPECT_EQ(compiled->ops()[0].incoming, Incoming::kNone);
+  const Op& first = compiled->ops()[1];
+  EXPECT_EQ(first.left, Scratch(1, 4));
+  EXPECT_EQ(first.right, Input(1));
+  EXPECT_THAT(compiled->more(first), ElementsAre(Scratch(1, 5), Data(1)));
+  EXPECT_THAT(compiled->more(compiled->ops()[2]), ElementsAre(Scratch(0, 1)));
+  EXPECT_THAT(compiled->scratch(),
+              UnorderedElementsAre(Scratch(1, 4), Scratch(1, 5), Scratch(0),
+                                   Scratch(0, 1)));
+}
+
+TEST(CompiledScheduleTest, AnyOperandMustBeThere) {
+  ScheduleBuilder builder(2);
+  builder.AddLane().ReduceMany(Data(0), {Input(0), Input(0), Input(2)});
+  EXPECT_THAT(Compile(builder.Build()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("data[0] = input[0] (+) input[0] (+) "
+                                 "input[2]): this rank has no such chunk")));
+}
+
+TEST(CompiledScheduleTest, AWaitMakesTheStepsBehindItWait) {
+  ScheduleBuilder builder(1);
+  auto waiting = builder.AddLane();
+  const StepRef first = builder.AddLane().Recv(2, 0, Scratch(0, 1));
+  const StepRef second = builder.AddLane().Recv(3, 0, Scratch(0, 2));
+  waiting.Wait(first);
+  waiting.Copy(Data(0), Scratch(0, 1), second);
+  const auto compiled = Compile(builder.Build());
+  ASSERT_THAT(compiled, IsOk());
+  EXPECT_THAT(compiled->roots(), UnorderedElementsAre(2, 3));
+  EXPECT_EQ(compiled->ops()[0].num_waits, 1);
+  EXPECT_EQ(compiled->ops()[1].num_waits, 2);
+  EXPECT_THAT(compiled->dependents(compiled->ops()[0]), ElementsAre(1));
+}
+
 TEST(CompiledScheduleTest, AStepWaitsForTheOneBeforeItInItsLane) {
   ScheduleBuilder builder(1);
   for (int i = 0; i < 2; ++i) {

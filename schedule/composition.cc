@@ -9,17 +9,16 @@ namespace {
 
 // The chunk of its input that the step reads; -1 if it reads none.
 int InputChunkOf(const Step& step) {
-  if (!Reads(step.kind)) return -1;
-  if (step.left.space == Space::kInput) return step.left.chunk;
-  const bool reads_right =
-      step.kind == StepKind::kReduce && step.right.space == Space::kInput;
-  return reads_right ? step.right.chunk : -1;
+  for (const Slot& operand : SlotsRead(step)) {
+    if (operand.space == Space::kInput) return operand.chunk;
+  }
+  return -1;
 }
 
 // The engine fuses such steps, but not if the second one waits for others.
 bool IsPair(const Step& first, const Step& second) {
   return first.kind == StepKind::kRecv && second.kind == StepKind::kReduce &&
-         !second.after.is_set() &&
+         second.more.empty() && !second.after.is_set() &&
          (second.left == first.into || second.right == first.into);
 }
 
@@ -84,8 +83,8 @@ class Composition::Adding {
       return needed.made;
     }
     if (step.after.is_set() && needed.made.is_set()) {
-      // A step waits for one of another lane: an idle one waits before it.
-      Append({.into = needed.slot, .left = needed.slot, .after = needed.made});
+      // A step waits for one of another lane: another one waits before it.
+      Append({.kind = StepKind::kWait, .after = needed.made});
       needed.made = {};
     }
     added.after = needed.made;
@@ -103,6 +102,7 @@ class Composition::Adding {
     if (Writes(step.kind)) result.into = Translated(step.into);
     if (Reads(step.kind)) result.left = Translated(step.left);
     if (step.kind == StepKind::kReduce) result.right = Translated(step.right);
+    for (Slot& operand : result.more) operand = Translated(operand);
     if (step.peer >= 0) result.peer = part_.ranks[step.peer];
     result.tag = whole_.num_tags_ + step.tag;
     return result;

@@ -46,6 +46,33 @@ TEST(CompositionTest, APartHasTheRanksChunksAndTagsOfTheWhole) {
             "0.1: data[1] = input[1] (+) scratch[1].2, finish\n");
 }
 
+TEST(CompositionTest, AllOperandsAreThoseOfTheWhole) {
+  Composition whole = AllReduceOfFour();
+  whole.Add(
+      {.schedule = Receiving(), .ranks = {2, 3}, .chunks = {1}, .num_tags = 1});
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto lane = builder.AddLane();
+  const StepRef arrived = builder.AddLane().Recv(1, 0, Scratch(0, 1));
+  lane.Recv(2, 0, Scratch(0));
+  lane.ReduceManyAndFinish(Data(0), {Scratch(0), Scratch(0, 1), Input(0)},
+                           arrived);
+  whole.Add({.schedule = builder.Build(),
+             .ranks = {2, 0, 1},
+             .chunks = {1},
+             .num_tags = 1,
+             .finishes = true});
+  // The sum of the first part is an operand, and waited for.
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: recv scratch[1].1 from 3, tag 0\n"
+            "0.1: data[1] = input[1] (+) scratch[1].1\n"
+            "1.0: recv scratch[1].3 from 1, tag 1\n"
+            "1.1: wait, after 0.1\n"
+            "1.2: data[1] = scratch[1].3 (+) scratch[1].4 (+) data[1], "
+            "finish, after 2.0\n"
+            "2.0: recv scratch[1].4 from 0, tag 1\n");
+}
+
 TEST(CompositionTest, APartStartsOnAChunkWhenThePartBeforeHasMadeIt) {
   Composition whole = AllReduceOfFour();
   EXPECT_FALSE(whole.IsInOutput(1));
@@ -98,7 +125,7 @@ TEST(CompositionTest, AStepThatWaitsAlreadyIsPrecededByOneThatWaitsToo) {
             "2 chunks\n"
             "0.0: recv scratch[0].1 from 3, tag 0\n"
             "0.1: data[0] = input[0] (+) scratch[0].1\n"
-            "1.0: data[0] = data[0], after 0.1\n"
+            "1.0: wait, after 0.1\n"
             "1.1: send data[0] to 0, tag 1, after 2.0\n"
             "2.0: recv scratch[0].3 from 0, tag 2\n");
 }

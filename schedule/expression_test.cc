@@ -6,6 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 
 namespace tutti {
 namespace {
@@ -14,8 +16,9 @@ struct Written {
   std::string Input(int rank, int chunk) {
     return absl::StrCat(rank, ".", chunk);
   }
-  std::string Reduce(const std::string& left, const std::string& right) {
-    return absl::StrCat("(", left, "+", right, ")");
+  std::string Reduce(absl::Span<const std::string* const> operands) {
+    return absl::StrCat(
+        "(", absl::StrJoin(operands, "+", absl::DereferenceFormatter()), ")");
   }
   std::string Finish(const std::string& operand) {
     return absl::StrCat("f", operand);
@@ -25,26 +28,41 @@ struct Written {
 struct Sum {
   int* reductions;
   int64_t Input(int rank, int) { return rank; }
-  int64_t Reduce(int64_t left, int64_t right) {
+  int64_t Reduce(absl::Span<const int64_t* const> operands) {
     ++*reductions;
-    return left + right;
+    int64_t sum = 0;
+    for (const int64_t* operand : operands) sum += *operand;
+    return sum;
   }
   int64_t Finish(int64_t operand) { return -operand; }
 };
 
 TEST(ExpressionTest, EvaluationKeepsOrderAndGrouping) {
   ExpressionGraph graph;
-  const ExpressionId pair = graph.Reduce(graph.Input(2, 5), graph.Input(0, 5));
-  const ExpressionId all = graph.Finish(graph.Reduce(graph.Input(1, 5), pair));
+  const ExpressionId pair =
+      graph.Reduce({graph.Input(2, 5), graph.Input(0, 5)});
+  const ExpressionId all =
+      graph.Finish(graph.Reduce({graph.Input(1, 5), pair}));
   Evaluator<Written> written(graph, {});
   EXPECT_EQ(written(all), "f(1.5+(2.5+0.5))");
   EXPECT_EQ(written(pair), "(2.5+0.5)");
 }
 
+TEST(ExpressionTest, AReductionHasAnyNumberOfOperands) {
+  ExpressionGraph graph;
+  const ExpressionId a = graph.Input(0, 0);
+  const ExpressionId b = graph.Input(1, 0);
+  const ExpressionId finished = graph.Finish(graph.Input(2, 0));
+  const ExpressionId all = graph.Reduce({b, a, finished, b});
+  EXPECT_EQ(Evaluator<Written>(graph, {})(all), "(1.0+0.0+f2.0+1.0)");
+  EXPECT_TRUE(graph[all].has_finish);
+  EXPECT_EQ(graph.Leaves(all, 10).size(), 4);
+}
+
 TEST(ExpressionTest, SharedOperandsAreEvaluatedOnce) {
   ExpressionGraph graph;
   ExpressionId doubled = graph.Input(1, 0);
-  for (int i = 0; i < 60; ++i) doubled = graph.Reduce(doubled, doubled);
+  for (int i = 0; i < 60; ++i) doubled = graph.Reduce({doubled, doubled});
   int reductions = 0;
   Evaluator<Sum> sum(graph, {&reductions});
   EXPECT_EQ(sum(doubled), int64_t{1} << 60);
@@ -58,8 +76,8 @@ TEST(ExpressionTest, DeepChainsNeedNoDeepStack) {
   ExpressionId left_deep = graph.Input(1, 0);
   ExpressionId right_deep = left_deep;
   for (int i = 0; i < kDepth; ++i) {
-    left_deep = graph.Reduce(left_deep, graph.Input(1, 0));
-    right_deep = graph.Reduce(graph.Input(1, 0), right_deep);
+    left_deep = graph.Reduce({left_deep, graph.Input(1, 0)});
+    right_deep = graph.Reduce({graph.Input(1, 0), right_deep});
   }
   int reductions = 0;
   Evaluator<Sum> sum(graph, {&reductions});
@@ -73,7 +91,7 @@ TEST(ExpressionTest, LeavesComeLeftToRightAsOftenAsUsed) {
   const ExpressionId a = graph.Input(0, 0);
   const ExpressionId b = graph.Input(1, 0);
   const ExpressionId all =
-      graph.Finish(graph.Reduce(graph.Reduce(b, a), graph.Reduce(a, b)));
+      graph.Finish(graph.Reduce({graph.Reduce({b, a}), graph.Reduce({a, b})}));
   EXPECT_THAT(graph.Leaves(all, 10), testing::ElementsAre(b, a, a, b));
   EXPECT_THAT(graph.Leaves(all, 3), testing::ElementsAre(b, a, a));
 }

@@ -2,6 +2,7 @@
 #define TUTTI_SCHEDULE_GRAPH_BUILDER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "schedule/schedule.h"
@@ -26,9 +27,9 @@ struct CopyNode {  // into = from.
   Region into;
   bool finish = false;
 };
-struct ReduceNode {  // into = left (+) right, in this order.
-  Region left;
-  Region right;
+struct ReduceNode {  // into = operands[0] (+) operands[1] (+) ..., in order.
+  std::vector<Region>
+      operands;  // At least two; more are rounded once (fold.h).
   Region into;
   bool finish = false;
 };

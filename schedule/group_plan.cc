@@ -113,10 +113,8 @@ absl::Status GroupPlan::CheckAfter(int step) const {
 absl::Status GroupPlan::CheckSlots(int step) const {
   const Step& what = steps_[step];
   const int rank = rank_of(step);
-  absl::InlinedVector<Slot, 3> slots;
-  if (Writes(what.kind)) slots.push_back(what.into);
-  if (Reads(what.kind)) slots.push_back(what.left);
-  if (what.kind == StepKind::kReduce) slots.push_back(what.right);
+  absl::InlinedVector<Slot, 2> slots = SlotsRead(what);
+  if (Writes(what.kind)) slots.insert(slots.begin(), what.into);
   for (const Slot& slot : slots) {
     if (!memory_.Has(rank, slot)) {
       return Error(step, absl::StrCat("uses ", ToString(slot),
@@ -181,6 +179,7 @@ int GroupPlan::after(int step) const {
 
 int64_t GroupPlan::size_class(int step) const {
   const Step& what = steps_[step];
+  if (what.kind == StepKind::kWait) return 0;
   return memory_.SizeClass(rank_of(step),
                            Writes(what.kind) ? what.into : what.left);
 }
@@ -193,11 +192,8 @@ StepAccesses GroupPlan::AccessesOf(int step) const {
     accesses.writes = true;
     accesses.written = memory_.Canonical(rank, what.into);
   }
-  if (Reads(what.kind)) {
-    accesses.reads[accesses.num_reads++] = memory_.Canonical(rank, what.left);
-  }
-  if (what.kind == StepKind::kReduce) {
-    accesses.reads[accesses.num_reads++] = memory_.Canonical(rank, what.right);
+  for (const Slot& operand : SlotsRead(what)) {
+    accesses.reads.push_back(memory_.Canonical(rank, operand));
   }
   const bool is_nothing = what.kind == StepKind::kCopy && !what.finish &&
                           accesses.written == accesses.reads[0];

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -17,9 +18,8 @@ namespace tutti {
 
 // What a step reads and writes; slots are canonical (GroupMemory).
 struct StepAccesses {
-  int num_reads = 0;
+  absl::InlinedVector<Slot, 2> reads;
   bool writes = false;
-  Slot reads[2];
   Slot written;
 };
 
@@ -62,7 +62,7 @@ class GroupPlan {
   // The step that `step` waits for besides the one before it, or -1.
   int after(int step) const;
 
-  // Of all slots of the step (GroupMemory).
+  // Of all slots of the step (GroupMemory); 0 if it has none.
   int64_t size_class(int step) const;
 
   // A copy of a slot to itself touches nothing.

@@ -78,8 +78,29 @@ TEST(GroupPlanTest, CopyToItselfTouchesNothing) {
                                       {copies, copies});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_FALSE(plan->AccessesOf(0).writes);
-  EXPECT_EQ(plan->AccessesOf(0).num_reads, 0);
+  EXPECT_TRUE(plan->AccessesOf(0).reads.empty());
   EXPECT_TRUE(plan->AccessesOf(1).writes);
+}
+
+TEST(GroupPlanTest, AReductionReadsAllItsOperands) {
+  Step reduce = {.kind = StepKind::kReduce,
+                 .into = Data(0),
+                 .left = Input(0),
+                 .right = Scratch(0),
+                 .more = {Scratch(0, 1), Data(0)}};
+  const Schedule first = Lanes({{reduce, {.kind = StepKind::kWait}}});
+  const GroupMemory memory = {
+      .type = CollectiveType::kAllReduce, .num_ranks = 2, .num_chunks = 2};
+  const auto plan = GroupPlan::Create(memory, {first, Lanes({})});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(
+      plan->AccessesOf(0).reads,
+      testing::ElementsAre(Input(0), Scratch(0), Scratch(0, 1), Data(0)));
+  EXPECT_TRUE(plan->AccessesOf(1).reads.empty());
+  EXPECT_FALSE(plan->AccessesOf(1).writes);
+
+  reduce.more[1] = Input(1);
+  ExpectStepError(reduce, "combines data[0] and input[1], which may differ");
 }
 
 TEST(GroupPlanTest, RejectsPeersThatAreNotThere) {

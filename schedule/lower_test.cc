@@ -289,8 +289,12 @@ class Lines : public GraphBuilder {
   }
   NodeId AddReduce(const ReduceNode& node,
                    absl::Span<const NodeId> after) override {
-    return Add(absl::StrCat(Text(node.into), " = ", Text(node.left), " + ",
-                            Text(node.right), node.finish ? ", finish" : ""),
+    const auto append = [](std::string* text, const Region& region) {
+      text->append(Text(region));
+    };
+    return Add(absl::StrCat(Text(node.into), " = ",
+                            absl::StrJoin(node.operands, " + ", append),
+                            node.finish ? ", finish" : ""),
                after);
   }
 

@@ -183,10 +183,9 @@ Lowering::NodeId Lowering::AddNode(int op, const NodeIds& after,
                                 after);
     case StepKind::kReduce:
       return builder.AddReduce(
-          {RegionOf(op, what.left), RegionOf(op, what.right),
-           RegionOf(op, what.into), what.finish},
-          after);
+          {OperandsOf(op), RegionOf(op, what.into), what.finish}, after);
     case StepKind::kCopy:
+    case StepKind::kWait:  // Has no node.
       break;
   }
   return builder.AddCopy(
@@ -201,10 +200,10 @@ Lowering::NodeId Lowering::AddJoined(int recv, const NodeIds& after,
   switch (what.incoming) {
     case Incoming::kLeft:
       return builder.AddReduce(
-          {from, RegionOf(recv, what.right), into, what.finish}, after);
+          {{from, RegionOf(recv, what.right)}, into, what.finish}, after);
     case Incoming::kRight:
       return builder.AddReduce(
-          {RegionOf(recv, what.left), from, into, what.finish}, after);
+          {{RegionOf(recv, what.left), from}, into, what.finish}, after);
     case Incoming::kNone:
       break;
   }
@@ -221,8 +220,19 @@ Region Lowering::RegionOf(int op, const Slot& slot) const {
   return {MemberOf(op).rank, slot.space, offset, range.size * element_bytes};
 }
 
+std::vector<Region> Lowering::OperandsOf(int op) const {
+  const Op& what = OpAt(op);
+  std::vector<Region> operands = {RegionOf(op, what.left),
+                                  RegionOf(op, what.right)};
+  for (const Slot& slot : MemberOf(op).bound->schedule().more(what)) {
+    operands.push_back(RegionOf(op, slot));
+  }
+  return operands;
+}
+
 int64_t Lowering::BytesOf(int op) const {
   const Op& what = OpAt(op);
+  if (what.kind == StepKind::kWait) return 0;
   return RegionOf(op, Writes(what.kind) ? what.into : what.left).num_bytes;
 }
 
@@ -236,10 +246,12 @@ bool Lowering::CopiesToItself(int op) const {
 
 absl::Status Lowering::Wrong(int op, const char* what) const {
   const Op& step = OpAt(op);
+  const auto more = MemberOf(op).bound->schedule().more(step);
   const Step shown{.kind = step.kind,
                    .into = step.into,
                    .left = step.left,
                    .right = step.right,
+                   .more = {more.begin(), more.end()},
                    .peer = step.peer,
                    .tag = step.tag};
   return absl::InvalidArgumentError(

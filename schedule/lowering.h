@@ -59,6 +59,7 @@ class Lowering {
   }
   std::vector<int> DependentsOf(int op) const;
   Region RegionOf(int op, const Slot& slot) const;
+  std::vector<Region> OperandsOf(int op) const;  // Of a reduction.
   int64_t BytesOf(int op) const;
   bool CopiesToItself(int op) const;
   absl::Status Wrong(int op, const char* what) const;

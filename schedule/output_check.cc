@@ -110,7 +110,8 @@ class OutputChecker {
     if (found.kind != ExpressionKind::kFinish) {
       return "was reduced after it was finished";
     }
-    const Expression& operand = run_.expressions[found.left];
+    const Expression& operand =
+        run_.expressions[run_.expressions.operands(id)[0]];
     return operand.has_finish ? "was finished more than once" : "";
   }
 

@@ -51,13 +51,17 @@ void AddStep(int rank, const Step& step, OutlineRound* round) {
     round->transfers.push_back({rank, step.peer, /*chunks=*/1});
     return;
   }
-  if (step.kind == StepKind::kRecv) return;
+  if (step.kind == StepKind::kRecv || step.kind == StepKind::kWait) return;
   // Steps come rank by rank.
   if (round->work.empty() || round->work.back().rank != rank) {
     round->work.push_back({.rank = rank});
   }
   OutlineRound::Work& work = round->work.back();
-  ++(step.kind == StepKind::kReduce ? work.reduced_chunks : work.copied_chunks);
+  if (step.kind == StepKind::kReduce) {
+    work.reduced_chunks += 1 + static_cast<int64_t>(step.more.size());
+  } else {
+    ++work.copied_chunks;
+  }
 }
 
 void JoinTransfers(OutlineRound* round) {

@@ -34,8 +34,8 @@ std::vector<Access> SortedAccesses(const GroupPlan& plan,
   for (int step : steps) {
     const StepAccesses slots = plan.AccessesOf(step);
     const int index = order.completion_index(step);
-    for (int i = 0; i < slots.num_reads; ++i) {
-      accesses.push_back({slots.reads[i], index, /*writes=*/false, step});
+    for (const Slot& read : slots.reads) {
+      accesses.push_back({read, index, /*writes=*/false, step});
     }
     if (slots.writes) {
       accesses.push_back({slots.written, index, /*writes=*/true, step});

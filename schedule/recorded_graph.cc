@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/dtype.h"
+#include "framework/fold.h"
+#include "framework/merge_op.h"
 
 namespace tutti {
 
@@ -32,7 +34,7 @@ GraphBuilder::NodeId RecordedGraph::AddCopy(const CopyNode& node,
 GraphBuilder::NodeId RecordedGraph::AddReduce(const ReduceNode& node,
                                               absl::Span<const NodeId> after) {
   return Add({.kind = Kind::kReduce,
-              .reads = {node.left, node.right},
+              .reads = node.operands,
               .written = node.into,
               .finish = node.finish},
              after);
@@ -201,16 +203,23 @@ class RecordedGraph::Running {
 
   void Compute(const Node& node) {
     std::byte* const into = graph_.Address(memory_, *node.written);
-    const std::byte* const left = graph_.Address(memory_, node.reads[0]);
+    std::vector<const uint8_t*> operands;
+    for (const Region& read : node.reads) {
+      operands.push_back(
+          reinterpret_cast<const uint8_t*>(graph_.Address(memory_, read)));
+    }
     const int64_t num_bytes = node.written->num_bytes;
     const auto num_elements =
         num_bytes / static_cast<int64_t>(SizeOf(collective_.dtype));
     if (node.kind == Kind::kCopy) {
-      std::memmove(into, left, num_bytes);
+      std::memmove(into, operands[0], num_bytes);
     } else {
-      (void)collective_.merge_op.Apply(collective_.dtype, left,
-                                       graph_.Address(memory_, node.reads[1]),
-                                       into, num_elements);
+      auto* const output = reinterpret_cast<uint8_t*>(into);
+      Fold(collective_.dtype, collective_.merge_op, FinalOp(),
+           {.inputs = operands,
+            .outputs = absl::MakeConstSpan(&output, 1),
+            .num_bytes = num_bytes})
+          .IgnoreError();
     }
     if (!node.finish) return;
     (void)collective_.final_op.Apply(collective_.dtype, into, num_elements,

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace tutti {
 namespace {
@@ -16,15 +17,31 @@ std::string Action(const Step& step) {
       return absl::StrCat("recv ", ToString(step.into), " from ", step.peer,
                           ", tag ", step.tag);
     case StepKind::kReduce:
-      return absl::StrCat(ToString(step.into), " = ", ToString(step.left),
-                          " (+) ", ToString(step.right));
+      return absl::StrCat(
+          ToString(step.into), " = ",
+          absl::StrJoin(SlotsRead(step), " (+) ",
+                        [](std::string* text, const Slot& slot) {
+                          text->append(ToString(slot));
+                        }));
     case StepKind::kCopy:
       return absl::StrCat(ToString(step.into), " = ", ToString(step.left));
+    case StepKind::kWait:
+      return "wait";
   }
   return "unknown step";
 }
 
 }  // namespace
+
+absl::InlinedVector<Slot, 2> SlotsRead(const Step& step) {
+  absl::InlinedVector<Slot, 2> operands;
+  if (!Reads(step.kind)) return operands;
+  operands.push_back(step.left);
+  if (step.kind != StepKind::kReduce) return operands;
+  operands.push_back(step.right);
+  operands.insert(operands.end(), step.more.begin(), step.more.end());
+  return operands;
+}
 
 std::string ToString(const Slot& slot) {
   switch (slot.space) {

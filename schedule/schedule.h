@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+
 namespace tutti {
 
 // A schedule is what one rank does in one collective, as data: sends,
@@ -47,15 +49,20 @@ struct StepRef {
 enum class StepKind : uint8_t {
   kSend,    // Lends `left` to `peer`; complete when the peer has read it.
   kRecv,    // Reads what `peer` lends into `into`; complete when it is there.
-  kReduce,  // into = left (+) right, in this order.
+  kReduce,  // into = left (+) right (+) more, in this order, rounded once.
   kCopy,    // into = left.
+  kWait,    // Nothing: later steps of the lane wait for `after`, too.
 };
 
-// Whether such a step has `left`; only kReduce has `right`.
-constexpr bool Reads(StepKind kind) { return kind != StepKind::kRecv; }
+// Whether such a step has `left`; only kReduce has `right` and `more`.
+constexpr bool Reads(StepKind kind) {
+  return kind != StepKind::kRecv && kind != StepKind::kWait;
+}
 
 // Whether such a step has `into`.
-constexpr bool Writes(StepKind kind) { return kind != StepKind::kSend; }
+constexpr bool Writes(StepKind kind) {
+  return kind != StepKind::kSend && kind != StepKind::kWait;
+}
 
 // One action of one rank. It starts when the step before it in its lane and
 // `after` are complete.
@@ -70,10 +77,14 @@ struct Step {
   Slot into;
   Slot left;
   Slot right;
+  std::vector<Slot> more;
   int32_t peer = -1;
   int32_t tag = 0;
   StepRef after;
 };
+
+// What the step reads, in order.
+absl::InlinedVector<Slot, 2> SlotsRead(const Step& step);
 
 // Steps in order. Lanes run concurrently.
 using Lane = std::vector<Step>;

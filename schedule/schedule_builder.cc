@@ -61,6 +61,27 @@ StepRef ScheduleBuilder::LaneBuilder::CopyAndFinish(Slot into, Slot from,
                  .after = after});
 }
 
+StepRef ScheduleBuilder::LaneBuilder::ReduceMany(
+    Slot into, absl::Span<const Slot> operands, StepRef after) {
+  return Append({.kind = StepKind::kReduce,
+                 .into = into,
+                 .left = operands[0],
+                 .right = operands[1],
+                 .more = {operands.begin() + 2, operands.end()},
+                 .after = after});
+}
+
+StepRef ScheduleBuilder::LaneBuilder::ReduceManyAndFinish(
+    Slot into, absl::Span<const Slot> operands, StepRef after) {
+  const StepRef reduced = ReduceMany(into, operands, after);
+  schedule_->lanes[reduced.lane][reduced.step].finish = true;
+  return reduced;
+}
+
+StepRef ScheduleBuilder::LaneBuilder::Wait(StepRef after) {
+  return Append({.kind = StepKind::kWait, .after = after});
+}
+
 ScheduleBuilder::LaneBuilder ScheduleBuilder::AddLane() {
   schedule_.lanes.emplace_back();
   return LaneBuilder(&schedule_, static_cast<int>(schedule_.lanes.size()) - 1);

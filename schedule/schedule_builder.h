@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "absl/types/span.h"
 #include "schedule/schedule.h"
 
 namespace tutti {
@@ -29,6 +30,15 @@ class ScheduleBuilder {
     StepRef ReduceAndFinish(Slot into, Slot left, Slot right,
                             StepRef after = {});
     StepRef CopyAndFinish(Slot into, Slot from, StepRef after = {});
+
+    // The same of at least two operands.
+    StepRef ReduceMany(Slot into, absl::Span<const Slot> operands,
+                       StepRef after = {});
+    StepRef ReduceManyAndFinish(Slot into, absl::Span<const Slot> operands,
+                                StepRef after = {});
+
+    // Later steps of the lane wait for that step, too.
+    StepRef Wait(StepRef after);
 
    private:
     friend class ScheduleBuilder;

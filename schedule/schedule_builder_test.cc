@@ -14,6 +14,9 @@ TEST(ScheduleBuilderTest, EveryCallAppendsItsStep) {
   lane.Copy(Data(2), Input(2));
   lane.ReduceAndFinish(Data(1), Data(1), Input(1));
   lane.CopyAndFinish(Data(3), Input(3));
+  lane.Wait({2, 1});
+  lane.ReduceMany(Data(0), {Scratch(0, 1), Input(0), Scratch(0, 2)});
+  lane.ReduceManyAndFinish(Data(0), {Data(0), Input(0)}, /*after=*/{1, 0});
   EXPECT_EQ(ToString(builder.Build()),
             "4 chunks\n"
             "0.0: send input[0] to 1, tag 2\n"
@@ -21,7 +24,10 @@ TEST(ScheduleBuilderTest, EveryCallAppendsItsStep) {
             "0.2: data[1] = scratch[1] (+) input[1]\n"
             "0.3: data[2] = input[2]\n"
             "0.4: data[1] = data[1] (+) input[1], finish\n"
-            "0.5: data[3] = input[3], finish\n");
+            "0.5: data[3] = input[3], finish\n"
+            "0.6: wait, after 2.1\n"
+            "0.7: data[0] = scratch[0].1 (+) input[0] (+) scratch[0].2\n"
+            "0.8: data[0] = data[0] (+) input[0], finish, after 1.0\n");
 }
 
 TEST(ScheduleBuilderTest, LaterStepsOfAnyLaneCanWaitForAStep) {

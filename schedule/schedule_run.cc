@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "framework/collective_executor.h"
+#include "framework/fold.h"
 #include "framework/mutex.h"
 #include "framework/step_stream.h"
 #include "framework/tensor.h"
@@ -68,6 +71,9 @@ class ScheduleRun : public Lender, public Borrower {
   // Most schedules of small groups fit.
   static constexpr size_t kInlineOps = 64;
 
+  // Reductions of so many operands allocate nothing.
+  static constexpr size_t kInlineOperands = 16;
+
   // Stands for the start among the ready ops, after the roots: the run has
   // launched. One that has nothing to do ends from there, too, so that a chain
   // of such runs needs no stack.
@@ -108,9 +114,10 @@ class ScheduleRun : public Lender, public Borrower {
   absl::Status ComputeNow(const Op& op);
   absl::Status Copy(const Op& op, std::byte* into, const std::byte* from,
                     int64_t num_elements);
-  absl::Status Merge(const Op& op, const std::byte* left,
-                     const std::byte* right, std::byte* into,
-                     int64_t num_elements);
+  absl::Status Merge(const Op& op, absl::Span<const std::byte* const> operands,
+                     std::byte* into, int64_t num_elements);
+  absl::Status MergeMany(absl::Span<const std::byte* const> operands,
+                         std::byte* into, int64_t num_elements);
   absl::Status Finish(const Op& op, std::byte* into, int64_t num_elements);
 
   bool IsBarrier() const {
@@ -384,6 +391,8 @@ void ScheduleRun::RunOp(int32_t index) {
     case StepKind::kReduce:
     case StepKind::kCopy:
       return Compute(index);
+    case StepKind::kWait:
+      return Complete(index);
   }
 }
 
@@ -528,8 +537,9 @@ absl::Status ScheduleRun::Take(const Op& op, size_t offset,
   }
   const bool is_left = op.incoming == Incoming::kLeft;
   const std::byte* const own = Address(is_left ? op.right : op.left) + offset;
-  return Merge(op, is_left ? incoming : own, is_left ? own : incoming, into,
-               num_elements);
+  const std::byte* const operands[] = {is_left ? incoming : own,
+                                       is_left ? own : incoming};
+  return Merge(op, operands, into, num_elements);
 }
 
 // Reads what the peer lends and ends the loan; nothing is left to read of what
@@ -586,9 +596,13 @@ absl::Status ScheduleRun::ComputeNow(const Op& op) {
   if (num_elements == 0) return absl::OkStatus();
   std::byte* const into = MutableAddress(op.into);
   const std::byte* const left = Address(op.left);
-  return op.kind == StepKind::kCopy
-             ? Copy(op, into, left, num_elements)
-             : Merge(op, left, Address(op.right), into, num_elements);
+  if (op.kind == StepKind::kCopy) return Copy(op, into, left, num_elements);
+  absl::InlinedVector<const std::byte*, kInlineOperands> operands = {
+      left, Address(op.right)};
+  for (const Slot& slot : schedule_.more(op)) {
+    operands.push_back(Address(slot));
+  }
+  return Merge(op, operands, into, num_elements);
 }
 
 absl::Status ScheduleRun::Copy(const Op& op, std::byte* into,
@@ -598,27 +612,43 @@ absl::Status ScheduleRun::Copy(const Op& op, std::byte* into,
     if (into != from) std::memcpy(into, from, num_bytes);
     return Finish(op, into, num_elements);
   }
-  if (Finishes(op)) return Merge(op, from, nullptr, into, num_elements);
+  if (Finishes(op)) return Merge(op, {from}, into, num_elements);
   if (into == from) return absl::OkStatus();
   return on_stream_->steps->Copy(into, from, num_bytes);
 }
 
-absl::Status ScheduleRun::Merge(const Op& op, const std::byte* left,
-                                const std::byte* right, std::byte* into,
-                                int64_t num_elements) {
+absl::Status ScheduleRun::Merge(const Op& op,
+                                absl::Span<const std::byte* const> operands,
+                                std::byte* into, int64_t num_elements) {
   const MergeOp& merge_op = context_.params->instance->merge_op;
   if (on_stream_.has_value()) {
     return on_stream_->steps->Reduce(
         {.kind = merge_op.kind(),
          .dtype = dtype_,
-         .left = left,
-         .right = right,
+         .operands = operands,
          .into = into,
          .num_elements = num_elements,
          .divisor = Finishes(op) ? context_.params->group->size() : 1});
   }
-  absl::Status status = merge_op.Apply(dtype_, left, right, into, num_elements);
+  const absl::Status status =
+      operands.size() == 2
+          ? merge_op.Apply(dtype_, operands[0], operands[1], into, num_elements)
+          : MergeMany(operands, into, num_elements);
   return status.ok() ? Finish(op, into, num_elements) : status;
+}
+
+absl::Status ScheduleRun::MergeMany(absl::Span<const std::byte* const> operands,
+                                    std::byte* into, int64_t num_elements) {
+  absl::InlinedVector<const uint8_t*, kInlineOperands> inputs;
+  for (const std::byte* operand : operands) {
+    inputs.push_back(reinterpret_cast<const uint8_t*>(operand));
+  }
+  auto* const output = reinterpret_cast<uint8_t*>(into);
+  return Fold(
+      dtype_, context_.params->instance->merge_op, FinalOp(),
+      {.inputs = inputs,
+       .outputs = absl::MakeConstSpan(&output, 1),
+       .num_bytes = num_elements * static_cast<int64_t>(element_bytes_)});
 }
 
 absl::Status ScheduleRun::Finish(const Op& op, std::byte* into,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -133,14 +134,16 @@ absl::Status Runner::Transfer(int step) {
 absl::Status Runner::Compute(int step) {
   const Step& what = plan_.step(step);
   if (plan_.AccessesOf(step).writes) {
-    auto value = Read(step, what.left);
-    if (!value.ok()) return value.status();
-    if (what.kind == StepKind::kReduce) {
-      const auto right = Read(step, what.right);
-      if (!right.ok()) return right.status();
-      value = run_.expressions.Reduce(*value, *right);
+    absl::InlinedVector<ExpressionId, 2> operands;
+    for (const Slot& slot : SlotsRead(what)) {
+      const auto operand = Read(step, slot);
+      if (!operand.ok()) return operand.status();
+      operands.push_back(*operand);
     }
-    Write(step, what.finish ? run_.expressions.Finish(*value) : *value);
+    const ExpressionId value = what.kind == StepKind::kReduce
+                                   ? run_.expressions.Reduce(operands)
+                                   : operands[0];
+    Write(step, what.finish ? run_.expressions.Finish(value) : value);
   }
   Complete(step);
   return absl::OkStatus();

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "schedule/schedule_builder.h"
 
 namespace tutti {
@@ -21,8 +23,9 @@ struct Written {
   std::string Input(int rank, int chunk) {
     return absl::StrCat(rank, ".", chunk);
   }
-  std::string Reduce(const std::string& left, const std::string& right) {
-    return absl::StrCat("(", left, "+", right, ")");
+  std::string Reduce(absl::Span<const std::string* const> operands) {
+    return absl::StrCat(
+        "(", absl::StrJoin(operands, "+", absl::DereferenceFormatter()), ")");
   }
   std::string Finish(const std::string& operand) {
     return absl::StrCat("f", operand);
@@ -75,6 +78,25 @@ TEST(SymbolicTest, OutputsKeepTheOrderOfSummation) {
   Evaluator<Written> written(run->expressions, {});
   EXPECT_EQ(written(run->outputs[0][0]), "f(2.0+(0.0+1.0))");
   EXPECT_EQ(run->outputs[1][0], kUndefined);
+}
+
+TEST(SymbolicTest, AReductionOfManyIsOne) {
+  const auto plan = AllReduce(ForRanks(3, [](int rank, auto& builder) {
+    auto lane = builder.AddLane();
+    if (rank > 0) {
+      lane.Send(0, 0, Input(0));
+      return;
+    }
+    const StepRef second = builder.AddLane().Recv(2, 0, Scratch(0, 2));
+    lane.Recv(1, 0, Scratch(0, 1));
+    lane.Wait(second);
+    lane.ReduceManyAndFinish(Data(0), {Scratch(0, 2), Input(0), Scratch(0, 1)});
+  }));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto run = RunSymbolically(*plan);
+  ASSERT_TRUE(run.ok()) << run.status();
+  Evaluator<Written> written(run->expressions, {});
+  EXPECT_EQ(written(run->outputs[0][0]), "f(2.0+0.0+1.0)");
 }
 
 TEST(SymbolicTest, InPlaceTheOutputBeginsAsTheInput) {

@@ -428,6 +428,43 @@ TEST(PlantedBugTest, ReadOfUndefinedScratch) {
                         "reads scratch[0].9, to which nothing was written"));
 }
 
+// Rank 0 reduces all in one step.
+Schedule StarAtOnce(const PlanRequest& request) {
+  if (request.rank > 0) return Star(request);
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto lane = builder.AddLane();
+  std::vector<Slot> operands = {Input(0)};
+  for (int from = 1; from < request.layout.size(); ++from) {
+    operands.push_back(Scratch(0, from));
+    lane.Wait(builder.AddLane().Recv(from, 0, operands.back()));
+  }
+  lane.ReduceManyAndFinish(Data(0), operands);
+  for (int to = 1; to < request.layout.size(); ++to) lane.Send(to, 1, Data(0));
+  return builder.Build();
+}
+
+TEST(PlantedBugTest, AReductionOfManyThatDoesNotWaitForOne) {
+  Algorithm algorithm = Serving(CollectiveType::kAllReduce, StarAtOnce);
+  algorithm.traits.preserves_rank_order = true;
+  EXPECT_THAT(Wrong(algorithm), IsEmpty());
+  algorithm.plan = [](const PlanRequest& request) {
+    Schedule schedule = StarAtOnce(request);
+    if (request.rank == 0) schedule.lanes[0][2].after = {};
+    return schedule;
+  };
+  EXPECT_THAT(Wrong(algorithm), HasSubstr("scratch[0].3"));
+}
+
+TEST(PlantedBugTest, AReductionOfManyWithOneTwice) {
+  const auto plan = [](const PlanRequest& request) {
+    Schedule schedule = StarAtOnce(request);
+    if (request.rank == 0) schedule.lanes[0][3].more[1] = Scratch(0, 2);
+    return schedule;
+  };
+  EXPECT_THAT(Wrong(CollectiveType::kAllReduce, plan),
+              HasSubstr("contains input[0] of rank 2 twice"));
+}
+
 TEST(PlantedBugTest, PeerOutOfRange) {
   const auto plan = [](const PlanRequest& request) {
     Schedule schedule = Star(request);

@@ -160,8 +160,9 @@ uint16_t SumOf(const std::vector<uint16_t>& codes,
 TEST(RoundingTest, OnePassRoundsOnceAndAScheduleOncePerStep) {
   constexpr uint16_t kOne = 0x3C00, k2048 = 0x6800, k2050 = 0x6801;
   EXPECT_EQ(SumOf({k2048, kOne, kOne}, "LocalReduce"), k2050);
-  EXPECT_EQ(SumOf({k2048, kOne, kOne}, "ShuffleReduce"), k2048);
-  EXPECT_EQ(SumOf({kOne, kOne, k2048}, "ShuffleReduce"), k2050);  // Rank order.
+  EXPECT_EQ(SumOf({k2048, kOne, kOne}, "ShuffleReduce"), k2050);  // One step.
+  EXPECT_EQ(SumOf({k2048, kOne, kOne}, "TreeReduce"), k2048);
+  EXPECT_EQ(SumOf({kOne, kOne, k2048}, "TreeReduce"), k2050);  // Rank order.
 }
 
 // More members than the kernels read side by side.

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "framework/dtype.h"
+#include "framework/fold.h"
+#include "framework/merge_op.h"
 
 using tbb::flow::continue_msg;
 using tutti::Space;
@@ -35,12 +37,19 @@ FlowGraphBuilder::NodeId FlowGraphBuilder::AddCopy(
 FlowGraphBuilder::NodeId FlowGraphBuilder::AddReduce(
     const tutti::ReduceNode& node, absl::Span<const NodeId> after) {
   return Add(after, [this, node] {
+    std::vector<const uint8_t*> operands;
+    for (const tutti::Region& operand : node.operands) {
+      operands.push_back(reinterpret_cast<const uint8_t*>(Address(operand)));
+    }
     std::byte* const into = Address(node.into);
-    const int64_t num_elements = ElementsIn(node.into);
+    auto* const output = reinterpret_cast<uint8_t*>(into);
     const absl::Status status =
-        collective_.merge_op.Apply(collective_.dtype, Address(node.left),
-                                   Address(node.right), into, num_elements);
-    return status.ok() && node.finish ? Finish(into, num_elements) : status;
+        tutti::Fold(collective_.dtype, collective_.merge_op, tutti::FinalOp(),
+                    {.inputs = operands,
+                     .outputs = absl::MakeConstSpan(&output, 1),
+                     .num_bytes = node.into.num_bytes});
+    return status.ok() && node.finish ? Finish(into, ElementsIn(node.into))
+                                      : status;
   });
 }
 

@@ -58,9 +58,11 @@ class ChunkArithmetic {
             absl::MakeConstSpan(inputs_[rank])
                 .subspan(range.begin * size, range.size * size)};
   }
-  Value Reduce(const Value& left, const Value& right) const {
-    Bytes sum(left.bytes.size());
-    Merge(case_, left.bytes, right.bytes, &sum);
+  Value Reduce(absl::Span<const Value* const> operands) const {
+    std::vector<absl::Span<const std::byte>> inputs;
+    for (const Value* operand : operands) inputs.push_back(operand->bytes);
+    Bytes sum(inputs[0].size());
+    MergeMany(case_, inputs, &sum);
     return Computed(std::move(sum));
   }
   Value Finish(const Value& operand) const {
@@ -119,6 +121,25 @@ void Merge(const Case& c, absl::Span<const std::byte> left,
                NumElements(c, left.size()))
         .IgnoreError();
   }
+}
+
+void MergeMany(const Case& c,
+               absl::Span<const absl::Span<const std::byte>> operands,
+               Bytes* into) {
+  const auto kind = ParseReductionKind(c.merge_op.name());
+  if (!kind.ok()) {
+    Merge(c, operands[0], operands[1], into);
+    for (const auto& operand : operands.subspan(2)) {
+      Merge(c, *into, operand, into);
+    }
+    return;
+  }
+  std::vector<const uint8_t*> inputs;
+  for (const auto& operand : operands) {
+    inputs.push_back(reinterpret_cast<const uint8_t*>(operand.data()));
+  }
+  ReferenceReduceMany(*kind, c.dtype, inputs, into->data(),
+                      NumElements(c, into->size()), /*divisor=*/1);
 }
 
 void Finish(const Case& c, Bytes* values) {

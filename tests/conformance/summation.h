@@ -23,6 +23,12 @@ std::vector<int> SubdivOffsetsOf(const Algorithm& algorithm, const Case& c);
 void Merge(const Case& c, absl::Span<const std::byte> left,
            absl::Span<const std::byte> right, Bytes* into);
 
+// into = operands[0] (+) operands[1] (+) ..., in order, with built-in ops
+// rounded once. At least two; `into` is none of them. Errors: as Merge().
+void MergeMany(const Case& c,
+               absl::Span<const absl::Span<const std::byte>> operands,
+               Bytes* into);
+
 // Applies the case's final op.
 void Finish(const Case& c, Bytes* values);
 

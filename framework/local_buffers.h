@@ -1,5 +1,5 @@
-#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_BUFFERS_H_
-#define TUTTI_IMPLEMENTATIONS_LOCAL_BUFFERS_H_
+#ifndef TUTTI_FRAMEWORK_LOCAL_BUFFERS_H_
+#define TUTTI_FRAMEWORK_LOCAL_BUFFERS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -31,4 +31,4 @@ Pointers<Byte> At(absl::Span<Byte* const> buffers, int64_t offset) {
 
 }  // namespace tutti
 
-#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_BUFFERS_H_
+#endif  // TUTTI_FRAMEWORK_LOCAL_BUFFERS_H_
