@@ -40,6 +40,9 @@ REGISTER_COLLECTIVE(ThenHalving,
                     NcclThenFactory("RecursiveHalvingDoublingReduce",
                                     kChunkBytes));
 
+// Where there are two processes of two.
+constexpr int kFirstProcess[] = {0, 1};
+
 // Sums of integers, which wrap: the same in any order.
 class Sums {
  public:
@@ -73,7 +76,8 @@ class Sums {
     outputs_[rank] = in_place ? input : Tensor();
   }
   void CallGiven(int rank) {
-    tasks_.Call(rank, request_, std::move(given_[rank]), &outputs_[rank]);
+    tasks_.Call(rank, request_, std::move(given_[rank]), &outputs_[rank],
+                step_);
   }
   void Call(int rank, bool in_place) {
     Give(rank, in_place);
@@ -87,6 +91,34 @@ class Sums {
   void RunAll() {
     constexpr int kMostLaunches = 20;
     for (int i = 0; i < kMostLaunches; ++i) tasks_.RunAll();
+  }
+
+  // All call, and get the sum. After that a process whose members call begins
+  // at once.
+  void Run() {
+    CallAll(/*in_place=*/false);
+    RunAll();
+    ASSERT_THAT(tasks_.ended(), Each(Optional(IsOk())));
+    for (int rank = 0; rank < tasks_.size(); ++rank) {
+      ASSERT_TRUE(Result(rank) == Sum()) << rank;
+    }
+  }
+
+  // The members of the first process call. What that launches until it cannot
+  // go on.
+  int NumLaunchesOfOneProcess() {
+    const int before = tasks_.network().counts().launches;
+    for (const int rank : kFirstProcess) Call(rank, /*in_place=*/false);
+    RunAll();
+    return tasks_.network().counts().launches - before;
+  }
+
+  // From here on calls are of the next generation of the group, and of another
+  // step.
+  void FormAgain() {
+    tasks_.EndGroup(absl::AbortedError("formed again"));
+    RunAll();
+    ++step_;
   }
 
   Bytes Result(int rank) {
@@ -109,6 +141,7 @@ class Sums {
 
  private:
   FakeNcclTasks tasks_;
+  int64_t step_ = 1;
   CollectiveRequest request_;
   std::vector<Bytes> inputs_;
   std::vector<uint32_t> sum_;
@@ -170,23 +203,44 @@ TEST(NcclThenTest, ChunksOverlapInAnyOrderOfStreams) {
   }
 }
 
-// What fails in one process ends the execution in all, where all have called.
-void EndsAllWith(Sums& sums, const std::string& text) {
+auto IsErrorWith(const std::string& text) {
+  return AllOf(Not(IsOk()), ::testing::ResultOf(
+                                [](const absl::Status& status) {
+                                  return std::string(status.message());
+                                },
+                                HasSubstr(text)));
+}
+
+// Until NCCL and the GPUs have been asked for errors.
+void RunUntilErrorsShow(Sums& sums) {
   sums.RunAll();
   sums.tasks().environment().Advance(2 * NcclGroup::kLookEvery);
   sums.RunAll();
-  EXPECT_THAT(sums.tasks().ended(),
-              Each(Optional(
-                  AllOf(Not(IsOk()), ::testing::ResultOf(
-                                         [](const absl::Status& status) {
-                                           return std::string(status.message());
-                                         },
-                                         HasSubstr(text))))));
+}
+
+// What fails in one process ends the execution in all, where all have called.
+void EndsAllWith(Sums& sums, const std::string& text) {
+  RunUntilErrorsShow(sums);
+  EXPECT_THAT(sums.tasks().ended(), Each(Optional(IsErrorWith(text))));
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
 constexpr FakeNcclTasks::Options kTwoByTwo = {.num_tasks = 2,
                                               .gpus_per_task = 2};
+
+TEST(NcclThenTest, NcclReducesTheNextChunkWhileOneIsBetweenProcesses) {
+  Sums sums(kTwoByTwo, "ThenRing", 4 * kChunkElements);
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  // The first one waits for the other process, and the third one for that.
+  EXPECT_EQ(sums.NumLaunchesOfOneProcess(), 2);
+  for (const int rank : {2, 3}) sums.Call(rank, /*in_place=*/false);
+  sums.RunAll();
+  EXPECT_THAT(sums.tasks().ended(), Each(Optional(IsOk())));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_TRUE(sums.Result(rank) == sums.Sum()) << rank;
+  }
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
 
 TEST(NcclThenTest, AnErrorOfNcclEndsAllMembers) {
   {
@@ -244,19 +298,42 @@ TEST(NcclThenTest, ALaunchThatHangsEndsWithTheCollective) {
 TEST(NcclThenTest, AProcessThatNeverComesIsNoReasonToKeepTheOthersBuffers) {
   Sums sums(kTwoByTwo, "ThenRing", 3 * kChunkElements);
   FakeNcclTasks& tasks = sums.tasks();
-  sums.Call(0, /*in_place=*/false);
-  sums.Call(1, /*in_place=*/false);
-  sums.RunAll();
-  EXPECT_FALSE(tasks.ended()[0].has_value());
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  ASSERT_GT(sums.NumLaunchesOfOneProcess(), 0);
+  for (const int rank : kFirstProcess) {
+    EXPECT_EQ(tasks.ended()[rank], std::nullopt);
+  }
   tasks.executor(2)->StartAbort(absl::AbortedError("no time for it"));
   tasks.executor(0)->StartAbort(absl::AbortedError("no time for it"));
   sums.RunAll();
-  for (const int rank : {0, 1}) {
+  for (const int rank : kFirstProcess) {
     EXPECT_THAT(tasks.ended()[rank],
                 Optional(StatusIs(absl::StatusCode::kAborted,
                                   HasSubstr("no time for it"))));
   }
+  sums.FormAgain();
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
   EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclThenTest, AnAsynchronousErrorEndsAllMembers) {
+  for (const bool is_hanging : {false, true}) {
+    Sums sums(kTwoByTwo, "ThenRing", 3 * kChunkElements);
+    FakeNcclTasks& tasks = sums.tasks();
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    tasks.network().HangLaunches(is_hanging);
+    sums.CallAll(/*in_place=*/false);
+    tasks.network().FailAll(absl::InternalError("the link is down"));
+    RunUntilErrorsShow(sums);
+    EXPECT_THAT(tasks.ended(),
+                Each(Optional(StatusIs(absl::StatusCode::kInternal,
+                                       HasSubstr("the link is down")))));
+    EXPECT_EQ(tasks.network().counts().aborts, 4);
+    tasks.network().HangLaunches(false);
+    sums.FormAgain();
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
 }
 
 TEST(NcclThenTest, FunctionsOfTheHostAreRefused) {
