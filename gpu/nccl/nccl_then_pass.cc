@@ -36,6 +36,10 @@ NcclThenPass::NcclThenPass(GpuMeeting& meeting, const GpuMembers& members,
       nccl_(
           first().params->group->resources->GetOrCreate<NcclWithinProcess>()) {}
 
+Clock& NcclThenPass::clock() const {
+  return *first().executor->environment().clock;
+}
+
 NcclThenPass::Chunk NcclThenPass::ChunkAt(int64_t index) const {
   const int64_t begin = index * plan_.chunk_elements;
   return {begin, std::min(plan_.chunk_elements, plan_.num_elements - begin)};
@@ -50,6 +54,10 @@ void NcclThenPass::Start() {
           group->Break(reason);
         });
   }
+  {
+    MutexLock lock(&mu_);
+    LookLater();
+  }
   GoOn();
 }
 
@@ -61,10 +69,9 @@ absl::Status NcclThenPass::Prepare() {
     if (!id.ok()) return id.status();
     id_ = *std::move(id);
   }
-  Clock& clock = *first().executor->environment().clock;
   for (int place = 0; place < members_.size(); ++place) {
     CudaDevice& device = members_.device(place);
-    auto end = GpuPassEnd::Create(device, device.nccl_stream(), clock);
+    auto end = GpuPassEnd::Create(device, device.nccl_stream(), clock());
     if (!end.ok()) return end.status();
     ends_.push_back(*std::move(end));
     absl::Status status = device.runtime().WaitForEvent(
@@ -116,6 +123,39 @@ void NcclThenPass::GoOn() {
   if (met >= 0) Meet(met);
   if (reduced >= 0) Reduce(reduced);
   if (ends) End();
+}
+
+void NcclThenPass::LookLater() {
+  alarm_ = clock().CallAt(clock().Now() + GpuPassEnd::kLookEvery,
+                          [self = shared_from_this()] { self->Look(); });
+}
+
+// The members stay meanwhile, as in a stage.
+void NcclThenPass::Look() {
+  {
+    MutexLock lock(&mu_);
+    if (has_ended_) return;
+    ++num_under_way_;
+  }
+  const absl::Status fault = FindFault();
+  if (!fault.ok()) Fail(fault);
+  {
+    MutexLock lock(&mu_);
+    --num_under_way_;
+    if (fault.ok()) LookLater();
+  }
+  GoOn();
+}
+
+absl::Status NcclThenPass::FindFault() {
+  absl::Status fault = nccl_->group()->status();
+  for (int place = 0; place < members_.size(); ++place) {
+    CudaDevice& device = members_.device(place);
+    // Finds whether the GPU is spoilt. Other errors keep nothing from ending.
+    device.runtime().IsDone(ready_[static_cast<size_t>(place)]).IgnoreError();
+    fault.Update(device.runtime().FirstError(device.gpu()));
+  }
+  return fault;
 }
 
 void NcclThenPass::Reduce(int64_t index) {
@@ -292,6 +332,7 @@ void NcclThenPass::End() {
   {
     MutexLock lock(&mu_);
     num_parts_ = members_.size();
+    clock().Cancel(alarm_);  // The ends look from here on.
   }
   for (int place = 0; place < members_.size(); ++place) {
     GpuPassEnd& end = *ends_[static_cast<size_t>(place)];

@@ -17,6 +17,7 @@
 #include "framework/collective_context.h"
 #include "framework/collective_implementation.h"
 #include "framework/device.h"
+#include "framework/environment.h"
 #include "framework/mutex.h"
 #include "framework/params.h"
 #include "gpu/gpu_launch.h"
@@ -68,6 +69,10 @@ class NcclWithinProcess {
 
 // One execution in one process, from the arrival of its last member here to the
 // end. Kept by its own callbacks. Thread-safe once started.
+//
+// While a stage may wait for another process, or for a GPU that will never get
+// there, the communicator and the GPUs are asked for errors every
+// GpuPassEnd::kLookEvery: the first one ends the execution.
 class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
  public:
   // All members of this process have joined `meeting`. The plan outlives it.
@@ -93,12 +98,17 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
 
   const CollectiveContext& first() const { return members_.context(0); }
   bool is_alone() const { return members_.size() == 1; }
+  Clock& clock() const;
   Chunk ChunkAt(int64_t index) const;
   absl::Status Prepare();
   NcclGroup::Options Options() const;
 
   // Starts what can start, or ends.
   void GoOn() ABSL_LOCKS_EXCLUDED(mu_);
+
+  void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Look() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status FindFault();
 
   // The three stages of a chunk. Each ends with the function behind it.
   void Reduce(int64_t index);
@@ -144,9 +154,10 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
   bool is_meeting_ ABSL_GUARDED_BY(mu_) = false;
   bool has_failed_ ABSL_GUARDED_BY(mu_) = false;
   bool has_ended_ ABSL_GUARDED_BY(mu_) = false;  // The members may be gone.
-  int num_under_way_ ABSL_GUARDED_BY(mu_) = 0;   // Stages.
+  int num_under_way_ ABSL_GUARDED_BY(mu_) = 0;   // Stages, and looks.
   int num_launches_ ABSL_GUARDED_BY(mu_) = 0;    // That NCCL began.
   int num_parts_ ABSL_GUARDED_BY(mu_) = 0;       // Not over.
+  Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tutti

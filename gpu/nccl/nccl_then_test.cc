@@ -121,6 +121,31 @@ class Sums {
     ++step_;
   }
 
+  // The members of one process of two are a group of their own.
+  void ExpectProcessReducesAlone(int first_rank) {
+    CollectiveRequest request = request_;
+    request.group_key = 7;
+    request.group_size = 2;
+    std::vector<Tensor> outputs(2);
+    for (int place = 0; place < 2; ++place) {
+      const int rank = first_rank + place;
+      Tensor input = tasks_.Allocate(rank, DType::kInt32, request.shape);
+      tasks_.Write(rank, input, Bytes(input.size_bytes(), 1 + place));
+      request.rank = place;
+      tasks_.Call(
+          rank,
+          {.request = std::make_shared<const CollectiveRequest>(request),
+           .input = input,
+           .output = &outputs[place]},
+          step_);
+    }
+    RunAll();
+    for (int place = 0; place < 2; ++place) {
+      EXPECT_THAT(tasks_.ended()[first_rank + place], Optional(IsOk()));
+      EXPECT_THAT(tasks_.Read(first_rank + place, outputs[place]), Each(1 + 2));
+    }
+  }
+
   Bytes Result(int rank) {
     return outputs_[rank].size_bytes() == 0 ? Bytes()
                                             : tasks_.Read(rank, outputs_[rank]);
@@ -333,6 +358,44 @@ TEST(NcclThenTest, AnAsynchronousErrorEndsAllMembers) {
     sums.FormAgain();
     ASSERT_NO_FATAL_FAILURE(sums.Run());
     EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(NcclThenTest, AnAsynchronousErrorEndsAProcessThatIsAheadOfOthers) {
+  Sums sums(kTwoByTwo, "ThenRing", 3 * kChunkElements);
+  FakeNcclTasks& tasks = sums.tasks();
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  ASSERT_GT(sums.NumLaunchesOfOneProcess(), 0);
+  tasks.network().FailAll(absl::InternalError("the link is down"));
+  RunUntilErrorsShow(sums);
+  for (const int rank : kFirstProcess) {
+    EXPECT_THAT(tasks.ended()[rank], Optional(IsErrorWith("the link is down")));
+  }
+  sums.FormAgain();
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclThenTest, ASpoiltGpuEndsAllMembersAndNoOtherProcessIsSpoilt) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const int spoilt = static_cast<int>(seed % 4);
+    SCOPED_TRACE(seed);
+    Sums sums({.seed = seed, .num_tasks = 2, .gpus_per_task = 2}, "ThenRing",
+              3 * kChunkElements);
+    FakeNcclTasks& tasks = sums.tasks();
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    for (int rank = 0; rank < 4; ++rank) sums.Give(rank, /*in_place=*/true);
+    tasks.gpus(spoilt).FailStream(tasks.device(spoilt).compute_stream(),
+                                  absl::InternalError("illegal address"));
+    for (int rank = 0; rank < 4; ++rank) sums.CallGiven(rank);
+    RunUntilErrorsShow(sums);
+    EXPECT_THAT(tasks.ended(),
+                Each(Optional(StatusIs(absl::StatusCode::kInternal,
+                                       HasSubstr("illegal address")))));
+    EXPECT_EQ(tasks.network().counts().living, 0);
+    EXPECT_EQ(tasks.environment().num_alarms(), 0);
+    sums.FormAgain();
+    sums.ExpectProcessReducesAlone(/*first_rank=*/spoilt < 2 ? 2 : 0);
   }
 }
 
