@@ -18,6 +18,7 @@
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "framework/environment.h"
+#include "framework/registry.h"
 #include "framework/status_callback.h"
 #include "framework/tensor.h"
 #include "gmock/gmock.h"
@@ -29,6 +30,7 @@
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
 #include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/nccl_then.h"
 #include "gpu/nccl/nccl_turns.h"
 #include "gtest/gtest.h"
 #include "tests/simulated_environment.h"
@@ -40,14 +42,17 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Values;
 
 constexpr int64_t kElements = 9;
 
 class Tasks {
  public:
-  Tasks()
+  explicit Tasks(std::string implementation = "NcclReduce")
       : tasks_({.num_tasks = 2, .environment = &environment_.get()}),
-        request_(tasks_.Request(AllReduce{}, DType::kUint8, kElements)) {}
+        request_(tasks_.Request(AllReduce{}, DType::kUint8, kElements)) {
+    request_.impl_details.implementation = std::move(implementation);
+  }
 
   FakeNcclTasks& tasks() { return tasks_; }
 
@@ -65,12 +70,13 @@ class Tasks {
   void StartReduce(int rank, Tensor* tensor, StatusCallback done) {
     CollectiveRequest request = request_;
     request.rank = rank;
-    tasks_.executor(rank)->ExecuteAsync(
-        {.device = &tasks_.device(rank),
-         .request = std::make_shared<const CollectiveRequest>(request),
-         .input = *tensor,
-         .output = tensor},
-        std::move(done));
+    tasks_.executor(rank, step_)
+        ->ExecuteAsync(
+            {.device = &tasks_.device(rank),
+             .request = std::make_shared<const CollectiveRequest>(request),
+             .input = *tensor,
+             .output = tensor},
+            std::move(done));
   }
 
   // Waits for its end.
@@ -85,6 +91,26 @@ class Tasks {
     return ended;
   }
 
+  // Members get the sum of what they give in the next generation of the group,
+  // and another step. Nobody calls meanwhile.
+  void ExpectNextGenerationRuns() {
+    tasks_.EndGroup(absl::AbortedError("formed again"));
+    ++step_;
+    RunMembers([this](int rank) { ExpectSum(rank, Allocate(rank), 1); });
+  }
+
+  // Each gives `value` in the tensor.
+  void ExpectSum(int rank, Tensor tensor, int value) {
+    const std::vector<uint8_t> values(kElements, value);
+    EXPECT_THAT(tasks_.gpus(rank).CopyAsync(
+                    tensor.mutable_data(), values.data(), kElements,
+                    tasks_.device(rank).compute_stream()),
+                IsOk());
+    EXPECT_THAT(Reduce(rank, tensor), IsOk());
+    EXPECT_THAT(*tasks_.gpus(rank).Read(tensor.data(), kElements),
+                Each(value * tasks_.size()));
+  }
+
   Tensor Allocate(int rank) {
     return *tasks_.device(rank).Allocate(request_.dtype, request_.shape);
   }
@@ -92,24 +118,22 @@ class Tasks {
  private:
   const DefaultEnvironment environment_{/*num_workers=*/2};
   FakeNcclTasks tasks_;
-  const CollectiveRequest request_;
+  CollectiveRequest request_;
+  int64_t step_ = 1;
 };
 
-TEST(NcclThreadsTest, EveryMemberGetsEverySum) {
-  Tasks group;
+// As NcclThenRing, in five chunks.
+REGISTER_COLLECTIVE(ThenRing, NcclThenFactory("RingReduce", /*chunk_bytes=*/2));
+
+class ImplementationsTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(OneAndHybrid, ImplementationsTest,
+                         Values("NcclReduce", "ThenRing"));
+
+TEST_P(ImplementationsTest, EveryMemberGetsEverySum) {
+  Tasks group(GetParam());
   group.RunMembers([&](int rank) {
-    FakeNcclTasks& tasks = group.tasks();
-    Tensor tensor = group.Allocate(rank);
-    for (int run = 1; run <= 50; ++run) {
-      const std::vector<uint8_t> ones(kElements, run);
-      EXPECT_THAT(tasks.gpus(rank).CopyAsync(
-                      tensor.mutable_data(), ones.data(), kElements,
-                      tasks.device(rank).compute_stream()),
-                  IsOk());
-      EXPECT_THAT(group.Reduce(rank, tensor), IsOk());
-      EXPECT_THAT(*tasks.gpus(rank).Read(tensor.data(), kElements),
-                  Each(run * tasks.size()));
-    }
+    const Tensor tensor = group.Allocate(rank);
+    for (int run = 1; run <= 50; ++run) group.ExpectSum(rank, tensor, run);
   });
   EXPECT_THAT(group.tasks().gpus(0).Mistakes(), IsEmpty());
   EXPECT_THAT(group.tasks().network().Mistakes(), IsEmpty());
@@ -154,9 +178,9 @@ std::vector<absl::Status> LastStatuses(Tasks& group, int num_good,
   return last;
 }
 
-TEST(NcclThreadsTest, AnAbortEndsAllCallsWheneverItComes) {
+TEST_P(ImplementationsTest, AnAbortEndsAllCallsWheneverItComes) {
   for (int num_good = 1; num_good < 10; ++num_good) {
-    Tasks group;
+    Tasks group(GetParam());
     const auto abort = [&] {
       group.tasks()
           .executor(num_good % 4)
@@ -165,18 +189,20 @@ TEST(NcclThreadsTest, AnAbortEndsAllCallsWheneverItComes) {
     EXPECT_THAT(
         LastStatuses(group, num_good, abort),
         Each(StatusIs(absl::StatusCode::kAborted, HasSubstr("enough"))));
+    group.ExpectNextGenerationRuns();
   }
 }
 
-TEST(NcclThreadsTest, AnErrorOfNcclEndsAllCallsWheneverItComes) {
+TEST_P(ImplementationsTest, AnErrorOfNcclEndsAllCallsWheneverItComes) {
   for (int num_good = 1; num_good < 10; ++num_good) {
-    Tasks group;
+    Tasks group(GetParam());
     const auto fail = [&] {
       group.tasks().network().FailAll(absl::InternalError("the link is down"));
     };
     EXPECT_THAT(LastStatuses(group, num_good, fail),
                 Each(StatusIs(absl::StatusCode::kInternal,
                               HasSubstr("the link is down"))));
+    group.ExpectNextGenerationRuns();
   }
 }
 
