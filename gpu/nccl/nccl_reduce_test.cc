@@ -1,13 +1,19 @@
 #include "gpu/nccl/nccl_reduce.h"
 
+#include <climits>
 #include <cstdint>
+#include <iterator>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "framework/dtype.h"
+#include "framework/reduction_kind.h"
 #include "framework/reduction_reference.h"
 #include "framework/reduction_test_data.h"
 #include "gmock/gmock.h"
+#include "gpu/fake_gpu_runtime.h"
 #include "gpu/nccl/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
@@ -131,6 +137,97 @@ TEST_P(LayoutsTest, NothingIsReducedToNothing) {
   ASSERT_NO_FATAL_FAILURE(RunCase(tasks_, {}, 1));
   EXPECT_EQ(tasks_.network().counts().launches, 0);
   EXPECT_THAT(tasks_.Remains(), IsEmpty());
+}
+
+// The dtype has to hold the number of ranks.
+TEST(IsAverageExactTest, OfIntegersThatHoldTheNumberOfRanks) {
+  struct Row {
+    DType dtype;
+    int most_ranks;  // With more it is not exact. 0: never; INT_MAX: always.
+  };
+  constexpr Row kTable[] = {
+      {DType::kInt8, 127},      {DType::kUint8, 255}, {DType::kInt32, INT_MAX},
+      {DType::kInt64, INT_MAX}, {DType::kFloat16, 0}, {DType::kBFloat16, 0},
+      {DType::kFloat32, 0},     {DType::kFloat64, 0}, {DType::kBool, 0}};
+  static_assert(std::size(kTable) == kAllDTypes.size());
+  for (const auto& [dtype, most_ranks] : kTable) {
+    for (const int num_ranks :
+         {1, 2, 3, 126, 127, 128, 129, 254, 255, 256, 257, 1000, INT_MAX}) {
+      EXPECT_EQ(IsAverageExact(dtype, num_ranks), num_ranks <= most_ranks)
+          << Name(dtype) << ", " << num_ranks << " ranks";
+    }
+  }
+}
+
+// By our kernels, on all GPUs.
+int64_t NumReductions(FakeNcclTasks& tasks, int gpus_per_task) {
+  int64_t num = 0;
+  for (int rank = 0; rank < tasks.size(); rank += gpus_per_task) {
+    num += tasks.gpus(rank).NumCalls(GpuCall::kLaunchReduce);
+  }
+  return num;
+}
+
+TEST(NcclReduceTest, AnAverageIsNcclsOwnWhereExactAndElseOneKernelOfEachRank) {
+  constexpr int kGpusPerTask = 2;
+  FakeNcclTasks tasks({.num_tasks = 2, .gpus_per_task = kGpusPerTask});
+  struct Row {
+    ReductionPair pair;
+    bool is_average;
+    int num_kernels;
+    CollectiveOp op = AllReduce{};
+  };
+  const Row table[] = {
+      {{ReductionKind::kSum, DType::kInt8}, true, 0},
+      {{ReductionKind::kSum, DType::kUint8}, true, 0},
+      {{ReductionKind::kSum, DType::kInt32}, true, 0},
+      {{ReductionKind::kSum, DType::kInt64}, true, 0},
+      {{ReductionKind::kSum, DType::kInt32}, true, 0, ReduceToRoot{.root = 1}},
+      {{ReductionKind::kSum, DType::kFloat16}, true, 4},
+      {{ReductionKind::kSum, DType::kBFloat16}, true, 4},
+      {{ReductionKind::kSum, DType::kFloat32}, true, 4},
+      {{ReductionKind::kSum, DType::kFloat64}, true, 4},
+      {{ReductionKind::kProd, DType::kInt32}, true, 4},
+      {{ReductionKind::kMax, DType::kInt32}, true, 4},
+      // Only the root has a result to divide.
+      {{ReductionKind::kSum, DType::kFloat32},
+       true,
+       1,
+       ReduceToRoot{.root = 1}},
+      {{ReductionKind::kSum, DType::kFloat32}, false, 0},
+      {{ReductionKind::kSum, DType::kInt32}, false, 0},
+  };
+  int64_t key = 0;
+  for (const Row& row : table) {
+    SCOPED_TRACE(absl::StrCat(Describe(row.pair), ", row ", key));
+    const int64_t kernels = NumReductions(tasks, kGpusPerTask);
+    const int launches = tasks.network().counts().launches;
+    ASSERT_NO_FATAL_FAILURE(RunCase(tasks,
+                                    {.pair = row.pair,
+                                     .op = row.op,
+                                     .num_elements = 7,
+                                     .is_average = row.is_average},
+                                    ++key));
+    EXPECT_EQ(NumReductions(tasks, kGpusPerTask) - kernels, row.num_kernels);
+    EXPECT_EQ(tasks.network().counts().launches - launches, 2);  // By task.
+  }
+  EXPECT_THAT(tasks.Remains(), IsEmpty());
+}
+
+// The last number of ranks that the dtype holds, and the first that it does
+// not.
+TEST(NcclReduceTest, AnAverageOfBytesHasItsBitsAlsoAmongVeryManyRanks) {
+  for (const int num_ranks : {127, 128}) {
+    FakeNcclTasks tasks({.gpus_per_task = num_ranks});
+    ASSERT_NO_FATAL_FAILURE(
+        RunCase(tasks,
+                {.pair = {ReductionKind::kSum, DType::kInt8},
+                 .num_elements = 7,
+                 .is_average = true},
+                1));
+    EXPECT_EQ(NumReductions(tasks, num_ranks), num_ranks > 127 ? num_ranks : 0);
+    EXPECT_THAT(tasks.Remains(), IsEmpty());
+  }
 }
 
 }  // namespace
