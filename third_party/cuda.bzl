@@ -3,6 +3,9 @@
 # C++20 in device code.
 _OLDEST_CUDA = 12
 
+# ncclCommInitRankConfig, ncclCommFinalize and ncclInProgress.
+_OLDEST_NCCL = (2, 14)
+
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
@@ -112,15 +115,24 @@ def _nccl(ctx, toolkit):
     if not toolkit.root:
         return "", "not looked for without CUDA"
     folders = [toolkit.root + "/include", "/usr/include"]
+    old = []
     for folder in folders:
-        if ctx.path(folder + "/nccl.h").exists:
-            text = ctx.read(folder + "/nccl.h")
-            return folder, "header {}.{}.{} in {}".format(
-                _number_after(text, "#define NCCL_MAJOR"),
-                _number_after(text, "#define NCCL_MINOR"),
-                _number_after(text, "#define NCCL_PATCH"),
-                folder,
-            )
+        if not ctx.path(folder + "/nccl.h").exists:
+            continue
+        text = ctx.read(folder + "/nccl.h")
+        version = [
+            _number_after(text, "#define NCCL_" + part)
+            for part in ["MAJOR", "MINOR", "PATCH"]
+        ]
+        name = "{}.{}.{}".format(*version)
+        if tuple(version[:2]) >= _OLDEST_NCCL:
+            return folder, "header {} in {}".format(name, folder)
+        old.append("{} has the header of NCCL {}".format(folder, name))
+    if old:
+        return "", "{}, and {}.{} is the oldest that will do".format(
+            ", ".join(old),
+            *_OLDEST_NCCL
+        )
     return "", "there is no nccl.h in " + " or ".join(folders)
 
 def _cuda(ctx):
