@@ -12,6 +12,7 @@
 #include "gpu/suite/local_checks.h"
 #include "gpu/suite/nccl_checks.h"
 #include "gpu/suite/schedule_checks.h"
+#include "gpu/suite/task_checks.h"
 
 namespace tutti {
 namespace {
@@ -20,6 +21,9 @@ namespace {
 constexpr int kGroupSizes[] = {1, 2, 4, 8, 11};
 
 constexpr int kScheduleSizes[] = {2, 4, 8};
+
+// Of NcclTaskChecks().
+constexpr int kGpusOfTasks = 4;
 
 // The first GPU to which GPU 0 has no link, or -1.
 absl::StatusOr<int> FirstWithoutLink(GpuRuntime& runtime, int num_gpus) {
@@ -68,10 +72,18 @@ absl::StatusOr<CheckList> AllChecks(
     Append(ScheduleChecks({.num_gpus = *num_gpus, .devices_per_gpu = 1}, scale),
            &list);
   }
+  Append(TaskChecks(scale), &list);
   if (nccl.ok()) {
     Append(NcclChecks(*nccl, /*num_gpus=*/1, scale), &list);
     if (*num_gpus > 1) Append(NcclChecks(*nccl, *num_gpus, scale), &list);
     Append(AbortChecks(*nccl, *num_gpus), &list);
+    if (*num_gpus >= kGpusOfTasks) {
+      Append(NcclTaskChecks(*nccl, scale), &list);
+    } else if (*num_gpus > 1) {
+      list.left_out.push_back(
+          absl::StrCat("NCCL within several tasks of 2 GPUs: there are ",
+                       *num_gpus, " GPUs"));
+    }
   } else {
     list.left_out.push_back(
         absl::StrCat("collectives of NCCL: ", nccl.status().message()));

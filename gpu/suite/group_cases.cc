@@ -1,16 +1,21 @@
 #include "gpu/suite/group_cases.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
+#include "framework/collective_type.h"
 #include "framework/dtype.h"
 #include "framework/reduction_test_data.h"
+#include "framework/registry.h"
 #include "framework/tensor.h"
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_cases.h"
-#include "gpu/suite/check.h"
 #include "gpu/suite/gpu_image.h"
+#include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
 
 namespace tutti {
@@ -39,7 +44,7 @@ absl::Status Compare(SuiteGroup& group, const Case& c,
   std::vector<const uint8_t*> found(buffers.size());
   for (int rank = 0; rank < group.size(); ++rank) {
     if (!HasOutput(c.type, rank, c.root)) continue;
-    found[rank] = group.Read(rank, buffers[rank].output);
+    found[rank] = group.Read(DeviceIndex(c, rank), buffers[rank].output);
   }
   absl::Status status = group.Finish();
   for (int rank = 0; status.ok() && rank < group.size(); ++rank) {
@@ -64,16 +69,18 @@ absl::Status RunCase(SuiteGroup& group,
   const auto requests = RequestsOf(c, under_test.name, key);
   std::vector<CaseBuffers> buffers(group.size());
   for (int rank = 0; rank < group.size(); ++rank) {
+    const int device = DeviceIndex(c, rank);
     buffers[rank] = MakeCaseBuffers(c, rank, [&](int64_t num_elements) {
-      return AllocateAt(group, rank, c.dtype, key % kAlignments, num_elements);
+      return AllocateAt(group, device, c.dtype, key % kAlignments,
+                        num_elements);
     });
     if (buffers[rank].input.is_set()) {
-      group.Write(rank, buffers[rank].input, Joined({(*inputs)[rank]}));
+      group.Write(device, buffers[rank].input, Joined({(*inputs)[rank]}));
     }
     CollectiveRequest request = *requests[rank];
     request.device_type = CudaDevice::kType;
     group.Call(
-        rank, request, buffers[rank].input,
+        device, request, buffers[rank].input,
         HasOutput(c.type, rank, c.root) ? &buffers[rank].output : nullptr);
   }
   // Compute streams need not wait for the end.
@@ -83,6 +90,43 @@ absl::Status RunCase(SuiteGroup& group,
 }
 
 }  // namespace
+
+absl::StatusOr<ImplementationUnderTest> FindUnderTest(const std::string& name) {
+  auto factory = CollectiveRegistry::Global().Find(name);
+  if (!factory.ok()) return factory.status();
+  ImplementationUnderTest under_test;
+  under_test.name = name;
+  under_test.factory = *std::move(factory);
+  return under_test;
+}
+
+conformance::Grid GridOf(const SuiteGroup& group) {
+  return {.tasks = group.num_tasks(), .devices = group.devices_per_task()};
+}
+
+std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
+                          const conformance::Grid& grid,
+                          const CheckScale& scale) {
+  constexpr int64_t kOddLength = 7;
+  ImplementationUnderTest quick = under_test;
+  quick.quick = true;
+  ImplementationUnderTest whole = under_test;
+  whole.quick = false;
+  std::vector<Case> cases;
+  for (const CollectiveType type : under_test.traits().collectives) {
+    for (const auto& part :
+         {LengthCases(quick, type, grid), SpecialCases(quick, type, grid),
+          Reduces(type) ? ReductionCases(quick, type, grid)
+                        : std::vector<Case>(),
+          MatrixCases(whole, type, grid, kOddLength)}) {
+      std::copy_if(part.begin(), part.end(), std::back_inserter(cases),
+                   [&](const Case& c) {
+                     return RunsAlike(c) && c.length <= scale.large_elements;
+                   });
+    }
+  }
+  return cases;
+}
 
 absl::Status RunCases(SuiteGroup& group,
                       const ImplementationUnderTest& under_test,

@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_type.h"
 #include "framework/dtype.h"
 #include "framework/reduction_kind.h"
-#include "framework/registry.h"
 #include "gpu/suite/group_cases.h"
-#include "gpu/suite/suite_group.h"
 #include "gpu/suite/suite_machine.h"
-#include "tests/conformance/case.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/implementation_under_test.h"
 
@@ -40,9 +35,9 @@ bool HasNccl(const Case& c) {
 // Each dtype, root, permutation and placement, each reduction of each dtype,
 // lengths, blocks of different sizes, and one of more bytes than the hybrids
 // take at a time.
-std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
-                          CollectiveType type, const Grid& grid,
-                          const CheckScale& scale) {
+std::vector<Case> NcclCasesOf(const ImplementationUnderTest& under_test,
+                              CollectiveType type, const Grid& grid,
+                              const CheckScale& scale) {
   constexpr int64_t kOddLength = 7;
   std::vector<Case> all = LengthCases(under_test, type, grid);
   Case large = all.front();
@@ -64,23 +59,21 @@ std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
   return cases;
 }
 
-absl::Status CheckCollective(SuiteGroup& group, const std::string& name,
-                             const CheckScale& scale) {
-  auto factory = CollectiveRegistry::Global().Find(name);
-  if (!factory.ok()) return factory.status();
-  ImplementationUnderTest under_test;
-  under_test.name = name;
-  under_test.factory = *std::move(factory);
+}  // namespace
+
+absl::Status CheckNcclCollective(SuiteGroup& group, const std::string& name,
+                                 const CheckScale& scale,
+                                 const std::vector<Case>& more) {
+  const auto under_test = FindUnderTest(name);
+  if (!under_test.ok()) return under_test.status();
   std::vector<Case> cases;
-  for (const CollectiveType type : under_test.traits().collectives) {
-    const auto part =
-        CasesOf(under_test, type, {.devices = group.size()}, scale);
+  for (const CollectiveType type : under_test->traits().collectives) {
+    const auto part = NcclCasesOf(*under_test, type, GridOf(group), scale);
     cases.insert(cases.end(), part.begin(), part.end());
   }
-  return RunCases(group, under_test, cases);
+  cases.insert(cases.end(), more.begin(), more.end());
+  return RunCases(group, *under_test, cases);
 }
-
-}  // namespace
 
 std::vector<Check> NcclChecks(const std::shared_ptr<NcclRuntime>& nccl,
                               int num_gpus, const CheckScale& scale) {
@@ -92,7 +85,7 @@ std::vector<Check> NcclChecks(const std::shared_ptr<NcclRuntime>& nccl,
            const auto group = SuiteGroup::Create(machine, num_gpus,
                                                  /*devices_per_gpu=*/1, nccl);
            if (!group.ok()) return group.status();
-           return CheckCollective(**group, name, scale);
+           return CheckNcclCollective(**group, name, scale);
          }});
   }
   return checks;

@@ -2,12 +2,23 @@
 #define TUTTI_GPU_SUITE_NCCL_CHECKS_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/check.h"
+#include "gpu/suite/suite_group.h"
+#include "tests/conformance/case.h"
 
 namespace tutti {
+
+// Runs the cases of one of NCCL's collectives, or of one that goes on from it
+// to a schedule, among the group's devices, and then `more`. Errors: the first;
+// NOT_FOUND.
+absl::Status CheckNcclCollective(
+    SuiteGroup& group, const std::string& name, const CheckScale& scale,
+    const std::vector<conformance::Case>& more = {});
 
 // What the collectives of NCCL do among the first `num_gpus` GPUs, a device on
 // each: one check for each collective, also those that go on from NCCL to a

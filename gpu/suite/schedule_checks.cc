@@ -1,14 +1,10 @@
 #include "gpu/suite/schedule_checks.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
-#include "framework/collective_type.h"
 #include "framework/dtype.h"
 #include "framework/tensor.h"
 #include "gpu/gpu_cases.h"
@@ -18,38 +14,12 @@
 #include "gpu/suite/pending_calls.h"
 #include "gpu/suite/suite_group.h"
 #include "gpu/suite/suite_machine.h"
-#include "tests/conformance/case.h"
-#include "tests/conformance/case_lists.h"
 #include "tests/conformance/implementation_under_test.h"
 
 namespace tutti {
 namespace {
 
-using conformance::Case;
 using conformance::ImplementationUnderTest;
-
-// Those of the quick suite, and each dtype with each root, permutation and
-// placement.
-std::vector<Case> CasesOf(const ImplementationUnderTest& schedule, int size,
-                          const CheckScale& scale) {
-  constexpr int64_t kOddLength = 7;
-  const conformance::Grid grid = {.devices = size};
-  ImplementationUnderTest whole = schedule;
-  whole.quick = false;
-  std::vector<Case> cases;
-  for (const CollectiveType type : schedule.traits().collectives) {
-    for (const auto& part :
-         {LengthCases(schedule, type, grid), SpecialCases(schedule, type, grid),
-          ReductionCases(schedule, type, grid),
-          MatrixCases(whole, type, grid, kOddLength)}) {
-      std::copy_if(part.begin(), part.end(), std::back_inserter(cases),
-                   [&](const Case& c) {
-                     return RunsAlike(c) && c.length <= scale.large_elements;
-                   });
-    }
-  }
-  return cases;
-}
 
 absl::Status CheckSchedule(SuiteMachine& machine, const GroupShape& shape,
                            const ImplementationUnderTest& schedule,
@@ -57,8 +27,7 @@ absl::Status CheckSchedule(SuiteMachine& machine, const GroupShape& shape,
   const auto group =
       SuiteGroup::Create(machine, shape.num_gpus, shape.devices_per_gpu);
   if (!group.ok()) return group.status();
-  return RunCases(**group, schedule,
-                  CasesOf(schedule, (*group)->size(), scale));
+  return RunCases(**group, schedule, CasesOf(schedule, GridOf(**group), scale));
 }
 
 // Waits as another one does, for what is done with `runtime`.

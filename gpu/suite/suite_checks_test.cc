@@ -1,13 +1,16 @@
 // The checks of the suite, on the double of the GPU runtime: that they pass
 // where all is right and fail where something is wrong.
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -56,7 +59,7 @@ struct Gpus {
   explicit Gpus(GpusOptions options = {})
       : environment(options.seed),
         runtime({.num_gpus = options.num_gpus,
-                 .memory_bytes = int64_t{1} << 24,
+                 .memory_bytes = int64_t{1} << 26,
                  .link = [link = options.link](int, int) { return link; },
                  .environment = environment.get()}),
         network(std::make_shared<FakeNcclNetwork>()),
@@ -77,16 +80,16 @@ std::vector<std::string> Names(const CheckList& list) {
   return names;
 }
 
-TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
+// Those whose names begin so.
+void ExpectAllPassAndLeaveNothing(int num_gpus, const std::string& prefix) {
   size_t num_checks = 1;
   for (size_t i = 0; i < num_checks; ++i) {
-    Gpus gpus({.seed = i, .num_gpus = 2});
+    Gpus gpus({.seed = i, .num_gpus = num_gpus});
     const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
     ASSERT_THAT(list, IsOk());
-    EXPECT_THAT(list->left_out, IsEmpty());
     num_checks = list->checks.size();
     const Check& check = list->checks[i];
-    if (check.name == kFault) continue;
+    if (check.name == kFault || !absl::StartsWith(check.name, prefix)) continue;
     const auto num_users = gpus.nccl.use_count();
     EXPECT_THAT(check.run(*gpus.machine), IsOk()) << check.name;
     gpus.machine.reset();
@@ -99,18 +102,30 @@ TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
   }
 }
 
+TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
+  ExpectAllPassAndLeaveNothing(/*num_gpus=*/2, /*prefix=*/"");
+}
+
+TEST(SuiteChecksTest, TasksOfSeveralGpusPassAndLeaveNothing) {
+  ExpectAllPassAndLeaveNothing(/*num_gpus=*/4, "2 tasks of 2 GPUs: ");
+}
+
 TEST(SuiteChecksTest, NamesAreUnique) {
-  Gpus gpus({.num_gpus = 3});
+  Gpus gpus({.num_gpus = 4});
   const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
   ASSERT_THAT(list, IsOk());
   std::map<std::string, int> counts;
   for (const std::string& name : Names(*list)) {
     EXPECT_EQ(++counts[name], 1) << name;
   }
-  EXPECT_THAT(Names(*list), Contains("kernels of GPU 2: sum of bfloat16"));
-  EXPECT_THAT(Names(*list), Contains("3 GPUs of 1 devices: GpuLocalReduce"));
+  EXPECT_THAT(Names(*list), Contains("kernels of GPU 3: sum of bfloat16"));
+  EXPECT_THAT(Names(*list), Contains("4 GPUs of 1 devices: GpuLocalReduce"));
   EXPECT_THAT(Names(*list), Contains("1 GPUs of 1 devices: NcclReduce"));
-  EXPECT_THAT(Names(*list), Contains("3 GPUs of 1 devices: NcclThenRing"));
+  EXPECT_THAT(Names(*list), Contains("4 GPUs of 1 devices: NcclThenRing"));
+  EXPECT_THAT(Names(*list), Contains("2 tasks of 2 GPUs: NcclThenRing"));
+  EXPECT_THAT(Names(*list),
+              Contains("2 tasks of 1 devices on GPU 0: NcclThenRing"));
+  EXPECT_THAT(list->left_out, IsEmpty());
 }
 
 TEST(SuiteChecksTest, WhatTheMachineLacksIsSaid) {
@@ -125,8 +140,10 @@ TEST(SuiteChecksTest, WhatTheMachineLacksIsSaid) {
       Contains("collectives of NCCL: libnccl.so.2: no such file"));
   Gpus apart({.num_gpus = 2, .link = PeerLink::kNone});
   const auto list = AllChecks(apart.runtime, apart.nccl, kSmall);
-  EXPECT_THAT(list->left_out,
-              ElementsAre(HasSubstr("GPU 0 has no link to GPU 1")));
+  EXPECT_THAT(
+      list->left_out,
+      ElementsAre("NCCL within several tasks of 2 GPUs: there are 2 GPUs",
+                  HasSubstr("GPU 0 has no link to GPU 1")));
   EXPECT_THAT(Names(*list),
               Not(Contains("2 GPUs of 1 devices: GpuLocalReduce")));
   Gpus none({.num_gpus = 0});
@@ -154,6 +171,7 @@ class WrongRuntime : public FakeGpuRuntime {
     kReduce,      // The last element is not written.
     kCopyTooFar,  // A byte more is written.
     kNoOrder,     // Nothing waits for events.
+    kStaging,     // No kernel reads all that is in pinned memory.
     kEarlyCall,   // The host is called before the stream comes there.
     kNoCall,      // Or never.
   };
@@ -162,7 +180,8 @@ class WrongRuntime : public FakeGpuRuntime {
   absl::Status LaunchReduce(const GpuReduction& reduction,
                             GpuStream stream) override {
     GpuReduction launched = reduction;
-    if (wrong == Wrong::kReduce && launched.num_elements > 1) {
+    if (launched.num_elements > 1 &&
+        (wrong == Wrong::kReduce || LacksOf(launched.inputs))) {
       --launched.num_elements;
     }
     return FakeGpuRuntime::LaunchReduce(launched, stream);
@@ -170,6 +189,7 @@ class WrongRuntime : public FakeGpuRuntime {
   absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override {
     GpuCopy launched = copy;
     if (wrong == Wrong::kCopyTooFar) ++launched.num_bytes;
+    if (LacksOf({launched.input})) --launched.num_bytes;
     return FakeGpuRuntime::LaunchCopy(launched, stream);
   }
   absl::Status WaitForEvent(GpuStream stream, GpuEvent event) override {
@@ -188,7 +208,28 @@ class WrongRuntime : public FakeGpuRuntime {
     return FakeGpuRuntime::CallHost(std::move(call), stream);
   }
 
+  absl::StatusOr<PinnedMemory> AllocatePinned(size_t num_bytes,
+                                              int gpu) override {
+    auto memory = FakeGpuRuntime::AllocatePinned(num_bytes, gpu);
+    if (memory.ok()) pinned.emplace(memory->data, num_bytes);
+    return memory;
+  }
+
   std::vector<StatusCallback> never;
+  std::map<const void*, size_t> pinned;  // By where it begins.
+
+ private:
+  // Whether one of the inputs is in pinned memory that kernels do not read to
+  // the end.
+  bool LacksOf(absl::Span<const void* const> inputs) const {
+    return wrong == Wrong::kStaging &&
+           absl::c_any_of(inputs, [&](const void* input) {
+             const auto next = pinned.upper_bound(input);
+             if (next == pinned.begin()) return false;
+             const auto& [begin, num_bytes] = *std::prev(next);
+             return input < static_cast<const std::byte*>(begin) + num_bytes;
+           });
+  }
 };
 
 // What the check of this name says.
@@ -233,6 +274,23 @@ TEST(SuiteChecksTest, WhatIsWrongIsFoundAndNamed) {
   EXPECT_THAT(RunWhereWrong(Wrong::kNoCall, "devices: NotifyWhenDone"),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("NotifyWhenDone")));
+}
+
+// What tasks send each other passes through it, and nothing else does that a
+// kernel reads.
+TEST(SuiteChecksTest, WhatIsWrongOfPinnedMemoryIsFoundAmongTasks) {
+  using Wrong = WrongRuntime::Wrong;
+  EXPECT_THAT(RunWhereWrong(Wrong::kStaging, "1 GPUs of 2 devices: RingReduce"),
+              IsOk());
+  for (const char* const name :
+       {"2 tasks of 1 devices on GPU 0: RingReduce",
+        "2 tasks of 2 devices on GPU 0: HierarchicalRingReduce",
+        "2 tasks of 1 devices on GPU 0: TreeReduce",
+        "2 tasks of 1 devices on GPU 0: NcclThenRing"}) {
+    EXPECT_THAT(RunWhereWrong(Wrong::kStaging, name),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr(": byte ")))
+        << name;
+  }
 }
 
 // Every call leaves out its last element.

@@ -14,39 +14,79 @@ namespace tutti {
 absl::StatusOr<std::unique_ptr<SuiteGroup>> SuiteGroup::Create(
     SuiteMachine& machine, int num_gpus, int devices_per_gpu,
     std::shared_ptr<NcclRuntime> nccl) {
-  auto made = CreateCudaDevices({.runtime = &machine.runtime(),
-                                 .environment = machine.environment(),
-                                 .devices_per_gpu = devices_per_gpu,
+  // The constructor is private.
+  std::unique_ptr<SuiteGroup> group(new SuiteGroup(machine));
+  auto devices = group->MakeDevices(
+      {.num_gpus = num_gpus, .devices_per_gpu = devices_per_gpu},
+      std::move(nccl));
+  if (!devices.ok()) return devices.status();
+  auto executors =
+      CreateLocalExecutorMgr(machine.environment(), devices->get());
+  if (!executors.ok()) return executors.status();
+  group->Add(*std::move(devices), *std::move(executors));
+  return group;
+}
+
+absl::StatusOr<std::unique_ptr<SuiteGroup>> SuiteGroup::CreateTasks(
+    SuiteMachine& machine, const TaskShape& shape,
+    const std::shared_ptr<NcclRuntime>& nccl) {
+  std::unique_ptr<SuiteGroup> group(new SuiteGroup(machine));
+  for (int task = 0; task < shape.num_tasks; ++task) {
+    auto devices = group->MakeDevices(
+        {.task = task,
+         .first_gpu = shape.shares_gpus ? 0 : task * shape.gpus_per_task,
+         .num_gpus = shape.gpus_per_task,
+         .devices_per_gpu = shape.devices_per_gpu},
+        nccl);
+    if (!devices.ok()) return devices.status();
+    auto executors = group->tasks_in_process_.NewExecutors(
+        machine.environment(), devices->get());
+    if (!executors.ok()) return executors.status();
+    group->Add(*std::move(devices), *std::move(executors));
+  }
+  return group;
+}
+
+SuiteGroup::~SuiteGroup() {
+  if (calls_ != nullptr) Finish().IgnoreError();
+  tasks_in_process_.EndAll(absl::CancelledError("the check ends"));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceManager>> SuiteGroup::MakeDevices(
+    const Part& part, std::shared_ptr<NcclRuntime> nccl) const {
+  auto made = CreateCudaDevices({.runtime = &machine_.runtime(),
+                                 .environment = machine_.environment(),
+                                 .task = part.task,
+                                 .devices_per_gpu = part.devices_per_gpu,
                                  .nccl = std::move(nccl)});
   if (!made.ok()) return made.status();
   std::vector<std::unique_ptr<Device>> devices;
   for (auto& device : *made) {
-    if (device->gpu() < num_gpus) devices.push_back(std::move(device));
+    const int gpu = device->gpu() - part.first_gpu;
+    if (gpu >= 0 && gpu < part.num_gpus) devices.push_back(std::move(device));
   }
-  auto manager = DeviceManager::Create(std::move(devices));
-  if (!manager.ok()) return manager.status();
-  auto executors =
-      CreateLocalExecutorMgr(machine.environment(), manager->get());
-  if (!executors.ok()) return executors.status();
-  // The constructor is private.
-  return std::unique_ptr<SuiteGroup>(
-      new SuiteGroup(machine, *std::move(manager), *std::move(executors)));
+  return DeviceManager::Create(std::move(devices));
 }
 
-SuiteGroup::SuiteGroup(SuiteMachine& machine,
-                       std::unique_ptr<DeviceManager> devices,
-                       std::unique_ptr<CollectiveExecutorMgr> executors)
-    : machine_(machine),
-      devices_(std::move(devices)),
-      executors_(std::move(executors)),
-      executor_(executors_->FindOrCreate(/*step_id=*/1)) {}
-
-SuiteGroup::~SuiteGroup() {
-  if (calls_ != nullptr) Finish().IgnoreError();
+void SuiteGroup::Add(std::unique_ptr<DeviceManager> devices,
+                     std::unique_ptr<CollectiveExecutorMgr> executors) {
+  devices_per_task_ = static_cast<int>(devices->devices().size());
+  std::shared_ptr<CollectiveExecutor> executor =
+      executors->FindOrCreate(/*step_id=*/1);
+  tasks_.push_back({.devices = std::move(devices),
+                    .executors = std::move(executors),
+                    .executor = std::move(executor)});
 }
 
 CudaDevice& SuiteGroup::device(int rank) const {
-  return static_cast<CudaDevice&>(*devices_->devices()[rank]);
+  return static_cast<CudaDevice&>(
+      *tasks_[rank / devices_per_task_]
+           .devices->devices()[rank % devices_per_task_]);
+}
+
+std::shared_ptr<CollectiveExecutor> SuiteGroup::executor(int rank,
+                                                         int64_t step) const {
+  return tasks_[rank / devices_per_task_].executors->FindOrCreate(step);
 }
 
 CollectiveRequest SuiteGroup::Request(CollectiveOp op, DType dtype,
@@ -96,7 +136,7 @@ void SuiteGroup::Call(int rank,
                       Tensor input, Tensor* output) {
   if (calls_ == nullptr) calls_ = std::make_unique<PendingCalls>();
   if (!status_.ok()) return;
-  executor_->ExecuteAsync(
+  tasks_[rank / devices_per_task_].executor->ExecuteAsync(
       {.device = &device(rank),
        .request = std::move(request),
        .input = std::move(input),
@@ -107,7 +147,9 @@ void SuiteGroup::Call(int rank,
 absl::Status SuiteGroup::Finish() {
   if (calls_ == nullptr) calls_ = std::make_unique<PendingCalls>();
   // Members whose calls others do not make would wait for ever.
-  if (!status_.ok()) executor_->StartAbort(status_);
+  for (const Task& task : tasks_) {
+    if (!status_.ok()) task.executor->StartAbort(status_);
+  }
   for (int rank = 0; rank < size(); ++rank) {
     machine_.runtime()
         .CallHost(
@@ -121,6 +163,10 @@ absl::Status SuiteGroup::Finish() {
     status_.Update(device(rank).free_status());
   }
   return status_;
+}
+
+void SuiteGroup::EndGroup(absl::Status reason) {
+  tasks_in_process_.EndGroup(CollectiveRequest().group_key, std::move(reason));
 }
 
 uint8_t* SuiteGroup::TakeHostMemory(size_t num_bytes) {

@@ -3,26 +3,24 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/collective_executor.h"
-#include "framework/collective_executor_mgr.h"
-#include "framework/collective_request.h"
-#include "framework/device_manager.h"
 #include "framework/tensor.h"
 #include "gpu/cuda_device.h"
 #include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/pending_calls.h"
+#include "gpu/suite/suite_group.h"
 #include "gpu/suite/suite_machine.h"
-#include "gpu/tasks_in_process.h"
 
 namespace tutti {
 
-// A group of several tasks of this process (TasksInProcess), each with one
-// device, on a GPU of its own, and NcclReduce among them: the sum of a byte of
-// each. Belongs to one thread; the machine outlives it.
+// A group of several tasks of this process, each with one device, on a GPU of
+// its own, and NcclReduce among them in steps of the caller's: the sum of a
+// byte of each. Belongs to one thread; the machine outlives it.
 class SuiteTasks {
  public:
   // Task t is rank t and has GPU t. Errors: as CreateCudaDevices().
@@ -30,14 +28,14 @@ class SuiteTasks {
       SuiteMachine& machine, int num_tasks,
       const std::shared_ptr<NcclRuntime>& nccl);
 
-  // Ends the group.
-  ~SuiteTasks();
   SuiteTasks(const SuiteTasks&) = delete;
   SuiteTasks& operator=(const SuiteTasks&) = delete;
 
-  int size() const { return static_cast<int>(tasks_.size()); }
-  CudaDevice& device(int rank) const;
-  std::shared_ptr<CollectiveExecutor> executor(int rank, int64_t step) const;
+  int size() const { return group_->size(); }
+  CudaDevice& device(int rank) const { return group_->device(rank); }
+  std::shared_ptr<CollectiveExecutor> executor(int rank, int64_t step) const {
+    return group_->executor(rank, step);
+  }
 
   // The rank's call in this step. The rank's last one has ended.
   void Call(int rank, int64_t step, PendingCalls* calls);
@@ -47,22 +45,21 @@ class SuiteTasks {
   absl::Status CheckSums(int64_t step);
 
   // Ends the present generation of the group.
-  void EndGroup(absl::Status reason);
+  void EndGroup(absl::Status reason) { group_->EndGroup(std::move(reason)); }
 
  private:
-  struct Task {
-    std::unique_ptr<DeviceManager> devices;
-    std::unique_ptr<CollectiveExecutorMgr> executors;
-    Tensor input, output;
-  };
+  explicit SuiteTasks(std::unique_ptr<SuiteGroup> group)
+      : machine_(group->machine()),
+        group_(std::move(group)),
+        inputs_(group_->size()),
+        outputs_(group_->size()) {}
 
-  explicit SuiteTasks(SuiteMachine& machine) : machine_(machine) {}
-  absl::Status Add(int number, const std::shared_ptr<NcclRuntime>& nccl);
+  absl::Status MakeTensors(int rank);
   absl::StatusOr<uint8_t> Read(int rank);
 
   SuiteMachine& machine_;
-  TasksInProcess tasks_in_process_;
-  std::vector<Task> tasks_;
+  const std::unique_ptr<SuiteGroup> group_;
+  std::vector<Tensor> inputs_, outputs_;
 };
 
 }  // namespace tutti
