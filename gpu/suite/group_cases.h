@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_SUITE_GROUP_CASES_H_
 #define TUTTI_GPU_SUITE_GROUP_CASES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,13 +29,20 @@ std::vector<conformance::Case> CasesOf(
     const conformance::ImplementationUnderTest& under_test,
     const conformance::Grid& grid, const CheckScale& scale);
 
+// When outputs are read.
+enum class ReadBack : uint8_t {
+  kWhenDone,
+  kAtOnce,  // Behind the calls on the compute streams, which then wait.
+};
+
 // Runs cases of the conformance suite among the group's devices, one after the
 // other, and compares all outputs with what is expected, bit by bit. Of three
 // cases the tensors of two are not where memory begins. Errors: the first, with
 // its case.
 absl::Status RunCases(SuiteGroup& group,
                       const conformance::ImplementationUnderTest& under_test,
-                      const std::vector<conformance::Case>& cases);
+                      const std::vector<conformance::Case>& cases,
+                      ReadBack read_back = ReadBack::kWhenDone);
 
 }  // namespace tutti
 

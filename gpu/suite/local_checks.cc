@@ -11,18 +11,23 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
+#include "framework/collective_type.h"
 #include "framework/dtype.h"
 #include "framework/merge_op.h"
 #include "framework/reduction_test_data.h"
 #include "framework/tensor.h"
-#include "framework/tensor_shape.h"
 #include "gpu/gpu_local_reference.h"
 #include "gpu/suite/gpu_image.h"
+#include "gpu/suite/group_cases.h"
 #include "gpu/suite/suite_group.h"
 #include "gpu/suite/suite_machine.h"
+#include "schedule/verifier.h"
+#include "tests/conformance/case.h"
 
 namespace tutti {
 namespace {
+
+using conformance::Case;
 
 std::vector<Bytes> RandomInputs(DType dtype, int num_ranks, int64_t length,
                                 int64_t seed) {
@@ -151,83 +156,31 @@ absl::Status CheckReduce(SuiteGroup& group, const CheckScale& scale) {
   return absl::OkStatus();
 }
 
-absl::Status RunBroadcast(SuiteGroup& group, int64_t length, int root,
-                          bool in_place) {
-  const Bytes bytes =
-      RandomElements(DType::kUint8, static_cast<size_t>(length), root);
-  std::vector<Part> parts(group.size());
-  CollectiveRequest request = group.Request(Broadcast{}, DType::kUint8, length);
-  request.impl_details.implementation = "GpuLocalBroadcast";
-  for (int rank = 0; rank < group.size(); ++rank) {
-    Part& part = parts[rank];
-    part.request = request;
-    part.request.op = Broadcast{.is_source = rank == root};
-    part.output = group.Allocate(rank, DType::kUint8, length);
-    if (rank != root) continue;
-    part.input =
-        in_place ? part.output : group.Allocate(rank, DType::kUint8, length);
-    group.Write(rank, part.input, bytes);
+// Of what only moves bytes: the cases, and one of many bytes for each
+// collective.
+absl::Status CheckMovement(SuiteGroup& group, const std::string& name,
+                           const CheckScale& scale) {
+  const auto under_test = FindUnderTest(name);
+  if (!under_test.ok()) return under_test.status();
+  const conformance::Grid grid = GridOf(group);
+  std::vector<Case> cases = CasesOf(*under_test, grid, scale);
+  for (const CollectiveType type : under_test->traits().collectives) {
+    const int64_t num_blocks = conformance::HasBlocks(type) ? grid.size() : 1;
+    cases.push_back({.type = type,
+                     .grid = grid,
+                     .length = scale.large_elements / num_blocks,
+                     .root = grid.size() - 1,
+                     .in_place = InPlace::kAlternating});
   }
-  return CallAndCompare(group, std::move(parts), bytes);
+  return RunCases(group, *under_test, cases, ReadBack::kAtOnce);
 }
 
 absl::Status CheckBroadcast(SuiteGroup& group, const CheckScale& scale) {
-  for (const int64_t length :
-       {int64_t{1}, int64_t{127}, scale.large_elements}) {
-    for (int root = 0; root < group.size(); ++root) {
-      absl::Status status =
-          During(absl::StrCat(length, " bytes of rank ", root),
-                 RunBroadcast(group, length, root, root % 2 == 0));
-      if (!status.ok()) return status;
-    }
-  }
-  return absl::OkStatus();
-}
-
-struct GatherCase {
-  int64_t length = 0;
-  bool is_uneven = false;
-  int root = -1;  // None: all_gather.
-};
-
-absl::Status RunGather(SuiteGroup& group, const GatherCase& test) {
-  Bytes all;
-  std::vector<Part> parts(group.size());
-  CollectiveRequest request =
-      group.Request(AllGather{.uneven = test.is_uneven}, DType::kUint8, 0);
-  if (test.root >= 0) request.op = GatherToRoot{.root = test.root};
-  request.impl_details.implementation = "GpuLocalGather";
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const int64_t length = test.is_uneven ? test.length * rank : test.length;
-    const Bytes bytes =
-        RandomElements(DType::kUint8, static_cast<size_t>(length), rank);
-    all.insert(all.end(), bytes.begin(), bytes.end());
-    Part& part = parts[rank];
-    part.request = request;
-    part.request.shape = TensorShape::Vector(length);
-    part.has_output = test.root < 0 || test.root == rank;
-    part.input = group.Allocate(rank, DType::kUint8, length);
-    group.Write(rank, part.input, bytes);
-  }
-  return CallAndCompare(group, std::move(parts), all);
+  return CheckMovement(group, "GpuLocalBroadcast", scale);
 }
 
 absl::Status CheckGather(SuiteGroup& group, const CheckScale& scale) {
-  std::vector<GatherCase> cases = {{.length = scale.large_elements / 8}};
-  for (const int64_t length : {1, 5, 127}) {
-    cases.push_back({.length = length});
-    cases.push_back({.length = length, .is_uneven = true});
-    cases.push_back(
-        {.length = length, .root = static_cast<int>(length) % group.size()});
-  }
-  for (const GatherCase& test : cases) {
-    absl::Status status = During(
-        absl::StrCat(test.length, " bytes", test.is_uneven ? " times rank" : "",
-                     ", root ", test.root),
-        RunGather(group, test));
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  return CheckMovement(group, "GpuLocalGather", scale);
 }
 
 // In place, many under way at once: outputs of one are inputs of the next.

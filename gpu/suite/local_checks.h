@@ -14,7 +14,8 @@ struct GroupShape {
 };
 
 // What GpuLocalReduce, GpuLocalBroadcast and GpuLocalGather do there, with
-// inputs that are still being written and outputs that are read at once.
+// inputs that are still being written and outputs that are read at once; the
+// latter two by the cases of ScheduleChecks().
 std::vector<Check> LocalChecks(const GroupShape& shape,
                                const CheckScale& scale);
 

@@ -170,6 +170,7 @@ class WrongRuntime : public FakeGpuRuntime {
     kNothing,
     kReduce,      // The last element is not written.
     kCopyTooFar,  // A byte more is written.
+    kMisaligned,  // Or less, of what does not begin at 16 bytes.
     kNoOrder,     // Nothing waits for events.
     kStaging,     // No kernel reads all that is in pinned memory.
     kEarlyCall,   // The host is called before the stream comes there.
@@ -189,7 +190,11 @@ class WrongRuntime : public FakeGpuRuntime {
   absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override {
     GpuCopy launched = copy;
     if (wrong == Wrong::kCopyTooFar) ++launched.num_bytes;
-    if (LacksOf({launched.input})) --launched.num_bytes;
+    const auto address = reinterpret_cast<uintptr_t>(launched.input);
+    if ((wrong == Wrong::kMisaligned && address % 16 != 0) ||
+        LacksOf({launched.input})) {
+      --launched.num_bytes;
+    }
     return FakeGpuRuntime::LaunchCopy(launched, stream);
   }
   absl::Status WaitForEvent(GpuStream stream, GpuEvent event) override {
@@ -263,6 +268,13 @@ TEST(SuiteChecksTest, WhatIsWrongIsFoundAndNamed) {
   EXPECT_THAT(
       RunWhereWrong(Wrong::kReduce, "1 GPUs of 8 devices: GpuLocalReduce"),
       StatusIs(absl::StatusCode::kInternal, HasSubstr("rank 0: byte ")));
+  for (const char* const name : {"1 GPUs of 4 devices: GpuLocalBroadcast",
+                                 "1 GPUs of 4 devices: GpuLocalGather"}) {
+    EXPECT_THAT(RunWhereWrong(Wrong::kMisaligned, name),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr(": byte ")))
+        << name;
+    EXPECT_THAT(RunWhereWrong(Wrong::kNoOrder, name), Not(IsOk())) << name;
+  }
   EXPECT_THAT(RunWhereWrong(Wrong::kNoOrder, "devices: order of streams"),
               Not(IsOk()));
   EXPECT_THAT(RunWhereWrong(Wrong::kNoOrder,
