@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -10,10 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
+#include "framework/reduction_kind.h"
+#include "framework/reduction_test_data.h"
 #include "framework/tensor.h"
+#include "gpu/gpu_local_reference.h"
 #include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/suite/bench_buffers.h"
+#include "gpu/suite/gpu_image.h"
+#include "gpu/suite/gpu_timing.h"
 #include "gpu/suite/suite_group.h"
 #include "gpu/suite/suite_machine.h"
 
@@ -100,6 +106,45 @@ absl::StatusOr<BenchResult> RunLocal(const BenchMachine& bench,
 
 int64_t SmallBuffers(int num_members) { return 2 * num_members * kSmallBytes; }
 
+// Replays the graph of the small reduction once, of random inputs into outputs
+// all of whose bytes are wrong, and compares all buffers. Errors: INTERNAL with
+// the first byte that differs.
+absl::Status CheckReplay(const BenchMachine& bench, GpuGraph& graph,
+                         int num_members, std::byte* memory, GpuStream stream) {
+  std::vector<Bytes> inputs;
+  for (int i = 0; i < num_members; ++i) {
+    inputs.push_back(RandomElements(DType::kFloat32,
+                                    kSmallBytes / SizeOf(DType::kFloat32), i));
+  }
+  const Bytes sum =
+      ReferenceReduceInPasses({ReductionKind::kSum, DType::kFloat32}, inputs,
+                              inputs.size(), /*divisor=*/1);
+  std::vector<Bytes> wanted = inputs;
+  wanted.resize(inputs.size() * 2, sum);
+  const auto size = static_cast<size_t>(SmallBuffers(num_members));
+  bench.machine.host_area().Clear();
+  const absl::StatusOr<uint8_t*> host = bench.machine.host_area().Take(size);
+  if (!host.ok()) return host.status();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    uint8_t* const begin = *host + i * kSmallBytes;
+    std::copy(wanted[i].begin(), wanted[i].end(), begin);
+    if (i < inputs.size()) continue;
+    std::transform(begin, begin + kSmallBytes, begin,
+                   [](uint8_t byte) { return static_cast<uint8_t>(~byte); });
+  }
+  GpuRuntime& runtime = bench.machine.runtime();
+  absl::Status status = runtime.CopyAsync(memory, *host, size, stream);
+  if (status.ok()) status = graph.Launch(stream);
+  if (status.ok()) status = runtime.CopyAsync(*host, memory, size, stream);
+  // Also after an error, as the memory of the host is in use.
+  status.Update(bench.machine.WaitFor(stream));
+  for (size_t i = 0; status.ok() && i < wanted.size(); ++i) {
+    status = CompareBytes(absl::StrCat("buffer ", i, " after a replay"),
+                          wanted[i], *host + i * kSmallBytes);
+  }
+  return status;
+}
+
 // Launches and times the small reduction of buffers in `memory`, behind which
 // lies what is copied before.
 absl::StatusOr<BenchResult> TimeSmall(const BenchMachine& bench,
@@ -114,6 +159,9 @@ absl::StatusOr<BenchResult> TimeSmall(const BenchMachine& bench,
   const auto launch = [&] { return runtime.LaunchReduce(reduction, stream); };
   const auto graph = bench.timing.Capture(stream, launch);
   if (!graph.ok()) return graph.status();
+  absl::Status status =
+      CheckReplay(bench, **graph, num_members, memory, stream);
+  if (!status.ok()) return status;
   const auto copy = [&runtime, stream,
                      from = memory + SmallBuffers(num_members),
                      size = static_cast<size_t>(bench.scale.hold_bytes)] {
@@ -130,7 +178,7 @@ absl::StatusOr<BenchResult> TimeSmall(const BenchMachine& bench,
                                         .enqueue = Repeated(launch),
                                         .stream = stream,
                                         .hold = hold}};
-  const absl::Status status = TakeTurns(bench, bench.scale.replays, contenders);
+  status = TakeTurns(bench, bench.scale.replays, contenders);
   if (!status.ok()) return status;
   const Aim aim = {.what = "for each replay",
                    .found = 1e6 * Median(contenders[0].seconds),

@@ -39,11 +39,11 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 // Every turn takes the next of `seconds`, over and over again. A graph calls
-// what it was made of.
+// what it was made of, or does nothing.
 class FakeTiming : public GpuTiming {
  public:
-  explicit FakeTiming(std::vector<double> seconds)
-      : seconds_(std::move(seconds)) {}
+  FakeTiming(std::vector<double> seconds, bool has_empty_graphs)
+      : seconds_(std::move(seconds)), has_empty_graphs_(has_empty_graphs) {}
 
   // What a turn has begun with, is for `on_start` to see.
   absl::Status Start(GpuStream /*stream*/) override {
@@ -66,6 +66,9 @@ class FakeTiming : public GpuTiming {
      private:
       const absl::FunctionRef<absl::Status()> enqueue_;
     };
+    if (has_empty_graphs_) {
+      return std::make_unique<Graph>(absl::OkStatus);
+    }
     return std::make_unique<Graph>(enqueue);
   }
 
@@ -73,6 +76,7 @@ class FakeTiming : public GpuTiming {
 
  private:
   const std::vector<double> seconds_;
+  const bool has_empty_graphs_;
   size_t num_turns_ = 0;
 };
 
@@ -82,7 +86,7 @@ class SuiteBenchTest : public ::testing::Test {
 
   // All benchmarks, or those that `filter` says; the report's text.
   std::string Run(const std::string& filter, std::vector<double> seconds) {
-    FakeTiming timing(std::move(seconds));
+    FakeTiming timing(std::move(seconds), has_empty_graphs_);
     timing.on_start = on_start_;
     SimulatedMachine machine(runtime_, environment_);
     const BenchMachine bench = {.machine = machine,
@@ -108,6 +112,7 @@ class SuiteBenchTest : public ::testing::Test {
   absl::StatusOr<std::shared_ptr<NcclRuntime>> nccl_ =
       std::make_shared<FakeNcclRuntime>(network_, &runtime_);
   std::function<void()> on_start_;
+  bool has_empty_graphs_ = false;
   std::ostringstream text_;
   SuiteReport report_{text_};
 };
@@ -200,12 +205,25 @@ TEST_F(SuiteBenchTest, AGraphIsTimedByReplay) {
               HasSubstr("met:    5 us for each replay; aim: at most 6 us"));
 }
 
+TEST_F(SuiteBenchTest, AGraphThatDoesNotReduceFails) {
+  has_empty_graphs_ = true;
+  EXPECT_THAT(Run("graph of a reduction", {25e-6}),
+              testing::AllOf(HasSubstr("FAILED    CUDA graph of a reduction, 2 "
+                                       "x 4 KiB float32: INTERNAL: buffer 2 "
+                                       "after a replay: byte 0 of 4096"),
+                             HasSubstr("0 passed, 3 failed")));
+  environment_.RunAll();
+  EXPECT_THAT(runtime_.Mistakes(), IsEmpty());
+  EXPECT_THAT(runtime_.Leaks(), IsEmpty());
+}
+
 // Or the time between two would be that of the host.
 TEST_F(SuiteBenchTest, ATurnOfSmallWorkBeginsBehindCopies) {
   std::vector<int64_t> copies;
   on_start_ = [&] { copies.push_back(runtime_.NumCalls(GpuCall::kCopyAsync)); };
   Run("graph of a reduction, 2", {25e-6});
-  EXPECT_THAT(copies, ElementsAre(16, 32, 48, 64, 80, 96));
+  // Two bring inputs and results of the replay that is checked first.
+  EXPECT_THAT(copies, ElementsAre(18, 34, 50, 66, 82, 98));
   environment_.RunAll();
   EXPECT_THAT(runtime_.Mistakes(), IsEmpty());
 }
