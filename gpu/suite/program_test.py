@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""What the suite's program has for GPUs, and what it wants of the C library.
+
+usage: program_test.py GPU_SUITE
+"""
+
+import os
+import re
+import struct
+import sys
+import unittest
+
+GPU_SUITE = os.path.abspath(sys.argv[1])
+
+# What the pages promise: docs/gpu.md and README.txt.
+CODE = {("PTX", 90), ("ELF", 80), ("ELF", 90)}
+NEWEST_GLIBC = (2, 34)
+
+# Of a container of device code, as nvcc and cuobjdump have it.
+FATBIN_MAGIC = 0xBA55ED50
+KINDS = {1: "PTX", 2: "ELF"}
+
+
+class Program:
+    """Sections of a 64-bit ELF file."""
+
+    def __init__(self, data):
+        assert data[:6] == b"\x7fELF\x02\x01"
+        (offset,) = struct.unpack_from("<Q", data, 0x28)
+        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+        headers = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size)
+                   for i in range(count)]
+        self._data = data
+        self._headers = {
+            text_at(data, headers[names][4] + header[0]): header
+            for header in headers}
+
+    def section(self, name):
+        header = self._headers[name]
+        return self._data[header[4]:header[4] + header[5]]
+
+
+def text_at(data, offset):
+    return data[offset:data.index(b"\0", offset)].decode()
+
+
+def fatbins(data):
+    """The sets of kinds and compute capabilities, one for each container."""
+    found, at = [], 0
+    while at + 16 <= len(data):
+        magic, _, header_size, size = struct.unpack_from("<IHHQ", data, at)
+        if magic != FATBIN_MAGIC:
+            assert not any(data[at:at + 8]), "neither a container nor padding"
+            at += 8
+            continue
+        at += header_size
+        end, code = at + size, set()
+        while at < end:
+            kind, _, entry_size, code_size = struct.unpack_from("<HHIQ", data, at)
+            (arch,) = struct.unpack_from("<I", data, at + 28)
+            code.add((KINDS.get(kind, kind), arch))
+            at += entry_size + code_size
+        found.append(code)
+    return found
+
+
+def versions_needed(program):
+    """The versions of symbols that the program wants: GLIBC_2.34, ..."""
+    needs = program.section(".gnu.version_r")
+    texts = program.section(".dynstr")
+    at = 0
+    while True:
+        _, count, _, first, following = struct.unpack_from("<HHIII", needs, at)
+        version = at + first
+        for _ in range(count):
+            _, _, _, name, step = struct.unpack_from("<IHHII", needs, version)
+            yield text_at(texts, name)
+            version += step
+        if not following:
+            return
+        at += following
+
+
+class ProgramTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        with open(GPU_SUITE, "rb") as file:
+            cls.program = Program(file.read())
+
+    def test_has_code_for_the_gpus_that_are_promised_and_for_newer_ones(self):
+        found = fatbins(self.program.section(".nv_fatbin"))
+        self.assertTrue(found)
+        for code in found:
+            self.assertEqual(code, CODE)
+
+    def test_runs_with_the_oldest_c_library_that_is_promised(self):
+        found = [tuple(map(int, match[1].split(".")))
+                 for match in (re.fullmatch(r"GLIBC_([0-9.]+)", version)
+                               for version in versions_needed(self.program))
+                 if match]
+        self.assertTrue(found)
+        self.assertLessEqual(max(found), NEWEST_GLIBC)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
