@@ -39,6 +39,23 @@ TEST_F(SuiteGroupTest, HasTheDevicesOfTheFirstGpus) {
   EXPECT_EQ((*all)->device(1).gpu(), 1);
 }
 
+TEST_F(SuiteGroupTest, TasksHaveGpusOfTheirOwnOrShareTheFirstOnes) {
+  const auto own = SuiteGroup::CreateTasks(machine_, {.devices_per_gpu = 3});
+  ASSERT_THAT(own, IsOk());
+  EXPECT_EQ((*own)->size(), 6);
+  EXPECT_EQ((*own)->device(2).full_name(),
+            "/job:localhost/replica:0/task:0/device:GPU:2");
+  EXPECT_EQ((*own)->device(2).gpu(), 0);
+  EXPECT_EQ((*own)->device(3).attributes().name.TaskName(),
+            "/job:localhost/replica:0/task:1");
+  EXPECT_EQ((*own)->device(3).gpu(), 1);
+  const auto shared =
+      SuiteGroup::CreateTasks(machine_, {.num_tasks = 3, .shares_gpus = true});
+  ASSERT_THAT(shared, IsOk());
+  EXPECT_EQ((*shared)->num_tasks(), 3);
+  EXPECT_EQ((*shared)->device(2).gpu(), 0);
+}
+
 TEST_F(SuiteGroupTest, WhatIsWrittenIsRead) {
   const auto group = SuiteGroup::Create(machine_, 1, 1);
   ASSERT_THAT(group, IsOk());
