@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/reduction_test_data.h"
@@ -338,6 +339,16 @@ TEST(SuiteChecksTest, WhatNcclDoesWrongIsFoundByEachOfItsChecks) {
   for (const auto& [name, status] : found) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
                                  HasSubstr("rank 0: byte ")))
+        << name;
+  }
+}
+
+TEST(SuiteChecksTest, WhatNcclDoesWrongIsFoundWithinTasks) {
+  for (const char* const name : {"NcclThenRing", "NcclThenShuffle",
+                                 "NcclThenRecursiveHalvingDoubling"}) {
+    Gpus<FakeGpuRuntime, ShortNccl> gpus({.num_gpus = 4});
+    EXPECT_THAT(RunCheck(gpus, absl::StrCat("2 tasks of 2 GPUs: ", name)),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr(": byte ")))
         << name;
   }
 }
