@@ -53,7 +53,7 @@ TEST_P(GpuMpiTest, CollectivesOfEveryLengthHaveThem) {
       {CollectiveType::kAllGather, "RingGather"},
       {CollectiveType::kBroadcast, "HierarchicalTreeBroadcast"},
       {CollectiveType::kReduceScatter, "RingReduceScatter"},
-      {CollectiveType::kAllToAll, "AllToAll"}};
+      {CollectiveType::kAllToAll, "PairwiseAllToAll"}};
   // Each process makes the inputs of all.
   const int64_t largest = num_tasks() <= 4 ? 700'001 : 100'001;
   const std::pair<DType, std::vector<int64_t>> lengths[] = {

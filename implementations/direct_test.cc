@@ -77,8 +77,8 @@ TEST(ScatterTest, OthersReceiveOnce) {
   EXPECT_THAT(StepsOf(plans[0], StepKind::kRecv), SizeIs(1));
 }
 
-TEST(AllToAllTest, EveryBlockIsSentOnceFromTheInput) {
-  const auto plans = PlansOf("AllToAll", On(CollectiveType::kAllToAll));
+TEST(PairwiseAllToAllTest, EveryBlockIsSentOnceFromTheInput) {
+  const auto plans = PlansOf("PairwiseAllToAll", On(CollectiveType::kAllToAll));
   for (const Schedule& plan : plans) {
     const auto sends = StepsOf(plan, StepKind::kSend);
     EXPECT_THAT(sends, SizeIs(kRanks - 1));
@@ -87,16 +87,16 @@ TEST(AllToAllTest, EveryBlockIsSentOnceFromTheInput) {
   }
 }
 
-TEST(AllToAllTest, FewTransfersAreUnderWayAtOnce) {
+TEST(PairwiseAllToAllTest, FewTransfersAreUnderWayAtOnce) {
   for (const Schedule& plan :
-       PlansOf("AllToAll", On(CollectiveType::kAllToAll))) {
+       PlansOf("PairwiseAllToAll", On(CollectiveType::kAllToAll))) {
     EXPECT_LE(BusyLanes(plan, StepKind::kSend), 4);
     EXPECT_LE(BusyLanes(plan, StepKind::kRecv), 4);
   }
 }
 
-TEST(AllToAllTest, NoTwoRanksSendToTheSameOneInARound) {
-  const auto plans = PlansOf("AllToAll", On(CollectiveType::kAllToAll));
+TEST(PairwiseAllToAllTest, NoTwoRanksSendToTheSameOneInARound) {
+  const auto plans = PlansOf("PairwiseAllToAll", On(CollectiveType::kAllToAll));
   for (int round = 1; round < kRanks; ++round) {
     std::set<int> targets;
     for (const Schedule& plan : plans) {
@@ -108,11 +108,11 @@ TEST(AllToAllTest, NoTwoRanksSendToTheSameOneInARound) {
   }
 }
 
-TEST(AllToAllTest, InPlaceSetsHalfOfTheBlocksAside) {
+TEST(PairwiseAllToAllTest, InPlaceSetsHalfOfTheBlocksAside) {
   for (int n : {2, 3, 8, 9}) {
     VerifyCase request = On(CollectiveType::kAllToAll, n);
     request.in_place = InPlace::kAll;
-    for (const Schedule& plan : PlansOf("AllToAll", request)) {
+    for (const Schedule& plan : PlansOf("PairwiseAllToAll", request)) {
       int saved = 0;
       for (const Step& step : StepsOf(plan, StepKind::kCopy)) {
         saved += step.into.space == Space::kScratch;

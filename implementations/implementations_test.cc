@@ -17,8 +17,7 @@ namespace {
 
 const std::vector<std::string>& Names() {
   static const auto* const names =
-      new std::vector<std::string>{"AllToAll",
-                                   "Barrier",
+      new std::vector<std::string>{"Barrier",
                                    "BruckGather",
                                    "ChainBroadcast",
                                    "DirectReduceScatter",
@@ -39,6 +38,7 @@ const std::vector<std::string>& Names() {
                                    "LocalReduceScatter",
                                    "LocalScatter",
                                    "LocalThenDoubleTree",
+                                   "PairwiseAllToAll",
                                    "Permute",
                                    "RecursiveDoublingReduce",
                                    "RecursiveHalvingDoublingReduce",

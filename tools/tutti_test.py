@@ -587,7 +587,7 @@ class UsageTest(ToolTest):
                 ["run", "all_reduce", "--output", "out"],
                 ["run", "all_reduce", *files, "--reduction", "fly"],
                 ["run", "all_reduce", *files, "--algorithm", "Fly"],
-                ["run", "all_reduce", *files, "--algorithm", "AllToAll"],
+                ["run", "all_reduce", *files, "--algorithm", "PairwiseAllToAll"],
                 ["run", "all_reduce", *files, "--root", "0"],
                 ["run", "all_reduce", *files, "--groups", "2"],
                 ["run", "all_reduce", *files, "--groups", "0"],
@@ -994,10 +994,10 @@ class VerifyTest(ToolTest):
             self.assertEqual(row["max_ranks"], 5)
 
     def test_proves_the_named_ones(self):
-        lines = self.succeed("verify", "RingReduce", "AllToAll", "--max-ranks",
-                             3).splitlines()
+        lines = self.succeed("verify", "RingReduce", "PairwiseAllToAll",
+                             "--max-ranks", 3).splitlines()
         self.assertEqual([line.split()[0] for line in lines],
-                         ["name", "RingReduce", "AllToAll"])
+                         ["name", "RingReduce", "PairwiseAllToAll"])
         self.assertRegex(lines[1], r"RingReduce +1\.\.3 +\d+ +0 +ok")
 
     def test_says_how_many_sizes_there_were(self):
@@ -1080,8 +1080,8 @@ class ScheduleTest(ToolTest):
                                            sends)
 
     def test_the_largest_picture(self):
-        self.assert_is_picture(self.write("AllToAll", "--svg", "--ranks", 64),
-                               64 * 63)
+        self.assert_is_picture(self.write("PairwiseAllToAll", "--svg",
+                                          "--ranks", 64), 64 * 63)
 
     def simulate(self, trace):
         """Runs a trace to its end; what each pair of ranks moves in bytes."""

@@ -81,7 +81,7 @@ Schedule Plan(const PlanRequest& request) {
 }
 
 REGISTER_COLLECTIVE(
-    AllToAll,
+    PairwiseAllToAll,
     Scheduled({.traits = {.summary = "everyone sends to everyone, in rotation: "
                                      "fewest bytes, n - 1 steps",
                           .collectives = {CollectiveType::kAllToAll},
