@@ -18,6 +18,7 @@ namespace {
 const std::vector<std::string>& Names() {
   static const auto* const names =
       new std::vector<std::string>{"Barrier",
+                                   "BruckAllToAll",
                                    "BruckGather",
                                    "ChainBroadcast",
                                    "DirectReduceScatter",
@@ -235,6 +236,27 @@ TEST(ImplementationsTest, AreChosenByTheLinksBetweenProcesses) {
   // Leaders would move all there is within their tasks.
   EXPECT_EQ(Chosen(kAllReduce, *GroupLayout::Create({0, 0, 0, 1, 2, 2}), large),
             "RingReduce");
+}
+
+TEST(ImplementationsTest, ExchangeEveryBlockOnceBetweenProcesses) {
+  for (int num_tasks = 2; num_tasks <= 64; ++num_tasks) {
+    for (const int num_devices : {1, 2, 8}) {
+      const auto layout = GroupLayout::Uniform(num_tasks, num_devices);
+      for (const int64_t bytes : {0, 1 << 10, 1 << 26}) {
+        EXPECT_EQ(Chosen(CollectiveType::kAllToAll, layout, bytes),
+                  "PairwiseAllToAll");
+      }
+    }
+  }
+  EXPECT_EQ(Chosen(CollectiveType::kAllToAll,
+                   *GroupLayout::Create({0, 0, 0, 1, 2, 2}), 4),
+            "PairwiseAllToAll");
+}
+
+TEST(ImplementationsTest, PriceFewerRoundsWhereBlocksAreSentMoreThanOnce) {
+  const GroupLayout layout = GroupLayout::Uniform(8, 1);
+  EXPECT_GT(Cost("BruckAllToAll", layout, 0),
+            1.5 * Cost("PairwiseAllToAll", layout, 0));
 }
 
 TEST(ImplementationsTest, PriceDoubleTreesBelowRingsForManyRanks) {
