@@ -238,7 +238,12 @@ absl::Status MpiRuntime::BringUp() {
   library_ = std::string(absl::StripAsciiWhitespace(
       absl::string_view(library, static_cast<size_t>(length))));
   status = LearnHosts();
-  status.Update(ShareDoorbells());
+  if (absl::IsFailedPrecondition(status)) {  // As it is on all processes.
+    MPI_Comm_free(&messages_);
+    MPI_Comm_free(&payloads_);
+    return status;
+  }
+  if (status.ok()) status = ShareDoorbells();
   // It has no way to go on after an error.
   MPI_Comm_set_errhandler(messages_, MPI_ERRORS_ARE_FATAL);
   MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_ARE_FATAL);

@@ -3,6 +3,8 @@
 //   own        the runtime brings MPI up
 //   multiple   the program has, for calls from several threads
 //   funneled   the program has, for calls from one thread
+//   apart      as "multiple"; the processes differ in an option that they must
+//              have in common
 //
 // MPI comes up once in a process, so that there is a job for each.
 
@@ -11,14 +13,34 @@
 #include <mpi.h>
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "tests/status_matchers.h"
+
+namespace {
+
+// Copies that this process has of MPI_COMM_WORLD; for one thread at a time.
+std::set<MPI_Comm> copies;
+
+}  // namespace
+
+int MPI_Comm_dup(MPI_Comm communicator, MPI_Comm* made) {
+  const int code = PMPI_Comm_dup(communicator, made);
+  copies.insert(*made);
+  return code;
+}
+
+int MPI_Comm_free(MPI_Comm* communicator) {
+  copies.erase(*communicator);
+  return PMPI_Comm_free(communicator);
+}
 
 namespace tutti {
 namespace {
@@ -57,6 +79,7 @@ void ExpectWorks(MpiRuntime& runtime) {
 }
 
 TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
+  if (mode == "apart") return;
   const DefaultEnvironment environment(1);
   auto runtime = std::make_unique<MpiRuntime>(
       MpiRuntime::Options{.environment = environment.get()});
@@ -89,6 +112,31 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
     ASSERT_THAT(another.Start(), IsOk());
     ExpectWorks(another);
   }
+}
+
+// Those of even ranks share memory, the others do not.
+TEST(MpiRuntimeTest, AllAreToldWhoDiffersAndMayStartAnotherOne) {
+  if (mode != "apart") return;
+  const DefaultEnvironment environment(1);
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size > 1) {
+    const bool is_even = rank % 2 == 0;
+    MpiRuntime runtime(
+        {.environment = environment.get(), .shares_memory = is_even});
+    EXPECT_THAT(runtime.Start(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr(absl::StrCat(
+                             "shares_memory of rank ", is_even ? 1 : 0, " is ",
+                             is_even ? 0 : 1, ", that of this one, rank ", rank,
+                             ", ", is_even ? 1 : 0))));
+    ExpectNotInitialized(runtime);
+  }
+  EXPECT_TRUE(copies.empty());
+  MpiRuntime another({.environment = environment.get()});
+  ASSERT_THAT(another.Start(), IsOk());
+  ExpectWorks(another);
 }
 
 // Rank 1 is called lost, and comes when the others have gone.
@@ -150,7 +198,7 @@ int main(int argc, char** argv) {
   if (tutti::mode != "own") {
     MPI_Init_thread(
         nullptr, nullptr,
-        tutti::mode == "multiple" ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
+        tutti::mode == "funneled" ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE,
         &level);
   }
   const int result = RUN_ALL_TESTS();
