@@ -22,6 +22,7 @@
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_transport.h"
 #include "tests/status_matchers.h"
 
 namespace {
@@ -56,9 +57,13 @@ bool IsUp() {
   return is_up != 0 && is_over == 0;
 }
 
+auto IsNotInitialized() {
+  return StatusIs(absl::StatusCode::kFailedPrecondition,
+                  HasSubstr("MPI has not been initialized"));
+}
+
 void ExpectNotInitialized(const MpiRuntime& runtime) {
-  const auto is_error = StatusIs(absl::StatusCode::kFailedPrecondition,
-                                 HasSubstr("MPI has not been initialized"));
+  const auto is_error = IsNotInitialized();
   EXPECT_THAT(runtime.size(), is_error);
   EXPECT_THAT(runtime.rank(), is_error);
   EXPECT_THAT(runtime.local_rank(), is_error);
@@ -94,8 +99,15 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   }
   ASSERT_THAT(started, IsOk());
   ExpectWorks(*runtime);
+  auto late = CreateMpiTransport({.runtime = runtime.get(),
+                                  .cluster = *ClusterOf(*runtime),
+                                  .incarnation = 1,
+                                  .environment = environment.get()});
+  ASSERT_THAT(late, IsOk());
   runtime->Shutdown();
   ExpectNotInitialized(*runtime);
+  EXPECT_THAT((*late)->Start(nullptr, nullptr), IsNotInitialized());
+  late->reset();
   const auto mailbox = runtime->mailbox();
   runtime = nullptr;
   bool has_run = false;

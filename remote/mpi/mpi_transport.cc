@@ -232,6 +232,8 @@ class MpiTransport final : public Transport,
 
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override {
+    const auto size = runtime_->size();
+    if (!size.ok()) return size.status();
     State expected = State::kNew;
     if (!state_.compare_exchange_strong(expected, State::kStarted)) {
       return absl::FailedPreconditionError("the transport has been started");
