@@ -53,7 +53,7 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
       if (!is_of_leader) return;
       return Begin(
           key, {.makes_communicator = note.kind == MpiNote::Kind::kMakeAndBegin,
-                .all_in_place = note.is_in_place != 0});
+                .any_in_place = note.is_in_place != 0});
     case MpiNote::Kind::kAskForLeave:
       return AskForLeave(task, key);
     case MpiNote::Kind::kLeave:
@@ -126,7 +126,7 @@ void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
     tasks.push_back(task);
   }
-  ready.all_in_place = ready.all_in_place && note.is_in_place != 0;
+  ready.any_in_place = ready.any_in_place || note.is_in_place != 0;
   BeginIfComplete(note.key);
 }
 
@@ -175,17 +175,17 @@ void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
   const Part& own = *parts_.find(key)->second.part;
   const std::vector<int> tasks = own.tasks();
   const auto others = ready_.find(key);
-  const bool all_in_place = own.is_in_place() && (others == ready_.end() ||
-                                                  others->second.all_in_place);
+  const bool any_in_place = own.is_in_place() || (others != ready_.end() &&
+                                                  others->second.any_in_place);
   if (others != ready_.end()) ready_.erase(others);
   for (size_t rank = 1; rank < tasks.size(); ++rank) {
     Send(tasks[rank],
          makes_communicator ? MpiNote::Kind::kMakeAndBegin
                             : MpiNote::Kind::kBegin,
-         key, all_in_place);
+         key, any_in_place);
   }
   Begin(key, {.makes_communicator = makes_communicator,
-              .all_in_place = all_in_place});
+              .any_in_place = any_in_place});
 }
 
 // Some may have withdrawn since they were complete.

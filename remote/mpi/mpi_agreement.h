@@ -37,7 +37,7 @@ namespace tutti {
 // other in a circle.
 //
 // With ready comes whether the member's input is its output, with begin whether
-// all members' are: MPI has all of them reduce in place, or none.
+// any member's is: MPI has all of them reduce in place, or none.
 //
 // Pure but for what it calls. For one thread. A task that is gone is not waited
 // for any more: what it leads ends.
@@ -46,7 +46,7 @@ class MpiAgreement {
   // How all members begin.
   struct Order {
     bool makes_communicator = false;  // Of the group's tasks; then it is there.
-    bool all_in_place = false;
+    bool any_in_place = false;
   };
 
   // A member's part in an execution.
@@ -112,7 +112,7 @@ class MpiAgreement {
   // The other members that are ready.
   struct Ready {
     std::vector<int> tasks;
-    bool all_in_place = true;  // Also those that have withdrawn.
+    bool any_in_place = false;  // Also of those that have withdrawn.
   };
 
   // What this task knows of a group that it leads.

@@ -80,9 +80,9 @@ class MpiAgreementTest : public testing::Test {
   std::vector<std::map<int64_t, std::vector<int64_t>>> made_;
   std::vector<std::vector<std::pair<ExecKey, absl::Status>>> refused_;
 
-  // Tasks and instances whose input is not their output; by task, instances
-  // that have begun where all are.
-  std::set<std::pair<int, int64_t>> out_of_place_;
+  // Tasks and instances whose input is their output; by task, instances that
+  // have begun as if all were.
+  std::set<std::pair<int, int64_t>> wants_in_place_;
   std::vector<std::set<int64_t>> in_place_;
 
   friend class FakePart;
@@ -97,13 +97,13 @@ class FakePart : public MpiAgreement::Part {
   const ExecKey& key() const override { return key_; }
   const std::vector<int>& tasks() const override { return tasks_; }
   bool is_in_place() const override {
-    return !test_->out_of_place_.contains({task_, key_.instance});
+    return test_->wants_in_place_.contains({task_, key_.instance});
   }
   void Begin(const MpiAgreement::Order& order) override {
     if (order.makes_communicator) {
       test_->made_[task_][key_.group].push_back(key_.instance);
     }
-    if (order.all_in_place) test_->in_place_[task_].insert(key_.instance);
+    if (order.any_in_place) test_->in_place_[task_].insert(key_.instance);
     test_->begun_[task_][key_.group].push_back(key_.instance);
   }
   void Refuse(const absl::Status& why) override {
@@ -157,7 +157,7 @@ TEST_F(MpiAgreementTest, ExecutionsBeginInOneOrderOnAllMembers) {
 
 TEST_F(MpiAgreementTest, AllMembersBeginInPlaceOrNone) {
   MakeTasks(3);
-  out_of_place_ = {{0, 1}, {2, 2}, {1, 3}, {2, 3}};
+  wants_in_place_ = {{0, 1}, {2, 2}, {1, 3}, {2, 3}, {1, 5}};
   for (int64_t instance = 0; instance < 5; ++instance) {
     for (const int task : {2, 0, 1})
       AddReady(task, KeyOf(1, instance), {0, 1, 2});
@@ -165,9 +165,9 @@ TEST_F(MpiAgreementTest, AllMembersBeginInPlaceOrNone) {
   }
   AddReady(1, KeyOf(2, 5), {1});
   DeliverAll();
-  EXPECT_THAT(in_place_[0], ElementsAre(0, 4));
-  EXPECT_THAT(in_place_[1], ElementsAre(0, 4, 5));
-  EXPECT_THAT(in_place_[2], ElementsAre(0, 4));
+  EXPECT_THAT(in_place_[0], ElementsAre(1, 2, 3));
+  EXPECT_THAT(in_place_[1], ElementsAre(1, 2, 3, 5));
+  EXPECT_THAT(in_place_[2], ElementsAre(1, 2, 3));
 }
 
 TEST_F(MpiAgreementTest, TheFirstToBeginMakesTheCommunicatorAndNoOther) {

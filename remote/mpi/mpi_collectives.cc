@@ -102,6 +102,12 @@ class MpiCollectives::Execution final
         done_(std::move(done)) {}
 
   void Start() {
+    operation_.emplace(context_);
+    absl::Status status = operation_->Allocate();
+    if (!status.ok()) {
+      operation_.reset();
+      return std::move(done_)(std::move(status));
+    }
     self_ = shared_from_this();
     const CollGroupMember& own = member();
     context_.executor->peers().RecvFromPeer(
@@ -162,7 +168,7 @@ class MpiCollectives::Execution final
   StatusCallback done_;
   std::shared_ptr<Execution> self_;  // Until it is told as a borrower.
 
-  // Of MPI's thread.
+  // Of MPI's thread, once it was added.
   absl::Status failure_;
   std::optional<MpiOperation> operation_;
   size_t num_requests_ = 0;
@@ -183,9 +189,8 @@ void MpiCollectives::Execution::Fail(const absl::Status& why) {
 
 void MpiCollectives::Execution::Begin(const MpiAgreement::Order& order) {
   if (order.makes_communicator) owner_->communicators_.Make(key_, tasks_);
-  operation_.emplace(context_);
   const std::vector<MPI_Request> requests = operation_->Start(
-      owner_->communicators_.Find(key_), &owner_->merges_, order.all_in_place);
+      owner_->communicators_.Find(key_), &owner_->merges_, order.any_in_place);
   context_.executor->Launched(context_);
   num_requests_ = requests.size();
   for (const MPI_Request request : requests) {

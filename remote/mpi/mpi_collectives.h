@@ -29,9 +29,10 @@ namespace tutti {
 // `done` runs when MPI has let go of the tensors, which needs all members'
 // processes to go on.
 //
-// `done` runs on MPI's thread, or on the environment's queue after a final op
-// on a large tensor. There is one of these at a time in a process; the n-th one
-// of each process talks to the n-th ones of the others.
+// `done` runs on MPI's thread; on the environment's queue after a final op on a
+// large tensor; within Run() where that fails. There is one of these at a time
+// in a process; the n-th one of each process talks to the n-th ones of the
+// others.
 class MpiCollectives final
     : public CollectiveDelegate,
       public MpiPoller,
@@ -51,9 +52,10 @@ class MpiCollectives final
   // in the cluster.
   absl::Status Prepare(CollectiveContext* context) override;
 
-  // Errors: what ended the execution; CANCELLED after Close(); UNAVAILABLE, or
-  // that of Drop(), if another member's process is gone; those of merge op and
-  // final op.
+  // Errors: what ended the execution; CANCELLED after Close();
+  // RESOURCE_EXHAUSTED, before anything begins, without the memory that MPI
+  // needs besides the tensors; UNAVAILABLE, or that of Drop(), if another
+  // member's process is gone; those of merge op and final op.
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
   // The rest is for MPI's thread. Begins to listen; once, before all else.

@@ -58,8 +58,8 @@ MPI_Op MpiMerge::Operation() {
   return operation;
 }
 
-size_t MpiMerge::pack_bytes() const {
-  return sizeof(Header) + kElementsPerPack * SizeOf(dtype_);
+size_t MpiMerge::PackBytes(DType dtype) {
+  return sizeof(Header) + kElementsPerPack * SizeOf(dtype);
 }
 
 void MpiMerge::Pack(const std::byte* elements, int64_t num_elements,

@@ -44,7 +44,8 @@ class MpiMerge {
   static int64_t NumPacks(int64_t num_elements) {
     return (num_elements + kElementsPerPack - 1) / kElementsPerPack;
   }
-  size_t pack_bytes() const;
+  static size_t PackBytes(DType dtype);
+  size_t pack_bytes() const { return PackBytes(dtype_); }
   void Pack(const std::byte* elements, int64_t num_elements,
             std::byte* packs) const;
 

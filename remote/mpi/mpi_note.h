@@ -30,7 +30,7 @@ struct MpiNote {
   ExecKey key;  // Of an execution; where a group is meant, any of it.
 
   // kReady: the sender's input is its output; kBegin, kMakeAndBegin: so it is
-  // on all members.
+  // on some member.
   uint64_t is_in_place = 0;
 };
 static_assert(std::is_trivially_copyable_v<MpiNote>);

@@ -48,6 +48,14 @@ void AddBlock(int64_t num_elements, std::vector<int>& counts,
   counts.push_back(static_cast<int>(num_elements));
 }
 
+absl::Status AllocateBytes(size_t num_bytes, Tensor& tensor) {
+  auto made = Tensor::Allocate(
+      DType::kUint8, TensorShape::Vector(static_cast<int64_t>(num_bytes)));
+  if (!made.ok()) return made.status();
+  tensor = *std::move(made);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::shared_ptr<MpiMerge> MpiMerges::For(DType dtype, const MergeOp& op) {
@@ -97,14 +105,56 @@ MpiOperation::MpiOperation(const CollectiveContext& context)
   if (output.is_set()) output_ = output.mutable_data();
 }
 
+bool MpiOperation::uses_packs() const {
+  switch (instance().type) {
+    case CollectiveType::kAllReduce:
+    case CollectiveType::kReduce:
+    case CollectiveType::kReduceScatter:
+      return instance().merge_op.is_custom();
+    default:
+      return false;
+  }
+}
+
+// All members would have to say MPI_IN_PLACE, or none: see Reduce() for those
+// that do.
+bool MpiOperation::copies_input() const {
+  switch (instance().type) {
+    case CollectiveType::kAllGather:
+      return OverlapOf(context_.input, context_.output) != Overlap::kNone;
+    case CollectiveType::kReduceScatter:
+      return !uses_packs() &&
+             OverlapOf(context_.input, context_.output) != Overlap::kNone;
+    case CollectiveType::kAllToAll:
+      return is_in_place();
+    default:
+      return false;
+  }
+}
+
+absl::Status MpiOperation::Allocate() {
+  if (copies_input()) {
+    return AllocateBytes(context_.input.size_bytes(), input_copy_);
+  }
+  if (!uses_packs()) return absl::OkStatus();
+  const int num_blocks =
+      instance().type == CollectiveType::kReduceScatter ? size() : 1;
+  const size_t block_bytes =
+      MpiMerge::NumPacks(context_.input.num_elements() / num_blocks) *
+      MpiMerge::PackBytes(instance().dtype);
+  const absl::Status status =
+      AllocateBytes(block_bytes * num_blocks, input_packs_);
+  return status.ok() ? AllocateBytes(block_bytes, output_packs_) : status;
+}
+
 std::vector<MPI_Request> MpiOperation::Start(MPI_Comm communicator,
                                              MpiMerges* merges,
-                                             bool all_in_place) {
+                                             bool any_in_place) {
   switch (instance().type) {
     case CollectiveType::kAllReduce:
     case CollectiveType::kReduce:
       PrepareReduction(merges, /*num_blocks=*/1);
-      Reduce(communicator, all_in_place);
+      Reduce(communicator, any_in_place);
       break;
     case CollectiveType::kReduceScatter:
       PrepareReduction(merges, size());
@@ -131,24 +181,25 @@ void MpiOperation::PrepareReduction(MpiMerges* merges, int num_blocks) {
   const int64_t packs = MpiMerge::NumPacks(block);
   const size_t pack_bytes = merge_->pack_bytes();
   num_units_ = packs * num_blocks;
-  input_packs_.resize(num_units_ * pack_bytes);
-  output_packs_.resize(num_blocks == 1 ? input_packs_.size()
-                                       : packs * pack_bytes);
   for (int i = 0; i < num_blocks; ++i) {
     merge_->Pack(input_ + i * block * element_bytes_, block,
-                 input_packs_.data() + i * packs * pack_bytes);
+                 input_packs_.mutable_data() + i * packs * pack_bytes);
   }
 }
 
-void MpiOperation::Reduce(MPI_Comm communicator, bool all_in_place) {
+// Of an all-reduce all members say MPI_IN_PLACE, or none. So where some reduce
+// in place the others do it in their output: that takes no memory. Of a reduce
+// the root alone may say so.
+void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place) {
   const bool packs = merge_->packs();
   const std::byte* from = packs ? input_packs_.data() : input_;
-  std::byte* into = packs ? output_packs_.data() : output_;
+  std::byte* into = packs ? output_packs_.mutable_data() : output_;
   const size_t unit_bytes = packs ? merge_->pack_bytes() : element_bytes_;
   const bool is_all_reduce = instance().type == CollectiveType::kAllReduce;
-  // For an all-reduce all members say MPI_IN_PLACE, or none; for a reduce the
-  // root alone may.
-  if (is_all_reduce && from == into && !all_in_place) from = CopyOfInput();
+  if (is_all_reduce && !packs && any_in_place && from != into) {
+    std::copy_n(from, context_.input.size_bytes(), into);
+    from = into;
+  }
   const bool is_in_place = from == into && into != nullptr;
   InPieces(num_units_, unit_bytes, [&](int64_t begin, int count) {
     const void* source = is_in_place ? MPI_IN_PLACE : from + begin * unit_bytes;
@@ -164,12 +215,9 @@ void MpiOperation::Reduce(MPI_Comm communicator, bool all_in_place) {
 }
 
 void MpiOperation::ReduceScatter(MPI_Comm communicator) {
-  const std::byte* from = merge_->packs() ? input_packs_.data() : input_;
-  std::byte* into = merge_->packs() ? output_packs_.data() : output_;
-  if (!merge_->packs() &&
-      OverlapOf(context_.input, context_.output) != Overlap::kNone) {
-    from = CopyOfInput();
-  }
+  const bool packs = merge_->packs();
+  const std::byte* from = packs ? input_packs_.data() : InputToRead();
+  std::byte* into = packs ? output_packs_.mutable_data() : output_;
   MPI_Ireduce_scatter_block(from, into, static_cast<int>(num_units_ / size()),
                             merge_->type(), MpiMerge::Operation(), communicator,
                             NewRequest());
@@ -182,10 +230,7 @@ void MpiOperation::Gather(MPI_Comm communicator) {
     AddBlock(BlockRows(instance(), size(), rank, rank) * row, receive_counts_,
              receive_offsets_);
   }
-  // All members would have to say MPI_IN_PLACE, or none.
-  const bool is_in_place =
-      OverlapOf(context_.input, context_.output) != Overlap::kNone;
-  const std::byte* const from = is_in_place ? CopyOfInput() : input_;
+  const std::byte* const from = InputToRead();
   const int count = receive_counts_[context_.rank()];
   if (instance().rows.empty()) {
     MPI_Iallgather(from, count, type, output_, count, type, communicator,
@@ -214,7 +259,7 @@ void MpiOperation::Broadcast(MPI_Comm communicator) {
 
 void MpiOperation::AllToAll(MPI_Comm communicator) {
   const MPI_Datatype type = TypeOfSize(element_bytes_);
-  const std::byte* const from = is_in_place() ? CopyOfInput() : input_;
+  const std::byte* const from = InputToRead();
   if (instance().rows.empty()) {
     const int count = static_cast<int>(context_.input.num_elements() / size());
     MPI_Ialltoall(from, count, type, output_, count, type, communicator,
@@ -233,8 +278,9 @@ void MpiOperation::AllToAll(MPI_Comm communicator) {
                  communicator, NewRequest());
 }
 
-const std::byte* MpiOperation::CopyOfInput() {
-  input_copy_.assign(input_, input_ + context_.input.size_bytes());
+const std::byte* MpiOperation::InputToRead() {
+  if (!input_copy_.is_set()) return input_;
+  std::copy_n(input_, context_.input.size_bytes(), input_copy_.mutable_data());
   return input_copy_.data();
 }
 

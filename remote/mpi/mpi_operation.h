@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "framework/collective_context.h"
 #include "framework/params.h"
+#include "framework/tensor.h"
 #include "remote/mpi/mpi_merge.h"
 
 namespace tutti {
@@ -28,7 +29,7 @@ class MpiMerges {
 };
 
 // One member's part in one collective of MPI's. For MPI's thread, but for
-// Finish().
+// Allocate() and Finish().
 class MpiOperation {
  public:
   // Errors: INVALID_ARGUMENT for a collective that there is no operation for,
@@ -39,11 +40,15 @@ class MpiOperation {
   // The context outlives this, whatever else ends; REQUIRES: Check().
   explicit MpiOperation(const CollectiveContext& context);
 
+  // Takes the memory that it needs besides the tensors: once, before Start(),
+  // when there is no way back. Errors: RESOURCE_EXHAUSTED.
+  absl::Status Allocate();
+
   // Begins it among the members of `communicator`, whose ranks are those of the
-  // group, and gives what MPI has to end. `all_in_place`, the same on all:
-  // every member's input is its output.
+  // group, and gives what MPI has to end. `any_in_place`, the same on all:
+  // some member's input is its output.
   std::vector<MPI_Request> Start(MPI_Comm communicator, MpiMerges* merges,
-                                 bool all_in_place);
+                                 bool any_in_place);
 
   // After MPI has ended all of it: completes the output. Errors: those of merge
   // op and final op.
@@ -58,17 +63,21 @@ class MpiOperation {
   }
   int size() const { return context_.params->group->size(); }
   bool is_in_place() const { return input_ == output_; }
+  bool uses_packs() const;
+
+  // Where MPI would read and write the same memory.
+  bool copies_input() const;
 
   // Elements or packs of the whole input; of one of `num_blocks` equal blocks.
   void PrepareReduction(MpiMerges* merges, int num_blocks);
-  void Reduce(MPI_Comm communicator, bool all_in_place);
+  void Reduce(MPI_Comm communicator, bool any_in_place);
   void ReduceScatter(MPI_Comm communicator);
   void Gather(MPI_Comm communicator);
   void Broadcast(MPI_Comm communicator);
   void AllToAll(MPI_Comm communicator);
 
-  // For where MPI would read and write the same memory.
-  const std::byte* CopyOfInput();
+  // The input, or a copy of it.
+  const std::byte* InputToRead();
 
   const CollectiveContext& context_;
   const size_t element_bytes_;
@@ -79,12 +88,12 @@ class MpiOperation {
   // What MPI reads until it has ended.
   std::vector<int> send_counts_, send_offsets_, receive_counts_,
       receive_offsets_;
-  std::vector<std::byte> input_copy_;
+  Tensor input_copy_;
 
   // Of reductions.
   std::shared_ptr<MpiMerge> merge_;
   int64_t num_units_ = 0;  // That MPI counts, in the input.
-  std::vector<std::byte> input_packs_, output_packs_;
+  Tensor input_packs_, output_packs_;
 };
 
 }  // namespace tutti
