@@ -1,9 +1,13 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_DELEGATE_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_DELEGATE_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "framework/buf_key.h"
 #include "framework/collective_context.h"
+#include "framework/params.h"
 #include "framework/status_callback.h"
 
 namespace tutti {
@@ -25,6 +29,12 @@ class CollectiveDelegate {
   // another process.
   virtual absl::Status Prepare(CollectiveContext* context) = 0;
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
+
+  // As that of PeerAccessInterface: who keeps `exec`, which waits here, from
+  // beginning. `group` is that of the request, also where the delegate runs it
+  // among some of its members.
+  virtual std::string DescribeWaiting(const CollGroupParams& group,
+                                      const ExecKey& exec) = 0;
 };
 
 }  // namespace tutti

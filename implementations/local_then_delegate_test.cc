@@ -62,6 +62,11 @@ class Courier final : public CollectiveDelegate {
     std::move(done)(failure);
   }
 
+  std::string DescribeWaiting(const CollGroupParams& /*group*/,
+                              const ExecKey& /*exec*/) override {
+    return "";
+  }
+
   std::string name_ = "Courier";
   absl::Status refusal;
   absl::Status failure;

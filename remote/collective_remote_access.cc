@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "framework/collective_delegate.h"
 #include "framework/params.h"
 #include "framework/rank_list.h"
 #include "framework/wire_codec.h"
@@ -117,7 +118,12 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   }
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override {
-    return access_->DescribeWaiting(group, exec);
+    const std::string awaited = access_->DescribeWaiting(group, exec);
+    CollectiveDelegate* const runs_it = delegate();
+    const std::string by_delegate =
+        runs_it == nullptr ? "" : runs_it->DescribeWaiting(group, exec);
+    const bool both = !awaited.empty() && !by_delegate.empty();
+    return absl::StrCat(awaited, both ? ", " : "", by_delegate);
   }
   CollectiveDelegate* delegate() override { return access_->delegate(); }
 

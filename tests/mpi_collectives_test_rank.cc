@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor_mgr.h"
@@ -145,12 +146,14 @@ class MpiCollectivesTest : public testing::Test {
 
   void Start(Call& call, int64_t step = 1,
              std::shared_ptr<Cancellation> cancellation = nullptr,
-             size_t device = 0) {
+             size_t device = 0,
+             absl::Duration limit = absl::InfiniteDuration()) {
     runtime_->manager().FindOrCreate(step)->ExecuteAsync(
         {.device = runtime_->devices()[device],
          .request = std::make_shared<const CollectiveRequest>(call.request),
          .input = call.input,
          .output = &call.output,
+         .deadline = MpiTestEnvironment().clock->Now() + limit,
          .cancellation = std::move(cancellation)},
         [&call](absl::Status status) {
           call.status = std::move(status);
@@ -642,6 +645,38 @@ TEST_F(MpiCollectivesTest, WhatHasNotBegunEndsWithTheErrorOfAnyMember) {
   Start(after);
   ASSERT_THAT(after.Wait(), IsOk());
   Check(after.output, [&](int64_t i) { return SumOf(i); });
+}
+
+// One does not come; the deadline is that of the lowest rank that does.
+TEST_F(MpiCollectivesTest, WhoIsWaitedForIsNamedWhenTheDeadlinePasses) {
+  if (size() == 1) return;
+  const TensorShape shape = TensorShape::Vector(10);
+  for (const int absent : {size() - 1, 0}) {
+    const auto request =
+        RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
+    // So that the instance is known.
+    Call first{.request = request,
+               .input = Filled(DType::kInt32, shape, rank())};
+    Start(first);
+    ASSERT_THAT(first.Wait(), IsOk());
+    if (rank() != absent) {
+      Call call{.request = request,
+                .input = Filled(DType::kInt32, shape, rank())};
+      const bool is_lowest = rank() == (absent == 0 ? 1 : 0);
+      Start(call, /*step=*/1, /*cancellation=*/nullptr, /*device=*/0,
+            is_lowest ? absl::Milliseconds(50) : absl::InfiniteDuration());
+      EXPECT_THAT(
+          call.Wait(),
+          StatusIs(absl::StatusCode::kDeadlineExceeded,
+                   AllOf(HasSubstr("who wait for data of "),
+                         HasSubstr(absl::StrCat("rank ", absent, " (")),
+                         HasSubstr(absent == 0 ? ", which says when all are"
+                                               : ""))));
+    }
+    Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
+    Start(barrier);
+    ASSERT_THAT(barrier.Wait(), IsOk());
+  }
 }
 
 TEST_F(MpiCollectivesTest, TheEndOfAGroupEndsWhatHasNotBegun) {

@@ -2,12 +2,25 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
 
+MpiAgreement::Waiter MpiAgreement::Find(const ExecKey& key) const {
+  MutexLock lock(&mu_);
+  const auto found = parts_.find(key);
+  return found == parts_.end() ? Waiter() : found->second;
+}
+
+// REQUIRES: it is there.
+MpiAgreement::Waiter MpiAgreement::Take(const ExecKey& key) {
+  MutexLock lock(&mu_);
+  return std::move(parts_.extract(key).mapped());
+}
+
 absl::Status MpiAgreement::WhyNotReady(const Part& part) const {
-  if (parts_.contains(part.key())) {
+  if (Find(part.key()).part != nullptr) {
     return absl::AlreadyExistsError(
         absl::StrCat(ToString(part.key()), ": is waiting to begin"));
   }
@@ -22,31 +35,36 @@ void MpiAgreement::AddReady(const PartPtr& part) {
   const absl::Status why_not = WhyNotReady(*part);
   if (!why_not.ok()) return part->Refuse(why_not);
   const ExecKey key = part->key();
-  parts_[key].part = part;
+  {
+    MutexLock lock(&mu_);
+    parts_[key].part = part;
+  }
   if (leads(*part)) return BeginIfComplete(key);
   Send(part->tasks()[0], MpiNote::Kind::kReady, key, part->is_in_place());
 }
 
 void MpiAgreement::Withdraw(const ExecKey& key, const absl::Status& why) {
-  const auto found = parts_.find(key);
-  if (found == parts_.end() || !found->second.withdrawn.ok()) return;
-  if (leads(*found->second.part)) return Refuse(key, why);
-  found->second.withdrawn = why;
-  Send(found->second.part->tasks()[0], MpiNote::Kind::kWithdraw, key);
+  const auto [part, withdrawn] = Find(key);
+  if (part == nullptr || !withdrawn.ok()) return;
+  if (leads(*part)) return Refuse(key, why);
+  {
+    MutexLock lock(&mu_);
+    parts_[key].withdrawn = why;
+  }
+  Send(part->tasks()[0], MpiNote::Kind::kWithdraw, key);
 }
 
 void MpiAgreement::OnNote(int task, const MpiNote& note) {
   const ExecKey& key = note.key;
-  const auto part = parts_.find(key);
-  const bool is_of_leader =
-      part != parts_.end() && part->second.part->tasks()[0] == task;
+  const auto [part, withdrawn] = Find(key);
+  const bool is_of_leader = part != nullptr && part->tasks()[0] == task;
   switch (note.kind) {
     case MpiNote::Kind::kReady:
       return AddReadyTask(task, note);
     case MpiNote::Kind::kWithdraw:
       return RemoveReadyTask(task, key);
     case MpiNote::Kind::kWithdrawn:
-      if (is_of_leader) Refuse(key, part->second.withdrawn);
+      if (is_of_leader) Refuse(key, withdrawn);
       return;
     case MpiNote::Kind::kBegin:
     case MpiNote::Kind::kMakeAndBegin:
@@ -68,8 +86,28 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
 
 std::vector<ExecKey> MpiAgreement::Waiting() const {
   std::vector<ExecKey> keys;
+  MutexLock lock(&mu_);
   for (const auto& [key, waiter] : parts_) keys.push_back(key);
   return keys;
+}
+
+std::optional<std::vector<int>> MpiAgreement::Awaited(
+    const ExecKey& key) const {
+  MutexLock lock(&mu_);
+  const auto own = parts_.find(key);
+  if (own == parts_.end()) return std::nullopt;
+  const Part& part = *own->second.part;
+  if (!leads(part)) return std::vector<int>{part.tasks()[0]};
+  absl::flat_hash_set<int> are_ready = {options_.this_task};
+  const auto ready = ready_.find(key);
+  if (ready != ready_.end()) {
+    are_ready.insert(ready->second.tasks.begin(), ready->second.tasks.end());
+  }
+  std::vector<int> awaited;
+  for (const int task : part.tasks()) {
+    if (!are_ready.contains(task)) awaited.push_back(task);
+  }
+  return awaited;
 }
 
 void MpiAgreement::Send(int task, MpiNote::Kind kind, const ExecKey& key,
@@ -81,37 +119,36 @@ void MpiAgreement::Send(int task, MpiNote::Kind kind, const ExecKey& key,
 }
 
 void MpiAgreement::Begin(const ExecKey& key, const Order& order) {
-  const PartPtr part = parts_.extract(key).mapped().part;
-  part->Begin(order);
+  Take(key).part->Begin(order);
 }
 
 void MpiAgreement::Refuse(const ExecKey& key, absl::Status why) {
   if (why.ok()) why = absl::CancelledError("withdrawn by the leader");
-  const PartPtr part = parts_.extract(key).mapped().part;
-  part->Refuse(why);
+  Take(key).part->Refuse(why);
 }
 
 void MpiAgreement::OnGone(int task, const absl::Status& why) {
   if (!gone_.try_emplace(task, why).second) return;
   for (const ExecKey& key : Waiting()) {
-    const auto waiter = parts_.find(key);
-    if (waiter == parts_.end()) continue;
-    const auto& tasks = waiter->second.part->tasks();
+    const PartPtr part = Find(key).part;
+    if (part == nullptr) continue;
+    const auto& tasks = part->tasks();
     const bool is_member =
         std::find(tasks.begin(), tasks.end(), task) != tasks.end();
-    if (is_member && (tasks[0] == task || leads(*waiter->second.part))) {
-      Refuse(key, why);
-    }
+    if (is_member && (tasks[0] == task || leads(*part))) Refuse(key, why);
   }
-  absl::erase_if(ready_, [task](auto& entry) {
-    std::erase(entry.second.tasks, task);
-    return entry.second.tasks.empty();
-  });
+  {
+    MutexLock lock(&mu_);
+    absl::erase_if(ready_, [task](auto& entry) {
+      std::erase(entry.second.tasks, task);
+      return entry.second.tasks.empty();
+    });
+  }
   ReturnLeave(task);
   if (task != 0) return;
   for (auto& [id, group] : led_) {
     for (const ExecKey& key : std::exchange(group.complete, {})) {
-      if (parts_.contains(key)) Refuse(key, why);
+      if (Find(key).part != nullptr) Refuse(key, why);
     }
   }
 }
@@ -121,12 +158,15 @@ void MpiAgreement::OnGone(int task, const absl::Status& why) {
 // What one waits for that was lost, and goes on, begins no more.
 void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
   if (gone_.contains(task)) return;
-  Ready& ready = ready_[note.key];
-  std::vector<int>& tasks = ready.tasks;
-  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
-    tasks.push_back(task);
+  {
+    MutexLock lock(&mu_);
+    Ready& ready = ready_[note.key];
+    std::vector<int>& tasks = ready.tasks;
+    if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
+      tasks.push_back(task);
+    }
+    ready.any_in_place = ready.any_in_place || note.is_in_place != 0;
   }
-  ready.any_in_place = ready.any_in_place || note.is_in_place != 0;
   BeginIfComplete(note.key);
 }
 
@@ -136,15 +176,19 @@ void MpiAgreement::RemoveReadyTask(int task, const ExecKey& key) {
   if (gone_.contains(task)) {
     return options_.send(task, {.kind = MpiNote::Kind::kWithdrawn, .key = key});
   }
-  const auto found = ready_.find(key);
-  if (found == ready_.end() || std::erase(found->second.tasks, task) == 0) {
-    return;
+  {
+    MutexLock lock(&mu_);
+    const auto found = ready_.find(key);
+    if (found == ready_.end() || std::erase(found->second.tasks, task) == 0) {
+      return;
+    }
+    if (found->second.tasks.empty()) ready_.erase(found);
   }
-  if (found->second.tasks.empty()) ready_.erase(found);
   Send(task, MpiNote::Kind::kWithdrawn, key);
 }
 
 bool MpiAgreement::IsComplete(const ExecKey& key) const {
+  MutexLock lock(&mu_);
   const auto own = parts_.find(key);
   if (own == parts_.end() || !leads(*own->second.part)) return false;
   const auto& tasks = own->second.part->tasks();
@@ -172,20 +216,24 @@ void MpiAgreement::BeginIfComplete(const ExecKey& key) {
 }
 
 void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
-  const Part& own = *parts_.find(key)->second.part;
-  const std::vector<int> tasks = own.tasks();
-  const auto others = ready_.find(key);
-  const bool any_in_place = own.is_in_place() || (others != ready_.end() &&
-                                                  others->second.any_in_place);
-  if (others != ready_.end()) ready_.erase(others);
+  PartPtr own;
+  Ready others;
+  {
+    MutexLock lock(&mu_);
+    own = std::move(parts_.extract(key).mapped().part);
+    auto ready = ready_.extract(key);
+    if (!ready.empty()) others = std::move(ready.mapped());
+  }
+  const bool any_in_place = own->is_in_place() || others.any_in_place;
+  const std::vector<int>& tasks = own->tasks();
   for (size_t rank = 1; rank < tasks.size(); ++rank) {
     Send(tasks[rank],
          makes_communicator ? MpiNote::Kind::kMakeAndBegin
                             : MpiNote::Kind::kBegin,
          key, any_in_place);
   }
-  Begin(key, {.makes_communicator = makes_communicator,
-              .any_in_place = any_in_place});
+  own->Begin(
+      {.makes_communicator = makes_communicator, .any_in_place = any_in_place});
 }
 
 // Some may have withdrawn since they were complete.

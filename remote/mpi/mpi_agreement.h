@@ -5,12 +5,15 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "framework/buf_key.h"
+#include "framework/mutex.h"
 #include "remote/mpi/mpi_note.h"
 
 namespace tutti {
@@ -39,8 +42,8 @@ namespace tutti {
 // With ready comes whether the member's input is its output, with begin whether
 // any member's is: MPI has all of them reduce in place, or none.
 //
-// Pure but for what it calls. For one thread. A task that is gone is not waited
-// for any more: what it leads ends.
+// Pure but for what it calls. For one thread, but for Awaited(). A task that is
+// gone is not waited for any more: what it leads ends.
 class MpiAgreement {
  public:
   // How all members begin.
@@ -78,10 +81,11 @@ class MpiAgreement {
 
   // The part waits to begin. Refused with ALREADY_EXISTS if one waits under its
   // key, with UNAVAILABLE if its leader, or who gives leave, is gone.
-  void AddReady(const PartPtr& part);
+  void AddReady(const PartPtr& part) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Has the part refused with `why`, if it can; else it begins.
-  void Withdraw(const ExecKey& key, const absl::Status& why);
+  void Withdraw(const ExecKey& key, const absl::Status& why)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnNote(int task, const MpiNote& note);
 
@@ -91,21 +95,30 @@ class MpiAgreement {
   // The task is lost: what it leads, or what was led here and waits for it,
   // ends. Should it go on, what it withdraws is answered. The first reason
   // stays.
-  void OnGone(int task, const absl::Status& why);
+  void OnGone(int task, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Parts of this process that wait.
-  size_t num_waiting() const { return parts_.size(); }
-  std::vector<ExecKey> Waiting() const;
+  size_t num_waiting() const { return Waiting().size(); }
+  std::vector<ExecKey> Waiting() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // For whom the part of `key` waits: for the tasks that are not ready, if it
+  // is led here, else for its leader; for leave, if for nobody. Null: none
+  // waits. On any thread.
+  std::optional<std::vector<int>> Awaited(const ExecKey& key) const
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Executions and groups of which it keeps something as their leader.
-  size_t num_led() const { return ready_.size() + led_.size(); }
+  size_t num_led() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return ready_.size() + led_.size();
+  }
 
  private:
   // By group key and generation.
   using GroupId = std::pair<int64_t, uint64_t>;
 
   struct Waiter {
-    PartPtr part;
+    PartPtr part;            // Null: there is none.
     absl::Status withdrawn;  // Why; OK: it is not.
   };
 
@@ -127,16 +140,19 @@ class MpiAgreement {
   bool leads(const Part& part) const {
     return part.tasks()[0] == options_.this_task;
   }
+  Waiter Find(const ExecKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  Waiter Take(const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status WhyNotReady(const Part& part) const;
   void Send(int task, MpiNote::Kind kind, const ExecKey& key,
             bool is_in_place = false);
 
   // As a leader.
-  void AddReadyTask(int task, const MpiNote& note);
-  void RemoveReadyTask(int task, const ExecKey& key);
-  bool IsComplete(const ExecKey& key) const;
+  void AddReadyTask(int task, const MpiNote& note) ABSL_LOCKS_EXCLUDED(mu_);
+  void RemoveReadyTask(int task, const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsComplete(const ExecKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
   void BeginIfComplete(const ExecKey& key);
-  void SayBegin(const ExecKey& key, bool makes_communicator);
+  void SayBegin(const ExecKey& key, bool makes_communicator)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void OnLeave(const ExecKey& key);
 
   // As task 0.
@@ -148,13 +164,15 @@ class MpiAgreement {
   void Refuse(const ExecKey& key, absl::Status why);
 
   const Options options_;
-  absl::flat_hash_map<ExecKey, Waiter> parts_;
-  absl::flat_hash_map<ExecKey, Ready> ready_;  // Led here.
   absl::flat_hash_map<GroupId, LedGroup> led_;
   absl::flat_hash_map<int, absl::Status> gone_;
 
   // Who has leave, and then who waits for it.
   std::deque<std::pair<int, ExecKey>> leaves_;
+
+  mutable Mutex mu_;
+  absl::flat_hash_map<ExecKey, Waiter> parts_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<ExecKey, Ready> ready_ ABSL_GUARDED_BY(mu_);  // Led here.
 };
 
 }  // namespace tutti

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <utility>
@@ -24,6 +25,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Optional;
 
 class FakePart;
 
@@ -223,6 +225,24 @@ TEST_F(MpiAgreementTest, NothingBeginsBeforeAllAreReady) {
   for (int task = 0; task < 3; ++task) {
     EXPECT_THAT(begun_[task][1], ElementsAre(0));
   }
+}
+
+TEST_F(MpiAgreementTest, ItIsKnownWhoIsWaitedFor) {
+  MakeTasks(4);
+  const ExecKey key = KeyOf(1, 0);
+  EXPECT_EQ(tasks_[2]->Awaited(key), std::nullopt);
+  AddReady(2, key, {2, 3, 1});
+  AddReady(1, key, {2, 3, 1});
+  EXPECT_THAT(tasks_[2]->Awaited(key), Optional(ElementsAre(3, 1)));
+  DeliverAll();
+  EXPECT_THAT(tasks_[2]->Awaited(key), Optional(ElementsAre(3)));
+  EXPECT_THAT(tasks_[1]->Awaited(key), Optional(ElementsAre(2)));
+  EXPECT_EQ(tasks_[3]->Awaited(key), std::nullopt);
+  AddReady(3, key, {2, 3, 1});
+  while (tasks_[2]->num_led() < 2) DeliverOne();
+  EXPECT_THAT(tasks_[2]->Awaited(key), Optional(IsEmpty()));  // For leave.
+  DeliverAll();
+  for (const auto& task : tasks_) EXPECT_EQ(task->Awaited(key), std::nullopt);
 }
 
 TEST_F(MpiAgreementTest, WhoIsNoMemberDoesNotCount) {

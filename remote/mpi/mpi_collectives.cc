@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_executor.h"
-#include "framework/params.h"
 #include "framework/peer_access.h"
+#include "framework/rank_list.h"
 
 namespace tutti {
 namespace {
@@ -254,6 +255,31 @@ void MpiCollectives::Run(const CollectiveContext& context,
                          StatusCallback done) {
   std::make_shared<Execution>(shared_from_this(), context, std::move(done))
       ->Start();
+}
+
+std::string MpiCollectives::DescribeWaiting(const CollGroupParams& group,
+                                            const ExecKey& exec) {
+  const auto tasks = agreement_.Awaited(exec);
+  if (!tasks.has_value()) return "";
+  const int this_task = options_.cluster.this_task;
+  bool leads = false;
+  std::vector<int> ranks;  // The first one of each of these tasks.
+  absl::flat_hash_set<int> left(tasks->begin(), tasks->end());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto task = options_.cluster.TaskOf(group.members[rank].device.name);
+    if (!task.ok()) continue;
+    if (rank == 0) leads = *task == this_task;
+    if (left.erase(*task) > 0) ranks.push_back(rank);
+  }
+  if (ranks.empty()) {
+    return absl::StrCat(options_.cluster.Label(0),
+                        ", which lets one group begin for the first time");
+  }
+  const std::string names = ShortList(ranks.size(), [&](size_t i) {
+    return absl::StrCat("rank ", ranks[i], " (",
+                        group.members[ranks[i]].device.name.ToString(), ")");
+  });
+  return absl::StrCat(names, leads ? "" : ", which says when all are ready");
 }
 
 bool MpiCollectives::Post(Work work) {

@@ -3,15 +3,18 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "framework/buf_key.h"
 #include "framework/cluster_spec.h"
 #include "framework/collective_delegate.h"
 #include "framework/environment.h"
 #include "framework/mutex.h"
+#include "framework/params.h"
 #include "remote/mpi/mpi_agreement.h"
 #include "remote/mpi/mpi_communicators.h"
 #include "remote/mpi/mpi_notes.h"
@@ -57,6 +60,11 @@ class MpiCollectives final
   // needs besides the tensors; UNAVAILABLE, or that of Drop(), if another
   // member's process is gone; those of merge op and final op.
   void Run(const CollectiveContext& context, StatusCallback done) override;
+
+  // The members whose tasks are not ready, where this one leads; else the
+  // leader. Once it has begun, nobody.
+  std::string DescribeWaiting(const CollGroupParams& group,
+                              const ExecKey& exec) override;
 
   // The rest is for MPI's thread. Begins to listen; once, before all else.
   void Open();
