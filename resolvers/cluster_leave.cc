@@ -45,6 +45,7 @@ absl::Status ClusterLeave::MayLeave() const {
 
 void ClusterLeave::Begin(absl::Time deadline) {
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    WaitForLate(task);
     if (task != options_.cluster.this_task && !lost_.contains(task)) {
       untold_.insert(task);
     }
@@ -80,8 +81,15 @@ void ClusterLeave::OnFound(const ControlCaller& process) {
   const auto [task, incarnation] = process;
   MutexLock lock(&mu_);
   if (processes_[task].lost_soon.erase(incarnation) > 0) return;
-  if (done_ != nullptr) return;
-  processes_[task].present.insert(incarnation);
+  processes_[task].late.insert(incarnation);
+  if (done_ == nullptr) WaitForLate(task);
+}
+
+// To whom it was no matter that this task was leaving before.
+void ClusterLeave::WaitForLate(int task) {
+  Processes& known = processes_[task];
+  if (known.late.empty()) return;
+  known.present.merge(known.late);
   lost_.erase(task);
   gone_.erase(task);
 }
@@ -91,7 +99,7 @@ void ClusterLeave::OnLost(const ControlCaller& process) {
   {
     MutexLock lock(&mu_);
     Processes& known = processes_[task];
-    if (known.present.erase(incarnation) == 0) {
+    if (known.present.erase(incarnation) + known.late.erase(incarnation) == 0) {
       known.lost_soon.insert(incarnation);
     }
     if (!known.present.empty()) return;  // Another one has taken its place.
@@ -105,6 +113,7 @@ void ClusterLeave::OnLost(const ControlCaller& process) {
 void ClusterLeave::OnGoodbye(int task) {
   {
     MutexLock lock(&mu_);
+    WaitForLate(task);
     gone_.insert(task);
   }
   EndIfDone();

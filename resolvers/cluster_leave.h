@@ -44,8 +44,8 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   void OnGoodbye(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
   // A process of a task is there, perhaps another one than before: it is waited
-  // for until it is lost, unless this task is leaving already. Each is found
-  // once and lost once; the words of it may come in any order.
+  // for until it is lost; if this task is leaving already, by the next Leave().
+  // Each is found once and lost once; the words of it may come in any order.
   void OnFound(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
   void OnLost(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -57,12 +57,14 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   void Begin(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnTold(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void EndIfDone() ABSL_LOCKS_EXCLUDED(mu_);
+  void WaitForLate(int task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   std::set<int> Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // By their incarnations.
   struct Processes {
     std::set<uint64_t> present;    // Found, and not lost.
+    std::set<uint64_t> late;       // The same, but found while this one left.
     std::set<uint64_t> lost_soon;  // Lost, and not found yet.
   };
 

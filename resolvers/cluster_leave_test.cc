@@ -25,7 +25,9 @@ class KeepingChannel final : public ControlChannel {
 
   void Answer(int task) {
     for (auto& [called, done] : calls_) {
-      if (called == task) std::move(done)(proto::ControlReply());
+      if (called == task && done != nullptr) {
+        std::exchange(done, nullptr)(proto::ControlReply());
+      }
     }
   }
 
@@ -52,6 +54,19 @@ class ClusterLeaveTest : public testing::Test {
       ClusterLeave::Options{.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
                             .environment = environment_.get(),
                             .channel = channel_});
+  // Task 1 starts again while this one leaves, in vain.
+  void LeaveWhileOneComesBack() {
+    leave_->OnFound({1, 5});
+    Leave();
+    leave_->OnLost({1, 5});
+    leave_->OnFound({1, 6});
+    environment_.Advance(absl::Seconds(3));
+    ASSERT_TRUE(ended_.has_value());
+    EXPECT_THAT(*ended_, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                  testing::HasSubstr("task 2 (c:1) did not")));
+    ended_.reset();
+  }
+
   std::optional<absl::Status> ended_;
 };
 
@@ -110,6 +125,35 @@ TEST_F(ClusterLeaveTest, OneWhoseLossIsToldFirstIsNotWaitedFor) {
   leave_->OnLost({1, 5});
   leave_->OnFound({1, 5});
   Leave();
+  leave_->OnGoodbye(2);
+  channel_->Answer(2);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, OneThatCameBackMeanwhileIsWaitedForTheNextTime) {
+  LeaveWhileOneComesBack();
+  Leave();
+  for (const int task : {1, 2}) channel_->Answer(task);
+  leave_->OnGoodbye(2);
+  EXPECT_FALSE(ended_.has_value());
+  leave_->OnLost({1, 6});
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, ItsGoodbyeBetweenTheTwoCounts) {
+  LeaveWhileOneComesBack();
+  leave_->OnGoodbye(1);
+  Leave();
+  for (const int task : {1, 2}) channel_->Answer(task);
+  leave_->OnGoodbye(2);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, OneThatComesBackBeforeItsLossIsToldIsNotWaitedFor) {
+  leave_->OnFound({1, 5});
+  Leave();
+  leave_->OnFound({1, 6});
+  leave_->OnLost({1, 5});
   leave_->OnGoodbye(2);
   channel_->Answer(2);
   EXPECT_EQ(ended_, absl::OkStatus());
