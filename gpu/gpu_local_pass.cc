@@ -22,6 +22,21 @@ double CostSeconds(const CostQuery& query) {
                                         link.bytes_per_second;
 }
 
+// The leader has ruled this out, unless it is another version, or knows another
+// implementation by the name: the kernels would spoil the GPU.
+absl::Status CheckFirstReachesAll(const GpuMembers& members) {
+  const CudaDevice& first = members.device(0);
+  for (int rank = 1; rank < members.size(); ++rank) {
+    const CudaDevice& other = members.device(rank);
+    if (first.Reaches(other)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        members.instance().impl_details.implementation,
+        " needs a first member that reaches the memory of all: ",
+        first.full_name(), " does not reach that of ", other.full_name()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WaitForAll(CudaDevice& device,
                         const std::vector<GpuEvent>& events) {
   for (const GpuEvent event : events) {
@@ -43,13 +58,15 @@ absl::StatusOr<Prepared> Prepare(const GpuMembers& members,
                                  GpuLocalCollective::Planner planner,
                                  const std::vector<GpuEvent>& ready) {
   CudaDevice& first = members.device(0);
+  absl::Status status = CheckFirstReachesAll(members);
+  if (!status.ok()) return status;
   absl::StatusOr<GpuPlan> plan = planner(members);
   if (!plan.ok()) return plan.status();
   auto end =
       GpuPassEnd::Create(first, first.collective_stream(),
                          *members.context(0).executor->environment().clock);
   if (!end.ok()) return end.status();
-  absl::Status status = WaitForAll(first, ready);
+  status = WaitForAll(first, ready);
   status.Update(members.context(0).execution->cancellation.status());
   if (!status.ok()) return status;
   return Prepared{*std::move(plan), *std::move(end)};

@@ -10,6 +10,7 @@
 #include "framework/collective_executor.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/device_manager.h"
+#include "framework/implementation_traits.h"
 #include "framework/registry.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_group.h"
@@ -55,6 +56,39 @@ class Copier : public GpuLocalCollective {
 
 REGISTER_COLLECTIVE(TestCopies, Implemented<Copier>(GpuLocalTraits(
                                     "copies", {CollectiveType::kAllReduce})));
+
+// As where a leader of another version asks less of the devices.
+ImplementationTraits TraitsWithoutNeeds() {
+  ImplementationTraits traits =
+      GpuLocalTraits("copies", {CollectiveType::kAllReduce});
+  traits.device_needs = {};
+  return traits;
+}
+
+REGISTER_COLLECTIVE(TestCopiesAnywhere,
+                    Implemented<Copier>(TraitsWithoutNeeds()));
+
+TEST(GpuLocalCollectiveTest, MemoryThatTheFirstOneDoesNotReachIsLeftAlone) {
+  FakeGpuGroup group(
+      {.num_gpus = 3, .devices_per_gpu = 1, .link = [](int a, int b) {
+         return a + b == 2 ? PeerLink::kNone : PeerLink::kBus;
+       }});
+  auto request = group.Request(AllReduce{}, DType::kInt8, kElements);
+  request.impl_details.implementation = "TestCopiesAnywhere";
+  std::vector<Tensor> outputs(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, request, group.Allocate(rank, DType::kInt8, kElements),
+               &outputs[rank]);
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(),
+              Each(Optional(StatusIs(
+                  absl::StatusCode::kFailedPrecondition,
+                  HasSubstr("device:GPU:0 does not reach that of "
+                            "/job:localhost/replica:0/task:0/device:GPU:2")))));
+  outputs.clear();
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
 
 TEST(GpuLocalCollectiveTest, WhatFailsJustBeforeTheLaunchTouchesNothing) {
   FakeGpuGroup group({});
