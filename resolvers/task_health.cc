@@ -16,7 +16,8 @@ namespace {
 constexpr size_t kMaxLostProcesses = 16;
 
 // By this a task's word that a process counts as lost is told from what a
-// transport refuses with FAILED_PRECONDITION.
+// transport refuses with FAILED_PRECONDITION. It comes first: a transport may
+// cut a long message off.
 constexpr absl::string_view kMustStartAgain =
     "a process that was lost must start again";
 
@@ -281,10 +282,10 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
     for (const LostProcess& lost : known.lost) {
       if (lost.incarnation != process.incarnation) continue;
       return absl::FailedPreconditionError(absl::StrCat(
-          lost.reason.message(), ", ",
-          Seconds(options_.environment.clock->Now() - lost.since), " ago, as ",
-          options_.cluster.Label(options_.cluster.this_task), " says; ",
-          kMustStartAgain, " (incarnation ", process.incarnation, ")"));
+          kMustStartAgain, " (incarnation ", process.incarnation,
+          "): ", Seconds(options_.environment.clock->Now() - lost.since),
+          " ago, as ", options_.cluster.Label(options_.cluster.this_task),
+          " says, ", lost.reason.message()));
     }
     if (known.state == State::kUp) {
       replaced = MarkLost(

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -128,6 +129,24 @@ TEST_F(TaskHealthTest, ATaskThatHasAnsweredMaySayThatThisOneIsLost) {
   Answer(1, 6);
   ASSERT_EQ(channel_->calls.size(), 3u);
   std::move(channel_->calls[2])(verdict);
+  EXPECT_THAT(refused_, testing::ElementsAre(1));
+}
+
+TEST_F(TaskHealthTest, ItSaysSoThoughTheReasonIsTooLongForTheWire) {
+  constexpr size_t kMaxMessageBytes = 4096;  // Of gRPC's status.
+  ASSERT_TRUE(health_->OnHeard({1, 5}).ok());
+  std::move(channel_->calls[0])(
+      absl::UnavailableError(std::string(kMaxMessageBytes, 'x')));
+  EXPECT_EQ(num_lost_, 1);
+  const absl::Status verdict = health_->OnHeard({1, 5});
+  ASSERT_GT(verdict.message().size(), kMaxMessageBytes);
+  ASSERT_TRUE(health_->OnHeard({1, 6}).ok());
+  ASSERT_EQ(channel_->calls.size(), 2u);
+  clock_.now += profile_.hold;
+  Answer(1, 6);
+  ASSERT_EQ(channel_->calls.size(), 3u);
+  std::move(channel_->calls[2])(absl::Status(
+      verdict.code(), verdict.message().substr(0, kMaxMessageBytes)));
   EXPECT_THAT(refused_, testing::ElementsAre(1));
 }
 
