@@ -172,7 +172,7 @@ void ClusterControl::OnRefused(int task, const absl::Status& why) {
 
 void ClusterControl::OnTaskLost(const ControlCaller& process,
                                 const absl::Status& reason) {
-  param_resolver_->OnTaskLost(process.task, reason);
+  param_resolver_->OnTaskLost(process, reason);
   CountDevicesLeft();
   leave_->OnLost(process);
   if (options_.task_lost != nullptr) options_.task_lost(process, reason);

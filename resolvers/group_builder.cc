@@ -117,11 +117,13 @@ void GroupBuilder::Withdraw(absl::string_view full_name) {
   members_.pop_back();
 }
 
-bool GroupBuilder::HasMemberOfTask(absl::string_view task_name) const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [&](const Member& member) {
-                       return member.device.name.TaskName() == task_name;
-                     });
+bool GroupBuilder::HasMemberOfTask(absl::string_view task_name,
+                                   uint64_t incarnation) const {
+  return std::any_of(
+      members_.begin(), members_.end(), [&](const Member& member) {
+        return member.device.name.TaskName() == task_name &&
+               (incarnation == 0 || member.device.incarnation == incarnation);
+      });
 }
 
 absl::StatusOr<std::vector<int>> GroupBuilder::RankOrder() const {

@@ -1,6 +1,7 @@
 #ifndef TUTTI_RESOLVERS_GROUP_BUILDER_H_
 #define TUTTI_RESOLVERS_GROUP_BUILDER_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +34,9 @@ class GroupBuilder {
   // Forgets a device that had joined. Only before the group is complete.
   void Withdraw(absl::string_view full_name);
 
-  bool HasMemberOfTask(absl::string_view task_name) const;
+  // With that incarnation, or any if it is 0.
+  bool HasMemberOfTask(absl::string_view task_name,
+                       uint64_t incarnation = 0) const;
   bool empty() const { return members_.empty(); }
   int size() const { return size_; }  // Of the complete group.
   bool complete() const { return static_cast<int>(members_.size()) == size_; }

@@ -9,6 +9,19 @@
 #include "resolvers/task_members.h"
 
 namespace tutti {
+namespace {
+
+bool HasMemberOf(const CollGroupParams& group, const ControlCaller& process) {
+  const auto [task, incarnation] = process;
+  return std::any_of(
+      group.members.begin(), group.members.end(),
+      [&](const CollGroupMember& member) {
+        return member.device.name.task == task &&
+               (incarnation == 0 || member.device.incarnation == incarnation);
+      });
+}
+
+}  // namespace
 
 std::shared_ptr<ParamResolverDistributed> ParamResolverDistributed::Create(
     Options options) {
@@ -306,14 +319,15 @@ absl::Status ParamResolverDistributed::CheckCanEnd(const ControlCaller& caller,
                    generation, "; wanted at most ", limit));
 }
 
-void ParamResolverDistributed::OnTaskLost(int task,
+void ParamResolverDistributed::OnTaskLost(const ControlCaller& process,
                                           const absl::Status& reason) {
+  const auto [task, incarnation] = process;
   client_->OnLost(task);
   const bool led = options_.leadership->MarkLost(task);
   for (const auto& group : options_.directory->Living()) {
-    if (TasksOf(*group).contains(task)) EndEverywhere(*group, reason);
+    if (HasMemberOf(*group, process)) EndEverywhere(*group, reason);
   }
-  led_->EndTask(options_.cluster.TaskName(task), reason);
+  led_->EndTask(options_.cluster.TaskName(task), incarnation, reason);
   if (led) EndWhatWasLed(task, reason);
   client_->OnLeaderGone(task, reason, /*answered=*/nullptr);
   if (led) OnLeaderChanged();

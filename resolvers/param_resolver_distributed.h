@@ -142,8 +142,9 @@ class ParamResolverDistributed
   void OnCancelled(const ControlCaller& caller, ExecKey execution,
                    const absl::Status& reason);
 
-  // The task's process is gone, for the reason, which names it.
-  void OnTaskLost(int task, const absl::Status& reason);
+  // The process is gone, for the reason, which names it; with incarnation 0,
+  // whichever its task had. What another one of its task has begun goes on.
+  void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
 
   // The other tasks have gone on without this process: all that waits or runs
   // here ends so, and all that comes.

@@ -547,17 +547,19 @@ bool ParamResolverLocal::IsAwaitedBy(const Group& group,
 }
 
 void ParamResolverLocal::EndTask(absl::string_view task_name,
+                                 uint64_t incarnation,
                                  const absl::Status& reason) {
   Outbox outbox;
   {
     MutexLock lock(&mu_);
     std::vector<GroupKey> ended;
     for (const auto& [key, group] : groups_) {
-      if (IsFormedWith(*group, task_name)) {
+      if (IsFormedWith(*group, task_name, incarnation)) {
         ended.push_back(key);
         continue;
       }
-      for (auto& call : group->waiting.TakeCallsOfTask(task_name)) {
+      for (auto& call :
+           group->waiting.TakeCallsOfTask(task_name, incarnation)) {
         group->builder.Withdraw(call->device_name);
         outbox.answers.emplace_back(std::move(call), LeaderAnswer{reason});
       }
@@ -588,9 +590,10 @@ void ParamResolverLocal::SetDevicesLeft(int64_t num_devices,
 
 // All its members have come, one of them from the task.
 bool ParamResolverLocal::IsFormedWith(const Group& group,
-                                      absl::string_view task_name) const {
+                                      absl::string_view task_name,
+                                      uint64_t incarnation) const {
   if (!group.status.ok() || group.cancellation == nullptr) return false;
-  return group.builder.HasMemberOfTask(task_name);
+  return group.builder.HasMemberOfTask(task_name, incarnation);
 }
 
 bool ParamResolverLocal::IsFormedWithout(GroupKey group_key,

@@ -122,9 +122,9 @@ class ParamResolverLocal
                   absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The process is gone: ends the groups that its devices are in, and its calls
-  // to others.
-  void EndTask(absl::string_view task_name, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // to others. With incarnation 0, any process of the task.
+  void EndTask(absl::string_view task_name, uint64_t incarnation,
+               const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The tasks that live have so many devices: who wants to form a group with
   // more members gets the reason for which there are no more, at once.
@@ -235,7 +235,8 @@ class ParamResolverLocal
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsAwaitedBy(const Group& group, absl::string_view task_name) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsFormedWith(const Group& group, absl::string_view task_name) const
+  bool IsFormedWith(const Group& group, absl::string_view task_name,
+                    uint64_t incarnation = 0) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropGroup(GroupKey key, absl::Status reason, Outbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -28,10 +28,12 @@ bool WaitingCalls::HasCallOfTask(absl::string_view task_name) const {
 }
 
 std::vector<WaitingCallPtr> WaitingCalls::TakeCallsOfTask(
-    absl::string_view task_name) {
+    absl::string_view task_name, uint64_t incarnation) {
   std::vector<WaitingCallPtr> taken;
   for (const auto& [place, call] : calls_) {
-    if (call->device.name.TaskName() == task_name) taken.push_back(call);
+    const DeviceAttributes& device = call->device;
+    if (incarnation != 0 && device.incarnation != incarnation) continue;
+    if (device.name.TaskName() == task_name) taken.push_back(call);
   }
   for (const WaitingCallPtr& call : taken) Remove(*call);
   return taken;

@@ -61,8 +61,10 @@ class WaitingCalls {
 
   bool HasCallOfTask(absl::string_view task_name) const;
 
-  // Those of the task's devices, which leave.
-  std::vector<WaitingCallPtr> TakeCallsOfTask(absl::string_view task_name);
+  // Those of the task's devices with that incarnation, or any if it is 0, which
+  // leave.
+  std::vector<WaitingCallPtr> TakeCallsOfTask(absl::string_view task_name,
+                                              uint64_t incarnation);
 
   // All of them; none is left.
   std::vector<WaitingCallPtr> TakeAll();

@@ -264,6 +264,31 @@ TEST_F(ClusterFaultsTest, TheNextGenerationFormsWithTheRestartedTask) {
   }
 }
 
+// Another thread may tell of the new process before the loss of the old one is
+// told to the end.
+TEST_F(ClusterFaultsTest, ALateWordOfAnOldProcessSparesTheNewOne) {
+  Begin({.num_tasks = 2});
+  Settle({0, 1});
+  const ControlCaller former{1, cluster_->Device(1, 0).incarnation};
+  cluster_->Restart(1);
+  cluster_->RunFor(absl::Seconds(1));
+  const auto calls = Settle({0, 1});
+  const CallPtr waits = cluster_->Ask(1, 0, AllReduceOf(99, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  const auto tell = [&](const ControlCaller& process) {
+    cluster_->control(0).param_resolver()->OnTaskLost(
+        process, absl::UnavailableError("gone"));
+    cluster_->RunFor(absl::Seconds(1));
+  };
+  tell(former);
+  EXPECT_THAT(EndOf(calls[0]), IsOk());
+  EXPECT_THAT(EndOf(calls[1]), IsOk());
+  EXPECT_TRUE(waits->waits());
+  tell({1, cluster_->Device(1, 0).incarnation});
+  EXPECT_THAT(EndOf(calls[0]), StatusIs(StatusCode::kUnavailable, "gone"));
+  EXPECT_THAT(waits->status(), StatusIs(StatusCode::kUnavailable, "gone"));
+}
+
 TEST_F(ClusterFaultsTest, NobodyWaitsForAGroupThatLacksALostTask) {
   for (const int killed : {0, 2}) {
     SCOPED_TRACE(absl::StrCat("task ", killed, " is killed"));
