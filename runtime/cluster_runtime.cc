@@ -1,5 +1,6 @@
 #include "runtime/cluster_runtime.h"
 
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
@@ -235,8 +236,20 @@ class ClusterRuntime::Impl {
          .executor =
              [this] { return manager_->FindOrCreate(kCoordinatorStep); },
          .group_key = kCoordinatorGroup,
+         .present_process =
+             [parts = parts_for_names_](int task) {
+               return PresentProcess(*parts, task);
+             },
          .begun = begun});
     parts_for_names_->coordinator = coordinator_;
+  }
+
+  static uint64_t PresentProcess(const PartsForNames& parts, int task) {
+    const auto control = parts.control.lock();
+    if (control == nullptr) return 0;
+    const uint64_t incarnation = control->health().incarnation(task);
+    const absl::Status loss = control->health().LossOf({task, incarnation});
+    return loss.ok() ? incarnation : 0;
   }
 
   static void OnNamesBegun(const PartsForNames& parts) {
@@ -247,7 +260,7 @@ class ClusterRuntime::Impl {
     for (int task : coordinator->WaitsFor()) {
       // One that was lost before is not watched.
       const absl::Status loss = control->health().LossOf({.task = task});
-      if (!loss.ok()) coordinator->OnTaskLost(task, loss);
+      if (!loss.ok()) coordinator->OnTaskLost({.task = task}, loss);
     }
   }
 
@@ -286,7 +299,7 @@ class ClusterRuntime::Impl {
               coordinator = std::weak_ptr<Coordinator>(coordinator_)](
                  const ControlCaller& process, const absl::Status& reason) {
                if (const auto named = coordinator.lock()) {
-                 named->OnTaskLost(process.task, reason);
+                 named->OnTaskLost(process, reason);
                }
                const auto alive = transport.lock();
                if (alive != nullptr) alive->Drop(process, reason);

@@ -129,9 +129,11 @@ absl::Status Coordinator::Enter(const PendingTensorPtr& pending) {
 }
 
 void Coordinator::Begin() {
+  const uint64_t asked_process = PresentProcess(/*task=*/0);
   {
     MutexLock lock(&mu_);
     if (std::exchange(has_begun_, true)) return;
+    asked_process_ = asked_process;
   }
   auto executor = options_.executor();
   {
@@ -407,7 +409,24 @@ void Coordinator::GiveUpRuns(const absl::Status& reason) {
   executor->StartAbort(reason);
 }
 
-void Coordinator::OnTaskLost(int task, const absl::Status& reason) {
+uint64_t Coordinator::PresentProcess(int task) const {
+  return options_.present_process == nullptr ? 0
+                                             : options_.present_process(task);
+}
+
+// By one that is not lost, before anything was to do with this one.
+bool Coordinator::IsReplaced(const ControlCaller& process) {
+  const auto [task, incarnation] = process;
+  const uint64_t present = PresentProcess(task);
+  if (incarnation == 0 || present == 0 || present == incarnation) return false;
+  if (options_.server != nullptr) return !options_.server->HasHeardOf(process);
+  MutexLock lock(&mu_);
+  return asked_process_ != incarnation;
+}
+
+void Coordinator::OnTaskLost(const ControlCaller& process,
+                             const absl::Status& reason) {
+  if (IsReplaced(process)) return;
   if (options_.server != nullptr) {
     if (options_.server->is_in_use()) {
       options_.server->End(reason, DecidedRuns::kCancel);
@@ -416,7 +435,7 @@ void Coordinator::OnTaskLost(int task, const absl::Status& reason) {
   }
   {
     MutexLock lock(&mu_);
-    if (task != 0 || !has_begun_) return;
+    if (process.task != 0 || !has_begun_) return;
   }
   EndHere(reason, DecidedRuns::kCancel);
 }

@@ -59,6 +59,10 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
     std::function<std::shared_ptr<CollectiveExecutor>()> executor;
     GroupKey group_key = 0;  // As the step.
 
+    // The incarnation of the process that the task is now; 0 if none is known.
+    // May be null.
+    std::function<uint64_t(int task)> present_process;
+
     // Runs once, when this rank asks for something. May be null.
     std::function<void()> begun;
   };
@@ -102,8 +106,10 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   // Ends what runs, on all ranks.
   void GiveUpRuns(const absl::Status& reason);
 
-  // That task is lost to this one. Everything ends if it is needed.
-  void OnTaskLost(int task, const absl::Status& reason);
+  // That process is lost to this one; with incarnation 0, whichever its task
+  // had. Everything ends if it is needed: not if it has asked for nothing, and
+  // was asked for nothing, before another one took its place.
+  void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
 
   // Whose loss would leave somebody waiting.
   std::vector<int> WaitsFor();
@@ -112,6 +118,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   explicit Coordinator(Options options);
 
   int rank() const { return options_.cluster.this_task; }
+  uint64_t PresentProcess(int task) const;
   void Call(proto::ControlRequest request, ControlDone done);
 
   void Submit(CollectiveType type, NamedTensor tensor, StatusCallback done);
@@ -135,6 +142,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);
   void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsReplaced(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
   void TellEnd(const absl::Status& reason, DecidedRuns runs, ControlDone done);
   void AnswerShutdowns() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -145,6 +153,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
 
   Mutex mu_;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t asked_process_ ABSL_GUARDED_BY(mu_) = 0;  // Of task 0.
   std::shared_ptr<CollectiveExecutor> executor_ ABSL_GUARDED_BY(mu_);
   bool is_shutting_down_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status end_ ABSL_GUARDED_BY(mu_);

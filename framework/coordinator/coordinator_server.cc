@@ -76,7 +76,7 @@ void CoordinatorServer::Handle(const ControlCaller& caller,
   switch (request.kind_case()) {
     case proto::ControlRequest::kSubmitTensors:
       return std::move(done)(
-          DoneAnswer(Submit(caller.task, request.submit_tensors())));
+          DoneAnswer(Submit(caller, request.submit_tensors())));
     case proto::ControlRequest::kAwaitDecisions:
       return Await(caller.task, request.await_decisions().after(),
                    withdrawn.get(), std::move(done));
@@ -89,7 +89,7 @@ void CoordinatorServer::Handle(const ControlCaller& caller,
   }
 }
 
-absl::Status CoordinatorServer::Submit(int task,
+absl::Status CoordinatorServer::Submit(const ControlCaller& caller,
                                        const proto::SubmitTensors& message) {
   absl::Status status;
   Answers answers;
@@ -99,7 +99,7 @@ absl::Status CoordinatorServer::Submit(int task,
     // The rank hears of the end in order, from AwaitDecisions.
     if (!end_.ok()) return absl::OkStatus();
     begins = !std::exchange(has_begun_, true);
-    status = Add(task, message);
+    status = Add(caller, message);
     Decide();
     ArmAlarm();
     answers = TakeAnswers();
@@ -110,8 +110,9 @@ absl::Status CoordinatorServer::Submit(int task,
 }
 
 // What comes again, because its answer was lost, has been added.
-absl::Status CoordinatorServer::Add(int task,
+absl::Status CoordinatorServer::Add(const ControlCaller& caller,
                                     const proto::SubmitTensors& message) {
+  const int task = caller.task;
   Rank& rank = ranks_[task];
   if (message.number() <= rank.last_message) return absl::OkStatus();
   if (message.number() != rank.last_message + 1 ||
@@ -129,6 +130,7 @@ absl::Status CoordinatorServer::Add(int task,
         " bytes and slots ", message.slots().size(), "; at most ",
         kMaxTensorNameBytes, " and ", kMaxTensorSlots / 8));
   }
+  rank.process = caller.incarnation;
   rank.last_message = message.number();
   rank.name_head += message.name_head();
   const absl::Time now = options_.clock->Now();
@@ -278,6 +280,11 @@ void CoordinatorServer::OnRunEnded(uint64_t execution) {
 bool CoordinatorServer::is_in_use() {
   MutexLock lock(&mu_);
   return has_begun_ && end_.ok();
+}
+
+bool CoordinatorServer::HasHeardOf(const ControlCaller& process) {
+  MutexLock lock(&mu_);
+  return ranks_[process.task].process == process.incarnation;
 }
 
 // --- The end -----------------------------------------------------------------

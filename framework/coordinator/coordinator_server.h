@@ -78,8 +78,12 @@ class CoordinatorServer
   // Whether somebody has asked for something, and it has not ended.
   bool is_in_use() ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Whether the process has asked for something.
+  bool HasHeardOf(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   struct Rank {
+    uint64_t process = 0;  // Whose requests they are; 0: none has come.
     uint64_t last_message = 0;
     uint64_t next_request = 1;
     std::string name_head;
@@ -92,9 +96,11 @@ class CoordinatorServer
 
   explicit CoordinatorServer(Options options);
 
-  absl::Status Submit(int task, const proto::SubmitTensors& message)
+  absl::Status Submit(const ControlCaller& caller,
+                      const proto::SubmitTensors& message)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Add(int task, const proto::SubmitTensors& message)
+  absl::Status Add(const ControlCaller& caller,
+                   const proto::SubmitTensors& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Await(int task, uint64_t after, Cancellation* withdrawn,
              ControlDone done) ABSL_LOCKS_EXCLUDED(mu_);

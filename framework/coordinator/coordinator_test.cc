@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
+#include "framework/coordinator/coordinator_server.h"
 #include "framework/cpu_device.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
@@ -48,7 +51,8 @@ class CoordinatorTest : public testing::Test {
          .environment = environment_.get(),
          .device = std::make_shared<CpuDevice>(DeviceAttributes()),
          .channel = channel_,
-         .executor = [] { return nullptr; }});
+         .executor = [] { return nullptr; },
+         .present_process = [this](int) { return present_process_; }});
   }
 
   void Ask(const std::string& name) {
@@ -63,6 +67,7 @@ class CoordinatorTest : public testing::Test {
 
   const absl::Status reason_ = absl::AbortedError("enough");
   SimulatedEnvironment environment_{1};
+  uint64_t present_process_ = 5;  // That task 0 is.
   std::shared_ptr<SilentChannel> channel_;
   Tensor output_;
   std::vector<absl::Status> statuses_;
@@ -93,6 +98,48 @@ TEST_F(CoordinatorTest, WhoEndsOrGoesAwayWhileItFirstAsksTellsTheOthers) {
     Ask("x");
     EXPECT_THAT(statuses_, ElementsAre(reason_));
     EXPECT_THAT(channel_->kinds, Contains(Kind::kEndDecisions));
+  }
+}
+
+TEST_F(CoordinatorTest, ALateWordOfAnOldProcessEndsNothing) {
+  present_process_ = 6;
+  Ask("x");
+  coordinator_->OnTaskLost({0, 5}, reason_);
+  EXPECT_THAT(statuses_, IsEmpty());
+  coordinator_->OnTaskLost({0, 6}, reason_);
+  EXPECT_THAT(statuses_, ElementsAre(reason_));
+}
+
+TEST_F(CoordinatorTest, TheLossOfTheProcessThatWasAskedEndsAllThoughReplaced) {
+  Ask("x");
+  present_process_ = 6;
+  coordinator_->OnTaskLost({0, 5}, reason_);
+  EXPECT_THAT(statuses_, ElementsAre(reason_));
+}
+
+TEST_F(CoordinatorTest, RankZeroEndsAllForAProcessThatIsThereOrHasAsked) {
+  for (const ControlCaller lost : {ControlCaller{1, 5}, ControlCaller{1, 6}}) {
+    const ClusterSpec cluster = {.addresses = {"a:1", "b:1"}};
+    const auto server = CoordinatorServer::Create(
+        {.cluster = cluster, .clock = environment_.get().clock});
+    coordinator_ = Coordinator::Create(
+        {.cluster = cluster,
+         .environment = environment_.get(),
+         .device = std::make_shared<CpuDevice>(DeviceAttributes()),
+         .server = server,
+         .executor = [] { return nullptr; },
+         .present_process = [](int) { return 6; }});
+    Ask("x");
+    environment_.RunAll();
+    ASSERT_TRUE(server->is_in_use());
+    coordinator_->OnTaskLost({1, 5}, reason_);
+    EXPECT_TRUE(server->is_in_use());
+    proto::ControlRequest request;
+    request.mutable_submit_tensors()->set_number(1);
+    request.mutable_submit_tensors()->set_first_request(1);
+    server->Handle({1, 5}, request, nullptr, [](const ControlAnswer&) {});
+    coordinator_->OnTaskLost(lost, reason_);
+    EXPECT_FALSE(server->is_in_use());
   }
 }
 
