@@ -243,13 +243,13 @@ void Coordinator::Run(const proto::Decision& decision,
     group.executor = executor_;
   }
   auto ended = [weak_self = weak_from_this(), tensors,
-                execution = decision.execution()](const absl::Status& status) {
+                instance = decision.instance()](const absl::Status& status) {
     const auto self = weak_self.lock();
     if (self != nullptr) self->Leave(tensors);
     for (const PendingTensorPtr& pending : tensors) {
       std::move(pending->done)(status);
     }
-    if (self != nullptr) self->OnRunEnded(execution);
+    if (self != nullptr) self->OnRunEnded(instance, status.ok());
   };
   if (in_order_ == nullptr) {
     return RunDecision(group, decision, std::move(tensors), std::move(ended));
@@ -271,8 +271,10 @@ void Coordinator::Leave(const std::vector<PendingTensorPtr>& tensors) {
   pending_.Leave(tensors);
 }
 
-void Coordinator::OnRunEnded(uint64_t execution) {
-  if (options_.server != nullptr) options_.server->OnRunEnded(execution);
+void Coordinator::OnRunEnded(InstanceKey instance, bool went_well) {
+  if (options_.server != nullptr) {
+    options_.server->OnRunEnded(instance, went_well);
+  }
   OnTold();
 }
 

@@ -137,7 +137,8 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
            std::vector<PendingTensorPtr> tensors);
   void Leave(const std::vector<PendingTensorPtr>& tensors)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnRunEnded(uint64_t execution) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnRunEnded(InstanceKey instance, bool went_well)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void OnTold() ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);

@@ -14,10 +14,10 @@ namespace {
 // which to run: two, so that one is under way while the next is prepared.
 constexpr int64_t kMaxRunningUngathered = 2;
 
-// While so many run that began an instance, nothing more is decided: each is
-// unsettled until all ranks have come to it, and of those the tasks bear 1024,
-// the program's other collectives among them.
-constexpr int64_t kMaxNewRunning = 256;
+// While so many instances are unsettled, nothing more is decided: each is until
+// all ranks have come to it, and of those the tasks bear 1024, the program's
+// other collectives among them.
+constexpr int64_t kMaxUnsettled = 256;
 
 // An answer has few more bytes than that: a control message may have 4 MiB.
 constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
@@ -157,7 +157,7 @@ void CoordinatorServer::Decide() {
   const bool gathers = fusion_bytes > 0 &&
                        num_running_ >= kMaxRunningUngathered &&
                        negotiation_.ready_bytes() < fusion_bytes;
-  const int64_t num_new = kMaxNewRunning - num_new_running_;
+  const int64_t num_new = kMaxUnsettled - negotiation_.num_unsettled();
   if (gathers || num_new <= 0 || !negotiation_.has_ready()) return;
   Tell(negotiation_.TakeDecisions(num_new));
 }
@@ -166,7 +166,6 @@ void CoordinatorServer::Tell(
     const std::vector<Negotiation::Decision>& decisions) {
   for (const Negotiation::Decision& decision : decisions) {
     if (decision.status.ok()) ++num_running_;
-    if (decision.begins_instance()) ++num_new_running_;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (decision.requests[rank].empty()) continue;
       ranks_[rank].decisions.push_back(
@@ -265,13 +264,15 @@ void CoordinatorServer::StopWaiting(int task, uint64_t id,
   if (done != nullptr) std::move(done)(reason);
 }
 
-void CoordinatorServer::OnRunEnded(uint64_t execution) {
+void CoordinatorServer::OnRunEnded(InstanceKey instance, bool went_well) {
   Answers answers;
   {
     MutexLock lock(&mu_);
     --num_running_;
-    if (execution == 0) --num_new_running_;
-    if (end_.ok()) Decide();
+    if (end_.ok()) {
+      negotiation_.OnRunEnded(instance, went_well);
+      Decide();
+    }
     answers = TakeAnswers();
   }
   for (auto& [done, answer] : answers) std::move(done)(std::move(answer));

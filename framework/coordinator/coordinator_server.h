@@ -67,8 +67,9 @@ class CoordinatorServer
               std::shared_ptr<Cancellation> withdrawn,
               ControlDone done) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Rank zero has run one of the decisions, as that execution of its instance.
-  void OnRunEnded(uint64_t execution) ABSL_LOCKS_EXCLUDED(mu_);
+  // Rank zero has run one of the decisions, as an execution of that instance.
+  void OnRunEnded(InstanceKey instance, bool went_well)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Nothing more is decided, on any rank; the first reason stays. `by` is the
   // rank that ends so by itself, having heard of no end before.
@@ -129,7 +130,6 @@ class CoordinatorServer
   std::vector<Rank> ranks_ ABSL_GUARDED_BY(mu_);
   uint64_t last_waiting_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t num_running_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t num_new_running_ ABSL_GUARDED_BY(mu_) = 0;  // First executions.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time rings_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };

@@ -167,7 +167,7 @@ std::vector<Negotiation::Decision> Negotiation::TakeDecisions(
       Forget(*tensor);
     }
     decisions.push_back(Decide(group));
-    if (decisions.back().begins_instance()) ++num_new;
+    if (decisions.back().begins_instance) ++num_new;
   }
   return decisions;
 }
@@ -244,7 +244,7 @@ void Negotiation::DecideGather(absl::Span<const TensorRequest> by_rank,
 // False if it is not known, and there is no room to know it.
 bool Negotiation::SetExactInstance(const std::string& signature,
                                    size_t num_entries, Decision& made) {
-  if (!instances_.contains(signature)) {
+  if (!instance_keys_.contains(signature)) {
     if (num_exact_entries_ + num_entries > options_.max_exact_entries) {
       return false;
     }
@@ -255,10 +255,23 @@ bool Negotiation::SetExactInstance(const std::string& signature,
 }
 
 void Negotiation::SetInstance(const std::string& signature, Decision& made) {
-  Instance& instance = instances_[signature];
-  if (instance.key == 0) instance.key = ++last_instance_;
-  made.instance = instance.key;
+  const auto [found, is_new] =
+      instance_keys_.try_emplace(signature, instances_.size() + 1);
+  if (is_new) instances_.emplace_back();
+  Instance& instance = instances_[found->second - 1];
+  made.instance = found->second;
   made.execution = instance.num_executions++;
+  made.begins_instance = !instance.is_settled && instance.num_under_way == 0;
+  if (made.begins_instance) ++num_unsettled_;
+  ++instance.num_under_way;
+}
+
+void Negotiation::OnRunEnded(InstanceKey key, bool went_well) {
+  Instance& instance = instances_[key - 1];
+  --instance.num_under_way;
+  if (instance.is_settled) return;
+  instance.is_settled = went_well;
+  if (went_well || instance.num_under_way == 0) --num_unsettled_;
 }
 
 // One more than the tensor's slot; 0 if there is none left.

@@ -57,7 +57,9 @@ class Negotiation {
     std::vector<int64_t> rows;
     std::vector<uint32_t> slots;
 
-    bool begins_instance() const { return status.ok() && execution == 0; }
+    // The instance is not known to be settled, and no other execution of it is
+    // under way.
+    bool begins_instance = false;
   };
 
   explicit Negotiation(Options options);
@@ -80,6 +82,13 @@ class Negotiation {
   // rest stays ready.
   std::vector<Decision> TakeDecisions(
       int64_t max_new_instances = std::numeric_limits<int64_t>::max());
+
+  // A decision that runs as an execution of the instance has run; where it went
+  // well the instance is settled.
+  void OnRunEnded(InstanceKey key, bool went_well);
+
+  // Instances that are not known to be settled and have executions under way.
+  int64_t num_unsettled() const { return num_unsettled_; }
 
   // The names of which a rank has been missing for that long, each told once.
   std::vector<StalledTensor> TakeStalled(absl::Time now, absl::Duration after);
@@ -121,8 +130,9 @@ class Negotiation {
     size_t name_bytes = 0;
   };
   struct Instance {
-    InstanceKey key = 0;
     uint64_t num_executions = 0;
+    uint64_t num_under_way = 0;
+    bool is_settled = false;
   };
 
   absl::Status CheckMayAdd(int rank, const std::string& name) const;
@@ -157,9 +167,10 @@ class Negotiation {
   std::vector<RankRequests> slots_;
   absl::flat_hash_map<std::string, uint32_t> slot_of_name_;
 
-  absl::flat_hash_map<std::string, Instance> instances_;
+  absl::flat_hash_map<std::string, InstanceKey> instance_keys_;
+  std::vector<Instance> instances_;  // By key, of which the first is 1.
+  int64_t num_unsettled_ = 0;
   size_t num_exact_entries_ = 0;
-  InstanceKey last_instance_ = 0;
 };
 
 }  // namespace tutti

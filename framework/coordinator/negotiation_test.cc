@@ -159,9 +159,9 @@ TEST(NegotiationTest, WhatWouldBeginTooManyInstancesStaysReady) {
 
     const auto first = negotiation.TakeDecisions(2);
     ASSERT_THAT(first, SizeIs(3));
-    EXPECT_TRUE(first[0].begins_instance());
-    EXPECT_FALSE(first[1].begins_instance());
-    EXPECT_TRUE(first[2].begins_instance());
+    EXPECT_TRUE(first[0].begins_instance);
+    EXPECT_FALSE(first[1].begins_instance);
+    EXPECT_TRUE(first[2].begins_instance);
     EXPECT_TRUE(negotiation.has_ready());
     EXPECT_EQ(negotiation.ready_bytes(), 4 * 33);
     EXPECT_THAT(add("a", 31), IsOk());
@@ -175,6 +175,45 @@ TEST(NegotiationTest, WhatWouldBeginTooManyInstancesStaysReady) {
     EXPECT_EQ(negotiation.ready_bytes(), 0);
     EXPECT_THAT(add("c", 33), IsOk());
   }
+}
+
+TEST(NegotiationTest, AnInstanceIsNewUntilARunOfItWentWell) {
+  Negotiation negotiation({.num_ranks = 1, .fusion_bytes = 0});
+  uint64_t number = 0;
+  for (const bool goes_well : {false, true}) {
+    EXPECT_THAT(negotiation.Add(0, ++number, Reduction("a", 30), kStart),
+                IsOk());
+    EXPECT_THAT(negotiation.Add(0, ++number, Reduction("b", 31), kStart),
+                IsOk());
+    for (int i = 0; i < 2; ++i) {
+      const auto made = negotiation.TakeDecisions(1);
+      ASSERT_THAT(made, SizeIs(1));
+      EXPECT_TRUE(made[0].begins_instance);
+      EXPECT_EQ(negotiation.num_unsettled(), i + 1);
+    }
+    for (const InstanceKey instance : {1, 2}) {
+      negotiation.OnRunEnded(instance, goes_well);
+    }
+    EXPECT_EQ(negotiation.num_unsettled(), 0);
+  }
+  ASSERT_THAT(negotiation.Add(0, ++number, Reduction("a", 30), kStart), IsOk());
+  EXPECT_FALSE(negotiation.TakeDecisions(1)[0].begins_instance);
+}
+
+TEST(NegotiationTest, AnInstanceIsUnsettledAsLongAsOneOfItsRunsMaySettleIt) {
+  Negotiation negotiation({.num_ranks = 1, .fusion_bytes = 0});
+  uint64_t number = 0;
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_THAT(negotiation.Add(0, ++number, Reduction(name), kStart), IsOk());
+  }
+  ASSERT_THAT(negotiation.TakeDecisions(2), SizeIs(3));
+  EXPECT_EQ(negotiation.num_unsettled(), 1);
+  negotiation.OnRunEnded(/*key=*/1, /*went_well=*/false);
+  EXPECT_EQ(negotiation.num_unsettled(), 1);
+  negotiation.OnRunEnded(/*key=*/1, /*went_well=*/true);
+  EXPECT_EQ(negotiation.num_unsettled(), 0);
+  negotiation.OnRunEnded(/*key=*/1, /*went_well=*/false);
+  EXPECT_EQ(negotiation.num_unsettled(), 0);
 }
 
 TEST(NegotiationTest, WhatDiffersIsNotFusedAndEndsAlone) {
