@@ -27,6 +27,13 @@ absl::Status CheckNumber(const Device* device, InstanceId id,
       *number, ", wanted less than ", kPreparations));
 }
 
+// How many members of this process come, as long as nobody knows their group: a
+// wrong request says nothing of it.
+size_t NumExpected(const CollectiveRequest& request, size_t num_local_devices) {
+  if (!Validate(request).ok()) return num_local_devices;
+  return std::min(num_local_devices, static_cast<size_t>(request.group_size));
+}
+
 // Members that go on at once are in the next execution before all have left the
 // last one.
 constexpr size_t kMaxSpare = 2;
@@ -68,8 +75,7 @@ ExecutionTable::Member& ExecutionTable::FindOrAddMember(
   std::unique_ptr<TableInstance>& instance = instances_[id];
   if (instance == nullptr) {
     instance = std::make_unique<TableInstance>();
-    instance->num_expected =
-        std::min(num_local_devices_, static_cast<size_t>(request.group_size));
+    instance->num_expected = NumExpected(request, num_local_devices_);
     const auto& dependencies = request.impl_details.dependencies;
     if (!dependencies.empty()) kept_.insert(id);
     kept_.insert(dependencies.begin(), dependencies.end());

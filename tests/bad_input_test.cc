@@ -6,8 +6,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +23,7 @@ namespace {
 using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Optional;
 
 // All three members make `request`, member 1 with changed arguments; all fail
 // with a text that `message` matches.
@@ -126,6 +129,89 @@ std::vector<BadRequest> BadRequests() {
 INSTANTIATE_TEST_SUITE_P(Requests, BadRequestTest,
                          testing::ValuesIn(BadRequests()),
                          [](const auto& info) { return info.param.name; });
+
+// How the member that is wrong calls, and the others with it.
+struct Order {
+  bool comes_first = false;
+  bool prepares = false;
+};
+
+constexpr Order kOrders[] = {
+    {.comes_first = false, .prepares = false},
+    {.comes_first = false, .prepares = true},
+    {.comes_first = true, .prepares = false},
+    {.comes_first = true, .prepares = true},
+};
+
+// Four members take part once, member 0 with changed arguments, and all end
+// with the same error, which `matcher` matches, and can go on.
+void ExpectOneEndsAll(Order order,
+                      const std::function<void(CollectiveArgs&)>& change,
+                      const testing::Matcher<absl::Status>& matcher) {
+  std::vector<Tensor> outputs(4);
+  std::vector<std::optional<absl::Status>> ends(4);
+  LocalJob job({.devices_per_task = 4});
+  const auto request =
+      std::make_shared<const CollectiveRequest>(job.AllReduceRequest(6));
+  const auto take_part = [&](size_t device) {
+    CollectiveArgs args = {
+        .device = job.devices()[device],
+        .request = request,
+        .input = *Tensor::Allocate(request->dtype, request->shape),
+        .output = &outputs[device]};
+    if (device == 0) change(args);
+    if (order.prepares) {
+      job.executor().Prepare(std::move(args), [&, device](auto prepared) {
+        ends[device] = prepared.status();
+      });
+    } else {
+      job.executor().ExecuteAsync(
+          std::move(args),
+          [&, device](absl::Status status) { ends[device] = status; });
+    }
+  };
+  if (order.comes_first) take_part(0);
+  for (size_t device = 1; device < 4; ++device) take_part(device);
+  if (!order.comes_first) take_part(0);
+  job.environment().RunAll();
+  for (const auto& end : ends) EXPECT_THAT(end, Optional(matcher));
+  EXPECT_EQ(ends[3], ends[0]);
+  for (const LocalJob::Call* call : job.RunAll(*request)) {
+    EXPECT_THAT(call->status, Optional(IsOk()));
+  }
+}
+
+struct WrongGroup {
+  int size;
+  int rank;
+};
+
+class WrongGroupTest : public testing::TestWithParam<WrongGroup> {};
+
+TEST_P(WrongGroupTest, OfOneMemberEndsAllWhetherItComesFirstOrLast) {
+  for (const Order order : kOrders) {
+    SCOPED_TRACE(testing::Message() << "first " << order.comes_first
+                                    << ", prepares " << order.prepares);
+    ExpectOneEndsAll(
+        order,
+        [](CollectiveArgs& args) {
+          CollectiveRequest wrong = *args.request;
+          wrong.group_size = GetParam().size;
+          wrong.rank = GetParam().rank;
+          args.request =
+              std::make_shared<const CollectiveRequest>(std::move(wrong));
+        },
+        StatusIs(StatusCode::kInvalidArgument,
+                 HasSubstr("(group 1, instance 1)")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, WrongGroupTest,
+                         testing::Values(WrongGroup{.size = 0, .rank = -1},
+                                         WrongGroup{.size = 1, .rank = 3},
+                                         WrongGroup{.size = -1, .rank = -1},
+                                         WrongGroup{.size = 70000, .rank = -1},
+                                         WrongGroup{.size = 4, .rank = 9}));
 
 TEST(BadArgsTest, NullDevice) {
   LocalJob job({});
