@@ -47,7 +47,8 @@ struct ExecutionTable::Member {
   uint64_t num_calls = 0;
   uint64_t num_preparations = 0;
   bool gives_numbers = false;
-  NumberSet numbers;  // That it gave.
+  NumberSet numbers;         // That it gave.
+  uint64_t next_number = 0;  // One after that it gave last.
   std::shared_ptr<const Settled> settled;
 
   // The same, if its group lived when the member came last: looked at once, for
@@ -57,6 +58,17 @@ struct ExecutionTable::Member {
   // Executions that cannot be used again: for who joins to free without the
   // lock.
   std::vector<std::shared_ptr<Execution>> dropped;
+
+  // Where others wait for it when it gives a number now and did not before, or
+  // the other way round: in the one after its last, as far as one can tell.
+  std::optional<uint64_t> TakeNumberMeant() {
+    if (!gives_numbers) return num_calls;
+    uint64_t number = next_number;
+    while (numbers.Contains(number)) ++number;
+    if (number >= kPreparations) return std::nullopt;
+    numbers.Insert(number);
+    return number;
+  }
 };
 
 ExecutionTable::ExecutionTable(int64_t step_id, size_t num_local_devices,
@@ -108,14 +120,15 @@ absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
   }
   member.gives_numbers = true;
   member.numbers.Insert(*number);
+  member.next_number = *number + 1;
   return *number;
 }
 
 absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     const Device* device, const CollectiveRequest& request,
     std::optional<uint64_t> number) {
-  // What is refused leaves nothing behind: the other errors of a number are
-  // those of members that were here before.
+  // What is refused leaves nothing behind: that a device is in the execution is
+  // an error of a member that was here before.
   const InstanceId id{request.group_key, request.instance_key};
   const absl::Status status = CheckNumber(device, id, number);
   if (!status.ok()) return status;
@@ -127,9 +140,13 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
   }
   Member& member = FindOrAddMember(device, request);
   const auto chosen = ChooseNumber(device, member.id, number, member);
-  if (!chosen.ok()) return chosen.status();
+  if (absl::IsAlreadyExists(chosen.status())) return chosen.status();
+  const std::optional<uint64_t> entered =
+      chosen.ok() ? *chosen : member.TakeNumberMeant();
+  if (!entered.has_value()) return chosen.status();
   ++member.num_calls;
-  joined.execution = Enter(member, *chosen, &joined.status);
+  joined.execution = Enter(member, *entered, &joined.status);
+  if (!chosen.ok()) joined.status = chosen.status();
   dropped.swap(member.dropped);
   joined.settled = member.settled;
   return joined;
@@ -139,13 +156,20 @@ std::shared_ptr<Execution> ExecutionTable::JoinNext(Member& member,
                                                     absl::Status* status) {
   std::vector<std::shared_ptr<Execution>> dropped;
   MutexLock lock(&mu_);
+  absl::Status wrong;
+  std::optional<uint64_t> number = member.num_calls;
   if (member.gives_numbers) {
-    *status =
+    wrong =
         ChooseNumber(member.device, member.id, std::nullopt, member).status();
-    return nullptr;
+    number = member.TakeNumberMeant();
+    if (!number.has_value()) {
+      *status = std::move(wrong);
+      return nullptr;
+    }
   }
-  std::shared_ptr<Execution> execution =
-      Enter(member, member.num_calls++, status);
+  ++member.num_calls;
+  std::shared_ptr<Execution> execution = Enter(member, *number, status);
+  if (!wrong.ok()) *status = std::move(wrong);
   dropped.swap(member.dropped);
   return execution;
 }

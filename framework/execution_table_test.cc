@@ -134,15 +134,39 @@ TEST_F(ExecutionTableTest, ADeviceThatIsInTheNamedExecutionIsAlreadyExists) {
                      HasSubstr("group 1, instance 7"))));
 }
 
+// It joins where the others wait for it, so that they hear of it.
 TEST_F(ExecutionTableTest, AMemberGivesNumbersAlwaysOrNever) {
-  Join(a_, 7, 1);
-  EXPECT_THAT(table_.Join(&a_, Request(7), std::nullopt),
+  Join(a_, 7, 4);
+  Join(a_, 7, 3);
+  const auto without = table_.Join(&a_, Request(7), std::nullopt);
+  ASSERT_THAT(without, IsOk());
+  EXPECT_THAT(without->status,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("by execution number before, but not now")));
+  EXPECT_EQ(without->execution->number, 5u);
+  EXPECT_THAT(table_.Join(&a_, Request(7), 5).status(),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("5")));
   Join(a_, 8);
-  EXPECT_THAT(table_.Join(&a_, Request(8), 5),
+  const auto with = table_.Join(&a_, Request(8), 5);
+  ASSERT_THAT(with, IsOk());
+  EXPECT_THAT(with->status,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("by execution number now, but not before")));
+  EXPECT_EQ(with->execution->number, 1u);
+  EXPECT_EQ(Join(a_, 8)->number, 2u);
+}
+
+TEST_F(ExecutionTableTest, NoNumberAfterTheLastThatCanBeNamedIsRefused) {
+  Join(a_, 7, (uint64_t{1} << 63) - 1);
+  EXPECT_THAT(table_.Join(&a_, Request(7), std::nullopt).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("by execution number before, but not now")));
+  ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
+  absl::Status status;
+  EXPECT_EQ(table_.JoinNext(member, &status), nullptr);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("before, but not now")));
+  table_.Release(member);
 }
 
 TEST_F(ExecutionTableTest, ANumberOfAnEndedExecutionIsAlreadyExists) {
@@ -199,7 +223,7 @@ TEST_F(ExecutionTableTest, AHeldPlaceOfAMemberThatGivesNumbersIsInvalid) {
   Join(a_, 7, 5);
   ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
   absl::Status status;
-  EXPECT_EQ(table_.JoinNext(member, &status), nullptr);
+  EXPECT_EQ(table_.JoinNext(member, &status)->number, 6u);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
                                HasSubstr("by execution number before, but not "
                                          "now")));

@@ -28,6 +28,24 @@ std::string Rounded(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, unit));
 }
 
+// What can be said without the group, of a member that others wait for.
+absl::Status CheckTogether(const CollectiveArgs& args, bool is_preparation) {
+  if (args.segments != nullptr &&
+      (args.input.is_set() || args.output != nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        args.device->full_name(), " called ", InstanceLabel(*args.request),
+        ", with segments and ", args.input.is_set() ? "an input" : "an output",
+        " besides"));
+  }
+  if (is_preparation && args.execution.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args.device->full_name(), " prepared execution ",
+                     *args.execution, " of ", InstanceLabel(*args.request),
+                     "; what is prepared counts its executions itself"));
+  }
+  return absl::OkStatus();
+}
+
 // What runs on any device, and is not made of steps, reads and writes its
 // memory as the host's.
 absl::Status CheckMemory(const ImplementationTraits& traits,
@@ -78,13 +96,16 @@ void MemberOp::Start() {
   if (execution_->cancellation.cancelled()) {
     return Finish(execution_->cancellation.status());
   }
-  if (!join_status_.ok()) return Finish(std::move(join_status_));
+  status = std::move(join_status_);
+  status.Update(CheckTogether(args_, is_preparation_));
+  if (!status.ok()) return Finish(std::move(status));
   if (!IsSettled()) return Resolve();
   status = CheckSameRequest(*settled_->request, *args_.request);
   if (!status.ok()) return Finish(std::move(status));
   Prepare();
 }
 
+// Who calls what: without that nobody waits for the call.
 absl::Status MemberOp::CheckArgs() const {
   if (args_.device == nullptr) {
     return absl::InvalidArgumentError(
@@ -98,17 +119,6 @@ absl::Status MemberOp::CheckArgs() const {
   if (args_.request == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         args_.device->full_name(), " called a collective without a request"));
-  }
-  if (args_.segments != nullptr &&
-      (args_.input.is_set() || args_.output != nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        args_.device->full_name(), " called a collective with segments and ",
-        args_.input.is_set() ? "an input" : "an output", " besides"));
-  }
-  if (is_preparation_ && args_.execution.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        args_.device->full_name(), " prepared execution ", *args_.execution,
-        "; what is prepared counts its executions itself"));
   }
   return absl::OkStatus();
 }

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "framework/cpu_device.h"
+#include "framework/segment_list.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
 
@@ -136,6 +139,11 @@ struct Order {
   bool prepares = false;
 };
 
+std::ostream& operator<<(std::ostream& out, Order order) {
+  return out << "first " << order.comes_first << ", prepares "
+             << order.prepares;
+}
+
 constexpr Order kOrders[] = {
     {.comes_first = false, .prepares = false},
     {.comes_first = false, .prepares = true},
@@ -190,8 +198,7 @@ class WrongGroupTest : public testing::TestWithParam<WrongGroup> {};
 
 TEST_P(WrongGroupTest, OfOneMemberEndsAllWhetherItComesFirstOrLast) {
   for (const Order order : kOrders) {
-    SCOPED_TRACE(testing::Message() << "first " << order.comes_first
-                                    << ", prepares " << order.prepares);
+    SCOPED_TRACE(order);
     ExpectOneEndsAll(
         order,
         [](CollectiveArgs& args) {
@@ -212,6 +219,32 @@ INSTANTIATE_TEST_SUITE_P(Sizes, WrongGroupTest,
                                          WrongGroup{.size = -1, .rank = -1},
                                          WrongGroup{.size = 70000, .rank = -1},
                                          WrongGroup{.size = 4, .rank = 9}));
+
+TEST(BadArgsTest, SegmentsBesidesAnInputEndTheExecutionOnAll) {
+  const Tensor tensor =
+      *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(6));
+  const auto segments = *SegmentList::Create({{tensor, tensor}});
+  for (const Order order : kOrders) {
+    SCOPED_TRACE(order);
+    ExpectOneEndsAll(
+        order, [&](CollectiveArgs& args) { args.segments = segments; },
+        StatusIs(StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("CPU:0 called group 1, instance 1"),
+                       HasSubstr("segments and an input besides"))));
+  }
+}
+
+TEST(BadArgsTest, APreparationOfANumberedExecutionEndsItOnAll) {
+  for (const Order order : kOrders) {
+    if (!order.prepares) continue;
+    SCOPED_TRACE(order);
+    ExpectOneEndsAll(
+        order, [](CollectiveArgs& args) { args.execution = 0; },
+        StatusIs(StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("CPU:0 prepared execution 0"),
+                       HasSubstr("group 1, instance 1"))));
+  }
+}
 
 TEST(BadArgsTest, NullDevice) {
   LocalJob job({});
@@ -275,6 +308,59 @@ TEST(BadArgsTest, ExecutionGivenNowAndNotBefore) {
   ASSERT_EQ(call.num_done, 1);
   EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
                                      HasSubstr("by execution number now")));
+}
+
+// Four members take part once, those with its number that `gives_number`, and
+// all end with a status that `matcher` matches.
+void ExpectEnds(LocalJob& job, Order order, uint64_t execution,
+                const std::function<bool(int device)>& gives_number,
+                const testing::Matcher<absl::Status>& matcher) {
+  std::vector<const LocalJob::Call*> calls;
+  const auto call = [&](int device) {
+    calls.push_back(
+        &job.Start(device, job.AllReduceRequest(4), [&](CollectiveArgs& args) {
+          if (gives_number(device)) args.execution = execution;
+        }));
+  };
+  if (order.comes_first) call(0);
+  for (int device = 1; device < 4; ++device) call(device);
+  if (!order.comes_first) call(0);
+  job.environment().RunAll();
+  for (const LocalJob::Call* each : calls) {
+    EXPECT_THAT(each->status, Optional(matcher));
+  }
+}
+
+TEST(BadArgsTest, ANumberThatOneMemberLeavesOutEndsTheExecutionOnAll) {
+  const auto all = [](int) { return true; };
+  for (const bool comes_first : {true, false}) {
+    const Order order = {.comes_first = comes_first};
+    SCOPED_TRACE(order);
+    LocalJob job({.devices_per_task = 4});
+    ExpectEnds(job, order, /*execution=*/7, all, IsOk());
+    ExpectEnds(
+        job, order, /*execution=*/8, [](int device) { return device != 0; },
+        StatusIs(StatusCode::kInvalidArgument,
+                 HasSubstr("CPU:0 called group 1, instance 1 by execution "
+                           "number before, but not now")));
+    ExpectEnds(job, order, /*execution=*/9, all, IsOk());
+  }
+}
+
+TEST(BadArgsTest, ANumberThatOneMemberAddsEndsTheExecutionOnAll) {
+  const auto none = [](int) { return false; };
+  for (const bool comes_first : {true, false}) {
+    const Order order = {.comes_first = comes_first};
+    SCOPED_TRACE(order);
+    LocalJob job({.devices_per_task = 4});
+    ExpectEnds(job, order, /*execution=*/0, none, IsOk());
+    ExpectEnds(
+        job, order, /*execution=*/7, [](int device) { return device == 0; },
+        StatusIs(StatusCode::kInvalidArgument,
+                 HasSubstr("CPU:0 called group 1, instance 1 by execution "
+                           "number now, but not before")));
+    ExpectEnds(job, order, /*execution=*/2, none, IsOk());
+  }
 }
 
 TEST(BadArgsTest, NoInput) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -430,13 +431,40 @@ TEST_P(PreparedTest, PreparationChecksTheArguments) {
                                    StatusIs(StatusCode::kInvalidArgument,
                                             HasSubstr("without a device"))));
   errors_.clear();
-  CollectiveArgs no_input = Args(kNumDevices - 1, Request());
+  const CollectiveRequest request = Request(/*instance=*/2);
+  CollectiveArgs no_input = Args(kNumDevices - 1, request);
   no_input.input = Tensor();
-  for (int i = 0; i < kNumDevices - 1; ++i) Prepare(Args(i, Request()));
+  for (int i = 0; i < kNumDevices - 1; ++i) Prepare(Args(i, request));
   Prepare(std::move(no_input));
   job_.environment().RunAll();
   EXPECT_THAT(errors_, testing::Contains(StatusIs(StatusCode::kInvalidArgument,
                                                   HasSubstr("no input"))));
+}
+
+TEST_P(PreparedTest, AStartOfAMemberThatGivesNumbersEndsItOnAllMembers) {
+  PrepareAll(Request());
+  for (const uint64_t execution : {0, 1}) {
+    for (auto& ends : ends_) ends.clear();
+    for (int device = 0; device < kNumDevices; ++device) {
+      if (device == 0 && execution == 1) {
+        StartFreely(0);
+        continue;
+      }
+      CollectiveArgs args = Args(device, Request());
+      args.execution = execution;
+      job_.executor().ExecuteAsync(std::move(args),
+                                   [this, device](absl::Status status) {
+                                     ends_[device].push_back(std::move(status));
+                                   });
+    }
+    job_.environment().RunAll();
+    for (const auto& ends : ends_) {
+      EXPECT_THAT(ends, ElementsAre(execution == 0
+                                        ? testing::Matcher<absl::Status>(IsOk())
+                                        : StatusIs(StatusCode::kInvalidArgument,
+                                                   HasSubstr("not now"))));
+    }
+  }
 }
 
 TEST_P(PreparedTest, PreparingCountsNoExecution) {
