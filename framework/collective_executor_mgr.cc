@@ -33,6 +33,11 @@ absl::Status CleanedUp(int64_t step_id) {
       absl::StrCat("step ", step_id, " has been cleaned up"));
 }
 
+absl::Status Destroyed(int64_t step_id) {
+  return absl::CancelledError(absl::StrCat(
+      "step ", step_id, " has ended: the executor manager was destroyed"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>>
@@ -51,7 +56,7 @@ CollectiveExecutorMgr::~CollectiveExecutorMgr() {
     MutexLock lock(&mu_);
     is_ending_ = true;
   }
-  CleanupAll();
+  EndSteps(Destroyed);
 }
 
 void CollectiveExecutorMgr::SetObserver(
@@ -119,7 +124,7 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeEndedExecutor(
                                   .param_resolver = options_.param_resolver,
                                   .peers = std::make_unique<LocalPeerAccess>(),
                                   .step_id = step_id});
-  executor->StartAbort(CleanedUp(step_id));
+  executor->StartAbort(Destroyed(step_id));
   return executor;
 }
 

@@ -28,6 +28,7 @@ namespace tutti {
 namespace {
 
 using absl::StatusCode;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -117,7 +118,9 @@ TEST(ExecutorMgrTest, DestructionEndsWhatIsPending) {
        .output = &output},
       [&](absl::Status given) { status = std::move(given); });
   job.reset();
-  EXPECT_THAT(status, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+  EXPECT_THAT(status, StatusIs(StatusCode::kCancelled,
+                               "step 1 has ended: the executor manager was "
+                               "destroyed"));
 }
 
 TEST(ExecutorMgrTest, WhatIsBegunDuringTheDestructionEndsToo) {
@@ -143,8 +146,12 @@ TEST(ExecutorMgrTest, WhatIsBegunDuringTheDestructionEndsToo) {
   });
   job.reset();
   EXPECT_THAT(
-      ends, ElementsAre(StatusIs(StatusCode::kCancelled, HasSubstr("step 1")),
-                        StatusIs(StatusCode::kCancelled, HasSubstr("step 2"))));
+      ends,
+      ElementsAre(
+          StatusIs(StatusCode::kCancelled,
+                   AllOf(HasSubstr("step 1"), HasSubstr("was destroyed"))),
+          StatusIs(StatusCode::kCancelled,
+                   AllOf(HasSubstr("step 2"), HasSubstr("was destroyed")))));
 }
 
 // Notes when steps begin, which takes until it is let, and end.
