@@ -9,7 +9,8 @@ namespace {
 template <typename... Args>
 absl::Status Invalid(const CollectiveParams& params, const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(
-      Name(params.instance->type), ", rank ", params.default_rank, " (",
+      Name(params.instance->type), " (group ", params.group->key, ", instance ",
+      params.instance->key, "), rank ", params.default_rank, " (",
       params.group->members[params.default_rank].device.name.ToString(),
       "): ", args...));
 }

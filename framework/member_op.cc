@@ -312,9 +312,10 @@ absl::Status MemberOp::PrepareTensors() {
   const bool has_output =
       HasOutput(instance.type, context_.rank(), instance.root);
   if (args_.output == nullptr && has_output) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Name(instance.type), ", rank ", context_.rank(),
-                     ": there is no place for the output"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Name(instance.type), " (", InstanceLabel(*args_.request), "), rank ",
+        context_.rank(), " (", args_.device->full_name(),
+        "): there is no place for the output"));
   }
   const bool is_late = has_output && args_.allow_shared_output &&
                        settled_->shares_output && !args_.output->is_set();
