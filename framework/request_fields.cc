@@ -205,12 +205,12 @@ absl::Status CheckSameRequest(const CollectiveRequest& first,
     return absl::InvalidArgumentError(
         absl::StrCat(InstanceLabel(now), " was completed with ", field->name,
                      " ", ValueText(*field, first), ", but is now called with ",
-                     ValueText(*field, now)));
+                     ValueText(*field, now), "; give it another instance key"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat(InstanceLabel(now),
                    " is now called with another role or other rows than when "
-                   "it was completed"));
+                   "it was completed; give it another instance key"));
 }
 
 }  // namespace tutti

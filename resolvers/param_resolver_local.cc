@@ -45,6 +45,14 @@ bool AreEqual(const std::vector<uint64_t>& numbers) {
                             std::not_equal_to<>()) == numbers.end();
 }
 
+// What who calls later hears of a group that failed with `status`.
+absl::Status FailedBefore(const absl::Status& status) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(),
+                   "; the group has failed: EndGroup() begins it anew"));
+}
+
 }  // namespace
 
 std::shared_ptr<ParamResolverLocal> ParamResolverLocal::Create(
@@ -157,8 +165,13 @@ void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
   }
   const GroupPtr& group = *found;
   if (!group->status.ok()) {
+    // In several processes that may be a call of the execution that failed: its
+    // members get the same error.
+    const bool is_alone = options_.task_name.empty();
     outbox->answers.emplace_back(
-        call, LeaderAnswer{group->status, group->generation});
+        call,
+        LeaderAnswer{is_alone ? FailedBefore(group->status) : group->status,
+                     group->generation});
     return;
   }
   absl::Status status = group->builder.Join(call->device, *call->request);

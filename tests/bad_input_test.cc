@@ -26,6 +26,7 @@ namespace {
 using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Optional;
 
 // All three members make `request`, member 1 with changed arguments; all fail
@@ -360,6 +361,50 @@ TEST(BadArgsTest, ANumberThatOneMemberAddsEndsTheExecutionOnAll) {
                  HasSubstr("CPU:0 called group 1, instance 1 by execution "
                            "number now, but not before")));
     ExpectEnds(job, order, /*execution=*/2, none, IsOk());
+  }
+}
+
+TEST(BadArgsTest, AnInstanceWithAnotherRequestNeedsAnotherKey) {
+  LocalJob job({.devices_per_task = 2});
+  CollectiveRequest request = job.AllReduceRequest(3);
+  job.RunAll(request);
+  request.shape = TensorShape::Vector(2);
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    EXPECT_THAT(call->status,
+                Optional(StatusIs(
+                    StatusCode::kInvalidArgument,
+                    HasSubstr("was completed with shape [3], but is now called "
+                              "with [2]; give it another instance key"))));
+  }
+  request.instance_key = 2;
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    EXPECT_THAT(call->status, Optional(IsOk()));
+  }
+}
+
+TEST(BadArgsTest, AGroupThatFailedSaysHowItBeginsAnew) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest right = job.AllReduceRequest(3);
+  CollectiveRequest wrong = right;
+  wrong.group_size = 2;
+  const std::string why = "for size 2";
+  const std::string what_to_do =
+      "; the group has failed: EndGroup() begins it anew";
+  const LocalJob::Call& first = job.Start(0, wrong);
+  job.Start(1, right);
+  job.Start(2, right);
+  job.environment().RunAll();
+  EXPECT_THAT(
+      first.status,
+      Optional(StatusIs(StatusCode::kInvalidArgument,
+                        AllOf(HasSubstr(why), Not(HasSubstr(what_to_do))))));
+  for (const LocalJob::Call* call : job.RunAll(right)) {
+    EXPECT_THAT(call->status, Optional(StatusIs(StatusCode::kInvalidArgument,
+                                                HasSubstr(why + what_to_do))));
+  }
+  job.resolver().EndGroup(right.group_key, absl::AbortedError("enough"));
+  for (const LocalJob::Call* call : job.RunAll(right)) {
+    EXPECT_THAT(call->status, Optional(IsOk()));
   }
 }
 
