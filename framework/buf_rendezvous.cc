@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -149,29 +150,31 @@ bool BufRendezvous::CancelAsk(const BufKey& key, const Borrower* borrower,
   return true;
 }
 
-bool BufRendezvous::CancelExecution(const ExecKey& exec, absl::Status reason,
-                                    const std::atomic<bool>& replaced) {
+BufRendezvous::Ended BufRendezvous::EndExecution(
+    const ExecKey& exec, absl::Status reason,
+    const std::atomic<bool>& replaced) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
   {
     MutexLock lock(&cancelled_mu_);
-    if (replaced) return false;
-    if (!aborted_.ok() || cancelled_steps_.contains(exec.step)) return false;
-    if (!cancelled_.try_emplace(exec, reason).second) return false;
+    if (replaced) return {};
+    if (!aborted_.ok() || cancelled_steps_.contains(exec.step)) return {};
+    if (!cancelled_.try_emplace(exec, reason).second) return {};
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
-  Sweep(
-      reason, [&exec](const BufKey& key) { return key.exec == exec; },
-      replaced);
-  return true;
+  return {
+      .is_first = true,
+      .reason = std::move(reason),
+      .sides = Sweep([&exec](const BufKey& key) { return key.exec == exec; },
+                     replaced)};
 }
 
-bool BufRendezvous::CancelStep(int64_t step, absl::Status reason,
-                               const std::atomic<bool>& replaced) {
+BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason,
+                                            const std::atomic<bool>& replaced) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
   bool is_first = false;
   {
     MutexLock lock(&cancelled_mu_);
-    if (replaced || !aborted_.ok()) return false;
+    if (replaced || !aborted_.ok()) return {};
     is_first = cancelled_steps_.try_emplace(step, reason).second;
     reason = cancelled_steps_[step];
     // The step's reason counts from now on, and none once it begins anew.
@@ -182,10 +185,18 @@ bool BufRendezvous::CancelStep(int64_t step, absl::Status reason,
                              std::memory_order_seq_cst);
   }
   // Whoever was first may have been replaced, and have left it.
-  Sweep(
-      reason, [step](const BufKey& key) { return key.exec.step == step; },
-      replaced);
-  return is_first;
+  return {.is_first = is_first,
+          .reason = std::move(reason),
+          .sides =
+              Sweep([step](const BufKey& key) { return key.exec.step == step; },
+                    replaced)};
+}
+
+bool BufRendezvous::Tell(const Ended& ended) {
+  for (const Waiting& side : ended.sides) {
+    std::visit([&](const auto& waiting) { Fail(waiting, ended.reason); }, side);
+  }
+  return ended.is_first;
 }
 
 bool BufRendezvous::ForgetStep(int64_t step) {
@@ -213,12 +224,12 @@ void BufRendezvous::StartAbort(absl::Status reason) {
     aborted_ = reason;
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
-  Sweep(reason, [](const BufKey&) { return true; });
+  Tell({.reason = reason, .sides = Sweep([](const BufKey&) { return true; })});
 }
 
-void BufRendezvous::Sweep(const absl::Status& reason,
-                          absl::FunctionRef<bool(const BufKey&)> concerns,
-                          const std::atomic<bool>& replaced) {
+std::vector<BufRendezvous::Waiting> BufRendezvous::Sweep(
+    absl::FunctionRef<bool(const BufKey&)> concerns,
+    const std::atomic<bool>& replaced) {
   std::vector<Waiting> ended;
   for (Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
@@ -232,9 +243,7 @@ void BufRendezvous::Sweep(const absl::Status& reason,
       shard.table.erase(current);
     }
   }
-  for (const Waiting& side : ended) {
-    std::visit([&](const auto& waiting) { Fail(waiting, reason); }, side);
-  }
+  return ended;
 }
 
 absl::Status BufRendezvous::BegunAnew(int64_t step) {

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -30,8 +32,11 @@ namespace tutti {
 // A step may begin anew while its former user still acts. That one passes
 // `replaced` with all that it does: once it is set, offers and asks end with
 // BegunAnew(), and nothing else is done. Whoever begins the step anew sets it,
-// then calls CancelStep() and ForgetStep(): nothing of before is left.
+// then calls EndStep() and ForgetStep(): nothing of before is left.
 class BufRendezvous {
+  // One side of a transfer, waiting for the other.
+  using Waiting = std::variant<Offer, Ask>;
+
  public:
   static constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
   static inline const std::atomic<bool> kNever{false};
@@ -48,7 +53,7 @@ class BufRendezvous {
   // INVALID_ARGUMENT if the receiver wants another size or dtype, and
   // FAILED_PRECONDITION if it expects another incarnation of the sender (the
   // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
-  // CancelExecution or StartAbort.
+  // EndExecution, EndStep or StartAbort.
   void Provide(const BufKey& key, const Offer& offer,
                const std::atomic<bool>& replaced = kNever);
 
@@ -62,22 +67,40 @@ class BufRendezvous {
   bool CancelAsk(const BufKey& key, const Borrower* borrower,
                  absl::Status reason);
 
+  // What ended, for Tell().
+  struct Ended {
+    bool is_first = false;  // Neither it nor its step had ended before.
+    absl::Status reason;
+    std::vector<Waiting> sides;
+  };
+
   // Ends all transfers of an execution that wait, and those that come later,
   // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
-  // False if it, or its step, had ended before.
-  bool CancelExecution(const ExecKey& exec, absl::Status reason,
-                       const std::atomic<bool>& replaced = kNever);
+  // Calls nobody: whoever calls this passes what it returns to Tell(), once.
+  Ended EndExecution(const ExecKey& exec, absl::Status reason,
+                     const std::atomic<bool>& replaced = kNever)
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
   void ForgetExecution(const ExecKey& exec,
                        const std::atomic<bool>& replaced = kNever)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
   // The same for all executions of a step. ForgetStep() is false if it had not
-  // been cancelled.
-  bool CancelStep(int64_t step, absl::Status reason,
-                  const std::atomic<bool>& replaced = kNever);
+  // ended.
+  Ended EndStep(int64_t step, absl::Status reason,
+                const std::atomic<bool>& replaced = kNever)
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
   bool ForgetStep(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  // The same for everything, for ever.
+  // Tells the owners of what waited. Returns `is_first`.
+  static bool Tell(const Ended& ended);
+
+  // Both at once.
+  bool CancelExecution(const ExecKey& exec, absl::Status reason,
+                       const std::atomic<bool>& replaced = kNever) {
+    return Tell(EndExecution(exec, std::move(reason), replaced));
+  }
+
+  // As EndStep() for everything, for ever; tells the owners.
   void StartAbort(absl::Status reason);
 
   // What ends the transfers of `exec`; OK if nothing does.
@@ -95,8 +118,6 @@ class BufRendezvous {
   }
 
  private:
-  // One side of a transfer, waiting for the other.
-  using Waiting = std::variant<Offer, Ask>;
   using Table = absl::flat_hash_map<BufKey, Waiting>;
 
   // Locks are split by key so that members rarely meet at one.
@@ -126,10 +147,10 @@ class BufRendezvous {
   absl::Status CountIn(const BufKey&, const Ask&) { return absl::OkStatus(); }
   void CountOut(const Ask&) {}
 
-  // Ends all that waits under a key that `concerns` names, until `replaced`.
-  void Sweep(const absl::Status& reason,
-             absl::FunctionRef<bool(const BufKey&)> concerns,
-             const std::atomic<bool>& replaced = kNever);
+  // Takes out all that waits under a key that `concerns` names, until
+  // `replaced`.
+  std::vector<Waiting> Sweep(absl::FunctionRef<bool(const BufKey&)> concerns,
+                             const std::atomic<bool>& replaced = kNever);
 
   const size_t max_offered_bytes_;
   std::atomic<size_t> num_offered_bytes_{0};

@@ -105,6 +105,12 @@ class BufRendezvousTest : public testing::Test {
     rendezvous_->Consume(key, MakeAsk(id));
   }
 
+  bool CancelStep(int64_t step, absl::Status reason,
+                  const std::atomic<bool>& replaced = BufRendezvous::kNever) {
+    return BufRendezvous::Tell(
+        rendezvous_->EndStep(step, std::move(reason), replaced));
+  }
+
   void ExpectDelivered() {
     ASSERT_THAT(sides_.arrivals, SizeIs(1));
     const Arrival& arrival = sides_.arrivals[0];
@@ -502,10 +508,8 @@ TEST_F(BufRendezvousTest, ACancelledStepEndsAllItsExecutionsAndNoOther) {
   of_other_step.exec.step = kExec.step + 1;
   Provide(Key(0));
   Provide(of_other_step, /*id=*/17);
-  EXPECT_TRUE(
-      rendezvous_->CancelStep(kExec.step, absl::AbortedError("step over")));
-  EXPECT_FALSE(
-      rendezvous_->CancelStep(kExec.step, absl::AbortedError("again")));
+  EXPECT_TRUE(CancelStep(kExec.step, absl::AbortedError("step over")));
+  EXPECT_FALSE(CancelStep(kExec.step, absl::AbortedError("again")));
   EXPECT_FALSE(
       rendezvous_->CancelExecution(kExec, absl::AbortedError("too late")));
   Provide(Key(2, /*execution=*/9));
@@ -517,8 +521,25 @@ TEST_F(BufRendezvousTest, ACancelledStepEndsAllItsExecutionsAndNoOther) {
   EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("step over"));
 }
 
+TEST_F(BufRendezvousTest, NobodyIsCalledBeforeWhatEndedIsTold) {
+  Provide(Key(0));
+  const auto execution =
+      rendezvous_->EndExecution(kExec, absl::AbortedError("why"));
+  Consume(Key(1, /*execution=*/1));
+  const auto step = rendezvous_->EndStep(kExec.step, absl::DataLossError("it"));
+  EXPECT_EQ(rendezvous_->num_waiting(), 0u);
+  EXPECT_THAT(sides_.releases, IsEmpty());
+  EXPECT_THAT(sides_.arrivals, IsEmpty());
+  EXPECT_TRUE(BufRendezvous::Tell(execution));
+  EXPECT_TRUE(BufRendezvous::Tell(step));
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_EQ(sides_.releases[0].status, absl::AbortedError("why"));
+  ASSERT_THAT(sides_.arrivals, SizeIs(1));
+  EXPECT_EQ(sides_.arrivals[0].status, absl::DataLossError("it"));
+}
+
 TEST_F(BufRendezvousTest, AForgottenStepMayBeginAnew) {
-  rendezvous_->CancelStep(kExec.step, absl::AbortedError("step over"));
+  CancelStep(kExec.step, absl::AbortedError("step over"));
   EXPECT_TRUE(rendezvous_->ForgetStep(kExec.step));
   EXPECT_FALSE(rendezvous_->ForgetStep(kExec.step));
   Provide(Key(0));
@@ -538,7 +559,7 @@ TEST_F(BufRendezvousTest, WhoWasReplacedEndsAndForgetsNothing) {
   const absl::Status late = absl::AbortedError("late");
   Provide(Key(0));
   EXPECT_FALSE(rendezvous_->CancelExecution(kExec, late, replaced));
-  EXPECT_FALSE(rendezvous_->CancelStep(kExec.step, late, replaced));
+  EXPECT_FALSE(CancelStep(kExec.step, late, replaced));
   EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
   Consume(Key(0));
   ExpectDelivered();

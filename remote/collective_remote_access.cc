@@ -66,7 +66,10 @@ class CollectiveRemoteAccess::Receive : public Borrower {
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     const auto self = access_->RemoveReceive(key);
-    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
+    if (!self->is_told_later) return Tell(std::move(status), delivery);
+    access_->told_later_.Add([self, status = std::move(status), delivery] {
+      self->Tell(status, delivery);
+    });
   }
 
   const int task;
@@ -76,8 +79,13 @@ class CollectiveRemoteAccess::Receive : public Borrower {
   // Guarded by the access's mutex.
   bool is_requested = false;
   std::optional<absl::Status> ended;
+  bool is_told_later = false;  // Set with `ended` only.
 
  private:
+  void Tell(absl::Status status, const Delivery& delivery) const {
+    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
+  }
+
   const std::shared_ptr<CollectiveRemoteAccess> access_;
 };
 
@@ -160,7 +168,9 @@ std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
 }
 
 CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
-    : options_(std::move(options)), rendezvous_(options_.max_offered_bytes) {}
+    : options_(std::move(options)),
+      rendezvous_(options_.max_offered_bytes),
+      told_later_(options_.environment.queue) {}
 
 CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
 
@@ -168,20 +178,37 @@ std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
     int64_t step_id) {
   auto step = std::make_unique<PerStepCollectiveRemoteAccess>(
       shared_from_this(), step_id);
-  bool replaces = false;
+  Ended ended;
   {
     MutexLock lock(&mu_);
     PerStepCollectiveRemoteAccess*& present = steps_[step_id];
-    replaces = present != nullptr;
-    if (replaces) present->SetReplaced();
+    if (present != nullptr) {
+      present->SetReplaced();
+      ended = BeginAnew(step_id);
+    }
     present = step.get();
+    if (rendezvous_.ForgetStep(step_id)) std::erase(ended_steps_, step_id);
   }
-  if (replaces) EndTransfers(step_id, BufRendezvous::BegunAnew(step_id));
-  if (rendezvous_.ForgetStep(step_id)) {
-    MutexLock lock(&mu_);
-    std::erase(ended_steps_, step_id);
+  // The requests at once, before the step asks again under the same keys.
+  CancelReceives(ended.receives);
+  if (!ended.waiting.sides.empty()) {
+    told_later_.Add(
+        [waiting = std::move(ended.waiting)] { BufRendezvous::Tell(waiting); });
   }
   return step;
+}
+
+CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginAnew(
+    int64_t step_id) {
+  const absl::Status reason = BufRendezvous::BegunAnew(step_id);
+  const auto is_of_step = [step_id](const ExecKey& exec) {
+    return exec.step == step_id;
+  };
+  std::erase_if(ended_executions_, is_of_step);
+  Ended ended = {.waiting = rendezvous_.EndStep(step_id, reason),
+                 .receives = EndReceives(reason, is_of_step)};
+  for (const auto& receive : ended.receives) receive->is_told_later = true;
+  return ended;
 }
 
 void CollectiveRemoteAccess::Remove(const PerStepCollectiveRemoteAccess& step,
@@ -244,22 +271,31 @@ CollectiveRemoteAccess::RemoveReceive(const BufKey& key) {
   return receive;
 }
 
-void CollectiveRemoteAccess::CancelReceives(
+// Returns those that are to be cancelled: the others have not been requested,
+// or have ended.
+std::vector<std::shared_ptr<CollectiveRemoteAccess::Receive>>
+CollectiveRemoteAccess::EndReceives(
     const absl::Status& reason,
-    absl::FunctionRef<bool(const ExecKey&)> concerns,
-    const std::atomic<bool>& replaced) {
+    absl::FunctionRef<bool(const ExecKey&)> concerns) {
   std::vector<std::shared_ptr<Receive>> requested;
-  {
-    MutexLock lock(&mu_);
-    if (replaced) return;
-    for (const auto& [key, receive] : receives_) {
-      if (!concerns(key.exec) || receive->ended.has_value()) continue;
-      receive->ended = reason;
-      if (receive->is_requested) requested.push_back(receive);
-    }
+  for (const auto& [key, receive] : receives_) {
+    if (!concerns(key.exec) || receive->ended.has_value()) continue;
+    receive->ended = reason;
+    if (receive->is_requested) requested.push_back(receive);
   }
-  for (const auto& receive : requested) {
-    options_.transport->transfers().Cancel(receive->task, receive->key, reason);
+  return requested;
+}
+
+void CollectiveRemoteAccess::CancelReceives(
+    const std::vector<std::shared_ptr<Receive>>& receives) {
+  for (const auto& receive : receives) {
+    {
+      MutexLock lock(&mu_);
+      const auto found = receives_.find(receive->key);
+      if (found == receives_.end() || found->second != receive) continue;
+    }
+    options_.transport->transfers().Cancel(receive->task, receive->key,
+                                           *receive->ended);
   }
 }
 
@@ -284,11 +320,23 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
 bool CollectiveRemoteAccess::Cancel(const ExecKey& exec,
                                     const absl::Status& reason,
                                     const std::atomic<bool>& replaced) {
-  const bool is_first = rendezvous_.CancelExecution(exec, reason, replaced);
-  CancelReceives(
-      reason, [&exec](const ExecKey& other) { return other == exec; },
-      replaced);
-  return is_first;
+  Ended ended = {.waiting = rendezvous_.EndExecution(exec, reason, replaced)};
+  BufRendezvous::Tell(ended.waiting);
+  {
+    MutexLock lock(&mu_);
+    if (!replaced) {
+      ended.receives = EndReceives(
+          reason, [&exec](const ExecKey& other) { return other == exec; });
+    }
+  }
+  CancelReceives(ended.receives);
+  return ended.waiting.is_first;
+}
+
+// Whoever is told may begin the step anew.
+void CollectiveRemoteAccess::Tell(const Ended& ended) {
+  CancelReceives(ended.receives);
+  BufRendezvous::Tell(ended.waiting);
 }
 
 void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
@@ -397,20 +445,25 @@ void CollectiveRemoteAccess::EndStep(int64_t step_id,
 void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
                                           const absl::Status& reason,
                                           const std::atomic<bool>& replaced) {
-  if (rendezvous_.CancelStep(step_id, reason, replaced)) {
+  const auto is_of_step = [step_id](const ExecKey& exec) {
+    return exec.step == step_id;
+  };
+  Ended ended;
+  {
     MutexLock lock(&mu_);
-    std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
-      return exec.step == step_id;
-    });
-    if (!replaced) ended_steps_.push_back(step_id);
+    if (replaced) return;
+    ended = {.waiting = rendezvous_.EndStep(step_id, reason),
+             .receives = EndReceives(reason, is_of_step)};
+    if (ended.waiting.is_first) {
+      std::erase_if(ended_executions_, is_of_step);
+      ended_steps_.push_back(step_id);
+    }
     if (ended_steps_.size() > options_.max_ended) {
       rendezvous_.ForgetStep(ended_steps_.front());
       ended_steps_.pop_front();
     }
   }
-  CancelReceives(
-      reason, [step_id](const ExecKey& exec) { return exec.step == step_id; },
-      replaced);
+  Tell(ended);
 }
 
 // --- Serving -----------------------------------------------------------------

@@ -25,6 +25,7 @@
 #include "framework/peer_access.h"
 #include "remote/transfer_channel.h"
 #include "remote/transport.h"
+#include "remote/work_backlog.h"
 
 namespace tutti {
 
@@ -84,7 +85,14 @@ class CollectiveRemoteAccess
   // The transport of a step, to give to its executor. It keeps this object
   // alive. The step begins anew: what the transport that it had before still
   // lends or asks for ends with CANCELLED, and that one ends nothing any more.
-  std::unique_ptr<PeerAccessInterface> ForStep(int64_t step_id);
+  // Its lenders and borrowers are told on the work queue, not inside this call:
+  // those who wait for the new one to be made may be behind them.
+  std::unique_ptr<PeerAccessInterface> ForStep(int64_t step_id)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Blocks until all those have been told, on this thread where nobody does it.
+  // Not on one of their threads.
+  void Drain() { told_later_.Drain(); }
 
   // Another task says that an execution has failed. It may do so before this
   // task has heard of the group, and is then believed or not once it has.
@@ -142,6 +150,12 @@ class CollectiveRemoteAccess
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What ended, for Tell().
+  struct Ended {
+    BufRendezvous::Ended waiting;
+    std::vector<std::shared_ptr<Receive>> receives;  // Under way.
+  };
+
   // Both end what waits and what comes late; Cancel() is false if it, or its
   // step, had ended before.
   bool Cancel(const ExecKey& exec, const absl::Status& reason,
@@ -152,6 +166,8 @@ class CollectiveRemoteAccess
       ABSL_LOCKS_EXCLUDED(mu_);
   void TellOthers(const CollGroupParams& group, const ExecKey& exec,
                   const absl::Status& reason);
+  Ended BeginAnew(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Tell(const Ended& ended) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -175,9 +191,11 @@ class CollectiveRemoteAccess
   // Receiving from them.
   std::shared_ptr<Receive> RemoveReceive(const BufKey& key)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void CancelReceives(const absl::Status& reason,
-                      absl::FunctionRef<bool(const ExecKey&)> concerns,
-                      const std::atomic<bool>& replaced)
+  std::vector<std::shared_ptr<Receive>> EndReceives(
+      const absl::Status& reason,
+      absl::FunctionRef<bool(const ExecKey&)> concerns)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CancelReceives(const std::vector<std::shared_ptr<Receive>>& receives)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // What other tasks say. Errors: also those of GroupDirectory::Find().
@@ -187,6 +205,7 @@ class CollectiveRemoteAccess
 
   const Options options_;
   BufRendezvous rendezvous_;
+  WorkBacklog told_later_;
   mutable Mutex mu_;
   absl::flat_hash_map<BufKey, std::shared_ptr<Served>> served_
       ABSL_GUARDED_BY(mu_);

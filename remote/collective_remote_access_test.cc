@@ -362,24 +362,51 @@ TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewReplacesWhatWasBefore) {
 TEST_P(CollectiveRemoteAccessTest, AStepMayBeginAnewWhileItIsBeingEnded) {
   const BufKey key = Key(0, 1);
   const absl::Status reason = absl::AbortedError("of before");
-  for (const bool ends_step : {true, false}) {
-    Task& task = *tasks_[1];
-    const auto before = std::move(task.step);
+  Task& task = *tasks_[1];
+  std::unique_ptr<PeerAccessInterface> before;
+  const std::vector<std::function<void()>> ways = {
+      [&] { before->StartAbort(reason); },
+      [&] { before->CancelExecution(*Group(1), key.exec, reason); }};
+  for (const auto& end : ways) {
+    before = std::move(task.step);
     Side sent(4), received(4);
     LenderThat lender([&] {
       task.step = task.access->ForStep(kStep);
       Receive(key, &received);
     });
     before->PostToPeer(Member(2), Key(1, 2), {.lender = &lender});
-    if (ends_step) {
-      before->StartAbort(reason);
-    } else {
-      before->CancelExecution(*Group(1), key.exec, reason);
-    }
+    end();
     Send(key, &sent);
     environment_.RunAll();
     EXPECT_EQ(sent.end, absl::OkStatus());
     EXPECT_EQ(received.end, absl::OkStatus());
+    ExpectNothingLeft();
+  }
+}
+
+// Others may wait for the new one to be made, and those who are told with them.
+TEST_P(CollectiveRemoteAccessTest, ToBeginAStepAnewCallsNobody) {
+  Task& task = *tasks_[1];
+  for (const bool drains : {false, true}) {
+    Side lent(4), asked(4), received(4);
+    Send(Key(1, 2), &lent);
+    BufKey local = Key(2, 1);
+    task.step->RecvFromPeer(Member(1), local,
+                            {.num_bytes = 4, .borrower = &asked});
+    Receive(Key(0, 1), &received);
+    const auto before = std::move(task.step);
+    task.step = task.access->ForStep(kStep);
+    for (const Side* side : {&lent, &asked, &received}) {
+      EXPECT_FALSE(side->end.has_value());
+    }
+    if (drains) task.access->Drain();
+    EXPECT_EQ(lent.end.has_value(), drains);
+    EXPECT_EQ(asked.end.has_value(), drains);
+    environment_.RunAll();
+    for (const Side* side : {&lent, &asked, &received}) {
+      ASSERT_TRUE(side->end.has_value());
+      EXPECT_EQ(*side->end, BufRendezvous::BegunAnew(kStep));
+    }
     ExpectNothingLeft();
   }
 }
@@ -629,6 +656,28 @@ class HoldingTransport : public PromptTransport {
   absl::flat_hash_map<BufKey, Ask> asks_ ABSL_GUARDED_BY(mu_);
 };
 
+TEST(CollectiveRemoteAccessTransportTest, ToBeginAStepAnewCallsNoReceiver) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto access = CollectiveRemoteAccess::Create(
+      {.cluster = Cluster(1),
+       .environment = environment.get(),
+       .groups = std::make_shared<GroupDirectory>(),
+       .transport = std::make_shared<HoldingTransport>()});
+  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
+  const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
+  Side first(4), second(4);
+  const auto before = access->ForStep(kStep);
+  before->RecvFromPeer(peer, key, {.num_bytes = 4, .borrower = &first});
+  auto now = access->ForStep(kStep);
+  EXPECT_FALSE(first.end.has_value());
+  now->RecvFromPeer(peer, key, {.num_bytes = 4, .borrower = &second});
+  environment.RunAll();
+  EXPECT_EQ(first.end, BufRendezvous::BegunAnew(kStep));
+  EXPECT_FALSE(second.end.has_value());  // It waits: its key was free.
+  now.reset();
+  EXPECT_TRUE(second.end.has_value());
+}
+
 // Both sides of transfers, told on any thread.
 class CountingSide : public Lender, public Borrower {
  public:
@@ -685,6 +734,7 @@ TEST(CollectiveRemoteAccessRaceTest, WhatWasReplacedAsItActsTouchesNothing) {
     meet.arrive_and_wait();
     auto now = access->ForStep(kStep);
     meet.arrive_and_wait();
+    access->Drain();
     EXPECT_EQ(late.num_told, 2 * kTags * (round + 1)) << "round " << round;
     EXPECT_EQ(access->num_receiving(), 0) << "round " << round;
     CountingSide sides;

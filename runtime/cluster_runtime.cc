@@ -151,6 +151,7 @@ class ClusterRuntime::Impl {
     if (manager_ != nullptr) manager_->EndAll(reason);
     if (control_ != nullptr) control_->End(reason);
     if (transport_ != nullptr) transport_->Shutdown();
+    if (access_ != nullptr) access_->Drain();
   }
 
   absl::Status Start() {
