@@ -320,17 +320,25 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
 bool CollectiveRemoteAccess::Cancel(const ExecKey& exec,
                                     const absl::Status& reason,
                                     const std::atomic<bool>& replaced) {
-  Ended ended = {.waiting = rendezvous_.EndExecution(exec, reason, replaced)};
-  BufRendezvous::Tell(ended.waiting);
+  Ended ended;
   {
     MutexLock lock(&mu_);
-    if (!replaced) {
-      ended.receives = EndReceives(
-          reason, [&exec](const ExecKey& other) { return other == exec; });
-    }
+    ended = BeginCancel(exec, reason, replaced);
   }
-  CancelReceives(ended.receives);
+  Tell(ended);
   return ended.waiting.is_first;
+}
+
+CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginCancel(
+    const ExecKey& exec, const absl::Status& reason,
+    const std::atomic<bool>& replaced) {
+  Ended ended = {.waiting = rendezvous_.EndExecution(exec, reason, replaced)};
+  // Else whoever was first has ended them.
+  if (ended.waiting.is_first) {
+    ended.receives = EndReceives(
+        reason, [&exec](const ExecKey& other) { return other == exec; });
+  }
+  return ended;
 }
 
 // Whoever is told may begin the step anew.
@@ -421,14 +429,17 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
                      caller.incarnation, ", is not in group ", exec.group,
                      ", generation ", exec.generation));
   }
-  if (Cancel(exec, reason)) {
+  Ended ended;
+  {
     MutexLock lock(&mu_);
-    ended_executions_.push_back(exec);
+    ended = BeginCancel(exec, reason, BufRendezvous::kNever);
+    if (ended.waiting.is_first) ended_executions_.push_back(exec);
     if (ended_executions_.size() > options_.max_ended) {
       rendezvous_.ForgetExecution(ended_executions_.front());
       ended_executions_.pop_front();
     }
   }
+  Tell(ended);
   return absl::OkStatus();
 }
 

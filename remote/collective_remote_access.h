@@ -159,13 +159,15 @@ class CollectiveRemoteAccess
   // Both end what waits and what comes late; Cancel() is false if it, or its
   // step, had ended before.
   bool Cancel(const ExecKey& exec, const absl::Status& reason,
-              const std::atomic<bool>& replaced = BufRendezvous::kNever)
-      ABSL_LOCKS_EXCLUDED(mu_);
+              const std::atomic<bool>& replaced) ABSL_LOCKS_EXCLUDED(mu_);
   void EndTransfers(int64_t step_id, const absl::Status& reason,
                     const std::atomic<bool>& replaced = BufRendezvous::kNever)
       ABSL_LOCKS_EXCLUDED(mu_);
   void TellOthers(const CollGroupParams& group, const ExecKey& exec,
                   const absl::Status& reason);
+  Ended BeginCancel(const ExecKey& exec, const absl::Status& reason,
+                    const std::atomic<bool>& replaced)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Ended BeginAnew(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tell(const Ended& ended) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)

@@ -366,7 +366,12 @@ TEST_P(CollectiveRemoteAccessTest, AStepMayBeginAnewWhileItIsBeingEnded) {
   std::unique_ptr<PeerAccessInterface> before;
   const std::vector<std::function<void()>> ways = {
       [&] { before->StartAbort(reason); },
-      [&] { before->CancelExecution(*Group(1), key.exec, reason); }};
+      [&] { before->CancelExecution(*Group(1), key.exec, reason); },
+      [&] {
+        EXPECT_THAT(task.access->CancelFromPeer({0, IncarnationOf(0)}, key.exec,
+                                                reason),
+                    IsOk());
+      }};
   for (const auto& end : ways) {
     before = std::move(task.step);
     Side sent(4), received(4);
