@@ -68,7 +68,8 @@ struct GrpcTransportOptions {
 
   GrpcBounds bounds;
 
-  // Connections to each peer that large transfers are spread over.
+  // Connections to each peer that large transfers are spread over: at most half
+  // of `bounds.max_open_streams`.
   int transfer_lanes = 1;
 
   // Whether tasks of one user in one network namespace talk to each other over

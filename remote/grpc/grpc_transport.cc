@@ -220,8 +220,18 @@ absl::Status CheckBounds(const GrpcBounds& bounds) {
       "positive");
 }
 
+// As our peers bound our streams, if their options are like ours.
+absl::Status CheckLanes(const GrpcTransportOptions& options) {
+  const int max_lanes = options.bounds.max_open_streams / 2;
+  if (options.transfer_lanes <= max_lanes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "of ", options.bounds.max_open_streams, " open streams each lane takes ",
+      "two, one of them about to end: there may be ", max_lanes, " lanes, not ",
+      options.transfer_lanes));
+}
+
 absl::Status Check(const GrpcTransportOptions& options) {
-  const absl::Status status = Validate(options.cluster);
+  absl::Status status = Validate(options.cluster);
   if (!status.ok()) return status;
   const Environment& environment = options.environment;
   if (environment.queue == nullptr || environment.clock == nullptr ||
@@ -232,7 +242,8 @@ absl::Status Check(const GrpcTransportOptions& options) {
   if (options.incarnation == 0) {
     return absl::InvalidArgumentError("0 is no incarnation of a task");
   }
-  return CheckBounds(options.bounds);
+  status = CheckBounds(options.bounds);
+  return status.ok() ? CheckLanes(options) : status;
 }
 
 absl::StatusOr<ListenAddresses> WhereToListen(

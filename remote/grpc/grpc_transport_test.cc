@@ -262,6 +262,13 @@ TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
               is_invalid);
   EXPECT_THAT(refused([](Options& o) { o.bounds.max_open_streams = 0; }),
               is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.transfer_lanes = 513; }), is_invalid);
+  EXPECT_THAT(refused([](Options& o) {
+                o.bounds.max_open_streams = 7;
+                o.transfer_lanes = 4;
+              }),
+              is_invalid);
+  EXPECT_THAT(refused([](Options& o) { o.transfer_lanes = 512; }), IsOk());
   EXPECT_THAT(refused([](Options& o) {
                 o.bounds.max_control_request_bytes = (32 << 10) - 1;
               }),
