@@ -49,10 +49,12 @@ void CollectiveExecutor::Prepare(CollectiveArgs args, PrepareCallback done) {
 void CollectiveExecutor::StartAbort(absl::Status reason) {
   aborted_.Cancel(std::move(reason));
   const absl::Status first = aborted_.status();
+  // All transfers at once: execution by execution, each would look for its own
+  // among all that wait.
+  options_.peers->StartAbort(first);
   for (const auto& execution : executions_.Running()) {
     FailExecution(*execution, first);
   }
-  options_.peers->StartAbort(first);
 }
 
 void CollectiveExecutor::WaitForDependencies(const CollectiveContext& context,

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,16 @@ namespace {
 // How long to try to tell another task that an execution has failed. It is lost
 // for longer than that only if it is lost.
 constexpr absl::Duration kTellTimeout = absl::Seconds(10);
+
+// Not after any other transfer of the execution, or of the step.
+BufKey FirstOf(const ExecKey& exec) {
+  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
+  return {exec, kLeast, kLeast, kLeast};
+}
+BufKey FirstOf(int64_t step) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  return FirstOf(ExecKey{.step = step, .group = kLeast, .instance = kLeast});
+}
 
 }  // namespace
 
@@ -201,12 +213,9 @@ std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
 CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginAnew(
     int64_t step_id) {
   const absl::Status reason = BufRendezvous::BegunAnew(step_id);
-  const auto is_of_step = [step_id](const ExecKey& exec) {
-    return exec.step == step_id;
-  };
-  std::erase_if(ended_executions_, is_of_step);
+  ForgetEndedExecutions(step_id);
   Ended ended = {.waiting = rendezvous_.EndStep(step_id, reason),
-                 .receives = EndReceives(reason, is_of_step)};
+                 .receives = EndReceivesOf(step_id, reason)};
   for (const auto& receive : ended.receives) receive->is_told_later = true;
   return ended;
 }
@@ -262,6 +271,16 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
   }
 }
 
+bool CollectiveRemoteAccess::Order::operator()(const BufKey& a,
+                                               const BufKey& b) const {
+  const auto fields = [](const BufKey& key) {
+    const ExecKey& exec = key.exec;
+    return std::tie(exec.step, exec.group, exec.generation, exec.instance,
+                    exec.execution, key.tag, key.from, key.to);
+  };
+  return fields(a) < fields(b);
+}
+
 std::shared_ptr<CollectiveRemoteAccess::Receive>
 CollectiveRemoteAccess::RemoveReceive(const BufKey& key) {
   MutexLock lock(&mu_);
@@ -275,15 +294,33 @@ CollectiveRemoteAccess::RemoveReceive(const BufKey& key) {
 // or have ended.
 std::vector<std::shared_ptr<CollectiveRemoteAccess::Receive>>
 CollectiveRemoteAccess::EndReceives(
-    const absl::Status& reason,
-    absl::FunctionRef<bool(const ExecKey&)> concerns) {
+    const BufKey& first, absl::FunctionRef<bool(const ExecKey&)> concerns,
+    const absl::Status& reason) {
   std::vector<std::shared_ptr<Receive>> requested;
-  for (const auto& [key, receive] : receives_) {
-    if (!concerns(key.exec) || receive->ended.has_value()) continue;
+  for (auto it = receives_.lower_bound(first);
+       it != receives_.end() && concerns(it->first.exec); ++it) {
+    const std::shared_ptr<Receive>& receive = it->second;
+    if (receive->ended.has_value()) continue;
     receive->ended = reason;
     if (receive->is_requested) requested.push_back(receive);
   }
   return requested;
+}
+
+std::vector<std::shared_ptr<CollectiveRemoteAccess::Receive>>
+CollectiveRemoteAccess::EndReceivesOf(const ExecKey& exec,
+                                      const absl::Status& reason) {
+  return EndReceives(
+      FirstOf(exec), [&](const ExecKey& other) { return other == exec; },
+      reason);
+}
+
+std::vector<std::shared_ptr<CollectiveRemoteAccess::Receive>>
+CollectiveRemoteAccess::EndReceivesOf(int64_t step_id,
+                                      const absl::Status& reason) {
+  return EndReceives(
+      FirstOf(step_id),
+      [&](const ExecKey& exec) { return exec.step == step_id; }, reason);
 }
 
 void CollectiveRemoteAccess::CancelReceives(
@@ -304,8 +341,9 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
   std::set<int> ranks;
   {
     MutexLock lock(&mu_);
-    for (const auto& [key, receive] : receives_) {
-      if (key.exec == exec) ranks.insert(key.from);
+    for (auto it = receives_.lower_bound(FirstOf(exec));
+         it != receives_.end() && it->first.exec == exec; ++it) {
+      ranks.insert(it->first.from);
     }
   }
   const std::vector<int> awaited(ranks.begin(), ranks.end());
@@ -335,8 +373,7 @@ CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginCancel(
   Ended ended = {.waiting = rendezvous_.EndExecution(exec, reason, replaced)};
   // Else whoever was first has ended them.
   if (ended.waiting.is_first) {
-    ended.receives = EndReceives(
-        reason, [&exec](const ExecKey& other) { return other == exec; });
+    ended.receives = EndReceivesOf(exec, reason);
   }
   return ended;
 }
@@ -443,6 +480,12 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
   return absl::OkStatus();
 }
 
+void CollectiveRemoteAccess::ForgetEndedExecutions(int64_t step_id) {
+  std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
+    return exec.step == step_id;
+  });
+}
+
 void CollectiveRemoteAccess::EndStep(int64_t step_id,
                                      const absl::Status& reason) {
   {
@@ -456,17 +499,14 @@ void CollectiveRemoteAccess::EndStep(int64_t step_id,
 void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
                                           const absl::Status& reason,
                                           const std::atomic<bool>& replaced) {
-  const auto is_of_step = [step_id](const ExecKey& exec) {
-    return exec.step == step_id;
-  };
   Ended ended;
   {
     MutexLock lock(&mu_);
     if (replaced) return;
     ended = {.waiting = rendezvous_.EndStep(step_id, reason),
-             .receives = EndReceives(reason, is_of_step)};
+             .receives = EndReceivesOf(step_id, reason)};
     if (ended.waiting.is_first) {
-      std::erase_if(ended_executions_, is_of_step);
+      ForgetEndedExecutions(step_id);
       ended_steps_.push_back(step_id);
     }
     if (ended_steps_.size() > options_.max_ended) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -127,6 +128,11 @@ class CollectiveRemoteAccess
   class Served;
   class Receive;
 
+  // By step, then by group, generation, instance and execution.
+  struct Order {
+    bool operator()(const BufKey& a, const BufKey& b) const;
+  };
+
   // Of a group that is not known yet.
   struct EarlyCancel {
     ControlCaller caller;
@@ -168,6 +174,8 @@ class CollectiveRemoteAccess
   Ended BeginCancel(const ExecKey& exec, const absl::Status& reason,
                     const std::atomic<bool>& replaced)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ForgetEndedExecutions(int64_t step_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Ended BeginAnew(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tell(const Ended& ended) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
@@ -194,8 +202,13 @@ class CollectiveRemoteAccess
   std::shared_ptr<Receive> RemoveReceive(const BufKey& key)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::shared_ptr<Receive>> EndReceives(
-      const absl::Status& reason,
-      absl::FunctionRef<bool(const ExecKey&)> concerns)
+      const BufKey& first, absl::FunctionRef<bool(const ExecKey&)> concerns,
+      const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<std::shared_ptr<Receive>> EndReceivesOf(
+      const ExecKey& exec, const absl::Status& reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<std::shared_ptr<Receive>> EndReceivesOf(
+      int64_t step_id, const absl::Status& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CancelReceives(const std::vector<std::shared_ptr<Receive>>& receives)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -213,7 +226,9 @@ class CollectiveRemoteAccess
       ABSL_GUARDED_BY(mu_);
   // Of each task.
   absl::flat_hash_map<int, size_t> num_served_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<BufKey, std::shared_ptr<Receive>> receives_
+
+  // In order, so that who ends one execution does not walk over all others'.
+  absl::btree_map<BufKey, std::shared_ptr<Receive>, Order> receives_
       ABSL_GUARDED_BY(mu_);
 
   // The last one that ForStep() gave for each step, while it lives.

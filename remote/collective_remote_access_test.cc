@@ -6,6 +6,7 @@
 #include <atomic>
 #include <barrier>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -247,6 +248,49 @@ TEST_P(CollectiveRemoteAccessTest, ACancelledExecutionEndsOnAllTasks) {
   EXPECT_EQ(later.end, reason);
   EXPECT_EQ(received.end, reason);
   ExpectNothingLeft();
+}
+
+// What is asked of other tasks in executions whose keys differ in one field.
+TEST_P(CollectiveRemoteAccessTest, AnExecutionThatIsCancelledEndsNoOther) {
+  const BufKey key = Key(0, 1);
+  std::vector<BufKey> others(8, key);
+  ++others[0].exec.execution;
+  --others[1].exec.execution;
+  ++others[2].exec.instance;
+  --others[3].exec.instance;
+  ++others[4].exec.group;
+  --others[5].exec.group;
+  ++others[6].exec.generation;
+  --others[7].exec.generation;
+  BufKey last = key;
+  last.tag = 9;
+  last.from = 2;
+  Side first(4), second(4), of_next_step(4);
+  std::deque<Side> sides;
+  Receive(key, &first);
+  Receive(last, &second);
+  for (const BufKey& other : others) Receive(other, &sides.emplace_back(4));
+  const auto next = tasks_[1]->access->ForStep(kStep + 1);
+  BufKey of_next = key;
+  ++of_next.exec.step;
+  next->RecvFromPeer(Member(0), of_next,
+                     {.num_bytes = 4, .borrower = &of_next_step});
+  const absl::Status reason = absl::AbortedError("it alone");
+  EXPECT_THAT(tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)}, key.exec,
+                                                reason),
+              IsOk());
+  environment_.RunAll();
+  EXPECT_EQ(first.end, reason);
+  EXPECT_EQ(second.end, reason);
+  for (const Side& side : sides) EXPECT_NE(side.end, reason);
+  EXPECT_FALSE(of_next_step.end.has_value());
+  tasks_[1]->step->StartAbort(absl::CancelledError("over"));
+  environment_.RunAll();
+  for (const Side& side : sides) EXPECT_TRUE(side.end.has_value());
+  EXPECT_FALSE(of_next_step.end.has_value());
+  next->StartAbort(absl::CancelledError("over"));
+  environment_.RunAll();
+  EXPECT_TRUE(of_next_step.end.has_value());
 }
 
 TEST_P(CollectiveRemoteAccessTest, CancellingTellsEachTaskOnce) {

@@ -196,6 +196,42 @@ TEST(AbortTest, EndsPendingAndLaterCallsOfTheStepWithTheFirstError) {
               StatusIs(StatusCode::kDataLoss, HasSubstr("first")));
 }
 
+// Counts the executions whose transfers are ended one by one, and not because
+// the step was aborted before.
+class CancelCounter : public LocalPeerAccess {
+ public:
+  explicit CancelCounter(int* num_cancels) : num_cancels_(num_cancels) {}
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    if (!is_aborted_) ++*num_cancels_;
+    LocalPeerAccess::CancelExecution(group, exec, std::move(reason));
+  }
+  void StartAbort(absl::Status reason) override {
+    is_aborted_ = true;
+    LocalPeerAccess::StartAbort(std::move(reason));
+  }
+
+ private:
+  int* const num_cancels_;
+  bool is_aborted_ = false;
+};
+
+TEST(AbortTest, EndsTheTransfersOfAllCallsAtOnce) {
+  int num_cancels = 0;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
+                  return std::make_unique<CancelCounter>(&num_cancels);
+                }});
+  const CollectiveRequest request = job.AllReduceRequest(8, "RingReduce");
+  RunOnce(job, request);
+  std::vector<LocalJob::Call*> calls;
+  for (int i = 0; i < 3; ++i) calls.push_back(&job.Start(0, request));
+  job.executor().StartAbort(absl::DataLossError("first"));
+  for (LocalJob::Call* call : calls) {
+    ExpectFailed(*call, StatusCode::kDataLoss, HasSubstr("first"));
+  }
+  EXPECT_EQ(num_cancels, 0);
+}
+
 TEST(AbortTest, NewStepStartsClean) {
   LocalJob job({.devices_per_task = 2});
   const CollectiveRequest request = job.AllReduceRequest(4);
