@@ -68,6 +68,8 @@ absl::Status BufRendezvous::StatusOf(const ExecKey& exec) const {
   MutexLock lock(&cancelled_mu_);
   const auto found = cancelled_.find(exec);
   if (found != cancelled_.end()) return found->second;
+  const auto group = cancelled_groups_.find(GroupInStep::Of(exec));
+  if (group != cancelled_groups_.end()) return group->second;
   const auto step = cancelled_steps_.find(exec.step);
   return step == cancelled_steps_.end() ? aborted_ : step->second;
 }
@@ -168,6 +170,26 @@ BufRendezvous::Ended BufRendezvous::EndExecution(
                      replaced)};
 }
 
+BufRendezvous::Ended BufRendezvous::EndGroup(
+    const GroupInStep& group, absl::Status reason,
+    const std::atomic<bool>& replaced) {
+  if (reason.ok()) reason = absl::CancelledError("cancelled");
+  {
+    MutexLock lock(&cancelled_mu_);
+    if (replaced) return {};
+    if (!aborted_.ok() || cancelled_steps_.contains(group.step)) return {};
+    if (!cancelled_groups_.try_emplace(group, reason).second) return {};
+    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  return {.is_first = true,
+          .reason = std::move(reason),
+          .sides = Sweep(
+              [&group](const BufKey& key) {
+                return GroupInStep::Of(key.exec) == group;
+              },
+              replaced)};
+}
+
 BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason,
                                             const std::atomic<bool>& replaced) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
@@ -178,9 +200,11 @@ BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason,
     is_first = cancelled_steps_.try_emplace(step, reason).second;
     reason = cancelled_steps_[step];
     // The step's reason counts from now on, and none once it begins anew.
-    const auto erased = absl::erase_if(
-        cancelled_,
-        [step](const auto& cancelled) { return cancelled.first.step == step; });
+    const auto is_of_step = [step](const auto& cancelled) {
+      return cancelled.first.step == step;
+    };
+    const auto erased = absl::erase_if(cancelled_, is_of_step) +
+                        absl::erase_if(cancelled_groups_, is_of_step);
     num_cancelled_.fetch_add((is_first ? 1 : 0) - static_cast<int>(erased),
                              std::memory_order_seq_cst);
   }

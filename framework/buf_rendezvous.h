@@ -67,6 +67,21 @@ class BufRendezvous {
   bool CancelAsk(const BufKey& key, const Borrower* borrower,
                  absl::Status reason);
 
+  struct GroupInStep {
+    int64_t step = 0;
+    int64_t group = 0;
+    uint64_t generation = 0;
+
+    static GroupInStep Of(const ExecKey& exec) {
+      return {exec.step, exec.group, exec.generation};
+    }
+    friend bool operator==(const GroupInStep&, const GroupInStep&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const GroupInStep& key) {
+      return H::combine(std::move(h), key.step, key.group, key.generation);
+    }
+  };
+
   // What ended, for Tell().
   struct Ended {
     bool is_first = false;  // Neither it nor its step had ended before.
@@ -90,6 +105,12 @@ class BufRendezvous {
                 const std::atomic<bool>& replaced = kNever)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
   bool ForgetStep(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  // The same for all executions of a group's generation in a step, which never
+  // begins anew: forgotten when the step ends.
+  Ended EndGroup(const GroupInStep& group, absl::Status reason,
+                 const std::atomic<bool>& replaced = kNever)
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
   // Tells the owners of what waited. Returns `is_first`.
   static bool Tell(const Ended& ended);
@@ -162,6 +183,8 @@ class BufRendezvous {
   mutable Mutex cancelled_mu_;
   absl::Status aborted_ ABSL_GUARDED_BY(cancelled_mu_);
   absl::flat_hash_map<int64_t, absl::Status> cancelled_steps_
+      ABSL_GUARDED_BY(cancelled_mu_);
+  absl::flat_hash_map<GroupInStep, absl::Status> cancelled_groups_
       ABSL_GUARDED_BY(cancelled_mu_);
   absl::flat_hash_map<ExecKey, absl::Status> cancelled_
       ABSL_GUARDED_BY(cancelled_mu_);

@@ -521,6 +521,27 @@ TEST_F(BufRendezvousTest, ACancelledStepEndsAllItsExecutionsAndNoOther) {
   EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("step over"));
 }
 
+TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
+  const auto group = BufRendezvous::GroupInStep::Of(kExec);
+  BufKey of_next = Key(0);
+  ++of_next.exec.generation;
+  Provide(Key(0));
+  Provide(of_next, /*id=*/17);
+  const absl::Status reason = absl::UnavailableError("a task is lost");
+  EXPECT_TRUE(BufRendezvous::Tell(rendezvous_->EndGroup(group, reason)));
+  EXPECT_FALSE(BufRendezvous::Tell(
+      rendezvous_->EndGroup(group, absl::AbortedError("again"))));
+  Provide(Key(1, /*execution=*/9));
+  ASSERT_THAT(sides_.releases, SizeIs(2));
+  for (const Release& release : sides_.releases) {
+    EXPECT_EQ(release.status, reason);
+  }
+  EXPECT_EQ(rendezvous_->num_waiting(), 1u);
+  CancelStep(kExec.step, absl::AbortedError("step over"));
+  rendezvous_->ForgetStep(kExec.step);
+  EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
+}
+
 TEST_F(BufRendezvousTest, NobodyIsCalledBeforeWhatEndedIsTold) {
   Provide(Key(0));
   const auto execution =

@@ -24,10 +24,16 @@ namespace {
 // for longer than that only if it is lost.
 constexpr absl::Duration kTellTimeout = absl::Seconds(10);
 
-// Not after any other transfer of the execution, or of the step.
+// Not after any other transfer of the execution, the group, or the step.
 BufKey FirstOf(const ExecKey& exec) {
   constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
   return {exec, kLeast, kLeast, kLeast};
+}
+BufKey FirstOf(const BufRendezvous::GroupInStep& group) {
+  return FirstOf(ExecKey{.generation = group.generation,
+                         .step = group.step,
+                         .group = group.group,
+                         .instance = std::numeric_limits<int64_t>::min()});
 }
 BufKey FirstOf(int64_t step) {
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
@@ -122,9 +128,12 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   }
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override {
+    // Who ends a group tells all of its tasks so.
+    if (group.cancellation->cancelled()) {
+      return access_->EndGroup(group, exec.step, is_replaced_);
+    }
     const bool is_first = access_->Cancel(exec, reason, is_replaced_);
     const bool tells_anyway = is_aborted_ && !is_over_ && AddTold(exec);
-    // Who ends a group tells all of its tasks so.
     if (is_replaced_ || group.cancellation->cancelled()) return;
     if (is_first || tells_anyway) access_->TellOthers(group, exec, reason);
   }
@@ -376,6 +385,25 @@ CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginCancel(
     ended.receives = EndReceivesOf(exec, reason);
   }
   return ended;
+}
+
+void CollectiveRemoteAccess::EndGroup(const CollGroupParams& group,
+                                      int64_t step_id,
+                                      const std::atomic<bool>& replaced) {
+  using GroupInStep = BufRendezvous::GroupInStep;
+  const GroupInStep ends = {step_id, group.key, group.generation};
+  const absl::Status reason = group.cancellation->status();
+  Ended ended;
+  {
+    MutexLock lock(&mu_);
+    ended.waiting = rendezvous_.EndGroup(ends, reason, replaced);
+    if (!ended.waiting.is_first) return;
+    ended.receives = EndReceives(
+        FirstOf(ends),
+        [&](const ExecKey& exec) { return GroupInStep::Of(exec) == ends; },
+        reason);
+  }
+  Tell(ended);
 }
 
 // Whoever is told may begin the step anew.

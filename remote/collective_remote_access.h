@@ -162,10 +162,13 @@ class CollectiveRemoteAccess
     std::vector<std::shared_ptr<Receive>> receives;  // Under way.
   };
 
-  // Both end what waits and what comes late; Cancel() is false if it, or its
-  // step, had ended before.
+  // All end what waits and what comes late; Cancel() is false if it, or its
+  // step, had ended before. A group's end ends its executions together: one by
+  // one, each would look for its own among all that wait.
   bool Cancel(const ExecKey& exec, const absl::Status& reason,
               const std::atomic<bool>& replaced) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndGroup(const CollGroupParams& group, int64_t step_id,
+                const std::atomic<bool>& replaced) ABSL_LOCKS_EXCLUDED(mu_);
   void EndTransfers(int64_t step_id, const absl::Status& reason,
                     const std::atomic<bool>& replaced = BufRendezvous::kNever)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -293,6 +293,31 @@ TEST_P(CollectiveRemoteAccessTest, AnExecutionThatIsCancelledEndsNoOther) {
   EXPECT_TRUE(of_next_step.end.has_value());
 }
 
+// So that it costs what one execution does, however many there are.
+TEST_P(CollectiveRemoteAccessTest, AGroupThatEndsEndsAllItsExecutionsAtOnce) {
+  const auto group = Group(1);
+  BufKey other = Key(0, 1), lends = Key(1, 2), late = Key(2, 1);
+  ++other.exec.execution;
+  ++lends.exec.instance;
+  late.exec.instance += 2;
+  Side first(4), second(4), lent(4), comes_late(4);
+  Receive(Key(0, 1), &first);
+  Receive(other, &second);
+  Send(lends, &lent);
+  const absl::Status reason = absl::UnavailableError("a task is lost");
+  group->cancellation->Cancel(reason);
+  const int64_t before = network_.num_calls();
+  tasks_[1]->step->CancelExecution(*group, Key(0, 1).exec,
+                                   absl::AbortedError("of its own"));
+  Receive(late, &comes_late);
+  EXPECT_EQ(network_.num_calls(), before);
+  environment_.RunAll();
+  for (const Side* side : {&first, &second, &lent, &comes_late}) {
+    EXPECT_EQ(side->end, reason);
+  }
+  ExpectNothingLeft();
+}
+
 TEST_P(CollectiveRemoteAccessTest, CancellingTellsEachTaskOnce) {
   const int64_t before = network_.num_calls();
   tasks_[0]->step->CancelExecution(*Group(1), Key(0, 1).exec,
