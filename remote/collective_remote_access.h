@@ -38,7 +38,8 @@ class PerStepCollectiveRemoteAccess;
 // another task asks that task, as early as its schedule allows.
 //
 // Thread-safe. Lenders and borrowers are called with no lock held, on a thread
-// of the side that came second, of the transport, or of the one that cancels.
+// of the side that came second, of the transport, or of the one that cancels;
+// on the work queue where their step begins anew.
 //
 // Nothing that another task asks is believed: its group must live, and the
 // ranks be those of the asking process and of this one.

@@ -9,7 +9,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,6 @@
 namespace tutti {
 namespace {
 
-using ::testing::_;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
@@ -726,53 +724,6 @@ TEST_P(ClusterRuntimeTest, AStepMayBeginAnewWhileWhatRanInItEnds) {
   }
   environment_.RunAll();
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
-}
-
-// By another thread, while the first of two calls is told that the step ended:
-// so what the other one still lends ends because the step begins anew. It asks
-// for that step, too.
-TEST_P(ClusterRuntimeTest, WhatABeginningStepEndsMayAskForThatStep) {
-  CollectiveRequest request = Request(/*num_tasks=*/1);
-  request.impl_details.implementation = "RingReduce";
-  const auto call = [&](int device, InstanceKey instance, Call& to) {
-    request.instance_key = instance;
-    CallDevice(1, device, request, to);
-  };
-  for (const InstanceKey instance : {1, 2}) {
-    for (int device = 0; device < kDevices; ++device) {
-      call(device, instance, calls_.emplace_back());
-    }
-  }
-  environment_.RunAll();
-  CollectiveExecutorMgr& manager = runtimes_[1]->manager();
-  const auto before = manager.FindOrCreate(kStep);
-  std::shared_ptr<CollectiveExecutor> now, asked_for;
-  std::vector<absl::Status> ends;
-  Tensor outputs[2];
-  for (const InstanceKey instance : {1, 2}) {
-    request.instance_key = instance;
-    before->ExecuteAsync(
-        {.device = runtimes_[1]->devices()[0],
-         .request = std::make_shared<const CollectiveRequest>(request),
-         .input = *Tensor::Allocate(request.dtype, request.shape),
-         .output = &outputs[instance - 1]},
-        [&](absl::Status end) {
-          ends.push_back(std::move(end));
-          if (ends.size() > 1) {
-            asked_for = manager.FindOrCreate(kStep);
-            return;
-          }
-          std::thread([&] { now = manager.FindOrCreate(kStep); }).join();
-        });
-  }
-  environment_.RunAll();
-  manager.Cleanup(kStep);
-  environment_.RunAll();
-  ASSERT_THAT(ends, ElementsAre(StatusIs(absl::StatusCode::kCancelled,
-                                         HasSubstr("cleaned up")),
-                                StatusIs(absl::StatusCode::kCancelled, _)));
-  EXPECT_NE(now, before);
-  EXPECT_EQ(asked_for, now);
 }
 
 TEST_P(ClusterRuntimeTest, NobodyLeavesBeforeAllAreDone) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,16 +12,21 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "framework/blocking_counter.h"
+#include "framework/cluster_spec.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/device_manager.h"
+#include "framework/group_directory.h"
 #include "framework/local_peer_access.h"
 #include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/status_callback.h"
 #include "framework/step_sequence.h"
+#include "remote/collective_remote_access.h"
 #include "resolvers/device_resolver_local.h"
 #include "resolvers/step_sequence_local.h"
+#include "tests/failing_peer_access.h"
 #include "tests/local_job.h"
+#include "tests/loopback_network.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
@@ -215,6 +221,63 @@ TEST(ExecutorMgrTest, AStepBeginsBeforeItEnds) {
     cleaner.join();
     EXPECT_THAT(resolver->noted(), ElementsAre("begin", "end"));
   }
+}
+
+// Does something before it is aborted, once.
+class ActsBeforeAbort : public FailNthTransfer {
+ public:
+  ActsBeforeAbort(std::unique_ptr<PeerAccessInterface> target,
+                  std::function<void()>* act)
+      : FailNthTransfer(std::move(target), /*n=*/0), act_(act) {}
+  void StartAbort(absl::Status reason) override {
+    if (const auto act = std::exchange(*act_, nullptr)) act();
+    FailNthTransfer::StartAbort(std::move(reason));
+  }
+
+ private:
+  std::function<void()>* const act_;
+};
+
+// Another thread asks for a step that is just being cleaned up: then what waits
+// there ends because it begins anew.
+TEST(ExecutorMgrTest, WhatABeginningStepEndsMayAskForThatStep) {
+  std::shared_ptr<CollectiveRemoteAccess> access;
+  std::function<void()> before_abort;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t step) {
+                  return std::make_unique<ActsBeforeAbort>(
+                      access->ForStep(step), &before_abort);
+                }});
+  const ClusterSpec cluster = {.job = "localhost", .addresses = {"a:1"}};
+  LoopbackNetwork network(cluster, job.environment().get().queue,
+                          /*part_elements=*/1);
+  access = CollectiveRemoteAccess::Create(
+      {.cluster = cluster,
+       .environment = job.environment().get(),
+       .groups = std::make_shared<GroupDirectory>(),
+       .transport = network.Connect(/*task=*/0, /*incarnation=*/1)});
+  const CollectiveRequest request = job.AllReduceRequest(8, "RingReduce");
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    ASSERT_THAT(*call->status, IsOk());
+  }
+  Tensor output;
+  std::shared_ptr<CollectiveExecutor> begun, asked_for;
+  job.executor().ExecuteAsync(
+      {.device = job.devices()[0],
+       .request = std::make_shared<const CollectiveRequest>(request),
+       .input = *Tensor::Allocate(request.dtype, request.shape),
+       .output = &output},
+      [&](const absl::Status& end) {
+        EXPECT_THAT(end, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+        asked_for = job.manager().FindOrCreate(1);
+      });
+  job.environment().RunAll();
+  before_abort = [&] {
+    std::thread([&] { begun = job.manager().FindOrCreate(1); }).join();
+  };
+  job.manager().Cleanup(1);
+  job.environment().RunAll();
+  ASSERT_NE(begun, nullptr);
+  EXPECT_EQ(asked_for, begun);
 }
 
 TEST(ExecutorMgrTest, CallAfterShutdownIsCancelled) {
