@@ -25,7 +25,8 @@ class DeviceFence {
 };
 
 // into = (operands[0] (+) operands[1] (+) ..., from left to right) / divisor.
-// `into` is an operand, or apart from all.
+// `into` is an operand, or apart from all. Of many operands a device may round
+// float16 and bfloat16 in between, always at the same ones.
 struct StepReduction {
   ReductionKind kind = ReductionKind::kSum;
   DType dtype = DType::kFloat32;

@@ -28,7 +28,8 @@ std::vector<std::string> ScheduleNames();
 conformance::ImplementationUnderTest ScheduleNamed(const std::string& name);
 
 // Whether GPUs and the host give the same bits: averages of 16-bit floats are
-// rounded once on GPUs, and by steps of the host twice; functions of the caller
+// rounded once on GPUs, and by steps of the host twice, steps of more than 8
+// operands several times on GPUs, and on the host once; functions of the caller
 // run on the host alone.
 bool RunsAlike(const conformance::Case& c);
 

@@ -1,5 +1,3 @@
-#include "gpu/gpu_local_reduce.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -18,6 +16,7 @@
 #include "gpu/fake_gpu_sums.h"
 #include "gpu/gpu_local_reference.h"
 #include "gpu/gpu_pass_end.h"
+#include "gpu/split_reduction.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
 

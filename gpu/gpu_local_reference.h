@@ -19,7 +19,7 @@ Bytes ReferenceReduceInPasses(const ReductionPair& pair,
                               const std::vector<Bytes>& inputs, size_t most,
                               int64_t divisor);
 
-// What every member of GpuLocalReduce gets (gpu_local_reduce.h).
+// What every member of GpuLocalReduce gets (split_reduction.h).
 Bytes ReferenceGpuLocalReduce(const ReductionPair& pair,
                               const std::vector<Bytes>& inputs,
                               bool is_average);

@@ -1,6 +1,5 @@
 #include "gpu/gpu_step_stream.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,8 +10,10 @@
 #include "framework/dtype.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
+#include "gpu/gpu_launch.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_reduction.h"
+#include "gpu/split_reduction.h"
 
 namespace tutti {
 namespace {
@@ -38,39 +39,26 @@ absl::Status GpuStepStream::Copy(std::byte* into, const std::byte* from,
       device_.collective_stream());
 }
 
-// What one launch cannot read takes more: each reads the sum so far, which is
-// apart where `into` holds an operand that is still to be read.
+// The scratch is freed on the stream, behind the last launch.
 absl::Status GpuStepStream::Reduce(const StepReduction& reduction) {
-  auto rest = reduction.operands.subspan(
-      std::min<size_t>(kMaxGpuBuffers, reduction.operands.size()));
-  std::byte* sum = reduction.into;
-  absl::StatusOr<Tensor> apart;
-  if (std::find(rest.begin(), rest.end(), reduction.into) != rest.end()) {
-    const auto num_bytes =
-        reduction.num_elements * static_cast<int64_t>(SizeOf(reduction.dtype));
-    apart = device_.Allocate(DType::kUint8, TensorShape::Vector(num_bytes));
-    if (!apart.ok()) return apart.status();
-    sum = apart->mutable_data();
+  const GpuReduction whole = {
+      .kind = reduction.kind,
+      .dtype = reduction.dtype,
+      .inputs = std::vector<const void*>(reduction.operands.begin(),
+                                         reduction.operands.end()),
+      .outputs = {reduction.into},
+      .num_elements = static_cast<size_t>(reduction.num_elements),
+      .divisor = reduction.divisor};
+  Tensor scratch;
+  if (NeedsScratch(whole)) {
+    auto made = device_.Allocate(reduction.dtype,
+                                 TensorShape::Vector(reduction.num_elements));
+    if (!made.ok()) return made.status();
+    scratch = *std::move(made);
   }
-  const auto first =
-      reduction.operands.first(reduction.operands.size() - rest.size());
-  std::vector<const void*> inputs(first.begin(), first.end());
-  while (true) {
-    const bool is_last = rest.empty();
-    const absl::Status status = device_.runtime().LaunchReduce(
-        {.kind = reduction.kind,
-         .dtype = reduction.dtype,
-         .inputs = std::move(inputs),
-         .outputs = {is_last ? reduction.into : sum},
-         .num_elements = static_cast<size_t>(reduction.num_elements),
-         .divisor = is_last ? reduction.divisor : 1},
-        device_.collective_stream());
-    if (!status.ok() || is_last) return status;
-    const size_t num_next = std::min<size_t>(kMaxGpuBuffers - 1, rest.size());
-    inputs = {sum};
-    inputs.insert(inputs.end(), rest.begin(), rest.begin() + num_next);
-    rest.remove_prefix(num_next);
-  }
+  return LaunchInOrder(device_.runtime(),
+                       SplitReduction(whole, scratch.mutable_data()),
+                       device_.collective_stream());
 }
 
 absl::StatusOr<std::shared_ptr<const DeviceFence>> GpuStepStream::Mark() {

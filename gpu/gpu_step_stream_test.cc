@@ -24,6 +24,8 @@
 #include "framework/dtype.h"
 #include "framework/merge_op.h"
 #include "framework/prepared_collective.h"
+#include "framework/reduction_kind.h"
+#include "framework/reduction_test_data.h"
 #include "framework/segment_list.h"
 #include "framework/step_stream.h"
 #include "framework/tensor.h"
@@ -32,6 +34,7 @@
 #include "gpu/fake_gpu_group.h"
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/fake_gpu_sums.h"
+#include "gpu/gpu_local_reference.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_runtime.h"
 #include "gtest/gtest.h"
@@ -133,7 +136,8 @@ bool EndsWhereACallFails(const std::string& implementation, GpuCall call,
 
 TEST(GpuStepStreamTest, ACallThatFailsEndsTheExecutionAndLeavesNothing) {
   constexpr int kMostCalls = 100;
-  for (const std::string name : {"RingReduce", "DoubleTreeReduce"}) {
+  for (const std::string name :
+       {"RingReduce", "DoubleTreeReduce", "ShuffleReduce"}) {
     for (const GpuCall call :
          {GpuCall::kCreateEvent, GpuCall::kRecordEvent, GpuCall::kWaitForEvent,
           GpuCall::kLaunchReduce, GpuCall::kLaunchCopy}) {
@@ -213,7 +217,6 @@ TEST(GpuStepStreamTest, AnAbortBehindTheStepsEndsThemWhenTheStreamsArePast) {
   EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 
-// Cut by each member in its own way, and not at all by the last one.
 // More operands than a kernel reads: in place, the sum of a member that is one
 // of the last is written while its own operand is still to be read.
 TEST(GpuStepStreamTest, AStepReducesAnyNumberOfOperands) {
@@ -242,6 +245,38 @@ TEST(GpuStepStreamTest, AStepReducesAnyNumberOfOperands) {
   }
 }
 
+// Into one that is still to be read, and into others.
+TEST(GpuStepStreamTest, MoreOperandsThanAKernelReadsAreRoundedEachTime) {
+  const ReductionPair pair = {ReductionKind::kSum, DType::kBFloat16};
+  for (const int64_t into : {0, 7, 8, 17}) {
+    FakeGpuGroup group({});
+    CudaDevice& device = group.device(0);
+    const auto steps = *device.OpenSteps(*group.environment().get().clock);
+    std::vector<Bytes> inputs;
+    std::vector<Tensor> tensors;
+    std::vector<const std::byte*> operands;
+    for (uint64_t seed = 0; seed < 18; ++seed) {
+      inputs.push_back(RandomElements(pair.dtype, kElements, seed));
+      tensors.push_back(group.Allocate(0, pair.dtype, kElements));
+      group.Write(0, tensors.back(), inputs.back());
+      operands.push_back(tensors.back().data());
+    }
+    group.RunAll();
+    Tensor& output = tensors[static_cast<size_t>(into)];
+    EXPECT_THAT(steps->Reduce({.kind = pair.kind,
+                               .dtype = pair.dtype,
+                               .operands = operands,
+                               .into = output.mutable_data(),
+                               .num_elements = kElements}),
+                IsOk());
+    steps->CallWhenOver([](absl::Status /*status*/) {});
+    group.RunAll();
+    EXPECT_EQ(group.Read(output),
+              ReferenceReduceInPasses(pair, inputs, /*most=*/8, /*divisor=*/1));
+  }
+}
+
+// Cut by each member in its own way, and not at all by the last one.
 TEST(GpuStepStreamTest, SegmentsArePackedByTheDevice) {
   for (const std::string name : {"RingReduce", "TreeReduce"}) {
     for (uint64_t seed = 0; seed < 20; ++seed) {

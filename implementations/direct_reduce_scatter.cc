@@ -11,7 +11,6 @@ StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
                      ScheduleBuilder& builder) {
   const int size = request.layout.size();
   auto reducing = builder.AddLane();
-  if (size == 1) return reducing.CopyAndFinish(Data(chunk), Input(chunk));
   std::vector<Slot> contributions;
   StepRef awaited;
   for (int from = 0; from < size; ++from) {

@@ -124,11 +124,13 @@ class ScheduleCompiler {
             .left = lane[i].left,
             .right = lane[i].right,
             .first_more = static_cast<int32_t>(result_.more_.size()),
-            .num_more = static_cast<int32_t>(lane[i].more.size()),
             .peer = lane[i].peer,
             .tag = lane[i].tag};
-      result_.more_.insert(result_.more_.end(), lane[i].more.begin(),
-                           lane[i].more.end());
+      if (op.kind == StepKind::kReduce) {
+        op.num_more = static_cast<int32_t>(lane[i].more.size());
+        result_.more_.insert(result_.more_.end(), lane[i].more.begin(),
+                             lane[i].more.end());
+      }
       after_.push_back(lane[i].after);
       op_of_step.push_back(static_cast<int32_t>(result_.ops_.size()));
       if (fuse_ && i + 1 < lane.size() &&

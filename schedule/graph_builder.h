@@ -27,9 +27,8 @@ struct CopyNode {  // into = from.
   Region into;
   bool finish = false;
 };
-struct ReduceNode {  // into = operands[0] (+) operands[1] (+) ..., in order.
-  std::vector<Region>
-      operands;  // At least two; more are rounded once (fold.h).
+struct ReduceNode {  // into = operands[0] (+) operands[1] (+) ..., as Fold().
+  std::vector<Region> operands;  // At least two.
   Region into;
   bool finish = false;
 };

@@ -222,8 +222,9 @@ class RecordedGraph::Running {
           .IgnoreError();
     }
     if (!node.finish) return;
-    (void)collective_.final_op.Apply(collective_.dtype, into, num_elements,
-                                     collective_.group_size);
+    collective_.final_op
+        .Apply(collective_.dtype, into, num_elements, collective_.group_size)
+        .IgnoreError();
   }
 
   void Complete(int i) {

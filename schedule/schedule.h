@@ -49,7 +49,7 @@ struct StepRef {
 enum class StepKind : uint8_t {
   kSend,    // Lends `left` to `peer`; complete when the peer has read it.
   kRecv,    // Reads what `peer` lends into `into`; complete when it is there.
-  kReduce,  // into = left (+) right (+) more, in this order, rounded once.
+  kReduce,  // into = left (+) right (+) more, in this order (Fold()).
   kCopy,    // into = left.
   kWait,    // Nothing: later steps of the lane wait for `after`, too.
 };
@@ -77,7 +77,7 @@ struct Step {
   Slot into;
   Slot left;
   Slot right;
-  std::vector<Slot> more;
+  std::vector<Slot> more;  // kReduce: what comes after `right`.
   int32_t peer = -1;
   int32_t tag = 0;
   StepRef after;

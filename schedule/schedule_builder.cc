@@ -63,6 +63,7 @@ StepRef ScheduleBuilder::LaneBuilder::CopyAndFinish(Slot into, Slot from,
 
 StepRef ScheduleBuilder::LaneBuilder::ReduceMany(
     Slot into, absl::Span<const Slot> operands, StepRef after) {
+  if (operands.size() == 1) return Copy(into, operands[0], after);
   return Append({.kind = StepKind::kReduce,
                  .into = into,
                  .left = operands[0],

@@ -31,7 +31,7 @@ class ScheduleBuilder {
                             StepRef after = {});
     StepRef CopyAndFinish(Slot into, Slot from, StepRef after = {});
 
-    // The same of at least two operands.
+    // The same of any number of operands, at least one: Copy if it is one.
     StepRef ReduceMany(Slot into, absl::Span<const Slot> operands,
                        StepRef after = {});
     StepRef ReduceManyAndFinish(Slot into, absl::Span<const Slot> operands,

@@ -17,6 +17,7 @@ TEST(ScheduleBuilderTest, EveryCallAppendsItsStep) {
   lane.Wait({2, 1});
   lane.ReduceMany(Data(0), {Scratch(0, 1), Input(0), Scratch(0, 2)});
   lane.ReduceManyAndFinish(Data(0), {Data(0), Input(0)}, /*after=*/{1, 0});
+  lane.ReduceManyAndFinish(Data(0), {Input(0)});
   EXPECT_EQ(ToString(builder.Build()),
             "4 chunks\n"
             "0.0: send input[0] to 1, tag 2\n"
@@ -27,7 +28,8 @@ TEST(ScheduleBuilderTest, EveryCallAppendsItsStep) {
             "0.5: data[3] = input[3], finish\n"
             "0.6: wait, after 2.1\n"
             "0.7: data[0] = scratch[0].1 (+) input[0] (+) scratch[0].2\n"
-            "0.8: data[0] = data[0] (+) input[0], finish, after 1.0\n");
+            "0.8: data[0] = data[0] (+) input[0], finish, after 1.0\n"
+            "0.9: data[0] = input[0], finish\n");
 }
 
 TEST(ScheduleBuilderTest, LaterStepsOfAnyLaneCanWaitForAStep) {

@@ -118,9 +118,10 @@ class Painter {
 void Painter::CollectWork() {
   const GroupPlan& plan = picture_.plan;
   for (int step = 0; step < plan.num_steps(); ++step) {
-    if (IsTransfer(plan.step(step))) continue;
+    const StepKind kind = plan.step(step).kind;
+    if (IsTransfer(plan.step(step)) || kind == StepKind::kWait) continue;
     Work& work = work_[{picture_.depths[step], plan.rank_of(step)}];
-    work.reduces |= plan.step(step).kind == StepKind::kReduce;
+    work.reduces |= kind == StepKind::kReduce;
     work.steps.push_back(step);
   }
 }

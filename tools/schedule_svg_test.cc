@@ -56,6 +56,18 @@ TEST(ScheduleSvgTest, ATransferIsAnArrowWithItsChunk) {
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
 }
 
+TEST(ScheduleSvgTest, AWaitIsNothingToSee) {
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  const StepRef copied = builder.AddLane().Copy(Scratch(0), Input(0));
+  builder.AddLane().Wait(copied);
+  const Schedule schedules[] = {builder.Build()};
+  const std::string svg =
+      SvgOf(*GroupPlan::Create({.num_ranks = 1, .num_chunks = 1}, schedules),
+            "Waits", GroupLayout::Uniform(1, 1));
+  EXPECT_EQ(CountOf("<circle class=\"copy\"", svg), 1);
+  EXPECT_THAT(svg, Not(HasSubstr("wait")));
+}
+
 TEST(ScheduleSvgTest, TasksAreMarkedAndWhatGoesBetweenThem) {
   const std::string within =
       SvgOf(PlanOf(1), "Rings", GroupLayout::Uniform(1, 2));

@@ -1,9 +1,9 @@
-#ifndef TUTTI_GPU_GPU_LOCAL_REDUCE_H_
-#define TUTTI_GPU_GPU_LOCAL_REDUCE_H_
+#ifndef TUTTI_GPU_SPLIT_REDUCTION_H_
+#define TUTTI_GPU_SPLIT_REDUCTION_H_
 
 #include <vector>
 
-#include "gpu/gpu_local_pass.h"
+#include "gpu/gpu_launch.h"
 #include "gpu/gpu_reduction.h"
 
 namespace tutti {
@@ -35,4 +35,4 @@ std::vector<GpuLaunch> SplitReduction(const GpuReduction& reduction,
 
 }  // namespace tutti
 
-#endif  // TUTTI_GPU_GPU_LOCAL_REDUCE_H_
+#endif  // TUTTI_GPU_SPLIT_REDUCTION_H_
