@@ -5,12 +5,15 @@ do.
 usage: in_process_test.py IN_PROCESS_AIMS
 """
 
+import argparse
+import contextlib
 import os
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[1])))
+import in_process
 import in_process_aims as aims
 from comparison import MIB
 from workers import LaunchedWorkers, WorkerError
@@ -103,6 +106,30 @@ class ResultsTest(unittest.TestCase):
         self.assertAlmostEqual(of_two.got, 100)
         self.assertTrue(of_two.is_met)
         self.assertEqual((of_eight.where, of_eight.is_met), ("8 x 4 B", False))
+
+
+class PeersTest(unittest.TestCase):
+
+    def test_what_is_not_installed_is_left_out_with_the_reason(self):
+        args = argparse.Namespace(open_mpi="", intel_mpi="", gloo="",
+                                  tensorflow="")
+        with contextlib.ExitStack() as stack:
+            peers = in_process.Peers(args, stack, 8)
+        self.assertEqual(peers.left_out, [
+            "Open MPI, 8 members: libopenmpi-dev and openmpi-bin are not "
+            "installed",
+            "Intel MPI, 8 members: not in .",
+            "Gloo, 8 members: libgloo-dev is not installed",
+            "TensorFlow, 8 members: not in ."])
+        self.assertEqual((peers.measures, peers.versions), ({}, {}))
+
+    def test_one_that_does_not_start_is_left_out_and_the_others_go_on(self):
+        args = argparse.Namespace(open_mpi="", intel_mpi="", tensorflow="",
+                                  gloo="/no/such/worker")
+        with contextlib.ExitStack() as stack:
+            peers = in_process.Peers(args, stack, 2)
+        self.assertEqual(len(peers.left_out), 4)
+        self.assertRegex(peers.left_out[2], "^Gloo, 2 members: .*/no/such")
 
 
 class LaunchedWorkersTest(unittest.TestCase):
