@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/collective_context.h"
+#include "framework/collective_request.h"
 #include "framework/local_meeting.h"
 #include "framework/tensor.h"
 #include "tests/local_job.h"
@@ -53,6 +54,36 @@ TEST(LocalPassTest, TheHintOfTheLowestRankThatGivesOneCounts) {
   using enum StoreHint;
   EXPECT_TRUE(Streams(kSmall, {kBySize, kPastCaches, kToCaches}));
   EXPECT_FALSE(Streams(kLarge, {kBySize, kToCaches, kPastCaches}));
+}
+
+// The pieces of work that two members with so many bytes each hand over.
+int NumHandedOver(int64_t num_bytes) {
+  LocalJob job({.devices_per_task = 2});
+  const auto num_elements = num_bytes / static_cast<int64_t>(sizeof(float));
+  const CollectiveRequest request =
+      job.AllReduceRequest(num_elements, "LocalReduce");
+  job.Start(0, request);
+  const LocalJob::Call& last = job.Start(1, request);
+  int num_pieces = 0;
+  while (job.environment().RunSome(1)) ++num_pieces;
+  EXPECT_THAT(last.status, testing::Optional(IsOk()));
+  EXPECT_TRUE(last.result() ==
+              std::vector<float>(static_cast<size_t>(num_elements), 3));
+  return num_pieces;
+}
+
+// Inputs and outputs of both are counted together.
+TEST(LocalPassTest, WhatIsSmallRunsOnTheThreadOfTheLastMember) {
+  EXPECT_EQ(NumHandedOver(kSmall), 0);
+  EXPECT_EQ(NumHandedOver(512 << 10), 0);
+}
+
+// Of 1 MiB or more, 64 at most.
+TEST(LocalPassTest, WhatIsLargeIsCutIntoPiecesForTheWorkQueue) {
+  EXPECT_EQ(NumHandedOver((512 << 10) + 64), 2);
+  EXPECT_EQ(NumHandedOver(4 << 20), 16);
+  EXPECT_EQ(NumHandedOver(kLarge), 64);
+  EXPECT_EQ(NumHandedOver(2 * kLarge), 64);
 }
 
 // By how the results are written, and elements.
