@@ -204,6 +204,26 @@ TEST_F(SimulateCommandTest, AHundredThousandRanksAreSimulated) {
   EXPECT_LT(halving["time_us"], ring["time_us"]);
 }
 
+TEST_F(SimulateCommandTest, DoubleTreesOfAHundredThousandRanksAreSimulated) {
+  const int n = 100000;
+  const auto whole = JsonOf(
+      {.words = {
+           .name = "DoubleTreeReduce", .layout = "12500x8", .bytes = "8"}});
+  EXPECT_EQ(whole["chunk_bytes"], 4);  // A piece for each tree.
+  EXPECT_LE(whole["rounds"], 3 * 17);
+  const double bytes = 1 << 20;
+  const auto pieces = JsonOf(
+      {.words = {
+           .name = "DoubleTreeReduce", .layout = "12500x8", .bytes = "1M"}});
+  const double num_pieces = bytes / 2 / pieces["chunk_bytes"].get<double>();
+  EXPECT_GT(num_pieces, 1.5);
+  EXPECT_THAT(pieces["rounds"].get<double>(),
+              DoubleNear(whole["rounds"].get<double>() + num_pieces - 1, 1e-6));
+  double sent = 0;
+  for (const auto& link : pieces["links"]) sent += link["bytes"].get<double>();
+  EXPECT_THAT(sent, DoubleNear(2 * (n - 1) * bytes, 1e3));
+}
+
 TEST_F(SimulateCommandTest, AnyOfAHundredThousandRanksCanBeTheRoot) {
   EXPECT_THAT(
       RunLine("simulate HierarchicalTreeBroadcast --ranks 100000 --root 70000"),
