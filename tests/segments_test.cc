@@ -15,12 +15,19 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "framework/cancellation.h"
+#include "framework/collective_executor_mgr.h"
 #include "framework/collective_observer.h"
+#include "framework/collective_request.h"
+#include "framework/cpu_device.h"
+#include "framework/device_manager.h"
 #include "framework/prepared_collective.h"
 #include "framework/reduction_test_data.h"
 #include "framework/segment_list.h"
+#include "resolvers/local_runtime.h"
 #include "tests/local_job.h"
+#include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -309,6 +316,71 @@ TEST_P(SegmentsTest, AnObserverSeesTheSegments) {
 INSTANTIATE_TEST_SUITE_P(All, SegmentsTest,
                          testing::Values("LocalReduce", "TreeReduce"),
                          [](const auto& info) { return info.param; });
+
+// Counts the bytes that it is asked for.
+class CountingDevice final : public CpuDevice {
+ public:
+  using CpuDevice::CpuDevice;
+
+  absl::StatusOr<Tensor> Allocate(DType dtype,
+                                  const TensorShape& shape) override {
+    auto tensor = CpuDevice::Allocate(dtype, shape);
+    if (tensor.ok()) num_bytes_ += tensor->size_bytes();
+    return tensor;
+  }
+
+  size_t num_bytes() const { return num_bytes_; }
+
+ private:
+  size_t num_bytes_ = 0;  // The test has no other threads.
+};
+
+// What devices are asked for to all-reduce segments of so many floats each.
+std::vector<size_t> BytesToReduce(const std::string& algorithm,
+                                  int64_t num_elements) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  std::vector<std::unique_ptr<Device>> made;
+  std::vector<const CountingDevice*> devices;
+  for (int index = 0; index < kNumDevices; ++index) {
+    auto device = std::make_unique<CountingDevice>(DeviceAttributes{
+        .name = {"localhost", 0, 0, "CPU", index}, .incarnation = 1});
+    devices.push_back(device.get());
+    made.push_back(std::move(device));
+  }
+  const auto manager = *DeviceManager::Create(std::move(made));
+  const auto executors =
+      *CreateLocalExecutorMgr(environment.get(), manager.get());
+  CollectiveRequest request;
+  request.group_key = 1;
+  request.group_size = kNumDevices;
+  request.instance_key = 1;
+  request.op = AllReduce{};
+  request.shape = TensorShape::Vector(num_elements);
+  request.impl_details.implementation = algorithm;
+  for (Device* const device : manager->devices()) {
+    const Bytes zeros(static_cast<size_t>(num_elements) * sizeof(float));
+    executors->FindOrCreate(1)->ExecuteAsync(
+        {.device = device,
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .segments = ListOf(Cut(DType::kFloat32, zeros, 5))},
+        [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  }
+  environment.RunAll();
+  std::vector<size_t> bytes;
+  for (const CountingDevice* device : devices)
+    bytes.push_back(device->num_bytes());
+  return bytes;
+}
+
+TEST(SegmentsCallTest, WithinAProcessTheyAreNotPacked) {
+  for (const int64_t num_elements : {9, 1'100'001}) {
+    SCOPED_TRACE(num_elements);
+    EXPECT_THAT(BytesToReduce("LocalReduce", num_elements),
+                ElementsAre(0, 0, 0));
+    EXPECT_THAT(BytesToReduce("RingReduce", num_elements),
+                testing::Each(num_elements * sizeof(float)));
+  }
+}
 
 TEST(SegmentsCallTest, OnlyAllReduceTakesThem) {
   LocalJob job({.devices_per_task = 2});
