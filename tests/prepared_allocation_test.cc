@@ -1,4 +1,5 @@
-// What is prepared and small runs without the allocator.
+// What is prepared and small runs without the allocator, and other runs take no
+// more of it each time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -33,19 +35,36 @@ void* Allocate(size_t size) {
 }  // namespace
 
 void* operator new(size_t size) { return Allocate(size); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  ++num_allocations;
+  const auto unit = static_cast<size_t>(alignment);
+  void* const memory =
+      std::aligned_alloc(unit, (size + unit - 1) / unit * unit);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
 void* operator new[](size_t size) { return Allocate(size); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace tutti {
 namespace {
 
-// All-reduces of 1 KiB among so many devices, or another collective.
+// An all-reduce of floats among so many devices, or another collective.
 struct Case {
   int num_devices = 0;
   CollectiveOp op = AllReduce{};
+  int64_t num_elements = 256;
+  std::string implementation;
+  int64_t most_allocations = 0;  // In a start of all, after the first ones.
 
   // A permutation that has a cycle of all but the first.
   static Case Permuted(int num_devices) {
@@ -63,7 +82,8 @@ class PreparedAllocationTest : public testing::TestWithParam<Case> {
   PreparedAllocationTest() {
     outputs_.resize(job_.devices().size());
     for (size_t i = 0; i < job_.devices().size(); ++i) {
-      CollectiveRequest asked = job_.AllReduceRequest(256, "");
+      CollectiveRequest asked = job_.AllReduceRequest(
+          GetParam().num_elements, GetParam().implementation);
       asked.op = GetParam().op;
       if (auto* const broadcast = std::get_if<Broadcast>(&asked.op)) {
         broadcast->is_source = i == 0;
@@ -143,6 +163,42 @@ TEST_P(PreparedAllocationTest, StartsFromDoneAllocateNothing) {
   run(20);
   EXPECT_EQ(run(1000), 0);
   EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
+}
+
+// What sends messages, or is cut into slices.
+class PreparedRunTest : public PreparedAllocationTest {
+ protected:
+  int64_t AllocationsOfAStart() {
+    const int64_t before = num_allocations;
+    StartAll();
+    job_.environment().RunAll();
+    return num_allocations - before;
+  }
+};
+
+// A member's run, the state of more than 64 steps, what it sets aside (a tensor
+// is two), and each chunk that it receives on the work queue; of a pass, itself
+// and its slices.
+INSTANTIATE_TEST_SUITE_P(
+    Collectives, PreparedRunTest,
+    testing::Values(Case{4, AllReduce{}, 256, "RingReduce", 4},
+                    Case{32, AllReduce{}, 1024, "RingReduce", 32 * 2},
+                    Case{8, AllReduce{}, 256, "RecursiveDoublingReduce", 8 * 3},
+                    Case{4, AllReduce{}, 1 << 20, "RingReduce", 4 * (1 + 6)},
+                    Case{2, AllReduce{}, 4 << 20, "LocalReduce", 1 + 64}),
+    [](const testing::TestParamInfo<Case>& info) {
+      return absl::StrCat(info.param.implementation, "_",
+                          info.param.num_elements);
+    });
+
+TEST_P(PreparedRunTest, TheHundredthStartAllocatesNoMoreThanTheSecond) {
+  AllocationsOfAStart();
+  const int64_t second = AllocationsOfAStart();
+  for (int i = 3; i < 100; ++i) AllocationsOfAStart();
+  const int64_t hundredth = AllocationsOfAStart();
+  EXPECT_LE(hundredth, second);
+  EXPECT_LE(hundredth, GetParam().most_allocations);
+  EXPECT_EQ(num_ok_, 100 * GetParam().num_devices);
 }
 
 }  // namespace
