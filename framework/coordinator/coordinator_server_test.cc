@@ -201,6 +201,18 @@ TEST_F(CoordinatorServerTest, ATensorIsReportedInTimeWhileAnotherHasALimit) {
   EXPECT_THAT(stalled_, ElementsAre("first", "second"));
 }
 
+TEST_F(CoordinatorServerTest, WithoutAReaderAReportIsALineOnStderr) {
+  server_ = CoordinatorServer::Create(
+      {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
+       .clock = environment_.get().clock});
+  Ask(1, Submit("xyz"));
+  testing::internal::CaptureStderr();
+  environment_.Advance(absl::Seconds(61));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tutti: tensor \"xyz\" has waited for 60000 ms: ranks that have "
+            "asked for it: [1]; ranks that have not: [0, 2]\n");
+}
+
 TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {
   const std::set<absl::StatusCode> expected = {
       absl::StatusCode::kOk, absl::StatusCode::kInvalidArgument,
