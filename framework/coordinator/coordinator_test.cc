@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/coordinator/coordinator_server.h"
@@ -80,6 +81,16 @@ TEST_F(CoordinatorTest, AnEndIsToldAlsoByWhoHasAskedForNothing) {
   coordinator_->End(absl::InternalError("later"));
   coordinator_ = nullptr;
   EXPECT_THAT(channel_->kinds, ElementsAre(Kind::kEndDecisions));
+}
+
+// There is no tick: only what happens is told.
+TEST_F(CoordinatorTest, NothingIsSentWhileNothingHappens) {
+  Ask("x");
+  environment_.RunAll();
+  const std::vector<Kind> asked = channel_->kinds;
+  EXPECT_THAT(asked, Contains(Kind::kSubmitTensors));
+  environment_.Advance(absl::Hours(1));
+  EXPECT_EQ(channel_->kinds, asked);
 }
 
 TEST_F(CoordinatorTest, WhoHasAskedForNothingGoesAwayInSilence) {
