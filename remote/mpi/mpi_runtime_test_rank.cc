@@ -12,15 +12,19 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
+#include "framework/environment.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
 #include "tests/status_matchers.h"
@@ -150,6 +154,83 @@ TEST(MpiRuntimeTest, AllAreToldWhoDiffersAndMayStartAnotherOne) {
   ASSERT_THAT(another.Start(), IsOk());
   ExpectWorks(another);
 }
+
+// --- Idleness ----------------------------------------------------------------
+
+// A microsecond passes with each look at it.
+class LookedAtClock final : public Clock {
+ public:
+  absl::Time Now() override {
+    return absl::UnixEpoch() + absl::Microseconds(++num_looks_);
+  }
+  int64_t num_looks() const { return num_looks_; }
+
+  AlarmId CallAt(absl::Time /*when*/, Work /*alarm*/) override { return 0; }
+  bool Cancel(AlarmId /*id*/) override { return false; }
+
+ private:
+  std::atomic<int64_t> num_looks_ = 0;
+};
+
+// Has nothing to do. Sees that the thread is about to sleep: then it is polled
+// twice without a look at the clock between, which comes after each time while
+// the thread is awake. For MPI's thread.
+class IdlePoller final : public MpiPoller {
+ public:
+  static constexpr int kMostPolls = 100'000;
+
+  explicit IdlePoller(const LookedAtClock* clock) : clock_(*clock) {}
+
+  // Counts until the thread is about to sleep for the second time, or up to
+  // kMostPolls, and stores the number of polls.
+  void Count(int* num_polls, BlockingCounter* counted) {
+    num_polls_ = num_polls;
+    counted_ = counted;
+    *num_polls = 0;
+    num_sleeps_ = 0;
+  }
+
+  State Poll() override {
+    const int64_t now = clock_.num_looks();
+    num_in_a_row_ = now == last_poll_ ? num_in_a_row_ + 1 : 1;
+    last_poll_ = now;
+    if (counted_ == nullptr) return State::kIdle;
+    ++*num_polls_;
+    if (num_in_a_row_ == 2) ++num_sleeps_;
+    if (num_sleeps_ == 2 || *num_polls_ == kMostPolls) {
+      std::exchange(counted_, nullptr)->DecrementCount();
+    }
+    return State::kIdle;
+  }
+
+ private:
+  const LookedAtClock& clock_;
+  int64_t last_poll_ = 0;
+  int num_in_a_row_ = 0;
+  int num_sleeps_ = 0;
+  int* num_polls_ = nullptr;
+  BlockingCounter* counted_ = nullptr;
+};
+
+TEST(MpiRuntimeTest, AThreadWithNothingToDoSleepsAfterTheSpinLimit) {
+  if (mode != "multiple") return;
+  LookedAtClock clock;
+  MpiRuntime runtime(
+      {.environment = {.clock = &clock}, .spin_limit = absl::Microseconds(50)});
+  ASSERT_THAT(runtime.Start(), IsOk());
+  const auto poller = std::make_shared<IdlePoller>(&clock);
+  runtime.Post([&] { runtime.Add(poller); });
+  for (int event = 0; event < 3; ++event) {
+    BlockingCounter counted(1);
+    int num_polls = 0;
+    runtime.Post([&] { poller->Count(&num_polls, &counted); });
+    counted.Wait();
+    // After the event; one a microsecond; and before it sleeps, awake between.
+    EXPECT_EQ(num_polls, 1 + 50 + 2 + 1 + 2);
+  }
+}
+
+// --- Those who are late or lost ----------------------------------------------
 
 // Rank 1 is called lost, and comes when the others have gone.
 TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
