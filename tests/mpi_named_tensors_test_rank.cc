@@ -107,6 +107,10 @@ TEST_F(MpiNamedTensorsTest, AllThreadsOfAllRanksMeet) {
 
 TEST_F(MpiNamedTensorsTest, ChainsOfRequestsEnd) { ExpectChainsEnd(ranks()); }
 
+TEST_F(MpiNamedTensorsTest, NamesAreAnyBytes) {
+  ExpectNamesAreAnyBytes(ranks(), WaitForAll);
+}
+
 TEST_F(MpiNamedTensorsTest, EveryRankHearsWhatDiffersAndTheNameCanBeUsedAgain) {
   ExpectAllHearWhatDiffers(ranks(), WaitForAll);
 }

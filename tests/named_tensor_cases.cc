@@ -255,6 +255,42 @@ class ManyCalls {
 
 }  // namespace
 
+void ExpectNamesAreAnyBytes(const RanksHere& ranks, Settle settle) {
+  constexpr size_t kMostBytes = size_t{64} << 10;
+  const std::vector<std::string> names = {std::string("a\0b", 3),
+                                          std::string("a\0c", 3),
+                                          "\xff\xfe",
+                                          std::string(kMostBytes, 'x'),
+                                          std::string(kMostBytes - 1, 'x'),
+                                          std::string(40000, '\0')};
+  std::vector<NamedCallPtr> calls;
+  std::vector<float> wanted;
+  for (const auto& [rank, at] : ranks.coordinators) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      const size_t name = (i + static_cast<size_t>(rank)) % names.size();
+      const float factor = static_cast<float>(name + 1);
+      calls.push_back(
+          CallAllReduce(*at, names[name],
+                        Filled(DType::kFloat32, TensorShape::Vector(3),
+                               static_cast<float>(rank + 1) * factor)));
+      wanted.push_back(SumOfRanks(ranks.num_ranks) * factor);
+    }
+  }
+  ASSERT_TRUE(settle(calls));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ASSERT_THAT(calls[i]->status, IsOk());
+    EXPECT_THAT(calls[i]->Values(), Each(wanted[i]));
+  }
+  for (const auto& [rank, at] : ranks.coordinators) {
+    for (const std::string& name :
+         {std::string(), std::string(kMostBytes + 1, 'x')}) {
+      EXPECT_THAT(CallWithRank(*at, rank, name)->status,
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr("has 1 to 65536 bytes")));
+    }
+  }
+}
+
 void ExpectAllHearWhatDiffers(const RanksHere& ranks, Settle settle) {
   for (const Mismatch& mismatch : Mismatches()) {
     for (int rank = 0; rank < ranks.num_ranks; ++rank) {

@@ -25,6 +25,10 @@ using Settle = absl::FunctionRef<bool(const std::vector<NamedCallPtr>& calls)>;
 
 // --- One thread --------------------------------------------------------------
 
+// Names of all bytes and of the most that there may be, asked for by each rank
+// in an order of its own, are told apart; others are refused.
+void ExpectNamesAreAnyBytes(const RanksHere& ranks, Settle settle);
+
 // Each rank in turn asks for something else than the others, in each way that
 // there is: all hear what differs, and then use the name together.
 void ExpectAllHearWhatDiffers(const RanksHere& ranks, Settle settle);

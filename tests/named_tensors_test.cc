@@ -346,31 +346,7 @@ TEST_P(NamedTensorsTest, ReducesInPlaceAndWithOtherOps) {
 
 TEST_P(NamedTensorsTest, NamesAreAnyBytes) {
   Begin();
-  const std::vector<std::string> names = {
-      std::string("a\0b", 3),
-      std::string("a\0c", 3),
-      "\xff\xfe",
-      std::string(size_t{64} << 10, 'x'),
-      std::string((size_t{64} << 10) - 1, 'x'),
-      std::string(40000, '\0')};
-  std::vector<NamedCallPtr> calls;
-  for (int rank = 0; rank < kNumRanks; ++rank) {
-    for (size_t i = 0; i < names.size(); ++i) {
-      calls.push_back(
-          Reduce(rank, names[(i + static_cast<size_t>(rank)) % names.size()]));
-    }
-  }
-  environment_.RunAll();
-  for (const NamedCallPtr& call : calls) {
-    ASSERT_THAT(call->status, IsOk());
-    EXPECT_THAT(call->Values(), ElementsAre(6, 6, 6));
-  }
-  for (const std::string& name :
-       {std::string(), std::string((size_t{64} << 10) + 1, 'x')}) {
-    EXPECT_THAT(Reduce(0, name)->status,
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("has 1 to 65536 bytes")));
-  }
+  ExpectNamesAreAnyBytes(ranks(), settle_);
 }
 
 // --- Errors ------------------------------------------------------------------
