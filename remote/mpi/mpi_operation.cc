@@ -11,10 +11,6 @@
 namespace tutti {
 namespace {
 
-// Of what one call of MPI reduces or moves; more goes in several: its
-// implementations reckon with ints, and take as much memory again.
-constexpr int64_t kBytesAtATime = int64_t{1} << 30;
-
 // For what is moved, not reduced.
 MPI_Datatype TypeOfSize(size_t num_bytes) {
   switch (num_bytes) {
@@ -27,18 +23,6 @@ MPI_Datatype TypeOfSize(size_t num_bytes) {
     default:
       return MPI_INT64_T;
   }
-}
-
-// Runs `call` for each piece of [0, count), also if it is empty.
-template <typename Call>
-void InPieces(int64_t count, size_t unit_bytes, Call call) {
-  const int64_t most = kBytesAtATime / static_cast<int64_t>(unit_bytes);
-  int64_t begin = 0;
-  do {
-    const int64_t piece = std::min(count - begin, most);
-    call(begin, static_cast<int>(piece));
-    begin += piece;
-  } while (begin < count);
 }
 
 // Appends where the next of blocks that lie one after the other begins.
@@ -98,8 +82,11 @@ absl::Status MpiOperation::Check(const CollInstanceParams& instance,
   return absl::OkStatus();
 }
 
-MpiOperation::MpiOperation(const CollectiveContext& context)
-    : context_(context), element_bytes_(SizeOf(instance().dtype)) {
+MpiOperation::MpiOperation(const CollectiveContext& context,
+                           int64_t piece_bytes)
+    : context_(context),
+      piece_bytes_(piece_bytes),
+      element_bytes_(SizeOf(instance().dtype)) {
   if (context.input.is_set()) input_ = context.input.data();
   Tensor output = context.output;
   if (output.is_set()) output_ = output.mutable_data();
@@ -185,6 +172,17 @@ void MpiOperation::PrepareReduction(MpiMerges* merges, int num_blocks) {
     merge_->Pack(input_ + i * block * element_bytes_, block,
                  input_packs_.mutable_data() + i * packs * pack_bytes);
   }
+}
+
+template <typename Call>
+void MpiOperation::InPieces(int64_t count, size_t unit_bytes, Call call) const {
+  const int64_t most = piece_bytes_ / static_cast<int64_t>(unit_bytes);
+  int64_t begin = 0;
+  do {
+    const int64_t piece = std::min(count - begin, most);
+    call(begin, static_cast<int>(piece));
+    begin += piece;
+  } while (begin < count);
 }
 
 // Of an all-reduce all members say MPI_IN_PLACE, or none. So where some reduce

@@ -37,8 +37,14 @@ class MpiOperation {
   // elements than MPI counts with an int; other tensors go in pieces.
   static absl::Status Check(const CollInstanceParams& instance, int group_size);
 
-  // The context outlives this, whatever else ends; REQUIRES: Check().
-  explicit MpiOperation(const CollectiveContext& context);
+  // Of what one call of MPI reduces or broadcasts; more goes in several: its
+  // implementations reckon with ints, and take as much memory again.
+  static constexpr int64_t kPieceBytes = int64_t{1} << 30;
+
+  // The context outlives this, whatever else ends; REQUIRES: Check(); the same
+  // `piece_bytes`, at least of one pack of MpiMerge's, on all members.
+  explicit MpiOperation(const CollectiveContext& context,
+                        int64_t piece_bytes = kPieceBytes);
 
   // Takes the memory that it needs besides the tensors: once, before Start(),
   // when there is no way back. Errors: RESOURCE_EXHAUSTED.
@@ -76,10 +82,15 @@ class MpiOperation {
   void Broadcast(MPI_Comm communicator);
   void AllToAll(MPI_Comm communicator);
 
+  // Runs `call` for each piece of [0, count), also if it is empty.
+  template <typename Call>
+  void InPieces(int64_t count, size_t unit_bytes, Call call) const;
+
   // The input, or a copy of it.
   const std::byte* InputToRead();
 
   const CollectiveContext& context_;
+  const int64_t piece_bytes_;
   const size_t element_bytes_;
   const std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;

@@ -1,0 +1,222 @@
+// The tests of operations in small pieces that each process of a job runs, in
+// step with the others: mpirun_test.py starts them.
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective_context.h"
+#include "framework/collective_type.h"
+#include "framework/merge_op.h"
+#include "framework/params.h"
+#include "framework/tensor.h"
+#include "remote/mpi/mpi_merge.h"
+#include "remote/mpi/mpi_operation.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+constexpr int64_t kPieceBytes = 1024;
+constexpr int64_t kPieceElements = kPieceBytes / sizeof(int32_t);
+constexpr int64_t kCounts[] = {0,
+                               1,
+                               kPieceElements - 1,
+                               kPieceElements,
+                               kPieceElements + 1,
+                               10 * kPieceElements,
+                               10 * kPieceElements + 1};
+
+// Element i of rank r.
+int32_t Value(int rank, int64_t i) {
+  return static_cast<int32_t>(rank * 1000 + i % 997);
+}
+
+Tensor Zeros(int64_t count) {
+  Tensor tensor = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(count));
+  std::fill_n(tensor.mutable_data(), tensor.size_bytes(), std::byte{0});
+  return tensor;
+}
+
+// How many pieces of `most` units these are; the empty tensor is one, too.
+size_t NumPieces(int64_t count, int64_t most) {
+  return static_cast<size_t>(std::max<int64_t>(1, (count + most - 1) / most));
+}
+
+class MpiOperationTest : public testing::Test {
+ protected:
+  MpiOperationTest() {
+    int size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    CollGroupParams group;
+    group.members.resize(static_cast<size_t>(size));
+    params_.group = std::make_shared<const CollGroupParams>(std::move(group));
+    params_.default_rank = rank_;
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return params_.group->size(); }
+
+  Tensor Own(int64_t count) const {
+    Tensor tensor = Zeros(count);
+    auto* values = reinterpret_cast<int32_t*>(tensor.mutable_data());
+    for (int64_t i = 0; i < count; ++i) values[i] = Value(rank(), i);
+    return tensor;
+  }
+
+  // Runs it among all processes. The number of calls of MPI's that it took.
+  size_t Run(CollInstanceParams instance, const Tensor& input,
+             const Tensor& output, int64_t piece_bytes = kPieceBytes,
+             bool any_in_place = false) {
+    instance.dtype = DType::kInt32;
+    EXPECT_THAT(MpiOperation::Check(instance, size()), IsOk());
+    params_.instance =
+        std::make_shared<const CollInstanceParams>(std::move(instance));
+    CollectiveContext context;
+    context.params = &params_;
+    context.input = input;
+    context.output = output;
+    MpiOperation operation(context, piece_bytes);
+    EXPECT_THAT(operation.Allocate(), IsOk());
+    MpiMerges merges;
+    std::vector<MPI_Request> requests =
+        operation.Start(MPI_COMM_WORLD, &merges, any_in_place);
+    MPI_Waitall(static_cast<int>(requests.size()), requests.data(),
+                MPI_STATUSES_IGNORE);
+    EXPECT_THAT(operation.Finish(), IsOk());
+    return requests.size();
+  }
+
+  // `wanted` is a function from the index of an element.
+  template <typename Wanted>
+  static void Check(const Tensor& output, Wanted wanted) {
+    for (int64_t i = 0; i < output.num_elements(); ++i) {
+      int32_t value = 0;
+      std::memcpy(&value, output.data() + i * sizeof(value), sizeof(value));
+      ASSERT_EQ(value, wanted(i)) << i << " of " << output.num_elements();
+    }
+  }
+
+  int32_t SumOf(int64_t i) const {
+    int32_t sum = 0;
+    for (int r = 0; r < size(); ++r) sum += Value(r, i);
+    return sum;
+  }
+
+ private:
+  int rank_ = 0;
+  CollectiveParams params_;
+};
+
+TEST_F(MpiOperationTest, AnAllReduceInPiecesIsThatOfTheWhole) {
+  for (const int64_t count : kCounts) {
+    for (const bool any_in_place : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(count, any_in_place ? " in place" : ""));
+      const Tensor input = Own(count);
+      const Tensor output = any_in_place && rank() == 0 ? input : Zeros(count);
+      EXPECT_EQ(Run({.shape = input.shape()}, input, output, kPieceBytes,
+                    any_in_place),
+                NumPieces(count, kPieceElements));
+      Check(output, [&](int64_t i) { return SumOf(i); });
+    }
+  }
+}
+
+TEST_F(MpiOperationTest, AReduceInPiecesIsThatOfTheWhole) {
+  for (const int64_t count : kCounts) {
+    for (int root = 0; root < size(); ++root) {
+      const Tensor input = Own(count);
+      const Tensor output = rank() == root ? Zeros(count) : Tensor();
+      EXPECT_EQ(Run({.type = CollectiveType::kReduce,
+                     .shape = input.shape(),
+                     .root = root},
+                    input, output),
+                NumPieces(count, kPieceElements));
+      if (rank() == root) Check(output, [&](int64_t i) { return SumOf(i); });
+    }
+  }
+}
+
+TEST_F(MpiOperationTest, ABroadcastInPiecesIsThatOfTheWhole) {
+  for (const int64_t count : kCounts) {
+    for (int root = 0; root < size(); ++root) {
+      const Tensor input = rank() == root ? Own(count) : Tensor();
+      const Tensor output = Zeros(count);
+      EXPECT_EQ(Run({.type = CollectiveType::kBroadcast,
+                     .shape = output.shape(),
+                     .root = root},
+                    input, output),
+                NumPieces(count, kPieceElements));
+      Check(output, [&](int64_t i) { return Value(root, i); });
+    }
+  }
+}
+
+// The pieces are of whole packs.
+TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunInPieces) {
+  constexpr int64_t kPack = MpiMerge::kElementsPerPack;
+  constexpr int64_t kPacks = 2;  // A piece.
+  const MergeOp add = *MergeOp::Custom(
+      {.name = "add",
+       .commutative = true,
+       .apply = [](DType dtype, const void* left, const void* right, void* into,
+                   int64_t num_elements) {
+         return MergeOp().Apply(dtype, left, right, into, num_elements);
+       }});
+  const auto piece_bytes =
+      static_cast<int64_t>(kPacks * MpiMerge::PackBytes(DType::kInt32));
+  for (const int64_t count : {int64_t{0}, int64_t{1}, kPacks * kPack,
+                              kPacks * kPack + 1, 7 * kPack - 1}) {
+    const Tensor input = Own(count);
+    const Tensor output = Zeros(count);
+    EXPECT_EQ(Run({.shape = input.shape(), .merge_op = add}, input, output,
+                  piece_bytes),
+              NumPieces(count, kPacks * kPack));
+    Check(output, [&](int64_t i) { return SumOf(i); });
+  }
+}
+
+TEST_F(MpiOperationTest, CollectivesOfBlocksAreOneCallOfAnySize) {
+  constexpr int64_t kBlock = 10 * kPieceElements + 1;
+  const int64_t whole = kBlock * size();
+  const Tensor part = Zeros(kBlock);
+  const Tensor all = Zeros(whole);
+  EXPECT_EQ(Run({.type = CollectiveType::kAllGather,
+                 .shape = TensorShape::Vector(kBlock)},
+                Own(kBlock), all),
+            1u);
+  Check(all, [&](int64_t i) {
+    return Value(static_cast<int>(i / kBlock), i % kBlock);
+  });
+  EXPECT_EQ(Run({.type = CollectiveType::kReduceScatter, .shape = all.shape()},
+                Own(whole), part),
+            1u);
+  Check(part, [&](int64_t i) { return SumOf(rank() * kBlock + i); });
+  EXPECT_EQ(Run({.type = CollectiveType::kAllToAll, .shape = all.shape()},
+                Own(whole), all),
+            1u);
+  Check(all, [&](int64_t i) {
+    return Value(static_cast<int>(i / kBlock), rank() * kBlock + i % kBlock);
+  });
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  MPI_Init(&argc, &argv);
+  const int result = RUN_ALL_TESTS();
+  MPI_Finalize();
+  return result;
+}
