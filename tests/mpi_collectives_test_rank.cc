@@ -1,5 +1,6 @@
 // The tests of collectives that MPI runs that each process of a job runs, in
-// step with the others: mpirun_test.py starts them.
+// step with the others: mpirun_test.py starts them. With the argument
+// "funneled" MPI is for calls from one thread.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,6 +31,7 @@
 #include "framework/tensor.h"
 #include "runtime/cluster_runtime.h"
 #include "tests/mpi_task.h"
+#include "tests/mpi_thread.h"
 #include "tests/status_matchers.h"
 #include "tools/element.h"
 
@@ -67,6 +69,7 @@ void operator delete(void* memory, std::align_val_t) noexcept { Free(memory); }
 
 int MPI_Comm_create_group(MPI_Comm all, MPI_Group group, int tag,
                           MPI_Comm* made) {
+  tutti::CheckMpiThread("MPI_Comm_create_group");
   const int code = PMPI_Comm_create_group(all, group, tag, made);
   communicators.insert(*made);
   num_communicators = static_cast<int>(communicators.size());
@@ -74,6 +77,7 @@ int MPI_Comm_create_group(MPI_Comm all, MPI_Group group, int tag,
 }
 
 int MPI_Comm_free(MPI_Comm* communicator) {
+  tutti::CheckMpiThread("MPI_Comm_free");
   communicators.erase(*communicator);
   num_communicators = static_cast<int>(communicators.size());
   return PMPI_Comm_free(communicator);
@@ -855,4 +859,9 @@ TEST_F(SeveralDevicesTest, ACancellationOfOneEndsAllWhoHaveNotBegun) {
 }  // namespace
 }  // namespace tutti
 
-int main(int argc, char** argv) { return tutti::RunTestsUnderMpi(&argc, argv); }
+int main(int argc, char** argv) {
+  if (argc == 2 && argv[1] == std::string("funneled")) {
+    tutti::GrantFunneledOnly();
+  }
+  return tutti::RunTestsUnderMpi(&argc, argv);
+}

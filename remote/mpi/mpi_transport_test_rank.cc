@@ -1,6 +1,7 @@
 // The tests of a transport over MPI that each process of a job runs, in step
 // with the others: mpirun_test.py starts them. With the argument "far" they do
-// as if each were on a host of its own.
+// as if each were on a host of its own; with "funneled" MPI is for calls from
+// one thread.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,6 +30,7 @@
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
 #include "remote/mpi/mpi_wire.h"
+#include "tests/mpi_thread.h"
 #include "tests/status_matchers.h"
 
 namespace {
@@ -65,6 +67,7 @@ DefaultEnvironment& Machine() {
 alignas(MpiRuntime) std::byte runtime_memory[sizeof(MpiRuntime)];
 MpiRuntime* runtime = nullptr;
 bool shares_memory = true;
+bool is_funneled = false;
 
 bool StartRuntime() {
   runtime = new (runtime_memory) MpiRuntime(
@@ -201,6 +204,12 @@ TEST_F(MpiTransportTest, TheRuntimeKnowsThePlaces) {
   EXPECT_EQ(*runtime->local_size(), shares_memory ? size() : 1);
   EXPECT_THAT(runtime->Start(),
               StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
+}
+
+TEST_F(MpiTransportTest, EveryLevelOfThreadSupportWillDo) {
+  EXPECT_THAT(
+      *runtime->Describe(),
+      HasSubstr(is_funneled ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_MULTIPLE"));
 }
 
 TEST_F(MpiTransportTest, CallsAreAnsweredByWhoeverIsCalled) {
@@ -504,7 +513,10 @@ class WhoCallsWhenMpiIsOver : public testing::Environment {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  tutti::shares_memory = argc != 2 || argv[1] != std::string("far");
+  const std::string mode = argc == 2 ? argv[1] : "near";
+  tutti::shares_memory = mode != "far";
+  tutti::is_funneled = mode == "funneled";
+  if (tutti::is_funneled) tutti::GrantFunneledOnly();
   if (!tutti::StartRuntime()) return 2;
   testing::AddGlobalTestEnvironment(new tutti::WhoCallsWhenMpiIsOver());
   return RUN_ALL_TESTS();

@@ -1,0 +1,101 @@
+#include "tests/mpi_thread.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace {
+
+std::atomic<int> most_level = MPI_THREAD_MULTIPLE;
+
+// Set once.
+std::atomic<std::thread::id> thread_of_mpi;
+
+}  // namespace
+
+namespace tutti {
+
+void GrantFunneledOnly() { most_level = MPI_THREAD_FUNNELED; }
+
+void CheckMpiThread(const char* function) {
+  if (std::this_thread::get_id() == thread_of_mpi.load()) return;
+  std::fprintf(stderr, "%s() is called on another thread than MPI's\n",
+               function);
+  std::abort();
+}
+
+}  // namespace tutti
+
+// --- MPI's functions, by its interface for profiling -------------------------
+
+int MPI_Init_thread(int* argc, char*** argv, int wanted, int* granted) {
+  thread_of_mpi = std::this_thread::get_id();
+  return PMPI_Init_thread(argc, argv, std::min(wanted, most_level.load()),
+                          granted);
+}
+
+int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int tag,
+              MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Isend");
+  return PMPI_Isend(from, count, type, to, tag, communicator, request);
+}
+
+int MPI_Irecv(void* into, int count, MPI_Datatype type, int from, int tag,
+              MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Irecv");
+  return PMPI_Irecv(into, count, type, from, tag, communicator, request);
+}
+
+int MPI_Improbe(int from, int tag, MPI_Comm communicator, int* found,
+                MPI_Message* message, MPI_Status* status) {
+  tutti::CheckMpiThread("MPI_Improbe");
+  return PMPI_Improbe(from, tag, communicator, found, message, status);
+}
+
+int MPI_Imrecv(void* into, int count, MPI_Datatype type, MPI_Message* message,
+               MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Imrecv");
+  return PMPI_Imrecv(into, count, type, message, request);
+}
+
+int MPI_Test(MPI_Request* request, int* ended, MPI_Status* status) {
+  tutti::CheckMpiThread("MPI_Test");
+  return PMPI_Test(request, ended, status);
+}
+
+int MPI_Testsome(int count, MPI_Request requests[], int* num_ended,
+                 int indices[], MPI_Status statuses[]) {
+  tutti::CheckMpiThread("MPI_Testsome");
+  return PMPI_Testsome(count, requests, num_ended, indices, statuses);
+}
+
+int MPI_Iallreduce(const void* from, void* into, int count, MPI_Datatype type,
+                   MPI_Op op, MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Iallreduce");
+  return PMPI_Iallreduce(from, into, count, type, op, communicator, request);
+}
+
+int MPI_Ibcast(void* bytes, int count, MPI_Datatype type, int root,
+               MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Ibcast");
+  return PMPI_Ibcast(bytes, count, type, root, communicator, request);
+}
+
+int MPI_Ibarrier(MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Ibarrier");
+  return PMPI_Ibarrier(communicator, request);
+}
+
+int MPI_Comm_dup(MPI_Comm communicator, MPI_Comm* made) {
+  tutti::CheckMpiThread("MPI_Comm_dup");
+  return PMPI_Comm_dup(communicator, made);
+}
+
+int MPI_Finalize() {
+  tutti::CheckMpiThread("MPI_Finalize");
+  return PMPI_Finalize();
+}
