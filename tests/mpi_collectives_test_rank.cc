@@ -486,7 +486,36 @@ TEST_F(MpiCollectivesTest, GroupsThatOverlapMayBeginInAnyOrder) {
   }
 }
 
-TEST_F(MpiCollectivesTest, AGroupFormedAgainHasAnotherCommunicator) {
+// A group's communicators are freed with it, which is when no step knows it any
+// more; sooner or later, so that the ranks tell each other how many are left.
+class MpiCommunicatorsTest : public MpiCollectivesTest {
+ protected:
+  // Of the rank that has most.
+  int MostCommunicators() {
+    Call call{
+        .request = RequestOf(size() == 1 ? "" : "RingReduce", AllReduce(),
+                             DType::kInt32, TensorShape::Vector(1)),
+        .input = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(1))};
+    call.request.group_key = 7;
+    call.request.merge_op = ReductionKind::kMax;
+    Set(call.input, 0, num_communicators);
+    Start(call, /*step=*/1000);
+    EXPECT_THAT(call.Wait(), IsOk());
+    int most = 0;
+    std::memcpy(&most, call.output.data(), sizeof(most));
+    return most;
+  }
+
+  void ExpectAllAreFreed() {
+    constexpr int kMostLooks = 1000;
+    int look = 0;
+    while (look < kMostLooks && MostCommunicators() > 0) ++look;
+    EXPECT_LT(look, kMostLooks) << num_communicators << " are left here";
+  }
+};
+
+TEST_F(MpiCommunicatorsTest, AGroupFormedAgainHasAnotherAndAllAreFreed) {
+  ExpectAllAreFreed();  // Of the tests before.
   const TensorShape shape = TensorShape::Vector(5);
   const auto request =
       RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
@@ -503,11 +532,16 @@ TEST_F(MpiCollectivesTest, AGroupFormedAgainHasAnotherCommunicator) {
     ASSERT_THAT(barrier.Wait(), IsOk());
     runtime_->ReformGroup(request.group_key, absl::AbortedError("again"));
   }
+  EXPECT_EQ(MostCommunicators(), 4);
+  for (int64_t step = 1; step <= 4; ++step) {
+    runtime_->manager().Cleanup(step);
+  }
+  ExpectAllAreFreed();
 }
 
-TEST_F(MpiCollectivesTest, WhoLeavesKeepsNoCommunicators) {
+TEST_F(MpiCommunicatorsTest, WhoLeavesKeepsNone) {
+  ExpectAllAreFreed();  // Of the tests before.
   const TensorShape shape = TensorShape::Vector(5);
-  int before = 0;
   for (int round = 0; round < 5; ++round) {
     // One after the other, so that what was said before them has been heard.
     for (int i = 0; i < 3; ++i) {
@@ -516,11 +550,11 @@ TEST_F(MpiCollectivesTest, WhoLeavesKeepsNoCommunicators) {
           .input = Filled(DType::kInt32, shape, rank())};
       RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
     }
-    if (round == 0) before = num_communicators;
-    EXPECT_LE(num_communicators, before);
+    EXPECT_EQ(num_communicators, 1);
     Leave();
     SetUp();
   }
+  ExpectAllAreFreed();
 }
 
 CustomMergeOp Custom(std::string name) {
