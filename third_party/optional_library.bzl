@@ -11,8 +11,12 @@ cc_library(
 )
 """
 
+def _is_unwanted(ctx):
+    names = ctx.os.environ.get("TUTTI_WITHOUT", "").split(",")
+    return ctx.name in [name.strip() for name in names]
+
 def _optional_library(ctx):
-    is_installed = ctx.path(ctx.attr.header).exists
+    is_installed = not _is_unwanted(ctx) and ctx.path(ctx.attr.header).exists
     needs = [] if is_installed else ["@platforms//:incompatible"]
     if is_installed and ctx.attr.include:
         ctx.symlink(ctx.attr.include, "include")
@@ -34,7 +38,8 @@ def _optional_library(ctx):
 #     target_compatible_with = WITH_NAME
 #
 # and are skipped without it; those that can use it, by HAS_NAME, a bool, among
-# their dependencies. Looked up when Bazel starts, and by
+# their dependencies. Those that TUTTI_WITHOUT names, as in "openmpi,tbb", count
+# as missing. Looked up when Bazel starts, when that changes and by
 # `bazel sync --configure`.
 optional_library = repository_rule(
     implementation = _optional_library,
@@ -50,5 +55,6 @@ optional_library = repository_rule(
         "linkopts": attr.string_list(mandatory = True),
     },
     configure = True,
+    environ = ["TUTTI_WITHOUT"],
     local = True,
 )

@@ -8,10 +8,8 @@ bool HasMpi() { return false; }
 absl::StatusOr<TaskNetwork> MpiNetwork(const Environment& /*environment*/) {
   return absl::UnimplementedError(
       "mpirun has started this process, but Tutti was built without MPI: "
-      "install "
-      "libopenmpi-dev and openmpi-bin and build it again, or say by --cluster "
-      "who "
-      "takes part");
+      "install libopenmpi-dev and openmpi-bin and build it again, or say by "
+      "--cluster who takes part");
 }
 
 }  // namespace tutti
