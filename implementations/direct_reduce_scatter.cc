@@ -19,7 +19,9 @@ StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
       continue;
     }
     contributions.push_back(Scratch(chunk, /*bank=*/from));
-    // Between two ranks the engine reduces what it receives.
+    // The first to be read arrives in the lane that reduces: between two ranks
+    // the engine fuses the two steps. A step waits for one of another lane: the
+    // reduction for the last one's, waits before it for those between.
     const bool is_first = from == (request.rank == 0 ? 1 : 0);
     auto receiving = is_first ? reducing : builder.AddLane();
     const StepRef arrived = receiving.Recv(from, tag, contributions.back());

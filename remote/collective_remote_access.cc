@@ -94,10 +94,12 @@ class CollectiveRemoteAccess::Receive : public Borrower {
   const BufKey key;
   const Ask ask;
 
-  // Guarded by the access's mutex.
+  // Written under the access's mutex while this is in `receives_`; the last two
+  // once, together: whoever has taken this out, or found `ended` set, may read
+  // them without it.
   bool is_requested = false;
   std::optional<absl::Status> ended;
-  bool is_told_later = false;  // Set with `ended` only.
+  bool is_told_later = false;
 
  private:
   void Tell(absl::Status status, const Delivery& delivery) const {
@@ -336,6 +338,7 @@ void CollectiveRemoteAccess::CancelReceives(
     const std::vector<std::shared_ptr<Receive>>& receives) {
   for (const auto& receive : receives) {
     {
+      // One that has ended meanwhile may have left its key to another.
       MutexLock lock(&mu_);
       const auto found = receives_.find(receive->key);
       if (found == receives_.end() || found->second != receive) continue;

@@ -85,6 +85,66 @@ int MPI_Ibcast(void* bytes, int count, MPI_Datatype type, int root,
   return PMPI_Ibcast(bytes, count, type, root, communicator, request);
 }
 
+int MPI_Ireduce(const void* from, void* into, int count, MPI_Datatype type,
+                MPI_Op op, int root, MPI_Comm communicator,
+                MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Ireduce");
+  return PMPI_Ireduce(from, into, count, type, op, root, communicator, request);
+}
+
+int MPI_Ireduce_scatter_block(const void* from, void* into, int count,
+                              MPI_Datatype type, MPI_Op op,
+                              MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Ireduce_scatter_block");
+  return PMPI_Ireduce_scatter_block(from, into, count, type, op, communicator,
+                                    request);
+}
+
+int MPI_Iallgather(const void* from, int send_count, MPI_Datatype send_type,
+                   void* into, int count, MPI_Datatype type,
+                   MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Iallgather");
+  return PMPI_Iallgather(from, send_count, send_type, into, count, type,
+                         communicator, request);
+}
+
+int MPI_Iallgatherv(const void* from, int send_count, MPI_Datatype send_type,
+                    void* into, const int counts[], const int offsets[],
+                    MPI_Datatype type, MPI_Comm communicator,
+                    MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Iallgatherv");
+  return PMPI_Iallgatherv(from, send_count, send_type, into, counts, offsets,
+                          type, communicator, request);
+}
+
+int MPI_Ialltoall(const void* from, int send_count, MPI_Datatype send_type,
+                  void* into, int count, MPI_Datatype type,
+                  MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Ialltoall");
+  return PMPI_Ialltoall(from, send_count, send_type, into, count, type,
+                        communicator, request);
+}
+
+int MPI_Ialltoallv(const void* from, const int send_counts[],
+                   const int send_offsets[], MPI_Datatype send_type, void* into,
+                   const int counts[], const int offsets[], MPI_Datatype type,
+                   MPI_Comm communicator, MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Ialltoallv");
+  return PMPI_Ialltoallv(from, send_counts, send_offsets, send_type, into,
+                         counts, offsets, type, communicator, request);
+}
+
+int MPI_Comm_split(MPI_Comm communicator, int color, int key, MPI_Comm* made) {
+  tutti::CheckMpiThread("MPI_Comm_split");
+  return PMPI_Comm_split(communicator, color, key, made);
+}
+
+int MPI_Comm_split_type(MPI_Comm communicator, int type, int key, MPI_Info info,
+                        MPI_Comm* made) {
+  tutti::CheckMpiThread("MPI_Comm_split_type");
+  return PMPI_Comm_split_type(communicator, type, key, info, made);
+}
+
 int MPI_Ibarrier(MPI_Comm communicator, MPI_Request* request) {
   tutti::CheckMpiThread("MPI_Ibarrier");
   return PMPI_Ibarrier(communicator, request);

@@ -3,10 +3,11 @@
 
 namespace tutti {
 
-// In a program that links this, whoever calls MPI from another thread than the
-// one that has brought it up ends the program, which names the function: of
-// those that move bytes, begin a collective, look for what has ended or make a
-// communicator.
+// A program that links this ends when MPI is called on another thread than the
+// one that brought it up, and names the function. Watched are those for
+// messages, collectives, what has ended, and communicators; not
+// MPI_Comm_create_group() and MPI_Comm_free(), which programs replace
+// themselves.
 
 // The program's MPI grants no more than MPI_THREAD_FUNNELED. Before it is
 // brought up.

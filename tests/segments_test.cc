@@ -357,18 +357,24 @@ std::vector<size_t> BytesToReduce(const std::string& algorithm,
   request.op = AllReduce{};
   request.shape = TensorShape::Vector(num_elements);
   request.impl_details.implementation = algorithm;
+  int num_ended = 0;
   for (Device* const device : manager->devices()) {
     const Bytes zeros(static_cast<size_t>(num_elements) * sizeof(float));
     executors->FindOrCreate(1)->ExecuteAsync(
         {.device = device,
          .request = std::make_shared<const CollectiveRequest>(request),
          .segments = ListOf(Cut(DType::kFloat32, zeros, 5))},
-        [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+        [&](const absl::Status& status) {
+          EXPECT_THAT(status, IsOk());
+          ++num_ended;
+        });
   }
   environment.RunAll();
+  EXPECT_EQ(num_ended, kNumDevices);
   std::vector<size_t> bytes;
-  for (const CountingDevice* device : devices)
+  for (const CountingDevice* device : devices) {
     bytes.push_back(device->num_bytes());
+  }
   return bytes;
 }
 

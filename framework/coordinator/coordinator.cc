@@ -416,7 +416,8 @@ uint64_t Coordinator::PresentProcess(int task) const {
                                              : options_.present_process(task);
 }
 
-// By one that is not lost, before anything was to do with this one.
+// Whether another process of the task, which is not lost, took its place before
+// it had asked this one for anything, or been asked.
 bool Coordinator::IsReplaced(const ControlCaller& process) {
   const auto [task, incarnation] = process;
   const uint64_t present = PresentProcess(task);

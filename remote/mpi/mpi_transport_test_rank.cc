@@ -206,7 +206,7 @@ TEST_F(MpiTransportTest, TheRuntimeKnowsThePlaces) {
               StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
 }
 
-TEST_F(MpiTransportTest, EveryLevelOfThreadSupportWillDo) {
+TEST_F(MpiTransportTest, TheRuntimeSaysWhichLevelOfThreadSupportIsGranted) {
   EXPECT_THAT(
       *runtime->Describe(),
       HasSubstr(is_funneled ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_MULTIPLE"));
