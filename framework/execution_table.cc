@@ -28,9 +28,11 @@ absl::Status CheckNumber(const Device* device, InstanceId id,
 }
 
 // How many members of this process come, as long as nobody knows their group: a
-// wrong request says nothing of it.
+// size that cannot be, or that the member's rank is not below, says nothing.
 size_t NumExpected(const CollectiveRequest& request, size_t num_local_devices) {
-  if (!Validate(request).ok()) return num_local_devices;
+  if (request.group_size < 1 || request.rank >= request.group_size) {
+    return num_local_devices;
+  }
   return std::min(num_local_devices, static_cast<size_t>(request.group_size));
 }
 

@@ -409,6 +409,22 @@ TEST_F(ExecutionTableTest, AMemberThatComesLateFindsTheFailedExecution) {
   EXPECT_TRUE(late->cancellation.cancelled());
 }
 
+TEST_F(ExecutionTableTest, WhoseRequestIsWrongWaitsForItsGroupAlone) {
+  ExecutionTable table(kStep, /*num_local_devices=*/8, kMaxEntries);
+  CollectiveRequest request = Request(7);
+  request.op = Permute{};  // Of nothing to anybody.
+  ASSERT_FALSE(Validate(request).ok());
+  for (int i = 0; i < 10; ++i) {
+    const auto first = table.Join(&a_, request, std::nullopt);
+    const auto second = table.Join(&b_, request, std::nullopt);
+    ASSERT_EQ(first->execution, second->execution);
+    first->execution->cancellation.Cancel(absl::AbortedError("why"));
+    table.Leave(*first->execution);
+    table.Leave(*first->execution);
+  }
+  EXPECT_THAT(table.Running(), IsEmpty());
+}
+
 TEST_F(ExecutionTableTest, OnlyMembersOfThisProcessAreWaitedFor) {
   const auto execution = Join(a_, 7);
   Settle(a_, *execution, /*num_local=*/1);

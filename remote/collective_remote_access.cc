@@ -94,9 +94,9 @@ class CollectiveRemoteAccess::Receive : public Borrower {
   const BufKey key;
   const Ask ask;
 
-  // Written under the access's mutex while this is in `receives_`; the last two
-  // once, together: whoever has taken this out, or found `ended` set, may read
-  // them without it.
+  // Written under the access's mutex while this is in `receives_`, `ended`
+  // once: whoever has taken this out may read all without it, and who has found
+  // `ended` set may read that.
   bool is_requested = false;
   std::optional<absl::Status> ended;
   bool is_told_later = false;
@@ -225,9 +225,15 @@ CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginAnew(
     int64_t step_id) {
   const absl::Status reason = BufRendezvous::BegunAnew(step_id);
   ForgetEndedExecutions(step_id);
-  Ended ended = {.waiting = rendezvous_.EndStep(step_id, reason),
-                 .receives = EndReceivesOf(step_id, reason)};
-  for (const auto& receive : ended.receives) receive->is_told_later = true;
+  EndReceivesOf(step_id, reason);
+  Ended ended = {.waiting = rendezvous_.EndStep(step_id, reason)};
+  // Also those that somebody else has ended and not cancelled yet.
+  for (auto it = receives_.lower_bound(FirstOf(step_id));
+       it != receives_.end() && it->first.exec.step == step_id; ++it) {
+    if (!it->second->is_requested) continue;
+    it->second->is_told_later = true;
+    ended.receives.push_back(it->second);
+  }
   return ended;
 }
 

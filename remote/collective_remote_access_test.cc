@@ -730,6 +730,46 @@ class HoldingTransport : public PromptTransport {
   absl::flat_hash_map<BufKey, Ask> asks_ ABSL_GUARDED_BY(mu_);
 };
 
+// Begins the step anew when it is told, and asks for what another was asked
+// for.
+class BeginningBorrower : public Borrower {
+ public:
+  explicit BeginningBorrower(std::function<void()> begin)
+      : begin_(std::move(begin)) {}
+  void OnDelivery(int32_t, absl::Status, Delivery) override { begin_(); }
+
+ private:
+  const std::function<void()> begin_;
+};
+
+TEST(CollectiveRemoteAccessTransportTest,
+     AStepThatBeginsAnewWhileItIsAbortedHasItsKeys) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto access = CollectiveRemoteAccess::Create(
+      {.cluster = Cluster(1),
+       .environment = environment.get(),
+       .groups = std::make_shared<GroupDirectory>(),
+       .transport = std::make_shared<HoldingTransport>()});
+  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
+  const BufKey first = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
+  const BufKey second = {{1, kStep, kGroup, 2, 1}, 0, 0, 1};
+  std::unique_ptr<PeerAccessInterface> now;
+  CountingBorrower old_one, new_one;
+  BeginningBorrower beginning([&] {
+    now = access->ForStep(kStep);
+    now->RecvFromPeer(peer, second, {.num_bytes = 4, .borrower = &new_one});
+  });
+  const auto before = access->ForStep(kStep);
+  before->RecvFromPeer(peer, first, {.num_bytes = 4, .borrower = &beginning});
+  before->RecvFromPeer(peer, second, {.num_bytes = 4, .borrower = &old_one});
+  before->StartAbort(absl::AbortedError("at will"));
+  environment.RunAll();
+  EXPECT_EQ(old_one.num_told, 1);
+  EXPECT_EQ(new_one.num_told, 0);
+  now->StartAbort(absl::AbortedError("at will"));
+  EXPECT_EQ(new_one.num_told, 1);
+}
+
 TEST(CollectiveRemoteAccessTransportTest, ToBeginAStepAnewCallsNoReceiver) {
   SimulatedEnvironment environment(/*seed=*/1);
   const auto access = CollectiveRemoteAccess::Create(

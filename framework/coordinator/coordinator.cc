@@ -129,6 +129,10 @@ absl::Status Coordinator::Enter(const PendingTensorPtr& pending) {
 }
 
 void Coordinator::Begin() {
+  {
+    MutexLock lock(&mu_);
+    if (has_begun_) return;
+  }
   const uint64_t asked_process = PresentProcess(/*task=*/0);
   {
     MutexLock lock(&mu_);
@@ -424,7 +428,7 @@ bool Coordinator::IsReplaced(const ControlCaller& process) {
   if (incarnation == 0 || present == 0 || present == incarnation) return false;
   if (options_.server != nullptr) return !options_.server->HasHeardOf(process);
   MutexLock lock(&mu_);
-  return asked_process_ != incarnation;
+  return asked_process_ != 0 && asked_process_ != incarnation;
 }
 
 void Coordinator::OnTaskLost(const ControlCaller& process,

@@ -121,6 +121,14 @@ TEST_F(CoordinatorTest, ALateWordOfAnOldProcessEndsNothing) {
   EXPECT_THAT(statuses_, ElementsAre(reason_));
 }
 
+TEST_F(CoordinatorTest, WhoWasAskedUnheardOfMayBeTheOneThatIsLost) {
+  present_process_ = 0;
+  Ask("x");
+  present_process_ = 6;
+  coordinator_->OnTaskLost({0, 5}, reason_);
+  EXPECT_THAT(statuses_, ElementsAre(reason_));
+}
+
 TEST_F(CoordinatorTest, TheLossOfTheProcessThatWasAskedEndsAllThoughReplaced) {
   Ask("x");
   present_process_ = 6;
