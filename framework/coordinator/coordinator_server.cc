@@ -114,6 +114,11 @@ absl::Status CoordinatorServer::Add(const ControlCaller& caller,
                                     const proto::SubmitTensors& message) {
   const int task = caller.task;
   Rank& rank = ranks_[task];
+  if (rank.process != 0 && rank.process != caller.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.cluster.Label(task), " as process ", caller.incarnation,
+        " asks for named tensors, and has asked as process ", rank.process));
+  }
   if (message.number() <= rank.last_message) return absl::OkStatus();
   if (message.number() != rank.last_message + 1 ||
       message.first_request() != rank.next_request) {

@@ -44,9 +44,10 @@ class CoordinatorServerTest : public testing::Test {
          .begun = [this] { ++num_begun_; }});
   }
 
-  std::shared_ptr<Answer> Ask(int task, const proto::ControlRequest& request) {
+  std::shared_ptr<Answer> Ask(int task, const proto::ControlRequest& request,
+                              uint64_t process = 1) {
     const auto answer = std::make_shared<Answer>();
-    server_->Handle({task, 1}, request, answer->withdrawn,
+    server_->Handle({task, process}, request, answer->withdrawn,
                     [answer](ControlAnswer given) {
                       ++answer->num_answers;
                       answer->answer = std::move(given);
@@ -119,6 +120,17 @@ TEST_F(CoordinatorServerTest, AMessageThatComesAgainCountsOnce) {
   EXPECT_THAT(Ask(1, Submit("x", 7))->answer,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("wanted 3 and 3")));
+}
+
+TEST_F(CoordinatorServerTest, AnotherProcessDoesNotGoOnWhereTheFirstWas) {
+  EXPECT_THAT(Ask(1, Submit("x"))->answer, IsOk());
+  for (const uint64_t number : {1, 2}) {
+    EXPECT_THAT(Ask(1, Submit("y", number), /*process=*/2)->answer,
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("has asked as process 1")));
+  }
+  EXPECT_TRUE(server_->HasHeardOf({1, 1}));
+  EXPECT_FALSE(server_->HasHeardOf({1, 2}));
 }
 
 TEST_F(CoordinatorServerTest, ARankWaitsWithOneCall) {
