@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <barrier>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -12,14 +10,9 @@
 #include <numeric>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "framework/default_environment.h"
-#include "framework/mutex.h"
 #include "framework/params.h"
 #include "tests/loopback_network.h"
 #include "tests/simulated_environment.h"
@@ -351,9 +344,10 @@ TEST_P(CollectiveRemoteAccessTest, SaysForWhomAnExecutionWaits) {
   Side first(8), second(8);
   Receive(Key(0, 2), &first);
   Receive(Key(1, 2), &second);
-  EXPECT_EQ(tasks_[2]->step->DescribeWaiting(*Group(1), Key(0, 2).exec),
-            "rank 0 (/job:worker/replica:0/task:0/device:CPU:0), rank 1 "
-            "(/job:worker/replica:0/task:1/device:CPU:0)");
+  EXPECT_EQ(
+      tasks_[2]->step->DescribeWaiting(*Group(1), Key(0, 2).exec),
+      "data of rank 0 (/job:worker/replica:0/task:0/device:CPU:0), rank 1 "
+      "(/job:worker/replica:0/task:1/device:CPU:0)");
   tasks_[2]->step->StartAbort(absl::CancelledError("over"));
   ExpectNothingLeft();
 }
@@ -640,227 +634,6 @@ TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
   environment_.Advance(absl::Seconds(31));
   tasks_[0]->step.reset();
   ExpectNothingLeft();
-}
-
-// Gives whoever asks what it wants at once, and tells other tasks nothing.
-class PromptTransport : public Transport,
-                        public ControlChannel,
-                        public TransferChannel {
- public:
-  ControlChannel& control() override { return *this; }
-  TransferChannel& transfers() override { return *this; }
-  absl::Status Start(ControlService*, TransferService*) override {
-    return absl::OkStatus();
-  }
-  void Drop(const ControlCaller&, const absl::Status&) override {}
-  void Shutdown() override {}
-  void Call(int, proto::ControlRequest, ControlCallOptions,
-            ControlDone done) override {
-    std::move(done)(proto::ControlReply());
-  }
-  void Request(int, const BufKey&, const Ask& ask) override {
-    ask.borrower->OnDelivery(ask.id, absl::OkStatus(), {});
-  }
-  void Cancel(int, const BufKey&, absl::Status) override {}
-};
-
-class CountingBorrower : public Borrower {
- public:
-  void OnDelivery(int32_t, absl::Status status, Delivery) override {
-    EXPECT_FALSE(absl::IsAlreadyExists(status));
-    ++num_told;
-  }
-
-  int num_told = 0;
-};
-
-TEST(CollectiveRemoteAccessRaceTest, AReceiveThatIsCancelledAsItBeginsEnds) {
-  constexpr int kReceives = 20'000;
-  DefaultEnvironment environment(1);
-  auto access = CollectiveRemoteAccess::Create(
-      {.cluster = Cluster(1),
-       .environment = environment.get(),
-       .groups = std::make_shared<GroupDirectory>(),
-       .transport = std::make_shared<PromptTransport>()});
-  CollGroupParams group;
-  group.members.push_back({{.name = {"worker", 0, 0, "CPU", 0}}});
-  group.cancellation = std::make_shared<Cancellation>();
-  BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
-  auto step = access->ForStep(kStep);
-  std::atomic<bool> are_all_received{false};
-  std::thread canceller([&, exec = key.exec] {
-    while (!are_all_received) {
-      step->CancelExecution(group, exec, absl::AbortedError("at will"));
-      step->ForgetExecution(exec);
-    }
-  });
-  CountingBorrower borrower;
-  for (key.tag = 0; key.tag < kReceives; ++key.tag) {
-    step->RecvFromPeer(group.members[0], key, {.borrower = &borrower});
-  }
-  are_all_received = true;
-  canceller.join();
-  EXPECT_EQ(borrower.num_told, kReceives);
-  EXPECT_EQ(access->num_receiving(), 0);
-  step.reset();
-  const std::weak_ptr<CollectiveRemoteAccess> left = access;
-  access.reset();
-  EXPECT_TRUE(left.expired());
-}
-
-// Gives nobody anything.
-class HoldingTransport : public PromptTransport {
- public:
-  void Request(int, const BufKey& key, const Ask& ask) override {
-    MutexLock lock(&mu_);
-    EXPECT_TRUE(asks_.emplace(key, ask).second);
-  }
-  void Cancel(int, const BufKey& key, absl::Status reason) override {
-    Ask ask;
-    {
-      MutexLock lock(&mu_);
-      ask = asks_.at(key);
-      asks_.erase(key);
-    }
-    ask.borrower->OnDelivery(ask.id, std::move(reason), {});
-  }
-
- private:
-  Mutex mu_;
-  absl::flat_hash_map<BufKey, Ask> asks_ ABSL_GUARDED_BY(mu_);
-};
-
-// Begins the step anew when it is told, and asks for what another was asked
-// for.
-class BeginningBorrower : public Borrower {
- public:
-  explicit BeginningBorrower(std::function<void()> begin)
-      : begin_(std::move(begin)) {}
-  void OnDelivery(int32_t, absl::Status, Delivery) override { begin_(); }
-
- private:
-  const std::function<void()> begin_;
-};
-
-TEST(CollectiveRemoteAccessTransportTest,
-     AStepThatBeginsAnewWhileItIsAbortedHasItsKeys) {
-  SimulatedEnvironment environment(/*seed=*/1);
-  const auto access = CollectiveRemoteAccess::Create(
-      {.cluster = Cluster(1),
-       .environment = environment.get(),
-       .groups = std::make_shared<GroupDirectory>(),
-       .transport = std::make_shared<HoldingTransport>()});
-  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
-  const BufKey first = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
-  const BufKey second = {{1, kStep, kGroup, 2, 1}, 0, 0, 1};
-  std::unique_ptr<PeerAccessInterface> now;
-  CountingBorrower old_one, new_one;
-  BeginningBorrower beginning([&] {
-    now = access->ForStep(kStep);
-    now->RecvFromPeer(peer, second, {.num_bytes = 4, .borrower = &new_one});
-  });
-  const auto before = access->ForStep(kStep);
-  before->RecvFromPeer(peer, first, {.num_bytes = 4, .borrower = &beginning});
-  before->RecvFromPeer(peer, second, {.num_bytes = 4, .borrower = &old_one});
-  before->StartAbort(absl::AbortedError("at will"));
-  environment.RunAll();
-  EXPECT_EQ(old_one.num_told, 1);
-  EXPECT_EQ(new_one.num_told, 0);
-  now->StartAbort(absl::AbortedError("at will"));
-  EXPECT_EQ(new_one.num_told, 1);
-}
-
-TEST(CollectiveRemoteAccessTransportTest, ToBeginAStepAnewCallsNoReceiver) {
-  SimulatedEnvironment environment(/*seed=*/1);
-  const auto access = CollectiveRemoteAccess::Create(
-      {.cluster = Cluster(1),
-       .environment = environment.get(),
-       .groups = std::make_shared<GroupDirectory>(),
-       .transport = std::make_shared<HoldingTransport>()});
-  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
-  const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
-  Side first(4), second(4);
-  const auto before = access->ForStep(kStep);
-  before->RecvFromPeer(peer, key, {.num_bytes = 4, .borrower = &first});
-  auto now = access->ForStep(kStep);
-  EXPECT_FALSE(first.end.has_value());
-  now->RecvFromPeer(peer, key, {.num_bytes = 4, .borrower = &second});
-  environment.RunAll();
-  EXPECT_EQ(first.end, BufRendezvous::BegunAnew(kStep));
-  EXPECT_FALSE(second.end.has_value());  // It waits: its key was free.
-  now.reset();
-  EXPECT_TRUE(second.end.has_value());
-}
-
-// Both sides of transfers, told on any thread.
-class CountingSide : public Lender, public Borrower {
- public:
-  void OnReleased(int32_t, absl::Status status) override { Count(status); }
-  void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
-    if (delivery.lender != nullptr) delivery.Release(absl::OkStatus());
-    Count(status);
-  }
-
-  std::atomic<int> num_told{0};
-  std::atomic<int> num_failed{0};
-
- private:
-  void Count(const absl::Status& status) {
-    if (!status.ok()) ++num_failed;
-    ++num_told;
-  }
-};
-
-TEST(CollectiveRemoteAccessRaceTest, WhatWasReplacedAsItActsTouchesNothing) {
-  constexpr int kRounds = 2'000;
-  constexpr int kTags = 3;
-  DefaultEnvironment environment(1);
-  const auto access = CollectiveRemoteAccess::Create(
-      {.cluster = Cluster(1),
-       .environment = environment.get(),
-       .groups = std::make_shared<GroupDirectory>(),
-       .transport = std::make_shared<HoldingTransport>()});
-  const CollGroupMember here = {{.name = {"worker", 0, 1, "CPU", 0}}};
-  CollGroupParams group;
-  group.members.push_back({{.name = {"worker", 0, 0, "CPU", 0}}});
-  group.cancellation = std::make_shared<Cancellation>();
-  const auto key = [](int tag) {
-    return BufKey{{1, kStep, kGroup, 1, 1}, tag, 0, 1};
-  };
-  CountingSide late;
-  std::unique_ptr<PeerAccessInterface> before = access->ForStep(kStep);
-  std::barrier meet(2);
-  std::thread former([&] {
-    for (int round = 0; round < kRounds; ++round) {
-      meet.arrive_and_wait();
-      if (round % 3 == 0) before->StartAbort(absl::AbortedError("late"));
-      if (round % 3 == 1) {
-        before->CancelExecution(group, key(0).exec, absl::AbortedError("late"));
-      }
-      for (int tag = 0; tag < kTags; ++tag) {
-        before->PostToPeer(here, key(tag), {.lender = &late});
-        before->RecvFromPeer(group.members[0], key(tag), {.borrower = &late});
-      }
-      meet.arrive_and_wait();
-    }
-  });
-  for (int round = 0; round < kRounds; ++round) {
-    meet.arrive_and_wait();
-    auto now = access->ForStep(kStep);
-    meet.arrive_and_wait();
-    access->Drain();
-    EXPECT_EQ(late.num_told, 2 * kTags * (round + 1)) << "round " << round;
-    EXPECT_EQ(access->num_receiving(), 0) << "round " << round;
-    CountingSide sides;
-    for (int tag = 0; tag < kTags; ++tag) {
-      now->PostToPeer(here, key(tag), {.lender = &sides});
-      now->RecvFromPeer(here, key(tag), {.borrower = &sides});
-    }
-    EXPECT_EQ(sides.num_told, 2 * kTags) << "round " << round;
-    EXPECT_EQ(sides.num_failed, 0) << "round " << round;
-    before = std::move(now);
-  }
-  former.join();
 }
 
 }  // namespace
