@@ -4,34 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/types/span.h"
 #include "framework/registry.h"
 #include "schedule/algorithm.h"
 #include "schedule/expression.h"
 #include "schedule/group_plan.h"
 #include "schedule/step_depth.h"
 #include "schedule/symbolic.h"
+#include "schedule/written_expression.h"
 
 namespace tutti {
-namespace {
-
-struct Written {
-  std::string Input(int rank, int chunk) {
-    return absl::StrCat(rank, ".", chunk);
-  }
-  std::string Reduce(absl::Span<const std::string* const> operands) {
-    return absl::StrCat(
-        "(", absl::StrJoin(operands, "+", absl::DereferenceFormatter()), ")");
-  }
-  std::string Finish(const std::string& operand) {
-    return absl::StrCat("f", operand);
-  }
-};
-
-}  // namespace
-
 const Algorithm& AlgorithmNamed(absl::string_view name) {
   // Registered factories live as long as the program.
   return *AlgorithmOf(**CollectiveRegistry::Global().Find(name));
@@ -61,7 +42,8 @@ int TransfersInARow(absl::string_view name, const VerifyCase& request) {
 std::string OutputOf(absl::string_view name, const VerifyCase& request,
                      int rank, int chunk) {
   const auto run = Symbolically(AlgorithmNamed(name), request);
-  return Evaluator<Written>(run->expressions, {})(run->outputs[rank][chunk]);
+  return Evaluator<WrittenExpression>(run->expressions,
+                                      {})(run->outputs[rank][chunk]);
 }
 
 }  // namespace tutti

@@ -5,25 +5,11 @@
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "schedule/written_expression.h"
 
 namespace tutti {
 namespace {
-
-struct Written {
-  std::string Input(int rank, int chunk) {
-    return absl::StrCat(rank, ".", chunk);
-  }
-  std::string Reduce(absl::Span<const std::string* const> operands) {
-    return absl::StrCat(
-        "(", absl::StrJoin(operands, "+", absl::DereferenceFormatter()), ")");
-  }
-  std::string Finish(const std::string& operand) {
-    return absl::StrCat("f", operand);
-  }
-};
 
 struct Sum {
   int* reductions;
@@ -43,7 +29,7 @@ TEST(ExpressionTest, EvaluationKeepsOrderAndGrouping) {
       graph.Reduce({graph.Input(2, 5), graph.Input(0, 5)});
   const ExpressionId all =
       graph.Finish(graph.Reduce({graph.Input(1, 5), pair}));
-  Evaluator<Written> written(graph, {});
+  Evaluator<WrittenExpression> written(graph, {});
   EXPECT_EQ(written(all), "f(1.5+(2.5+0.5))");
   EXPECT_EQ(written(pair), "(2.5+0.5)");
 }
@@ -54,7 +40,7 @@ TEST(ExpressionTest, AReductionHasAnyNumberOfOperands) {
   const ExpressionId b = graph.Input(1, 0);
   const ExpressionId finished = graph.Finish(graph.Input(2, 0));
   const ExpressionId all = graph.Reduce({b, a, finished, b});
-  EXPECT_EQ(Evaluator<Written>(graph, {})(all), "(1.0+0.0+f2.0+1.0)");
+  EXPECT_EQ(Evaluator<WrittenExpression>(graph, {})(all), "(1.0+0.0+f2.0+1.0)");
   EXPECT_TRUE(graph[all].has_finish);
   EXPECT_EQ(graph.Leaves(all, 10).size(), 4);
 }

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/types/span.h"
 #include "schedule/schedule_builder.h"
+#include "schedule/written_expression.h"
 
 namespace tutti {
 namespace {
@@ -18,19 +17,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Written {
-  std::string Input(int rank, int chunk) {
-    return absl::StrCat(rank, ".", chunk);
-  }
-  std::string Reduce(absl::Span<const std::string* const> operands) {
-    return absl::StrCat(
-        "(", absl::StrJoin(operands, "+", absl::DereferenceFormatter()), ")");
-  }
-  std::string Finish(const std::string& operand) {
-    return absl::StrCat("f", operand);
-  }
-};
 
 // `build` adds the lanes of a rank.
 template <typename Build>
@@ -75,7 +61,7 @@ TEST(SymbolicTest, OutputsKeepTheOrderOfSummation) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto run = RunSymbolically(*plan);
   ASSERT_TRUE(run.ok()) << run.status();
-  Evaluator<Written> written(run->expressions, {});
+  Evaluator<WrittenExpression> written(run->expressions, {});
   EXPECT_EQ(written(run->outputs[0][0]), "f(2.0+(0.0+1.0))");
   EXPECT_EQ(run->outputs[1][0], kUndefined);
 }
@@ -95,7 +81,7 @@ TEST(SymbolicTest, AReductionOfManyIsOne) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto run = RunSymbolically(*plan);
   ASSERT_TRUE(run.ok()) << run.status();
-  Evaluator<Written> written(run->expressions, {});
+  Evaluator<WrittenExpression> written(run->expressions, {});
   EXPECT_EQ(written(run->outputs[0][0]), "f(2.0+0.0+1.0)");
 }
 
@@ -105,7 +91,7 @@ TEST(SymbolicTest, InPlaceTheOutputBeginsAsTheInput) {
   ASSERT_TRUE(plan.ok());
   const auto run = RunSymbolically(*plan);
   ASSERT_TRUE(run.ok());
-  Evaluator<Written> written(run->expressions, {});
+  Evaluator<WrittenExpression> written(run->expressions, {});
   EXPECT_EQ(run->outputs[0][0], kUndefined);
   EXPECT_EQ(written(run->outputs[1][0]), "1.0");
 }
