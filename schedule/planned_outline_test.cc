@@ -106,6 +106,28 @@ TEST(PlannedOutlineTest, HasTheRoundsOfThePlans) {
   EXPECT_THAT(round.work, ElementsAre(Work{2, 0, 2}));
 }
 
+TEST(PlannedOutlineTest, EachOperandAfterTheFirstIsReducedAndAWaitIsNoWork) {
+  const Algorithm algorithm = {
+      .traits = {.collectives = {CollectiveType::kAllReduce}},
+      .plan = [](const PlanRequest& request) {
+        ScheduleBuilder builder(/*num_chunks=*/1);
+        if (request.rank > 0) {
+          builder.AddLane().Send(0, /*tag=*/0, Input(0));
+          return builder.Build();
+        }
+        auto lane = builder.AddLane();
+        lane.Wait(builder.AddLane().Recv(1, /*tag=*/0, Scratch(0, 1)));
+        lane.Wait(builder.AddLane().Recv(2, /*tag=*/0, Scratch(0, 2)));
+        lane.ReduceMany(Data(0), {Input(0), Scratch(0, 1), Scratch(0, 2)});
+        return builder.Build();
+      }};
+  const auto outline = PlannedOutline(algorithm, ThreeRanks(), 100);
+  ASSERT_THAT(outline, IsOk());
+  OutlineRound round;
+  (*outline)->Append(1, 0, 3, &round);
+  EXPECT_THAT(round.work, ElementsAre(Work{0, 2, 0}));
+}
+
 TEST(PlannedOutlineTest, AppendsTheRanksAskedFor) {
   const auto outline = PlannedOutline(With(nullptr), ThreeRanks(), 100);
   ASSERT_THAT(outline, IsOk());

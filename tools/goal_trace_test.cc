@@ -43,6 +43,28 @@ TEST(GoalTraceTest, StepsRequireWhatTheyWaitFor) {
             "}\n");
 }
 
+TEST(GoalTraceTest, AWaitIsACalculationThatOthersRequire) {
+  ScheduleBuilder builder(1);
+  auto lane = builder.AddLane();
+  const StepRef copied = builder.AddLane().Copy(Scratch(0), Input(0));
+  lane.Wait(copied);
+  lane.Copy(Data(0), Scratch(0));
+  const std::vector<Schedule> schedules = {builder.Build()};
+  const auto plan =
+      GroupPlan::Create({.num_ranks = 1, .in_place = {false}}, schedules);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(GoalTrace(*plan, {0, 0, 0}),
+            "num_ranks 1\n"
+            "\n"
+            "rank 0 {\n"
+            "l1: calc 0\n"
+            "l2: calc 0\n"
+            "l3: calc 0\n"
+            "l1 requires l3\n"
+            "l2 requires l1\n"
+            "}\n");
+}
+
 TEST(GoalTraceTest, ARankWithNothingToDoIsThereAllTheSame) {
   const std::vector<Schedule> schedules(1);
   const auto plan =
