@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "framework/dtype.h"
+
 namespace tutti {
 namespace {
 
@@ -28,8 +30,8 @@ std::vector<Pointer> Part(const std::vector<Pointer>& all, size_t begin,
   return std::vector<Pointer>(at(begin), at(end));
 }
 
-}  // namespace
-
+// Where results can be set aside: an output that is not read after the first
+// pass. Null if there is none, or none is needed.
 void* SetAsideIn(const GpuReduction& reduction) {
   if (reduction.inputs.size() <= kMax) return nullptr;
   const auto unread = Part(reduction.inputs, kMax, reduction.inputs.size());
@@ -43,6 +45,8 @@ void* SetAsideIn(const GpuReduction& reduction) {
                    });
   return found == reduction.outputs.end() ? nullptr : *found;
 }
+
+}  // namespace
 
 bool NeedsScratch(const GpuReduction& reduction) {
   return reduction.inputs.size() > kMax && SetAsideIn(reduction) == nullptr;

@@ -23,10 +23,6 @@ namespace tutti {
 // they are set aside. Of more than 8 outputs, those after the eighth are copies
 // of the first.
 
-// Where results can be set aside: an output that is not read after the first
-// pass. Null if there is none, or none is needed.
-void* SetAsideIn(const GpuReduction& reduction);
-
 // Whether SplitReduction() needs a scratch of `num_elements`.
 bool NeedsScratch(const GpuReduction& reduction);
 
