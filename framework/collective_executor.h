@@ -43,7 +43,8 @@ struct CollectiveArgs {
   Tensor input;
 
   // Where the result goes; docs/architecture.md has the shapes. It may be the
-  // input's memory (in place). An unset tensor is replaced by one that the
+  // input's memory (in place), and is apart from what other members give. An
+  // unset tensor is replaced by one that the
   // device allocates. Valid until `done`. Null where the member has no output.
   Tensor* output = nullptr;
 
@@ -68,18 +69,19 @@ struct CollectiveArgs {
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<Cancellation> cancellation;
 
-  // Which execution of the instance in this step, as an iteration of a loop.
-  // Default: the member's n-th call is the n-th execution. A member gives it
-  // always or never.
+  // Which execution of the instance in this step, as an iteration of a loop;
+  // less than 2^63. Default: the member's n-th call is the n-th execution. A
+  // member gives it always or never.
   std::optional<uint64_t> execution;
 };
 
 // Runs the collectives of one step for the devices of this process.
 //
 // Thread-safe. `done` runs exactly once, on the calling thread, on that of
-// another member or on the work queue, with no lock held; it must not block.
-// Until then input and output belong to the collective; after an error the
-// output's content is undefined.
+// another member or of whoever cancels, on the work queue's, the clock's or the
+// transport's, with no lock held; it must not block. Until then input and
+// output belong to the collective; after an error the output's content is
+// undefined.
 //
 // An execution fails as a whole, and nothing else fails with it: its first
 // error is what all its members report whose part had not ended.
@@ -106,10 +108,13 @@ class CollectiveExecutor
   CollectiveExecutor(const CollectiveExecutor&) = delete;
   CollectiveExecutor& operator=(const CollectiveExecutor&) = delete;
 
-  // Errors: INVALID_ARGUMENT for what no member may ask, and where members ask
-  // for different things; DEADLINE_EXCEEDED saying who had not arrived, in
-  // which phase, after how long; the reason of a cancellation; the status of an
-  // abort; CANCELLED after the step's clean-up.
+  // Errors, as far as possible on all members: INVALID_ARGUMENT for what no
+  // member may ask, and where members ask for different things;
+  // DEADLINE_EXCEEDED saying who had not arrived, in which phase, after how
+  // long; the reason of a cancellation; the status of an abort; CANCELLED after
+  // the step's clean-up. Of this call alone: ALREADY_EXISTS for an execution
+  // that the member was in, INVALID_ARGUMENT for no device or request, another
+  // process's device and a number that is too large.
   void ExecuteAsync(CollectiveArgs args, StatusCallback done);
 
   using PrepareCallback = absl::AnyInvocable<

@@ -115,7 +115,7 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::FindOrCreate(
                          : ExecutorOf(step_id, *step);
 }
 
-// Of a step that is neither begun nor told anybody.
+// Of a step that this process does not begin: it is on its way out.
 std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeEndedExecutor(
     int64_t step_id) const {
   auto executor =

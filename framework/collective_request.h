@@ -77,7 +77,9 @@ inline CollectiveType TypeOf(const CollectiveOp& op) {
   return static_cast<CollectiveType>(op.index());
 }
 
-// Names a collective among all that a step runs.
+// Names a collective among all that a step runs. What it is, as its shape, is
+// settled once for each generation of the group: anything else is another
+// instance.
 struct InstanceId {
   GroupKey group_key = 0;
   InstanceKey instance_key = 0;

@@ -53,10 +53,6 @@ struct ExecutionTable::Member {
   uint64_t next_number = 0;  // One after that it gave last.
   std::shared_ptr<const Settled> settled;
 
-  // The same, if its group lived when the member came last: looked at once, for
-  // the execution and its key are to be of one group.
-  const Settled* living = nullptr;
-
   // Executions that cannot be used again: for who joins to free without the
   // lock.
   std::vector<std::shared_ptr<Execution>> dropped;
@@ -213,28 +209,29 @@ std::shared_ptr<Execution> ExecutionTable::Enter(Member& member,
                                                  uint64_t number,
                                                  absl::Status* status) {
   TableInstance& instance = *member.instance;
+  // Looked at once: the execution and its key are to be of one group.
   const bool lives = member.settled != nullptr &&
                      !member.settled->params->group->cancellation->cancelled();
-  member.living = lives ? member.settled.get() : nullptr;
+  const Settled* const living = lives ? member.settled.get() : nullptr;
   std::shared_ptr<Execution>& entry = instance.executions[number];
-  if (entry == nullptr) entry = MakeExecution(member, number);
+  if (entry == nullptr) entry = MakeExecution(member, number, living);
   Execution& execution = *entry;
   execution.joined_.push_back(member.device);
   instance.last_used = ++num_joins_;
-  if (lives) *status = SetKey(execution, *member.living);
+  if (lives) *status = SetKey(execution, *living);
   return entry;
 }
 
 // One that is used again was in the same group, which lives: so what its
 // members share is what their implementation shares.
-std::shared_ptr<Execution> ExecutionTable::MakeExecution(Member& member,
-                                                         uint64_t number) {
+std::shared_ptr<Execution> ExecutionTable::MakeExecution(
+    Member& member, uint64_t number, const Settled* living) {
   std::vector<std::shared_ptr<Execution>>& spare = member.instance->spare;
   while (!spare.empty()) {
     std::shared_ptr<Execution> execution = std::move(spare.back());
     spare.pop_back();
-    if (execution.use_count() > 1 || member.living == nullptr ||
-        execution->group_ != member.living->params->group) {
+    if (execution.use_count() > 1 || living == nullptr ||
+        execution->group_ != living->params->group) {
       // Somebody may still end it, or it does not fit.
       member.dropped.push_back(std::move(execution));
       continue;

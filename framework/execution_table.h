@@ -28,9 +28,11 @@ namespace tutti {
 
 // What the table knows of an instance.
 struct TableInstance {
-  size_t num_expected = 0;  // Members of this process.
-  uint64_t last_used = 0;   // In joins.
-  size_t num_held = 0;      // Members' places that are held.
+  // Members of this process; all of its devices after a wrong group size or
+  // rank.
+  size_t num_expected = 0;
+  uint64_t last_used = 0;  // In joins.
+  size_t num_held = 0;     // Members' places that are held.
   bool spans_tasks = false;
   std::vector<const Device*> members;
   NumberMap<std::shared_ptr<Execution>> executions;
@@ -75,8 +77,11 @@ class ExecutionTable {
   struct Joined {
     std::shared_ptr<Execution> execution;
 
-    // ABORTED if it runs in another generation of the group than the one that
-    // was settled for the member, which has joined all the same.
+    // The member has joined all the same. ABORTED if it runs in another
+    // generation of the group than the one that was settled for the member;
+    // INVALID_ARGUMENT if it gives a number now and did not before, or the
+    // other way round: then it is in the execution after its last, where others
+    // wait for it.
     absl::Status status;
     std::shared_ptr<const Settled> settled;  // What Settle() left, or null.
     Forgotten forgotten;
@@ -88,8 +93,8 @@ class ExecutionTable {
   ExecutionTable& operator=(const ExecutionTable&) = delete;
 
   // The member's next execution, or the one numbered `number`. Errors:
-  // ALREADY_EXISTS if the device was in that execution; INVALID_ARGUMENT if it
-  // gives a number now and did not before, or the other way round.
+  // ALREADY_EXISTS if the device was in that execution; INVALID_ARGUMENT if
+  // `number` is past the last that can be named, or none is left to join.
   absl::StatusOr<Joined> Join(const Device* device,
                               const CollectiveRequest& request,
                               std::optional<uint64_t> number)
@@ -97,7 +102,7 @@ class ExecutionTable {
 
   // As Join() without a number, for a member whose place is held: looks nothing
   // up, and allocates nothing where an execution can be used again. Sets
-  // `status` to that of Joined; or null with an error as of Join().
+  // `status` to that of Joined, or returns null with an error as of Join().
   std::shared_ptr<Execution> JoinNext(Member& member, absl::Status* status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -172,8 +177,11 @@ class ExecutionTable {
   std::shared_ptr<Execution> Enter(Member& member, uint64_t number,
                                    absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // `living`: what was settled for the member, if its group lives, or null.
   static std::shared_ptr<Execution> MakeExecution(Member& member,
-                                                  uint64_t number);
+                                                  uint64_t number,
+                                                  const Settled* living);
   absl::Status CheckGeneration(const Member& member,
                                const CollGroupParams& group)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

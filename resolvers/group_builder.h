@@ -25,9 +25,9 @@ class GroupBuilder {
       : ring_order_(std::move(ring_order)) {}
 
   // Idempotent for a device that joined with the same incarnation and rank.
-  // Errors, which end the whole group: INVALID_ARGUMENT for another size,
-  // device type or rank than the others allow, or one device too many;
-  // FAILED_PRECONDITION for a known device with another incarnation.
+  // Errors, which end the whole group, whose key stays failed: INVALID_ARGUMENT
+  // for another size, device type or rank than the others allow, or one device
+  // too many; FAILED_PRECONDITION for a known device with another incarnation.
   absl::Status Join(const DeviceAttributes& device,
                     const CollectiveRequest& request);
 

@@ -17,9 +17,9 @@ namespace tutti {
 
 // MPI's communicators of groups: one for each generation, made when its first
 // execution begins (mpi_agreement.h), freed on all processes once none of them
-// has the group any more, or has left. So nothing of one is under way when its
-// number is used again. One with a task that was lost is never freed: MPI would
-// wait for that task. For MPI's thread.
+// has the group any more, nor a step that used it, or has left. So nothing of
+// one is under way when its number is used again. One with a task that was lost
+// is never freed: MPI would wait for that task. For MPI's thread.
 class MpiCommunicators {
  public:
   struct Options {
