@@ -56,6 +56,10 @@ struct CollectiveContext {
   // another one, by abort, deadline or cancellation.
   Execution* execution = nullptr;
 
+  // The tags of its transfers count from here. Not 0 where an implementation
+  // runs another one several times in an execution: schedules heed it.
+  int32_t first_tag = 0;
+
   // For the implementation, from InitializeCollectiveContext() to Run().
   const void* implementation_state = nullptr;
 

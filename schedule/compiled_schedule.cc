@@ -69,6 +69,9 @@ class ScheduleCompiler {
                   step.peer == rank_)) {
       return "the peer is no other rank of the group";
     }
+    if (moves && (step.tag < 0 || step.tag >= kNumTags)) {
+      return "the tag is negative, or 2^30 or more";
+    }
     if (Writes(step.kind) && step.into.space == Space::kInput) {
       return "writes to the input";
     }

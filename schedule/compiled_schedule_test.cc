@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -411,6 +412,11 @@ Step RecvStep(int peer, Slot into) {
   return {.kind = StepKind::kRecv, .into = into, .peer = peer};
 }
 
+Step SendStepOfTag(int32_t tag) {
+  return {.kind = StepKind::kSend, .left = Input(0), .peer = 0, .tag = tag};
+}
+
+constexpr char kNoTag[] = "the tag is negative, or 2^30 or more";
 constexpr char kNoPeer[] = "no other rank of the group";
 constexpr char kNoChunk[] = "no such chunk";
 constexpr char kNoStep[] = "a step that does not exist";
@@ -422,6 +428,12 @@ INSTANTIATE_TEST_SUITE_P(
                     BadStep{"TooLarge", SendStep(kSize, Input(0)), kNoPeer},
                     BadStep{"FromItself", RecvStep(kRank, Data(0)), kNoPeer},
                     BadStep{"FromNobody", RecvStep(-1, Data(0)), kNoPeer}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Tag, BadStepTest,
+    testing::Values(BadStep{"Negative", SendStepOfTag(-1), kNoTag},
+                    BadStep{"TooLarge", SendStepOfTag(kNumTags), kNoTag}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -91,6 +91,9 @@ absl::Status GroupPlan::CheckPeer(int step) const {
     return Error(step, absl::StrCat("has a peer outside 0..", num_ranks() - 1));
   }
   if (what.peer == rank_of(step)) return Error(step, "is its own peer");
+  if (what.tag < 0 || what.tag >= kNumTags) {
+    return Error(step, absl::StrCat("has a tag outside 0..", kNumTags - 1));
+  }
   if (what.finish) return Error(step, "cannot apply the final op");
   return absl::OkStatus();
 }

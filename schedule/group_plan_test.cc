@@ -113,6 +113,11 @@ TEST(GroupPlanTest, RejectsSendingToOneself) {
   ExpectStepError(Sends(0, 0, Input(0)), "is its own peer");
 }
 
+TEST(GroupPlanTest, RejectsTagsThatAreOutOfBounds) {
+  ExpectStepError(Sends(1, -1, Input(0)), "has a tag outside 0..1073741823");
+  ExpectStepError(Sends(1, kNumTags, Input(0)), "has a tag outside");
+}
+
 TEST(GroupPlanTest, RejectsSlotsTheRankDoesNotHave) {
   ExpectStepError(Copies(Data(2), Input(1)), "uses data[2]");
   ExpectStepError(Copies(Data(1), Input(-1)), "uses input[-1]");

@@ -64,6 +64,9 @@ constexpr bool Writes(StepKind kind) {
   return kind != StepKind::kSend && kind != StepKind::kWait;
 }
 
+// How many tags there are: from 0 on.
+inline constexpr int32_t kNumTags = int32_t{1} << 30;
+
 // One action of one rank. It starts when the step before it in its lane and
 // `after` are complete.
 //

@@ -135,8 +135,8 @@ class ScheduleRun : public Lender, public Borrower {
   const std::byte* Address(const Slot& slot);
   std::byte* MutableAddress(const Slot& slot);
   BufKey KeyOf(const Op& op, int from, int to) const {
-    return {context_.exec_key, op.tag, bound_.RankInKeys(from),
-            bound_.RankInKeys(to)};
+    return {context_.exec_key, context_.first_tag + op.tag,
+            bound_.RankInKeys(from), bound_.RankInKeys(to)};
   }
   const CollGroupMember& MemberOf(int rank) const {
     return context_.params->group->members[static_cast<size_t>(rank)];
