@@ -1,12 +1,16 @@
 #include "framework/buf_rendezvous.h"
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/rank_list.h"
 
 namespace tutti {
 namespace {
@@ -272,6 +276,35 @@ std::vector<BufRendezvous::Waiting> BufRendezvous::Sweep(
 
 absl::Status BufRendezvous::BegunAnew(int64_t step) {
   return absl::CancelledError(absl::StrCat("step ", step, " began anew"));
+}
+
+std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
+  std::vector<BufKey> asked;
+  std::vector<BufKey> offered;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(&shard.mu);
+    for (const auto& [key, waiting] : shard.table) {
+      if (key.exec != exec) continue;
+      (std::holds_alternative<Ask>(waiting) ? asked : offered).push_back(key);
+    }
+  }
+  const auto list = [](std::vector<BufKey>& keys, const auto& describe) {
+    std::sort(keys.begin(), keys.end(), [](const BufKey& a, const BufKey& b) {
+      return std::tie(a.from, a.to, a.tag) < std::tie(b.from, b.to, b.tag);
+    });
+    return ShortList(keys.size(), [&](size_t i) {
+      return absl::StrCat(describe(keys[i]), " (tag ", keys[i].tag, ")");
+    });
+  };
+  const std::string missing = list(asked, [](const BufKey& key) {
+    return absl::StrCat("data of rank ", key.from, " for rank ", key.to);
+  });
+  const std::string unread = list(offered, [](const BufKey& key) {
+    return absl::StrCat("rank ", key.to, " to ask rank ", key.from,
+                        " for data");
+  });
+  const bool both = !missing.empty() && !unread.empty();
+  return absl::StrCat(missing, both ? "; " : "", unread);
 }
 
 size_t BufRendezvous::num_waiting() const {

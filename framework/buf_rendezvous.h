@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -34,9 +35,6 @@ namespace tutti {
 // BegunAnew(), and nothing else is done. Whoever begins the step anew sets it,
 // then calls EndStep() and ForgetStep(): nothing of before is left.
 class BufRendezvous {
-  // One side of a transfer, waiting for the other.
-  using Waiting = std::variant<Offer, Ask>;
-
  public:
   static constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
   static inline const std::atomic<bool> kNever{false};
@@ -53,7 +51,7 @@ class BufRendezvous {
   // INVALID_ARGUMENT if the receiver wants another size or dtype, and
   // FAILED_PRECONDITION if it expects another incarnation of the sender (the
   // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
-  // EndExecution, EndStep or StartAbort.
+  // EndExecution, EndGroup, EndStep or StartAbort.
   void Provide(const BufKey& key, const Offer& offer,
                const std::atomic<bool>& replaced = kNever);
 
@@ -82,8 +80,11 @@ class BufRendezvous {
     }
   };
 
+  // One side of a transfer, waiting for the other.
+  using Waiting = std::variant<Offer, Ask>;
+
   // What ended, for Tell().
-  struct Ended {
+  struct [[nodiscard]] Ended {
     bool is_first = false;  // Neither it nor its step had ended before.
     absl::Status reason;
     std::vector<Waiting> sides;
@@ -129,6 +130,11 @@ class BufRendezvous {
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
   static absl::Status BegunAnew(int64_t step);  // CANCELLED.
+
+  // What the transfers of `exec` that have begun wait for, for error messages:
+  // "data of rank 0 for rank 2 (tag 7)", "rank 2 to ask rank 0 for data (tag
+  // 7)", or both. Empty if none waits.
+  std::string DescribeWaiting(const ExecKey& exec) const;
 
   // Offers and asks that wait; for tests and reports.
   size_t num_waiting() const;

@@ -542,6 +542,25 @@ TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
   EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
 }
 
+TEST_F(BufRendezvousTest, SaysWhatTheTransfersOfAnExecutionWaitFor) {
+  EXPECT_EQ(rendezvous_->DescribeWaiting(kExec), "");
+  Consume(Key(12));
+  Consume(Key(3));
+  EXPECT_EQ(rendezvous_->DescribeWaiting(kExec),
+            "data of rank 0 for rank 1 (tag 3), "
+            "data of rank 0 for rank 1 (tag 12)");
+  Provide(Key(4));
+  Provide(Key(5, /*execution=*/99));
+  EXPECT_EQ(rendezvous_->DescribeWaiting(kExec),
+            "data of rank 0 for rank 1 (tag 3), "
+            "data of rank 0 for rank 1 (tag 12); "
+            "rank 1 to ask rank 0 for data (tag 4)");
+  Provide(Key(3));
+  Provide(Key(12));
+  EXPECT_EQ(rendezvous_->DescribeWaiting(kExec),
+            "rank 1 to ask rank 0 for data (tag 4)");
+}
+
 TEST_F(BufRendezvousTest, NobodyIsCalledBeforeWhatEndedIsTold) {
   Provide(Key(0));
   const auto execution =

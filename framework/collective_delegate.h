@@ -30,8 +30,8 @@ class CollectiveDelegate {
   virtual absl::Status Prepare(CollectiveContext* context) = 0;
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 
-  // As that of PeerAccessInterface: who keeps `exec`, which waits here, from
-  // beginning. `group` is that of the request, also where the delegate runs it
+  // Who keeps `exec`, which waits here, from beginning, for error messages:
+  // "rank 3 (/job:...)". Empty if nobody does. `group` is that of the request, also where the delegate runs it
   // among some of its members.
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;

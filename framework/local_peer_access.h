@@ -32,8 +32,8 @@ class LocalPeerAccess : public PeerAccessInterface {
     rendezvous_.StartAbort(std::move(reason));
   }
   std::string DescribeWaiting(const CollGroupParams& /*group*/,
-                              const ExecKey& /*exec*/) override {
-    return "";
+                              const ExecKey& exec) override {
+    return rendezvous_.DescribeWaiting(exec);
   }
 
  private:

@@ -199,14 +199,14 @@ std::string MemberOp::DescribeAbsent() const {
   }
   const std::string awaited =
       executor_->peers().DescribeWaiting(*params.group, context_.exec_key);
-  const std::string remote =
-      awaited.empty() ? "" : absl::StrCat(", who wait for data of ", awaited);
   if (absent.empty()) {
-    return absl::StrCat("all members of this process had arrived", remote);
+    return absl::StrCat("all members of this process had arrived",
+                        awaited.empty() ? "" : ", who wait for ", awaited);
   }
   return absl::StrCat(
       ShortList(absent.size(), [&](size_t i) { return absent[i]; }),
-      " had not arrived", remote);
+      " had not arrived", awaited.empty() ? "" : "; the others wait for ",
+      awaited);
 }
 
 // True if the instance was settled for this member, in a group that still

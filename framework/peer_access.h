@@ -119,9 +119,8 @@ class PeerAccessInterface {
   // alone: its peers see their transfers with it end.
   virtual void StartAbort(absl::Status reason) = 0;
 
-  // Whose bytes the members of this process still wait for in `exec`, other
-  // processes' members alone, for error messages: "rank 3 (/job:...)". Empty if
-  // they wait for none.
+  // What the members of this process still wait for in `exec`, for error
+  // messages: "data of rank 3 (/job:...)". Empty if it is nothing.
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
 

@@ -97,8 +97,8 @@ class SharedPeers : public PeerAccessInterface {
     transfers_->StartAbort(std::move(reason));
   }
   std::string DescribeWaiting(const CollGroupParams& /*group*/,
-                              const ExecKey& /*exec*/) override {
-    return "";
+                              const ExecKey& exec) override {
+    return transfers_->DescribeWaiting(exec);
   }
 
  private:

@@ -153,8 +153,9 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
     CollectiveDelegate* const runs_it = delegate();
     const std::string by_delegate =
         runs_it == nullptr ? "" : runs_it->DescribeWaiting(group, exec);
-    const bool both = !awaited.empty() && !by_delegate.empty();
-    return absl::StrCat(awaited, both ? ", " : "", by_delegate);
+    if (by_delegate.empty()) return awaited;
+    return absl::StrCat(awaited, awaited.empty() ? "" : ", ", "data of ",
+                        by_delegate);
   }
   CollectiveDelegate* delegate() override { return access_->delegate(); }
 
@@ -364,11 +365,15 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
       ranks.insert(it->first.from);
     }
   }
+  // Whoever waits for others is no cause: those of this process are shown
+  // where nobody else is.
+  if (ranks.empty()) return rendezvous_.DescribeWaiting(exec);
   const std::vector<int> awaited(ranks.begin(), ranks.end());
-  return ShortList(awaited.size(), [&](size_t i) {
+  const std::string names = ShortList(awaited.size(), [&](size_t i) {
     return absl::StrCat("rank ", awaited[i], " (",
                         group.members[awaited[i]].device.name.ToString(), ")");
   });
+  return absl::StrCat("data of ", names);
 }
 
 // --- The end of executions and steps -----------------------------------------

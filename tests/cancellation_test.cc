@@ -294,7 +294,10 @@ TEST(AbortTest, FirstExecutionOfAReformedGroupIsWokenByItsDeadline) {
   for (const LocalJob::Call* call : calls) EXPECT_TRUE(call->pending());
   job.environment().Advance(absl::Seconds(2));
   for (const LocalJob::Call* call : calls) {
-    ExpectFailed(*call, StatusCode::kDeadlineExceeded, HasSubstr("run phase"));
+    ExpectFailed(
+        *call, StatusCode::kDeadlineExceeded,
+        AllOf(HasSubstr("run phase"),
+              HasSubstr("who wait for data of rank 0 for rank 1 (tag ")));
   }
 }
 
