@@ -80,7 +80,18 @@ def steps_of(text):
     return num_chunks, [steps_of_rank(rank.splitlines()[1:]) for rank in ranks]
 
 
+@functools.cache
+def schedules(tutti):
+    """Names of the algorithms that have steps."""
+    return {algorithm["name"]
+            for algorithm in json_of([tutti, "info", "--json"])["algorithms"]
+            if algorithm["is_schedule"]}
+
+
 def schedule(tutti, collective, layout, num_bytes, algorithm):
+    """A text of `tutti schedule`; None for one that has no steps."""
+    if algorithm not in schedules(tutti):
+        return None
     return text_from([tutti, "schedule", algorithm, "--collective", collective,
                       "--layout", layout, "--bytes", num_bytes])
 
@@ -98,10 +109,12 @@ class Point(NamedTuple):
 
 
 def judge(times, chosen, schedule_of):
-    """A Point; `schedule_of(algorithm)` is a text of `tutti schedule`."""
+    """A Point; `schedule_of(algorithm)` is as schedule()."""
     fastest = min(times, key=times.get)
-    is_same = chosen == fastest or (
-        steps_of(schedule_of(chosen)) == steps_of(schedule_of(fastest)))
+    is_same = chosen == fastest
+    if not is_same:
+        texts = schedule_of(chosen), schedule_of(fastest)
+        is_same = None not in texts and steps_of(texts[0]) == steps_of(texts[1])
     return Point(fastest, times[chosen] / times[fastest], is_same)
 
 

@@ -92,6 +92,16 @@ class JudgeTest(unittest.TestCase):
         self.assertFalse(point.is_near())
         self.assertEqual(point.text(), "1.20  ")
 
+    def test_what_has_no_steps_has_the_same_as_nothing_else(self):
+        times = {"LocalThen": 20.0, "Other": 12.0, "Tree": 10.0}
+        def schedule_of(name):
+            return None if name != "Tree" else self.schedule_of(name)
+        for chosen in ["LocalThen", "Other"]:
+            self.assertFalse(
+                choice_between.judge(times, chosen, schedule_of).is_same)
+        self.assertTrue(choice_between.judge(
+            {"LocalThen": 1.0, "Other": 2.0}, "LocalThen", schedule_of).is_same)
+
     def test_the_verdict_says_how_many_are_near_by_their_steps_alone(self):
         points = [choice_between.Point("Tree", *point) for point in
                   [(1, True), (1.05, True), (1.5, True), (1.5, False)]]

@@ -29,15 +29,23 @@ LocalMeeting::LocalMeeting(Cancellation& cancellation) {
 
 absl::Span<const Attendee> LocalMeeting::Join(const CollectiveContext& context,
                                               StatusCallback done) {
+  const CollectiveParams& params = *context.params;
+  return JoinAt(PlaceOf(params), static_cast<size_t>(params.task->num_local),
+                context, std::move(done));
+}
+
+absl::Span<const Attendee> LocalMeeting::JoinAt(
+    size_t place, size_t size, const CollectiveContext& context,
+    StatusCallback done) {
   absl::Status failure;
   {
     MutexLock lock(&mu_);
     if (failure_.ok()) {
       if (num_awaited_ == 0) {
-        num_awaited_ = static_cast<size_t>(context.params->task->num_local);
-        attendees_.resize(num_awaited_);
+        num_awaited_ = size;
+        attendees_.resize(size);
       }
-      Attendee& mine = attendees_[PlaceOf(*context.params)];
+      Attendee& mine = attendees_[place];
       mine.context = &context;
       mine.done = std::move(done);
       if (--num_awaited_ > 0) return {};

@@ -20,10 +20,10 @@ struct Attendee {
   StatusCallback done;
 };
 
-// Where those members of one execution meet that are in this process: the last
-// one to arrive gets all of them and does the work; nobody waits on a thread.
-// Belongs to the execution (Execution::Shared()), and serves the next one that
-// uses it. Thread-safe.
+// Where those members of one execution meet that are in this process, or some
+// of them: the last one to arrive gets all of them and does the work; nobody
+// waits on a thread. Belongs to the execution (Execution::Shared()), and serves
+// the next one that uses it. Thread-safe.
 class LocalMeeting {
  public:
   // `cancellation` is the execution's.
@@ -37,6 +37,12 @@ class LocalMeeting {
   // that of those that come later, inside this call. Once for each member.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
                                   StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The same where only `size` of them meet, of which this one gets `place`.
+  absl::Span<const Attendee> JoinAt(size_t place, size_t size,
+                                    const CollectiveContext& context,
+                                    StatusCallback done)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the calls of all, who are here, with `status`: in turn, so that a
   // member may go on to its next call and be that one's last.

@@ -1,6 +1,7 @@
 #include "framework/selection.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -71,13 +72,16 @@ Candidate Judge(const CollectiveRegistry::Entry& entry,
                       .ruled_out = WhyNot(traits, request)};
   if (!candidate.ruled_out.empty()) return candidate;
   if (traits.cost_seconds != nullptr) {
-    candidate.cost_seconds =
+    const double seconds =
         traits.cost_seconds({.type = request.type,
                              .layout = request.layout,
                              .bytes = request.bytes,
                              .model = request.model,
                              .one_process = request.one_process});
-  } else if (request.implementation.empty()) {
+    // An infinite price is none.
+    if (std::isfinite(seconds)) candidate.cost_seconds = seconds;
+  }
+  if (!candidate.cost_seconds.has_value() && request.implementation.empty()) {
     candidate.ruled_out = "runs only when named";
   }
   return candidate;

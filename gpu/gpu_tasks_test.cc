@@ -153,8 +153,8 @@ TEST_F(GpuTasksTest, SchedulesReduceAmongThem) {
   for (const int64_t num_elements : {1, 5, 4099, 3'000'001}) {
     for (const std::string name :
          {"RingReduce", "TreeReduce", "RecursiveHalvingDoublingReduce",
-          "HierarchicalRingReduce", "ShuffleThenRing", "LocalThenDoubleTree",
-          ""}) {
+          "HierarchicalRingReduce", "ShuffleThenRing",
+          "HierarchicalDoubleTreeReduce", ""}) {
       SCOPED_TRACE(absl::StrCat(name, " of ", num_elements));
       const auto statuses = Reduce(name, num_elements, ++key, &tensors);
       ASSERT_THAT(statuses, Each(IsOk()));

@@ -101,10 +101,10 @@ TEST(HierarchicalReduceTest, ShufflesKeepTheOrderOfRanks) {
 TEST(HierarchicalReduceTest, DoubleTreesTakeAStepForTwoChunks) {
   for (const int num_tasks : {2, 3, 8, 13}) {
     const VerifyCase request = {.layout = GroupLayout::Uniform(num_tasks, 4)};
-    EXPECT_LE(TransfersInARow("LocalThenDoubleTree", request),
+    EXPECT_LE(TransfersInARow("HierarchicalDoubleTreeReduce", request),
               2 * 2 + 3 * CeilLog2(num_tasks) + (num_tasks + 1) / 2 - 1);
     // At most 2 blocks of T chunks.
-    for (const int sent : SentToOtherTasks("LocalThenDoubleTree", request)) {
+    for (const int sent : SentToOtherTasks("HierarchicalDoubleTreeReduce", request)) {
       EXPECT_LE(sent, 2 * num_tasks + 2);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -61,13 +62,15 @@ bool Streams(absl::Span<const Attendee> members, int64_t tensor_bytes) {
 
 }  // namespace
 
-LocalPass::LocalPass(absl::Span<const Attendee> members)
+LocalPass::LocalPass(absl::Span<const Attendee> members,
+                     std::optional<int64_t> touched_bytes)
     : members_(members),
       one_output_(ShareOutput(members)),
       tensor_bytes_(TensorBytes(members, one_output_)),
+      touched_bytes_(touched_bytes.value_or(tensor_bytes_)),
       streams_(Streams(members, tensor_bytes_)) {}
 
-bool LocalPass::is_small() const { return tensor_bytes_ <= kInlineBytes; }
+bool LocalPass::is_small() const { return touched_bytes_ <= kInlineBytes; }
 
 int64_t LocalPass::element_bytes() const {
   return static_cast<int64_t>(SizeOf(instance().dtype));
@@ -93,8 +96,8 @@ absl::Status LocalPass::RunHere() const {
 
 int64_t LocalPass::slice_bytes() const {
   const int64_t slices =
-      std::max({int64_t{1}, tensor_bytes_ / kMaxSliceBytes,
-                std::min(tensor_bytes_ / kMinSliceBytes, kManySlices)});
+      std::max({int64_t{1}, touched_bytes_ / kMaxSliceBytes,
+                std::min(touched_bytes_ / kMinSliceBytes, kManySlices)});
   const int64_t bytes = (num_bytes() + slices - 1) / slices;
   return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,8 @@ namespace tutti {
 struct ByteRange {
   int64_t begin = 0;
   int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
 };
 
 // One execution whose members are all in this process and have all arrived. It
@@ -38,8 +41,10 @@ struct ByteRange {
 // the last member.
 class LocalPass {
  public:
-  // `members` stay valid until the pass has ended.
-  explicit LocalPass(absl::Span<const Attendee> members);
+  // `members` stay valid until the pass has ended. `touched_bytes`: of their
+  // tensors; by default all.
+  explicit LocalPass(absl::Span<const Attendee> members,
+                     std::optional<int64_t> touched_bytes = std::nullopt);
   virtual ~LocalPass() = default;
   LocalPass(const LocalPass&) = delete;
   LocalPass& operator=(const LocalPass&) = delete;
@@ -93,6 +98,7 @@ class LocalPass {
   const absl::Span<const Attendee> members_;
   const bool one_output_;       // That all share.
   const int64_t tensor_bytes_;  // Of all inputs and outputs.
+  const int64_t touched_bytes_;
   const bool streams_;
   StatusCallback done_;
 

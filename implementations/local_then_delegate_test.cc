@@ -1,5 +1,3 @@
-#include "implementations/local_then_delegate.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,11 +8,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/collective_context.h"
+#include "framework/collective_delegate.h"
 #include "framework/collective_executor.h"
 #include "framework/local_peer_access.h"
 #include "framework/prepared_collective.h"
 #include "framework/registry.h"
 #include "framework/segment_list.h"
+#include "implementations/local_then.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
 
@@ -29,16 +30,8 @@ using testing::Optional;
 
 constexpr int kNumDevices = 3;
 
-class LocalThenCourier final : public LocalThenDelegate {
- public:
-  LocalThenCourier() : LocalThenDelegate("Courier") {}
-};
-
-REGISTER_COLLECTIVE(
-    LocalThenCourier,
-    Implemented<LocalThenCourier>({.collectives = {CollectiveType::kAllReduce},
-                                   .delegate = "Courier",
-                                   .delegates_between_processes = true}));
+REGISTER_COLLECTIVE(LocalThenCourier,
+                    LocalThenDelegateFactory("Courier", "by courier"));
 
 // Of one process: there is nobody else to add anything.
 class Courier final : public CollectiveDelegate {

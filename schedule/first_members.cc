@@ -8,6 +8,8 @@
 
 #include "framework/group_layout.h"
 #include "framework/group_resources.h"
+#include "framework/merge_op.h"
+#include "framework/tensor_shape.h"
 #include "schedule/ranks_in_keys.h"
 
 namespace tutti {
@@ -51,13 +53,17 @@ bool IsFirstOfTask(const CollectiveParams& whole) {
          whole.default_rank;
 }
 
-CollectiveParams AmongFirstMembers(const CollectiveParams& whole) {
+CollectiveParams AmongFirstMembers(const CollectiveParams& whole,
+                                   int64_t num_elements) {
   CollectiveParams params = whole;
   params.group =
       whole.group->resources->GetOrCreate<FirstMembers>()->Of(*whole.group);
   params.default_rank = whole.group->layout->task_of(whole.default_rank);
   auto instance = std::make_shared<CollInstanceParams>(*whole.instance);
   instance->final_op = FinalOp();
+  instance->shape = TensorShape::Vector(num_elements);
+  params.input_shape = instance->shape;
+  params.output_shape = instance->shape;
   params.instance = std::move(instance);
   auto local = std::make_shared<CollTaskParams>();
   local->is_local.resize(params.group->members.size());

@@ -73,13 +73,17 @@ TEST_F(PerfCommandTest, AllLeavesOutWhatRefusesAndSaysSoOnce) {
   EXPECT_THAT(
       Printed("algorithm"),
       ElementsAre(
-          "DoubleTreeReduce", "Forgetful", "HierarchicalHalvingDoublingReduce",
-          "HierarchicalRingReduce", "LocalReduce", "LocalThenDoubleTree",
+          "DoubleTreeReduce", "Forgetful", "HierarchicalDoubleTreeReduce",
+          "HierarchicalHalvingDoublingReduce", "HierarchicalRingReduce",
+          "LocalReduce", "LocalThenDoubleTree", "LocalThenRecursiveDoubling",
+          "LocalThenRecursiveHalvingDoubling", "LocalThenRing",
           "RecursiveDoublingReduce", "RecursiveHalvingDoublingReduce",
           "RingReduce", "ShuffleReduce", "ShuffleThenRecursiveHalvingDoubling",
           "ShuffleThenRing", "ShuffleThenShuffle", "TreeReduce",
-          "DoubleTreeReduce", "Forgetful", "HierarchicalHalvingDoublingReduce",
-          "HierarchicalRingReduce", "LocalReduce", "LocalThenDoubleTree",
+          "DoubleTreeReduce", "Forgetful", "HierarchicalDoubleTreeReduce",
+          "HierarchicalHalvingDoublingReduce", "HierarchicalRingReduce",
+          "LocalReduce", "LocalThenDoubleTree", "LocalThenRecursiveDoubling",
+          "LocalThenRecursiveHalvingDoubling", "LocalThenRing",
           "RecursiveDoublingReduce", "RecursiveHalvingDoublingReduce",
           "RingReduce", "ShuffleReduce", "ShuffleThenRecursiveHalvingDoubling",
           "ShuffleThenRing", "ShuffleThenShuffle", "TreeReduce"));

@@ -968,8 +968,11 @@ class ExplainTest(ToolTest):
             self.assertNotIn("chosen", result.stdout)
             self.assertEqual(result.stderr, f"tutti: {name} {why}; these can "
                              "serve: DoubleTreeReduce, "
+                             "HierarchicalDoubleTreeReduce, "
                              "HierarchicalHalvingDoublingReduce, "
                              "HierarchicalRingReduce, LocalThenDoubleTree, "
+                             "LocalThenRecursiveDoubling, "
+                             "LocalThenRecursiveHalvingDoubling, LocalThenRing, "
                              "RecursiveDoublingReduce, "
                              "RecursiveHalvingDoublingReduce, RingReduce, "
                              "ShuffleReduce, ShuffleThenRecursiveHalvingDoubling, "

@@ -1,6 +1,5 @@
 #include "gpu/nccl/nccl_then.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -21,6 +20,7 @@
 #include "gpu/gpu_members.h"
 #include "gpu/nccl/nccl_checks.h"
 #include "gpu/nccl/nccl_runtime.h"
+#include "schedule/between_tasks.h"
 #include "schedule/first_members.h"
 
 namespace tutti {
@@ -39,29 +39,6 @@ absl::Status CheckTasksAreProcesses(const CollectiveParams& params) {
         "in the process of rank ", params.default_rank, " of task ", task));
   }
   return absl::OkStatus();
-}
-
-// Which need not have been linked.
-absl::StatusOr<NcclThenPlan::Between> MakeBetween(const CollectiveParams& whole,
-                                                  const std::string& name,
-                                                  int64_t num_elements) {
-  const auto factory = CollectiveRegistry::Global().Find(name);
-  if (!factory.ok()) return factory.status();
-  NcclThenPlan::Between between = {.params = AmongFirstMembers(whole),
-                                   .implementation = (*factory)->Create()};
-  const TensorShape shape = TensorShape::Vector(num_elements);
-  auto instance =
-      std::make_shared<CollInstanceParams>(*between.params.instance);
-  instance->shape = shape;
-  instance->impl_details = {.implementation = name};
-  const absl::Status status =
-      between.implementation->InitializeCollectiveParams(*between.params.group,
-                                                         instance.get());
-  if (!status.ok()) return status;
-  between.params.instance = std::move(instance);
-  between.params.input_shape = shape;
-  between.params.output_shape = shape;
-  return between;
 }
 
 // A device as its steps see it that come after others of the same execution.
@@ -112,27 +89,13 @@ absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
   std::call_once(once_, [&] {
     plan_.first_device =
         std::make_unique<DeviceForSteps>(CudaDeviceOf(*context));
-    status_ = PrepareBetween(params);
+    auto between =
+        ReductionBetweenTasks::Create(params, between_name_, chunk_bytes_);
+    if (between.ok()) plan_.between = *std::move(between);
+    status_ = between.status();
   });
   context->implementation_state = &plan_;
   return status_;
-}
-
-absl::Status NcclThen::PrepareBetween(const CollectiveParams& whole) {
-  const int64_t num_elements = whole.instance->shape.num_elements();
-  const int64_t most =
-      chunk_bytes_ / static_cast<int64_t>(SizeOf(whole.instance->dtype));
-  plan_.num_elements = num_elements;
-  plan_.chunk_elements = std::clamp<int64_t>(num_elements, 1, most);
-  auto between = MakeBetween(whole, between_name_, plan_.chunk_elements);
-  if (!between.ok()) return between.status();
-  plan_.whole = *std::move(between);
-  const int64_t num_rest = num_elements % plan_.chunk_elements;
-  if (num_rest == 0) return absl::OkStatus();
-  between = MakeBetween(whole, between_name_, num_rest);
-  if (!between.ok()) return between.status();
-  plan_.rest = *std::move(between);
-  return absl::OkStatus();
 }
 
 void NcclThen::Run(const CollectiveContext& context, StatusCallback done) {

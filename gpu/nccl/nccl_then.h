@@ -47,8 +47,6 @@ class NcclThen : public CollectiveImplementationInterface {
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:
-  absl::Status PrepareBetween(const CollectiveParams& whole);
-
   const std::string between_name_;
   const int64_t chunk_bytes_;
   std::once_flag once_;  // Of the first member.

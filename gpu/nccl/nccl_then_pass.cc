@@ -1,27 +1,15 @@
 #include "gpu/nccl/nccl_then_pass.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "framework/collective_executor.h"
 #include "framework/dtype.h"
 #include "framework/execution.h"
 #include "framework/reduction_kind.h"
-#include "framework/tensor.h"
-#include "framework/tensor_shape.h"
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_reduction.h"
 
 namespace tutti {
-namespace {
-
-// REQUIRES: the tensor has so many elements.
-Tensor PartOf(const Tensor& tensor, int64_t begin, int64_t size) {
-  return *tensor.Reshaped(TensorShape::Vector(tensor.num_elements()))
-              ->Slice(begin, begin + size);
-}
-
-}  // namespace
 
 absl::StatusOr<std::string> NcclWithinProcess::Id(NcclRuntime& nccl) {
   std::call_once(once_, [&] { id_ = nccl.NewUniqueId(); });
@@ -38,11 +26,6 @@ NcclThenPass::NcclThenPass(GpuMeeting& meeting, const GpuMembers& members,
 
 Clock& NcclThenPass::clock() const {
   return *first().executor->environment().clock;
-}
-
-NcclThenPass::Chunk NcclThenPass::ChunkAt(int64_t index) const {
-  const int64_t begin = index * plan_.chunk_elements;
-  return {begin, std::min(plan_.chunk_elements, plan_.num_elements - begin)};
 }
 
 void NcclThenPass::Start() {
@@ -63,8 +46,8 @@ void NcclThenPass::Start() {
 
 absl::Status NcclThenPass::Prepare() {
   ready_ = meeting_.TakeReady();
-  stages_.resize(static_cast<size_t>(plan_.num_chunks()));
-  if (!is_alone() && plan_.num_chunks() > 0) {
+  stages_.resize(static_cast<size_t>(plan_.between->num_chunks()));
+  if (!is_alone() && plan_.between->num_chunks() > 0) {
     auto id = nccl_->Id(*members_.device(0).nccl());
     if (!id.ok()) return id.status();
     id_ = *std::move(id);
@@ -109,7 +92,8 @@ void NcclThenPass::GoOn() {
       ++num_under_way_;
     }
     // One ahead of the one that meets others.
-    if (!has_failed_ && !is_reducing_ && num_reduced_ < plan_.num_chunks() &&
+    if (!has_failed_ && !is_reducing_ &&
+        num_reduced_ < plan_.between->num_chunks() &&
         num_reduced_ < num_met_ + 2) {
       is_reducing_ = true;
       reduced = num_reduced_;
@@ -162,7 +146,7 @@ void NcclThenPass::Reduce(int64_t index) {
   if (is_alone()) return OnReduced(index, absl::OkStatus());
   Launch(
       {},
-      [this, chunk = ChunkAt(index)](int place) {
+      [this, chunk = plan_.between->ChunkAt(index)](int place) {
         return CallOf(place, chunk, NcclOp::kReduce);
       },
       [self = shared_from_this(), index](absl::Status status) {
@@ -191,18 +175,14 @@ void NcclThenPass::OnReduced(int64_t index, absl::Status status) {
 
 // In the first member's output, or from its input where it has the only one.
 void NcclThenPass::Meet(int64_t index) {
-  const Chunk chunk = ChunkAt(index);
-  const NcclThenPlan::Between& between =
-      chunk.size == plan_.chunk_elements ? plan_.whole : plan_.rest;
+  const Chunk chunk = plan_.between->ChunkAt(index);
   Stages& stages = stages_[static_cast<size_t>(index)];
   auto& context = stages.between;
   context = std::make_unique<CollectiveContext>();
-  context->params = &between.params;
   context->executor = first().executor;
   context->device = plan_.first_device.get();
-  context->output = PartOf(first().output, chunk.begin, chunk.size);
-  context->input = is_alone() ? PartOf(first().input, chunk.begin, chunk.size)
-                              : context->output;
+  context->output = PartOf(first().output, chunk);
+  context->input = is_alone() ? PartOf(first().input, chunk) : context->output;
   context->exec_key = first().exec_key;
   context->execution = first().execution;
   context->launched = true;  // Counted by End().
@@ -210,14 +190,11 @@ void NcclThenPass::Meet(int64_t index) {
   CudaDevice& device = members_.device(0);
   absl::Status status = device.runtime().WaitForEvent(
       device.collective_stream(), stages.reduced.get());
-  if (status.ok()) {
-    status = between.implementation->InitializeCollectiveContext(context.get());
-  }
   if (!status.ok()) return OnMet(index, std::move(status));
-  between.implementation->Run(
-      *context, [self = shared_from_this(), index](absl::Status met) {
-        self->OnMet(index, std::move(met));
-      });
+  plan_.between->Run(index, *context,
+                     [self = shared_from_this(), index](absl::Status met) {
+                       self->OnMet(index, std::move(met));
+                     });
 }
 
 void NcclThenPass::OnMet(int64_t index, absl::Status status) {
@@ -234,7 +211,7 @@ void NcclThenPass::OnMet(int64_t index, absl::Status status) {
 }
 
 void NcclThenPass::Spread(int64_t index) {
-  const Chunk chunk = ChunkAt(index);
+  const Chunk chunk = plan_.between->ChunkAt(index);
   if (is_alone()) {
     CudaDevice& device = members_.device(0);
     return OnSpread(LaunchInOrder(device.runtime(), FinalOpOn(chunk),

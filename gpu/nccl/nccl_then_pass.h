@@ -15,11 +15,9 @@
 #include "absl/types/span.h"
 #include "framework/cancellation.h"
 #include "framework/collective_context.h"
-#include "framework/collective_implementation.h"
 #include "framework/device.h"
 #include "framework/environment.h"
 #include "framework/mutex.h"
-#include "framework/params.h"
 #include "gpu/gpu_launch.h"
 #include "gpu/gpu_meeting.h"
 #include "gpu/gpu_members.h"
@@ -27,30 +25,18 @@
 #include "gpu/gpu_runtime.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_runtime.h"
+#include "schedule/between_tasks.h"
 
 namespace tutti {
 
 // What all executions of an instance share in one process.
 struct NcclThenPlan {
-  // The reduction of chunks of one length among the first members.
-  struct Between {
-    CollectiveParams params;
-    std::unique_ptr<CollectiveImplementationInterface> implementation;
-  };
-
   // The first member's, whose steps wait for what lies before them on the
   // collective stream, and not also for the compute stream: that may hold work
   // that was put there after the call.
   std::unique_ptr<Device> first_device;
 
-  int64_t num_elements = 0;
-  int64_t chunk_elements = 0;
-  Between whole;  // Of chunks of that length.
-  Between rest;   // Of the last one, where it is shorter.
-
-  int64_t num_chunks() const {
-    return (num_elements + chunk_elements - 1) / chunk_elements;
-  }
+  std::unique_ptr<const ReductionBetweenTasks> between;
 };
 
 // The communicator of a group's members in this process. Belongs to the group's
@@ -85,11 +71,6 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
   void Start();
 
  private:
-  struct Chunk {
-    int64_t begin = 0;  // In elements.
-    int64_t size = 0;
-  };
-
   // What a chunk needs to the end.
   struct Stages {
     OwnedGpuEvent reduced;  // Or the input is there, where there is one member.
@@ -99,7 +80,6 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
   const CollectiveContext& first() const { return members_.context(0); }
   bool is_alone() const { return members_.size() == 1; }
   Clock& clock() const;
-  Chunk ChunkAt(int64_t index) const;
   absl::Status Prepare();
   NcclGroup::Options Options() const;
 

@@ -18,7 +18,7 @@
 #include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/pending_calls.h"
 #include "gpu/suite/suite_machine.h"
-#include "gpu/tasks_in_process.h"
+#include "tests/tasks_in_process.h"
 
 namespace tutti {
 

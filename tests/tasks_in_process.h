@@ -1,5 +1,5 @@
-#ifndef TUTTI_GPU_TASKS_IN_PROCESS_H_
-#define TUTTI_GPU_TASKS_IN_PROCESS_H_
+#ifndef TUTTI_TESTS_TASKS_IN_PROCESS_H_
+#define TUTTI_TESTS_TASKS_IN_PROCESS_H_
 
 #include <memory>
 
@@ -41,4 +41,4 @@ class TasksInProcess {
 
 }  // namespace tutti
 
-#endif  // TUTTI_GPU_TASKS_IN_PROCESS_H_
+#endif  // TUTTI_TESTS_TASKS_IN_PROCESS_H_

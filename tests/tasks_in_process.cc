@@ -1,4 +1,4 @@
-#include "gpu/tasks_in_process.h"
+#include "tests/tasks_in_process.h"
 
 #include <cstdint>
 #include <map>

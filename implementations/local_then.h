@@ -1,0 +1,121 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_THEN_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_THEN_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "framework/collective_context.h"
+#include "framework/collective_implementation.h"
+#include "framework/implementation_traits.h"
+#include "framework/params.h"
+#include "framework/registry.h"
+#include "framework/status_callback.h"
+#include "schedule/between_tasks.h"
+
+namespace tutti {
+
+// An all-reduce of several members in each process, in three stages:
+//
+//   process 0     process 1
+//   a b c         d e f        one pass over memory in each process:
+//   - s -         - t -          s = (a + b) + c
+//   S - -  <--->  S - -        the first members of the processes: S = s + t
+//   S S S         S S S        one pass: final op, and to all members
+//
+// Chunk by chunk, where the second stage is a schedule: while it has one, the
+// first stage reduces the next and the third spreads the one before. Members
+// other than the first ones are launched when they have come. Tasks that share
+// a process are as if they were processes.
+class LocalThen : public CollectiveImplementationInterface {
+ public:
+  // The second stage, of all executions of an instance.
+  class Between {
+   public:
+    virtual ~Between() = default;
+
+    // For each member, before anything else.
+    virtual absl::Status Check(const CollectiveContext& context) const = 0;
+
+    // Once, for the first member.
+    virtual absl::Status Prepare(const CollectiveContext& first) = 0;
+
+    // Fixed by Prepare().
+    virtual int64_t num_chunks() const = 0;
+    virtual Chunk ChunkAt(int64_t index) const = 0;
+
+    // As ReductionBetweenTasks::Run(). Calls Launched() with the context of the
+    // first chunk.
+    virtual void Run(int64_t index, CollectiveContext& context,
+                     StatusCallback done) const = 0;
+  };
+
+  explicit LocalThen(std::unique_ptr<Between> between)
+      : between_(std::move(between)) {}
+
+  // Errors: those of the second stage.
+  absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
+  void Run(const CollectiveContext& context, StatusCallback done) override;
+
+ private:
+  class Stages;
+
+  const std::unique_ptr<Between> between_;
+  std::once_flag once_;
+  absl::Status status_;  // Of the first member's preparation.
+};
+
+// How many bytes the first members of the processes reduce at a time. Over gRPC
+// among 2 to 4 processes on 2 processors, chunks of 4 MiB took up to 1.5 times
+// as long, for there are more messages; larger ones were no faster (23 November
+// 2026).
+inline constexpr int64_t kLocalThenChunkBytes = int64_t{16} << 20;
+
+// A name as an argument of templates.
+template <size_t size>
+struct ImplementationName {
+  consteval ImplementationName(const char (&name)[size]) {  // NOLINT: a name.
+    std::copy_n(name, size, text);
+  }
+  char text[size];
+};
+
+// Predicted seconds where that one runs between processes. Infinite, and so no
+// reason to choose it, within one task, and if that one is not linked or has no
+// price.
+double LocalThenSeconds(absl::string_view between, const CostQuery& query);
+
+std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
+    std::string between, double (*cost_seconds)(const CostQuery& query),
+    int64_t chunk_bytes);
+
+// With a registered implementation between the processes:
+//   REGISTER_COLLECTIVE(LocalThenRing, LocalThenFactory<"RingReduce">());
+// The program links that one too; else calls end with NOT_FOUND. REQUIRES:
+// chunk_bytes is at least an element's.
+template <ImplementationName between>
+std::shared_ptr<const CollectiveFactory> LocalThenFactory(
+    int64_t chunk_bytes = kLocalThenChunkBytes) {
+  return MakeLocalThenFactory(
+      between.text,
+      [](const CostQuery& query) {
+        return LocalThenSeconds(between.text, query);
+      },
+      chunk_bytes);
+}
+
+// With the library of that name (CollectiveDelegate::name()), in one chunk;
+// `summary` is one line for people. Calls end with FAILED_PRECONDITION where
+// another library, or none, connects the processes.
+std::shared_ptr<const CollectiveFactory> LocalThenDelegateFactory(
+    std::string delegate, std::string summary);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_THEN_H_

@@ -1,0 +1,453 @@
+// All-reduces of several members in each of several processes. The processes
+// are tasks in this one: tests/process_matrix_test.py runs them as processes.
+
+#include "implementations/local_then.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_executor_mgr.h"
+#include "framework/cpu_device.h"
+#include "framework/device_manager.h"
+#include "framework/prepared_collective.h"
+#include "framework/reduction_test_data.h"
+#include "framework/registry.h"
+#include "tests/local_job.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+#include "tests/tasks_in_process.h"
+
+namespace tutti {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::Combine;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Optional;
+using testing::Values;
+
+constexpr int64_t kChunkElements = 16;
+constexpr int64_t kChunkBytes = kChunkElements * sizeof(int32_t);
+
+// As those that are registered, in small chunks.
+REGISTER_COLLECTIVE(ThenRing, LocalThenFactory<"RingReduce">(kChunkBytes));
+REGISTER_COLLECTIVE(
+    ThenHalving,
+    LocalThenFactory<"RecursiveHalvingDoublingReduce">(kChunkBytes));
+REGISTER_COLLECTIVE(ThenTrees,
+                    LocalThenFactory<"DoubleTreeReduce">(kChunkBytes));
+REGISTER_COLLECTIVE(ThenNobody, LocalThenFactory<"Nobody">());
+REGISTER_COLLECTIVE(ThenLocalReduce, LocalThenFactory<"LocalReduce">());
+REGISTER_COLLECTIVE(ThenRingGather, LocalThenFactory<"RingGather">());
+
+// One member's call, of which the buffers stay.
+struct Call {
+  Bytes input;
+  Tensor output;
+  std::optional<absl::Status> status;  // Unset until `done`.
+
+  Bytes result() const {
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(output.data());
+    return {bytes, bytes + output.size_bytes()};
+  }
+};
+
+// Tasks with some CPU devices each.
+class Processes {
+ public:
+  explicit Processes(const std::vector<int>& num_devices, uint64_t seed = 1)
+      : environment_(seed) {
+    int number = 0;
+    for (const int num : num_devices) {
+      std::vector<std::unique_ptr<Device>> devices;
+      for (int i = 0; i < num; ++i) {
+        DeviceAttributes attributes;
+        attributes.name = {
+            .job = "worker", .task = number, .type = "CPU", .index = i};
+        attributes.incarnation = 100 + number;
+        devices.push_back(std::make_unique<CpuDevice>(std::move(attributes)));
+      }
+      Task& task = tasks_.emplace_back();
+      task.devices = *DeviceManager::Create(std::move(devices));
+      task.executors =
+          *together_.NewExecutors(environment_.get(), task.devices.get());
+      for (int i = 0; i < num; ++i) task_of_.push_back(number);
+      ++number;
+    }
+  }
+
+  int size() const { return static_cast<int>(task_of_.size()); }
+  int num_tasks() const { return static_cast<int>(tasks_.size()); }
+  SimulatedEnvironment& environment() { return environment_; }
+  const std::vector<int>& task_of() const { return task_of_; }
+
+  CollectiveRequest Request(std::string name, DType dtype,
+                            int64_t num_elements) const {
+    CollectiveRequest request;
+    request.group_key = 1;
+    request.group_size = size();
+    request.instance_key = 1;
+    request.op = AllReduce{};
+    request.dtype = dtype;
+    request.shape = TensorShape::Vector(num_elements);
+    request.impl_details.implementation = std::move(name);
+    return request;
+  }
+
+  CollectiveArgs ArgsOf(int rank, CollectiveRequest request, Call& call,
+                        bool in_place) {
+    request.rank = rank;
+    const Tensor input =
+        *Tensor::Wrap(request.dtype, request.shape, call.input.data());
+    call.output = in_place ? input : Tensor();
+    Task& task = tasks_[static_cast<size_t>(task_of_[rank])];
+    int first = rank;
+    while (first > 0 && task_of_[first - 1] == task_of_[rank]) --first;
+    return {
+        .device = task.devices->devices()[static_cast<size_t>(rank - first)],
+        .request =
+            std::make_shared<const CollectiveRequest>(std::move(request)),
+        .input = input,
+        .output = &call.output};
+  }
+  CollectiveExecutor& executor(int rank) {
+    return *tasks_[static_cast<size_t>(task_of_[rank])].executors->FindOrCreate(
+        1);
+  }
+
+  void Start(int rank, const CollectiveRequest& request, Call& call,
+             bool in_place = false,
+             absl::Time deadline = absl::InfiniteFuture()) {
+    CollectiveArgs args = ArgsOf(rank, request, call, in_place);
+    args.deadline = deadline;
+    call.status.reset();
+    executor(rank).ExecuteAsync(std::move(args), [&call](absl::Status status) {
+      EXPECT_FALSE(call.status.has_value());
+      call.status = std::move(status);
+    });
+  }
+
+  void RunAll(const CollectiveRequest& request, std::vector<Call>& calls,
+              bool in_place = false) {
+    for (int rank = 0; rank < size(); ++rank) {
+      Start(rank, request, calls[static_cast<size_t>(rank)], in_place);
+    }
+    environment_.RunAll();
+  }
+
+  void EndGroup(absl::Status reason) {
+    together_.EndGroup(1, std::move(reason));
+  }
+
+ private:
+  struct Task {
+    std::unique_ptr<DeviceManager> devices;
+    std::unique_ptr<CollectiveExecutorMgr> executors;
+  };
+
+  SimulatedEnvironment environment_;
+  TasksInProcess together_;
+  std::vector<int> task_of_;  // By rank.
+  std::vector<Task> tasks_;
+};
+
+std::vector<Call> RandomCalls(const Processes& processes, DType dtype,
+                              int64_t num_elements, uint64_t seed = 1) {
+  std::vector<Call> calls(static_cast<size_t>(processes.size()));
+  for (Call& call : calls) {
+    call.input =
+        RandomElements(dtype, static_cast<size_t>(num_elements), seed++);
+    call.input.reserve(1);  // Has an address.
+  }
+  return calls;
+}
+
+// Tasks are reduced in rank order, then merged in their order.
+Bytes Expected(const CollectiveRequest& request,
+               const std::vector<int>& task_of,
+               const std::vector<Call>& calls) {
+  const int64_t num_elements = request.shape.num_elements();
+  const auto merge = [&](Bytes& into, const Bytes& other) {
+    EXPECT_THAT(request.merge_op.Apply(request.dtype, into.data(), other.data(),
+                                       into.data(), num_elements),
+                IsOk());
+  };
+  std::vector<Bytes> sums;
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    if (static_cast<size_t>(task_of[rank]) == sums.size()) {
+      sums.push_back(calls[rank].input);
+    } else {
+      merge(sums.back(), calls[rank].input);
+    }
+  }
+  for (size_t task = 1; task < sums.size(); ++task) merge(sums[0], sums[task]);
+  EXPECT_THAT(
+      request.final_op.Apply(request.dtype, sums[0].data(), num_elements,
+                             static_cast<int>(calls.size())),
+      IsOk());
+  return sums[0];
+}
+
+void ExpectAll(const std::vector<Call>& calls, const Bytes& expected) {
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    ASSERT_THAT(calls[rank].status, Optional(IsOk())) << rank;
+    ASSERT_TRUE(calls[rank].result() == expected) << rank;
+  }
+}
+
+class LocalThenLayoutsTest
+    : public testing::TestWithParam<std::tuple<std::string, std::vector<int>>> {
+};
+INSTANTIATE_TEST_SUITE_P(
+    NamesAndDevices, LocalThenLayoutsTest,
+    Combine(Values("LocalThenRing", "LocalThenRecursiveHalvingDoubling",
+                   "LocalThenDoubleTree", "LocalThenRecursiveDoubling",
+                   "ThenRing", "ThenHalving", "ThenTrees"),
+            Values(std::vector<int>{3}, std::vector<int>{1, 1},
+                   std::vector<int>{2, 2}, std::vector<int>{2, 3},
+                   std::vector<int>{1, 4, 2}, std::vector<int>{3, 3, 3, 3},
+                   std::vector<int>{2, 1, 1, 2, 9})));
+
+// Integers: the same in any order.
+TEST_P(LocalThenLayoutsTest, EveryMemberGetsTheReduction) {
+  const auto& [name, devices] = GetParam();
+  Processes processes(devices);
+  int64_t instance = 0;
+  // Without elements, with few, with one chunk, and with a rest after others.
+  for (const int64_t num_elements : {int64_t{0}, int64_t{1}, int64_t{7},
+                                     kChunkElements, 5 * kChunkElements + 3}) {
+    SCOPED_TRACE(num_elements);
+    CollectiveRequest request =
+        processes.Request(name, DType::kInt32, num_elements);
+    request.instance_key = ++instance;
+    if (instance % 2 == 0) request.final_op = FinalOp::DivideByGroupSize();
+    // The same instance again.
+    for (const bool in_place : {false, true}) {
+      std::vector<Call> calls =
+          RandomCalls(processes, DType::kInt32, num_elements, 100 * instance);
+      const Bytes expected = Expected(request, processes.task_of(), calls);
+      processes.RunAll(request, calls, in_place);
+      ExpectAll(calls, expected);
+    }
+  }
+}
+
+// More than passes do inline, and more than one of the registered chunks.
+TEST(LocalThenTest, LargeOnesAreReducedBySlices) {
+  Processes processes({2, 3});
+  constexpr int64_t kNumElements = kLocalThenChunkBytes / 4 + 12345;
+  const CollectiveRequest request =
+      processes.Request("LocalThenRing", DType::kInt32, kNumElements);
+  for (const bool in_place : {false, true}) {
+    std::vector<Call> calls =
+        RandomCalls(processes, DType::kInt32, kNumElements);
+    const Bytes expected = Expected(request, processes.task_of(), calls);
+    processes.RunAll(request, calls, in_place);
+    ExpectAll(calls, expected);
+  }
+}
+
+TEST(LocalThenTest, EveryDtypeAndReductionIsThatOfTheTasksInTurn) {
+  Processes processes({2, 2});
+  int64_t instance = 0;
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    constexpr int64_t kNumElements = 1023;
+    CollectiveRequest request =
+        processes.Request("ThenRing", pair.dtype, kNumElements);
+    request.instance_key = ++instance;
+    request.merge_op = pair.kind;
+    std::vector<Call> calls =
+        RandomCalls(processes, pair.dtype, kNumElements, 10 * instance);
+    const Bytes expected = Expected(request, processes.task_of(), calls);
+    processes.RunAll(request, calls);
+    ExpectAll(calls, expected);
+  }
+}
+
+TEST(LocalThenTest, ChunksOverlapInAnyOrder) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    Processes processes({2, 1, 3}, seed);
+    CollectiveRequest request =
+        processes.Request(seed % 2 == 0 ? "ThenRing" : "ThenTrees",
+                          DType::kInt32, 6 * kChunkElements + 1);
+    std::vector<Call> calls =
+        RandomCalls(processes, DType::kInt32, request.shape.num_elements());
+    const Bytes expected = Expected(request, processes.task_of(), calls);
+    processes.RunAll(request, calls, /*in_place=*/seed % 3 == 0);
+    ExpectAll(calls, expected);
+  }
+}
+
+MergeOp CustomSum(bool commutative, bool fails) {
+  return *MergeOp::Custom(
+      {.name = "mine",
+       .commutative = commutative,
+       .apply = [fails](DType dtype, const void* left, const void* right,
+                        void* into, int64_t num_elements) {
+         if (fails) return absl::DataLossError("no merge");
+         return MergeOp().Apply(dtype, left, right, into, num_elements);
+       }});
+}
+
+TEST(LocalThenTest, AMergeOpOfTheCallerRunsAndEndsAllMembersIfItFails) {
+  Processes processes({2, 2});
+  CollectiveRequest request =
+      processes.Request("ThenRing", DType::kInt32, 3 * kChunkElements);
+  request.merge_op = CustomSum(/*commutative=*/true, /*fails=*/false);
+  std::vector<Call> calls =
+      RandomCalls(processes, DType::kInt32, 3 * kChunkElements);
+  const Bytes expected = Expected(request, processes.task_of(), calls);
+  processes.RunAll(request, calls);
+  ExpectAll(calls, expected);
+
+  request.instance_key = 2;
+  request.merge_op = CustomSum(/*commutative=*/true, /*fails=*/true);
+  processes.RunAll(request, calls);
+  for (const Call& call : calls) {
+    EXPECT_THAT(call.status, Optional(StatusIs(StatusCode::kDataLoss,
+                                               HasSubstr("no merge"))));
+  }
+}
+
+TEST(LocalThenTest, AMergeOpThatNeedsTheOrderOfRanksIsRefused) {
+  Processes processes({2, 2});
+  CollectiveRequest request =
+      processes.Request("LocalThenRing", DType::kInt32, 4);
+  request.merge_op = CustomSum(/*commutative=*/false, /*fails=*/false);
+  std::vector<Call> calls = RandomCalls(processes, DType::kInt32, 4);
+  processes.RunAll(request, calls);
+  for (const Call& call : calls) {
+    EXPECT_THAT(call.status, Optional(StatusIs(StatusCode::kInvalidArgument,
+                                               HasSubstr("LocalThenRing"))));
+  }
+}
+
+TEST(LocalThenTest, AProcessThatDoesNotComeEndsTheOthersByTheirDeadline) {
+  Processes processes({2, 2});
+  const CollectiveRequest request =
+      processes.Request("ThenRing", DType::kInt32, 3 * kChunkElements);
+  std::vector<Call> calls =
+      RandomCalls(processes, DType::kInt32, 3 * kChunkElements);
+  processes.RunAll(request, calls);  // So the others need not come any more.
+  const absl::Time now = processes.environment().get().clock->Now();
+  for (const int rank : {0, 1}) {
+    processes.Start(rank, request, calls[static_cast<size_t>(rank)],
+                    /*in_place=*/false, now + absl::Seconds(2));
+  }
+  processes.environment().RunAll();
+  EXPECT_EQ(calls[0].status, std::nullopt);
+  processes.environment().Advance(absl::Seconds(2));
+  for (const int rank : {0, 1}) {
+    // Both chunks at most that it may begin are waited for, by the first one.
+    EXPECT_THAT(calls[static_cast<size_t>(rank)].status,
+                Optional(StatusIs(
+                    StatusCode::kDeadlineExceeded,
+                    AllOf(HasSubstr("run phase"),
+                          HasSubstr("data of rank 2 for rank 0 (tag ")))));
+  }
+}
+
+TEST(LocalThenTest, AGroupThatEndsEndsAllStages) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Processes processes({2, 2}, seed);
+    const CollectiveRequest request =
+        processes.Request("ThenRing", DType::kInt32, 9 * kChunkElements);
+    std::vector<Call> calls =
+        RandomCalls(processes, DType::kInt32, 9 * kChunkElements);
+    processes.RunAll(request, calls);
+    for (int rank = 0; rank < processes.size(); ++rank) {
+      processes.Start(rank, request, calls[static_cast<size_t>(rank)]);
+    }
+    processes.environment().RunSome(static_cast<int>(seed % 20));
+    processes.EndGroup(absl::AbortedError("over"));
+    processes.environment().RunAll();
+    for (const Call& call : calls) {
+      ASSERT_TRUE(call.status.has_value());
+      if (!call.status->ok()) {
+        EXPECT_THAT(*call.status,
+                    StatusIs(StatusCode::kAborted, HasSubstr("over")));
+      }
+    }
+  }
+}
+
+TEST(LocalThenTest, WhatIsPreparedRunsAgainAndAgain) {
+  Processes processes({2, 2});
+  CollectiveRequest request =
+      processes.Request("ThenHalving", DType::kInt32, 2 * kChunkElements + 1);
+  std::vector<Call> calls =
+      RandomCalls(processes, DType::kInt32, 2 * kChunkElements + 1);
+  std::vector<std::shared_ptr<PreparedCollective>> prepared(calls.size());
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    processes.executor(static_cast<int>(rank))
+        .Prepare(processes.ArgsOf(static_cast<int>(rank), request, calls[rank],
+                                  /*in_place=*/false),
+                 [&prepared, rank](auto made) {
+                   ASSERT_THAT(made.status(), IsOk());
+                   prepared[rank] = *std::move(made);
+                 });
+  }
+  processes.environment().RunAll();
+  for (int i = 0; i < 3; ++i) {
+    for (size_t rank = 0; rank < calls.size(); ++rank) {
+      ASSERT_NE(prepared[rank], nullptr);
+      calls[rank].input[0] += static_cast<uint8_t>(i);
+      prepared[rank]->Start([&call = calls[rank]](absl::Status status) {
+        call.status = std::move(status);
+      });
+    }
+    processes.environment().RunAll();
+    for (size_t rank = 0; rank < calls.size(); ++rank) {
+      calls[rank].output = prepared[rank]->output();
+    }
+    ExpectAll(calls, Expected(request, processes.task_of(), calls));
+  }
+}
+
+TEST(LocalThenTest, TasksMayShareAProcess) {
+  LocalJob job({.num_tasks = 3, .devices_per_task = 2});
+  for (int i = 0; i < 2; ++i) {
+    for (const LocalJob::Call* call :
+         job.RunAll(job.AllReduceRequest(5 * kChunkElements + 1, "ThenRing"))) {
+      ASSERT_THAT(call->status, Optional(IsOk()));
+      EXPECT_THAT(call->result(), Each(1 + 2 + 3 + 4 + 5 + 6));
+    }
+  }
+}
+
+TEST(LocalThenTest, WhatCannotReduceBetweenProcessesIsRefused) {
+  Processes processes({2, 2});
+  int64_t instance = 0;
+  for (const auto& [name, code, text] :
+       {std::tuple{"ThenNobody", StatusCode::kNotFound, "Nobody"},
+        std::tuple{"ThenLocalReduce", StatusCode::kInvalidArgument,
+                   "LocalReduce does not all-reduce between processes"},
+        std::tuple{"ThenRingGather", StatusCode::kInvalidArgument,
+                   "RingGather does not all-reduce between processes"}}) {
+    CollectiveRequest request = processes.Request(name, DType::kInt32, 4);
+    request.instance_key = ++instance;
+    std::vector<Call> calls = RandomCalls(processes, DType::kInt32, 4);
+    processes.RunAll(request, calls);
+    for (const Call& call : calls) {
+      EXPECT_THAT(call.status, Optional(StatusIs(code, HasSubstr(text))));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
