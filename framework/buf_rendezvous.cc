@@ -284,7 +284,8 @@ std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
   for (const Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
     for (const auto& [key, waiting] : shard.table) {
-      if (key.exec != exec) continue;
+      // Who asks itself only waits for the end of the execution.
+      if (key.exec != exec || key.from == key.to) continue;
       (std::holds_alternative<Ask>(waiting) ? asked : offered).push_back(key);
     }
   }

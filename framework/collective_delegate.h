@@ -31,8 +31,8 @@ class CollectiveDelegate {
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 
   // Who keeps `exec`, which waits here, from beginning, for error messages:
-  // "rank 3 (/job:...)". Empty if nobody does. `group` is that of the request, also where the delegate runs it
-  // among some of its members.
+  // "rank 3 (/job:...)". Empty if nobody does. `group` is that of the request,
+  // also where the delegate runs it among some of its members.
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
 };

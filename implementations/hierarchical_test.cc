@@ -104,7 +104,8 @@ TEST(HierarchicalReduceTest, DoubleTreesTakeAStepForTwoChunks) {
     EXPECT_LE(TransfersInARow("HierarchicalDoubleTreeReduce", request),
               2 * 2 + 3 * CeilLog2(num_tasks) + (num_tasks + 1) / 2 - 1);
     // At most 2 blocks of T chunks.
-    for (const int sent : SentToOtherTasks("HierarchicalDoubleTreeReduce", request)) {
+    for (const int sent :
+         SentToOtherTasks("HierarchicalDoubleTreeReduce", request)) {
       EXPECT_LE(sent, 2 * num_tasks + 2);
     }
   }

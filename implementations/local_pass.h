@@ -32,9 +32,9 @@ struct ByteRange {
   int64_t size() const { return end - begin; }
 };
 
-// One execution whose members are all in this process and have all arrived. It
-// reads their inputs and writes their outputs where they lie: no messages, and
-// no byte is touched more often than it must be.
+// One execution of members that are all in this process and have all arrived.
+// It reads their inputs and writes their outputs where they lie: no messages,
+// and no byte is touched more often than it must be.
 //
 // A pass goes along a line of bytes, which is cut into slices. Those of a large
 // pass run side by side on the work queue; a small pass runs on the thread of

@@ -10,251 +10,23 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "framework/cancellation.h"
 #include "framework/collective_delegate.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_type.h"
 #include "framework/determinism.h"
 #include "framework/execution.h"
-#include "framework/fold.h"
 #include "framework/group_layout.h"
-#include "framework/implementation_traits.h"
-#include "framework/local_buffers.h"
 #include "framework/local_meeting.h"
-#include "framework/merge_op.h"
 #include "framework/mutex.h"
+#include "framework/params.h"
 #include "framework/peer_access.h"
-#include "framework/reduction.h"
-#include "framework/tensor.h"
 #include "implementations/cost.h"
-#include "implementations/local_pass.h"
+#include "schedule/between_tasks.h"
+#include "schedule/chunk_map.h"
 #include "schedule/first_members.h"
 
 namespace tutti {
-namespace {
-
-// The last pass over more than this takes longer than the thread that ends the
-// second stage, on which other transfers wait, should.
-constexpr int64_t kInlineBytes = int64_t{64} << 10;
-
-// Of those in this process, into the second one's output: the stage between
-// processes need not copy what it reads and writes.
-class PartialSum final : public LocalPass {
- public:
-  PartialSum(absl::Span<const Attendee> members, ByteRange chunk)
-      : LocalPass(members,
-                  chunk.size() * (static_cast<int64_t>(members.size()) + 1)),
-        chunk_(chunk) {
-    for (int i = 0; i < group_size(); ++i) inputs_.push_back(input(i));
-    outputs_.push_back(output(1));
-  }
-
- private:
-  int64_t num_bytes() const override { return chunk_.size(); }
-  absl::Status Run(ByteRange slice) const override {
-    const int64_t begin = chunk_.begin + slice.begin;
-    return Fold(instance().dtype, instance().merge_op, FinalOp(),
-                {.inputs = At<const uint8_t>(inputs_, begin),
-                 .outputs = At<uint8_t>(outputs_, begin),
-                 .num_bytes = slice.size()});
-  }
-
-  const ByteRange chunk_;
-  Pointers<const uint8_t> inputs_;
-  Pointers<uint8_t> outputs_;
-};
-
-// The final op on the first one's output, and that to the others.
-class FinishAndFanOut final : public LocalPass {
- public:
-  FinishAndFanOut(absl::Span<const Attendee> members, int num_merged,
-                  ByteRange chunk)
-      : LocalPass(members, chunk.size() * static_cast<int64_t>(members.size())),
-        num_merged_(num_merged),
-        chunk_(chunk) {
-    for (int i = 1; i < group_size(); ++i) outputs_.push_back(output(i));
-  }
-
- private:
-  int64_t num_bytes() const override { return chunk_.size(); }
-  absl::Status Run(ByteRange slice) const override {
-    const int64_t begin = chunk_.begin + slice.begin;
-    uint8_t* const result = output(0) + begin;
-    const absl::Status status = instance().final_op.Apply(
-        instance().dtype, result, slice.size() / element_bytes(), num_merged_);
-    if (!status.ok()) return status;
-    const Pointers<uint8_t> to = At<uint8_t>(outputs_, begin);
-    const absl::Span<uint8_t* const> all(to), none;
-    CopyToMany(result, streams() ? none : all, streams() ? all : none,
-               static_cast<size_t>(slice.size()));
-    return absl::OkStatus();
-  }
-
-  const int num_merged_;
-  const ByteRange chunk_;
-  Pointers<uint8_t> outputs_;
-};
-
-}  // namespace
-
-// One execution in one task, from the arrival of its last member to the end.
-// Kept by its own callbacks. Thread-safe once started.
-class LocalThen::Stages : public std::enable_shared_from_this<Stages> {
- public:
-  Stages(absl::Span<const Attendee> members, LocalMeeting& meeting)
-      : members_(members),
-        meeting_(meeting),
-        between_(*static_cast<const Between*>(first().implementation_state)) {}
-
-  // Starts what can start, or ends.
-  void GoOn() ABSL_LOCKS_EXCLUDED(mu_) {
-    int64_t reduced = -1;
-    int64_t met = -1;
-    bool ends = false;
-    {
-      MutexLock lock(&mu_);
-      if (has_ended_) return;
-      has_failed_ |= first().execution->cancellation.cancelled();
-      if (!has_failed_ && !is_meeting_ && num_met_ < num_reduced_) {
-        is_meeting_ = true;
-        met = num_met_;
-        ++num_under_way_;
-      }
-      // One ahead of the one that meets others.
-      if (!has_failed_ && !is_reducing_ &&
-          num_reduced_ < between_.num_chunks() && num_reduced_ < num_met_ + 2) {
-        is_reducing_ = true;
-        reduced = num_reduced_;
-        ++num_under_way_;
-      }
-      ends = num_under_way_ == 0;
-      has_ended_ = ends;
-    }
-    // The last one may end it inside.
-    const auto self = shared_from_this();
-    if (met >= 0) Meet(met);
-    if (reduced >= 0) Reduce(reduced);
-    if (ends) End();
-  }
-
- private:
-  const CollectiveContext& first() const { return *members_[0].context; }
-  bool is_alone() const { return members_.size() == 1; }
-
-  ByteRange BytesOf(Chunk chunk) const {
-    const auto size =
-        static_cast<int64_t>(SizeOf(first().params->instance->dtype));
-    return {chunk.begin * size, (chunk.begin + chunk.size) * size};
-  }
-
-  // The three stages of a chunk. Each ends with the function behind it.
-  void Reduce(int64_t index) {
-    if (is_alone()) return OnReduced(absl::OkStatus());
-    const auto pass = std::make_shared<PartialSum>(
-        members_, BytesOf(between_.ChunkAt(index)));
-    // Later ones start where others' transfers wait for the thread.
-    if (index == 0 && pass->is_small()) return OnReduced(pass->RunHere());
-    LocalPass::Schedule(pass, [self = shared_from_this()](absl::Status status) {
-      self->OnReduced(std::move(status));
-    });
-  }
-
-  void OnReduced(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
-    if (!status.ok()) Fail(std::move(status));
-    {
-      MutexLock lock(&mu_);
-      is_reducing_ = false;
-      ++num_reduced_;
-      --num_under_way_;
-    }
-    GoOn();
-  }
-
-  // From the second member's output into the first one's.
-  void Meet(int64_t index) {
-    const Chunk chunk = between_.ChunkAt(index);
-    context_ = std::make_unique<CollectiveContext>();
-    CollectiveContext& context = *context_;
-    context.executor = first().executor;
-    context.device = first().device;
-    context.input =
-        PartOf(is_alone() ? first().input : members_[1].context->output, chunk);
-    context.output = PartOf(first().output, chunk);
-    context.exec_key = first().exec_key;
-    context.execution = first().execution;
-    // Counted once, with the first chunk, or when the stage has ended.
-    first().launched = true;
-    context.launched = index > 0;
-    between_.Run(index, context,
-                 [self = shared_from_this(), index](absl::Status status) {
-                   self->OnMet(index, std::move(status));
-                 });
-  }
-
-  void OnMet(int64_t index, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
-    first().executor->Launched(*context_);
-    const bool has_met = status.ok();
-    if (!has_met) Fail(std::move(status));
-    {
-      MutexLock lock(&mu_);
-      is_meeting_ = false;
-      ++num_met_;
-      if (!has_met) --num_under_way_;
-    }
-    if (has_met) Spread(index);
-    GoOn();
-  }
-
-  void Spread(int64_t index) {
-    if (is_alone() && first().params->instance->final_op.is_identity()) {
-      return OnSpread(absl::OkStatus());
-    }
-    const ByteRange chunk = BytesOf(between_.ChunkAt(index));
-    const auto pass = std::make_shared<FinishAndFanOut>(
-        members_, first().params->group->size(), chunk);
-    if (chunk.size() <= kInlineBytes) return OnSpread(pass->RunHere());
-    LocalPass::Schedule(pass, [self = shared_from_this()](absl::Status status) {
-      self->OnSpread(std::move(status));
-      self->GoOn();
-    });
-  }
-
-  void OnSpread(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
-    if (!status.ok()) Fail(std::move(status));
-    MutexLock lock(&mu_);
-    --num_under_way_;
-  }
-
-  void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
-    first().executor->FailExecution(*first().execution, std::move(status));
-    MutexLock lock(&mu_);
-    has_failed_ = true;
-  }
-
-  // The tensors are the callers' once they hear of it.
-  void End() {
-    context_.reset();
-    meeting_.Adjourn(first().execution->cancellation.status());
-  }
-
-  const absl::Span<const Attendee> members_;  // Valid until Adjourn().
-  LocalMeeting& meeting_;
-  const Between& between_;
-
-  // What the second stage has of a chunk; of the one that meets others.
-  std::unique_ptr<CollectiveContext> context_;
-
-  Mutex mu_;
-  int64_t num_reduced_ ABSL_GUARDED_BY(mu_) = 0;  // Chunks.
-  int64_t num_met_ ABSL_GUARDED_BY(mu_) = 0;
-  bool is_reducing_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_meeting_ ABSL_GUARDED_BY(mu_) = false;
-  bool has_failed_ ABSL_GUARDED_BY(mu_) = false;
-  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;  // The members may be gone.
-  int num_under_way_ ABSL_GUARDED_BY(mu_) = 0;   // Stages.
-};
-
 namespace {
 
 // Where the members of each task meet. A process may have several.
@@ -318,12 +90,15 @@ void LocalThen::Run(const CollectiveContext& context, StatusCallback done) {
       params.group->layout->task_of(params.default_rank));
   const auto members =
       meeting.JoinAt(place, ranks.size(), context, std::move(done));
-  if (!members.empty()) std::make_shared<Stages>(members, meeting)->GoOn();
+  if (members.empty()) return;
+  const auto* const between = static_cast<const BetweenTasks*>(
+      members[0].context->implementation_state);
+  std::make_shared<LocalThenStages>(members, meeting, *between)->GoOn();
 }
 
 namespace {
 
-class ScheduleBetween final : public LocalThen::Between {
+class ScheduleBetween final : public BetweenTasks {
  public:
   ScheduleBetween(std::string name, int64_t chunk_bytes)
       : name_(std::move(name)), chunk_bytes_(chunk_bytes) {}
@@ -338,7 +113,7 @@ class ScheduleBetween final : public LocalThen::Between {
     return made.status();
   }
   int64_t num_chunks() const override { return reduction_->num_chunks(); }
-  Chunk ChunkAt(int64_t index) const override {
+  Range ChunkAt(int64_t index) const override {
     return reduction_->ChunkAt(index);
   }
   void Run(int64_t index, CollectiveContext& context,
@@ -352,7 +127,7 @@ class ScheduleBetween final : public LocalThen::Between {
   std::unique_ptr<const ReductionBetweenTasks> reduction_;
 };
 
-class DelegateBetween final : public LocalThen::Between {
+class DelegateBetween final : public BetweenTasks {
  public:
   explicit DelegateBetween(std::string delegate)
       : delegate_(std::move(delegate)) {}
@@ -378,7 +153,7 @@ class DelegateBetween final : public LocalThen::Between {
     return status;
   }
   int64_t num_chunks() const override { return 1; }
-  Chunk ChunkAt(int64_t /*index*/) const override {
+  Range ChunkAt(int64_t /*index*/) const override {
     return {0, params_.instance->shape.num_elements()};
   }
   void Run(int64_t /*index*/, CollectiveContext& context,
@@ -398,7 +173,7 @@ class DelegateBetween final : public LocalThen::Between {
 
 class Factory final : public CollectiveFactory {
  public:
-  using MakeBetween = std::function<std::unique_ptr<LocalThen::Between>()>;
+  using MakeBetween = std::function<std::unique_ptr<BetweenTasks>()>;
 
   Factory(ImplementationTraits traits, MakeBetween make_between)
       : CollectiveFactory(std::move(traits)),

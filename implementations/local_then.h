@@ -14,10 +14,9 @@
 #include "framework/collective_context.h"
 #include "framework/collective_implementation.h"
 #include "framework/implementation_traits.h"
-#include "framework/params.h"
 #include "framework/registry.h"
 #include "framework/status_callback.h"
-#include "schedule/between_tasks.h"
+#include "implementations/local_then_stages.h"
 
 namespace tutti {
 
@@ -35,38 +34,16 @@ namespace tutti {
 // a process are as if they were processes.
 class LocalThen : public CollectiveImplementationInterface {
  public:
-  // The second stage, of all executions of an instance.
-  class Between {
-   public:
-    virtual ~Between() = default;
-
-    // For each member, before anything else.
-    virtual absl::Status Check(const CollectiveContext& context) const = 0;
-
-    // Once, for the first member.
-    virtual absl::Status Prepare(const CollectiveContext& first) = 0;
-
-    // Fixed by Prepare().
-    virtual int64_t num_chunks() const = 0;
-    virtual Chunk ChunkAt(int64_t index) const = 0;
-
-    // As ReductionBetweenTasks::Run(). Calls Launched() with the context of the
-    // first chunk.
-    virtual void Run(int64_t index, CollectiveContext& context,
-                     StatusCallback done) const = 0;
-  };
-
-  explicit LocalThen(std::unique_ptr<Between> between)
+  explicit LocalThen(std::unique_ptr<BetweenTasks> between)
       : between_(std::move(between)) {}
 
-  // Errors: those of the second stage.
+  // Errors: INVALID_ARGUMENT if the members of the task are in several
+  // processes; those of the second stage.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:
-  class Stages;
-
-  const std::unique_ptr<Between> between_;
+  const std::unique_ptr<BetweenTasks> between_;
   std::once_flag once_;
   absl::Status status_;  // Of the first member's preparation.
 };
@@ -86,16 +63,16 @@ struct ImplementationName {
   char text[size];
 };
 
-// Predicted seconds where that one runs between processes. Infinite, and so no
-// reason to choose it, within one task, and if that one is not linked or has no
-// price.
+// Predicted seconds where that one, of the global registry, runs between
+// processes. Infinite, and so no reason to choose it, among several members of
+// one task, and if that one is not linked or has no price.
 double LocalThenSeconds(absl::string_view between, const CostQuery& query);
 
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, double (*cost_seconds)(const CostQuery& query),
     int64_t chunk_bytes);
 
-// With a registered implementation between the processes:
+// With a registered schedule between the processes:
 //   REGISTER_COLLECTIVE(LocalThenRing, LocalThenFactory<"RingReduce">());
 // The program links that one too; else calls end with NOT_FOUND. REQUIRES:
 // chunk_bytes is at least an element's.

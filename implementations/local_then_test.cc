@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/cpu_device.h"
@@ -53,6 +53,7 @@ REGISTER_COLLECTIVE(ThenTrees,
 REGISTER_COLLECTIVE(ThenNobody, LocalThenFactory<"Nobody">());
 REGISTER_COLLECTIVE(ThenLocalReduce, LocalThenFactory<"LocalReduce">());
 REGISTER_COLLECTIVE(ThenRingGather, LocalThenFactory<"RingGather">());
+REGISTER_COLLECTIVE(ThenLocalThenRing, LocalThenFactory<"LocalThenRing">());
 
 // One member's call, of which the buffers stay.
 struct Call {
@@ -353,7 +354,6 @@ TEST(LocalThenTest, AProcessThatDoesNotComeEndsTheOthersByTheirDeadline) {
   EXPECT_EQ(calls[0].status, std::nullopt);
   processes.environment().Advance(absl::Seconds(2));
   for (const int rank : {0, 1}) {
-    // Both chunks at most that it may begin are waited for, by the first one.
     EXPECT_THAT(calls[static_cast<size_t>(rank)].status,
                 Optional(StatusIs(
                     StatusCode::kDeadlineExceeded,
@@ -436,9 +436,11 @@ TEST(LocalThenTest, WhatCannotReduceBetweenProcessesIsRefused) {
   for (const auto& [name, code, text] :
        {std::tuple{"ThenNobody", StatusCode::kNotFound, "Nobody"},
         std::tuple{"ThenLocalReduce", StatusCode::kInvalidArgument,
-                   "LocalReduce does not all-reduce between processes"},
+                   "LocalReduce is no schedule that all-reduces"},
+        std::tuple{"ThenLocalThenRing", StatusCode::kInvalidArgument,
+                   "LocalThenRing is no schedule that all-reduces"},
         std::tuple{"ThenRingGather", StatusCode::kInvalidArgument,
-                   "RingGather does not all-reduce between processes"}}) {
+                   "RingGather is no schedule that all-reduces"}}) {
     CollectiveRequest request = processes.Request(name, DType::kInt32, 4);
     request.instance_key = ++instance;
     std::vector<Call> calls = RandomCalls(processes, DType::kInt32, 4);

@@ -355,6 +355,16 @@ void CollectiveRemoteAccess::CancelReceives(
   }
 }
 
+// What members of this task wait for that nobody else has to do with.
+std::string CollectiveRemoteAccess::DescribeWithinTask(
+    const CollGroupParams& group, const ExecKey& exec) {
+  for (const CollGroupMember& member : group.members) {
+    const auto task = options_.cluster.TaskOf(member.device.name);
+    if (!task.ok() || *task != options_.cluster.this_task) return "";
+  }
+  return rendezvous_.DescribeWaiting(exec);
+}
+
 std::string CollectiveRemoteAccess::DescribeWaiting(
     const CollGroupParams& group, const ExecKey& exec) {
   std::set<int> ranks;
@@ -365,9 +375,7 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
       ranks.insert(it->first.from);
     }
   }
-  // Whoever waits for others is no cause: those of this process are shown
-  // where nobody else is.
-  if (ranks.empty()) return rendezvous_.DescribeWaiting(exec);
+  if (ranks.empty()) return DescribeWithinTask(group, exec);
   const std::vector<int> awaited(ranks.begin(), ranks.end());
   const std::string names = ShortList(awaited.size(), [&](size_t i) {
     return absl::StrCat("rank ", awaited[i], " (",

@@ -157,6 +157,9 @@ class CollectiveRemoteAccess
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  std::string DescribeWithinTask(const CollGroupParams& group,
+                                 const ExecKey& exec);
+
   // What ended, for Tell().
   struct Ended {
     BufRendezvous::Ended waiting;

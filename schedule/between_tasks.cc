@@ -21,19 +21,18 @@ absl::Status CheckReducesBetweenTasks(const std::string& name,
                                       const ImplementationTraits& traits) {
   const bool reduces =
       absl::c_linear_search(traits.collectives, CollectiveType::kAllReduce);
-  if (reduces && !traits.needs_one_process && traits.delegate.empty() &&
-      !traits.needs_communicator_key) {
-    return absl::OkStatus();
-  }
+  if (reduces && traits.is_made_of_steps) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(name, " does not all-reduce between processes by itself"));
+      absl::StrCat(name,
+                   " is no schedule that all-reduces, as the stage "
+                   "between processes has to be"));
 }
 
 }  // namespace
 
-Tensor PartOf(const Tensor& tensor, Chunk chunk) {
+Tensor PartOf(const Tensor& tensor, Range elements) {
   return *tensor.Reshaped(TensorShape::Vector(tensor.num_elements()))
-              ->Slice(chunk.begin, chunk.begin + chunk.size);
+              ->Slice(elements.begin, elements.begin + elements.size);
 }
 
 absl::StatusOr<std::unique_ptr<const ReductionBetweenTasks>>
@@ -78,7 +77,7 @@ ReductionBetweenTasks::MakeReduction(const CollectiveParams& whole,
   return reduction;
 }
 
-Chunk ReductionBetweenTasks::ChunkAt(int64_t index) const {
+Range ReductionBetweenTasks::ChunkAt(int64_t index) const {
   const int64_t begin = index * chunk_elements_;
   return {begin, std::min(chunk_elements_, num_elements_ - begin)};
 }
@@ -89,7 +88,8 @@ void ReductionBetweenTasks::Run(int64_t index, CollectiveContext& context,
       ChunkAt(index).size == chunk_elements_ ? whole_ : rest_;
   context.params = &reduction.params;
   // The others may be a chunk ahead, and never two: what ends a chunk has come
-  // from all of them. So keys of the one before the last are free.
+  // from all of them. So a transport that is told late that a transfer is over
+  // never finds its key used again.
   context.first_tag = index % 2 == 0 ? 0 : kNumTags;
   absl::Status status =
       reduction.implementation->InitializeCollectiveContext(&context);

@@ -12,29 +12,24 @@
 #include "framework/params.h"
 #include "framework/status_callback.h"
 #include "framework/tensor.h"
+#include "schedule/chunk_map.h"
 
 namespace tutti {
 
-// A part of a buffer, in elements.
-struct Chunk {
-  int64_t begin = 0;
-  int64_t size = 0;
-};
+// These elements as a vector that shares the buffer. REQUIRES: the tensor has
+// them.
+Tensor PartOf(const Tensor& tensor, Range elements);
 
-// The elements of `chunk` as a vector that shares the buffer. REQUIRES: the
-// tensor has them.
-Tensor PartOf(const Tensor& tensor, Chunk chunk);
-
-// The stage of an all-reduce that goes between processes: a registered
-// implementation among the first members of all tasks (first_members.h), chunk
-// by chunk, without the final op. Serves all executions of an instance.
-// Thread-safe.
+// The stage of an all-reduce that goes between processes: a registered schedule
+// among the first members of all tasks (first_members.h), chunk by chunk,
+// without the final op. Serves all executions of an instance. Thread-safe.
 class ReductionBetweenTasks {
  public:
   // All but the last chunk have as many elements as fit in `chunk_bytes`, which
   // is at least an element's. Errors: NOT_FOUND if the implementation is not
-  // linked; INVALID_ARGUMENT if it does not reduce between processes; those of
-  // its preparation. REQUIRES: as AmongFirstMembers().
+  // linked; INVALID_ARGUMENT if it is no schedule, or does not all-reduce;
+  // those of its InitializeCollectiveParams(). REQUIRES: as
+  // AmongFirstMembers().
   static absl::StatusOr<std::unique_ptr<const ReductionBetweenTasks>> Create(
       const CollectiveParams& whole, const std::string& implementation,
       int64_t chunk_bytes);
@@ -42,12 +37,12 @@ class ReductionBetweenTasks {
   int64_t num_chunks() const {
     return (num_elements_ + chunk_elements_ - 1) / chunk_elements_;
   }
-  Chunk ChunkAt(int64_t index) const;
+  Range ChunkAt(int64_t index) const;
 
-  // Reduces chunk `index` once the one before has ended. `context` has the
-  // chunk's input and output and what else it has in the whole's execution; the
-  // rest is set here. It lives until `done` runs, which is as that of
-  // CollectiveImplementationInterface::Run().
+  // Reduces chunk `index`. `context` has the chunk's input and output and what
+  // else it has in the whole's execution; the rest is set here. It lives until
+  // `done` runs, as for CollectiveImplementationInterface::Run(). The schedule
+  // is planned when its first chunk runs. REQUIRES: the chunk before has ended.
   void Run(int64_t index, CollectiveContext& context,
            StatusCallback done) const;
 

@@ -8,17 +8,16 @@
 namespace tutti {
 
 // The first members of all tasks, as a group of their own: who a collective's
-// stage between processes runs among. Each task is a process.
+// stage between processes runs among.
 
 // Whether the member is one of them.
 bool IsFirstOfTask(const CollectiveParams& whole);
 
 // What such a member needs to reduce among them: its rank is the number of its
 // task, the instance is `whole`'s without the final op, and of a vector of so
-// many elements. The group has the key,
-// the generation and the fate of `whole`'s, transfers in it have the ranks of
-// `whole` in their keys, and it is one object as long as that lives. REQUIRES:
-// IsFirstOfTask().
+// many elements. The group has the key, the generation and the fate of
+// `whole`'s, transfers in it have the ranks of `whole` in their keys, and it is
+// one object as long as that lives. REQUIRES: IsFirstOfTask().
 CollectiveParams AmongFirstMembers(const CollectiveParams& whole,
                                    int64_t num_elements);
 

@@ -20,8 +20,8 @@
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/nccl/fake_nccl_network.h"
 #include "gpu/nccl/nccl_group.h"
-#include "tests/tasks_in_process.h"
 #include "tests/simulated_environment.h"
+#include "tests/tasks_in_process.h"
 
 namespace tutti {
 

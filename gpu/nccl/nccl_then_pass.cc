@@ -21,8 +21,8 @@ NcclThenPass::NcclThenPass(GpuMeeting& meeting, const GpuMembers& members,
     : meeting_(meeting),
       members_(members),
       plan_(plan),
-      nccl_(
-          first().params->group->resources->GetOrCreate<NcclWithinProcess>()) {}
+      nccl_(first().params->group->resources->GetOrCreate<NcclWithinProcess>()),
+      pipeline_(plan.between->num_chunks(), first().execution->cancellation) {}
 
 Clock& NcclThenPass::clock() const {
   return *first().executor->environment().clock;
@@ -79,34 +79,12 @@ NcclGroup::Options NcclThenPass::Options() const {
 }
 
 void NcclThenPass::GoOn() {
-  int64_t reduced = -1;
-  int64_t met = -1;
-  bool ends = false;
-  {
-    MutexLock lock(&mu_);
-    if (has_ended_) return;
-    has_failed_ |= first().execution->cancellation.cancelled();
-    if (!has_failed_ && !is_meeting_ && num_met_ < num_reduced_) {
-      is_meeting_ = true;
-      met = num_met_;
-      ++num_under_way_;
-    }
-    // One ahead of the one that meets others.
-    if (!has_failed_ && !is_reducing_ &&
-        num_reduced_ < plan_.between->num_chunks() &&
-        num_reduced_ < num_met_ + 2) {
-      is_reducing_ = true;
-      reduced = num_reduced_;
-      ++num_under_way_;
-    }
-    ends = num_under_way_ == 0;
-    has_ended_ = ends;
-  }
   // The last one may end it inside.
   const auto self = shared_from_this();
-  if (met >= 0) Meet(met);
-  if (reduced >= 0) Reduce(reduced);
-  if (ends) End();
+  const ChunkPipeline::Next next = pipeline_.Take();
+  if (next.to_meet.has_value()) Meet(*next.to_meet);
+  if (next.to_reduce.has_value()) Reduce(*next.to_reduce);
+  if (next.ends) End();
 }
 
 void NcclThenPass::LookLater() {
@@ -116,18 +94,15 @@ void NcclThenPass::LookLater() {
 
 // The members stay meanwhile, as in a stage.
 void NcclThenPass::Look() {
-  {
-    MutexLock lock(&mu_);
-    if (has_ended_) return;
-    ++num_under_way_;
-  }
+  if (!pipeline_.BeginOther()) return;
   const absl::Status fault = FindFault();
-  if (!fault.ok()) Fail(fault);
-  {
+  if (!fault.ok()) {
+    Fail(fault);
+  } else {
     MutexLock lock(&mu_);
-    --num_under_way_;
-    if (fault.ok()) LookLater();
+    LookLater();
   }
+  pipeline_.EndOther();
   GoOn();
 }
 
@@ -164,18 +139,13 @@ void NcclThenPass::OnReduced(int64_t index, absl::Status status) {
     }
   }
   if (!status.ok()) Fail(status);
-  {
-    MutexLock lock(&mu_);
-    is_reducing_ = false;
-    ++num_reduced_;
-    --num_under_way_;
-  }
+  pipeline_.EndReduce();
   GoOn();
 }
 
 // In the first member's output, or from its input where it has the only one.
 void NcclThenPass::Meet(int64_t index) {
-  const Chunk chunk = plan_.between->ChunkAt(index);
+  const Range chunk = plan_.between->ChunkAt(index);
   Stages& stages = stages_[static_cast<size_t>(index)];
   auto& context = stages.between;
   context = std::make_unique<CollectiveContext>();
@@ -200,18 +170,13 @@ void NcclThenPass::Meet(int64_t index) {
 void NcclThenPass::OnMet(int64_t index, absl::Status status) {
   const bool has_met = status.ok();
   if (!has_met) Fail(status);
-  {
-    MutexLock lock(&mu_);
-    is_meeting_ = false;
-    ++num_met_;
-    if (!has_met) --num_under_way_;
-  }
+  pipeline_.EndMeet(/*begins_spread=*/has_met);
   if (has_met) Spread(index);
   GoOn();
 }
 
 void NcclThenPass::Spread(int64_t index) {
-  const Chunk chunk = plan_.between->ChunkAt(index);
+  const Range chunk = plan_.between->ChunkAt(index);
   if (is_alone()) {
     CudaDevice& device = members_.device(0);
     return OnSpread(LaunchInOrder(device.runtime(), FinalOpOn(chunk),
@@ -230,8 +195,7 @@ void NcclThenPass::Spread(int64_t index) {
 
 void NcclThenPass::OnSpread(absl::Status status) {
   if (!status.ok()) Fail(status);
-  MutexLock lock(&mu_);
-  --num_under_way_;
+  pipeline_.EndSpread();
 }
 
 void NcclThenPass::Launch(std::vector<GpuLaunch> before,
@@ -265,7 +229,7 @@ void NcclThenPass::Launch(std::vector<GpuLaunch> before,
        .launched = std::move(launched)});
 }
 
-NcclCall NcclThenPass::CallOf(int place, Chunk chunk, NcclOp op) const {
+NcclCall NcclThenPass::CallOf(int place, Range chunk, NcclOp op) const {
   const bool reduces = op == NcclOp::kReduce;
   const bool is_root = place == 0;
   const std::byte* const input =
@@ -279,7 +243,7 @@ NcclCall NcclThenPass::CallOf(int place, Chunk chunk, NcclOp op) const {
           .peer = 0};
 }
 
-std::vector<GpuLaunch> NcclThenPass::FinalOpOn(Chunk chunk) const {
+std::vector<GpuLaunch> NcclThenPass::FinalOpOn(Range chunk) const {
   const CollInstanceParams& instance = members_.instance();
   if (instance.final_op.is_identity()) return {};
   return {GpuReduction{.kind = ReductionKind::kSum,
@@ -290,7 +254,7 @@ std::vector<GpuLaunch> NcclThenPass::FinalOpOn(Chunk chunk) const {
                        .divisor = first().params->group->size()}};
 }
 
-std::byte* NcclThenPass::Result(int place, Chunk chunk) const {
+std::byte* NcclThenPass::Result(int place, Range chunk) const {
   return members_.output(place) + BytesOf(chunk.begin);
 }
 
@@ -300,8 +264,6 @@ size_t NcclThenPass::BytesOf(int64_t num_elements) const {
 
 void NcclThenPass::Fail(const absl::Status& status) {
   first().executor->FailExecution(*first().execution, status);
-  MutexLock lock(&mu_);
-  has_failed_ = true;
 }
 
 // Nothing more is put on the streams.

@@ -26,6 +26,8 @@
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_runtime.h"
 #include "schedule/between_tasks.h"
+#include "schedule/chunk_map.h"
+#include "schedule/chunk_pipeline.h"
 
 namespace tutti {
 
@@ -84,7 +86,7 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
   NcclGroup::Options Options() const;
 
   // Starts what can start, or ends.
-  void GoOn() ABSL_LOCKS_EXCLUDED(mu_);
+  void GoOn();
 
   void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
@@ -92,20 +94,20 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
 
   // The three stages of a chunk. Each ends with the function behind it.
   void Reduce(int64_t index);
-  void OnReduced(int64_t index, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReduced(int64_t index, absl::Status status);
   void Meet(int64_t index);
-  void OnMet(int64_t index, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnMet(int64_t index, absl::Status status);
   void Spread(int64_t index);
-  void OnSpread(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnSpread(absl::Status status);
 
   // Has NCCL launch a call of each member, made from its place, once `before`
   // is on the first one's stream.
   void Launch(std::vector<GpuLaunch> before,
               absl::AnyInvocable<NcclCall(int place)> call,
               StatusCallback launched);
-  NcclCall CallOf(int place, Chunk chunk, NcclOp op) const;
-  std::vector<GpuLaunch> FinalOpOn(Chunk chunk) const;
-  std::byte* Result(int place, Chunk chunk) const;
+  NcclCall CallOf(int place, Range chunk, NcclOp op) const;
+  std::vector<GpuLaunch> FinalOpOn(Range chunk) const;
+  std::byte* Result(int place, Range chunk) const;
   size_t BytesOf(int64_t num_elements) const;
 
   void Fail(const absl::Status& status);
@@ -124,19 +126,13 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
   std::vector<std::shared_ptr<GpuPassEnd>> ends_;  // By place.
 
   std::vector<Stages> stages_;  // By chunk.
+  ChunkPipeline pipeline_;      // The members may be gone when it has ended.
 
   Cancellation::WatchId watch_ = 0;
 
   Mutex mu_;
-  int64_t num_reduced_ ABSL_GUARDED_BY(mu_) = 0;  // Chunks.
-  int64_t num_met_ ABSL_GUARDED_BY(mu_) = 0;
-  bool is_reducing_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_meeting_ ABSL_GUARDED_BY(mu_) = false;
-  bool has_failed_ ABSL_GUARDED_BY(mu_) = false;
-  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;  // The members may be gone.
-  int num_under_way_ ABSL_GUARDED_BY(mu_) = 0;   // Stages, and looks.
-  int num_launches_ ABSL_GUARDED_BY(mu_) = 0;    // That NCCL began.
-  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;       // Not over.
+  int num_launches_ ABSL_GUARDED_BY(mu_) = 0;  // That NCCL began.
+  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;     // Not over.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
