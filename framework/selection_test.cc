@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -273,6 +274,18 @@ TEST_F(SelectionTest, WithoutACostItRunsOnlyWhenNamed) {
   EXPECT_EQ(WhyNot("Manual"), "runs only when named");
   request_.implementation = "Manual";
   EXPECT_EQ(Selected(), "Manual");
+}
+
+TEST_F(SelectionTest, AnInfiniteCostIsNone) {
+  Register("Infinite", AllReduceTraits([](const CostQuery&) {
+             return std::numeric_limits<double>::infinity();
+           }));
+  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("Infinite runs only when named")));
+  Register("Ring", AllReduceTraits(TwoSeconds));
+  EXPECT_EQ(Selected(), "Ring");
+  request_.implementation = "Infinite";
+  EXPECT_EQ(Selected(), "Infinite");
 }
 
 TEST_F(SelectionTest, AnOpThatDoesNotCommuteNeedsTheRankOrder) {

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,9 +23,11 @@
 #include "framework/collective_executor_mgr.h"
 #include "framework/cpu_device.h"
 #include "framework/device_manager.h"
+#include "framework/local_peer_access.h"
 #include "framework/prepared_collective.h"
 #include "framework/reduction_test_data.h"
 #include "framework/registry.h"
+#include "tests/failing_peer_access.h"
 #include "tests/local_job.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
@@ -67,11 +71,21 @@ struct Call {
   }
 };
 
-// Tasks with some CPU devices each.
+// Tasks with some CPU devices each. Ranks are theirs one task after the other,
+// or dealt out in turn.
 class Processes {
  public:
-  explicit Processes(const std::vector<int>& num_devices, uint64_t seed = 1)
+  explicit Processes(const std::vector<int>& num_devices, uint64_t seed = 1,
+                     bool in_turn = false)
       : environment_(seed) {
+    const int most = *std::max_element(num_devices.begin(), num_devices.end());
+    for (int device = 0; in_turn && device < most; ++device) {
+      for (size_t task = 0; task < num_devices.size(); ++task) {
+        if (device < num_devices[task]) {
+          task_of_.push_back(static_cast<int>(task));
+        }
+      }
+    }
     int number = 0;
     for (const int num : num_devices) {
       std::vector<std::unique_ptr<Device>> devices;
@@ -86,7 +100,9 @@ class Processes {
       task.devices = *DeviceManager::Create(std::move(devices));
       task.executors =
           *together_.NewExecutors(environment_.get(), task.devices.get());
-      for (int i = 0; i < num; ++i) task_of_.push_back(number);
+      if (!in_turn) {
+        task_of_.insert(task_of_.end(), static_cast<size_t>(num), number);
+      }
       ++number;
     }
   }
@@ -116,14 +132,13 @@ class Processes {
         *Tensor::Wrap(request.dtype, request.shape, call.input.data());
     call.output = in_place ? input : Tensor();
     Task& task = tasks_[static_cast<size_t>(task_of_[rank])];
-    int first = rank;
-    while (first > 0 && task_of_[first - 1] == task_of_[rank]) --first;
-    return {
-        .device = task.devices->devices()[static_cast<size_t>(rank - first)],
-        .request =
-            std::make_shared<const CollectiveRequest>(std::move(request)),
-        .input = input,
-        .output = &call.output};
+    const auto device = static_cast<size_t>(
+        std::count(task_of_.begin(), task_of_.begin() + rank, task_of_[rank]));
+    return {.device = task.devices->devices()[device],
+            .request =
+                std::make_shared<const CollectiveRequest>(std::move(request)),
+            .input = input,
+            .output = &call.output};
   }
   CollectiveExecutor& executor(int rank) {
     return *tasks_[static_cast<size_t>(task_of_[rank])].executors->FindOrCreate(
@@ -189,10 +204,11 @@ Bytes Expected(const CollectiveRequest& request,
   };
   std::vector<Bytes> sums;
   for (size_t rank = 0; rank < calls.size(); ++rank) {
-    if (static_cast<size_t>(task_of[rank]) == sums.size()) {
+    const auto task = static_cast<size_t>(task_of[rank]);
+    if (task == sums.size()) {
       sums.push_back(calls[rank].input);
     } else {
-      merge(sums.back(), calls[rank].input);
+      merge(sums[task], calls[rank].input);
     }
   }
   for (size_t task = 1; task < sums.size(); ++task) merge(sums[0], sums[task]);
@@ -280,6 +296,19 @@ TEST(LocalThenTest, EveryDtypeAndReductionIsThatOfTheTasksInTurn) {
   }
 }
 
+TEST(LocalThenTest, RanksMayBeDealtOutToTasksInTurn) {
+  Processes processes({2, 1, 3}, /*seed=*/1, /*in_turn=*/true);
+  ASSERT_EQ(processes.task_of(), (std::vector<int>{0, 1, 2, 0, 2, 2}));
+  CollectiveRequest request =
+      processes.Request("ThenRing", DType::kFloat32, 3 * kChunkElements + 5);
+  request.merge_op = ReductionKind::kMax;
+  std::vector<Call> calls =
+      RandomCalls(processes, DType::kFloat32, request.shape.num_elements());
+  const Bytes expected = Expected(request, processes.task_of(), calls);
+  processes.RunAll(request, calls);
+  ExpectAll(calls, expected);
+}
+
 TEST(LocalThenTest, ChunksOverlapInAnyOrder) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     Processes processes({2, 1, 3}, seed);
@@ -294,13 +323,15 @@ TEST(LocalThenTest, ChunksOverlapInAnyOrder) {
   }
 }
 
-MergeOp CustomSum(bool commutative, bool fails) {
+// Fails after so many calls, which it counts in `num_calls`.
+MergeOp CustomSum(bool commutative, int* num_calls, int num_good = INT_MAX) {
   return *MergeOp::Custom(
       {.name = "mine",
        .commutative = commutative,
-       .apply = [fails](DType dtype, const void* left, const void* right,
-                        void* into, int64_t num_elements) {
-         if (fails) return absl::DataLossError("no merge");
+       .apply = [num_calls, num_good](DType dtype, const void* left,
+                                      const void* right, void* into,
+                                      int64_t num_elements) {
+         if (++*num_calls > num_good) return absl::DataLossError("no merge");
          return MergeOp().Apply(dtype, left, right, into, num_elements);
        }});
 }
@@ -309,19 +340,138 @@ TEST(LocalThenTest, AMergeOpOfTheCallerRunsAndEndsAllMembersIfItFails) {
   Processes processes({2, 2});
   CollectiveRequest request =
       processes.Request("ThenRing", DType::kInt32, 3 * kChunkElements);
-  request.merge_op = CustomSum(/*commutative=*/true, /*fails=*/false);
+  int num_calls = 0;
+  request.merge_op = CustomSum(/*commutative=*/true, &num_calls);
   std::vector<Call> calls =
       RandomCalls(processes, DType::kInt32, 3 * kChunkElements);
   const Bytes expected = Expected(request, processes.task_of(), calls);
+  num_calls = 0;
   processes.RunAll(request, calls);
   ExpectAll(calls, expected);
 
-  request.instance_key = 2;
-  request.merge_op = CustomSum(/*commutative=*/true, /*fails=*/true);
+  // Whichever chunk and stage it is of.
+  const int most = num_calls;
+  for (int num_good = 0; num_good < most; ++num_good) {
+    ++request.instance_key;
+    num_calls = 0;
+    request.merge_op = CustomSum(/*commutative=*/true, &num_calls, num_good);
+    processes.RunAll(request, calls);
+    for (const Call& call : calls) {
+      ASSERT_THAT(call.status, Optional(StatusIs(StatusCode::kDataLoss,
+                                                 HasSubstr("no merge"))))
+          << num_good;
+    }
+  }
+}
+
+TEST(LocalThenTest, AFinalOpThatFailsEndsAllMembers) {
+  Processes processes({2, 2});
+  CollectiveRequest request =
+      processes.Request("ThenRing", DType::kInt32, 3 * kChunkElements);
+  std::vector<Call> calls =
+      RandomCalls(processes, DType::kInt32, 3 * kChunkElements);
+  for (int num_good = 0; num_good < 6; ++num_good) {
+    ++request.instance_key;
+    int num_calls = 0;
+    request.final_op = *FinalOp::Custom(
+        {.name = "fails", .apply = [&](DType, void*, int64_t, int) {
+           return ++num_calls > num_good ? absl::DataLossError("no end")
+                                         : absl::OkStatus();
+         }});
+    processes.RunAll(request, calls);
+    for (const Call& call : calls) {
+      ASSERT_TRUE(call.status.has_value()) << num_good;
+    }
+    const auto fails = [](const Call& call) { return !call.status->ok(); };
+    EXPECT_TRUE(std::any_of(calls.begin(), calls.end(), fails)) << num_good;
+  }
+}
+
+TEST(LocalThenTest, TheNextChunkIsReducedWhileOneMeetsOthers) {
+  Processes processes({2, 2});
+  CollectiveRequest request =
+      processes.Request("ThenRing", DType::kInt32, 4 * kChunkElements);
+  int num_calls = 0;
+  request.merge_op = CustomSum(/*commutative=*/true, &num_calls);
+  std::vector<Call> calls =
+      RandomCalls(processes, DType::kInt32, 4 * kChunkElements);
   processes.RunAll(request, calls);
-  for (const Call& call : calls) {
-    EXPECT_THAT(call.status, Optional(StatusIs(StatusCode::kDataLoss,
-                                               HasSubstr("no merge"))));
+  num_calls = 0;
+  for (const int rank : {0, 1}) {
+    processes.Start(rank, request, calls[static_cast<size_t>(rank)]);
+  }
+  processes.environment().RunAll();
+  // The first one waits for the other process, and the third one for that.
+  EXPECT_EQ(num_calls, 2);
+  for (const int rank : {2, 3}) {
+    processes.Start(rank, request, calls[static_cast<size_t>(rank)]);
+  }
+  processes.environment().RunAll();
+  for (const Call& call : calls) EXPECT_THAT(call.status, Optional(IsOk()));
+}
+
+TEST(LocalThenTest, ATransferThatFailsEndsAllMembers) {
+  const auto run = [](int64_t n) {
+    LocalJob job({.num_tasks = 2,
+                  .devices_per_task = 2,
+                  .make_peer_access = [n](int64_t /*step_id*/) {
+                    return std::make_unique<FailNthTransfer>(
+                        std::make_unique<LocalPeerAccess>(), n);
+                  }});
+    int num_failed = 0;
+    for (const LocalJob::Call* call :
+         job.RunAll(job.AllReduceRequest(3 * kChunkElements, "ThenRing"))) {
+      EXPECT_EQ(call->num_done, 1) << n;
+      if (call->status->ok()) {
+        EXPECT_THAT(call->result(), Each(1 + 2 + 3 + 4));
+      } else {
+        ++num_failed;
+      }
+    }
+    return num_failed;
+  };
+  // Two sends and two receives of each of two members, for each chunk.
+  for (int64_t n = 1; n <= 24; ++n) EXPECT_GT(run(n), 0) << n;
+  EXPECT_EQ(run(25), 0);
+}
+
+// Remembers what is sent under which keys.
+class KeyRecorder : public LocalPeerAccess {
+ public:
+  explicit KeyRecorder(std::vector<BufKey>* keys) : keys_(keys) {}
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override {
+    keys_->push_back(key);
+    LocalPeerAccess::PostToPeer(peer, key, offer);
+  }
+
+ private:
+  std::vector<BufKey>* const keys_;
+};
+
+// A transport may still be at the end of the chunk before.
+TEST(LocalThenTest, NoTwoChunksInARowUseTheSameKeys) {
+  std::vector<BufKey> keys;
+  LocalJob job({.num_tasks = 2,
+                .devices_per_task = 2,
+                .make_peer_access = [&keys](int64_t /*step_id*/) {
+                  return std::make_unique<KeyRecorder>(&keys);
+                }});
+  for (const LocalJob::Call* call :
+       job.RunAll(job.AllReduceRequest(5 * kChunkElements, "ThenRing"))) {
+    ASSERT_THAT(call->status, Optional(IsOk()));
+  }
+  std::vector<int32_t> tags;  // That the first one sends under, in order.
+  for (const BufKey& key : keys) {
+    if (key.from == 0) tags.push_back(key.tag);
+  }
+  constexpr size_t kPerChunk = 2;
+  ASSERT_EQ(tags.size(), 5 * kPerChunk);
+  for (size_t i = kPerChunk; i < tags.size(); ++i) {
+    for (size_t j = i / kPerChunk * kPerChunk - kPerChunk;
+         j < i / kPerChunk * kPerChunk; ++j) {
+      EXPECT_NE(tags[i], tags[j]) << i << ", " << j;
+    }
   }
 }
 
@@ -329,7 +479,8 @@ TEST(LocalThenTest, AMergeOpThatNeedsTheOrderOfRanksIsRefused) {
   Processes processes({2, 2});
   CollectiveRequest request =
       processes.Request("LocalThenRing", DType::kInt32, 4);
-  request.merge_op = CustomSum(/*commutative=*/false, /*fails=*/false);
+  int num_calls = 0;
+  request.merge_op = CustomSum(/*commutative=*/false, &num_calls);
   std::vector<Call> calls = RandomCalls(processes, DType::kInt32, 4);
   processes.RunAll(request, calls);
   for (const Call& call : calls) {

@@ -95,6 +95,22 @@ TEST(DeadlineTest, RunPhaseErrorSaysWhoHadNotArrived) {
   RunOnce(job, request);
 }
 
+TEST(DeadlineTest, RunPhaseErrorSaysWhatThoseWaitForWhoHadArrived) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(8, "RingReduce");
+  RunOnce(job, request);
+  auto& first =
+      job.Start(0, request, [&](auto& args) { WithDeadline(job, args); });
+  job.Start(1, request);
+  job.environment().Advance(absl::Seconds(3));
+  ExpectFailed(
+      first, StatusCode::kDeadlineExceeded,
+      AllOf(HasSubstr("device:CPU:2) had not arrived; the others wait for "
+                      "data of rank 0 for rank 1 (tag "),
+            HasSubstr("data of rank 2 for rank 0 (tag "),
+            HasSubstr("; rank 2 to ask rank 1 for data (tag ")));
+}
+
 TEST(DeadlineTest, PastDeadlineFailsAtOnce) {
   LocalJob job({.devices_per_task = 2});
   auto& call = job.Start(0, job.AllReduceRequest(8), [&](auto& args) {
