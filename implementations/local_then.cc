@@ -109,8 +109,9 @@ class ScheduleBetween final : public BetweenTasks {
   absl::Status Prepare(const CollectiveContext& first) override {
     auto made =
         ReductionBetweenTasks::Create(*first.params, name_, chunk_bytes_);
-    if (made.ok()) reduction_ = *std::move(made);
-    return made.status();
+    if (!made.ok()) return made.status();
+    reduction_ = *std::move(made);
+    return absl::OkStatus();
   }
   int64_t num_chunks() const override { return reduction_->num_chunks(); }
   Range ChunkAt(int64_t index) const override {

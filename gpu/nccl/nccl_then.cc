@@ -91,8 +91,8 @@ absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
         std::make_unique<DeviceForSteps>(CudaDeviceOf(*context));
     auto between =
         ReductionBetweenTasks::Create(params, between_name_, chunk_bytes_);
-    if (between.ok()) plan_.between = *std::move(between);
     status_ = between.status();
+    if (between.ok()) plan_.between = *std::move(between);
   });
   context->implementation_state = &plan_;
   return status_;
