@@ -74,8 +74,7 @@ std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
 
 // With a registered schedule between the processes:
 //   REGISTER_COLLECTIVE(LocalThenRing, LocalThenFactory<"RingReduce">());
-// The program links that one too; else calls end with NOT_FOUND. REQUIRES:
-// chunk_bytes is at least an element's.
+// The program links that one too; else calls end with NOT_FOUND.
 template <ImplementationName between>
 std::shared_ptr<const CollectiveFactory> LocalThenFactory(
     int64_t chunk_bytes = kLocalThenChunkBytes) {

@@ -54,6 +54,7 @@ REGISTER_COLLECTIVE(
     LocalThenFactory<"RecursiveHalvingDoublingReduce">(kChunkBytes));
 REGISTER_COLLECTIVE(ThenTrees,
                     LocalThenFactory<"DoubleTreeReduce">(kChunkBytes));
+REGISTER_COLLECTIVE(ThenRingByElement, LocalThenFactory<"RingReduce">(0));
 REGISTER_COLLECTIVE(ThenNobody, LocalThenFactory<"Nobody">());
 REGISTER_COLLECTIVE(ThenLocalReduce, LocalThenFactory<"LocalReduce">());
 REGISTER_COLLECTIVE(ThenRingGather, LocalThenFactory<"RingGather">());
@@ -233,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(
     NamesAndDevices, LocalThenLayoutsTest,
     Combine(Values("LocalThenRing", "LocalThenRecursiveHalvingDoubling",
                    "LocalThenDoubleTree", "LocalThenRecursiveDoubling",
-                   "ThenRing", "ThenHalving", "ThenTrees"),
+                   "ThenRing", "ThenHalving", "ThenTrees", "ThenRingByElement"),
             Values(std::vector<int>{3}, std::vector<int>{1, 1},
                    std::vector<int>{2, 2}, std::vector<int>{2, 3},
                    std::vector<int>{1, 4, 2}, std::vector<int>{3, 3, 3, 3},

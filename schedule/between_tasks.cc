@@ -41,8 +41,9 @@ ReductionBetweenTasks::Create(const CollectiveParams& whole,
                               int64_t chunk_bytes) {
   std::unique_ptr<ReductionBetweenTasks> made(new ReductionBetweenTasks());
   const int64_t num_elements = whole.instance->shape.num_elements();
-  const int64_t most =
-      chunk_bytes / static_cast<int64_t>(SizeOf(whole.instance->dtype));
+  const auto element_bytes =
+      static_cast<int64_t>(SizeOf(whole.instance->dtype));
+  const int64_t most = std::max<int64_t>(chunk_bytes / element_bytes, 1);
   made->num_elements_ = num_elements;
   made->chunk_elements_ = std::clamp<int64_t>(num_elements, 1, most);
   auto reduction = MakeReduction(whole, implementation, made->chunk_elements_);

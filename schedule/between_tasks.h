@@ -25,11 +25,10 @@ Tensor PartOf(const Tensor& tensor, Range elements);
 // without the final op. Serves all executions of an instance. Thread-safe.
 class ReductionBetweenTasks {
  public:
-  // All but the last chunk have as many elements as fit in `chunk_bytes`, which
-  // is at least an element's. Errors: NOT_FOUND if the implementation is not
-  // linked; INVALID_ARGUMENT if it is no schedule, or does not all-reduce;
-  // those of its InitializeCollectiveParams(). REQUIRES: as
-  // AmongFirstMembers().
+  // All but the last chunk have as many elements as fit in `chunk_bytes`, at
+  // least one. Errors: NOT_FOUND if the implementation is not linked;
+  // INVALID_ARGUMENT if it is no schedule, or does not all-reduce; those of its
+  // InitializeCollectiveParams(). REQUIRES: as AmongFirstMembers().
   static absl::StatusOr<std::unique_ptr<const ReductionBetweenTasks>> Create(
       const CollectiveParams& whole, const std::string& implementation,
       int64_t chunk_bytes);

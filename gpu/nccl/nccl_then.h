@@ -37,7 +37,7 @@ namespace tutti {
 class NcclThen : public CollectiveImplementationInterface {
  public:
   // The implementation that runs among the first members, and how much of the
-  // buffers it gets at a time. REQUIRES: chunk_bytes is at least an element's.
+  // buffers it gets at a time, at least an element.
   NcclThen(std::string between, int64_t chunk_bytes)
       : between_name_(std::move(between)), chunk_bytes_(chunk_bytes) {}
 
