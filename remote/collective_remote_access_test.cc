@@ -340,6 +340,31 @@ TEST_P(CollectiveRemoteAccessTest, ATaskThatIsCutOffEndsWhatIsAskedOfIt) {
                                       HasSubstr("task 0 (a:1)")));
 }
 
+TEST_P(CollectiveRemoteAccessTest, SaysWhatMembersOfOneTaskWaitForAlone) {
+  // A group with another task: its ask is no matter of this one's members.
+  Side asked(8);
+  Receive(Key(0, 1), &asked);
+  environment_.RunAll();
+  EXPECT_EQ(tasks_[0]->step->DescribeWaiting(*Group(1), Key(0, 1).exec), "");
+
+  CollGroupParams group = *Group(1);
+  group.key = kGroup + 1;
+  for (int rank = 0; rank < kNumTasks; ++rank) {
+    group.members[rank].device.name = {"worker", 0, 0, "CPU", rank};
+  }
+  BufKey key = Key(2, 1);
+  key.exec.group = group.key;
+  Side awaited(8);
+  tasks_[0]->step->RecvFromPeer(group.members[2], key,
+                                {.num_bytes = 8, .borrower = &awaited});
+  EXPECT_EQ(tasks_[0]->step->DescribeWaiting(group, key.exec),
+            "data of rank 2 for rank 1 (tag 0)");
+  for (const int task : {0, 1}) {
+    tasks_[task]->step->StartAbort(absl::CancelledError("over"));
+  }
+  ExpectNothingLeft();
+}
+
 TEST_P(CollectiveRemoteAccessTest, SaysForWhomAnExecutionWaits) {
   Side first(8), second(8);
   Receive(Key(0, 2), &first);
