@@ -81,8 +81,8 @@ absl::Status LocalThen::InitializeCollectiveContext(
 }
 
 void LocalThen::Run(const CollectiveContext& context, StatusCallback done) {
-  if (!IsFirstOfTask(*context.params)) context.executor->Launched(context);
   const CollectiveParams& params = *context.params;
+  if (!IsFirstOfTask(params)) context.executor->Launched(context);
   const std::vector<int>& ranks = RanksOfTask(params);
   const auto place = static_cast<size_t>(
       absl::c_lower_bound(ranks, params.default_rank) - ranks.begin());

@@ -19,11 +19,14 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "framework/collective_context.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/cpu_device.h"
 #include "framework/device_manager.h"
+#include "framework/group_layout.h"
 #include "framework/local_peer_access.h"
+#include "framework/params.h"
 #include "framework/prepared_collective.h"
 #include "framework/reduction_test_data.h"
 #include "framework/registry.h"
@@ -580,6 +583,31 @@ TEST(LocalThenTest, TasksMayShareAProcess) {
       EXPECT_THAT(call->result(), Each(1 + 2 + 3 + 4 + 5 + 6));
     }
   }
+}
+
+TEST(LocalThenTest, ATaskThatIsInSeveralProcessesIsRefused) {
+  auto group = std::make_shared<CollGroupParams>();
+  group->layout =
+      std::make_shared<const GroupLayout>(GroupLayout::Uniform(2, 2));
+  auto instance = std::make_shared<CollInstanceParams>();
+  instance->impl_details.implementation = "LocalThenRing";
+  auto task = std::make_shared<CollTaskParams>();
+  task->is_local = {true, false, false, false};
+  task->num_local = 1;
+  CollectiveParams params;
+  params.group = group;
+  params.instance = instance;
+  params.task = task;
+  params.default_rank = 0;
+  CollectiveContext context;
+  context.params = &params;
+  const auto implementation =
+      (*CollectiveRegistry::Global().Find("LocalThenRing"))->Create();
+  EXPECT_THAT(implementation->InitializeCollectiveContext(&context),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("LocalThenRing needs each task in one "
+                                 "process, but rank 1 is not in that of "
+                                 "rank 0")));
 }
 
 TEST(LocalThenTest, WhatCannotReduceBetweenProcessesIsRefused) {
