@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -43,8 +44,11 @@ BufKey FirstOf(int64_t step) {
 }  // namespace
 
 // What another task asks this one for. Early until its group is known here;
-// then it waits in the rendezvous. In `served_` until its borrower is told.
-class CollectiveRemoteAccess::Served : public Borrower {
+// then it waits in the rendezvous. In `served_` until its borrower is told, or
+// its step begins anew.
+class CollectiveRemoteAccess::Served
+    : public Borrower,
+      public std::enable_shared_from_this<Served> {
  public:
   Served(std::shared_ptr<CollectiveRemoteAccess> access,
          const ControlCaller& caller, const BufKey& key, const Ask& ask)
@@ -52,7 +56,7 @@ class CollectiveRemoteAccess::Served : public Borrower {
 
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
-    const auto self = access_->RemoveServed(key);
+    const auto self = access_->RemoveServed(*this);
     ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
   }
 
@@ -217,7 +221,7 @@ std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
   CancelReceives(ended.receives);
   if (!ended.waiting.sides.empty()) {
     told_later_.Add(
-        [waiting = std::move(ended.waiting)] { BufRendezvous::Tell(waiting); });
+        [ended = std::move(ended)] { BufRendezvous::Tell(ended.waiting); });
   }
   return step;
 }
@@ -235,7 +239,27 @@ CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginAnew(
     it->second->is_told_later = true;
     ended.receives.push_back(it->second);
   }
+  ended.served = TakeServed(ended.waiting);
   return ended;
+}
+
+// Those of what ended: others may ask under their keys from now on.
+std::vector<std::shared_ptr<CollectiveRemoteAccess::Served>>
+CollectiveRemoteAccess::TakeServed(const BufRendezvous::Ended& ended) {
+  absl::flat_hash_set<const Borrower*> borrowers;
+  for (const BufRendezvous::Waiting& side : ended.sides) {
+    const Ask* const ask = std::get_if<Ask>(&side);
+    if (ask != nullptr) borrowers.insert(ask->borrower);
+  }
+  std::vector<std::shared_ptr<Served>> taken;
+  absl::erase_if(served_, [&](const auto& entry) {
+    const std::shared_ptr<Served>& served = entry.second;
+    if (!borrowers.contains(served.get())) return false;
+    --num_served_[served->caller.task];
+    taken.push_back(served);
+    return true;
+  });
+  return taken;
 }
 
 void CollectiveRemoteAccess::Remove(const PerStepCollectiveRemoteAccess& step,
@@ -285,7 +309,8 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
     ended = receive->ended;
   }
   if (ended.has_value()) {
-    options_.transport->transfers().Cancel(*task, key, *std::move(ended));
+    options_.transport->transfers().Cancel(*task, key, receive.get(),
+                                           *std::move(ended));
   }
 }
 
@@ -344,14 +369,8 @@ CollectiveRemoteAccess::EndReceivesOf(int64_t step_id,
 void CollectiveRemoteAccess::CancelReceives(
     const std::vector<std::shared_ptr<Receive>>& receives) {
   for (const auto& receive : receives) {
-    {
-      // One that has ended meanwhile may have left its key to another.
-      MutexLock lock(&mu_);
-      const auto found = receives_.find(receive->key);
-      if (found == receives_.end() || found->second != receive) continue;
-    }
     options_.transport->transfers().Cancel(receive->task, receive->key,
-                                           *receive->ended);
+                                           receive.get(), *receive->ended);
   }
 }
 
@@ -711,13 +730,15 @@ void CollectiveRemoteAccess::EndServed(const std::shared_ptr<Served>& served,
 }
 
 std::shared_ptr<CollectiveRemoteAccess::Served>
-CollectiveRemoteAccess::RemoveServed(const BufKey& key) {
+CollectiveRemoteAccess::RemoveServed(Served& served) {
+  std::shared_ptr<Served> kept = served.shared_from_this();
   MutexLock lock(&mu_);
-  const auto found = served_.find(key);
-  std::shared_ptr<Served> served = std::move(found->second);
-  served_.erase(found);
-  --num_served_[served->caller.task];
-  return served;
+  const auto found = served_.find(served.key);
+  if (found != served_.end() && found->second == kept) {
+    served_.erase(found);
+    --num_served_[served.caller.task];
+  }
+  return kept;
 }
 
 void CollectiveRemoteAccess::Withdraw(const BufKey& key,

@@ -164,6 +164,7 @@ class CollectiveRemoteAccess
   struct Ended {
     BufRendezvous::Ended waiting;
     std::vector<std::shared_ptr<Receive>> receives;  // Under way.
+    std::vector<std::shared_ptr<Served>> served;     // Kept until told.
   };
 
   // All end what waits and what comes late; Cancel() is false if it, or its
@@ -184,6 +185,8 @@ class CollectiveRemoteAccess
   void ForgetEndedExecutions(int64_t step_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Ended BeginAnew(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<std::shared_ptr<Served>> TakeServed(
+      const BufRendezvous::Ended& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tell(const Ended& ended) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -202,8 +205,7 @@ class CollectiveRemoteAccess
   bool EndEarly(Served& served) ABSL_LOCKS_EXCLUDED(mu_);
   void EndServed(const std::shared_ptr<Served>& served,
                  const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<Served> RemoveServed(const BufKey& key)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<Served> RemoveServed(Served& served) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Receiving from them.
   std::shared_ptr<Receive> RemoveReceive(const BufKey& key)

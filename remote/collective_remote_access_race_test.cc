@@ -44,7 +44,7 @@ class PromptTransport : public Transport,
   void Request(int, const BufKey&, const Ask& ask) override {
     ask.borrower->OnDelivery(ask.id, absl::OkStatus(), {});
   }
-  void Cancel(int, const BufKey&, absl::Status) override {}
+  void Cancel(int, const BufKey&, const Borrower*, absl::Status) override {}
 };
 
 class CountingBorrower : public Borrower {
@@ -106,13 +106,22 @@ class HoldingTransport : public PromptTransport {
     MutexLock lock(&mu_);
     EXPECT_TRUE(asks_.emplace(key, ask).second);
   }
-  void Cancel(int, const BufKey& key, absl::Status reason) override {
+  void Cancel(int, const BufKey& key, const Borrower* borrower,
+              absl::Status reason) override {
+    EndAsk(key, borrower, std::move(reason));
+  }
+
+ protected:
+  // Of anybody, if of nobody.
+  void EndAsk(const BufKey& key, const Borrower* borrower,
+              absl::Status reason) {
     Ask ask;
     {
       MutexLock lock(&mu_);
       const auto found = asks_.find(key);
       if (found == asks_.end()) return;  // Cancelled already.
       ask = found->second;
+      if (borrower != nullptr && ask.borrower != borrower) return;
       asks_.erase(found);
     }
     ask.borrower->OnDelivery(ask.id, std::move(reason), {});
@@ -155,6 +164,38 @@ TEST(CollectiveRemoteAccessRaceTest,
   EXPECT_EQ(new_one.num_told, 0);
   now->StartAbort(absl::AbortedError("at will"));
   EXPECT_EQ(new_one.num_told, 1);
+}
+
+// What is cancelled has just come to an end by itself.
+class LateCancelTransport : public HoldingTransport {
+ public:
+  void Cancel(int task, const BufKey& key, const Borrower* borrower,
+              absl::Status reason) override {
+    EndAsk(key, nullptr, absl::UnavailableError("gone"));
+    HoldingTransport::Cancel(task, key, borrower, std::move(reason));
+  }
+};
+
+TEST(CollectiveRemoteAccessRaceTest, ACancellationThatComesLateEndsNoOther) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto access = AccessOver<LateCancelTransport>(environment.get());
+  CollGroupParams group;
+  group.members.push_back({{.name = {"worker", 0, 0, "CPU", 0}}});
+  group.cancellation = std::make_shared<Cancellation>();
+  const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
+  const auto step = access->ForStep(kStep);
+  CountingBorrower second;
+  // As the next execution does that has the same key.
+  BorrowerThat first([&] {
+    step->ForgetExecution(key.exec);
+    step->RecvFromPeer(group.members[0], key, {.borrower = &second});
+  });
+  step->RecvFromPeer(group.members[0], key, {.borrower = &first});
+  step->CancelExecution(group, key.exec, absl::AbortedError("at will"));
+  EXPECT_EQ(access->num_receiving(), 1);
+  EXPECT_EQ(second.num_told, 0);
+  step->StartAbort(absl::AbortedError("at will"));
+  EXPECT_EQ(second.num_told, 1);
 }
 
 TEST(CollectiveRemoteAccessRaceTest, ToBeginAStepAnewCallsNoReceiver) {

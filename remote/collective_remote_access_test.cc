@@ -504,6 +504,27 @@ TEST_P(CollectiveRemoteAccessTest, ToBeginAStepAnewCallsNobody) {
   }
 }
 
+TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewFreesKeysOfAsksAtOnce) {
+  Start(0, {.max_waiting_asks = 1});
+  const auto ask = [&](Side& side) {
+    tasks_[0]->access->Serve({1, IncarnationOf(1)}, Key(0, 1),
+                             {.num_bytes = 8, .borrower = &side});
+  };
+  Side before(8), after(8);
+  ask(before);
+  auto anew = tasks_[0]->access->ForStep(kStep);
+  EXPECT_FALSE(before.end.has_value());  // Told on the work queue.
+  ask(after);
+  EXPECT_FALSE(after.end.has_value());
+  environment_.RunAll();
+  EXPECT_EQ(before.end, BufRendezvous::BegunAnew(kStep));
+  EXPECT_FALSE(after.end.has_value());
+  EXPECT_EQ(tasks_[0]->access->num_served(), 1);
+  tasks_[0]->access->Withdraw(Key(0, 1), &after, absl::AbortedError("enough"));
+  EXPECT_EQ(after.end, absl::AbortedError("enough"));
+  ExpectNothingLeft();
+}
+
 TEST_P(CollectiveRemoteAccessTest, WhatWasReplacedForgetsNoFailure) {
   Task& task = *tasks_[1];
   const BufKey key = Key(0, 1);

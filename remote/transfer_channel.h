@@ -23,10 +23,11 @@ class TransferChannel {
   // was not asked for.
   virtual void Request(int task, const BufKey& key, const Ask& ask) = 0;
 
-  // Ends the request for `key` with `reason` if it is under way, and tells the
-  // task, whose lender gets the same reason. The borrower may be told after
-  // this returns, soon.
-  virtual void Cancel(int task, const BufKey& key, absl::Status reason) = 0;
+  // Ends `borrower`'s request for `key` with `reason` if it is under way, and
+  // tells the task, whose lender gets the same reason. The borrower may be told
+  // after this returns, soon; the key may be asked for again at once.
+  virtual void Cancel(int task, const BufKey& key, const Borrower* borrower,
+                      absl::Status reason) = 0;
 };
 
 // Who lends bytes to other tasks: the sending side. Thread-safe; must not

@@ -34,6 +34,7 @@ class LoopbackNetwork::Pull : public Borrower,
     if (BeginEnd(reason)) Tell(reason);
   }
 
+  const Borrower* borrower() const { return ask_.borrower; }
   bool is_over() {
     MutexLock lock(&mu_);
     return end_.has_value();
@@ -135,10 +136,11 @@ class LoopbackNetwork::Endpoint
 
   void Request(int task, const BufKey& key, const Ask& ask) override {
     CountCall();
-    const auto pull = std::make_shared<Pull>(network_, ask, [this, key] {
-      MutexLock lock(&mu_);
-      pulls_.erase(key);
-    });
+    const auto pull = std::make_shared<Pull>(
+        network_, ask, [this, key, borrower = ask.borrower] {
+          MutexLock lock(&mu_);
+          TakePull(key, borrower);
+        });
     {
       MutexLock lock(&mu_);
       pulls_[key] = {task, pull};
@@ -162,16 +164,14 @@ class LoopbackNetwork::Endpoint
     });
   }
 
-  void Cancel(int /*task*/, const BufKey& key, absl::Status reason) override {
-    Pending pending;
+  void Cancel(int /*task*/, const BufKey& key, const Borrower* borrower,
+              absl::Status reason) override {
+    std::optional<Pending> pending;
     {
       MutexLock lock(&mu_);
-      const auto found = pulls_.find(key);
-      if (found == pulls_.end()) return;
-      pending = std::move(found->second);
-      pulls_.erase(found);
+      pending = TakePull(key, borrower);
     }
-    EndPull(key, pending, std::move(reason));
+    if (pending.has_value()) EndPull(key, *pending, std::move(reason));
   }
 
   void HoldCalls() {
@@ -206,6 +206,17 @@ class LoopbackNetwork::Endpoint
     int task = 0;
     std::shared_ptr<Pull> pull;
   };
+
+  std::optional<Pending> TakePull(const BufKey& key, const Borrower* borrower)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto found = pulls_.find(key);
+    if (found == pulls_.end() || found->second.pull->borrower() != borrower) {
+      return std::nullopt;
+    }
+    Pending pending = std::move(found->second);
+    pulls_.erase(found);
+    return pending;
+  }
 
   void Send(Work call) {
     {

@@ -70,13 +70,14 @@ bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
   {
     MutexLock lock(&mu_);
     if (ended_) return false;
-    const auto [it, is_new] = ids_.emplace(key, last_id_ + 1);
-    if (is_new) {
+    // A cancelled one that is about to be told has left its key.
+    std::shared_ptr<Incoming>& present = untold_[key];
+    if (present == nullptr || !present->end_reason.ok()) {
       const uint64_t id = ++last_id_;
       const bool may_read_memory =
           asks_for_memory_ && ask.num_bytes >= kMinMemoryBytes;
-      open_.emplace(id,
-                    std::make_shared<Incoming>(id, key, ask, may_read_memory));
+      present = std::make_shared<Incoming>(id, key, ask, may_read_memory);
+      open_.emplace(id, present);
       Enqueue({.kind = RecordKind::kRequest,
                .id = id,
                .key = key,
@@ -97,16 +98,18 @@ bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
   return true;
 }
 
-bool ReceiveStream::Cancel(const BufKey& key, absl::Status reason) {
+bool ReceiveStream::Cancel(const BufKey& key, const Borrower* borrower,
+                           absl::Status reason) {
   std::shared_ptr<Incoming> incoming;
   {
     MutexLock lock(&mu_);
-    const auto it = ids_.find(key);
-    if (it == ids_.end()) return false;
-    const auto open = open_.find(it->second);
+    const auto it = untold_.find(key);
+    if (it == untold_.end() || it->second->ask.borrower != borrower) {
+      return false;
+    }
+    incoming = it->second;
     // The other side has ended it: whoever reads memory tells that.
-    if (open == open_.end()) return true;
-    incoming = open->second;
+    if (!open_.contains(incoming->id)) return true;
   }
   EndEarly(*incoming, std::move(reason));
   return true;
@@ -126,10 +129,7 @@ void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
              .code = reason.code()},
             message);
     may_tell = !incoming.is_feeding;  // Else whoever feeds it tells it.
-    if (may_tell) {
-      incoming.is_told = true;
-      ids_.erase(incoming.key);
-    }
+    if (may_tell) SetTold(incoming);
   }
   WriteWhatWaits();
   if (may_tell) Tell(incoming, std::move(reason));
@@ -275,8 +275,7 @@ absl::Status ReceiveStream::Feed(Incoming& incoming, size_t num_bytes,
     incoming.is_feeding = false;
     if (incoming.end_reason.ok() || incoming.is_told) return status;
     stopped = incoming.end_reason;
-    incoming.is_told = true;
-    ids_.erase(incoming.key);
+    SetTold(incoming);
   }
   Tell(incoming, std::move(stopped));
   return absl::OkStatus();
@@ -408,10 +407,7 @@ void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
                .num_bytes = has_all ? 0 : incoming.num_received_bytes});
       may_tell = has_all;
     }
-    if (may_tell) {
-      incoming.is_told = true;
-      ids_.erase(incoming.key);
-    }
+    if (may_tell) SetTold(incoming);
   }
   WriteWhatWaits();
   if (may_tell) return Tell(incoming, std::move(status));
@@ -427,10 +423,15 @@ void ReceiveStream::End(Incoming& incoming, absl::Status status) {
       if (incoming.end_reason.ok()) incoming.end_reason = std::move(status);
       return;
     }
-    incoming.is_told = true;
-    ids_.erase(incoming.key);
+    SetTold(incoming);
   }
   Tell(incoming, std::move(status));
+}
+
+void ReceiveStream::SetTold(Incoming& incoming) {
+  incoming.is_told = true;
+  const auto it = untold_.find(incoming.key);
+  if (it != untold_.end() && it->second.get() == &incoming) untold_.erase(it);
 }
 
 void ReceiveStream::Tell(const Incoming& incoming, absl::Status status) {
@@ -521,7 +522,7 @@ void ReceiveStream::EndAll() {
       untold.emplace_back(incoming, own.ok() ? done_reason_ : own);
     }
     open_.clear();
-    ids_.clear();
+    untold_.clear();
   }
   for (auto& [incoming, reason] : untold) Tell(*incoming, std::move(reason));
   std::move(on_end_)(this);

@@ -65,11 +65,14 @@ class ReceiveStream final
   // Once, and also if it was closed before: OnEnd comes after this.
   void Start() { StartCall(); }
 
-  // False if the stream has ended: nothing has happened then.
+  // False if the stream has ended: nothing has happened then. Errors, to the
+  // borrower: ALREADY_EXISTS if somebody asks under `key` who has not been
+  // cancelled.
   bool Request(const BufKey& key, const Ask& ask) ABSL_LOCKS_EXCLUDED(mu_);
 
   // False if there is no such request.
-  bool Cancel(const BufKey& key, absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+  bool Cancel(const BufKey& key, const Borrower* borrower, absl::Status reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the stream and, with `reason`, its requests, soon.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
@@ -144,6 +147,7 @@ class ReceiveStream final
   void EndEarly(Incoming& incoming, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
   void End(Incoming& incoming, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void SetTold(Incoming& incoming) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tell(const Incoming& incoming, absl::Status status);
 
   // Tells all who are left, when gRPC and whoever reads memory are done.
@@ -187,8 +191,9 @@ class ReceiveStream final
   std::deque<std::string> waiting_records_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::shared_ptr<Incoming>> open_
       ABSL_GUARDED_BY(mu_);
-  // Of those whose borrower has not been told.
-  absl::flat_hash_map<BufKey, uint64_t> ids_ ABSL_GUARDED_BY(mu_);
+  // Whose borrower has not been told; of a key's, the last one.
+  absl::flat_hash_map<BufKey, std::shared_ptr<Incoming>> untold_
+      ABSL_GUARDED_BY(mu_);
 
   // Null when gRPC is done with it: it holds the channel, which must not go on
   // a thread of gRPC's, as it would with the last stream.

@@ -180,7 +180,7 @@ TEST_F(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
   tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
   has_part.Wait();
-  tasks.transport(0).transfers().Cancel(1, KeyOf(0),
+  tasks.transport(0).transfers().Cancel(1, KeyOf(0), &borrower,
                                         absl::AbortedError("enough"));
   EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
   may_go_on.DecrementCount();
@@ -487,7 +487,7 @@ TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
     ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part after it.
     tasks.Request(0, 1, KeyOf(2), 8, third);
     EXPECT_THAT(third.Wait(), IsOk());  // The error has come by now.
-    tasks.transport(0).transfers().Cancel(1, KeyOf(1),
+    tasks.transport(0).transfers().Cancel(1, KeyOf(1), &second,
                                           absl::AbortedError("enough"));
   });
   tasks.Request(0, 1, KeyOf(0), 8, first);

@@ -81,7 +81,7 @@ std::shared_ptr<ReceiveStream> TransferReceiver::Create(
 }
 
 void TransferReceiver::Cancel(int task, const BufKey& key,
-                              absl::Status reason) {
+                              const Borrower* borrower, absl::Status reason) {
   for (int lane = 0; lane < std::max(options_->transfer_lanes, 1); ++lane) {
     std::shared_ptr<ReceiveStream> stream;
     {
@@ -89,7 +89,7 @@ void TransferReceiver::Cancel(int task, const BufKey& key,
       const auto it = streams_.find({task, lane});
       if (it != streams_.end()) stream = it->second;
     }
-    if (stream != nullptr && stream->Cancel(key, reason)) return;
+    if (stream != nullptr && stream->Cancel(key, borrower, reason)) return;
   }
 }
 

@@ -30,7 +30,8 @@ class TransferReceiver final : public TransferChannel {
   TransferReceiver& operator=(const TransferReceiver&) = delete;
 
   void Request(int task, const BufKey& key, const Ask& ask) override;
-  void Cancel(int task, const BufKey& key, absl::Status reason) override;
+  void Cancel(int task, const BufKey& key, const Borrower* borrower,
+              absl::Status reason) override;
 
   // A process is lost: no request goes over a stream to it any more.
   void Drop(const ControlCaller& process, const absl::Status& reason)

@@ -169,8 +169,10 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   WaitingBorrower borrower(4);
   tasks.Request(0, 1, KeyOf(0), 4, borrower);
   tasks.table(1).WaitForAsks(1);
-  tasks.transport(0).transfers().Cancel(1, KeyOf(0),
-                                        absl::AbortedError("enough"));
+  WaitingBorrower second(4);
+  TransferChannel& transfers = tasks.transport(0).transfers();
+  transfers.Cancel(1, KeyOf(0), &second, absl::AbortedError("not yours"));
+  transfers.Cancel(1, KeyOf(0), &borrower, absl::AbortedError("enough"));
   EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
   tasks.table(1).WaitForAsks(0);
   EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
@@ -178,7 +180,6 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   // The stream and the key are as good as new.
   const std::vector<std::byte> bytes = Pattern(4);
   WaitingLender lender;
-  WaitingBorrower second(4);
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
   tasks.Request(0, 1, KeyOf(0), 4, second);
   EXPECT_THAT(second.Wait(), IsOk());
@@ -195,7 +196,7 @@ TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
     tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lender});
     tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
     borrower.WaitForPart();
-    tasks.transport(0).transfers().Cancel(1, KeyOf(i),
+    tasks.transport(0).transfers().Cancel(1, KeyOf(i), &borrower,
                                           absl::AbortedError("enough"));
     const absl::Status status = borrower.Wait();
     EXPECT_TRUE(status.ok() || absl::IsAborted(status)) << status;
@@ -275,7 +276,8 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
     return absl::AbortedError(absl::StrCat(i, std::string(4000, 'x')));
   };
   for (int i = 0; i < kNumRequests; ++i) {
-    tasks.transport(0).transfers().Cancel(1, KeyOf(i), reason(i));
+    tasks.transport(0).transfers().Cancel(1, KeyOf(i), borrowers[i].get(),
+                                          reason(i));
   }
   tasks.table(1).WaitForAsks(0);  // Each reason is to be sent now.
   large.GoOn();
@@ -311,6 +313,29 @@ TEST(TransfersTest, TheSameKeyIsAskedForOnceAtATime) {
                                       HasSubstr("asked twice")));
   tasks.Stop(0);
   EXPECT_TRUE(absl::IsCancelled(first.Wait()));
+}
+
+TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender, second_lender;
+  HeldUpBorrower first;
+  WaitingBorrower second(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), kLargeBytes, first);
+  first.WaitForPart();
+  tasks.transport(0).transfers().Cancel(1, KeyOf(0), &first,
+                                        absl::AbortedError("enough"));
+  tasks.Request(0, 1, KeyOf(0), 4, second);
+  first.GoOn();
+  EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  const absl::Status end = lender.Wait();
+  EXPECT_TRUE(end.ok() || end == absl::AbortedError("enough")) << end;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = absl::MakeSpan(bytes).first(4),
+                                    .lender = &second_lender});
+  EXPECT_THAT(second.Wait(), IsOk());
+  EXPECT_THAT(second_lender.Wait(), IsOk());
 }
 
 TEST(TransfersTest, ASizeThatIsNoNumberOfElementsIsRefused) {
@@ -811,7 +836,8 @@ TEST(TransfersTest, WhatIsCancelledWhileAStreamEndsIsToldOnce) {
                      absl::UnavailableError("task 1 was lost"));
     });
     for (int i = begin; i < end; ++i) {
-      transport.transfers().Cancel(1, KeyOf(i), absl::AbortedError("enough"));
+      transport.transfers().Cancel(1, KeyOf(i), &borrowers[i],
+                                   absl::AbortedError("enough"));
     }
     dropper.join();
   }

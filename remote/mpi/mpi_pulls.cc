@@ -178,9 +178,12 @@ void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {
   ForgetIfOver(pull);
 }
 
-void MpiPulls::Cancel(const BufKey& key, const absl::Status& reason) {
+void MpiPulls::Cancel(const BufKey& key, const Borrower* borrower,
+                      const absl::Status& reason) {
   const auto it = ids_.find(key);
-  if (it != ids_.end()) GiveUp(pulls_.at(it->second), reason);
+  if (it == ids_.end()) return;
+  const std::shared_ptr<Pull> pull = pulls_.at(it->second);
+  if (pull->request.ask.borrower == borrower) GiveUp(pull, reason);
 }
 
 void MpiPulls::GiveUp(const std::shared_ptr<Pull>& pull,

@@ -33,7 +33,9 @@ class MpiPulls {
   ~MpiPulls();
 
   void Request(int task, const BufKey& key, const Ask& ask);
-  void Cancel(const BufKey& key, const absl::Status& reason);
+  // `borrower` may be gone: then nothing happens.
+  void Cancel(const BufKey& key, const Borrower* borrower,
+              const absl::Status& reason);
   void OnPulled(int task, const proto::MpiPulled& pulled);
 
   // Tells the borrowers of what is pulled from `task`, and cancels it there.
@@ -77,7 +79,7 @@ class MpiPulls {
   std::vector<int> free_tags_;
   std::vector<Buffer> free_buffers_;  // Of whole chunks.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_;
-  absl::flat_hash_map<BufKey, uint64_t> ids_;  // Of those not told.
+  absl::flat_hash_map<BufKey, uint64_t> ids_;  // Of those not told, the last.
   MpiRequests receiving_;
   std::deque<std::shared_ptr<Pull>> ready_;  // Whose first chunk is there.
 };

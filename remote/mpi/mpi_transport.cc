@@ -52,8 +52,9 @@ class Endpoint final : public MpiPoller {
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
             ControlDone done);
   void Request(int task, const BufKey& key, const Ask& ask);
-  void Cancel(const BufKey& key, const absl::Status& reason) {
-    pulls_.Cancel(key, reason);
+  void Cancel(const BufKey& key, const Borrower* borrower,
+              const absl::Status& reason) {
+    pulls_.Cancel(key, borrower, reason);
   }
   void OnSilent(int task, const absl::Status& reason);
   void Drop(int task, const absl::Status& reason);
@@ -268,10 +269,12 @@ class MpiTransport final : public Transport,
     });
   }
 
-  void Cancel(int /*task*/, const BufKey& key, absl::Status reason) override {
-    mailbox_->Post([endpoint = endpoint_, key, reason = std::move(reason)] {
-      endpoint->Cancel(key, reason);
-    });
+  void Cancel(int /*task*/, const BufKey& key, const Borrower* borrower,
+              absl::Status reason) override {
+    mailbox_->Post(
+        [endpoint = endpoint_, key, borrower, reason = std::move(reason)] {
+          endpoint->Cancel(key, borrower, reason);
+        });
   }
 
   void Drop(const ControlCaller& process, const absl::Status& reason) override {

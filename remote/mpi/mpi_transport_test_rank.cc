@@ -321,7 +321,10 @@ TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
   for (const size_t num_bytes : {size_t{4}, 3 * kChunkBytes}) {
     WaitingBorrower borrower(num_bytes);
     Request(next(), 1, borrower, num_bytes);
-    transport_->transfers().Cancel(next(), KeyOf(1),
+    WaitingBorrower other(num_bytes);
+    transport_->transfers().Cancel(next(), KeyOf(1), &other,
+                                   absl::AbortedError("not yours"));
+    transport_->transfers().Cancel(next(), KeyOf(1), &borrower,
                                    absl::AbortedError("not now"));
     EXPECT_THAT(borrower.Wait(),
                 StatusIs(absl::StatusCode::kAborted, "not now"));
@@ -500,7 +503,9 @@ class WhoCallsWhenMpiIsOver : public testing::Environment {
     (*transport)->transfers().Request(0, KeyOf(1), ask);
     EXPECT_THAT(borrower.Wait(),
                 StatusIs(absl::StatusCode::kCancelled, testing::_));
-    (*transport)->transfers().Cancel(0, KeyOf(1), absl::AbortedError("late"));
+    (*transport)
+        ->transfers()
+        .Cancel(0, KeyOf(1), &borrower, absl::AbortedError("late"));
     for (int task : {0, last}) {
       (*transport)->OnSilent(task, absl::UnavailableError("silent"));
       (*transport)->Drop({task, 1}, absl::UnavailableError("silent"));
