@@ -111,7 +111,10 @@ class ScheduleBetween final : public BetweenTasks {
         ReductionBetweenTasks::Create(*first.params, name_, chunk_bytes_);
     if (!made.ok()) return made.status();
     reduction_ = *std::move(made);
-    return absl::OkStatus();
+    // Among several, what they have summed lies in another one's output.
+    const bool is_alone = RanksOfTask(*first.params).size() == 1;
+    return reduction_->Plan(first, is_alone ? first.input : Tensor(),
+                            first.output);
   }
   int64_t num_chunks() const override { return reduction_->num_chunks(); }
   Range ChunkAt(int64_t index) const override {
@@ -201,7 +204,8 @@ ImplementationTraits Traits(std::string summary) {
 // Both passes of a process together touch as much as the one of LocalReduce,
 // which is what there is within one task. Those of all but one chunk run while
 // others are between processes.
-double LocalThenSeconds(absl::string_view between, const CostQuery& query) {
+double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
+                        const CostQuery& query) {
   if (query.layout.size() == 1) return 0;
   const auto factory = CollectiveRegistry::Global().Find(between);
   if (query.layout.num_tasks() == 1 || !factory.ok() ||
@@ -209,8 +213,7 @@ double LocalThenSeconds(absl::string_view between, const CostQuery& query) {
     return std::numeric_limits<double>::infinity();
   }
   const double most = LargestTask(query.layout);
-  const auto exposed =
-      static_cast<double>(std::min(query.bytes, kLocalThenChunkBytes));
+  const auto exposed = static_cast<double>(std::min(query.bytes, chunk_bytes));
   const auto firsts = GroupLayout::Uniform(query.layout.num_tasks(),
                                            /*devices_per_task=*/1);
   return TransferSeconds(query.model.within, /*messages=*/1,

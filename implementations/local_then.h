@@ -64,9 +64,11 @@ struct ImplementationName {
 };
 
 // Predicted seconds where that one, of the global registry, runs between
-// processes. Infinite, and so no reason to choose it, among several members of
-// one task, and if that one is not linked or has no price.
-double LocalThenSeconds(absl::string_view between, const CostQuery& query);
+// processes in chunks of so many bytes. Infinite, and so no reason to choose
+// it, among several members of one task, and if that one is not linked or has
+// no price.
+double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
+                        const CostQuery& query);
 
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, double (*cost_seconds)(const CostQuery& query),
@@ -75,13 +77,13 @@ std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
 // With a registered schedule between the processes:
 //   REGISTER_COLLECTIVE(LocalThenRing, LocalThenFactory<"RingReduce">());
 // The program links that one too; else calls end with NOT_FOUND.
-template <ImplementationName between>
-std::shared_ptr<const CollectiveFactory> LocalThenFactory(
-    int64_t chunk_bytes = kLocalThenChunkBytes) {
+template <ImplementationName between,
+          int64_t chunk_bytes = kLocalThenChunkBytes>
+std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
   return MakeLocalThenFactory(
       between.text,
       [](const CostQuery& query) {
-        return LocalThenSeconds(between.text, query);
+        return LocalThenSeconds(between.text, chunk_bytes, query);
       },
       chunk_bytes);
 }

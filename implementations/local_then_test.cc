@@ -30,6 +30,8 @@
 #include "framework/prepared_collective.h"
 #include "framework/reduction_test_data.h"
 #include "framework/registry.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
 #include "tests/failing_peer_access.h"
 #include "tests/local_job.h"
 #include "tests/simulated_environment.h"
@@ -51,17 +53,30 @@ constexpr int64_t kChunkElements = 16;
 constexpr int64_t kChunkBytes = kChunkElements * sizeof(int32_t);
 
 // As those that are registered, in small chunks.
-REGISTER_COLLECTIVE(ThenRing, LocalThenFactory<"RingReduce">(kChunkBytes));
+REGISTER_COLLECTIVE(ThenRing, LocalThenFactory<"RingReduce", kChunkBytes>());
 REGISTER_COLLECTIVE(
     ThenHalving,
-    LocalThenFactory<"RecursiveHalvingDoublingReduce">(kChunkBytes));
+    LocalThenFactory<"RecursiveHalvingDoublingReduce", kChunkBytes>());
 REGISTER_COLLECTIVE(ThenTrees,
-                    LocalThenFactory<"DoubleTreeReduce">(kChunkBytes));
-REGISTER_COLLECTIVE(ThenRingByElement, LocalThenFactory<"RingReduce">(0));
+                    LocalThenFactory<"DoubleTreeReduce", kChunkBytes>());
+REGISTER_COLLECTIVE(ThenRingByElement, LocalThenFactory<"RingReduce", 0>());
 REGISTER_COLLECTIVE(ThenNobody, LocalThenFactory<"Nobody">());
 REGISTER_COLLECTIVE(ThenLocalReduce, LocalThenFactory<"LocalReduce">());
 REGISTER_COLLECTIVE(ThenRingGather, LocalThenFactory<"RingGather">());
 REGISTER_COLLECTIVE(ThenLocalThenRing, LocalThenFactory<"LocalThenRing">());
+
+// Sends to nobody.
+Schedule PlanOfNoUse(const PlanRequest& request) {
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  builder.AddLane().Send(request.layout.size(), /*tag=*/0, Input(0));
+  return builder.Build();
+}
+REGISTER_COLLECTIVE(
+    NotPlannable,
+    Scheduled({.traits = {.summary = "for a test",
+                          .collectives = {CollectiveType::kAllReduce}},
+               .plan = PlanOfNoUse}));
+REGISTER_COLLECTIVE(ThenNotPlannable, LocalThenFactory<"NotPlannable">());
 
 // One member's call, of which the buffers stay.
 struct Call {
@@ -574,6 +589,26 @@ TEST(LocalThenTest, WhatIsPreparedRunsAgainAndAgain) {
   }
 }
 
+TEST(LocalThenTest, WhatIsPreparedIsPlanned) {
+  Processes processes({2, 1});
+  CollectiveRequest request =
+      processes.Request("ThenNotPlannable", DType::kInt32, 4);
+  std::vector<Call> calls = RandomCalls(processes, DType::kInt32, 4);
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    processes.executor(static_cast<int>(rank))
+        .Prepare(
+            processes.ArgsOf(static_cast<int>(rank), request, calls[rank],
+                             /*in_place=*/false),
+            [&call = calls[rank]](auto made) { call.status = made.status(); });
+  }
+  processes.environment().RunAll();
+  for (const size_t first : {0, 2}) {
+    EXPECT_THAT(calls[first].status,
+                Optional(StatusIs(StatusCode::kInvalidArgument,
+                                  HasSubstr("NotPlannable"))));
+  }
+}
+
 TEST(LocalThenTest, TasksMayShareAProcess) {
   LocalJob job({.num_tasks = 3, .devices_per_task = 2});
   for (int i = 0; i < 2; ++i) {
@@ -608,6 +643,18 @@ TEST(LocalThenTest, ATaskThatIsInSeveralProcessesIsRefused) {
                        HasSubstr("LocalThenRing needs each task in one "
                                  "process, but rank 1 is not in that of "
                                  "rank 0")));
+}
+
+TEST(LocalThenTest, ThePriceIsThatOfItsChunks) {
+  const GroupLayout layout = GroupLayout::Uniform(2, 4);
+  const auto price = [&layout](const std::string& name, int64_t bytes) {
+    const auto factory = *CollectiveRegistry::Global().Find(name);
+    return factory->traits().cost_seconds({.layout = layout, .bytes = bytes});
+  };
+  EXPECT_EQ(price("ThenRing", kChunkBytes),
+            price("LocalThenRing", kChunkBytes));
+  EXPECT_LT(price("ThenRing", 64 * kChunkBytes),
+            price("LocalThenRing", 64 * kChunkBytes));
 }
 
 TEST(LocalThenTest, WhatCannotReduceBetweenProcessesIsRefused) {

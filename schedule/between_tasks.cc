@@ -83,6 +83,24 @@ Range ReductionBetweenTasks::ChunkAt(int64_t index) const {
   return {begin, std::min(chunk_elements_, num_elements_ - begin)};
 }
 
+absl::Status ReductionBetweenTasks::Plan(const CollectiveContext& member,
+                                         const Tensor& input,
+                                         const Tensor& output) const {
+  for (const Reduction* reduction : {&whole_, &rest_}) {
+    if (reduction->implementation == nullptr) continue;
+    CollectiveContext context;
+    context.params = &reduction->params;
+    context.executor = member.executor;
+    context.device = member.device;
+    context.input = input;
+    context.output = output;
+    absl::Status status =
+        reduction->implementation->InitializeCollectiveContext(&context);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 void ReductionBetweenTasks::Run(int64_t index, CollectiveContext& context,
                                 StatusCallback done) const {
   const Reduction& reduction =

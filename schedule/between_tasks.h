@@ -38,10 +38,17 @@ class ReductionBetweenTasks {
   }
   Range ChunkAt(int64_t index) const;
 
+  // Plans what chunks run whose inputs and outputs share memory as `input` and
+  // `output` do; of `member` executor and device count. Others are planned when
+  // they first run. Errors: as InitializeCollectiveContext() of the
+  // implementation.
+  absl::Status Plan(const CollectiveContext& member, const Tensor& input,
+                    const Tensor& output) const;
+
   // Reduces chunk `index`. `context` has the chunk's input and output and what
   // else it has in the whole's execution; the rest is set here. It lives until
-  // `done` runs, as for CollectiveImplementationInterface::Run(). The schedule
-  // is planned when its first chunk runs. REQUIRES: the chunk before has ended.
+  // `done` runs, as for CollectiveImplementationInterface::Run(). REQUIRES: the
+  // chunk before has ended.
   void Run(int64_t index, CollectiveContext& context,
            StatusCallback done) const;
 

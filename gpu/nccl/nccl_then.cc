@@ -92,7 +92,11 @@ absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
     auto between =
         ReductionBetweenTasks::Create(params, between_name_, chunk_bytes_);
     status_ = between.status();
-    if (between.ok()) plan_.between = *std::move(between);
+    if (!between.ok()) return;
+    plan_.between = *std::move(between);
+    const bool is_alone = params.task->num_local == 1;
+    status_ = plan_.between->Plan(
+        *context, is_alone ? context->input : context->output, context->output);
   });
   context->implementation_state = &plan_;
   return status_;
