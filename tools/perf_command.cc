@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
 #include "tools/choice_options.h"
@@ -61,6 +62,10 @@ place, results then pile up; with --check it is rewritten through the caches).
 reduces one element after the other. Data are random, and such that no order
 of summation rounds: whole numbers in sums of floats, powers of two in
 products.
+
+With --deadline each rank sets an alarm and takes it back, which the times
+include: a microsecond or two for each. Give it where something may hang, and
+leave it out to measure small sizes.
 
 --json prints a list with an object for each row:
   collective, algorithm        names
@@ -168,6 +173,12 @@ RankRange RangeOf(const Party& party) {
   return {party.first_rank(), party.num_local()};
 }
 
+absl::Duration DeadlineOf(const PerfOptions& options) {
+  return options.deadline_seconds.has_value()
+             ? absl::Seconds(*options.deadline_seconds)
+             : absl::InfiniteDuration();
+}
+
 // Whether all sizes fit, before time goes into any.
 absl::Status CheckMemory(const PerfOptions& options, const PerfPlan& plan,
                          RankRange range) {
@@ -258,11 +269,16 @@ void Sweep::Skip(const std::string& algorithm, const absl::Status& status) {
 }
 
 absl::Status Sweep::RunRow(PerfBuffers* buffers, const std::string& algorithm) {
+  const std::string row = absl::StrCat(
+      algorithm.empty() ? "the library's choice" : algorithm, " with ",
+      FormatBytes(BytesOf(buffers->workload())), " bytes");
   Progress progress(console_);
-  progress.Show(absl::StrCat(
-      "measuring ", algorithm.empty() ? "the library's choice" : algorithm,
-      " with ", FormatBytes(BytesOf(buffers->workload())), " bytes ..."));
+  progress.Show(absl::StrCat("measuring ", row, " ..."));
   const auto measurement = runner_->Measure(buffers, algorithm);
+  if (absl::IsDeadlineExceeded(measurement.status())) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(row, ": ", measurement.status().message()));
+  }
   if (!measurement.ok()) return measurement.status();
   if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesPerRow);
   progress.Clear();
@@ -308,6 +324,11 @@ void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
                   "iterations before those [default: 3]")
       ->transform(WholeNumber(0, 1 << 30))
       ->option_text("N");
+  app->add_option("--deadline", options->deadline_seconds,
+                  "fail if an iteration takes longer than so many\n"
+                  "seconds, and say who waits for whom [default: none]")
+      ->check(PositiveSeconds())
+      ->option_text("SECONDS");
   app->add_flag("--check", options->check,
                 "count wrong elements; exit status 1 if any");
   app->add_option("--seed", options->seed, "of the data [default: 1]")
@@ -359,6 +380,7 @@ absl::Status MeasureCollective(const PerfOptions& options,
                     {.warmup = options.warmup,
                      .iterations = options.iterations,
                      .check = options.check,
+                     .deadline = DeadlineOf(options),
                      .determinism = options.choice.determinism,
                      .rank_list = options.choice.rank_list},
                     *std::move(party));

@@ -18,6 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+REGISTER_COLLECTIVE(Endless, EndlessBroadcast());
 REGISTER_COLLECTIVE(Forgetful, ForgetfulAllReduce());
 REGISTER_COLLECTIVE(Refuser, RefusingAllReduce());
 
@@ -98,6 +99,28 @@ TEST_F(PerfCommandTest, ANamedOneThatRefusesEndsTheRunAndTheList) {
   EXPECT_EQ(ExitStatus(status), 1);
   EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
   EXPECT_THAT(Printed("algorithm"), ElementsAre("RingReduce"));
+}
+
+TEST_F(PerfCommandTest, ADeadlineEndsWhatCannotEndAndSaysWhoWaitsForWhom) {
+  options_.collective.collective = "broadcast";
+  options_.algorithms = {"Endless"};
+  options_.sweep.max_bytes = "4";
+  options_.deadline_seconds = 1;
+  const absl::Status status = Measure();
+  EXPECT_EQ(ExitStatus(status), 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              ContainsRegex("^Endless with 4 bytes: .* who wait for .*"
+                            "data of rank 1 for rank 0"));
+  EXPECT_THAT(Printed("algorithm"), IsEmpty());
+}
+
+TEST_F(PerfCommandTest, ADeadlineIsThatOfEachIteration) {
+  options_.deadline_seconds = 1e-9;
+  EXPECT_EQ(Measure().code(), absl::StatusCode::kDeadlineExceeded);
+  options_.deadline_seconds = 1e300;
+  out_.str("");
+  EXPECT_THAT(Measure(), IsOk());
 }
 
 TEST_F(PerfCommandTest, SharesAreByOneBandwidth) {

@@ -29,6 +29,7 @@ struct PerfOptions {
 
   int iterations = 20;
   int warmup = 3;
+  std::optional<double> deadline_seconds;  // Of each iteration.
   bool check = false;
   bool hot = false;
   bool in_place = false;

@@ -76,6 +76,7 @@ absl::Status PerfRunner::CombineTasks(Measurement* measurement) {
 absl::StatusOr<absl::Duration> PerfRunner::RunOnce(
     CollectiveExecutor* executor, const Requests& requests,
     std::vector<RankBuffers>* ranks) {
+  const absl::Time deadline = environment_.clock->Now() + options_.deadline;
   std::vector<CollectiveArgs> calls(ranks->size());
   for (size_t i = 0; i < ranks->size(); ++i) {
     RankBuffers& buffers = (*ranks)[i];
@@ -83,6 +84,7 @@ absl::StatusOr<absl::Duration> PerfRunner::RunOnce(
     calls[i].request = requests[i];
     calls[i].input = buffers.input;
     if (buffers.output.is_set()) calls[i].output = &buffers.output;
+    calls[i].deadline = deadline;
   }
   return TimedRun(
       [executor](CollectiveArgs args, StatusCallback done) {

@@ -24,6 +24,7 @@ class PerfRunner {
     int warmup = 0;
     int iterations = 1;
     bool check = false;
+    absl::Duration deadline = absl::InfiniteDuration();  // Of each execution.
     Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
     std::vector<int> rank_list;  // As CollImplDetails::rank_list.
   };
@@ -42,7 +43,8 @@ class PerfRunner {
   // One untimed execution for each of `warmup`, then `iterations` timed ones,
   // each begun by all tasks together; what comes of it is that of all tasks.
   // The measurement names the implementation that ran; an empty `algorithm`
-  // leaves it to the library. Errors: those of the collective.
+  // leaves it to the library. Errors: those of the collective, such as
+  // DEADLINE_EXCEEDED.
   absl::StatusOr<Measurement> Measure(PerfBuffers* buffers,
                                       const std::string& algorithm);
 

@@ -568,6 +568,14 @@ class FailuresTest(ToolTest):
         self.fail_with(1, *run, "--deadline", "1e-9")
         self.assert_nothing_written()
         self.succeed(*run, "--deadline", "100")
+        perf = ["perf", "all_reduce", "--max-bytes", 4, "--iterations", 1]
+        for options in ([], ["launch", "--tasks", 2, "--"]):
+            result = self.run_tool(*options, *perf, "--deadline", "1e-9")
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn("tutti: the library's choice with 4 bytes: "
+                          "all_reduce of group 0, ", result.stderr)
+            self.assertIn(": the deadline passed after ", result.stderr)
+            self.succeed(*options, *perf, "--deadline", 100)
 
     def test_a_full_standard_output(self):
         with open("/dev/full", "w", encoding="ascii") as full:
@@ -699,6 +707,8 @@ class UsageTest(ToolTest):
                  ["--tasks is given more than once"]),
                 ([*run, "--deadline", "1s"],
                  ['--deadline: "1s"', "positive number of seconds"]),
+                ([*perf, "--deadline", "0"],
+                 ['--deadline: "0"', "positive number of seconds"]),
                 ([*run, "--algorithm", ""], ['--algorithm: "" is no name']),
                 (["run", "all_reduce", "--input", "", "--output", "out"],
                  ['--input: "" is no name']),

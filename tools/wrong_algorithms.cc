@@ -16,6 +16,14 @@ Schedule KeepOwnInput(const PlanRequest&) {
   return builder.Build();
 }
 
+// Everyone waits for the next rank, and nobody sends.
+Schedule Listen(const PlanRequest& request) {
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  builder.AddLane().Recv((request.rank + 1) % request.layout.size(),
+                         /*tag=*/0, Data(0));
+  return builder.Build();
+}
+
 class Fickle : public CollectiveImplementationInterface {
  public:
   absl::Status InitializeCollectiveParams(
@@ -51,6 +59,12 @@ std::shared_ptr<const CollectiveFactory> ForgetfulAllReduce() {
   return Scheduled({.traits = {.summary = "forgets the others",
                                .collectives = {CollectiveType::kAllReduce}},
                     .plan = KeepOwnInput});
+}
+
+std::shared_ptr<const CollectiveFactory> EndlessBroadcast() {
+  return Scheduled({.traits = {.summary = "waits for ever",
+                               .collectives = {CollectiveType::kBroadcast}},
+                    .plan = Listen});
 }
 
 std::shared_ptr<const CollectiveFactory> RefusingAllReduce() {

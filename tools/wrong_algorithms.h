@@ -10,6 +10,9 @@ namespace tutti {
 // For tests: an all-reduce whose schedule gives everyone their own input.
 std::shared_ptr<const CollectiveFactory> ForgetfulAllReduce();
 
+// For tests: a broadcast whose ranks all wait for what the next never sends.
+std::shared_ptr<const CollectiveFactory> EndlessBroadcast();
+
 // For tests: an all-reduce, no schedule, that refuses every request.
 std::shared_ptr<const CollectiveFactory> RefusingAllReduce();
 
