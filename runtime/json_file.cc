@@ -1,8 +1,11 @@
 #include "runtime/json_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <fstream>
+#include <ios>
+#include <sstream>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +15,24 @@ namespace tutti {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{16} << 20;
+
+// "line 1, column 2": where the first number begins that no double holds, of
+// which the library's error does not say it.
+std::string PlaceOfOverflow(const std::string& text) {
+  std::istringstream in(text);
+  static_cast<void>(nlohmann::json::accept(in));
+  // It has read the number, and one character more unless the text ends there.
+  const auto read = static_cast<size_t>(
+      in.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in));
+  const absl::string_view before(text.data(), read);
+  constexpr absl::string_view kOfNumbers = "+-.0123456789Ee";
+  const size_t last = before.find_last_of(kOfNumbers);
+  const size_t first = before.find_last_not_of(kOfNumbers, last) + 1;
+  const size_t line = before.substr(0, first).rfind('\n') + 1;
+  return absl::StrCat(
+      "line ", 1 + std::count(before.begin(), before.begin() + line, '\n'),
+      ", column ", first - line + 1);
+}
 
 }  // namespace
 
@@ -51,6 +72,9 @@ absl::StatusOr<nlohmann::json> ParseJson(const std::string& text) {
           repeated.Note(depth, event, found);
           return true;
         });
+  } catch (const nlohmann::json::out_of_range& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(JsonErrorText(error), ", at ", PlaceOfOverflow(text)));
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(JsonErrorText(error));
   }

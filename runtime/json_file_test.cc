@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "tests/status_matchers.h"
@@ -11,6 +12,8 @@
 namespace tutti {
 namespace {
 
+using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -58,6 +61,21 @@ TEST(JsonFileTest, WhatIsNotJsonIsSaidWithItsPlace) {
   }
   EXPECT_THAT(std::string(ParseJson("{\n\"a\":,}").status().message()),
               HasSubstr("line 2"));
+}
+
+TEST(JsonFileTest, ANumberThatNoDoubleHoldsIsSaidWithItsPlace) {
+  for (const auto& [text, place] : std::map<std::string, std::string>{
+           {"1e999", "line 1, column 1"},
+           {"[\n 1,\n -2e999\n]", "line 3, column 2"},
+           {"{\"a\":\n1e999}", "line 2, column 1"},
+           {"[1, 1E+999]", "line 1, column 5"},
+           {"[1e999", "line 1, column 2"}}) {
+    EXPECT_THAT(ParseJson(text).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(StartsWith("not JSON: "), HasSubstr("999"),
+                               EndsWith(", at " + place))))
+        << text;
+  }
 }
 
 TEST(JsonFileTest, AKeyThatAnObjectHasTwiceIsRefused) {
