@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "tools/replaceable_path.h"
 
 namespace tutti {
 namespace {
@@ -132,17 +133,22 @@ void OutputFiles::Discard() {
   }
 }
 
-absl::StatusOr<int> OutputFiles::MakeTemporary(const std::string& name) {
-  const std::string path = (fs::path(directory_) / name).string();
+absl::StatusOr<int> OutputFiles::MakeTemporary(const std::string& path,
+                                               const std::string& whole) {
   MutexLock lock(&mu_);
   if (state_ != State::kOpen) return Discarded(path);
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const std::string temporary = TemporaryPath(path, attempt);
+    const std::string temporary = TemporaryPath(whole, attempt);
     const int descriptor =
         open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno == EEXIST) continue;
-    if (descriptor < 0) return Failed(path, "cannot be made", errno);
-    staged_.push_back({.temporary = temporary, .path = path});
+    if (descriptor < 0) {
+      const int error = errno;
+      return Failed(
+          whole == path ? path : absl::StrCat(path, ", a link to ", whole),
+          "cannot be made", error);
+    }
+    staged_.push_back({.temporary = temporary, .path = path, .whole = whole});
     return descriptor;
   }
   return Failed(path, "finds no free temporary name", EEXIST);
@@ -151,15 +157,14 @@ absl::StatusOr<int> OutputFiles::MakeTemporary(const std::string& name) {
 absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
                                 absl::Span<const std::byte> body) {
   const std::string path = (fs::path(directory_) / name).string();
+  const auto whole = ReplaceablePath(path);
+  if (!whole.ok()) return whole.status();
   std::error_code error;
-  const fs::file_type type = fs::symlink_status(path, error).type();
-  if (type == fs::file_type::directory) {
-    return Failed(path, "cannot be replaced", EISDIR);
-  }
-  if (type == fs::file_type::none) {  // Such as of a name that is too long.
+  if (fs::status(*whole, error).type() == fs::file_type::none) {
+    // Such as of a name that is too long.
     return Failed(path, "cannot be made", error.value());
   }
-  const absl::StatusOr<int> descriptor = MakeTemporary(name);
+  const absl::StatusOr<int> descriptor = MakeTemporary(path, whole->string());
   if (!descriptor.ok()) return descriptor.status();
   OpenFile file(path, *descriptor);
   absl::Status status = file.Write(head.data(), head.size());
@@ -170,18 +175,19 @@ absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
 
 absl::Status OutputFiles::ReplaceOne(Staged* file) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    std::string kept = TemporaryPath(file->path, attempt);
-    int status = link(file->path.c_str(), kept.c_str());
+    std::string kept = TemporaryPath(file->whole, attempt);
+    int status = link(file->whole.c_str(), kept.c_str());
     if (status != 0 && errno == EEXIST) continue;
     std::error_code ignored;
     if (status != 0 &&
-        fs::is_regular_file(fs::symlink_status(file->path, ignored))) {
-      status = std::rename(file->path.c_str(), kept.c_str());  // No links here.
+        fs::is_regular_file(fs::symlink_status(file->whole, ignored))) {
+      status =
+          std::rename(file->whole.c_str(), kept.c_str());  // No links here.
     }
     if (status == 0) file->kept = std::move(kept);
     break;  // Else there is nothing to keep.
   }
-  if (std::rename(file->temporary.c_str(), file->path.c_str()) != 0) {
+  if (std::rename(file->temporary.c_str(), file->whole.c_str()) != 0) {
     return Failed(file->path, "cannot be replaced", errno);
   }
   file->in_place = true;
@@ -189,9 +195,9 @@ absl::Status OutputFiles::ReplaceOne(Staged* file) {
 }
 
 void OutputFiles::Restore(Staged* file) {
-  if (file->in_place && file->kept.empty()) unlink(file->path.c_str());
+  if (file->in_place && file->kept.empty()) unlink(file->whole.c_str());
   if (!file->kept.empty()) {
-    std::rename(file->kept.c_str(), file->path.c_str());
+    std::rename(file->kept.c_str(), file->whole.c_str());
     unlink(file->kept.c_str());  // Two names of one file stay as they are.
   }
   file->in_place = false;

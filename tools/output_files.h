@@ -20,7 +20,9 @@ namespace tutti {
 // Files that appear in a directory together or not at all.
 //
 // Each is written under a temporary name beside its own; Commit() then renames
-// them, over files that have those names, or if one cannot be renamed, none.
+// them, over files that have those names, or if one cannot be renamed, none. A
+// link of such a name stays, and what it leads to is replaced; no two may lead
+// to one file.
 // The destructor removes what was not committed, and the directories that
 // Create() made if they are empty. All errors name the file, by its own name.
 //
@@ -40,7 +42,7 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
 
   // Writes `head`, then `body`, to the disk, and closes the file. Errors: also
-  // CANCELLED after Discard().
+  // those of ReplaceablePath(), and CANCELLED after Discard().
   absl::Status Write(const std::string& name, absl::string_view head,
                      absl::Span<const std::byte> body) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -67,8 +69,9 @@ class OutputFiles {
  private:
   struct Staged {
     std::string temporary;
-    std::string path;
-    std::string kept;  // Another name of what it replaces; empty: of nothing.
+    std::string path;   // As the caller calls it,
+    std::string whole;  // and where links of that name lead.
+    std::string kept;   // Another name of what it replaces; empty: of nothing.
     bool in_place = false;
   };
 
@@ -80,9 +83,10 @@ class OutputFiles {
   static absl::Status ReplaceOne(Staged* file);
   static void Restore(Staged* file);
 
-  // Makes a file under a temporary name that Discard() knows. Returns its
-  // descriptor, open for writing.
-  absl::StatusOr<int> MakeTemporary(const std::string& name)
+  // Makes a file beside `whole` under a temporary name that Discard() knows.
+  // Returns its descriptor, open for writing. Errors name `path`.
+  absl::StatusOr<int> MakeTemporary(const std::string& path,
+                                    const std::string& whole)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string directory_;

@@ -1,6 +1,7 @@
 #include "tools/output_files.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 class OutputFilesTest : public ::testing::Test {
  protected:
@@ -84,6 +86,51 @@ TEST_F(OutputFilesTest, ReplacesWhatHasTheName) {
   EXPECT_EQ(Content(Path("a")), "old");
   ASSERT_THAT((*files)->Commit(), IsOk());
   EXPECT_EQ(Content(Path("a")), "new");
+}
+
+TEST_F(OutputFilesTest, ALinkStaysAndWhatItLeadsToIsReplacedOrComesBack) {
+  fs::create_directories(Path("out"));
+  fs::create_directories(Path("far"));
+  std::ofstream(Path("far/old")) << "old";
+  fs::create_symlink("../far/old", Path("out/a"));
+  fs::create_symlink("../far/new", Path("out/b"));  // Which is not there.
+  for (const bool keep : {false, true}) {
+    auto files = OutputFiles::Create(Path("out"));
+    ASSERT_THAT(files, IsOk());
+    for (const char* name : {"a", "b"}) {
+      ASSERT_THAT((*files)->Write(name, "new", {}), IsOk());
+    }
+    EXPECT_EQ(Content(Path("far/old")), "old");
+    ASSERT_THAT((*files)->Replace(), IsOk());
+    EXPECT_EQ(Content(Path("far/old")), "new");
+    EXPECT_EQ(Content(Path("far/new")), "new");
+    if (keep) {
+      ASSERT_THAT((*files)->Keep(), IsOk());
+    }
+    files->reset();
+    EXPECT_TRUE(fs::is_symlink(Path("out/a")));
+    EXPECT_TRUE(fs::is_symlink(Path("out/b")));
+    EXPECT_EQ(Content(Path("far/old")), keep ? "new" : "old");
+    EXPECT_EQ(fs::exists(Path("far/new")), keep);
+    EXPECT_THAT(NamesIn(Path("out")), ElementsAre("a", "b"));
+  }
+  EXPECT_THAT(NamesIn(Path("far")), ElementsAre("new", "old"));
+}
+
+TEST_F(OutputFilesTest, WhatIsNoRegularFileIsNotReplaced) {
+  fs::create_symlink("/dev/null", Path("null"));
+  fs::create_symlink("nowhere/at", Path("lost"));
+  fs::create_symlink("ring", Path("ring"));
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  auto files = OutputFiles::Create(root_);
+  ASSERT_THAT(files, IsOk());
+  for (const char* name : {"null", "lost", "ring", "pipe"}) {
+    const absl::Status status = (*files)->Write(name, "x", {});
+    EXPECT_THAT(std::string(status.message()), StartsWith(Path(name)));
+  }
+  EXPECT_THAT((*files)->Commit(), IsOk());
+  EXPECT_THAT(NamesIn(root_), ElementsAre("lost", "null", "pipe", "ring"));
+  EXPECT_TRUE(fs::is_fifo(Path("pipe")));
 }
 
 TEST_F(OutputFilesTest, MakesMissingDirectoriesAndKeepsThemOnCommit) {

@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "tools/exit_status.h"
 #include "tools/natural_order.h"
+#include "tools/replaceable_path.h"
 
 namespace tutti {
 namespace {
@@ -63,6 +64,23 @@ absl::Status CheckReplacesNoInput(const std::string& directory,
     return UsageError(absl::StrCat("--output ", directory,
                                    " would replace the input ", input->second,
                                    "; wanted another directory"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFilesApart(const std::string& directory,
+                             const std::vector<std::string>& names) {
+  std::map<fs::path, std::string> name_of_file;
+  for (const std::string& name : names) {
+    const auto whole = ReplaceablePath(fs::path(directory) / name);
+    if (!whole.ok()) continue;  // Whoever writes it says so.
+    std::error_code ignored;
+    const auto [other, is_first] =
+        name_of_file.emplace(fs::weakly_canonical(*whole, ignored), name);
+    if (is_first) continue;
+    return UsageError(absl::StrCat("--output ", directory, ": ", other->second,
+                                   " and ", name, " lead to one file, ",
+                                   other->first.string()));
   }
   return absl::OkStatus();
 }

@@ -17,6 +17,11 @@ absl::Status CheckReplacesNoInput(const std::string& directory,
                                   const std::vector<std::string>& names,
                                   const std::vector<std::string>& inputs);
 
+// Whether each of the names in the directory has a file to itself, where they
+// are links too. Errors: UsageError naming two that lead to one file.
+absl::Status CheckFilesApart(const std::string& directory,
+                             const std::vector<std::string>& names);
+
 // What else has the name of a rank's result in the directory, in natural order.
 std::vector<std::string> OtherRankFiles(const std::string& directory,
                                         const std::vector<std::string>& names);

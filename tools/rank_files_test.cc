@@ -60,6 +60,24 @@ TEST_F(RankFilesTest, WhatIsNotThereIsNotReplaced) {
               IsOk());
 }
 
+TEST_F(RankFilesTest, NamesThatLeadToOneFileAreRefused) {
+  const std::vector<std::string> names = {"rank0.npy", "rank1.npy",
+                                          "rank2.npy"};
+  EXPECT_THAT(CheckFilesApart(root_, names), IsOk());
+  EXPECT_THAT(CheckFilesApart(root_ / "new", names), IsOk());
+  Make("rank0.npy");
+  fs::create_symlink("other", root_ / "rank1.npy");
+  EXPECT_THAT(CheckFilesApart(root_, names), IsOk());
+  for (const char* target : {"./other", "rank0.npy"}) {
+    fs::remove(root_ / "rank2.npy");
+    fs::create_symlink(target, root_ / "rank2.npy");
+    const absl::Status status = CheckFilesApart(root_, names);
+    EXPECT_EQ(ExitStatus(status), 2) << target;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("and rank2.npy lead to one file"));
+  }
+}
+
 TEST_F(RankFilesTest, OthersAreRankFilesOfOtherNamesInNaturalOrder) {
   for (const char* name :
        {"rank0.npy", "rank10.npy", "rank9.npy", "rank.npy", "rankx.npy",

@@ -45,12 +45,13 @@ follow one another: to have an order of your own, give each file its own.
 
 The results are written to rank0.npy, rank1.npy, ... in the output directory,
 where the collective gives a rank one; files of these names are replaced, but no
-input is. They take these names once all ranks have succeeded and all files are
-on disk: after an error, Ctrl-C or SIGTERM none of them has, and what they would
-replace is there as before. Only a signal in the very last moment, when all
-files of the process have their names, comes too late. If the tool is killed
-(SIGKILL) or the machine stops, temporary files may stay (.rank0.npy.*.tmp), or,
-in the moment of renaming, some results be new and others old; each is whole.
+input is. Links of these names stay: what they lead to is replaced. Results take
+their names once all ranks have succeeded and all files are on disk: after an
+error, Ctrl-C or SIGTERM none of them has, and what they would replace is there
+as before. Only a signal in the very last moment, when all files of the process
+have their names, comes too late. If the tool is killed (SIGKILL) or the machine
+stops, temporary files may stay (.rank0.npy.*.tmp), or, in the moment of
+renaming, some results be new and others old; each is whole.
 
 All ranks need the same dtype and shape; all_gather may differ in the first
 dimension. broadcast and scatter use the root's array: give one file per rank,
@@ -261,7 +262,10 @@ absl::Status CheckOutputs(const RunOptions& options, const RunPlan& plan,
                           const std::vector<InputFile>& inputs) {
   std::vector<std::string> paths;
   for (const InputFile& input : inputs) paths.push_back(input.path);
-  return CheckReplacesNoInput(options.output, OutputNames(plan), paths);
+  const std::vector<std::string> names = OutputNames(plan);
+  const absl::Status status =
+      CheckReplacesNoInput(options.output, names, paths);
+  return status.ok() ? CheckFilesApart(options.output, names) : status;
 }
 
 void TellOfOutputs(const RunOptions& options, const RunPlan& plan,

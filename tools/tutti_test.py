@@ -529,6 +529,28 @@ class FailuresTest(ToolTest):
         self.fail_with(2, "run", "reduce", "--root", 1, "--input",
                        "in/rank*.npy", "--output", "in")
 
+    def test_links_stay_and_what_they_lead_to_is_replaced(self):
+        pattern = self.save(arrays_of(2, 3))
+        for folder in ("out", "far"):
+            (self.root / folder).mkdir()
+        np.save(self.root / "far/old.npy", np.zeros(3))
+        (self.root / "out/rank0.npy").symlink_to("../far/old.npy")
+        (self.root / "out/rank1.npy").symlink_to("../far/new.npy")
+        run = ["run", "all_reduce", "--output", "out", "--input", pattern]
+        self.succeed(*run)
+        self.assertTrue((self.root / "out/rank0.npy").is_symlink())
+        self.assertEqual(sorted(os.listdir(self.root / "far")),
+                         ["new.npy", "old.npy"])
+        total = sum(arrays_of(2, 3))
+        self.assert_outputs(self.load(), {0: total, 1: total})
+        # Both results would go to one file, or one to an input.
+        for target, word in [("../far/old.npy", "lead to one file"),
+                             ("../in/rank1.npy", "would replace the input")]:
+            (self.root / "out/rank1.npy").unlink()
+            (self.root / "out/rank1.npy").symlink_to(target)
+            self.assertIn(word, self.fail_with(2, *run))
+        np.testing.assert_array_equal(np.load(self.root / "far/old.npy"), total)
+
     def test_results_of_an_older_run_are_pointed_out(self):
         run = ["run", "all_reduce", "--output", "out", "--input"]
         self.succeed(*run, self.save(arrays_of(4, 3)))
