@@ -1,11 +1,24 @@
 #include "implementations/local_fan_out.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <utility>
 
 #include "framework/reduction.h"
 
 namespace tutti {
+namespace {
+
+// Up to here a copy costs more than its bytes, and there is one for each block
+// and output. Put together, blocks of 4 bytes of 64 members take half the time,
+// of 512 a tenth; those of 512 bytes gain nothing (EPYC, November 2026).
+constexpr int64_t kSmallBytes = 256;
+
+// Of blocks that are put together and then copied as one.
+constexpr int64_t kMostTogether = 4096;
+
+}  // namespace
 
 LocalFanOut::LocalFanOut(absl::Span<const Attendee> members)
     : LocalPass(members) {}
@@ -21,19 +34,37 @@ absl::Status LocalFanOut::Run(ByteRange slice) const {
   const auto after = std::upper_bound(
       blocks_.begin(), blocks_.end(), slice.begin,
       [](int64_t at, const Block& block) { return at < block.begin; });
-  for (auto block = after - 1; block != blocks_.end(); ++block) {
+  std::array<uint8_t, kMostTogether> together;
+  ByteRange held = {slice.begin, slice.begin};  // By `together`.
+  const auto copy_held = [&] {
+    if (held.size() > 0) Copy(together.data(), held);
+  };
+  for (auto block = after - 1; slice.begin < slice.end; ++block) {
     const int64_t block_end =
         block + 1 == blocks_.end() ? num_bytes_ : (block + 1)->begin;
-    const int64_t end = std::min(slice.end, block_end);
-    Copy(*block, {slice.begin, end});
-    slice.begin = end;
-    if (end == slice.end) break;
+    const ByteRange range = {slice.begin, std::min(slice.end, block_end)};
+    const uint8_t* const from =
+        input(block->rank) + (range.begin - block->begin);
+    slice.begin = range.end;
+    const bool is_small = range.size() <= kSmallBytes && blocks_.size() > 1;
+    if (!is_small || held.size() + range.size() > kMostTogether) {
+      copy_held();
+      held = {range.begin, range.begin};
+    }
+    if (is_small) {
+      std::memcpy(&together[static_cast<size_t>(held.size())], from,
+                  static_cast<size_t>(range.size()));
+      held.end = range.end;
+    } else {
+      Copy(from, range);
+      held = {range.end, range.end};
+    }
   }
+  copy_held();
   return absl::OkStatus();
 }
 
-void LocalFanOut::Copy(const Block& block, ByteRange range) const {
-  const uint8_t* const from = input(block.rank) + (range.begin - block.begin);
+void LocalFanOut::Copy(const uint8_t* from, ByteRange range) const {
   Pointers<uint8_t> to;
   for (int rank = 0; rank < group_size(); ++rank) {
     if (output(rank) == nullptr) continue;

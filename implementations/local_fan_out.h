@@ -10,8 +10,8 @@
 namespace tutti {
 
 // A pass that copies blocks of inputs to the same place in every output: each
-// byte is read once and written to all outputs while it is at hand. The line is
-// that of an output.
+// byte is read once and written to all outputs while it is at hand. Blocks of
+// few bytes are put together first. The line is that of an output.
 class LocalFanOut : public LocalPass {
  public:
   explicit LocalFanOut(absl::Span<const Attendee> members);
@@ -28,7 +28,9 @@ class LocalFanOut : public LocalPass {
 
   int64_t num_bytes() const override { return num_bytes_; }
   absl::Status Run(ByteRange slice) const override;
-  void Copy(const Block& block, ByteRange range) const;
+
+  // To all outputs, what belongs in that range of the line.
+  void Copy(const uint8_t* from, ByteRange range) const;
 
   absl::InlinedVector<Block, kInlineMembers> blocks_;
   int64_t num_bytes_ = 0;
