@@ -15,6 +15,7 @@ namespace tutti {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{16} << 20;
+constexpr size_t kMaxShownBytes = 200;
 
 // "line 1, column 2": where the first number begins that no double holds, of
 // which the library's error does not say it.
@@ -62,6 +63,16 @@ void RepeatedKey::Note(int depth, nlohmann::json::parse_event_t event,
   if (!keys_[depth].insert(key).second && !key_.has_value()) key_ = key;
 }
 
+std::string ShownText(const std::string& text) {
+  if (text.size() <= kMaxShownBytes) return text;
+  return absl::StrCat(text.substr(0, kMaxShownBytes), "... (", text.size(),
+                      " bytes)");
+}
+
+std::string ShownJson(const nlohmann::json& value) {
+  return value.is_structured() ? value.type_name() : ShownText(value.dump());
+}
+
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text) {
   RepeatedKey repeated;
   nlohmann::json json;
@@ -80,7 +91,7 @@ absl::StatusOr<nlohmann::json> ParseJson(const std::string& text) {
   }
   if (repeated.key().has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", *repeated.key(), "\" is there twice"));
+        absl::StrCat("\"", ShownText(*repeated.key()), "\" is there twice"));
   }
   return json;
 }
@@ -92,7 +103,7 @@ std::string JsonErrorText(const nlohmann::json::exception& error) {
   if (end_of_id != absl::string_view::npos) {
     message.remove_prefix(end_of_id + 2);
   }
-  return absl::StrCat("not JSON: ", message);
+  return absl::StrCat("not JSON: ", ShownText(std::string(message)));
 }
 
 }  // namespace tutti

@@ -33,11 +33,17 @@ class RepeatedKey {
   std::optional<std::string> key_;
 };
 
+// What errors quote of a file, whatever its size: the beginning of a text that
+// is long, and of a list or an object, which may be nested without end, the type
+// alone.
+std::string ShownText(const std::string& text);
+std::string ShownJson(const nlohmann::json& value);
+
 // Errors: INVALID_ARGUMENT with JsonErrorText(), and for a key that an object
 // has twice.
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text);
 
-// "not JSON: parse error at line 1, column 2: ..."
+// "not JSON: parse error at line 1, column 2: ...", shortened.
 std::string JsonErrorText(const nlohmann::json::exception& error);
 
 }  // namespace tutti

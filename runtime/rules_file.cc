@@ -25,8 +25,8 @@ using Json = nlohmann::json;
 constexpr int kVersion = 1;
 constexpr size_t kMostRules = 100'000;
 
-// Of a value or a name that an error quotes.
-constexpr size_t kMaxShownBytes = 200;
+// Of a name.
+constexpr size_t kMaxNameBytes = 200;
 
 // How deep rules are nested for the parser: in a list in an object.
 constexpr int kDepthOfRules = 2;
@@ -75,17 +75,6 @@ absl::Status Error(const std::string& where, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", message));
 }
 
-std::string Shortened(const std::string& text) {
-  if (text.size() <= kMaxShownBytes) return text;
-  return absl::StrCat(text.substr(0, kMaxShownBytes), "... (", text.size(),
-                      " bytes)");
-}
-
-// A list or an object by its type alone: it may be nested without end.
-std::string Shown(const Json& value) {
-  return value.is_structured() ? value.type_name() : Shortened(value.dump());
-}
-
 absl::StatusOr<Json> ParseAndSee(const std::string& text,
                                  const std::string& path, Seen* seen) {
   int line = 1;
@@ -104,8 +93,7 @@ absl::StatusOr<Json> ParseAndSee(const std::string& text,
                     CountingIterator(text.data() + text.size(), &line), note);
     return json;
   } catch (const Json::exception& error) {
-    return Error(absl::StrCat(path, ":", line),
-                 Shortened(JsonErrorText(error)));
+    return Error(absl::StrCat(path, ":", line), JsonErrorText(error));
   }
 }
 
@@ -146,7 +134,7 @@ class RuleReader {
       for (const char* one : kKeys) known = known || key == one;
       if (known) continue;
       return Error(where_,
-                   absl::StrCat("unknown key \"", Shortened(key),
+                   absl::StrCat("unknown key \"", ShownText(key),
                                 "\"; known: ", absl::StrJoin(kKeys, ", ")));
     }
     return absl::OkStatus();
@@ -155,8 +143,9 @@ class RuleReader {
   absl::Status ReadText(const char* key, std::string* text) {
     if (!json_.contains(key)) return absl::OkStatus();
     if (!json_[key].is_string() || json_[key] == "") {
-      return Error(where_, absl::StrCat("\"", key, "\" is ", Shown(json_[key]),
-                                        "; wanted a text"));
+      return Error(where_,
+                   absl::StrCat("\"", key, "\" is ", ShownJson(json_[key]),
+                                "; wanted a text"));
     }
     *text = json_[key].get<std::string>();
     return absl::OkStatus();
@@ -165,10 +154,10 @@ class RuleReader {
   // A name of something, which no such text is.
   absl::Status ReadName(const char* key, std::string* name) {
     absl::Status status = ReadText(key, name);
-    if (!status.ok() || name->size() <= kMaxShownBytes) return status;
+    if (!status.ok() || name->size() <= kMaxNameBytes) return status;
     return Error(where_,
-                 absl::StrCat("\"", key, "\" is ", Shown(json_[key]),
-                              "; wanted at most ", kMaxShownBytes, " bytes"));
+                 absl::StrCat("\"", key, "\" is ", ShownJson(json_[key]),
+                              "; wanted at most ", kMaxNameBytes, " bytes"));
   }
 
   // As groups call their layouts, with which it is compared.
@@ -202,7 +191,7 @@ class RuleReader {
     if (!json_.contains("one_process")) return absl::OkStatus();
     const Json& value = json_["one_process"];
     if (!value.is_boolean()) {
-      return Error(where_, absl::StrCat("\"one_process\" is ", Shown(value),
+      return Error(where_, absl::StrCat("\"one_process\" is ", ShownJson(value),
                                         "; wanted true or false"));
     }
     rule->one_process = value.get<bool>();
@@ -218,7 +207,7 @@ class RuleReader {
                                  uint64_t{std::numeric_limits<int64_t>::max()}
                            : value.get<int64_t>() >= 0);
     if (!fits) {
-      return Error(where_, absl::StrCat("\"", key, "\" is ", Shown(value),
+      return Error(where_, absl::StrCat("\"", key, "\" is ", ShownJson(value),
                                         "; wanted a number of bytes"));
     }
     *bytes = value.get<int64_t>();
@@ -233,7 +222,7 @@ absl::Status CheckFile(const Json& json, const Seen& seen,
                        const std::string& path) {
   if (seen.repeated.key().has_value()) {
     return Error(absl::StrCat(path, ":", seen.line_of_repeated),
-                 absl::StrCat("\"", Shortened(*seen.repeated.key()),
+                 absl::StrCat("\"", ShownText(*seen.repeated.key()),
                               "\" for the second time"));
   }
   const std::string where = absl::StrCat(path, ":1");
@@ -246,7 +235,7 @@ absl::Status CheckFile(const Json& json, const Seen& seen,
   }
   for (const auto& [key, value] : json.items()) {
     if (key == "rules" || key == "version" || key == "comment") continue;
-    return Error(where, absl::StrCat("unknown key \"", Shortened(key),
+    return Error(where, absl::StrCat("unknown key \"", ShownText(key),
                                      "\"; known: version, comment, rules"));
   }
   if (!json.contains("version") || json["version"] != kVersion) {

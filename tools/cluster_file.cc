@@ -28,9 +28,8 @@ constexpr char kInsecure[] = "insecure";
 
 absl::Status WantedElse(const std::string& what, const Json& found,
                         absl::string_view wanted) {
-  return UsageError(absl::StrCat(
-      what, " is ", found.is_structured() ? found.type_name() : found.dump(),
-      "; wanted is ", wanted));
+  return UsageError(
+      absl::StrCat(what, " is ", ShownJson(found), "; wanted is ", wanted));
 }
 
 absl::StatusOr<std::string> TasksOf(const Json& value) {
@@ -52,7 +51,7 @@ absl::StatusOr<std::string> TasksOf(const Json& value) {
 }
 
 absl::StatusOr<std::string> WordOf(const std::string& key, const Json& value) {
-  const std::string what = absl::StrCat("\"", key, "\"");
+  const std::string what = absl::StrCat("\"", ShownText(key), "\"");
   if (key == kTasks) return TasksOf(value);
   if (key == kInsecure) {
     if (value.is_boolean()) return value.dump();

@@ -44,6 +44,12 @@ TEST(ClusterFileTest, WhatIsNotJsonIsToldWhere) {
   EXPECT_THAT(ErrorOf("\xFF"), StartsWith("c.json: not JSON: "));
 }
 
+TEST(ClusterFileTest, ErrorsAreShortWhateverTheFileHas) {
+  const std::string text = "\"" + std::string(100'000, 'x') + "\"";
+  EXPECT_LT(ErrorOf("{" + text + ": 1}").size(), 500);
+  EXPECT_LT(ErrorOf(R"({"insecure": )" + text + "}").size(), 500);
+}
+
 TEST(ClusterFileTest, OtherJsonIsRefused) {
   EXPECT_EQ(ErrorOf("[]"),
             R"(c.json: wanted is {"tasks": ["host1:7000", ...], ...})");

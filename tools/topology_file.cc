@@ -78,17 +78,15 @@ absl::Status ReadFields(const Json& json, const std::string& prefix,
     const auto reader = readers.find(key);
     if (reader == readers.end()) {
       return UsageError(absl::StrCat(
-          "unknown field \"", prefix, key, "\"; known: ",
+          "unknown field \"", prefix, ShownText(key), "\"; known: ",
           absl::StrJoin(readers, ", ", [](std::string* out, const auto& one) {
             out->append(one.first);
           })));
     }
     const std::string wanted = reader->second(value);
     if (wanted.empty()) continue;
-    return UsageError(
-        absl::StrCat("\"", prefix, key, "\" is ",
-                     value.is_structured() ? value.type_name() : value.dump(),
-                     "; wanted is ", wanted));
+    return UsageError(absl::StrCat("\"", prefix, key, "\" is ",
+                                   ShownJson(value), "; wanted is ", wanted));
   }
   return absl::OkStatus();
 }
@@ -137,8 +135,7 @@ absl::StatusOr<Host> HostOf(const Json& json) {
   const Json& fields = json["host"];
   if (!fields.is_object()) {
     return UsageError(absl::StrCat(
-        "\"host\" is ",
-        fields.is_structured() ? fields.type_name() : fields.dump(),
+        "\"host\" is ", ShownJson(fields),
         R"(; wanted is {"processors": ..., "tasks": ..., "inline_bytes": ...})"));
   }
   if (!fields.contains("processors")) {

@@ -91,6 +91,22 @@ TEST(TopologyFileTest, FieldsThatCannotBeAreNamed) {
   EXPECT_THAT(ErrorOf(R"({"links": []})"), HasSubstr("links is empty"));
 }
 
+// They once were as long as the value.
+TEST(TopologyFileTest, ErrorsAreShortWhateverTheFileHas) {
+  const std::string name(100'000, '1');
+  const std::string text = "\"" + name + "\"";
+  for (const std::string& value : {name, text, "[" + name, "\x01" + text}) {
+    EXPECT_LT(ErrorOfLink(R"({"name": "b", "latency_us": 1, "gb_per_s": )" +
+                          value + "}")
+                  .size(),
+              500)
+        << value.substr(0, 3);
+  }
+  const std::string link = R"({"name": "b", "latency_us": 1, "gb_per_s": 1, )";
+  EXPECT_LT(ErrorOfLink(link + text + ": 1}").size(), 500);
+  EXPECT_LT(ErrorOfLink(link + text + ": 1, " + text + ": 1}").size(), 500);
+}
+
 TEST(TopologyFileTest, HostsThatCannotBeAreNamed) {
   const auto error = [](const std::string& host) {
     return ErrorOf(
