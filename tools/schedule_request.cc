@@ -20,6 +20,7 @@ namespace tutti {
 namespace {
 
 constexpr int kDefaultRanks = 8;
+constexpr char kDefaultBytes[] = "1M";
 
 absl::StatusOr<const Algorithm*> FindSchedule(
     const CollectiveRegistry& registry, const std::string& name) {
@@ -98,9 +99,12 @@ absl::StatusOr<ScheduleRequest> ParseScheduleRequest(
   if (!collective.ok()) return collective.status();
   auto workload = ParseWorkload(*collective, "float32", layout->size());
   if (!workload.ok()) return workload.status();
-  const auto bytes = ParseSize("--bytes", words.bytes);
-  if (!bytes.ok()) return bytes.status();
   const CollectiveSpec& spec = workload->spec;
+  if (spec.type == CollectiveType::kBarrier && words.bytes.has_value()) {
+    return UsageError("--bytes does not go with barrier, which moves no data");
+  }
+  const auto bytes = ParseSize("--bytes", words.bytes.value_or(kDefaultBytes));
+  if (!bytes.ok()) return bytes.status();
   workload->count =
       CountFor(spec.type, workload->dtype, layout->size(), *bytes);
   VerifyCase request = {.layout = *layout,
@@ -132,7 +136,7 @@ void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words) {
   AddRoleOptions(app, max_ranks, &words->collective);
   app->add_option("--bytes", words->bytes,
                   "of the larger of one rank's buffers; K, M and G\n"
-                  "are powers of 1024 [default: 1M]")
+                  "are powers of 1024 [default: 1M]; a barrier has none")
       ->option_text("SIZE");
 }
 

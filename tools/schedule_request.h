@@ -18,10 +18,10 @@ namespace tutti {
 // algorithm without running them.
 struct ScheduleWords {
   std::string name;
-  std::optional<int> ranks;    // Default: those of the layout, else 8.
-  std::string layout;          // Empty: one task.
-  CollectiveWords collective;  // None: the first of the algorithm.
-  std::string bytes = "1M";
+  std::optional<int> ranks;          // Default: those of the layout, else 8.
+  std::string layout;                // Empty: one task.
+  CollectiveWords collective;        // None: the first of the algorithm.
+  std::optional<std::string> bytes;  // Default: 1M. Not of a barrier.
 };
 
 // The same, looked up.

@@ -49,6 +49,9 @@ TEST(ScheduleRequestTest, WordsThatDoNotGoTogetherAreRefused) {
               HasSubstr("--ranks 3 does not fit --layout 2x2, which has 4"));
   EXPECT_THAT(UsageErrorOf({.name = "RingReduce", .bytes = "x"}),
               HasSubstr("--bytes"));
+  EXPECT_THAT(UsageErrorOf({.name = "Barrier", .bytes = "1M"}),
+              HasSubstr("--bytes does not go with barrier"));
+  EXPECT_THAT(Parse({.name = "Barrier"}), IsOk());
 }
 
 }  // namespace

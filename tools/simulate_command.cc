@@ -228,11 +228,15 @@ std::string ToText(const Report& report) {
   const VerifyCase& request = report.of.request;
   const Simulation& simulation = report.simulation;
   const auto share = ShareOf(report);
-  std::string text = absl::StrFormat("%s: %s of %.0f bytes on %s\n",
-                                     report.name, Name(request.type),
-                                     report.bytes, request.layout.ToString());
-  absl::StrAppendFormat(&text, "time         %.1f us, %d rounds\n",
-                        simulation.seconds * 1e6, simulation.num_rounds - 1);
+  const bool has_data = request.type != CollectiveType::kBarrier;
+  std::string text = absl::StrCat(
+      report.name, ": ", Name(request.type),
+      has_data ? absl::StrFormat(" of %.0f bytes", report.bytes) : "", " on ",
+      request.layout.ToString(), "\n");
+  const int num_rounds = simulation.num_rounds - 1;
+  absl::StrAppendFormat(&text, "time         %.1f us, %d %s\n",
+                        simulation.seconds * 1e6, num_rounds,
+                        num_rounds == 1 ? "round" : "rounds");
   absl::StrAppendFormat(
       &text, "lower bound  %.1f us, %s\n", report.lower_bound_seconds * 1e6,
       share.has_value() ? absl::StrFormat("%.1f %% of the time", *share * 100)

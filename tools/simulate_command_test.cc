@@ -18,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class SimulateCommandTest : public ::testing::Test {
  protected:
@@ -93,6 +94,9 @@ TEST_F(SimulateCommandTest, ABarrierMovesTokens) {
   const auto json = JsonOf({.words = {.name = "Barrier", .ranks = 8}});
   EXPECT_EQ(json["bytes"], 1);
   EXPECT_EQ(json["links"][0]["bytes"], 24);
+  EXPECT_THAT(Run({.words = {.name = "Barrier", .ranks = 2}}), IsOk());
+  EXPECT_THAT(out_.str(), StartsWith("Barrier: barrier on 1x2\n"));
+  EXPECT_THAT(out_.str(), HasSubstr(" us, 1 round\n"));
 }
 
 TEST_F(SimulateCommandTest, ATopologyIsAnotherMachine) {

@@ -1186,6 +1186,12 @@ class ScheduleTest(ToolTest):
             line = self.fail_with(1, "schedule", "Barrier", "--svg", path)
             self.assertIn(path.split("/")[0], line)
 
+    def test_a_barrier_has_no_bytes(self):
+        for command in ("schedule", "simulate"):
+            self.succeed(command, "Barrier")
+            self.assertIn("--bytes does not go with barrier", self.fail_with(
+                2, command, "Barrier", "--bytes", 4))
+
     def test_what_cannot_be_shown(self):
         for args, words in [
                 (["LocalReduce"], ["LocalReduce is code, not a schedule",
