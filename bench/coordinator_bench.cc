@@ -2,13 +2,13 @@
 // work queue: what asking and deciding cost, and what fusion saves.
 
 #include <benchmark/benchmark.h>
-#include <sys/resource.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "bench/processor_seconds.h"
 #include "framework/blocking_counter.h"
 #include "framework/coordinator/coordinator.h"
 #include "framework/coordinator/coordinator_settings.h"
@@ -80,16 +80,6 @@ BENCHMARK(BM_OneTensorOf4Bytes)
     ->Arg(int64_t{64} << 20)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
-
-double ProcessorSeconds() {
-  rusage used = {};
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) +
-           1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
 
 // What four ranks that talk over gRPC cost while one has asked for a tensor
 // that the others never ask for: in percent of a processor for each.

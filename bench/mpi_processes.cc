@@ -27,13 +27,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "bench/run_task.h"
+#include "bench/run_mpi_task.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "framework/prepared_collective.h"
 #include "remote/mpi/mpi_merge.h"
 #include "remote/mpi/mpi_runtime.h"
-#include "remote/mpi/mpi_transport.h"
 #include "runtime/cluster_runtime.h"
 #include "tutti.h"
 
@@ -281,18 +280,8 @@ absl::Status RunComparison() {
   MpiRuntime mpi({.environment = environment.get()});
   const absl::Status status = mpi.Start();
   if (!status.ok()) return status;
-  const auto cluster = ClusterOf(mpi);
-  if (!cluster.ok()) return cluster.status();
-  return RunTask(
-      {.cluster = *cluster,
-       .environment = environment.get(),
-       .make_transport =
-           [&](uint64_t incarnation) {
-             return CreateMpiTransport({.runtime = &mpi,
-                                        .cluster = *cluster,
-                                        .incarnation = incarnation,
-                                        .environment = environment.get()});
-           }},
+  return RunMpiTask(
+      &mpi, environment.get(), /*coordinator=*/{},
       [&](ClusterRuntime* runtime) { return Comparison(&mpi, runtime).Run(); });
 }
 
