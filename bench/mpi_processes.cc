@@ -8,9 +8,9 @@
 // MPI_Allreduce.
 //
 // "Iallreduce" is MPI_Iallreduce and MPI_Wait, on the kernel that MpiReduce
-// gives MPI; MpiReduce is prepared, and each starts where the last one is done,
-// so that it is MPI's thread as with these. "Tutti" are calls of the main
-// thread, which waits for each.
+// gives MPI, by the algorithm that MPI chooses; MpiReduce is prepared, and each
+// starts where the last one is done, so that it is MPI's thread as with these.
+// "Tutti" are calls of the main thread, which waits for each.
 
 #include <mpi.h>
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -224,6 +225,32 @@ TEST_F(MpiCollectivesTest, AllReduceGivesAllTheReductionOfEveryDType) {
         RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
       }
     }
+  }
+}
+
+// MPI adds up in an order of its own, but once for all.
+TEST_F(MpiCollectivesTest, ALargeAllReduceGivesAllTheSameBits) {
+  std::mt19937 random(static_cast<unsigned>(rank()));
+  for (const int64_t count : {int64_t{5001}, int64_t{65'537} * size()}) {
+    const TensorShape shape = TensorShape::Vector(count);
+    Call call{
+        .request = RequestOf("MpiReduce", AllReduce(), DType::kFloat32, shape),
+        .input = *Tensor::Allocate(DType::kFloat32, shape)};
+    for (int64_t i = 0; i < count; ++i) {
+      StoreFloating(DType::kFloat32,
+                    std::ldexp(1.0 / (1 + random() % 1000), i % 7),
+                    call.input.mutable_data() + 4 * i);
+    }
+    Start(call);
+    ASSERT_THAT(call.Wait(), IsOk());
+    Call of_first{.request = RequestOf("MpiBroadcast", Broadcast{rank() == 0},
+                                       DType::kFloat32, shape)};
+    if (rank() == 0) of_first.input = call.output;
+    Start(of_first);
+    ASSERT_THAT(of_first.Wait(), IsOk());
+    EXPECT_EQ(std::memcmp(call.output.data(), of_first.output.data(),
+                          call.output.size_bytes()),
+              0);
   }
 }
 

@@ -73,6 +73,16 @@ int MPI_Testsome(int count, MPI_Request requests[], int* num_ended,
   return PMPI_Testsome(count, requests, num_ended, indices, statuses);
 }
 
+int MPI_T_init_thread(int wanted, int* granted) {
+  tutti::CheckMpiThread("MPI_T_init_thread");
+  return PMPI_T_init_thread(wanted, granted);
+}
+
+int MPI_T_cvar_write(MPI_T_cvar_handle variable, const void* value) {
+  tutti::CheckMpiThread("MPI_T_cvar_write");
+  return PMPI_T_cvar_write(variable, value);
+}
+
 int MPI_Iallreduce(const void* from, void* into, int count, MPI_Datatype type,
                    MPI_Op op, MPI_Comm communicator, MPI_Request* request) {
   tutti::CheckMpiThread("MPI_Iallreduce");

@@ -190,8 +190,9 @@ void MpiCollectives::Execution::Fail(const absl::Status& why) {
 
 void MpiCollectives::Execution::Begin(const MpiAgreement::Order& order) {
   if (order.makes_communicator) owner_->communicators_.Make(key_, tasks_);
-  const std::vector<MPI_Request> requests = operation_->Start(
-      owner_->communicators_.Find(key_), &owner_->merges_, order.any_in_place);
+  const std::vector<MPI_Request> requests =
+      operation_->Start(owner_->communicators_.Find(key_), &owner_->merges_,
+                        order.any_in_place, owner_->options_.runtime->ring());
   context_.executor->Launched(context_);
   num_requests_ = requests.size();
   for (const MPI_Request request : requests) {

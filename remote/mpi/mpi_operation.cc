@@ -136,12 +136,12 @@ absl::Status MpiOperation::Allocate() {
 
 std::vector<MPI_Request> MpiOperation::Start(MPI_Comm communicator,
                                              MpiMerges* merges,
-                                             bool any_in_place) {
+                                             bool any_in_place, MpiRing* ring) {
   switch (instance().type) {
     case CollectiveType::kAllReduce:
     case CollectiveType::kReduce:
       PrepareReduction(merges, /*num_blocks=*/1);
-      Reduce(communicator, any_in_place);
+      Reduce(communicator, any_in_place, ring);
       break;
     case CollectiveType::kReduceScatter:
       PrepareReduction(merges, size());
@@ -188,7 +188,8 @@ void MpiOperation::InPieces(int64_t count, size_t unit_bytes, Call call) const {
 // Of an all-reduce all members say MPI_IN_PLACE, or none. So where some reduce
 // in place the others do it in their output: that takes no memory. Of a reduce
 // the root alone may say so.
-void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place) {
+void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place,
+                          MpiRing* ring) {
   const bool packs = merge_->packs();
   const std::byte* from = packs ? input_packs_.data() : input_;
   std::byte* into = packs ? output_packs_.mutable_data() : output_;
@@ -203,6 +204,9 @@ void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place) {
     const void* source = is_in_place ? MPI_IN_PLACE : from + begin * unit_bytes;
     void* target = into == nullptr ? nullptr : into + begin * unit_bytes;
     if (is_all_reduce) {
+      const bool as_ring =
+          count >= size() && MpiRing::IsFaster(size(), count * unit_bytes);
+      const MpiRing::Scope scope(as_ring ? ring : nullptr);
       MPI_Iallreduce(source, target, count, merge_->type(),
                      MpiMerge::Operation(), communicator, NewRequest());
     } else {

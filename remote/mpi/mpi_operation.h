@@ -14,6 +14,7 @@
 #include "framework/params.h"
 #include "framework/tensor.h"
 #include "remote/mpi/mpi_merge.h"
+#include "remote/mpi/mpi_ring.h"
 
 namespace tutti {
 
@@ -52,9 +53,10 @@ class MpiOperation {
 
   // Begins it among the members of `communicator`, whose ranks are those of the
   // group, and gives what MPI has to end. `any_in_place`, the same on all:
-  // some member's input is its output.
+  // some member's input is its output. `ring`: for large all-reduces; null, on
+  // all, leaves it to MPI how they run.
   std::vector<MPI_Request> Start(MPI_Comm communicator, MpiMerges* merges,
-                                 bool any_in_place);
+                                 bool any_in_place, MpiRing* ring);
 
   // After MPI has ended all of it: completes the output. Errors: those of merge
   // op and final op.
@@ -76,7 +78,7 @@ class MpiOperation {
 
   // Elements or packs of the whole input; of one of `num_blocks` equal blocks.
   void PrepareReduction(MpiMerges* merges, int num_blocks);
-  void Reduce(MPI_Comm communicator, bool any_in_place);
+  void Reduce(MPI_Comm communicator, bool any_in_place, MpiRing* ring);
   void ReduceScatter(MPI_Comm communicator);
   void Gather(MPI_Comm communicator);
   void Broadcast(MPI_Comm communicator);

@@ -1,6 +1,7 @@
 // The tests of operations in small pieces that each process of a job runs, in
 // step with the others: mpirun_test.py starts them.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -21,10 +22,53 @@
 #include "framework/tensor.h"
 #include "remote/mpi/mpi_merge.h"
 #include "remote/mpi/mpi_operation.h"
+#include "remote/mpi/mpi_ring.h"
 #include "tests/status_matchers.h"
+
+namespace {
+
+// Open MPI's, of the algorithm of MPI_Iallreduce; after MPI_T_init_thread().
+class AlgorithmVariable {
+ public:
+  AlgorithmVariable() {
+    int index = 0, count = 0;
+    MPI_T_cvar_get_index("coll_libnbc_iallreduce_algorithm", &index);
+    MPI_T_cvar_handle_alloc(index, nullptr, &handle_, &count);
+  }
+  ~AlgorithmVariable() { MPI_T_cvar_handle_free(&handle_); }
+
+  int Get() const {
+    int value = -1;
+    MPI_T_cvar_read(handle_, &value);
+    return value;
+  }
+  void Set(int value) { MPI_T_cvar_write(handle_, &value); }
+
+ private:
+  MPI_T_cvar_handle handle_ = MPI_T_CVAR_HANDLE_NULL;
+};
+
+// Its values.
+constexpr int kAsMpiChooses = 0;
+constexpr int kRing = 1;
+constexpr int kBinomial = 2;
+
+// With which MPI_Iallreduce was called.
+std::vector<int> algorithms;
+
+}  // namespace
+
+int MPI_Iallreduce(const void* from, void* into, int count, MPI_Datatype type,
+                   MPI_Op op, MPI_Comm communicator, MPI_Request* request) {
+  algorithms.push_back(AlgorithmVariable().Get());
+  return PMPI_Iallreduce(from, into, count, type, op, communicator, request);
+}
 
 namespace tutti {
 namespace {
+
+using testing::Each;
+using testing::ElementsAre;
 
 constexpr int64_t kPieceBytes = 1024;
 constexpr int64_t kPieceElements = kPieceBytes / sizeof(int32_t);
@@ -77,7 +121,8 @@ class MpiOperationTest : public testing::Test {
   // Runs it among all processes. The number of calls of MPI's that it took.
   size_t Run(CollInstanceParams instance, const Tensor& input,
              const Tensor& output, int64_t piece_bytes = kPieceBytes,
-             bool any_in_place = false) {
+             bool any_in_place = false, MpiRing* ring = nullptr) {
+    algorithms.clear();
     instance.dtype = DType::kInt32;
     EXPECT_THAT(MpiOperation::Check(instance, size()), IsOk());
     params_.instance =
@@ -90,7 +135,7 @@ class MpiOperationTest : public testing::Test {
     EXPECT_THAT(operation.Allocate(), IsOk());
     MpiMerges merges;
     std::vector<MPI_Request> requests =
-        operation.Start(MPI_COMM_WORLD, &merges, any_in_place);
+        operation.Start(MPI_COMM_WORLD, &merges, any_in_place, ring);
     MPI_Waitall(static_cast<int>(requests.size()), requests.data(),
                 MPI_STATUSES_IGNORE);
     EXPECT_THAT(operation.Finish(), IsOk());
@@ -162,17 +207,82 @@ TEST_F(MpiOperationTest, ABroadcastInPiecesIsThatOfTheWhole) {
   }
 }
 
-// The pieces are of whole packs.
-TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunInPieces) {
-  constexpr int64_t kPack = MpiMerge::kElementsPerPack;
-  constexpr int64_t kPacks = 2;  // A piece.
-  const MergeOp add = *MergeOp::Custom(
+MergeOp Adding() {
+  return *MergeOp::Custom(
       {.name = "add",
        .commutative = true,
        .apply = [](DType dtype, const void* left, const void* right, void* into,
                    int64_t num_elements) {
          return MergeOp().Apply(dtype, left, right, into, num_elements);
        }});
+}
+
+// Elements from which on an all-reduce among so many is to be a ring.
+int64_t LeastOfRing(int size) {
+  int64_t count = 1;
+  while (size > 1 && !MpiRing::IsFaster(size, count * 4)) ++count;
+  return count;
+}
+
+TEST_F(MpiOperationTest, LargeAllReducesAreRingsAndTheSameSums) {
+  if (size() == 1) return;
+  MpiRing ring;
+  const int64_t least = LeastOfRing(size());
+  for (const int64_t count : {least - 1, least, least + 1, 3 * least + 2}) {
+    for (const bool any_in_place : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(count, any_in_place ? " in place" : ""));
+      const Tensor input = Own(count);
+      const Tensor output =
+          any_in_place && rank() % 2 == 0 ? input : Zeros(count);
+      Run({.shape = input.shape()}, input, output, MpiOperation::kPieceBytes,
+          any_in_place, &ring);
+      EXPECT_THAT(algorithms,
+                  ElementsAre(count < least ? kAsMpiChooses : kRing));
+      EXPECT_EQ(AlgorithmVariable().Get(), kAsMpiChooses);
+      Check(output, [&](int64_t i) { return SumOf(i); });
+    }
+  }
+}
+
+TEST_F(MpiOperationTest, EachPieceIsARingIfItIsLarge) {
+  if (size() == 1) return;
+  MpiRing ring;
+  const int64_t least = LeastOfRing(size());
+  const Tensor input = Own(2 * least + 1);
+  const Tensor output = Zeros(2 * least + 1);
+  Run({.shape = input.shape()}, input, output, 4 * least,
+      /*any_in_place=*/false, &ring);
+  EXPECT_THAT(algorithms, ElementsAre(kRing, kRing, kAsMpiChooses));
+  Check(output, [&](int64_t i) { return SumOf(i); });
+}
+
+TEST_F(MpiOperationTest, LargeAllReducesRunAsTheUserHasChosen) {
+  AlgorithmVariable().Set(kBinomial);
+  MpiRing ring;
+  const Tensor input = Own(LeastOfRing(8));
+  const Tensor output = Zeros(LeastOfRing(8));
+  for (int i = 0; i < 2; ++i) {
+    Run({.shape = input.shape()}, input, output, MpiOperation::kPieceBytes,
+        /*any_in_place=*/false, &ring);
+    EXPECT_THAT(algorithms, ElementsAre(kBinomial));
+  }
+  AlgorithmVariable().Set(kAsMpiChooses);
+  Check(output, [&](int64_t i) { return SumOf(i); });
+}
+
+TEST_F(MpiOperationTest, LargeAllReducesWithoutARingRunAsMpiChooses) {
+  const Tensor input = Own(LeastOfRing(8));
+  const Tensor output = Zeros(LeastOfRing(8));
+  Run({.shape = input.shape()}, input, output);
+  EXPECT_THAT(algorithms, Each(kAsMpiChooses));
+  Check(output, [&](int64_t i) { return SumOf(i); });
+}
+
+// The pieces are of whole packs.
+TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunInPieces) {
+  constexpr int64_t kPack = MpiMerge::kElementsPerPack;
+  constexpr int64_t kPacks = 2;  // A piece.
+  const MergeOp add = Adding();
   const auto piece_bytes =
       static_cast<int64_t>(kPacks * MpiMerge::PackBytes(DType::kInt32));
   for (const int64_t count : {int64_t{0}, int64_t{1}, kPacks * kPack,
@@ -182,6 +292,21 @@ TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunInPieces) {
     EXPECT_EQ(Run({.shape = input.shape(), .merge_op = add}, input, output,
                   piece_bytes),
               NumPieces(count, kPacks * kPack));
+    Check(output, [&](int64_t i) { return SumOf(i); });
+  }
+}
+
+// But a single pack has no part for each member.
+TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunAsARing) {
+  MpiRing ring;
+  const int64_t large = 3 * LeastOfRing(size());
+  for (const int64_t count : {int64_t{5}, large}) {
+    const Tensor input = Own(count);
+    const Tensor output = Zeros(count);
+    Run({.shape = input.shape(), .merge_op = Adding()}, input, output,
+        MpiOperation::kPieceBytes, /*any_in_place=*/false, &ring);
+    const bool as_ring = count == large && size() > 1;
+    EXPECT_THAT(algorithms, ElementsAre(as_ring ? kRing : kAsMpiChooses));
     Check(output, [&](int64_t i) { return SumOf(i); });
   }
 }
@@ -216,7 +341,11 @@ TEST_F(MpiOperationTest, CollectivesOfBlocksAreOneCallOfAnySize) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   MPI_Init(&argc, &argv);
+  int level = 0;
+  MPI_Query_thread(&level);
+  MPI_T_init_thread(level, &level);
   const int result = RUN_ALL_TESTS();
+  MPI_T_finalize();
   MPI_Finalize();
   return result;
 }

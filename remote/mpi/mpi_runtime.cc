@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <new>
 #include <utility>
@@ -18,7 +19,7 @@ namespace tutti {
 namespace {
 
 // What processes say to each other through MPI.
-constexpr int kProtocolVersion = 4;
+constexpr int kProtocolVersion = 5;
 
 // Between looks, while MPI has something to go on with, and for what comes from
 // other hosts or from a process that could not ring.
@@ -250,14 +251,17 @@ absl::Status MpiRuntime::BringUp() {
   return status;
 }
 
-// And that all speak the same version.
+// And that all speak the same version: so this is of the same size in all.
 absl::Status MpiRuntime::LearnHosts() {
   struct Introduction {
     int version = kProtocolVersion;
-    int shares_memory = 1;
+    int16_t shares_memory = 1;
+    int16_t is_ours = 0;
     char host[MPI_MAX_PROCESSOR_NAME] = {};
   };
-  Introduction own{.shares_memory = options_.shares_memory ? 1 : 0};
+  Introduction own;
+  own.shares_memory = options_.shares_memory ? 1 : 0;
+  own.is_ours = is_ours_ ? 1 : 0;
   int length = 0;
   MPI_Get_processor_name(own.host, &length);
   std::vector<Introduction> all(size_);
@@ -266,6 +270,7 @@ absl::Status MpiRuntime::LearnHosts() {
                               sizeof(own), MPI_BYTE, messages_),
                 "MPI_Allgather");
   if (!status.ok()) return status;
+  bool all_are_ours = true;
   for (int rank = 0; rank < size_; ++rank) {
     if (all[rank].version != kProtocolVersion) {
       return absl::FailedPreconditionError(
@@ -281,7 +286,9 @@ absl::Status MpiRuntime::LearnHosts() {
     }
     all[rank].host[MPI_MAX_PROCESSOR_NAME - 1] = '\0';
     hosts_.emplace_back(all[rank].host);
+    all_are_ours = all_are_ours && all[rank].is_ours != 0;
   }
+  if (all_are_ours) ring_ = std::make_unique<MpiRing>();
   return absl::OkStatus();
 }
 
@@ -339,6 +346,7 @@ void MpiRuntime::TakeDown() {
     MPI_Abort(MPI_COMM_WORLD, /*errorcode=*/1);
     return;
   }
+  ring_ = nullptr;
   if (is_ours_) MPI_Win_free(&shared_);
   MPI_Comm_free(&messages_);
   MPI_Comm_free(&payloads_);

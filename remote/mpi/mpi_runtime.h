@@ -19,6 +19,7 @@
 #include "framework/mutex.h"
 #include "remote/mpi/doorbell.h"
 #include "remote/mpi/mpi_mailbox.h"
+#include "remote/mpi/mpi_ring.h"
 
 namespace tutti {
 
@@ -136,6 +137,11 @@ class MpiRuntime {
   MPI_Comm messages() const { return messages_; }
   MPI_Comm payloads() const { return payloads_; }
 
+  // For large all-reduces; null, on all, where some process's MPI is that of
+  // its host program, which may call it at the same time. On MPI's thread
+  // alone.
+  MpiRing* ring() const { return ring_.get(); }
+
   // Tags that have not been used before: of messages, the same on all processes
   // if they take them in the same order; of payloads to this process, on MPI's
   // thread alone.
@@ -179,6 +185,7 @@ class MpiRuntime {
   MPI_Comm payloads_ = MPI_COMM_NULL;
   MPI_Win shared_ = MPI_WIN_NULL;
   std::vector<Doorbell*> doorbells_;  // By rank; null: of another host.
+  std::unique_ptr<MpiRing> ring_;
 
   std::atomic<int> last_message_tag_{0};
 

@@ -87,6 +87,18 @@ void ExpectWorks(MpiRuntime& runtime) {
   EXPECT_THAT(*runtime.Describe(), HasSubstr("MPI_THREAD_"));
 }
 
+// The host program may call MPI at the same time.
+void ExpectRingsOnlyInOurMpi(MpiRuntime& runtime) {
+  BlockingCounter has_run(1);
+  bool has_ring = false;
+  runtime.Post([&] {
+    has_ring = runtime.ring() != nullptr;
+    has_run.DecrementCount();
+  });
+  has_run.Wait();
+  EXPECT_EQ(has_ring, mode == "own");
+}
+
 TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   if (mode == "apart") return;
   const DefaultEnvironment environment(1);
@@ -103,6 +115,7 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   }
   ASSERT_THAT(started, IsOk());
   ExpectWorks(*runtime);
+  ExpectRingsOnlyInOurMpi(*runtime);
   auto late = CreateMpiTransport({.runtime = runtime.get(),
                                   .cluster = *ClusterOf(*runtime),
                                   .incarnation = 1,
