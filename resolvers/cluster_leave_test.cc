@@ -47,13 +47,6 @@ class ClusterLeaveTest : public testing::Test {
                   [this](absl::Status status) { ended_ = std::move(status); });
   }
 
-  SimulatedEnvironment environment_{/*seed=*/1};
-  const std::shared_ptr<KeepingChannel> channel_ =
-      std::make_shared<KeepingChannel>();
-  const std::shared_ptr<ClusterLeave> leave_ = std::make_shared<ClusterLeave>(
-      ClusterLeave::Options{.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
-                            .environment = environment_.get(),
-                            .channel = channel_});
   // Task 1 starts again while this one leaves, in vain.
   void LeaveWhileOneComesBack() {
     leave_->OnFound({1, 5});
@@ -67,6 +60,13 @@ class ClusterLeaveTest : public testing::Test {
     ended_.reset();
   }
 
+  SimulatedEnvironment environment_{/*seed=*/1};
+  const std::shared_ptr<KeepingChannel> channel_ =
+      std::make_shared<KeepingChannel>();
+  const std::shared_ptr<ClusterLeave> leave_ = std::make_shared<ClusterLeave>(
+      ClusterLeave::Options{.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
+                            .environment = environment_.get(),
+                            .channel = channel_});
   std::optional<absl::Status> ended_;
 };
 
