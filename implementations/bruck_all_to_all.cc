@@ -10,31 +10,7 @@
 namespace tutti {
 namespace {
 
-// A block goes to a rank that is `distance` places on, in a hop of 2^k places
-// for each bit k of `distance`. In round k all blocks go on that have bit k.
-//
-//   distance      1   2   3   4   5   6   7      n = 8, on every rank
-//   k = 0        +1      +1      +1      +1
-//   k = 1            +2  +2          +2  +2
-//   k = 2                    +4  +4  +4  +4
-//
-// ceil(log2 n) rounds for any n, and a block has floor(log2 n) hops at most,
-// where pairwise exchange has n - 1 rounds. But a rank sends about n / 2 blocks
-// in each, so log2(n) / 2 times as many in all, and each is a message of its
-// own, all of a round at once: this wins only where messages one after the
-// other take much longer than messages at once, and blocks are small. (J. Bruck
-// et al., "Efficient algorithms for all-to-all communications in multiport
-// message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8, 1997. There
-// a round is one message, and the blocks need to be put in order before the
-// first and after the last.)
-//
-// Between its hops a block is in scratch memory, in two slots by turns: one is
-// sent from while the other is received into. Any slot fits any block, as all
-// have one size.
-//
-// In place, what arrives over `distance` places lands on what goes
-// n - `distance` places. Where that has not left in an earlier round, it is set
-// aside in scratch memory: floor(log2 n) blocks.
+// The places of each hop over `distance`, ascending.
 std::vector<int> HopsOf(int distance) {
   std::vector<int> hops;
   for (int stride = 1; stride <= distance; stride *= 2) {
@@ -114,6 +90,31 @@ class Routes {
   std::vector<Route> routes_;  // By distance.
 };
 
+// A block goes to a rank that is `distance` places on, in a hop of 2^k places
+// for each bit k of `distance`. In round k all blocks go on that have bit k.
+//
+//   distance      1   2   3   4   5   6   7      n = 8, on every rank
+//   k = 0        +1      +1      +1      +1
+//   k = 1            +2  +2          +2  +2
+//   k = 2                    +4  +4  +4  +4
+//
+// ceil(log2 n) rounds for any n, and a block has floor(log2 n) hops at most,
+// where pairwise exchange has n - 1 rounds. But a rank sends about n / 2 blocks
+// in each, so log2(n) / 2 times as many in all, and each is a message of its
+// own, all of a round at once: this wins only where messages one after the
+// other take much longer than messages at once, and blocks are small. (J. Bruck
+// et al., "Efficient algorithms for all-to-all communications in multiport
+// message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8, 1997. There
+// a round is one message, and the blocks need to be put in order before the
+// first and after the last.)
+//
+// Between its hops a block is in scratch memory, in two slots by turns: one is
+// sent from while the other is received into. Any slot fits any block, as all
+// have one size.
+//
+// In place, what arrives over `distance` places lands on what goes
+// n - `distance` places. Where that has not left in an earlier round, it is set
+// aside in scratch memory: floor(log2 n) blocks.
 Schedule Plan(const PlanRequest& request) {
   const int size = request.layout.size();
   ScheduleBuilder builder(size);
