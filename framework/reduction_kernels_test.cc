@@ -261,11 +261,11 @@ TEST_P(ReductionKernelsTest, SumsOfEvery16BitCodeMatchTheReference) {
   }
 }
 
-// Buffers of a fold of `num_inputs` inputs. The outputs follow each other with
-// `offset` bytes past a multiple of 64.
-class FoldBuffers {
+// `num_inputs` buffers of random elements, which a fold reads and may write to.
+// Number i begins (`offset` + i) % 5 bytes past a multiple of 64.
+class ManyBuffers {
  public:
-  FoldBuffers(DType dtype, size_t num_inputs, size_t length, size_t offset)
+  ManyBuffers(DType dtype, size_t num_inputs, size_t length, size_t offset)
       : length_(length) {
     for (size_t i = 0; i < num_inputs; ++i) {
       contents_.push_back(RandomElements(dtype, length, i + 17 * length));
@@ -303,7 +303,7 @@ TEST_P(ReductionKernelsTest, FoldsOfManyBuffersMatchTheReference) {
     for (const size_t num_inputs : {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 17}) {
       for (const size_t length : {0, 1, 7, 16, 33, 65, 200, 601}) {
         const size_t offset = length % 3 * SizeOf(pair.dtype) + num_inputs / 8;
-        FoldBuffers buffers(pair.dtype, num_inputs, length, offset);
+        ManyBuffers buffers(pair.dtype, num_inputs, length, offset);
         const int64_t divisor = IsFloating(pair.dtype) ? 1 + length % 3 : 1;
         const Bytes expected = buffers.Expected(pair, divisor);
         Guarded plain(Bytes(expected.size()), 1);
@@ -333,7 +333,7 @@ TEST_P(ReductionKernelsTest, FoldsInPlaceMatchTheReference) {
   for (const ReductionPair& pair : SupportedPairs()) {
     SCOPED_TRACE(Describe(pair));
     for (const size_t length : {1, 16, 33, 200, 1001}) {
-      FoldBuffers buffers(pair.dtype, 3, length, 0);
+      ManyBuffers buffers(pair.dtype, 3, length, 0);
       const Bytes expected = buffers.Expected(pair, 1);
       Guarded streamed(Bytes(expected.size()), length % 4 * 8);
       Fold(pair, {.inputs = buffers.inputs(),
@@ -359,7 +359,7 @@ TEST_P(ReductionKernelsTest, FoldsOfMoreBuffersThanFitSideBySideMatch) {
                                              {33, 500},
                                              {17, 17'000}}) {
       const int64_t divisor = IsFloating(pair.dtype) ? 3 : 1;
-      FoldBuffers buffers(pair.dtype, num_inputs, length, length % 2);
+      ManyBuffers buffers(pair.dtype, num_inputs, length, length % 2);
       const Bytes expected = buffers.Expected(pair, divisor);
       // In place but for one member, who keeps the input.
       std::vector<uint8_t*> outputs;
