@@ -147,8 +147,8 @@ void SuiteGroup::Call(int rank,
 absl::Status SuiteGroup::Finish() {
   if (calls_ == nullptr) calls_ = std::make_unique<PendingCalls>();
   // Members whose calls others do not make would wait for ever.
-  for (const Task& task : tasks_) {
-    if (!status_.ok()) task.executor->StartAbort(status_);
+  if (!status_.ok()) {
+    for (const Task& task : tasks_) task.executor->StartAbort(status_);
   }
   for (int rank = 0; rank < size(); ++rank) {
     machine_.runtime()
