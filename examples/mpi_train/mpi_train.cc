@@ -3,9 +3,10 @@
 //
 //   mpirun -n 4 mpi_train [EPOCHS]
 //
-// The gradient of each layer is a tensor with a name. Every process comes to
-// them in an order of its own, as where layers are computed wherever a thread
-// is free; the coordinator has all of them run what all have asked for.
+// The gradient is many tensors with names: the weights of each unit and the
+// biases of each layer. Every process asks for them in an order that it shuffles
+// anew for each step; the coordinator has all processes run what all have asked
+// for.
 
 #include <algorithm>
 #include <cstddef>
@@ -60,19 +61,19 @@ absl::Status AwaitAll(size_t count, Start start) {
   return first;
 }
 
-// A part of the flat array of parameters.
-struct Layer {
+// A part of the flat array of parameters, whose gradient is a tensor.
+struct Part {
   std::string name;
   int begin = 0;
   int size = 0;
 };
 
-// As examples/train/model.h has them; the weights of each unit are a tensor.
-std::vector<Layer> Layers() {
-  std::vector<Layer> layers;
+// As examples/train/model.h has them.
+std::vector<Part> Parts() {
+  std::vector<Part> parts;
   int begin = 0;
   const auto add = [&](std::string name, int size) {
-    layers.push_back({std::move(name), begin, size});
+    parts.push_back({std::move(name), begin, size});
     begin += size;
   };
   const auto add_units = [&](const std::string& name, int num_units,
@@ -84,14 +85,14 @@ std::vector<Layer> Layers() {
   };
   add_units("hidden", kNumHidden, kNumPixels);
   add_units("output", kNumClasses, kNumHidden);
-  return layers;
+  return parts;
 }
 
 class RankTrainer {
  public:
   explicit RankTrainer(tutti::ClusterRuntime* runtime)
       : runtime_(runtime),
-        layers_(Layers()),
+        parts_(Parts()),
         order_(static_cast<uint32_t>(rank())),
         velocity_(kNumParameters),
         gradient_(kNumParameters) {}
@@ -130,16 +131,16 @@ class RankTrainer {
                                 tutti::TensorShape::Vector(size), data);
   }
 
-  // Layer by layer, in an order that no other rank has.
+  // All parts, in an order that no other rank has.
   absl::Status SumGradients() {
-    std::shuffle(layers_.begin(), layers_.end(), order_);
+    std::shuffle(parts_.begin(), parts_.end(), order_);
     std::vector<tutti::Tensor> sums;
-    for (const Layer& layer : layers_) {
-      sums.push_back(Wrap(gradient_.data() + layer.begin, layer.size));
+    for (const Part& part : parts_) {
+      sums.push_back(Wrap(gradient_.data() + part.begin, part.size));
     }
-    return AwaitAll(layers_.size(), [&](size_t i, tutti::StatusCallback done) {
+    return AwaitAll(parts_.size(), [&](size_t i, tutti::StatusCallback done) {
       runtime_->coordinator().AllReduce(
-          {.name = layers_[i].name, .input = sums[i], .output = &sums[i]},
+          {.name = parts_[i].name, .input = sums[i], .output = &sums[i]},
           std::move(done));
     });
   }
@@ -153,7 +154,7 @@ class RankTrainer {
   }
 
   tutti::ClusterRuntime* const runtime_;
-  std::vector<Layer> layers_;
+  std::vector<Part> parts_;
   std::mt19937 order_;
   std::vector<float> parameters_ = InitialParameters(kSeed);
   std::vector<float> velocity_;
