@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <random>
@@ -11,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/collective_implementation.h"
 #include "framework/registry.h"
-#include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
+#include "tests/cluster_resolve_testing.h"
 #include "tests/simulated_cluster.h"
 #include "tests/status_matchers.h"
 
@@ -23,59 +24,6 @@ using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
-using CallPtr = SimulatedCluster::CallPtr;
-
-constexpr GroupKey kGroup = 7;
-
-class ClusterResolveTest : public testing::Test {
- protected:
-  void Begin(SimulatedCluster::Options options) {
-    options_ = options;
-    cluster_ = std::make_unique<SimulatedCluster>(options);
-    cluster_->StartAll();
-    for (int task = 0; task < options_.num_tasks; ++task) {
-      ASSERT_EQ(cluster_->join_status(task), absl::OkStatus());
-    }
-  }
-
-  int size() const { return options_.num_tasks * options_.devices_per_task; }
-  CollectiveRequest Request(InstanceKey key = 1) const {
-    return AllReduceOf(kGroup, size(), key);
-  }
-
-  std::vector<CallPtr> AskAll(const CollectiveRequest& request) {
-    std::vector<CallPtr> calls;
-    for (int task = 0; task < options_.num_tasks; ++task) {
-      if (!cluster_->is_alive(task)) continue;
-      for (int i = 0; i < options_.devices_per_task; ++i) {
-        calls.push_back(cluster_->Ask(task, i, request));
-      }
-    }
-    return calls;
-  }
-
-  // No group or instance waits anywhere.
-  void ExpectNothingWaits() {
-    for (int task = 0; task < options_.num_tasks; ++task) {
-      if (!cluster_->is_alive(task)) continue;
-      ParamResolverDistributed& resolver =
-          *cluster_->control(task).param_resolver();
-      EXPECT_EQ(resolver.num_waiting(), 0u) << "task " << task;
-    }
-  }
-
-  ParamResolverLocal& led(int task) {
-    return cluster_->control(task).param_resolver()->led();
-  }
-
-  SimulatedCluster::Options options_;
-  std::unique_ptr<SimulatedCluster> cluster_;
-};
-
-void ExpectAllOk(const std::vector<CallPtr>& calls) {
-  for (const CallPtr& call : calls) ASSERT_THAT(call->status(), IsOk());
-}
 
 TEST_F(ClusterResolveTest, AllMembersGetTheSameParams) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -297,43 +245,6 @@ TEST_F(ClusterResolveTest, WhatMembersDifferInIsReportedOnAllOfThem) {
   ExpectAllOk(again);
 }
 
-TEST_F(ClusterResolveTest, AGroupThatCannotBeFormedFailsUntilItIsEnded) {
-  Begin({.num_tasks = 3});
-  const auto one = cluster_->Ask(1, 0, AllReduceOf(kGroup, 3, 1));
-  const auto two = cluster_->Ask(2, 0, AllReduceOf(kGroup, 2, 1));
-  cluster_->RunFor(absl::Seconds(1));
-  const auto late = cluster_->Ask(0, 0, AllReduceOf(kGroup, 3, 1));
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : {one, two, late}) {
-    EXPECT_THAT(call->status(), StatusIs(StatusCode::kInvalidArgument,
-                                         HasSubstr("asks for size")));
-  }
-  cluster_->control(2).param_resolver()->EndGroup(
-      kGroup, absl::CancelledError("start over"));
-  cluster_->RunFor(absl::Seconds(1));
-  const auto calls = AskAll(Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
-}
-
-TEST_F(ClusterResolveTest, ADeviceTooManyEndsTheGroupOnAllTasks) {
-  Begin({.num_tasks = 4});
-  std::vector<CallPtr> calls;
-  const auto request = AllReduceOf(kGroup, 2, 1);
-  for (int task : {1, 2}) calls.push_back(cluster_->Ask(task, 0, request));
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
-  const auto third = cluster_->Ask(3, 0, request);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(third->status(), StatusIs(StatusCode::kInvalidArgument,
-                                        HasSubstr("wants to join")));
-  for (const CallPtr& call : calls) {
-    EXPECT_THAT(
-        call->params().group->cancellation->status(),
-        StatusIs(StatusCode::kInvalidArgument, HasSubstr("wants to join")));
-  }
-}
-
 TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
   for (int task : {0, 2}) {
     for (const auto wait : {absl::ZeroDuration(), absl::Seconds(1)}) {
@@ -407,166 +318,6 @@ TEST_F(ClusterResolveTest, AnotherRequestForASettledInstanceIsRefused) {
   other.dtype = DType::kInt64;
   EXPECT_THAT(cluster_->Ask(1, 0, other)->status(),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("int64")));
-}
-
-TEST_F(ClusterResolveTest, EndGroupReachesAllTasksAndTheNextGenerationForms) {
-  for (int ending = 0; ending < 4; ++ending) {
-    Begin({.num_tasks = 4, .seed = static_cast<uint64_t>(ending)});
-    uint64_t last_generation = 0;
-    for (int round = 0; round < 3; ++round) {
-      const auto calls = AskAll(Request());
-      cluster_->RunFor(absl::Seconds(1));
-      ExpectAllOk(calls);
-      const auto waiting = cluster_->Ask(3, 0, Request(2));
-      cluster_->RunFor(absl::Milliseconds(10));
-      cluster_->control(ending).param_resolver()->EndGroup(
-          kGroup, absl::AbortedError("enough"));
-      cluster_->RunFor(absl::Milliseconds(5));
-      for (const CallPtr& call : calls) {
-        EXPECT_THAT(call->params().group->cancellation->status(),
-                    StatusIs(StatusCode::kAborted, HasSubstr("enough")));
-      }
-      EXPECT_THAT(waiting->status(),
-                  StatusIs(StatusCode::kAborted, HasSubstr("enough")));
-      EXPECT_GT(calls[0]->params().group->generation, last_generation);
-      last_generation = calls[0]->params().group->generation;
-      cluster_->RunFor(absl::Seconds(1));
-      ExpectNothingWaits();
-      EXPECT_EQ(led(0).num_groups(), 0u);
-    }
-  }
-}
-
-TEST_F(ClusterResolveTest, TheFirstReasonOfAnEndStays) {
-  Begin({.num_tasks = 3});
-  const auto calls = AskAll(Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
-  const auto end = [this](int task, absl::string_view why) {
-    cluster_->control(task).param_resolver()->EndGroup(kGroup,
-                                                       absl::AbortedError(why));
-  };
-  end(1, "first");
-  cluster_->RunFor(absl::Milliseconds(10));
-  end(2, "second");
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : calls) {
-    EXPECT_THAT(call->params().group->cancellation->status(),
-                StatusIs(StatusCode::kAborted, HasSubstr("first")));
-  }
-}
-
-// Of those that watch a group some run before this task has forgotten it. The
-// leader may hear of the end first from who asks again.
-TEST_F(ClusterResolveTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
-  for (int i = 0; i < 40; ++i) {
-    SCOPED_TRACE(absl::StrCat("round ", i));
-    const int asking = i % 2;
-    const int ending = i / 2 % 2;
-    Begin({.num_tasks = 2, .seed = static_cast<uint64_t>(i + 1)});
-    const auto calls = AskAll(Request());
-    cluster_->RunFor(absl::Seconds(1));
-    ExpectAllOk(calls);
-    const auto group = calls[asking]->params().group;
-    std::vector<CallPtr> asked;
-    for (int watcher = 0; watcher < 16; ++watcher) {
-      group->cancellation->Watch([&](const absl::Status&) {
-        asked.push_back(cluster_->Ask(asking, 0, Request()));
-      });
-    }
-    cluster_->control(ending).param_resolver()->EndGroup(
-        kGroup, absl::AbortedError("enough"));
-    if (asking == ending) cluster_->RunFor(absl::Seconds(1));
-    const CallPtr other = cluster_->Ask(1 - asking, 0, Request());
-    cluster_->RunFor(absl::Seconds(1));
-    EXPECT_EQ(asked.size(), 16u);
-    asked.push_back(other);
-    ExpectAllOk(asked);
-    for (const CallPtr& call : asked) {
-      EXPECT_GT(call->params().group->generation, group->generation);
-    }
-  }
-}
-
-TEST_F(ClusterResolveTest, ALateEndOfAnOlderGenerationIsIgnored) {
-  Begin({.num_tasks = 2});
-  const auto old = AskAll(Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(old);
-  cluster_->control(0).param_resolver()->EndGroup(kGroup,
-                                                  absl::AbortedError("old"));
-  cluster_->RunFor(absl::Seconds(1));
-  const auto calls = AskAll(Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
-  proto::ControlRequest request;
-  request.mutable_end_group()->set_group_key(kGroup);
-  request.mutable_end_group()->set_generation(
-      old[0]->params().group->generation);
-  request.mutable_end_group()->mutable_reason()->set_code(10);
-  for (int task : {0, 1}) {
-    cluster_->Send({1 - task, cluster_->Device(1 - task, 0).incarnation}, task,
-                   request, [](ControlAnswer) {});
-  }
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : calls) {
-    EXPECT_FALSE(call->params().group->cancellation->cancelled());
-  }
-}
-
-TEST_F(ClusterResolveTest, EndGroupEndsAGroupThatIsBeingFormed) {
-  for (int ending : {0, 1, 2}) {
-    Begin({.num_tasks = 4});
-    std::vector<CallPtr> calls;
-    for (int task : {0, 1, 2}) {
-      calls.push_back(cluster_->Ask(task, 0, Request()));
-    }
-    cluster_->RunFor(absl::Seconds(1));
-    cluster_->control(ending).param_resolver()->EndGroup(
-        kGroup, absl::AbortedError("never mind"));
-    cluster_->RunFor(absl::Seconds(1));
-    for (const CallPtr& call : calls) {
-      EXPECT_THAT(call->status(),
-                  StatusIs(StatusCode::kAborted, HasSubstr("never mind")));
-    }
-    EXPECT_EQ(led(0).num_groups(), 0u);
-  }
-}
-
-TEST_F(ClusterResolveTest, EachCallEndsWithTheReasonOfItsOwnEnd) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
-    Begin({.num_tasks = 2, .seed = seed, .max_delay = absl::Milliseconds(300)});
-    ParamResolverDistributed& resolver = *cluster_->control(1).param_resolver();
-    std::vector<CallPtr> calls;
-    for (InstanceKey key = 0; key < 8; ++key) {
-      calls.push_back(cluster_->Ask(1, 0, Request(key)));
-    }
-    resolver.EndGroup(kGroup, absl::AbortedError("first"));
-    const CallPtr later = cluster_->Ask(1, 0, Request(8));
-    resolver.EndGroup(kGroup, absl::AbortedError("second"));
-    cluster_->RunFor(absl::Seconds(20));
-    for (const CallPtr& call : calls) {
-      EXPECT_EQ(call->status(), absl::AbortedError("first"));
-    }
-    EXPECT_EQ(later->status(), absl::AbortedError("second"));
-  }
-}
-
-TEST_F(ClusterResolveTest, ATaskThatDoesNotWaitCannotEndAGroupBeingFormed) {
-  Begin({.num_tasks = 3});
-  const auto call = cluster_->Ask(1, 0, Request());
-  cluster_->RunFor(absl::Seconds(1));
-  for (int task : {0, 2}) {
-    cluster_->control(task).param_resolver()->EndGroup(
-        kGroup, absl::AbortedError("not mine"));
-  }
-  proto::ControlRequest request;
-  request.mutable_end_group()->set_group_key(kGroup);
-  request.mutable_end_group()->mutable_reason()->set_code(10);
-  cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
-                 [](ControlAnswer) {});
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_TRUE(call->waits());
 }
 
 TEST_F(ClusterResolveTest, ALateJoinerCompletesTheGroup) {
@@ -771,73 +522,6 @@ TEST_F(ClusterResolveTest, AnEmptyMessageAndTasksThatDoNotExistAreRefused) {
   end.mutable_end_group()->clear_reason();
   EXPECT_THAT(send({1, incarnation}, end),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("error.code")));
-}
-
-// Whatever one of them says, all others go on, and it, too.
-TEST_F(ClusterResolveTest, AGenerationThatCannotBeIsNotCountedOnFrom) {
-  for (int shift : {40, 41, 42, 61, 62}) {
-    SCOPED_TRACE(absl::StrCat("2^", shift));
-    const uint64_t generation = uint64_t{1} << shift;
-    Begin({.num_tasks = 3});
-    proto::ControlRequest request;
-    *request.mutable_complete_params() =
-        *EncodeMemberCall({.device = cluster_->Device(2, 0),
-                           .request = std::make_shared<const CollectiveRequest>(
-                               AllReduceOf(8, 2, 1)),
-                           .ended_generation = generation});
-    std::vector<absl::Status> reasons;
-    cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
-                   [&](const ControlAnswer& answer) {
-                     ASSERT_THAT(answer, IsOk());
-                     reasons.push_back(DecodeError(
-                         answer->complete_params().failure().reason()));
-                   });
-    cluster_->RunFor(absl::Seconds(1));
-    if (shift > 41) {
-      ASSERT_EQ(reasons.size(), 1u);
-      EXPECT_THAT(reasons[0], StatusIs(StatusCode::kInvalidArgument,
-                                       HasSubstr("ended_generation")));
-    }
-    for (int round = 0; round < 3; ++round) {
-      for (InstanceKey key : {1, 2}) {
-        const auto calls = AskAll(Request(key));
-        cluster_->RunFor(absl::Seconds(1));
-        ExpectAllOk(calls);
-      }
-      cluster_->control(round).param_resolver()->EndGroup(
-          kGroup, absl::AbortedError("enough"));
-      cluster_->RunFor(absl::Seconds(1));
-    }
-  }
-}
-
-TEST_F(ClusterResolveTest, TheEndOfAGenerationThatCannotBeIsNotBelieved) {
-  for (int shift : {39, 40, 41, 61, 62}) {
-    SCOPED_TRACE(absl::StrCat("2^", shift));
-    Begin({.num_tasks = 3});
-    for (int liar : {1, 2}) {
-      const auto calls = AskAll(Request());
-      cluster_->RunFor(absl::Seconds(1));
-      ExpectAllOk(calls);
-      proto::ControlRequest request = RequestOfKind(5);
-      request.mutable_end_group()->set_generation(uint64_t{1} << shift);
-      absl::Status status;
-      cluster_->Send(
-          {liar, cluster_->Device(liar, 0).incarnation}, liar == 1 ? 0 : 1,
-          request,
-          [&](const ControlAnswer& answer) { status = answer.status(); });
-      cluster_->RunFor(absl::Seconds(1));
-      if (shift > 40) {
-        EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
-                                     HasSubstr("says has ended")));
-      }
-      for (int task : {0, 1, 2}) {
-        cluster_->control(task).param_resolver()->EndGroup(
-            kGroup, absl::AbortedError("enough"));
-      }
-      cluster_->RunFor(absl::Seconds(1));
-    }
-  }
 }
 
 // Members of which only the messages are there, and a leader outside the group.
