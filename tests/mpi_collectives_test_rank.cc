@@ -25,16 +25,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/blocking_counter.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/collective_request.h"
 #include "framework/tensor.h"
 #include "runtime/cluster_runtime.h"
+#include "tests/mpi_collectives_testing.h"
 #include "tests/mpi_task.h"
 #include "tests/mpi_thread.h"
 #include "tests/status_matchers.h"
-#include "tools/element.h"
 
 namespace {
 
@@ -89,123 +88,6 @@ namespace {
 
 using testing::AnyOf;
 using testing::HasSubstr;
-
-// Element i of rank r: whole numbers that every dtype has, and whose sums and
-// products over eight ranks too.
-int Value(int rank, int64_t i) {
-  return static_cast<int>((rank * 5 + i * 3) % 4 + 1) % 3;
-}
-
-// One call of a collective and what became of it.
-struct Call {
-  CollectiveRequest request;
-  Tensor input;
-  Tensor output;
-  absl::Status status = absl::UnknownError("not ended");
-  BlockingCounter ended{1};
-
-  absl::Status Wait() {
-    ended.Wait();
-    return status;
-  }
-};
-
-void Set(Tensor& tensor, int64_t i, int value) {
-  std::byte* const at = tensor.mutable_data() + i * SizeOf(tensor.dtype());
-  if (IsFloating(tensor.dtype())) {
-    StoreFloating(tensor.dtype(), value, at);
-  } else {
-    StoreInteger(tensor.dtype(), value, at);
-  }
-}
-
-class MpiCollectivesTest : public testing::Test {
- protected:
-  void SetUp() override { Create(/*devices_per_task=*/1); }
-  void TearDown() override { Leave(); }
-
-  void Create(int devices_per_task) {
-    auto runtime = JoinedMpiTask({.devices_per_task = devices_per_task});
-    ASSERT_THAT(runtime, IsOk());
-    runtime_ = *std::move(runtime);
-  }
-
-  void Leave() { EXPECT_THAT(LeaveMpiTask(std::move(runtime_)), IsOk()); }
-
-  int rank() const { return runtime_->cluster().this_task; }
-  int size() const { return runtime_->cluster().num_tasks(); }
-
-  CollectiveRequest RequestOf(const std::string& implementation,
-                              CollectiveOp op, DType dtype,
-                              const TensorShape& shape) {
-    CollectiveRequest request;
-    request.group_size = size();
-    request.rank = rank();
-    request.instance_key = ++last_instance_;
-    request.op = std::move(op);
-    request.dtype = dtype;
-    request.shape = shape;
-    request.impl_details.implementation = implementation;
-    return request;
-  }
-
-  void Start(Call& call, int64_t step = 1,
-             std::shared_ptr<Cancellation> cancellation = nullptr,
-             size_t device = 0,
-             absl::Duration limit = absl::InfiniteDuration()) {
-    runtime_->manager().FindOrCreate(step)->ExecuteAsync(
-        {.device = runtime_->devices()[device],
-         .request = std::make_shared<const CollectiveRequest>(call.request),
-         .input = call.input,
-         .output = &call.output,
-         .deadline = MpiTestEnvironment().clock->Now() + limit,
-         .cancellation = std::move(cancellation)},
-        [&call](absl::Status status) {
-          call.status = std::move(status);
-          call.ended.DecrementCount();
-        });
-  }
-
-  static Tensor Filled(DType dtype, const TensorShape& shape, int rank) {
-    Tensor tensor = *Tensor::Allocate(dtype, shape);
-    for (int64_t i = 0; i < shape.num_elements(); ++i) {
-      Set(tensor, i,
-          dtype == DType::kBool ? Value(rank, i) % 2 : Value(rank, i));
-    }
-    return tensor;
-  }
-
-  // Runs it; what is wrong with the output is a failure of the test. `wanted`
-  // is a function from the index of an element.
-  template <typename Wanted>
-  void RunAndCheck(Call& call, Wanted wanted) {
-    Start(call);
-    const absl::Status status = call.Wait();
-    ASSERT_THAT(status, IsOk());
-    Check(call.output, wanted);
-  }
-
-  template <typename Wanted>
-  static void Check(const Tensor& output, Wanted wanted) {
-    const size_t bytes = SizeOf(output.dtype());
-    Tensor one = *Tensor::Allocate(output.dtype(), TensorShape::Vector(1));
-    for (int64_t i = 0; i < output.num_elements(); ++i) {
-      Set(one, 0, wanted(i));
-      ASSERT_EQ(std::memcmp(one.data(), output.data() + i * bytes, bytes), 0)
-          << Name(output.dtype()) << ", element " << i << " of "
-          << output.num_elements();
-    }
-  }
-
-  int SumOf(int64_t i) const {
-    int sum = 0;
-    for (int r = 0; r < size(); ++r) sum += Value(r, i);
-    return sum;
-  }
-
-  std::unique_ptr<ClusterRuntime> runtime_;
-  int64_t last_instance_ = 0;
-};
 
 constexpr int64_t kCounts[] = {0, 1, 7, 1001, 40'001};
 
@@ -780,142 +662,6 @@ TEST_F(MpiCollectivesTest, ANameThatCannotServeIsAnErrorThatListsWhatCan) {
                        AllOf(HasSubstr("MpiGather does not do all_reduce; "
                                        "these can serve: "),
                              HasSubstr("MpiReduce"))));
-}
-
-// Three devices in each process.
-class SeveralDevicesTest : public MpiCollectivesTest {
- protected:
-  static constexpr int kNumDevices = 3;
-
-  void SetUp() override { Create(kNumDevices); }
-
-  // The calls of this process's devices.
-  std::deque<Call> Calls(const std::string& implementation, DType dtype,
-                         const TensorShape& shape) {
-    const CollectiveRequest request =
-        RequestOf(implementation, AllReduce(), dtype, shape);
-    std::deque<Call> calls(kNumDevices);
-    for (int device = 0; device < kNumDevices; ++device) {
-      Call& call = calls[static_cast<size_t>(device)];
-      call.request = request;
-      call.request.group_size = kNumDevices * size();
-      call.request.rank = kNumDevices * rank() + device;
-      call.input = Filled(dtype, shape, call.request.rank);
-    }
-    return calls;
-  }
-
-  void StartAll(std::deque<Call>& calls, int64_t step = 1) {
-    for (size_t device = 0; device < calls.size(); ++device) {
-      Start(calls[device], step, nullptr, device);
-    }
-  }
-
-  int SumOfAll(int64_t i) const {
-    int sum = 0;
-    for (int r = 0; r < kNumDevices * size(); ++r) sum += Value(r, i);
-    return sum;
-  }
-};
-
-TEST_F(SeveralDevicesTest, AreRefusedWhereAllIsLeftToMpi) {
-  std::deque<Call> calls =
-      Calls("MpiReduce", DType::kInt32, TensorShape::Vector(4));
-  StartAll(calls);
-  for (Call& call : calls) {
-    EXPECT_THAT(
-        call.Wait(),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr("MpiReduce needs each member in a process of "
-                                 "its own; these can serve: "),
-                       HasSubstr("LocalThenMpi"))));
-  }
-}
-
-TEST_F(SeveralDevicesTest, ReduceWithinProcessesAndThenBetweenThem) {
-  for (const DType dtype : kAllDTypes) {
-    if (dtype == DType::kBool) continue;
-    for (const int64_t count : {0, 1, 7, 1001, 300'001}) {
-      SCOPED_TRACE(absl::StrCat(Name(dtype), " ", count));
-      std::deque<Call> calls =
-          Calls("LocalThenMpi", dtype, TensorShape::Vector(count));
-      calls[1].output = calls[1].input;  // In place.
-      StartAll(calls);
-      for (Call& call : calls) {
-        ASSERT_THAT(call.Wait(), IsOk());
-        Check(call.output, [&](int64_t i) { return SumOfAll(i); });
-      }
-    }
-  }
-}
-
-TEST_F(SeveralDevicesTest, TheFinalOpIsThatOfTheWholeGroup) {
-  std::deque<Call> calls =
-      Calls("LocalThenMpi", DType::kFloat32, TensorShape::Vector(5));
-  for (Call& call : calls) {
-    for (int64_t i = 0; i < 5; ++i) {
-      Set(call.input, i, 2 * call.request.rank + 1);
-    }
-    call.request.final_op = FinalOp::DivideByGroupSize();
-  }
-  StartAll(calls);
-  for (Call& call : calls) {
-    ASSERT_THAT(call.Wait(), IsOk());
-    Check(call.output, [&](int64_t) { return kNumDevices * size(); });
-  }
-}
-
-TEST_F(SeveralDevicesTest, ManyExecutionsMeetInAnyOrder) {
-  const TensorShape shape = TensorShape::Vector(100);
-  std::vector<std::deque<Call>> rounds;
-  for (int i = 0; i < 20; ++i) {
-    rounds.push_back(Calls("LocalThenMpi", DType::kInt32, shape));
-  }
-  std::vector<size_t> order(rounds.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), std::mt19937_64(rank()));
-  for (const size_t i : order) StartAll(rounds[i]);
-  for (std::deque<Call>& calls : rounds) {
-    for (Call& call : calls) {
-      ASSERT_THAT(call.Wait(), IsOk());
-      Check(call.output, [&](int64_t i) { return SumOfAll(i); });
-    }
-  }
-}
-
-TEST_F(SeveralDevicesTest, WhatDependsOnItRunsOnceAllHaveLaunched) {
-  const TensorShape shape = TensorShape::Vector(10);
-  std::deque<Call> first = Calls("LocalThenMpi", DType::kInt32, shape);
-  std::deque<Call> second = Calls("LocalThenMpi", DType::kInt32, shape);
-  for (Call& call : second) {
-    call.request.impl_details.dependencies = {
-        {first[0].request.group_key, first[0].request.instance_key}};
-  }
-  StartAll(second);
-  StartAll(first);
-  for (std::deque<Call>* calls : {&first, &second}) {
-    for (Call& call : *calls) {
-      ASSERT_THAT(call.Wait(), IsOk());
-      Check(call.output, [&](int64_t i) { return SumOfAll(i); });
-    }
-  }
-}
-
-TEST_F(SeveralDevicesTest, ACancellationOfOneEndsAllWhoHaveNotBegun) {
-  const TensorShape shape = TensorShape::Vector(10);
-  std::deque<Call> calls = Calls("LocalThenMpi", DType::kInt32, shape);
-  // Rank 1 never comes.
-  const auto cancellation = std::make_shared<Cancellation>();
-  for (size_t device = 0; device < calls.size(); ++device) {
-    if (calls[device].request.rank == 1) continue;
-    Start(calls[device], 1, device == 0 ? cancellation : nullptr, device);
-  }
-  cancellation->Cancel(absl::AbortedError("not wanted any more"));
-  for (Call& call : calls) {
-    if (call.request.rank == 1) continue;
-    EXPECT_THAT(call.Wait(), StatusIs(absl::StatusCode::kAborted,
-                                      HasSubstr("not wanted any more")));
-  }
 }
 
 }  // namespace
