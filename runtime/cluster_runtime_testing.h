@@ -1,0 +1,184 @@
+#ifndef TUTTI_RUNTIME_CLUSTER_RUNTIME_TESTING_H_
+#define TUTTI_RUNTIME_CLUSTER_RUNTIME_TESTING_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/cancellation.h"
+#include "framework/cluster_spec.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_request.h"
+#include "framework/status_callback.h"
+#include "framework/tensor.h"
+#include "remote/transport.h"
+#include "runtime/cluster_runtime.h"
+#include "tests/loopback_network.h"
+#include "tests/simulated_environment.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+
+inline ClusterSpec ThreeTasks(int this_task) {
+  return {.addresses = {"a:1", "b:1", "c:1"}, .this_task = this_task};
+}
+
+// All tasks of a cluster, with their messages in an order that the seed makes.
+class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
+ protected:
+  static constexpr int kNumTasks = 3;
+  static constexpr int kDevices = 2;
+  static constexpr int64_t kStep = 5;
+
+  // What became of something asynchronous.
+  struct Outcome {
+    std::optional<absl::Status> status;  // Unset until it has ended.
+
+    StatusCallback Set() {
+      return [this](absl::Status ended) {
+        EXPECT_FALSE(status.has_value());
+        status = std::move(ended);
+      };
+    }
+  };
+
+  // One call of one device; all elements of its output are the same.
+  struct Call {
+    Outcome outcome;
+    Tensor output;
+    std::shared_ptr<Cancellation> cancellation;  // May be null.
+
+    float result() const {
+      return reinterpret_cast<const float*>(output.data())[0];
+    }
+  };
+
+  void SetUp() override {
+    for (int task = 0; task < kNumTasks; ++task) Start(task);
+    Join();
+  }
+  void TearDown() override {
+    for (auto& runtime : runtimes_) runtime.reset();
+    environment_.RunAll();
+  }
+
+  void Start(int task) {
+    auto runtime = ClusterRuntime::Create(
+        {.cluster = ThreeTasks(task),
+         .environment = environment_.get(),
+         .devices_per_task = kDevices,
+         .make_transport = [this, task](uint64_t incarnation)
+             -> absl::StatusOr<std::shared_ptr<Transport>> {
+           return network_.Connect(task, incarnation);
+         }});
+    ASSERT_THAT(runtime, IsOk());
+    runtimes_[task] = *std::move(runtime);
+  }
+
+  void Join() {
+    std::vector<Outcome> joined(kNumTasks);
+    for (int task = 0; task < kNumTasks; ++task) {
+      runtimes_[task]->Join(After(absl::Seconds(60)), nullptr,
+                            joined[task].Set());
+    }
+    environment_.RunAll();
+    for (const Outcome& outcome : joined) {
+      ASSERT_EQ(outcome.status, absl::OkStatus());
+    }
+  }
+
+  absl::Time After(absl::Duration duration) {
+    return environment_.get().clock->Now() + duration;
+  }
+
+  static CollectiveRequest Request(int num_tasks) {
+    CollectiveRequest request;
+    request.group_key = 1;
+    request.group_size = num_tasks * kDevices;
+    request.instance_key = 1;
+    request.op = AllReduce{};
+    request.shape = TensorShape::Vector(1001);
+    return request;
+  }
+
+  // A device brings its rank + 1 everywhere.
+  Call& CallDevice(int task, int device, const CollectiveRequest& request,
+                   absl::Time deadline = absl::InfiniteFuture()) {
+    Call& call = calls_.emplace_back();
+    CallDevice(task, device, request, call, deadline);
+    return call;
+  }
+  void CallDevice(int task, int device, const CollectiveRequest& request,
+                  Call& call, absl::Time deadline = absl::InfiniteFuture()) {
+    Tensor input = *Tensor::Allocate(request.dtype, request.shape);
+    std::fill_n(reinterpret_cast<float*>(input.mutable_data()),
+                input.num_elements(),
+                static_cast<float>(task * kDevices + device + 1));
+    runtimes_[task]->manager().FindOrCreate(step_)->ExecuteAsync(
+        {.device = runtimes_[task]->devices()[device],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = std::move(input),
+         .output = &call.output,
+         .deadline = deadline,
+         .cancellation = call.cancellation},
+        call.outcome.Set());
+  }
+
+  std::vector<Call*> CallAll(const std::vector<int>& tasks,
+                             InstanceKey instance = 1) {
+    CollectiveRequest request = Request(static_cast<int>(tasks.size()));
+    request.instance_key = instance;
+    std::vector<Call*> calls;
+    for (int task : tasks) {
+      for (int device = 0; device < kDevices; ++device) {
+        calls.push_back(&CallDevice(task, device, request));
+      }
+    }
+    return calls;
+  }
+
+  // A call of the task's in a step that was cleaned up.
+  void CallLate(const std::shared_ptr<CollectiveExecutor>& executor, int task,
+                const CollectiveRequest& request) {
+    Call late;
+    executor->ExecuteAsync(
+        {.device = runtimes_[task]->devices()[0],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = *Tensor::Allocate(request.dtype, request.shape),
+         .output = &late.output},
+        late.outcome.Set());
+    environment_.RunAll();
+    ASSERT_TRUE(late.outcome.status.has_value());
+    EXPECT_THAT(*late.outcome.status,
+                StatusIs(absl::StatusCode::kCancelled,
+                         testing::HasSubstr("step 5 has been cleaned up")));
+  }
+
+  static void ExpectAll(const std::vector<Call*>& calls, float sum) {
+    for (const Call* call : calls) {
+      ASSERT_EQ(call->outcome.status, absl::OkStatus());
+      EXPECT_EQ(call->result(), sum);
+    }
+  }
+
+  SimulatedEnvironment environment_{GetParam()};
+  LoopbackNetwork network_{ThreeTasks(0), environment_.get().queue,
+                           /*part_elements=*/100};
+  int64_t step_ = kStep;
+  std::deque<Call> calls_;
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_{kNumTasks};
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RUNTIME_CLUSTER_RUNTIME_TESTING_H_
