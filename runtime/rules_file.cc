@@ -178,6 +178,7 @@ class RuleReader {
     std::string name;
     absl::Status status = ReadName("collective", &name);
     if (!status.ok()) return status;
+    if (name.empty()) return Error(where_, "wanted a \"collective\"");
     const auto type = ParseCollectiveType(name);
     if (!type.ok()) {
       return Error(where_,

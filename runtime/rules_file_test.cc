@@ -79,8 +79,8 @@ struct BadRule {
 TEST(RulesFileTest, WhatIsWrongWithARuleIsSaidWithItsLine) {
   const BadRule bad_rules[] = {
       {R"(7)", "a rule is an object, not number"},
+      {R"({"algorithm": "RingReduce"})", "wanted a \"collective\""},
       {R"({"collective": "all_reduce"})", "wanted an \"algorithm\""},
-      {R"({"algorithm": "RingReduce"})", "\"collective\": "},
       {R"({"collective": "reduce_all", "algorithm": "RingReduce"})",
        "reduce_all"},
       {R"({"collective": "all_reduce", "algorithm": "Rnig"})", "\"Rnig\""},
