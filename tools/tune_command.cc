@@ -37,10 +37,10 @@ TUTTI_RULES of `tutti run`, `tutti perf` and `tutti explain`. The file is JSON,
 made to be edited: docs/rules.md. Whether it can be written is looked at first.
 
 Algorithms take turns, round after round, and are measured as by `tutti perf`;
-what counts is the median. All is measured twice: the rules follow from the first
-time, and the scores from the second, so that the rules are not judged by the
-noise that they were made from. The rules are as few as keep each point within
-5 % of its best.
+what counts is the median. All is measured twice: the rules follow from the
+first time, and the scores from the second, so that the rules are not judged by
+the noise that they were made from. The rules are as few as keep each point
+within 5 % of its best.
 
 The table has for each point the fastest algorithm with its time, and how many
 times as long the choices of the cost model and of the rules take. The last two
@@ -52,7 +52,7 @@ largest for all above. Measure while nothing else runs.
 
 Examples:
   tutti tune --output rules.json
-  tutti tune all_reduce --layout 1x2,1x8,2x4 --max-bytes 64M --output rules.json
+  tutti tune all_reduce --layout 1x2,1x8,2x4 --factor 4 --output rules.json
   tutti perf all_reduce --rules rules.json)";
 
 // A point before it is measured.

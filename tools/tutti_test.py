@@ -26,7 +26,7 @@ ROW_KEYS = ["collective", "bytes", "count", "dtype", "reduction", "algorithm",
             "p50_us", "p99_us", "algbw", "busbw", "wrong", "limit_share"]
 
 # What has a --help.
-PAGES = [[], ["run"], ["perf"], ["info"], ["explain"], ["verify"],
+PAGES = [[], ["run"], ["perf"], ["info"], ["explain"], ["tune"], ["verify"],
          ["schedule"], ["simulate"], ["launch"], ["worker"], ["certs"]]
 
 
@@ -771,7 +771,8 @@ class UsageTest(ToolTest):
             {"links": [{"name": "all", "latency_us": 1, "gb_per_s": 10}]}))
         # As they stand, and quicker where they leave that open.
         quicker = {"verify": ["--max-ranks 5"],
-                   "perf": ["--iterations 1", "--warmup 0", "--max-bytes 1M"]}
+                   "perf": ["--iterations 1", "--warmup 0", "--max-bytes 1M"],
+                   "tune": ["--rounds 1", "--iterations 1", "--max-bytes 64"]}
         num_examples = 0
         for page in PAGES:
             for example in re.findall(r"^  (tutti .*)$",
@@ -790,7 +791,7 @@ class UsageTest(ToolTest):
                     text=True, cwd=self.root, capture_output=True, check=False)
                 self.assertEqual(result.returncode, 0, (example, result))
                 num_examples += 1
-        self.assertGreaterEqual(num_examples, 27)
+        self.assertGreaterEqual(num_examples, 30)
 
     def test_descriptors_that_are_closed_get_nothing_of_it(self):
         pattern = self.save([np.ones(4, np.float32)] * 2)
