@@ -4,7 +4,9 @@
 #include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
@@ -19,10 +21,17 @@ using Json = nlohmann::json;
 // Reads one field; what is wrong with it, or nothing.
 using Reader = std::function<std::string(const Json&)>;
 
+// It would spoil the table, or do something to the terminal.
+bool IsControl(char c) {
+  return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+}
+
 Reader Text(std::string* into) {
   return [into](const Json& value) -> std::string {
     if (!value.is_string()) return "a text";
-    *into = value.get<std::string>();
+    auto text = value.get<std::string>();
+    if (absl::c_any_of(text, IsControl)) return "a text of one line";
+    *into = std::move(text);
     return "";
   };
 }
@@ -62,10 +71,11 @@ Reader Rate(double* into) {
 
 Reader Count(int* into) {
   return [into](const Json& value) -> std::string {
+    constexpr int kMost = 1'000'000'000;
     const bool fits = value.is_number_unsigned() &&
                       value.get<uint64_t>() >= 1 &&
-                      value.get<uint64_t>() <= 1'000'000'000;
-    if (!fits) return "a whole number above 0";
+                      value.get<uint64_t>() <= kMost;
+    if (!fits) return absl::StrCat("a whole number from 1 to ", kMost);
     *into = value.get<int>();
     return "";
   };

@@ -83,6 +83,12 @@ TEST(TopologyFileTest, FieldsThatCannotBeAreNamed) {
   EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "fly": 1)" + rest),
               AllOf(HasSubstr(R"(unknown field "links[1].fly"; known: )"),
                     HasSubstr("gb_per_s, latency_us, name, tasks")));
+  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "tasks": 1000000001)" + rest),
+              HasSubstr("is 1000000001; wanted is a whole number from 1 to "
+                        "1000000000"));
+  EXPECT_THAT(
+      ErrorOfLink(R"({"name": "a\nb", "latency_us": 1, "gb_per_s": 1})"),
+      HasSubstr(R"("links[1].name" is "a\nb"; wanted is a text of one line)"));
   EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "tasks": 4)" + rest),
               HasSubstr("links[1]: tasks is 4; wanted is 0, all"));
   EXPECT_THAT(
