@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,10 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "framework/collective_executor.h"
-#include "framework/fold.h"
 #include "framework/mutex.h"
 #include "framework/step_stream.h"
 #include "framework/tensor.h"
+#include "schedule/element_work.h"
 
 namespace tutti {
 namespace {
@@ -71,9 +70,6 @@ class ScheduleRun : public Lender, public Borrower {
   // Most schedules of small groups fit.
   static constexpr size_t kInlineOps = 64;
 
-  // Reductions of so many operands allocate nothing.
-  static constexpr size_t kInlineOperands = 16;
-
   // Stands for the start among the ready ops, after the roots: the run has
   // launched. One that has nothing to do ends from there, too, so that a chain
   // of such runs needs no stack.
@@ -112,19 +108,13 @@ class ScheduleRun : public Lender, public Borrower {
                     size_t num_bytes);
   void Compute(int32_t index);
   absl::Status ComputeNow(const Op& op);
-  absl::Status Copy(const Op& op, std::byte* into, const std::byte* from,
-                    int64_t num_elements);
-  absl::Status Merge(const Op& op, absl::Span<const std::byte* const> operands,
-                     std::byte* into, int64_t num_elements);
-  absl::Status MergeMany(absl::Span<const std::byte* const> operands,
-                         std::byte* into, int64_t num_elements);
-  absl::Status Finish(const Op& op, std::byte* into, int64_t num_elements);
 
   bool IsBarrier() const {
     return context_.params->instance->type == CollectiveType::kBarrier;
   }
-  bool Finishes(const Op& op) const {
-    return op.finish && !context_.params->instance->final_op.is_identity();
+  ElementWork Work() const {
+    return {*context_.params, dtype_,
+            on_stream_.has_value() ? on_stream_->steps.get() : nullptr};
   }
   bool IsInThisProcess(int rank) const {
     return context_.params->task->is_local[static_cast<size_t>(rank)];
@@ -533,13 +523,13 @@ absl::Status ScheduleRun::Take(const Op& op, size_t offset,
   const auto num_elements = static_cast<int64_t>(num_bytes / element_bytes_);
   std::byte* const into = MutableAddress(op.into) + offset;
   if (op.incoming == Incoming::kNone) {
-    return Copy(op, into, incoming, num_elements);
+    return Work().Copy(into, incoming, num_elements, op.finish);
   }
   const bool is_left = op.incoming == Incoming::kLeft;
   const std::byte* const own = Address(is_left ? op.right : op.left) + offset;
   const std::byte* const operands[] = {is_left ? incoming : own,
                                        is_left ? own : incoming};
-  return Merge(op, operands, into, num_elements);
+  return Work().Merge(operands, into, num_elements, op.finish);
 }
 
 // Reads what the peer lends and ends the loan; nothing is left to read of what
@@ -596,66 +586,15 @@ absl::Status ScheduleRun::ComputeNow(const Op& op) {
   if (num_elements == 0) return absl::OkStatus();
   std::byte* const into = MutableAddress(op.into);
   const std::byte* const left = Address(op.left);
-  if (op.kind == StepKind::kCopy) return Copy(op, into, left, num_elements);
-  absl::InlinedVector<const std::byte*, kInlineOperands> operands = {
-      left, Address(op.right)};
+  if (op.kind == StepKind::kCopy) {
+    return Work().Copy(into, left, num_elements, op.finish);
+  }
+  absl::InlinedVector<const std::byte*, ElementWork::kInlineOperands> operands =
+      {left, Address(op.right)};
   for (const Slot& slot : schedule_.more(op)) {
     operands.push_back(Address(slot));
   }
-  return Merge(op, operands, into, num_elements);
-}
-
-absl::Status ScheduleRun::Copy(const Op& op, std::byte* into,
-                               const std::byte* from, int64_t num_elements) {
-  const size_t num_bytes = static_cast<size_t>(num_elements) * element_bytes_;
-  if (!on_stream_.has_value()) {
-    if (into != from) std::memcpy(into, from, num_bytes);
-    return Finish(op, into, num_elements);
-  }
-  if (Finishes(op)) return Merge(op, {from}, into, num_elements);
-  if (into == from) return absl::OkStatus();
-  return on_stream_->steps->Copy(into, from, num_bytes);
-}
-
-absl::Status ScheduleRun::Merge(const Op& op,
-                                absl::Span<const std::byte* const> operands,
-                                std::byte* into, int64_t num_elements) {
-  const MergeOp& merge_op = context_.params->instance->merge_op;
-  if (on_stream_.has_value()) {
-    return on_stream_->steps->Reduce(
-        {.kind = merge_op.kind(),
-         .dtype = dtype_,
-         .operands = operands,
-         .into = into,
-         .num_elements = num_elements,
-         .divisor = Finishes(op) ? context_.params->group->size() : 1});
-  }
-  const absl::Status status =
-      operands.size() == 2
-          ? merge_op.Apply(dtype_, operands[0], operands[1], into, num_elements)
-          : MergeMany(operands, into, num_elements);
-  return status.ok() ? Finish(op, into, num_elements) : status;
-}
-
-absl::Status ScheduleRun::MergeMany(absl::Span<const std::byte* const> operands,
-                                    std::byte* into, int64_t num_elements) {
-  absl::InlinedVector<const uint8_t*, kInlineOperands> inputs;
-  for (const std::byte* operand : operands) {
-    inputs.push_back(reinterpret_cast<const uint8_t*>(operand));
-  }
-  auto* const output = reinterpret_cast<uint8_t*>(into);
-  return Fold(
-      dtype_, context_.params->instance->merge_op, FinalOp(),
-      {.inputs = inputs,
-       .outputs = absl::MakeConstSpan(&output, 1),
-       .num_bytes = num_elements * static_cast<int64_t>(element_bytes_)});
-}
-
-absl::Status ScheduleRun::Finish(const Op& op, std::byte* into,
-                                 int64_t num_elements) {
-  if (!Finishes(op)) return absl::OkStatus();
-  return context_.params->instance->final_op.Apply(
-      dtype_, into, num_elements, context_.params->group->size());
+  return Work().Merge(operands, into, num_elements, op.finish);
 }
 
 const std::byte* ScheduleRun::Address(const Slot& slot) {
