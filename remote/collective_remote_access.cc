@@ -252,13 +252,13 @@ CollectiveRemoteAccess::TakeServed(const BufRendezvous::Ended& ended) {
     if (ask != nullptr) borrowers.insert(ask->borrower);
   }
   std::vector<std::shared_ptr<Served>> taken;
-  absl::erase_if(served_, [&](const auto& entry) {
-    const std::shared_ptr<Served>& served = entry.second;
-    if (!borrowers.contains(served.get())) return false;
+  for (const auto& [key, served] : served_) {
+    if (borrowers.contains(served.get())) taken.push_back(served);
+  }
+  for (const std::shared_ptr<Served>& served : taken) {
+    served_.erase(served->key);
     --num_served_[served->caller.task];
-    taken.push_back(served);
-    return true;
-  });
+  }
   return taken;
 }
 

@@ -34,8 +34,8 @@ class RepeatedKey {
 };
 
 // What errors quote of a file, whatever its size: the beginning of a text that
-// is long, and of a list or an object, which may be nested without end, the type
-// alone.
+// is long, and of a list or an object, which may be nested without end, the
+// type alone.
 std::string ShownText(const std::string& text);
 std::string ShownJson(const nlohmann::json& value);
 

@@ -4,9 +4,9 @@
 //   mpirun -n 4 mpi_train [EPOCHS]
 //
 // The gradient is many tensors with names: the weights of each unit and the
-// biases of each layer. Every process asks for them in an order that it shuffles
-// anew for each step; the coordinator has all processes run what all have asked
-// for.
+// biases of each layer. Every process asks for them in an order that it
+// shuffles anew for each step; the coordinator has all processes run what all
+// have asked for.
 
 #include <algorithm>
 #include <cstddef>
