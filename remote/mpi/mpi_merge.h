@@ -40,7 +40,6 @@ class MpiMerge {
   // merged into it is spoilt.
   static constexpr int64_t kElementsPerPack = 1024;
 
-  bool packs() const { return op_.is_custom(); }
   static int64_t NumPacks(int64_t num_elements) {
     return (num_elements + kElementsPerPack - 1) / kElementsPerPack;
   }
@@ -59,6 +58,7 @@ class MpiMerge {
                       std::byte* elements) const;
 
  private:
+  bool packs() const { return op_.is_custom(); }
   static void Run(void* left, void* into, int* count, MPI_Datatype* type);
   void Merge(const std::byte* left, std::byte* into, int64_t count);
   void MergePack(const std::byte* left, std::byte* into);

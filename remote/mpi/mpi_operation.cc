@@ -163,7 +163,7 @@ void MpiOperation::PrepareReduction(MpiMerges* merges, int num_blocks) {
   merge_ = merges->For(instance().dtype, instance().merge_op);
   const int64_t num_elements = context_.input.num_elements();
   num_units_ = num_elements;
-  if (!merge_->packs()) return;
+  if (!uses_packs()) return;
   const int64_t block = num_elements / num_blocks;
   const int64_t packs = MpiMerge::NumPacks(block);
   const size_t pack_bytes = merge_->pack_bytes();
@@ -190,7 +190,7 @@ void MpiOperation::InPieces(int64_t count, size_t unit_bytes, Call call) const {
 // the root alone may say so.
 void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place,
                           MpiRing* ring) {
-  const bool packs = merge_->packs();
+  const bool packs = uses_packs();
   const std::byte* from = packs ? input_packs_.data() : input_;
   std::byte* into = packs ? output_packs_.mutable_data() : output_;
   const size_t unit_bytes = packs ? merge_->pack_bytes() : element_bytes_;
@@ -217,7 +217,7 @@ void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place,
 }
 
 void MpiOperation::ReduceScatter(MPI_Comm communicator) {
-  const bool packs = merge_->packs();
+  const bool packs = uses_packs();
   const std::byte* from = packs ? input_packs_.data() : InputToRead();
   std::byte* into = packs ? output_packs_.mutable_data() : output_;
   MPI_Ireduce_scatter_block(from, into, static_cast<int>(num_units_ / size()),
@@ -291,7 +291,7 @@ absl::Status MpiOperation::Finish() {
   if (absl::Status status = merge_->failure(); !status.ok()) return status;
   if (output_ == nullptr) return absl::OkStatus();
   const int64_t num_elements = context_.output.num_elements();
-  if (merge_->packs()) {
+  if (uses_packs()) {
     const absl::Status status =
         merge_->Unpack(output_packs_.data(), num_elements, output_);
     if (!status.ok()) return status;
