@@ -345,8 +345,8 @@ absl::Status CheckCommandLine(const CLI::App& app, const ClusterWords& words,
                               PerfOptions* options) {
   absl::Status status = CheckOptionsOfBarrier(
       app, options->collective,
-      {"--min-bytes", "--max-bytes", "--factor", "--dtype", "--check", "--seed",
-       "--in-place", "--hot"});
+      {"--bytes", "--min-bytes", "--max-bytes", "--factor", "--dtype",
+       "--check", "--seed", "--in-place", "--hot"});
   if (!status.ok()) return status;
   status = TakeOwnCluster(words, &options->cluster);
   if (!status.ok()) return status;

@@ -58,6 +58,12 @@ TEST_F(PerfPlanTest, SweepsTheSizes) {
   EXPECT_THAT(Counts(Plan(options)), ElementsAre(1, 4, 16, 64, 256));
 }
 
+TEST_F(PerfPlanTest, OneSizeMayBeMeasuredAlone) {
+  PerfOptions options = Of("all_reduce");
+  options.sweep.bytes = "1M";
+  EXPECT_THAT(Counts(Plan(options)), ElementsAre(262144));
+}
+
 TEST_F(PerfPlanTest, SizesThatComeToTheSameAreMeasuredOnce) {
   PerfOptions options = Of("all_gather");
   options.sweep.max_bytes = "256";
@@ -127,6 +133,9 @@ TEST_F(PerfPlanTest, WrongOptionsAreAWrongCommandLine) {
               HasSubstr("--max-bytes 1048577G: wanted at most 1048576G"));
   options.sweep.min_bytes = "4X";
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("--min-bytes"));
+  options.sweep.bytes = "0";
+  EXPECT_THAT(UsageErrorOf(options),
+              HasSubstr("--bytes 0: wanted at least 1 byte"));
   options = Of("all_reduce");
   options.tasks = 3;
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("--tasks 3"));

@@ -9,19 +9,25 @@
 namespace tutti {
 
 void AddSweepOptions(CLI::App* app, SweepOptions* options) {
-  app->add_option("--min-bytes", options->min_bytes,
-                  absl::StrCat("smallest size; K, M and G are powers of 1024\n"
-                               "[default: ",
-                               options->min_bytes, "]"))
+  CLI::Option* const bytes =
+      app->add_option("--bytes", options->bytes,
+                      "this size alone; K, M and G are powers of 1024")
+          ->option_text("SIZE");
+  app->add_option(
+         "--min-bytes", options->min_bytes,
+         absl::StrCat("smallest size [default: ", options->min_bytes, "]"))
+      ->excludes(bytes)
       ->option_text("SIZE");
   app->add_option(
          "--max-bytes", options->max_bytes,
          absl::StrCat("largest size [default: ", options->max_bytes, "]"))
+      ->excludes(bytes)
       ->option_text("SIZE");
   app->add_option("--factor", options->factor,
                   absl::StrCat("from one size to the next [default: ",
                                options->factor, "]"))
       ->transform(WholeNumber(2, 1 << 30))
+      ->excludes(bytes)
       ->option_text("N");
   app->add_option("--dtype", options->dtype,
                   absl::StrCat("float16, bfloat16, float32, float64, int8,\n"
@@ -31,6 +37,11 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
 }
 
 absl::StatusOr<std::vector<int64_t>> SweptSizes(const SweepOptions& options) {
+  if (!options.bytes.empty()) {
+    const auto bytes = ParseSize("--bytes", options.bytes);
+    if (!bytes.ok()) return bytes.status();
+    return std::vector<int64_t>{*bytes};
+  }
   const auto min_bytes = ParseSize("--min-bytes", options.min_bytes);
   if (!min_bytes.ok()) return min_bytes.status();
   const auto max_bytes = ParseSize("--max-bytes", options.max_bytes);

@@ -13,14 +13,15 @@ namespace tutti {
 
 // Which sizes a command measures, as words of its command line.
 struct SweepOptions {
+  std::string bytes;  // This one alone, if not empty.
   std::string min_bytes = "4";
   std::string max_bytes;
   int factor = 0;
   std::string dtype = "float32";
 };
 
-// --min-bytes, --max-bytes, --factor and --dtype; what `options` has is said to
-// be the default. `options` outlives the parsing.
+// --bytes or --min-bytes, --max-bytes and --factor, and --dtype; what `options`
+// has is said to be the default. `options` outlives the parsing.
 void AddSweepOptions(CLI::App* app, SweepOptions* options);
 
 // Errors: UsageError saying what is wrong with which option.

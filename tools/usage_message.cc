@@ -97,6 +97,10 @@ std::string UsageMessage(const CLI::ParseError& error, const CLI::App& app) {
   if (dynamic_cast<const CLI::RequiredError*>(&error)) {
     return MissingArgument(error, command);
   }
+  if (dynamic_cast<const CLI::ExcludesError*>(&error)) {
+    return absl::StrReplaceAll(error.what(),
+                               {{" excludes ", " does not go with "}});
+  }
   const bool is_told_by_validator =
       dynamic_cast<const CLI::ValidationError*>(&error) != nullptr;
   const CLI::Option* option = OptionOf(error.what(), command);

@@ -17,7 +17,8 @@ class UsageMessageTest : public ::testing::Test {
     play->add_option("TUNE", tune_, "march,\nor waltz")->required();
     play->add_option("--speed", speed_, "from slow\nto fast")
         ->check(CLI::Range(1, 9));
-    play->add_flag("--loud", loud_);
+    CLI::Option* loud = play->add_flag("--loud", loud_);
+    play->add_flag("--soft", soft_)->excludes(loud);
     app_.add_subcommand("stop");
   }
 
@@ -36,6 +37,7 @@ class UsageMessageTest : public ::testing::Test {
   std::string tune_;
   int speed_ = 0;
   bool loud_ = false;
+  bool soft_ = false;
 };
 
 TEST_F(UsageMessageTest, UnknownCommandsAreToldTheKnownOnes) {
@@ -67,6 +69,11 @@ TEST_F(UsageMessageTest, AMissingArgumentIsDescribed) {
 TEST_F(UsageMessageTest, OptionsWithoutTheirValueAreDescribed) {
   EXPECT_EQ(MessageOf({"play", "march", "--speed"}),
             "--speed needs a value: from slow to fast");
+}
+
+TEST_F(UsageMessageTest, OptionsThatExcludeEachOtherAreNamed) {
+  EXPECT_EQ(MessageOf({"play", "march", "--soft", "--loud"}),
+            "--loud does not go with --soft");
 }
 
 TEST_F(UsageMessageTest, OptionsGivenTwiceAreNamed) {
