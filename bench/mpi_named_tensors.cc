@@ -6,12 +6,10 @@
 //   for by the main thread: under a name that nobody has asked for before;
 //   under one that is known; and, to compare with, as a collective that is
 //   called on all. In turn; the medians of each process, of which the greatest.
-// - 1,000 tensors of 4 KiB, asked for at once, fused and one by one: the
-// medians
+// - 1,000 tensors of 4 KiB, asked for at once, fused and one by one: medians
 //   over rounds in turn, of the slowest process.
 // - What a process uses of a processor while nothing is asked for, and while
-// one
-//   of them waits for a tensor that the others ask for only later.
+//   one of them waits for a tensor that the others ask for only later.
 
 #include <algorithm>
 #include <chrono>
@@ -30,6 +28,7 @@
 #include "bench/processor_seconds.h"
 #include "bench/run_mpi_task.h"
 #include "framework/coordinator/coordinator.h"
+#include "framework/coordinator/coordinator_settings.h"
 #include "framework/default_environment.h"
 #include "framework/merge_op.h"
 #include "framework/mutex.h"

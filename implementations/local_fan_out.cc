@@ -15,8 +15,9 @@ namespace {
 // of 512 a tenth; those of 512 bytes gain nothing (EPYC, November 2026).
 constexpr int64_t kSmallBytes = 256;
 
-// Of blocks that are put together and then copied as one.
-constexpr int64_t kMostTogether = 4096;
+// Of blocks that are put together and then copied as one: stays in the first
+// cache beside a block and an output.
+constexpr int64_t kMostTogetherBytes = 4096;
 
 }  // namespace
 
@@ -34,8 +35,8 @@ absl::Status LocalFanOut::Run(ByteRange slice) const {
   const auto after = std::upper_bound(
       blocks_.begin(), blocks_.end(), slice.begin,
       [](int64_t at, const Block& block) { return at < block.begin; });
-  std::array<uint8_t, kMostTogether> together;
-  ByteRange held = {slice.begin, slice.begin};  // By `together`.
+  std::array<uint8_t, kMostTogetherBytes> together;
+  ByteRange held = {slice.begin, slice.begin};  // What `together` has.
   const auto copy_held = [&] {
     if (held.size() > 0) Copy(together.data(), held);
   };
@@ -47,7 +48,7 @@ absl::Status LocalFanOut::Run(ByteRange slice) const {
         input(block->rank) + (range.begin - block->begin);
     slice.begin = range.end;
     const bool is_small = range.size() <= kSmallBytes && blocks_.size() > 1;
-    if (!is_small || held.size() + range.size() > kMostTogether) {
+    if (!is_small || held.size() + range.size() > kMostTogetherBytes) {
       copy_held();
       held = {range.begin, range.begin};
     }

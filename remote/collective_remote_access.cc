@@ -74,8 +74,10 @@ class CollectiveRemoteAccess::Served
 };
 
 // What this task asks another one for. In `receives_` until its borrower is
-// told.
-class CollectiveRemoteAccess::Receive : public Borrower {
+// told, or its step begins anew.
+class CollectiveRemoteAccess::Receive
+    : public Borrower,
+      public std::enable_shared_from_this<Receive> {
  public:
   Receive(std::shared_ptr<CollectiveRemoteAccess> access, int task,
           const BufKey& key, const Ask& ask)
@@ -87,7 +89,7 @@ class CollectiveRemoteAccess::Receive : public Borrower {
   }
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
-    const auto self = access_->RemoveReceive(key);
+    const auto self = access_->RemoveReceive(*this);
     if (!self->is_told_later) return Tell(std::move(status), delivery);
     access_->told_later_.Add([self, status = std::move(status), delivery] {
       self->Tell(status, delivery);
@@ -98,12 +100,12 @@ class CollectiveRemoteAccess::Receive : public Borrower {
   const BufKey key;
   const Ask ask;
 
-  // Written under the access's mutex while this is in `receives_`, `ended`
-  // once: whoever has taken this out may read all without it, and who has found
-  // `ended` set may read that.
+  // Written under the access's mutex before the borrower is told, `ended` once:
+  // who has found that set may read it without the mutex.
   bool is_requested = false;
   std::optional<absl::Status> ended;
   bool is_told_later = false;
+  std::shared_ptr<Receive> self;  // Where `receives_` has it no more.
 
  private:
   void Tell(absl::Status status, const Delivery& delivery) const {
@@ -232,13 +234,18 @@ CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginAnew(
   ForgetEndedExecutions(step_id);
   EndReceivesOf(step_id, reason);
   Ended ended = {.waiting = rendezvous_.EndStep(step_id, reason)};
-  // Also those that somebody else has ended and not cancelled yet.
-  for (auto it = receives_.lower_bound(FirstOf(step_id));
-       it != receives_.end() && it->first.exec.step == step_id; ++it) {
-    if (!it->second->is_requested) continue;
-    it->second->is_told_later = true;
-    ended.receives.push_back(it->second);
+  // Also those that somebody else has ended and not cancelled yet. Who has not
+  // requested one yet cancels it at once.
+  const auto first = receives_.lower_bound(FirstOf(step_id));
+  auto last = first;
+  for (; last != receives_.end() && last->first.exec.step == step_id; ++last) {
+    const std::shared_ptr<Receive>& receive = last->second;
+    receive->self = receive;
+    if (!receive->is_requested) continue;
+    receive->is_told_later = true;
+    ended.receives.push_back(receive);
   }
+  receives_.erase(first, last);
   ended.served = TakeServed(ended.waiting);
   return ended;
 }
@@ -246,18 +253,14 @@ CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginAnew(
 // Those of what ended: others may ask under their keys from now on.
 std::vector<std::shared_ptr<CollectiveRemoteAccess::Served>>
 CollectiveRemoteAccess::TakeServed(const BufRendezvous::Ended& ended) {
-  absl::flat_hash_set<const Borrower*> borrowers;
+  std::vector<std::shared_ptr<Served>> taken;
   for (const BufRendezvous::Waiting& side : ended.sides) {
     const Ask* const ask = std::get_if<Ask>(&side);
-    if (ask != nullptr) borrowers.insert(ask->borrower);
-  }
-  std::vector<std::shared_ptr<Served>> taken;
-  for (const auto& [key, served] : served_) {
-    if (borrowers.contains(served.get())) taken.push_back(served);
-  }
-  for (const std::shared_ptr<Served>& served : taken) {
-    served_.erase(served->key);
-    --num_served_[served->caller.task];
+    if (ask == nullptr) continue;
+    auto* const served = dynamic_cast<Served*>(ask->borrower);
+    if (served == nullptr) continue;  // A member of this task.
+    taken.push_back(served->shared_from_this());
+    EraseServed(*served);
   }
   return taken;
 }
@@ -325,12 +328,13 @@ bool CollectiveRemoteAccess::Order::operator()(const BufKey& a,
 }
 
 std::shared_ptr<CollectiveRemoteAccess::Receive>
-CollectiveRemoteAccess::RemoveReceive(const BufKey& key) {
+CollectiveRemoteAccess::RemoveReceive(Receive& receive) {
+  std::shared_ptr<Receive> kept = receive.shared_from_this();
   MutexLock lock(&mu_);
-  const auto found = receives_.find(key);
-  std::shared_ptr<Receive> receive = std::move(found->second);
-  receives_.erase(found);
-  return receive;
+  const auto found = receives_.find(receive.key);
+  if (found != receives_.end() && found->second == kept) receives_.erase(found);
+  receive.self = nullptr;
+  return kept;
 }
 
 // Returns those that are to be cancelled: the others have not been requested,
@@ -424,6 +428,7 @@ CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginCancel(
   // Else whoever was first has ended them.
   if (ended.waiting.is_first) {
     ended.receives = EndReceivesOf(exec, reason);
+    ended.served = TakeServed(ended.waiting);
   }
   return ended;
 }
@@ -443,6 +448,7 @@ void CollectiveRemoteAccess::EndGroup(const CollGroupParams& group,
         FirstOf(ends),
         [&](const ExecKey& exec) { return GroupInStep::Of(exec) == ends; },
         reason);
+    ended.served = TakeServed(ended.waiting);
   }
   Tell(ended);
 }
@@ -574,6 +580,7 @@ void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
     if (replaced) return;
     ended = {.waiting = rendezvous_.EndStep(step_id, reason),
              .receives = EndReceivesOf(step_id, reason)};
+    ended.served = TakeServed(ended.waiting);
     if (ended.waiting.is_first) {
       ForgetEndedExecutions(step_id);
       ended_steps_.push_back(step_id);
@@ -733,12 +740,16 @@ std::shared_ptr<CollectiveRemoteAccess::Served>
 CollectiveRemoteAccess::RemoveServed(Served& served) {
   std::shared_ptr<Served> kept = served.shared_from_this();
   MutexLock lock(&mu_);
-  const auto found = served_.find(served.key);
-  if (found != served_.end() && found->second == kept) {
-    served_.erase(found);
-    --num_served_[served.caller.task];
-  }
+  EraseServed(served);
   return kept;
+}
+
+// If it is still there. REQUIRES: somebody keeps it.
+void CollectiveRemoteAccess::EraseServed(const Served& served) {
+  const auto found = served_.find(served.key);
+  if (found == served_.end() || found->second.get() != &served) return;
+  served_.erase(found);
+  --num_served_[served.caller.task];
 }
 
 void CollectiveRemoteAccess::Withdraw(const BufKey& key,

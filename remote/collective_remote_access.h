@@ -206,9 +206,10 @@ class CollectiveRemoteAccess
   void EndServed(const std::shared_ptr<Served>& served,
                  const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Served> RemoveServed(Served& served) ABSL_LOCKS_EXCLUDED(mu_);
+  void EraseServed(const Served& served) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Receiving from them.
-  std::shared_ptr<Receive> RemoveReceive(const BufKey& key)
+  std::shared_ptr<Receive> RemoveReceive(Receive& receive)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::shared_ptr<Receive>> EndReceives(
       const BufKey& first, absl::FunctionRef<bool(const ExecKey&)> concerns,

@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -112,7 +113,7 @@ class HoldingTransport : public PromptTransport {
   }
 
  protected:
-  // Of anybody, if of nobody.
+  // With a null `borrower`, whoever asked.
   void EndAsk(const BufKey& key, const Borrower* borrower,
               absl::Status reason) {
     Ask ask;
@@ -214,6 +215,51 @@ TEST(CollectiveRemoteAccessRaceTest, ToBeginAStepAnewCallsNoReceiver) {
   EXPECT_EQ(second.num_told, 0);  // It waits: its key was free.
   now.reset();
   EXPECT_EQ(second.num_told, 1);
+}
+
+// Tells whoever is cancelled only when it is asked to.
+class SlowCancelTransport : public PromptTransport {
+ public:
+  void Request(int, const BufKey&, const Ask& ask) override {
+    asks.push_back(ask);
+  }
+  void Cancel(int, const BufKey&, const Borrower* borrower,
+              absl::Status) override {
+    cancelled.push_back(borrower);
+  }
+
+  std::vector<Ask> asks;
+  std::vector<const Borrower*> cancelled;
+};
+
+TEST(CollectiveRemoteAccessRaceTest,
+     AStepThatBeginsAnewHasTheKeysOfReceivesThatAreBeingCancelled) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto transport = std::make_shared<SlowCancelTransport>();
+  const auto access = CollectiveRemoteAccess::Create(
+      {.cluster = {.addresses = {"a:1", "b:1"}, .this_task = 1},
+       .environment = environment.get(),
+       .groups = std::make_shared<GroupDirectory>(),
+       .transport = transport});
+  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
+  const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
+  CountingBorrower first, second;
+  const auto before = access->ForStep(kStep);
+  before->RecvFromPeer(peer, key, {.borrower = &first});
+  auto now = access->ForStep(kStep);
+  now->RecvFromPeer(peer, key, {.borrower = &second});
+  ASSERT_EQ(transport->asks.size(), 2);
+  ASSERT_EQ(transport->cancelled.size(), 1);
+  EXPECT_EQ(transport->cancelled[0], transport->asks[0].borrower);
+  const absl::Status reason = BufRendezvous::BegunAnew(kStep);
+  transport->asks[0].borrower->OnDelivery(0, reason, {});
+  environment.RunAll();
+  EXPECT_EQ(first.last_status, reason);
+  EXPECT_EQ(second.num_told, 0);
+  EXPECT_EQ(access->num_receiving(), 1);
+  transport->asks[1].borrower->OnDelivery(0, absl::OkStatus(), {});
+  EXPECT_EQ(second.last_status, absl::OkStatus());
+  EXPECT_EQ(access->num_receiving(), 0);
 }
 
 // Both sides of transfers, told on any thread.

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -16,6 +17,16 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{16} << 20;
 constexpr size_t kMaxShownBytes = 200;
+
+std::string Beginning(const std::string& text) {
+  if (text.size() <= kMaxShownBytes) return text;
+  size_t end = kMaxShownBytes;
+  const auto continues_character = [&text](size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+  };
+  while (end > 0 && continues_character(end)) --end;
+  return absl::StrCat(text.substr(0, end), "... (", text.size(), " bytes)");
+}
 
 // "line 1, column 2": where the first number begins that no double holds, of
 // which the library's error does not say it.
@@ -64,13 +75,11 @@ void RepeatedKey::Note(int depth, nlohmann::json::parse_event_t event,
 }
 
 std::string ShownText(const std::string& text) {
-  if (text.size() <= kMaxShownBytes) return text;
-  return absl::StrCat(text.substr(0, kMaxShownBytes), "... (", text.size(),
-                      " bytes)");
+  return absl::Utf8SafeCHexEscape(Beginning(text));
 }
 
 std::string ShownJson(const nlohmann::json& value) {
-  return value.is_structured() ? value.type_name() : ShownText(value.dump());
+  return value.is_structured() ? value.type_name() : Beginning(value.dump());
 }
 
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text) {
@@ -103,7 +112,7 @@ std::string JsonErrorText(const nlohmann::json::exception& error) {
   if (end_of_id != absl::string_view::npos) {
     message.remove_prefix(end_of_id + 2);
   }
-  return absl::StrCat("not JSON: ", ShownText(std::string(message)));
+  return absl::StrCat("not JSON: ", Beginning(std::string(message)));
 }
 
 }  // namespace tutti

@@ -33,9 +33,9 @@ class RepeatedKey {
   std::optional<std::string> key_;
 };
 
-// What errors quote of a file, whatever its size: the beginning of a text that
-// is long, and of a list or an object, which may be nested without end, the
-// type alone.
+// What errors quote of a file, whatever it has: the beginning of a text that is
+// long, control characters by their numbers, and of a list or an object, which
+// may be nested without end, the type alone.
 std::string ShownText(const std::string& text);
 std::string ShownJson(const nlohmann::json& value);
 

@@ -78,6 +78,16 @@ TEST(JsonFileTest, ANumberThatNoDoubleHoldsIsSaidWithItsPlace) {
   }
 }
 
+TEST(JsonFileTest, WhatIsShownIsShortAndOfWholeCharacters) {
+  EXPECT_EQ(ShownText("gr\xC3\xBC\xC3\x9F"
+                      "e"),
+            "gr\xC3\xBC\xC3\x9F"
+            "e");
+  EXPECT_EQ(ShownText("a\x1B[2Jb\n"), "a\\x1b[2Jb\\n");
+  EXPECT_EQ(ShownText(std::string(199, 'x') + "\xC3\xBC"),
+            std::string(199, 'x') + "... (201 bytes)");
+}
+
 TEST(JsonFileTest, AKeyThatAnObjectHasTwiceIsRefused) {
   EXPECT_THAT(ParseJson(R"([{"a": 1}, {"a": {"a": 2, "b": {}}, "b": 1}])"),
               IsOk());

@@ -124,10 +124,8 @@ void OutputFiles::Discard() {
   MutexLock lock(&mu_);
   if (state_ != State::kOpen && state_ != State::kReplaced) return;
   state_ = State::kDiscarded;
-  for (Staged& file : staged_) {
-    Restore(&file);
-    unlink(file.temporary.c_str());
-  }
+  RestoreAll();
+  for (const Staged& file : staged_) unlink(file.temporary.c_str());
   for (size_t i = made_directories_.size(); i > 0; --i) {
     rmdir(made_directories_[i - 1].c_str());
   }
@@ -194,6 +192,14 @@ absl::Status OutputFiles::ReplaceOne(Staged* file) {
   return absl::OkStatus();
 }
 
+// The last first, so that what one of them has replaced that another one had
+// put there is replaced in its turn.
+void OutputFiles::RestoreAll() {
+  for (auto file = staged_.rbegin(); file != staged_.rend(); ++file) {
+    Restore(&*file);
+  }
+}
+
 void OutputFiles::Restore(Staged* file) {
   if (file->in_place && file->kept.empty()) unlink(file->whole.c_str());
   if (!file->kept.empty()) {
@@ -210,7 +216,7 @@ absl::Status OutputFiles::Replace() {
   for (Staged& file : staged_) {
     const absl::Status status = ReplaceOne(&file);
     if (status.ok()) continue;
-    for (Staged& one : staged_) Restore(&one);
+    RestoreAll();
     return status;
   }
   state_ = State::kReplaced;

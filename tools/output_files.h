@@ -82,6 +82,7 @@ class OutputFiles {
 
   static absl::Status ReplaceOne(Staged* file);
   static void Restore(Staged* file);
+  void RestoreAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Makes a file beside `whole` under a temporary name that Discard() knows.
   // Returns its descriptor, open for writing. Errors name `path`.

@@ -74,9 +74,10 @@ absl::Status CheckFilesApart(const std::string& directory,
   for (const std::string& name : names) {
     const auto whole = ReplaceablePath(fs::path(directory) / name);
     if (!whole.ok()) continue;  // Whoever writes it says so.
-    std::error_code ignored;
-    const auto [other, is_first] =
-        name_of_file.emplace(fs::weakly_canonical(*whole, ignored), name);
+    std::error_code error;
+    const fs::path file = fs::weakly_canonical(*whole, error);
+    if (error) continue;
+    const auto [other, is_first] = name_of_file.emplace(file, name);
     if (is_first) continue;
     return UsageError(absl::StrCat("--output ", directory, ": ", other->second,
                                    " and ", name, " lead to one file, ",

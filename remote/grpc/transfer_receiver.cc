@@ -29,17 +29,19 @@ absl::Status TransferReceiver::Check(int task, const Ask& ask) const {
       ask.num_bytes, " bytes are no number of elements of ", Name(ask.dtype)));
 }
 
-int TransferReceiver::LaneOf(const Ask& ask) {
+// A key's is always the same: who asks for it again after a cancellation does
+// so after that, on the other side too.
+int TransferReceiver::LaneOf(const BufKey& key, const Ask& ask) const {
   if (options_->transfer_lanes <= 1 || ask.num_bytes < kMinSpreadBytes) {
     return 0;
   }
-  MutexLock lock(&mu_);
-  return static_cast<int>(next_lane_++ % options_->transfer_lanes);
+  return static_cast<int>(absl::HashOf(key) %
+                          static_cast<size_t>(options_->transfer_lanes));
 }
 
 void TransferReceiver::Request(int task, const BufKey& key, const Ask& ask) {
   absl::Status refused = Check(task, ask);
-  if (refused.ok() && !Take({task, LaneOf(ask)}, key, ask)) {
+  if (refused.ok() && !Take({task, LaneOf(key, ask)}, key, ask)) {
     refused = absl::CancelledError("the transport has been shut down");
   }
   if (!refused.ok()) {

@@ -45,7 +45,7 @@ class TransferReceiver final : public TransferChannel {
   using StreamKey = std::pair<int, int>;  // Task and lane.
 
   absl::Status Check(int task, const Ask& ask) const;
-  int LaneOf(const Ask& ask) ABSL_LOCKS_EXCLUDED(mu_);
+  int LaneOf(const BufKey& key, const Ask& ask) const;
 
   // Gives the request to a stream. False after Shutdown().
   bool Take(const StreamKey& stream_key, const BufKey& key, const Ask& ask)
@@ -63,7 +63,6 @@ class TransferReceiver final : public TransferChannel {
   Mutex mu_;
   absl::flat_hash_map<StreamKey, std::shared_ptr<ReceiveStream>> streams_
       ABSL_GUARDED_BY(mu_);
-  uint64_t next_lane_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tutti

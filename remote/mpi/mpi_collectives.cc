@@ -190,9 +190,9 @@ void MpiCollectives::Execution::Fail(const absl::Status& why) {
 
 void MpiCollectives::Execution::Begin(const MpiAgreement::Order& order) {
   if (order.makes_communicator) owner_->communicators_.Make(key_, tasks_);
-  const std::vector<MPI_Request> requests =
-      operation_->Start(owner_->communicators_.Find(key_), &owner_->merges_,
-                        order.any_in_place, owner_->options_.runtime->ring());
+  const std::vector<MPI_Request> requests = operation_->Start(
+      owner_->communicators_.Find(key_), &owner_->merges_, order.any_in_place,
+      owner_->communicators_.FindRing(key_));
   context_.executor->Launched(context_);
   num_requests_ = requests.size();
   for (const MPI_Request request : requests) {
@@ -237,6 +237,7 @@ MpiCollectives::MpiCollectives(const Options& options)
       communicators_(
           {.this_task = options.cluster.this_task,
            .all = options.runtime->messages(),
+           .ring = options.runtime->ring(),
            .send = [this](int task,
                           const MpiNote& note) { notes_.Send(task, note); },
            .on_free =

@@ -20,11 +20,22 @@ void MpiCommunicators::Make(const ExecKey& key, const std::vector<int>& tasks) {
   MPI_Comm_create_group(options_.all, members, kTag, &entry.communicator);
   MPI_Group_free(&members);
   MPI_Group_free(&all);
+  if (options_.ring == nullptr) return;
+  int can_set = options_.ring->CanSet() ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &can_set, 1, MPI_INT, MPI_MIN,
+                entry.communicator);
+  entry.may_be_ring = can_set != 0;
 }
 
 MPI_Comm MpiCommunicators::Find(const ExecKey& key) const {
   const auto found = entries_.find(GroupOf(key));
   return found == entries_.end() ? MPI_COMM_NULL : found->second.communicator;
+}
+
+MpiRing* MpiCommunicators::FindRing(const ExecKey& key) const {
+  const auto found = entries_.find(GroupOf(key));
+  const bool may_be = found != entries_.end() && found->second.may_be_ring;
+  return may_be ? options_.ring : nullptr;
 }
 
 void MpiCommunicators::Release(const ExecKey& key) {

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "framework/buf_key.h"
 #include "remote/mpi/mpi_note.h"
+#include "remote/mpi/mpi_ring.h"
 
 namespace tutti {
 
@@ -25,6 +26,7 @@ class MpiCommunicators {
   struct Options {
     int this_task = 0;
     MPI_Comm all = MPI_COMM_NULL;  // Of all tasks, by number.
+    MpiRing* ring = nullptr;       // Null on all, or outlives this.
     std::function<void(int task, const MpiNote& note)> send;
 
     // There is none of the group of `key` any more, or there never was.
@@ -38,6 +40,10 @@ class MpiCommunicators {
 
   // Of the group of `key`; MPI_COMM_NULL if there is none.
   MPI_Comm Find(const ExecKey& key) const;
+
+  // For large all-reduces of that group: null on all members unless all of them
+  // can set it.
+  MpiRing* FindRing(const ExecKey& key) const;
 
   // This process does not need the group's communicator any more, if there is
   // one.
@@ -53,6 +59,7 @@ class MpiCommunicators {
   using GroupId = std::pair<int64_t, uint64_t>;
   struct Entry {
     MPI_Comm communicator = MPI_COMM_NULL;
+    bool may_be_ring = false;
     std::vector<int> tasks;
     std::set<int> released;  // Of the tasks, where the first one is this one.
   };

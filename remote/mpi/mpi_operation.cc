@@ -204,8 +204,7 @@ void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place,
     const void* source = is_in_place ? MPI_IN_PLACE : from + begin * unit_bytes;
     void* target = into == nullptr ? nullptr : into + begin * unit_bytes;
     if (is_all_reduce) {
-      const bool as_ring =
-          count >= size() && MpiRing::IsFaster(size(), count * unit_bytes);
+      const bool as_ring = MpiRing::IsFaster(size(), count, count * unit_bytes);
       const MpiRing::Scope scope(as_ring ? ring : nullptr);
       MPI_Iallreduce(source, target, count, merge_->type(),
                      MpiMerge::Operation(), communicator, NewRequest());

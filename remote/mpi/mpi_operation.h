@@ -53,8 +53,8 @@ class MpiOperation {
 
   // Begins it among the members of `communicator`, whose ranks are those of the
   // group, and gives what MPI has to end. `any_in_place`, the same on all:
-  // some member's input is its output. `ring`: for large all-reduces; null, on
-  // all, leaves it to MPI how they run.
+  // some member's input is its output. `ring`: for large all-reduces, where it
+  // can be set on all; null, on all, leaves it to MPI how they run.
   std::vector<MPI_Request> Start(MPI_Comm communicator, MpiMerges* merges,
                                  bool any_in_place, MpiRing* ring);
 

@@ -40,7 +40,9 @@ MpiRing::~MpiRing() {
   if (has_tools_) MPI_T_finalize();
 }
 
-bool MpiRing::IsFaster(int num_members, int64_t num_bytes) {
+bool MpiRing::IsFaster(int num_members, int64_t num_elements,
+                       int64_t num_bytes) {
+  if (num_elements < num_members) return false;
   if (num_members == 2) return num_bytes >= kLeastBytesOfTwo;
   return num_members > 2 && num_bytes >= num_members * kLeastBytesOfEach;
 }
@@ -74,20 +76,23 @@ void MpiRing::FindVariable() {
     return;
   }
   if (count != 1 || MPI_T_cvar_read(variable_, &value) != MPI_SUCCESS ||
-      value != as_mpi_chooses_) {
+      value != as_mpi_chooses_ || !Set(as_ring_) || !Set(as_mpi_chooses_)) {
     MPI_T_cvar_handle_free(&variable_);
     variable_ = MPI_T_CVAR_HANDLE_NULL;
   }
 }
 
-void MpiRing::Set(const int& value) {
-  if (variable_ != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_write(variable_, &value);
+bool MpiRing::CanSet() {
+  if (!is_open_) Open();
+  return variable_ != MPI_T_CVAR_HANDLE_NULL;
+}
+
+bool MpiRing::Set(int value) {
+  return MPI_T_cvar_write(variable_, &value) == MPI_SUCCESS;
 }
 
 MpiRing::Scope::Scope(MpiRing* ring) : ring_(ring) {
-  if (ring_ == nullptr) return;
-  if (!ring_->is_open_) ring_->Open();
-  ring_->Set(ring_->as_ring_);
+  if (ring_ != nullptr) ring_->Set(ring_->as_ring_);
 }
 
 MpiRing::Scope::~Scope() {

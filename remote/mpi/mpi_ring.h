@@ -12,9 +12,8 @@ namespace tutti {
 // up and down a tree, where members are few or reduce in place, or halves it.
 //
 // Open MPI has a control variable for that, which each call reads; this sets it
-// for a call. So all members set it for the same ones, and meanwhile no other
-// thread of the process calls MPI_Iallreduce. Nothing is set where MPI has no
-// such variable, or the user has chosen an algorithm by it, for all sizes.
+// for a call. So all members set it for the same ones, if CanSet() on all, and
+// meanwhile no other thread of the process calls MPI_Iallreduce.
 //
 // For MPI's thread, while MPI is up.
 class MpiRing {
@@ -24,11 +23,18 @@ class MpiRing {
   MpiRing(const MpiRing&) = delete;
   MpiRing& operator=(const MpiRing&) = delete;
 
-  // Whether an all-reduce of so many bytes among so many members is faster so.
-  static bool IsFaster(int num_members, int64_t num_bytes);
+  // Whether an all-reduce of so many elements among so many members can be one,
+  // with one for each, and is faster so.
+  static bool IsFaster(int num_members, int64_t num_elements,
+                       int64_t num_bytes);
 
-  // As long as this lives, calls run as rings; null: as MPI chooses. The first
-  // one takes 0.2 s: Open MPI reads what can be set of all that it has.
+  // False where MPI has no such variable, or the user has chosen an algorithm
+  // by it. The first call takes 0.2 s: Open MPI reads what can be set of all
+  // that it has.
+  bool CanSet();
+
+  // As long as this lives, calls run as rings; null: as MPI chooses. REQUIRES:
+  // CanSet().
   class Scope {
    public:
     explicit Scope(MpiRing* ring);
@@ -43,7 +49,7 @@ class MpiRing {
  private:
   void Open();
   void FindVariable();
-  void Set(const int& value);
+  bool Set(int value);
 
   bool is_open_ = false;
   bool has_tools_ = false;

@@ -251,8 +251,9 @@ absl::Status MpiRuntime::BringUp() {
   return status;
 }
 
-// And that all speak the same version: so this is of the same size in all.
+// And that all speak the same version.
 absl::Status MpiRuntime::LearnHosts() {
+  // Sent before that is known: of this size in all versions.
   struct Introduction {
     int version = kProtocolVersion;
     int16_t shares_memory = 1;
