@@ -44,8 +44,8 @@ BufKey FirstOf(int64_t step) {
 }  // namespace
 
 // What another task asks this one for. Early until its group is known here;
-// then it waits in the rendezvous. In `served_` until its borrower is told, or
-// its step begins anew.
+// then it waits in the rendezvous. In `served_` until that is decided: until
+// its borrower is told, or it has ended there and is about to be.
 class CollectiveRemoteAccess::Served
     : public Borrower,
       public std::enable_shared_from_this<Served> {

@@ -10,16 +10,19 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/buf_key.h"
 #include "framework/collective_context.h"
 #include "framework/collective_type.h"
 #include "framework/merge_op.h"
 #include "framework/params.h"
 #include "framework/tensor.h"
+#include "remote/mpi/mpi_communicators.h"
 #include "remote/mpi/mpi_merge.h"
 #include "remote/mpi/mpi_operation.h"
 #include "remote/mpi/mpi_ring.h"
@@ -264,6 +267,22 @@ TEST_F(MpiOperationTest, WhatTheUserHasChosenIsNotSet) {
   EXPECT_FALSE(MpiRing().CanSet());
   EXPECT_EQ(AlgorithmVariable().Get(), kBinomial);
   AlgorithmVariable().Set(kAsMpiChooses);
+}
+
+TEST_F(MpiOperationTest, GroupsHaveRingsWhereAllMembersCanSetThem) {
+  std::vector<int> tasks(static_cast<size_t>(size()));
+  std::iota(tasks.begin(), tasks.end(), 0);
+  for (const bool all_can : {true, false}) {
+    if (!all_can && rank() == 0) AlgorithmVariable().Set(kBinomial);
+    MpiRing ring;
+    MpiCommunicators communicators(
+        {.this_task = rank(), .all = MPI_COMM_WORLD, .ring = &ring});
+    const ExecKey key{.group = 1};
+    communicators.Make(key, tasks);
+    EXPECT_EQ(communicators.FindRing(key), all_can ? &ring : nullptr);
+    EXPECT_EQ(communicators.FindRing({.group = 2}), nullptr);
+    AlgorithmVariable().Set(kAsMpiChooses);
+  }
 }
 
 TEST_F(MpiOperationTest, LargeAllReducesWithoutARingRunAsMpiChooses) {

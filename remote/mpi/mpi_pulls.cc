@@ -81,7 +81,7 @@ void MpiPulls::Request(int task, const BufKey& key, const Ask& ask) {
   pull->end = ask.num_bytes;
   if (ask.num_bytes > kMaxInlineBytes) pull->request.payload_tag = TakeTag();
   pulls_[pull->id] = pull;
-  ids_[key] = pull->id;
+  ids_[{key, ask.borrower}] = pull->id;
   if (!pull->is_inline()) PostChunks(pull);
   proto::MpiMessage message;
   message.mutable_pull()->set_id(pull->id);
@@ -180,10 +180,8 @@ void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {
 
 void MpiPulls::Cancel(const BufKey& key, const Borrower* borrower,
                       const absl::Status& reason) {
-  const auto it = ids_.find(key);
-  if (it == ids_.end()) return;
-  const std::shared_ptr<Pull> pull = pulls_.at(it->second);
-  if (pull->request.ask.borrower == borrower) GiveUp(pull, reason);
+  const auto it = ids_.find({key, borrower});
+  if (it != ids_.end()) GiveUp(pulls_.at(it->second), reason);
 }
 
 void MpiPulls::GiveUp(const std::shared_ptr<Pull>& pull,
@@ -208,9 +206,9 @@ void MpiPulls::StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes) {
 
 void MpiPulls::Tell(const std::shared_ptr<Pull>& pull, absl::Status status) {
   if (std::exchange(pull->is_told, true)) return;
-  const auto it = ids_.find(pull->request.key);
-  if (it != ids_.end() && it->second == pull->id) ids_.erase(it);
   const Ask& ask = pull->request.ask;
+  const auto it = ids_.find({pull->request.key, ask.borrower});
+  if (it != ids_.end() && it->second == pull->id) ids_.erase(it);
   ask.borrower->OnDelivery(ask.id, std::move(status), {});
 }
 

@@ -79,7 +79,9 @@ class MpiPulls {
   std::vector<int> free_tags_;
   std::vector<Buffer> free_buffers_;  // Of whole chunks.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_;
-  absl::flat_hash_map<BufKey, uint64_t> ids_;  // Of those not told, the last.
+  // Of those not told. A key may be asked for anew before who asked before is
+  // told.
+  absl::flat_hash_map<std::pair<BufKey, const Borrower*>, uint64_t> ids_;
   MpiRequests receiving_;
   std::deque<std::shared_ptr<Pull>> ready_;  // Whose first chunk is there.
 };

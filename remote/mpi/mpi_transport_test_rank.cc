@@ -340,6 +340,18 @@ TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
   EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
 }
 
+TEST_F(MpiTransportTest, EachOfTwoThatAskForOneKeyMayCancel) {
+  WaitingBorrower first(4), second(4);
+  Request(next(), 1, first, 4);
+  Request(next(), 1, second, 4);
+  transport_->transfers().Cancel(next(), KeyOf(1), &first,
+                                 absl::AbortedError("not now"));
+  EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "not now"));
+  transport_->transfers().Cancel(next(), KeyOf(1), &second,
+                                 absl::AbortedError("nor now"));
+  EXPECT_FALSE(second.Wait().ok());  // By that, or because it came second.
+}
+
 TEST_F(MpiTransportTest, ABorrowerThatRefusesAPartIsToldItsReason) {
   const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
   WaitingLender lender;
