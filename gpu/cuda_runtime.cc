@@ -237,10 +237,30 @@ absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinned(size_t num_bytes,
   return memory;
 }
 
+// Not of a pool: others could then not open it for themselves (cudaIpc).
+absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinnedOnGpu(size_t num_bytes,
+                                                              int gpu) {
+  const auto opened = Find(gpu);
+  if (!opened.ok()) return opened.status();
+  const OnGpu on_gpu(gpu);
+  if (on_gpu.error() != cudaSuccess) {
+    return Note(on_gpu.error(), "cudaSetDevice", gpu);
+  }
+  PinnedMemory memory = {.gpu = gpu, .is_on_gpu = true};
+  const absl::Status status =
+      Note(cudaMalloc(&memory.data, num_bytes),
+           absl::StrCat("cudaMalloc of ", num_bytes, " bytes"), gpu);
+  if (!status.ok()) return status;
+  return memory;
+}
+
 absl::Status CudaRuntime::FreePinned(PinnedMemory memory) {
   const OnGpu on_gpu(memory.gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", memory.gpu);
+  }
+  if (memory.is_on_gpu) {
+    return Note(cudaFree(memory.data), "cudaFree", memory.gpu);
   }
   return Note(cudaFreeHost(memory.data), "cudaFreeHost", memory.gpu);
 }

@@ -64,6 +64,8 @@ class CudaRuntime : public GpuRuntime {
   absl::Status FreeAsync(void* memory, GpuStream stream) override;
   absl::StatusOr<PinnedMemory> AllocatePinned(size_t num_bytes,
                                               int gpu) override;
+  absl::StatusOr<PinnedMemory> AllocatePinnedOnGpu(size_t num_bytes,
+                                                   int gpu) override;
   absl::Status FreePinned(PinnedMemory memory) override;
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                          GpuStream stream) override;

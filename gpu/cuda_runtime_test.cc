@@ -34,6 +34,7 @@ TEST(CudaRuntimeTest, WithoutADriverEveryCallSaysSo) {
   EXPECT_THAT(runtime.CreateEvent(2), unavailable("on GPU 2"));
   EXPECT_THAT(runtime.AllocateAsync(8, {}), unavailable("on GPU 0"));
   EXPECT_THAT(runtime.AllocatePinned(8, 2), unavailable("on GPU 2"));
+  EXPECT_THAT(runtime.AllocatePinnedOnGpu(8, 2), unavailable("on GPU 2"));
   float value = 0;
   EXPECT_THAT(runtime.CopyAsync(&value, &value, 4, {}),
               unavailable("on GPU 0"));

@@ -31,6 +31,15 @@ FakeGpuMemory::Addresses::~Addresses() {
   if (begin_ != nullptr) munmap(begin_, num_bytes_);
 }
 
+void FakeGpuMemory::Addresses::Open(bool is_open) {
+  mprotect(begin_, num_bytes_, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+uint8_t* FakeGpuMemory::BytesOf(Block& block) const {
+  return host_may_touch_ ? static_cast<uint8_t*>(block.addresses->begin())
+                         : block.bytes.data();
+}
+
 absl::StatusOr<void*> FakeGpuMemory::Reserve(int gpu, size_t num_bytes) {
   Block block = {.gpu = gpu,
                  .num_bytes = num_bytes,
@@ -47,7 +56,12 @@ absl::StatusOr<void*> FakeGpuMemory::Reserve(int gpu, size_t num_bytes) {
 void FakeGpuMemory::Begin(void* memory) {
   Block& block = blocks_[AddressOf(memory)];
   block.state = State::kThere;
-  block.bytes.assign(block.num_bytes, kUninitialised);
+  if (host_may_touch_) {
+    block.addresses->Open(true);
+  } else {
+    block.bytes.resize(block.num_bytes);
+  }
+  std::fill_n(BytesOf(block), block.num_bytes, kUninitialised);
 }
 
 absl::Status FakeGpuMemory::CheckCanEnd(const void* memory) const {
@@ -64,7 +78,8 @@ absl::Status FakeGpuMemory::End(void* memory) {
                                      : "memory is freed before it is there");
   }
   block.state = State::kFreed;
-  std::fill(block.bytes.begin(), block.bytes.end(), kGone);
+  std::fill_n(BytesOf(block), block.num_bytes, kGone);
+  if (host_may_touch_) block.addresses->Open(false);
   return absl::OkStatus();
 }
 
@@ -101,7 +116,7 @@ absl::StatusOr<uint8_t*> FakeGpuMemory::Access(const void* memory,
         absl::StrCat("bytes ", offset, " to ", offset + num_bytes,
                      " of memory of ", found.num_bytes, " bytes are used"));
   }
-  return found.bytes.data() + offset;
+  return BytesOf(found) + offset;
 }
 
 int FakeGpuMemory::OwnerOf(const void* memory) const {

@@ -27,6 +27,11 @@ class FakeGpuMemory {
   FakeGpuMemory(const FakeGpuMemory&) = delete;
   FakeGpuMemory& operator=(const FakeGpuMemory&) = delete;
 
+  // The bytes of what comes later lie where it points: the processor may touch
+  // them between Begin() and End(), as a network would that is told the
+  // address.
+  void LetHostTouch() { host_may_touch_ = true; }
+
   // Memory that is not there before Begin(). Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<void*> Reserve(int gpu, size_t num_bytes);
   void Begin(void* memory);
@@ -62,6 +67,9 @@ class FakeGpuMemory {
     Addresses& operator=(const Addresses&) = delete;
     void* begin() const { return begin_; }
 
+    // Whether the processor may touch what is there.
+    void Open(bool is_open);
+
    private:
     size_t num_bytes_;
     void* begin_;  // Null if there were none.
@@ -76,9 +84,12 @@ class FakeGpuMemory {
     std::vector<uint8_t> bytes;
   };
 
+  uint8_t* BytesOf(Block& block) const;
+
   // By their first addresses. Null if there is none around `memory`.
   const Block* Find(const void* memory) const;
 
+  bool host_may_touch_ = false;
   std::map<uintptr_t, Block> blocks_;
   std::map<uintptr_t, std::vector<uint8_t>> pinned_;
 };

@@ -119,7 +119,10 @@ FakeGpuRuntime::FakeGpuRuntime(Options options)
     : options_(std::move(options)),
       queues_(std::make_shared<FakeGpuQueues>(
           options_.num_gpus, options_.keeps_host_work, options_.environment)),
-      peers_(std::make_unique<Peers>()) {}
+      peers_(std::make_unique<Peers>()) {
+  if (!options_.host_may_touch) return;
+  queues_->WithMemory([](FakeGpuMemory& memory) { memory.LetHostTouch(); });
+}
 
 FakeGpuRuntime::~FakeGpuRuntime() { queues_->End(); }
 
@@ -277,22 +280,29 @@ absl::Status FakeGpuRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
   return status.ok() ? queues_->Wait(stream, event) : status;
 }
 
+absl::StatusOr<void*> FakeGpuRuntime::Reserve(const char* call, int gpu,
+                                              size_t num_bytes) {
+  absl::StatusOr<void*> memory;
+  queues_->WithMemory([&](FakeGpuMemory& all) {
+    const int64_t left = options_.memory_bytes - all.UsedBytes(gpu);
+    if (num_bytes == 0 || num_bytes > static_cast<uint64_t>(left)) {
+      memory = absl::ResourceExhaustedError(
+          absl::StrCat(call, " on GPU ", gpu, ": ", num_bytes, " bytes of ",
+                       left, " that are left"));
+    } else {
+      memory = all.Reserve(gpu, num_bytes);
+    }
+  });
+  return memory;
+}
+
 absl::StatusOr<void*> FakeGpuRuntime::AllocateAsync(size_t num_bytes,
                                                     GpuStream stream) {
   absl::Status status = queues_->Begin(Number(GpuCall::kAllocateAsync),
                                        "AllocateAsync", stream.gpu);
   if (!status.ok()) return status;
-  absl::StatusOr<void*> memory;
-  queues_->WithMemory([&](FakeGpuMemory& all) {
-    const int64_t left = options_.memory_bytes - all.UsedBytes(stream.gpu);
-    if (num_bytes == 0 || num_bytes > static_cast<uint64_t>(left)) {
-      memory = absl::ResourceExhaustedError(
-          absl::StrCat("AllocateAsync on GPU ", stream.gpu, ": ", num_bytes,
-                       " bytes of ", left, " that are left"));
-    } else {
-      memory = all.Reserve(stream.gpu, num_bytes);
-    }
-  });
+  const absl::StatusOr<void*> memory =
+      Reserve("AllocateAsync", stream.gpu, num_bytes);
   if (!memory.ok()) return memory;
   status = queues_->Put(stream, [begin = *memory](FakeGpuMemory& all) {
     all.Begin(begin);
@@ -324,11 +334,26 @@ absl::StatusOr<PinnedMemory> FakeGpuRuntime::AllocatePinned(size_t num_bytes,
   return memory;
 }
 
+absl::StatusOr<PinnedMemory> FakeGpuRuntime::AllocatePinnedOnGpu(
+    size_t num_bytes, int gpu) {
+  const absl::Status status = queues_->Begin(
+      Number(GpuCall::kAllocatePinnedOnGpu), "AllocatePinnedOnGpu", gpu);
+  if (!status.ok()) return status;
+  const absl::StatusOr<void*> data =
+      Reserve("AllocatePinnedOnGpu", gpu, num_bytes);
+  if (!data.ok()) return data.status();
+  queues_->WithMemory([&](FakeGpuMemory& all) { all.Begin(*data); });
+  return PinnedMemory{.gpu = gpu, .data = *data, .is_on_gpu = true};
+}
+
 absl::Status FakeGpuRuntime::FreePinned(PinnedMemory memory) {
   absl::Status status = queues_->CheckMayCall("FreePinned");
   if (!status.ok()) return status;
-  queues_->WithMemory(
-      [&](FakeGpuMemory& all) { status = all.FreePinned(memory.data); });
+  queues_->WithMemory([&](FakeGpuMemory& all) {
+    status = memory.is_on_gpu ? all.CheckCanEnd(memory.data)
+                              : all.FreePinned(memory.data);
+    if (status.ok() && memory.is_on_gpu) status = all.End(memory.data);
+  });
   if (!status.ok()) queues_->AddMistake(std::string(status.message()));
   return status;
 }

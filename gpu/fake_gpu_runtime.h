@@ -31,6 +31,7 @@ enum class GpuCall {
   kAllocateAsync,
   kFreeAsync,
   kAllocatePinned,
+  kAllocatePinnedOnGpu,
   kCopyAsync,
   kCallHost,
   kLaunchReduce,
@@ -80,6 +81,9 @@ class FakeGpuRuntime : public GpuRuntime {
     // What RecordEvent() does first, with no lock held: an error is what it
     // returns. Null: nothing.
     std::function<absl::Status(GpuStream stream)> on_record;
+
+    // See FakeGpuMemory: for a network that is told the addresses of GPUs.
+    bool host_may_touch = false;
 
     Environment environment;  // Its queue and its random numbers.
   };
@@ -143,6 +147,8 @@ class FakeGpuRuntime : public GpuRuntime {
   absl::Status FreeAsync(void* memory, GpuStream stream) override;
   absl::StatusOr<PinnedMemory> AllocatePinned(size_t num_bytes,
                                               int gpu) override;
+  absl::StatusOr<PinnedMemory> AllocatePinnedOnGpu(size_t num_bytes,
+                                                   int gpu) override;
   absl::Status FreePinned(PinnedMemory memory) override;
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                          GpuStream stream) override;
@@ -153,6 +159,9 @@ class FakeGpuRuntime : public GpuRuntime {
 
  private:
   class Peers;
+
+  // Memory that has not begun. Errors: RESOURCE_EXHAUSTED, for `call`.
+  absl::StatusOr<void*> Reserve(const char* call, int gpu, size_t num_bytes);
 
   const Options options_;
   const std::shared_ptr<FakeGpuQueues> queues_;

@@ -1,6 +1,7 @@
 #include "gpu/fake_gpu_runtime.h"
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -273,6 +274,39 @@ TEST(FakeGpuRuntimeTest, HostCallsThatHaveNotRunFailWhenTheRuntimeEnds) {
   }
   EXPECT_THAT(told, ElementsAre(StatusIs(absl::StatusCode::kAborted,
                                          HasSubstr("runtime ended"))));
+}
+
+TEST(FakeGpuRuntimeTest, PinnedMemoryOfAGpuIsThereUntilItIsFreed) {
+  Gpus gpus(1);
+  FakeGpuRuntime& runtime = gpus.runtime();
+  const PinnedMemory memory = *runtime.AllocatePinnedOnGpu(kBytes, 0);
+  ASSERT_THAT(gpus.Fill(memory.data, 7, gpus.one()), IsOk());
+  gpus.RunAll();
+  EXPECT_EQ(gpus.FirstByte(memory.data), 7);
+  EXPECT_EQ(runtime.UsedBytes(0), 64);
+  EXPECT_THAT(runtime.FreePinned(memory), IsOk());
+  EXPECT_EQ(runtime.UsedBytes(0), 0);
+  EXPECT_THAT(runtime.Read(memory.data, 1).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("after it was freed")));
+  EXPECT_THAT(runtime.AllocatePinnedOnGpu(size_t{1} << 40, 0),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("AllocatePinnedOnGpu on GPU 0")));
+}
+
+TEST(FakeGpuRuntimeTest, WhereANetworkIsToldAddressesTheBytesAreThere) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  FakeGpuRuntime runtime(
+      {.host_may_touch = true, .environment = environment.get()});
+  const GpuStream stream = *runtime.CreateStream(0);
+  const PinnedMemory memory = *runtime.AllocatePinnedOnGpu(kBytes, 0);
+  std::memset(memory.data, 5, kBytes);
+  void* const copy = *runtime.AllocateAsync(kBytes, stream);
+  EXPECT_THAT(runtime.CopyAsync(copy, memory.data, kBytes, stream), IsOk());
+  environment.RunAll();
+  EXPECT_EQ(static_cast<const uint8_t*>(copy)[kBytes - 1], 5);
+  EXPECT_EQ(runtime.Read(copy, 1).value()[0], 5);
+  EXPECT_THAT(runtime.FreePinned(memory), IsOk());
 }
 
 TEST(FakeGpuRuntimeTest, HostCallsMustNotCallTheRuntime) {

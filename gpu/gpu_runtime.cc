@@ -26,4 +26,11 @@ absl::StatusOr<OwnedPinnedMemory> NewPinnedMemory(GpuRuntime& runtime,
                                   runtime.AllocatePinned(num_bytes, gpu));
 }
 
+absl::StatusOr<OwnedPinnedMemory> NewPinnedMemoryOnGpu(GpuRuntime& runtime,
+                                                       size_t num_bytes,
+                                                       int gpu) {
+  return Owned<OwnedPinnedMemory>(runtime,
+                                  runtime.AllocatePinnedOnGpu(num_bytes, gpu));
+}
+
 }  // namespace tutti

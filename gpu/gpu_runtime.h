@@ -40,11 +40,14 @@ struct GpuEvent {
   void* handle = nullptr;
 };
 
-// Host memory that GPUs copy from and to without the processor. Any GPU may,
-// but it can be made and freed as long as its own is not spoilt.
+// Memory that stays where it is. The host's, which GPUs copy from and to
+// without the processor; any GPU may. Or the GPU's own, which others write to
+// past its streams, such as a network. It can be made and freed as long as its
+// GPU is not spoilt.
 struct PinnedMemory {
   int gpu = 0;
   void* data = nullptr;
+  bool is_on_gpu = false;
 };
 
 // What we use of a GPU runtime: so little that tests have a double of it
@@ -120,9 +123,11 @@ class GpuRuntime {
   // AllocateAsync().
   virtual absl::Status FreeAsync(void* memory, GpuStream stream) = 0;
 
-  // Both may wait for the GPUs.
+  // All three may wait for the GPUs. The memory is there at once.
   virtual absl::StatusOr<PinnedMemory> AllocatePinned(size_t num_bytes,
                                                       int gpu) = 0;
+  virtual absl::StatusOr<PinnedMemory> AllocatePinnedOnGpu(size_t num_bytes,
+                                                           int gpu) = 0;
   virtual absl::Status FreePinned(PinnedMemory memory) = 0;
 
   // Between any two of: memory of any GPU, pinned memory, other host memory.
@@ -186,6 +191,9 @@ absl::StatusOr<OwnedGpuStream> NewStream(GpuRuntime& runtime, int gpu);
 absl::StatusOr<OwnedGpuEvent> NewEvent(GpuRuntime& runtime, int gpu);
 absl::StatusOr<OwnedPinnedMemory> NewPinnedMemory(GpuRuntime& runtime,
                                                   size_t num_bytes, int gpu);
+absl::StatusOr<OwnedPinnedMemory> NewPinnedMemoryOnGpu(GpuRuntime& runtime,
+                                                       size_t num_bytes,
+                                                       int gpu);
 
 }  // namespace tutti
 

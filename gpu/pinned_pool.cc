@@ -42,14 +42,19 @@ absl::StatusOr<PinnedPool::Buffer> PinnedPool::Take(size_t num_bytes) {
   const size_t size_bytes = RoundedUp(num_bytes);
   OwnedPinnedMemory kept = TakeKept(size_bytes);
   if (kept) return Buffer(shared_from_this(), std::move(kept), size_bytes);
-  absl::StatusOr<OwnedPinnedMemory> made =
-      NewPinnedMemory(*options_.runtime, size_bytes, options_.gpu);
+  absl::StatusOr<OwnedPinnedMemory> made = Make(size_bytes);
   if (absl::IsResourceExhausted(made.status())) {
     TakeAllKept();
-    made = NewPinnedMemory(*options_.runtime, size_bytes, options_.gpu);
+    made = Make(size_bytes);
   }
   if (!made.ok()) return made.status();
   return Buffer(shared_from_this(), *std::move(made), size_bytes);
+}
+
+absl::StatusOr<OwnedPinnedMemory> PinnedPool::Make(size_t size_bytes) {
+  const auto make =
+      options_.is_on_gpu ? &NewPinnedMemoryOnGpu : &NewPinnedMemory;
+  return make(*options_.runtime, size_bytes, options_.gpu);
 }
 
 OwnedPinnedMemory PinnedPool::TakeKept(size_t size_bytes) {

@@ -16,10 +16,11 @@
 
 namespace tutti {
 
-// Pinned host memory, on the way between GPUs and what cannot reach their
-// memory. Buffers are made when there is none of the size, which may wait for
-// the GPUs, and kept for the next who asks. Nobody waits for a buffer: who
-// holds one may himself wait for others, in this process or another.
+// Pinned memory for bytes on the way: the host's, between GPUs and what cannot
+// reach their memory, or a GPU's, for what writes to that. Buffers are made
+// when there is none of the size, which may wait for the GPUs, and kept for the
+// next who asks. Nobody waits for a buffer: who holds one may himself wait for
+// others, in this process or another.
 //
 // A buffer that comes back is kept where there is room for it, or can be made:
 // of those kept, the ones of the sizes used longest ago then go. A size is used
@@ -31,6 +32,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   struct Options {
     GpuRuntime* runtime = nullptr;
     int gpu = 0;  // Whose fault, and no other's, ends that memory is made.
+    bool is_on_gpu = false;  // Its own; else the host's.
 
     // What lies here unused at most; more is freed, which may wait for the
     // GPUs and holds up only who gives a buffer back.
@@ -52,6 +54,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
       if (pool_ != nullptr) pool_->GiveBack(std::move(memory_), size_bytes_);
     }
 
+    // The processor must not touch what is on a GPU.
     std::byte* data() const {
       return static_cast<std::byte*>(memory_.get().data);
     }
@@ -75,9 +78,9 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   // Errors: INVALID_ARGUMENT without a runtime.
   static absl::StatusOr<std::shared_ptr<PinnedPool>> Create(Options options);
 
-  // A buffer of at least `num_bytes`. Errors: as GpuRuntime::AllocatePinned,
-  // once what lies here unused was freed in vain; RESOURCE_EXHAUSTED past half
-  // of what memory could ever hold.
+  // A buffer of at least `num_bytes`. Errors: as GpuRuntime::AllocatePinned or
+  // AllocatePinnedOnGpu, once what lies here unused was freed in vain;
+  // RESOURCE_EXHAUSTED past half of what memory could ever hold.
   absl::StatusOr<Buffer> Take(size_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -91,6 +94,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
 
   // Nothing if there is none.
   OwnedPinnedMemory TakeKept(size_t size_bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<OwnedPinnedMemory> Make(size_t size_bytes);
   BySize TakeAllKept() ABSL_LOCKS_EXCLUDED(mu_);
   void GiveBack(OwnedPinnedMemory memory, size_t size_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -158,6 +158,27 @@ TEST_F(PinnedPoolTest, WhereMemoryIsScarceWhatWasKeptGoesFirst) {
   EXPECT_THAT(runtime_.Leaks(), SizeIs(1));
 }
 
+TEST_F(PinnedPoolTest, BuffersOnAGpuAreItsOwn) {
+  const auto pool = *PinnedPool::Create(
+      {.runtime = &runtime_, .is_on_gpu = true, .kept_bytes = 1 << 20});
+  std::byte* const data = pool->Take(5000)->data();
+  EXPECT_EQ(pool->Take(8000)->data(), data);
+  EXPECT_EQ(runtime_.UsedBytes(0), 8192);
+  EXPECT_EQ(runtime_.NumCalls(GpuCall::kAllocatePinned), 0);
+  EXPECT_EQ(runtime_.NumCalls(GpuCall::kAllocatePinnedOnGpu), 1);
+}
+
+TEST_F(PinnedPoolTest, WhereAGpuHasNoMoreMemoryWhatWasKeptGoesFirst) {
+  const auto pool = *PinnedPool::Create(
+      {.runtime = &runtime_, .is_on_gpu = true, .kept_bytes = 1 << 20});
+  ASSERT_THAT(pool->Take(4096), IsOk());
+  runtime_.FailCall(GpuCall::kAllocatePinnedOnGpu, 0,
+                    absl::ResourceExhaustedError("no more"));
+  const auto buffer = pool->Take(8192);
+  EXPECT_THAT(buffer, IsOk());
+  EXPECT_EQ(runtime_.UsedBytes(0), 8192);
+}
+
 TEST_F(PinnedPoolTest, ErrorsAreThoseOfTheRuntime) {
   const auto pool = NewPool(1 << 20);
   runtime_.FailCall(GpuCall::kAllocatePinned, 0,

@@ -69,6 +69,10 @@ class CountingRuntime : public GpuRuntime {
                                               int gpu) override {
     return other_.AllocatePinned(num_bytes, gpu);
   }
+  absl::StatusOr<PinnedMemory> AllocatePinnedOnGpu(size_t num_bytes,
+                                                   int gpu) override {
+    return other_.AllocatePinnedOnGpu(num_bytes, gpu);
+  }
   absl::Status FreePinned(PinnedMemory memory) override {
     return other_.FreePinned(memory);
   }
