@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -15,6 +17,7 @@ namespace tutti {
 
 class CollectiveDelegate;
 class DeviceFence;
+class DeviceLanding;
 struct CollGroupMember;
 struct CollGroupParams;
 
@@ -79,7 +82,25 @@ class Borrower {
 
   virtual void OnDelivery(int32_t id, absl::Status status,
                           Delivery delivery) = 0;
+
+  // Where the next part of so many bytes is to come, which may not come; null:
+  // anywhere in the host's memory, as by default. Only who can write to a
+  // device's memory asks (PeerAccessInterface::least_device_bytes()), before
+  // OnDelivery(), and keeps it as long as something may write there.
+  virtual std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
+                                              size_t /*num_bytes*/) {
+    return nullptr;
+  }
+
+  // In place of OnPart() for a part that has come to such a landing.
+  virtual absl::Status OnLanded(int32_t /*id*/, size_t /*offset*/,
+                                std::shared_ptr<DeviceLanding> /*part*/) {
+    return absl::UnimplementedError("the receiver has no landings");
+  }
 };
+
+// More than there are.
+inline constexpr size_t kNoDeviceBytes = std::numeric_limits<size_t>::max();
 
 // What the receiving side wants.
 struct Ask {
@@ -123,6 +144,11 @@ class PeerAccessInterface {
   // messages: "data of rank 3 (/job:...)". Empty if it is nothing.
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
+
+  // Of so many bytes on, members of other processes get them from where they
+  // lie in a device's memory, and write to it (Borrower::Land()). Of fewer, as
+  // by default of any number, they get what lies in the host's.
+  virtual size_t least_device_bytes() const { return kNoDeviceBytes; }
 
   // Who can run whole collectives among the processes; null: nobody.
   virtual CollectiveDelegate* delegate() { return nullptr; }

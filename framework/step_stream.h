@@ -24,6 +24,16 @@ class DeviceFence {
   virtual ~DeviceFence() = default;
 };
 
+// Memory of a device where bytes of other processes may come, without the
+// host's in between. Only devices of its kind look into it. It can be written
+// to at once, and is the device's again when nobody has it any more: also
+// whoever lets something write there keeps it as long as that.
+class DeviceLanding {
+ public:
+  virtual ~DeviceLanding() = default;
+  virtual absl::Span<std::byte> bytes() const = 0;
+};
+
 // into = (operands[0] (+) operands[1] (+) ..., from left to right) / divisor.
 // `into` is an operand, or apart from all. Of many operands a device may round
 // float16 and bfloat16 in between, always at the same ones.
@@ -74,9 +84,21 @@ class StepStream {
   // The same for bytes of the host, which are copied before this returns.
   virtual absl::Status ReadHost(absl::Span<const std::byte> bytes, Put put) = 0;
 
+  // A landing of so many bytes; null where there is none.
+  virtual std::shared_ptr<DeviceLanding> Land(size_t num_bytes) = 0;
+
+  // As ReadPeer(), for what has come to a landing of Land(), which is kept
+  // until it has been read.
+  virtual absl::Status ReadLanding(std::shared_ptr<DeviceLanding> landing,
+                                   Put put) = 0;
+
+  // Calls `done` once all has run that was put here by now: then others may
+  // read what that wrote. On the environment's queue or its clock's thread, or
+  // inside the call with an error.
+  virtual void CallWhenWritten(StatusCallback done) = 0;
+
   // Copies bytes of the device to memory of the host. `done` gets them once
-  // they are there, on the environment's queue or its clock's thread, or inside
-  // the call with an error.
+  // they are there, on the same threads.
   virtual void CopyToHost(absl::Span<const std::byte> bytes,
                           HostCallback done) = 0;
 

@@ -209,6 +209,7 @@ CudaDevice::CudaDevice(Options options, std::shared_ptr<Streams> streams)
       streams_(std::move(streams)),
       environment_(options.environment),
       staging_(std::move(options.staging)),
+      landing_(std::move(options.landing)),
       nccl_(std::move(options.nccl)),
       nccl_key_(NcclKeys::Global().Add(attributes().incarnation, nccl_)) {}
 

@@ -63,6 +63,10 @@ class CudaDevice : public Device {
     int64_t freed_ahead_bytes = int64_t{256} << 20;
     std::shared_ptr<PinnedPool> staging;  // Any number of devices' own.
 
+    // On the GPU, where bytes come of a network that writes there; any number
+    // of devices' own. Null: none do.
+    std::shared_ptr<PinnedPool> landing;
+
     // What runs collectives of NCCL here; null: none does.
     std::shared_ptr<NcclRuntime> nccl;
   };
@@ -93,6 +97,7 @@ class CudaDevice : public Device {
   int gpu() const;
   GpuRuntime& runtime() const;
   const std::shared_ptr<PinnedPool>& staging() const { return staging_; }
+  const std::shared_ptr<PinnedPool>& landing() const { return landing_; }
   const std::shared_ptr<NcclRuntime>& nccl() const { return nccl_; }
 
   // For kernels of the caller, for collectives, and for copies from and to the
@@ -137,6 +142,7 @@ class CudaDevice : public Device {
   const std::shared_ptr<Streams> streams_;  // Tensors hold it too.
   const Environment environment_;
   const std::shared_ptr<PinnedPool> staging_;
+  const std::shared_ptr<PinnedPool> landing_;
   const std::shared_ptr<NcclRuntime> nccl_;
   const std::shared_ptr<void> nccl_key_;  // As long as the device lives.
 };

@@ -105,6 +105,12 @@ absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
                             .gpu = gpu,
                             .kept_bytes = options.kept_staging_bytes});
     if (!staging.ok()) return staging.status();
+    const auto landing =
+        PinnedPool::Create({.runtime = &runtime,
+                            .gpu = gpu,
+                            .is_on_gpu = true,
+                            .kept_bytes = options.kept_landing_bytes});
+    if (!landing.ok()) return landing.status();
     for (int i = 0; i < options.devices_per_gpu; ++i) {
       const int index = static_cast<int>(devices.size());
       auto device = CudaDevice::Create(
@@ -114,6 +120,7 @@ absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
            .environment = options.environment,
            .freed_ahead_bytes = options.freed_ahead_bytes,
            .staging = *staging,
+           .landing = *landing,
            .nccl = options.nccl});
       if (!device.ok()) return device.status();
       devices.push_back(*std::move(device));

@@ -38,6 +38,11 @@ struct CudaDevicesOptions {
   // Of pinned memory, which the devices of a GPU share (PinnedPool): for each.
   size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
 
+  // The same of memory of the GPU itself, where a transport that is told its
+  // addresses writes what comes: as much as is under way, and nothing with any
+  // other transport.
+  size_t kept_landing_bytes = size_t{64} << 20;
+
   // For the collectives of NCCL, which need one device per GPU: opened by
   // DlopenNcclRuntime::Open(). Null: the devices do not have them.
   std::shared_ptr<NcclRuntime> nccl;

@@ -112,14 +112,34 @@ absl::Status GpuStepStream::ReadHost(absl::Span<const std::byte> bytes,
       device_.staging()->Take(bytes.size());
   if (!buffer.ok()) return buffer.status();
   std::memcpy(buffer->data(), bytes.data(), bytes.size());
-  absl::Status status = put(buffer->data());
+  return PutRead(std::make_shared<GpuLanding>(*std::move(buffer), bytes.size()),
+                 put);
+}
+
+std::shared_ptr<DeviceLanding> GpuStepStream::Land(size_t num_bytes) {
+  if (device_.landing() == nullptr) return nullptr;
+  absl::StatusOr<PinnedPool::Buffer> buffer =
+      device_.landing()->Take(num_bytes);
+  if (!buffer.ok()) return nullptr;
+  return std::make_shared<GpuLanding>(*std::move(buffer), num_bytes);
+}
+
+absl::Status GpuStepStream::ReadLanding(std::shared_ptr<DeviceLanding> landing,
+                                        Put put) {
+  Reclaim();
+  return PutRead(std::static_pointer_cast<GpuLanding>(std::move(landing)), put);
+}
+
+absl::Status GpuStepStream::PutRead(std::shared_ptr<GpuLanding> buffer,
+                                    Put put) {
+  absl::Status status = put(buffer->bytes().data());
   absl::StatusOr<OwnedGpuEvent> over =
       device_.Mark(device_.collective_stream());
   status.Update(over.status());
   Read read = {.over = over.ok() ? std::make_shared<const OwnedGpuEvent>(
                                        *std::move(over))
                                  : nullptr,
-               .buffer = *std::move(buffer)};
+               .buffer = std::move(buffer)};
   MutexLock lock(&mu_);
   reads_.push_back(std::move(read));
   return status;
@@ -136,6 +156,23 @@ void GpuStepStream::Reclaim() {
     first.emplace(std::move(reads_.front()));
     reads_.pop_front();
   }
+}
+
+void GpuStepStream::CallWhenWritten(StatusCallback done) {
+  const auto end =
+      GpuPassEnd::Create(device_, device_.collective_stream(), clock_);
+  if (!end.ok()) return std::move(done)(end.status());
+  absl::Status status = (*end)->Mark();
+  GpuEvents awaited = Awaited();
+  std::vector<GpuEvent> events = HandlesOf(awaited);
+  (*end)->CallWhenOver(
+      std::move(events),
+      [awaited = std::move(awaited), status = std::move(status),
+       done = std::move(done)](absl::Status ended) mutable {
+        awaited.clear();  // The device may go with `done`.
+        ended.Update(status);
+        std::move(done)(std::move(ended));
+      });
 }
 
 void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
@@ -205,8 +242,9 @@ void GpuStepStream::CallWhenOver(StatusCallback done) {
                          reads.swap(reads_);
                        }
                        // The device may go with `done`.
-                       for (Read& read : reads)
-                         GiveBack(std::move(read.buffer), *end_);
+                       if (end_->MayGoOn()) {
+                         for (Read& read : reads) read.buffer->Abandon();
+                       }
                        reads.clear();
                        awaited.clear();
                        std::move(done)(std::move(status));

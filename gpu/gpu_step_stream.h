@@ -45,6 +45,25 @@ class GpuFence : public DeviceFence {
   const GpuEvents awaited_;
 };
 
+// Pinned memory of a GPU or of the host that steps read, given back to its pool
+// when nobody has it any more.
+class GpuLanding : public DeviceLanding {
+ public:
+  GpuLanding(PinnedPool::Buffer buffer, size_t num_bytes)
+      : buffer_(std::move(buffer)), num_bytes_(num_bytes) {}
+
+  absl::Span<std::byte> bytes() const override {
+    return {buffer_.data(), num_bytes_};
+  }
+
+  // See PinnedPool::Buffer.
+  void Abandon() { buffer_.Abandon(); }
+
+ private:
+  PinnedPool::Buffer buffer_;
+  const size_t num_bytes_;
+};
+
 // Steps on a device's collective stream. Kernels read the memory of the devices
 // that this one reaches where it is, and what comes from the host out of pinned
 // memory. A copy to the host goes on the copy stream, so that kernels do not
@@ -70,7 +89,15 @@ class GpuStepStream : public StepStream {
                         const DeviceFence& written, Put put) override;
 
   // Errors: as PinnedPool::Take().
-  absl::Status ReadHost(absl::Span<const std::byte> bytes, Put put) override;
+  absl::Status ReadHost(absl::Span<const std::byte> bytes, Put put) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Null also where the GPU has no more memory: the host's will do.
+  std::shared_ptr<DeviceLanding> Land(size_t num_bytes) override;
+  absl::Status ReadLanding(std::shared_ptr<DeviceLanding> landing,
+                           Put put) override ABSL_LOCKS_EXCLUDED(mu_);
+
+  void CallWhenWritten(StatusCallback done) override ABSL_LOCKS_EXCLUDED(mu_);
   void CopyToHost(absl::Span<const std::byte> bytes,
                   HostCallback done) override;
 
@@ -80,11 +107,14 @@ class GpuStepStream : public StepStream {
   // A buffer, and what is done when it has been read. Null: at the end.
   struct Read {
     std::shared_ptr<const OwnedGpuEvent> over;
-    PinnedPool::Buffer buffer;
+    std::shared_ptr<GpuLanding> buffer;
   };
 
   absl::Status PutCopyToHost(absl::Span<const std::byte> bytes,
                              std::byte* into);
+
+  absl::Status PutRead(std::shared_ptr<GpuLanding> buffer, Put put)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Gives back the buffers that have been read.
   void Reclaim() ABSL_LOCKS_EXCLUDED(mu_);

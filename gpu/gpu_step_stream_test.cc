@@ -384,6 +384,127 @@ TEST(GpuStepStreamTest, ACopyToTheHostThatFailsHasGivenItsBufferBack) {
   }
 }
 
+// For a transport that reads and writes the memory of GPUs.
+class GpuStepsOfATransportTest : public testing::Test {
+ protected:
+  static constexpr int64_t kBytes = 1000;
+
+  GpuStream stream() { return group_.device(0).collective_stream(); }
+
+  // All that the stream holds and gets waits for Open().
+  void Close() {
+    gate_ = std::make_shared<std::atomic<bool>>(false);
+    EXPECT_THAT(group_.runtime().PutGate(stream(), gate_), IsOk());
+  }
+  void Open() {
+    *gate_ = true;
+    group_.runtime().Waker()();
+    group_.RunAll();
+  }
+
+  // Puts a step that copies what is in the landing into `into`.
+  void Read(std::shared_ptr<DeviceLanding> landing, Tensor into) {
+    EXPECT_THAT(steps_->ReadLanding(std::move(landing),
+                                    [&](const std::byte* bytes) {
+                                      return steps_->Copy(into.mutable_data(),
+                                                          bytes, kBytes);
+                                    }),
+                IsOk());
+  }
+
+  void EndSteps() {
+    std::optional<absl::Status> ended;
+    steps_->CallWhenOver(
+        [&](absl::Status status) { ended = std::move(status); });
+    group_.RunAll();
+    EXPECT_THAT(ended, Optional(IsOk()));
+    EXPECT_THAT(group_.runtime().Mistakes(), IsEmpty());
+  }
+
+  FakeGpuGroup group_{{}};
+  std::shared_ptr<std::atomic<bool>> gate_;
+  const std::unique_ptr<StepStream> steps_ =
+      *group_.device(0).OpenSteps(*group_.environment().get().clock);
+};
+
+TEST_F(GpuStepsOfATransportTest, IsCalledWhenAllWasWrittenBefore) {
+  const Tensor from = group_.Allocate(0, DType::kUint8, kBytes);
+  Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
+  group_.Write(0, from, Bytes(kBytes, 7));
+  group_.RunAll();
+  std::optional<absl::Status> written;
+  Close();
+  EXPECT_THAT(steps_->Copy(into.mutable_data(), from.data(), kBytes), IsOk());
+  steps_->CallWhenWritten([&](absl::Status status) {
+    written = std::move(status);
+    EXPECT_THAT(group_.Read(into), Each(7));
+  });
+  group_.RunAll();
+  EXPECT_EQ(written, std::nullopt);
+  Open();
+  EXPECT_THAT(written, Optional(IsOk()));
+  EndSteps();
+}
+
+TEST_F(GpuStepsOfATransportTest, WhatCannotBeAwaitedEndsWithTheError) {
+  for (const GpuCall call : {GpuCall::kCreateEvent, GpuCall::kRecordEvent}) {
+    group_.runtime().FailCall(call, /*num_good=*/0, absl::InternalError("no"));
+    std::optional<absl::Status> written;
+    steps_->CallWhenWritten(
+        [&](absl::Status status) { written = std::move(status); });
+    group_.RunAll();
+    EXPECT_THAT(written, Optional(StatusIs(absl::StatusCode::kInternal,
+                                           HasSubstr("no"))));
+  }
+  EndSteps();
+}
+
+TEST_F(GpuStepsOfATransportTest, LandingsAreOfTheGpuAndCanBeWrittenAtOnce) {
+  const auto landing = steps_->Land(kBytes);
+  ASSERT_NE(landing, nullptr);
+  EXPECT_EQ(landing->bytes().size(), kBytes);
+  EXPECT_THAT(group_.runtime().Read(landing->bytes().data(), kBytes), IsOk());
+  EXPECT_EQ(group_.runtime().NumCalls(GpuCall::kAllocatePinned), 0);
+  EndSteps();
+}
+
+TEST_F(GpuStepsOfATransportTest, StepsReadWhatHasLanded) {
+  const Bytes bytes(kBytes, 9);
+  const Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
+  auto landing = steps_->Land(kBytes);
+  ASSERT_THAT(
+      group_.runtime().CopyAsync(landing->bytes().data(), bytes.data(), kBytes,
+                                 group_.device(0).copy_stream()),
+      IsOk());
+  group_.RunAll();
+  Read(std::move(landing), into);
+  group_.RunAll();
+  EXPECT_THAT(group_.Read(into), Each(9));
+  EXPECT_EQ(group_.runtime().NumCalls(GpuCall::kAllocatePinned), 0);
+  EndSteps();
+}
+
+TEST_F(GpuStepsOfATransportTest, ALandingIsUsedAgainWhenItHasBeenRead) {
+  const Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
+  auto landing = steps_->Land(kBytes);
+  const std::byte* const first = landing->bytes().data();
+  Close();
+  Read(std::move(landing), into);
+  group_.RunAll();
+  auto second = steps_->Land(kBytes);
+  EXPECT_NE(second->bytes().data(), first);
+  Open();
+  Read(std::move(second), into);
+  EXPECT_EQ(steps_->Land(kBytes)->bytes().data(), first);
+  EndSteps();
+}
+
+TEST_F(GpuStepsOfATransportTest, WhereAGpuHasNoMoreMemoryThereIsNoLanding) {
+  EXPECT_EQ(steps_->Land(size_t{1} << 40), nullptr);
+  EXPECT_NE(steps_->Land(kBytes), nullptr);
+  EndSteps();
+}
+
 // Two members, each of which has lent to the other when neither can mark where
 // it has read.
 class UnmarkedReads {
@@ -545,6 +666,38 @@ TEST_F(PeerFailsTest, NobodyGetsABufferThatAStepMayStillRead) {
   std::memset(next->data(), 0x11, kBytes);
   Open();
   EXPECT_THAT(group_.Read(bytes), Each(0x22));
+}
+
+TEST_F(PeerFailsTest, NobodyGetsALandingThatAStepMayStillRead) {
+  Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
+  std::optional<absl::Status> ended;
+  auto landing = steps_->Land(kBytes);
+  const std::byte* const first = landing->bytes().data();
+  Close(device_.collective_stream());
+  EXPECT_THAT(steps_->ReadLanding(std::move(landing),
+                                  [&](const std::byte* bytes) {
+                                    return steps_->Copy(into.mutable_data(),
+                                                        bytes, kBytes);
+                                  }),
+              IsOk());
+  steps_->CallWhenOver([&](absl::Status status) { ended = std::move(status); });
+  FailPeer();
+  Look();
+  EXPECT_THAT(ended, Optional(HasFailed()));
+  EXPECT_NE(device_.landing()->Take(kBytes)->data(), first);
+  Open();
+}
+
+TEST_F(PeerFailsTest, WhoWaitsForWhatIsWrittenGetsTheError) {
+  std::optional<absl::Status> written;
+  Close(device_.collective_stream());
+  steps_->CallWhenWritten(
+      [&](absl::Status status) { written = std::move(status); });
+  FailPeer();
+  Look();
+  EXPECT_THAT(written, Optional(HasFailed()));
+  steps_->CallWhenOver([](absl::Status /*status*/) {});
+  Open();
 }
 
 TEST_F(PeerFailsTest, ABufferThatNothingUsesAnyMoreComesBack) {
