@@ -56,8 +56,10 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeDevices(
 }  // namespace
 
 void GpuMpiTest::SetUp() {
-  gpus_ = std::make_unique<FakeGpuRuntime>(FakeGpuRuntime::Options{
-      .memory_bytes = int64_t{1} << 28, .environment = Machine().get()});
+  gpus_ = std::make_unique<FakeGpuRuntime>(
+      FakeGpuRuntime::Options{.memory_bytes = int64_t{1} << 28,
+                              .host_may_touch = is_cuda_aware(),
+                              .environment = Machine().get()});
   const auto cluster = ClusterOf(*mpi);
   ASSERT_THAT(cluster, IsOk());
   auto runtime = ClusterRuntime::Create(
@@ -81,6 +83,8 @@ void GpuMpiTest::SetUp() {
               }),
               IsOk());
 }
+
+bool GpuMpiTest::is_cuda_aware() { return mpi->is_cuda_aware(); }
 
 void GpuMpiTest::TearDown() {
   if (runtime_ == nullptr) return;  // SetUp() has said why.
@@ -173,7 +177,9 @@ void GpuMpiTest::RunCase(const ImplementationUnderTest& under_test,
 
 int RunGpuMpiTests(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  MpiRuntime runtime({.environment = Machine().get()});
+  const bool is_direct = argc == 2 && argv[1] == std::string("direct");
+  MpiRuntime runtime(
+      {.environment = Machine().get(), .is_cuda_aware = is_direct});
   const absl::Status status = runtime.Start();
   if (!status.ok()) {
     std::cerr << status << '\n';

@@ -63,6 +63,9 @@ class GpuMpiTest : public testing::TestWithParam<int> {
     return {.tasks = num_tasks(), .devices = num_devices()};
   }
   FakeGpuRuntime& gpus() { return *gpus_; }
+
+  // Whether MPI is told the addresses of the GPUs' memory.
+  static bool is_cuda_aware();
   ClusterRuntime& runtime() { return *runtime_; }
   CudaDevice& device(int index) {
     return static_cast<CudaDevice&>(*runtime_->devices()[index]);
@@ -97,7 +100,8 @@ class GpuMpiTest : public testing::TestWithParam<int> {
   InstanceKey last_instance_ = 0;
 };
 
-// The main function of such a process.
+// The main function of such a process. With the argument "direct" MPI is taken
+// for one that is CUDA-aware.
 int RunGpuMpiTests(int argc, char** argv);
 
 }  // namespace tutti

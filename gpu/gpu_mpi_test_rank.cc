@@ -1,5 +1,5 @@
-// GPUs of several processes, whose bytes go through pinned memory and MPI.
-// mpirun_test.py starts the processes.
+// GPUs of several processes, whose bytes go through pinned memory and MPI, or
+// by MPI alone. mpirun_test.py starts the processes.
 
 #include <cstdint>
 #include <memory>
@@ -75,8 +75,35 @@ TEST_P(GpuMpiTest, CollectivesOfEveryLengthHaveThem) {
       }
     }
   }
-  // MPI gets no address of a GPU's memory.
+}
+
+// Of 16 ranks each sends more than a message carries at a time, and of few more
+// than a chunk.
+constexpr int64_t kMany = 100'001;
+
+TEST_P(GpuMpiTest, OnlyWhereMpiIsNotCudaAwareManyBytesPassThroughTheHost) {
+  for (const std::string name : {"RingReduce", "TreeReduce", "ShuffleReduce"}) {
+    RunCase(ScheduleNamed(name), {.grid = grid(), .length = kMany});
+  }
+  const bool has_pinned = gpus().NumCalls(GpuCall::kAllocatePinned) > 0;
+  const bool has_landed = gpus().NumCalls(GpuCall::kAllocatePinnedOnGpu) > 0;
+  EXPECT_EQ(has_pinned, num_tasks() > 1 && !is_cuda_aware());
+  EXPECT_EQ(has_landed, num_tasks() > 1 && is_cuda_aware());
+}
+
+TEST_P(GpuMpiTest, FewBytesPassThroughTheHost) {
+  RunCase(ScheduleNamed("RingReduce"), {.grid = grid(), .length = 100});
   EXPECT_EQ(gpus().NumCalls(GpuCall::kAllocatePinned) > 0, num_tasks() > 1);
+  EXPECT_EQ(gpus().NumCalls(GpuCall::kAllocatePinnedOnGpu), 0);
+}
+
+// Then the host's memory does.
+TEST_P(GpuMpiTest, WhereAGpuHasNoMoreMemoryWhatComesPassesThroughTheHost) {
+  if (!is_cuda_aware() || num_tasks() == 1) return;
+  gpus().FailCall(GpuCall::kAllocatePinnedOnGpu, /*num_good=*/0,
+                  absl::InternalError("no luck"));
+  RunCase(ScheduleNamed("RingReduce"), {.grid = grid(), .length = kMany});
+  EXPECT_GT(gpus().NumCalls(GpuCall::kAllocatePinned), 0);
 }
 
 // Of these MPI would get the addresses.
@@ -159,9 +186,13 @@ TEST_P(GpuMpiFailureTest, ADTypeThatDiffersEndsItOnAll) {
 TEST_P(GpuMpiFailureTest, ACallOfOneRuntimeThatFailsEndsItOnAll) {
   if (num_tasks() == 1) return;
   int64_t step = 1;
-  for (const GpuCall gpu_call :
-       {GpuCall::kAllocatePinned, GpuCall::kCopyAsync, GpuCall::kCreateEvent,
-        GpuCall::kLaunchReduce}) {
+  std::vector<GpuCall> gpu_calls;
+  if (!is_cuda_aware()) {
+    gpu_calls = {GpuCall::kAllocatePinned, GpuCall::kCopyAsync};
+  }
+  gpu_calls.insert(gpu_calls.end(),
+                   {GpuCall::kCreateEvent, GpuCall::kLaunchReduce});
+  for (const GpuCall gpu_call : gpu_calls) {
     SCOPED_TRACE(static_cast<int>(gpu_call));
     GpuMpiCalls calls = Sums(300'001);
     if (is_last()) {

@@ -87,6 +87,14 @@ class CollectiveRemoteAccess::Receive
                       absl::Span<const std::byte> part) override {
     return ask.borrower->OnPart(ask.id, offset, part);
   }
+  std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
+                                      size_t num_bytes) override {
+    return ask.borrower->Land(ask.id, num_bytes);
+  }
+  absl::Status OnLanded(int32_t /*id*/, size_t offset,
+                        std::shared_ptr<DeviceLanding> part) override {
+    return ask.borrower->OnLanded(ask.id, offset, std::move(part));
+  }
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     const auto self = access_->RemoveReceive(*this);
@@ -164,6 +172,9 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
                         by_delegate);
   }
   CollectiveDelegate* delegate() override { return access_->delegate(); }
+  size_t least_device_bytes() const override {
+    return access_->options_.transport->least_device_bytes();
+  }
 
   // The step is over on all tasks: on some it may have begun anew.
   void SetOver() { is_over_ = true; }

@@ -15,12 +15,13 @@ class TransferChannel {
   virtual ~TransferChannel() = default;
 
   // Asks `task` for the bytes that it lends, now or later, under `key`. The
-  // borrower gets them by OnPart(), in order and in whole elements, and then
-  // OnDelivery() once: with OK and nothing to release, or with an error. Both
-  // run on a thread of the channel's, one after the other, or inside this call.
-  // Errors: those of the lender's task; UNAVAILABLE, naming task and address,
-  // if it cannot be reached or the connection closes; INTERNAL if it sends what
-  // was not asked for.
+  // borrower gets them by OnPart(), or by OnLanded() where the transport writes
+  // to devices (Transport::least_device_bytes()), in order and in whole
+  // elements, and then OnDelivery() once: with OK and nothing to release, or
+  // with an error. Both run on a thread of the channel's, one after the other,
+  // or inside this call. Errors: those of the lender's task; UNAVAILABLE,
+  // naming task and address, if it cannot be reached or the connection closes;
+  // INTERNAL if it sends what was not asked for.
   virtual void Request(int task, const BufKey& key, const Ask& ask) = 0;
 
   // Ends `borrower`'s request for `key` with `reason` if it is under way, and

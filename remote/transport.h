@@ -1,8 +1,11 @@
 #ifndef TUTTI_REMOTE_TRANSPORT_H_
 #define TUTTI_REMOTE_TRANSPORT_H_
 
+#include <cstddef>
+
 #include "absl/status/status.h"
 #include "framework/control_channel.h"
+#include "framework/peer_access.h"
 #include "remote/transfer_channel.h"
 
 namespace tutti {
@@ -19,6 +22,9 @@ class Transport {
 
   virtual ControlChannel& control() = 0;
   virtual TransferChannel& transfers() = 0;
+
+  // As PeerAccessInterface::least_device_bytes(), of what it sends and gets.
+  virtual size_t least_device_bytes() const { return kNoDeviceBytes; }
 
   // Who can run whole collectives among the tasks, as long as this lives; null:
   // nobody.

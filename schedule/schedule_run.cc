@@ -63,6 +63,9 @@ class ScheduleRun : public Lender, public Borrower {
   void OnReleasedAfter(int32_t index, const DeviceFence& read) override;
   absl::Status OnPart(int32_t index, size_t offset,
                       absl::Span<const std::byte> part) override;
+  std::shared_ptr<DeviceLanding> Land(int32_t index, size_t num_bytes) override;
+  absl::Status OnLanded(int32_t index, size_t offset,
+                        std::shared_ptr<DeviceLanding> part) override;
   void OnDelivery(int32_t index, absl::Status status,
                   Delivery delivery) override;
 
@@ -94,6 +97,7 @@ class ScheduleRun : public Lender, public Borrower {
 
   void Send(int32_t index);
   void SendWithFence(int32_t index, absl::Span<const std::byte> bytes);
+  void SendFromDevice(int32_t index, absl::Span<const std::byte> bytes);
   void SendFromHost(int32_t index, absl::Span<const std::byte> bytes);
   void Post(int32_t index, absl::Span<const std::byte> bytes,
             const DeviceFence* written);
@@ -393,8 +397,10 @@ void ScheduleRun::Send(int32_t index) {
   const absl::Span<const std::byte> bytes(
       Address(op.left), static_cast<size_t>(num_elements) * element_bytes_);
   if (!on_stream_.has_value()) return Post(index, bytes, nullptr);
-  IsInThisProcess(op.peer) ? SendWithFence(index, bytes)
-                           : SendFromHost(index, bytes);
+  if (IsInThisProcess(op.peer)) return SendWithFence(index, bytes);
+  const size_t least = context_.executor->peers().least_device_bytes();
+  bytes.size() < least ? SendFromHost(index, bytes)
+                       : SendFromDevice(index, bytes);
 }
 
 void ScheduleRun::SendWithFence(int32_t index,
@@ -411,6 +417,20 @@ void ScheduleRun::SendWithFence(int32_t index,
     ++on_stream_->num_lent;
   }
   Post(index, bytes, lent.get());
+}
+
+// Who sends them reads them past the stream.
+void ScheduleRun::SendFromDevice(int32_t index,
+                                 absl::Span<const std::byte> bytes) {
+  on_stream_->steps->CallWhenWritten([this, index, bytes](absl::Status status) {
+    if (status.ok() && !ShouldStop()) {
+      Post(index, bytes, nullptr);
+    } else {
+      if (!status.ok()) Fail(std::move(status));
+      Complete(index);
+    }
+    ReadyOps::RunAll();
+  });
 }
 
 // The bytes are the member's again with the loan, so what overwrites them waits
@@ -505,6 +525,22 @@ absl::Status ScheduleRun::OnPart(int32_t index, size_t offset,
                                  absl::Span<const std::byte> part) {
   if (ShouldStop()) return context_.execution->cancellation.status();
   return TakeFromHost(OpAt(index), offset, part);
+}
+
+std::shared_ptr<DeviceLanding> ScheduleRun::Land(int32_t /*index*/,
+                                                 size_t num_bytes) {
+  if (!on_stream_.has_value() || ShouldStop()) return nullptr;
+  return on_stream_->steps->Land(num_bytes);
+}
+
+absl::Status ScheduleRun::OnLanded(int32_t index, size_t offset,
+                                   std::shared_ptr<DeviceLanding> part) {
+  if (ShouldStop()) return context_.execution->cancellation.status();
+  const size_t num_bytes = part->bytes().size();
+  return on_stream_->steps->ReadLanding(
+      std::move(part), [&](const std::byte* bytes) {
+        return Take(OpAt(index), offset, bytes, num_bytes);
+      });
 }
 
 absl::Status ScheduleRun::TakeFromHost(const Op& op, size_t offset,

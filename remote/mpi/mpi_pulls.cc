@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "framework/step_stream.h"
 #include "framework/wire_codec.h"
 #include "remote/mpi/mpi_wire.h"
 
@@ -21,12 +22,17 @@ constexpr size_t kMinKeptBytes = size_t{64} << 10;
 class MpiPulls::Pull {
  public:
   struct Chunk {
+    std::shared_ptr<DeviceLanding> landing;  // Null: `bytes` are set.
     Buffer bytes;
     size_t offset = 0;
     size_t size = 0;
     MPI_Request request = MPI_REQUEST_NULL;
     bool is_pending = true;  // MPI may write to it.
     bool has_come = false;
+
+    std::byte* data() const {
+      return landing == nullptr ? bytes.get() : landing->bytes().data();
+    }
   };
 
   uint64_t id = 0;
@@ -43,10 +49,28 @@ class MpiPulls::Pull {
   std::deque<Chunk> chunks;  // In order.
 
   bool is_inline() const { return request.payload_tag == 0; }
+
+  // Null once the borrower was told: it may be gone.
+  std::shared_ptr<DeviceLanding> Land(size_t num_bytes) const {
+    const Ask& ask = request.ask;
+    return is_told ? nullptr : ask.borrower->Land(ask.id, num_bytes);
+  }
+
+  absl::Status HandOn(Chunk& chunk) const {
+    const Ask& ask = request.ask;
+    if (chunk.landing != nullptr) {
+      return ask.borrower->OnLanded(ask.id, chunk.offset,
+                                    std::move(chunk.landing));
+    }
+    return ask.borrower->OnPart(ask.id, chunk.offset,
+                                {chunk.bytes.get(), chunk.size});
+  }
 };
 
 MpiPulls::MpiPulls(MpiRuntime* runtime, Send send)
-    : runtime_(runtime), send_(std::move(send)) {}
+    : runtime_(runtime),
+      send_(std::move(send)),
+      writes_to_devices_(runtime->is_cuda_aware()) {}
 
 MpiPulls::~MpiPulls() = default;
 
@@ -100,10 +124,10 @@ void MpiPulls::PostChunks(const std::shared_ptr<Pull>& pull) {
     chunk.offset = pull->num_posted;
     chunk.size = std::min(kChunkBytes, pull->end - pull->num_posted);
     pull->num_posted += chunk.size;
-    chunk.bytes = TakeBuffer(chunk.size);
-    MPI_Irecv(chunk.bytes.get(), static_cast<int>(chunk.size), MPI_BYTE,
-              pull->task, pull->request.payload_tag, runtime_->payloads(),
-              &chunk.request);
+    if (writes_to_devices_) chunk.landing = pull->Land(chunk.size);
+    if (chunk.landing == nullptr) chunk.bytes = TakeBuffer(chunk.size);
+    MPI_Irecv(chunk.data(), static_cast<int>(chunk.size), MPI_BYTE, pull->task,
+              pull->request.payload_tag, runtime_->payloads(), &chunk.request);
     receiving_.Add(chunk.request,
                    [this, pull, index](const MPI_Status& status) {
                      OnChunk(pull, index, status);
@@ -138,12 +162,12 @@ bool MpiPulls::HandOnNext() {
   pull->chunks.pop_front();
   ++pull->first_index;
   if (chunk.has_come && !pull->is_told) {
-    const absl::Status status = ask.borrower->OnPart(
-        ask.id, chunk.offset, {chunk.bytes.get(), chunk.size});
+    const absl::Status status = pull->HandOn(chunk);
     if (!status.ok()) GiveUp(pull, status);
   }
   if (chunk.has_come) pull->num_handed_on += chunk.size;
-  KeepBuffer(std::move(chunk.bytes), chunk.size);
+  chunk.landing = nullptr;  // Its device may go with the borrower.
+  if (chunk.bytes != nullptr) KeepBuffer(std::move(chunk.bytes), chunk.size);
   if (pull->num_handed_on == ask.num_bytes) Tell(pull, absl::OkStatus());
   PostChunks(pull);
   if (!pull->chunks.empty() && !pull->chunks.front().is_pending) {

@@ -22,13 +22,14 @@
 namespace tutti {
 
 // What a task pulls from others: the receiving side of mpi_wire.h. For MPI's
-// thread, on which borrowers are called. Memory for chunks is kept, up to 8
-// MiB: the allocator would give it back to the machine after each pull.
+// thread, on which borrowers are called. Chunks come to the borrower's landings
+// where MPI is CUDA-aware and there are some. Other memory for chunks is kept,
+// up to 8 MiB: the allocator would give it back to the machine after each pull.
 class MpiPulls {
  public:
   using Send = std::function<void(int task, proto::MpiMessage message)>;
 
-  // `runtime` outlives this.
+  // `runtime` has been started, and outlives this.
   MpiPulls(MpiRuntime* runtime, Send send);
   ~MpiPulls();
 
@@ -75,6 +76,7 @@ class MpiPulls {
 
   MpiRuntime* const runtime_;
   const Send send_;
+  const bool writes_to_devices_;
   uint64_t last_id_ = 0;
   std::vector<int> free_tags_;
   std::vector<Buffer> free_buffers_;  // Of whole chunks.

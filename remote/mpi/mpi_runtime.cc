@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/blocking_counter.h"
+#include "remote/mpi/mpi_cuda.h"
 #include "remote/mpi/mpi_requests.h"
 
 namespace tutti {
@@ -49,7 +50,7 @@ const char* LevelName(int level) {
 
 }  // namespace
 
-MpiRuntime::MpiRuntime(Options options) : options_(options) {}
+MpiRuntime::MpiRuntime(Options options) : options_(std::move(options)) {}
 
 MpiRuntime::~MpiRuntime() {
   Shutdown();
@@ -146,7 +147,12 @@ absl::StatusOr<std::vector<std::string>> MpiRuntime::hosts() const {
 absl::StatusOr<std::string> MpiRuntime::Describe() const {
   const absl::Status status = CheckRunning();
   if (!status.ok()) return status;
-  return absl::StrCat(library_, ", ", LevelName(thread_level_));
+  return absl::StrCat(library_, ", ", LevelName(thread_level_),
+                      is_cuda_aware_ ? ", CUDA-aware" : ", not CUDA-aware");
+}
+
+bool MpiRuntime::is_cuda_aware() const {
+  return CheckRunning().ok() && is_cuda_aware_;
 }
 
 void MpiRuntime::Add(std::shared_ptr<MpiPoller> poller) {
@@ -198,6 +204,7 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
 }
 
 absl::Status MpiRuntime::BringUp() {
+  if (options_.on_thread != nullptr) options_.on_thread();
   int is_over = 0, is_up = 0;
   MPI_Finalized(&is_over);
   MPI_Initialized(&is_up);
@@ -229,6 +236,7 @@ absl::Status MpiRuntime::BringUp() {
   MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_RETURN);
   MPI_Comm_size(messages_, &size_);
   MPI_Comm_rank(messages_, &rank_);
+  is_cuda_aware_ = options_.is_cuda_aware.value_or(MpiSaysItIsCudaAware());
   int* max_tag = nullptr;
   int has_max_tag = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &max_tag, &has_max_tag);

@@ -4,8 +4,10 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -62,6 +64,16 @@ class MpiRuntime {
     // False: as if each process were on a host of its own. The same on all.
     bool shares_memory = true;
 
+    // Whether MPI reads and writes the memory of GPUs, so that their tensors
+    // need not pass through the host's; the GPUs' runtime then outlives this
+    // one. Not set: as it says itself.
+    std::optional<bool> is_cuda_aware;
+
+    // Runs on MPI's thread before MPI is brought up: makes the GPU current
+    // there that such an MPI is to work with, where that is not GPU 0. May be
+    // null.
+    std::function<void()> on_thread;
+
     // For how long Shutdown() waits for the others where some of them were
     // called lost.
     absl::Duration lost_limit = absl::Seconds(10);
@@ -110,7 +122,12 @@ class MpiRuntime {
   // The name of the host of each rank, as MPI has it.
   absl::StatusOr<std::vector<std::string>> hosts() const;
 
-  // "Open MPI v4.1.4, ...", and the level of thread support.
+  // Whether MPI may be given memory of GPUs; false if it has not been
+  // initialised.
+  bool is_cuda_aware() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // "Open MPI v4.1.4, ...", the level of thread support, and whether it is
+  // CUDA-aware.
   absl::StatusOr<std::string> Describe() const;
 
   // Runs `work` on MPI's thread, soon, in the order of the calls; if the thread
@@ -179,6 +196,7 @@ class MpiRuntime {
   bool has_processors_ = false;  // The host: one per process at least.
   int thread_level_ = 0;
   int max_tag_ = 0;
+  bool is_cuda_aware_ = false;
   std::string library_;
   std::vector<std::string> hosts_;
   MPI_Comm messages_ = MPI_COMM_NULL;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -61,6 +62,19 @@ bool IsUp() {
   return is_up != 0 && is_over == 0;
 }
 
+bool says_it_is_cuda_aware = false;
+
+}  // namespace
+}  // namespace tutti
+
+extern "C" int MPIX_Query_cuda_support() {
+  EXPECT_TRUE(tutti::IsUp());
+  return tutti::says_it_is_cuda_aware ? 1 : 0;
+}
+
+namespace tutti {
+namespace {
+
 auto IsNotInitialized() {
   return StatusIs(absl::StatusCode::kFailedPrecondition,
                   HasSubstr("MPI has not been initialized"));
@@ -74,6 +88,7 @@ void ExpectNotInitialized(const MpiRuntime& runtime) {
   EXPECT_THAT(runtime.local_size(), is_error);
   EXPECT_THAT(runtime.hosts(), is_error);
   EXPECT_THAT(runtime.Describe(), is_error);
+  EXPECT_FALSE(runtime.is_cuda_aware());
 }
 
 // Its work runs, and it knows where it is.
@@ -99,12 +114,26 @@ void ExpectRingsOnlyInOurMpi(MpiRuntime& runtime) {
   EXPECT_EQ(has_ring, mode == "own");
 }
 
+void ExpectIsCudaAware(const MpiRuntime& runtime, bool is_cuda_aware) {
+  EXPECT_EQ(runtime.is_cuda_aware(), is_cuda_aware);
+  EXPECT_THAT(*runtime.Describe(),
+              HasSubstr(is_cuda_aware ? ", CUDA-aware" : ", not CUDA-aware"));
+}
+
 TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   if (mode == "apart") return;
   const DefaultEnvironment environment(1);
+  const auto here = std::this_thread::get_id();
+  bool has_begun = false;
+  says_it_is_cuda_aware = true;
   auto runtime = std::make_unique<MpiRuntime>(
-      MpiRuntime::Options{.environment = environment.get()});
+      MpiRuntime::Options{.environment = environment.get(), .on_thread = [&] {
+                            has_begun = true;
+                            EXPECT_NE(std::this_thread::get_id(), here);
+                            EXPECT_EQ(IsUp(), mode != "own");
+                          }});
   ExpectNotInitialized(*runtime);
+  EXPECT_FALSE(has_begun);
   const absl::Status started = runtime->Start();
   if (mode == "funneled") {
     EXPECT_THAT(started, StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -114,8 +143,10 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
     return;
   }
   ASSERT_THAT(started, IsOk());
+  EXPECT_TRUE(has_begun);
   ExpectWorks(*runtime);
   ExpectRingsOnlyInOurMpi(*runtime);
+  ExpectIsCudaAware(*runtime, true);
   auto late = CreateMpiTransport({.runtime = runtime.get(),
                                   .cluster = *ClusterOf(*runtime),
                                   .incarnation = 1,
@@ -132,7 +163,8 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   EXPECT_TRUE(has_run);
   EXPECT_EQ(IsUp(), mode == "multiple");
 
-  MpiRuntime another({.environment = environment.get()});
+  MpiRuntime another(
+      {.environment = environment.get(), .is_cuda_aware = false});
   if (mode == "own") {
     EXPECT_THAT(another.Start(),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -140,6 +172,7 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   } else {
     ASSERT_THAT(another.Start(), IsOk());
     ExpectWorks(another);
+    ExpectIsCudaAware(another, false);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "remote/mpi/mpi_transport.h"
 
 #include <atomic>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "remote/mpi/mpi_messenger.h"
 #include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_serves.h"
+#include "remote/mpi/mpi_wire.h"
 
 namespace tutti {
 namespace {
@@ -220,6 +222,9 @@ class MpiTransport final : public Transport,
       : runtime_(options.runtime),
         mailbox_(options.runtime->mailbox()),
         num_tasks_(options.cluster.num_tasks()),
+        least_device_bytes_(options.runtime->is_cuda_aware()
+                                ? kMaxInlineBytes + 1
+                                : kNoDeviceBytes),
         endpoint_(std::make_shared<Endpoint>(options)),
         collectives_(std::make_shared<MpiCollectives>(
             MpiCollectives::Options{.runtime = options.runtime,
@@ -230,6 +235,7 @@ class MpiTransport final : public Transport,
   ControlChannel& control() override { return *this; }
   TransferChannel& transfers() override { return *this; }
   CollectiveDelegate* delegate() override { return collectives_.get(); }
+  size_t least_device_bytes() const override { return least_device_bytes_; }
 
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override {
@@ -319,6 +325,7 @@ class MpiTransport final : public Transport,
   MpiRuntime* const runtime_;  // Until Shutdown().
   const std::shared_ptr<MpiMailbox> mailbox_;
   const int num_tasks_;
+  const size_t least_device_bytes_;
   const std::shared_ptr<Endpoint> endpoint_;
   const std::shared_ptr<MpiCollectives> collectives_;
   std::atomic<State> state_{State::kNew};

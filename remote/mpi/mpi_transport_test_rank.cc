@@ -1,7 +1,7 @@
 // The tests of a transport over MPI that each process of a job runs, in step
 // with the others: mpirun_test.py starts them. With the argument "far" they do
 // as if each were on a host of its own; with "funneled" MPI is for calls from
-// one thread.
+// one thread; with "aware" it is taken for one that is CUDA-aware.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,12 +20,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "framework/mutex.h"
 #include "framework/peer_access.h"
+#include "framework/step_stream.h"
 #include "remote/fake_services.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
@@ -68,10 +70,12 @@ alignas(MpiRuntime) std::byte runtime_memory[sizeof(MpiRuntime)];
 MpiRuntime* runtime = nullptr;
 bool shares_memory = true;
 bool is_funneled = false;
+bool is_cuda_aware = false;
 
 bool StartRuntime() {
-  runtime = new (runtime_memory) MpiRuntime(
-      {.environment = Machine().get(), .shares_memory = shares_memory});
+  runtime = new (runtime_memory) MpiRuntime({.environment = Machine().get(),
+                                             .shares_memory = shares_memory,
+                                             .is_cuda_aware = is_cuda_aware});
   return absl::IsFailedPrecondition(runtime->size().status()) &&
          runtime->Start().ok();
 }
@@ -364,6 +368,144 @@ TEST_F(MpiTransportTest, ABorrowerThatRefusesAPartIsToldItsReason) {
   lender.Wait().IgnoreError();
 }
 
+// What stands for memory of a device.
+class FakeLanding final : public DeviceLanding {
+ public:
+  explicit FakeLanding(size_t num_bytes) : bytes_(num_bytes) {}
+  absl::Span<std::byte> bytes() const override {
+    return absl::MakeSpan(bytes_);
+  }
+
+ private:
+  mutable std::vector<std::byte> bytes_;
+};
+
+// Has landings for all parts but each third.
+class LandingBorrower final : public Borrower {
+ public:
+  explicit LandingBorrower(size_t num_bytes) : bytes_(num_bytes) {}
+
+  std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
+                                      size_t num_bytes) override {
+    EXPECT_FALSE(is_told_);
+    if (++num_asked_ % 3 == 0) return nullptr;
+    auto landing = std::make_shared<FakeLanding>(num_bytes);
+    landings_.push_back(landing);
+    return landing;
+  }
+  absl::Status OnLanded(int32_t /*id*/, size_t offset,
+                        std::shared_ptr<DeviceLanding> part) override {
+    EXPECT_EQ(part, landings_[num_landed_++].lock());
+    return Take(offset, part->bytes());
+  }
+  absl::Status OnPart(int32_t /*id*/, size_t offset,
+                      absl::Span<const std::byte> part) override {
+    ++num_others_;
+    return Take(offset, part);
+  }
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery /*delivery*/) override {
+    status_ = std::move(status);
+    is_told_ = true;
+    told_.DecrementCount();
+  }
+
+  // Blocks until all has come or failed.
+  absl::Status Wait() {
+    told_.Wait();
+    return status_;
+  }
+
+  // After Wait().
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  int num_asked() const { return num_asked_; }
+  size_t num_landed() const { return num_landed_; }
+  size_t num_others() const { return num_others_; }
+
+  // Whether anybody still has one.
+  bool has_landings() const {
+    return absl::c_any_of(
+        landings_, [](const auto& landing) { return !landing.expired(); });
+  }
+
+ private:
+  absl::Status Take(size_t offset, absl::Span<const std::byte> part) {
+    EXPECT_FALSE(is_told_);
+    absl::c_copy(part, bytes_.begin() + static_cast<ptrdiff_t>(offset));
+    return absl::OkStatus();
+  }
+
+  std::vector<std::byte> bytes_;
+  std::vector<std::weak_ptr<DeviceLanding>> landings_;
+  int num_asked_ = 0;
+  size_t num_landed_ = 0;
+  size_t num_others_ = 0;
+  bool is_told_ = false;
+  BlockingCounter told_{1};
+  absl::Status status_;
+};
+
+TEST_F(MpiTransportTest, SaysFromHowManyBytesOnItWritesToDevices) {
+  EXPECT_EQ(transport_->least_device_bytes(),
+            is_cuda_aware ? kMaxInlineBytes + 1 : kNoDeviceBytes);
+}
+
+TEST_F(MpiTransportTest, ChunksComeToLandingsWhereMpiIsCudaAware) {
+  int tag = 0;
+  for (const size_t num_chunks : {1, 2, 3, 20}) {
+    const size_t num_bytes = num_chunks * kChunkBytes - 7;
+    const std::vector<std::byte> bytes = Pattern(num_bytes, rank());
+    WaitingLender lender;
+    LandingBorrower borrower(num_bytes);
+    table_.Provide(KeyOf(++tag), {.bytes = bytes, .lender = &lender});
+    Request(next(), tag, borrower, num_bytes);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == Pattern(num_bytes, next()));
+    const size_t num_others = is_cuda_aware ? num_chunks / 3 : num_chunks;
+    EXPECT_EQ(borrower.num_others(), num_others);
+    EXPECT_EQ(borrower.num_landed(), num_chunks - num_others);
+    EXPECT_FALSE(borrower.has_landings());
+  }
+}
+
+TEST_F(MpiTransportTest, FewBytesComeToNoLanding) {
+  const std::vector<std::byte> bytes = Pattern(kMaxInlineBytes, rank());
+  WaitingLender lender;
+  LandingBorrower borrower(bytes.size());
+  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  Request(next(), 1, borrower, bytes.size());
+  EXPECT_THAT(borrower.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
+  EXPECT_EQ(borrower.num_asked(), 0);
+}
+
+// The borrower is told, and may go, while MPI may still write there.
+TEST_F(MpiTransportTest, LandingsOfACancelledRequestLastUntilMpiIsDone) {
+  for (int round = 0; round < 6; ++round) {
+    const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
+    const int tag = 600 + round;
+    WaitingLender lender;
+    LandingBorrower borrower(bytes.size());
+    if (round % 2 == 0) {
+      table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
+    }
+    Meet();  // Then who asks gets it, or nobody does.
+    Request(next(), tag, borrower, bytes.size());
+    transport_->transfers().Cancel(next(), KeyOf(tag), &borrower,
+                                   absl::AbortedError("not now"));
+    EXPECT_THAT(borrower.Wait(),
+                StatusIs(absl::StatusCode::kAborted, "not now"));
+    EXPECT_EQ(borrower.num_asked() > 0, is_cuda_aware);
+    Meet();
+    transport_->Shutdown();
+    EXPECT_FALSE(borrower.has_landings());
+    if (round % 2 == 0) lender.Wait().IgnoreError();  // With either.
+    SetUp();
+  }
+}
+
 // Each both pulls and is pulled from when it goes.
 TEST_F(MpiTransportTest, ShuttingDownInTheMiddleOfATransferFreesBothSides) {
   for (int round = 0; round < 5; ++round) {
@@ -533,6 +675,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc == 2 ? argv[1] : "near";
   tutti::shares_memory = mode != "far";
   tutti::is_funneled = mode == "funneled";
+  tutti::is_cuda_aware = mode == "aware";
   if (tutti::is_funneled) tutti::GrantFunneledOnly();
   if (!tutti::StartRuntime()) return 2;
   testing::AddGlobalTestEnvironment(new tutti::WhoCallsWhenMpiIsOver());
