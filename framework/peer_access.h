@@ -145,9 +145,9 @@ class PeerAccessInterface {
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
 
-  // Of so many bytes on, members of other processes get them from where they
-  // lie in a device's memory, and write to it (Borrower::Land()). Of fewer, as
-  // by default of any number, they get what lies in the host's.
+  // Of so many bytes on, members of other processes can get them from where
+  // they lie in a device's memory, and write to it (Borrower::Land()). Of
+  // fewer, as by default of any number, they get what lies in the host's.
   virtual size_t least_device_bytes() const { return kNoDeviceBytes; }
 
   // Who can run whole collectives among the processes; null: nobody.

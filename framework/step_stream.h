@@ -84,6 +84,10 @@ class StepStream {
   // The same for bytes of the host, which are copied before this returns.
   virtual absl::Status ReadHost(absl::Span<const std::byte> bytes, Put put) = 0;
 
+  // Whether other processes may read and write the device's memory themselves:
+  // what the next three are for.
+  virtual bool opens_memory() const = 0;
+
   // A landing of so many bytes; null where there is none.
   virtual std::shared_ptr<DeviceLanding> Land(size_t num_bytes) = 0;
 

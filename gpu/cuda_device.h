@@ -63,8 +63,8 @@ class CudaDevice : public Device {
     int64_t freed_ahead_bytes = int64_t{256} << 20;
     std::shared_ptr<PinnedPool> staging;  // Any number of devices' own.
 
-    // On the GPU, where bytes come of a network that writes there; any number
-    // of devices' own. Null: none do.
+    // On the GPU, where bytes come of a network that writes there, and that
+    // reads the GPU's memory; any number of devices' own. Null: none may.
     std::shared_ptr<PinnedPool> landing;
 
     // What runs collectives of NCCL here; null: none does.

@@ -84,6 +84,16 @@ DeviceAttributes AttributesOf(const CudaDevicesOptions& options, int index,
                              : options.environment.random->Next()};
 }
 
+// Null where no transport may write to the GPU.
+absl::StatusOr<std::shared_ptr<PinnedPool>> LandingOn(
+    const CudaDevicesOptions& options, int gpu, int num_gpus) {
+  if (!options.opens_memory.value_or(num_gpus == 1)) return nullptr;
+  return PinnedPool::Create({.runtime = options.runtime,
+                             .gpu = gpu,
+                             .is_on_gpu = true,
+                             .kept_bytes = options.kept_landing_bytes});
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
@@ -105,11 +115,7 @@ absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
                             .gpu = gpu,
                             .kept_bytes = options.kept_staging_bytes});
     if (!staging.ok()) return staging.status();
-    const auto landing =
-        PinnedPool::Create({.runtime = &runtime,
-                            .gpu = gpu,
-                            .is_on_gpu = true,
-                            .kept_bytes = options.kept_landing_bytes});
+    const auto landing = LandingOn(options, gpu, *num_gpus);
     if (!landing.ok()) return landing.status();
     for (int i = 0; i < options.devices_per_gpu; ++i) {
       const int index = static_cast<int>(devices.size());

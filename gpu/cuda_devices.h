@@ -38,9 +38,13 @@ struct CudaDevicesOptions {
   // Of pinned memory, which the devices of a GPU share (PinnedPool): for each.
   size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
 
-  // The same of memory of the GPU itself, where a transport that is told its
-  // addresses writes what comes: as much as is under way, and nothing with any
-  // other transport.
+  // Whether a transport that can (MpiRuntime::is_cuda_aware()) reads and writes
+  // the memory of the GPUs itself. Not set: where there is one GPU, because
+  // Open MPI works with a single one in a process.
+  std::optional<bool> opens_memory;
+
+  // As `kept_staging_bytes`, of memory of the GPU itself, where such a
+  // transport writes what comes.
   size_t kept_landing_bytes = size_t{64} << 20;
 
   // For the collectives of NCCL, which need one device per GPU: opened by

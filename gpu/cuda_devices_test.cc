@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,24 @@ TEST_F(CudaDevicesTest, AGpuThatFailsTakesNoStagingFromOthers) {
   EXPECT_THAT(take(1), StatusIs(absl::StatusCode::kInternal,
                                 HasSubstr("illegal address")));
   EXPECT_THAT(take(2), IsOk());
+}
+
+// Which is all that an MPI that is told of it may bear.
+TEST_F(CudaDevicesTest, OnlyOneGpuIsOpenToTransportsUnlessTheProgramSaysSo) {
+  const auto is_open = [](const CudaDevicesOptions& options) {
+    return (*CreateCudaDevices(options))[0]->landing() != nullptr;
+  };
+  CudaDevicesOptions options = Options();
+  EXPECT_FALSE(is_open(options));
+  options.opens_memory = true;
+  EXPECT_TRUE(is_open(options));
+  FakeGpuRuntime single({.environment = environment_.get()});
+  options.runtime = &single;
+  EXPECT_TRUE(is_open(options));
+  options.opens_memory = std::nullopt;
+  EXPECT_TRUE(is_open(options));
+  options.opens_memory = false;
+  EXPECT_FALSE(is_open(options));
 }
 
 TEST_F(CudaDevicesTest, OnePeerTooManyCountsAsWithoutALink) {

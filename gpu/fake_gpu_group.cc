@@ -16,7 +16,8 @@ std::unique_ptr<DeviceManager> MakeDevices(FakeGpuRuntime& runtime,
                                            int devices_per_gpu) {
   auto made = CreateCudaDevices({.runtime = &runtime,
                                  .environment = environment,
-                                 .devices_per_gpu = devices_per_gpu});
+                                 .devices_per_gpu = devices_per_gpu,
+                                 .opens_memory = true});
   std::vector<std::unique_ptr<Device>> devices;
   for (auto& device : *made) devices.push_back(std::move(device));
   return DeviceManager::Create(std::move(devices)).value();

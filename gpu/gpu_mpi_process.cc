@@ -40,13 +40,13 @@ absl::Time Deadline() { return Machine().get().clock->Now() + kLimit; }
 
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeDevices(
     GpuRuntime& gpus, const ClusterSpec& cluster, uint64_t incarnation,
-    int num_devices) {
+    int devices_per_gpu) {
   auto made = CreateCudaDevices({.runtime = &gpus,
                                  .environment = Machine().get(),
                                  .job = cluster.job,
                                  .task = cluster.this_task,
                                  .incarnation = incarnation,
-                                 .devices_per_gpu = num_devices});
+                                 .devices_per_gpu = devices_per_gpu});
   if (!made.ok()) return made.status();
   std::vector<std::unique_ptr<Device>> devices;
   for (auto& device : *made) devices.push_back(std::move(device));
@@ -57,7 +57,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeDevices(
 
 void GpuMpiTest::SetUp() {
   gpus_ = std::make_unique<FakeGpuRuntime>(
-      FakeGpuRuntime::Options{.memory_bytes = int64_t{1} << 28,
+      FakeGpuRuntime::Options{.num_gpus = num_gpus(),
+                              .memory_bytes = int64_t{1} << 28,
                               .host_may_touch = is_cuda_aware(),
                               .environment = Machine().get()});
   const auto cluster = ClusterOf(*mpi);
@@ -67,7 +68,8 @@ void GpuMpiTest::SetUp() {
        .environment = Machine().get(),
        .make_devices =
            [&](uint64_t incarnation) {
-             return MakeDevices(*gpus_, *cluster, incarnation, num_devices());
+             return MakeDevices(*gpus_, *cluster, incarnation,
+                                num_devices() / num_gpus());
            },
        .make_transport =
            [&](uint64_t incarnation) {

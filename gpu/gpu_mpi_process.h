@@ -56,6 +56,7 @@ class GpuMpiTest : public testing::TestWithParam<int> {
   void TearDown() override;
 
   static int num_devices() { return GetParam(); }
+  virtual int num_gpus() const { return 1; }  // Of this process.
   int task() const { return runtime_->cluster().this_task; }
   int num_tasks() const { return runtime_->cluster().num_tasks(); }
   bool is_last() const { return task() == num_tasks() - 1; }

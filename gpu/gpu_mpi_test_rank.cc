@@ -125,6 +125,23 @@ TEST_P(GpuMpiTest, CollectivesThatMpiRunsAreRefused) {
   }
 }
 
+class SeveralGpusTest : public GpuMpiTest {
+ protected:
+  int num_gpus() const override { return 2; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, SeveralGpusTest, testing::Values(2),
+                         testing::PrintToStringParamName());
+
+// MPI may work with one of them alone.
+TEST_P(SeveralGpusTest, WhatTheySendPassesThroughTheHost) {
+  for (const std::string name : {"RingReduce", "TreeReduce"}) {
+    RunCase(ScheduleNamed(name), {.grid = grid(), .length = kMany});
+  }
+  EXPECT_EQ(gpus().NumCalls(GpuCall::kAllocatePinned) > 0, num_tasks() > 1);
+  EXPECT_EQ(gpus().NumCalls(GpuCall::kAllocatePinnedOnGpu), 0);
+}
+
 // Sums that end with an error on all members.
 class GpuMpiFailureTest : public GpuMpiTest {
  protected:

@@ -117,7 +117,7 @@ absl::Status GpuStepStream::ReadHost(absl::Span<const std::byte> bytes,
 }
 
 std::shared_ptr<DeviceLanding> GpuStepStream::Land(size_t num_bytes) {
-  if (device_.landing() == nullptr) return nullptr;
+  if (!opens_memory()) return nullptr;
   absl::StatusOr<PinnedPool::Buffer> buffer =
       device_.landing()->Take(num_bytes);
   if (!buffer.ok()) return nullptr;

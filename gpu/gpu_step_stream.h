@@ -92,6 +92,8 @@ class GpuStepStream : public StepStream {
   absl::Status ReadHost(absl::Span<const std::byte> bytes, Put put) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  bool opens_memory() const override { return device_.landing() != nullptr; }
+
   // Null also where the GPU has no more memory: the host's will do.
   std::shared_ptr<DeviceLanding> Land(size_t num_bytes) override;
   absl::Status ReadLanding(std::shared_ptr<DeviceLanding> landing,

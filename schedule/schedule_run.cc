@@ -398,9 +398,10 @@ void ScheduleRun::Send(int32_t index) {
       Address(op.left), static_cast<size_t>(num_elements) * element_bytes_);
   if (!on_stream_.has_value()) return Post(index, bytes, nullptr);
   if (IsInThisProcess(op.peer)) return SendWithFence(index, bytes);
-  const size_t least = context_.executor->peers().least_device_bytes();
-  bytes.size() < least ? SendFromHost(index, bytes)
-                       : SendFromDevice(index, bytes);
+  const bool is_direct =
+      on_stream_->steps->opens_memory() &&
+      bytes.size() >= context_.executor->peers().least_device_bytes();
+  is_direct ? SendFromDevice(index, bytes) : SendFromHost(index, bytes);
 }
 
 void ScheduleRun::SendWithFence(int32_t index,
