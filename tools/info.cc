@@ -200,6 +200,12 @@ std::string Line(absl::string_view name, const std::string& value) {
   return absl::StrFormat("%-12s  %s\n", name, value);
 }
 
+std::string ExtensionText(const BuildInfo& build, absl::string_view name) {
+  if (name != "MPI") return "built in";
+  return build.has_cuda_aware_mpi ? "built in, CUDA-aware"
+                                  : "built in, not CUDA-aware";
+}
+
 }  // namespace
 
 BuildInfo ThisBuild() {
@@ -214,6 +220,7 @@ BuildInfo ThisBuild() {
       .memory_bytes =
           int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
       .extensions = {"gRPC"},
+      .has_cuda_aware_mpi = HasCudaAwareMpi(),
       .gpus = GpusHere()};
   (build.gpus.has_cuda ? build.extensions : build.missing_extensions)
       .push_back("CUDA");
@@ -232,7 +239,9 @@ std::string FormatInfo(const BuildInfo& build,
   add("compiler", build.compiler + (build.optimized ? "" : ", not optimized"));
   add("SIMD", absl::StrJoin(build.simd, ", "));
   add("sanitizer", build.sanitizer.empty() ? "none" : build.sanitizer);
-  for (const std::string& name : build.extensions) add(name, "built in");
+  for (const std::string& name : build.extensions) {
+    add(name, ExtensionText(build, name));
+  }
   for (const std::string& name : build.missing_extensions) {
     add(name, "not built in");
   }
@@ -261,7 +270,8 @@ Json InfoAsJson(const BuildInfo& build, const CollectiveRegistry& registry) {
         {"simd", build.simd},
         {"sanitizer", build.sanitizer.empty() ? Json() : Json(build.sanitizer)},
         {"extensions", build.extensions},
-        {"missing_extensions", build.missing_extensions}}},
+        {"missing_extensions", build.missing_extensions},
+        {"cuda_aware_mpi", build.has_cuda_aware_mpi}}},
       {"processor", build.processor},
       {"processors", build.num_processors},
       {"memory_bytes", build.memory_bytes},

@@ -24,6 +24,7 @@ struct BuildInfo {
   // Transports and devices that were linked in besides the CPU's.
   std::vector<std::string> extensions;
   std::vector<std::string> missing_extensions;
+  bool has_cuda_aware_mpi = false;  // As its header says.
 
   GpuReport gpus;
 };

@@ -29,7 +29,9 @@ constexpr char kHelp[] =
 --json prints one object:
   version                      text
   build                        compiler, optimized, simd, sanitizer (null if
-                               none), extensions, missing_extensions
+                               none), extensions, missing_extensions,
+                               cuda_aware_mpi (whether MPI is here and takes
+                               memory of GPUs, as its header says)
   processor, processors        the model, and how many
   memory_bytes                 of the machine
   gpus                         names, why_none (null if there are some), what

@@ -75,6 +75,18 @@ TEST_F(InfoTest, GpusAreCountedAndNamed) {
             R"("nccl":"","nccl_version":"2.1.3","why_no_nccl":null})");
 }
 
+TEST_F(InfoTest, SaysWhetherMpiTakesMemoryOfGpus) {
+  BuildInfo build = {.extensions = {"gRPC", "MPI"}};
+  EXPECT_THAT(FormatInfo(build, registry_),
+              HasSubstr("gRPC          built in\n"
+                        "MPI           built in, not CUDA-aware\n"));
+  EXPECT_EQ(InfoAsJson(build, registry_)["build"]["cuda_aware_mpi"], false);
+  build.has_cuda_aware_mpi = true;
+  EXPECT_THAT(FormatInfo(build, registry_),
+              HasSubstr("MPI           built in, CUDA-aware\n"));
+  EXPECT_EQ(InfoAsJson(build, registry_)["build"]["cuda_aware_mpi"], true);
+}
+
 TEST_F(InfoTest, CudaAndNcclAreBuiltInOrMissing) {
   const BuildInfo build = ThisBuild();
   EXPECT_THAT(build.gpus.has_cuda ? build.extensions : build.missing_extensions,

@@ -4,12 +4,15 @@
 #include <memory>
 #include <utility>
 
+#include "remote/mpi/mpi_cuda.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
 
 namespace tutti {
 
 bool HasMpi() { return true; }
+
+bool HasCudaAwareMpi() { return MpiHeaderSaysItIsCudaAware(); }
 
 absl::StatusOr<TaskNetwork> MpiNetwork(const Environment& environment) {
   auto runtime = std::make_shared<MpiRuntime>(

@@ -5,6 +5,8 @@ namespace tutti {
 
 bool HasMpi() { return false; }
 
+bool HasCudaAwareMpi() { return false; }
+
 absl::StatusOr<TaskNetwork> MpiNetwork(const Environment& /*environment*/) {
   return absl::UnimplementedError(
       "mpirun has started this process, but Tutti was built without MPI: "

@@ -12,6 +12,7 @@ using ::testing::HasSubstr;
 
 TEST(NoMpiNetworkTest, SaysWhatToInstallInThePlaceOfANetwork) {
   EXPECT_FALSE(HasMpi());
+  EXPECT_FALSE(HasCudaAwareMpi());
   EXPECT_THAT(MpiNetwork(Environment()),
               StatusIs(absl::StatusCode::kUnimplemented,
                        HasSubstr("install libopenmpi-dev and openmpi-bin and "
