@@ -235,6 +235,37 @@ absl::Status CheckPool(SuiteMachine& machine, const CheckScale& /*scale*/) {
                       reinterpret_cast<const uint8_t*>(into->data()));
 }
 
+// A kernel reads what a copy has written to a buffer on the GPU, past the pools
+// of its streams.
+absl::Status CheckPoolOnGpu(SuiteMachine& machine,
+                            const CheckScale& /*scale*/) {
+  GpuRuntime& runtime = machine.runtime();
+  const auto pool = PinnedPool::Create({.runtime = &runtime});
+  const auto on_gpu =
+      PinnedPool::Create({.runtime = &runtime, .is_on_gpu = true});
+  if (!pool.ok()) return pool.status();
+  if (!on_gpu.ok()) return on_gpu.status();
+  const auto from = (*pool)->Take(kSomeBytes), into = (*pool)->Take(kSomeBytes);
+  const auto landing = (*on_gpu)->Take(kSomeBytes);
+  for (const auto* buffer : {&from, &into, &landing}) {
+    if (!buffer->ok()) return buffer->status();
+  }
+  const Bytes bytes = SomeBytes(8);
+  std::memcpy(from->data(), bytes.data(), bytes.size());
+  const auto stream = NewStream(runtime, 0);
+  if (!stream.ok()) return stream.status();
+  absl::Status status = runtime.CopyAsync(landing->data(), from->data(),
+                                          kSomeBytes, stream->get());
+  status.Update(runtime.LaunchCopy({.input = landing->data(),
+                                    .outputs = {into->data()},
+                                    .num_bytes = kSomeBytes},
+                                   stream->get()));
+  status.Update(machine.WaitFor(stream->get()));
+  if (!status.ok()) return status;
+  return CompareBytes("what the kernel has copied", bytes,
+                      reinterpret_cast<const uint8_t*>(into->data()));
+}
+
 // From each GPU to each other, whether or not there is a link.
 absl::Status CheckCopiesBetween(SuiteMachine& machine, int num_gpus) {
   const auto group = SuiteGroup::Create(machine, num_gpus, 1);
@@ -312,6 +343,7 @@ std::vector<Check> DeviceChecks(int num_gpus, const CheckScale& scale) {
       {"NotifyWhenDone", &CheckNotify},
       {"memory that is used again", &CheckMemory},
       {"pinned buffers", &CheckPool},
+      {"pinned buffers on the GPU", &CheckPoolOnGpu},
   };
   std::vector<Check> checks;
   for (const auto& [name, check] : kParts) {
