@@ -44,8 +44,8 @@ struct CollectiveArgs {
 
   // Where the result goes; docs/architecture.md has the shapes. It may be the
   // input's memory (in place), and is apart from what other members give. An
-  // unset tensor is replaced by one that the
-  // device allocates. Valid until `done`. Null where the member has no output.
+  // unset tensor is replaced by one that the device allocates. Valid until
+  // `done`. Null where the member has no output.
   Tensor* output = nullptr;
 
   // The output, if it is not set, may be a tensor that other members get too:

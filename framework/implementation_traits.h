@@ -131,7 +131,7 @@ struct ImplementationTraits {
 
   Determinism determinism = Determinism::kFixedLayout;
 
-  // Predicted seconds; pure. Null: runs only when named.
+  // Predicted seconds; pure. Null, or not finite: runs only when named.
   double (*cost_seconds)(const CostQuery& query) = nullptr;
 };
 

@@ -21,9 +21,10 @@ namespace tutti {
 // CollectiveExecutor::ExecuteAsync() with the same arguments: with the same
 // errors and the same bits; abort, the end of the group, and what fails on
 // another member end it alike. Members may start what others call. It only
-// costs less: it looks nothing up, and a Local... implementation whose buffers
-// are so small that one thread does all allocates nothing once it has run a few
-// times, among up to 16 members (8 of an all_to_all).
+// costs less: it looks nothing up, and where all is done in this process by one
+// thread (the Local... implementations but LocalThen..., small buffers, up to
+// 16 members, 8 of an all_to_all) it allocates nothing once it has run a few
+// times.
 //
 // It belongs to the executor that prepared it, and keeps it. A runtime that has
 // an executor for each step takes one more, that lives as long as the buffers
@@ -32,8 +33,8 @@ namespace tutti {
 // generation, they join the next one as calls do, and cost as much: prepare
 // again. Where the group has several tasks a step may not go on with another
 // generation, and they fail with FAILED_PRECONDITION: prepare again in an
-// executor of another step. A start whose
-// segments are packed (ImplementationTraits::takes_segments) is a call, too.
+// executor of another step. A start whose segments are packed
+// (ImplementationTraits::takes_segments) is a call, too.
 //
 // Thread-safe. May be destroyed while it runs: that start goes on, and `done`
 // runs. The device outlives it and every start.
