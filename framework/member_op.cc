@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "framework/buffer_check.h"
 #include "framework/device_copies.h"
 #include "framework/implementation_traits.h"
@@ -57,6 +59,18 @@ absl::Status CheckMemory(const ImplementationTraits& traits,
   return absl::UnimplementedError(absl::StrCat(
       params.instance->impl_details.implementation,
       " works in the host's memory; ", device.full_name(), " has its own"));
+}
+
+// A reason that a caller gave, as the others hear it.
+absl::Status WithCaller(const absl::Status& reason, absl::string_view caller) {
+  absl::Status status(
+      reason.code(),
+      absl::StrCat(reason.message(), " (", caller, " cancelled its call)"));
+  reason.ForEachPayload(
+      [&status](absl::string_view type_url, const absl::Cord& payload) {
+        status.SetPayload(type_url, payload);
+      });
+  return status;
 }
 
 }  // namespace
@@ -140,11 +154,14 @@ absl::Status MemberOp::Join() {
 }
 
 void MemberOp::WatchCancellation() {
+  // The device may be gone when a late reason comes.
   watch_ = args_.cancellation->Watch(
-      [weak = weak_from_this()](const absl::Status& reason) {
+      [weak = weak_from_this(),
+       caller = args_.device->full_name()](const absl::Status& reason) {
         const auto self = weak.lock();
         if (self == nullptr || self->finished_) return;
-        self->executor_->FailExecution(*self->execution_, reason);
+        self->executor_->FailExecution(*self->execution_,
+                                       WithCaller(reason, caller));
       });
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
@@ -26,6 +27,13 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Eq;
 using ::testing::HasSubstr;
+
+// The task's first device has cancelled its call with "not this time".
+absl::Status NotThisTimeOf(int task) {
+  return absl::CancelledError(
+      absl::StrCat("not this time (/job:worker/replica:0/task:", task,
+                   "/device:CPU:0 cancelled its call)"));
+}
 
 class FailedCallsTest : public ClusterRuntimeTest {};
 
@@ -152,7 +160,7 @@ TEST_P(FailedCallsTest, ACallThatGivesUpJustAsItIsSettledEndsOnAllTasks) {
       ASSERT_TRUE(call->outcome.status.has_value());
       if (call->outcome.status->ok()) continue;
       are_all_ok = false;
-      EXPECT_EQ(call->outcome.status, absl::CancelledError("not this time"));
+      EXPECT_EQ(call->outcome.status, NotThisTimeOf(/*task=*/1));
     }
   }
 }
@@ -301,9 +309,8 @@ TEST_P(FailedCallsTest, WhatFailedBeforeItWasSettledHoldsNobodyBack) {
   }
   environment_.RunAll();
   for (int i = 0; i < 2 * kNumTasks; ++i) {
-    EXPECT_EQ(
-        calls_[i].outcome.status,
-        i % 2 == 0 ? absl::CancelledError("not this time") : absl::OkStatus());
+    EXPECT_EQ(calls_[i].outcome.status,
+              i % 2 == 0 ? NotThisTimeOf(/*task=*/i / 2) : absl::OkStatus());
   }
 }
 

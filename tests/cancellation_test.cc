@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "framework/device.h"
 #include "framework/local_peer_access.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
@@ -144,7 +145,10 @@ void ExpectOneCancellationEndsTheExecution(LocalJob& job,
   EXPECT_TRUE(bystander.pending());
   auto& third = job.Start(2, request);
   for (LocalJob::Call* call : {&first, &second, &third}) {
-    ExpectFailed(*call, StatusCode::kCancelled, HasSubstr("changed my mind"));
+    ExpectFailed(*call, StatusCode::kCancelled,
+                 HasSubstr(absl::StrCat("changed my mind (",
+                                        job.devices()[1]->full_name(),
+                                        " cancelled its call)")));
   }
   RunOnce(job, request);
   job.Start(1, other);

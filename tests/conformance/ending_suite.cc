@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "framework/device.h"
+#include "tests/conformance/case.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/rehearsal.h"
@@ -83,7 +85,11 @@ int CancelOne(const Rehearsal& rehearsal, const Setting& setting, int turns) {
   ScheduleLate(group.driver().environment().queue, turns,
                [cancellation, reason] { cancellation->Cancel(reason); });
   group.driver().RunAll();
-  EXPECT_EQ(execution.CheckEnds(reason), "");
+  const Device& caller = *group.device(DeviceIndex(rehearsal.what(), 0));
+  EXPECT_EQ(
+      execution.CheckEnds(absl::CancelledError(absl::StrCat(
+          reason.message(), " (", caller.full_name(), " cancelled its call)"))),
+      "");
   EXPECT_EQ(rehearsal.Succeeds(group), "");
   return execution.num_failed();
 }
