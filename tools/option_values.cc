@@ -44,6 +44,11 @@ CLI::Validator PositiveSeconds() {
   return CLI::Validator(check, kNoTypeInTheHelp);
 }
 
+absl::Duration DurationOf(std::optional<double> seconds) {
+  return seconds.has_value() ? absl::Seconds(*seconds)
+                             : absl::InfiniteDuration();
+}
+
 CLI::Validator NotEmpty() {
   const auto check = [](const std::string& text) -> std::string {
     return text.empty() ? "\"\" is no name" : "";

@@ -2,8 +2,10 @@
 #define TUTTI_TOOLS_OPTION_VALUES_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "CLI/CLI.hpp"
+#include "absl/time/time.h"
 
 namespace tutti {
 
@@ -15,6 +17,9 @@ CLI::Validator WholeNumber(uint64_t min, uint64_t max);
 
 // Infinity is one.
 CLI::Validator PositiveSeconds();
+
+// Infinite where none are given.
+absl::Duration DurationOf(std::optional<double> seconds);
 
 // Refuses what an unset variable of a shell leaves.
 CLI::Validator NotEmpty();

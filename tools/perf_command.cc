@@ -173,12 +173,6 @@ RankRange RangeOf(const Party& party) {
   return {party.first_rank(), party.num_local()};
 }
 
-absl::Duration DeadlineOf(const PerfOptions& options) {
-  return options.deadline_seconds.has_value()
-             ? absl::Seconds(*options.deadline_seconds)
-             : absl::InfiniteDuration();
-}
-
 // Whether all sizes fit, before time goes into any.
 absl::Status CheckMemory(const PerfOptions& options, const PerfPlan& plan,
                          RankRange range) {
@@ -380,7 +374,7 @@ absl::Status MeasureCollective(const PerfOptions& options,
                     {.warmup = options.warmup,
                      .iterations = options.iterations,
                      .check = options.check,
-                     .deadline = DeadlineOf(options),
+                     .deadline = DurationOf(options.deadline_seconds),
                      .determinism = options.choice.determinism,
                      .rank_list = options.choice.rank_list},
                     *std::move(party));

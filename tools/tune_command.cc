@@ -47,6 +47,9 @@ times as long the choices of the cost model and of the rules take. The last two
 lines are the scores: for how many points the chosen algorithm is within 10 % of
 the best measured one.
 
+With --deadline, what takes longer ends all with an error, and no file is
+written; it is for finding what hangs, as in `tutti perf`.
+
 Sizes are as in `tutti perf`. The smallest stands for all below it, and the
 largest for all above. Measure while nothing else runs.
 
@@ -70,6 +73,12 @@ SelectionRequest RequestFor(const Question& question) {
           .one_process = true,
           .merge_op = spec.merge_op,
           .final_op = spec.final_op};
+}
+
+std::string Describe(const Question& question) {
+  return absl::StrCat(ToString(question.workload.spec), " of ",
+                      FormatBytes(BytesOf(question.workload)), " bytes on ",
+                      question.layout.ToString());
 }
 
 // Those that could be named, cost model or not.
@@ -185,7 +194,9 @@ class Tuner {
     layout_ = layout;
     runner_ = std::make_unique<PerfRunner>(
         environment_,
-        PerfRunner::Options{.warmup = 1, .iterations = options_.iterations},
+        PerfRunner::Options{.warmup = 1,
+                            .iterations = options_.iterations,
+                            .deadline = DurationOf(options_.deadline_seconds)},
         *std::move(party));
     return absl::OkStatus();
   }
@@ -222,13 +233,14 @@ absl::StatusOr<std::vector<TunedPoint>> MeasureAll(
   std::vector<TunedPoint> points;
   Progress progress(console);
   for (const Question& question : questions) {
-    progress.Show(
-        absl::StrCat("measuring ", points.size() + 1, " of ", questions.size(),
-                     ": ", ToString(question.workload.spec), " of ",
-                     FormatBytes(BytesOf(question.workload)), " bytes on ",
-                     question.layout.ToString(), " ..."));
+    const std::string what = Describe(question);
+    progress.Show(absl::StrCat("measuring ", points.size() + 1, " of ",
+                               questions.size(), ": ", what, " ..."));
     auto point = tuner->Measure(question);
-    if (!point.ok()) return point.status();
+    if (!point.ok()) {
+      return absl::Status(point.status().code(),
+                          absl::StrCat(what, ", ", point.status().message()));
+    }
     points.push_back(*std::move(point));
   }
   return points;
@@ -324,6 +336,11 @@ void AddOptions(CLI::App* app, TuneOptions* options) {
                   "[default: 4]")
       ->transform(WholeNumber(1, 1 << 20))
       ->option_text("N");
+  app->add_option("--deadline", options->deadline_seconds,
+                  "fail if an iteration takes longer than so many\n"
+                  "seconds, and say who waits for whom [default: none]")
+      ->check(PositiveSeconds())
+      ->option_text("SECONDS");
 }
 
 }  // namespace

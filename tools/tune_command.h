@@ -1,6 +1,7 @@
 #ifndef TUTTI_TOOLS_TUNE_COMMAND_H_
 #define TUTTI_TOOLS_TUNE_COMMAND_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,13 +22,14 @@ struct TuneOptions {
   SweepOptions sweep = {.max_bytes = "16M", .factor = 8};
   int rounds = 5;
   int iterations = 4;  // Of each algorithm, in each round.
+  std::optional<double> deadline_seconds;  // Of each iteration.
   std::string output;  // A file.
 };
 
 // Prints a row for each collective, layout and size, and the scores of the
 // model and of the rules; then the file is there, whole. Errors: as
-// Command::run; those of the algorithms, which name the one; those of
-// WriteOutputFile().
+// Command::run; those of the algorithms, which name the one and what it was to
+// do; those of WriteOutputFile().
 absl::Status TuneRules(const TuneOptions& options,
                        const Environment& environment,
                        const CollectiveRegistry& registry,

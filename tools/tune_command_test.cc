@@ -17,6 +17,7 @@ namespace tutti {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 class TuneCommandTest : public testing::Test {
@@ -119,6 +120,19 @@ TEST_F(TuneCommandTest, AFileThatCannotBeWrittenIsNamedBeforeAllMeasuring) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(path.substr(0, 4)));
     EXPECT_EQ(out_.str(), "");  // The report of what was measured.
   }
+}
+
+TEST_F(TuneCommandTest, ADeadlineEndsItAndNamesWhatWasMeasured) {
+  options_.deadline_seconds = 1e-9;
+  const absl::Status status = Tune();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(
+      std::string(status.message()),
+      ContainsRegex("^all_reduce sum of 4 bytes on 1x2, [A-Za-z]+: .*the "
+                    "deadline passed after "));
+  EXPECT_FALSE(std::filesystem::exists(options_.output));
+  options_.deadline_seconds = 1e300;
+  EXPECT_THAT(Tune(), IsOk());
 }
 
 TEST_F(TuneCommandTest, DirectoriesMadeForAFileAreThereOnceItIs) {

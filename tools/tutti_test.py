@@ -732,6 +732,8 @@ class UsageTest(ToolTest):
                  ["--tasks is given more than once"]),
                 ([*run, "--deadline", "1s"],
                  ['--deadline: "1s"', "positive number of seconds"]),
+                (["tune", "--output", "x", "--deadline", "0"],
+                 ['--deadline: "0"', "positive number of seconds"]),
                 ([*perf, "--deadline", "0"],
                  ['--deadline: "0"', "positive number of seconds"]),
                 ([*run, "--algorithm", ""], ['--algorithm: "" is no name']),
