@@ -4,6 +4,7 @@
 #include "absl/strings/string_view.h"
 #include "gpu/cuda_status.h"
 #include "gpu/kernels/kernel_loops.h"
+#include "gpu/kernels/kernel_plan.h"
 #include "gpu/kernels/kernel_table.h"
 #include "gpu/kernels/launch.h"
 #include "gpu/on_gpu.h"
@@ -120,7 +121,8 @@ absl::Status CudaGpu::LoadKernels(int gpu) {
   absl::Status first_error;
   const auto most = [&](const gpu::LoadedKernel& loaded) {
     first_error.Update(CudaStatus(loaded.error, "loading kernels", gpu));
-    return *num_multiprocessors * loaded.blocks_per_multiprocessor;
+    return gpu::MostBlocks(*num_multiprocessors,
+                           loaded.blocks_per_multiprocessor);
   };
   for (const DType dtype : kAllDTypes) {
     for (const ReductionKind kind : kAllReductionKinds) {

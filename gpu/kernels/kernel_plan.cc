@@ -86,6 +86,10 @@ CopyArguments PlanCopy(const GpuCopy& copy) {
   return arguments;
 }
 
+int MostBlocks(int num_multiprocessors, int blocks_per_multiprocessor) {
+  return std::max(1, num_multiprocessors * blocks_per_multiprocessor);
+}
+
 unsigned NumBlocks(size_t num_items, int most) {
   const size_t wanted = RoundUpQuotient(num_items, kThreadsPerBlock);
   return static_cast<unsigned>(

@@ -18,6 +18,10 @@ ReduceArguments PlanReduce(const GpuReduction& reduction);
 // REQUIRES: CheckCopy(copy) is OK.
 CopyArguments PlanCopy(const GpuCopy& copy);
 
+// How many blocks of a kernel a GPU runs at a time; at least one, so that it
+// runs at all.
+int MostBlocks(int num_multiprocessors, int blocks_per_multiprocessor);
+
 // How many blocks of kThreadsPerBlock: one thread for each item, but no more
 // than `most`, those that the GPU runs at a time, and at least one.
 unsigned NumBlocks(size_t num_items, int most);

@@ -64,6 +64,13 @@ TEST(KernelPlanTest, CopiesUseTheWidestWordThatFits) {
   EXPECT_EQ(word_bytes(256, 513), 1u);
 }
 
+TEST(KernelPlanTest, AGpuRunsTheBlocksOfAllItsMultiprocessors) {
+  EXPECT_EQ(MostBlocks(132, 8), 1056);
+  EXPECT_EQ(MostBlocks(1, 1), 1);
+  // Where the driver says that none fits, as of a kernel that it cannot load.
+  EXPECT_EQ(MostBlocks(132, 0), 1);
+}
+
 TEST(KernelPlanTest, TheGridFitsTheGpu) {
   EXPECT_EQ(NumBlocks(0, 132), 1u);
   EXPECT_EQ(NumBlocks(256, 132), 1u);
