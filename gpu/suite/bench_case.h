@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/suite/gpu_timing.h"
+#include "gpu/suite/ring_trace.h"
 #include "gpu/suite/suite_machine.h"
 
 namespace tutti {
@@ -83,6 +84,7 @@ struct BenchResult {
   Aim aim;  // Of the first one.
   int64_t num_bytes =
       0;  // That a call reads and writes; 0 where it matters not.
+  RingTrace trace = {};  // Of a ring, else empty.
 };
 
 struct BenchCase {

@@ -26,6 +26,10 @@ struct CheckScale {
   int64_t churn_bytes = int64_t{8} << 20;  // Of tensors that come and go.
   int rounds = 200;                        // Of what has to go right each time.
 
+  // Whether checks may keep streams from going on: not where launches wait for
+  // kernels, as they may under tools that watch these.
+  bool holds_streams = true;
+
   // Whether the last check spoils a GPU, after which this process can do
   // nothing more with it.
   bool spoils_gpu = true;

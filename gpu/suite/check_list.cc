@@ -100,6 +100,10 @@ absl::StatusOr<CheckList> AllChecks(
     Append(LocalChecks({.num_gpus = *num_gpus, .devices_per_gpu = 1}, scale),
            &list);
   }
+  if (!scale.holds_streams) {
+    list.left_out.emplace_back(
+        "that no call of a ring waits for a stream: not wanted in this run");
+  }
   if (scale.spoils_gpu) {
     Append({FaultCheck()}, &list);
   } else {

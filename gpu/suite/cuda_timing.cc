@@ -50,6 +50,7 @@ CudaTiming::~CudaTiming() {
   for (cudaEvent_t const event : {start_, stop_}) {
     if (event != nullptr) (void)cudaEventDestroy(event);
   }
+  for (cudaEvent_t const mark : marks_) (void)cudaEventDestroy(mark);
 }
 
 absl::Status CudaTiming::Start(GpuStream stream) {
@@ -60,13 +61,22 @@ absl::Status CudaTiming::Stop(GpuStream stream) {
   return Record(stop_, stream);
 }
 
-absl::StatusOr<double> CudaTiming::Seconds() {
-  float milliseconds = 0;
-  const absl::Status status =
-      CudaStatus(cudaEventElapsedTime(&milliseconds, start_, stop_),
-                 "cudaEventElapsedTime", gpu_);
+absl::StatusOr<double> CudaTiming::Seconds() { return Between(start_, stop_); }
+
+absl::StatusOr<int> CudaTiming::Mark(GpuStream stream) {
+  const OnGpu on_gpu(gpu_);
+  cudaEvent_t mark = nullptr;
+  absl::Status status =
+      CudaStatus(cudaEventCreate(&mark), "cudaEventCreate", gpu_);
   if (!status.ok()) return status;
-  return milliseconds * kSecondsPerMillisecond;
+  marks_.push_back(mark);
+  status = Record(mark, stream);
+  if (!status.ok()) return status;
+  return static_cast<int>(marks_.size()) - 1;
+}
+
+absl::StatusOr<double> CudaTiming::SecondsBetween(int from, int to) {
+  return Between(marks_.at(from), marks_.at(to));
 }
 
 absl::StatusOr<std::unique_ptr<GpuGraph>> CudaTiming::Capture(
@@ -90,6 +100,16 @@ absl::StatusOr<std::unique_ptr<GpuGraph>> CudaTiming::Capture(
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   if (!status.ok()) return status;
   return std::make_unique<CudaGraph>(gpu_, executable);
+}
+
+absl::StatusOr<double> CudaTiming::Between(cudaEvent_t from,
+                                           cudaEvent_t to) const {
+  float milliseconds = 0;
+  const absl::Status status =
+      CudaStatus(cudaEventElapsedTime(&milliseconds, from, to),
+                 "cudaEventElapsedTime", gpu_);
+  if (!status.ok()) return status;
+  return milliseconds * kSecondsPerMillisecond;
 }
 
 absl::Status CudaTiming::Record(cudaEvent_t event, GpuStream stream) const {

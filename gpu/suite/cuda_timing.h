@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -24,16 +25,20 @@ class CudaTiming : public GpuTiming {
   absl::Status Start(GpuStream stream) override;
   absl::Status Stop(GpuStream stream) override;
   absl::StatusOr<double> Seconds() override;
+  absl::StatusOr<int> Mark(GpuStream stream) override;
+  absl::StatusOr<double> SecondsBetween(int from, int to) override;
   absl::StatusOr<std::unique_ptr<GpuGraph>> Capture(
       GpuStream stream, absl::FunctionRef<absl::Status()> enqueue) override;
 
  private:
   explicit CudaTiming(int gpu) : gpu_(gpu) {}
 
+  absl::StatusOr<double> Between(cudaEvent_t from, cudaEvent_t to) const;
   absl::Status Record(cudaEvent_t event, GpuStream stream) const;
 
   const int gpu_;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;  // Const once created.
+  std::vector<cudaEvent_t> marks_;
 };
 
 }  // namespace tutti

@@ -38,6 +38,7 @@ constexpr int kNoGpu = 3;
 constexpr CheckScale kShortChecks = {.large_elements = 10'007,
                                      .churn_bytes = int64_t{1} << 16,
                                      .rounds = 20,
+                                     .holds_streams = false,
                                      .spoils_gpu = false};
 
 struct Options {

@@ -17,7 +17,7 @@ class GpuGraph {
   virtual absl::Status Launch(GpuStream stream) = 0;
 };
 
-// What benchmarks need of CUDA beyond GpuRuntime: time as the GPU sees it, and
+// What the suite needs of CUDA beyond GpuRuntime: time as the GPU sees it, and
 // graphs. cuda_timing.h has it; tests have a double. Belongs to one thread.
 // Errors: as those of GpuRuntime.
 class GpuTiming {
@@ -30,6 +30,13 @@ class GpuTiming {
 
   // Between the two. REQUIRES: the streams are past them.
   virtual absl::StatusOr<double> Seconds() = 0;
+
+  // Any number of other times: when this stream comes here. Returns the mark's
+  // number.
+  virtual absl::StatusOr<int> Mark(GpuStream stream) = 0;
+
+  // From one mark to another. REQUIRES: the streams are past both.
+  virtual absl::StatusOr<double> SecondsBetween(int from, int to) = 0;
 
   // What `enqueue` puts on the stream, which does not run now. It must neither
   // allocate nor wait. The graph's buffers outlive its launches.

@@ -13,6 +13,7 @@
 #include "framework/dtype.h"
 #include "gpu/cuda_device.h"
 #include "gpu/suite/bench_buffers.h"
+#include "gpu/suite/ring_trace.h"
 #include "gpu/suite/suite_group.h"
 
 namespace tutti {
@@ -55,6 +56,11 @@ Contender RingContender(BenchBuffers& buffers, const BenchShape& shape) {
 
 absl::StatusOr<BenchResult> RunRing(const BenchMachine& bench,
                                     const BenchShape& shape) {
+  absl::StatusOr<RingTrace> trace =
+      TraceRing(bench.machine, {.num_members = shape.num_members,
+                                .num_elements = shape.num_elements(),
+                                .timing = &bench.timing});
+  if (!trace.ok()) return trace.status();
   absl::StatusOr<BenchBuffers> buffers = MakeBuffers(bench.machine, shape);
   if (!buffers.ok()) return buffers.status();
   std::vector<Contender> contenders;
@@ -80,7 +86,9 @@ absl::StatusOr<BenchResult> RunRing(const BenchMachine& bench,
                    .bound = Aim::Bound::kAtMost,
                    .unit = "times"};
   // Contenders move different numbers of bytes.
-  return ResultOf(std::move(contenders), aim, /*num_bytes=*/0);
+  BenchResult result = ResultOf(std::move(contenders), aim, /*num_bytes=*/0);
+  result.trace = *std::move(trace);
+  return result;
 }
 
 }  // namespace

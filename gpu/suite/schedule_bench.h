@@ -11,7 +11,8 @@ namespace tutti {
 // each of N - 1 steps every member reads two chunks and writes one, in as many
 // more it reads one and writes one, so that 5 (N - 1) S bytes go through the
 // memory of the card. The aim is a multiple of the time in which the faster
-// copy moves as many.
+// copy moves as many. Each also has a trace of its steps (TraceRing()), or that
+// one's error.
 std::vector<BenchCase> ScheduleBenches(const BenchScale& scale);
 
 }  // namespace tutti

@@ -10,9 +10,9 @@ namespace tutti {
 
 // What every registered implementation that is made of steps does in groups of
 // this shape: one check for each. They run the cases of tests/conformance/ and
-// compare with what it expects, bit by bit. On one GPU also that the host, once
-// all members have called, has put all steps of a ring on the streams, and is
-// called by each once.
+// compare with what it expects, bit by bit. On one GPU also that the host puts
+// all steps of a ring on the streams before any has run, and is called by each
+// once (TraceRing()).
 std::vector<Check> ScheduleChecks(const GroupShape& shape,
                                   const CheckScale& scale);
 

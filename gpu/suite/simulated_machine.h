@@ -1,10 +1,16 @@
 #ifndef TUTTI_GPU_SUITE_SIMULATED_MACHINE_H_
 #define TUTTI_GPU_SUITE_SIMULATED_MACHINE_H_
 
+#include <memory>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gpu/fake_gpu_runtime.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/suite/pending_calls.h"
+#include "gpu/suite/stream_hold.h"
 #include "gpu/suite/suite_machine.h"
 #include "tests/simulated_environment.h"
 
@@ -14,8 +20,9 @@ namespace tutti {
 // what is scheduled. What has not ended then never will.
 class SimulatedMachine : public SuiteMachine {
  public:
-  SimulatedMachine(GpuRuntime& runtime, SimulatedEnvironment& environment)
+  SimulatedMachine(FakeGpuRuntime& runtime, SimulatedEnvironment& environment)
       : SuiteMachine(runtime, environment.get(), /*host_block_bytes=*/1 << 16),
+        runtime_(runtime),
         environment_(environment) {}
 
   absl::Status Wait(PendingCalls& calls) override {
@@ -30,10 +37,22 @@ class SimulatedMachine : public SuiteMachine {
     return absl::DeadlineExceededError(calls.Missing());
   }
 
+  // Streams look at a gate, as there is no other thread for the host to wait
+  // on.
+  absl::StatusOr<std::unique_ptr<StreamHold>> Hold(
+      GpuStream stream, absl::Duration limit) override {
+    auto hold = std::make_unique<StreamHold>(*environment().clock, limit,
+                                             runtime_.Waker());
+    const absl::Status status = runtime_.PutGate(stream, hold->gate());
+    if (!status.ok()) return status;
+    return hold;
+  }
+
   // How often a program would have given up.
   int num_given_up() const { return num_given_up_; }
 
  private:
+  FakeGpuRuntime& runtime_;
   SimulatedEnvironment& environment_;
   int num_given_up_ = 0;
 };

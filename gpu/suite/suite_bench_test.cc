@@ -3,17 +3,19 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
+#include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/nccl/fake_nccl_network.h"
 #include "gpu/nccl/fake_nccl_runtime.h"
@@ -21,7 +23,7 @@
 #include "gpu/suite/bench_case.h"
 #include "gpu/suite/bench_list.h"
 #include "gpu/suite/check_list.h"
-#include "gpu/suite/gpu_timing.h"
+#include "gpu/suite/fake_timing.h"
 #include "gpu/suite/nccl_bench.h"
 #include "gpu/suite/simulated_machine.h"
 #include "gpu/suite/suite_report.h"
@@ -38,46 +40,24 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Every turn takes the next of `seconds`, over and over again. A graph calls
-// what it was made of, or does nothing.
-class FakeTiming : public GpuTiming {
+// Each launch takes the host 1 us.
+class BenchRuntime : public FakeGpuRuntime {
  public:
-  FakeTiming(std::vector<double> seconds, bool has_empty_graphs)
-      : seconds_(std::move(seconds)), has_empty_graphs_(has_empty_graphs) {}
+  BenchRuntime(SimulatedEnvironment& environment, Options options)
+      : FakeGpuRuntime(std::move(options)), environment_(environment) {}
 
-  // What a turn has begun with, is for `on_start` to see.
-  absl::Status Start(GpuStream /*stream*/) override {
-    if (on_start != nullptr) on_start();
-    return {};
+  absl::Status LaunchReduce(const GpuReduction& reduction,
+                            GpuStream stream) override {
+    environment_.Advance(absl::Microseconds(1));
+    return FakeGpuRuntime::LaunchReduce(reduction, stream);
   }
-  absl::Status Stop(GpuStream /*stream*/) override { return {}; }
-  absl::StatusOr<double> Seconds() override {
-    return seconds_[num_turns_++ % seconds_.size()];
+  absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override {
+    environment_.Advance(absl::Microseconds(1));
+    return FakeGpuRuntime::LaunchCopy(copy, stream);
   }
-  absl::StatusOr<std::unique_ptr<GpuGraph>> Capture(
-      GpuStream /*stream*/,
-      absl::FunctionRef<absl::Status()> enqueue) override {
-    class Graph : public GpuGraph {
-     public:
-      explicit Graph(absl::FunctionRef<absl::Status()> enqueue)
-          : enqueue_(enqueue) {}
-      absl::Status Launch(GpuStream /*stream*/) override { return enqueue_(); }
-
-     private:
-      const absl::FunctionRef<absl::Status()> enqueue_;
-    };
-    if (has_empty_graphs_) {
-      return std::make_unique<Graph>(absl::OkStatus);
-    }
-    return std::make_unique<Graph>(enqueue);
-  }
-
-  std::function<void()> on_start;
 
  private:
-  const std::vector<double> seconds_;
-  const bool has_empty_graphs_;
-  size_t num_turns_ = 0;
+  SimulatedEnvironment& environment_;
 };
 
 class SuiteBenchTest : public ::testing::Test {
@@ -86,8 +66,9 @@ class SuiteBenchTest : public ::testing::Test {
 
   // All benchmarks, or those that `filter` says; the report's text.
   std::string Run(const std::string& filter, std::vector<double> seconds) {
-    FakeTiming timing(std::move(seconds), has_empty_graphs_);
-    timing.on_start = on_start_;
+    FakeTiming timing(runtime_, {.seconds = std::move(seconds),
+                                 .has_empty_graphs = has_empty_graphs_,
+                                 .on_start = on_start_});
     SimulatedMachine machine(runtime_, environment_);
     const BenchMachine bench = {.machine = machine,
                                 .timing = timing,
@@ -104,9 +85,10 @@ class SuiteBenchTest : public ::testing::Test {
   }
 
   SimulatedEnvironment environment_{1};
-  FakeGpuRuntime runtime_{{.num_gpus = 2,
-                           .memory_bytes = int64_t{1} << 22,
-                           .environment = environment_.get()}};
+  BenchRuntime runtime_{environment_,
+                        {.num_gpus = 2,
+                         .memory_bytes = int64_t{1} << 22,
+                         .environment = environment_.get()}};
   const std::shared_ptr<FakeNcclNetwork> network_ =
       std::make_shared<FakeNcclNetwork>();
   absl::StatusOr<std::shared_ptr<NcclRuntime>> nccl_ =
@@ -156,6 +138,36 @@ TEST_F(SuiteBenchTest, ARingMovesItsOwnBytes) {
   EXPECT_THAT(Run("RingReduce, 2", {9, 9, 9, 3, 2, 4, 3, 4, 2}),
               HasSubstr("met:    1.2 times the time of copying what it reads "
                         "and writes; aim: at most 1.5"));
+}
+
+// Of each step: that the host put it on its stream before any ran, and when it
+// ran.
+TEST_F(SuiteBenchTest, ARingHasATraceOfItsSteps) {
+  const std::string text = Run("RingReduce, 4", {1e-6});
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "host puts 24 steps +24.0 +0 ran before +met\n"));
+  const auto json = nlohmann::json::parse(report_.ToJson());
+  const auto& trace = json["benchmarks"][0]["trace"];
+  ASSERT_EQ(trace.size(), 24u);
+  std::map<int, int> num_steps;
+  std::map<int, double> last_end;
+  for (const auto& step : trace) {
+    EXPECT_EQ(step["step"], num_steps[step["rank"]]++);
+    EXPECT_NEAR(step["returned"].get<double>() - step["called"].get<double>(),
+                1e-6, 1e-9);
+    EXPECT_LE(step["returned"], 0);
+    EXPECT_GT(step["began"], last_end[step["rank"]]);
+    EXPECT_GT(step["ended"], step["began"]);
+    last_end[step["rank"]] = step["ended"];
+  }
+  EXPECT_THAT(num_steps, testing::SizeIs(4));
+}
+
+TEST_F(SuiteBenchTest, ARingThatCannotBeTracedFails) {
+  runtime_.FailCall(GpuCall::kLaunchReduce, 0, absl::InternalError("no luck"));
+  EXPECT_THAT(Run("RingReduce, 2", {1}), HasSubstr("FAILED    RingReduce, 2"));
+  environment_.RunAll();
+  EXPECT_THAT(runtime_.Leaks(), IsEmpty());
 }
 
 TEST_F(SuiteBenchTest, NcclTakesTurnsWithNcclAlone) {

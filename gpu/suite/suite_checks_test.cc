@@ -176,6 +176,7 @@ class WrongRuntime : public FakeGpuRuntime {
     kStaging,     // No kernel reads all that is in pinned memory.
     kEarlyCall,   // The host is called before the stream comes there.
     kNoCall,      // Or never.
+    kBlocks,      // A launch returns when the stream is past it.
   };
   Wrong wrong = Wrong::kNothing;
 
@@ -186,7 +187,7 @@ class WrongRuntime : public FakeGpuRuntime {
         (wrong == Wrong::kReduce || LacksOf(launched.inputs))) {
       --launched.num_elements;
     }
-    return FakeGpuRuntime::LaunchReduce(launched, stream);
+    return Launched(FakeGpuRuntime::LaunchReduce(launched, stream), stream);
   }
   absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override {
     GpuCopy launched = copy;
@@ -196,7 +197,7 @@ class WrongRuntime : public FakeGpuRuntime {
         LacksOf({launched.input})) {
       --launched.num_bytes;
     }
-    return FakeGpuRuntime::LaunchCopy(launched, stream);
+    return Launched(FakeGpuRuntime::LaunchCopy(launched, stream), stream);
   }
   absl::Status WaitForEvent(GpuStream stream, GpuEvent event) override {
     if (wrong == Wrong::kNoOrder) return absl::OkStatus();
@@ -221,10 +222,24 @@ class WrongRuntime : public FakeGpuRuntime {
     return memory;
   }
 
+  SimulatedEnvironment* environment = nullptr;
   std::vector<StatusCallback> never;
   std::map<const void*, size_t> pinned;  // By where it begins.
 
  private:
+  // Time goes on as long as the host waits.
+  absl::Status Launched(absl::Status status, GpuStream stream) {
+    if (!status.ok() || wrong != Wrong::kBlocks) return status;
+    auto event = NewEvent(*this, stream.gpu);
+    if (!event.ok()) return event.status();
+    status = RecordEvent(event->get(), stream);
+    while (status.ok() && !*IsDone(event->get())) {
+      environment->RunAll();
+      environment->Advance(absl::Seconds(1));
+    }
+    return status;
+  }
+
   // Whether one of the inputs is in pinned memory that kernels do not read to
   // the end.
   bool LacksOf(absl::Span<const void* const> inputs) const {
@@ -251,6 +266,7 @@ absl::Status RunCheck(Gpus& gpus, const std::string& name) {
 // The same where something is wrong.
 absl::Status RunWhereWrong(WrongRuntime::Wrong wrong, const std::string& name) {
   Gpus<WrongRuntime> gpus;
+  gpus.runtime.environment = &gpus.environment;
   gpus.runtime.wrong = wrong;
   absl::Status status = RunCheck(gpus, name);
   gpus.runtime.wrong = WrongRuntime::Wrong::kNothing;
@@ -287,6 +303,16 @@ TEST(SuiteChecksTest, WhatIsWrongIsFoundAndNamed) {
   EXPECT_THAT(RunWhereWrong(Wrong::kNoCall, "devices: NotifyWhenDone"),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("NotifyWhenDone")));
+}
+
+// Rather than hanging where the streams are held.
+TEST(SuiteChecksTest, ALaunchThatWaitsForItsStreamIsFound) {
+  EXPECT_THAT(
+      RunWhereWrong(WrongRuntime::Wrong::kBlocks,
+                    "1 GPUs of 4 devices: no wait of the host between steps"),
+      StatusIs(absl::StatusCode::kInternal,
+               HasSubstr("a call of the host waits for a stream: 0 of 24 "
+                         "launches had returned 10s after")));
 }
 
 // What tasks send each other passes through it, and nothing else does that a

@@ -45,4 +45,16 @@ absl::Status BlockingMachine::Wait(PendingCalls& calls) {
   return calls.status();
 }
 
+absl::StatusOr<std::unique_ptr<StreamHold>> BlockingMachine::Hold(
+    GpuStream stream, absl::Duration limit) {
+  auto hold = std::make_unique<StreamHold>(*environment().clock, limit);
+  const absl::Status status = runtime().CallHost(
+      [wait = hold->Waiter()](const absl::Status& called) {
+        if (called.ok()) wait();
+      },
+      stream);
+  if (!status.ok()) return status;
+  return hold;
+}
+
 }  // namespace tutti

@@ -3,14 +3,17 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/environment.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/suite/host_area.h"
 #include "gpu/suite/pending_calls.h"
+#include "gpu/suite/stream_hold.h"
 
 namespace tutti {
 
@@ -35,6 +38,12 @@ class SuiteMachine {
   // Returns when all calls have ended, with the first error among them. Errors:
   // DEADLINE_EXCEEDED naming those that have not.
   virtual absl::Status Wait(PendingCalls& calls) = 0;
+
+  // What is put on the stream from now on runs when the hold ends, after
+  // `limit` at the latest. Until then the runtime may call the host for no
+  // stream at all. Errors: as GpuRuntime::CallHost.
+  virtual absl::StatusOr<std::unique_ptr<StreamHold>> Hold(
+      GpuStream stream, absl::Duration limit) = 0;
 
   // As Wait(), for what the stream holds now.
   absl::Status WaitFor(GpuStream stream);
@@ -66,6 +75,11 @@ class BlockingMachine : public SuiteMachine {
         options_(std::move(options)) {}
 
   absl::Status Wait(PendingCalls& calls) override;
+
+  // The stream calls the host, which waits: against the rule of CallHost(), but
+  // it is for just this.
+  absl::StatusOr<std::unique_ptr<StreamHold>> Hold(
+      GpuStream stream, absl::Duration limit) override;
 
  private:
   const Options options_;

@@ -35,6 +35,31 @@ TEST_F(BlockingMachineTest, WaitsForAStream) {
   EXPECT_THAT(machine.WaitFor(stream->get()), IsOk());
 }
 
+TEST_F(BlockingMachineTest, AHeldStreamGoesOnWhenTheHoldEnds) {
+  BlockingMachine machine(runtime_, environment_.get(), {});
+  const auto stream = NewStream(runtime_, 0);
+  const auto event = NewEvent(runtime_, 0);
+  ASSERT_THAT(stream, IsOk());
+  ASSERT_THAT(event, IsOk());
+  auto hold = machine.Hold(stream->get(), absl::Minutes(10));
+  ASSERT_THAT(hold, IsOk());
+  ASSERT_THAT(runtime_.RecordEvent(event->get(), stream->get()), IsOk());
+  EXPECT_FALSE(runtime_.IsDone(event->get()).value_or(true));
+  EXPECT_TRUE((*hold)->Release());
+  EXPECT_THAT(machine.WaitFor(stream->get()), IsOk());
+  EXPECT_TRUE(runtime_.IsDone(event->get()).value_or(false));
+}
+
+TEST_F(BlockingMachineTest, AHeldStreamGoesOnAfterTheLimit) {
+  BlockingMachine machine(runtime_, environment_.get(), {});
+  const auto stream = NewStream(runtime_, 0);
+  ASSERT_THAT(stream, IsOk());
+  auto hold = machine.Hold(stream->get(), absl::Milliseconds(1));
+  ASSERT_THAT(hold, IsOk());
+  EXPECT_THAT(machine.WaitFor(stream->get()), IsOk());
+  EXPECT_FALSE((*hold)->Release());
+}
+
 TEST_F(BlockingMachineTest, ReturnsTheFirstError) {
   BlockingMachine machine(runtime_, environment_.get(), {});
   PendingCalls calls;

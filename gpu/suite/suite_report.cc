@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/environment.h"
 #include "gpu/suite/check.h"
+#include "gpu/suite/ring_trace.h"
 #include "nlohmann/json.hpp"
 #include "tools/text_table.h"
 
@@ -15,7 +16,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One row for each that took turns.
+// The time that the host took to put all steps on the streams, and how many it
+// saw run before.
+std::vector<std::string> TraceRow(const RingTrace& trace) {
+  const absl::Duration took = trace.back().returned - trace.front().called;
+  return {"",
+          absl::StrCat("host puts ", trace.size(), " steps"),
+          absl::StrFormat("%.1f", absl::ToDoubleMicroseconds(took)),
+          "",
+          "0 ran before",
+          "met"};
+}
+
+// One row for each that took turns, and one for a trace.
 std::vector<std::vector<std::string>> Rows(const std::string& name,
                                            const BenchResult& result) {
   std::vector<std::vector<std::string>> rows;
@@ -30,7 +43,23 @@ std::vector<std::vector<std::string>> Rows(const std::string& name,
   const Aim& aim = result.aim;
   rows[0].push_back(absl::StrFormat("%.4g %s", aim.found, aim.unit));
   rows[0].push_back(aim.is_met() ? "met" : "MISSED");
+  if (!result.trace.empty()) rows.push_back(TraceRow(result.trace));
   return rows;
+}
+
+// In seconds, from when the streams were let go.
+Json TraceJson(const RingTrace& trace) {
+  Json json = Json::array();
+  for (const RingStep& step : trace) {
+    json.push_back({{"rank", step.rank},
+                    {"step", step.step},
+                    {"called", absl::ToDoubleSeconds(step.called)},
+                    {"returned", absl::ToDoubleSeconds(step.returned)}});
+    if (!step.run.has_value()) continue;
+    json.back()["began"] = step.run->began;
+    json.back()["ended"] = step.run->ended;
+  }
+  return json;
 }
 
 Json StatusJson(const std::string& name, const absl::Status& status) {
@@ -147,6 +176,9 @@ std::string SuiteReport::ToJson() const {
       entry["bytes"] = bench.result.num_bytes;
       for (const Contender& contender : bench.result.contenders) {
         entry["seconds"][contender.name] = contender.seconds;
+      }
+      if (!bench.result.trace.empty()) {
+        entry["trace"] = TraceJson(bench.result.trace);
       }
     }
     json["benchmarks"].push_back(std::move(entry));
