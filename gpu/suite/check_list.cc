@@ -43,7 +43,7 @@ void Append(std::vector<Check> more, CheckList* list) {
 
 absl::StatusOr<CheckList> AllChecks(
     GpuRuntime& runtime,
-    const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl,
+    const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl, GpuTiming& timing,
     const CheckScale& scale) {
   const absl::StatusOr<int> num_gpus = runtime.NumGpus();
   if (!num_gpus.ok()) return num_gpus.status();
@@ -61,6 +61,7 @@ absl::StatusOr<CheckList> AllChecks(
       of_gpu.large_elements = std::min<int64_t>(10'007, scale.large_elements);
     Append(KernelChecks(gpu, of_gpu), &list);
   }
+  Append(GraphChecks(timing, scale), &list);
   for (const int size : kGroupSizes) {
     Append(LocalChecks({.num_gpus = 1, .devices_per_gpu = size}, scale), &list);
   }

@@ -9,6 +9,7 @@
 #include "gpu/gpu_runtime.h"
 #include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/check.h"
+#include "gpu/suite/gpu_timing.h"
 
 namespace tutti {
 
@@ -18,11 +19,12 @@ struct CheckList {
 };
 
 // All checks that can run on the GPUs of `runtime`, with NCCL, or why there is
-// none. Whoever adds one adds it to the list in check_list.cc. Errors: as
-// GpuRuntime::NumGpus; NOT_FOUND if there is no GPU.
+// none. `timing`, of GPU 0, outlives them. Whoever adds one adds it to the list
+// in check_list.cc. Errors: as GpuRuntime::NumGpus; NOT_FOUND if there is no
+// GPU.
 absl::StatusOr<CheckList> AllChecks(
     GpuRuntime& runtime,
-    const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl,
+    const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl, GpuTiming& timing,
     const CheckScale& scale);
 
 }  // namespace tutti

@@ -79,14 +79,14 @@ absl::Status RunAll(const Options& options, SuiteMachine& machine,
                     SuiteReport& report) {
   const auto nccl = NcclOf(options);
   report.SayNccl(nccl);
+  const auto timing = CudaTiming::Create(/*gpu=*/0);
+  if (!timing.ok()) return timing.status();
   if (!options.is_bench) {
-    const auto list = AllChecks(machine.runtime(), nccl,
+    const auto list = AllChecks(machine.runtime(), nccl, **timing,
                                 options.is_short ? kShortChecks : CheckScale());
     if (list.ok()) RunChecks(*list, options.filter, machine, report);
     return list.status();
   }
-  const auto timing = CudaTiming::Create(/*gpu=*/0);
-  if (!timing.ok()) return timing.status();
   const BenchMachine bench = {.machine = machine, .timing = **timing};
   const absl::StatusOr<int> num_gpus = machine.runtime().NumGpus();
   if (!num_gpus.ok()) return num_gpus.status();

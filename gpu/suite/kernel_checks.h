@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gpu/suite/check.h"
+#include "gpu/suite/gpu_timing.h"
 
 namespace tutti {
 
@@ -12,6 +13,10 @@ namespace tutti {
 // lengths, buffers that lie alike and not, averages, outputs that are inputs.
 // The results are those of framework/reduction_reference.h, bit by bit.
 std::vector<Check> KernelChecks(int gpu, const CheckScale& scale);
+
+// The same on GPU 0 of some of these launches as graphs, of every dtype and
+// reduction, that `timing` captures. It outlives the checks.
+std::vector<Check> GraphChecks(GpuTiming& timing, const CheckScale& scale);
 
 }  // namespace tutti
 

@@ -28,6 +28,7 @@
 #include "gpu/nccl/nccl_runtime.h"
 #include "gpu/suite/check.h"
 #include "gpu/suite/check_list.h"
+#include "gpu/suite/fake_timing.h"
 #include "gpu/suite/gpu_image.h"
 #include "gpu/suite/simulated_machine.h"
 #include "gtest/gtest.h"
@@ -52,6 +53,7 @@ struct GpusOptions {
   uint64_t seed = 1;
   int num_gpus = 1;
   PeerLink link = PeerLink::kNvLink;
+  bool has_empty_graphs = false;
 };
 
 // A machine without GPUs.
@@ -65,6 +67,7 @@ struct Gpus {
                  .environment = environment.get()}),
         network(std::make_shared<FakeNcclNetwork>()),
         nccl(std::make_shared<Nccl>(network, &runtime)),
+        timing(runtime, {.has_empty_graphs = options.has_empty_graphs}),
         machine(std::make_unique<SimulatedMachine>(runtime, environment)) {}
   ~Gpus() { environment.RunAll(); }
 
@@ -72,7 +75,12 @@ struct Gpus {
   Runtime runtime;
   std::shared_ptr<FakeNcclNetwork> network;
   std::shared_ptr<Nccl> nccl;
+  FakeTiming timing;
   std::unique_ptr<SimulatedMachine> machine;
+
+  absl::StatusOr<CheckList> Checks() {
+    return AllChecks(runtime, nccl, timing, kSmall);
+  }
 };
 
 std::vector<std::string> Names(const CheckList& list) {
@@ -86,7 +94,7 @@ void ExpectAllPassAndLeaveNothing(int num_gpus, const std::string& prefix) {
   size_t num_checks = 1;
   for (size_t i = 0; i < num_checks; ++i) {
     Gpus gpus({.seed = i, .num_gpus = num_gpus});
-    const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
+    const auto list = gpus.Checks();
     ASSERT_THAT(list, IsOk());
     num_checks = list->checks.size();
     const Check& check = list->checks[i];
@@ -113,7 +121,7 @@ TEST(SuiteChecksTest, TasksOfSeveralGpusPassAndLeaveNothing) {
 
 TEST(SuiteChecksTest, NamesAreUnique) {
   Gpus gpus({.num_gpus = 4});
-  const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
+  const auto list = gpus.Checks();
   ASSERT_THAT(list, IsOk());
   std::map<std::string, int> counts;
   for (const std::string& name : Names(*list)) {
@@ -131,16 +139,16 @@ TEST(SuiteChecksTest, NamesAreUnique) {
 
 TEST(SuiteChecksTest, WhatTheMachineLacksIsSaid) {
   Gpus one;
-  EXPECT_THAT(AllChecks(one.runtime, one.nccl, kSmall)->left_out,
+  EXPECT_THAT(one.Checks()->left_out,
               ElementsAre("groups over several GPUs, and aborts of their "
                           "launches: there is one GPU"));
-  EXPECT_THAT(
-      AllChecks(one.runtime,
-                absl::UnavailableError("libnccl.so.2: no such file"), kSmall)
-          ->left_out,
-      Contains("collectives of NCCL: libnccl.so.2: no such file"));
+  EXPECT_THAT(AllChecks(one.runtime,
+                        absl::UnavailableError("libnccl.so.2: no such file"),
+                        one.timing, kSmall)
+                  ->left_out,
+              Contains("collectives of NCCL: libnccl.so.2: no such file"));
   Gpus apart({.num_gpus = 2, .link = PeerLink::kNone});
-  const auto list = AllChecks(apart.runtime, apart.nccl, kSmall);
+  const auto list = apart.Checks();
   EXPECT_THAT(
       list->left_out,
       ElementsAre("NCCL within several tasks of 2 GPUs: there are 2 GPUs",
@@ -148,14 +156,14 @@ TEST(SuiteChecksTest, WhatTheMachineLacksIsSaid) {
   EXPECT_THAT(Names(*list),
               Not(Contains("2 GPUs of 1 devices: GpuLocalReduce")));
   Gpus none({.num_gpus = 0});
-  EXPECT_THAT(AllChecks(none.runtime, none.nccl, kSmall),
+  EXPECT_THAT(none.Checks(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no GPU")));
 }
 
 TEST(SuiteChecksTest, AGpuThatFailsIsNoticed) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     Gpus gpus({.seed = seed});
-    const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
+    const auto list = gpus.Checks();
     ASSERT_THAT(list, IsOk());
     ASSERT_EQ(list->checks.back().name, kFault);  // Nothing can run after it.
     EXPECT_THAT(list->checks.back().run(*gpus.machine), IsOk()) << seed;
@@ -256,7 +264,7 @@ class WrongRuntime : public FakeGpuRuntime {
 // What the check of this name says.
 template <typename Gpus>
 absl::Status RunCheck(Gpus& gpus, const std::string& name) {
-  const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
+  const auto list = gpus.Checks();
   for (const Check& check : list->checks) {
     if (check.name == name) return check.run(*gpus.machine);
   }
@@ -305,6 +313,15 @@ TEST(SuiteChecksTest, WhatIsWrongIsFoundAndNamed) {
                        HasSubstr("NotifyWhenDone")));
 }
 
+TEST(SuiteChecksTest, AGraphThatDoesNothingIsFound) {
+  Gpus gpus({.has_empty_graphs = true});
+  EXPECT_THAT(RunCheck(gpus, "kernels of GPU 0: reductions in graphs"),
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("sum of "), HasSubstr("output "))));
+  EXPECT_THAT(RunCheck(gpus, "kernels of GPU 0: copies in graphs"),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("output ")));
+}
+
 // Rather than hanging where the streams are held.
 TEST(SuiteChecksTest, ALaunchThatWaitsForItsStreamIsFound) {
   EXPECT_THAT(
@@ -350,7 +367,7 @@ class ShortNccl : public FakeNcclRuntime {
 template <typename Gpus>
 std::map<std::string, absl::Status> RunNcclChecks(Gpus& gpus) {
   std::map<std::string, absl::Status> found;
-  const auto list = AllChecks(gpus.runtime, gpus.nccl, kSmall);
+  const auto list = gpus.Checks();
   for (const Check& check : list->checks) {
     if (!absl::StartsWith(check.name, "2 GPUs of 1 devices: Nccl")) continue;
     found.emplace(check.name, check.run(*gpus.machine));
