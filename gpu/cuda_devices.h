@@ -39,12 +39,13 @@ struct CudaDevicesOptions {
   size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
 
   // Whether a transport that can (MpiRuntime::is_cuda_aware()) reads and writes
-  // the memory of the GPUs itself. Not set: where there is one GPU, because
-  // Open MPI works with a single one in a process.
+  // memory of the GPUs itself: buffers of AllocatePinnedOnGpu(), not tensors.
+  // Not set: where there is one GPU, because Open MPI works with a single one
+  // in a process.
   std::optional<bool> opens_memory;
 
   // As `kept_staging_bytes`, of memory of the GPU itself, where such a
-  // transport writes what comes.
+  // transport reads what goes and writes what comes.
   size_t kept_landing_bytes = size_t{64} << 20;
 
   // For the collectives of NCCL, which need one device per GPU: opened by

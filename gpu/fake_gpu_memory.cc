@@ -35,9 +35,9 @@ void FakeGpuMemory::Addresses::Open(bool is_open) {
   mprotect(begin_, num_bytes_, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-uint8_t* FakeGpuMemory::BytesOf(Block& block) const {
-  return host_may_touch_ ? static_cast<uint8_t*>(block.addresses->begin())
-                         : block.bytes.data();
+uint8_t* FakeGpuMemory::BytesOf(Block& block) {
+  return block.host_may_touch ? static_cast<uint8_t*>(block.addresses->begin())
+                              : block.bytes.data();
 }
 
 absl::StatusOr<void*> FakeGpuMemory::Reserve(int gpu, size_t num_bytes) {
@@ -53,10 +53,14 @@ absl::StatusOr<void*> FakeGpuMemory::Reserve(int gpu, size_t num_bytes) {
   return begin;
 }
 
+void FakeGpuMemory::LetHostTouch(void* memory) {
+  blocks_[AddressOf(memory)].host_may_touch = true;
+}
+
 void FakeGpuMemory::Begin(void* memory) {
   Block& block = blocks_[AddressOf(memory)];
   block.state = State::kThere;
-  if (host_may_touch_) {
+  if (block.host_may_touch) {
     block.addresses->Open(true);
   } else {
     block.bytes.resize(block.num_bytes);
@@ -79,7 +83,7 @@ absl::Status FakeGpuMemory::End(void* memory) {
   }
   block.state = State::kFreed;
   std::fill_n(BytesOf(block), block.num_bytes, kGone);
-  if (host_may_touch_) block.addresses->Open(false);
+  if (block.host_may_touch) block.addresses->Open(false);
   return absl::OkStatus();
 }
 

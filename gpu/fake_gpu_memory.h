@@ -27,14 +27,14 @@ class FakeGpuMemory {
   FakeGpuMemory(const FakeGpuMemory&) = delete;
   FakeGpuMemory& operator=(const FakeGpuMemory&) = delete;
 
-  // The bytes of what comes later lie where it points: the processor may touch
-  // them between Begin() and End(), as a network would that is told the
-  // address.
-  void LetHostTouch() { host_may_touch_ = true; }
-
   // Memory that is not there before Begin(). Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<void*> Reserve(int gpu, size_t num_bytes);
   void Begin(void* memory);
+
+  // The bytes will lie where `memory` points: the processor may touch them
+  // between Begin() and End(), as a network would that is told the address.
+  // Before Begin().
+  void LetHostTouch(void* memory);
 
   // Errors: INVALID_ARGUMENT unless Reserve() returned it; FAILED_PRECONDITION
   // if End() was called for it, or Begin() was not.
@@ -79,17 +79,17 @@ class FakeGpuMemory {
   struct Block {
     int gpu = 0;
     State state = State::kReserved;
+    bool host_may_touch = false;
     size_t num_bytes = 0;
     std::unique_ptr<Addresses> addresses;
     std::vector<uint8_t> bytes;
   };
 
-  uint8_t* BytesOf(Block& block) const;
+  static uint8_t* BytesOf(Block& block);
 
   // By their first addresses. Null if there is none around `memory`.
   const Block* Find(const void* memory) const;
 
-  bool host_may_touch_ = false;
   std::map<uintptr_t, Block> blocks_;
   std::map<uintptr_t, std::vector<uint8_t>> pinned_;
 };

@@ -119,10 +119,7 @@ FakeGpuRuntime::FakeGpuRuntime(Options options)
     : options_(std::move(options)),
       queues_(std::make_shared<FakeGpuQueues>(
           options_.num_gpus, options_.keeps_host_work, options_.environment)),
-      peers_(std::make_unique<Peers>()) {
-  if (!options_.host_may_touch) return;
-  queues_->WithMemory([](FakeGpuMemory& memory) { memory.LetHostTouch(); });
-}
+      peers_(std::make_unique<Peers>()) {}
 
 FakeGpuRuntime::~FakeGpuRuntime() { queues_->End(); }
 
@@ -342,7 +339,10 @@ absl::StatusOr<PinnedMemory> FakeGpuRuntime::AllocatePinnedOnGpu(
   const absl::StatusOr<void*> data =
       Reserve("AllocatePinnedOnGpu", gpu, num_bytes);
   if (!data.ok()) return data.status();
-  queues_->WithMemory([&](FakeGpuMemory& all) { all.Begin(*data); });
+  queues_->WithMemory([&](FakeGpuMemory& all) {
+    if (options_.host_may_touch) all.LetHostTouch(*data);
+    all.Begin(*data);
+  });
   return PinnedMemory{.gpu = gpu, .data = *data, .is_on_gpu = true};
 }
 

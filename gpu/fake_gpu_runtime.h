@@ -82,7 +82,8 @@ class FakeGpuRuntime : public GpuRuntime {
     // returns. Null: nothing.
     std::function<absl::Status(GpuStream stream)> on_record;
 
-    // See FakeGpuMemory: for a network that is told the addresses of GPUs.
+    // What is pinned on a GPU: for a network that is told its addresses, and
+    // takes no memory of the device's pools (FakeGpuMemory).
     bool host_may_touch = false;
 
     Environment environment;  // Its queue and its random numbers.

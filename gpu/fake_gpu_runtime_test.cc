@@ -304,8 +304,12 @@ TEST(FakeGpuRuntimeTest, WhereANetworkIsToldAddressesTheBytesAreThere) {
   void* const copy = *runtime.AllocateAsync(kBytes, stream);
   EXPECT_THAT(runtime.CopyAsync(copy, memory.data, kBytes, stream), IsOk());
   environment.RunAll();
-  EXPECT_EQ(static_cast<const uint8_t*>(copy)[kBytes - 1], 5);
-  EXPECT_EQ(runtime.Read(copy, 1).value()[0], 5);
+  EXPECT_EQ(runtime.Read(copy, kBytes).value()[kBytes - 1], 5);
+  EXPECT_THAT(runtime.CopyAsync(memory.data, copy, kBytes / 2, stream), IsOk());
+  std::memset(memory.data, 6, kBytes);
+  environment.RunAll();
+  EXPECT_EQ(static_cast<const uint8_t*>(memory.data)[0], 5);
+  EXPECT_EQ(static_cast<const uint8_t*>(memory.data)[kBytes - 1], 6);
   EXPECT_THAT(runtime.FreePinned(memory), IsOk());
 }
 

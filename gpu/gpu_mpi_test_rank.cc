@@ -204,7 +204,9 @@ TEST_P(GpuMpiFailureTest, ACallOfOneRuntimeThatFailsEndsItOnAll) {
   if (num_tasks() == 1) return;
   int64_t step = 1;
   std::vector<GpuCall> gpu_calls;
-  if (!is_cuda_aware()) {
+  if (is_cuda_aware()) {
+    gpu_calls = {GpuCall::kLaunchCopy};  // Of what is sent.
+  } else {
     gpu_calls = {GpuCall::kAllocatePinned, GpuCall::kCopyAsync};
   }
   gpu_calls.insert(gpu_calls.end(),

@@ -45,8 +45,8 @@ class GpuFence : public DeviceFence {
   const GpuEvents awaited_;
 };
 
-// Pinned memory of a GPU or of the host that steps read, given back to its pool
-// when nobody has it any more.
+// Pinned memory of a GPU or of the host that steps read or write, given back to
+// its pool when nobody has it any more.
 class GpuLanding : public DeviceLanding {
  public:
   GpuLanding(PinnedPool::Buffer buffer, size_t num_bytes)
@@ -96,6 +96,8 @@ class GpuStepStream : public StepStream {
 
   // Null also where the GPU has no more memory: the host's will do.
   std::shared_ptr<DeviceLanding> Land(size_t num_bytes) override;
+
+  // The steps may also write there, as for what is sent.
   absl::Status ReadLanding(std::shared_ptr<DeviceLanding> landing,
                            Put put) override ABSL_LOCKS_EXCLUDED(mu_);
 

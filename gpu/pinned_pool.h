@@ -17,7 +17,7 @@
 namespace tutti {
 
 // Pinned memory for bytes on the way: the host's, between GPUs and what cannot
-// reach their memory, or a GPU's, for what writes to that. Buffers are made
+// reach their memory, or a GPU's, for what uses that. Buffers are made
 // when there is none of the size, which may wait for the GPUs, and kept for the
 // next who asks. Nobody waits for a buffer: who holds one may himself wait for
 // others, in this process or another.

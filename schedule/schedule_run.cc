@@ -30,12 +30,16 @@ constexpr std::byte kToken{0};
 // What the ops of a run lend that puts its steps on a device's stream.
 struct OnStream {
   OnStream(std::unique_ptr<StepStream> steps, size_t num_ops)
-      : steps(std::move(steps)), written(num_ops), on_host(num_ops) {}
+      : steps(std::move(steps)),
+        written(num_ops),
+        on_device(num_ops),
+        on_host(num_ops) {}
 
   const std::unique_ptr<StepStream> steps;
 
-  // By op, while it sends: to members of this process, to others.
+  // By op, while it sends: to members of this process, and what others get.
   std::vector<std::shared_ptr<const DeviceFence>> written;
+  std::vector<std::shared_ptr<DeviceLanding>> on_device;
   std::vector<Tensor> on_host;
 
   Mutex mu;
@@ -97,7 +101,9 @@ class ScheduleRun : public Lender, public Borrower {
 
   void Send(int32_t index);
   void SendWithFence(int32_t index, absl::Span<const std::byte> bytes);
-  void SendFromDevice(int32_t index, absl::Span<const std::byte> bytes);
+  std::shared_ptr<DeviceLanding> LandToSend(size_t num_bytes);
+  void SendFromDevice(int32_t index, absl::Span<const std::byte> bytes,
+                      std::shared_ptr<DeviceLanding> copy);
   void SendFromHost(int32_t index, absl::Span<const std::byte> bytes);
   void Post(int32_t index, absl::Span<const std::byte> bytes,
             const DeviceFence* written);
@@ -398,10 +404,9 @@ void ScheduleRun::Send(int32_t index) {
       Address(op.left), static_cast<size_t>(num_elements) * element_bytes_);
   if (!on_stream_.has_value()) return Post(index, bytes, nullptr);
   if (IsInThisProcess(op.peer)) return SendWithFence(index, bytes);
-  const bool is_direct =
-      on_stream_->steps->opens_memory() &&
-      bytes.size() >= context_.executor->peers().least_device_bytes();
-  is_direct ? SendFromDevice(index, bytes) : SendFromHost(index, bytes);
+  auto copy = LandToSend(bytes.size());
+  if (copy == nullptr) return SendFromHost(index, bytes);
+  SendFromDevice(index, bytes, std::move(copy));
 }
 
 void ScheduleRun::SendWithFence(int32_t index,
@@ -420,16 +425,34 @@ void ScheduleRun::SendWithFence(int32_t index,
   Post(index, bytes, lent.get());
 }
 
-// Who sends them reads them past the stream.
+// Memory for what is sent from the device; null: what is sent from the host.
+std::shared_ptr<DeviceLanding> ScheduleRun::LandToSend(size_t num_bytes) {
+  const bool is_direct =
+      on_stream_->steps->opens_memory() &&
+      num_bytes >= context_.executor->peers().least_device_bytes();
+  return is_direct ? on_stream_->steps->Land(num_bytes) : nullptr;
+}
+
+// Who sends them reads them past the stream, and only where the device lets
+// others read: not in tensors. The stream, too, keeps the copy until it has
+// been made, so that nobody gets its memory before.
 void ScheduleRun::SendFromDevice(int32_t index,
-                                 absl::Span<const std::byte> bytes) {
-  on_stream_->steps->CallWhenWritten([this, index, bytes](absl::Status status) {
-    if (status.ok() && !ShouldStop()) {
-      Post(index, bytes, nullptr);
-    } else {
-      if (!status.ok()) Fail(std::move(status));
-      Complete(index);
+                                 absl::Span<const std::byte> bytes,
+                                 std::shared_ptr<DeviceLanding> copy) {
+  StepStream& steps = *on_stream_->steps;
+  std::byte* const into = copy->bytes().data();
+  on_stream_->on_device[static_cast<size_t>(index)] = copy;
+  absl::Status status =
+      steps.ReadLanding(std::move(copy), [&](const std::byte* /*bytes*/) {
+        return steps.Copy(into, bytes.data(), bytes.size());
+      });
+  if (!status.ok()) return OnReleased(index, std::move(status));
+  steps.CallWhenWritten([this, index](absl::Status status) {
+    if (!status.ok() || ShouldStop()) {
+      return OnReleased(index, std::move(status));
     }
+    const auto& copy = on_stream_->on_device[static_cast<size_t>(index)];
+    Post(index, copy->bytes(), nullptr);
     ReadyOps::RunAll();
   });
 }
@@ -481,6 +504,7 @@ void ScheduleRun::OnReleasedAfter(int32_t index, const DeviceFence& read) {
 // From here on the op may put something on the stream, or fail.
 void ScheduleRun::TakeBack(int32_t index) {
   if (!on_stream_.has_value()) return;
+  on_stream_->on_device[static_cast<size_t>(index)] = nullptr;
   on_stream_->on_host[static_cast<size_t>(index)] = Tensor();
   auto& lent = on_stream_->written[static_cast<size_t>(index)];
   if (lent == nullptr) return;

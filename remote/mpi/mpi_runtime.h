@@ -64,9 +64,9 @@ class MpiRuntime {
     // False: as if each process were on a host of its own. The same on all.
     bool shares_memory = true;
 
-    // Whether MPI reads and writes the memory of GPUs, so that their tensors
-    // need not pass through the host's; the GPUs' runtime then outlives this
-    // one. Not set: as it says itself.
+    // Whether MPI reads and writes memory of GPUs, of cudaMalloc alone, so that
+    // what goes and comes need not pass through the host's; the GPUs' runtime
+    // then outlives this one. Not set: as it says itself.
     std::optional<bool> is_cuda_aware;
 
     // Runs on MPI's thread before MPI is brought up: makes the GPU current
