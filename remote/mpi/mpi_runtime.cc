@@ -48,6 +48,13 @@ const char* LevelName(int level) {
   }
 }
 
+// Pollers to whose memory the host program's MPI may still write. Never
+// destroyed: what they use, such as the runtime of GPUs, may have gone before.
+std::vector<std::vector<std::shared_ptr<MpiPoller>>>& LeftToMpi() {
+  static auto& left = *new std::vector<std::vector<std::shared_ptr<MpiPoller>>>;
+  return left;
+}
+
 }  // namespace
 
 MpiRuntime::MpiRuntime(Options options) : options_(std::move(options)) {}
@@ -55,9 +62,7 @@ MpiRuntime::MpiRuntime(Options options) : options_(std::move(options)) {}
 MpiRuntime::~MpiRuntime() {
   Shutdown();
   if (is_ours_ || pollers_.empty()) return;
-  // The host program's MPI may still write to their memory.
-  static std::vector<std::vector<std::shared_ptr<MpiPoller>>> left_to_mpi;
-  left_to_mpi.push_back(std::move(pollers_));
+  LeftToMpi().push_back(std::move(pollers_));
 }
 
 absl::Status MpiRuntime::Start() {

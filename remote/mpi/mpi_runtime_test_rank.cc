@@ -14,6 +14,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
@@ -274,6 +276,27 @@ TEST(MpiRuntimeTest, AThreadWithNothingToDoSleepsAfterTheSpinLimit) {
     // After the event; one a microsecond; and before it sleeps, awake between.
     EXPECT_EQ(num_polls, 1 + 50 + 2 + 1 + 2);
   }
+}
+
+// --- What is left to MPI ----------------------------------------------------
+
+// Tells mpirun of its end.
+class LastingPoller final : public MpiPoller {
+ public:
+  ~LastingPoller() override {
+    std::fputs("a poller was destroyed that MPI may still use\n", stderr);
+    std::_Exit(3);
+  }
+  State Poll() override { return State::kIdle; }
+};
+
+// When the process ends, what it uses, as the runtime of GPUs, has gone.
+TEST(MpiRuntimeTest, WhatIsLeftToTheMpiOfAHostProgramIsNeverDestroyed) {
+  if (mode != "multiple") return;
+  const DefaultEnvironment environment(1);
+  MpiRuntime runtime({.environment = environment.get()});
+  ASSERT_THAT(runtime.Start(), IsOk());
+  runtime.Post([&] { runtime.Add(std::make_shared<LastingPoller>()); });
 }
 
 // --- Those who are late or lost ----------------------------------------------
