@@ -91,7 +91,8 @@ absl::StatusOr<std::shared_ptr<PinnedPool>> LandingOn(
   return PinnedPool::Create({.runtime = options.runtime,
                              .gpu = gpu,
                              .is_on_gpu = true,
-                             .kept_bytes = options.kept_landing_bytes});
+                             .kept_bytes = options.most_landing_bytes,
+                             .most_bytes = options.most_landing_bytes});
 }
 
 }  // namespace

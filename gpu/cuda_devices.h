@@ -44,9 +44,10 @@ struct CudaDevicesOptions {
   // in a process.
   std::optional<bool> opens_memory;
 
-  // As `kept_staging_bytes`, of memory of the GPU itself, where such a
-  // transport reads what goes and writes what comes.
-  size_t kept_landing_bytes = size_t{64} << 20;
+  // Of memory of the GPU itself, where such a transport reads what goes and
+  // writes what comes: given out at a time at most, beyond which bytes pass
+  // through the host, and kept for the next time.
+  size_t most_landing_bytes = size_t{256} << 20;
 
   // For the collectives of NCCL, which need one device per GPU: opened by
   // DlopenNcclRuntime::Open(). Null: the devices do not have them.

@@ -11,13 +11,15 @@
 namespace tutti {
 namespace {
 
-std::unique_ptr<DeviceManager> MakeDevices(FakeGpuRuntime& runtime,
-                                           const Environment& environment,
-                                           int devices_per_gpu) {
-  auto made = CreateCudaDevices({.runtime = &runtime,
-                                 .environment = environment,
-                                 .devices_per_gpu = devices_per_gpu,
-                                 .opens_memory = true});
+std::unique_ptr<DeviceManager> MakeDevices(
+    FakeGpuRuntime& runtime, const Environment& environment,
+    const FakeGpuGroup::Options& options) {
+  auto made =
+      CreateCudaDevices({.runtime = &runtime,
+                         .environment = environment,
+                         .devices_per_gpu = options.devices_per_gpu,
+                         .opens_memory = true,
+                         .most_landing_bytes = options.most_landing_bytes});
   std::vector<std::unique_ptr<Device>> devices;
   for (auto& device : *made) devices.push_back(std::move(device));
   return DeviceManager::Create(std::move(devices)).value();
@@ -33,8 +35,7 @@ FakeGpuGroup::FakeGpuGroup(Options options)
                 .keeps_host_work = options.keeps_host_work,
                 .on_record = options.on_record,
                 .environment = environment_.get()}),
-      devices_(
-          MakeDevices(runtime_, environment_.get(), options.devices_per_gpu)),
+      devices_(MakeDevices(runtime_, environment_.get(), options)),
       executors_(
           CreateLocalExecutorMgr(environment_.get(), devices_.get()).value()),
       executor_(executors_->FindOrCreate(/*step_id=*/1)),

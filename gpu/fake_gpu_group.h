@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_FAKE_GPU_GROUP_H_
 #define TUTTI_GPU_FAKE_GPU_GROUP_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,7 @@ class FakeGpuGroup {
     int num_gpus = 1;
     int devices_per_gpu = 2;
     int64_t memory_bytes = int64_t{1} << 24;
+    size_t most_landing_bytes = size_t{1} << 24;
     std::function<PeerLink(int gpu, int peer)> link;
     bool keeps_host_work = false;
     std::function<absl::Status(GpuStream stream)> on_record;

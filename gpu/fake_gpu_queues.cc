@@ -68,7 +68,7 @@ absl::Status FakeGpuQueues::CheckCall(int call, absl::string_view name,
     return absl::OkStatus();
   }
   const absl::Status status = fault->second.status;
-  faults_.erase(fault);
+  if (--fault->second.num_bad == 0) faults_.erase(fault);
   return absl::Status(status.code(), absl::StrCat(where, status.message()));
 }
 
@@ -79,9 +79,11 @@ absl::Status FakeGpuQueues::CheckMayCall(absl::string_view name) {
       absl::StrCat(name, ": called inside CallHost()"));
 }
 
-void FakeGpuQueues::FailCall(int call, int num_good, absl::Status status) {
+void FakeGpuQueues::FailCall(int call, int num_good, absl::Status status,
+                             int num_bad) {
   MutexLock lock(&mu_);
-  faults_[call] = {num_good, std::move(status)};
+  faults_[call] = {
+      .num_good = num_good, .num_bad = num_bad, .status = std::move(status)};
 }
 
 GpuStream FakeGpuQueues::CreateStream(int gpu) {

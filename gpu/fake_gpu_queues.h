@@ -50,7 +50,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   // Of calls that fail for no other reason.
   absl::Status CheckMayCall(absl::string_view name) ABSL_LOCKS_EXCLUDED(mu_);
 
-  void FailCall(int call, int num_good, absl::Status status)
+  void FailCall(int call, int num_good, absl::Status status, int num_bad)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Of Begin() with this number.
@@ -124,6 +124,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   };
   struct Fault {
     int num_good = 0;
+    int num_bad = 1;
     absl::Status status;
   };
 

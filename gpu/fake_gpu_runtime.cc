@@ -123,8 +123,9 @@ FakeGpuRuntime::FakeGpuRuntime(Options options)
 
 FakeGpuRuntime::~FakeGpuRuntime() { queues_->End(); }
 
-void FakeGpuRuntime::FailCall(GpuCall call, int num_good, absl::Status status) {
-  queues_->FailCall(Number(call), num_good, std::move(status));
+void FakeGpuRuntime::FailCall(GpuCall call, int num_good, absl::Status status,
+                              int num_bad) {
+  queues_->FailCall(Number(call), num_good, std::move(status), num_bad);
 }
 
 int64_t FakeGpuRuntime::NumCalls(GpuCall call) const {

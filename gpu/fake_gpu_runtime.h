@@ -94,9 +94,10 @@ class FakeGpuRuntime : public GpuRuntime {
   FakeGpuRuntime(const FakeGpuRuntime&) = delete;
   FakeGpuRuntime& operator=(const FakeGpuRuntime&) = delete;
 
-  // The call of this name after `num_good` more returns `status` and does
-  // nothing else. Once.
-  void FailCall(GpuCall call, int num_good, absl::Status status);
+  // After `num_good` more, `num_bad` calls of this name return `status` and do
+  // nothing else.
+  void FailCall(GpuCall call, int num_good, absl::Status status,
+                int num_bad = 1);
 
   // How often it was called, whatever became of it.
   int64_t NumCalls(GpuCall call) const;

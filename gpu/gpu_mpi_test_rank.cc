@@ -2,6 +2,7 @@
 // by MPI alone. mpirun_test.py starts the processes.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -97,12 +98,15 @@ TEST_P(GpuMpiTest, FewBytesPassThroughTheHost) {
   EXPECT_EQ(gpus().NumCalls(GpuCall::kAllocatePinnedOnGpu), 0);
 }
 
-// Then the host's memory does.
-TEST_P(GpuMpiTest, WhereAGpuHasNoMoreMemoryWhatComesPassesThroughTheHost) {
+// Then the host's memory does: for all, and for what comes once some was left.
+TEST_P(GpuMpiTest, WhereAGpuHasNoMoreMemoryWhatGoesAndComesUsesTheHosts) {
   if (!is_cuda_aware() || num_tasks() == 1) return;
-  gpus().FailCall(GpuCall::kAllocatePinnedOnGpu, /*num_good=*/0,
-                  absl::InternalError("no luck"));
-  RunCase(ScheduleNamed("RingReduce"), {.grid = grid(), .length = kMany});
+  for (const int num_good : {0, 1}) {
+    gpus().FailCall(GpuCall::kAllocatePinnedOnGpu, num_good,
+                    absl::ResourceExhaustedError("no more"),
+                    /*num_bad=*/std::numeric_limits<int>::max());
+    RunCase(ScheduleNamed("RingReduce"), {.grid = grid(), .length = kMany});
+  }
   EXPECT_GT(gpus().NumCalls(GpuCall::kAllocatePinned), 0);
 }
 

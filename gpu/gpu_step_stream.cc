@@ -118,6 +118,7 @@ absl::Status GpuStepStream::ReadHost(absl::Span<const std::byte> bytes,
 
 std::shared_ptr<DeviceLanding> GpuStepStream::Land(size_t num_bytes) {
   if (!opens_memory()) return nullptr;
+  Reclaim();
   absl::StatusOr<PinnedPool::Buffer> buffer =
       device_.landing()->Take(num_bytes);
   if (!buffer.ok()) return nullptr;
@@ -126,7 +127,6 @@ std::shared_ptr<DeviceLanding> GpuStepStream::Land(size_t num_bytes) {
 
 absl::Status GpuStepStream::ReadLanding(std::shared_ptr<DeviceLanding> landing,
                                         Put put) {
-  Reclaim();
   return PutRead(std::static_pointer_cast<GpuLanding>(std::move(landing)), put);
 }
 

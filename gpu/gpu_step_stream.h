@@ -94,8 +94,10 @@ class GpuStepStream : public StepStream {
 
   bool opens_memory() const override { return device_.landing() != nullptr; }
 
-  // Null also where the GPU has no more memory: the host's will do.
-  std::shared_ptr<DeviceLanding> Land(size_t num_bytes) override;
+  // Null also where the GPU has no more memory, or too much of it is with
+  // others or still to be read: the host's will do.
+  std::shared_ptr<DeviceLanding> Land(size_t num_bytes) override
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // The steps may also write there, as for what is sent.
   absl::Status ReadLanding(std::shared_ptr<DeviceLanding> landing,

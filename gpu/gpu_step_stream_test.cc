@@ -421,7 +421,9 @@ class GpuStepsOfATransportTest : public testing::Test {
     EXPECT_THAT(group_.runtime().Mistakes(), IsEmpty());
   }
 
-  FakeGpuGroup group_{{}};
+  static constexpr int kMostLandings = 5;
+
+  FakeGpuGroup group_{{.most_landing_bytes = kMostLandings * 4096}};
   std::shared_ptr<std::atomic<bool>> gate_;
   const std::unique_ptr<StepStream> steps_ =
       *group_.device(0).OpenSteps(*group_.environment().get().clock);
@@ -500,8 +502,26 @@ TEST_F(GpuStepsOfATransportTest, ALandingIsUsedAgainWhenItHasBeenRead) {
 }
 
 TEST_F(GpuStepsOfATransportTest, WhereAGpuHasNoMoreMemoryThereIsNoLanding) {
-  EXPECT_EQ(steps_->Land(size_t{1} << 40), nullptr);
+  group_.runtime().FailCall(GpuCall::kAllocatePinnedOnGpu, /*num_good=*/0,
+                            absl::ResourceExhaustedError("no"), /*num_bad=*/2);
+  EXPECT_EQ(steps_->Land(kBytes), nullptr);
   EXPECT_NE(steps_->Land(kBytes), nullptr);
+  EndSteps();
+}
+
+// However much comes meanwhile: it would take all memory.
+TEST_F(GpuStepsOfATransportTest,
+       AStreamThatWaitsHoldsNoMoreLandingsThanWasSaid) {
+  const Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
+  Close();
+  for (int i = 0; i < kMostLandings; ++i) Read(steps_->Land(kBytes), into);
+  EXPECT_EQ(steps_->Land(kBytes), nullptr);
+  Open();
+  auto landing = steps_->Land(kBytes);
+  EXPECT_NE(landing, nullptr);
+  EXPECT_EQ(group_.runtime().NumCalls(GpuCall::kAllocatePinnedOnGpu),
+            kMostLandings);
+  landing = nullptr;
   EndSteps();
 }
 

@@ -40,6 +40,11 @@ absl::StatusOr<PinnedPool::Buffer> PinnedPool::Take(size_t num_bytes) {
         absl::StrCat("no memory has ", num_bytes, " bytes to pin"));
   }
   const size_t size_bytes = RoundedUp(num_bytes);
+  if (!Count(size_bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a buffer of ", size_bytes, " bytes is more than what is left of ",
+        options_.most_bytes, " bytes of pinned memory"));
+  }
   OwnedPinnedMemory kept = TakeKept(size_bytes);
   if (kept) return Buffer(shared_from_this(), std::move(kept), size_bytes);
   absl::StatusOr<OwnedPinnedMemory> made = Make(size_bytes);
@@ -47,7 +52,10 @@ absl::StatusOr<PinnedPool::Buffer> PinnedPool::Take(size_t num_bytes) {
     TakeAllKept();
     made = Make(size_bytes);
   }
-  if (!made.ok()) return made.status();
+  if (!made.ok()) {
+    Uncount(size_bytes);
+    return made.status();
+  }
   return Buffer(shared_from_this(), *std::move(made), size_bytes);
 }
 
@@ -55,6 +63,18 @@ absl::StatusOr<OwnedPinnedMemory> PinnedPool::Make(size_t size_bytes) {
   const auto make =
       options_.is_on_gpu ? &NewPinnedMemoryOnGpu : &NewPinnedMemory;
   return make(*options_.runtime, size_bytes, options_.gpu);
+}
+
+bool PinnedPool::Count(size_t size_bytes) {
+  MutexLock lock(&mu_);
+  if (size_bytes > options_.most_bytes - given_bytes_) return false;
+  given_bytes_ += size_bytes;
+  return true;
+}
+
+void PinnedPool::Uncount(size_t size_bytes) {
+  MutexLock lock(&mu_);
+  given_bytes_ -= size_bytes;
 }
 
 OwnedPinnedMemory PinnedPool::TakeKept(size_t size_bytes) {
@@ -77,9 +97,10 @@ PinnedPool::BySize PinnedPool::TakeAllKept() {
 }
 
 void PinnedPool::GiveBack(OwnedPinnedMemory memory, size_t size_bytes) {
-  if (size_bytes > options_.kept_bytes) return;
   std::vector<OwnedPinnedMemory> evicted;  // Freed without the lock.
   MutexLock lock(&mu_);
+  given_bytes_ -= size_bytes;
+  if (size_bytes > options_.kept_bytes) return;
   Kept& same = kept_[size_bytes];
   same.last_use = ++num_uses_;
   const size_t same_bytes = same.buffers.size() * size_bytes;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -37,6 +38,9 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
     // What lies here unused at most; more is freed, which may wait for the
     // GPUs and holds up only who gives a buffer back.
     size_t kept_bytes = size_t{256} << 20;
+
+    // What is given out at a time at most, with what was abandoned.
+    size_t most_bytes = std::numeric_limits<size_t>::max();
   };
 
   // Gives itself back when it is destroyed, which must not be inside
@@ -80,7 +84,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
 
   // A buffer of at least `num_bytes`. Errors: as GpuRuntime::AllocatePinned or
   // AllocatePinnedOnGpu, once what lies here unused was freed in vain;
-  // RESOURCE_EXHAUSTED past half of what memory could ever hold.
+  // RESOURCE_EXHAUSTED past Options::most_bytes, or half of what memory could
+  // ever hold.
   absl::StatusOr<Buffer> Take(size_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -91,6 +96,10 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   using BySize = std::map<size_t, Kept>;
 
   explicit PinnedPool(Options options) : options_(options) {}
+
+  // Counts what is given out; false: that would be more than may be.
+  bool Count(size_t size_bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  void Uncount(size_t size_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Nothing if there is none.
   OwnedPinnedMemory TakeKept(size_t size_bytes) ABSL_LOCKS_EXCLUDED(mu_);
@@ -107,6 +116,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   Mutex mu_;
   BySize kept_ ABSL_GUARDED_BY(mu_);
   size_t kept_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t given_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t num_uses_ ABSL_GUARDED_BY(mu_) = 0;  // Takings and returns.
 };
 

@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 // Calls `on_free`, which may be null, once, when pinned memory is freed.
@@ -177,6 +178,36 @@ TEST_F(PinnedPoolTest, WhereAGpuHasNoMoreMemoryWhatWasKeptGoesFirst) {
   const auto buffer = pool->Take(8192);
   EXPECT_THAT(buffer, IsOk());
   EXPECT_EQ(runtime_.UsedBytes(0), 8192);
+}
+
+TEST_F(PinnedPoolTest, NoMoreIsGivenOutAtATimeThanWasSaid) {
+  const auto pool = *PinnedPool::Create({.runtime = &runtime_,
+                                         .is_on_gpu = true,
+                                         .kept_bytes = 4096,
+                                         .most_bytes = 3 * 4096});
+  const auto is_refused =
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("of 12288"));
+  const auto first = pool->Take(8192);
+  {
+    const auto second = pool->Take(1);
+    EXPECT_THAT(second, IsOk());
+    EXPECT_THAT(pool->Take(1), is_refused);
+  }
+  EXPECT_THAT(pool->Take(8192), is_refused);
+  EXPECT_THAT(pool->Take(4096), IsOk());  // What is kept does not count.
+  EXPECT_EQ(runtime_.NumCalls(GpuCall::kAllocatePinnedOnGpu), 2);
+}
+
+TEST_F(PinnedPoolTest, WhatCannotBeMadeIsNotGivenOutAndWhatIsAbandonedIs) {
+  const auto pool =
+      *PinnedPool::Create({.runtime = &runtime_, .most_bytes = 8192});
+  runtime_.FailCall(GpuCall::kAllocatePinned, 0,
+                    absl::UnavailableError("no driver"));
+  EXPECT_THAT(pool->Take(8192).status(), Not(IsOk()));
+  pool->Take(4096)->Abandon();
+  EXPECT_THAT(pool->Take(8192), StatusIs(absl::StatusCode::kResourceExhausted,
+                                         HasSubstr("of 8192")));
+  EXPECT_THAT(pool->Take(4096), IsOk());
 }
 
 TEST_F(PinnedPoolTest, ErrorsAreThoseOfTheRuntime) {
