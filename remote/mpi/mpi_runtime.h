@@ -70,8 +70,9 @@ class MpiRuntime {
     std::optional<bool> is_cuda_aware;
 
     // Runs on MPI's thread before MPI is brought up: makes the GPU current
-    // there that such an MPI is to work with, where that is not GPU 0. May be
-    // null.
+    // there that such an MPI is to work with, by cudaSetDevice(); without one,
+    // also of GPU 0, the driver may refuse what MPI asks of it. Null will do
+    // where MPI gets no memory of GPUs.
     std::function<void()> on_thread;
 
     // For how long Shutdown() waits for the others where some of them were
