@@ -17,7 +17,9 @@
 namespace tutti {
 
 struct CudaDevicesOptions {
-  GpuRuntime* runtime = nullptr;  // Outlives the devices and their tensors.
+  // Outlives the devices and their tensors; where a transport writes to the
+  // GPUs' memory, also what may do so still when that has gone: MpiRuntime.
+  GpuRuntime* runtime = nullptr;
   Environment environment;
 
   // The task that the devices are of.

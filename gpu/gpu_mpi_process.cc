@@ -36,6 +36,9 @@ DefaultEnvironment& Machine() {
 }
 MpiRuntime* mpi = nullptr;
 
+// GPUs of tests that are over, to whose memory MPI may still write.
+std::vector<std::unique_ptr<FakeGpuRuntime>>* gpus_of_mpi = nullptr;
+
 absl::Time Deadline() { return Machine().get().clock->Now() + kLimit; }
 
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeDevices(
@@ -96,6 +99,7 @@ void GpuMpiTest::TearDown() {
               IsOk());
   runtime_.reset();
   EXPECT_THAT(gpus_->Mistakes(), IsEmpty());
+  gpus_of_mpi->push_back(std::move(gpus_));
 }
 
 void GpuMpiTest::Write(int device, Tensor tensor, Bytes bytes) {
@@ -180,6 +184,7 @@ void GpuMpiTest::RunCase(const ImplementationUnderTest& under_test,
 int RunGpuMpiTests(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const bool is_direct = argc == 2 && argv[1] == std::string("direct");
+  std::vector<std::unique_ptr<FakeGpuRuntime>> gpus;
   MpiRuntime runtime(
       {.environment = Machine().get(), .is_cuda_aware = is_direct});
   const absl::Status status = runtime.Start();
@@ -188,6 +193,7 @@ int RunGpuMpiTests(int argc, char** argv) {
     return 2;
   }
   mpi = &runtime;
+  gpus_of_mpi = &gpus;
   const int result = RUN_ALL_TESTS();
   runtime.Shutdown();
   return result;
