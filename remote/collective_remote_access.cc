@@ -11,12 +11,11 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "framework/collective_delegate.h"
 #include "framework/params.h"
 #include "framework/rank_list.h"
 #include "framework/wire_codec.h"
+#include "remote/per_step_collective_remote_access.h"
 
 namespace tutti {
 namespace {
@@ -121,85 +120,6 @@ class CollectiveRemoteAccess::Receive
   }
 
   const std::shared_ptr<CollectiveRemoteAccess> access_;
-};
-
-class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
- public:
-  PerStepCollectiveRemoteAccess(std::shared_ptr<CollectiveRemoteAccess> access,
-                                int64_t step_id)
-      : access_(std::move(access)), step_id_(step_id) {}
-  ~PerStepCollectiveRemoteAccess() override {
-    StartAbort(
-        absl::CancelledError(absl::StrCat("step ", step_id_, " is over")));
-    access_->Remove(*this, step_id_);
-  }
-
-  void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
-                  const Offer& offer) override {
-    access_->Post(key, offer, is_replaced_);
-  }
-  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                    const Ask& ask) override {
-    access_->Recv(peer, key, ask, is_replaced_);
-  }
-  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
-                       absl::Status reason) override {
-    // Who ends a group tells all of its tasks so.
-    if (group.cancellation->cancelled()) {
-      return access_->EndGroup(group, exec.step, is_replaced_);
-    }
-    const bool is_first = access_->Cancel(exec, reason, is_replaced_);
-    const bool tells_anyway = is_aborted_ && !is_over_ && AddTold(exec);
-    if (is_replaced_ || group.cancellation->cancelled()) return;
-    if (is_first || tells_anyway) access_->TellOthers(group, exec, reason);
-  }
-  void ForgetExecution(const ExecKey& exec) override {
-    RemoveTold(exec);
-    access_->Forget(exec, is_replaced_);
-  }
-  void StartAbort(absl::Status reason) override {
-    if (is_aborted_.exchange(true)) return;
-    access_->EndTransfers(step_id_, reason, is_replaced_);
-  }
-  std::string DescribeWaiting(const CollGroupParams& group,
-                              const ExecKey& exec) override {
-    const std::string awaited = access_->DescribeWaiting(group, exec);
-    CollectiveDelegate* const runs_it = delegate();
-    const std::string by_delegate =
-        runs_it == nullptr ? "" : runs_it->DescribeWaiting(group, exec);
-    if (by_delegate.empty()) return awaited;
-    return absl::StrCat(awaited, awaited.empty() ? "" : ", ", "data of ",
-                        by_delegate);
-  }
-  CollectiveDelegate* delegate() override { return access_->delegate(); }
-  size_t least_device_bytes() const override {
-    return access_->options_.transport->least_device_bytes();
-  }
-
-  // The step is over on all tasks: on some it may have begun anew.
-  void SetOver() { is_over_ = true; }
-
-  // It has begun anew here, with another transport: from now on nothing that
-  // this one does has an effect.
-  void SetReplaced() { is_replaced_ = true; }
-
- private:
-  bool AddTold(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    return told_.insert(exec).second;
-  }
-  void RemoveTold(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    told_.erase(exec);
-  }
-
-  const std::shared_ptr<CollectiveRemoteAccess> access_;
-  const int64_t step_id_;
-  Mutex mu_;
-  absl::flat_hash_set<ExecKey> told_ ABSL_GUARDED_BY(mu_);  // Since the abort.
-  std::atomic<bool> is_aborted_{false};
-  std::atomic<bool> is_over_{false};
-  std::atomic<bool> is_replaced_{false};
 };
 
 std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(

@@ -1,0 +1,68 @@
+#ifndef TUTTI_REMOTE_PER_STEP_COLLECTIVE_REMOTE_ACCESS_H_
+#define TUTTI_REMOTE_PER_STEP_COLLECTIVE_REMOTE_ACCESS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "framework/buf_key.h"
+#include "framework/collective_delegate.h"
+#include "framework/mutex.h"
+#include "framework/params.h"
+#include "framework/peer_access.h"
+#include "remote/collective_remote_access.h"
+
+namespace tutti {
+
+// What CollectiveRemoteAccess::ForStep() gives: the transport of one step,
+// whose transfers end with it. Says to other tasks which executions have failed
+// here.
+//
+// Thread-safe; lenders and borrowers are called as CollectiveRemoteAccess says.
+class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
+ public:
+  PerStepCollectiveRemoteAccess(std::shared_ptr<CollectiveRemoteAccess> access,
+                                int64_t step_id);
+  ~PerStepCollectiveRemoteAccess() override;
+
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override;
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const Ask& ask) override;
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override ABSL_LOCKS_EXCLUDED(mu_);
+  void ForgetExecution(const ExecKey& exec) override ABSL_LOCKS_EXCLUDED(mu_);
+  void StartAbort(absl::Status reason) override;
+  std::string DescribeWaiting(const CollGroupParams& group,
+                              const ExecKey& exec) override;
+  CollectiveDelegate* delegate() override;
+  size_t least_device_bytes() const override;
+
+  // The step is over on all tasks: on some it may have begun anew.
+  void SetOver() { is_over_ = true; }
+
+  // It has begun anew here, with another transport: from now on nothing that
+  // this one does has an effect.
+  void SetReplaced() { is_replaced_ = true; }
+
+ private:
+  bool AddTold(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(mu_);
+  void RemoveTold(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::shared_ptr<CollectiveRemoteAccess> access_;
+  const int64_t step_id_;
+  Mutex mu_;
+  absl::flat_hash_set<ExecKey> told_ ABSL_GUARDED_BY(mu_);  // Since the abort.
+  std::atomic<bool> is_aborted_{false};
+  std::atomic<bool> is_over_{false};
+  std::atomic<bool> is_replaced_{false};
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_PER_STEP_COLLECTIVE_REMOTE_ACCESS_H_
