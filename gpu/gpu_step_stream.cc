@@ -26,8 +26,8 @@ std::vector<GpuEvent> HandlesOf(const GpuEvents& events) {
 }
 
 // What uses the buffer was on the stream before `end`, which has ended.
-void GiveBack(PinnedPool::Buffer buffer, const GpuPassEnd& end) {
-  if (end.MayGoOn()) buffer.Abandon();
+void GiveBack(std::shared_ptr<GpuLanding> buffer, const GpuPassEnd& end) {
+  if (end.MayGoOn()) buffer->Abandon();
 }
 
 }  // namespace
@@ -186,27 +186,27 @@ void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
     buffer = end.status();  // The device may go with `done`.
     return std::move(done)(end.status());
   }
-  absl::Status status = PutCopyToHost(bytes, buffer->data());
+  auto into = std::make_shared<GpuLanding>(*std::move(buffer), bytes.size());
+  absl::Status status = PutCopyToHost(bytes, into->bytes().data());
   if (status.ok()) status = (*end)->Mark();
   GpuEvents awaited = Awaited();
   std::vector<GpuEvent> events = HandlesOf(awaited);
   // Also after an error: the copy may be on the stream.
   (*end)->CallWhenOver(
-      std::move(events),
-      [&end = **end, awaited = std::move(awaited), buffer = *std::move(buffer),
-       num_bytes = static_cast<int64_t>(bytes.size()),
-       status = std::move(status),
-       done = std::move(done)](absl::Status ended) mutable {
+      std::move(events), [&end = **end, awaited = std::move(awaited),
+                          into = std::move(into), status = std::move(status),
+                          done = std::move(done)](absl::Status ended) mutable {
         awaited.clear();  // The device may go with `done`.
         ended.Update(status);
         if (!ended.ok()) {
-          GiveBack(std::move(buffer), end);
+          GiveBack(std::move(into), end);
           return std::move(done)(std::move(ended));
         }
-        std::byte* const begin = buffer.data();
-        absl::StatusOr<Tensor> copy =
-            Tensor::Wrap(DType::kUint8, TensorShape::Vector(num_bytes), begin,
-                         [buffer = std::move(buffer)] {});
+        const absl::Span<std::byte> written = into->bytes();
+        absl::StatusOr<Tensor> copy = Tensor::Wrap(
+            DType::kUint8,
+            TensorShape::Vector(static_cast<int64_t>(written.size())),
+            written.data(), [into = std::move(into)] {});
         std::move(done)(std::move(copy));
       });
 }
@@ -242,8 +242,8 @@ void GpuStepStream::CallWhenOver(StatusCallback done) {
                          reads.swap(reads_);
                        }
                        // The device may go with `done`.
-                       if (end_->MayGoOn()) {
-                         for (Read& read : reads) read.buffer->Abandon();
+                       for (Read& read : reads) {
+                         GiveBack(std::move(read.buffer), *end_);
                        }
                        reads.clear();
                        awaited.clear();
