@@ -143,6 +143,11 @@ void FakeNcclNetwork::HangLaunches(bool hang) {
   hang_launches_ = hang;
 }
 
+void FakeNcclNetwork::SlowAborts(std::function<void()> wait) {
+  MutexLock lock(&mu_);
+  abort_wait_ = std::move(wait);
+}
+
 void FakeNcclNetwork::ConnectAtFirstLaunch(bool connect) {
   MutexLock lock(&mu_);
   connects_at_first_launch_ = connect;
@@ -416,7 +421,18 @@ absl::Status FakeNcclNetwork::Destroy(absl::Span<const NcclComm> comms) {
 }
 
 absl::Status FakeNcclNetwork::Abort(absl::Span<const NcclComm> comms) {
-  MutexLock lock(&mu_);
+  std::function<void()> wait;
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    wait = abort_wait_;
+    status = AbortLocked(comms);
+  }
+  if (wait != nullptr) wait();
+  return status;
+}
+
+absl::Status FakeNcclNetwork::AbortLocked(absl::Span<const NcclComm> comms) {
   const auto ends = FindAll(comms);
   if (!ends.ok()) return ends.status();
   if (!AreAllOfOneInit(*ends)) {

@@ -26,8 +26,8 @@ namespace tutti {
 // What the ranks of a double of NCCL meet at, whatever process a test has them
 // in, and where it asks for faults. FakeNcclRuntime puts the bytes on streams.
 //
-// Thread-safe; calls nobody but wakers, with the lock held. The runtimes keep
-// it.
+// Thread-safe; calls nobody but wakers, with the lock held, and what aborts
+// wait for. The runtimes keep it.
 class FakeNcclNetwork {
  public:
   // What a stream holds of one launch of a rank. It goes past the gate when all
@@ -63,6 +63,10 @@ class FakeNcclNetwork {
   void HangInits(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
   void HangFinalizes(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
   void HangLaunches(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From now on Abort() returns once `wait` has, which it calls when the
+  // streams go on, with no lock held. Null: at once.
+  void SlowAborts(std::function<void()> wait) ABSL_LOCKS_EXCLUDED(mu_);
 
   // After its first launch an end gets ready only once all ranks have launched,
   // as where NCCL connects to peers when they are first needed.
@@ -155,6 +159,8 @@ class FakeNcclNetwork {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(absl::Span<const NcclComm> comms)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status AbortLocked(absl::Span<const NcclComm> comms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Meet(const Place& place, int rank, size_t size, Waiting waiting)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Deliver(Waiting& to, Bytes output);
@@ -168,6 +174,7 @@ class FakeNcclNetwork {
   bool hang_inits_ ABSL_GUARDED_BY(mu_) = false;
   bool hang_finalizes_ ABSL_GUARDED_BY(mu_) = false;
   bool hang_launches_ ABSL_GUARDED_BY(mu_) = false;
+  std::function<void()> abort_wait_ ABSL_GUARDED_BY(mu_);
   bool connects_at_first_launch_ ABSL_GUARDED_BY(mu_) = false;
   int num_looks_ ABSL_GUARDED_BY(mu_) = 0;
   Counts counts_ ABSL_GUARDED_BY(mu_);

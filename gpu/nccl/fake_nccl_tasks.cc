@@ -135,9 +135,14 @@ std::vector<std::optional<absl::Status>> FakeNcclTasks::ended() const {
   return ended;
 }
 
-std::vector<std::optional<absl::Status>> FakeNcclTasks::TakeCalls() {
+std::vector<std::optional<absl::Status>> FakeNcclTasks::calls() const {
   std::vector<std::optional<absl::Status>> ended;
   for (const CallPtr& call : calls_) ended.push_back(*call);
+  return ended;
+}
+
+std::vector<std::optional<absl::Status>> FakeNcclTasks::TakeCalls() {
+  std::vector<std::optional<absl::Status>> ended = calls();
   calls_.clear();
   return ended;
 }

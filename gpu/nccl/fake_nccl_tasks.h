@@ -88,7 +88,8 @@ class FakeNcclTasks {
   // Of each rank's last call; nothing as long as it has not ended.
   std::vector<std::optional<absl::Status>> ended() const;
 
-  // Of all calls since the last time.
+  // Of all calls since TakeCalls(), in order.
+  std::vector<std::optional<absl::Status>> calls() const;
   std::vector<std::optional<absl::Status>> TakeCalls();
 
   // Ends what lives and looks what is left: mistakes and leaks of the doubles.

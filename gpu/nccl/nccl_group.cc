@@ -96,7 +96,7 @@ void NcclGroup::Next() {
       awaited_turn_ = &turns;
     }
   }
-  if (has_failed) return Fail(/*launched=*/nullptr);
+  if (has_failed) return Fail(/*begun=*/nullptr);
   turns.Take(this, GpusOf(options_.ranks),
              [self, ticket] { self->Begin(ticket); });
   // A Break() before that has found nothing to leave.
@@ -114,8 +114,7 @@ bool NcclGroup::MayBegin() const {
 // Whoever finds it waiting fails in its place.
 void NcclGroup::LeaveTurn(NcclTurns& turns) {
   if (!turns.Leave(this)) return;
-  Launch launch = std::move(launch_);
-  Fail(std::move(launch.launched));
+  FailBeforeBegin(std::move(launch_));
 }
 
 void NcclGroup::Begin(const NcclTicket& ticket) {
@@ -130,7 +129,7 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
   }
   if (has_failed) {
     options_.nccl->turns().GiveBack(this);
-    return Fail(std::move(launch.launched));
+    return FailBeforeBegin(std::move(launch));
   }
   const auto parts = std::move(launch.begin)(ticket, comms_);
   absl::Status status = parts.status();
@@ -197,32 +196,51 @@ void NcclGroup::Break(absl::Status reason) {
     if (is_busy_ && turns == nullptr) return;
     is_busy_ = true;
   }
-  if (turns == nullptr) return Fail(/*launched=*/nullptr);
+  if (turns == nullptr) return Fail(/*begun=*/nullptr);
   // If its turn has come just now, or does not wait yet, it goes on by itself.
   LeaveTurn(*turns);
 }
 
-// Nobody is busy afterwards, but nothing begins any more either.
-void NcclGroup::Fail(StatusCallback launched) {
-  auto abort = [self = shared_from_this(),
-                launched = std::move(launched)]() mutable {
+void NcclGroup::FailBeforeBegin(Launch launch) {
+  {
+    MutexLock lock(&mu_);
+    waiting_.push_front(std::move(launch));
+  }
+  Fail(/*begun=*/nullptr);
+}
+
+// Nobody is busy afterwards, but nothing begins any more either. The abort may
+// take long: only `begun`, which NCCL may still put on streams, waits for it.
+void NcclGroup::Fail(StatusCallback begun) {
+  std::deque<Launch> waiting;
+  absl::Status failure;
+  {
+    MutexLock lock(&mu_);
+    waiting.swap(waiting_);
+    failure = failure_;
+  }
+  auto refuse = [waiting = std::move(waiting), failure]() mutable {
+    for (Launch& launch : waiting) std::move(launch.launched)(failure);
+  };
+  auto abort = [self = shared_from_this(), begun = std::move(begun),
+                failure]() mutable {
     if (!self->comms_.empty()) {
       self->options_.nccl->Abort(self->comms_).IgnoreError();
     }
     self->comms_.clear();
-    std::deque<Launch> waiting;
-    absl::Status failure;
     {
       MutexLock lock(&self->mu_);
-      waiting.swap(self->waiting_);
-      failure = self->failure_;
       self->is_busy_ = false;
     }
-    if (launched != nullptr) std::move(launched)(failure);
-    for (Launch& launch : waiting) std::move(launch.launched)(failure);
+    if (begun != nullptr) std::move(begun)(std::move(failure));
   };
-  if (comms_.empty()) return std::move(abort)();
-  options_.environment.queue->Schedule(std::move(abort));
+  if (comms_.empty()) {
+    std::move(abort)();
+    return std::move(refuse)();
+  }
+  WorkQueue& queue = *options_.environment.queue;
+  queue.Schedule(std::move(refuse));
+  queue.Schedule(std::move(abort));
 }
 
 void NcclGroup::Ended() {

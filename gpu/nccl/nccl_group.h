@@ -36,7 +36,8 @@ namespace tutti {
 //
 // The first error ends it, as does the end of the group: its ends are aborted
 // as work of the environment's queue, so that streams go on, and all that waits
-// or comes later gets that error. The next generation has one of its own.
+// or comes later gets that error, however long the abort takes. The next
+// generation has one of its own.
 //
 // Thread-safe. Callbacks run with no lock held, inside Add(), on the clock's
 // thread or as work of the queue.
@@ -82,9 +83,10 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
         begin;
 
     // Once: with OK when all is on the streams, else with the communicator's
-    // error, when it has been aborted. If `begin` was called, Ended() must
-    // follow. What it puts on the streams when it gets OK comes before any
-    // other launch on a GPU of Options::ranks, of other communicators too.
+    // error; if `begin` was called, when the communicator has been aborted, as
+    // NCCL puts nothing on a stream from then on, and Ended() must follow. What
+    // it puts on the streams when it gets OK comes before any other launch on a
+    // GPU of Options::ranks, of other communicators too.
     StatusCallback launched;
   };
 
@@ -120,7 +122,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void AwaitReady(StatusCallback ready);
   void Look(int num_asks);
   void LeaveTurn(NcclTurns& turns);
-  void Fail(StatusCallback launched);
+  void FailBeforeBegin(Launch launch) ABSL_LOCKS_EXCLUDED(mu_);
+  void Fail(StatusCallback begun) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Asks until they are, or one has failed, at most so often.
   absl::StatusOr<bool> AreReadySoon(int num_asks);

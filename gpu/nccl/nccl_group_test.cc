@@ -1,5 +1,6 @@
 #include "gpu/nccl/nccl_group.h"
 
+#include <climits>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -130,6 +131,10 @@ class Sums {
 
 auto Cancelled() {
   return StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough"));
+}
+
+auto Aborted() {
+  return StatusIs(absl::StatusCode::kAborted, HasSubstr("enough"));
 }
 
 TEST(NcclGroupTest, OneCommunicatorServesAGeneration) {
@@ -275,7 +280,7 @@ TEST(NcclGroupTest, WhatHangsInOneProcessEndsWithTheAbort) {
   sums.ExpectPending();
   sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
   sums.tasks().RunAll();
-  sums.ExpectEnded(StatusIs(absl::StatusCode::kAborted, HasSubstr("enough")));
+  sums.ExpectEnded(Aborted());
   EXPECT_EQ(sums.network().counts().aborts, 3);
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
@@ -378,10 +383,63 @@ TEST(NcclGroupTest, AnAbortEndsThoseUnderWayAndThoseThatWait) {
   EXPECT_EQ(sums.network().counts().most, kMost);
   sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
   sums.tasks().environment().Advance(kBound);
-  sums.ExpectEnded(StatusIs(absl::StatusCode::kAborted, HasSubstr("enough")));
+  sums.ExpectEnded(Aborted());
   sums.network().HangLaunches(false);
   ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
   EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+// Calls, those under way and those that wait for them, hear of it meanwhile,
+// and the group can be formed again.
+TEST(NcclGroupTest, NobodyWaitsForAnAbortThatHangs) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .num_tasks = 2});
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    sums.network().HangLaunches(true);
+    for (int i = 0; i < 3 * kMost; ++i) sums.CallAll();
+    sums.tasks().RunAll();
+    int num_aborts = 0;
+    sums.network().SlowAborts([&] {
+      // Runs the other task's, which hangs too.
+      sums.tasks().environment().Advance(kBound);
+      if (++num_aborts > 1) return;
+      sums.ExpectEnded(Aborted());
+      sums.network().HangLaunches(false);
+      sums.network().SlowAborts(nullptr);
+      sums.ExpectNextGenerationRuns();
+    });
+    sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
+    sums.tasks().environment().Advance(kBound);
+    EXPECT_EQ(num_aborts, 2);
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+// NCCL may put it there until it has been aborted: the buffers are in use.
+TEST(NcclGroupTest, OnlyALaunchThatIsNotOnTheStreamsWaitsForTheAbort) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .num_tasks = 2});
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    sums.network().SetLooks(INT_MAX);  // It is never there.
+    for (int i = 0; i < 3; ++i) sums.CallAll();
+    sums.tasks().RunAll();
+    int num_aborts = 0;
+    sums.network().SlowAborts([&] {
+      // Runs the other task's, which hangs too.
+      sums.tasks().environment().Advance(kBound);
+      if (++num_aborts > 1) return;
+      std::vector<std::optional<absl::Status>> calls = sums.tasks().calls();
+      ASSERT_EQ(calls.size(), 3 * sums.size());
+      const auto waited = calls.begin() + sums.size();
+      EXPECT_THAT(std::vector(calls.begin(), waited), Each(Eq(std::nullopt)));
+      EXPECT_THAT(std::vector(waited, calls.end()), Each(Optional(Aborted())));
+    });
+    sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
+    sums.tasks().environment().Advance(kBound);
+    EXPECT_EQ(num_aborts, 2);
+    sums.ExpectEnded(Aborted());
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
 }
 
 TEST(NcclGroupTest, AnAsynchronousErrorEndsAllTasks) {
