@@ -1,16 +1,20 @@
 #include "gpu/cuda_devices.h"
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/device.h"
 #include "framework/device_manager.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
 #include "gtest/gtest.h"
+#include "resolvers/group_order.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
@@ -68,6 +72,35 @@ TEST_F(CudaDevicesTest, LinksSayHowNearTheOthersAre) {
   EXPECT_THAT((*devices)[3]->attributes().locality.links,
               ElementsAre(DeviceLink{0, 2}, DeviceLink{1, 2}, DeviceLink{2, 3},
                           DeviceLink{4, 1}, DeviceLink{5, 1}));
+}
+
+// 0, 2, 1 and 3 are joined in a row; all others have a bus between them.
+TEST_F(CudaDevicesTest, RanksFollowNvLinkFromGpuToGpu) {
+  const auto link = [](int gpu, int peer) {
+    for (const auto& [a, b] : {std::pair(0, 2), {2, 1}, {1, 3}}) {
+      if (std::minmax(gpu, peer) == std::minmax(a, b)) return PeerLink::kNvLink;
+    }
+    return PeerLink::kBus;
+  };
+  FakeGpuRuntime runtime(
+      {.num_gpus = 4, .link = link, .environment = environment_.get()});
+  const auto gpus_by_rank = [&](int devices_per_gpu) {
+    CudaDevicesOptions options = Options();
+    options.runtime = &runtime;
+    options.devices_per_gpu = devices_per_gpu;
+    const auto devices = *CreateCudaDevices(options);
+    std::vector<DeviceAttributes> attributes;
+    for (const auto& device : devices) {
+      attributes.push_back(device->attributes());
+    }
+    std::vector<int> gpus;
+    for (const int place : DefaultRankOrder(attributes)) {
+      gpus.push_back(devices[place]->gpu());
+    }
+    return gpus;
+  };
+  EXPECT_THAT(gpus_by_rank(1), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(gpus_by_rank(2), ElementsAre(0, 0, 2, 2, 1, 1, 3, 3));
 }
 
 TEST_F(CudaDevicesTest, KernelsMayUseTheMemoryOfThoseWithALink) {
