@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the suite's program has for GPUs, and what it wants of the C library.
+"""What the suite's program has for GPUs, and what it wants of a machine.
 
 usage: program_test.py GPU_SUITE
 """
@@ -15,6 +15,10 @@ GPU_SUITE = os.path.abspath(sys.argv[1])
 # What the pages promise: docs/gpu.md and README.txt.
 CODE = {("PTX", 90), ("ELF", 80), ("ELF", 90)}
 NEWEST_GLIBC = (2, 34)
+
+# What is everywhere, and Highway, which is put beside the program.
+LIBRARIES = {"ld-linux-x86-64.so.2", "libc.so.6", "libgcc_s.so.1", "libhwy.so.1",
+             "libm.so.6", "libstdc++.so.6"}
 
 # Of a container of device code, as nvcc and cuobjdump have it.
 FATBIN_MAGIC = 0xBA55ED50
@@ -64,6 +68,14 @@ def fatbins(data):
     return found
 
 
+def libraries_needed(program):
+    """The names of the shared libraries that the program wants."""
+    needed, texts = 1, program.section(".dynstr")
+    for tag, value in struct.iter_unpack("<QQ", program.section(".dynamic")):
+        if tag == needed:
+            yield text_at(texts, value)
+
+
 def versions_needed(program):
     """The versions of symbols that the program wants: GLIBC_2.34, ..."""
     needs = program.section(".gnu.version_r")
@@ -93,6 +105,11 @@ class ProgramTest(unittest.TestCase):
         self.assertTrue(found)
         for code in found:
             self.assertEqual(code, CODE)
+
+    def test_needs_no_library_that_a_machine_may_lack(self):
+        found = set(libraries_needed(self.program))
+        self.assertTrue(found)
+        self.assertEqual(found - LIBRARIES, set())
 
     def test_runs_with_the_oldest_c_library_that_is_promised(self):
         found = [tuple(map(int, match[1].split(".")))
