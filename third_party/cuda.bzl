@@ -59,6 +59,10 @@ def _number_after(text, words):
             return int(rest[:end]) if end > 0 else 0
     return int(rest) if rest else 0
 
+def _is_unwanted(ctx, library):
+    names = ctx.os.environ.get("TUTTI_WITHOUT", "").split(",")
+    return library in [name.strip() for name in names]
+
 def _refusal(ctx, nvcc):
     """What nvcc says where it does not take the host's compiler, or nothing."""
     compiler = ctx.which(ctx.os.environ.get("CC", "gcc"))
@@ -90,6 +94,8 @@ def _toolkit(ctx):
     missing = [path for path in needed if not ctx.path(path).exists]
     missing += [] if library else libraries[:1]
     nothing = struct(root = "", place = "", version = 0, library = "")
+    if _is_unwanted(ctx, "cuda"):
+        return nothing, "TUTTI_WITHOUT names it"
     if not ctx.path(root).exists:
         return nothing, "there is no folder {}; CUDA_PATH may name another".format(place)
     if missing:
@@ -114,6 +120,8 @@ def _nccl(ctx, toolkit):
     """The folder of nccl.h, and its version or why it cannot be used."""
     if not toolkit.root:
         return "", "not looked for without CUDA"
+    if _is_unwanted(ctx, "nccl"):
+        return "", "TUTTI_WITHOUT names it"
     folders = [toolkit.root + "/include", "/usr/include"]
     old = []
     for folder in folders:
@@ -171,11 +179,12 @@ def _cuda(ctx):
 #     target_compatible_with = WITH_CUDA
 #
 # and are skipped without it; those that can use it, by HAS_CUDA, a bool, among
-# their dependencies. NCCL's header likewise, by WITH_NCCL and HAS_NCCL. Looked
-# up when Bazel starts, when one of these changes and by `bazel sync --configure`.
+# their dependencies. NCCL's header likewise, by WITH_NCCL and HAS_NCCL. What
+# TUTTI_WITHOUT names, "cuda" or "nccl", counts as missing. Looked up when Bazel
+# starts, when one of these changes and by `bazel sync --configure`.
 cuda = repository_rule(
     implementation = _cuda,
     configure = True,
-    environ = ["CC", "CUDA_HOME", "CUDA_PATH"],
+    environ = ["CC", "CUDA_HOME", "CUDA_PATH", "TUTTI_WITHOUT"],
     local = True,
 )

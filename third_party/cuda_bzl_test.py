@@ -12,10 +12,10 @@ CUDA = "/usr/local/cuda"
 NCCL_H = "#define NCCL_MAJOR {}\n#define NCCL_MINOR {}\n#define NCCL_PATCH {}\n"
 
 
-def implementation(path):
-    """The function of the rule in the file. Python reads its Starlark."""
+def rule(path):
+    """The arguments of the rule in the file. Python reads its Starlark."""
     names = {
-        "repository_rule": lambda implementation, **_: implementation,
+        "repository_rule": lambda **arguments: arguments,
         "struct": types.SimpleNamespace,
     }
     with open(path, encoding="utf-8") as file:
@@ -23,7 +23,7 @@ def implementation(path):
     return names["cuda"]
 
 
-LOOK = implementation(sys.argv[1])
+RULE = rule(sys.argv[1])
 
 
 def toolkit(root=CUDA, version=13000):
@@ -44,7 +44,7 @@ class Machine:
         self.refusal = refusal  # What nvcc says of the compiler.
         self.os = types.SimpleNamespace(environ=variables or {})
         self.made, self.links, self.commands = {}, {}, []
-        LOOK(self)
+        RULE["implementation"](self)
         self.installed = {}
         exec(self.made["installed.bzl"], self.installed)
 
@@ -161,6 +161,17 @@ class CudaTest(unittest.TestCase):
                            "supported")
         self.assertIn("--compiler-bindir=/usr/bin/gcc-15", machine.commands[0])
 
+    def test_it_is_missing_where_the_variable_names_it(self):
+        for without in "cuda", "openmpi, cuda":
+            self.check_nothing(Machine(toolkit(), {"TUTTI_WITHOUT": without}),
+                               "TUTTI_WITHOUT names it")
+        self.check_found(Machine(toolkit(), {"TUTTI_WITHOUT": "openmpi"}), CUDA,
+                         "13.0 in /usr/local/cuda")
+
+    def test_bazel_looks_again_when_a_variable_changes(self):
+        self.assertLessEqual({"CC", "CUDA_HOME", "CUDA_PATH", "TUTTI_WITHOUT"},
+                             set(RULE["environ"]))
+
 
 class NcclTest(unittest.TestCase):
 
@@ -172,8 +183,8 @@ class NcclTest(unittest.TestCase):
         self.assertEqual(machine.installed["WITH_NCCL"], [])
         self.assertEqual(machine.links["nccl/nccl.h"], folder + "/nccl.h")
 
-    def check_nothing(self, headers, text):
-        machine = Machine(toolkit() | headers)
+    def check_nothing(self, headers, text, variables=None):
+        machine = Machine(toolkit() | headers, variables)
         self.assertEqual(machine.text_of("NcclFound"), text)
         self.assertTrue(machine.installed["HAS_CUDA"])
         self.assertFalse(machine.installed["HAS_NCCL"])
@@ -190,6 +201,10 @@ class NcclTest(unittest.TestCase):
     def test_without_a_header_the_folders_are_named(self):
         self.check_nothing(
             {}, "there is no nccl.h in /usr/local/cuda/include or /usr/include")
+
+    def test_it_is_missing_where_the_variable_names_it(self):
+        self.check_nothing({"/usr/include/nccl.h": NCCL_H.format(2, 28, 9)},
+                           "TUTTI_WITHOUT names it", {"TUTTI_WITHOUT": "nccl"})
 
     def test_an_old_header_is_not_used(self):
         self.check_found({"/usr/include/nccl.h": NCCL_H.format(2, 14, 3)},
