@@ -145,9 +145,10 @@ class PeerAccessInterface {
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
 
-  // Of so many bytes on, members of other processes can get them from where
-  // they lie in a device's memory, and write to it (Borrower::Land()). Of
-  // fewer, as by default of any number, they get what lies in the host's.
+  // Of so many bytes on, members of other processes can get what lies in a
+  // device's landing (StepStream::Land()) from there, and write to one
+  // (Borrower::Land()). Of fewer, as by default of any number, and of all else,
+  // they get what lies in the host's memory.
   virtual size_t least_device_bytes() const { return kNoDeviceBytes; }
 
   // Who can run whole collectives among the processes; null: nobody.

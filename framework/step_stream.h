@@ -24,10 +24,10 @@ class DeviceFence {
   virtual ~DeviceFence() = default;
 };
 
-// Memory of a device where bytes of other processes may come, without the
-// host's in between. Only devices of its kind look into it. It can be written
-// to at once, and is the device's again when nobody has it any more: also
-// whoever lets something write there keeps it as long as that.
+// Memory of a device where bytes from or for other processes may lie, without
+// the host's in between. Only devices of its kind look into it. It can be
+// written to at once, and is the device's again when nobody has it any more:
+// also whoever lets something write there keeps it as long as that.
 class DeviceLanding {
  public:
   virtual ~DeviceLanding() = default;
@@ -84,15 +84,17 @@ class StepStream {
   // The same for bytes of the host, which are copied before this returns.
   virtual absl::Status ReadHost(absl::Span<const std::byte> bytes, Put put) = 0;
 
-  // Whether other processes may read and write the device's memory themselves:
-  // what the next three are for.
+  // Whether other processes may read and write landings of the device: what the
+  // next three are for.
   virtual bool opens_memory() const = 0;
 
-  // A landing of so many bytes; null where there is none.
+  // A landing of so many bytes; null where there is none, or no more: the
+  // host's memory will do.
   virtual std::shared_ptr<DeviceLanding> Land(size_t num_bytes) = 0;
 
-  // As ReadPeer(), for what has come to a landing of Land(), which is kept
-  // until it has been read.
+  // Calls `put` once, inside, for a landing of Land(), which is kept until the
+  // steps it puts have run. They read what has come there, or write what is to
+  // be sent.
   virtual absl::Status ReadLanding(std::shared_ptr<DeviceLanding> landing,
                                    Put put) = 0;
 

@@ -84,7 +84,7 @@ DeviceAttributes AttributesOf(const CudaDevicesOptions& options, int index,
                              : options.environment.random->Next()};
 }
 
-// Null where no transport may write to the GPU.
+// Null where no transport may use memory of the GPU.
 absl::StatusOr<std::shared_ptr<PinnedPool>> LandingOn(
     const CudaDevicesOptions& options, int gpu, int num_gpus) {
   if (!options.opens_memory.value_or(num_gpus == 1)) return nullptr;

@@ -17,8 +17,8 @@
 namespace tutti {
 
 struct CudaDevicesOptions {
-  // Outlives the devices and their tensors; where a transport writes to the
-  // GPUs' memory, also what may do so still when that has gone: MpiRuntime.
+  // Outlives the devices and their tensors, and, where a transport uses memory
+  // of the GPUs, whoever may do so still when they have gone: MpiRuntime.
   GpuRuntime* runtime = nullptr;
   Environment environment;
 
@@ -41,14 +41,14 @@ struct CudaDevicesOptions {
   size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
 
   // Whether a transport that can (MpiRuntime::is_cuda_aware()) reads and writes
-  // memory of the GPUs itself: buffers of AllocatePinnedOnGpu(), not tensors.
+  // memory of the GPUs itself: landings of AllocatePinnedOnGpu(), not tensors.
   // Not set: where there is one GPU, because Open MPI works with a single one
   // in a process.
   std::optional<bool> opens_memory;
 
-  // Of memory of the GPU itself, where such a transport reads what goes and
-  // writes what comes: given out at a time at most, beyond which bytes pass
-  // through the host, and kept for the next time.
+  // Of these landings on each GPU: so much is given out at a time at most, and
+  // kept for the next time. A step for which not enough is left, or that is
+  // larger, passes through the host as a whole.
   size_t most_landing_bytes = size_t{256} << 20;
 
   // For the collectives of NCCL, which need one device per GPU: opened by

@@ -99,7 +99,6 @@ class GpuStepStream : public StepStream {
   std::shared_ptr<DeviceLanding> Land(size_t num_bytes) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The steps may also write there, as for what is sent.
   absl::Status ReadLanding(std::shared_ptr<DeviceLanding> landing,
                            Put put) override ABSL_LOCKS_EXCLUDED(mu_);
 

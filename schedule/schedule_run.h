@@ -22,9 +22,10 @@ namespace tutti {
 // a step is complete once it is put there, and what members of this process
 // send each other is lent with a fence: the whole schedule is put on the
 // devices' streams, none of which waits for the host between two steps. What
-// goes to another process is copied to the host and sent when it is there; what
-// comes from one goes through the host too. Barriers move no bytes of the
-// devices and run on the host.
+// goes to another process is copied, to the host or, where the transport reads
+// the device (least_device_bytes()), to a landing, and sent when it is there;
+// what comes from one goes through the host, or a landing, too. Barriers move
+// no bytes of the devices and run on the host.
 //
 // `bound` and `context` stay valid until `done`.
 void RunSchedule(const BoundSchedule& bound, const CollectiveContext& context,

@@ -21,9 +21,9 @@ struct TuneOptions {
   std::vector<std::string> layouts = {"1x2", "1x4", "1x8"};
   SweepOptions sweep = {.max_bytes = "16M", .factor = 8};
   int rounds = 5;
-  int iterations = 4;  // Of each algorithm, in each round.
+  int iterations = 4;                      // Of each algorithm, in each round.
   std::optional<double> deadline_seconds;  // Of each iteration.
-  std::string output;  // A file.
+  std::string output;                      // A file.
 };
 
 // Prints a row for each collective, layout and size, and the scores of the

@@ -18,7 +18,7 @@ class GpuGraph {
 };
 
 // What the suite needs of CUDA beyond GpuRuntime: time as the GPU sees it, and
-// graphs. cuda_timing.h has it; tests have a double. Belongs to one thread.
+// graphs. cuda_timing.h has it; tests have a double. For one thread at a time.
 // Errors: as those of GpuRuntime.
 class GpuTiming {
  public:

@@ -16,8 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The time that the host took to put all steps on the streams, and how many it
-// saw run before.
+// The time that the host took to put all steps on the streams. Of these none
+// ran before: otherwise there is no trace (TraceRing()).
 std::vector<std::string> TraceRow(const RingTrace& trace) {
   const absl::Duration took = trace.back().returned - trace.front().called;
   return {"",

@@ -49,7 +49,8 @@ const char* LevelName(int level) {
 }
 
 // Pollers to whose memory the host program's MPI may still write. Never
-// destroyed: what they use, such as the runtime of GPUs, may have gone before.
+// destroyed, which a static object would be when the process ends: what they
+// use, such as the runtime of GPUs, may have gone before.
 std::vector<std::vector<std::shared_ptr<MpiPoller>>>& LeftToMpi() {
   static auto& left = *new std::vector<std::vector<std::shared_ptr<MpiPoller>>>;
   return left;

@@ -38,7 +38,7 @@ absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime);
 // to it (mpi_collectives.h).
 //
 // Where MPI takes memory of GPUs, what is more than a message carries is sent
-// from there and received there (MpiRuntime::is_cuda_aware()).
+// from landings there and received in others (MpiRuntime::is_cuda_aware()).
 //
 // Errors: INVALID_ARGUMENT for options that make no sense.
 absl::StatusOr<std::unique_ptr<Transport>> CreateMpiTransport(
