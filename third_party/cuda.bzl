@@ -1,5 +1,7 @@
 """The CUDA toolkit and NCCL's header, which the build does without."""
 
+load(":unwanted.bzl", "is_unwanted")
+
 # C++20 in device code.
 _OLDEST_CUDA = 12
 
@@ -59,10 +61,6 @@ def _number_after(text, words):
             return int(rest[:end]) if end > 0 else 0
     return int(rest) if rest else 0
 
-def _is_unwanted(ctx, library):
-    names = ctx.os.environ.get("TUTTI_WITHOUT", "").split(",")
-    return library in [name.strip() for name in names]
-
 def _refusal(ctx, nvcc):
     """What nvcc says where it does not take the host's compiler, or nothing."""
     compiler = ctx.which(ctx.os.environ.get("CC", "gcc"))
@@ -94,7 +92,7 @@ def _toolkit(ctx):
     missing = [path for path in needed if not ctx.path(path).exists]
     missing += [] if library else libraries[:1]
     nothing = struct(root = "", place = "", version = 0, library = "")
-    if _is_unwanted(ctx, "cuda"):
+    if is_unwanted(ctx, "cuda"):
         return nothing, "TUTTI_WITHOUT names it"
     if not ctx.path(root).exists:
         return nothing, "there is no folder {}; CUDA_PATH may name another".format(place)
@@ -120,7 +118,7 @@ def _nccl(ctx, toolkit):
     """The folder of nccl.h, and its version or why it cannot be used."""
     if not toolkit.root:
         return "", "not looked for without CUDA"
-    if _is_unwanted(ctx, "nccl"):
+    if is_unwanted(ctx, "nccl"):
         return "", "TUTTI_WITHOUT names it"
     folders = [toolkit.root + "/include", "/usr/include"]
     old = []

@@ -8,22 +8,13 @@ import sys
 import types
 import unittest
 
+import bzl_rule
+
 CUDA = "/usr/local/cuda"
 NCCL_H = "#define NCCL_MAJOR {}\n#define NCCL_MINOR {}\n#define NCCL_PATCH {}\n"
 
 
-def rule(path):
-    """The arguments of the rule in the file. Python reads its Starlark."""
-    names = {
-        "repository_rule": lambda **arguments: arguments,
-        "struct": types.SimpleNamespace,
-    }
-    with open(path, encoding="utf-8") as file:
-        exec(compile(file.read(), path, "exec"), names)
-    return names["cuda"]
-
-
-RULE = rule(sys.argv[1])
+RULE = bzl_rule.names_of(sys.argv[1])["cuda"]
 
 
 def toolkit(root=CUDA, version=13000):

@@ -1,5 +1,7 @@
 """Libraries that the build does without where they are not installed."""
 
+load(":unwanted.bzl", "is_unwanted")
+
 _BUILD = """
 cc_library(
     name = "{name}",
@@ -11,12 +13,8 @@ cc_library(
 )
 """
 
-def _is_unwanted(ctx):
-    names = ctx.os.environ.get("TUTTI_WITHOUT", "").split(",")
-    return ctx.name in [name.strip() for name in names]
-
 def _optional_library(ctx):
-    is_installed = not _is_unwanted(ctx) and ctx.path(ctx.attr.header).exists
+    is_installed = not is_unwanted(ctx, ctx.name) and ctx.path(ctx.attr.header).exists
     needs = [] if is_installed else ["@platforms//:incompatible"]
     if is_installed and ctx.attr.include:
         ctx.symlink(ctx.attr.include, "include")
@@ -38,8 +36,7 @@ def _optional_library(ctx):
 #     target_compatible_with = WITH_NAME
 #
 # and are skipped without it; those that can use it, by HAS_NAME, a bool, among
-# their dependencies. Those that TUTTI_WITHOUT names, as in "openmpi,tbb", count
-# as missing. Looked up when Bazel starts, when that changes and by
+# their dependencies. Those that TUTTI_WITHOUT names count as missing. Looked up when Bazel starts, when that changes and by
 # `bazel sync --configure`.
 optional_library = repository_rule(
     implementation = _optional_library,

@@ -8,33 +8,23 @@ import sys
 import types
 import unittest
 
-HEADER = "/usr/include/paint/paint.h"
+import bzl_rule
+
+HEADER = "/usr/include/tbb/tbb.h"
 
 
-def rule(path):
-    """The arguments of the rule in the file. Python reads its Starlark."""
-    names = {
-        "attr": types.SimpleNamespace(string=lambda **_: None,
-                                      string_list=lambda **_: None),
-        "repository_rule": lambda **arguments: arguments,
-    }
-    with open(path, encoding="utf-8") as file:
-        exec(compile(file.read(), path, "exec"), names)
-    return names["optional_library"]
-
-
-RULE = rule(sys.argv[1])
+RULE = bzl_rule.names_of(sys.argv[1])["optional_library"]
 
 
 class Machine:
-    """A machine, as the rule sees it and what it makes of the library `paint`."""
+    """A machine, as the rule sees it and what it makes of the library `tbb`."""
 
     def __init__(self, files, without=None):
         self.files = files
-        self.name = "paint"
+        self.name = "tbb"
         self.attr = types.SimpleNamespace(
-            header=HEADER, include="/usr/include/paint", defines=["PAINT"],
-            linkopts=["-lpaint"])
+            header=HEADER, include="/usr/include/tbb", defines=["TBB"],
+            linkopts=["-ltbb"])
         self.os = types.SimpleNamespace(
             environ={} if without is None else {"TUTTI_WITHOUT": without})
         self.made, self.links = {}, {}
@@ -55,14 +45,14 @@ class Machine:
 class OptionalLibraryTest(unittest.TestCase):
 
     def check_found(self, machine):
-        self.assertTrue(machine.installed["HAS_PAINT"])
-        self.assertEqual(machine.installed["WITH_PAINT"], [])
-        self.assertEqual(machine.links, {"include": "/usr/include/paint"})
-        self.assertIn("linkopts = ['-lpaint']", machine.made["BUILD"])
+        self.assertTrue(machine.installed["HAS_TBB"])
+        self.assertEqual(machine.installed["WITH_TBB"], [])
+        self.assertEqual(machine.links, {"include": "/usr/include/tbb"})
+        self.assertIn("linkopts = ['-ltbb']", machine.made["BUILD"])
 
     def check_missing(self, machine):
-        self.assertFalse(machine.installed["HAS_PAINT"])
-        self.assertEqual(machine.installed["WITH_PAINT"],
+        self.assertFalse(machine.installed["HAS_TBB"])
+        self.assertEqual(machine.installed["WITH_TBB"],
                          ["@platforms//:incompatible"])
         self.assertEqual(machine.links, {})
         self.assertIn("linkopts = []", machine.made["BUILD"])
@@ -72,13 +62,20 @@ class OptionalLibraryTest(unittest.TestCase):
         self.check_missing(Machine(set()))
 
     def test_it_is_missing_where_the_variable_names_it(self):
-        for without in "paint", "brush,paint", "brush, paint":
+        for without in "tbb", "openmpi,tbb", "openmpi, tbb":
             self.check_missing(Machine({HEADER}, without))
 
     def test_others_that_the_variable_names_do_not_matter(self):
-        for without in "", "brush", "paint2,ink":
+        for without in "", ",", "openmpi", "cuda,nccl":
             self.check_found(Machine({HEADER}, without))
             self.check_missing(Machine(set(), without))
+
+    def test_a_name_of_no_library_is_refused(self):
+        for without in "openmp", "tbb, openmp":
+            with self.assertRaisesRegex(
+                    bzl_rule.Failure,
+                    "^TUTTI_WITHOUT names openmp; known: cuda, gloo, nccl, "):
+                Machine({HEADER}, without)
 
     def test_bazel_looks_again_when_the_variable_changes(self):
         self.assertIn("TUTTI_WITHOUT", RULE["environ"])

@@ -22,6 +22,9 @@ FOREIGN = re.compile("TUTTI_|SLURM_|OMPI_")
 # long, for the tasks must hear from each other why they do not work together.
 START_TIMEOUT = 300
 
+# Where it is this that passes: in it, both tasks must have come.
+SHORT_TIMEOUT = 15
+
 
 def free_addresses(count):
     """Where nobody listened just now, on this machine."""
@@ -138,10 +141,11 @@ class RefusalsTest(WorkerTestCase):
         """Told by the task that reaches nobody, when its time is up."""
         one, two, other = free_addresses(3)
         tasks = [self.start("worker", "--cluster", f"{one},{mine}", "--task",
-                            task, "--start-timeout", 3, "--", "run", "barrier")
+                            task, "--start-timeout", SHORT_TIMEOUT, "--", "run",
+                            "barrier")
                  for task, mine in enumerate([two, other])]
         error = self.error_of(tasks[0])
-        self.assertIn(f"waited 3.0 s for task 1 ({two})", error)
+        self.assertIn(f"waited {SHORT_TIMEOUT}.0 s for task 1 ({two})", error)
         self.assertIn(f"task 1 ({two}) has called this task: is it at that "
                       "address by its own list of tasks, too?", error)
         self.error_of(tasks[1])
@@ -187,7 +191,8 @@ class TlsTest(WorkerTestCase):
     def test_who_lacks_tls_is_told_to_look_there(self):
         self.make_certificates("a")
         cluster = free_addresses(2)
-        words = ["worker", "--cluster", ",".join(cluster), "--start-timeout", 3]
+        words = ["worker", "--cluster", ",".join(cluster), "--start-timeout",
+                 SHORT_TIMEOUT]
         tasks = [self.start(*words, "--task", task, *options, "--", "run",
                             "barrier")
                  for task, options in enumerate([self.options("a"), []])]
