@@ -5,10 +5,12 @@ usage: mpi_commands_test.py TUTTI
 """
 
 import os
+import pathlib
 import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -64,6 +66,38 @@ class MpiCommandsTest(unittest.TestCase):
             result.stderr,
             r"tutti: the tasks run different commands: task 0 \(\S+\): "
             r"perf all_reduce --max-bytes 64, task 1 \(\S+\): run barrier\n")
+
+    def test_an_mpirun_that_is_not_of_this_mpi_is_refused(self):
+        """It may say more processes than MPI knows, or other ranks."""
+        for lie, told in [("OMPI_COMM_WORLD_SIZE=3", r"process \d of 3"),
+                          ("OMPI_COMM_WORLD_RANK=$((1 - OMPI_COMM_WORLD_RANK))",
+                           r"process \d of 2")]:
+            with self.subTest(lie), mpi_environment() as environment:
+                result = subprocess.run(
+                    ["mpirun", "-n", "2", "sh", "-c", f'{lie} exec "$@"', "sh",
+                     TUTTI, "perf", "all_reduce", "--bytes", "64"],
+                    text=True, check=False, capture_output=True,
+                    stdin=subprocess.DEVNULL, timeout=100, env=environment)
+                self.assertNotEqual(result.returncode, 0, result)
+                self.assertEqual(result.stdout, "")
+                self.assertRegex(
+                    result.stderr,
+                    "tutti: the variables of mpirun say that this is "
+                    rf"{told}, MPI that it is process \d of 2: is it the "
+                    "mpirun of the Open MPI that tutti was linked with")
+
+    def test_tune_is_refused_to_several_processes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rules = pathlib.Path(folder, "rules.json")
+            command = f"tune barrier --layout 1x2 --rounds 1 --output {rules}"
+            result = self.mpirun(command, command)
+            self.assertNotEqual(result.returncode, 0, result)
+            self.assertIn("tutti: tune measures within one process, and mpirun "
+                          "has started 2: start it without mpirun",
+                          result.stderr)
+            self.assertFalse(rules.exists())
+            self.assertEqual(self.mpirun(command).returncode, 0)
+            self.assertTrue(rules.exists())
 
     def begin(self, environment, script, *command):
         """Three processes of the tool, each begun by `script`, and their ids.

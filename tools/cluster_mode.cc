@@ -89,6 +89,20 @@ absl::StatusOr<TaskNetwork> GrpcNetwork(const Environment& environment,
       }};
 }
 
+// Ranks are counted by what mpirun says, before MPI is up. Where it is not the
+// mpirun of this MPI, each process may be alone there.
+absl::Status CheckMpi(const ClusterSpec& told, const ClusterSpec& found) {
+  if (told.num_tasks() == found.num_tasks() &&
+      told.this_task == found.this_task) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the variables of mpirun say that this is process ", told.this_task,
+      " of ", told.num_tasks(), ", MPI that it is process ", found.this_task,
+      " of ", found.num_tasks(),
+      ": is it the mpirun of the Open MPI that tutti was linked with?"));
+}
+
 ClusterRuntime::Options RuntimeOptions(const Environment& environment,
                                        const ClusterOptions& options,
                                        const TaskNetwork& network) {
@@ -176,6 +190,10 @@ PartyFactory PartyOf(const Environment& environment, PartyOptions options,
         cluster.uses_mpi ? MpiNetwork(environment)
                          : GrpcNetwork(environment, cluster, console);
     if (!network.ok()) return network.status();
+    if (cluster.uses_mpi) {
+      const absl::Status same = CheckMpi(cluster.cluster, network->cluster);
+      if (!same.ok()) return same;
+    }
     ClusterRuntime::Options runtime_options =
         RuntimeOptions(environment, cluster, *network);
     runtime_options.rules = options.rules;

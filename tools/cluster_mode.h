@@ -31,7 +31,9 @@ struct PartyOptions {
 // they wait, and compare their commands. `environment`'s parts and `console`
 // outlive the factory and its party. Errors of making it: those of
 // ClusterRuntime; INVALID_ARGUMENT, on all tasks, for different commands or
-// numbers of devices; UsageError if the cluster has another number of ranks.
+// numbers of devices; FAILED_PRECONDITION where MPI has another number or rank
+// for this process than mpirun's variables; UsageError if the cluster has
+// another number of ranks.
 PartyFactory PartyOf(const Environment& environment, PartyOptions options,
                      const Console& console);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -13,6 +14,8 @@
 #include "framework/default_environment.h"
 #include "framework/selection.h"
 #include "runtime/rules_file.h"
+#include "tools/cluster_flags.h"
+#include "tools/cluster_options.h"
 #include "tools/collective_spec.h"
 #include "tools/exit_status.h"
 #include "tools/option_values.h"
@@ -343,6 +346,19 @@ void AddOptions(CLI::App* app, TuneOptions* options) {
       ->option_text("SECONDS");
 }
 
+// Processes of one mpirun would slow each other down and write one file.
+absl::Status CheckAlone() {
+  std::optional<ClusterOptions> cluster;
+  const absl::Status status = TakeOwnCluster({}, &cluster);
+  if (!status.ok()) return status;
+  if (!cluster.has_value() || cluster->cluster.num_tasks() == 1) {
+    return absl::OkStatus();
+  }
+  return UsageError(
+      absl::StrCat("tune measures within one process, and mpirun has started ",
+                   cluster->cluster.num_tasks(), ": start it without mpirun"));
+}
+
 }  // namespace
 
 absl::Status TuneRules(const TuneOptions& options,
@@ -373,6 +389,8 @@ Command AddTuneCommand(CLI::App* app) {
   tune->footer(kHelp);
   AddOptions(tune, options.get());
   return {.app = tune, .run = [options](const Console& console) {
+            const absl::Status alone = CheckAlone();
+            if (!alone.ok()) return alone;
             const DefaultEnvironment environment;
             return TuneRules(*options, environment.get(),
                              CollectiveRegistry::Global(), console);
