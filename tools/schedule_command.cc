@@ -41,7 +41,8 @@ receives with their bytes in float32, of --bytes, and what they wait for.
 Reductions and copies take no time in it (calc 0), nor do empty transfers,
 which do not take place. txt2bin makes it binary, as the simulator wants it.
 
-Files appear under their names when they are complete.
+Files appear under their names when they are complete, and folders that are not
+there are made.
 
 --bytes is the size of the larger of one rank's two buffers, as in
 `tutti explain`. Algorithms with subdivisions run as many as the library would

@@ -120,7 +120,9 @@ void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words) {
   app->add_option("NAME", words->name, "a registered name (see `tutti info`)")
       ->required()
       ->option_text(" ");
-  app->add_option("--ranks", words->ranks, "how many [default: 8]")
+  app->add_option(
+         "--ranks", words->ranks,
+         absl::StrCat("how many, at most ", max_ranks, " [default: 8]"))
       ->transform(WholeNumber(1, max_ranks))
       ->option_text("N");
   app->add_option("--layout", words->layout,

@@ -37,10 +37,11 @@ then is reduced and copied. A transfer begins when both its ranks have ended the
 round before, and takes its bytes / bandwidth and one latency; what passes a
 link in one round shares it. docs/simulate.md has the whole model.
 
-The machine is the one that algorithms are chosen for (see `tutti explain`):
-1 us and 5 GB/s for each rank within a task, 50 us and 2.5 GB/s between tasks,
-shared by the ranks of a task, and 10 GB/s of results that a rank reduces or
-copies. --topology reads another one:
+The machine has the links that algorithms are chosen for: 1 us and 5 GB/s for
+each rank within a task, 50 us and 2.5 GB/s between tasks, shared by the ranks
+of a task. A rank reduces or copies 10 GB/s of results. `tutti explain` may find
+other algorithms cheaper: for it each further message that leaves or enters a
+task at once costs 40 us. --topology reads another machine:
 
   {"links": [{"name": "within tasks", "latency_us": 1, "gb_per_s": 20},
              {"name": "in a host", "tasks": 8, "latency_us": 5, "gb_per_s": 10},
@@ -62,8 +63,10 @@ or receive there: this share of the bytes
 or, if that is more, the same of a rank at the bandwidth of all its links, or
 the n-th part of all reductions; with hosts, one part for each processor.
 
-Rings and recursive halving-doubling have outlines for groups of up to 1,000,000
-ranks. Others are simulated as planned, up to 6,000,000 steps.
+Rings, recursive halving-doubling and DoubleTreeReduce have outlines for groups
+of up to 1,000,000 ranks; where ranks differ, rings of many tasks with many
+ranks each may be too much. Others are simulated as planned, up to 6,000,000
+steps.
 
 --json prints one object:
   name, collective, layout     as given
