@@ -138,7 +138,7 @@ void BM_PreparedAllReduce(benchmark::State& state, const std::string& name) {
 }
 
 // 1,000 all-reduces of 4 KiB among 8, one after the other, called or prepared:
-// what they look up does not stay in the caches. Beside the members' bytes.
+// neither what they look up nor their bytes stay in the caches.
 void BM_ManyAllReduces(benchmark::State& state, bool is_prepared) {
   constexpr int kMany = 1000;
   constexpr int64_t kNumElements = 1024;

@@ -36,7 +36,8 @@ def _optional_library(ctx):
 #     target_compatible_with = WITH_NAME
 #
 # and are skipped without it; those that can use it, by HAS_NAME, a bool, among
-# their dependencies. Those that TUTTI_WITHOUT names count as missing. Looked up when Bazel starts, when that changes and by
+# their dependencies. Those that TUTTI_WITHOUT names (unwanted.bzl) count as
+# missing. Looked up when Bazel starts, when that changes and by
 # `bazel sync --configure`.
 optional_library = repository_rule(
     implementation = _optional_library,

@@ -12,16 +12,15 @@ import bzl_rule
 
 HEADER = "/usr/include/tbb/tbb.h"
 
-
 RULE = bzl_rule.names_of(sys.argv[1])["optional_library"]
 
 
 class Machine:
     """A machine, as the rule sees it and what it makes of the library `tbb`."""
 
-    def __init__(self, files, without=None):
+    def __init__(self, files, without=None, name="tbb"):
         self.files = files
-        self.name = "tbb"
+        self.name = name
         self.attr = types.SimpleNamespace(
             header=HEADER, include="/usr/include/tbb", defines=["TBB"],
             linkopts=["-ltbb"])
@@ -76,6 +75,10 @@ class OptionalLibraryTest(unittest.TestCase):
                     bzl_rule.Failure,
                     "^TUTTI_WITHOUT names openmp; known: cuda, gloo, nccl, "):
                 Machine({HEADER}, without)
+
+    def test_a_library_that_the_variable_cannot_name_is_refused(self):
+        with self.assertRaisesRegex(bzl_rule.Failure, "does not know paint"):
+            Machine({HEADER}, name="paint")
 
     def test_bazel_looks_again_when_the_variable_changes(self):
         self.assertIn("TUTTI_WITHOUT", RULE["environ"])
