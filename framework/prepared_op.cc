@@ -13,6 +13,7 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
                        const CollectiveContext& context)
     : executor_(std::move(executor)),
       settled_(std::move(settled)),
+      group_(*settled_->params->group->cancellation),
       member_(executor_->executions_.Hold(
           context.device,
           {settled_->request->group_key, settled_->request->instance_key})) {
@@ -26,10 +27,15 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
   context_.implementation_state = context.implementation_state;
   context_.segments = context.segments;
   context_.store_hint = context.store_hint;
-  if (IsPacked()) {  // Calls make their own.
+  const bool is_packed =
+      context_.segments != nullptr && !settled_->takes_segments;
+  if (is_packed) {  // Calls make their own.
     context_.input = Tensor();
     context_.output = Tensor();
   }
+  always_calls_ =
+      is_packed ||
+      !settled_->params->instance->impl_details.dependencies.empty();
 }
 
 PreparedOp::~PreparedOp() { executor_->executions_.Release(member_); }
@@ -46,8 +52,7 @@ void PreparedOp::Start(StatusCallback done) {
   // The table has the execution: whoever ends step, group or execution from now
   // on finds it.
   if (executor_->aborted_.cancelled()) return Finish(executor_->status());
-  const Cancellation& group = *settled_->params->group->cancellation;
-  if (group.cancelled()) return Finish(group.status());
+  if (group_.cancelled()) return Finish(group_.status());
   if (execution_->cancellation.cancelled()) {
     return Finish(execution_->cancellation.status());
   }
@@ -73,14 +78,7 @@ bool PreparedOp::Claim(StatusCallback* done) {
 }
 
 bool PreparedOp::NeedsCall() const {
-  return executor_->aborted_.cancelled() ||
-         settled_->params->group->cancellation->cancelled() ||
-         !settled_->params->instance->impl_details.dependencies.empty() ||
-         IsPacked();
-}
-
-bool PreparedOp::IsPacked() const {
-  return context_.segments != nullptr && !settled_->takes_segments;
+  return always_calls_ || executor_->aborted_.cancelled() || group_.cancelled();
 }
 
 void PreparedOp::Call(Limits limits, StatusCallback done) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "framework/cancellation.h"
 #include "framework/collective_context.h"
 #include "framework/collective_executor.h"
 #include "framework/execution_table.h"
@@ -34,7 +35,6 @@ class PreparedOp : public PreparedCollective,
  private:
   bool Claim(StatusCallback* done);
   bool NeedsCall() const;
-  bool IsPacked() const;
   void Call(Limits limits, StatusCallback done);
   absl::Status Join();
   void Finish(absl::Status status);
@@ -42,7 +42,11 @@ class PreparedOp : public PreparedCollective,
 
   const std::shared_ptr<CollectiveExecutor> executor_;
   const std::shared_ptr<const ExecutionTable::Settled> settled_;
+  // The group's, kept by `settled_`: at hand, as starts look at it often, and
+  // what leads there may have left the caches.
+  const Cancellation& group_;
   ExecutionTable::Member& member_;
+  bool always_calls_ = false;
 
   // All else belongs to the start that has set it.
   std::atomic<bool> is_running_{false};

@@ -1,11 +1,13 @@
 #include "framework/selection_rules.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -112,11 +114,11 @@ class RulesBefore {
     return found == ranges_.end() ? nullptr : &found->second;
   }
 
-  // Of those that leave the rule nothing, in groups whose members are all in
-  // one process, or not, the one with the largest size. Null: something is
+  // Those that leave the rule nothing, in groups whose members are all in one
+  // process, or not, the one with the largest size last. Empty: something is
   // left.
-  const SelectionRule* FindTaker(const SelectionRule& rule,
-                                 bool one_process) const;
+  std::vector<const SelectionRule*> FindTakers(const SelectionRule& rule,
+                                               bool one_process) const;
 
   absl::flat_hash_map<Scope, Ranges> ranges_;
 };
@@ -139,8 +141,8 @@ absl::Status RulesBefore::CheckOverlap(const SelectionRule& rule) const {
 }
 
 // Goes from size to size that rules before leave, and ends where there is none.
-const SelectionRule* RulesBefore::FindTaker(const SelectionRule& rule,
-                                            bool one_process) const {
+std::vector<const SelectionRule*> RulesBefore::FindTakers(
+    const SelectionRule& rule, bool one_process) const {
   // Of those that are about all that the rule is about there.
   std::vector<const Ranges*> covering;
   for (const std::string& layout : std::set<std::string>{"", rule.layout}) {
@@ -150,6 +152,7 @@ const SelectionRule* RulesBefore::FindTaker(const SelectionRule& rule,
       if (ranges != nullptr) covering.push_back(ranges);
     }
   }
+  std::vector<const SelectionRule*> takers;
   int64_t first_left = rule.min_bytes;
   for (;;) {
     const SelectionRule* taker = nullptr;
@@ -160,21 +163,28 @@ const SelectionRule* RulesBefore::FindTaker(const SelectionRule& rule,
         taker = other->rule;
       }
     }
-    if (taker == nullptr || taker->max_bytes >= rule.max_bytes) return taker;
+    if (taker == nullptr) return {};
+    takers.push_back(taker);
+    if (taker->max_bytes >= rule.max_bytes) return takers;
     first_left = taker->max_bytes + 1;
   }
 }
 
 absl::Status RulesBefore::CheckReached(const SelectionRule& rule) const {
-  const SelectionRule* taker = nullptr;
+  std::vector<const SelectionRule*> all;
   for (const bool one_process : {true, false}) {
     if (rule.one_process.value_or(one_process) != one_process) continue;
-    taker = FindTaker(rule, one_process);
-    if (taker == nullptr) return absl::OkStatus();
+    const std::vector<const SelectionRule*> takers =
+        FindTakers(rule, one_process);
+    if (takers.empty()) return absl::OkStatus();
+    all.insert(all.end(), takers.begin(), takers.end());
   }
-  return Blame(rule, "is never reached: ", taker->where,
-               " and others before it take all ", Name(rule.type), " of ",
-               RangeText(rule));
+  const SelectionRule* const last = all.back();
+  const bool is_alone = std::count(all.begin(), all.end(), last) ==
+                        static_cast<std::ptrdiff_t>(all.size());
+  return Blame(rule, "is never reached: ", last->where,
+               is_alone ? ", before it, takes" : " and others before it take",
+               " all ", Name(rule.type), " of ", RangeText(rule));
 }
 
 }  // namespace

@@ -109,7 +109,8 @@ TEST_F(SelectionRulesTest, ARuleThatOthersLeaveNothingIsRefused) {
   Add(2, 7).layout = "2x2";
   EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
                                 AllOf(StartsWith("f:2: is never reached"),
-                                      HasSubstr("f:1"))));
+                                      HasSubstr("f:1 and others before it "
+                                                "take all"))));
   rules_[2].max_bytes = 10;
   EXPECT_THAT(Check(), IsOk());
 }
@@ -121,7 +122,7 @@ TEST_F(SelectionRulesTest, ARuleForWhatTheOneBeforeCannotServeIsFine) {
   rules_[1].one_process = true;
   EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
                                 AllOf(StartsWith("f:1: is never reached"),
-                                      HasSubstr("f:0"))));
+                                      HasSubstr("f:0, before it, takes all"))));
   // The same one cannot serve it either.
   rules_[1] = {.layout = "2x2", .implementation = "Local", .where = "f:1"};
   rules_[1].max_bytes = 9;
