@@ -154,6 +154,19 @@ class MpiCommandsTest(unittest.TestCase):
                 r"end that are lost: rank 1 \(task 1 .* was lost: .*\); it "
                 r"ends the job\n")
 
+    def test_a_process_that_stands_still_in_a_collective_of_mpis_ends_it(self):
+        with mpi_environment() as environment:
+            mpirun, pids = self.begin(
+                environment, "", "perf", "all_reduce", "--algorithm",
+                "MpiReduce", "--min-bytes", "4", "--max-bytes", "4M",
+                "--factor", str(1 << 20), "--iterations", "10000")
+            os.kill(pids[1], signal.SIGSTOP)
+            _, errors = mpirun.communicate(timeout=SECONDS_TO_END + 30)
+            self.assertNotEqual(mpirun.returncode, 0)
+            self.assertRegex(
+                errors, r"tutti: MPI: rank [02] has waited 10s for .* lost: "
+                r"rank 1 \(task 1 .* was lost: .*\); it ends the job\n")
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -158,6 +158,7 @@ class MpiCollectives::Execution final
   // On MPI's thread.
   void Add();
   void Fail(const absl::Status& why);
+  void NoteIfFailedInMpi();
   void OnRequestEnded();
   void Finish();
   void End(absl::Status status);
@@ -185,6 +186,7 @@ void MpiCollectives::Execution::Add() {
 void MpiCollectives::Execution::Fail(const absl::Status& why) {
   if (done_ == nullptr) return;
   failure_.Update(why);
+  NoteIfFailedInMpi();
   owner_->agreement_.Withdraw(key_, failure_);
 }
 
@@ -195,6 +197,7 @@ void MpiCollectives::Execution::Begin(const MpiAgreement::Order& order) {
       owner_->communicators_.FindRing(key_));
   context_.executor->Launched(context_);
   num_requests_ = requests.size();
+  NoteIfFailedInMpi();
   for (const MPI_Request request : requests) {
     owner_->under_way_.Add(
         request, [self = shared_from_this()](const MPI_Status& /*status*/) {
@@ -203,8 +206,14 @@ void MpiCollectives::Execution::Begin(const MpiAgreement::Order& order) {
   }
 }
 
+void MpiCollectives::Execution::NoteIfFailedInMpi() {
+  if (failure_.ok() || num_requests_ == 0) return;
+  owner_->failed_in_mpi_.insert(this);
+}
+
 void MpiCollectives::Execution::OnRequestEnded() {
   if (--num_requests_ > 0) return;
+  owner_->failed_in_mpi_.erase(this);
   const bool has_work = !context_.params->instance->final_op.is_identity() &&
                         context_.output.size_bytes() > kMostFinishedInline;
   if (!has_work) {
@@ -309,6 +318,12 @@ MpiPoller::State MpiCollectives::Poll() {
   if (under_way_.size() > 0) return State::kRunning;
   const bool is_waiting = notes_.is_sending() || num_executions_ > 0;
   return is_waiting ? State::kWaiting : State::kIdle;
+}
+
+bool MpiCollectives::IsHeldBy(int rank) const {
+  return absl::c_any_of(failed_in_mpi_, [rank](const Execution* execution) {
+    return absl::c_linear_search(execution->tasks(), rank);
+  });
 }
 
 // Others may need a group's communicator for longer: then it is freed when they

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -30,7 +31,7 @@ namespace tutti {
 // An execution that ends early, on any member, ends soon if MPI has not begun
 // it; mpi_agreement.h says when that is. MPI cannot be stopped afterwards: then
 // `done` runs when MPI has let go of the tensors, which needs all members'
-// processes to go on.
+// processes to go on; for those that are lost the runtime waits `lost_limit`.
 //
 // `done` runs on MPI's thread; on the environment's queue after a final op on a
 // large tensor; within Run() where that fails. There is one of these at a time
@@ -69,6 +70,7 @@ class MpiCollectives final
   // The rest is for MPI's thread. Begins to listen; once, before all else.
   void Open();
   State Poll() override;
+  bool IsHeldBy(int rank) const override;
 
   // The process is lost. Nothing is done once Close() has ended; then also on
   // any other thread.
@@ -98,6 +100,7 @@ class MpiCollectives final
   MpiRequests under_way_;  // In MPI.
 
   size_t num_executions_ = 0;  // Whose `done` has not run.
+  absl::flat_hash_set<const Execution*> failed_in_mpi_;
   bool is_closing_ = false;
   absl::Time refuse_all_at_ = absl::InfiniteFuture();
   Work closed_;

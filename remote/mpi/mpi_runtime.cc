@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -46,6 +47,14 @@ const char* LevelName(int level) {
     default:
       return "MPI_THREAD_MULTIPLE";
   }
+}
+
+// "rank 2 (why), rank 3 (why)", or empty.
+std::string Names(const std::map<int, absl::Status>& lost) {
+  return absl::StrJoin(lost, ", ", [](std::string* text, const auto& entry) {
+    absl::StrAppend(text, "rank ", entry.first, " (", entry.second.message(),
+                    ")");
+  });
 }
 
 // Pollers to whose memory the host program's MPI may still write. Never
@@ -96,19 +105,18 @@ void MpiRuntime::Shutdown() {
 void MpiRuntime::CallLost(int rank, const absl::Status& why) {
   MutexLock lock(&mu_);
   lost_.try_emplace(rank, why);
+  some_are_lost_ = true;
 }
 
 void MpiRuntime::CallFound(int rank) {
   MutexLock lock(&mu_);
   lost_.erase(rank);
+  some_are_lost_ = !lost_.empty();
 }
 
 std::string MpiRuntime::WhoIsLost() const {
   MutexLock lock(&mu_);
-  return absl::StrJoin(lost_, ", ", [](std::string* text, const auto& lost) {
-    absl::StrAppend(text, "rank ", lost.first, " (", lost.second.message(),
-                    ")");
-  });
+  return Names(lost_);
 }
 
 absl::Status MpiRuntime::CheckRunning() const {
@@ -194,6 +202,7 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
         RunPosted() ? MpiPoller::State::kBusy : MpiPoller::State::kIdle;
     state = std::max(state, PollAll());
     const absl::Time now = options_.environment.clock->Now();
+    if (some_are_lost_.load(std::memory_order_relaxed)) LookWhoHolds(now);
     if (state == MpiPoller::State::kBusy) {
       last_busy = now;
       pause_ = kShortestPause;
@@ -356,9 +365,7 @@ void MpiRuntime::TakeDown() {
                  rank_, absl::FormatDuration(options_.lost_limit).c_str(),
                  WhoIsLost().c_str(),
                  is_ours_ ? "it ends the job" : "it goes on without them");
-    if (!is_ours_) return;
-    std::fflush(stdout);  // MPI does not.
-    MPI_Abort(MPI_COMM_WORLD, /*errorcode=*/1);
+    if (is_ours_) EndJob();
     return;
   }
   ring_ = nullptr;
@@ -366,6 +373,42 @@ void MpiRuntime::TakeDown() {
   MPI_Comm_free(&messages_);
   MPI_Comm_free(&payloads_);
   if (is_ours_) MPI_Finalize();
+}
+
+void MpiRuntime::EndJob() {
+  std::fflush(stdout);  // MPI does not.
+  MPI_Abort(MPI_COMM_WORLD, /*errorcode=*/1);
+}
+
+absl::Duration MpiRuntime::Wait::Look(absl::Time now) {
+  waited_ += std::clamp(now - last_look_, absl::ZeroDuration(), kLongestLook);
+  last_look_ = now;
+  return waited_;
+}
+
+// Nobody else can: what waits for MPI has no end until it lets go.
+void MpiRuntime::LookWhoHolds(absl::Time now) {
+  Lost holders;
+  {
+    MutexLock lock(&mu_);
+    holders = lost_;
+  }
+  std::erase_if(holders, [this](const auto& lost) {
+    return absl::c_none_of(pollers_, [&](const auto& poller) {
+      return poller->IsHeldBy(lost.first);
+    });
+  });
+  if (holders.empty()) return wait_for_holders_.Reset();
+  if (wait_for_holders_.Look(now) < options_.lost_limit) return;
+  if (std::exchange(has_named_holders_, true)) return;
+  std::fprintf(stderr,
+               "tutti: MPI: rank %d has waited %s for tensors of collectives "
+               "that have failed, which MPI keeps until those go on that are "
+               "lost: %s; %s\n",
+               rank_, absl::FormatDuration(options_.lost_limit).c_str(),
+               Names(holders).c_str(),
+               is_ours_ ? "it ends the job" : "it waits on");
+  if (is_ours_) EndJob();
 }
 
 // Goes on polling meanwhile: who is called lost may say goodbye yet.
@@ -376,15 +419,12 @@ bool MpiRuntime::CanEnd(absl::Time now) {
   }
   if (!is_ending_) {
     is_ending_ = true;
-    last_look_ = now;
     MPI_Ibarrier(messages_, &all_end_);
   }
   int all_end = 0;
   MPI_Test(&all_end_, &all_end, MPI_STATUS_IGNORE);  // Also once it is over.
-  // This process may have stood still itself.
-  waited_ += std::min(now - last_look_, kLongestLook);
-  last_look_ = now;
-  if (all_end == 0 && (waited_ < options_.lost_limit || WhoIsLost().empty())) {
+  const absl::Duration waited = wait_for_end_.Look(now);
+  if (all_end == 0 && (waited < options_.lost_limit || WhoIsLost().empty())) {
     return false;
   }
   if (!mailbox_->CloseIfEmpty()) return false;

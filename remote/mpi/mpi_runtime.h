@@ -38,12 +38,20 @@ class MpiPoller {
 
   virtual ~MpiPoller() = default;
   virtual State Poll() = 0;
+
+  // Whether MPI keeps tensors of collectives that have failed here until the
+  // process `rank` goes on.
+  virtual bool IsHeldBy(int /*rank*/) const { return false; }
 };
 
 // MPI in this process: brought up once, and called by one thread, which the
 // runtime owns; so every level of thread support will do. While there is
 // nothing to do the thread sleeps. Processes of its host ring when they have
 // sent something; for those of other hosts it looks every few milliseconds.
+//
+// Where a process that is called lost has kept tensors from their owner for
+// `lost_limit` (MpiPoller::IsHeldBy()), a line on stderr names it, and the job
+// ends; if the host program has brought MPI up, only the line comes, once.
 //
 // Thread-safe, except that Start() and Shutdown() are for one thread.
 class MpiRuntime {
@@ -75,8 +83,8 @@ class MpiRuntime {
     // where MPI gets no memory of GPUs.
     std::function<void()> on_thread;
 
-    // For how long Shutdown() waits for the others where some of them were
-    // called lost.
+    // For how long to wait for those that were called lost: in Shutdown(), and
+    // where MPI keeps tensors of collectives that have failed until they go on.
     absl::Duration lost_limit = absl::Seconds(10);
   };
 
@@ -103,7 +111,7 @@ class MpiRuntime {
   // has brought MPI up, returns, and leaves to MPI what it has of it.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Where it is, Shutdown() does not wait without a limit any more. The first
+  // Where it is, nothing waits for it without a limit any more. The first
   // reason stays.
   void CallLost(int rank, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -169,6 +177,19 @@ class MpiRuntime {
 
  private:
   enum class Phase { kNew, kRunning, kOver };
+  using Lost = std::map<int, absl::Status>;  // By rank; why.
+
+  // How long it has taken so far, as seen by who looks again and again; less
+  // the times in which this process stood still itself.
+  class Wait {
+   public:
+    absl::Duration Look(absl::Time now);
+    void Reset() { *this = Wait(); }
+
+   private:
+    absl::Duration waited_;
+    absl::Time last_look_ = absl::InfiniteFuture();
+  };
 
   absl::Status CheckRunning() const ABSL_LOCKS_EXCLUDED(mu_);
   void Run(absl::Status* started, Work on_start) ABSL_LOCKS_EXCLUDED(mu_);
@@ -179,6 +200,8 @@ class MpiRuntime {
   absl::Status LearnHosts();
   void TakeDown();
   bool CanEnd(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+  void LookWhoHolds(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndJob();
   bool RunPosted();
   MpiPoller::State PollAll();
   absl::Duration SpinLimit(MpiPoller::State state) const;
@@ -213,17 +236,21 @@ class MpiRuntime {
   std::vector<std::shared_ptr<MpiPoller>> pollers_;
   absl::Duration pause_;
 
+  Wait wait_for_holders_;
+  bool has_named_holders_ = false;
+
   // The same, once Shutdown() was called.
   bool is_ending_ = false;
   MPI_Request all_end_ = MPI_REQUEST_NULL;
-  absl::Duration waited_;  // For others to come to the end.
-  absl::Time last_look_;
+  Wait wait_for_end_;
   bool all_have_come_ = false;
+
+  std::atomic<bool> some_are_lost_{false};
 
   mutable Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kNew;
   bool must_end_ ABSL_GUARDED_BY(mu_) = false;
-  std::map<int, absl::Status> lost_ ABSL_GUARDED_BY(mu_);  // By rank; why.
+  Lost lost_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

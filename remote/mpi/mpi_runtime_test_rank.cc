@@ -319,6 +319,48 @@ TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
   EXPECT_TRUE(IsUp());
 }
 
+// Holds what rank 0 was to take, and is told by being looked at after that
+// whether the runtime has said so.
+class HeldPoller final : public MpiPoller {
+ public:
+  explicit HeldPoller(BlockingCounter* said) : said_(said) {}
+  State Poll() override {
+    if (num_asked_ > 0 && said_ != nullptr) {
+      std::exchange(said_, nullptr)->DecrementCount();
+    }
+    return State::kWaiting;
+  }
+  bool IsHeldBy(int rank) const override {
+    ++num_asked_;
+    return rank == 0;
+  }
+
+ private:
+  BlockingCounter* said_;
+  mutable int num_asked_ = 0;
+};
+
+TEST(MpiRuntimeTest, NamesTheLostThatKeepTensorsInTheMpiOfAHostProgram) {
+  if (mode != "multiple") return;
+  const DefaultEnvironment environment(1);
+  MpiRuntime runtime(
+      {.environment = environment.get(), .lost_limit = absl::ZeroDuration()});
+  ASSERT_THAT(runtime.Start(), IsOk());
+  BlockingCounter said(1);
+  runtime.Post([&] { runtime.Add(std::make_shared<HeldPoller>(&said)); });
+  testing::internal::CaptureStderr();
+  runtime.CallLost(0, absl::UnavailableError("silent"));
+  runtime.CallLost(1, absl::UnavailableError("dead"));
+  said.Wait();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            absl::StrCat("tutti: MPI: rank ", *runtime.rank(),
+                         " has waited 0 for tensors of collectives that have "
+                         "failed, which MPI keeps until those go on that are "
+                         "lost: rank 0 (silent); it waits on\n"));
+  runtime.CallFound(0);
+  runtime.CallFound(1);
+}
+
 // As all others are, by rank 1, until it has seen for a while that no word
 // comes of them: each says one when it has shut down.
 TEST(MpiRuntimeTest, WaitsForWhoIsLateWhereNobodyIsCalledLost) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/wire_codec.h"
 #include "remote/mpi/mpi_mailbox.h"
@@ -183,6 +184,14 @@ void MpiServes::ForgetUntold() {
 
 void MpiServes::SayWhatComes() {
   for (const auto& [key, served] : served_) SayEnd(*served);
+}
+
+bool MpiServes::IsHeldBy(int task) const {
+  return absl::c_any_of(served_, [task](const auto& entry) {
+    const Served& served = *entry.second;
+    return served.task == task && served.num_under_way > 0 &&
+           !served.stopped.ok();
+  });
 }
 
 void MpiServes::Refuse(int task, uint64_t id, const absl::Status& why) {

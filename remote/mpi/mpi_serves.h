@@ -49,6 +49,9 @@ class MpiServes {
   bool Poll() { return sending_.Poll(); }
   bool is_sending() const { return sending_.size() > 0; }
 
+  // Whether MPI has bytes of a pull that was stopped until `task` takes them.
+  bool IsHeldBy(int task) const;
+
   // Pulls that have not ended.
   size_t num_served() const { return served_.size(); }
 

@@ -45,6 +45,7 @@ class Endpoint final : public MpiPoller {
         gone_(options.cluster.num_tasks()) {}
 
   State Poll() override;
+  bool IsHeldBy(int rank) const override { return serves_.IsHeldBy(rank); }
 
   // On MPI's thread, or late (mpi_mailbox.h):
   void SetServices(ControlService* control, TransferService* transfers) {
