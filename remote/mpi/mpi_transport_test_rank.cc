@@ -59,6 +59,7 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 namespace tutti {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 // Of this process; there is one MPI.
@@ -498,11 +499,14 @@ TEST_F(MpiTransportTest, LandingsOfACancelledRequestLastUntilMpiIsDone) {
     Request(next(), tag, borrower, bytes.size());
     transport_->transfers().Cancel(next(), KeyOf(tag), &borrower,
                                    absl::AbortedError("not now"));
-    EXPECT_THAT(borrower.Wait(),
-                StatusIs(absl::StatusCode::kAborted, "not now"));
+    const absl::Status status = borrower.Wait();
     EXPECT_EQ(borrower.num_asked() > 0, is_cuda_aware);
-    // Where nothing was lent MPI still waits for it.
-    if (round % 2 != 0) {
+    if (round % 2 == 0) {  // All may have come before.
+      EXPECT_THAT(status,
+                  AnyOf(IsOk(), StatusIs(absl::StatusCode::kAborted,
+                                         "not now")));
+    } else {  // Where nothing was lent MPI still waits for it.
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, "not now"));
       EXPECT_EQ(borrower.had_landings(), is_cuda_aware);
     }
     Meet();
