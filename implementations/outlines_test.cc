@@ -91,19 +91,20 @@ TEST(OutlineTest, OfHalvingIsThatOfThePlansUpTo130Ranks) {
   }
 }
 
-// Says nothing of a period.
+// Says nothing of a period or a ring.
 class AllRanks : public Outline {
  public:
   explicit AllRanks(const Outline& outline)
-      : Outline(WithoutPeriod(outline.size())), outline_(outline) {}
+      : Outline(WithoutClaims(outline.size())), outline_(outline) {}
   void Append(int round, int first, int end,
               OutlineRound* into) const override {
     outline_.Append(round, first, end, into);
   }
 
  private:
-  static Size WithoutPeriod(Size size) {
+  static Size WithoutClaims(Size size) {
     size.period = size.num_ranks;
+    size.is_ring = false;
     return size;
   }
   const Outline& outline_;
@@ -128,6 +129,7 @@ void ExpectSameByPeriod(const Outline& outline, const GroupLayout& layout,
   EXPECT_EQ(some->seconds, all->seconds);
   for (size_t i = 0; i < all->links.size(); ++i) {
     EXPECT_EQ(some->links[i].messages, all->links[i].messages);
+    EXPECT_EQ(some->links[i].bytes, all->links[i].bytes);
   }
 }
 
@@ -142,6 +144,45 @@ TEST(OutlineTest, RanksOfOnePeriodTakeAsLongAsAll) {
       if (testing::Test::HasFailure()) return;
     }
   }
+}
+
+// As ThreeLevels(), with links within tasks that are the slowest.
+ClusterModel SlowWithinTasks() {
+  ClusterModel cluster = ThreeLevels();
+  cluster.links[0].cost = {200e-6, 1e8};
+  return cluster;
+}
+
+TEST(OutlineTest, OneTransferOfEachClassOfLinksTakesAsLongAsARing) {
+  for (const GroupLayout& layout :
+       {GroupLayout::Uniform(2, 5), GroupLayout::Uniform(5, 2),
+        GroupLayout::Uniform(3, 4), GroupLayout::Uniform(10, 10),
+        *GroupLayout::Create({0, 0, 0, 1, 2, 2})}) {
+    for (const char* name : {"RingReduce", "RingGather", "RingReduceScatter"}) {
+      const Algorithm& algorithm = AlgorithmNamed(name);
+      for (const auto& offsets :
+           {std::vector<int>{0}, {1}, {-1}, {0, 0, 0}, {2, 2}}) {
+        const VerifyCase request = {.layout = layout,
+                                    .type = algorithm.traits.collectives[0],
+                                    .subdiv_offsets = offsets};
+        SCOPED_TRACE(absl::StrCat(name, ": ", ToString(request)));
+        const auto outline = OutlineOf(algorithm, request, 0);
+        EXPECT_TRUE((*outline)->size().is_ring);
+        ExpectSameByPeriod(**outline, layout, ClusterOf());
+        ExpectSameByPeriod(**outline, layout, ThreeLevels());
+        ExpectSameByPeriod(**outline, layout, SlowWithinTasks());
+      }
+    }
+  }
+}
+
+TEST(OutlineTest, RingsOfDifferentOrdersAreNoRing) {
+  const auto outline = OutlineOf(AlgorithmNamed("RingReduce"),
+                                 {.layout = GroupLayout::Uniform(2, 4),
+                                  .type = CollectiveType::kAllReduce,
+                                  .subdiv_offsets = {0, -2}},
+                                 0);
+  EXPECT_FALSE((*outline)->size().is_ring);
 }
 
 TEST(OutlineTest, RingsHalvingAndDoubleTreesHaveOne) {

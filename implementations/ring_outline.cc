@@ -13,8 +13,10 @@ namespace {
 using Transfer = OutlineRound::Transfer;
 
 // What every rank sends in a round, rank after rank, each pair once.
-std::vector<std::vector<Transfer>> SendsOf(const PlanRequest& request) {
-  std::vector<std::vector<Transfer>> sends(request.layout.size());
+using Sends = std::vector<std::vector<Transfer>>;
+
+Sends SendsOf(const PlanRequest& request) {
+  Sends sends(request.layout.size());
   for (int offset : request.subdiv_offsets) {
     const std::vector<int> order =
         RingOrder(request.layout, offset, request.rank_list);
@@ -45,24 +47,29 @@ int PeriodOf(const PlanRequest& request) {
   return is_uniform ? devices : layout.size();
 }
 
-Outline::Size SizeOf(const PlanRequest& request, const RingRounds& rounds) {
+Outline::Size SizeOf(const PlanRequest& request, const RingRounds& rounds,
+                     const Sends& sends) {
   const int num_ranks = request.layout.size();
   const auto num_rings = static_cast<int>(request.subdiv_offsets.size());
   const int partials = std::clamp(num_ranks - 2, 0, rounds.max_partials);
+  const bool is_ring = std::all_of(
+      sends.begin(), sends.end(),
+      [](const std::vector<Transfer>& own) { return own.size() == 1; });
   return {.num_ranks = num_ranks,
           .num_chunks = num_ranks * num_rings,
           .num_rounds = rounds.times_around * (num_ranks - 1) + 1,
           .scratch_chunks = int64_t{partials} * num_rings,
-          .period = PeriodOf(request)};
+          .period = PeriodOf(request),
+          .is_ring = is_ring};
 }
 
 class Rings : public Outline {
  public:
-  Rings(const PlanRequest& request, const RingRounds& rounds)
-      : Outline(SizeOf(request, rounds)),
+  Rings(const Size& size, const RingRounds& rounds, Sends sends)
+      : Outline(size),
         rounds_(rounds),
-        num_rings_(static_cast<int>(request.subdiv_offsets.size())),
-        sends_(SendsOf(request)) {}
+        num_rings_(size.num_chunks / size.num_ranks),
+        sends_(std::move(sends)) {}
 
   void Append(int round, int first, int end,
               OutlineRound* into) const override {
@@ -83,14 +90,16 @@ class Rings : public Outline {
  private:
   const RingRounds rounds_;
   const int num_rings_;
-  const std::vector<std::vector<Transfer>> sends_;
+  const Sends sends_;
 };
 
 }  // namespace
 
 std::unique_ptr<const Outline> RingOutline(const PlanRequest& request,
                                            const RingRounds& rounds) {
-  return std::make_unique<Rings>(request, rounds);
+  Sends sends = SendsOf(request);
+  const Outline::Size size = SizeOf(request, rounds, sends);
+  return std::make_unique<Rings>(size, rounds, std::move(sends));
 }
 
 }  // namespace tutti

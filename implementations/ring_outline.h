@@ -19,7 +19,7 @@ struct RingRounds {
 
 // The outline of one or several rings. Where all tasks have the same number of
 // devices, ranks do the same task after task; in one task, rank after rank; but
-// not in a ring of a given order.
+// not in a ring of a given order. Rings of one order are one ring.
 std::unique_ptr<const Outline> RingOutline(const PlanRequest& request,
                                            const RingRounds& rounds);
 

@@ -59,6 +59,10 @@ class Outline {
     // number of ranks, which is a multiple. That number itself: no such claim.
     int period = 1;
 
+    // In every round but round 0 each rank sends to the same one, which has no
+    // other sender; and in every round all send and work as much as each other.
+    bool is_ring = false;
+
     friend bool operator==(const Size&, const Size&) = default;
   };
 

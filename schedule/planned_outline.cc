@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "schedule/compiled_schedule.h"
 #include "schedule/group_plan.h"
+#include "schedule/ring_sample.h"
 #include "schedule/step_depth.h"
 #include "schedule/symbolic.h"
 
@@ -127,6 +128,15 @@ OutlineRound Shifted(OutlineRound round, const Outline::Size& size) {
   return round;
 }
 
+bool IsRingAsItSays(const Outline& outline, int round,
+                    const OutlineRound& all) {
+  const Outline::Size& size = outline.size();
+  if (!size.is_ring) return true;
+  const int first = std::min(1, size.num_rounds - 1);
+  return IsRoundOfRing(round, all, AllOf(outline, first, 0, size.num_ranks),
+                       size.num_ranks);
+}
+
 absl::Status CheckRound(const Outline& outline, const Outline& planned,
                         int round, const VerifyCase& request) {
   const Outline::Size& size = outline.size();
@@ -134,6 +144,9 @@ absl::Status CheckRound(const Outline& outline, const Outline& planned,
   const OutlineRound want = AllOf(planned, round, 0, size.num_ranks);
   if (all.transfers != want.transfers || all.work != want.work) {
     return Wrong(request, absl::StrCat(" differs in round ", round));
+  }
+  if (!IsRingAsItSays(outline, round, all)) {
+    return Wrong(request, absl::StrCat(" is no ring in round ", round));
   }
   for (int rank = 0; rank < size.num_ranks; ++rank) {
     const int other = (rank + size.period) % size.num_ranks;
@@ -194,6 +207,7 @@ absl::Status CheckOutline(const Algorithm& algorithm,
   const Outline::Size& size = (*outline)->size();
   Outline::Size want = (*planned)->size();
   want.period = size.period;
+  want.is_ring = size.is_ring;
   if (!(size == want)) return Wrong(request, " is of another size");
   if (size.period < 1 || size.num_ranks % size.period != 0) {
     return Wrong(request, absl::StrCat(" has a period of ", size.period));

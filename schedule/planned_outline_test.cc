@@ -76,6 +76,11 @@ std::unique_ptr<const Outline> WrongPeriod(const PlanRequest& /*request*/) {
   size.period = 1;
   return std::make_unique<PlanOutline>(size, 2);
 }
+std::unique_ptr<const Outline> WrongRing(const PlanRequest& /*request*/) {
+  Outline::Size size = kSize;
+  size.is_ring = true;
+  return std::make_unique<PlanOutline>(size, 2);
+}
 std::unique_ptr<const Outline> WrongSize(const PlanRequest& /*request*/) {
   Outline::Size size = kSize;
   size.scratch_chunks = 0;
@@ -164,6 +169,7 @@ TEST(CheckOutlineTest, FindsWhatDiffersFromThePlans) {
   EXPECT_EQ(check(Right), "");
   EXPECT_THAT(check(WrongWork), HasSubstr("differs in round 1"));
   EXPECT_THAT(check(WrongPeriod), HasSubstr("no period of 1 at rank 0"));
+  EXPECT_THAT(check(WrongRing), HasSubstr("is no ring in round 1"));
   EXPECT_THAT(check(WrongSize), HasSubstr("another size"));
 }
 

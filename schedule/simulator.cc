@@ -4,14 +4,18 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "schedule/cluster_links.h"
 #include "schedule/host_work.h"
+#include "schedule/ring_sample.h"
 
 namespace tutti {
 namespace {
@@ -20,55 +24,6 @@ using Transfer = OutlineRound::Transfer;
 using Work = OutlineRound::Work;
 
 double Picoseconds(double seconds) { return std::round(seconds * 1e12); }
-
-// Which links join two ranks, and which one a rank has of a class.
-class Machine {
- public:
-  // Ranks are those of a layout in which they repeat with this period.
-  Machine(const GroupLayout& layout, const ClusterModel& cluster, int period)
-      : layout_(layout), cluster_(cluster), period_(period) {}
-
-  int ClassOf(const Transfer& transfer) const {
-    const int from = layout_.task_of(transfer.from);
-    const int to = layout_.task_of(transfer.to);
-    int link = 0;
-    while (GroupIn(link, from) != GroupIn(link, to)) ++link;
-    return link;
-  }
-
-  int TaskOf(int rank) const { return layout_.task_of(rank); }
-
-  bool IsBetweenTasks(const Transfer& transfer) const {
-    return TaskOf(transfer.from) != TaskOf(transfer.to);
-  }
-
-  // Whether the processors of one host pass it.
-  bool IsInHost(const Transfer& transfer) const {
-    const Host& host = cluster_.host;
-    if (host.processors == 0) return false;
-    return host.tasks == 0 || TaskOf(transfer.from) / host.tasks ==
-                                  TaskOf(transfer.to) / host.tasks;
-  }
-
-  // The link of that class which `rank`, or the one that stands for it, has;
-  // below the period.
-  int PortOf(int rank, int link) const {
-    const int simulated = rank % period_;
-    if (link == 0) return simulated;
-    return GroupIn(link - 1, layout_.task_of(simulated));
-  }
-
- private:
-  // Of the tasks that links of this class, or of one before, join.
-  int GroupIn(int link, int task) const {
-    const int tasks = cluster_.links[link].tasks;
-    return tasks == 0 ? 0 : task / tasks;
-  }
-
-  const GroupLayout& layout_;
-  const ClusterModel& cluster_;
-  const int period_;
-};
 
 // One direction of all links of all classes.
 class Ports {
@@ -120,7 +75,7 @@ class Simulator {
         cluster_(cluster),
         chunk_bytes_(chunk_bytes),
         period_(SharedPeriod(outline.size().period, layout, cluster)),
-        machine_(layout, cluster, period_),
+        links_(layout, cluster, period_),
         out_(static_cast<int>(cluster.links.size()), period_),
         in_(static_cast<int>(cluster.links.size()), period_),
         ready_(period_),
@@ -134,18 +89,23 @@ class Simulator {
     hosts_.emplace(host, layout.num_tasks(), chunk_bytes <= host.inline_bytes);
   }
 
-  absl::Status CheckSize(const GroupLayout& layout) const {
+  // Chooses what to simulate.
+  absl::Status Prepare(const GroupLayout& layout) {
     const Outline::Size& size = outline_.size();
     if (size.num_ranks != layout.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("an outline of ", size.num_ranks, " ranks on a layout ",
                        layout.ToString(), ", which has ", layout.size()));
     }
-    if (int64_t{period_} * size.num_rounds <= kMaxSimulatedRounds) {
+    if (size.is_ring && size.num_rounds > 1 && !hosts_.has_value()) {
+      sample_ = SampleRing(RoundOf(1).transfers, links_,
+                           static_cast<int>(cluster_.links.size()));
+    }
+    if (int64_t{num_simulated()} * size.num_rounds <= kMaxSimulatedRounds) {
       return absl::OkStatus();
     }
     return absl::ResourceExhaustedError(absl::StrCat(
-        period_, " ranks in ", size.num_rounds, " rounds on ",
+        num_simulated(), " ranks in ", size.num_rounds, " rounds on ",
         layout.ToString(), " are more than can be simulated; wanted are at ",
         "most ", kMaxSimulatedRounds, " ranks times rounds"));
   }
@@ -155,12 +115,8 @@ class Simulator {
   absl::Status CheckPeriod() const {
     const int num_periods = outline_.size().num_ranks / period_;
     if (num_periods == 1) return absl::OkStatus();
-    const int num_rounds = outline_.size().num_rounds;
-    for (int round = 0; round < num_rounds; ++round) {
-      if (round == kCheckedRounds) {
-        round = std::max(round, num_rounds - kCheckedRounds);
-      }
-      for (int other : {1, num_periods / 2, num_periods - 1}) {
+    for (const int round : CheckedRounds()) {
+      for (const int other : std::set{1, num_periods / 2, num_periods - 1}) {
         if (IsRepeated(round, other * period_)) continue;
         return absl::InternalError(absl::StrCat(
             "in round ", round, ", ranks from ", other * period_,
@@ -171,16 +127,28 @@ class Simulator {
     return absl::OkStatus();
   }
 
+  // Whether a ring is one, in the first and the last rounds.
+  absl::Status CheckRing() const {
+    if (!sample_.has_value()) return absl::OkStatus();
+    const OutlineRound first = RoundOf(1);
+    for (const int round : CheckedRounds()) {
+      if (IsRoundOfRing(round, RoundOf(round), first, period_)) continue;
+      return absl::InternalError(absl::StrCat(
+          "in round ", round, ", ranks do not do what those of a ring do"));
+    }
+    return absl::OkStatus();
+  }
+
   Simulation Run() {
     const int num_rounds = outline_.size().num_rounds;
-    Simulation result = {.num_rounds = num_rounds, .simulated_ranks = period_};
+    Simulation result = {.num_rounds = num_rounds,
+                         .simulated_ranks = num_simulated()};
     for (const LinkClass& link : cluster_.links) {
       result.links.push_back({.name = link.name});
     }
     chunks_by_class_.assign(cluster_.links.size(), 0);
     for (int round = 0; round < num_rounds; ++round) {
-      round_.Clear();
-      outline_.Append(round, 0, period_, &round_);
+      LookAt(round);
       DoTransfers();
       DoWork();
     }
@@ -199,7 +167,52 @@ class Simulator {
   }
 
  private:
-  static constexpr int kCheckedRounds = 64;
+  // Rounds at each end: as many as have so many ranks in all, within bounds.
+  static constexpr int kCheckedRanks = 1 << 20;
+  static constexpr int kMinCheckedRounds = 4;
+  static constexpr int kMaxCheckedRounds = 64;
+
+  int num_simulated() const {
+    return sample_.has_value() ? static_cast<int>(sample_->ranks.size())
+                               : period_;
+  }
+
+  // The first and the last ones.
+  std::vector<int> CheckedRounds() const {
+    const int num_rounds = outline_.size().num_rounds;
+    const int at_each_end = std::clamp(kCheckedRanks / period_,
+                                       kMinCheckedRounds, kMaxCheckedRounds);
+    std::vector<int> rounds;
+    for (int round = 0; round < num_rounds; ++round) {
+      if (round == at_each_end) {
+        round = std::max(round, num_rounds - at_each_end);
+      }
+      rounds.push_back(round);
+    }
+    return rounds;
+  }
+
+  OutlineRound RoundOf(int round) const {
+    OutlineRound all;
+    outline_.Append(round, 0, period_, &all);
+    return all;
+  }
+
+  // Takes what is simulated of a round.
+  void LookAt(int round) {
+    round_.Clear();
+    if (!sample_.has_value()) {
+      outline_.Append(round, 0, period_, &round_);
+      return;
+    }
+    for (const int rank : sample_->ranks) {
+      outline_.Append(round, rank, rank + 1, &round_);
+    }
+    std::erase_if(round_.transfers, [this](const Transfer& transfer) {
+      return absl::c_find(sample_->senders, transfer.from) ==
+             sample_->senders.end();
+    });
+  }
 
   bool IsRepeated(int round, int distance) const {
     const int size = outline_.size().num_ranks;
@@ -230,9 +243,10 @@ class Simulator {
       unreduced_[work.rank] = work.reduced_chunks;
     }
     for (const Transfer& transfer : round_.transfers) {
-      const int link = machine_.ClassOf(transfer);
+      const int link = links_.ClassOf(transfer);
       Start(transfer, link);
-      chunks_by_class_[link] += transfer.chunks;
+      const int64_t times = sample_.has_value() ? sample_->times[link] : 1;
+      chunks_by_class_[link] += times * transfer.chunks;
       classes_.push_back(link);
     }
     out_.Pass();
@@ -242,7 +256,7 @@ class Simulator {
     for (size_t i = 0; i < classes_.size(); ++i) {
       const Transfer& transfer = round_.transfers[i];
       const int link = classes_[i];
-      const double passed = machine_.IsInHost(transfer)
+      const double passed = links_.IsInHost(transfer)
                                 ? TakeEnd(transfer, &in_hosts)
                                 : PassedLinks(transfer, link);
       End(transfer, link, passed);
@@ -254,18 +268,18 @@ class Simulator {
     const double start = std::max(ready_[transfer.from], ready_[to]);
     const LinkCost& cost = cluster_.links[link].cost;
     const double duration = Duration(transfer, cost);
-    if (machine_.IsInHost(transfer)) {
-      hosts_->Add(machine_.TaskOf(to), start, duration);
-      if (machine_.IsBetweenTasks(transfer)) {
-        hosts_->Add(machine_.TaskOf(transfer.from), start,
+    if (links_.IsInHost(transfer)) {
+      hosts_->Add(links_.TaskOf(to), start, duration);
+      if (links_.IsBetweenTasks(transfer)) {
+        hosts_->Add(links_.TaskOf(transfer.from), start,
                     Picoseconds(static_cast<double>(transfer.chunks) *
                                 cluster_.seconds_per_message));
       }
       CountFused(transfer, cost);
       return;
     }
-    out_.Add(link, machine_.PortOf(transfer.from, link), start, duration);
-    in_.Add(link, machine_.PortOf(to, link), start, duration);
+    out_.Add(link, links_.PortOf(transfer.from, link), start, duration);
+    in_.Add(link, links_.PortOf(to, link), start, duration);
   }
 
   // What is received and then reduced takes as long as the slower of the two.
@@ -279,15 +293,15 @@ class Simulator {
 
   // When both ends have done what Start() gave them.
   double TakeEnd(const Transfer& transfer, absl::Span<const double>* ends) {
-    const size_t num_pieces = machine_.IsBetweenTasks(transfer) ? 2 : 1;
+    const size_t num_pieces = links_.IsBetweenTasks(transfer) ? 2 : 1;
     const auto own = ends->first(num_pieces);
     ends->remove_prefix(num_pieces);
     return *std::max_element(own.begin(), own.end());
   }
 
   double PassedLinks(const Transfer& transfer, int link) const {
-    return std::max(out_.FreeAt(link, machine_.PortOf(transfer.from, link)),
-                    in_.FreeAt(link, machine_.PortOf(transfer.to, link)));
+    return std::max(out_.FreeAt(link, links_.PortOf(transfer.from, link)),
+                    in_.FreeAt(link, links_.PortOf(transfer.to, link)));
   }
 
   // Both ranks wait for it.
@@ -307,7 +321,7 @@ class Simulator {
       saved_[work.rank] = 0;
       unreduced_[work.rank] = 0;
       if (hosts_.has_value()) {
-        hosts_->Add(machine_.TaskOf(work.rank), ready_[work.rank], duration);
+        hosts_->Add(links_.TaskOf(work.rank), ready_[work.rank], duration);
       } else {
         ready_[work.rank] += duration;
       }
@@ -321,7 +335,8 @@ class Simulator {
   const ClusterModel& cluster_;
   const double chunk_bytes_;
   const int period_;
-  const Machine machine_;
+  const ClusterLinks links_;
+  std::optional<RingSample> sample_;  // None: all ranks of the period.
   Ports out_;
   Ports in_;
   std::vector<double> ready_;  // When ranks have ended the last round.
@@ -371,10 +386,12 @@ absl::StatusOr<Simulation> Simulate(const Outline& outline,
   const absl::Status valid = CheckCluster(cluster);
   if (!valid.ok()) return valid;
   Simulator simulator(outline, layout, cluster, chunk_bytes);
-  const absl::Status fits = simulator.CheckSize(layout);
+  const absl::Status fits = simulator.Prepare(layout);
   if (!fits.ok()) return fits;
   const absl::Status repeats = simulator.CheckPeriod();
   if (!repeats.ok()) return repeats;
+  const absl::Status is_ring = simulator.CheckRing();
+  if (!is_ring.ok()) return is_ring;
   return simulator.Run();
 }
 

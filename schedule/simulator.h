@@ -69,10 +69,12 @@ struct Simulation {
 inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 30;
 
 // Pure. Simulates only as many ranks as the outline's period, where the layout
-// and the cluster have it too. Errors: as CheckCluster(); INVALID_ARGUMENT if
-// `layout` is of another size than the outline; RESOURCE_EXHAUSTED above
+// and the cluster have it too; of a ring, without hosts, a transfer of each
+// class of links (ring_sample.h). Errors: as CheckCluster(); INVALID_ARGUMENT
+// if `layout` is of another size than the outline; RESOURCE_EXHAUSTED above
 // kMaxSimulatedRounds; INTERNAL if, in some round, ranks do not do what the
-// outline's period says (looked at for some ranks and rounds).
+// outline says of its period or of a ring (looked at for some ranks and
+// rounds).
 absl::StatusOr<Simulation> Simulate(const Outline& outline,
                                     const GroupLayout& layout,
                                     const ClusterModel& cluster,

@@ -173,6 +173,77 @@ TEST(SimulatorTest, APeriodThatIsNoneIsAnError) {
               HasSubstr("in round 1, ranks from 5 on"));
 }
 
+// Says that it is a ring.
+class GivenRing : public Outline {
+ public:
+  GivenRing(int num_ranks, const std::vector<OutlineRound>& rounds)
+      : Outline({.num_ranks = num_ranks,
+                 .num_rounds = static_cast<int>(rounds.size()),
+                 .period = num_ranks,
+                 .is_ring = true}),
+        rounds_(num_ranks, rounds) {}
+
+  void Append(int round, int first, int end,
+              OutlineRound* into) const override {
+    rounds_.Append(round, first, end, into);
+  }
+
+ private:
+  const GivenOutline rounds_;
+};
+
+// Each of `order` sends to the next, and then reduces.
+OutlineRound RingRound(const std::vector<int>& order) {
+  OutlineRound round;
+  const auto size = static_cast<int>(order.size());
+  for (int i = 0; i < size; ++i) {
+    round.transfers.push_back({order[i], order[(i + 1) % size], 1});
+    round.work.push_back({i, 1, 0});
+  }
+  return round;
+}
+
+TEST(SimulatorTest, OneTransferOfEachClassStandsForARing) {
+  const OutlineRound round = RingRound({0, 1, 2, 3, 4, 5});
+  const GivenRing ring(6, {{}, round, round});
+  const auto some = Simulate(ring, GroupLayout::Uniform(2, 3), Machine(), 1000);
+  ASSERT_THAT(some, IsOk());
+  EXPECT_EQ(some->simulated_ranks, 4);
+  EXPECT_THAT(some->seconds * 1e6, DoubleNear(2 * (50 + 10 + 2), 1e-9));
+  EXPECT_EQ(some->links[0].messages, 2 * 4);
+  EXPECT_EQ(some->links[1].messages, 2 * 2);
+}
+
+TEST(SimulatorTest, ARingThatSharesLinksIsSimulatedWhole) {
+  const OutlineRound round = RingRound({0, 2, 1, 3});
+  const GivenRing ring(4, {{}, round});
+  const auto all = Simulate(ring, GroupLayout::Uniform(2, 2), Machine(), 1000);
+  ASSERT_THAT(all, IsOk());
+  EXPECT_EQ(all->simulated_ranks, 4);
+  EXPECT_THAT(all->seconds * 1e6, DoubleNear(50 + 2 * 10 + 2, 1e-9));
+}
+
+TEST(SimulatorTest, ARingThatSharesProcessorsIsSimulatedWhole) {
+  const OutlineRound round = RingRound({0, 1, 2, 3});
+  const GivenRing ring(4, {{}, round});
+  ClusterModel cluster = Machine();
+  cluster.host = {.tasks = 0, .processors = 1, .inline_bytes = 0};
+  const auto all = Simulate(ring, GroupLayout::Uniform(1, 4), cluster, 1000);
+  ASSERT_THAT(all, IsOk());
+  EXPECT_EQ(all->simulated_ranks, 4);
+}
+
+TEST(SimulatorTest, ARingThatIsNoneIsAnError) {
+  OutlineRound round = RingRound({0, 1, 2, 3});
+  round.work.pop_back();
+  const GivenRing ring(4, {{}, RingRound({0, 1, 2, 3}), round});
+  const auto result =
+      Simulate(ring, GroupLayout::Uniform(1, 4), Machine(), 1000);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("in round 2, ranks do not do what those of a ring do"));
+}
+
 TEST(SimulatorTest, TooMuchWorkIsRefused) {
   class Endless : public Outline {
    public:
