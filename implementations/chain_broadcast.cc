@@ -1,8 +1,11 @@
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "implementations/cost.h"
 #include "implementations/pipelines.h"
 #include "implementations/relay.h"
+#include "implementations/relay_outline.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -40,6 +43,20 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
+std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+  std::vector<RelayTree> chains;
+  for (const Pipeline& pipeline : PipelinesFromSource(request)) {
+    const std::vector<int>& order = pipeline.order;
+    RelayTree chain = {.parents = std::vector<int>(order.size(), -1),
+                       .num_chunks = static_cast<int>(pipeline.subdivs.size())};
+    for (size_t i = 1; i < order.size(); ++i) {
+      chain.parents[order[i]] = order[i - 1];
+    }
+    chains.push_back(std::move(chain));
+  }
+  return RelayOutline(chains);
+}
+
 std::vector<int> Subdivide(const SubdivisionRequest& request) {
   return OnePipeline(
       NumPieces(request, {.num_rounds = request.layout.size() - 1, .load = 1}));
@@ -73,7 +90,8 @@ REGISTER_COLLECTIVE(
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
                .plan = Plan,
-               .subdivide = Subdivide}));
+               .subdivide = Subdivide,
+               .outline = MakeOutline}));
 
 }  // namespace
 }  // namespace tutti

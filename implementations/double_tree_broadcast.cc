@@ -1,3 +1,4 @@
+#include <memory>
 #include <vector>
 
 #include "implementations/binomial_tree.h"
@@ -6,6 +7,7 @@
 #include "implementations/double_tree_links.h"
 #include "implementations/pipelines.h"
 #include "implementations/relay.h"
+#include "implementations/relay_outline.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -59,6 +61,27 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
+RelayTree RelayTreeOf(int tree, const Pipeline& pipeline) {
+  const std::vector<int>& order = pipeline.order;
+  const int num_others = static_cast<int>(order.size()) - 1;
+  RelayTree relays = {.parents = std::vector<int>(order.size(), -1),
+                      .num_chunks = static_cast<int>(pipeline.subdivs.size())};
+  for (int position = 0; position < num_others; ++position) {
+    const int parent = PlaceInTree(tree, position, num_others).parent;
+    relays.parents[order[1 + position]] =
+        parent < 0 ? order.front() : order[1 + parent];
+  }
+  return relays;
+}
+
+std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+  std::vector<RelayTree> trees;
+  for (const Pipeline& pipeline : PipelinesFromSource(request)) {
+    for (const int tree : {0, 1}) trees.push_back(RelayTreeOf(tree, pipeline));
+  }
+  return RelayOutline(trees);
+}
+
 // Of the first piece.
 int NumRounds(int size) { return size < 2 ? 0 : CeilLog2(size - 1) + 1; }
 
@@ -97,7 +120,8 @@ REGISTER_COLLECTIVE(
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
                .plan = Plan,
-               .subdivide = Subdivide}));
+               .subdivide = Subdivide,
+               .outline = MakeOutline}));
 
 }  // namespace
 }  // namespace tutti

@@ -185,10 +185,26 @@ TEST(OutlineTest, RingsOfDifferentOrdersAreNoRing) {
   EXPECT_FALSE((*outline)->size().is_ring);
 }
 
-TEST(OutlineTest, RingsHalvingAndDoubleTreesHaveOne) {
+TEST(OutlineTest, OfBroadcastsIsThatOfThePlansFromAnyRoot) {
+  for (const char* name : {"ChainBroadcast", "DoubleTreeBroadcast"}) {
+    for (const GroupLayout& layout : Layouts(/*max_ranks=*/12)) {
+      for (int root = 0; root < layout.size(); ++root) {
+        const VerifyCase request = {.layout = layout,
+                                    .type = CollectiveType::kBroadcast,
+                                    .root = root,
+                                    .subdiv_offsets = {0, 0, -1, 0}};
+        SCOPED_TRACE(absl::StrCat(name, ": ", ToString(request)));
+        EXPECT_THAT(CheckOutline(AlgorithmNamed(name), request), IsOk());
+      }
+    }
+  }
+}
+
+TEST(OutlineTest, RingsHalvingChainsAndDoubleTreesHaveOne) {
   EXPECT_THAT(
       NamesWithOutlines(),
-      UnorderedElementsAre("DoubleTreeReduce", "RecursiveHalvingDoublingReduce",
+      UnorderedElementsAre("ChainBroadcast", "DoubleTreeBroadcast",
+                           "DoubleTreeReduce", "RecursiveHalvingDoublingReduce",
                            "RingGather", "RingReduce", "RingReduceScatter"));
 }
 
@@ -320,6 +336,20 @@ TEST(SimulatedTimeTest, OfDoubleTreesIsNearTheLeastForManyPieces) {
                                64e6 / (*outline)->size().num_chunks);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_LT(result->seconds, 1.05 * 2 * 64e6 / 1e9);
+}
+
+TEST(SimulatedTimeTest, OfAChainOfAHundredThousandRanksHasTheClosedForm) {
+  const Algorithm& algorithm = AlgorithmNamed("ChainBroadcast");
+  const int n = 100000;
+  const VerifyCase request = {.layout = GroupLayout::Uniform(1, n),
+                              .type = CollectiveType::kBroadcast,
+                              .root = 70000,
+                              .subdiv_offsets = std::vector<int>(8)};
+  const auto outline = OutlineOf(algorithm, request, 0);
+  const auto result =
+      Simulate(**outline, request.layout, OneLevel(1e-6, 1e9, kFree), 1e6);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->seconds, DoubleNear((n - 2 + 8) * (1e-6 + 1e-3), 1e-6));
 }
 
 TEST(SimulatedTimeTest, OfAHundredThousandRanksHasTheClosedForm) {

@@ -63,6 +63,9 @@ class Outline {
     // other sender; and in every round all send and work as much as each other.
     bool is_ring = false;
 
+    // At most so many ranks send or work in a round. 0: no such claim.
+    int busy_ranks = 0;
+
     friend bool operator==(const Size&, const Size&) = default;
   };
 

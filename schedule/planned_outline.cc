@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -137,6 +138,16 @@ bool IsRingAsItSays(const Outline& outline, int round,
                        size.num_ranks);
 }
 
+bool IsAsBusyAsItSays(const Outline::Size& size, const OutlineRound& all) {
+  if (size.busy_ranks == 0) return true;
+  std::set<int> busy;
+  for (const OutlineRound::Transfer& transfer : all.transfers) {
+    busy.insert(transfer.from);
+  }
+  for (const OutlineRound::Work& work : all.work) busy.insert(work.rank);
+  return busy.size() <= static_cast<size_t>(size.busy_ranks);
+}
+
 absl::Status CheckRound(const Outline& outline, const Outline& planned,
                         int round, const VerifyCase& request) {
   const Outline::Size& size = outline.size();
@@ -147,6 +158,10 @@ absl::Status CheckRound(const Outline& outline, const Outline& planned,
   }
   if (!IsRingAsItSays(outline, round, all)) {
     return Wrong(request, absl::StrCat(" is no ring in round ", round));
+  }
+  if (!IsAsBusyAsItSays(size, all)) {
+    return Wrong(request, absl::StrCat(" has more than ", size.busy_ranks,
+                                       " busy ranks in round ", round));
   }
   for (int rank = 0; rank < size.num_ranks; ++rank) {
     const int other = (rank + size.period) % size.num_ranks;
@@ -208,6 +223,7 @@ absl::Status CheckOutline(const Algorithm& algorithm,
   Outline::Size want = (*planned)->size();
   want.period = size.period;
   want.is_ring = size.is_ring;
+  want.busy_ranks = size.busy_ranks;
   if (!(size == want)) return Wrong(request, " is of another size");
   if (size.period < 1 || size.num_ranks % size.period != 0) {
     return Wrong(request, absl::StrCat(" has a period of ", size.period));

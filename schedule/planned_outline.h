@@ -23,8 +23,8 @@ absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
 
 // OK if the algorithm's own function says what its plans do, and every rank
-// does what it says of the period and of a ring. Errors: as the functions
-// above; INVALID_ARGUMENT naming the first round that differs.
+// does what it says of the period, of a ring and of how many are busy. Errors:
+// as the functions above; INVALID_ARGUMENT naming the first round that differs.
 absl::Status CheckOutline(const Algorithm& algorithm,
                           const VerifyCase& request);
 

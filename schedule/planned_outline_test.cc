@@ -81,6 +81,11 @@ std::unique_ptr<const Outline> WrongRing(const PlanRequest& /*request*/) {
   size.is_ring = true;
   return std::make_unique<PlanOutline>(size, 2);
 }
+std::unique_ptr<const Outline> TooBusy(const PlanRequest& /*request*/) {
+  Outline::Size size = kSize;
+  size.busy_ranks = 1;
+  return std::make_unique<PlanOutline>(size, 2);
+}
 std::unique_ptr<const Outline> WrongSize(const PlanRequest& /*request*/) {
   Outline::Size size = kSize;
   size.scratch_chunks = 0;
@@ -170,6 +175,7 @@ TEST(CheckOutlineTest, FindsWhatDiffersFromThePlans) {
   EXPECT_THAT(check(WrongWork), HasSubstr("differs in round 1"));
   EXPECT_THAT(check(WrongPeriod), HasSubstr("no period of 1 at rank 0"));
   EXPECT_THAT(check(WrongRing), HasSubstr("is no ring in round 1"));
+  EXPECT_THAT(check(TooBusy), HasSubstr("more than 1 busy ranks in round 1"));
   EXPECT_THAT(check(WrongSize), HasSubstr("another size"));
 }
 

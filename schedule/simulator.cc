@@ -101,13 +101,16 @@ class Simulator {
       sample_ = SampleRing(RoundOf(1).transfers, links_,
                            static_cast<int>(cluster_.links.size()));
     }
-    if (int64_t{num_simulated()} * size.num_rounds <= kMaxSimulatedRounds) {
+    const int busy = size.busy_ranks > 0
+                         ? std::min(size.busy_ranks, num_simulated())
+                         : num_simulated();
+    if (int64_t{busy} * size.num_rounds <= kMaxSimulatedRounds) {
       return absl::OkStatus();
     }
     return absl::ResourceExhaustedError(absl::StrCat(
-        num_simulated(), " ranks in ", size.num_rounds, " rounds on ",
-        layout.ToString(), " are more than can be simulated; wanted are at ",
-        "most ", kMaxSimulatedRounds, " ranks times rounds"));
+        busy, " ranks in ", size.num_rounds, " rounds on ", layout.ToString(),
+        " are more than can be simulated; wanted are at most ",
+        kMaxSimulatedRounds, " ranks times rounds"));
   }
 
   // Whether other ranks do the same: in the first and the last rounds, of the

@@ -65,7 +65,8 @@ struct Simulation {
   int simulated_ranks = 0;  // The others do the same, elsewhere.
 };
 
-// At most so many ranks times rounds are simulated; some minutes.
+// At most so many ranks times rounds are simulated, or ranks that are busy
+// (Outline::Size::busy_ranks); some minutes.
 inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 30;
 
 // Pure. Simulates only as many ranks as the outline's period, where the layout

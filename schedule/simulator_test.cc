@@ -245,15 +245,23 @@ TEST(SimulatorTest, ARingThatIsNoneIsAnError) {
 }
 
 TEST(SimulatorTest, TooMuchWorkIsRefused) {
-  class Endless : public Outline {
+  class Idle : public Outline {
    public:
-    Endless()
-        : Outline({.num_ranks = 1000, .num_rounds = 1 << 30, .period = 1000}) {}
+    Idle(int num_rounds, int busy_ranks)
+        : Outline({.num_ranks = 1 << 20,
+                   .num_rounds = num_rounds,
+                   .period = 1 << 20,
+                   .busy_ranks = busy_ranks}) {}
     void Append(int, int, int, OutlineRound*) const override {}
   };
-  const auto result =
-      Simulate(Endless(), GroupLayout::Uniform(1, 1000), Machine(), 1);
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
+  const auto simulate = [](int num_rounds, int busy_ranks) {
+    return Simulate(Idle(num_rounds, busy_ranks),
+                    GroupLayout::Uniform(1, 1 << 20), Machine(), 1);
+  };
+  EXPECT_THAT(simulate(1 << 10, 0), IsOk());
+  EXPECT_EQ(simulate(1 << 11, 0).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(simulate(1 << 11, 1 << 19), IsOk());
 }
 
 // As Machine(), with hosts of so many tasks, and no inline work.

@@ -63,9 +63,9 @@ or receive there: this share of the bytes
 or, if that is more, the same of a rank at the bandwidth of all its links, or
 the n-th part of all reductions; with hosts, one part for each processor.
 
-Rings, recursive halving-doubling and DoubleTreeReduce have outlines for groups
-of up to 1,000,000 ranks; with "host", rings of many ranks in each host may be
-too much. Others are simulated as planned, up to 6,000,000 steps.
+Rings, chains, double trees and recursive halving-doubling have outlines for
+groups of up to 1,000,000 ranks; with "host", rings of many ranks in each host
+may be too much. Others are simulated as planned, up to 6,000,000 steps.
 
 --json prints one object:
   name, collective, layout     as given

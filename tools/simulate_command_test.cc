@@ -246,6 +246,19 @@ TEST_F(SimulateCommandTest, DoubleTreesOfAHundredThousandRanksAreSimulated) {
   EXPECT_THAT(sent, DoubleNear(2 * (n - 1) * bytes, 1e3));
 }
 
+TEST_F(SimulateCommandTest, PipelinesToAHundredThousandRanksAreSimulated) {
+  const int n = 100000;
+  const double bytes = 1 << 20;
+  for (const char* name : {"ChainBroadcast", "DoubleTreeBroadcast"}) {
+    const auto json =
+        JsonOf({.words = {.name = name, .layout = "1000x100", .bytes = "1M"}});
+    double sent = 0;
+    for (const auto& link : json["links"]) sent += link["bytes"].get<double>();
+    EXPECT_THAT(sent, DoubleNear((n - 1) * bytes, 1e3)) << name;
+    EXPECT_GE(json["time_us"], json["lower_bound_us"]) << name;
+  }
+}
+
 TEST_F(SimulateCommandTest, AnyOfAHundredThousandRanksCanBeTheRoot) {
   EXPECT_THAT(
       RunLine("simulate HierarchicalTreeBroadcast --ranks 100000 --root 70000"),
