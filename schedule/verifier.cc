@@ -1,6 +1,7 @@
 #include "schedule/verifier.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -39,6 +40,18 @@ bool IsRankList(const std::vector<int>& list, RankListUse use, int size) {
   std::sort(sorted.begin(), sorted.end());
   return sorted.front() >= 0 && sorted.back() < size &&
          std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+}
+
+// "offsets 0,-1"; "64 subdivisions, offsets 0" where all have the same.
+std::string SubdivisionsText(const std::vector<int>& offsets) {
+  const bool differ =
+      std::adjacent_find(offsets.begin(), offsets.end(),
+                         std::not_equal_to<>()) != offsets.end();
+  if (differ || offsets.size() == 1) {
+    return absl::StrCat("offsets ", absl::StrJoin(offsets, ","));
+  }
+  return absl::StrCat(offsets.size(), " subdivisions, offsets ",
+                      offsets.front());
 }
 
 Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
@@ -106,8 +119,7 @@ std::string ToString(const VerifyCase& request) {
                     absl::StrJoin(request.permutation, ","));
   }
   if (!request.subdiv_offsets.empty()) {
-    absl::StrAppend(&text, ", offsets ",
-                    absl::StrJoin(request.subdiv_offsets, ","));
+    absl::StrAppend(&text, ", ", SubdivisionsText(request.subdiv_offsets));
   }
   if (!request.rank_list.empty()) {
     absl::StrAppend(&text, ", ranks ", absl::StrJoin(request.rank_list, ","));

@@ -627,6 +627,9 @@ TEST(VerifierTest, CasesReadLikeSentences) {
                                 .permutation = {1, 2, 0},
                                 .subdiv_offsets = {0, -1}}),
             "permute on 1x3, permutation 1,2,0, offsets 0,-1");
+  EXPECT_EQ(ToString(VerifyCase{.layout = GroupLayout::Uniform(1, 3),
+                                .subdiv_offsets = std::vector<int>(64, -1)}),
+            "all_reduce on 1x3, 64 subdivisions, offsets -1");
 }
 
 }  // namespace
