@@ -1,5 +1,7 @@
 #include "tools/schedule_command.h"
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,7 +36,8 @@ the sum of an average.
 
 --svg draws it: columns are ranks, time goes down. A band has the transfers that
 can run at once, each arrow all that one rank sends to another, with the numbers
-of the chunks; tooltips have the steps. At most 64 ranks.
+of the chunks; tooltips have the steps. At most 64 ranks. Of subdivisions that
+follow each other on one way it draws the first 4, and says of how many.
 
 --goal writes a trace in GOAL, for LogGOPSim (T. Hoefler et al.): sends and
 receives with their bytes in float32, of --bytes, and what they wait for.
@@ -57,6 +60,10 @@ Examples:
 constexpr int kMaxRanks = 1024;
 constexpr int kMaxDrawnRanks = 64;
 
+// Subdivisions of one offset. Each does the same as the one before it, a round
+// later: four show how they follow each other, and fit on a page.
+constexpr size_t kMaxDrawnPieces = 4;
+
 // What is shown.
 struct Shown {
   std::string title;
@@ -75,6 +82,20 @@ absl::Status CheckFormat(const ScheduleOptions& options, int num_ranks) {
   }
   return UsageError(absl::StrCat("--svg draws at most ", kMaxDrawnRanks,
                                  " ranks, not ", num_ranks));
+}
+
+// With no more pieces than a picture can show.
+Shown Drawn(const ScheduleWords& words, Shown shown) {
+  std::vector<int>& offsets = shown.of.request.subdiv_offsets;
+  const size_t num_subdivs = offsets.size();
+  const bool differ =
+      std::adjacent_find(offsets.begin(), offsets.end(),
+                         std::not_equal_to<>()) != offsets.end();
+  if (differ || num_subdivs <= kMaxDrawnPieces) return shown;
+  offsets.resize(kMaxDrawnPieces);
+  shown.title = absl::StrCat(TitleOf(words, shown.of), " (the first of ",
+                             num_subdivs, ")");
+  return shown;
 }
 
 absl::StatusOr<Shown> Choose(const ScheduleOptions& options,
@@ -161,7 +182,8 @@ absl::Status ShowSchedule(const ScheduleOptions& options,
   const auto shown = Choose(options, registry);
   if (!shown.ok()) return shown.status();
   if (!options.svg.empty()) {
-    return Write(*shown, Svg(*shown), options.svg, console);
+    const Shown drawn = Drawn(options.words, *shown);
+    return Write(drawn, Svg(drawn), options.svg, console);
   }
   if (!options.goal.empty()) {
     return Write(*shown, Goal(*shown), options.goal, console);

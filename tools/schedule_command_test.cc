@@ -1,8 +1,11 @@
 #include "tools/schedule_command.h"
 
+#include <fstream>
 #include <sstream>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "schedule/algorithm.h"
@@ -33,7 +36,12 @@ class ScheduleCommandTest : public ::testing::Test {
     const CollectiveRegistry& global = CollectiveRegistry::Global();
     EXPECT_THAT(registry_.Register("Trees", *global.Find("TreeReduce")),
                 IsOk());
+    EXPECT_THAT(
+        registry_.Register("DoubleTrees", *global.Find("DoubleTreeReduce")),
+        IsOk());
     EXPECT_THAT(registry_.Register("Permute", *global.Find("Permute")), IsOk());
+    EXPECT_THAT(registry_.Register("Rings", *global.Find("RingReduce")),
+                IsOk());
     EXPECT_THAT(registry_.Register("Refuser", RefusingAllReduce()), IsOk());
     EXPECT_THAT(
         registry_.Register(
@@ -86,7 +94,7 @@ TEST_F(ScheduleCommandTest, TheFirstCollectiveIsShownUnlessAnotherIsNamed) {
 TEST_F(ScheduleCommandTest, WhatHasNoStepsToShowIsTold) {
   EXPECT_THAT(UsageErrorOf({.words = {.name = "Refuser"}}),
               AllOf(HasSubstr("Refuser is code, not a schedule"),
-                    HasSubstr("Loser, Permute, Trees")));
+                    HasSubstr("DoubleTrees, Loser, Permute, Rings, Trees")));
   EXPECT_THAT(UsageErrorOf({.words = {.name = "Fly"}}),
               HasSubstr("unknown algorithm"));
 }
@@ -122,6 +130,53 @@ TEST_F(ScheduleCommandTest, GroupsHaveALimit) {
       UsageErrorOf({.words = {.name = "Trees", .ranks = 65}, .svg = "x.svg"}),
       HasSubstr("--svg draws at most 64 ranks, not 65"));
   EXPECT_THAT(Show({.words = {.name = "Trees", .layout = "512x2"}}), IsOk());
+}
+
+int HeightOf(const std::string& svg) {
+  const std::string attribute = "height=\"";
+  return std::stoi(svg.substr(svg.find(attribute) + attribute.size()));
+}
+
+TEST_F(ScheduleCommandTest, APictureOfManyPiecesShowsTheFirstAndSaysSo) {
+  const std::string path = ::testing::TempDir() + "/pieces.svg";
+  for (const char* bytes : {"1M", "64M"}) {
+    EXPECT_THAT(
+        Show({.words = {.name = "DoubleTrees", .ranks = 16, .bytes = bytes},
+              .svg = path}),
+        IsOk());
+    const std::string title =
+        "DoubleTrees: all_reduce on 1x16, 4 subdivisions, offsets 0 "
+        "(the first of 64)";
+    EXPECT_EQ(out_.str(), absl::StrCat(title, ": wrote ", path, "\n"));
+    std::stringstream svg;
+    svg << std::ifstream(path).rdbuf();
+    EXPECT_THAT(svg.str(), HasSubstr(absl::StrCat("<title>", title, "<")));
+    EXPECT_LT(HeightOf(svg.str()), 1500);
+  }
+}
+
+TEST_F(ScheduleCommandTest, APictureHasAllRingsOfDifferentOffsets) {
+  const std::string path = ::testing::TempDir() + "/rings.svg";
+  EXPECT_THAT(
+      Show({.words = {.name = "Rings", .layout = "1x3", .bytes = "128M"},
+            .svg = path}),
+      IsOk());
+  EXPECT_THAT(out_.str(), StartsWith("Rings: all_reduce on 1x3, offsets "
+                                     "0,-1,2,-3,4,-5: wrote"));
+}
+
+TEST_F(ScheduleCommandTest, TextAndTracesHaveAllPieces) {
+  EXPECT_THAT(Show({.words = {.name = "DoubleTrees", .ranks = 16}}), IsOk());
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("64 subdivisions"),
+                                HasSubstr("128 chunks"), HasSubstr("[127]")));
+  const std::string path = ::testing::TempDir() + "/pieces.goal";
+  EXPECT_THAT(
+      Show({.words = {.name = "DoubleTrees", .ranks = 16}, .goal = path}),
+      IsOk());
+  EXPECT_THAT(out_.str(), HasSubstr("on 1x16, 64 subdivisions, offsets 0: "));
+  std::stringstream goal;
+  goal << std::ifstream(path).rdbuf();
+  EXPECT_THAT(goal.str(), HasSubstr(" tag 127"));
 }
 
 TEST_F(ScheduleCommandTest, OneFormatAtATime) {
