@@ -73,10 +73,10 @@ TEST(WorkQueueTest, BelowOneWorkerMeansSome) {
 
 TEST(WorkQueueTest, TheDestructorRunsWhatIsQueued) {
   std::atomic<int> num_runs{0};
+  BlockingCounter go(1);
   {
     DefaultEnvironment environment(/*num_workers=*/1);
     WorkQueue& queue = *environment.get().queue;
-    BlockingCounter go(1);
     queue.Schedule([&] { go.Wait(); });
     for (int i = 0; i < 100; ++i) {
       queue.Schedule([&] {
