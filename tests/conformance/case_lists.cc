@@ -87,19 +87,21 @@ Case Simplest(CollectiveType type, const Grid& grid, int64_t length) {
           .permutation = Permutations(type, grid.size()).front()};
 }
 
-// The largest length, with one permutation, while roots take turns. In large
-// groups also the other choices take turns, and there are fewer dtypes.
+// The largest length, with one permutation, while roots take turns, and from a
+// few ranks on the other choices too. In large groups there are fewer dtypes.
 std::vector<Case> LargestCases(const ImplementationTraits& traits,
                                CollectiveType type, const Grid& grid) {
+  constexpr int kMostRanksForAllChoices = 3;
   const int size = grid.size();
-  const bool is_large = size > kMostRanksForAll;
   const auto subdivisions = SubdivisionsOf(traits);
   const auto placements = Placements(type, /*quick=*/false);
   const auto roots = Roots(type, size, /*quick=*/true);
   std::vector<Case> cases =
-      Times({Simplest(type, grid, kLargestLength)}, DTypes(type, is_large),
+      Times({Simplest(type, grid, kLargestLength)},
+            DTypes(type, /*quick=*/size > kMostRanksForAll),
             [](Case& c, DType dtype) { c.dtype = dtype; });
-  if (!is_large) {
+  const bool has_all_choices = size <= kMostRanksForAllChoices;
+  if (has_all_choices) {
     cases = Times(cases, subdivisions,
                   [](Case& c, Subdivisions s) { c.subdivisions = s; });
     cases = Times(cases, placements,
@@ -107,9 +109,10 @@ std::vector<Case> LargestCases(const ImplementationTraits& traits,
   }
   for (size_t i = 0; i < cases.size(); ++i) {
     cases[i].root = roots[(i + i / 3) % roots.size()];
-    if (!is_large) continue;
+    if (has_all_choices) continue;
     cases[i].in_place = placements[i % placements.size()];
-    cases[i].subdivisions = subdivisions[i % subdivisions.size()];
+    cases[i].subdivisions =
+        subdivisions[(i + i / placements.size()) % subdivisions.size()];
   }
   return cases;
 }

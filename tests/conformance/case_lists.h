@@ -25,8 +25,8 @@ inline constexpr int64_t kMaxBlock = 1001;
 // groups of more than 8 the roots are the first, a middle and the last rank.
 //
 // With the largest length, for which that takes long, there is one permutation,
-// and roots take turns; in groups of more than 8 there is one dtype each of 2,
-// 4 and 8 bytes, and placements and subdivisions take turns, too.
+// and roots take turns; in groups of more than 3 placements and subdivisions,
+// too; in those of more than 8 there is one dtype each of 2, 4 and 8 bytes.
 std::vector<Case> MatrixCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid,
                               int64_t length);
