@@ -502,9 +502,8 @@ TEST_F(MpiTransportTest, LandingsOfACancelledRequestLastUntilMpiIsDone) {
     const absl::Status status = borrower.Wait();
     EXPECT_EQ(borrower.num_asked() > 0, is_cuda_aware);
     if (round % 2 == 0) {  // All may have come before.
-      EXPECT_THAT(status,
-                  AnyOf(IsOk(), StatusIs(absl::StatusCode::kAborted,
-                                         "not now")));
+      EXPECT_THAT(status, AnyOf(IsOk(), StatusIs(absl::StatusCode::kAborted,
+                                                 "not now")));
     } else {  // Where nothing was lent MPI still waits for it.
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, "not now"));
       EXPECT_EQ(borrower.had_landings(), is_cuda_aware);
