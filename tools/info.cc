@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -22,9 +23,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER)
 constexpr char kSanitizer[] = "address";
-#elif defined(__SANITIZE_THREAD__)
+#elif defined(ABSL_HAVE_THREAD_SANITIZER)
 constexpr char kSanitizer[] = "thread";
 #else
 constexpr char kSanitizer[] = "";
