@@ -21,10 +21,11 @@ namespace tutti {
 // threads may.
 class DlopenNcclRuntime : public NcclRuntime {
  public:
-  // Here a group that is not ready is an object of its own. 2.20.5, 2.22.3 and
-  // 2.26.2 keep it with the thread, where that of another communicator mixes
-  // with it. 2.27 was not looked at.
-  static constexpr int kOldest = 22803;
+  // From here on a group that is not ready is an object of its own, which ends
+  // that are aborted at the same time share. 2.20.5, 2.22.3 and 2.26.2 keep it
+  // with the thread, where that of another communicator mixes with it, and such
+  // aborts join NCCL's thread twice.
+  static constexpr int kOldest = 22703;
   static constexpr char kLibrary[] = "libnccl.so.2";
 
   // Errors: UNAVAILABLE with the loader's text; FAILED_PRECONDITION for a

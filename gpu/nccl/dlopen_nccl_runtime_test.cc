@@ -86,8 +86,8 @@ TEST_F(DlopenNcclRuntimeTest, AnOldLibraryIsRefusedWithItsVersion) {
   setenv("NCCL_STUB_VERSION", "22602", 1);
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("2.26.2"), HasSubstr("2.28.3"))));
-  setenv("NCCL_STUB_VERSION", "22803", 1);
+                       AllOf(HasSubstr("2.26.2"), HasSubstr("2.27.3"))));
+  setenv("NCCL_STUB_VERSION", "22703", 1);
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub), IsOk());
 }
 
