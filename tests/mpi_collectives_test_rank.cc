@@ -94,6 +94,11 @@ constexpr int64_t kCounts[] = {0, 1, 7, 1001, 40'001};
 // Less than the last of these, of 4 bytes each.
 constexpr size_t kFewBytes = 150'000;
 
+// Of 4 bytes each: what goes with the notes by which members agree to begin,
+// and what MPI reduces.
+constexpr int64_t kFew = 100;
+constexpr int64_t kMany = 3000;
+
 TEST_F(MpiCollectivesTest, AllReduceGivesAllTheReductionOfEveryDType) {
   for (const DType dtype : kAllDTypes) {
     if (dtype == DType::kBool) continue;
@@ -159,10 +164,12 @@ TEST_F(MpiCollectivesTest, MembersReduceInPlaceOrNotAsTheyLike) {
 
 TEST_F(MpiCollectivesTest, EveryReductionIsThatOfTheOtherImplementations) {
   for (const ReductionKind kind : kAllReductionKinds) {
-    for (const DType dtype : kAllDTypes) {
+    for (size_t i = 0; i < 2 * kAllDTypes.size(); ++i) {
+      const DType dtype = kAllDTypes[i / 2];
+      const int64_t count = i % 2 == 0 ? 77 : 4 * kMany;
       if (!CheckSupported(kind, dtype).ok()) continue;
-      SCOPED_TRACE(absl::StrCat(Name(kind), " ", Name(dtype)));
-      const TensorShape shape = TensorShape::Vector(77);
+      SCOPED_TRACE(absl::StrCat(Name(kind), " ", Name(dtype), " ", count));
+      const TensorShape shape = TensorShape::Vector(count);
       Call by_mpi{.request = RequestOf("MpiReduce", AllReduce(), dtype, shape),
                   .input = Filled(dtype, shape, rank())};
       by_mpi.request.merge_op = kind;
@@ -354,7 +361,7 @@ TEST_F(MpiCollectivesTest, RanksMayStartStepsAndInstancesInAnyOrder) {
 // Group g begins at rank g: all pairs of neighbours, and all ranks turned, each
 // with another leader; their communicators are made meanwhile.
 TEST_F(MpiCollectivesTest, GroupsThatOverlapMayBeginInAnyOrder) {
-  const TensorShape shape = TensorShape::Vector(9);
+  const TensorShape shape = TensorShape::Vector(kMany);
   std::vector<std::pair<int, int>> groups;  // First task, number of tasks.
   for (int first = 0; first < size(); ++first) {
     groups.emplace_back(first, size());
@@ -425,7 +432,7 @@ class MpiCommunicatorsTest : public MpiCollectivesTest {
 
 TEST_F(MpiCommunicatorsTest, AGroupFormedAgainHasAnotherAndAllAreFreed) {
   ExpectAllAreFreed();  // Of the tests before.
-  const TensorShape shape = TensorShape::Vector(5);
+  const TensorShape shape = TensorShape::Vector(kMany);
   const auto request =
       RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
   for (int64_t step = 1; step <= 4; ++step) {
@@ -450,7 +457,7 @@ TEST_F(MpiCommunicatorsTest, AGroupFormedAgainHasAnotherAndAllAreFreed) {
 
 TEST_F(MpiCommunicatorsTest, WhoLeavesKeepsNone) {
   ExpectAllAreFreed();  // Of the tests before.
-  const TensorShape shape = TensorShape::Vector(5);
+  const TensorShape shape = TensorShape::Vector(kMany);
   for (int round = 0; round < 5; ++round) {
     // One after the other, so that what was said before them has been heard.
     for (int i = 0; i < 3; ++i) {
@@ -464,6 +471,22 @@ TEST_F(MpiCommunicatorsTest, WhoLeavesKeepsNone) {
     SetUp();
   }
   ExpectAllAreFreed();
+}
+
+TEST_F(MpiCommunicatorsTest, SmallReductionsMakeNone) {
+  ExpectAllAreFreed();  // Of the tests before.
+  const TensorShape shape = TensorShape::Vector(kFew);
+  for (const bool to_root : {false, true}) {
+    Call call{
+        .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
+        .input = Filled(DType::kInt32, shape, rank())};
+    if (to_root) call.request.op = ReduceToRoot{0};
+    Start(call);
+    ASSERT_THAT(call.Wait(), IsOk());
+    if (to_root && rank() != 0) continue;
+    Check(call.output, [&](int64_t i) { return SumOf(i); });
+  }
+  EXPECT_EQ(MostCommunicators(), 0);
 }
 
 CustomMergeOp Custom(std::string name) {
@@ -553,8 +576,13 @@ TEST_F(MpiCollectivesTest, WithoutMemoryItEndsOnAllAndTheNextOneRuns) {
   }
 }
 
-TEST_F(MpiCollectivesTest, WhatHasNotBegunEndsWithTheErrorOfAnyMember) {
-  const TensorShape shape = TensorShape::Vector(100);
+class MpiCancelledTest : public MpiCollectivesTest {
+ protected:
+  void CancelAllReduceOf(int64_t count);
+};
+
+void MpiCancelledTest::CancelAllReduceOf(int64_t count) {
+  const TensorShape shape = TensorShape::Vector(count);
   const auto request =
       RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
   const auto next = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
@@ -594,6 +622,12 @@ TEST_F(MpiCollectivesTest, WhatHasNotBegunEndsWithTheErrorOfAnyMember) {
   Check(after.output, [&](int64_t i) { return SumOf(i); });
 }
 
+TEST_F(MpiCancelledTest, WhatHasNotBegunEndsWithTheErrorOfAnyMember) {
+  CancelAllReduceOf(kFew);
+}
+
+TEST_F(MpiCancelledTest, SoDoesWhatMpiWouldReduce) { CancelAllReduceOf(kMany); }
+
 // One does not come; the deadline is that of the lowest rank that does.
 TEST_F(MpiCollectivesTest, WhoIsWaitedForIsNamedWhenTheDeadlinePasses) {
   if (size() == 1) return;
@@ -611,7 +645,7 @@ TEST_F(MpiCollectivesTest, WhoIsWaitedForIsNamedWhenTheDeadlinePasses) {
                 .input = Filled(DType::kInt32, shape, rank())};
       const bool is_lowest = rank() == (absent == 0 ? 1 : 0);
       Start(call, /*step=*/1, /*cancellation=*/nullptr, /*device=*/0,
-            is_lowest ? absl::Milliseconds(50) : absl::InfiniteDuration());
+            is_lowest ? absl::Milliseconds(500) : absl::InfiniteDuration());
       const auto is_of_leader = HasSubstr(", which says when all are ready");
       EXPECT_THAT(
           call.Wait(),

@@ -40,7 +40,10 @@ void MpiAgreement::AddReady(const PartPtr& part) {
     parts_[key].part = part;
   }
   if (leads(*part)) return BeginIfComplete(key);
-  Send(part->tasks()[0], MpiNote::Kind::kReady, key, part->is_in_place());
+  Send(part->tasks()[0], {.kind = MpiNote::Kind::kReady,
+                          .key = key,
+                          .is_in_place = part->is_in_place(),
+                          .carried = std::string(part->carried())});
 }
 
 void MpiAgreement::Withdraw(const ExecKey& key, const absl::Status& why) {
@@ -51,7 +54,7 @@ void MpiAgreement::Withdraw(const ExecKey& key, const absl::Status& why) {
     MutexLock lock(&mu_);
     parts_[key].withdrawn = why;
   }
-  Send(part->tasks()[0], MpiNote::Kind::kWithdraw, key);
+  Send(part->tasks()[0], {.kind = MpiNote::Kind::kWithdraw, .key = key});
 }
 
 void MpiAgreement::OnNote(int task, const MpiNote& note) {
@@ -71,7 +74,8 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
       if (!is_of_leader) return;
       return Begin(
           key, {.makes_communicator = note.kind == MpiNote::Kind::kMakeAndBegin,
-                .any_in_place = note.is_in_place != 0});
+                .any_in_place = note.is_in_place,
+                .merged = note.carried});
     case MpiNote::Kind::kAskForLeave:
       return AskForLeave(task, key);
     case MpiNote::Kind::kLeave:
@@ -101,7 +105,9 @@ std::optional<std::vector<int>> MpiAgreement::Awaited(
   absl::flat_hash_set<int> are_ready = {options_.this_task};
   const auto ready = ready_.find(key);
   if (ready != ready_.end()) {
-    are_ready.insert(ready->second.tasks.begin(), ready->second.tasks.end());
+    for (const auto& [task, carried] : ready->second.carried) {
+      are_ready.insert(task);
+    }
   }
   std::vector<int> awaited;
   for (const int task : part.tasks()) {
@@ -110,10 +116,7 @@ std::optional<std::vector<int>> MpiAgreement::Awaited(
   return awaited;
 }
 
-void MpiAgreement::Send(int task, MpiNote::Kind kind, const ExecKey& key,
-                        bool is_in_place) {
-  const MpiNote note{
-      .kind = kind, .key = key, .is_in_place = is_in_place ? 1U : 0U};
+void MpiAgreement::Send(int task, const MpiNote& note) {
   if (task == options_.this_task) return OnNote(task, note);
   if (!gone_.contains(task)) options_.send(task, note);
 }
@@ -140,8 +143,8 @@ void MpiAgreement::OnGone(int task, const absl::Status& why) {
   {
     MutexLock lock(&mu_);
     absl::erase_if(ready_, [task](auto& entry) {
-      std::erase(entry.second.tasks, task);
-      return entry.second.tasks.empty();
+      entry.second.carried.erase(task);
+      return entry.second.carried.empty();
     });
   }
   ReturnLeave(task);
@@ -161,11 +164,8 @@ void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
   {
     MutexLock lock(&mu_);
     Ready& ready = ready_[note.key];
-    std::vector<int>& tasks = ready.tasks;
-    if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
-      tasks.push_back(task);
-    }
-    ready.any_in_place = ready.any_in_place || note.is_in_place != 0;
+    ready.carried.try_emplace(task, note.carried);
+    ready.any_in_place = ready.any_in_place || note.is_in_place;
   }
   BeginIfComplete(note.key);
 }
@@ -179,12 +179,10 @@ void MpiAgreement::RemoveReadyTask(int task, const ExecKey& key) {
   {
     MutexLock lock(&mu_);
     const auto found = ready_.find(key);
-    if (found == ready_.end() || std::erase(found->second.tasks, task) == 0) {
-      return;
-    }
-    if (found->second.tasks.empty()) ready_.erase(found);
+    if (found == ready_.end() || found->second.carried.erase(task) == 0) return;
+    if (found->second.carried.empty()) ready_.erase(found);
   }
-  Send(task, MpiNote::Kind::kWithdrawn, key);
+  Send(task, {.kind = MpiNote::Kind::kWithdrawn, .key = key});
 }
 
 bool MpiAgreement::IsComplete(const ExecKey& key) const {
@@ -195,16 +193,17 @@ bool MpiAgreement::IsComplete(const ExecKey& key) const {
   if (tasks.size() == 1) return true;
   const auto ready = ready_.find(key);
   if (ready == ready_.end()) return false;
-  const std::vector<int>& are_ready = ready->second.tasks;
+  const auto& are_ready = ready->second.carried;
   if (are_ready.size() + 1 < tasks.size()) return false;
-  return std::all_of(tasks.begin() + 1, tasks.end(), [&](int task) {
-    return std::find(are_ready.begin(), are_ready.end(), task) !=
-           are_ready.end();
-  });
+  return std::all_of(tasks.begin() + 1, tasks.end(),
+                     [&](int task) { return are_ready.contains(task); });
 }
 
 void MpiAgreement::BeginIfComplete(const ExecKey& key) {
   if (!IsComplete(key)) return;
+  if (!Find(key).part->carried().empty()) {
+    return SayBegin(key, /*makes_communicator=*/false);
+  }
   LedGroup& group = led_[GroupOf(key)];
   if (group.has_communicator) {
     return SayBegin(key, /*makes_communicator=*/false);
@@ -212,7 +211,8 @@ void MpiAgreement::BeginIfComplete(const ExecKey& key) {
   const auto gone = gone_.find(0);
   if (gone != gone_.end()) return Refuse(key, gone->second);
   group.complete.push_back(key);
-  if (group.complete.size() == 1) Send(0, MpiNote::Kind::kAskForLeave, key);
+  if (group.complete.size() > 1) return;
+  Send(0, {.kind = MpiNote::Kind::kAskForLeave, .key = key});
 }
 
 void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
@@ -224,22 +224,38 @@ void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
     auto ready = ready_.extract(key);
     if (!ready.empty()) others = std::move(ready.mapped());
   }
-  const bool any_in_place = own->is_in_place() || others.any_in_place;
+  MpiNote note = {.kind = makes_communicator ? MpiNote::Kind::kMakeAndBegin
+                                             : MpiNote::Kind::kBegin,
+                  .key = key,
+                  .is_in_place = own->is_in_place() || others.any_in_place};
+  const absl::Status status = MergeCarried(*own, others, &note.carried);
+  if (!status.ok()) note.kind = MpiNote::Kind::kWithdrawn;
   const std::vector<int>& tasks = own->tasks();
-  for (size_t rank = 1; rank < tasks.size(); ++rank) {
-    Send(tasks[rank],
-         makes_communicator ? MpiNote::Kind::kMakeAndBegin
-                            : MpiNote::Kind::kBegin,
-         key, any_in_place);
+  for (size_t rank = 1; rank < tasks.size(); ++rank) Send(tasks[rank], note);
+  if (!status.ok()) return own->Refuse(status);
+  own->Begin({.makes_communicator = makes_communicator,
+              .any_in_place = note.is_in_place,
+              .merged = note.carried});
+}
+
+absl::Status MpiAgreement::MergeCarried(const Part& own, const Ready& others,
+                                        std::string* merged) {
+  if (own.carried().empty()) return absl::OkStatus();
+  std::vector<absl::string_view> carried = {own.carried()};
+  for (size_t rank = 1; rank < own.tasks().size(); ++rank) {
+    carried.push_back(others.carried.at(own.tasks()[rank]));
   }
-  own->Begin(
-      {.makes_communicator = makes_communicator, .any_in_place = any_in_place});
+  auto made = own.Merge(carried);
+  if (!made.ok()) return made.status();
+  *merged = *std::move(made);
+  return absl::OkStatus();
 }
 
 // Some may have withdrawn since they were complete.
 void MpiAgreement::OnLeave(const ExecKey& key) {
   const auto found = led_.find(GroupOf(key));
-  if (found == led_.end()) return Send(0, MpiNote::Kind::kReturnLeave, key);
+  const MpiNote returned = {.kind = MpiNote::Kind::kReturnLeave, .key = key};
+  if (found == led_.end()) return Send(0, returned);
   const auto complete = std::exchange(found->second.complete, {});
   bool is_made = false;
   for (const ExecKey& next : complete) {
@@ -247,7 +263,7 @@ void MpiAgreement::OnLeave(const ExecKey& key) {
     led_[GroupOf(key)].has_communicator = true;
     SayBegin(next, /*makes_communicator=*/!std::exchange(is_made, true));
   }
-  Send(0, MpiNote::Kind::kReturnLeave, key);
+  Send(0, returned);
 }
 
 // --- As task 0 ---------------------------------------------------------------
@@ -261,7 +277,7 @@ void MpiAgreement::AskForLeave(int task, const ExecKey& key) {
 
 void MpiAgreement::GiveLeave() {
   const auto [task, key] = leaves_.front();
-  Send(task, MpiNote::Kind::kLeave, key);
+  Send(task, {.kind = MpiNote::Kind::kLeave, .key = key});
 }
 
 // Of a task that is gone, also those that it waits for.

@@ -6,12 +6,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "framework/buf_key.h"
 #include "framework/mutex.h"
 #include "remote/mpi/mpi_note.h"
@@ -32,7 +36,11 @@ namespace tutti {
 // So an execution begins on all members or on none, and nobody waits in MPI for
 // one that does not come; but a leader that the members gave up as lost, and
 // that goes on, may begin one by itself. A leader says begin in an order of its
-// own, in which all begin. It is messages of one size, one round in all.
+// own, in which all begin. It is one round of short messages in all.
+//
+// Little data goes along: with ready the member's input, with begin what all of
+// these come to, which the leader works out. Then MPI has nothing to do, and
+// the group needs no communicator for it.
 //
 // The first begin of a group also has the members make their communicator,
 // which blocks MPI's thread: for it the leader gets leave from task 0, which
@@ -50,6 +58,10 @@ class MpiAgreement {
   struct Order {
     bool makes_communicator = false;  // Of the group's tasks; then it is there.
     bool any_in_place = false;
+
+    // What all have carried, merged; empty where nothing was carried. Lives as
+    // long as the call.
+    absl::string_view merged;
   };
 
   // A member's part in an execution.
@@ -63,6 +75,15 @@ class MpiAgreement {
 
     // Whether its input is its output.
     virtual bool is_in_place() const = 0;
+
+    // Its input, if that goes along: at most MpiNote::kMostCarriedBytes, of one
+    // length on all members. Else empty, on all.
+    virtual absl::string_view carried() const = 0;
+
+    // Of the leader's: what `carried`, by rank, comes to. An error ends the
+    // execution on all members.
+    virtual absl::StatusOr<std::string> Merge(
+        absl::Span<const absl::string_view> carried) const = 0;
 
     // One of the two, once.
     virtual void Begin(const Order& order) = 0;
@@ -124,7 +145,7 @@ class MpiAgreement {
 
   // The other members that are ready.
   struct Ready {
-    std::vector<int> tasks;
+    absl::flat_hash_map<int, std::string> carried;  // By task.
     bool any_in_place = false;  // Also of those that have withdrawn.
   };
 
@@ -143,8 +164,7 @@ class MpiAgreement {
   Waiter Find(const ExecKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
   Waiter Take(const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status WhyNotReady(const Part& part) const;
-  void Send(int task, MpiNote::Kind kind, const ExecKey& key,
-            bool is_in_place = false);
+  void Send(int task, const MpiNote& note);
 
   // As a leader.
   void AddReadyTask(int task, const MpiNote& note) ABSL_LOCKS_EXCLUDED(mu_);
@@ -153,6 +173,8 @@ class MpiAgreement {
   void BeginIfComplete(const ExecKey& key);
   void SayBegin(const ExecKey& key, bool makes_communicator)
       ABSL_LOCKS_EXCLUDED(mu_);
+  static absl::Status MergeCarried(const Part& own, const Ready& others,
+                                   std::string* merged);
   void OnLeave(const ExecKey& key);
 
   // As task 0.

@@ -12,10 +12,16 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "framework/buf_key.h"
 #include "remote/mpi/mpi_note.h"
 #include "tests/status_matchers.h"
@@ -26,6 +32,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Optional;
+using testing::Pair;
 
 class FakePart;
 
@@ -44,6 +51,7 @@ class MpiAgreementTest : public testing::Test {
     begun_.resize(num_tasks);
     in_place_.resize(num_tasks);
     made_.resize(num_tasks);
+    merged_.resize(num_tasks);
     refused_.resize(num_tasks);
   }
 
@@ -87,6 +95,11 @@ class MpiAgreementTest : public testing::Test {
   std::set<std::pair<int, int64_t>> wants_in_place_;
   std::vector<std::set<int64_t>> in_place_;
 
+  // Instances that carry the names of their tasks, and those that cannot be
+  // merged; what came of the former.
+  std::set<int64_t> carries_, cannot_merge_;
+  std::vector<std::map<int64_t, std::string>> merged_;
+
   friend class FakePart;
 };
 
@@ -94,14 +107,30 @@ class FakePart : public MpiAgreement::Part {
  public:
   FakePart(MpiAgreementTest* test, int task, const ExecKey& key,
            std::vector<int> tasks)
-      : test_(test), task_(task), key_(key), tasks_(std::move(tasks)) {}
+      : test_(test),
+        task_(task),
+        key_(key),
+        tasks_(std::move(tasks)),
+        carried_(test->carries_.contains(key.instance) ? absl::StrCat(task)
+                                                       : "") {}
 
   const ExecKey& key() const override { return key_; }
   const std::vector<int>& tasks() const override { return tasks_; }
   bool is_in_place() const override {
     return test_->wants_in_place_.contains({task_, key_.instance});
   }
+  absl::string_view carried() const override { return carried_; }
+  absl::StatusOr<std::string> Merge(
+      absl::Span<const absl::string_view> carried) const override {
+    if (test_->cannot_merge_.contains(key_.instance)) {
+      return absl::DataLossError("it is broken");
+    }
+    return absl::StrJoin(carried, "+");
+  }
   void Begin(const MpiAgreement::Order& order) override {
+    if (!order.merged.empty()) {
+      test_->merged_[task_][key_.instance] = std::string(order.merged);
+    }
     if (order.makes_communicator) {
       test_->made_[task_][key_.group].push_back(key_.instance);
     }
@@ -117,6 +146,7 @@ class FakePart : public MpiAgreement::Part {
   const int task_;
   const ExecKey key_;
   const std::vector<int> tasks_;
+  const std::string carried_;
 };
 
 void MpiAgreementTest::AddReady(int task, const ExecKey& key,
@@ -187,6 +217,56 @@ TEST_F(MpiAgreementTest, TheFirstToBeginMakesTheCommunicatorAndNoOther) {
   for (int task = 0; task < 3; ++task) AddReady(task, KeyOf(5, 9), {2, 1, 0});
   DeliverAll();
   EXPECT_THAT(made_[0][5], ElementsAre(begun_[2][5][0], 9));
+}
+
+TEST_F(MpiAgreementTest, WhatIsCarriedComesToAllMergedByRank) {
+  MakeTasks(3);
+  carries_ = {1, 3, 5};
+  for (int64_t instance = 0; instance < 4; ++instance) {
+    for (const int task : {0, 2, 1}) {
+      AddReady(task, KeyOf(1, instance), {2, 0, 1});
+    }
+  }
+  AddReady(1, KeyOf(2, 5), {1});
+  DeliverAll();
+  EXPECT_THAT(merged_[0], ElementsAre(Pair(1, "2+0+1"), Pair(3, "2+0+1")));
+  EXPECT_THAT(merged_[1],
+              ElementsAre(Pair(1, "2+0+1"), Pair(3, "2+0+1"), Pair(5, "1")));
+  EXPECT_THAT(merged_[2], merged_[0]);
+}
+
+TEST_F(MpiAgreementTest, WhatIsCarriedNeedsNoCommunicator) {
+  MakeTasks(3);
+  carries_ = {1};
+  for (const int task : {2, 1}) AddReady(task, KeyOf(1, 1), {1, 2});
+  DeliverAll();
+  EXPECT_THAT(begun_[2][1], ElementsAre(1));
+  EXPECT_THAT(made_[2][1], IsEmpty());
+  EXPECT_EQ(tasks_[1]->num_led(), 0u);
+  // What comes then makes it.
+  for (const int task : {2, 1}) AddReady(task, KeyOf(1, 2), {1, 2});
+  DeliverAll();
+  EXPECT_THAT(made_[2][1], ElementsAre(2));
+}
+
+TEST_F(MpiAgreementTest, WhatCannotBeMergedEndsOnAllMembers) {
+  MakeTasks(3);
+  carries_ = cannot_merge_ = {1};
+  for (int task = 0; task < 3; ++task) {
+    AddReady(task, KeyOf(1, 1), {1, 0, 2});
+  }
+  DeliverAll();
+  for (int task = 0; task < 3; ++task) {
+    EXPECT_THAT(begun_[task][1], IsEmpty());
+    EXPECT_THAT(
+        refused_[task],
+        ElementsAre(
+            Pair(KeyOf(1, 1), StatusIs(task == 1 ? absl::StatusCode::kDataLoss
+                                                 : absl::StatusCode::kCancelled,
+                                       testing::_))));
+    EXPECT_EQ(tasks_[task]->num_waiting(), 0u);
+  }
+  EXPECT_EQ(tasks_[1]->num_led(), 0u);
 }
 
 TEST_F(MpiAgreementTest, TaskZeroGivesLeaveToOneAtATime) {
@@ -263,6 +343,7 @@ TEST_F(MpiAgreementTest, WhatIsWithdrawnBeginsEverywhereOrNowhere) {
   int num_begun = 0, num_refused = 0;
   for (int64_t instance = 0; instance < 2000; ++instance) {
     const ExecKey key = KeyOf(1, instance);
+    if (instance % 2 == 0) carries_.insert(instance);
     for (const int task : {2, 0, 1}) {
       AddReady(task, key, all);
       for (auto n = random_() % 3; n > 0; --n) DeliverOne();

@@ -7,7 +7,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "framework/collective_executor.h"
 #include "framework/peer_access.h"
 #include "framework/rank_list.h"
@@ -127,6 +129,13 @@ class MpiCollectives::Execution final
     return context_.input.is_set() && context_.output.is_set() &&
            context_.input.data() == context_.output.data();
   }
+  absl::string_view carried() const override {
+    return operation_->small_input();
+  }
+  absl::StatusOr<std::string> Merge(
+      absl::Span<const absl::string_view> carried) const override {
+    return operation_->Merge(carried);
+  }
   void Begin(const MpiAgreement::Order& order) override;
   void Refuse(const absl::Status& why) override {
     End(failure_.ok() ? why : failure_);
@@ -140,6 +149,10 @@ class MpiCollectives::Execution final
     owner_->Post([self, status = std::move(status)] { self->Fail(status); });
   }
   void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {}
+
+  // On MPI's thread, once it has begun without MPI, but not inside Begin(),
+  // where what starts next would begin inside this one.
+  void EndMerged() { EndInTurn(merged_status_); }
 
  private:
   const CollGroupMember& member() const {
@@ -160,7 +173,7 @@ class MpiCollectives::Execution final
   void Fail(const absl::Status& why);
   void NoteIfFailedInMpi();
   void OnRequestEnded();
-  void Finish();
+  void EndInTurn(absl::Status status);
   void End(absl::Status status);
 
   const std::shared_ptr<MpiCollectives> owner_;
@@ -174,6 +187,7 @@ class MpiCollectives::Execution final
   absl::Status failure_;
   std::optional<MpiOperation> operation_;
   size_t num_requests_ = 0;
+  absl::Status merged_status_;
 };
 
 void MpiCollectives::Execution::Add() {
@@ -191,6 +205,12 @@ void MpiCollectives::Execution::Fail(const absl::Status& why) {
 }
 
 void MpiCollectives::Execution::Begin(const MpiAgreement::Order& order) {
+  if (!carried().empty()) {
+    merged_status_ = operation_->FinishMerged(order.merged);
+    context_.executor->Launched(context_);
+    owner_->merged_.push_back(shared_from_this());
+    return;
+  }
   if (order.makes_communicator) owner_->communicators_.Make(key_, tasks_);
   const std::vector<MPI_Request> requests = operation_->Start(
       owner_->communicators_.Find(key_), &owner_->merges_, order.any_in_place,
@@ -216,16 +236,17 @@ void MpiCollectives::Execution::OnRequestEnded() {
   owner_->failed_in_mpi_.erase(this);
   const bool has_work = !context_.params->instance->final_op.is_identity() &&
                         context_.output.size_bytes() > kMostFinishedInline;
-  if (!has_work) {
-    in_turn = owner_.get();
-    End(operation_->Finish());
-    in_turn = nullptr;
-    return;
-  }
+  if (!has_work) return EndInTurn(operation_->Finish());
   owner_->options_.environment.queue->Schedule([self = shared_from_this()] {
     const absl::Status status = self->operation_->Finish();
     self->owner_->Post([self, status] { self->End(status); });
   });
+}
+
+void MpiCollectives::Execution::EndInTurn(absl::Status status) {
+  in_turn = owner_.get();
+  End(std::move(status));
+  in_turn = nullptr;
 }
 
 void MpiCollectives::Execution::End(absl::Status status) {
@@ -311,13 +332,21 @@ MpiPoller::State MpiCollectives::Poll() {
     const bool has_notes = notes_.Receive(
         [this](int task, const MpiNote& note) { OnNote(task, note); });
     const bool has_ended = under_way_.Poll();
-    is_busy = is_busy || has_notes || has_ended;
+    const bool has_merged = EndMerged();
+    is_busy = is_busy || has_notes || has_ended || has_merged;
   } while (num_executions_ > 0 && ++num_looks < kLooks);
   is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;
   if (under_way_.size() > 0) return State::kRunning;
   const bool is_waiting = notes_.is_sending() || num_executions_ > 0;
   return is_waiting ? State::kWaiting : State::kIdle;
+}
+
+// The callbacks may begin more.
+bool MpiCollectives::EndMerged() {
+  const auto merged = std::exchange(merged_, {});
+  for (const auto& execution : merged) execution->EndMerged();
+  return !merged.empty();
 }
 
 bool MpiCollectives::IsHeldBy(int rank) const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
@@ -27,6 +28,8 @@ namespace tutti {
 
 // Collectives that MPI runs, among the processes of its job: those that
 // MpiOperation knows, of any number of steps, groups and instances at a time.
+// All-reduces and reduces of a few KiB take fewer messages than MPI needs, as
+// they go with those by which members agree to begin (mpi_agreement.h).
 //
 // An execution that ends early, on any member, ends soon if MPI has not begun
 // it; mpi_agreement.h says when that is. MPI cannot be stopped afterwards: then
@@ -87,6 +90,7 @@ class MpiCollectives final
   bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnNote(int task, const MpiNote& note);
+  bool EndMerged();
   bool has_closed() const { return is_closing_ && closed_ == nullptr; }
   bool EndClosing();
   State PollClosed();
@@ -98,6 +102,9 @@ class MpiCollectives final
   MpiCommunicators communicators_;
   MpiMerges merges_;
   MpiRequests under_way_;  // In MPI.
+
+  // What has begun without MPI, and is over.
+  std::vector<std::shared_ptr<Execution>> merged_;
 
   size_t num_executions_ = 0;  // Whose `done` has not run.
   absl::flat_hash_set<const Execution*> failed_in_mpi_;

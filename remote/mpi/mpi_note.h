@@ -1,16 +1,16 @@
 #ifndef TUTTI_REMOTE_MPI_MPI_NOTE_H_
 #define TUTTI_REMOTE_MPI_MPI_NOTE_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <type_traits>
+#include <string>
 
 #include "framework/buf_key.h"
 
 namespace tutti {
 
 // What processes of an MPI job say to each other about executions that they
-// leave to MPI (mpi_agreement.h), as bytes: all run the same program on
-// machines of one kind, as other collectives need too.
+// leave to MPI (mpi_agreement.h).
 struct MpiNote {
   enum class Kind : uint64_t {
     kReady,
@@ -31,9 +31,13 @@ struct MpiNote {
 
   // kReady: the sender's input is its output; kBegin, kMakeAndBegin: so it is
   // on some member.
-  uint64_t is_in_place = 0;
+  bool is_in_place = false;
+
+  // kReady: the sender's input, kBegin: what all of these come to, where that
+  // is so little that it goes along.
+  static constexpr size_t kMostCarriedBytes = size_t{4} << 10;
+  std::string carried;
 };
-static_assert(std::is_trivially_copyable_v<MpiNote>);
 
 }  // namespace tutti
 

@@ -7,9 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/collective_shapes.h"
+#include "framework/fold.h"
+#include "remote/mpi/mpi_note.h"
 
 namespace tutti {
 namespace {
+
+// Who leads sends as much to all members together, one after the other.
+constexpr size_t kMostMergedInAll = size_t{64} << 10;
 
 // For what is moved, not reduced.
 MPI_Datatype TypeOfSize(size_t num_bytes) {
@@ -90,6 +95,11 @@ MpiOperation::MpiOperation(const CollectiveContext& context,
   if (context.input.is_set()) input_ = context.input.data();
   Tensor output = context.output;
   if (output.is_set()) output_ = output.mutable_data();
+}
+
+bool MpiOperation::is_whole_reduction() const {
+  return instance().type == CollectiveType::kAllReduce ||
+         instance().type == CollectiveType::kReduce;
 }
 
 bool MpiOperation::uses_packs() const {
@@ -289,14 +299,61 @@ absl::Status MpiOperation::Finish() {
   if (merge_ == nullptr) return absl::OkStatus();
   if (absl::Status status = merge_->failure(); !status.ok()) return status;
   if (output_ == nullptr) return absl::OkStatus();
-  const int64_t num_elements = context_.output.num_elements();
   if (uses_packs()) {
-    const absl::Status status =
-        merge_->Unpack(output_packs_.data(), num_elements, output_);
+    const absl::Status status = merge_->Unpack(
+        output_packs_.data(), context_.output.num_elements(), output_);
     if (!status.ok()) return status;
   }
-  return instance().final_op.Apply(instance().dtype, output_, num_elements,
-                                   size());
+  return ApplyFinalOp();
+}
+
+absl::Status MpiOperation::ApplyFinalOp() {
+  return instance().final_op.Apply(instance().dtype, output_,
+                                   context_.output.num_elements(), size());
+}
+
+absl::string_view MpiOperation::small_input() const {
+  if (!is_whole_reduction() || uses_packs()) return {};
+  const size_t num_bytes = context_.input.size_bytes();
+  const auto num_members = static_cast<size_t>(size());
+  const size_t most =
+      std::min(MpiNote::kMostCarriedBytes, kMostMergedInAll / num_members);
+  if (num_bytes > most) return {};
+  return {reinterpret_cast<const char*>(input_), num_bytes};
+}
+
+absl::StatusOr<std::string> MpiOperation::Merge(
+    absl::Span<const absl::string_view> small_inputs) const {
+  const size_t num_bytes = context_.input.size_bytes();
+  std::vector<const uint8_t*> inputs;
+  for (const absl::string_view input : small_inputs) {
+    if (input.size() != num_bytes) {
+      return absl::InternalError(absl::StrCat("rank ", inputs.size(), " sent ",
+                                              input.size(), " bytes, not ",
+                                              num_bytes));
+    }
+    inputs.push_back(reinterpret_cast<const uint8_t*>(input.data()));
+  }
+  std::string merged(num_bytes, '\0');
+  uint8_t* const output = reinterpret_cast<uint8_t*>(merged.data());
+  const absl::Status status =
+      Fold(instance().dtype, instance().merge_op, FinalOp(),
+           {.inputs = inputs,
+            .outputs = absl::MakeConstSpan(&output, 1),
+            .num_bytes = static_cast<int64_t>(num_bytes)});
+  if (!status.ok()) return status;
+  return merged;
+}
+
+absl::Status MpiOperation::FinishMerged(absl::string_view merged) {
+  if (merged.size() != context_.input.size_bytes()) {
+    return absl::InternalError(absl::StrCat("rank 0 sent ", merged.size(),
+                                            " bytes, not ",
+                                            context_.input.size_bytes()));
+  }
+  if (output_ == nullptr) return absl::OkStatus();
+  std::memcpy(output_, merged.data(), merged.size());
+  return ApplyFinalOp();
 }
 
 }  // namespace tutti

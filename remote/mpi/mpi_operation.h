@@ -6,10 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "framework/collective_context.h"
 #include "framework/params.h"
 #include "framework/tensor.h"
@@ -62,6 +66,23 @@ class MpiOperation {
   // op and final op.
   absl::Status Finish();
 
+  // ---- All-reduces and reduces so small that MPI is not needed ----
+  // That they go with the notes by which members agree to begin: a call of MPI
+  // would take more messages and longer. Then Merge() on one member, and
+  // FinishMerged() on all, stand for Start() and Finish().
+
+  // The input; empty, on all members, where the operation is MPI's.
+  absl::string_view small_input() const;
+
+  // What those of all members, by rank, come to: built-in reductions, in one
+  // pass. Errors: INTERNAL for inputs of another length than this one's.
+  absl::StatusOr<std::string> Merge(
+      absl::Span<const absl::string_view> small_inputs) const;
+
+  // Completes the output. Errors: INTERNAL for what is of another length; those
+  // of the final op.
+  absl::Status FinishMerged(absl::string_view merged);
+
  private:
   MPI_Request* NewRequest() {
     return &requests_.emplace_back(MPI_REQUEST_NULL);
@@ -71,7 +92,9 @@ class MpiOperation {
   }
   int size() const { return context_.params->group->size(); }
   bool is_in_place() const { return input_ == output_; }
+  bool is_whole_reduction() const;
   bool uses_packs() const;
+  absl::Status ApplyFinalOp();
 
   // Where MPI would read and write the same memory.
   bool copies_input() const;
