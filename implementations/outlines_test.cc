@@ -352,6 +352,18 @@ TEST(SimulatedTimeTest, OfAChainOfAHundredThousandRanksHasTheClosedForm) {
   EXPECT_THAT(result->seconds, DoubleNear((n - 2 + 8) * (1e-6 + 1e-3), 1e-6));
 }
 
+TEST(SimulatedTimeTest, OfAHundredThousandRanksAndTheirRootHasTheClosedForm) {
+  const ClusterModel cluster = OneLevel(1e-6, 1e9, kFree);
+  const int n = 100000;
+  const double bytes = 64e6;
+  const double rounds = n / 8.0;  // The root has eight transfers at once.
+  for (const char* name : {"Gather", "Scatter"}) {
+    EXPECT_THAT(SecondsOf(name, n, bytes, cluster),
+                DoubleNear(rounds * 1e-6 + (n - 1.0) / n * bytes / 1e9, 1e-6))
+        << name;
+  }
+}
+
 TEST(SimulatedTimeTest, OfAHundredThousandRanksHasTheClosedForm) {
   const ClusterModel cluster = OneLevel(1e-6, 1e9, kFree);
   const int n = 100000;

@@ -63,7 +63,8 @@ constexpr Outline::Size kSize = {.num_ranks = 3,
                                  .num_chunks = 2,
                                  .num_rounds = 3,
                                  .scratch_chunks = 2,
-                                 .period = 3};
+                                 .period = 3,
+                                 .busy_ranks = 2};
 
 std::unique_ptr<const Outline> Right(const PlanRequest& /*request*/) {
   return std::make_unique<PlanOutline>(kSize, 2);

@@ -40,7 +40,12 @@ class Runner {
         first_waiter_(plan.num_steps(), -1),
         next_waiter_(plan.num_lanes(), -1) {}
 
-  absl::StatusOr<SymbolicRun> Run();
+  // All steps. Errors: as RunSymbolically().
+  absl::Status Run();
+
+  // What came of it, with or without the outputs. REQUIRES: Run() was OK.
+  SymbolicRun TakeRun() &&;
+  std::vector<int> TakeOrder() && { return std::move(run_.completion_order); }
 
  private:
   // The step at which a lane stands; -1 at its end.
@@ -73,7 +78,7 @@ class Runner {
   std::vector<int> ready_;
 };
 
-absl::StatusOr<SymbolicRun> Runner::Run() {
+absl::Status Runner::Run() {
   run_.completion_order.reserve(plan_.num_steps());
   for (int lane = plan_.num_lanes() - 1; lane >= 0; --lane) {
     ready_.push_back(lane);
@@ -83,7 +88,10 @@ absl::StatusOr<SymbolicRun> Runner::Run() {
     ready_.pop_back();
     if (absl::Status status = Advance(lane); !status.ok()) return status;
   }
-  if (FirstStuckLane() != -1) return Deadlock();
+  return FirstStuckLane() == -1 ? absl::OkStatus() : Deadlock();
+}
+
+SymbolicRun Runner::TakeRun() && {
   CollectOutputs();
   return std::move(run_);
 }
@@ -240,7 +248,15 @@ std::vector<std::string> Runner::WaitsInACircle() const {
 }  // namespace
 
 absl::StatusOr<SymbolicRun> RunSymbolically(const GroupPlan& plan) {
-  return Runner(plan).Run();
+  Runner runner(plan);
+  if (absl::Status status = runner.Run(); !status.ok()) return status;
+  return std::move(runner).TakeRun();
+}
+
+absl::StatusOr<std::vector<int>> CompletionOrder(const GroupPlan& plan) {
+  Runner runner(plan);
+  if (absl::Status status = runner.Run(); !status.ok()) return status;
+  return std::move(runner).TakeOrder();
 }
 
 }  // namespace tutti

@@ -23,11 +23,15 @@ struct SymbolicRun {
 
 // Runs all ranks on expressions in place of bytes, in one thread. Values mean
 // something only where CheckRaces() finds no race. Takes time and memory in
-// proportion to the number of steps.
+// proportion to the number of steps, and to ranks times chunks.
 //
 // Errors: INVALID_ARGUMENT naming rank, lane.step and step, if a step reads
 // what was never written, or if steps wait for each other in a circle.
 absl::StatusOr<SymbolicRun> RunSymbolically(const GroupPlan& plan);
+
+// The same run's completion order alone: whatever the ranks and chunks, takes
+// time and memory in proportion to the number of steps. Errors: the same.
+absl::StatusOr<std::vector<int>> CompletionOrder(const GroupPlan& plan);
 
 }  // namespace tutti
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "schedule/schedule_builder.h"
 #include "schedule/written_expression.h"
@@ -42,7 +43,9 @@ absl::StatusOr<GroupPlan> AllReduce(const std::vector<Schedule>& schedules,
 std::string ErrorOf(const std::vector<Schedule>& schedules) {
   const auto plan = AllReduce(schedules);
   if (!plan.ok()) return absl::StrCat("no plan: ", plan.status().message());
-  return std::string(RunSymbolically(*plan).status().message());
+  const absl::Status error = RunSymbolically(*plan).status();
+  EXPECT_EQ(CompletionOrder(*plan).status(), error);
+  return std::string(error.message());
 }
 
 TEST(SymbolicTest, OutputsKeepTheOrderOfSummation) {
@@ -108,6 +111,7 @@ TEST(SymbolicTest, StepsCompleteAfterAllTheyWaitFor) {
   const auto run = RunSymbolically(*plan);
   ASSERT_TRUE(run.ok());
   const std::vector<int>& order = run->completion_order;
+  EXPECT_EQ(*CompletionOrder(*plan), order);
   ASSERT_EQ(order.size(), 4u);
   const auto index = [&](int step) {
     return std::find(order.begin(), order.end(), step) - order.begin();
@@ -115,6 +119,16 @@ TEST(SymbolicTest, StepsCompleteAfterAllTheyWaitFor) {
   EXPECT_LT(index(1), index(0));  // Rank 0: copy, send.
   EXPECT_LT(index(3), index(0));  // The receive waits for its own copy.
   EXPECT_LT(index(3), index(2));
+}
+
+TEST(SymbolicTest, TheOrderAloneTakesNothingForRanksTimesChunks) {
+  const int n = 1 << 17;
+  const std::vector<Schedule> schedules(n, {.num_chunks = n});
+  const auto plan = GroupPlan::Create(
+      {.type = CollectiveType::kGather, .num_ranks = n, .num_chunks = n},
+      schedules);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(*CompletionOrder(*plan), std::vector<int>{});
 }
 
 TEST(SymbolicTest, ReadOfWhatWasNeverWrittenNamesTheStep) {

@@ -259,6 +259,24 @@ TEST_F(SimulateCommandTest, PipelinesToAHundredThousandRanksAreSimulated) {
   }
 }
 
+TEST_F(SimulateCommandTest, AHundredThousandRanksAndTheirRootAreSimulated) {
+  const int n = 100000;
+  for (const char* name : {"Gather", "Scatter"}) {
+    SCOPED_TRACE(name);
+    const auto json = JsonOf({.words = {.name = name,
+                                        .layout = "1000x100",
+                                        .collective = {.root = 70000},
+                                        .bytes = "64M"}});
+    EXPECT_EQ(json["rounds"], n / 8);
+    EXPECT_EQ(json["links"][0]["messages"], 99);
+    EXPECT_EQ(json["links"][1]["messages"], n - 100);
+    EXPECT_THAT(
+        json["links"][1]["bytes"].get<double>(),
+        DoubleNear((n - 100.0) / n * json["bytes"].get<double>(), 1e-3));
+    EXPECT_GE(json["time_us"], json["lower_bound_us"]);
+  }
+}
+
 TEST_F(SimulateCommandTest, AnyOfAHundredThousandRanksCanBeTheRoot) {
   EXPECT_THAT(
       RunLine("simulate HierarchicalTreeBroadcast --ranks 100000 --root 70000"),
