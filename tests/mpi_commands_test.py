@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Starts processes of the tool with mpirun, each by a command of its own.
 
-usage: mpi_commands_test.py TUTTI
+usage: mpi_commands_test.py TUTTI LIBRARY
+
+LIBRARY is host_name.cc.
 """
 
 import os
@@ -14,9 +16,10 @@ import tempfile
 import time
 import unittest
 
-from mpi_job import mpi_environment
+from mpi_job import mpi_environment, place_on_hosts
 
 TUTTI = os.path.abspath(sys.argv[1])
+LIBRARY = sys.argv[2]
 
 # At most, from the death of a process to the end of all others: a promise.
 SECONDS_TO_END = 10
@@ -104,13 +107,13 @@ class MpiCommandsTest(unittest.TestCase):
             self.assertEqual(self.mpirun(command).returncode, 0)
             self.assertTrue(rules.exists())
 
-    def begin(self, environment, script, *command):
+    def begin(self, environment, script, *command, options=()):
         """Three processes of the tool, each begun by `script`, and their ids.
 
         They have printed the first result.
         """
         mpirun = subprocess.Popen(
-            ["mpirun", "-n", "3", "sh", "-c",
+            ["mpirun", *options, "-n", "3", "sh", "-c",
              f'{script} echo $OMPI_COMM_WORLD_RANK $$; exec "$@"', "sh", TUTTI,
              *command],
             text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -127,14 +130,22 @@ class MpiCommandsTest(unittest.TestCase):
         return mpirun, pids
 
     def test_a_process_that_dies_ends_the_job(self):
+        for num_hosts in 1, 3:
+            with self.subTest(num_hosts=num_hosts):
+                self.end_by_death(num_hosts)
+
+    def end_by_death(self, num_hosts):
         with mpi_environment() as environment:
+            options = [] if num_hosts == 1 else place_on_hosts(
+                environment, LIBRARY, num_hosts, 1)
             # Every process holds it open for writing as long as it lives.
             held = os.path.join(environment["TMPDIR"], "held")
             os.mkfifo(held)
             reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
             self.addCleanup(os.close, reader)
             mpirun, pids = self.begin(environment, f'exec 9>"{held}";', "perf",
-                                      "all_reduce", "--iterations", "2000")
+                                      "all_reduce", "--iterations", "2000",
+                                      options=options)
             end_by = time.monotonic() + SECONDS_TO_END
             os.kill(pids[1], signal.SIGKILL)
             _, errors = mpirun.communicate(timeout=SECONDS_TO_END)

@@ -41,3 +41,30 @@ def mpi_environment():
             "OMPI_MCA_orte_tmpdir_base": folder,
             "OMPI_MCA_btl_vader_backing_directory": folder,
             "OMPI_MCA_osc_sm_backing_directory": folder}
+
+
+# Begins what Open MPI wants to run on another host.
+AGENT = """#!/bin/sh
+export HOST_NAME_FOR_TESTS=$1
+shift
+exec sh -c "$*"
+"""
+
+
+def place_on_hosts(environment, library, num_hosts, slots):
+    """Has a job run on several hosts, for all that Open MPI can tell.
+
+    It starts a daemon of its own for each, whose processes share memory with
+    each other alone, and connects them by TCP. `library` is host_name.cc. The
+    options of mpirun; the variables of the job get more.
+    """
+    agent = pathlib.Path(environment["TMPDIR"], "agent")
+    agent.write_text(AGENT, encoding="utf-8")
+    agent.chmod(0o700)
+    environment |= {"LD_PRELOAD": os.path.abspath(library),
+                    "HOST_NAME_FOR_TESTS": "launcher",
+                    "OMPI_MCA_plm_rsh_agent": str(agent),
+                    "OMPI_MCA_oob_tcp_if_include": "lo",
+                    "OMPI_MCA_btl_tcp_if_include": "lo"}
+    hosts = ",".join(f"host{i}:{slots}" for i in range(num_hosts))
+    return ["--host", hosts]

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Runs a program as an MPI job of 1, 2, 3, 4 and 8 processes.
 
-usage: mpirun_test.py PROGRAM [ARGS...]
+usage: mpirun_test.py [--hosts=LIBRARY] PROGRAM [ARGS...]
 
-Of each job all processes must end well; what they print is shown if not.
+Of each job all processes must end well; what they print is shown if not. With
+LIBRARY, which is host_name.cc, it runs on two hosts of 1 and of 2 processes, for
+all that MPI can tell.
 """
 
 import os
@@ -11,22 +13,25 @@ import subprocess
 import sys
 import unittest
 
-from mpi_job import mpi_environment
+from mpi_job import mpi_environment, place_on_hosts
 
+LIBRARY = sys.argv.pop(1)[8:] if sys.argv[1].startswith("--hosts=") else None
 COMMAND = [os.path.abspath(sys.argv[1]), *sys.argv[2:]]
 
 
 class MpirunTest(unittest.TestCase):
 
     def test_jobs_of_every_size(self):
-        for size in 1, 2, 3, 4, 8:
+        for size in (1, 2, 3, 4, 8) if LIBRARY is None else (2, 4):
             with self.subTest(size=size), mpi_environment() as environment:
                 self.run_job(size, environment)
 
     def run_job(self, size, environment):
+        options = [] if LIBRARY is None else place_on_hosts(
+            environment, LIBRARY, 2, size // 2)
         try:
             result = subprocess.run(
-                ["mpirun", "-n", str(size), "--tag-output", *COMMAND],
+                ["mpirun", *options, "-n", str(size), "--tag-output", *COMMAND],
                 env=environment, text=True, check=False,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, timeout=100)
