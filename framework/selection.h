@@ -20,11 +20,17 @@
 
 namespace tutti {
 
-// Who decides, but for the caller. What is pointed at outlives this.
+// Who decides, but for the caller, and by what. What is pointed at outlives
+// this.
 struct SelectionPolicy {
   const CollectiveRegistry* registry = &CollectiveRegistry::Global();
-  std::shared_ptr<const SelectionRules> rules;  // May be null: none.
-  std::string delegate;  // As in SelectionRequest, of a resolver's requests.
+
+  // For what no member names an implementation for; null: none.
+  std::shared_ptr<const SelectionRules> rules;
+
+  // As in SelectionRequest, of a resolver's requests.
+  std::string delegate;
+  CostModel model;
 };
 
 // What an implementation is wanted for.

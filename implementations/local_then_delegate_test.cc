@@ -95,7 +95,7 @@ class LocalThenDelegateTest : public testing::Test {
       {.devices_per_task = kNumDevices,
        .make_peer_access =
            [this](int64_t) { return std::make_unique<ByCourier>(&courier_); },
-       .resolver = {.delegate = "Courier"}}};
+       .resolver = {.policy = {.delegate = "Courier"}}}};
 };
 
 TEST_F(LocalThenDelegateTest, TheDelegateKnowsTheFirstMembersAlone) {

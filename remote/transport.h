@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "framework/control_channel.h"
+#include "framework/implementation_traits.h"
 #include "framework/peer_access.h"
 #include "remote/transfer_channel.h"
 
@@ -29,6 +30,9 @@ class Transport {
   // Who can run whole collectives among the tasks, as long as this lives; null:
   // nobody.
   virtual CollectiveDelegate* delegate() { return nullptr; }
+
+  // What messages between the tasks cost, by which algorithms are chosen.
+  virtual CostModel cost_model() const { return {}; }
 
   // Begins to listen and to serve. Both services outlive Shutdown(). Errors:
   // UNAVAILABLE, naming the address, if it cannot be listened at;

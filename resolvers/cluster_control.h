@@ -20,8 +20,7 @@
 #include "framework/environment.h"
 #include "framework/group_directory.h"
 #include "framework/mutex.h"
-#include "framework/registry.h"
-#include "framework/selection_rules.h"
+#include "framework/selection.h"
 #include "framework/status_callback.h"
 #include "resolvers/cluster_leave.h"
 #include "resolvers/device_resolver_distributed.h"
@@ -53,11 +52,11 @@ class ClusterControl : public ControlService,
     uint64_t incarnation = 0;
 
     HealthProfile health = HealthProfile::Default();
-    const CollectiveRegistry* registry = &CollectiveRegistry::Global();
-    std::shared_ptr<const SelectionRules> rules;  // As in ParamResolverLocal,
-    std::string delegate;                         // as these.
+
+    // As in ParamResolverDistributed, as these.
+    SelectionPolicy policy;
     std::vector<int> ring_order;
-    size_t max_entries = size_t{1} << 19;  // As in ParamResolverDistributed.
+    size_t max_entries = size_t{1} << 19;
     size_t max_unsettled = 1024;
 
     // What else other tasks ask for; the executions are of groups that are

@@ -144,7 +144,8 @@ SelectionRequest RequestFor(const SelectionPolicy& policy,
           .uneven = !instance.rows.empty(),
           .wants_subdivisions = !details.subdiv_offsets.empty(),
           .num_listed_ranks = details.rank_list.size(),
-          .determinism = details.determinism};
+          .determinism = details.determinism,
+          .model = policy.model};
 }
 
 absl::Status ChooseImplementation(const SelectionPolicy& policy,

@@ -15,7 +15,8 @@ absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
   return CollectiveExecutorMgr::Create({
       .environment = environment,
       .devices = devices,
-      .param_resolver = ParamResolverLocal::Create({.rules = std::move(rules)}),
+      .param_resolver =
+          ParamResolverLocal::Create({.policy = {.rules = std::move(rules)}}),
       .device_resolver = std::make_shared<DeviceResolverLocal>(devices),
       .step_sequence = std::make_shared<StepSequenceLocal>(environment.random),
   });

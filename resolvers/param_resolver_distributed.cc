@@ -43,9 +43,7 @@ ParamResolverDistributed::ParamResolverDistributed(Options options)
 
 void ParamResolverDistributed::Initialize() {
   led_ = ParamResolverLocal::Create(
-      {.registry = options_.registry,
-       .rules = options_.rules,
-       .delegate = options_.delegate,
+      {.policy = options_.policy,
        .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .task_name = task_name_,
@@ -76,8 +74,7 @@ void ParamResolverDistributed::Initialize() {
           .leadership = options_.leadership,
           .led = led_,
           .teller = teller_,
-          .policy = {.registry = options_.registry,
-                     .delegate = options_.delegate},
+          .policy = options_.policy,
           .given_up = given_up_,
           .max_entries = options_.max_entries,
           .takeover_limit = options_.takeover_limit,

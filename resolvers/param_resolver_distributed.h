@@ -16,8 +16,7 @@
 #include "framework/environment.h"
 #include "framework/group_directory.h"
 #include "framework/param_resolver.h"
-#include "framework/registry.h"
-#include "framework/selection_rules.h"
+#include "framework/selection.h"
 #include "resolvers/end_teller.h"
 #include "resolvers/given_up_executions.h"
 #include "resolvers/leader_client.h"
@@ -53,11 +52,10 @@ class ParamResolverDistributed
     // Told of all groups of this task.
     std::shared_ptr<GroupDirectory> directory;
     std::shared_ptr<Leadership> leadership;
-    const CollectiveRegistry* registry = &CollectiveRegistry::Global();
 
-    // As in ParamResolverLocal; the rules of the task that leads decide.
-    std::shared_ptr<const SelectionRules> rules;
-    std::string delegate;
+    // As in ParamResolverLocal; the rules and the costs of the task that leads
+    // decide.
+    SelectionPolicy policy;
     std::vector<int> ring_order;
 
     // How much the settled instances of this task's members may take: an entry

@@ -282,7 +282,7 @@ void ParamResolverLocal::FormGroup(const GroupPtr& group,
                                    std::shared_ptr<CollGroupParams> params,
                                    Outbox* outbox) {
   absl::Status status =
-      InitializeRuntimeDetails(*options_.registry, params.get());
+      InitializeRuntimeDetails(*options_.policy.registry, params.get());
   auto task = std::make_shared<const CollTaskParams>(
       MembersOfTask(*params, options_.task_name));
   MutexLock lock(&mu_);
@@ -412,11 +412,8 @@ void ParamResolverLocal::DropInstance(Group& group, InstanceKey key,
 void ParamResolverLocal::SettleInstance(const GroupPtr& group, InstanceKey key,
                                         const InstancePtr& instance,
                                         Outbox* outbox) {
-  auto completed =
-      CompleteInstance({.registry = options_.registry,
-                        .rules = options_.rules,
-                        .delegate = options_.delegate},
-                       group->params, group->task, instance->requests);
+  auto completed = CompleteInstance(options_.policy, group->params, group->task,
+                                    instance->requests);
   MutexLock lock(&mu_);
   if (!group->status.ok()) return;
   for (WaitingCallPtr& call : instance->waiting.TakeAll()) {

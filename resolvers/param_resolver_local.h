@@ -14,8 +14,7 @@
 #include "absl/functional/any_invocable.h"
 #include "framework/mutex.h"
 #include "framework/param_resolver.h"
-#include "framework/registry.h"
-#include "framework/selection_rules.h"
+#include "framework/selection.h"
 #include "resolvers/group_builder.h"
 #include "resolvers/waiting_calls.h"
 
@@ -35,13 +34,7 @@ class ParamResolverLocal
       public std::enable_shared_from_this<ParamResolverLocal> {
  public:
   struct Options {
-    const CollectiveRegistry* registry = &CollectiveRegistry::Global();
-
-    // For what no member names an implementation for; null: none.
-    std::shared_ptr<const SelectionRules> rules;
-
-    // What connects the processes, as in SelectionRequest.
-    std::string delegate;
+    SelectionPolicy policy;
 
     // Device indices of a task, as in ConfiguredRankOrder(); empty: the ring
     // follows the links.

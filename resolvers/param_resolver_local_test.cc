@@ -82,7 +82,7 @@ class ParamResolverLocalTest : public testing::Test {
 
   void ResetResolver(size_t max_entries) {
     resolver_ = ParamResolverLocal::Create(
-        {.registry = &registry_, .max_entries = max_entries});
+        {.policy = {.registry = &registry_}, .max_entries = max_entries});
   }
 
   static DeviceAttributes Cpu(int index) {
@@ -147,9 +147,9 @@ TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
                                 {.collectives = {CollectiveType::kAllReduce}})),
               IsOk());
   resolver_ = ParamResolverLocal::Create(
-      {.registry = &registry_,
-       .rules = std::make_shared<const SelectionRules>(
-           SelectionRules{{.implementation = "Manual"}})});
+      {.policy = {.registry = &registry_,
+                  .rules = std::make_shared<const SelectionRules>(
+                      SelectionRules{{.implementation = "Manual"}})}});
   const auto call = Ask(0, 1);
   Ask(1, 1);
   ASSERT_FALSE(call->waits());

@@ -274,8 +274,9 @@ class ClusterRuntime::Impl {
          .devices = devices_,
          .incarnation = incarnation,
          .health = options_.health,
-         .rules = options_.rules,
-         .delegate = DelegateName(),
+         .policy = {.rules = options_.rules,
+                    .delegate = DelegateName(),
+                    .model = transport_->cost_model()},
          .max_entries = options_.max_entries,
          .cancel_execution =
              [access = access_](const ControlCaller& caller,

@@ -564,7 +564,8 @@ std::shared_ptr<const SelectionRules> AlwaysRun(const std::string& name) {
 
 TEST_F(ClusterResolveTest, TheRulesOfTheLeaderDecideForAll) {
   Begin({.num_tasks = 3,
-         .rules = {AlwaysRun("TreeReduce"), AlwaysRun("RingReduce")}});
+         .policies = {{.rules = AlwaysRun("TreeReduce")},
+                      {.rules = AlwaysRun("RingReduce")}}});
   auto calls = AskAll(Request());
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
@@ -574,8 +575,29 @@ TEST_F(ClusterResolveTest, TheRulesOfTheLeaderDecideForAll) {
   }
 }
 
+// Where messages cost next to nothing, what sends fewer bytes is faster.
+TEST_F(ClusterResolveTest, TheCostsOfTheLeaderDecideForAll) {
+  CostModel costly;
+  costly.between.latency_seconds = 1;
+  CostModel cheap;
+  cheap.between.latency_seconds = 0;
+  for (const bool is_cheap : {false, true}) {
+    Begin({.num_tasks = 4,
+           .policies = {{.model = is_cheap ? cheap : costly},
+                        {.model = is_cheap ? costly : cheap}}});
+    const auto calls = AskAll(Request());
+    cluster_->RunFor(absl::Seconds(1));
+    ExpectAllOk(calls);
+    for (const CallPtr& call : calls) {
+      EXPECT_EQ(call->params().instance->impl_details.implementation,
+                is_cheap ? "RecursiveHalvingDoublingReduce"
+                         : "RecursiveDoublingReduce");
+    }
+  }
+}
+
 TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
-  Begin({.num_tasks = 2, .rules = {AlwaysRun("RingReduce")}});
+  Begin({.num_tasks = 2, .policies = {{.rules = AlwaysRun("RingReduce")}}});
   CollectiveRequest ordered = Request(/*key=*/1);
   ordered.impl_details.determinism = Determinism::kByRankOrder;
   const auto calls = AskAll(ordered);

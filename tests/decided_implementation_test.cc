@@ -48,7 +48,8 @@ absl::Status AnswerFor(ImplementationTraits decided) {
   CollectiveRegistry leaders, others;
   Register(leaders, "Chosen", TraitsOf(kWanted));
   Register(others, "Chosen", std::move(decided));
-  SimulatedCluster cluster({.registries = {&leaders, &others}});
+  SimulatedCluster cluster(
+      {.policies = {{.registry = &leaders}, {.registry = &others}}});
   cluster.StartAll();
   const CollectiveRequest request =
       AllReduceOf(/*group_key=*/7, /*size=*/2, /*instance_key=*/1);

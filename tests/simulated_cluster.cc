@@ -180,12 +180,9 @@ void SimulatedCluster::Start(int task, absl::Duration join_limit) {
        .devices = process->devices,
        .incarnation = process->incarnation,
        .health = options_.health,
-       .registry = static_cast<size_t>(task) < options_.registries.size()
-                       ? options_.registries[task]
-                       : &CollectiveRegistry::Global(),
-       .rules = static_cast<size_t>(task) < options_.rules.size()
-                    ? options_.rules[task]
-                    : nullptr,
+       .policy = static_cast<size_t>(task) < options_.policies.size()
+                     ? options_.policies[static_cast<size_t>(task)]
+                     : SelectionPolicy(),
        .max_entries = options_.max_entries,
        .max_unsettled = options_.max_unsettled,
        .named_tensors = process->named_tensors});

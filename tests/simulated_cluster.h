@@ -20,8 +20,7 @@
 #include "framework/group_directory.h"
 #include "framework/param_resolver.h"
 #include "framework/params.h"
-#include "framework/registry.h"
-#include "framework/selection_rules.h"
+#include "framework/selection.h"
 #include "proto/control.pb.h"
 #include "resolvers/cluster_control.h"
 #include "tests/simulated_environment.h"
@@ -44,9 +43,7 @@ class SimulatedCluster {
     size_t max_entries = size_t{1} << 19;
     size_t max_unsettled = 1024;
 
-    // By task; those beyond have none, and the global one.
-    std::vector<std::shared_ptr<const SelectionRules>> rules;
-    std::vector<const CollectiveRegistry*> registries;
+    std::vector<SelectionPolicy> policies;  // By task; else the default.
 
     // What a device is known by besides its name and its process. Null:
     // nothing.

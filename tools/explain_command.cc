@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "framework/group_layout.h"
 #include "framework/selection.h"
 #include "nlohmann/json.hpp"
+#include "remote/mpi/mpi_choice.h"
 #include "tools/algorithm_names.h"
 #include "tools/choice_options.h"
 #include "tools/collective_options.h"
@@ -39,8 +41,9 @@ matches; else the one with the least predicted time.
 predicted is what the algorithm's own model says, in which a message takes 1 us
 + bytes / 5 GB/s within a process, and 50 us + bytes / 2.5 GB/s between
 processes, where all ranks of a process share the 2.5 GB/s, and each further
-message that leaves or enters a process at the same time takes 40 us more. It
-compares algorithms; `tutti perf` measures.
+message that leaves or enters a process at the same time takes 40 us more; with
+--mpi, as between processes of one host, 11 and 5 us. It compares algorithms;
+`tutti perf` measures.
 
 --bytes is the size of the larger of one rank's two buffers: what each rank has
 in all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
@@ -51,14 +54,15 @@ them.
 A layout is 4x2, 4 tasks with 2 devices each, or 3+1+2, the devices of each
 task. A task is a process, so that more than one task rules out what needs all
 members in one process; with --one-process they are tasks of one process, as
-those of `tutti run --tasks` and `tutti perf --tasks` are.
+those of `tutti run --tasks` and `tutti perf --tasks` are. With --mpi they are
+processes that `mpirun` starts.
 
 Exit status 1 if the algorithm of --algorithm cannot serve.
 
 --json prints one object:
   collective, layout           as given
   ranks, tasks                 how many
-  one_process                  true or false
+  one_process, mpi             true or false
   bytes, count                 of the larger buffer
   dtype, reduction             names; null of a barrier, and where nothing is
                                reduced
@@ -83,6 +87,7 @@ Examples:
   tutti explain all_reduce
   tutti explain all_reduce --layout 4x2 --bytes 64M --json
   tutti explain reduce_scatter --layout 2x8 --one-process
+  tutti explain all_reduce --layout 8x1 --mpi
   tutti explain all_reduce --layout 4x2 --algorithm TreeReduce)";
 
 // A question to the selection, with its answer.
@@ -90,6 +95,7 @@ struct Explanation {
   Workload workload;
   GroupLayout layout = GroupLayout::Uniform(1, 1);
   bool one_process = true;
+  bool mpi = false;
   Determinism determinism = Determinism::kNotGuaranteed;  // Demanded.
   CostModel model;
   std::vector<Candidate> candidates;           // In the order of the output.
@@ -118,6 +124,10 @@ void Sort(const CollectiveRegistry& registry, CollectiveType type,
       [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
 }
 
+std::string DelegateOf(const Explanation& explanation) {
+  return std::string(explanation.mpi ? kMpiDelegate : "");
+}
+
 absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
                                     const CollectiveRegistry& registry) {
   const auto layout = ParseLayout(options.layout, kMaxGroupSize);
@@ -138,12 +148,15 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
       .workload = *std::move(workload),
       .layout = *layout,
       .one_process = options.one_process || layout->num_tasks() == 1,
-      .determinism = options.choice.determinism};
+      .mpi = options.mpi,
+      .determinism = options.choice.determinism,
+      .model = options.mpi ? kMpiCostOnOneHost : CostModel()};
   const SelectionRequest request = {.type = type,
                                     .layout = result.layout,
                                     .device_type = "CPU",
                                     .bytes = BytesOf(result.workload),
                                     .one_process = result.one_process,
+                                    .delegate = DelegateOf(result),
                                     .implementation = options.algorithm,
                                     .merge_op = result.workload.spec.merge_op,
                                     .final_op = result.workload.spec.final_op,
@@ -179,7 +192,8 @@ std::string Question(const Explanation& explanation) {
   if (explanation.one_process) {
     absl::StrAppend(&text, "one process");
   } else {
-    absl::StrAppend(&text, explanation.layout.num_tasks(), " processes");
+    absl::StrAppend(&text, explanation.layout.num_tasks(), " processes",
+                    explanation.mpi ? " under mpirun" : "");
   }
   if (explanation.determinism != Determinism::kNotGuaranteed) {
     absl::StrAppend(&text, ", determinism ", Name(explanation.determinism));
@@ -255,6 +269,7 @@ Json ToJson(const Explanation& explanation) {
           {"ranks", explanation.layout.size()},
           {"tasks", explanation.layout.num_tasks()},
           {"one_process", explanation.one_process},
+          {"mpi", explanation.mpi},
           {"bytes", BytesOf(workload)},
           {"count", workload.count},
           {"dtype", HasData(explanation) ? Json(dtype) : Json()},
@@ -280,8 +295,10 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
                   "tasks x devices of each, or the devices of each\n"
                   "task: 4x2, 3+1+2 [default: 1x8]")
       ->option_text("TxD");
-  app->add_flag("--one-process", options->one_process,
-                "all tasks are in one process");
+  CLI::Option* const one_process = app->add_flag(
+      "--one-process", options->one_process, "all tasks are in one process");
+  app->add_flag("--mpi", options->mpi, "tasks are processes under `mpirun`")
+      ->excludes(one_process);
   app->add_option("--bytes", options->bytes,
                   "of the larger of one rank's buffers; K, M and G\n"
                   "are powers of 1024 [default: 1M]")

@@ -18,6 +18,7 @@ struct ExplainOptions {
   CollectiveWords collective;
   std::string layout = "1x8";
   bool one_process = false;  // However many tasks there are.
+  bool mpi = false;          // Connects the processes, else gRPC.
   std::string bytes = "1M";
   std::string dtype = "float32";
   std::string algorithm;  // Empty: the library chooses.

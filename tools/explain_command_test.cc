@@ -96,6 +96,28 @@ TEST_F(ExplainCommandTest, OneTaskIsOneProcessAndMoreAreIfToldSo) {
   EXPECT_EQ(ExplainInJson()["chosen"], "Fused");
 }
 
+TEST_F(ExplainCommandTest, UnderMpirunMessagesCostLessAndMpiCanServe) {
+  Register("Mpi", {.collectives = {CollectiveType::kAllReduce},
+                   .delegate = "MPI",
+                   .cost_seconds = [](const CostQuery& query) {
+                     return query.model.between.latency_seconds;
+                   }});
+  options_.layout = "2x1";
+  auto json = ExplainInJson();
+  EXPECT_EQ(json["chosen"], "Fixed");
+  EXPECT_FALSE(json["mpi"]);
+  EXPECT_EQ(json["process_latency_us"], 50);
+  options_.mpi = true;
+  json = ExplainInJson();
+  EXPECT_EQ(json["chosen"], "Mpi");
+  EXPECT_TRUE(json["mpi"]);
+  EXPECT_EQ(json["process_latency_us"], 11);
+  EXPECT_EQ(json["candidates"][0]["predicted_us"], 11);
+  options_.json = false;
+  EXPECT_THAT(Explain(), IsOk());
+  EXPECT_THAT(out_.str(), HasSubstr("on 2x1, 2 processes under mpirun\n"));
+}
+
 TEST_F(ExplainCommandTest, TheNamedOneIsChosenIfItCanServe) {
   options_.algorithm = "Any";
   EXPECT_EQ(ExplainInJson()["chosen"], "Any");

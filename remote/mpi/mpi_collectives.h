@@ -19,6 +19,7 @@
 #include "framework/params.h"
 #include "remote/mpi/mpi_agreement.h"
 #include "remote/mpi/mpi_communicators.h"
+#include "remote/mpi/mpi_choice.h"
 #include "remote/mpi/mpi_notes.h"
 #include "remote/mpi/mpi_operation.h"
 #include "remote/mpi/mpi_requests.h"
@@ -53,7 +54,7 @@ class MpiCollectives final
 
   explicit MpiCollectives(const Options& options);
 
-  absl::string_view name() const override { return "MPI"; }
+  absl::string_view name() const override { return kMpiDelegate; }
 
   // Errors: as MpiOperation::Check(); NOT_FOUND for a member whose task is not
   // in the cluster.

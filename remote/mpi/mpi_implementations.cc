@@ -9,11 +9,10 @@
 #include "framework/collective_implementation.h"
 #include "framework/peer_access.h"
 #include "framework/registry.h"
+#include "remote/mpi/mpi_choice.h"
 
 namespace tutti {
 namespace {
-
-constexpr absl::string_view kLibrary = "MPI";
 
 // Leaves all to MPI, by the transport of the processes.
 class MpiImplementation final : public CollectiveImplementationInterface {
@@ -21,7 +20,7 @@ class MpiImplementation final : public CollectiveImplementationInterface {
   absl::Status InitializeCollectiveContext(
       CollectiveContext* context) override {
     CollectiveDelegate* const delegate = context->executor->peers().delegate();
-    if (delegate == nullptr || delegate->name() != kLibrary) {
+    if (delegate == nullptr || delegate->name() != kMpiDelegate) {
       return absl::FailedPreconditionError(
           "MPI does not connect the processes of the group");
     }
@@ -39,7 +38,7 @@ ImplementationTraits MpiTraits(std::string summary,
   return {.summary = std::move(summary),
           .collectives = std::move(collectives),
           .device_types = {"CPU"},
-          .delegate = std::string(kLibrary),
+          .delegate = std::string(kMpiDelegate),
           .supports_uneven = true,
           .determinism = Determinism::kNotGuaranteed};
 }

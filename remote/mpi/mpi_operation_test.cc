@@ -131,11 +131,11 @@ TEST(MpiOperationTest, SmallReductionsNeedNoMpi) {
   for (const CollectiveType type :
        {CollectiveType::kAllReduce, CollectiveType::kReduce}) {
     EXPECT_EQ(SmallBytes({.type = type}, 2, 1), 1u);
-    EXPECT_EQ(SmallBytes({.type = type}, 16, 4096), 4096u);
-    EXPECT_EQ(SmallBytes({.type = type}, 2, 4097), 0u);
-    // 64 KiB in all.
-    EXPECT_EQ(SmallBytes({.type = type}, 64, 1024), 1024u);
-    EXPECT_EQ(SmallBytes({.type = type}, 64, 1025), 0u);
+    EXPECT_EQ(SmallBytes({.type = type}, 2, 4096), 4096u);
+    EXPECT_EQ(SmallBytes({.type = type}, 1, 4097), 0u);
+    // 8 KiB in all.
+    EXPECT_EQ(SmallBytes({.type = type}, 8, 1024), 1024u);
+    EXPECT_EQ(SmallBytes({.type = type}, 8, 1025), 0u);
   }
 }
 

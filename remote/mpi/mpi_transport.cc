@@ -11,6 +11,7 @@
 #include "framework/blocking_counter.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_calls.h"
+#include "remote/mpi/mpi_choice.h"
 #include "remote/mpi/mpi_collectives.h"
 #include "remote/mpi/mpi_mailbox.h"
 #include "remote/mpi/mpi_messenger.h"
@@ -237,6 +238,13 @@ class MpiTransport final : public Transport,
   TransferChannel& transfers() override { return *this; }
   CollectiveDelegate* delegate() override { return collectives_.get(); }
   size_t least_device_bytes() const override { return least_device_bytes_; }
+
+  // Between hosts it is some network's, of which nothing is known.
+  CostModel cost_model() const override {
+    const auto local_size = runtime_->local_size();
+    const bool is_one_host = local_size.ok() && *local_size == num_tasks_;
+    return is_one_host ? kMpiCostOnOneHost : CostModel();
+  }
 
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override {
