@@ -21,10 +21,13 @@
 #include "framework/mutex.h"
 #include "framework/params.h"
 #include "framework/peer_access.h"
+#include "framework/tensor.h"
 #include "implementations/cost.h"
-#include "schedule/between_tasks.h"
+#include "implementations/local_within_task.h"
 #include "schedule/chunk_map.h"
 #include "schedule/first_members.h"
+#include "schedule/hierarchical_run.h"
+#include "schedule/schedule_between_tasks.h"
 
 namespace tutti {
 namespace {
@@ -75,7 +78,11 @@ absl::Status LocalThen::InitializeCollectiveContext(
   absl::Status status = CheckTaskIsHere(*context->params);
   if (status.ok()) status = between_->Check(*context);
   if (!status.ok() || !IsFirstOfTask(*context->params)) return status;
-  std::call_once(once_, [&] { status_ = between_->Prepare(*context); });
+  std::call_once(once_, [&] {
+    // Among several, what they have reduced lies in another one's output.
+    const bool is_alone = RanksOfTask(*context->params).size() == 1;
+    status_ = between_->Prepare(*context, is_alone ? context->input : Tensor());
+  });
   context->implementation_state = between_.get();
   return status_;
 }
@@ -93,47 +100,17 @@ void LocalThen::Run(const CollectiveContext& context, StatusCallback done) {
   if (members.empty()) return;
   const auto* const between = static_cast<const BetweenTasks*>(
       members[0].context->implementation_state);
-  std::make_shared<LocalThenStages>(members, meeting, *between)->GoOn();
+  std::make_shared<HierarchicalRun>(
+      std::make_shared<LocalWithinTask>(members, meeting), *between,
+      *members[0].context)
+      ->Start();
 }
 
 namespace {
 
-class ScheduleBetween final : public BetweenTasks {
+class DelegateBetweenTasks final : public BetweenTasks {
  public:
-  ScheduleBetween(std::string name, int64_t chunk_bytes)
-      : name_(std::move(name)), chunk_bytes_(chunk_bytes) {}
-
-  absl::Status Check(const CollectiveContext& /*context*/) const override {
-    return absl::OkStatus();
-  }
-  absl::Status Prepare(const CollectiveContext& first) override {
-    auto made =
-        ReductionBetweenTasks::Create(*first.params, name_, chunk_bytes_);
-    if (!made.ok()) return made.status();
-    reduction_ = *std::move(made);
-    // Among several, what they have summed lies in another one's output.
-    const bool is_alone = RanksOfTask(*first.params).size() == 1;
-    return reduction_->Plan(first, is_alone ? first.input : Tensor(),
-                            first.output);
-  }
-  int64_t num_chunks() const override { return reduction_->num_chunks(); }
-  Range ChunkAt(int64_t index) const override {
-    return reduction_->ChunkAt(index);
-  }
-  void Run(int64_t index, CollectiveContext& context,
-           StatusCallback done) const override {
-    reduction_->Run(index, context, std::move(done));
-  }
-
- private:
-  const std::string name_;
-  const int64_t chunk_bytes_;
-  std::unique_ptr<const ReductionBetweenTasks> reduction_;
-};
-
-class DelegateBetween final : public BetweenTasks {
- public:
-  explicit DelegateBetween(std::string delegate)
+  explicit DelegateBetweenTasks(std::string delegate)
       : delegate_(std::move(delegate)) {}
 
   absl::Status Check(const CollectiveContext& context) const override {
@@ -144,7 +121,8 @@ class DelegateBetween final : public BetweenTasks {
     return absl::FailedPreconditionError(absl::StrCat(
         delegate_, " does not connect the processes of the group"));
   }
-  absl::Status Prepare(const CollectiveContext& first) override {
+  absl::Status Prepare(const CollectiveContext& first,
+                       const Tensor& /*input*/) override {
     params_ = AmongFirstMembers(*first.params,
                                 first.params->instance->shape.num_elements());
     CollectiveContext context;
@@ -233,7 +211,7 @@ std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
   traits.cost_seconds = cost_seconds;
   return std::make_shared<const Factory>(
       std::move(traits), [between, chunk_bytes] {
-        return std::make_unique<ScheduleBetween>(between, chunk_bytes);
+        return std::make_unique<ScheduleBetweenTasks>(between, chunk_bytes);
       });
 }
 
@@ -246,7 +224,7 @@ std::shared_ptr<const CollectiveFactory> LocalThenDelegateFactory(
   // recommends the contrary.
   traits.determinism = Determinism::kNotGuaranteed;
   return std::make_shared<const Factory>(std::move(traits), [delegate] {
-    return std::make_unique<DelegateBetween>(delegate);
+    return std::make_unique<DelegateBetweenTasks>(delegate);
   });
 }
 

@@ -16,11 +16,12 @@
 #include "framework/implementation_traits.h"
 #include "framework/registry.h"
 #include "framework/status_callback.h"
-#include "implementations/local_then_stages.h"
+#include "schedule/between_tasks.h"
 
 namespace tutti {
 
-// An all-reduce of several members in each process, in three stages:
+// An all-reduce of several members in each process, in the three stages of a
+// HierarchicalRun:
 //
 //   process 0     process 1
 //   a b c         d e f        one pass over memory in each process:

@@ -2,72 +2,42 @@
 #define TUTTI_SCHEDULE_BETWEEN_TASKS_H_
 
 #include <cstdint>
-#include <memory>
-#include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "framework/collective_context.h"
-#include "framework/collective_implementation.h"
-#include "framework/params.h"
 #include "framework/status_callback.h"
 #include "framework/tensor.h"
 #include "schedule/chunk_map.h"
 
 namespace tutti {
 
-// These elements as a vector that shares the buffer. REQUIRES: the tensor has
-// them.
-Tensor PartOf(const Tensor& tensor, Range elements);
-
-// The stage of an all-reduce that goes between processes: a registered schedule
-// among the first members of all tasks (first_members.h), chunk by chunk,
-// without the final op. Serves all executions of an instance. Thread-safe.
-class ReductionBetweenTasks {
+// The level between tasks of a hierarchical all-reduce, in all executions of an
+// instance: how the first members of the tasks (first_members.h) all-reduce
+// what those have reduced, chunk by chunk, without the final op. Thread-safe
+// once prepared.
+class BetweenTasks {
  public:
-  // All but the last chunk have as many elements as fit in `chunk_bytes`, at
-  // least one. Errors: NOT_FOUND if the implementation is not linked;
-  // INVALID_ARGUMENT if it is no schedule, or does not all-reduce; those of its
-  // InitializeCollectiveParams(). REQUIRES: as AmongFirstMembers().
-  static absl::StatusOr<std::unique_ptr<const ReductionBetweenTasks>> Create(
-      const CollectiveParams& whole, const std::string& implementation,
-      int64_t chunk_bytes);
+  virtual ~BetweenTasks() = default;
 
-  int64_t num_chunks() const {
-    return (num_elements_ + chunk_elements_ - 1) / chunk_elements_;
-  }
-  Range ChunkAt(int64_t index) const;
+  // For each member, before anything else.
+  virtual absl::Status Check(const CollectiveContext& context) const = 0;
 
-  // Plans what chunks run whose inputs and outputs share memory as `input` and
-  // `output` do; of `member` executor and device count. Others are planned when
-  // they first run. Errors: as InitializeCollectiveContext() of the
-  // implementation.
-  absl::Status Plan(const CollectiveContext& member, const Tensor& input,
-                    const Tensor& output) const;
+  // Once, for the first member of the task: plans what chunks run whose inputs
+  // and outputs share memory as `input` and the member's output do. Others are
+  // planned when they first run.
+  virtual absl::Status Prepare(const CollectiveContext& first,
+                               const Tensor& input) = 0;
 
-  // Reduces chunk `index`. `context` has the chunk's input and output and what
-  // else it has in the whole's execution; the rest is set here. It lives until
-  // `done` runs, as for CollectiveImplementationInterface::Run(). REQUIRES: the
-  // chunk before has ended.
-  void Run(int64_t index, CollectiveContext& context,
-           StatusCallback done) const;
+  // Fixed by Prepare(): the chunks into which the buffers are cut, in order.
+  virtual int64_t num_chunks() const = 0;
+  virtual Range ChunkAt(int64_t index) const = 0;
 
- private:
-  // Of chunks of one length.
-  struct Reduction {
-    CollectiveParams params;
-    std::unique_ptr<CollectiveImplementationInterface> implementation;
-  };
-
-  ReductionBetweenTasks() = default;
-  static absl::StatusOr<Reduction> MakeReduction(const CollectiveParams& whole,
-                                                 const std::string& name,
-                                                 int64_t num_elements);
-
-  int64_t num_elements_ = 0;
-  int64_t chunk_elements_ = 0;
-  Reduction whole_;  // Of chunks of that length.
-  Reduction rest_;   // Of the last one, where it is shorter.
+  // All-reduces chunk `index`. `context` has the chunk's input and output and
+  // what else it has in the whole's execution; the rest is set here. It lives
+  // until `done` runs, as for CollectiveImplementationInterface::Run(), and is
+  // given to Launched(). REQUIRES: the chunk before has ended.
+  virtual void Run(int64_t index, CollectiveContext& context,
+                   StatusCallback done) const = 0;
 };
 
 }  // namespace tutti

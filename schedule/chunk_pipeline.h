@@ -10,10 +10,10 @@
 
 namespace tutti {
 
-// Where the chunks of a hybrid all-reduce are. Each goes through three stages:
-// it is reduced within the process, meets those of the other processes, and is
-// spread within the process. One at a time is reduced, one meets others, in
-// order; while one does, the next is reduced, and those before are spread.
+// Where the chunks of a HierarchicalRun are. Each goes through three stages: it
+// is reduced within the task, meets those of the other tasks, and is spread
+// within the task. One at a time is reduced, one meets others, in order; while
+// one does, the next is reduced, and those before are spread.
 //
 // Thread-safe. What is begun must end, by the call of its name; after each call
 // somebody calls Take(), from which all starts.

@@ -20,8 +20,8 @@
 #include "gpu/gpu_members.h"
 #include "gpu/nccl/nccl_checks.h"
 #include "gpu/nccl/nccl_runtime.h"
-#include "schedule/between_tasks.h"
 #include "schedule/first_members.h"
+#include "schedule/schedule_between_tasks.h"
 
 namespace tutti {
 namespace {
@@ -68,7 +68,8 @@ class Factory : public CollectiveFactory {
         chunk_bytes_(chunk_bytes) {}
 
   std::unique_ptr<CollectiveImplementationInterface> Create() const override {
-    return std::make_unique<NcclThen>(between_, chunk_bytes_);
+    return std::make_unique<NcclThen>(
+        std::make_unique<ScheduleBetweenTasks>(between_, chunk_bytes_));
   }
 
  private:
@@ -85,18 +86,14 @@ absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
   if (status.ok() && params.task->num_local > 1) {
     status = CheckHasNccl(*context);
   }
+  if (status.ok()) status = plan_.between->Check(*context);
   if (!status.ok() || !IsFirstOfTask(params)) return status;
   std::call_once(once_, [&] {
     plan_.first_device =
         std::make_unique<DeviceForSteps>(CudaDeviceOf(*context));
-    auto between =
-        ReductionBetweenTasks::Create(params, between_name_, chunk_bytes_);
-    status_ = between.status();
-    if (!between.ok()) return;
-    plan_.between = *std::move(between);
     const bool is_alone = params.task->num_local == 1;
-    status_ = plan_.between->Plan(
-        *context, is_alone ? context->input : context->output, context->output);
+    status_ = plan_.between->Prepare(
+        *context, is_alone ? context->input : context->output);
   });
   context->implementation_state = &plan_;
   return status_;
@@ -111,9 +108,9 @@ void NcclThen::Run(const CollectiveContext& context, StatusCallback done) {
       meeting.Join(context, *std::move(ready), std::move(done));
   if (attendees.empty()) return;
   const GpuMembers members(attendees);
-  std::make_shared<NcclThenPass>(meeting, members,
-                                 *static_cast<const NcclThenPlan*>(
-                                     members.context(0).implementation_state))
+  std::make_shared<NcclWithinTask>(meeting, members,
+                                   *static_cast<const NcclThenPlan*>(
+                                       members.context(0).implementation_state))
       ->Start();
 }
 

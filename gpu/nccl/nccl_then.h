@@ -13,11 +13,13 @@
 #include "framework/params.h"
 #include "framework/registry.h"
 #include "framework/status_callback.h"
-#include "gpu/nccl/nccl_then_pass.h"
+#include "gpu/nccl/nccl_within_task.h"
+#include "schedule/between_tasks.h"
 
 namespace tutti {
 
-// An all-reduce of several GPUs in each of several processes, chunk by chunk:
+// An all-reduce of several GPUs in each of several processes, in the three
+// stages of a HierarchicalRun, chunk by chunk:
 //
 //   process 0     process 1
 //   a b c         d e f        NCCL within each process
@@ -36,22 +38,19 @@ namespace tutti {
 // of those of NCCL (NcclGroup).
 class NcclThen : public CollectiveImplementationInterface {
  public:
-  // The implementation that runs among the first members, and how much of the
-  // buffers it gets at a time, at least an element.
-  NcclThen(std::string between, int64_t chunk_bytes)
-      : between_name_(std::move(between)), chunk_bytes_(chunk_bytes) {}
+  explicit NcclThen(std::unique_ptr<BetweenTasks> between) {
+    plan_.between = std::move(between);
+  }
 
   // Errors: as NcclCollective; INVALID_ARGUMENT for a process with members of
-  // several tasks.
+  // several tasks; those of the level between.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:
-  const std::string between_name_;
-  const int64_t chunk_bytes_;
-  std::once_flag once_;  // Of the first member.
-  absl::Status status_;
   NcclThenPlan plan_;
+  std::once_flag once_;
+  absl::Status status_;  // Of the first member's preparation.
 };
 
 // So much that a chunk's latency is little beside its time: at 10 GB/s between

@@ -1,5 +1,5 @@
-#ifndef TUTTI_GPU_NCCL_NCCL_THEN_PASS_H_
-#define TUTTI_GPU_NCCL_NCCL_THEN_PASS_H_
+#ifndef TUTTI_GPU_NCCL_NCCL_WITHIN_TASK_H_
+#define TUTTI_GPU_NCCL_NCCL_WITHIN_TASK_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "framework/device.h"
 #include "framework/environment.h"
 #include "framework/mutex.h"
+#include "framework/status_callback.h"
 #include "gpu/gpu_launch.h"
 #include "gpu/gpu_meeting.h"
 #include "gpu/gpu_members.h"
@@ -27,7 +28,8 @@
 #include "gpu/nccl/nccl_runtime.h"
 #include "schedule/between_tasks.h"
 #include "schedule/chunk_map.h"
-#include "schedule/chunk_pipeline.h"
+#include "schedule/hierarchical_run.h"
+#include "schedule/within_task.h"
 
 namespace tutti {
 
@@ -38,12 +40,12 @@ struct NcclThenPlan {
   // that was put there after the call.
   std::unique_ptr<Device> first_device;
 
-  std::unique_ptr<const ReductionBetweenTasks> between;
+  std::unique_ptr<BetweenTasks> between;
 };
 
 // The communicator of a group's members in this process. Belongs to the group's
 // resources. Thread-safe.
-class NcclWithinProcess {
+class TaskCommunicator {
  public:
   // Errors: as NcclRuntime::NewUniqueId(); that of the first call stays.
   absl::StatusOr<std::string> Id(NcclRuntime& nccl);
@@ -55,29 +57,35 @@ class NcclWithinProcess {
   absl::StatusOr<std::string> id_;  // Fixed by the first call.
 };
 
-// One execution in one process, from the arrival of its last member here to the
-// end. Kept by its own callbacks. Thread-safe once started.
+// The level within a task that is NCCL among the GPUs of a process: a reduction
+// to the first member before the level between, and a broadcast after it. A
+// stage has ended once it is on the streams, and the execution here once these
+// are past it. Kept by its own callbacks. Thread-safe once started.
 //
 // While a stage may wait for another process, or for a GPU that will never get
 // there, the communicator and the GPUs are asked for errors every
 // GpuPassEnd::kLookEvery: the first one ends the execution.
-class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
+class NcclWithinTask final
+    : public WithinTask,
+      public std::enable_shared_from_this<NcclWithinTask> {
  public:
   // All members of this process have joined `meeting`. The plan outlives it.
-  NcclThenPass(GpuMeeting& meeting, const GpuMembers& members,
-               const NcclThenPlan& plan);
-  NcclThenPass(const NcclThenPass&) = delete;
-  NcclThenPass& operator=(const NcclThenPass&) = delete;
+  NcclWithinTask(GpuMeeting& meeting, const GpuMembers& members,
+                 const NcclThenPlan& plan);
+  NcclWithinTask(const NcclWithinTask&) = delete;
+  NcclWithinTask& operator=(const NcclWithinTask&) = delete;
 
-  // Adjourns the meeting in the end. Once.
+  // Runs the execution, and adjourns the meeting in the end. Once.
   void Start();
 
+  // Called by the run.
+  void Reduce(Chunk chunk, StatusCallback done) override;
+  absl::Status BeginMeet(Chunk chunk, CollectiveContext& context) override;
+  void Spread(Chunk chunk, StatusCallback done) override;
+  void End() override ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
-  // What a chunk needs to the end.
-  struct Stages {
-    OwnedGpuEvent reduced;  // Or the input is there, where there is one member.
-    std::unique_ptr<CollectiveContext> between;
-  };
+  using RunPtr = std::shared_ptr<HierarchicalRun>;
 
   const CollectiveContext& first() const { return members_.context(0); }
   bool is_alone() const { return members_.size() == 1; }
@@ -85,48 +93,37 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
   absl::Status Prepare();
   NcclGroup::Options Options() const;
 
-  // Starts what can start, or ends.
-  void GoOn();
-
-  void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Look() ABSL_LOCKS_EXCLUDED(mu_);
+  void LookLater(const RunPtr& run) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status FindFault();
 
-  // The three stages of a chunk. Each ends with the function behind it.
-  void Reduce(int64_t index);
-  void OnReduced(int64_t index, absl::Status status);
-  void Meet(int64_t index);
-  void OnMet(int64_t index, absl::Status status);
-  void Spread(int64_t index);
-  void OnSpread(absl::Status status);
+  absl::Status MarkReduced(int64_t index);
 
   // Has NCCL launch a call of each member, made from its place, once `before`
   // is on the first one's stream.
   void Launch(std::vector<GpuLaunch> before,
               absl::AnyInvocable<NcclCall(int place)> call,
               StatusCallback launched);
-  NcclCall CallOf(int place, Range chunk, NcclOp op) const;
-  std::vector<GpuLaunch> FinalOpOn(Range chunk) const;
-  std::byte* Result(int place, Range chunk) const;
+  NcclCall CallOf(int place, Range elements, NcclOp op) const;
+  std::vector<GpuLaunch> FinalOpOn(Range elements) const;
+  std::byte* Result(int place, Range elements) const;
   size_t BytesOf(int64_t num_elements) const;
 
   void Fail(const absl::Status& status);
-  void End();
   void OnPartOver(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void Adjourn(absl::Status status);
 
   GpuMeeting& meeting_;
   const GpuMembers members_;
   const NcclThenPlan& plan_;
-  const std::shared_ptr<NcclWithinProcess> nccl_;
+  const std::shared_ptr<TaskCommunicator> communicator_;
 
   // Fixed by Prepare().
   std::string id_;
   std::vector<GpuEvent> ready_;                    // By place.
   std::vector<std::shared_ptr<GpuPassEnd>> ends_;  // By place.
 
-  std::vector<Stages> stages_;  // By chunk.
-  ChunkPipeline pipeline_;      // The members may be gone when it has ended.
+  // By chunk: it is reduced, or the input is there, where there is one member.
+  std::vector<OwnedGpuEvent> reduced_;
 
   Cancellation::WatchId watch_ = 0;
 
@@ -138,4 +135,4 @@ class NcclThenPass : public std::enable_shared_from_this<NcclThenPass> {
 
 }  // namespace tutti
 
-#endif  // TUTTI_GPU_NCCL_NCCL_THEN_PASS_H_
+#endif  // TUTTI_GPU_NCCL_NCCL_WITHIN_TASK_H_

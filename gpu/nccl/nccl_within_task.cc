@@ -1,4 +1,4 @@
-#include "gpu/nccl/nccl_then_pass.h"
+#include "gpu/nccl/nccl_within_task.h"
 
 #include <utility>
 
@@ -11,44 +11,43 @@
 
 namespace tutti {
 
-absl::StatusOr<std::string> NcclWithinProcess::Id(NcclRuntime& nccl) {
+absl::StatusOr<std::string> TaskCommunicator::Id(NcclRuntime& nccl) {
   std::call_once(once_, [&] { id_ = nccl.NewUniqueId(); });
   return id_;
 }
 
-NcclThenPass::NcclThenPass(GpuMeeting& meeting, const GpuMembers& members,
-                           const NcclThenPlan& plan)
+NcclWithinTask::NcclWithinTask(GpuMeeting& meeting, const GpuMembers& members,
+                               const NcclThenPlan& plan)
     : meeting_(meeting),
       members_(members),
       plan_(plan),
-      nccl_(first().params->group->resources->GetOrCreate<NcclWithinProcess>()),
-      pipeline_(plan.between->num_chunks(), first().execution->cancellation) {}
+      communicator_(
+          first().params->group->resources->GetOrCreate<TaskCommunicator>()) {}
 
-Clock& NcclThenPass::clock() const {
+Clock& NcclWithinTask::clock() const {
   return *first().executor->environment().clock;
 }
 
-void NcclThenPass::Start() {
+void NcclWithinTask::Start() {
   absl::Status status = Prepare();
   if (!status.ok()) return Adjourn(std::move(status));
   if (!is_alone()) {
     watch_ = first().execution->cancellation.Watch(
-        [group = nccl_->group()](const absl::Status& reason) {
+        [group = communicator_->group()](const absl::Status& reason) {
           group->Break(reason);
         });
   }
-  {
-    MutexLock lock(&mu_);
-    LookLater();
-  }
-  GoOn();
+  const auto run = std::make_shared<HierarchicalRun>(shared_from_this(),
+                                                     *plan_.between, first());
+  LookLater(run);
+  run->Start();
 }
 
-absl::Status NcclThenPass::Prepare() {
+absl::Status NcclWithinTask::Prepare() {
   ready_ = meeting_.TakeReady();
-  stages_.resize(static_cast<size_t>(plan_.between->num_chunks()));
+  reduced_.resize(static_cast<size_t>(plan_.between->num_chunks()));
   if (!is_alone() && plan_.between->num_chunks() > 0) {
-    auto id = nccl_->Id(*members_.device(0).nccl());
+    auto id = communicator_->Id(*members_.device(0).nccl());
     if (!id.ok()) return id.status();
     id_ = *std::move(id);
   }
@@ -64,7 +63,7 @@ absl::Status NcclThenPass::Prepare() {
   return first().execution->cancellation.status();
 }
 
-NcclGroup::Options NcclThenPass::Options() const {
+NcclGroup::Options NcclWithinTask::Options() const {
   NcclGroup::Options options = {
       .nccl = members_.device(0).nccl(),
       .id = id_,
@@ -78,36 +77,20 @@ NcclGroup::Options NcclThenPass::Options() const {
   return options;
 }
 
-void NcclThenPass::GoOn() {
-  // The last one may end it inside.
-  const auto self = shared_from_this();
-  const ChunkPipeline::Next next = pipeline_.Take();
-  if (next.to_meet.has_value()) Meet(*next.to_meet);
-  if (next.to_reduce.has_value()) Reduce(*next.to_reduce);
-  if (next.ends) End();
+void NcclWithinTask::LookLater(const RunPtr& run) {
+  MutexLock lock(&mu_);
+  // The run keeps this.
+  alarm_ = clock().CallAt(clock().Now() + GpuPassEnd::kLookEvery, [this, run] {
+    run->Meanwhile([&] {
+      const absl::Status fault = FindFault();
+      if (fault.ok()) LookLater(run);
+      return fault;
+    });
+  });
 }
 
-void NcclThenPass::LookLater() {
-  alarm_ = clock().CallAt(clock().Now() + GpuPassEnd::kLookEvery,
-                          [self = shared_from_this()] { self->Look(); });
-}
-
-// The members stay meanwhile, as in a stage.
-void NcclThenPass::Look() {
-  if (!pipeline_.BeginOther()) return;
-  const absl::Status fault = FindFault();
-  if (!fault.ok()) {
-    Fail(fault);
-  } else {
-    MutexLock lock(&mu_);
-    LookLater();
-  }
-  pipeline_.EndOther();
-  GoOn();
-}
-
-absl::Status NcclThenPass::FindFault() {
-  absl::Status fault = nccl_->group()->status();
+absl::Status NcclWithinTask::FindFault() {
+  absl::Status fault = communicator_->group()->status();
   for (int place = 0; place < members_.size(); ++place) {
     CudaDevice& device = members_.device(place);
     // Finds whether the GPU is spoilt. Other errors keep nothing from ending.
@@ -117,91 +100,60 @@ absl::Status NcclThenPass::FindFault() {
   return fault;
 }
 
-void NcclThenPass::Reduce(int64_t index) {
-  if (is_alone()) return OnReduced(index, absl::OkStatus());
+void NcclWithinTask::Reduce(Chunk chunk, StatusCallback done) {
+  if (is_alone()) return std::move(done)(MarkReduced(chunk.index));
   Launch(
       {},
-      [this, chunk = plan_.between->ChunkAt(index)](int place) {
-        return CallOf(place, chunk, NcclOp::kReduce);
+      [this, elements = chunk.elements](int place) {
+        return CallOf(place, elements, NcclOp::kReduce);
       },
-      [self = shared_from_this(), index](absl::Status status) {
-        self->OnReduced(index, std::move(status));
+      [self = shared_from_this(), index = chunk.index,
+       done = std::move(done)](absl::Status status) mutable {
+        if (status.ok()) status = self->MarkReduced(index);
+        std::move(done)(std::move(status));
       });
 }
 
-void NcclThenPass::OnReduced(int64_t index, absl::Status status) {
-  if (status.ok()) {
-    CudaDevice& device = members_.device(0);
-    auto reduced = device.Mark(device.nccl_stream());
-    status = reduced.status();
-    if (status.ok()) {
-      stages_[static_cast<size_t>(index)].reduced = *std::move(reduced);
-    }
-  }
-  if (!status.ok()) Fail(status);
-  pipeline_.EndReduce();
-  GoOn();
+absl::Status NcclWithinTask::MarkReduced(int64_t index) {
+  CudaDevice& device = members_.device(0);
+  auto reduced = device.Mark(device.nccl_stream());
+  if (!reduced.ok()) return reduced.status();
+  reduced_[static_cast<size_t>(index)] = *std::move(reduced);
+  return absl::OkStatus();
 }
 
 // In the first member's output, or from its input where it has the only one.
-void NcclThenPass::Meet(int64_t index) {
-  const Range chunk = plan_.between->ChunkAt(index);
-  Stages& stages = stages_[static_cast<size_t>(index)];
-  auto& context = stages.between;
-  context = std::make_unique<CollectiveContext>();
-  context->executor = first().executor;
-  context->device = plan_.first_device.get();
-  context->output = PartOf(first().output, chunk);
-  context->input = is_alone() ? PartOf(first().input, chunk) : context->output;
-  context->exec_key = first().exec_key;
-  context->execution = first().execution;
-  context->launched = true;  // Counted by End().
+absl::Status NcclWithinTask::BeginMeet(Chunk chunk,
+                                       CollectiveContext& context) {
+  context.device = plan_.first_device.get();
+  context.input = is_alone() ? first().input : first().output;
+  context.output = first().output;
+  context.launched = true;  // Counted by End().
   // Not for what NCCL has been given since, which may be the chunk before.
   CudaDevice& device = members_.device(0);
-  absl::Status status = device.runtime().WaitForEvent(
-      device.collective_stream(), stages.reduced.get());
-  if (!status.ok()) return OnMet(index, std::move(status));
-  plan_.between->Run(index, *context,
-                     [self = shared_from_this(), index](absl::Status met) {
-                       self->OnMet(index, std::move(met));
-                     });
+  return device.runtime().WaitForEvent(
+      device.collective_stream(),
+      reduced_[static_cast<size_t>(chunk.index)].get());
 }
 
-void NcclThenPass::OnMet(int64_t index, absl::Status status) {
-  const bool has_met = status.ok();
-  if (!has_met) Fail(status);
-  pipeline_.EndMeet(/*begins_spread=*/has_met);
-  if (has_met) Spread(index);
-  GoOn();
-}
-
-void NcclThenPass::Spread(int64_t index) {
-  const Range chunk = plan_.between->ChunkAt(index);
+void NcclWithinTask::Spread(Chunk chunk, StatusCallback done) {
   if (is_alone()) {
     CudaDevice& device = members_.device(0);
-    return OnSpread(LaunchInOrder(device.runtime(), FinalOpOn(chunk),
-                                  device.nccl_stream()));
+    return std::move(done)(LaunchInOrder(
+        device.runtime(), FinalOpOn(chunk.elements), device.nccl_stream()));
   }
   Launch(
-      FinalOpOn(chunk),
-      [this, chunk](int place) {
-        return CallOf(place, chunk, NcclOp::kBroadcast);
+      FinalOpOn(chunk.elements),
+      [this, elements = chunk.elements](int place) {
+        return CallOf(place, elements, NcclOp::kBroadcast);
       },
-      [self = shared_from_this()](absl::Status status) {
-        self->OnSpread(std::move(status));
-        self->GoOn();
-      });
+      std::move(done));
 }
 
-void NcclThenPass::OnSpread(absl::Status status) {
-  if (!status.ok()) Fail(status);
-  pipeline_.EndSpread();
-}
-
-void NcclThenPass::Launch(std::vector<GpuLaunch> before,
-                          absl::AnyInvocable<NcclCall(int place)> call,
-                          StatusCallback launched) {
-  nccl_->group()->Add(
+void NcclWithinTask::Launch(std::vector<GpuLaunch> before,
+                            absl::AnyInvocable<NcclCall(int place)> call,
+                            StatusCallback launched) {
+  communicator_->group()->Add(
       [this] { return Options(); },
       {.key = first().exec_key,
        .begin = [self = shared_from_this(), before = std::move(before),
@@ -229,45 +181,46 @@ void NcclThenPass::Launch(std::vector<GpuLaunch> before,
        .launched = std::move(launched)});
 }
 
-NcclCall NcclThenPass::CallOf(int place, Range chunk, NcclOp op) const {
+NcclCall NcclWithinTask::CallOf(int place, Range elements, NcclOp op) const {
   const bool reduces = op == NcclOp::kReduce;
   const bool is_root = place == 0;
   const std::byte* const input =
-      reduces ? members_.input(place) + BytesOf(chunk.begin) : Result(0, chunk);
+      reduces ? members_.input(place) + BytesOf(elements.begin)
+              : Result(0, elements);
   return {.op = op,
           .input = reduces || is_root ? input : nullptr,
-          .output = reduces && !is_root ? nullptr : Result(place, chunk),
-          .num_elements = static_cast<size_t>(chunk.size),
+          .output = reduces && !is_root ? nullptr : Result(place, elements),
+          .num_elements = static_cast<size_t>(elements.size),
           .dtype = members_.instance().dtype,
           .kind = members_.instance().merge_op.kind(),
           .peer = 0};
 }
 
-std::vector<GpuLaunch> NcclThenPass::FinalOpOn(Range chunk) const {
+std::vector<GpuLaunch> NcclWithinTask::FinalOpOn(Range elements) const {
   const CollInstanceParams& instance = members_.instance();
   if (instance.final_op.is_identity()) return {};
   return {GpuReduction{.kind = ReductionKind::kSum,
                        .dtype = instance.dtype,
-                       .inputs = {Result(0, chunk)},
-                       .outputs = {Result(0, chunk)},
-                       .num_elements = static_cast<size_t>(chunk.size),
+                       .inputs = {Result(0, elements)},
+                       .outputs = {Result(0, elements)},
+                       .num_elements = static_cast<size_t>(elements.size),
                        .divisor = first().params->group->size()}};
 }
 
-std::byte* NcclThenPass::Result(int place, Range chunk) const {
-  return members_.output(place) + BytesOf(chunk.begin);
+std::byte* NcclWithinTask::Result(int place, Range elements) const {
+  return members_.output(place) + BytesOf(elements.begin);
 }
 
-size_t NcclThenPass::BytesOf(int64_t num_elements) const {
+size_t NcclWithinTask::BytesOf(int64_t num_elements) const {
   return static_cast<size_t>(num_elements) * SizeOf(members_.instance().dtype);
 }
 
-void NcclThenPass::Fail(const absl::Status& status) {
+void NcclWithinTask::Fail(const absl::Status& status) {
   first().executor->FailExecution(*first().execution, status);
 }
 
 // Nothing more is put on the streams.
-void NcclThenPass::End() {
+void NcclWithinTask::End() {
   {
     MutexLock lock(&mu_);
     num_parts_ = members_.size();
@@ -294,9 +247,9 @@ void NcclThenPass::End() {
   }
 }
 
-void NcclThenPass::OnPartOver(absl::Status status) {
+void NcclWithinTask::OnPartOver(absl::Status status) {
   // An abort lets streams go on too.
-  if (!is_alone()) status.Update(nccl_->group()->status());
+  if (!is_alone()) status.Update(communicator_->group()->status());
   if (!status.ok()) Fail(status);
   int num_launches = 0;
   {
@@ -304,15 +257,15 @@ void NcclThenPass::OnPartOver(absl::Status status) {
     if (--num_parts_ > 0) return;
     num_launches = num_launches_;
   }
-  for (int i = 0; i < num_launches; ++i) nccl_->group()->Ended();
+  for (int i = 0; i < num_launches; ++i) communicator_->group()->Ended();
   Cancellation& cancellation = first().execution->cancellation;
   cancellation.Unwatch(watch_);
   Adjourn(cancellation.status());
 }
 
-void NcclThenPass::Adjourn(absl::Status status) {
+void NcclWithinTask::Adjourn(absl::Status status) {
   // The devices may go with the execution.
-  stages_.clear();
+  reduced_.clear();
   ends_.clear();
   meeting_.Adjourn(std::move(status));
 }

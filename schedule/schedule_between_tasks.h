@@ -1,0 +1,69 @@
+#ifndef TUTTI_SCHEDULE_SCHEDULE_BETWEEN_TASKS_H_
+#define TUTTI_SCHEDULE_SCHEDULE_BETWEEN_TASKS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/collective_context.h"
+#include "framework/collective_implementation.h"
+#include "framework/params.h"
+#include "framework/status_callback.h"
+#include "framework/tensor.h"
+#include "schedule/between_tasks.h"
+#include "schedule/chunk_map.h"
+
+namespace tutti {
+
+// A registered schedule as the level between tasks.
+class ScheduleBetweenTasks final : public BetweenTasks {
+ public:
+  // All but the last chunk have as many elements as fit in `chunk_bytes`, at
+  // least one.
+  ScheduleBetweenTasks(std::string implementation, int64_t chunk_bytes)
+      : name_(std::move(implementation)), chunk_bytes_(chunk_bytes) {}
+
+  absl::Status Check(const CollectiveContext& /*context*/) const override {
+    return absl::OkStatus();
+  }
+
+  // Errors: NOT_FOUND if the implementation is not linked; INVALID_ARGUMENT if
+  // it is no schedule, or does not all-reduce; those of its
+  // InitializeCollectiveParams() and InitializeCollectiveContext().
+  absl::Status Prepare(const CollectiveContext& first,
+                       const Tensor& input) override;
+
+  int64_t num_chunks() const override {
+    return (num_elements_ + chunk_elements_ - 1) / chunk_elements_;
+  }
+  Range ChunkAt(int64_t index) const override;
+  void Run(int64_t index, CollectiveContext& context,
+           StatusCallback done) const override;
+
+ private:
+  // Of chunks of one length.
+  struct Reduction {
+    CollectiveParams params;
+    std::unique_ptr<CollectiveImplementationInterface> implementation;
+  };
+
+  absl::Status MakeReductions(const CollectiveParams& whole);
+  absl::StatusOr<Reduction> MakeReduction(const CollectiveParams& whole,
+                                          int64_t num_elements) const;
+
+  const std::string name_;
+  const int64_t chunk_bytes_;
+
+  // Fixed by Prepare().
+  int64_t num_elements_ = 0;
+  int64_t chunk_elements_ = 1;
+  Reduction whole_;  // Of chunks of that length.
+  Reduction rest_;   // Of the last one, where it is shorter.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_SCHEDULE_BETWEEN_TASKS_H_
