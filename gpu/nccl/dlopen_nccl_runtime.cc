@@ -176,14 +176,14 @@ absl::StatusOr<std::string> DlopenNcclRuntime::NewUniqueId() {
 }
 
 absl::Status DlopenNcclRuntime::InitRank(const ncclUniqueId& id, int size,
-                                         const NcclRank& rank,
+                                         const NcclRank& rank, bool blocks,
                                          ncclComm_t* comm) const {
   const OnGpu on_gpu(rank.gpu);
   if (on_gpu.error() != cudaSuccess) {
     return CudaStatus(on_gpu.error(), "cudaSetDevice", rank.gpu);
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  config.blocking = blocks ? 1 : 0;
   return ToStatus(
       "ncclCommInitRankConfig",
       nccl_.comm_init_rank_config(comm, size, id, rank.rank, &config));
@@ -193,6 +193,17 @@ std::string DlopenNcclRuntime::Version() { return VersionName(version_); }
 
 absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
     const std::string& id, int size, absl::Span<const NcclRank> ranks) {
+  return InitRanks(id, size, ranks, /*blocks=*/false);
+}
+
+absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitBlocking(
+    const std::string& id, absl::Span<const NcclRank> ranks) {
+  return InitRanks(id, static_cast<int>(ranks.size()), ranks, /*blocks=*/true);
+}
+
+absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::InitRanks(
+    const std::string& id, int size, absl::Span<const NcclRank> ranks,
+    bool blocks) {
   if (id.size() != kNcclIdBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a unique id of NCCL has ", kNcclIdBytes, " bytes, not ", id.size()));
@@ -204,7 +215,7 @@ absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
   absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
   if (!status.ok()) return status;
   for (size_t i = 0; i < ranks.size() && status.ok(); ++i) {
-    status = InitRank(unique_id, size, ranks[i], &made[i]);
+    status = InitRank(unique_id, size, ranks[i], blocks, &made[i]);
   }
   status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
   std::vector<NcclComm> comms;

@@ -21,10 +21,10 @@ namespace tutti {
 // threads may.
 class DlopenNcclRuntime : public NcclRuntime {
  public:
-  // From here on a group that is not ready is an object of its own, which ends
-  // that are aborted at the same time share. 2.20.5, 2.22.3 and 2.26.2 keep it
-  // with the thread, where that of another communicator mixes with it, and such
-  // aborts join NCCL's thread twice.
+  // From here on NCCL keeps a group that is not ready as an object of its own,
+  // and the ends of a communicator that are in it may be aborted at once.
+  // 2.20.5, 2.22.3 and 2.26.2 keep it with the thread, where that of another
+  // communicator mixes with it, and such aborts join NCCL's thread twice.
   static constexpr int kOldest = 22703;
   static constexpr char kLibrary[] = "libnccl.so.2";
 
@@ -39,6 +39,8 @@ class DlopenNcclRuntime : public NcclRuntime {
   absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
       const std::string& id, int size,
       absl::Span<const NcclRank> ranks) override;
+  absl::StatusOr<std::vector<NcclComm>> CommInitBlocking(
+      const std::string& id, absl::Span<const NcclRank> ranks) override;
   absl::StatusOr<bool> IsReady(NcclComm comm) override;
   absl::Status Launch(absl::Span<const NcclPart> parts) override;
   absl::Status Finalize(absl::Span<const NcclComm> comms) override;
@@ -73,8 +75,11 @@ class DlopenNcclRuntime : public NcclRuntime {
   static absl::Status Find(void* library, Functions* functions);
   absl::Status ToStatus(absl::string_view call, ncclResult_t result,
                         ncclComm_t comm = nullptr) const;
+  absl::StatusOr<std::vector<NcclComm>> InitRanks(
+      const std::string& id, int size, absl::Span<const NcclRank> ranks,
+      bool blocks);
   absl::Status InitRank(const ncclUniqueId& id, int size, const NcclRank& rank,
-                        ncclComm_t* comm) const;
+                        bool blocks, ncclComm_t* comm) const;
   absl::Status Call(const NcclPart& part, const NcclCall& call) const;
 
   // Calls `end`, which is NCCL's `call`, for each, also once one has failed.

@@ -51,6 +51,12 @@ class FakeNcclRuntime : public NcclRuntime {
       absl::Span<const NcclRank> ranks) override {
     return network_->Init(id, size, ranks, /*host=*/gpus_);
   }
+  // As another one: what it is told to hang does not.
+  absl::StatusOr<std::vector<NcclComm>> CommInitBlocking(
+      const std::string& id, absl::Span<const NcclRank> ranks) override {
+    return network_->Init(id, static_cast<int>(ranks.size()), ranks,
+                          /*host=*/gpus_);
+  }
   absl::StatusOr<bool> IsReady(NcclComm comm) override {
     return network_->IsReady(comm);
   }

@@ -69,12 +69,12 @@ struct NcclPart {
 // (fake_nccl_runtime.h). NCCL's is dlopen_nccl_runtime.h.
 //
 // No call waits for other ranks, but for Abort() and Destroy(), which may wait
-// for this process's GPUs: communicators do not block, and IsReady() says when
-// NCCL is past what it was told last. That may take until other ranks are told
-// the same: where a launch is the first that needs a peer, NCCL connects to it
-// then. Until it is ready nothing but IsReady() and Abort() may be called on
-// the communicator. What ends it is called at once for all ends that were made
-// at once: one of them alone may wait for the others.
+// for this process's GPUs: communicators do not block (CommInitRanks()), and
+// IsReady() says when NCCL is past what it was told last. That may take until
+// other ranks are told the same: where a launch is the first that needs a peer,
+// NCCL connects to it then. Until it is ready nothing but IsReady() and Abort()
+// may be called on the communicator. What ends it is called at once for all
+// ends that were made at once: one of them alone may wait for the others.
 //
 // Thread-safe, but only one thread at a time may call for a communicator.
 // Errors name the call and what NCCL says: UNAVAILABLE if there is no library,
@@ -98,6 +98,12 @@ class NcclRuntime {
   // `size` ranks, which is there once all have done so.
   virtual absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
       const std::string& id, int size, absl::Span<const NcclRank> ranks) = 0;
+
+  // Makes all ends of a communicator whose calls wait until NCCL is past them,
+  // as programs mostly have it, and so nothing can end one that hangs: for
+  // comparisons. Ready at once.
+  virtual absl::StatusOr<std::vector<NcclComm>> CommInitBlocking(
+      const std::string& id, absl::Span<const NcclRank> ranks) = 0;
 
   // Whether all that was called is done, or on the streams. An error that came
   // up since, in the library or on another rank, is returned.

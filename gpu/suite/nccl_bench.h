@@ -11,15 +11,16 @@
 namespace tutti {
 
 // NcclReduce through the executor beside the same ncclAllReduce without Tutti,
-// among the first `num_gpus` GPUs, in the same buffers: calls in a row, whose
-// time ends when the host knows that all are done. So it has all of what a call
-// costs, on the host and on the GPUs, that those before it do not hide.
+// on a communicator that blocks and on one that does not, among the first
+// `num_gpus` GPUs, in the same buffers: calls in a row, whose time ends when
+// the host knows that all are done. So it has all of what a call costs, on the
+// host and on the GPUs, that those before it do not hide.
 std::vector<BenchCase> NcclBenches(const std::shared_ptr<NcclRuntime>& nccl,
                                    int num_gpus, const BenchScale& scale);
 
-// What the first contender takes more than the second: below 16 MiB in
-// microseconds of a call, else in per cent. The median over the rounds.
-// REQUIRES: as many rounds of both.
+// What the first contender takes more than the fastest of the others: below 16
+// MiB in microseconds of a call, else in per cent. The median over the rounds.
+// REQUIRES: as many rounds of all.
 Aim AimOverRaw(int64_t num_bytes, const std::vector<Contender>& contenders);
 
 }  // namespace tutti

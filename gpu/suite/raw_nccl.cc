@@ -19,10 +19,11 @@ constexpr absl::Duration kLongest = absl::Minutes(1);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Create(
-    SuiteMachine& machine, std::shared_ptr<NcclRuntime> nccl, int num_gpus) {
+    SuiteMachine& machine, std::shared_ptr<NcclRuntime> nccl, int num_gpus,
+    Calls calls) {
   // The constructor is private.
   std::unique_ptr<RawNccl> raw(new RawNccl(machine, std::move(nccl)));
-  absl::Status status = raw->Init(num_gpus);
+  absl::Status status = raw->Init(num_gpus, calls);
   if (!status.ok()) return status;
   return raw;
 }
@@ -35,7 +36,7 @@ RawNccl::~RawNccl() {
   (status.ok() ? nccl_->Destroy(comms_) : nccl_->Abort(comms_)).IgnoreError();
 }
 
-absl::Status RawNccl::Init(int num_gpus) {
+absl::Status RawNccl::Init(int num_gpus, Calls calls) {
   std::vector<NcclRank> ranks;
   for (int gpu = 0; gpu < num_gpus; ++gpu) {
     absl::StatusOr<OwnedGpuStream> stream = NewStream(machine_.runtime(), gpu);
@@ -45,7 +46,9 @@ absl::Status RawNccl::Init(int num_gpus) {
   }
   const absl::StatusOr<std::string> id = nccl_->NewUniqueId();
   if (!id.ok()) return id.status();
-  auto comms = nccl_->CommInitRanks(*id, num_gpus, ranks);
+  auto comms = calls == Calls::kBlock
+                   ? nccl_->CommInitBlocking(*id, ranks)
+                   : nccl_->CommInitRanks(*id, num_gpus, ranks);
   if (!comms.ok()) return comms.status();
   comms_ = *std::move(comms);
   for (int rank = 0; rank < num_gpus; ++rank) {

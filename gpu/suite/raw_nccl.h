@@ -15,16 +15,18 @@ namespace tutti {
 
 // NCCL as a program uses it that has no Tutti: a communicator of the first GPUs
 // of this process, one rank on each, and a stream for each. What comes between
-// a caller and NCCL's functions is NcclRuntime alone; the communicator does not
-// block, as those of Tutti.
+// a caller and NCCL's functions is NcclRuntime alone.
 //
 // Belongs to one thread. The machine outlives it.
 class RawNccl {
  public:
+  enum class Calls { kDoNotBlock, kBlock };  // Tutti's do not.
+
   // Returns when the communicator is made. Errors: as NcclRuntime;
-  // DEADLINE_EXCEEDED if it is not made in a minute.
+  // DEADLINE_EXCEEDED if it is not made in a minute and its calls do not block.
   static absl::StatusOr<std::unique_ptr<RawNccl>> Create(
-      SuiteMachine& machine, std::shared_ptr<NcclRuntime> nccl, int num_gpus);
+      SuiteMachine& machine, std::shared_ptr<NcclRuntime> nccl, int num_gpus,
+      Calls calls);
 
   // Waits for what was launched.
   ~RawNccl();
@@ -44,7 +46,7 @@ class RawNccl {
   RawNccl(SuiteMachine& machine, std::shared_ptr<NcclRuntime> nccl)
       : machine_(machine), nccl_(std::move(nccl)) {}
 
-  absl::Status Init(int num_gpus);
+  absl::Status Init(int num_gpus, Calls calls);
   absl::Status AwaitReady();
   absl::Status Pause();
 

@@ -25,7 +25,9 @@ class RawNcclTest : public ::testing::Test {
  protected:
   ~RawNcclTest() override { environment_.RunAll(); }
 
-  auto Create() { return RawNccl::Create(machine_, nccl_, /*num_gpus=*/2); }
+  auto Create(RawNccl::Calls calls = RawNccl::Calls::kDoNotBlock) {
+    return RawNccl::Create(machine_, nccl_, /*num_gpus=*/2, calls);
+  }
 
   SimulatedEnvironment environment_{1};
   FakeGpuRuntime runtime_{{.num_gpus = 2, .environment = environment_.get()}};
@@ -40,17 +42,18 @@ class RawNcclTest : public ::testing::Test {
 constexpr NcclCall kEmpty = {.op = NcclOp::kAllReduce};
 
 TEST_F(RawNcclTest, LaunchesOnAllRanksAndLeavesNothing) {
-  {
-    const auto raw = Create();
+  for (const auto calls :
+       {RawNccl::Calls::kDoNotBlock, RawNccl::Calls::kBlock}) {
+    const auto raw = Create(calls);
     ASSERT_THAT(raw, IsOk());
     for (int i = 0; i < 3; ++i) {
       EXPECT_THAT((*raw)->Launch({kEmpty, kEmpty}), IsOk());
     }
     EXPECT_THAT((*raw)->Finish(), IsOk());
   }
-  EXPECT_EQ(network_->counts().inits, 2);
-  EXPECT_EQ(network_->counts().launches, 3);
-  EXPECT_EQ(network_->counts().destroys, 2);
+  EXPECT_EQ(network_->counts().inits, 2 * 2);
+  EXPECT_EQ(network_->counts().launches, 2 * 3);
+  EXPECT_EQ(network_->counts().destroys, 2 * 2);
   EXPECT_EQ(network_->counts().living, 0);
   EXPECT_THAT(network_->Mistakes(), IsEmpty());
   EXPECT_THAT(runtime_.Mistakes(), IsEmpty());
