@@ -29,7 +29,7 @@ namespace tutti {
 //   S - -  <--->  S - -        the first members of the processes: S = s + t
 //   S S S         S S S        one pass: final op, and to all members
 //
-// Chunk by chunk, where the second stage is a schedule: while it has one, the
+// Chunk by chunk, where the level between is a schedule: while it has one, the
 // first stage reduces the next and the third spreads the one before. Members
 // other than the first ones are launched when they have come. Tasks that share
 // a process are as if they were processes.
@@ -39,7 +39,7 @@ class LocalThen : public CollectiveImplementationInterface {
       : between_(std::move(between)) {}
 
   // Errors: INVALID_ARGUMENT if the members of the task are in several
-  // processes; those of the second stage.
+  // processes; those of the level between.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
   void Run(const CollectiveContext& context, StatusCallback done) override;
 

@@ -99,14 +99,11 @@ void LocalWithinTask::Reduce(Chunk chunk, StatusCallback done) {
 }
 
 // From the second member's output into the first one's.
-absl::Status LocalWithinTask::BeginMeet(Chunk chunk,
+absl::Status LocalWithinTask::BeginMeet(Chunk /*chunk*/,
                                         CollectiveContext& context) {
   context.device = first().device;
   context.input = is_alone() ? first().input : members_[1].context->output;
   context.output = first().output;
-  // Counted once, with the first chunk, or when that has met.
-  first().launched = true;
-  context.launched = chunk.index > 0;
   return absl::OkStatus();
 }
 

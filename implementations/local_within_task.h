@@ -19,6 +19,7 @@ class LocalWithinTask final : public WithinTask {
       : members_(members), meeting_(meeting) {}
 
   void Reduce(Chunk chunk, StatusCallback done) override;
+  bool launches_between_tasks() const override { return true; }
   absl::Status BeginMeet(Chunk chunk, CollectiveContext& context) override;
   void Spread(Chunk chunk, StatusCallback done) override;
   void End() override;

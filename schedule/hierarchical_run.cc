@@ -63,6 +63,10 @@ void HierarchicalRun::Meet(WithinTask::Chunk chunk) {
   context.executor = first_.executor;
   context.exec_key = first_.exec_key;
   context.execution = first_.execution;
+  // Counted once.
+  const bool launches = within_->launches_between_tasks();
+  if (launches) first_.launched = true;
+  context.launched = !launches || chunk.index > 0;
   absl::Status status = within_->BeginMeet(chunk, context);
   if (!status.ok()) return OnMet(chunk, std::move(status));
   context.input = PartOf(context.input, chunk.elements);

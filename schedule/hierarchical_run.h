@@ -30,7 +30,7 @@ namespace tutti {
 class HierarchicalRun : public std::enable_shared_from_this<HierarchicalRun> {
  public:
   // The level between, which is prepared, and the context of the task's first
-  // member outlive the run's end.
+  // member are valid until WithinTask::End() is called.
   HierarchicalRun(std::shared_ptr<WithinTask> within,
                   const BetweenTasks& between, const CollectiveContext& first);
   HierarchicalRun(const HierarchicalRun&) = delete;
@@ -47,7 +47,7 @@ class HierarchicalRun : public std::enable_shared_from_this<HierarchicalRun> {
   // Starts what can start, or ends.
   void GoOn();
 
-  // The three stages of a chunk. Each ends with the function behind it.
+  // The three stages of a chunk. Each ends with the function after it.
   void Reduce(WithinTask::Chunk chunk);
   void OnReduced(absl::Status status);
   void Meet(WithinTask::Chunk chunk);
@@ -65,7 +65,7 @@ class HierarchicalRun : public std::enable_shared_from_this<HierarchicalRun> {
   const CollectiveContext& first_;
   ChunkPipeline pipeline_;
 
-  // What the level between has of a chunk; of the one that is there.
+  // What the level between has of the chunk that meets others.
   std::unique_ptr<CollectiveContext> context_;
 };
 

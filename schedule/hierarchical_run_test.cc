@@ -75,6 +75,7 @@ class FakeWithinTask : public WithinTask {
   void Reduce(Chunk chunk, StatusCallback done) override {
     stages_.Begin(absl::StrCat("reduce ", chunk.index), std::move(done));
   }
+  bool launches_between_tasks() const override { return launches; }
   absl::Status BeginMeet(Chunk chunk, CollectiveContext& context) override {
     context.device = first_.device;
     context.input = first_.input;
@@ -88,6 +89,7 @@ class FakeWithinTask : public WithinTask {
   void End() override { stages_.Note("end"); }
 
   int64_t bad_meeting = -1;
+  bool launches = true;
 
  private:
   Stages& stages_;
@@ -238,6 +240,28 @@ TEST_F(HierarchicalRunTest, TheLevelBetweenGetsTheChunkOfTheBuffers) {
     EXPECT_EQ(context.output.num_elements(), kChunkElements);
     End(absl::StrCat("meet ", index));
   }
+}
+
+// Also where the first member is counted when it ends, if it was not before.
+TEST_F(HierarchicalRunTest, TheFirstMemberIsLaunchedOnce) {
+  Start(/*num_chunks=*/2);
+  for (const char* stage : {"reduce 0", "meet 0", "reduce 1", "meet 1"}) {
+    End(stage);
+  }
+  EXPECT_EQ(execution_.num_launched, 1u);
+  executor_->Launched(first_);
+  EXPECT_EQ(execution_.num_launched, 1u);
+}
+
+TEST_F(HierarchicalRunTest, TheLevelWithinTasksMayLaunchTheFirstMember) {
+  const auto run = NewRun(/*num_chunks=*/1);
+  within_.lock()->launches = false;
+  run->Start();
+  End("reduce 0");
+  End("meet 0");
+  EXPECT_EQ(execution_.num_launched, 0u);
+  executor_->Launched(first_);
+  EXPECT_EQ(execution_.num_launched, 1u);
 }
 
 // The level between may have launched before, or never, for it failed.

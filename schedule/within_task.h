@@ -28,10 +28,13 @@ class WithinTask {
   // Reduces the members' inputs. `done` may run inside.
   virtual void Reduce(Chunk chunk, StatusCallback done) = 0;
 
+  // Whether the first member is launched by what the first chunk launches
+  // between tasks; else this level sees to it.
+  virtual bool launches_between_tasks() const = 0;
+
   // The chunk is reduced, and the first member is about to reduce it with those
   // of the other tasks. Sets what `context` has for that: the device, and the
-  // whole buffers in which the chunk lies, as input, and will lie, as output;
-  // `launched` where this is not the first member's launch.
+  // whole buffers in which the chunk lies, as input, and will lie, as output.
   virtual absl::Status BeginMeet(Chunk chunk, CollectiveContext& context) = 0;
 
   // Applies the final op to that output, and gives all members what it makes.

@@ -128,7 +128,6 @@ absl::Status NcclWithinTask::BeginMeet(Chunk chunk,
   context.device = plan_.first_device.get();
   context.input = is_alone() ? first().input : first().output;
   context.output = first().output;
-  context.launched = true;  // Counted by End().
   // Not for what NCCL has been given since, which may be the chunk before.
   CudaDevice& device = members_.device(0);
   return device.runtime().WaitForEvent(

@@ -80,6 +80,7 @@ class NcclWithinTask final
 
   // Called by the run.
   void Reduce(Chunk chunk, StatusCallback done) override;
+  bool launches_between_tasks() const override { return false; }  // End() does.
   absl::Status BeginMeet(Chunk chunk, CollectiveContext& context) override;
   void Spread(Chunk chunk, StatusCallback done) override;
   void End() override ABSL_LOCKS_EXCLUDED(mu_);
