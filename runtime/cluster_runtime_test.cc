@@ -10,7 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/collective_type.h"
+#include "framework/implementation_traits.h"
+#include "framework/registry.h"
 #include "runtime/cluster_runtime_testing.h"
+#include "schedule/algorithm.h"
 #include "tests/loopback_network.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
@@ -30,6 +34,26 @@ TEST_P(ClusterRuntimeTest, AllDevicesOfAllTasksGetTheSum) {
     environment_.RunAll();
     ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
   }
+}
+
+// With what the leader had algorithms priced.
+double seen_latency = 0;
+
+REGISTER_COLLECTIVE(
+    SeesCosts,
+    Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},
+                          .cost_seconds =
+                              [](const CostQuery& query) {
+                                seen_latency =
+                                    query.model.between.latency_seconds;
+                                return 1e9;
+                              }},
+               .plan = [](const PlanRequest&) { return Schedule(); }}));
+
+TEST_P(ClusterRuntimeTest, TheTransportSaysWhatMessagesCost) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  EXPECT_EQ(seen_latency, LoopbackNetwork::kCosts.between.latency_seconds);
 }
 
 class ClusterRuntimeManyCallsTest : public ClusterRuntimeTest {};

@@ -581,6 +581,7 @@ TEST_F(ClusterResolveTest, TheCostsOfTheLeaderDecideForAll) {
   costly.between.latency_seconds = 1;
   CostModel cheap;
   cheap.between.latency_seconds = 0;
+  cheap.between_gap_seconds = 0;
   for (const bool is_cheap : {false, true}) {
     Begin({.num_tasks = 4,
            .policies = {{.model = is_cheap ? cheap : costly},

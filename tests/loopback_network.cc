@@ -95,6 +95,7 @@ class LoopbackNetwork::Endpoint
 
   ControlChannel& control() override { return *this; }
   TransferChannel& transfers() override { return *this; }
+  CostModel cost_model() const override { return kCosts; }
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override {
     control_service_ = control;

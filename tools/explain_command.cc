@@ -297,7 +297,8 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
       ->option_text("TxD");
   CLI::Option* const one_process = app->add_flag(
       "--one-process", options->one_process, "all tasks are in one process");
-  app->add_flag("--mpi", options->mpi, "tasks are processes under `mpirun`")
+  app->add_flag("--mpi", options->mpi,
+                "tasks are processes of one host under `mpirun`")
       ->excludes(one_process);
   app->add_option("--bytes", options->bytes,
                   "of the larger of one rank's buffers; K, M and G\n"

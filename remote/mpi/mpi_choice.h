@@ -15,8 +15,8 @@ inline constexpr absl::string_view kMpiDelegate = "MPI";
 // processors an all-reduce by RecursiveDoublingReduce and one by
 // RecursiveHalvingDoublingReduce, whose messages are twice as many and carry
 // fewer bytes, took the same time at some 128 KiB, which is where they do so by
-// these numbers (Open MPI 4.1.4, 25 November 2026). The gap is a guess: one
-// thread sends all of a process's.
+// these numbers (Open MPI 4.1.4, Intel Xeon, 25 November 2026). The gap is a
+// guess: one thread sends all of a process's.
 inline constexpr CostModel kMpiCostOnOneHost = {
     .between = {.latency_seconds = 11e-6, .bytes_per_second = 2.5e9},
     .between_gap_seconds = 5e-6};

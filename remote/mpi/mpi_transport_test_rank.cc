@@ -30,6 +30,7 @@
 #include "framework/peer_access.h"
 #include "framework/step_stream.h"
 #include "remote/fake_services.h"
+#include "remote/mpi/mpi_choice.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
 #include "remote/mpi/mpi_wire.h"
@@ -214,6 +215,13 @@ TEST_F(MpiTransportTest, TheRuntimeKnowsThePlaces) {
   EXPECT_EQ(*runtime->local_size(), shares_memory ? num_here : 1);
   EXPECT_THAT(runtime->Start(),
               StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
+}
+
+TEST_F(MpiTransportTest, MessagesCostLessOnOneHost) {
+  const bool is_one_host = *runtime->local_size() == size();
+  EXPECT_EQ(
+      transport_->cost_model().between.latency_seconds,
+      (is_one_host ? kMpiCostOnOneHost : CostModel()).between.latency_seconds);
 }
 
 TEST_F(MpiTransportTest, TheRuntimeSaysWhichLevelOfThreadSupportIsGranted) {
