@@ -270,7 +270,8 @@ TEST_F(InstancePhaseTest, ImplementationIsChosenOnceForAllMembers) {
                                         return 1.0;
                                       }})),
               IsOk());
-  const auto resolver = ParamResolverLocal::Create({.policy = {.registry = &registry}});
+  const auto resolver =
+      ParamResolverLocal::Create({.policy = {.registry = &registry}});
   std::vector<std::shared_ptr<const CollectiveParams>> answers;
   for (int round = 0; round < 3; ++round) {
     for (const Device* device : job_.devices()) {

@@ -586,7 +586,8 @@ void MpiCancelledTest::CancelAllReduceOf(int64_t count) {
   const auto request =
       RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
   const auto next = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
-  // So that the instance is known, and the group has its communicator.
+  // So that the instance is known and, for what MPI reduces, there is a
+  // communicator.
   Call first{.request = request, .input = Filled(DType::kInt32, shape, rank())};
   Start(first);
   ASSERT_THAT(first.Wait(), IsOk());

@@ -4,8 +4,8 @@
 usage: mpirun_test.py [--hosts=LIBRARY] PROGRAM [ARGS...]
 
 Of each job all processes must end well; what they print is shown if not. With
-LIBRARY, which is host_name.cc, it runs on two hosts of 1 and of 2 processes, for
-all that MPI can tell.
+LIBRARY, which is host_name.cc, they are jobs of 2 and of 4 processes, each on
+two hosts, for all that MPI can tell.
 """
 
 import os
@@ -15,7 +15,9 @@ import unittest
 
 from mpi_job import mpi_environment, place_on_hosts
 
-LIBRARY = sys.argv.pop(1)[8:] if sys.argv[1].startswith("--hosts=") else None
+HOSTS = "--hosts="
+LIBRARY = (sys.argv.pop(1).removeprefix(HOSTS)
+           if sys.argv[1].startswith(HOSTS) else None)
 COMMAND = [os.path.abspath(sys.argv[1]), *sys.argv[2:]]
 
 

@@ -67,8 +67,10 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
     case MpiNote::Kind::kWithdraw:
       return RemoveReadyTask(task, key);
     case MpiNote::Kind::kWithdrawn:
-      if (is_of_leader) Refuse(key, withdrawn);
-      return;
+      if (!is_of_leader) return;
+      return Refuse(key, withdrawn.ok() && !note.carried.empty()
+                             ? absl::InternalError(note.carried)
+                             : withdrawn);
     case MpiNote::Kind::kBegin:
     case MpiNote::Kind::kMakeAndBegin:
       if (!is_of_leader) return;
@@ -228,27 +230,31 @@ void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
                                              : MpiNote::Kind::kBegin,
                   .key = key,
                   .is_in_place = own->is_in_place() || others.any_in_place};
-  const absl::Status status = MergeCarried(*own, others, &note.carried);
-  if (!status.ok()) note.kind = MpiNote::Kind::kWithdrawn;
+  const auto merged = MergeCarried(*own, others);
+  if (merged.ok()) {
+    note.carried = *merged;
+  } else {
+    note.kind = MpiNote::Kind::kWithdrawn;
+    note.carried = std::string(
+        merged.status().message().substr(0, MpiNote::kMostCarriedBytes));
+  }
   const std::vector<int>& tasks = own->tasks();
   for (size_t rank = 1; rank < tasks.size(); ++rank) Send(tasks[rank], note);
-  if (!status.ok()) return own->Refuse(status);
+  if (!merged.ok()) return own->Refuse(absl::InternalError(note.carried));
   own->Begin({.makes_communicator = makes_communicator,
               .any_in_place = note.is_in_place,
               .merged = note.carried});
 }
 
-absl::Status MpiAgreement::MergeCarried(const Part& own, const Ready& others,
-                                        std::string* merged) {
-  if (own.carried().empty()) return absl::OkStatus();
+// Nothing, where nothing is carried.
+absl::StatusOr<std::string> MpiAgreement::MergeCarried(const Part& own,
+                                                       const Ready& others) {
+  if (own.carried().empty()) return std::string();
   std::vector<absl::string_view> carried = {own.carried()};
   for (size_t rank = 1; rank < own.tasks().size(); ++rank) {
     carried.push_back(others.carried.at(own.tasks()[rank]));
   }
-  auto made = own.Merge(carried);
-  if (!made.ok()) return made.status();
-  *merged = *std::move(made);
-  return absl::OkStatus();
+  return own.Merge(carried);
 }
 
 // Some may have withdrawn since they were complete.

@@ -40,7 +40,8 @@ namespace tutti {
 //
 // Little data goes along: with ready the member's input, with begin what all of
 // these come to, which the leader works out. Then MPI has nothing to do, and
-// the group needs no communicator for it.
+// the group needs no communicator for it. If the leader cannot, it says
+// withdrawn to all, and why.
 //
 // The first begin of a group also has the members make their communicator,
 // which blocks MPI's thread: for it the leader gets leave from task 0, which
@@ -81,7 +82,7 @@ class MpiAgreement {
     virtual absl::string_view carried() const = 0;
 
     // Of the leader's: what `carried`, by rank, comes to. An error ends the
-    // execution on all members.
+    // execution on all members, with INTERNAL and its text.
     virtual absl::StatusOr<std::string> Merge(
         absl::Span<const absl::string_view> carried) const = 0;
 
@@ -173,8 +174,8 @@ class MpiAgreement {
   void BeginIfComplete(const ExecKey& key);
   void SayBegin(const ExecKey& key, bool makes_communicator)
       ABSL_LOCKS_EXCLUDED(mu_);
-  static absl::Status MergeCarried(const Part& own, const Ready& others,
-                                   std::string* merged);
+  static absl::StatusOr<std::string> MergeCarried(const Part& own,
+                                                  const Ready& others);
   void OnLeave(const ExecKey& key);
 
   // As task 0.

@@ -34,7 +34,7 @@ struct MpiNote {
   bool is_in_place = false;
 
   // kReady: the sender's input, kBegin: what all of these come to, where that
-  // is so little that it goes along.
+  // is so little that it goes along. kWithdrawn: why, where nobody has asked.
   static constexpr size_t kMostCarriedBytes = size_t{4} << 10;
   std::string carried;
 };

@@ -66,10 +66,10 @@ class MpiOperation {
   // op and final op.
   absl::Status Finish();
 
-  // ---- All-reduces and reduces so small that MPI is not needed ----
-  // That they go with the notes by which members agree to begin: a call of MPI
-  // would take more messages and longer. Then Merge() on one member, and
-  // FinishMerged() on all, stand for Start() and Finish().
+  // ---- All-reduces and reduces that need no MPI ----
+  // So small that they go with the notes by which members agree to begin, as a
+  // call of MPI would take more messages and more time. Merge() on one member,
+  // and FinishMerged() on all, stand for Start() and Finish().
 
   // The input; empty, on all members, where the operation is MPI's.
   absl::string_view small_input() const;
