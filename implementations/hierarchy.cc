@@ -50,16 +50,19 @@ void HierarchicalPlanner::Add(const GroupLayout& layout, int rank,
   constexpr int kOneRing[] = {0};
   const bool in_place =
       request_.in_place || whole_.IsInOutput(part.chunks.front());
+  const absl::Span<const int> offsets =
+      part.subdiv_offsets.empty() ? kOneRing : part.subdiv_offsets;
   whole_.Add({.schedule = part.plan({.layout = layout,
                                      .type = part.type,
                                      .rank = rank,
                                      .root = part.root,
-                                     .subdiv_offsets = kOneRing,
+                                     .subdiv_offsets = offsets,
                                      .in_place = in_place}),
               .ranks = std::move(ranks),
               .chunks = std::move(part.chunks),
               .num_tags = part.num_tags,
-              .finishes = part.finishes});
+              .finishes = part.finishes,
+              .ends_at_once = part.ends_at_once});
 }
 
 Traffic TrafficInTask(const CostQuery& whole, PartTraffic part,

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "absl/types/span.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
 #include "framework/implementation_traits.h"
@@ -52,6 +53,10 @@ class HierarchicalPlanner {
     int num_tags = 0;
     std::vector<int> chunks;  // Of the whole, by chunk of the part.
     bool finishes = false;
+    bool ends_at_once = false;
+
+    // Of its plan, which outlive this. None: one ring.
+    absl::Span<const int> subdiv_offsets;
   };
 
   // The request outlives this.

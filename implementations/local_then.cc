@@ -1,7 +1,6 @@
 #include "implementations/local_then.h"
 
 #include <cstddef>
-#include <functional>
 #include <limits>
 #include <map>
 #include <vector>
@@ -24,10 +23,12 @@
 #include "framework/tensor.h"
 #include "implementations/cost.h"
 #include "implementations/local_within_task.h"
+#include "schedule/algorithm.h"
 #include "schedule/chunk_map.h"
 #include "schedule/first_members.h"
 #include "schedule/hierarchical_run.h"
 #include "schedule/schedule_between_tasks.h"
+#include "schedule/stand_in.h"
 
 namespace tutti {
 namespace {
@@ -153,20 +154,48 @@ class DelegateBetweenTasks final : public BetweenTasks {
   const void* state_ = nullptr;
 };
 
-class Factory final : public CollectiveFactory {
+class DelegateFactory final : public CollectiveFactory {
  public:
-  using MakeBetween = std::function<std::unique_ptr<BetweenTasks>()>;
-
-  Factory(ImplementationTraits traits, MakeBetween make_between)
-      : CollectiveFactory(std::move(traits)),
-        make_between_(std::move(make_between)) {}
+  using CollectiveFactory::CollectiveFactory;
 
   std::unique_ptr<CollectiveImplementationInterface> Create() const override {
-    return std::make_unique<LocalThen>(make_between_());
+    return std::make_unique<LocalThen>(
+        std::make_unique<DelegateBetweenTasks>(traits().delegate));
+  }
+};
+
+class ScheduleFactory final : public CollectiveFactory, public HasStandIn {
+ public:
+  ScheduleFactory(std::string between, int64_t chunk_bytes, Algorithm functions)
+      : CollectiveFactory(functions.traits),
+        between_(std::move(between)),
+        chunk_bytes_(chunk_bytes),
+        functions_(std::move(functions)) {}
+
+  std::unique_ptr<CollectiveImplementationInterface> Create() const override {
+    return std::make_unique<LocalThen>(
+        std::make_unique<ScheduleBetweenTasks>(between_, chunk_bytes_));
+  }
+
+  absl::StatusOr<StandIn> MakeStandIn() const override {
+    const auto factory = FindBetweenTasks(between_);
+    if (!factory.ok()) return factory.status();
+    const Algorithm& between = *AlgorithmOf(**factory);
+    Algorithm algorithm = functions_;
+    algorithm.traits.supports_subdivisions =
+        between.traits.supports_subdivisions;
+    if (between.subdivide == nullptr) algorithm.subdivide = nullptr;
+    return StandIn{
+        .algorithm = std::move(algorithm),
+        .note = absl::StrCat("runs in chunks of ", chunk_bytes_,
+                             " bytes; within a task, passes over memory take "
+                             "the place of messages")};
   }
 
  private:
-  const MakeBetween make_between_;
+  const std::string between_;
+  const int64_t chunk_bytes_;
+  const Algorithm functions_;
 };
 
 ImplementationTraits Traits(std::string summary) {
@@ -204,28 +233,24 @@ double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
 }
 
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
-    std::string between, double (*cost_seconds)(const CostQuery& query),
-    int64_t chunk_bytes) {
+    std::string between, int64_t chunk_bytes, Algorithm functions) {
   ImplementationTraits traits = Traits(
       absl::StrCat("one pass within each process, ", between, " between them"));
-  traits.cost_seconds = cost_seconds;
-  return std::make_shared<const Factory>(
-      std::move(traits), [between, chunk_bytes] {
-        return std::make_unique<ScheduleBetweenTasks>(between, chunk_bytes);
-      });
+  traits.cost_seconds = functions.traits.cost_seconds;
+  functions.traits = std::move(traits);
+  return std::make_shared<const ScheduleFactory>(
+      std::move(between), chunk_bytes, std::move(functions));
 }
 
 std::shared_ptr<const CollectiveFactory> LocalThenDelegateFactory(
     std::string delegate, std::string summary) {
   ImplementationTraits traits = Traits(std::move(summary));
-  traits.delegate = delegate;
+  traits.delegate = std::move(delegate);
   traits.delegates_between_processes = true;
   // What a library computes may change from run to run, as MPI's may: it only
   // recommends the contrary.
   traits.determinism = Determinism::kNotGuaranteed;
-  return std::make_shared<const Factory>(std::move(traits), [delegate] {
-    return std::make_unique<DelegateBetweenTasks>(delegate);
-  });
+  return std::make_shared<const DelegateFactory>(std::move(traits));
 }
 
 }  // namespace tutti

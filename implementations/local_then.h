@@ -16,7 +16,10 @@
 #include "framework/implementation_traits.h"
 #include "framework/registry.h"
 #include "framework/status_callback.h"
+#include "implementations/local_then_outline.h"
+#include "implementations/local_then_plan.h"
 #include "schedule/between_tasks.h"
+#include "schedule/plan.h"
 
 namespace tutti {
 
@@ -71,27 +74,41 @@ struct ImplementationName {
 double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
                         const CostQuery& query);
 
+// `functions` are those of what stands for it, and its price.
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
-    std::string between, double (*cost_seconds)(const CostQuery& query),
-    int64_t chunk_bytes);
+    std::string between, int64_t chunk_bytes, Algorithm functions);
 
 // With a registered schedule between the processes:
 //   REGISTER_COLLECTIVE(LocalThenRing, LocalThenFactory<"RingReduce">());
-// The program links that one too; else calls end with NOT_FOUND.
+// The program links that one too; else calls end with NOT_FOUND. What stands
+// for it (stand_in.h) has messages within tasks (local_then_plan.h).
 template <ImplementationName between,
           int64_t chunk_bytes = kLocalThenChunkBytes>
 std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
   return MakeLocalThenFactory(
-      between.text,
-      [](const CostQuery& query) {
-        return LocalThenSeconds(between.text, chunk_bytes, query);
-      },
-      chunk_bytes);
+      between.text, chunk_bytes,
+      {.traits = {.cost_seconds =
+                      [](const CostQuery& query) {
+                        return LocalThenSeconds(between.text, chunk_bytes,
+                                                query);
+                      }},
+       .plan =
+           [](const PlanRequest& request) {
+             return PlanLocalThen(between.text, request);
+           },
+       .subdivide =
+           [](const SubdivisionRequest& request) {
+             return SubdivideLocalThen(between.text, chunk_bytes, request);
+           },
+       .outline =
+           [](const PlanRequest& request) {
+             return LocalThenOutline(between.text, request);
+           }});
 }
 
-// With the library of that name (CollectiveDelegate::name()), in one chunk;
-// `summary` is one line for people. Calls end with FAILED_PRECONDITION where
-// another library, or none, connects the processes.
+// With the library of that name (CollectiveDelegate::name()), in one chunk, and
+// so without a stand-in; `summary` is one line for people. Calls end with
+// FAILED_PRECONDITION where another library, or none, connects the processes.
 std::shared_ptr<const CollectiveFactory> LocalThenDelegateFactory(
     std::string delegate, std::string summary);
 

@@ -36,7 +36,8 @@ class Composition::Adding {
       : part_(part),
         whole_(whole),
         output_bank_(whole.num_banks_),
-        first_bank_(whole.num_banks_ + 1) {}
+        first_bank_(whole.num_banks_ + 1),
+        first_lane_(whole.schedule_.lanes.size()) {}
 
   void Run() {
     for (const Lane& lane : part_.schedule.lanes) AddLane(lane);
@@ -44,6 +45,7 @@ class Composition::Adding {
     for (const auto& [place, after] : waiting_) {
       StepAt(place).after = places_[after.lane][after.step];
     }
+    if (part_.ends_at_once) AwaitAll();
     for (const auto& [chunk, value] : made_) whole_.values_[chunk] = value;
     whole_.num_banks_ = first_bank_ + num_banks_;
     whole_.num_tags_ += part_.num_tags;
@@ -63,6 +65,20 @@ class Composition::Adding {
       awaited.push_back(needed.made);
       places_.back().push_back(AddStep(lane, i, needed));
     }
+  }
+
+  // All that was made is there when the last steps of all lanes have ended.
+  void AwaitAll() {
+    const size_t end = whole_.schedule_.lanes.size();
+    lane_ = -1;
+    StepRef all;
+    for (size_t lane = first_lane_; lane < end; ++lane) {
+      const size_t num_steps = whole_.schedule_.lanes[lane].size();
+      all = Append(
+          {.kind = StepKind::kWait,
+           .after = {static_cast<int>(lane), static_cast<int>(num_steps) - 1}});
+    }
+    for (auto& [chunk, value] : made_) value.made = all;
   }
 
   // What earlier parts have to have made before this step: of a pair, before
@@ -142,6 +158,7 @@ class Composition::Adding {
   Composition& whole_;
   const int output_bank_;
   const int first_bank_;
+  const size_t first_lane_;  // Of the whole, that the part adds.
   int num_banks_ = 0;
   std::vector<std::pair<int, Value>> made_;  // Of which chunk, in order.
   int lane_ = -1;  // Of the whole; none as long as nothing is in it.

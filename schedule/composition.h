@@ -36,11 +36,15 @@ class Composition {
     std::vector<int> ranks;   // ranks[i]: what rank i of the part is in all.
     std::vector<int> chunks;  // The same of its chunks.
 
-    // More than any tag of the part, on any rank.
+    // More than any tag of the part, on any rank. Or 0 where no two ranks that
+    // meet in it meet in parts after it.
     int num_tags = 0;
 
     // The part completes what it reduces: its final ops are those of the whole.
     bool finishes = false;
+
+    // What it makes is there when all that the rank does in it has ended.
+    bool ends_at_once = false;
   };
 
   // `memory` is that of the whole; what it says of `in_place` does not matter

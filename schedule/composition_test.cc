@@ -150,6 +150,34 @@ TEST(CompositionTest, StepsBehindACopyOfAChunkToItselfWaitForTheChunk) {
             "1.1: send data[1] to 0, tag 1\n");
 }
 
+TEST(CompositionTest, WhatEndsAtOnceIsThereWhenAllOfItHasEnded) {
+  Composition whole = AllReduceOfFour();
+  whole.Add(
+      {.schedule = Receiving(), .ranks = {2, 3}, .chunks = {1}, .num_tags = 1});
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto lane = builder.AddLane();
+  lane.Recv(/*peer=*/1, /*tag=*/0, Scratch(0));
+  lane.Reduce(Data(0), Scratch(0), Input(0));
+  builder.AddLane().Send(/*peer=*/1, /*tag=*/0, Input(0));
+  whole.Add({.schedule = builder.Build(),
+             .ranks = {2, 0},
+             .chunks = {0},
+             .num_tags = 1,
+             .ends_at_once = true});
+  whole.Add(
+      {.schedule = Sending(), .ranks = {2, 3}, .chunks = {0}, .num_tags = 1});
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: recv scratch[1].1 from 3, tag 0\n"
+            "0.1: data[1] = input[1] (+) scratch[1].1\n"
+            "1.0: recv scratch[0].3 from 0, tag 1\n"
+            "1.1: data[0] = scratch[0].3 (+) input[0]\n"
+            "2.0: send input[0] to 0, tag 1\n"
+            "3.0: wait, after 1.1\n"
+            "3.1: wait, after 2.0\n"
+            "4.0: send data[0] to 3, tag 2, after 3.1\n");
+}
+
 TEST(CompositionTest, WhatIsNotInTheOutputIsMadeInScratch) {
   Composition whole(
       {.type = CollectiveType::kReduceScatter, .num_ranks = 4, .num_chunks = 4},

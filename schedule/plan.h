@@ -60,8 +60,9 @@ struct Algorithm {
   std::vector<int> (*subdivide)(const SubdivisionRequest& request) = nullptr;
 
   // The outline of what `plan` makes, for groups that are too large to plan;
-  // `rank` does not count. Pure, and needs nothing of the request later. Null:
-  // only as planned. The conformance suite compares the two (CheckOutline).
+  // `rank` does not count. Pure, and needs nothing of the request later. Null,
+  // or returns null for some requests: only as planned. The conformance suite
+  // compares the two (CheckOutline).
   std::unique_ptr<const Outline> (*outline)(const PlanRequest& request) =
       nullptr;
 };

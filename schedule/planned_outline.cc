@@ -212,12 +212,14 @@ absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
   }
   const absl::Status serves = CheckServes(algorithm, request);
   if (!serves.ok()) return serves;
-  return algorithm.outline({.layout = request.layout,
-                            .type = request.type,
-                            .root = request.root,
-                            .permutation = request.permutation,
-                            .subdiv_offsets = request.subdiv_offsets,
-                            .rank_list = request.rank_list});
+  auto outline = algorithm.outline({.layout = request.layout,
+                                    .type = request.type,
+                                    .root = request.root,
+                                    .permutation = request.permutation,
+                                    .subdiv_offsets = request.subdiv_offsets,
+                                    .rank_list = request.rank_list});
+  if (outline != nullptr) return outline;
+  return PlannedOutline(algorithm, request, max_steps);
 }
 
 absl::Status CheckOutline(const Algorithm& algorithm,

@@ -18,7 +18,8 @@ namespace tutti {
 absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
 
-// The same by the algorithm's own function, if it has one: whatever the size.
+// The same by the algorithm's own function, if it has one for the request:
+// whatever the size.
 absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
 

@@ -7,26 +7,25 @@
 #include "framework/collective_type.h"
 #include "framework/dtype.h"
 #include "framework/implementation_traits.h"
-#include "framework/registry.h"
 #include "framework/tensor_shape.h"
 #include "schedule/first_members.h"
 #include "schedule/schedule.h"
 
 namespace tutti {
-namespace {
 
-absl::Status CheckReducesBetweenTasks(const std::string& name,
-                                      const ImplementationTraits& traits) {
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
+    absl::string_view name) {
+  auto factory = CollectiveRegistry::Global().Find(name);
+  if (!factory.ok()) return factory;
+  const ImplementationTraits& traits = (*factory)->traits();
   const bool reduces =
       absl::c_linear_search(traits.collectives, CollectiveType::kAllReduce);
-  if (reduces && traits.is_made_of_steps) return absl::OkStatus();
+  if (reduces && traits.is_made_of_steps) return factory;
   return absl::InvalidArgumentError(
       absl::StrCat(name,
                    " is no schedule that all-reduces, as the stage "
                    "between processes has to be"));
 }
-
-}  // namespace
 
 absl::Status ScheduleBetweenTasks::Prepare(const CollectiveContext& first,
                                            const Tensor& input) {
@@ -66,17 +65,16 @@ absl::Status ScheduleBetweenTasks::MakeReductions(
 absl::StatusOr<ScheduleBetweenTasks::Reduction>
 ScheduleBetweenTasks::MakeReduction(const CollectiveParams& whole,
                                     int64_t num_elements) const {
-  const auto factory = CollectiveRegistry::Global().Find(name_);
+  const auto factory = FindBetweenTasks(name_);
   if (!factory.ok()) return factory.status();
-  absl::Status status = CheckReducesBetweenTasks(name_, (*factory)->traits());
-  if (!status.ok()) return status;
   Reduction reduction = {.params = AmongFirstMembers(whole, num_elements),
                          .implementation = (*factory)->Create()};
   auto instance =
       std::make_shared<CollInstanceParams>(*reduction.params.instance);
   instance->impl_details = {.implementation = name_};
-  status = reduction.implementation->InitializeCollectiveParams(
-      *reduction.params.group, instance.get());
+  const absl::Status status =
+      reduction.implementation->InitializeCollectiveParams(
+          *reduction.params.group, instance.get());
   if (!status.ok()) return status;
   reduction.params.instance = std::move(instance);
   return reduction;

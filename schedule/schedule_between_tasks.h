@@ -8,15 +8,23 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "framework/collective_context.h"
 #include "framework/collective_implementation.h"
 #include "framework/params.h"
+#include "framework/registry.h"
 #include "framework/status_callback.h"
 #include "framework/tensor.h"
 #include "schedule/between_tasks.h"
 #include "schedule/chunk_map.h"
 
 namespace tutti {
+
+// The registered schedule that is to be the level between tasks. Errors:
+// NOT_FOUND if it is not linked; INVALID_ARGUMENT if it is no schedule, or does
+// not all-reduce.
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
+    absl::string_view name);
 
 // A registered schedule as the level between tasks.
 class ScheduleBetweenTasks final : public BetweenTasks {
@@ -30,8 +38,7 @@ class ScheduleBetweenTasks final : public BetweenTasks {
     return absl::OkStatus();
   }
 
-  // Errors: NOT_FOUND if the implementation is not linked; INVALID_ARGUMENT if
-  // it is no schedule, or does not all-reduce; those of its
+  // Errors: those of FindBetweenTasks(), and of the implementation's
   // InitializeCollectiveParams() and InitializeCollectiveContext().
   absl::Status Prepare(const CollectiveContext& first,
                        const Tensor& input) override;

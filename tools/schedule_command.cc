@@ -44,6 +44,9 @@ receives with their bytes in float32, of --bytes, and what they wait for.
 Reductions and copies take no time in it (calc 0), nor do empty transfers,
 which do not take place. txt2bin makes it binary, as the simulator wants it.
 
+LocalThenRing and its like run as passes over memory within tasks. Shown is an
+algorithm that stands for them, with messages there; a note says so.
+
 Files appear under their names when they are complete, and folders that are not
 there are made.
 
@@ -108,13 +111,20 @@ absl::StatusOr<Shown> Choose(const ScheduleOptions& options,
   return Shown{TitleOf(options.words, *request), *std::move(request)};
 }
 
+// What runs otherwise than shown; empty if nothing does.
+std::string NoteLine(const Shown& shown) {
+  const std::string& note = shown.of.shown.note;
+  return note.empty() ? "" : absl::StrCat("note: ", note, "\n");
+}
+
 // Also of plans that do not fit together, whose author wants to see why.
 absl::Status PrintText(const Shown& shown, const Console& console) {
-  const auto schedules = PlanAll(shown.of.algorithm, shown.of.request);
+  const auto schedules = PlanAll(shown.of.shown.algorithm, shown.of.request);
   if (!schedules.ok()) return schedules.status();
   const int num_chunks = schedules->front().num_chunks;
   console.out << shown.title << "; " << num_chunks
-              << (num_chunks == 1 ? " chunk\n" : " chunks\n");
+              << (num_chunks == 1 ? " chunk\n" : " chunks\n")
+              << NoteLine(shown);
   for (size_t rank = 0; rank < schedules->size(); ++rank) {
     console.out << "\nrank " << rank << "\n";
     const std::vector<Lane>& lanes = (*schedules)[rank].lanes;
@@ -130,19 +140,20 @@ absl::Status PrintText(const Shown& shown, const Console& console) {
 }
 
 absl::StatusOr<std::string> Svg(const Shown& shown) {
-  const auto plan = PlanGroup(shown.of.algorithm, shown.of.request);
+  const auto plan = PlanGroup(shown.of.shown.algorithm, shown.of.request);
   if (!plan.ok()) return plan.status();
   const auto run = RunSymbolically(*plan);
   if (!run.ok()) return run.status();
   const std::vector<int> depths = StepDepths(*plan, run->completion_order);
   return ScheduleSvg({.title = shown.title,
+                      .note = shown.of.shown.note,
                       .layout = shown.of.request.layout,
                       .plan = *plan,
                       .depths = depths});
 }
 
 absl::StatusOr<std::string> Goal(const Shown& shown) {
-  const auto plan = PlanGroup(shown.of.algorithm, shown.of.request);
+  const auto plan = PlanGroup(shown.of.shown.algorithm, shown.of.request);
   if (!plan.ok()) return plan.status();
   const auto run = RunSymbolically(*plan);  // A trace that ends.
   if (!run.ok()) return run.status();
@@ -155,7 +166,7 @@ absl::Status Write(const Shown& shown,
   if (!content.ok()) return content.status();
   const absl::Status written = WriteOutputFile(path, *content);
   if (!written.ok()) return written;
-  console.out << shown.title << ": wrote " << path << "\n";
+  console.out << shown.title << ": wrote " << path << "\n" << NoteLine(shown);
   return absl::OkStatus();
 }
 

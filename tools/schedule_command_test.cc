@@ -42,6 +42,9 @@ class ScheduleCommandTest : public ::testing::Test {
     EXPECT_THAT(registry_.Register("Permute", *global.Find("Permute")), IsOk());
     EXPECT_THAT(registry_.Register("Rings", *global.Find("RingReduce")),
                 IsOk());
+    EXPECT_THAT(
+        registry_.Register("LocalThenRing", *global.Find("LocalThenRing")),
+        IsOk());
     EXPECT_THAT(registry_.Register("Refuser", RefusingAllReduce()), IsOk());
     EXPECT_THAT(
         registry_.Register(
@@ -93,10 +96,43 @@ TEST_F(ScheduleCommandTest, TheFirstCollectiveIsShownUnlessAnotherIsNamed) {
 
 TEST_F(ScheduleCommandTest, WhatHasNoStepsToShowIsTold) {
   EXPECT_THAT(UsageErrorOf({.words = {.name = "Refuser"}}),
-              AllOf(HasSubstr("Refuser is code, not a schedule"),
-                    HasSubstr("DoubleTrees, Loser, Permute, Rings, Trees")));
+              AllOf(HasSubstr("it is code, not a schedule; these do: "
+                              "DoubleTrees, LocalThenRing, Loser, "),
+                    HasSubstr("Loser, Permute, Rings, Trees")));
   EXPECT_THAT(UsageErrorOf({.words = {.name = "Fly"}}),
               HasSubstr("unknown algorithm"));
+}
+
+TEST_F(ScheduleCommandTest, WhatStandsForCodeIsShownWithANote) {
+  const char note[] =
+      "note: runs in chunks of 16777216 bytes; within a task, passes over "
+      "memory take the place of messages\n";
+  EXPECT_THAT(Show({.words = {.name = "LocalThenRing", .layout = "1x2"}}),
+              IsOk());
+  EXPECT_EQ(out_.str(),
+            absl::StrCat("LocalThenRing: all_reduce on 1x2, offsets 0; 1 "
+                         "chunk\n",
+                         note,
+                         "\nrank 0\n"
+                         "    0.0  recv scratch[0].2 from 1, tag 0\n"
+                         "    0.1  data[0] = input[0] (+) scratch[0].2\n"
+                         "    1.0  data[0] = data[0], finish, after 0.1\n"
+                         "    2.0  send data[0] to 1, tag 1, after 1.0\n"
+                         "\nrank 1\n"
+                         "    0.0  send input[0] to 0, tag 0\n"
+                         "    1.0  recv data[0] from 0, tag 1\n"));
+  for (const bool svg : {true, false}) {
+    const std::string path = ::testing::TempDir() + "/stand_in";
+    ScheduleOptions options = {
+        .words = {.name = "LocalThenRing", .layout = "2x4"}};
+    (svg ? options.svg : options.goal) = path;
+    EXPECT_THAT(Show(options), IsOk());
+    EXPECT_THAT(out_.str(), HasSubstr(absl::StrCat(path, "\n", note)));
+    std::stringstream file;
+    file << std::ifstream(path).rdbuf();
+    EXPECT_THAT(file.str(), svg ? HasSubstr("within a task, passes over")
+                                : HasSubstr("send"));
+  }
 }
 
 TEST_F(ScheduleCommandTest, CollectivesOfOtherAlgorithmsAreRefused) {

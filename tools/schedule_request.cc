@@ -22,22 +22,21 @@ namespace {
 constexpr int kDefaultRanks = 8;
 constexpr char kDefaultBytes[] = "1M";
 
-absl::StatusOr<const Algorithm*> FindSchedule(
-    const CollectiveRegistry& registry, const std::string& name) {
+absl::StatusOr<StandIn> FindShown(const CollectiveRegistry& registry,
+                                  const std::string& name) {
   const absl::Status known = CheckAlgorithm(registry, name);
   if (!known.ok()) return known;
   const auto factory = registry.Find(name);
   if (!factory.ok()) return factory.status();
-  // What is registered stays as long as the registry.
-  const Algorithm* algorithm = AlgorithmOf(**factory);
-  if (algorithm != nullptr) return algorithm;
+  auto shown = StandInOf(**factory);
+  if (shown.ok()) return shown;
   std::vector<std::string> others;
   for (const auto& entry : registry.List()) {
-    if (AlgorithmOf(*entry.factory) != nullptr) others.push_back(entry.name);
+    if (StandInOf(*entry.factory).ok()) others.push_back(entry.name);
   }
   return UsageError(absl::StrCat(
-      name, " is code, not a schedule, and has no steps to show; schedules: ",
-      others.empty() ? "none" : absl::StrJoin(others, ", ")));
+      name, " has no steps to show: ", shown.status().message(),
+      "; these do: ", others.empty() ? "none" : absl::StrJoin(others, ", ")));
 }
 
 absl::StatusOr<GroupLayout> LayoutOf(const ScheduleWords& words,
@@ -91,11 +90,11 @@ std::string TitleOf(const ScheduleWords& words,
 absl::StatusOr<ScheduleRequest> ParseScheduleRequest(
     const ScheduleWords& words, const CollectiveRegistry& registry,
     int max_ranks) {
-  const auto algorithm = FindSchedule(registry, words.name);
-  if (!algorithm.ok()) return algorithm.status();
+  auto shown = FindShown(registry, words.name);
+  if (!shown.ok()) return shown.status();
   const auto layout = LayoutOf(words, max_ranks);
   if (!layout.ok()) return layout.status();
-  const auto collective = ChooseCollective(words, **algorithm);
+  const auto collective = ChooseCollective(words, shown->algorithm);
   if (!collective.ok()) return collective.status();
   auto workload = ParseWorkload(*collective, "float32", layout->size());
   if (!workload.ok()) return workload.status();
@@ -111,9 +110,10 @@ absl::StatusOr<ScheduleRequest> ParseScheduleRequest(
                         .type = spec.type,
                         .root = spec.root,
                         .permutation = spec.permutation,
-                        .subdiv_offsets = SubdivisionsOf(**algorithm, *layout,
-                                                         BytesOf(*workload))};
-  return ScheduleRequest{**algorithm, std::move(request), *std::move(workload)};
+                        .subdiv_offsets = SubdivisionsOf(
+                            shown->algorithm, *layout, BytesOf(*workload))};
+  return ScheduleRequest{*std::move(shown), std::move(request),
+                         *std::move(workload)};
 }
 
 void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words) {

@@ -7,7 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "framework/registry.h"
-#include "schedule/algorithm.h"
+#include "schedule/stand_in.h"
 #include "schedule/verifier.h"
 #include "tools/collective_spec.h"
 #include "tools/workload.h"
@@ -26,16 +26,17 @@ struct ScheduleWords {
 
 // The same, looked up.
 struct ScheduleRequest {
-  const Algorithm& algorithm;  // Of the registry.
-  VerifyCase request;          // With the subdivisions that it would choose.
-  Workload workload;           // In float32.
+  StandIn shown;
+  VerifyCase request;  // With the subdivisions that it would choose.
+  Workload workload;   // In float32.
 };
 
 // "RingReduce: all_reduce on 4x2, offsets 0"
 std::string TitleOf(const ScheduleWords& words, const ScheduleRequest& request);
 
-// Errors: UsageError for a name that is not registered or has no plans, and
-// for other words that do not go with it or with each other.
+// Errors: UsageError for a name that is not registered or has no plans, not
+// even of what stands for it, and for other words that do not go with it or
+// with each other.
 absl::StatusOr<ScheduleRequest> ParseScheduleRequest(
     const ScheduleWords& words, const CollectiveRegistry& registry,
     int max_ranks);

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "implementations/local_then.h"
 #include "tests/status_matchers.h"
 #include "tools/exit_status.h"
 
@@ -39,10 +40,42 @@ TEST(ScheduleRequestTest, SubdivisionsAreThoseThatWouldBeChosen) {
   EXPECT_THAT(request->request.subdiv_offsets, SizeIs(4));
 }
 
+TEST(ScheduleRequestTest, CodeThatAScheduleStandsForIsThatSchedule) {
+  const auto request = Parse({.name = "LocalThenRing", .layout = "2x4"});
+  ASSERT_THAT(request, IsOk());
+  EXPECT_THAT(request->shown.note, HasSubstr("passes over memory"));
+  EXPECT_EQ(TitleOf({.name = "LocalThenRing"}, *request),
+            "LocalThenRing: all_reduce on 2x4, offsets 0");
+  EXPECT_EQ(Parse({.name = "RingReduce"})->shown.note, "");
+}
+
+TEST(ScheduleRequestTest, WhyThereIsNothingToShowIsTold) {
+  CollectiveRegistry registry;
+  ASSERT_THAT(
+      registry.Register("LocalThenCourier",
+                        LocalThenDelegateFactory("Courier", "by courier")),
+      IsOk());
+  ASSERT_THAT(
+      registry.Register("LocalThenNobody", LocalThenFactory<"Nobody">()),
+      IsOk());
+  const auto error_of = [&](const std::string& name) {
+    const absl::Status status =
+        ParseScheduleRequest({.name = name}, registry, /*max_ranks=*/100)
+            .status();
+    EXPECT_TRUE(IsUsageError(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_EQ(error_of("LocalThenCourier"),
+            "LocalThenCourier has no steps to show: its messages are those of "
+            "Courier, which are not known here; these do: none");
+  EXPECT_THAT(error_of("LocalThenNobody"), HasSubstr("Nobody\""));
+}
+
 TEST(ScheduleRequestTest, WordsThatDoNotGoTogetherAreRefused) {
   EXPECT_THAT(UsageErrorOf({.name = "Fly"}), HasSubstr("unknown algorithm"));
   EXPECT_THAT(UsageErrorOf({.name = "LocalReduce"}),
-              HasSubstr("LocalReduce is code, not a schedule"));
+              HasSubstr("LocalReduce has no steps to show: it is code, not a "
+                        "schedule; these do: Barrier, "));
   EXPECT_THAT(UsageErrorOf({.name = "RingReduce", .layout = "101x1"}),
               HasSubstr("at most 100 ranks"));
   EXPECT_THAT(UsageErrorOf({.name = "RingReduce", .ranks = 3, .layout = "2x2"}),

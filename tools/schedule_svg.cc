@@ -102,6 +102,7 @@ class Painter {
   int width() const;
 
   std::string Head() const;
+  std::string Note() const;
   std::string Tasks() const;
   std::string Ranks() const;
   std::string Bands() const;
@@ -149,8 +150,9 @@ bool Painter::IsEmpty(int depth) const {
 
 int Painter::width() const {
   const int title = static_cast<int>(picture_.title.size()) * kTitleLetter;
+  const int note = static_cast<int>(picture_.note.size()) * kCharacter;
   return std::max({ColumnOf(picture_.layout.size() - 1) + kRight,
-                   title + 2 * kPadding, kMinWidth});
+                   std::max(title, note) + 2 * kPadding, kMinWidth});
 }
 
 std::string Painter::Head() const {
@@ -165,6 +167,12 @@ std::string Painter::Head() const {
       absl::Substitute("<text class=\"title\" x=\"$0\" y=\"24\">$1</text>\n"
                        "<text x=\"$0\" y=\"42\">$2</text>\n",
                        kPadding, title, kLegend));
+}
+
+std::string Painter::Note() const {
+  if (picture_.note.empty()) return "";
+  return absl::Substitute("<text x=\"$0\" y=\"$1\">$2</text>\n", kPadding,
+                          bottom() + kBottom - 6, Escaped(picture_.note));
 }
 
 std::string Painter::Tasks() const {
@@ -257,7 +265,7 @@ std::string Painter::Paint() const {
   for (const auto& [place, work] : work_) {
     absl::StrAppend(&text, Draw(place.first, place.second, work));
   }
-  return text + "</svg>\n";
+  return absl::StrCat(text, Note(), "</svg>\n");
 }
 
 }  // namespace

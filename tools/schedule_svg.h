@@ -12,6 +12,7 @@ namespace tutti {
 // What a picture is of. The plan is for the ranks of the layout.
 struct SchedulePicture {
   std::string title;
+  std::string note;  // Below all; empty: none.
   const GroupLayout& layout;
   const GroupPlan& plan;
   absl::Span<const int> depths;  // StepDepths().

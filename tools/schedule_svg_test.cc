@@ -56,6 +56,21 @@ TEST(ScheduleSvgTest, ATransferIsAnArrowWithItsChunk) {
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
 }
 
+TEST(ScheduleSvgTest, ANoteIsBelowTheLastBandAndFits) {
+  const GroupPlan plan = PlanOf(1);
+  const GroupLayout layout = GroupLayout::Uniform(1, 2);
+  const auto run = RunSymbolically(plan);
+  const std::vector<int> depths = StepDepths(plan, run->completion_order);
+  const SchedulePicture picture = {.title = "Rings",
+                                   .note = std::string(100, 'n') + " < m",
+                                   .layout = layout,
+                                   .plan = plan,
+                                   .depths = depths};
+  const std::string svg = ScheduleSvg(picture);
+  EXPECT_THAT(svg, AllOf(HasSubstr("nnn &lt; m</text>\n</svg>\n"),
+                         HasSubstr("width=\"748\"")));
+}
+
 TEST(ScheduleSvgTest, AWaitIsNothingToSee) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   const StepRef copied = builder.AddLane().Copy(Scratch(0), Input(0));

@@ -67,8 +67,14 @@ Rings, chains, double trees and recursive halving-doubling have outlines for
 groups of up to 1,000,000 ranks; with "host", rings of many ranks in each host
 may be too much. Others are simulated as planned, up to 6,000,000 steps.
 
+LocalThenRing and its like run as passes over memory within tasks. Simulated is
+an algorithm that stands for them, with messages there, which the first rank of
+a task sends and receives alone: that takes longer. A note says so.
+
 --json prints one object:
   name, collective, layout     as given
+  note                         what runs otherwise than simulated; null if
+                               nothing does
   ranks, bytes                 how many, of the larger of one rank's buffers
   time_us                      until the last rank has ended
   lower_bound_us, share        share is lower bound / time; null of one rank
@@ -155,7 +161,8 @@ absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
   if (!of.ok()) return of.status();
   auto cluster = ClusterFrom(options.topology);
   if (!cluster.ok()) return cluster.status();
-  const auto outline = OutlineOf(of->algorithm, of->request, kMaxPlannedSteps);
+  const auto outline =
+      OutlineOf(of->shown.algorithm, of->request, kMaxPlannedSteps);
   if (!outline.ok()) return outline.status();
   const double bytes = BytesOfBuffer(of->workload);
   const double chunk_bytes = bytes / (*outline)->size().num_chunks;
@@ -252,6 +259,8 @@ std::string ToText(const Report& report) {
         &text, "ranks        %d simulated; all %d do the same, elsewhere\n",
         simulation.simulated_ranks, request.layout.size());
   }
+  const std::string& note = report.of.shown.note;
+  if (!note.empty()) absl::StrAppend(&text, "note         ", note, "\n");
   const auto processors_share = ProcessorsShareOf(report);
   if (processors_share.has_value()) {
     absl::StrAppendFormat(&text,
@@ -263,6 +272,7 @@ std::string ToText(const Report& report) {
 
 Json ToJson(const Report& report) {
   const VerifyCase& request = report.of.request;
+  const std::string& note = report.of.shown.note;
   const auto share = ShareOf(report);
   const auto processors = ProcessorsOf(report);
   const auto processors_share = ProcessorsShareOf(report);
@@ -277,6 +287,7 @@ Json ToJson(const Report& report) {
                      {"messages", use.messages}});
   }
   return {{"name", report.name},
+          {"note", note.empty() ? Json() : Json(note)},
           {"collective", std::string(Name(request.type))},
           {"layout", request.layout.ToString()},
           {"ranks", request.layout.size()},

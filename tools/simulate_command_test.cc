@@ -6,6 +6,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -244,6 +245,47 @@ TEST_F(SimulateCommandTest, DoubleTreesOfAHundredThousandRanksAreSimulated) {
   double sent = 0;
   for (const auto& link : pieces["links"]) sent += link["bytes"].get<double>();
   EXPECT_THAT(sent, DoubleNear(2 * (n - 1) * bytes, 1e3));
+}
+
+TEST_F(SimulateCommandTest, WhatStandsForCodeIsSimulatedWithANote) {
+  const SimulateOptions options = {
+      .words = {.name = "LocalThenRing", .layout = "2x3", .bytes = "5000000"}};
+  EXPECT_THAT(Run(options), IsOk());
+  // 2 x 5 MB at 5 GB/s reach the first ranks, which reduce them at 10 GB/s,
+  // half of it goes each way between tasks at 2.5 GB/s, twice, and is reduced
+  // once; they copy at 10 GB/s, and 2 x 5 MB leave them.
+  const double want =
+      (1 + 2000 + 1000) + 2 * (50 + 1000) + 250 + 500 + (1 + 2000);
+  EXPECT_EQ(
+      out_.str(),
+      absl::StrFormat(
+          "LocalThenRing: all_reduce of 5000000 bytes on 2x3\n"
+          "time         %.1f us, 4 rounds\n"
+          "lower bound  2050.0 us, %.1f %% of the time\n"
+          "buffers      20000000 bytes: input 5000000, output 5000000, scratch "
+          "10000000\n"
+          "ranks        3 simulated; all 6 do the same, elsewhere\n"
+          "note         runs in chunks of 16777216 bytes; within a task, "
+          "passes over memory take the place of messages\n"
+          "links          latency [us]  bandwidth [GB/s]     bytes  messages\n"
+          "within tasks              1                 5  40000000        16\n"
+          "between tasks            50               2.5  10000000         4\n",
+          want, 205000 / want));
+  EXPECT_THAT(JsonOf(options)["note"].get<std::string>(), HasSubstr("passes"));
+  EXPECT_TRUE(JsonOf({.words = {.name = "RingReduce"}})["note"].is_null());
+}
+
+TEST_F(SimulateCommandTest, LocalThenAmongAHundredThousandRanksIsSimulated) {
+  for (const char* name :
+       {"LocalThenRing", "LocalThenRecursiveDoubling",
+        "LocalThenRecursiveHalvingDoubling", "LocalThenDoubleTree"}) {
+    for (const char* layout : {"1000x100", "10000x10"}) {
+      SCOPED_TRACE(absl::StrCat(name, " ", layout));
+      const auto json =
+          JsonOf({.words = {.name = name, .layout = layout, .bytes = "64M"}});
+      EXPECT_GE(json["time_us"], json["lower_bound_us"]);
+    }
+  }
 }
 
 TEST_F(SimulateCommandTest, PipelinesToAHundredThousandRanksAreSimulated) {

@@ -1202,9 +1202,19 @@ class ScheduleTest(ToolTest):
             self.assertIn("--bytes does not go with barrier", self.fail_with(
                 2, command, "Barrier", "--bytes", 4))
 
+    def test_why_what_a_library_sends_cannot_be_shown(self):
+        info = json.loads(self.succeed("info", "--json"))
+        names = {one["name"] for one in info["algorithms"]}
+        if "LocalThenMpi" not in names:
+            self.skipTest("built without MPI")
+        for command in ("schedule", "simulate"):
+            self.assertIn("LocalThenMpi has no steps to show: its messages are "
+                          "those of MPI",
+                          self.fail_with(2, command, "LocalThenMpi"))
+
     def test_what_cannot_be_shown(self):
         for args, words in [
-                (["LocalReduce"], ["LocalReduce is code, not a schedule",
+                (["LocalReduce"], ["it is code, not a schedule",
                                    "RingReduce, RingReduceScatter"]),
                 (["RingReduce", "--collective", "gather"],
                  ["RingReduce does not do gather; it does all_reduce"]),

@@ -10,6 +10,7 @@
 #include "framework/collective_request.h"
 #include "nlohmann/json.hpp"
 #include "schedule/algorithm.h"
+#include "schedule/stand_in.h"
 #include "schedule/standard_cases.h"
 #include "tools/algorithm_names.h"
 #include "tools/option_values.h"
@@ -30,12 +31,15 @@ one task, on many and on uneven ones, every root, several permutations and
 subdivisions, in place and not. Beyond 64 ranks they are only the sizes next to
 powers of two (2^k - 1, 2^k, 2^k + 1) and --max-ranks itself, with four roots:
 "1..64 + 11 up to 1000" means 75 sizes. Nothing is executed, so that
-algorithms which are no schedules have nothing to prove.
+algorithms which are no schedules have nothing to prove, but for those that a
+schedule stands for, such as LocalThenRing: a note says what they do otherwise.
 
 Exit status 1 if a case failed; the first one of each algorithm is shown.
 
 --json prints a list with an object for each algorithm:
-  name, is_schedule            nothing more where is_schedule is false
+  name, is_schedule            nothing more where there is nothing to prove
+  note                         what runs otherwise than proved; null if nothing
+                               does
   max_ranks, group_sizes       the largest group, and how many sizes there were
   cases, failed                numbers of cases
   first_failure                text; null if nothing failed
@@ -48,7 +52,9 @@ Examples:
 // What became of one algorithm.
 struct Verdict {
   std::string name;
-  std::optional<VerifyReport> report;  // None where it is no schedule.
+  bool is_schedule = false;
+  std::optional<VerifyReport> report;  // None where there is nothing to prove.
+  std::string note;                    // As StandIn::note.
 
   bool failed() const { return report.has_value() && report->failed > 0; }
 };
@@ -56,8 +62,8 @@ struct Verdict {
 // `place` is that of the algorithm among all, as "3 of 11".
 Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
                int max_ranks, const Console& console) {
-  const Algorithm* algorithm = AlgorithmOf(*entry.factory);
-  if (algorithm == nullptr) return {entry.name, std::nullopt};
+  const auto shown = StandInOf(*entry.factory);
+  if (!shown.ok()) return {.name = entry.name};
   constexpr int64_t kCasesPerUpdate = 100;
   const std::string what =
       absl::StrCat("verifying ", entry.name, " (", place, ")");
@@ -71,7 +77,10 @@ Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
     }
     return true;
   };
-  return {entry.name, VerifyStandardCases(*algorithm, limits, show)};
+  return {.name = entry.name,
+          .is_schedule = AlgorithmOf(*entry.factory) != nullptr,
+          .report = VerifyStandardCases(shown->algorithm, limits, show),
+          .note = shown->note};
 }
 
 // "1..16"; "1..64 + 11 up to 1000" where not all sizes took part.
@@ -95,10 +104,10 @@ std::vector<std::string> Cells(const Verdict& verdict) {
 }
 
 Json ToJson(const Verdict& verdict) {
-  Json json = {{"name", verdict.name},
-               {"is_schedule", verdict.report.has_value()}};
+  Json json = {{"name", verdict.name}, {"is_schedule", verdict.is_schedule}};
   if (!verdict.report.has_value()) return json;
   const VerifyReport& report = *verdict.report;
+  json["note"] = verdict.note.empty() ? Json() : Json(verdict.note);
   json["max_ranks"] = report.largest_group;
   json["group_sizes"] = report.num_sizes;
   json["cases"] = report.cases;
@@ -139,10 +148,17 @@ TextTable VerdictTable(const std::vector<CollectiveRegistry::Entry>& entries,
                     {"result", Align::kLeft}});
 }
 
-// The first failure on lines of its own, indented.
-std::string FailureText(const Verdict& verdict) {
-  if (!verdict.failed()) return "";
-  return absl::StrCat("  ", verdict.report->first_failure.message(), "\n");
+// The first failure and the note on lines of their own, indented.
+std::string LinesBelow(const Verdict& verdict) {
+  std::string lines;
+  if (verdict.failed()) {
+    absl::StrAppend(&lines, "  ", verdict.report->first_failure.message(),
+                    "\n");
+  }
+  if (!verdict.note.empty()) {
+    absl::StrAppend(&lines, "  note: ", verdict.note, "\n");
+  }
+  return lines;
 }
 
 }  // namespace
@@ -163,7 +179,7 @@ absl::Status VerifyAlgorithms(const VerifyOptions& options,
     num_failed += verdict.failed() ? 1 : 0;
     rows.push_back(ToJson(verdict));
     if (!options.json) {
-      console.out << table.Row(Cells(verdict)) << FailureText(verdict)
+      console.out << table.Row(Cells(verdict)) << LinesBelow(verdict)
                   << std::flush;
     }
     if (!console.out) {  // The rest, which may take hours, is for nobody.

@@ -52,6 +52,25 @@ TEST_F(VerifyCommandTest, WhatIsNoScheduleIsListedAsSuch) {
   EXPECT_THAT(out_.str(), ContainsRegex("Refuser .*not a schedule\n"));
 }
 
+TEST_F(VerifyCommandTest, WhatStandsForCodeIsProvedWithANote) {
+  EXPECT_THAT(
+      registry_.Register("LocalThenRing",
+                         *CollectiveRegistry::Global().Find("LocalThenRing")),
+      IsOk());
+  options_.names = {"LocalThenRing"};
+  EXPECT_THAT(Verify(), IsOk());
+  EXPECT_THAT(out_.str(),
+              ContainsRegex("LocalThenRing +1\\.\\.4 +[0-9]+ +0  ok\n"
+                            "  note: .* passes over memory .*\n"));
+  out_.str("");
+  options_.json = true;
+  EXPECT_THAT(Verify(), IsOk());
+  const auto rows = nlohmann::json::parse(out_.str());
+  EXPECT_EQ(rows[0]["is_schedule"], false);
+  EXPECT_EQ(rows[0]["failed"], 0);
+  EXPECT_THAT(rows[0]["note"].get<std::string>(), HasSubstr("passes"));
+}
+
 TEST_F(VerifyCommandTest, UnknownNamesAreAWrongCommandLine) {
   options_.names = {"Rings", "Stars"};
   const absl::Status status = Verify();
@@ -69,6 +88,8 @@ TEST_F(VerifyCommandTest, TheJsonHasTheSame) {
   EXPECT_GT(rows[0]["failed"], 0);
   EXPECT_TRUE(rows[0]["first_failure"].is_string());
   EXPECT_EQ(rows[1]["is_schedule"], false);
+  EXPECT_FALSE(rows[1].contains("note"));
+  EXPECT_TRUE(rows[2]["note"].is_null());
   EXPECT_EQ(rows[2]["failed"], 0);
   EXPECT_TRUE(rows[2]["first_failure"].is_null());
 }

@@ -1,0 +1,16 @@
+#include "implementations/local_then_between.h"
+
+#include "schedule/algorithm.h"
+#include "schedule/schedule_between_tasks.h"
+
+namespace tutti {
+
+const Algorithm& AlgorithmBetween(absl::string_view name) {
+  return *AlgorithmOf(**FindBetweenTasks(name));
+}
+
+GroupLayout FirstRanks(const GroupLayout& layout) {
+  return GroupLayout::Uniform(layout.num_tasks(), /*devices_per_task=*/1);
+}
+
+}  // namespace tutti

@@ -1,0 +1,21 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_THEN_BETWEEN_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_THEN_BETWEEN_H_
+
+#include "absl/strings/string_view.h"
+#include "framework/group_layout.h"
+#include "schedule/plan.h"
+
+namespace tutti {
+
+// The level between tasks of a LocalThen, for what stands for it.
+
+// The registered schedule of that name, as long as the registry. REQUIRES:
+// FindBetweenTasks(name) is OK.
+const Algorithm& AlgorithmBetween(absl::string_view name);
+
+// Whom it runs among: the first ranks of the tasks, by the numbers of these.
+GroupLayout FirstRanks(const GroupLayout& layout);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_THEN_BETWEEN_H_

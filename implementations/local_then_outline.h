@@ -1,0 +1,22 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_THEN_OUTLINE_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_THEN_OUTLINE_H_
+
+#include <memory>
+
+#include "absl/strings/string_view.h"
+#include "schedule/outline.h"
+#include "schedule/plan.h"
+
+namespace tutti {
+
+// The outline of PlanLocalThen() (local_then_plan.h), made of that of the
+// schedule between tasks: its own one, or as planned. Null where some tasks
+// have one rank and others have more, so that they begin the schedule in
+// different rounds, where tasks of different sizes need scratch memory for it,
+// and where it has no outline and is too large to plan.
+std::unique_ptr<const Outline> LocalThenOutline(absl::string_view between,
+                                                const PlanRequest& request);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_THEN_OUTLINE_H_
