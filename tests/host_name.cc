@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 
-int gethostname(char* name, size_t size) noexcept {
+int gethostname(char* name, size_t len) noexcept {
   const char* const wanted = std::getenv("HOST_NAME_FOR_TESTS");
-  if (size == 0) return 0;
-  std::strncpy(name, wanted == nullptr ? "nowhere" : wanted, size - 1);
-  name[size - 1] = '\0';
+  if (len == 0) return 0;
+  std::strncpy(name, wanted == nullptr ? "nowhere" : wanted, len - 1);
+  name[len - 1] = '\0';
   return 0;
 }
