@@ -1,6 +1,7 @@
 #ifndef TUTTI_GPU_NCCL_FAKE_NCCL_RUNTIME_H_
 #define TUTTI_GPU_NCCL_FAKE_NCCL_RUNTIME_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,9 +52,10 @@ class FakeNcclRuntime : public NcclRuntime {
       absl::Span<const NcclRank> ranks) override {
     return network_->Init(id, size, ranks, /*host=*/gpus_);
   }
-  // As another one: what it is told to hang does not.
+  // As the other one: no call waits, so that nothing is hung by a test.
   absl::StatusOr<std::vector<NcclComm>> CommInitBlocking(
       const std::string& id, absl::Span<const NcclRank> ranks) override {
+    ++num_blocking_;
     return network_->Init(id, static_cast<int>(ranks.size()), ranks,
                           /*host=*/gpus_);
   }
@@ -71,7 +73,11 @@ class FakeNcclRuntime : public NcclRuntime {
     return network_->Abort(comms);
   }
 
+  // How many were asked for that block.
+  int num_blocking() const { return num_blocking_; }
+
  private:
+  std::atomic<int> num_blocking_{0};
   const std::shared_ptr<FakeNcclNetwork> network_;
   FakeGpuRuntime* const gpus_;
 };

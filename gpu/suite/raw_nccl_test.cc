@@ -46,6 +46,7 @@ TEST_F(RawNcclTest, LaunchesOnAllRanksAndLeavesNothing) {
        {RawNccl::Calls::kDoNotBlock, RawNccl::Calls::kBlock}) {
     const auto raw = Create(calls);
     ASSERT_THAT(raw, IsOk());
+    EXPECT_EQ(nccl_->num_blocking(), calls == RawNccl::Calls::kBlock ? 1 : 0);
     for (int i = 0; i < 3; ++i) {
       EXPECT_THAT((*raw)->Launch({kEmpty, kEmpty}), IsOk());
     }
