@@ -22,6 +22,7 @@
 #include "framework/peer_access.h"
 #include "framework/tensor.h"
 #include "implementations/cost.h"
+#include "implementations/local_then_between.h"
 #include "implementations/local_within_task.h"
 #include "schedule/algorithm.h"
 #include "schedule/chunk_map.h"
@@ -221,8 +222,7 @@ double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
   }
   const double most = LargestTask(query.layout);
   const auto exposed = static_cast<double>(std::min(query.bytes, chunk_bytes));
-  const auto firsts = GroupLayout::Uniform(query.layout.num_tasks(),
-                                           /*devices_per_task=*/1);
+  const GroupLayout firsts = FirstRanks(query.layout);
   return TransferSeconds(query.model.within, /*messages=*/1,
                          (most - 1) / most * exposed) +
          (*factory)->traits().cost_seconds({.type = query.type,
