@@ -33,7 +33,10 @@ GpuReport GpusHere() {
                       .has_nccl = HasNccl(),
                       .nccl = NcclFound()};
   const auto nccl = NcclHere();
-  if (nccl.ok()) report.nccl_version = (*nccl)->Version();
+  if (nccl.ok()) {
+    report.nccl_version = (*nccl)->Version();
+    report.why_nccl_within_process = (*nccl)->WhyBlocking();
+  }
   report.why_no_nccl = std::string(nccl.status().message());
   CudaRuntime runtime;
   const absl::Status status = AddNames(runtime, &report.names);

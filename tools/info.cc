@@ -178,8 +178,12 @@ std::string GpuText(const GpuReport& gpus) {
                                ? absl::StrCat("none: ", gpus.why_none)
                                : absl::StrCat(gpus.names.size(), ": ",
                                               absl::StrJoin(gpus.names, ", "));
-  const std::string& nccl_here =
+  std::string nccl_here =
       gpus.nccl_version.empty() ? gpus.why_no_nccl : gpus.nccl_version;
+  if (!gpus.why_nccl_within_process.empty()) {
+    absl::StrAppend(&nccl_here, ", for groups of one process alone: ",
+                    gpus.why_nccl_within_process);
+  }
   return absl::StrCat(here, "; CUDA: ", gpus.cuda, "; NCCL: ", gpus.nccl,
                       "; its library: ", nccl_here);
 }
@@ -194,7 +198,8 @@ Json ToJson(const GpuReport& gpus) {
           {"cuda", gpus.cuda},
           {"nccl", gpus.nccl},
           {"nccl_version", OrNull(gpus.nccl_version)},
-          {"why_no_nccl", OrNull(gpus.why_no_nccl)}};
+          {"why_no_nccl", OrNull(gpus.why_no_nccl)},
+          {"why_nccl_within_process", OrNull(gpus.why_nccl_within_process)}};
 }
 
 std::string Line(absl::string_view name, const std::string& value) {

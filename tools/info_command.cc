@@ -37,7 +37,9 @@ constexpr char kHelp[] =
   gpus                         names, why_none (null if there are some), what
                                the build found: cuda, nccl, and nccl_version
                                of the library here (null if none opens),
-                               why_no_nccl (null if it does)
+                               why_no_nccl (null if it does),
+                               why_nccl_within_process (why it serves groups
+                               of one process alone; null if it serves others)
   device_types                 a list
   algorithms                   a list with an object for each: name, summary,
                                collectives, device_types (empty: any),

@@ -72,7 +72,18 @@ TEST_F(InfoTest, GpusAreCountedAndNamed) {
   const auto json = InfoAsJson(build, registry_);
   EXPECT_EQ(json["gpus"].dump(),
             R"({"names":["Some GPU","Other GPU"],"why_none":null,"cuda":"",)"
-            R"("nccl":"","nccl_version":"2.1.3","why_no_nccl":null})");
+            R"("nccl":"","nccl_version":"2.1.3","why_no_nccl":null,)"
+            R"("why_nccl_within_process":null})");
+}
+
+TEST_F(InfoTest, SaysWhereNcclServesOneProcessAlone) {
+  const BuildInfo build = {.gpus = {.nccl_version = "2.1.3",
+                                    .why_nccl_within_process = "it is old"}};
+  EXPECT_THAT(FormatInfo(build, registry_),
+              HasSubstr("its library: 2.1.3, for groups of one process alone: "
+                        "it is old\n"));
+  EXPECT_EQ(InfoAsJson(build, registry_)["gpus"]["why_nccl_within_process"],
+            "it is old");
 }
 
 TEST_F(InfoTest, SaysWhetherMpiTakesMemoryOfGpus) {

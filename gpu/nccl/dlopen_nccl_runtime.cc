@@ -73,17 +73,36 @@ absl::StatusCode CodeOf(ncclResult_t result) {
   }
 }
 
-// A setting of NCCL's that goes before that of the program.
-absl::Status CheckMayNotBlock() {
-  constexpr char kName[] = "NCCL_COMM_BLOCKING";
-  const char* const value = std::getenv(kName);
-  if (value == nullptr || *value == '\0' || std::strcmp(value, "0") == 0) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      kName, " is \"", value, "\", which has NCCL wait for other processes ",
-      "inside its calls, where nothing can end them: unset it"));
+// What the environment sets for NCCL; null: nothing.
+const char* Setting(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? nullptr : value;
 }
+
+// Ids of communicators would all be this one, where they mix.
+absl::Status CheckIdsDiffer() {
+  constexpr char kName[] = "NCCL_COMM_ID";
+  const char* const value = Setting(kName);
+  if (value == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(kName, " is \"", value,
+                   "\", where all communicators of NCCL would meet: unset it"));
+}
+
+// NCCL gives a thread its GPU back only where all went well.
+class KeptGpu {
+ public:
+  KeptGpu() : error_(cudaGetDevice(&gpu_)) {}
+  ~KeptGpu() {
+    if (error_ == cudaSuccess) (void)cudaSetDevice(gpu_);
+  }
+  KeptGpu(const KeptGpu&) = delete;
+  KeptGpu& operator=(const KeptGpu&) = delete;
+
+ private:
+  int gpu_ = 0;
+  const cudaError_t error_;
+};
 
 std::string VersionName(int version) {
   return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".",
@@ -94,7 +113,7 @@ std::string VersionName(int version) {
 
 absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
     const std::string& library) {
-  absl::Status status = CheckMayNotBlock();
+  absl::Status status = CheckIdsDiffer();
   if (!status.ok()) return status;
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -104,22 +123,43 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
   }
   Functions functions;
   status = Find(handle, &functions);
+  int version = 0;
+  if (functions.get_version != nullptr) functions.get_version(&version);
+  if (version > 0 && version < kOldest) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat("it is NCCL ", VersionName(version), "; ",
+                     VersionName(kOldest), " is the oldest that will do"));
+  }
   if (!status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat(library, ": ", status.message()));
   }
   // The constructor is private.
   const std::shared_ptr<DlopenNcclRuntime> runtime(
-      new DlopenNcclRuntime(functions));
-  status = runtime->ToStatus("ncclGetVersion",
-                             functions.get_version(&runtime->version_));
+      new DlopenNcclRuntime(functions, version));
+  status = runtime->SettleBlocking();
   if (!status.ok()) return status;
-  if (runtime->version_ < kOldest) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(library, " is NCCL ", VersionName(runtime->version_), "; ",
-                     VersionName(kOldest), " is the oldest that will do"));
-  }
   return runtime;
+}
+
+// The environment goes before what the program asks for.
+absl::Status DlopenNcclRuntime::SettleBlocking() {
+  constexpr char kName[] = "NCCL_COMM_BLOCKING";
+  const char* const value = Setting(kName);
+  const bool is_zero = value != nullptr && std::strcmp(value, "0") == 0;
+  if (is_old() && is_zero) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(kName, " is \"0\", but communicators of NCCL ", Version(),
+                     " have to block; from ", VersionName(kOldestNotBlocking),
+                     " on they need not: unset it"));
+  }
+  if (is_old()) {
+    why_blocking_ = absl::StrCat("NCCL ", Version(), " is older than ",
+                                 VersionName(kOldestNotBlocking));
+  } else if (value != nullptr && !is_zero) {
+    why_blocking_ = absl::StrCat(kName, " is \"", value, "\"");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DlopenNcclRuntime::Find(void* library, Functions* functions) {
@@ -167,12 +207,23 @@ absl::Status DlopenNcclRuntime::ToStatus(absl::string_view call,
   return absl::Status(CodeOf(result), text);
 }
 
-absl::StatusOr<std::string> DlopenNcclRuntime::NewUniqueId() {
+// 2.19.3, if no other, keeps a lock where it fails, and waits for it if it is
+// called again.
+absl::StatusOr<ncclUniqueId> DlopenNcclRuntime::MakeId() {
   ncclUniqueId id;
-  const absl::Status status =
-      ToStatus("ncclGetUniqueId", nccl_.get_unique_id(&id));
+  MutexLock lock(&mu_);
+  if (!id_failure_.ok()) return id_failure_;
+  absl::Status status = ToStatus("ncclGetUniqueId", nccl_.get_unique_id(&id));
+  if (is_old()) id_failure_ = status;
   if (!status.ok()) return status;
-  return std::string(id.internal, sizeof(id.internal));
+  return id;
+}
+
+absl::StatusOr<std::string> DlopenNcclRuntime::NewUniqueId() {
+  if (blocks()) return std::string(kNcclIdBytes, '\0');
+  const absl::StatusOr<ncclUniqueId> id = MakeId();
+  if (!id.ok()) return id.status();
+  return std::string(id->internal, sizeof(id->internal));
 }
 
 absl::Status DlopenNcclRuntime::InitRank(const ncclUniqueId& id, int size,
@@ -193,31 +244,49 @@ std::string DlopenNcclRuntime::Version() { return VersionName(version_); }
 
 absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
     const std::string& id, int size, absl::Span<const NcclRank> ranks) {
-  return InitRanks(id, size, ranks, /*blocks=*/false);
-}
-
-absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitBlocking(
-    const std::string& id, absl::Span<const NcclRank> ranks) {
-  return InitRanks(id, static_cast<int>(ranks.size()), ranks, /*blocks=*/true);
-}
-
-absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::InitRanks(
-    const std::string& id, int size, absl::Span<const NcclRank> ranks,
-    bool blocks) {
   if (id.size() != kNcclIdBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a unique id of NCCL has ", kNcclIdBytes, " bytes, not ", id.size()));
   }
+  if (blocks()) {
+    const auto num_here = static_cast<int>(ranks.size());
+    if (num_here == size) return CommInitBlocking(ranks);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "only ", num_here, " of the ", size,
+        " ranks of a communicator are in this process, where NCCL may not wait "
+        "for others: ",
+        why_blocking_));
+  }
   ncclUniqueId unique_id;
   std::memcpy(unique_id.internal, id.data(), id.size());
+  return InitRanks(unique_id, size, ranks, /*blocks=*/false);
+}
+
+absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitBlocking(
+    absl::Span<const NcclRank> ranks) {
+  const absl::StatusOr<ncclUniqueId> id = MakeId();
+  if (!id.ok()) return id.status();
+  return InitRanks(*id, static_cast<int>(ranks.size()), ranks, /*blocks=*/true);
+}
+
+absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::InitRanks(
+    const ncclUniqueId& id, int size, absl::Span<const NcclRank> ranks,
+    bool blocks) {
   // NCCL may write them as late as at the group's end.
   std::vector<ncclComm_t> made(ranks.size(), nullptr);
+  const KeptGpu kept_gpu;
   absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
   if (!status.ok()) return status;
   for (size_t i = 0; i < ranks.size() && status.ok(); ++i) {
-    status = InitRank(unique_id, size, ranks[i], blocks, &made[i]);
+    status = InitRank(id, size, ranks[i], blocks, &made[i]);
   }
-  status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  const ncclResult_t ended = nccl_.group_end();
+  status.Update(ToStatus("ncclGroupEnd", ended));
+  if (blocks && ended == ncclInProgress) {
+    status.Update(absl::FailedPreconditionError(
+        "communicators of NCCL were to block, but its settings have them not "
+        "block: NCCL_COMM_BLOCKING=0 may stand in its file of settings"));
+  }
   std::vector<NcclComm> comms;
   for (const ncclComm_t comm : made) {
     if (comm != nullptr) comms.push_back({comm});
@@ -289,6 +358,13 @@ absl::Status DlopenNcclRuntime::Call(const NcclPart& part,
 }
 
 absl::Status DlopenNcclRuntime::Launch(absl::Span<const NcclPart> parts) {
+  if (!blocks()) return LaunchGroup(parts);
+  const KeptGpu kept_gpu;
+  return LaunchGroup(parts);
+}
+
+absl::Status DlopenNcclRuntime::LaunchGroup(
+    absl::Span<const NcclPart> parts) const {
   absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
   if (!status.ok()) return status;
   for (const NcclPart& part : parts) {
@@ -323,10 +399,17 @@ absl::Status DlopenNcclRuntime::Destroy(absl::Span<const NcclComm> comms) {
   return EndEach("ncclCommDestroy", nccl_.comm_destroy, comms);
 }
 
+absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
+  if (!is_old()) return AbortAtOnce(comms);
+  const KeptGpu kept_gpu;
+  return EndEach("ncclCommAbort", nccl_.comm_abort, comms);
+}
+
 // ncclCommAbort() waits for what NCCL does for all the ends at once, which may
 // go on until each of them is told to stop. So each call needs a thread: as
 // work of a queue they would wait for each other where it has one worker.
-absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
+absl::Status DlopenNcclRuntime::AbortAtOnce(
+    absl::Span<const NcclComm> comms) const {
   std::vector<ncclResult_t> results(comms.size(), ncclSuccess);
   const auto abort = [&](size_t i) {
     results[i] = nccl_.comm_abort(CommOf(comms[i]));

@@ -7,40 +7,53 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/mutex.h"
 #include "gpu/nccl/nccl_runtime.h"
 
 namespace tutti {
 
 // The NCCL of this machine, opened when the program runs: it is not linked.
 //
-// Communicators are made not to block. The library stays open for good, as its
-// threads may.
+// Communicators are made not to block, but for those of an older NCCL and where
+// the environment wants it (NCCL_COMM_BLOCKING=1). The library stays open for
+// good, as its threads may.
 class DlopenNcclRuntime : public NcclRuntime {
  public:
+  // Before that an abort may free what a kernel of another end still reads
+  // (2.14 and 2.15), or there are no communicators with settings.
+  static constexpr int kOldest = 21602;
+
   // From here on NCCL keeps a group that is not ready as an object of its own,
   // and the ends of a communicator that are in it may be aborted at once.
   // 2.20.5, 2.22.3 and 2.26.2 keep it with the thread, where that of another
-  // communicator mixes with it, and such aborts join NCCL's thread twice.
-  static constexpr int kOldest = 22703;
+  // communicator mixes with it, and such aborts join NCCL's thread twice. So
+  // their communicators have to block: nothing of a group is left then when its
+  // call returns, and aborts are called one after the other, of which the last
+  // frees all.
+  static constexpr int kOldestNotBlocking = 22703;
+
   static constexpr char kLibrary[] = "libnccl.so.2";
 
   // Errors: UNAVAILABLE with the loader's text; FAILED_PRECONDITION for a
-  // library that is older, or lacks a function, and where the environment has
-  // all communicators block (NCCL_COMM_BLOCKING).
+  // library that is older, or lacks a function, and for an environment that has
+  // an older one not block (NCCL_COMM_BLOCKING=0), or all communicators meet in
+  // one place (NCCL_COMM_ID).
   static absl::StatusOr<std::shared_ptr<NcclRuntime>> Open(
       const std::string& library = kLibrary);
 
   std::string Version() override;
+  const std::string& WhyBlocking() override { return why_blocking_; }
   absl::StatusOr<std::string> NewUniqueId() override;
   absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
       const std::string& id, int size,
       absl::Span<const NcclRank> ranks) override;
   absl::StatusOr<std::vector<NcclComm>> CommInitBlocking(
-      const std::string& id, absl::Span<const NcclRank> ranks) override;
+      absl::Span<const NcclRank> ranks) override;
   absl::StatusOr<bool> IsReady(NcclComm comm) override;
   absl::Status Launch(absl::Span<const NcclPart> parts) override;
   absl::Status Finalize(absl::Span<const NcclComm> comms) override;
@@ -70,17 +83,24 @@ class DlopenNcclRuntime : public NcclRuntime {
     decltype(&ncclRecv) recv = nullptr;
   };
 
-  explicit DlopenNcclRuntime(const Functions& functions) : nccl_(functions) {}
+  DlopenNcclRuntime(const Functions& functions, int version)
+      : nccl_(functions), version_(version) {}
 
   static absl::Status Find(void* library, Functions* functions);
+  absl::Status SettleBlocking();
+  bool blocks() const { return !why_blocking_.empty(); }
+  bool is_old() const { return version_ < kOldestNotBlocking; }
   absl::Status ToStatus(absl::string_view call, ncclResult_t result,
                         ncclComm_t comm = nullptr) const;
+  absl::StatusOr<ncclUniqueId> MakeId() ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::vector<NcclComm>> InitRanks(
-      const std::string& id, int size, absl::Span<const NcclRank> ranks,
+      const ncclUniqueId& id, int size, absl::Span<const NcclRank> ranks,
       bool blocks);
   absl::Status InitRank(const ncclUniqueId& id, int size, const NcclRank& rank,
                         bool blocks, ncclComm_t* comm) const;
   absl::Status Call(const NcclPart& part, const NcclCall& call) const;
+  absl::Status LaunchGroup(absl::Span<const NcclPart> parts) const;
+  absl::Status AbortAtOnce(absl::Span<const NcclComm> comms) const;
 
   // Calls `end`, which is NCCL's `call`, for each, also once one has failed.
   // Errors: the first.
@@ -89,7 +109,11 @@ class DlopenNcclRuntime : public NcclRuntime {
                        absl::Span<const NcclComm> comms) const;
 
   const Functions nccl_;
-  int version_ = 0;  // Const once Open() returns.
+  const int version_;
+  std::string why_blocking_;  // Const once Open() returns.
+
+  Mutex mu_;
+  absl::Status id_failure_ ABSL_GUARDED_BY(mu_);  // Of an old one: for good.
 };
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 #include "gpu/nccl/dlopen_nccl_runtime.h"
 
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -7,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
@@ -15,6 +18,7 @@ namespace tutti {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -25,15 +29,22 @@ class DlopenNcclRuntimeTest : public testing::Test {
  protected:
   DlopenNcclRuntimeTest() {
     Fail("");
-    unsetenv("NCCL_COMM_BLOCKING");
+    UnsetAll();
   }
-  ~DlopenNcclRuntimeTest() override {
-    unsetenv("NCCL_STUB_VERSION");
-    unsetenv("NCCL_STUB_ABORTS");
-    unsetenv("NCCL_COMM_BLOCKING");
+  ~DlopenNcclRuntimeTest() override { UnsetAll(); }
+
+  static void UnsetAll() {
+    for (const char* const name : {"NCCL_STUB_VERSION", "NCCL_STUB_ABORTS",
+                                   "NCCL_COMM_BLOCKING", "NCCL_COMM_ID"}) {
+      unsetenv(name);
+    }
+    AtGroupEnd(nullptr);
   }
 
   static void Fail(const char* call) { setenv("NCCL_STUB_FAILS", call, 1); }
+  static void SetVersion(const char* version) {
+    setenv("NCCL_STUB_VERSION", version, 1);
+  }
 
   static std::shared_ptr<NcclRuntime> Opened() {
     auto opened = DlopenNcclRuntime::Open(kStub);
@@ -41,31 +52,74 @@ class DlopenNcclRuntimeTest : public testing::Test {
     return *std::move(opened);
   }
 
+  template <typename Function>
+  static Function OfStub(const char* name) {
+    void* const library = dlopen(kStub, RTLD_NOW | RTLD_LOCAL);
+    return reinterpret_cast<Function>(dlsym(library, name));
+  }
+
+  // What NCCL does whenever a group ends; null: nothing.
+  static void AtGroupEnd(void (*function)()) {
+    OfStub<void (*)(void (*)())>("NcclStubAtGroupEnd")(function);
+  }
+
   // What was called since the last time.
   static std::string Log() {
     static size_t seen = 0;
-    void* const library = dlopen(kStub, RTLD_NOW | RTLD_LOCAL);
-    const auto log =
-        reinterpret_cast<const char* (*)()>(dlsym(library, "NcclStubLog"));
-    const std::string all = log();
+    const std::string all = OfStub<const char* (*)()>("NcclStubLog")();
     std::string news = all.substr(seen);
     seen = all.size();
     return news;
+  }
+
+  static int CountIn(absl::string_view text, absl::string_view part) {
+    const std::vector<absl::string_view> pieces = absl::StrSplit(text, part);
+    return static_cast<int>(pieces.size()) - 1;
   }
 
   // The calls of one rank.
   static std::vector<NcclPart> PartOf(std::vector<NcclCall> calls) {
     return {{.calls = std::move(calls)}};
   }
+
+  // On the two GPUs of host_cudart.cc.
+  const std::vector<NcclRank> two_ranks_ = {{.rank = 0, .gpu = 0},
+                                            {.rank = 1, .gpu = 1}};
+  const std::vector<NcclComm> none_;
+  const std::string id_ = std::string(kNcclIdBytes, 'k');
 };
 
-TEST_F(DlopenNcclRuntimeTest, OneThatTheEnvironmentHasBlockIsRefused) {
+TEST_F(DlopenNcclRuntimeTest, CommunicatorsBlockWhereTheEnvironmentWantsIt) {
+  EXPECT_EQ(Opened()->WhyBlocking(), "");
   setenv("NCCL_COMM_BLOCKING", "0", 1);
-  EXPECT_THAT(DlopenNcclRuntime::Open(kStub), IsOk());
+  EXPECT_EQ(Opened()->WhyBlocking(), "");
   setenv("NCCL_COMM_BLOCKING", "1", 1);
+  EXPECT_EQ(Opened()->WhyBlocking(), "NCCL_COMM_BLOCKING is \"1\"");
+}
+
+TEST_F(DlopenNcclRuntimeTest, CommunicatorsOfAnOldLibraryBlock) {
+  SetVersion("21602");
+  EXPECT_EQ(Opened()->WhyBlocking(), "NCCL 2.16.2 is older than 2.27.3");
+  SetVersion("22606");
+  EXPECT_EQ(Opened()->WhyBlocking(), "NCCL 2.26.6 is older than 2.27.3");
+  SetVersion("22703");
+  EXPECT_EQ(Opened()->WhyBlocking(), "");
+}
+
+TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatMayNotBlockIsRefused) {
+  SetVersion("22105");
+  setenv("NCCL_COMM_BLOCKING", "0", 1);
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("NCCL_COMM_BLOCKING is \"1\""),
+                       AllOf(HasSubstr("NCCL_COMM_BLOCKING is \"0\""),
+                             HasSubstr("2.21.5"), HasSubstr("unset it"))));
+}
+
+TEST_F(DlopenNcclRuntimeTest, OneIdForAllCommunicatorsIsRefused) {
+  setenv("NCCL_COMM_ID", "here:1234", 1);
+  EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("NCCL_COMM_ID is \"here:1234\""),
                              HasSubstr("unset it"))));
 }
 
@@ -82,13 +136,11 @@ TEST_F(DlopenNcclRuntimeTest, AnotherLibraryIsRefusedWithAFunctionItLacks) {
                              HasSubstr("no function ncclGetVersion"))));
 }
 
-TEST_F(DlopenNcclRuntimeTest, AnOldLibraryIsRefusedWithItsVersion) {
-  setenv("NCCL_STUB_VERSION", "22602", 1);
+TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsTooOldIsRefusedWithItsVersion) {
+  SetVersion("21505");
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("2.26.2"), HasSubstr("2.27.3"))));
-  setenv("NCCL_STUB_VERSION", "22703", 1);
-  EXPECT_THAT(DlopenNcclRuntime::Open(kStub), IsOk());
+                       AllOf(HasSubstr("2.15.5"), HasSubstr("2.16.2"))));
 }
 
 TEST_F(DlopenNcclRuntimeTest, KnowsVersionAndIds) {
@@ -97,6 +149,100 @@ TEST_F(DlopenNcclRuntimeTest, KnowsVersionAndIds) {
   EXPECT_THAT(nccl->NewUniqueId().value_or(""), SizeIs(kNcclIdBytes));
   EXPECT_THAT(nccl->CommInitRanks("short", 1, {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 5")));
+}
+
+TEST_F(DlopenNcclRuntimeTest, MakesCommunicatorsThatDoNotBlock) {
+  const auto nccl = Opened();
+  Log();
+  EXPECT_THAT(nccl->CommInitRanks(id_, 3, two_ranks_).value_or(none_),
+              SizeIs(2));
+  EXPECT_EQ(Log(),
+            "ncclGroupStart()\n"
+            "ncclCommInitRankConfig(3,0,0,k)\n"
+            "ncclCommInitRankConfig(3,1,0,k)\n"
+            "ncclGroupEnd()\n");
+}
+
+TEST_F(DlopenNcclRuntimeTest, MakesOnesThatBlockWhereThatIsWanted) {
+  const auto nccl = Opened();
+  Log();
+  EXPECT_THAT(nccl->CommInitBlocking(two_ranks_).value_or(none_), SizeIs(2));
+  EXPECT_EQ(Log(),
+            "ncclGetUniqueId()\n"
+            "ncclGroupStart()\n"
+            "ncclCommInitRankConfig(2,0,1,x)\n"
+            "ncclCommInitRankConfig(2,1,1,x)\n"
+            "ncclGroupEnd()\n");
+}
+
+// With an id of this process, so that no other one is waited for.
+TEST_F(DlopenNcclRuntimeTest, OnesThatHaveToBlockAreOfThisProcessAlone) {
+  SetVersion("22105");
+  const auto nccl = Opened();
+  Log();
+  EXPECT_THAT(nccl->CommInitRanks(id_, 3, two_ranks_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("2 of the 3 ranks"),
+                             HasSubstr("2.21.5 is older than 2.27.3"))));
+  EXPECT_THAT(nccl->NewUniqueId().value_or(""), SizeIs(kNcclIdBytes));
+  EXPECT_EQ(Log(), "");
+  EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_).value_or(none_),
+              SizeIs(2));
+  EXPECT_EQ(Log(),
+            "ncclGetUniqueId()\n"
+            "ncclGroupStart()\n"
+            "ncclCommInitRankConfig(2,0,1,x)\n"
+            "ncclCommInitRankConfig(2,1,1,x)\n"
+            "ncclGroupEnd()\n");
+}
+
+TEST_F(DlopenNcclRuntimeTest, OnesThatWereToBlockAndDoNotAreAborted) {
+  SetVersion("22105");
+  const auto nccl = Opened();
+  Log();
+  Fail("ncclGroupEnd=7");
+  EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("NCCL_COMM_BLOCKING=0")));
+  EXPECT_THAT(Log(), EndsWith("ncclGroupEnd()\n"
+                              "ncclCommAbort()\n"
+                              "ncclCommAbort()\n"));
+}
+
+TEST_F(DlopenNcclRuntimeTest, ACommunicatorOnNoGpuIsNotMade) {
+  const auto nccl = Opened();
+  Log();
+  EXPECT_THAT(nccl->CommInitRanks(id_, 2, {{.rank = 0, .gpu = 1}, {.gpu = 2}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("cudaSetDevice on GPU 2")));
+  EXPECT_THAT(Log(), EndsWith("ncclGroupEnd()\nncclCommAbort()\n"));
+}
+
+TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatGaveNoIdIsNotAskedAgain) {
+  SetVersion("22105");
+  const auto nccl = Opened();
+  Log();
+  Fail("ncclGetUniqueId=2");
+  const auto fails =
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("ncclGetUniqueId"));
+  EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_), fails);
+  Fail("");
+  EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_), fails);
+  EXPECT_EQ(Log(), "ncclGetUniqueId()\n");
+}
+
+// NCCL may leave it on another one where it fails.
+TEST_F(DlopenNcclRuntimeTest, AThreadKeepsItsGpu) {
+  SetVersion("22105");
+  const auto nccl = Opened();
+  AtGroupEnd([] { (void)cudaSetDevice(1); });
+  int gpu = -1;
+  EXPECT_THAT(nccl->Launch(PartOf({{.op = NcclOp::kSend}})), IsOk());
+  (void)cudaGetDevice(&gpu);
+  EXPECT_EQ(gpu, 0);
+  EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_), IsOk());
+  (void)cudaGetDevice(&gpu);
+  EXPECT_EQ(gpu, 0);
 }
 
 TEST_F(DlopenNcclRuntimeTest, ALaunchIsOneGroupOfAllCalls) {
@@ -184,6 +330,15 @@ TEST_F(DlopenNcclRuntimeTest, AbortsBeginBeforeOneIsWaitedFor) {
   Log();
   setenv("NCCL_STUB_ABORTS", "3", 1);
   EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(3)), IsOk());
+  EXPECT_EQ(CountIn(Log(), "ncclCommAbort("), 3);
+}
+
+// The last one frees all.
+TEST_F(DlopenNcclRuntimeTest, AbortsOfAnOldLibraryFollowEachOther) {
+  SetVersion("22105");
+  const auto nccl = Opened();
+  Log();
+  EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(3)), IsOk());
   EXPECT_EQ(Log(), "ncclCommAbort()\nncclCommAbort()\nncclCommAbort()\n");
 }
 
@@ -194,7 +349,7 @@ TEST_F(DlopenNcclRuntimeTest, AnEndThatFailsEndsTheOthersToo) {
   EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(2)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("ncclCommAbort: invalid usage")));
-  EXPECT_EQ(Log(), "ncclCommAbort()\nncclCommAbort()\n");
+  EXPECT_EQ(CountIn(Log(), "ncclCommAbort("), 2);
 }
 
 }  // namespace

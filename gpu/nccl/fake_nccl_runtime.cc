@@ -55,6 +55,23 @@ absl::Status WriteOutputs(FakeGpuMemory& memory, int gpu, const Unit& unit,
 
 }  // namespace
 
+absl::StatusOr<std::vector<NcclComm>> FakeNcclRuntime::CommInitRanks(
+    const std::string& id, int size, absl::Span<const NcclRank> ranks) {
+  if (!why_blocking_.empty() && static_cast<int>(ranks.size()) < size) {
+    return absl::FailedPreconditionError(why_blocking_);
+  }
+  return network_->Init(id, size, ranks, /*host=*/gpus_);
+}
+
+absl::StatusOr<std::vector<NcclComm>> FakeNcclRuntime::CommInitBlocking(
+    absl::Span<const NcclRank> ranks) {
+  ++num_blocking_;
+  const absl::StatusOr<std::string> id = network_->NewId();
+  if (!id.ok()) return id.status();
+  return network_->Init(*id, static_cast<int>(ranks.size()), ranks,
+                        /*host=*/gpus_);
+}
+
 absl::Status FakeNcclRuntime::Launch(absl::Span<const NcclPart> parts) {
   absl::Status status = network_->BeginGroup();
   for (const NcclPart& part : parts) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,21 +45,16 @@ class FakeNcclRuntime : public NcclRuntime {
       : network_(std::move(network)), gpus_(gpus) {}
 
   std::string Version() override { return "2.28.9"; }
+  const std::string& WhyBlocking() override { return why_blocking_; }
   absl::StatusOr<std::string> NewUniqueId() override {
     return network_->NewId();
   }
   absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
       const std::string& id, int size,
-      absl::Span<const NcclRank> ranks) override {
-    return network_->Init(id, size, ranks, /*host=*/gpus_);
-  }
+      absl::Span<const NcclRank> ranks) override;
   // As the other one: no call waits, so that nothing is hung by a test.
   absl::StatusOr<std::vector<NcclComm>> CommInitBlocking(
-      const std::string& id, absl::Span<const NcclRank> ranks) override {
-    ++num_blocking_;
-    return network_->Init(id, static_cast<int>(ranks.size()), ranks,
-                          /*host=*/gpus_);
-  }
+      absl::Span<const NcclRank> ranks) override;
   absl::StatusOr<bool> IsReady(NcclComm comm) override {
     return network_->IsReady(comm);
   }
@@ -73,10 +69,15 @@ class FakeNcclRuntime : public NcclRuntime {
     return network_->Abort(comms);
   }
 
+  // From now on communicators block, in so far as only those of ranks of this
+  // process are made. Before anything is called.
+  void Block(std::string why) { why_blocking_ = std::move(why); }
+
   // How many were asked for that block.
   int num_blocking() const { return num_blocking_; }
 
  private:
+  std::string why_blocking_;
   std::atomic<int> num_blocking_{0};
   const std::shared_ptr<FakeNcclNetwork> network_;
   FakeGpuRuntime* const gpus_;

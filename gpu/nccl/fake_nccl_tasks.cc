@@ -35,7 +35,10 @@ FakeNcclTasks::Task FakeNcclTasks::MakeTask(const Options& options,
                               .environment = used_environment_});
   std::shared_ptr<NcclRuntime> nccl;
   if (number < options.tasks_with_nccl) {
-    nccl = std::make_shared<FakeNcclRuntime>(network_, task.gpus.get());
+    const auto fake =
+        std::make_shared<FakeNcclRuntime>(network_, task.gpus.get());
+    if (number >= options.first_that_blocks) fake->Block(options.why_blocking);
+    nccl = fake;
   }
   auto made = CreateCudaDevices({.runtime = task.gpus.get(),
                                  .environment = used_environment_,

@@ -39,6 +39,10 @@ class FakeNcclTasks {
     bool shares_gpus = false;       // All tasks are on the GPUs of one host.
     int tasks_with_nccl = INT_MAX;  // From the first one on.
 
+    // NcclRuntime::WhyBlocking() of the tasks from this one on.
+    std::string why_blocking;
+    int first_that_blocks = 0;
+
     // Null: a simulated one. Outlives this; then what streams hold runs by
     // itself, and RunAll() does nothing.
     const Environment* environment = nullptr;

@@ -43,7 +43,9 @@ void NcclGroup::Add(absl::FunctionRef<Options()> options, Launch launch) {
         const auto self = weak.lock();
         if (self != nullptr) self->Break(reason);
       });
-  Init();
+  if (options_.nccl->WhyBlocking().empty()) return Init();
+  options_.environment.queue->Schedule(
+      [self = shared_from_this()] { self->Init(); });
 }
 
 // Whether the caller is busy now, and has to go on.
@@ -106,9 +108,10 @@ void NcclGroup::Next() {
 // Whether there is a launch that need not wait for the end of others.
 bool NcclGroup::MayBegin() const {
   if (waiting_.empty()) return false;
+  if (num_running_ < kMostRunning) return true;
   const bool is_of_one_process =
       static_cast<int>(options_.ranks.size()) == options_.size;
-  return is_of_one_process || num_running_ < kMostRunning;
+  return is_of_one_process && options_.nccl->WhyBlocking().empty();
 }
 
 // Whoever finds it waiting fails in its place.

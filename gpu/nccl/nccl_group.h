@@ -32,12 +32,16 @@ namespace tutti {
 // by the environment's clock, never on a waiting thread; and for errors every
 // kLookEvery as long as anything is under way. Launches of communicators that
 // share a GPU of the process go one after the other too (NcclTurns). In a group
-// over several processes a launch waits as long as kMostRunning are under way.
+// over several processes, and where communicators block, a launch waits as long
+// as kMostRunning are under way.
 //
 // The first error ends it, as does the end of the group: its ends are aborted
 // as work of the environment's queue, so that streams go on, and all that waits
 // or comes later gets that error, however long the abort takes. The next
 // generation has one of its own.
+//
+// Where communicators block (NcclRuntime::WhyBlocking()), they are made as work
+// of the queue, and launches may block whoever is here then.
 //
 // Thread-safe. Callbacks run with no lock held, inside Add(), on the clock's
 // thread or as work of the queue.

@@ -373,6 +373,76 @@ TEST(NcclGroupTest, WithinOneProcessAllLaunchesAreUnderWay) {
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
+constexpr char kWhyBlocking[] = "it is old";
+
+// A call does not wait for that; more launches at a time might block the next.
+TEST(NcclGroupTest, CommunicatorsThatBlockAreMadeByTheQueueForSoManyLaunches) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .why_blocking = kWhyBlocking});
+    sums.CallAll();
+    EXPECT_EQ(sums.network().counts().inits, 0);
+    sums.tasks().RunAll();
+    sums.ExpectEnded(IsOk());
+    EXPECT_EQ(sums.network().counts().inits, sums.size());
+    for (int i = 0; i < 3 * kMost; ++i) sums.CallAll();
+    EXPECT_EQ(sums.network().counts().launches, 1 + kMost);
+    sums.tasks().RunAll();
+    sums.ExpectEnded(IsOk());
+    EXPECT_EQ(sums.network().counts().most, kMost);
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(NcclGroupTest, AnAbortEndsWhatIsOnCommunicatorsThatBlock) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .why_blocking = kWhyBlocking});
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    sums.network().HangLaunches(true);
+    for (int i = 0; i < 2 * kMost; ++i) sums.CallAll();
+    sums.tasks().RunAll();
+    sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
+    sums.tasks().environment().Advance(kBound);
+    sums.ExpectEnded(Aborted());
+    sums.network().HangLaunches(false);
+    ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(NcclGroupTest, AGroupThatEndsBeforeItsCommunicatorIsMadeMakesNone) {
+  Sums sums({.why_blocking = kWhyBlocking});
+  sums.CallAll();
+  sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
+  sums.tasks().RunAll();
+  sums.ExpectEnded(Aborted());
+  EXPECT_EQ(sums.network().counts().inits, 0);
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(NcclGroupTest, CommunicatorsThatBlockAreOfOneTask) {
+  Sums sums({.num_tasks = 2, .why_blocking = kWhyBlocking});
+  sums.CallAll();
+  sums.tasks().RunAll();
+  sums.ExpectEnded(
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("NcclReduce needs a key"),
+                     HasSubstr("several tasks"), HasSubstr(kWhyBlocking))));
+  EXPECT_EQ(sums.network().counts().inits, 0);
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+// Its NCCL is not that of the task that leads.
+TEST(NcclGroupTest, ATaskWhoseCommunicatorsBlockSaysSo) {
+  Sums sums(
+      {.num_tasks = 2, .why_blocking = kWhyBlocking, .first_that_blocks = 1});
+  sums.CallAll();
+  sums.tasks().RunAll();
+  sums.ExpectEnded(
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("task:1"), HasSubstr(kWhyBlocking))));
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
 TEST(NcclGroupTest, AnAbortEndsThoseUnderWayAndThoseThatWait) {
   Sums sums;
   ASSERT_NO_FATAL_FAILURE(sums.Run());

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -38,8 +39,24 @@ std::shared_ptr<NcclRuntime> NcclKeys::Find(const CollGroupParams& group) {
 
 absl::StatusOr<std::string> NcclKeys::NewKey(const CollGroupParams& group) {
   const std::shared_ptr<NcclRuntime> nccl = Find(group);
-  if (nccl != nullptr) return nccl->NewUniqueId();
-  return absl::UnavailableError("no device of the leader's process has NCCL");
+  if (nccl == nullptr) {
+    return absl::UnavailableError("no device of the leader's process has NCCL");
+  }
+  const std::string why_not = WhyNotAmong(group, *nccl);
+  if (!why_not.empty()) return absl::FailedPreconditionError(why_not);
+  return nccl->NewUniqueId();
+}
+
+std::string WhyNotAmong(const CollGroupParams& group, NcclRuntime& nccl) {
+  const std::string& why_blocking = nccl.WhyBlocking();
+  if (why_blocking.empty()) return "";
+  const DeviceName& first = group.members[0].device.name;
+  const bool is_of_one_task =
+      absl::c_all_of(group.members, [&](const CollGroupMember& member) {
+        return member.device.name.TaskName() == first.TaskName();
+      });
+  if (is_of_one_task) return "";
+  return absl::StrCat("among several tasks NCCL may not block: ", why_blocking);
 }
 
 void AddNcclKey(NcclKeys& keys, CollGroupParams* group) {

@@ -48,6 +48,18 @@ TEST(NcclKeysTest, ALeaderThatFailsToMakeOneKeepsWhy) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("no socket")));
 }
 
+TEST(NcclKeysTest, WhereCommunicatorsBlockOnlyAGroupOfOneTaskHasAKey) {
+  FakeNcclTasks one({.why_blocking = "it is old"});
+  EXPECT_THAT(NcclKeyOf(GroupOf(one)).value_or(""), SizeIs(kNcclIdBytes));
+  FakeNcclTasks two({.num_tasks = 2, .why_blocking = "it is old"});
+  const CollGroupParams group = GroupOf(two);
+  EXPECT_EQ(group.runtime_details.communicator_key, "");
+  EXPECT_THAT(group.runtime_details.key_status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "among several tasks NCCL may not block: it is old"));
+  EXPECT_EQ(two.network().counts().ids, 0);
+}
+
 TEST(NcclKeysTest, ALeaderWithoutNcclKeepsThat) {
   NcclKeys keys;
   CollGroupParams group;

@@ -68,13 +68,19 @@ struct NcclPart {
 // What we use of NCCL: so little that tests have a double of it
 // (fake_nccl_runtime.h). NCCL's is dlopen_nccl_runtime.h.
 //
-// No call waits for other ranks, but for Abort() and Destroy(), which may wait
-// for this process's GPUs: communicators do not block (CommInitRanks()), and
-// IsReady() says when NCCL is past what it was told last. That may take until
-// other ranks are told the same: where a launch is the first that needs a peer,
-// NCCL connects to it then. Until it is ready nothing but IsReady() and Abort()
-// may be called on the communicator. What ends it is called at once for all
-// ends that were made at once: one of them alone may wait for the others.
+// No call waits for other processes, but for Abort() and Destroy(), which may
+// wait for this process's GPUs: communicators do not block (CommInitRanks()),
+// and IsReady() says when NCCL is past what it was told last. That may take
+// until other ranks are told the same: where a launch is the first that needs a
+// peer, NCCL connects to it then. Until it is ready nothing but IsReady() and
+// Abort() may be called on the communicator. What ends it is called at once for
+// all ends that were made at once: one of them alone may wait for the others.
+//
+// Where communicators do block (WhyBlocking()), all their ranks are ends that
+// were made at once, so that nothing outside this process is waited for: calls
+// return when NCCL is past them. That may be a second for CommInitRanks() and
+// the first launches; and as long as the GPUs take to get on, for a Launch() on
+// streams that have very much before them, some 1000 launches.
 //
 // Thread-safe, but only one thread at a time may call for a communicator.
 // Errors name the call and what NCCL says: UNAVAILABLE if there is no library,
@@ -90,12 +96,18 @@ class NcclRuntime {
   // "2.28.9"
   virtual std::string Version() = 0;
 
+  // Why communicators block, and so have ranks of this process alone. Empty:
+  // they do not. Always the same.
+  virtual const std::string& WhyBlocking() = 0;
+
   // kNcclIdBytes that name a communicator. NCCL listens in this process for who
-  // has them, so it lives until the communicator is made.
+  // has them, so it lives until the communicator is made; not where
+  // communicators block, which need no name.
   virtual absl::StatusOr<std::string> NewUniqueId() = 0;
 
   // Begins to make the ends of `ranks`, in one call, of a communicator of
-  // `size` ranks, which is there once all have done so.
+  // `size` ranks, which is there once all have done so. Errors: also
+  // FAILED_PRECONDITION if communicators block and some ranks are not here.
   virtual absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
       const std::string& id, int size, absl::Span<const NcclRank> ranks) = 0;
 
@@ -103,7 +115,7 @@ class NcclRuntime {
   // as programs mostly have it, and so nothing can end one that hangs: for
   // comparisons. Ready at once.
   virtual absl::StatusOr<std::vector<NcclComm>> CommInitBlocking(
-      const std::string& id, absl::Span<const NcclRank> ranks) = 0;
+      absl::Span<const NcclRank> ranks) = 0;
 
   // Whether all that was called is done, or on the streams. An error that came
   // up since, in the library or on another rank, is returned.

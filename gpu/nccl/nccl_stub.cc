@@ -8,8 +8,10 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace {
 
@@ -20,6 +22,11 @@ std::string& Log() {
   static auto* const log = new std::string();
   return *log;
 }
+
+// Whose thread called ncclGetVersion() last.
+std::atomic<std::thread::id> opener;
+
+std::atomic<void (*)()> at_group_end = nullptr;
 
 // What the next calls of a name return: "ncclSend=5".
 ncclResult_t Called(const char* name, const std::string& arguments = "") {
@@ -53,9 +60,12 @@ extern "C" {
 
 const char* NcclStubLog() { return Log().c_str(); }
 
+void NcclStubAtGroupEnd(void (*function)()) { at_group_end = function; }
+
 ncclResult_t ncclGetVersion(int* version) {
   const char* const wanted = std::getenv("NCCL_STUB_VERSION");
   *version = wanted == nullptr ? 22809 : std::atoi(wanted);
+  opener = std::this_thread::get_id();
   return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -66,11 +76,13 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclInvalidUsage ? "invalid usage" : "some error";
 }
 const char* ncclGetLastError(ncclComm_t /*comm*/) { return "the last one"; }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* /*comm*/, int nranks,
-                                    ncclUniqueId /*id*/, int rank,
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks,
+                                    ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
+  *comm = reinterpret_cast<ncclComm_t>(&opener);  // Anything.
   return Called("ncclCommInitRankConfig",
-                absl::StrCat(nranks, ",", rank, ",", config->blocking));
+                absl::StrCat(nranks, ",", rank, ",", config->blocking, ",",
+                             absl::string_view(id.internal, 1)));
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t /*comm*/,
                                    ncclResult_t* asyncError) {
@@ -84,12 +96,17 @@ ncclResult_t ncclCommDestroy(ncclComm_t /*comm*/) {
   return Called("ncclCommDestroy");
 }
 ncclResult_t ncclCommAbort(ncclComm_t /*comm*/) {
-  const ncclResult_t result = Called("ncclCommAbort");
+  const bool is_here = std::this_thread::get_id() == opener.load();
+  const ncclResult_t result =
+      Called("ncclCommAbort", is_here ? "" : "elsewhere");
   AwaitAborts();
   return result;
 }
 ncclResult_t ncclGroupStart() { return Called("ncclGroupStart"); }
-ncclResult_t ncclGroupEnd() { return Called("ncclGroupEnd"); }
+ncclResult_t ncclGroupEnd() {
+  if (void (*const function)() = at_group_end.load()) function();
+  return Called("ncclGroupEnd");
+}
 ncclResult_t ncclAllReduce(const void* /*input*/, void* /*output*/,
                            size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t /*comm*/, cudaStream_t /*stream*/) {

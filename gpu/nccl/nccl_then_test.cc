@@ -253,6 +253,14 @@ void EndsAllWith(Sums& sums, const std::string& text) {
 constexpr FakeNcclTasks::Options kTwoByTwo = {.num_tasks = 2,
                                               .gpus_per_task = 2};
 
+// Each is of one process.
+TEST(NcclThenTest, CommunicatorsThatBlockWillDo) {
+  Sums sums({.num_tasks = 2, .why_blocking = "it is old"}, "ThenRing",
+            /*num_elements=*/100);
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  EXPECT_EQ(sums.tasks().network().counts().inits, 4);
+}
+
 TEST(NcclThenTest, NcclReducesTheNextChunkWhileOneIsBetweenProcesses) {
   Sums sums(kTwoByTwo, "ThenRing", 4 * kChunkElements);
   ASSERT_NO_FATAL_FAILURE(sums.Run());

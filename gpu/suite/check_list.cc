@@ -39,6 +39,17 @@ void Append(std::vector<Check> more, CheckList* list) {
   std::move(more.begin(), more.end(), std::back_inserter(list->checks));
 }
 
+// They lack a rank, which communicators that block would wait for.
+void AppendAbortChecks(const std::shared_ptr<NcclRuntime>& nccl, int num_gpus,
+                       CheckList* list) {
+  if (nccl->WhyBlocking().empty()) {
+    return Append(AbortChecks(nccl, num_gpus), list);
+  }
+  list->left_out.push_back(
+      absl::StrCat("aborts of NCCL: it runs within one process alone, as ",
+                   nccl->WhyBlocking()));
+}
+
 }  // namespace
 
 absl::StatusOr<CheckList> AllChecks(
@@ -77,7 +88,7 @@ absl::StatusOr<CheckList> AllChecks(
   if (nccl.ok()) {
     Append(NcclChecks(*nccl, /*num_gpus=*/1, scale), &list);
     if (*num_gpus > 1) Append(NcclChecks(*nccl, *num_gpus, scale), &list);
-    Append(AbortChecks(*nccl, *num_gpus), &list);
+    AppendAbortChecks(*nccl, *num_gpus, &list);
     if (*num_gpus >= kGpusOfTasks) {
       Append(NcclTaskChecks(*nccl, scale), &list);
     } else if (*num_gpus > 1) {

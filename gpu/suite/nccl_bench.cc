@@ -29,7 +29,7 @@ struct NcclBuffers {
   std::vector<Tensor> inputs, outputs;  // Of the ranks, each on its GPU.
   std::vector<NcclCall> calls;          // The all-reduce among them.
   std::unique_ptr<RawNccl> blocking;
-  std::unique_ptr<RawNccl> raw;  // As Tutti's communicator.
+  std::unique_ptr<RawNccl> not_blocking;  // Null where Tutti's blocks, too.
 };
 
 absl::StatusOr<NcclBuffers> MakeNcclBuffers(
@@ -56,14 +56,16 @@ absl::StatusOr<NcclBuffers> MakeNcclBuffers(
          .num_elements = static_cast<size_t>(shape.num_elements()),
          .dtype = shape.dtype});
   }
-  for (auto* const made : {&buffers.blocking, &buffers.raw}) {
-    auto raw =
-        RawNccl::Create(bench.machine, nccl, shape.num_members,
-                        made == &buffers.raw ? RawNccl::Calls::kDoNotBlock
-                                             : RawNccl::Calls::kBlock);
-    if (!raw.ok()) return raw.status();
-    *made = *std::move(raw);
-  }
+  const auto create = [&](RawNccl::Calls calls) {
+    return RawNccl::Create(bench.machine, nccl, shape.num_members, calls);
+  };
+  auto blocking = create(RawNccl::Calls::kBlock);
+  if (!blocking.ok()) return blocking.status();
+  buffers.blocking = *std::move(blocking);
+  if (!nccl->WhyBlocking().empty()) return buffers;
+  auto not_blocking = create(RawNccl::Calls::kDoNotBlock);
+  if (!not_blocking.ok()) return not_blocking.status();
+  buffers.not_blocking = *std::move(not_blocking);
   return buffers;
 }
 
@@ -96,17 +98,22 @@ std::vector<Contender> ContendersOf(NcclBuffers& buffers,
   };
   // Ours may put calls on streams after they have returned, so a mark on a
   // stream comes behind all of them only when all have ended.
-  return {{.name = "NcclReduce",
-           .enqueue =
-               [&group, repeated = Repeated(call_ours)](int num_calls) {
-                 absl::Status status = repeated(num_calls);
-                 status.Update(group.Finish());
-                 return status;
-               },
-           .stream = group.device(0).compute_stream(),
-           .finish = [&group] { return group.Finish(); }},
-          Alone("ncclAllReduce", *buffers.blocking, buffers.calls),
-          Alone("not blocking", *buffers.raw, buffers.calls)};
+  std::vector<Contender> contenders = {
+      {.name = "NcclReduce",
+       .enqueue =
+           [&group, repeated = Repeated(call_ours)](int num_calls) {
+             absl::Status status = repeated(num_calls);
+             status.Update(group.Finish());
+             return status;
+           },
+       .stream = group.device(0).compute_stream(),
+       .finish = [&group] { return group.Finish(); }},
+      Alone("ncclAllReduce", *buffers.blocking, buffers.calls)};
+  if (buffers.not_blocking != nullptr) {
+    contenders.push_back(
+        Alone("not blocking", *buffers.not_blocking, buffers.calls));
+  }
+  return contenders;
 }
 
 int CallsOfNccl(const BenchScale& scale, int64_t num_bytes) {

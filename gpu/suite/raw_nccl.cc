@@ -44,11 +44,8 @@ absl::Status RawNccl::Init(int num_gpus, Calls calls) {
     streams_.push_back(*std::move(stream));
     ranks.push_back({.rank = gpu, .gpu = gpu});
   }
-  const absl::StatusOr<std::string> id = nccl_->NewUniqueId();
-  if (!id.ok()) return id.status();
-  auto comms = calls == Calls::kBlock
-                   ? nccl_->CommInitBlocking(*id, ranks)
-                   : nccl_->CommInitRanks(*id, num_gpus, ranks);
+  auto comms = calls == Calls::kBlock ? nccl_->CommInitBlocking(ranks)
+                                      : InitNotBlocking(ranks);
   if (!comms.ok()) return comms.status();
   comms_ = *std::move(comms);
   for (int rank = 0; rank < num_gpus; ++rank) {
@@ -57,6 +54,13 @@ absl::Status RawNccl::Init(int num_gpus, Calls calls) {
                       .calls = std::vector<NcclCall>(1)});
   }
   return status_ = AwaitReady();
+}
+
+absl::StatusOr<std::vector<NcclComm>> RawNccl::InitNotBlocking(
+    absl::Span<const NcclRank> ranks) {
+  const absl::StatusOr<std::string> id = nccl_->NewUniqueId();
+  if (!id.ok()) return id.status();
+  return nccl_->CommInitRanks(*id, static_cast<int>(ranks.size()), ranks);
 }
 
 absl::Status RawNccl::Launch(absl::Span<const NcclCall> calls) {

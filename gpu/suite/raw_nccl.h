@@ -20,7 +20,9 @@ namespace tutti {
 // Belongs to one thread. The machine outlives it.
 class RawNccl {
  public:
-  enum class Calls { kDoNotBlock, kBlock };  // Tutti's do not.
+  // Those of Tutti's communicators do not, but where all do
+  // (NcclRuntime::WhyBlocking()).
+  enum class Calls { kDoNotBlock, kBlock };
 
   // Returns when the communicator is made. Errors: as NcclRuntime;
   // DEADLINE_EXCEEDED if it is not made in a minute and its calls do not block.
@@ -47,6 +49,8 @@ class RawNccl {
       : machine_(machine), nccl_(std::move(nccl)) {}
 
   absl::Status Init(int num_gpus, Calls calls);
+  absl::StatusOr<std::vector<NcclComm>> InitNotBlocking(
+      absl::Span<const NcclRank> ranks);
   absl::Status AwaitReady();
   absl::Status Pause();
 

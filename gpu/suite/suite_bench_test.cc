@@ -91,8 +91,9 @@ class SuiteBenchTest : public ::testing::Test {
                          .environment = environment_.get()}};
   const std::shared_ptr<FakeNcclNetwork> network_ =
       std::make_shared<FakeNcclNetwork>();
-  absl::StatusOr<std::shared_ptr<NcclRuntime>> nccl_ =
+  const std::shared_ptr<FakeNcclRuntime> fake_nccl_ =
       std::make_shared<FakeNcclRuntime>(network_, &runtime_);
+  absl::StatusOr<std::shared_ptr<NcclRuntime>> nccl_ = fake_nccl_;
   std::function<void()> on_start_;
   bool has_empty_graphs_ = false;
   std::ostringstream text_;
@@ -185,6 +186,15 @@ TEST_F(SuiteBenchTest, NcclTakesTurnsWithNcclAlone) {
   // communicator on both GPUs.
   EXPECT_EQ(network_->counts().launches, 3 * 3 * (1 + 5));
   EXPECT_EQ(network_->counts().inits, 3 * 2);
+}
+
+TEST_F(SuiteBenchTest, WhereAllCommunicatorsBlockNoOtherOneIsCompared) {
+  fake_nccl_->Block("it is old");
+  const std::string text =
+      Run("NcclReduce, 2 x 64 B", {9, 9, 40e-6, 25e-6, 35e-6, 35e-6});
+  EXPECT_THAT(text, HasSubstr("ncclAllReduce"));
+  EXPECT_THAT(text, Not(HasSubstr("not blocking")));
+  EXPECT_EQ(network_->counts().inits, 2 * 2);
 }
 
 TEST_F(SuiteBenchTest, AnNcclThatFailsIsAborted) {

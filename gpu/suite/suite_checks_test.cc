@@ -54,6 +54,7 @@ struct GpusOptions {
   int num_gpus = 1;
   PeerLink link = PeerLink::kNvLink;
   bool has_empty_graphs = false;
+  std::string why_nccl_blocks;
 };
 
 // A machine without GPUs.
@@ -68,7 +69,9 @@ struct Gpus {
         network(std::make_shared<FakeNcclNetwork>()),
         nccl(std::make_shared<Nccl>(network, &runtime)),
         timing(runtime, {.has_empty_graphs = options.has_empty_graphs}),
-        machine(std::make_unique<SimulatedMachine>(runtime, environment)) {}
+        machine(std::make_unique<SimulatedMachine>(runtime, environment)) {
+    nccl->Block(options.why_nccl_blocks);
+  }
   ~Gpus() { environment.RunAll(); }
 
   SimulatedEnvironment environment;
@@ -90,10 +93,12 @@ std::vector<std::string> Names(const CheckList& list) {
 }
 
 // Those whose names begin so.
-void ExpectAllPassAndLeaveNothing(int num_gpus, const std::string& prefix) {
+void ExpectAllPassAndLeaveNothing(GpusOptions options,
+                                  const std::string& prefix) {
   size_t num_checks = 1;
   for (size_t i = 0; i < num_checks; ++i) {
-    Gpus gpus({.seed = i, .num_gpus = num_gpus});
+    options.seed = i;
+    Gpus gpus(options);
     const auto list = gpus.Checks();
     ASSERT_THAT(list, IsOk());
     num_checks = list->checks.size();
@@ -112,11 +117,17 @@ void ExpectAllPassAndLeaveNothing(int num_gpus, const std::string& prefix) {
 }
 
 TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
-  ExpectAllPassAndLeaveNothing(/*num_gpus=*/2, /*prefix=*/"");
+  ExpectAllPassAndLeaveNothing({.num_gpus = 2}, /*prefix=*/"");
 }
 
 TEST(SuiteChecksTest, TasksOfSeveralGpusPassAndLeaveNothing) {
-  ExpectAllPassAndLeaveNothing(/*num_gpus=*/4, "2 tasks of 2 GPUs: ");
+  ExpectAllPassAndLeaveNothing({.num_gpus = 4}, "2 tasks of 2 GPUs: ");
+}
+
+TEST(SuiteChecksTest, AllOfNcclPassesWhereItsCommunicatorsBlock) {
+  const GpusOptions options = {.num_gpus = 4, .why_nccl_blocks = "it is old"};
+  ExpectAllPassAndLeaveNothing(options, "4 GPUs of 1 devices: Nccl");
+  ExpectAllPassAndLeaveNothing(options, "2 tasks of 2 GPUs: ");
 }
 
 TEST(SuiteChecksTest, NamesAreUnique) {
@@ -147,6 +158,10 @@ TEST(SuiteChecksTest, WhatTheMachineLacksIsSaid) {
                         one.timing, kSmall)
                   ->left_out,
               Contains("collectives of NCCL: libnccl.so.2: no such file"));
+  Gpus blocking({.why_nccl_blocks = "it is old"});
+  EXPECT_THAT(blocking.Checks()->left_out,
+              Contains("aborts of NCCL: it runs within one process alone, as "
+                       "it is old"));
   Gpus apart({.num_gpus = 2, .link = PeerLink::kNone});
   const auto list = apart.Checks();
   EXPECT_THAT(

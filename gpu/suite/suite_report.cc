@@ -98,7 +98,10 @@ void SuiteReport::SayNccl(
     const absl::StatusOr<std::shared_ptr<NcclRuntime>>& nccl) {
   if (!nccl.ok()) return;  // It is among what is left out.
   nccl_ = (*nccl)->Version();
-  out_ << "NCCL " << nccl_ << std::endl;
+  out_ << "NCCL " << nccl_;
+  const std::string& why = (*nccl)->WhyBlocking();
+  if (!why.empty()) out_ << ", within one process alone: " << why;
+  out_ << std::endl;
 }
 
 void SuiteReport::Begin(const std::string& name) { current_ = name; }
