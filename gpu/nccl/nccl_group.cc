@@ -108,7 +108,7 @@ void NcclGroup::Next() {
 // Whether there is a launch that need not wait for the end of others.
 bool NcclGroup::MayBegin() const {
   if (waiting_.empty()) return false;
-  if (num_running_ < kMostRunning) return true;
+  if (num_running_ < options_.most_running) return true;
   const bool is_of_one_process =
       static_cast<int>(options_.ranks.size()) == options_.size;
   return is_of_one_process && options_.nccl->WhyBlocking().empty();

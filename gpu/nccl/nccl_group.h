@@ -33,7 +33,7 @@ namespace tutti {
 // kLookEvery as long as anything is under way. Launches of communicators that
 // share a GPU of the process go one after the other too (NcclTurns). In a group
 // over several processes, and where communicators block, a launch waits as long
-// as kMostRunning are under way.
+// as Options::most_running are under way.
 //
 // The first error ends it, as does the end of the group: its ends are aborted
 // as work of the environment's queue, so that streams go on, and all that waits
@@ -72,6 +72,9 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
     std::vector<NcclRank> ranks;  // Of this process.
     Environment environment;
     std::shared_ptr<Cancellation> cancellation;  // The group's.
+
+    // Where a launch waits for the end of others: so many may be under way.
+    int most_running = kMostRunning;
   };
 
   // What one execution launches.

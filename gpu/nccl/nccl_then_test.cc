@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gpu/nccl/fake_nccl_network.h"
 #include "gpu/nccl/fake_nccl_tasks.h"
+#include "gpu/nccl/nccl_group.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
 
@@ -255,9 +256,14 @@ constexpr FakeNcclTasks::Options kTwoByTwo = {.num_tasks = 2,
 
 // Each is of one process.
 TEST(NcclThenTest, CommunicatorsThatBlockWillDo) {
+  // Launches of one execution, and more of them than of others at a time.
+  constexpr int64_t kNumChunks = NcclGroup::kMostRunning + 3;
   Sums sums({.num_tasks = 2, .why_blocking = "it is old"}, "ThenRing",
-            /*num_elements=*/100);
-  ASSERT_NO_FATAL_FAILURE(sums.Run());
+            kNumChunks * kChunkElements);
+  sums.CallAll(/*in_place=*/false);
+  for (int64_t i = 0; i < kNumChunks; ++i) sums.tasks().RunAll();
+  EXPECT_THAT(sums.tasks().ended(), Each(Optional(IsOk())));
+  EXPECT_TRUE(sums.Result(0) == sums.Sum());
   EXPECT_EQ(sums.tasks().network().counts().inits, 4);
 }
 

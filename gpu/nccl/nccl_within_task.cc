@@ -1,5 +1,6 @@
 #include "gpu/nccl/nccl_within_task.h"
 
+#include <limits>
 #include <utility>
 
 #include "framework/collective_executor.h"
@@ -69,7 +70,9 @@ NcclGroup::Options NcclWithinTask::Options() const {
       .id = id_,
       .size = members_.size(),
       .environment = first().executor->environment(),
-      .cancellation = first().params->group->cancellation};
+      .cancellation = first().params->group->cancellation,
+      // Those of an execution end with it, and follow each other.
+      .most_running = std::numeric_limits<int>::max()};
   for (int place = 0; place < members_.size(); ++place) {
     options.ranks.push_back(
         {.rank = place, .gpu = members_.device(place).gpu()});
