@@ -8,6 +8,7 @@ import ctypes
 import os
 import re
 import struct
+import subprocess
 import sys
 import unittest
 
@@ -15,11 +16,12 @@ GPU_SUITE = os.path.abspath(sys.argv[1])
 
 # What the pages promise: docs/gpu.md and README.txt.
 CODE = {("PTX", 90), ("ELF", 80), ("ELF", 90)}
-NEWEST_GLIBC = (2, 34)
+NEWEST_GLIBC = (2, 28)
 
 # What is everywhere, and Highway, which is put beside the program.
-LIBRARIES = {"ld-linux-x86-64.so.2", "libc.so.6", "libgcc_s.so.1", "libhwy.so.1",
-             "libm.so.6", "libstdc++.so.6"}
+LIBRARIES = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libgcc_s.so.1",
+             "libhwy.so.1", "libm.so.6", "libpthread.so.0", "librt.so.1",
+             "libstdc++.so.6"}
 
 # Of a container of device code, as nvcc and cuobjdump have it.
 FATBIN_MAGIC = 0xBA55ED50
@@ -100,23 +102,52 @@ def libraries_needed(program):
 
 
 def versions_needed(program):
-    """The versions of symbols that the program wants: GLIBC_2.34, ..."""
+    """{number: version} of the versions that the program wants: GLIBC_2.28, ..."""
     needs = program.section(".gnu.version_r")
     texts = program.section(".dynstr")
-    at = 0
+    at, found = 0, {}
     while True:
         _, count, _, first, following = struct.unpack_from("<HHIII", needs, at)
         version = at + first
         for _ in range(count):
-            _, _, _, name, step = struct.unpack_from("<IHHII", needs, version)
-            yield text_at(texts, name)
+            _, _, number, name, step = struct.unpack_from("<IHHII", needs, version)
+            found[number] = text_at(texts, name)
             version += step
         if not following:
-            return
+            return found
         at += following
 
 
+def symbols_needed(program):
+    """{version: symbols} of what the program wants."""
+    versions = versions_needed(program)
+    texts = program.section(".dynstr")
+    symbols = struct.iter_unpack("<I20x", program.section(".dynsym"))
+    numbers = struct.iter_unpack("<H", program.section(".gnu.version"))
+    found = {version: [] for version in versions.values()}
+    for (name,), (number,) in zip(symbols, numbers):
+        if number in versions:
+            found[versions[number]].append(text_at(texts, name))
+    return found
+
+
+def is_newer(version):
+    """Whether no C library has it that is as old as promised."""
+    name, _, number = version.partition("_")
+    return name == "GLIBC" and (
+        not re.fullmatch(r"[0-9.]+", number) or
+        tuple(map(int, number.split("."))) > NEWEST_GLIBC)
+
+
+def highway():
+    """The path of what `dev` puts beside the program."""
+    libraries = subprocess.run(["ldd", GPU_SUITE], check=True, text=True,
+                               stdout=subprocess.PIPE).stdout
+    return re.search(r"libhwy.* => (\S+)", libraries)[1]
+
+
 class ProgramTest(unittest.TestCase):
+    maxDiff = None
 
     @classmethod
     def setUpClass(cls):
@@ -150,12 +181,12 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(found - LIBRARIES, set())
 
     def test_runs_with_the_oldest_c_library_that_is_promised(self):
-        found = [tuple(map(int, match[1].split(".")))
-                 for match in (re.fullmatch(r"GLIBC_([0-9.]+)", version)
-                               for version in versions_needed(self.program))
-                 if match]
-        self.assertTrue(found)
-        self.assertLessEqual(max(found), NEWEST_GLIBC)
+        with open(highway(), "rb") as file:
+            library = Program(file.read())
+        for needs in map(symbols_needed, [self.program, library]):
+            self.assertIn("GLIBC_2.2.5", needs)
+            self.assertEqual({version: symbols for version, symbols in needs.items()
+                              if is_newer(version)}, {})
 
 
 if __name__ == "__main__":
