@@ -251,8 +251,9 @@ void EndsAllWith(Sums& sums, const std::string& text) {
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
-constexpr FakeNcclTasks::Options kTwoByTwo = {.num_tasks = 2,
-                                              .gpus_per_task = 2};
+FakeNcclTasks::Options TwoByTwo() {
+  return {.num_tasks = 2, .gpus_per_task = 2};
+}
 
 // Each is of one process.
 TEST(NcclThenTest, CommunicatorsThatBlockWillDo) {
@@ -268,7 +269,7 @@ TEST(NcclThenTest, CommunicatorsThatBlockWillDo) {
 }
 
 TEST(NcclThenTest, NcclReducesTheNextChunkWhileOneIsBetweenProcesses) {
-  Sums sums(kTwoByTwo, "ThenRing", 4 * kChunkElements);
+  Sums sums(TwoByTwo(), "ThenRing", 4 * kChunkElements);
   ASSERT_NO_FATAL_FAILURE(sums.Run());
   // The first one waits for the other process, and the third one for that.
   EXPECT_EQ(sums.NumLaunchesOfOneProcess(), 2);
@@ -283,13 +284,13 @@ TEST(NcclThenTest, NcclReducesTheNextChunkWhileOneIsBetweenProcesses) {
 
 TEST(NcclThenTest, AnErrorOfNcclEndsAllMembers) {
   {
-    Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
+    Sums sums(TwoByTwo(), "ThenRing", 2 * kChunkElements);
     sums.tasks().network().FailNextInit(absl::InternalError("no init"));
     sums.CallAll(/*in_place=*/false);
     EndsAllWith(sums, "no init");
   }
   {
-    Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
+    Sums sums(TwoByTwo(), "ThenRing", 2 * kChunkElements);
     sums.tasks().network().FailNextLaunch(absl::InternalError("no launch"));
     sums.CallAll(/*in_place=*/false);
     EndsAllWith(sums, "no launch");
@@ -307,7 +308,7 @@ TEST(NcclThenTest, ACallThatFailsEndsAllMembersAndLeavesNothing) {
     for (int num_good = 0; num_good < num; ++num_good) {
       SCOPED_TRACE(absl::StrCat("call ", static_cast<int>(call), " after ",
                                 num_good, " others"));
-      Sums sums(kTwoByTwo, "ThenRing", 2 * kChunkElements);
+      Sums sums(TwoByTwo(), "ThenRing", 2 * kChunkElements);
       for (int rank = 0; rank < 4; ++rank) sums.Give(rank, /*in_place=*/true);
       sums.tasks().gpus(0).FailCall(call, num_good,
                                     absl::InternalError("no luck"));
@@ -318,7 +319,7 @@ TEST(NcclThenTest, ACallThatFailsEndsAllMembersAndLeavesNothing) {
 }
 
 TEST(NcclThenTest, ALaunchThatHangsEndsWithTheCollective) {
-  Sums sums(kTwoByTwo, "NcclThenRing", 100);
+  Sums sums(TwoByTwo(), "NcclThenRing", 100);
   FakeNcclTasks& tasks = sums.tasks();
   tasks.network().HangLaunches(true);
   sums.CallAll(/*in_place=*/false);
@@ -335,7 +336,7 @@ TEST(NcclThenTest, ALaunchThatHangsEndsWithTheCollective) {
 }
 
 TEST(NcclThenTest, AProcessThatNeverComesIsNoReasonToKeepTheOthersBuffers) {
-  Sums sums(kTwoByTwo, "ThenRing", 3 * kChunkElements);
+  Sums sums(TwoByTwo(), "ThenRing", 3 * kChunkElements);
   FakeNcclTasks& tasks = sums.tasks();
   ASSERT_NO_FATAL_FAILURE(sums.Run());
   ASSERT_GT(sums.NumLaunchesOfOneProcess(), 0);
@@ -357,7 +358,7 @@ TEST(NcclThenTest, AProcessThatNeverComesIsNoReasonToKeepTheOthersBuffers) {
 
 TEST(NcclThenTest, AnAsynchronousErrorEndsAllMembers) {
   for (const bool is_hanging : {false, true}) {
-    Sums sums(kTwoByTwo, "ThenRing", 3 * kChunkElements);
+    Sums sums(TwoByTwo(), "ThenRing", 3 * kChunkElements);
     FakeNcclTasks& tasks = sums.tasks();
     ASSERT_NO_FATAL_FAILURE(sums.Run());
     tasks.network().HangLaunches(is_hanging);
@@ -376,7 +377,7 @@ TEST(NcclThenTest, AnAsynchronousErrorEndsAllMembers) {
 }
 
 TEST(NcclThenTest, AnAsynchronousErrorEndsAProcessThatIsAheadOfOthers) {
-  Sums sums(kTwoByTwo, "ThenRing", 3 * kChunkElements);
+  Sums sums(TwoByTwo(), "ThenRing", 3 * kChunkElements);
   FakeNcclTasks& tasks = sums.tasks();
   ASSERT_NO_FATAL_FAILURE(sums.Run());
   ASSERT_GT(sums.NumLaunchesOfOneProcess(), 0);
@@ -414,7 +415,7 @@ TEST(NcclThenTest, ASpoiltGpuEndsAllMembersAndNoOtherProcessIsSpoilt) {
 }
 
 TEST(NcclThenTest, FunctionsOfTheHostAreRefused) {
-  Sums sums(kTwoByTwo, "NcclThenRing", 4);
+  Sums sums(TwoByTwo(), "NcclThenRing", 4);
   sums.request().merge_op =
       MergeOp::Custom({.name = "mine",
                        .commutative = true,
