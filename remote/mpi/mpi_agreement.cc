@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace tutti {
 
@@ -19,7 +20,7 @@ MpiAgreement::Waiter MpiAgreement::Take(const ExecKey& key) {
   return std::move(parts_.extract(key).mapped());
 }
 
-absl::Status MpiAgreement::WhyNotReady(const Part& part) const {
+absl::Status MpiAgreement::WhyNotReady(const MpiPart& part) const {
   if (Find(part.key()).part != nullptr) {
     return absl::AlreadyExistsError(
         absl::StrCat(ToString(part.key()), ": is waiting to begin"));
@@ -31,7 +32,7 @@ absl::Status MpiAgreement::WhyNotReady(const Part& part) const {
   return absl::OkStatus();
 }
 
-void MpiAgreement::AddReady(const PartPtr& part) {
+void MpiAgreement::AddReady(const MpiPartPtr& part) {
   const absl::Status why_not = WhyNotReady(*part);
   if (!why_not.ok()) return part->Refuse(why_not);
   const ExecKey key = part->key();
@@ -102,7 +103,7 @@ std::optional<std::vector<int>> MpiAgreement::Awaited(
   MutexLock lock(&mu_);
   const auto own = parts_.find(key);
   if (own == parts_.end()) return std::nullopt;
-  const Part& part = *own->second.part;
+  const MpiPart& part = *own->second.part;
   if (!leads(part)) return std::vector<int>{part.tasks()[0]};
   absl::flat_hash_set<int> are_ready = {options_.this_task};
   const auto ready = ready_.find(key);
@@ -123,7 +124,7 @@ void MpiAgreement::Send(int task, const MpiNote& note) {
   if (!gone_.contains(task)) options_.send(task, note);
 }
 
-void MpiAgreement::Begin(const ExecKey& key, const Order& order) {
+void MpiAgreement::Begin(const ExecKey& key, const MpiPart::Order& order) {
   Take(key).part->Begin(order);
 }
 
@@ -135,7 +136,7 @@ void MpiAgreement::Refuse(const ExecKey& key, absl::Status why) {
 void MpiAgreement::OnGone(int task, const absl::Status& why) {
   if (!gone_.try_emplace(task, why).second) return;
   for (const ExecKey& key : Waiting()) {
-    const PartPtr part = Find(key).part;
+    const MpiPartPtr part = Find(key).part;
     if (part == nullptr) continue;
     const auto& tasks = part->tasks();
     const bool is_member =
@@ -218,7 +219,7 @@ void MpiAgreement::BeginIfComplete(const ExecKey& key) {
 }
 
 void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
-  PartPtr own;
+  MpiPartPtr own;
   Ready others;
   {
     MutexLock lock(&mu_);
@@ -247,7 +248,7 @@ void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
 }
 
 // Nothing, where nothing is carried.
-absl::StatusOr<std::string> MpiAgreement::MergeCarried(const Part& own,
+absl::StatusOr<std::string> MpiAgreement::MergeCarried(const MpiPart& own,
                                                        const Ready& others) {
   if (own.carried().empty()) return std::string();
   std::vector<absl::string_view> carried = {own.carried()};

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,11 +13,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "framework/buf_key.h"
 #include "framework/mutex.h"
 #include "remote/mpi/mpi_note.h"
+#include "remote/mpi/mpi_part.h"
 
 namespace tutti {
 
@@ -55,43 +53,6 @@ namespace tutti {
 // gone is not waited for any more: what it leads ends.
 class MpiAgreement {
  public:
-  // How all members begin.
-  struct Order {
-    bool makes_communicator = false;  // Of the group's tasks; then it is there.
-    bool any_in_place = false;
-
-    // What all have carried, merged; empty where nothing was carried. Lives as
-    // long as the call.
-    absl::string_view merged;
-  };
-
-  // A member's part in an execution.
-  class Part {
-   public:
-    virtual ~Part() = default;
-    virtual const ExecKey& key() const = 0;
-
-    // By rank; all different. The first one leads.
-    virtual const std::vector<int>& tasks() const = 0;
-
-    // Whether its input is its output.
-    virtual bool is_in_place() const = 0;
-
-    // Its input, if that goes along: at most MpiNote::kMostCarriedBytes, of one
-    // length on all members. Else empty, on all.
-    virtual absl::string_view carried() const = 0;
-
-    // Of the leader's: what `carried`, by rank, comes to. An error ends the
-    // execution on all members, with INTERNAL and its text.
-    virtual absl::StatusOr<std::string> Merge(
-        absl::Span<const absl::string_view> carried) const = 0;
-
-    // One of the two, once.
-    virtual void Begin(const Order& order) = 0;
-    virtual void Refuse(const absl::Status& why) = 0;
-  };
-  using PartPtr = std::shared_ptr<Part>;
-
   struct Options {
     int this_task = 0;
 
@@ -103,7 +64,7 @@ class MpiAgreement {
 
   // The part waits to begin. Refused with ALREADY_EXISTS if one waits under its
   // key, with UNAVAILABLE if its leader, or who gives leave, is gone.
-  void AddReady(const PartPtr& part) ABSL_LOCKS_EXCLUDED(mu_);
+  void AddReady(const MpiPartPtr& part) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Has the part refused with `why`, if it can; else it begins.
   void Withdraw(const ExecKey& key, const absl::Status& why)
@@ -140,7 +101,7 @@ class MpiAgreement {
   using GroupId = std::pair<int64_t, uint64_t>;
 
   struct Waiter {
-    PartPtr part;            // Null: there is none.
+    MpiPartPtr part;         // Null: there is none.
     absl::Status withdrawn;  // Why; OK: it is not.
   };
 
@@ -159,12 +120,12 @@ class MpiAgreement {
   static GroupId GroupOf(const ExecKey& key) {
     return {key.group, key.generation};
   }
-  bool leads(const Part& part) const {
+  bool leads(const MpiPart& part) const {
     return part.tasks()[0] == options_.this_task;
   }
   Waiter Find(const ExecKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
   Waiter Take(const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status WhyNotReady(const Part& part) const;
+  absl::Status WhyNotReady(const MpiPart& part) const;
   void Send(int task, const MpiNote& note);
 
   // As a leader.
@@ -174,7 +135,7 @@ class MpiAgreement {
   void BeginIfComplete(const ExecKey& key);
   void SayBegin(const ExecKey& key, bool makes_communicator)
       ABSL_LOCKS_EXCLUDED(mu_);
-  static absl::StatusOr<std::string> MergeCarried(const Part& own,
+  static absl::StatusOr<std::string> MergeCarried(const MpiPart& own,
                                                   const Ready& others);
   void OnLeave(const ExecKey& key);
 
@@ -183,7 +144,7 @@ class MpiAgreement {
   void ReturnLeave(int task);
   void GiveLeave();
 
-  void Begin(const ExecKey& key, const Order& order);
+  void Begin(const ExecKey& key, const MpiPart::Order& order);
   void Refuse(const ExecKey& key, absl::Status why);
 
   const Options options_;

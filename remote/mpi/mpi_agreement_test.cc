@@ -24,6 +24,7 @@
 #include "absl/types/span.h"
 #include "framework/buf_key.h"
 #include "remote/mpi/mpi_note.h"
+#include "remote/mpi/mpi_part.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -103,7 +104,7 @@ class MpiAgreementTest : public testing::Test {
   friend class FakePart;
 };
 
-class FakePart : public MpiAgreement::Part {
+class FakePart : public MpiPart {
  public:
   FakePart(MpiAgreementTest* test, int task, const ExecKey& key,
            std::vector<int> tasks)
@@ -127,7 +128,7 @@ class FakePart : public MpiAgreement::Part {
     }
     return absl::StrJoin(carried, "+");
   }
-  void Begin(const MpiAgreement::Order& order) override {
+  void Begin(const Order& order) override {
     if (!order.merged.empty()) {
       test_->merged_[task_][key_.instance] = std::string(order.merged);
     }

@@ -90,7 +90,7 @@ class MpiCollectives::Group {
 // It asks its own device for bytes that it lends only when it has ended: that
 // is how it hears that the execution has failed, here or on another member.
 class MpiCollectives::Execution final
-    : public MpiAgreement::Part,
+    : public MpiPart,
       public Borrower,
       public Lender,
       public std::enable_shared_from_this<Execution> {
@@ -136,7 +136,7 @@ class MpiCollectives::Execution final
       absl::Span<const absl::string_view> carried) const override {
     return operation_->Merge(carried);
   }
-  void Begin(const MpiAgreement::Order& order) override;
+  void Begin(const Order& order) override;
   void Refuse(const absl::Status& why) override {
     End(failure_.ok() ? why : failure_);
   }
@@ -204,7 +204,7 @@ void MpiCollectives::Execution::Fail(const absl::Status& why) {
   owner_->agreement_.Withdraw(key_, failure_);
 }
 
-void MpiCollectives::Execution::Begin(const MpiAgreement::Order& order) {
+void MpiCollectives::Execution::Begin(const Order& order) {
   if (!carried().empty()) {
     merged_status_ = operation_->FinishMerged(order.merged);
     context_.executor->Launched(context_);

@@ -22,6 +22,7 @@
 #include "remote/mpi/mpi_communicators.h"
 #include "remote/mpi/mpi_notes.h"
 #include "remote/mpi/mpi_operation.h"
+#include "remote/mpi/mpi_part.h"
 #include "remote/mpi/mpi_requests.h"
 #include "remote/mpi/mpi_runtime.h"
 
