@@ -629,11 +629,11 @@ TEST_F(MpiCancelledTest, WhatHasNotBegunEndsWithTheErrorOfAnyMember) {
 
 TEST_F(MpiCancelledTest, SoDoesWhatMpiWouldReduce) { CancelAllReduceOf(kMany); }
 
-// One does not come; the deadline is that of the lowest rank that does.
-TEST_F(MpiCollectivesTest, WhoIsWaitedForIsNamedWhenTheDeadlinePasses) {
-  if (size() == 1) return;
-  const TensorShape shape = TensorShape::Vector(10);
-  for (const int absent : {size() - 1, 0}) {
+class MpiWaitingTest : public MpiCollectivesTest {
+ protected:
+  // One does not come; the deadline is that of the lowest rank that does.
+  void WaitForAbsent(int absent, int64_t count) {
+    const TensorShape shape = TensorShape::Vector(count);
     const auto request =
         RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
     // So that the instance is known.
@@ -647,18 +647,26 @@ TEST_F(MpiCollectivesTest, WhoIsWaitedForIsNamedWhenTheDeadlinePasses) {
       const bool is_lowest = rank() == (absent == 0 ? 1 : 0);
       Start(call, /*step=*/1, /*cancellation=*/nullptr, /*device=*/0,
             is_lowest ? absl::Milliseconds(500) : absl::InfiniteDuration());
+      const bool has_leader = size() > 2 || count == kMany;
       const auto is_of_leader = HasSubstr(", which says when all are ready");
-      EXPECT_THAT(
-          call.Wait(),
-          StatusIs(absl::StatusCode::kDeadlineExceeded,
-                   AllOf(HasSubstr("who wait for data of "),
-                         HasSubstr(absl::StrCat("rank ", absent, " (")),
-                         testing::Conditional(absent == 0, is_of_leader,
-                                              testing::Not(is_of_leader)))));
+      EXPECT_THAT(call.Wait(),
+                  StatusIs(absl::StatusCode::kDeadlineExceeded,
+                           AllOf(HasSubstr("who wait for data of "),
+                                 HasSubstr(absl::StrCat("rank ", absent, " (")),
+                                 testing::Conditional(
+                                     absent == 0 && has_leader, is_of_leader,
+                                     testing::Not(is_of_leader)))));
     }
     Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
     Start(barrier);
     ASSERT_THAT(barrier.Wait(), IsOk());
+  }
+};
+
+TEST_F(MpiWaitingTest, WhoIsWaitedForIsNamedWhenTheDeadlinePasses) {
+  if (size() == 1) return;
+  for (const int64_t count : {kFew, kMany}) {
+    for (const int absent : {size() - 1, 0}) WaitForAbsent(absent, count);
   }
 }
 
@@ -684,6 +692,32 @@ TEST_F(MpiCollectivesTest, TheEndOfAGroupEndsWhatHasNotBegun) {
   cancellation->Cancel(absl::AbortedError("over"));
   EXPECT_THAT(call.Wait(),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("over")));
+}
+
+// All but one wait for that one, which ends its runtime without a word, or they
+// end theirs.
+TEST_F(MpiWaitingTest, TheEndOfARuntimeEndsWhatWaitsInItAndForIt) {
+  if (size() == 1) return;
+  for (const int64_t count : {kFew, kMany}) {
+    for (const bool absent_ends : {false, true}) {
+      const TensorShape shape = TensorShape::Vector(count);
+      Call call{
+          .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
+          .input = Filled(DType::kInt32, shape, rank())};
+      // So that the instance is known.
+      Start(call);
+      ASSERT_THAT(call.Wait(), IsOk());
+      const bool is_absent = rank() == 0;
+      Call waiting{.request = call.request, .input = call.input};
+      if (!is_absent) Start(waiting, /*step=*/2);
+      if (is_absent == absent_ends) runtime_.reset();
+      if (!is_absent) {
+        EXPECT_THAT(waiting.Wait(), testing::Not(IsOk()));
+      }
+      runtime_.reset();
+      SetUp();
+    }
+  }
 }
 
 TEST_F(MpiCollectivesTest, ANameThatCannotServeIsAnErrorThatListsWhatCan) {

@@ -39,7 +39,8 @@ namespace tutti {
 // Little data goes along: with ready the member's input, with begin what all of
 // these come to, which the leader works out. Then MPI has nothing to do, and
 // the group needs no communicator for it. If the leader cannot, it says
-// withdrawn to all, and why.
+// withdrawn to all, and why. Two processes have a shorter way for that
+// (mpi_exchange.h).
 //
 // The first begin of a group also has the members make their communicator,
 // which blocks MPI's thread: for it the leader gets leave from task 0, which

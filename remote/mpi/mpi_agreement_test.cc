@@ -239,13 +239,13 @@ TEST_F(MpiAgreementTest, WhatIsCarriedComesToAllMergedByRank) {
 TEST_F(MpiAgreementTest, WhatIsCarriedNeedsNoCommunicator) {
   MakeTasks(3);
   carries_ = {1};
-  for (const int task : {2, 1}) AddReady(task, KeyOf(1, 1), {1, 2});
+  for (const int task : {2, 1, 0}) AddReady(task, KeyOf(1, 1), {1, 2, 0});
   DeliverAll();
   EXPECT_THAT(begun_[2][1], ElementsAre(1));
   EXPECT_THAT(made_[2][1], IsEmpty());
   EXPECT_EQ(tasks_[1]->num_led(), 0u);
   // What comes then makes it.
-  for (const int task : {2, 1}) AddReady(task, KeyOf(1, 2), {1, 2});
+  for (const int task : {2, 1, 0}) AddReady(task, KeyOf(1, 2), {1, 2, 0});
   DeliverAll();
   EXPECT_THAT(made_[2][1], ElementsAre(2));
 }

@@ -122,7 +122,7 @@ class MpiCollectives::Execution final
     std::move(done_)(ShutDown());
   }
 
-  // Of the agreement; on MPI's thread.
+  // A part; on MPI's thread.
   const ExecKey& key() const override { return key_; }
   const std::vector<int>& tasks() const override { return tasks_; }
   bool is_in_place() const override {
@@ -194,6 +194,8 @@ void MpiCollectives::Execution::Add() {
   ++owner_->num_executions_;
   if (owner_->is_closing_) return End(ShutDown());
   if (!failure_.ok()) return End(failure_);
+  const bool is_exchanged = tasks_.size() == 2 && !carried().empty();
+  if (is_exchanged) return owner_->exchange_.Add(shared_from_this());
   owner_->agreement_.AddReady(shared_from_this());
 }
 
@@ -201,7 +203,7 @@ void MpiCollectives::Execution::Fail(const absl::Status& why) {
   if (done_ == nullptr) return;
   failure_.Update(why);
   NoteIfFailedInMpi();
-  owner_->agreement_.Withdraw(key_, failure_);
+  owner_->Withdraw(key_, failure_);
 }
 
 void MpiCollectives::Execution::Begin(const Order& order) {
@@ -264,6 +266,10 @@ MpiCollectives::MpiCollectives(const Options& options)
           {.this_task = options.cluster.this_task,
            .send = [this](int task,
                           const MpiNote& note) { notes_.Send(task, note); }}),
+      exchange_(
+          {.this_task = options.cluster.this_task,
+           .send = [this](int task,
+                          const MpiNote& note) { notes_.Send(task, note); }}),
       communicators_(
           {.this_task = options.cluster.this_task,
            .all = options.runtime->messages(),
@@ -291,27 +297,33 @@ void MpiCollectives::Run(const CollectiveContext& context,
 
 std::string MpiCollectives::DescribeWaiting(const CollGroupParams& group,
                                             const ExecKey& exec) {
+  const auto other = exchange_.Awaited(exec);
+  if (other.has_value()) return NamesOf(group, {*other});
   const auto tasks = agreement_.Awaited(exec);
   if (!tasks.has_value()) return "";
-  const int this_task = options_.cluster.this_task;
-  bool leads = false;
-  std::vector<int> ranks;  // The first one of each of these tasks.
-  absl::flat_hash_set<int> left(tasks->begin(), tasks->end());
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const auto task = options_.cluster.TaskOf(group.members[rank].device.name);
-    if (!task.ok()) continue;
-    if (rank == 0) leads = *task == this_task;
-    if (left.erase(*task) > 0) ranks.push_back(rank);
-  }
-  if (ranks.empty()) {
+  if (tasks->empty()) {
     return absl::StrCat(options_.cluster.Label(0),
                         ", which lets one group begin for the first time");
   }
-  const std::string names = ShortList(ranks.size(), [&](size_t i) {
+  const auto leader = options_.cluster.TaskOf(group.members[0].device.name);
+  const bool leads = leader.ok() && *leader == options_.cluster.this_task;
+  return absl::StrCat(NamesOf(group, *tasks),
+                      leads ? "" : ", which says when all are ready");
+}
+
+// Of the group's first rank in each of these tasks.
+std::string MpiCollectives::NamesOf(const CollGroupParams& group,
+                                    const std::vector<int>& tasks) const {
+  std::vector<int> ranks;
+  absl::flat_hash_set<int> left(tasks.begin(), tasks.end());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto task = options_.cluster.TaskOf(group.members[rank].device.name);
+    if (task.ok() && left.erase(*task) > 0) ranks.push_back(rank);
+  }
+  return ShortList(ranks.size(), [&](size_t i) {
     return absl::StrCat("rank ", ranks[i], " (",
                         group.members[ranks[i]].device.name.ToString(), ")");
   });
-  return absl::StrCat(names, leads ? "" : ", which says when all are ready");
 }
 
 bool MpiCollectives::Post(Work work) {
@@ -369,10 +381,22 @@ MpiPoller::State MpiCollectives::PollClosed() {
 
 void MpiCollectives::OnNote(int task, const MpiNote& note) {
   if (note.kind == MpiNote::Kind::kGone) {
-    return agreement_.OnGone(task, Gone(task));
+    return OnGone(task, Gone(task));
   }
+  exchange_.OnNote(task, note);
   agreement_.OnNote(task, note);
   communicators_.OnNote(task, note);
+}
+
+void MpiCollectives::OnGone(int task, const absl::Status& why) {
+  agreement_.OnGone(task, why);
+  exchange_.OnGone(task, why);
+}
+
+// One of them has it, or none.
+void MpiCollectives::Withdraw(const ExecKey& key, const absl::Status& why) {
+  agreement_.Withdraw(key, why);
+  exchange_.Withdraw(key, why);
 }
 
 absl::Status MpiCollectives::Gone(int task) const {
@@ -385,15 +409,15 @@ void MpiCollectives::Drop(int task, const absl::Status& reason) {
     MutexLock lock(&mu_);
     if (is_closed_) return;
   }
-  agreement_.OnGone(task, reason);
+  OnGone(task, reason);
 }
 
 void MpiCollectives::Close(Work closed) {
   is_closing_ = true;
   closed_ = std::move(closed);
   refuse_all_at_ = options_.environment.clock->Now() + kCloseLimit;
-  for (const ExecKey& key : agreement_.Waiting()) {
-    agreement_.Withdraw(key, ShutDown());
+  for (const auto& keys : {agreement_.Waiting(), exchange_.Waiting()}) {
+    for (const ExecKey& key : keys) Withdraw(key, ShutDown());
   }
 }
 
@@ -403,9 +427,7 @@ bool MpiCollectives::EndClosing() {
   const int num_tasks = options_.cluster.num_tasks();
   if (num_executions_ > 0) {
     if (options_.environment.clock->Now() <= refuse_all_at_) return false;
-    for (int task = 0; task < num_tasks; ++task) {
-      agreement_.OnGone(task, ShutDown());
-    }
+    for (int task = 0; task < num_tasks; ++task) OnGone(task, ShutDown());
     if (num_executions_ > 0) return false;
   }
   communicators_.ReleaseAll();

@@ -20,6 +20,7 @@
 #include "remote/mpi/mpi_agreement.h"
 #include "remote/mpi/mpi_choice.h"
 #include "remote/mpi/mpi_communicators.h"
+#include "remote/mpi/mpi_exchange.h"
 #include "remote/mpi/mpi_notes.h"
 #include "remote/mpi/mpi_operation.h"
 #include "remote/mpi/mpi_part.h"
@@ -31,7 +32,8 @@ namespace tutti {
 // Collectives that MPI runs, among the processes of its job: those that
 // MpiOperation knows, of any number of steps, groups and instances at a time.
 // All-reduces and reduces of a few KiB take fewer messages than MPI needs, as
-// they go with those by which members agree to begin (mpi_agreement.h).
+// they go with those by which members agree to begin (mpi_agreement.h), or, of
+// two, each sends its input to the other (mpi_exchange.h).
 //
 // An execution that ends early, on any member, ends soon if MPI has not begun
 // it; mpi_agreement.h says when that is. MPI cannot be stopped afterwards: then
@@ -68,7 +70,7 @@ class MpiCollectives final
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
   // The members whose tasks are not ready, where this one leads; else the
-  // leader. Once it has begun, nobody.
+  // leader. Of a small reduction of two, the other. Once it has begun, nobody.
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override;
 
@@ -91,7 +93,11 @@ class MpiCollectives final
   // False, and nothing is done, after Close().
   bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
+  std::string NamesOf(const CollGroupParams& group,
+                      const std::vector<int>& tasks) const;
   void OnNote(int task, const MpiNote& note);
+  void OnGone(int task, const absl::Status& why);
+  void Withdraw(const ExecKey& key, const absl::Status& why);
   bool EndMerged();
   bool has_closed() const { return is_closing_ && closed_ == nullptr; }
   bool EndClosing();
@@ -101,6 +107,7 @@ class MpiCollectives final
   const Options options_;
   MpiNotes notes_;
   MpiAgreement agreement_;
+  MpiExchange exchange_;
   MpiCommunicators communicators_;
   MpiMerges merges_;
   MpiRequests under_way_;  // In MPI.

@@ -10,7 +10,8 @@
 namespace tutti {
 
 // What processes of an MPI job say to each other about executions that they
-// leave to MPI (mpi_agreement.h).
+// leave to MPI (mpi_agreement.h), and about small ones between two
+// (mpi_exchange.h).
 struct MpiNote {
   enum class Kind : uint64_t {
     kReady,
@@ -21,6 +22,9 @@ struct MpiNote {
     kAskForLeave,
     kLeave,
     kReturnLeave,
+    kInput,
+    kTakeBack,
+    kTakenBack,
     kRelease,  // The sender does not need the group's communicator any more.
     kFree,     // Nobody does.
     kGone,     // The last note of its sender, but for kFree.
@@ -33,8 +37,9 @@ struct MpiNote {
   // on some member.
   bool is_in_place = false;
 
-  // kReady: the sender's input, kBegin: what all of these come to, where that
-  // is so little that it goes along. kWithdrawn: why, where nobody has asked.
+  // kInput, kReady: the sender's input, kBegin: what all of these come to,
+  // where that is so little that it goes along. kWithdrawn: why, where nobody
+  // has asked.
   static constexpr size_t kMostCarriedBytes = size_t{4} << 10;
   std::string carried;
 };

@@ -67,9 +67,9 @@ class MpiOperation {
   absl::Status Finish();
 
   // ---- All-reduces and reduces that need no MPI ----
-  // So small that they go with the notes by which members agree to begin, as a
-  // call of MPI would take more messages and more time. Merge() on one member,
-  // and FinishMerged() on all, stand for Start() and Finish().
+  // So small that they go with the notes by which members begin, as a call of
+  // MPI would take more messages and more time. Merge() on one member, or on
+  // both of two, and FinishMerged() on all, stand for Start() and Finish().
 
   // The input; empty, on all members, where the operation is MPI's.
   absl::string_view small_input() const;

@@ -14,7 +14,7 @@
 namespace tutti {
 
 // A member's part in an execution that begins only together with those of the
-// others: mpi_agreement.h says when.
+// others: mpi_agreement.h and mpi_exchange.h say when.
 class MpiPart {
  public:
   // How all members begin.
@@ -40,8 +40,8 @@ class MpiPart {
   // length on all members. Else empty, on all.
   virtual absl::string_view carried() const = 0;
 
-  // Of the leader's: what `carried`, by rank, comes to. An error ends the
-  // execution on all members, with INTERNAL and its text.
+  // What `carried`, by rank, comes to, for those who begin by it. An error ends
+  // the execution on all of them, with INTERNAL and its text.
   virtual absl::StatusOr<std::string> Merge(
       absl::Span<const absl::string_view> carried) const = 0;
 
