@@ -78,8 +78,12 @@ double RateOf(const GroupLayout& layout, const ClusterModel& cluster,
   const Host& host = cluster.host;
   if (host.processors == 0) return rate;
   const double by_processors = host.processors * rate;
-  if (link == 0 || NumHosts(host, layout.num_tasks()) == 1) {
-    return by_processors;
+  const int num_hosts = NumHosts(host, layout.num_tasks());
+  const bool is_in_tasks = link == 0 && cluster.links.size() > 1;
+  if (is_in_tasks || num_hosts == 1) return by_processors;
+  // The only class is between hosts, and in those that have several ranks.
+  if (link == 0) {
+    return layout.size() > num_hosts ? rate + by_processors : rate;
   }
   // A host may have tasks on both sides of such a link.
   const int tasks = cluster.links[link - 1].tasks;

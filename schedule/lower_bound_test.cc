@@ -92,6 +92,21 @@ TEST(LowerBoundTest, ProcessorsOfAHostAreAsManyLinks) {
   EXPECT_THAT(bound(GroupLayout::Uniform(1, 4)), DoubleNear(500, 1e-6));
 }
 
+// Two ranks of each of two hosts: to the other host at 1e8, and to each other
+// at 1e8 more, as the host's processor does.
+TEST(LowerBoundTest, OneClassOfLinksIsInHostsAndBetweenThem) {
+  const ClusterModel cluster = {.links = {{"any", {50e-6, 1e8}}},
+                                .host = {.tasks = 1, .processors = 1}};
+  const auto bound = [&cluster](const GroupLayout& layout) {
+    return 1e6 * LowerBoundSeconds(
+                     {.layout = layout, .type = CollectiveType::kAllToAll},
+                     cluster, 1e6);
+  };
+  EXPECT_THAT(bound(GroupLayout::Uniform(2, 2)),
+              DoubleNear(50 + 7500 / 2, 1e-6));
+  EXPECT_THAT(bound(GroupLayout::Uniform(4, 1)), DoubleNear(50 + 7500, 1e-6));
+}
+
 // Tasks 0 to 5 are on one host, 6 to 11 on the next one; links join tasks 0 to
 // 7, and 8 to 15.
 TEST(LowerBoundTest, AHostMayHaveTasksOnBothSidesOfALink) {

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <system_error>
@@ -22,6 +23,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -203,8 +205,9 @@ class CertMaker {
   absl::Status MakeAuthority() {
     absl::Status status = WriteSettings(kAuthority);
     if (!status.ok()) return status;
-    return Run({"req", "-x509", "-days", days_, "-out", File("ca.pem")},
-               File("ca.key"));
+    status = Run({"req", "-x509", "-days", days_, "-out", File("ca.pem")},
+                 File("ca.key"));
+    return status.ok() ? CheckWhole({"ca.pem", "ca.key"}) : status;
   }
 
   absl::Status MakeTask(int task, const std::string& alternative_names) {
@@ -214,10 +217,12 @@ class CertMaker {
     if (!status.ok()) return status;
     status = Run({"req", "-new", "-out", File("request")}, File(name + ".key"));
     if (!status.ok()) return status;
-    return Run({"x509", "-req", "-in", File("request"), "-CA", File("ca.pem"),
-                "-CAkey", File("ca.key"), "-set_serial", absl::StrCat(task + 1),
-                "-days", days_, "-extfile", File("openssl.cnf"), "-extensions",
-                "task", "-out", File(name + ".pem")});
+    status =
+        Run({"x509", "-req", "-in", File("request"), "-CA", File("ca.pem"),
+             "-CAkey", File("ca.key"), "-set_serial", absl::StrCat(task + 1),
+             "-days", days_, "-extfile", File("openssl.cnf"), "-extensions",
+             "task", "-out", File(name + ".pem")});
+    return status.ok() ? CheckWhole({name + ".pem", name + ".key"}) : status;
   }
 
   absl::Status RemoveHelpers() {
@@ -275,6 +280,19 @@ class CertMaker {
       moved.push_back(to);
     }
     rmdir(folder_.c_str());
+    return absl::OkStatus();
+  }
+
+  // openssl says nothing where a disk is full.
+  absl::Status CheckWhole(const std::vector<std::string>& names) const {
+    for (const std::string& name : names) {
+      std::ifstream file(File(name));
+      const std::string text(std::istreambuf_iterator<char>(file), {});
+      if (absl::EndsWith(text, "-----\n")) continue;
+      return absl::DataLossError(
+          absl::StrCat(File(name_, name), ": openssl has written ", text.size(),
+                       " bytes, and not the end; the disk may be full"));
+    }
     return absl::OkStatus();
   }
 

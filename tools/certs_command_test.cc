@@ -203,13 +203,29 @@ TEST_F(CertsWithoutOpensslTest, AnEmptyDirectoryStaysEmptyAfterAFailure) {
 }
 
 TEST_F(CertsWithoutOpensslTest, WhatComesMeanwhileStays) {
-  MakeOpenssl("for word; do case $word in */request) : >$word;; esac; done\n" +
-              absl::StrCat("echo mine >", certs_, "/ca.pem"));
+  MakeOpenssl(
+      "for word; do case $word in */request|*.pem|*.key) echo -----END-----"
+      " >$word;; esac; done\n" +
+      absl::StrCat("echo mine >", certs_, "/ca.pem"));
   std::filesystem::create_directory(certs_);
   EXPECT_THAT(Make({.tasks = 1, .out = certs_}),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        HasSubstr("/certs: wanted a directory")));
   EXPECT_THAT(NamesIn(certs_), ElementsAre("ca.pem"));
+}
+
+// As openssl does where the disk is full.
+TEST_F(CertsWithoutOpensslTest, AFileThatIsNotWholeIsNamedAndNothingStays) {
+  MakeOpenssl(
+      "for word; do case $word in */request|*.pem) echo -----END----- >$word;;"
+      " */ca.key) echo -----END----- >$word;; *.key) printf %s abc >$word;;"
+      " esac; done");
+  EXPECT_THAT(Make({.tasks = 1, .out = certs_}),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       EndsWith("/certs/task-0.key: openssl has written 3 "
+                                "bytes, and not the end; the disk may be "
+                                "full")));
+  EXPECT_THAT(NamesIn(root_), ElementsAre("openssl"));
 }
 
 TEST_F(CertsWithoutOpensslTest, WhatItSaysIsRepeatedAndNothingStays) {

@@ -35,7 +35,7 @@ absl::Status WantedElse(const std::string& what, const Json& found,
 absl::StatusOr<std::string> TasksOf(const Json& value) {
   if (!value.is_array() || value.empty()) {
     return WantedElse(R"("tasks")", value,
-                      R"(a list of addresses, ["host1:7000", ...])");
+                      R"(a list of one address or more, ["host1:7000", ...])");
   }
   std::vector<std::string> addresses;
   for (const Json& one : value) {

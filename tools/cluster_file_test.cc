@@ -64,7 +64,8 @@ TEST(ClusterFileTest, TasksAreAListOfAddresses) {
   for (const char* tasks : {"1", "\"a:1\"", "[]", "{}", "null"}) {
     EXPECT_THAT(ErrorOf(absl::StrCat("{\"tasks\": ", tasks, "}")),
                 AllOf(StartsWith("c.json: \"tasks\" is "),
-                      HasSubstr("; wanted is a list of addresses, [\"host1")))
+                      HasSubstr("; wanted is a list of one address or more, "
+                                "[\"host1")))
         << tasks;
   }
   for (const char* task : {"1", "\"\"", "\"a:1,b:2\"", "[\"a:1\"]", "null"}) {

@@ -1,15 +1,22 @@
 #include "tools/cluster_flags.h"
 
+#include <array>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "tools/environment_variables.h"
 #include "tools/exit_status.h"
 #include "tools/option_values.h"
 
 namespace tutti {
 namespace {
+
+// Options of a worker that launch settles by itself.
+constexpr std::array<absl::string_view, 6> kNotOfLaunch = {
+    "cluster", "cluster-file", "task", "bind", "port", "insecure"};
 
 struct Flag {
   const char* name;
@@ -80,9 +87,12 @@ absl::Status TakeOwnCluster(const ClusterWords& words,
       !cluster->has_value() && IsStartedByMpirun(EnvironmentVariable);
   if (words.empty() && !is_in_mpi_job) return absl::OkStatus();
   if (cluster->has_value()) {
+    const std::string& option = words.begin()->first;
+    const bool is_of_launch = !absl::c_linear_search(kNotOfLaunch, option);
     return UsageError(absl::StrCat(
-        "--", words.begin()->first,
-        " goes to the worker or to launch, before the --, not after it"));
+        "--", option, " goes to the worker",
+        is_of_launch ? " or to launch" : "", ", before the --, not after it",
+        is_of_launch ? "" : "; launch settles it by itself"));
   }
   auto resolved = ResolveClusterOptions(words, EnvironmentVariable);
   if (!resolved.ok()) return resolved.status();

@@ -62,7 +62,10 @@ TEST_F(ClusterFlagsTest, ACommandOfAWorkerHasTheClusterOfTheWorker) {
   const absl::Status status = TakeOwnCluster({{"task", "0"}}, &cluster);
   EXPECT_EQ(ExitStatus(status), 2);
   EXPECT_EQ(status.message(),
-            "--task goes to the worker or to launch, before the --, not after "
+            "--task goes to the worker, before the --, not after it; launch "
+            "settles it by itself");
+  EXPECT_EQ(TakeOwnCluster({{"job", "a"}}, &cluster).message(),
+            "--job goes to the worker or to launch, before the --, not after "
             "it");
 }
 

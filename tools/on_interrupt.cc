@@ -57,7 +57,7 @@ OnInterrupt::OnInterrupt(std::function<void()> clean_up)
     clean_up_();
     EndBySignal(number);
   });
-  for (int number : {SIGHUP, SIGINT, SIGTERM}) {
+  for (int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     struct sigaction old_action = {};
     sigaction(number, nullptr, &old_action);
     if (old_action.sa_handler == SIG_IGN) continue;

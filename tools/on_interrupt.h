@@ -8,8 +8,9 @@
 
 namespace tutti {
 
-// While it lives, SIGHUP, SIGINT and SIGTERM run `clean_up`, and then end the
-// process as they would have. Those that the process ignores stay ignored.
+// While it lives, SIGHUP, SIGINT, SIGQUIT and SIGTERM run `clean_up`, and then
+// end the process as they would have. Those that the process ignores stay
+// ignored.
 //
 // `clean_up` runs on a thread of its own, at any time until the destructor
 // returns, and at most once: it may lock and allocate, which no signal handler

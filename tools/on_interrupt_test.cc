@@ -15,7 +15,7 @@ void WaitForTheEnd() {
 }
 
 TEST(OnInterruptDeathTest, ASignalCleansUpAndThenEndsTheProcessAsEver) {
-  for (int number : {SIGHUP, SIGINT, SIGTERM}) {
+  for (int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     EXPECT_EXIT(
         {
           const OnInterrupt on_interrupt(

@@ -101,6 +101,9 @@ absl::StatusOr<std::unique_ptr<OutputFiles>> OutputFiles::Create(
   std::unique_ptr<OutputFiles> files(new OutputFiles(directory));
   for (const std::string& missing : MissingDirectories(directory)) {
     std::error_code error;
+    if (fs::is_symlink(fs::symlink_status(missing, error))) {
+      return Failed(missing, "is a link that leads nowhere", ENOENT);
+    }
     if (fs::create_directory(missing, error)) {
       files->made_directories_.push_back(missing);
     } else if (error) {

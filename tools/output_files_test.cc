@@ -161,6 +161,12 @@ TEST_F(OutputFilesTest, AFileInThePlaceOfTheDirectoryIsAnErrorThatNamesIt) {
               HasSubstr(Path("file/below")));
 }
 
+TEST_F(OutputFilesTest, ALinkThatLeadsNowhereIsAnErrorThatSaysSo) {
+  fs::create_symlink("none", Path("link"));
+  EXPECT_THAT(std::string(OutputFiles::Create(Path("link")).status().message()),
+              HasSubstr("/link: is a link that leads nowhere"));
+}
+
 TEST_F(OutputFilesTest, ADirectoryInThePlaceOfAFileFailsBeforeCommit) {
   fs::create_directory(Path("a"));
   auto files = OutputFiles::Create(root_);

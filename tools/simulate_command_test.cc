@@ -145,7 +145,7 @@ TEST_F(SimulateCommandTest, ASpeedAtWhichAByteTakesForEverIsRefused) {
              .topology = path});
     EXPECT_EQ(ExitStatus(status), 2) << status;
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr(path), HasSubstr("wanted is more than")));
+                AllOf(HasSubstr(path), HasSubstr("wanted is a larger number")));
   }
 }
 

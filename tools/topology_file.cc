@@ -1,5 +1,6 @@
 #include "tools/topology_file.h"
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
@@ -64,6 +65,7 @@ Reader Rate(double* into) {
   return [into](const Json& value) -> std::string {
     const double number = NumberOr(value, 0);
     if (number <= 0) return "a number above 0";
+    if (!std::isfinite(1 / (number * 1e9))) return "a larger number";
     *into = number * 1e9;
     return "";
   };
@@ -111,6 +113,16 @@ absl::StatusOr<LinkClass> LinkOf(const Json& json, size_t index, size_t num) {
   for (const char* needed : {"name", "latency_us", "gb_per_s"}) {
     if (json.contains(needed)) continue;
     return UsageError(absl::StrCat("\"", prefix, needed, "\" is missing"));
+  }
+  const bool is_last = index + 1 == num;
+  if (is_last && json.contains("tasks")) {
+    return UsageError(
+        absl::StrCat("\"", prefix, "tasks\" is ", ShownJson(json["tasks"]),
+                     "; wanted is none: the last class joins all"));
+  }
+  if (index > 0 && !is_last && !json.contains("tasks")) {
+    return UsageError(absl::StrCat(
+        "\"", prefix, "tasks\" is missing: only the last class joins all"));
   }
   LinkClass link;
   if (index == 0 && num > 1) link.tasks = 1;

@@ -78,19 +78,29 @@ TEST(TopologyFileTest, FieldsThatCannotBeAreNamed) {
               HasSubstr(R"("links[1].gb_per_s" is 0; wanted is a number)"));
   EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": "1")" + rest),
               HasSubstr(R"("links[1].gb_per_s" is "1"; wanted is a number)"));
-  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "tasks": 1.5)" + rest),
-              HasSubstr(R"("links[1].tasks" is 1.5; wanted is a whole)"));
+  const auto error_of_tasks = [](const char* tasks) {
+    return ErrorOf(absl::StrCat(
+        R"({"links": [{"name": "a", "latency_us": 1, "gb_per_s": 1, "tasks": )",
+        tasks, "}, ", kLink, "]}"));
+  };
+  EXPECT_THAT(error_of_tasks("1.5"),
+              HasSubstr(R"("links[0].tasks" is 1.5; wanted is a whole)"));
   EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "fly": 1)" + rest),
               AllOf(HasSubstr(R"(unknown field "links[1].fly"; known: )"),
                     HasSubstr("gb_per_s, latency_us, name, tasks")));
-  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "tasks": 1000000001)" + rest),
+  EXPECT_THAT(error_of_tasks("1000000001"),
               HasSubstr("is 1000000001; wanted is a whole number from 1 to "
                         "1000000000"));
   EXPECT_THAT(
       ErrorOfLink(R"({"name": "a\nb", "latency_us": 1, "gb_per_s": 1})"),
       HasSubstr(R"("links[1].name" is "a\nb"; wanted is a text of one line)"));
   EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 1, "tasks": 4)" + rest),
-              HasSubstr("links[1]: tasks is 4; wanted is 0, all"));
+              HasSubstr(R"("links[1].tasks" is 4; wanted is none: the last)"));
+  EXPECT_THAT(ErrorOf(absl::StrCat(R"({"links": [)", kLink, ",", kLink, ",",
+                                   kLink, "]}")),
+              HasSubstr(R"("links[1].tasks" is missing: only the last)"));
+  EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 5e-324)" + rest),
+              HasSubstr("; wanted is a larger number"));
   EXPECT_THAT(
       ErrorOf(absl::StrCat(R"({"links": [)", kLink, R"(], "message_us": -1})")),
       HasSubstr(R"("message_us" is -1; wanted is a number from 0 on)"));
