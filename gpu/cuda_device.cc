@@ -198,6 +198,9 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   options.attributes.libraries.clear();
   if (options.nccl != nullptr) {
     options.attributes.libraries.emplace_back(kNcclLibrary);
+    if (options.nccl->WhyBlocking().empty()) {
+      options.attributes.libraries.emplace_back(kNcclAmongTasks);
+    }
   }
   // The constructor is private.
   return std::unique_ptr<CudaDevice>(

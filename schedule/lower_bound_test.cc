@@ -102,8 +102,7 @@ TEST(LowerBoundTest, OneClassOfLinksIsInHostsAndBetweenThem) {
                      {.layout = layout, .type = CollectiveType::kAllToAll},
                      cluster, 1e6);
   };
-  EXPECT_THAT(bound(GroupLayout::Uniform(2, 2)),
-              DoubleNear(50 + 7500 / 2, 1e-6));
+  EXPECT_THAT(bound(GroupLayout::Uniform(2, 2)), DoubleNear(50 + 3750, 1e-6));
   EXPECT_THAT(bound(GroupLayout::Uniform(4, 1)), DoubleNear(50 + 7500, 1e-6));
 }
 

@@ -89,6 +89,11 @@ absl::Status CheckIdsDiffer() {
                    "\", where all communicators of NCCL would meet: unset it"));
 }
 
+absl::Status CheckCanBeOn(int gpu) {
+  const OnGpu on_gpu(gpu);
+  return CudaStatus(on_gpu.error(), "cudaSetDevice", gpu);
+}
+
 // NCCL gives a thread its GPU back only where all went well.
 class KeptGpu {
  public:
@@ -104,7 +109,12 @@ class KeptGpu {
   const cudaError_t error_;
 };
 
+// Before 2.9 NCCL gives numbers such as 2708.
 std::string VersionName(int version) {
+  if (version < 10000) {
+    return absl::StrCat(version / 1000, ".", version % 1000 / 100, ".",
+                        version % 100);
+  }
   return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".",
                       version % 100);
 }
@@ -124,8 +134,8 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
   Functions functions;
   status = Find(handle, &functions);
   int version = 0;
-  if (functions.get_version != nullptr) functions.get_version(&version);
-  if (version > 0 && version < kOldest) {
+  if (functions.get_version != nullptr &&
+      functions.get_version(&version) == ncclSuccess && version < kOldest) {
     status = absl::FailedPreconditionError(
         absl::StrCat("it is NCCL ", VersionName(version), "; ",
                      VersionName(kOldest), " is the oldest that will do"));
@@ -146,17 +156,19 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
 absl::Status DlopenNcclRuntime::SettleBlocking() {
   constexpr char kName[] = "NCCL_COMM_BLOCKING";
   const char* const value = Setting(kName);
-  const bool is_zero = value != nullptr && std::strcmp(value, "0") == 0;
-  if (is_old() && is_zero) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(kName, " is \"0\", but communicators of NCCL ", Version(),
-                     " have to block; from ", VersionName(kOldestNotBlocking),
-                     " on they need not: unset it"));
+  // As NCCL reads it, which leaves out what is neither 0 nor 1.
+  const auto number =
+      value == nullptr ? -1 : std::strtoll(value, nullptr, /*base=*/0);
+  if (is_old() && number == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        kName, " is \"", value, "\", but communicators of NCCL ", Version(),
+        " have to block; from ", VersionName(kOldestNotBlocking),
+        " on they need not: unset it"));
   }
   if (is_old()) {
     why_blocking_ = absl::StrCat("NCCL ", Version(), " is older than ",
                                  VersionName(kOldestNotBlocking));
-  } else if (value != nullptr && !is_zero) {
+  } else if (number == 1) {
     why_blocking_ = absl::StrCat(kName, " is \"", value, "\"");
   }
   return absl::OkStatus();
@@ -207,14 +219,15 @@ absl::Status DlopenNcclRuntime::ToStatus(absl::string_view call,
   return absl::Status(CodeOf(result), text);
 }
 
-// 2.19.3, if no other, keeps a lock where it fails, and waits for it if it is
-// called again.
+// 2.19.3, if no other, keeps a lock where its first call fails, and waits for
+// it if it is called again, or was meanwhile.
 absl::StatusOr<ncclUniqueId> DlopenNcclRuntime::MakeId() {
   ncclUniqueId id;
   MutexLock lock(&mu_);
   if (!id_failure_.ok()) return id_failure_;
   absl::Status status = ToStatus("ncclGetUniqueId", nccl_.get_unique_id(&id));
-  if (is_old()) id_failure_ = status;
+  if (is_old() && !has_made_id_) id_failure_ = status;
+  has_made_id_ = has_made_id_ || status.ok();
   if (!status.ok()) return status;
   return id;
 }
@@ -227,14 +240,14 @@ absl::StatusOr<std::string> DlopenNcclRuntime::NewUniqueId() {
 }
 
 absl::Status DlopenNcclRuntime::InitRank(const ncclUniqueId& id, int size,
-                                         const NcclRank& rank, bool blocks,
+                                         const NcclRank& rank, bool is_blocking,
                                          ncclComm_t* comm) const {
   const OnGpu on_gpu(rank.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return CudaStatus(on_gpu.error(), "cudaSetDevice", rank.gpu);
-  }
+  const absl::Status status =
+      CudaStatus(on_gpu.error(), "cudaSetDevice", rank.gpu);
+  if (!status.ok()) return status;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = blocks ? 1 : 0;
+  config.blocking = is_blocking ? 1 : 0;
   return ToStatus(
       "ncclCommInitRankConfig",
       nccl_.comm_init_rank_config(comm, size, id, rank.rank, &config));
@@ -259,30 +272,36 @@ absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
   }
   ncclUniqueId unique_id;
   std::memcpy(unique_id.internal, id.data(), id.size());
-  return InitRanks(unique_id, size, ranks, /*blocks=*/false);
+  return InitRanks(unique_id, size, ranks, /*is_blocking=*/false);
 }
 
 absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitBlocking(
     absl::Span<const NcclRank> ranks) {
+  // NCCL would wait for a rank that cannot be begun.
+  for (const NcclRank& rank : ranks) {
+    absl::Status status = CheckCanBeOn(rank.gpu);
+    if (!status.ok()) return status;
+  }
   const absl::StatusOr<ncclUniqueId> id = MakeId();
   if (!id.ok()) return id.status();
-  return InitRanks(*id, static_cast<int>(ranks.size()), ranks, /*blocks=*/true);
+  return InitRanks(*id, static_cast<int>(ranks.size()), ranks,
+                   /*is_blocking=*/true);
 }
 
 absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::InitRanks(
     const ncclUniqueId& id, int size, absl::Span<const NcclRank> ranks,
-    bool blocks) {
+    bool is_blocking) {
   // NCCL may write them as late as at the group's end.
   std::vector<ncclComm_t> made(ranks.size(), nullptr);
   const KeptGpu kept_gpu;
   absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
   if (!status.ok()) return status;
   for (size_t i = 0; i < ranks.size() && status.ok(); ++i) {
-    status = InitRank(id, size, ranks[i], blocks, &made[i]);
+    status = InitRank(id, size, ranks[i], is_blocking, &made[i]);
   }
   const ncclResult_t ended = nccl_.group_end();
   status.Update(ToStatus("ncclGroupEnd", ended));
-  if (blocks && ended == ncclInProgress) {
+  if (blocks() && ended == ncclInProgress) {
     status.Update(absl::FailedPreconditionError(
         "communicators of NCCL were to block, but its settings have them not "
         "block: NCCL_COMM_BLOCKING=0 may stand in its file of settings"));
@@ -388,6 +407,7 @@ absl::Status DlopenNcclRuntime::EndEach(
 // NCCL wants a thread that finalizes several ranks to do so in a group, or
 // hangs; what is finalized is then destroyed without a word of the others.
 absl::Status DlopenNcclRuntime::Finalize(absl::Span<const NcclComm> comms) {
+  const KeptGpu kept_gpu;
   absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
   if (!status.ok()) return status;
   status = EndEach("ncclCommFinalize", nccl_.comm_finalize, comms);
@@ -396,6 +416,7 @@ absl::Status DlopenNcclRuntime::Finalize(absl::Span<const NcclComm> comms) {
 }
 
 absl::Status DlopenNcclRuntime::Destroy(absl::Span<const NcclComm> comms) {
+  const KeptGpu kept_gpu;
   return EndEach("ncclCommDestroy", nccl_.comm_destroy, comms);
 }
 

@@ -95,9 +95,9 @@ class DlopenNcclRuntime : public NcclRuntime {
   absl::StatusOr<ncclUniqueId> MakeId() ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::vector<NcclComm>> InitRanks(
       const ncclUniqueId& id, int size, absl::Span<const NcclRank> ranks,
-      bool blocks);
+      bool is_blocking);
   absl::Status InitRank(const ncclUniqueId& id, int size, const NcclRank& rank,
-                        bool blocks, ncclComm_t* comm) const;
+                        bool is_blocking, ncclComm_t* comm) const;
   absl::Status Call(const NcclPart& part, const NcclCall& call) const;
   absl::Status LaunchGroup(absl::Span<const NcclPart> parts) const;
   absl::Status AbortAtOnce(absl::Span<const NcclComm> comms) const;
@@ -113,6 +113,7 @@ class DlopenNcclRuntime : public NcclRuntime {
   std::string why_blocking_;  // Const once Open() returns.
 
   Mutex mu_;
+  bool has_made_id_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status id_failure_ ABSL_GUARDED_BY(mu_);  // Of an old one: for good.
 };
 

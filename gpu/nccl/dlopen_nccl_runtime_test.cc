@@ -93,8 +93,10 @@ TEST_F(DlopenNcclRuntimeTest, CommunicatorsBlockWhereTheEnvironmentWantsIt) {
   EXPECT_EQ(Opened()->WhyBlocking(), "");
   setenv("NCCL_COMM_BLOCKING", "0", 1);
   EXPECT_EQ(Opened()->WhyBlocking(), "");
-  setenv("NCCL_COMM_BLOCKING", "1", 1);
-  EXPECT_EQ(Opened()->WhyBlocking(), "NCCL_COMM_BLOCKING is \"1\"");
+  setenv("NCCL_COMM_BLOCKING", "2", 1);  // NCCL knows of none such.
+  EXPECT_EQ(Opened()->WhyBlocking(), "");
+  setenv("NCCL_COMM_BLOCKING", "0x1", 1);
+  EXPECT_EQ(Opened()->WhyBlocking(), "NCCL_COMM_BLOCKING is \"0x1\"");
 }
 
 TEST_F(DlopenNcclRuntimeTest, CommunicatorsOfAnOldLibraryBlock) {
@@ -141,6 +143,10 @@ TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsTooOldIsRefusedWithItsVersion) {
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("2.15.5"), HasSubstr("2.16.2"))));
+  SetVersion("2708");
+  EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("is NCCL 2.7.8;")));
 }
 
 TEST_F(DlopenNcclRuntimeTest, KnowsVersionAndIds) {
@@ -216,6 +222,17 @@ TEST_F(DlopenNcclRuntimeTest, ACommunicatorOnNoGpuIsNotMade) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("cudaSetDevice on GPU 2")));
   EXPECT_THAT(Log(), EndsWith("ncclGroupEnd()\nncclCommAbort()\n"));
+}
+
+// It would wait for that one.
+TEST_F(DlopenNcclRuntimeTest, AnOldLibraryIsNotCalledForOneOnNoGpu) {
+  SetVersion("22105");
+  const auto nccl = Opened();
+  Log();
+  EXPECT_THAT(nccl->CommInitRanks(id_, 2, {{.rank = 0, .gpu = 1}, {.gpu = 2}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("cudaSetDevice on GPU 2")));
+  EXPECT_EQ(Log(), "");
 }
 
 TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatGaveNoIdIsNotAskedAgain) {

@@ -41,15 +41,7 @@ absl::Status NcclCollective::InitializeCollectiveContext(
     CollectiveContext* context) {
   absl::Status status = CheckHasNccl(*context);
   if (!status.ok()) return status;
-  // The leader's NCCL may be another one.
-  const CollGroupParams& group = *context->params->group;
-  const std::string why_not =
-      WhyNotAmong(group, *CudaDeviceOf(*context).nccl());
-  if (!why_not.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(context->device->full_name(), ": ", why_not));
-  }
-  return NcclKeyOf(group).status();
+  return NcclKeyOf(*context->params->group).status();
 }
 
 void NcclCollective::Run(const CollectiveContext& context,

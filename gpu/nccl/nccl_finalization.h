@@ -12,7 +12,8 @@ namespace tutti {
 
 // How the ends that this process has of a communicator go when nothing of it is
 // on a stream: they are finalized, and then destroyed. NCCL is asked how far it
-// is through the environment's clock, never on a waiting thread. What fails, or
+// is through the environment's clock, never on a waiting thread, but where
+// communicators block (NcclRuntime::WhyBlocking()). What fails, or
 // is not finalized after kLongest, as where another process of the host does
 // not end it too, is aborted.
 //

@@ -276,7 +276,10 @@ void NcclGroup::LookForErrors() {
   }
   const absl::StatusOr<bool> are_ready = AreReady(*options_.nccl, comms_);
   if (!are_ready.ok()) Break(are_ready.status());
-  NextInTurn();
+  // A launch that blocks is not for the clock's thread.
+  if (options_.nccl->WhyBlocking().empty()) return NextInTurn();
+  options_.environment.queue->Schedule(
+      [self = shared_from_this()] { self->Next(); });
 }
 
 }  // namespace tutti

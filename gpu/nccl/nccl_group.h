@@ -62,7 +62,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
 
   // Each puts some 10 operations on a stream, and CUDA blocks who puts one
   // there while about 1000 wait: an abort would wait for that. Within one
-  // process launches wait for no peer.
+  // process launches wait for no peer; where they block nothing ends one that
+  // CUDA, or NCCL with its own queues of work, keeps waiting.
   static constexpr int kMostRunning = 32;
 
   struct Options {

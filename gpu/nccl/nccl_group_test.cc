@@ -432,14 +432,15 @@ TEST(NcclGroupTest, CommunicatorsThatBlockAreOfOneTask) {
 }
 
 // Its NCCL is not that of the task that leads.
-TEST(NcclGroupTest, ATaskWhoseCommunicatorsBlockSaysSo) {
+TEST(NcclGroupTest, ATaskWhoseCommunicatorsBlockIsNamed) {
   Sums sums(
       {.num_tasks = 2, .why_blocking = kWhyBlocking, .first_that_blocks = 1});
   sums.CallAll();
   sums.tasks().RunAll();
   sums.ExpectEnded(
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("task:1"), HasSubstr(kWhyBlocking))));
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("may not block, as it does on rank 2 "
+                         "(/job:localhost/replica:0/task:1/device:GPU:0)")));
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 

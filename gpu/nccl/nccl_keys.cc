@@ -7,6 +7,38 @@
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
+namespace {
+
+bool IsOfOneTask(const CollGroupParams& group) {
+  return absl::c_all_of(group.members, [&](const CollGroupMember& member) {
+    return member.device.name.TaskName() ==
+           group.members[0].device.name.TaskName();
+  });
+}
+
+// Who has no NCCL at all is found by what its device says.
+bool Blocks(const CollGroupMember& member) {
+  const auto& libraries = member.device.libraries;
+  return absl::c_linear_search(libraries, kNcclLibrary) &&
+         !absl::c_linear_search(libraries, kNcclAmongTasks);
+}
+
+// Why the group can have no communicator: it is of several tasks, and those of
+// the leader's NCCL, or of a member's, block. Empty: it can.
+std::string WhyMayNotBlock(const CollGroupParams& group, NcclRuntime& leaders) {
+  constexpr char kWhy[] = "among several tasks NCCL may not block";
+  if (IsOfOneTask(group)) return "";
+  if (!leaders.WhyBlocking().empty()) {
+    return absl::StrCat(kWhy, ": ", leaders.WhyBlocking());
+  }
+  const auto found = absl::c_find_if(group.members, Blocks);
+  if (found == group.members.end()) return "";
+  return absl::StrCat(kWhy, ", as it does on rank ",
+                      found - group.members.begin(), " (",
+                      found->device.name.ToString(), ")");
+}
+
+}  // namespace
 
 NcclKeys& NcclKeys::Global() {
   // Devices may live as long as the program.
@@ -42,21 +74,9 @@ absl::StatusOr<std::string> NcclKeys::NewKey(const CollGroupParams& group) {
   if (nccl == nullptr) {
     return absl::UnavailableError("no device of the leader's process has NCCL");
   }
-  const std::string why_not = WhyNotAmong(group, *nccl);
+  const std::string why_not = WhyMayNotBlock(group, *nccl);
   if (!why_not.empty()) return absl::FailedPreconditionError(why_not);
   return nccl->NewUniqueId();
-}
-
-std::string WhyNotAmong(const CollGroupParams& group, NcclRuntime& nccl) {
-  const std::string& why_blocking = nccl.WhyBlocking();
-  if (why_blocking.empty()) return "";
-  const DeviceName& first = group.members[0].device.name;
-  const bool is_of_one_task =
-      absl::c_all_of(group.members, [&](const CollGroupMember& member) {
-        return member.device.name.TaskName() == first.TaskName();
-      });
-  if (is_of_one_task) return "";
-  return absl::StrCat("among several tasks NCCL may not block: ", why_blocking);
 }
 
 void AddNcclKey(NcclKeys& keys, CollGroupParams* group) {

@@ -37,8 +37,8 @@ class NcclKeys {
 
   // A unique id of the runtime of the first member that is of this process; if
   // none is, of any device of it. Errors: UNAVAILABLE if no device here has
-  // NCCL; FAILED_PRECONDITION for a group of several tasks where its
-  // communicators block; as NcclRuntime::NewUniqueId.
+  // NCCL; FAILED_PRECONDITION for a group of several tasks where
+  // communicators block, its own or a member's; as NcclRuntime::NewUniqueId.
   absl::StatusOr<std::string> NewKey(const CollGroupParams& group)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -50,10 +50,6 @@ class NcclKeys {
   std::multimap<uint64_t, std::shared_ptr<NcclRuntime>> runtimes_
       ABSL_GUARDED_BY(mu_);
 };
-
-// Why a group cannot have a communicator of this NCCL: it is of several tasks.
-// Empty: it can. The group has members.
-std::string WhyNotAmong(const CollGroupParams& group, NcclRuntime& nccl);
 
 // What a leader puts into `runtime_details`, once for all implementations: a
 // key of kNcclIdBytes, or why there is none.

@@ -19,6 +19,9 @@ namespace tutti {
 // What devices say that have it (DeviceAttributes::libraries).
 inline constexpr char kNcclLibrary[] = "NCCL";
 
+// What they say besides where its communicators need not block.
+inline constexpr char kNcclAmongTasks[] = "NCCL among tasks";
+
 // The bytes of a unique id (NCCL_UNIQUE_ID_BYTES).
 inline constexpr size_t kNcclIdBytes = 128;
 
@@ -80,7 +83,7 @@ struct NcclPart {
 // were made at once, so that nothing outside this process is waited for: calls
 // return when NCCL is past them. That may be a second for CommInitRanks() and
 // the first launches; and as long as the GPUs take to get on, for a Launch() on
-// streams that have very much before them, some 1000 launches.
+// streams that have very much before them, some 1000 operations.
 //
 // Thread-safe, but only one thread at a time may call for a communicator.
 // Errors name the call and what NCCL says: UNAVAILABLE if there is no library,

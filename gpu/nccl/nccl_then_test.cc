@@ -264,8 +264,25 @@ TEST(NcclThenTest, CommunicatorsThatBlockWillDo) {
   sums.CallAll(/*in_place=*/false);
   for (int64_t i = 0; i < kNumChunks; ++i) sums.tasks().RunAll();
   EXPECT_THAT(sums.tasks().ended(), Each(Optional(IsOk())));
-  EXPECT_TRUE(sums.Result(0) == sums.Sum());
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_TRUE(sums.Result(rank) == sums.Sum()) << rank;
+  }
   EXPECT_EQ(sums.tasks().network().counts().inits, 4);
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+// Where a communicator would be of both tasks, and one of them has an NCCL of
+// which none may be.
+TEST(NcclThenTest, WhereCommunicatorsOfATaskBlockSomethingElseIsChosen) {
+  FakeNcclTasks::Options options = TwoByTwo();
+  options.first_that_blocks = 1;
+  for (const char* const why_blocking : {"it is old", ""}) {
+    options.why_blocking = why_blocking;
+    Sums sums(options, /*name=*/"", kChunkElements);
+    ASSERT_NO_FATAL_FAILURE(sums.Run());
+    EXPECT_EQ(sums.tasks().network().counts().inits,
+              options.why_blocking.empty() ? 4 : 0);
+  }
 }
 
 TEST(NcclThenTest, NcclReducesTheNextChunkWhileOneIsBetweenProcesses) {

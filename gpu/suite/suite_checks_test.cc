@@ -96,6 +96,7 @@ std::vector<std::string> Names(const CheckList& list) {
 void ExpectAllPassAndLeaveNothing(GpusOptions options,
                                   const std::string& prefix) {
   size_t num_checks = 1;
+  int num_run = 0;
   for (size_t i = 0; i < num_checks; ++i) {
     options.seed = i;
     Gpus gpus(options);
@@ -104,6 +105,7 @@ void ExpectAllPassAndLeaveNothing(GpusOptions options,
     num_checks = list->checks.size();
     const Check& check = list->checks[i];
     if (check.name == kFault || !absl::StartsWith(check.name, prefix)) continue;
+    ++num_run;
     const auto num_users = gpus.nccl.use_count();
     EXPECT_THAT(check.run(*gpus.machine), IsOk()) << check.name;
     gpus.machine.reset();
@@ -114,6 +116,7 @@ void ExpectAllPassAndLeaveNothing(GpusOptions options,
     EXPECT_EQ(gpus.network->counts().living, 0) << check.name;
     EXPECT_EQ(gpus.nccl.use_count(), num_users) << check.name;
   }
+  EXPECT_GT(num_run, 0) << prefix;
 }
 
 TEST(SuiteChecksTest, AllPassAndLeaveNothing) {
