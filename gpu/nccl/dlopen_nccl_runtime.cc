@@ -134,8 +134,8 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
   Functions functions;
   status = Find(handle, &functions);
   int version = 0;
-  if (functions.get_version != nullptr &&
-      functions.get_version(&version) == ncclSuccess && version < kOldest) {
+  if (functions.get_version != nullptr) functions.get_version(&version);
+  if (functions.get_version != nullptr && version < kOldest) {
     status = absl::FailedPreconditionError(
         absl::StrCat("it is NCCL ", VersionName(version), "; ",
                      VersionName(kOldest), " is the oldest that will do"));
