@@ -119,6 +119,27 @@ std::string VersionName(int version) {
                       version % 100);
 }
 
+// As NcclRuntime::WhyBlocking(). The environment goes before what the program
+// asks for: an error, where an old one may not block.
+absl::StatusOr<std::string> WhyBlockingOf(int version) {
+  constexpr char kName[] = "NCCL_COMM_BLOCKING";
+  const char* const value = Setting(kName);
+  // As NCCL reads it, which leaves out what is neither 0 nor 1.
+  const auto number =
+      value == nullptr ? -1 : std::strtoll(value, nullptr, /*base=*/0);
+  const std::string from = VersionName(DlopenNcclRuntime::kOldestNotBlocking);
+  if (version >= DlopenNcclRuntime::kOldestNotBlocking) {
+    return number == 1 ? absl::StrCat(kName, " is \"", value, "\"") : "";
+  }
+  if (number != 0) {
+    return absl::StrCat("NCCL ", VersionName(version), " is older than ", from);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(kName, " is \"", value, "\", but communicators of NCCL ",
+                   VersionName(version), " have to block; from ", from,
+                   " on they need not: unset it"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
@@ -144,34 +165,11 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
     return absl::Status(status.code(),
                         absl::StrCat(library, ": ", status.message()));
   }
+  absl::StatusOr<std::string> why_blocking = WhyBlockingOf(version);
+  if (!why_blocking.ok()) return why_blocking.status();
   // The constructor is private.
-  const std::shared_ptr<DlopenNcclRuntime> runtime(
-      new DlopenNcclRuntime(functions, version));
-  status = runtime->SettleBlocking();
-  if (!status.ok()) return status;
-  return runtime;
-}
-
-// The environment goes before what the program asks for.
-absl::Status DlopenNcclRuntime::SettleBlocking() {
-  constexpr char kName[] = "NCCL_COMM_BLOCKING";
-  const char* const value = Setting(kName);
-  // As NCCL reads it, which leaves out what is neither 0 nor 1.
-  const auto number =
-      value == nullptr ? -1 : std::strtoll(value, nullptr, /*base=*/0);
-  if (is_old() && number == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        kName, " is \"", value, "\", but communicators of NCCL ", Version(),
-        " have to block; from ", VersionName(kOldestNotBlocking),
-        " on they need not: unset it"));
-  }
-  if (is_old()) {
-    why_blocking_ = absl::StrCat("NCCL ", Version(), " is older than ",
-                                 VersionName(kOldestNotBlocking));
-  } else if (number == 1) {
-    why_blocking_ = absl::StrCat(kName, " is \"", value, "\"");
-  }
-  return absl::OkStatus();
+  return std::shared_ptr<NcclRuntime>(
+      new DlopenNcclRuntime(functions, version, *std::move(why_blocking)));
 }
 
 absl::Status DlopenNcclRuntime::Find(void* library, Functions* functions) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -83,11 +84,13 @@ class DlopenNcclRuntime : public NcclRuntime {
     decltype(&ncclRecv) recv = nullptr;
   };
 
-  DlopenNcclRuntime(const Functions& functions, int version)
-      : nccl_(functions), version_(version) {}
+  DlopenNcclRuntime(const Functions& functions, int version,
+                    std::string why_blocking)
+      : nccl_(functions),
+        version_(version),
+        why_blocking_(std::move(why_blocking)) {}
 
   static absl::Status Find(void* library, Functions* functions);
-  absl::Status SettleBlocking();
   bool blocks() const { return !why_blocking_.empty(); }
   bool is_old() const { return version_ < kOldestNotBlocking; }
   absl::Status ToStatus(absl::string_view call, ncclResult_t result,
@@ -110,7 +113,7 @@ class DlopenNcclRuntime : public NcclRuntime {
 
   const Functions nccl_;
   const int version_;
-  std::string why_blocking_;  // Const once Open() returns.
+  const std::string why_blocking_;
 
   Mutex mu_;
   bool has_made_id_ ABSL_GUARDED_BY(mu_) = false;

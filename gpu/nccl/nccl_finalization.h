@@ -13,9 +13,9 @@ namespace tutti {
 // How the ends that this process has of a communicator go when nothing of it is
 // on a stream: they are finalized, and then destroyed. NCCL is asked how far it
 // is through the environment's clock, never on a waiting thread, but where
-// communicators block (NcclRuntime::WhyBlocking()). What fails, or
-// is not finalized after kLongest, as where another process of the host does
-// not end it too, is aborted.
+// communicators block (NcclRuntime::WhyBlocking()). What fails, or is not
+// finalized after kLongest, as where another process of the host does not end
+// it too, is aborted.
 //
 // Nobody waits for it. It lives until all is freed, or goes with the
 // environment; what may wait for a GPU is work of the environment's queue.

@@ -43,7 +43,7 @@ void NcclGroup::Add(absl::FunctionRef<Options()> options, Launch launch) {
         const auto self = weak.lock();
         if (self != nullptr) self->Break(reason);
       });
-  if (options_.nccl->WhyBlocking().empty()) return Init();
+  if (!blocks()) return Init();
   options_.environment.queue->Schedule(
       [self = shared_from_this()] { self->Init(); });
 }
@@ -79,6 +79,11 @@ void NcclGroup::NextInTurn() {
   RunInTurn([self = shared_from_this()] { self->Next(); });
 }
 
+void NcclGroup::NextByQueue() {
+  options_.environment.queue->Schedule(
+      [self = shared_from_this()] { self->Next(); });
+}
+
 void NcclGroup::Next() {
   const auto self = shared_from_this();
   NcclTurns& turns = options_.nccl->turns();
@@ -111,7 +116,7 @@ bool NcclGroup::MayBegin() const {
   if (num_running_ < options_.most_running) return true;
   const bool is_of_one_process =
       static_cast<int>(options_.ranks.size()) == options_.size;
-  return is_of_one_process && options_.nccl->WhyBlocking().empty();
+  return is_of_one_process && !blocks();
 }
 
 // Whoever finds it waiting fails in its place.
@@ -253,8 +258,7 @@ void NcclGroup::Ended() {
     if (is_busy_ || waiting_.empty()) return;
     is_busy_ = true;
   }
-  options_.environment.queue->Schedule(
-      [self = shared_from_this()] { self->Next(); });
+  NextByQueue();
 }
 
 void NcclGroup::LookLater() {
@@ -277,9 +281,8 @@ void NcclGroup::LookForErrors() {
   const absl::StatusOr<bool> are_ready = AreReady(*options_.nccl, comms_);
   if (!are_ready.ok()) Break(are_ready.status());
   // A launch that blocks is not for the clock's thread.
-  if (options_.nccl->WhyBlocking().empty()) return NextInTurn();
-  options_.environment.queue->Schedule(
-      [self = shared_from_this()] { self->Next(); });
+  if (blocks()) return NextByQueue();
+  NextInTurn();
 }
 
 }  // namespace tutti

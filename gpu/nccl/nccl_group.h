@@ -119,6 +119,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  bool blocks() const { return !options_.nccl->WhyBlocking().empty(); }
   bool Enter(Launch& launch) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Steps of who is busy. Each goes on to the next, or to Fail(). Begin() is
@@ -136,6 +137,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   // Asks until they are, or one has failed, at most so often.
   absl::StatusOr<bool> AreReadySoon(int num_asks);
   void NextInTurn();
+  void NextByQueue();
   void LookForErrors() ABSL_LOCKS_EXCLUDED(mu_);
   void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

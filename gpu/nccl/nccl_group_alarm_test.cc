@@ -1,3 +1,5 @@
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -51,6 +53,18 @@ class HeldClock : public Clock {
   std::map<AlarmId, Work> alarms_;
 };
 
+// Does something when it is asked whether a communicator is ready, once.
+class AskedNccl : public FakeNcclRuntime {
+ public:
+  using FakeNcclRuntime::FakeNcclRuntime;
+  std::function<void()> when_asked;
+
+  absl::StatusOr<bool> IsReady(NcclComm comm) override {
+    if (auto asked = std::exchange(when_asked, nullptr)) asked();
+    return FakeNcclRuntime::IsReady(comm);
+  }
+};
+
 // A communicator of one rank.
 class NcclGroupAlarmTest : public ::testing::Test {
  protected:
@@ -61,9 +75,11 @@ class NcclGroupAlarmTest : public ::testing::Test {
     EXPECT_THAT(network_->Mistakes(), IsEmpty());
   }
 
-  // Nothing, which goes on until the group is told that it has ended.
-  void Launch() {
-    absl::Status launched = absl::UnknownError("waits");
+  // Nothing, which goes on until the group is told that it has ended. What it
+  // is launched with.
+  const absl::Status& Add() {
+    absl::Status& launched =
+        launched_.emplace_back(absl::UnknownError("waits"));
     group_->Add(
         [this] {
           return NcclGroup::Options{.nccl = nccl_,
@@ -80,6 +96,12 @@ class NcclGroupAlarmTest : public ::testing::Test {
          },
          .launched =
              [&](absl::Status status) { launched = std::move(status); }});
+    return launched;
+  }
+
+  void Launch() {
+    const absl::Status& launched = Add();
+    environment_.RunAll();
     EXPECT_THAT(launched, IsOk());
   }
 
@@ -91,11 +113,12 @@ class NcclGroupAlarmTest : public ::testing::Test {
   FakeGpuRuntime gpus_{{.environment = used_environment_}};
   const std::shared_ptr<FakeNcclNetwork> network_ =
       std::make_shared<FakeNcclNetwork>();
-  const std::shared_ptr<FakeNcclRuntime> nccl_ =
-      std::make_shared<FakeNcclRuntime>(network_, &gpus_);
+  const std::shared_ptr<AskedNccl> nccl_ =
+      std::make_shared<AskedNccl>(network_, &gpus_);
   const std::shared_ptr<Cancellation> cancellation_ =
       std::make_shared<Cancellation>();
   std::shared_ptr<NcclGroup> group_ = std::make_shared<NcclGroup>();
+  std::deque<absl::Status> launched_;
 };
 
 TEST_F(NcclGroupAlarmTest, ThereIsOneAsLongAsAnythingIsUnderWay) {
@@ -120,6 +143,21 @@ TEST_F(NcclGroupAlarmTest, OneThatRingsLateDoesNotMakeTwo) {
   EXPECT_EQ(clock_.num_alarms(), 1);
   group_->Ended();
   EXPECT_EQ(clock_.num_alarms(), 0);
+}
+
+// What comes meanwhile is left to it. A launch may block, and other alarms wait
+// for its thread.
+TEST_F(NcclGroupAlarmTest, WhereCommunicatorsBlockItLaunchesNothing) {
+  nccl_->Block("it is old");
+  Launch();
+  nccl_->when_asked = [this] { Add(); };
+  clock_.TakeFirst()();
+  ASSERT_EQ(launched_.size(), 2);
+  EXPECT_THAT(launched_[1], StatusIs(absl::StatusCode::kUnknown, "waits"));
+  environment_.RunAll();
+  EXPECT_THAT(launched_[1], IsOk());
+  group_->Ended();
+  group_->Ended();
 }
 
 }  // namespace

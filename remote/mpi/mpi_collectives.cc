@@ -262,22 +262,19 @@ void MpiCollectives::Execution::End(absl::Status status) {
 MpiCollectives::MpiCollectives(const Options& options)
     : options_(options),
       notes_(options.runtime),
-      agreement_(
-          {.this_task = options.cluster.this_task,
-           .send = [this](int task,
-                          const MpiNote& note) { notes_.Send(task, note); }}),
-      exchange_(
-          {.this_task = options.cluster.this_task,
-           .send = [this](int task,
-                          const MpiNote& note) { notes_.Send(task, note); }}),
-      communicators_(
-          {.this_task = options.cluster.this_task,
-           .all = options.runtime->messages(),
-           .ring = options.runtime->ring(),
-           .send = [this](int task,
-                          const MpiNote& note) { notes_.Send(task, note); },
-           .on_free =
-               [this](const ExecKey& key) { agreement_.ForgetGroup(key); }}) {}
+      agreement_({.this_task = options.cluster.this_task, .send = Sender()}),
+      exchange_({.this_task = options.cluster.this_task, .send = Sender()}),
+      communicators_({.this_task = options.cluster.this_task,
+                      .all = options.runtime->messages(),
+                      .ring = options.runtime->ring(),
+                      .send = Sender(),
+                      .on_free = [this](const ExecKey& key) {
+                        agreement_.ForgetGroup(key);
+                      }}) {}
+
+std::function<void(int task, const MpiNote& note)> MpiCollectives::Sender() {
+  return [this](int task, const MpiNote& note) { notes_.Send(task, note); };
+}
 
 absl::Status MpiCollectives::Prepare(CollectiveContext* context) {
   const CollGroupParams& params = *context->params->group;

@@ -2,6 +2,7 @@
 #define TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "remote/mpi/mpi_choice.h"
 #include "remote/mpi/mpi_communicators.h"
 #include "remote/mpi/mpi_exchange.h"
+#include "remote/mpi/mpi_note.h"
 #include "remote/mpi/mpi_notes.h"
 #include "remote/mpi/mpi_operation.h"
 #include "remote/mpi/mpi_part.h"
@@ -93,6 +95,8 @@ class MpiCollectives final
   // False, and nothing is done, after Close().
   bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Of notes. Only once `notes_` is there.
+  std::function<void(int task, const MpiNote& note)> Sender();
   std::string NamesOf(const CollGroupParams& group,
                       const std::vector<int>& tasks) const;
   void OnNote(int task, const MpiNote& note);
