@@ -5,8 +5,16 @@
 
 #include "framework/block_cache.h"
 #include "framework/member_op.h"
+#include "framework/run_in_turn.h"
+#include "framework/settled_call.h"
 
 namespace tutti {
+namespace {
+
+// The innermost on this thread.
+thread_local CollectiveExecutor::JointEnd* joint_end = nullptr;
+
+}  // namespace
 
 std::shared_ptr<CollectiveExecutor> CollectiveExecutor::Create(
     Options options) {
@@ -33,6 +41,7 @@ CollectiveExecutor::~CollectiveExecutor() {
 
 void CollectiveExecutor::ExecuteAsync(CollectiveArgs args,
                                       StatusCallback done) {
+  if (SettledCall::Start(*this, &args, &done)) return;
   std::allocate_shared<MemberOp>(CachedAllocator<MemberOp>(),
                                  shared_from_this(), std::move(args),
                                  std::move(done))
@@ -65,16 +74,26 @@ void CollectiveExecutor::WaitForDependencies(const CollectiveContext& context,
 }
 
 void CollectiveExecutor::Launched(const CollectiveContext& context) {
-  MarkLaunched(context, *context.execution);
-}
-
-void CollectiveExecutor::MarkLaunched(const CollectiveContext& context,
-                                      Execution& execution) {
   if (context.launched.load(std::memory_order_relaxed) ||
       context.launched.exchange(true, std::memory_order_relaxed)) {
     return;
   }
+  Execution& execution = *context.execution;
   execution.num_launched.fetch_add(1, std::memory_order_seq_cst);
+  dependencies_.Launched(execution.id);
+}
+
+void CollectiveExecutor::LaunchedTogether(
+    absl::Span<const CollectiveContext* const> contexts) {
+  size_t num_launched = 0;
+  for (const CollectiveContext* context : contexts) {
+    if (context->launched.load(std::memory_order_relaxed)) continue;
+    context->launched.store(true, std::memory_order_relaxed);
+    ++num_launched;
+  }
+  if (num_launched == 0) return;
+  Execution& execution = *contexts[0]->execution;
+  execution.num_launched.fetch_add(num_launched, std::memory_order_seq_cst);
   dependencies_.Launched(execution.id);
 }
 
@@ -146,11 +165,49 @@ void CollectiveExecutor::FailGroup(GroupKey key, uint64_t generation,
   }
 }
 
-void CollectiveExecutor::LeaveExecution(Execution& execution) {
-  const auto key = executions_.Leave(execution);
-  if (key.has_value() && execution.cancellation.cancelled()) {
-    options_.peers->ForgetExecution(*key);
+CollectiveExecutor::JointEnd::JointEnd(Execution& execution)
+    : execution_(execution), outer_(std::exchange(joint_end, this)) {}
+
+CollectiveExecutor::JointEnd::~JointEnd() {
+  joint_end = outer_;
+  if (num_members_ == 0) return;
+  const auto owner = executor_->Leave(
+      execution_, {num_members_, num_unlaunched_, calls_});
+}
+
+void CollectiveExecutor::EndPart(const Part& part, absl::Status status,
+                                 StatusCallback&& done) {
+  // `done` may be the call's.
+  StatusCallback mine = std::move(done);
+  const size_t num_unlaunched = part.has_launched ? 0 : 1;
+  JointEnd* const joint = joint_end;
+  if (status.ok() && joint != nullptr && &joint->execution_ == part.execution) {
+    joint->executor_ = this;
+    ++joint->num_members_;
+    joint->num_unlaunched_ += num_unlaunched;
+    if (part.call != nullptr) joint->calls_.push_back(part.call);
+    return std::move(mine)(std::move(status));
   }
+  const size_t num_calls = part.call == nullptr ? 0 : 1;
+  const Owner owner = Leave(
+      *part.execution,
+      {1, num_unlaunched, absl::MakeConstSpan(&part.call, num_calls)});
+  if (status.ok()) return std::move(mine)(std::move(status));
+  // A caller that goes on to the next collective may find that one failed too.
+  RunInTurn([done = std::move(mine), status = std::move(status)]() mutable {
+    std::move(done)(std::move(status));
+  });
+}
+
+CollectiveExecutor::Owner CollectiveExecutor::Leave(
+    Execution& execution, const ExecutionTable::Leaving& leaving) {
+  const InstanceId id = execution.id;
+  ExecutionTable::Left left = executions_.Leave(execution, leaving);
+  if (left.to_forget.has_value()) {
+    options_.peers->ForgetExecution(*left.to_forget);
+  }
+  if (leaving.num_unlaunched > 0) dependencies_.Launched(id);
+  return std::move(left.owner);
 }
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,10 +9,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "framework/cancellation.h"
 #include "framework/collective_context.h"
 #include "framework/collective_observer.h"
@@ -155,12 +158,42 @@ class CollectiveExecutor
   // Once for each context; what ends without a launch counts as launched.
   void Launched(const CollectiveContext& context);
 
+  // The same for members of one execution, of whom no other call to Launched()
+  // is under way: costs as much as for one of them.
+  void LaunchedTogether(absl::Span<const CollectiveContext* const> contexts);
+
+  // While one lives, members of `execution` whose part ends with OK on this
+  // thread leave it together, when this goes: at the cost of one. Their
+  // callbacks run before.
+  class JointEnd {
+   public:
+    explicit JointEnd(Execution& execution);
+    ~JointEnd();
+    JointEnd(const JointEnd&) = delete;
+    JointEnd& operator=(const JointEnd&) = delete;
+
+   private:
+    friend class CollectiveExecutor;
+
+    static constexpr size_t kFewMembers = 16;
+
+    Execution& execution_;  // Valid while some have yet to leave it.
+    CollectiveExecutor* executor_ = nullptr;  // Theirs.
+    size_t num_unlaunched_ = 0;
+    size_t num_members_ = 0;
+    absl::InlinedVector<ExecutionTable::Call*, kFewMembers> calls_;
+    JointEnd* const outer_;
+  };
+
   // Ends the execution on all members. The first status stays.
   void FailExecution(Execution& execution, absl::Status status);
 
  private:
   friend class MemberOp;
   friend class PreparedOp;
+  friend class SettledCall;
+
+  using Owner = std::shared_ptr<const void>;  // Keeps the executor.
 
   // A group, by key and generation.
   struct WatchedGroup {
@@ -177,12 +210,22 @@ class CollectiveExecutor
   void FailGroup(GroupKey key, uint64_t generation, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  void MarkLaunched(const CollectiveContext& context, Execution& execution);
-
   // A member's part has ended with OK.
   void ShowObserver(const CollectiveContext& context,
                     const CollectiveRequest& request);
-  void LeaveExecution(Execution& execution);
+
+  // A member's part in an execution has ended.
+  struct Part {
+    Execution* execution = nullptr;
+    bool has_launched = false;
+    ExecutionTable::Call* call = nullptr;  // Not the member's any more.
+  };
+  // Leaves the execution, which may be gone then, and runs `done`: at once, or
+  // with others (JointEnd).
+  void EndPart(const Part& part, absl::Status status, StatusCallback&& done);
+
+  // The executor may be gone with what this returns.
+  Owner Leave(Execution& execution, const ExecutionTable::Leaving& leaving);
 
   const Options options_;
   Cancellation aborted_;

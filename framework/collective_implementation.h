@@ -11,10 +11,9 @@ namespace tutti {
 // How a collective is done. One object serves one member of one instance, for
 // all its executions, of which several may run at a time.
 //
-// Thread-safe. A context given to Run() stays valid until both `done` and Run()
-// have returned, its tensors until `done` begins. Once `done` has begun, the
-// context of a prepared collective may be that of its next execution: it is not
-// looked at any more.
+// Thread-safe. Once `done` has begun, the context that was given to Run() may
+// be that of another execution, and this object may be gone, also while Run()
+// is under way: neither is looked at any more.
 class CollectiveImplementationInterface {
  public:
   virtual ~CollectiveImplementationInterface() = default;

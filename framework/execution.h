@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <vector>
 
+#include "absl/base/optimization.h"
 #include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
 #include "framework/buf_key.h"
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
@@ -23,6 +24,9 @@ struct TableInstance;
 // What the members of this process share in one execution of an instance. Once
 // all have left and nobody else holds it, the table may give it another number
 // and use it again, unless it failed.
+//
+// Members mostly come one after the other on several threads, so what each of
+// them writes lies in a cache line apart from what each of them reads.
 class Execution {
  public:
   Execution(InstanceId id, uint64_t number) : id(id), number(number) {}
@@ -35,12 +39,12 @@ class Execution {
   // The execution's fate: set once it fails.
   Cancellation cancellation;
 
+  // Members that have launched it.
+  std::atomic<size_t> num_launched{0};
+
   // The group in which it runs. REQUIRES: ExecutionTable::BeginCancel() gave
   // its key.
   const CollGroupParams& group() const { return *group_; }
-
-  // Members that have launched it.
-  std::atomic<size_t> num_launched{0};
 
   // What the members share for this execution alone, as implementations like:
   // one object, made from `cancellation` on first use, of the same type in each
@@ -56,14 +60,11 @@ class Execution {
   friend class ExecutionTable;
   // Guarded by the table's mutex.
   TableInstance* instance_ = nullptr;  // Valid while anybody is in it.
-  std::vector<const Device*> joined_;  // Those that left may be gone.
-  size_t num_left_ = 0;
-  size_t num_cancelling_ = 0;
-  bool over_ = false;  // Forgotten by the table.
-  bool resolved_ =
-      false;  // For some member it was the first one to be settled.
   std::optional<ExecKey> key_;
   std::shared_ptr<const CollGroupParams> group_;  // Set with it, once.
+  std::shared_ptr<const void> owner_;  // Of the table, while anybody is in it.
+  bool resolved_ =
+      false;  // For some member it was the first one to be settled.
 
   template <typename T>
   void* MakeShared() ABSL_LOCKS_EXCLUDED(shared_mu_) {
@@ -76,6 +77,13 @@ class Execution {
   Mutex shared_mu_;
   std::shared_ptr<void> shared_ ABSL_GUARDED_BY(shared_mu_);
   std::atomic<void*> made_shared_{nullptr};  // What it owns, once it is made.
+
+  // Guarded by the table's mutex, and written by each member. Who has left may
+  // be gone.
+  ABSL_CACHELINE_ALIGNED absl::InlinedVector<const Device*, 16> joined_;
+  size_t num_left_ = 0;
+  size_t num_cancelling_ = 0;
+  bool over_ = false;  // Forgotten by the table.
 };
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #include "framework/execution_table.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 #include <utility>
@@ -40,10 +41,38 @@ size_t NumExpected(const CollectiveRequest& request, size_t num_local_devices) {
 // last one.
 constexpr size_t kMaxSpare = 2;
 
+// Of a device, some 500 bytes each: as many as are under way at a time in a
+// small program.
+constexpr size_t kMaxSpareCalls = 16;
+
 }  // namespace
+
+// Members of one device mostly call on one thread, so what they use again is
+// kept for the device.
+struct ABSL_CACHELINE_ALIGNED ExecutionTable::TableDevice {
+  // A call that nobody has, and what is known of it without a look at it.
+  struct Spare {
+    std::unique_ptr<Call> call;
+    const Settled* settled = nullptr;  // The call's.
+  };
+
+  explicit TableDevice(std::string name) : name(std::move(name)) {}
+
+  Spare TakeSpare() {
+    if (num_spares > 0) return std::move(spares[--num_spares]);
+    Spare made{std::make_unique<Call>()};
+    made.call->device = this;
+    return made;
+  }
+
+  size_t num_spares = 0;
+  std::array<Spare, kMaxSpareCalls> spares;
+  const std::string name;
+};
 
 struct ExecutionTable::Member {
   const Device* device = nullptr;
+  TableDevice* table_device = nullptr;
   InstanceId id;
   TableInstance* instance = nullptr;
   uint64_t num_calls = 0;
@@ -95,7 +124,11 @@ ExecutionTable::Member& ExecutionTable::FindOrAddMember(
   entry->second->device = device;
   entry->second->id = id;
   entry->second->instance = instance.get();
-  names_.try_emplace(device, device->full_name());
+  std::unique_ptr<TableDevice>& table_device = devices_[device];
+  if (table_device == nullptr) {
+    table_device = std::make_unique<TableDevice>(device->full_name());
+  }
+  entry->second->table_device = table_device.get();
   return *entry->second;
 }
 
@@ -124,7 +157,7 @@ absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
 
 absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     const Device* device, const CollectiveRequest& request,
-    std::optional<uint64_t> number) {
+    std::optional<uint64_t> number, HoldOwner hold_owner) {
   // What is refused leaves nothing behind: that a device is in the execution is
   // an error of a member that was here before.
   const InstanceId id{request.group_key, request.instance_key};
@@ -143,15 +176,68 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
       chosen.ok() ? *chosen : member.TakeNumberMeant();
   if (!entered.has_value()) return chosen.status();
   ++member.num_calls;
-  joined.execution = Enter(member, *entered, &joined.status);
+  Enter(member, *entered, LivingSettled(member), hold_owner, &joined.status);
+  joined.execution = *member.instance->executions.Find(*entered);
   if (!chosen.ok()) joined.status = chosen.status();
   dropped.swap(member.dropped);
   joined.settled = member.settled;
   return joined;
 }
 
-std::shared_ptr<Execution> ExecutionTable::JoinNext(Member& member,
-                                                    absl::Status* status) {
+// What other threads wait for, with the lock, is kept short: nothing of the call
+// itself, which whoever ended the last one may have in its cache.
+ExecutionTable::Call* ExecutionTable::JoinSettled(
+    Device* device, const CollectiveRequest& request, HoldOwner hold_owner,
+    absl::Status* status) {
+  TableDevice::Spare spare;
+  std::shared_ptr<const Settled> other_settled;
+  Execution* execution = nullptr;
+  std::vector<std::shared_ptr<Execution>> dropped;
+  {
+    MutexLock lock(&mu_);
+    const auto found =
+        members_.find({device, {request.group_key, request.instance_key}});
+    if (found == members_.end()) return nullptr;
+    Member& member = *found->second;
+    const Settled* const settled = member.settled.get();
+    if (settled == nullptr || settled->request.get() != &request ||
+        settled->has_dependencies || member.gives_numbers ||
+        settled->group_end->cancelled()) {
+      return nullptr;
+    }
+    spare = member.table_device->TakeSpare();
+    if (spare.settled != settled) other_settled = member.settled;
+    execution =
+        &Enter(member, member.num_calls++, settled, hold_owner, status);
+    dropped.swap(member.dropped);
+  }
+  Call* const call = spare.call.release();  // The execution's, until it leaves.
+  if (other_settled != nullptr) call->settled = std::move(other_settled);
+  call->execution = execution;
+  CollectiveContext& context = call->context;
+  context.params = call->settled->params.get();
+  context.device = device;
+  context.execution = execution;
+  context.exec_key = *execution->key_;  // Not changed while anybody is in it.
+  return call;
+}
+
+void ExecutionTable::KeepCalls(absl::Span<Call* const> calls,
+                               std::vector<std::unique_ptr<Call>>* dropped) {
+  for (Call* const call : calls) {
+    TableDevice& device = *call->device;
+    if (device.num_spares == device.spares.size()) {
+      dropped->emplace_back(call);
+      continue;
+    }
+    TableDevice::Spare& spare = device.spares[device.num_spares++];
+    spare.call.reset(call);
+    spare.settled = call->settled.get();
+  }
+}
+
+Execution* ExecutionTable::JoinNext(Member& member, HoldOwner hold_owner,
+                                    absl::Status* status) {
   std::vector<std::shared_ptr<Execution>> dropped;
   MutexLock lock(&mu_);
   absl::Status wrong;
@@ -166,21 +252,24 @@ std::shared_ptr<Execution> ExecutionTable::JoinNext(Member& member,
     }
   }
   ++member.num_calls;
-  std::shared_ptr<Execution> execution = Enter(member, *number, status);
+  Execution* const execution =
+      &Enter(member, *number, LivingSettled(member), hold_owner, status);
   if (!wrong.ok()) *status = std::move(wrong);
   dropped.swap(member.dropped);
   return execution;
 }
 
 ExecutionTable::Joined ExecutionTable::JoinPreparation(
-    const Device* device, const CollectiveRequest& request) {
+    const Device* device, const CollectiveRequest& request,
+    HoldOwner hold_owner) {
   Joined joined;
   std::vector<std::shared_ptr<Execution>> dropped;
   MutexLock lock(&mu_);
   joined.forgotten = MakeRoom();
   Member& member = FindOrAddMember(device, request);
-  joined.execution =
-      Enter(member, kPreparations + member.num_preparations++, &joined.status);
+  const uint64_t number = kPreparations + member.num_preparations++;
+  Enter(member, number, LivingSettled(member), hold_owner, &joined.status);
+  joined.execution = *member.instance->executions.Find(number);
   dropped.swap(member.dropped);
   joined.settled = member.settled;
   return joined;
@@ -204,22 +293,29 @@ ExecutionTable::Forgotten ExecutionTable::MakeRoom() {
   return ForgetOldInstances();
 }
 
+const ExecutionTable::Settled* ExecutionTable::LivingSettled(
+    const Member& member) {
+  const Settled* const settled = member.settled.get();
+  return settled != nullptr && !settled->group_end->cancelled() ? settled
+                                                                : nullptr;
+}
+
 // The member is in that execution from now on, also where it cannot run there.
-std::shared_ptr<Execution> ExecutionTable::Enter(Member& member,
-                                                 uint64_t number,
-                                                 absl::Status* status) {
+Execution& ExecutionTable::Enter(Member& member, uint64_t number,
+                                 const Settled* living, HoldOwner hold_owner,
+                                 absl::Status* status) {
   TableInstance& instance = *member.instance;
-  // Looked at once: the execution and its key are to be of one group.
-  const bool lives = member.settled != nullptr &&
-                     !member.settled->params->group->cancellation->cancelled();
-  const Settled* const living = lives ? member.settled.get() : nullptr;
-  std::shared_ptr<Execution>& entry = instance.executions[number];
-  if (entry == nullptr) entry = MakeExecution(member, number, living);
-  Execution& execution = *entry;
+  if (instance.latest == nullptr || instance.latest->number != number) {
+    std::shared_ptr<Execution>& entry = instance.executions[number];
+    if (entry == nullptr) entry = MakeExecution(member, number, living);
+    instance.latest = entry.get();
+  }
+  Execution& execution = *instance.latest;
   execution.joined_.push_back(member.device);
+  if (execution.owner_ == nullptr) execution.owner_ = hold_owner();
   instance.last_used = ++num_joins_;
-  if (lives) *status = SetKey(execution, *living);
-  return entry;
+  if (living != nullptr) *status = SetKey(execution, *living);
+  return execution;
 }
 
 // One that is used again was in the same group, which lives: so what its
@@ -243,8 +339,8 @@ std::shared_ptr<Execution> ExecutionTable::MakeExecution(
       continue;
     }
     execution->number = number;
-    execution->num_launched = 0;
-    execution->joined_.clear();
+    execution->num_launched.store(0, std::memory_order_relaxed);
+    execution->joined_.resize(0);  // Unlike clear(), keeps its memory.
     execution->num_left_ = 0;
     execution->over_ = false;
     execution->key_.reset();
@@ -290,7 +386,7 @@ absl::Status ExecutionTable::CheckGeneration(const Member& member,
   if (member.settled == nullptr || member.gives_numbers) {
     return absl::OkStatus();
   }
-  const uint64_t before = member.settled->params->group->generation;
+  const uint64_t before = member.settled->generation;
   if (before == group.generation) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "instance ", member.id.instance_key, " of group ", group.key,
@@ -301,7 +397,7 @@ absl::Status ExecutionTable::CheckGeneration(const Member& member,
 
 absl::Status ExecutionTable::SetKey(Execution& execution,
                                     const Settled& settled) {
-  const ExecKey key{settled.params->group->generation, step_id_,
+  const ExecKey key{settled.generation, step_id_,
                     execution.id.group_key, execution.id.instance_key,
                     execution.number};
   if (!execution.key_.has_value()) {
@@ -318,28 +414,45 @@ absl::Status ExecutionTable::SetKey(Execution& execution,
       key.generation));
 }
 
-std::optional<ExecKey> ExecutionTable::Leave(Execution& execution) {
+ExecutionTable::Left ExecutionTable::Leave(Execution& execution,
+                                           const Leaving& leaving) {
+  Left left;
   MutexLock lock(&mu_);
-  ++execution.num_left_;
-  EndIfAllLeft(*execution.instance_, execution);
-  return KeyToForget(execution);
+  execution.num_left_ += leaving.num_members;
+  left.execution = EndIfAllLeft(*execution.instance_, execution);
+  if (!execution.over_ && leaving.num_unlaunched > 0) {
+    execution.num_launched.fetch_add(leaving.num_unlaunched,
+                                     std::memory_order_relaxed);
+  }
+  if (execution.cancellation.cancelled()) {
+    left.to_forget = KeyToForget(execution);
+  }
+  if (execution.num_left_ == execution.joined_.size()) {
+    left.owner = std::move(execution.owner_);
+  }
+  KeepCalls(leaving.calls, &left.calls);
+  return left;
 }
 
-void ExecutionTable::EndIfAllLeft(TableInstance& instance,
-                                  Execution& execution) {
-  if (execution.num_left_ < execution.joined_.size()) return;
+std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
+    TableInstance& instance, Execution& execution) {
+  if (execution.num_left_ < execution.joined_.size()) return nullptr;
   // Members need not prepare equally often: who comes later misses nothing but
   // a failure.
   const bool may_end_early =
       execution.number >= kPreparations && !execution.cancellation.cancelled();
-  if (execution.num_left_ < instance.num_expected && !may_end_early) return;
+  if (execution.num_left_ < instance.num_expected && !may_end_early) {
+    return nullptr;
+  }
   execution.over_ = true;
+  if (instance.latest == &execution) instance.latest = nullptr;
   instance.ended.Insert(execution.number);
   std::shared_ptr<Execution> ended = instance.executions.Take(execution.number);
   if (ended != nullptr && !ended->resolved_ &&
       instance.spare.size() < kMaxSpare) {
     instance.spare.push_back(std::move(ended));
   }
+  return ended;
 }
 
 std::optional<ExecKey> ExecutionTable::KeyToForget(const Execution& execution) {
@@ -389,7 +502,7 @@ std::vector<std::string> ExecutionTable::JoinedNames(
   MutexLock lock(&mu_);
   std::vector<std::string> names;
   for (const Device* device : execution.joined_) {
-    names.push_back(names_.at(device));
+    names.push_back(devices_.at(device)->name);
   }
   return names;
 }

@@ -9,12 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/optimization.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "framework/buf_key.h"
+#include "framework/cancellation.h"
+#include "framework/collective_context.h"
 #include "framework/collective_implementation.h"
 #include "framework/collective_request.h"
 #include "framework/device.h"
@@ -23,19 +28,23 @@
 #include "framework/number_map.h"
 #include "framework/number_set.h"
 #include "framework/params.h"
+#include "framework/status_callback.h"
 
 namespace tutti {
 
-// What the table knows of an instance.
-struct TableInstance {
+// What the table knows of an instance. What each call reads and writes is
+// together.
+struct ABSL_CACHELINE_ALIGNED TableInstance {
+  uint64_t last_used = 0;       // In joins.
+  Execution* latest = nullptr;  // That a member joined, while it is under way.
+  NumberMap<std::shared_ptr<Execution>> executions;
+
   // Members of this process; all of its devices after a wrong group size or
   // rank.
   size_t num_expected = 0;
-  uint64_t last_used = 0;  // In joins.
-  size_t num_held = 0;     // Members' places that are held.
+  size_t num_held = 0;  // Members' places that are held.
   bool spans_tasks = false;
   std::vector<const Device*> members;
-  NumberMap<std::shared_ptr<Execution>> executions;
   std::vector<std::shared_ptr<Execution>> spare;  // To use again.
   NumberSet ended;  // Executions that are not in `executions` any more.
 };
@@ -55,20 +64,49 @@ struct TableInstance {
 // missing; at the earliest when a quarter as many entries were used since.
 // Those that depend on others, or are depended upon, stay; so do those with
 // members in other tasks, which number their executions as this one does.
+//
+// Who owns the table lives as long as a member is in an execution of it.
 // Thread-safe; calls nobody.
 class ExecutionTable {
  public:
   // What was settled about an instance for one of its members.
   struct Settled {
+    explicit Settled(std::shared_ptr<const CollectiveParams> params)
+        : params(std::move(params)),
+          generation(this->params->group->generation),
+          group_end(this->params->group->cancellation.get()) {}
+
+    const std::shared_ptr<const CollectiveParams> params;
+
+    // The group's, at hand: calls look at them often, and what leads there may
+    // have left the caches.
+    const uint64_t generation;
+    const Cancellation* const group_end;
+
     std::shared_ptr<const CollectiveRequest> request;
-    std::shared_ptr<const CollectiveParams> params;
     std::shared_ptr<CollectiveImplementationInterface> implementation;
     bool shares_output = false;   // The implementation can.
     bool takes_segments = false;  // The same.
+    bool has_dependencies = false;
   };
 
   // One member's part in one instance.
   struct Member;
+
+  // What all of a device's members share.
+  struct TableDevice;
+
+  // A call of a member whose instance is settled, from JoinSettled() to
+  // Leave(); then it is kept for another one. Its context has what does not
+  // come from the caller.
+  struct Call {
+    std::shared_ptr<const Settled> settled;
+    Execution* execution = nullptr;
+    CollectiveContext context;
+    StatusCallback done;
+
+    TableDevice* device = nullptr;  // For which it is kept.
+  };
 
   struct Forgotten {
     std::vector<ExecKey> keys;  // Of executions that somebody never came to.
@@ -87,6 +125,9 @@ class ExecutionTable {
     Forgotten forgotten;
   };
 
+  // Keeps the owner while it is held. Called with the table's lock.
+  using HoldOwner = absl::FunctionRef<std::shared_ptr<const void>()>;
+
   ExecutionTable(int64_t step_id, size_t num_local_devices, size_t max_entries);
   ~ExecutionTable();
   ExecutionTable(const ExecutionTable&) = delete;
@@ -97,19 +138,28 @@ class ExecutionTable {
   // `number` is past the last that can be named, or none is left to join.
   absl::StatusOr<Joined> Join(const Device* device,
                               const CollectiveRequest& request,
-                              std::optional<uint64_t> number)
+                              std::optional<uint64_t> number,
+                              HoldOwner hold_owner) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // As Join() without a number, for a member that is known, and whose instance
+  // was settled by this very request in a group that lives; null, and nothing
+  // is done, for any other. Sets `status` to that of Joined. Allocates nothing
+  // where what earlier ones used is free.
+  Call* JoinSettled(Device* device, const CollectiveRequest& request,
+                           HoldOwner hold_owner, absl::Status* status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // As Join() without a number, for a member whose place is held: looks nothing
-  // up, and allocates nothing where an execution can be used again. Sets
-  // `status` to that of Joined, or returns null with an error as of Join().
-  std::shared_ptr<Execution> JoinNext(Member& member, absl::Status* status)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // up, and allocates nothing where an execution can be used again. Valid until
+  // the member leaves. Sets `status` to that of Joined, or returns null with an
+  // error as of Join().
+  Execution* JoinNext(Member& member, HoldOwner hold_owner,
+                      absl::Status* status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // An execution in which the members prepare those that follow. They are
   // counted apart: the member's n-th is the n-th of each.
-  Joined JoinPreparation(const Device* device, const CollectiveRequest& request)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  Joined JoinPreparation(const Device* device, const CollectiveRequest& request,
+                         HoldOwner hold_owner) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The place of a member that has joined, which stays until Release().
   Member& Hold(const Device* device, InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
@@ -123,9 +173,26 @@ class ExecutionTable {
                       std::shared_ptr<const Settled> settled)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The device's part in `execution` has ended. The key if its transfers can be
-  // forgotten: nobody here is in it any more, and nobody cancels it.
-  std::optional<ExecKey> Leave(Execution& execution) ABSL_LOCKS_EXCLUDED(mu_);
+  // Members whose part in an execution has ended.
+  struct Leaving {
+    size_t num_members = 1;
+    size_t num_unlaunched = 0;      // Those that count as launched by that.
+    absl::Span<Call* const> calls;  // Of those that have one: not theirs any more.
+  };
+
+  // What is left of it.
+  struct Left {
+    // The key if it failed and its transfers can be forgotten: nobody here is
+    // in it any more, and nobody cancels it.
+    std::optional<ExecKey> to_forget;
+
+    // Freed without the lock, the owner last.
+    std::shared_ptr<const void> owner;
+    std::shared_ptr<const void> execution;
+    std::vector<std::unique_ptr<Call>> calls;
+  };
+  Left Leave(Execution& execution, const Leaving& leaving)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // The key of transfers to cancel: the execution is not forgotten until
   // EndCancel(). Of generation 0 as long as no member here knows its group.
@@ -171,11 +238,15 @@ class ExecutionTable {
                                                InstanceId id,
                                                std::optional<uint64_t> number,
                                                Member& member);
+  static void KeepCalls(absl::Span<Call* const> calls,
+                        std::vector<std::unique_ptr<Call>>* dropped);
   Forgotten MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static bool IsLaunched(const TableInstance& instance,
                          const Execution& execution);
-  std::shared_ptr<Execution> Enter(Member& member, uint64_t number,
-                                   absl::Status* status)
+  // `living`: as for MakeExecution().
+  static const Settled* LivingSettled(const Member& member);
+  Execution& Enter(Member& member, uint64_t number, const Settled* living,
+                   HoldOwner hold_owner, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // `living`: what was settled for the member, if its group lives, or null.
@@ -189,7 +260,9 @@ class ExecutionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static bool IsAbandoned(const Execution& execution);
   static std::optional<ExecKey> KeyToForget(const Execution& execution);
-  void EndIfAllLeft(TableInstance& instance, Execution& execution)
+  // What is over and not kept.
+  std::shared_ptr<const void> EndIfAllLeft(TableInstance& instance,
+                                           Execution& execution)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t NumCalls(const Device* device, InstanceId id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -202,14 +275,18 @@ class ExecutionTable {
   const int64_t step_id_;
   const size_t num_local_devices_;
   const size_t max_entries_;
-  Mutex mu_;
+
+  // What each call writes.
+  ABSL_CACHELINE_ALIGNED Mutex mu_;
   uint64_t num_joins_ ABSL_GUARDED_BY(mu_) = 0;
+
   size_t next_sweep_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<MemberKey, std::unique_ptr<Member>> members_
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<InstanceId, std::unique_ptr<TableInstance>> instances_
       ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<const Device*, std::string> names_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<const Device*, std::unique_ptr<TableDevice>> devices_
+      ABSL_GUARDED_BY(mu_);
 
   // Instances that depend on others or are depended upon.
   absl::flat_hash_set<InstanceId> kept_ ABSL_GUARDED_BY(mu_);

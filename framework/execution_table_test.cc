@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ namespace tutti {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -34,9 +36,12 @@ class ExecutionTableTest : public testing::Test {
     return {.group_key = group, .group_size = 2, .instance_key = instance};
   }
 
+  static std::shared_ptr<const void> NoOwner() { return nullptr; }
+
   std::shared_ptr<Execution> Join(const Device& device, InstanceKey instance,
                                   std::optional<uint64_t> number = {}) {
-    auto joined = table_.Join(&device, Request(instance), number).value();
+    auto joined =
+        table_.Join(&device, Request(instance), number, NoOwner).value();
     settled_ = std::move(joined.settled);
     forgotten_ = std::move(joined.forgotten.keys);
     return joined.execution;
@@ -51,9 +56,9 @@ class ExecutionTableTest : public testing::Test {
     auto params = std::make_shared<CollectiveParams>();
     params->group = std::move(group);
     params->task = std::move(task);
-    return table_.Settle(&device, execution,
-                         std::make_shared<const ExecutionTable::Settled>(
-                             ExecutionTable::Settled{.params = params}));
+    return table_.Settle(
+        &device, execution,
+        std::make_shared<const ExecutionTable::Settled>(std::move(params)));
   }
   void Settle(const Device& device, Execution& execution, int num_local = 2) {
     ASSERT_THAT(SettleIn(GroupOf(2), device, execution, num_local), IsOk());
@@ -74,7 +79,7 @@ class ExecutionTableTest : public testing::Test {
     ASSERT_EQ(Join(b_, instance), execution);
     for (int i = 0; i < 2; ++i) {
       ++execution->num_launched;
-      table_.Leave(*execution);
+      table_.Leave(*execution, {});
     }
   }
 
@@ -85,7 +90,7 @@ class ExecutionTableTest : public testing::Test {
     ASSERT_EQ(Join(b_, instance), execution);
     ASSERT_THAT(SettleIn(group, a_, *execution), IsOk());
     ASSERT_THAT(SettleIn(group, b_, *execution), IsOk());
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
   }
 
   CpuDevice a_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 0}}};
@@ -111,7 +116,7 @@ TEST_F(ExecutionTableTest, InstancesAndGroupsAreCountedApart) {
   const auto first = Join(a_, 7);
   EXPECT_EQ(Join(a_, 8)->number, 0u);
   const auto other_group =
-      table_.Join(&a_, Request(7, /*group=*/2), std::nullopt);
+      table_.Join(&a_, Request(7, /*group=*/2), std::nullopt, NoOwner);
   ASSERT_THAT(other_group, IsOk());
   EXPECT_NE(other_group->execution, first);
   EXPECT_EQ(other_group->execution->number, 0u);
@@ -128,7 +133,7 @@ TEST_F(ExecutionTableTest, AnExecutionMayBeNamedByItsNumber) {
 TEST_F(ExecutionTableTest, ADeviceThatIsInTheNamedExecutionIsAlreadyExists) {
   Join(a_, 7, 5);
   EXPECT_THAT(
-      table_.Join(&a_, Request(7), 5),
+      table_.Join(&a_, Request(7), 5, NoOwner),
       StatusIs(absl::StatusCode::kAlreadyExists,
                AllOf(HasSubstr(a_.full_name()), HasSubstr("execution 5"),
                      HasSubstr("group 1, instance 7"))));
@@ -138,16 +143,16 @@ TEST_F(ExecutionTableTest, ADeviceThatIsInTheNamedExecutionIsAlreadyExists) {
 TEST_F(ExecutionTableTest, AMemberGivesNumbersAlwaysOrNever) {
   Join(a_, 7, 4);
   Join(a_, 7, 3);
-  const auto without = table_.Join(&a_, Request(7), std::nullopt);
+  const auto without = table_.Join(&a_, Request(7), std::nullopt, NoOwner);
   ASSERT_THAT(without, IsOk());
   EXPECT_THAT(without->status,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("by execution number before, but not now")));
   EXPECT_EQ(without->execution->number, 5u);
-  EXPECT_THAT(table_.Join(&a_, Request(7), 5).status(),
+  EXPECT_THAT(table_.Join(&a_, Request(7), 5, NoOwner).status(),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("5")));
   Join(a_, 8);
-  const auto with = table_.Join(&a_, Request(8), 5);
+  const auto with = table_.Join(&a_, Request(8), 5, NoOwner);
   ASSERT_THAT(with, IsOk());
   EXPECT_THAT(with->status,
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -158,12 +163,12 @@ TEST_F(ExecutionTableTest, AMemberGivesNumbersAlwaysOrNever) {
 
 TEST_F(ExecutionTableTest, NoNumberAfterTheLastThatCanBeNamedIsRefused) {
   Join(a_, 7, (uint64_t{1} << 63) - 1);
-  EXPECT_THAT(table_.Join(&a_, Request(7), std::nullopt).status(),
+  EXPECT_THAT(table_.Join(&a_, Request(7), std::nullopt, NoOwner).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("by execution number before, but not now")));
   ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
   absl::Status status;
-  EXPECT_EQ(table_.JoinNext(member, &status), nullptr);
+  EXPECT_EQ(table_.JoinNext(member, NoOwner, &status), nullptr);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
                                HasSubstr("before, but not now")));
   table_.Release(member);
@@ -172,49 +177,52 @@ TEST_F(ExecutionTableTest, NoNumberAfterTheLastThatCanBeNamedIsRefused) {
 TEST_F(ExecutionTableTest, ANumberOfAnEndedExecutionIsAlreadyExists) {
   const auto execution = Join(a_, 7, 5);
   Settle(a_, *execution, /*num_local=*/1);
-  table_.Leave(*execution);
-  EXPECT_THAT(table_.Join(&a_, Request(7), 5),
+  table_.Leave(*execution, {});
+  EXPECT_THAT(table_.Join(&a_, Request(7), 5, NoOwner),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("5")));
 }
 
 TEST_F(ExecutionTableTest, NumbersOfPreparationsCannotBeNamed) {
-  EXPECT_THAT(table_.Join(&a_, Request(7), uint64_t{1} << 63),
+  EXPECT_THAT(table_.Join(&a_, Request(7), uint64_t{1} << 63, NoOwner),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("wanted less than 9223372036854775808")));
 }
 
 TEST_F(ExecutionTableTest, PreparationsAreCountedApart) {
   Join(a_, 7);
-  const auto first = table_.JoinPreparation(&a_, Request(7)).execution;
-  const auto second = table_.JoinPreparation(&a_, Request(7)).execution;
+  const auto first = table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
+  const auto second =
+      table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
   EXPECT_NE(first, second);
-  EXPECT_EQ(table_.JoinPreparation(&b_, Request(7)).execution, first);
+  EXPECT_EQ(table_.JoinPreparation(&b_, Request(7), NoOwner).execution, first);
   EXPECT_EQ(Join(a_, 7)->number, 1u);
 }
 
 TEST_F(ExecutionTableTest, APreparationEndsWithThoseThatCameUnlessItFailed) {
   for (int i = 0; i < 3; ++i) {
-    const auto alone = table_.JoinPreparation(&a_, Request(7)).execution;
+    const auto alone =
+        table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
     EXPECT_EQ(table_.Running().size(), 1u);
-    table_.Leave(*alone);
+    table_.Leave(*alone, {});
     EXPECT_THAT(table_.Running(), IsEmpty());
   }
-  const auto failed = table_.JoinPreparation(&a_, Request(7)).execution;
+  const auto failed =
+      table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
   failed->cancellation.Cancel(absl::AbortedError("failed"));
-  table_.Leave(*failed);
-  for (int i = 0; i < 3; ++i) table_.JoinPreparation(&b_, Request(7));
-  EXPECT_EQ(table_.JoinPreparation(&b_, Request(7)).execution, failed);
+  table_.Leave(*failed, {});
+  for (int i = 0; i < 3; ++i) table_.JoinPreparation(&b_, Request(7), NoOwner);
+  EXPECT_EQ(table_.JoinPreparation(&b_, Request(7), NoOwner).execution, failed);
 }
 
 TEST_F(ExecutionTableTest, AHeldPlaceJoinsTheNextExecution) {
   const auto first = Join(a_, 7);
   ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
   absl::Status status;
-  const auto second = table_.JoinNext(member, &status);
+  const auto second = table_.JoinNext(member, NoOwner, &status);
   EXPECT_THAT(status, IsOk());
   EXPECT_EQ(second->number, 1u);
   EXPECT_EQ(Join(b_, 7), first);
-  EXPECT_EQ(Join(b_, 7), second);
+  EXPECT_EQ(Join(b_, 7).get(), second);
   EXPECT_EQ(Join(a_, 7)->number, 2u);
   table_.Release(member);
 }
@@ -223,7 +231,7 @@ TEST_F(ExecutionTableTest, AHeldPlaceOfAMemberThatGivesNumbersIsInvalid) {
   Join(a_, 7, 5);
   ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
   absl::Status status;
-  EXPECT_EQ(table_.JoinNext(member, &status)->number, 6u);
+  EXPECT_EQ(table_.JoinNext(member, NoOwner, &status)->number, 6u);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
                                HasSubstr("by execution number before, but not "
                                          "now")));
@@ -235,7 +243,7 @@ TEST_F(ExecutionTableTest, InstancesWithAHeldPlaceStay) {
   ExecutionTable::Member& member = table_.Hold(&b_, {1, 1});
   for (InstanceKey instance = 2; instance < 100; ++instance) RunOnce(instance);
   absl::Status status;
-  EXPECT_EQ(table_.JoinNext(member, &status)->number, 1u);
+  EXPECT_EQ(table_.JoinNext(member, NoOwner, &status)->number, 1u);
   EXPECT_EQ(Join(a_, 1)->number, 1u);
   table_.Release(member);
 }
@@ -248,7 +256,7 @@ TEST_F(ExecutionTableTest, AnExecutionThatAllHaveLeftIsUsedAgain) {
     EXPECT_EQ(Join(b_, 7), execution);
     EXPECT_EQ(execution->num_launched, 0u);
     execution->num_launched = 2;
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
     EXPECT_TRUE(table_.HasLaunched({1, 7}, execution->number));
     return execution.get();
   };
@@ -258,14 +266,14 @@ TEST_F(ExecutionTableTest, AnExecutionThatAllHaveLeftIsUsedAgain) {
   // Somebody may still fail the one before.
   const auto held = Join(a_, 7);
   Join(b_, 7);
-  for (int i = 0; i < 2; ++i) table_.Leave(*held);
+  for (int i = 0; i < 2; ++i) table_.Leave(*held, {});
   EXPECT_NE(run(), held.get());
   // What failed stays failed.
   {
     const auto execution = Join(a_, 7);
     Join(b_, 7);
     execution->cancellation.Cancel(absl::AbortedError("failed"));
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
   }
   const auto next = Join(a_, 7);
   EXPECT_FALSE(next->cancellation.cancelled());
@@ -277,7 +285,7 @@ TEST_F(ExecutionTableTest, AnExecutionOfAGroupThatEndedIsNotUsedAgain) {
   const std::weak_ptr<Execution> last = [&] {
     const auto execution = Join(a_, 7);
     Join(b_, 7);
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
     return execution;
   }();
   ASSERT_FALSE(last.expired());  // Kept to be used again.
@@ -289,10 +297,11 @@ TEST_F(ExecutionTableTest, AnExecutionOfAGroupThatEndedIsNotUsedAgain) {
 
 TEST_F(ExecutionTableTest, ANumberThatIsRefusedLeavesNothing) {
   for (InstanceKey instance = 0; instance < 100; ++instance) {
-    EXPECT_THAT(table_.Join(&a_, Request(instance), ~uint64_t{0}).status(),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("by execution number 18446744073709551615, "
-                                   "wanted less than")));
+    EXPECT_THAT(
+        table_.Join(&a_, Request(instance), ~uint64_t{0}, NoOwner).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 HasSubstr("by execution number 18446744073709551615, "
+                           "wanted less than")));
   }
   EXPECT_EQ(table_.num_instances(), 0u);
 }
@@ -376,34 +385,46 @@ TEST_F(ExecutionTableTest, MembersOfTwoGenerationsDoNotShareAnExecution) {
                              HasSubstr("generation 2"))));
 }
 
-TEST_F(ExecutionTableTest, TheLastToLeaveGetsTheKey) {
+TEST_F(ExecutionTableTest, TheLastToLeaveAFailedOneGetsTheKey) {
   const auto execution = Join(a_, 7);
   Settle(a_, *execution);
-  EXPECT_EQ(table_.Leave(*execution), std::nullopt);
+  execution->cancellation.Cancel(absl::AbortedError("why"));
+  EXPECT_EQ(table_.Leave(*execution, {}).to_forget, std::nullopt);
   Join(b_, 7);
-  EXPECT_EQ(table_.Leave(*execution), KeyOf(7, 0));
+  EXPECT_EQ(table_.Leave(*execution, {}).to_forget, KeyOf(7, 0));
+  EXPECT_THAT(table_.Running(), IsEmpty());
+}
+
+TEST_F(ExecutionTableTest, NothingIsToBeForgottenOfOneThatDidNotFail) {
+  const auto execution = Join(a_, 7);
+  Settle(a_, *execution);
+  Join(b_, 7);
+  EXPECT_EQ(table_.Leave(*execution, {.num_members = 2}).to_forget,
+            std::nullopt);
   EXPECT_THAT(table_.Running(), IsEmpty());
 }
 
 TEST_F(ExecutionTableTest, AnExecutionIsNotForgottenWhileItIsCancelled) {
   const auto execution = Join(a_, 7);
   Settle(a_, *execution, /*num_local=*/1);
+  execution->cancellation.Cancel(absl::AbortedError("why"));
   EXPECT_EQ(table_.BeginCancel(*execution), KeyOf(7, 0));
-  EXPECT_EQ(table_.Leave(*execution), std::nullopt);
+  EXPECT_EQ(table_.Leave(*execution, {}).to_forget, std::nullopt);
   EXPECT_EQ(table_.EndCancel(*execution), KeyOf(7, 0));
 }
 
 TEST_F(ExecutionTableTest, WhatIsForgottenIsNotCancelledAnyMore) {
   const auto execution = Join(a_, 7);
   Settle(a_, *execution, /*num_local=*/1);
-  EXPECT_EQ(table_.Leave(*execution), KeyOf(7, 0));
+  execution->cancellation.Cancel(absl::AbortedError("why"));
+  EXPECT_EQ(table_.Leave(*execution, {}).to_forget, KeyOf(7, 0));
   EXPECT_EQ(table_.BeginCancel(*execution), std::nullopt);
 }
 
 TEST_F(ExecutionTableTest, AMemberThatComesLateFindsTheFailedExecution) {
   const auto execution = Join(a_, 7);
   execution->cancellation.Cancel(absl::AbortedError("why"));
-  table_.Leave(*execution);
+  table_.Leave(*execution, {});
   const auto late = Join(b_, 7);
   EXPECT_EQ(late, execution);
   EXPECT_TRUE(late->cancellation.cancelled());
@@ -415,12 +436,12 @@ TEST_F(ExecutionTableTest, WhoseRequestIsWrongWaitsForItsGroupAlone) {
   request.op = Permute{};  // Of nothing to anybody.
   ASSERT_FALSE(Validate(request).ok());
   for (int i = 0; i < 10; ++i) {
-    const auto first = table.Join(&a_, request, std::nullopt);
-    const auto second = table.Join(&b_, request, std::nullopt);
+    const auto first = table.Join(&a_, request, std::nullopt, NoOwner);
+    const auto second = table.Join(&b_, request, std::nullopt, NoOwner);
     ASSERT_EQ(first->execution, second->execution);
     first->execution->cancellation.Cancel(absl::AbortedError("why"));
-    table.Leave(*first->execution);
-    table.Leave(*first->execution);
+    table.Leave(*first->execution, {});
+    table.Leave(*first->execution, {});
   }
   EXPECT_THAT(table.Running(), IsEmpty());
 }
@@ -428,7 +449,7 @@ TEST_F(ExecutionTableTest, WhoseRequestIsWrongWaitsForItsGroupAlone) {
 TEST_F(ExecutionTableTest, OnlyMembersOfThisProcessAreWaitedFor) {
   const auto execution = Join(a_, 7);
   Settle(a_, *execution, /*num_local=*/1);
-  EXPECT_NE(table_.Leave(*execution), std::nullopt);
+  table_.Leave(*execution, {});
   EXPECT_THAT(table_.Running(), IsEmpty());
 }
 
@@ -443,7 +464,8 @@ TEST_F(ExecutionTableTest, KnowsWhoHasJoined) {
 TEST_F(ExecutionTableTest, KnowsWhatRunsInAGenerationOfAGroupAndInAll) {
   const auto one = Join(a_, 7);
   const auto two = Join(a_, 7);
-  const auto other = table_.Join(&a_, Request(7, /*group=*/2), std::nullopt);
+  const auto other =
+      table_.Join(&a_, Request(7, /*group=*/2), std::nullopt, NoOwner);
   ASSERT_THAT(other, IsOk());
   EXPECT_THAT(table_.Running(),
               UnorderedElementsAre(one, two, other->execution));
@@ -474,7 +496,7 @@ TEST_F(ExecutionTableTest, AnExecutionThatFailedIsLaunchedOnceWhoCameHas) {
   EXPECT_FALSE(table_.HasLaunched(id, 0));
   ++execution->num_launched;
   EXPECT_TRUE(table_.HasLaunched(id, 0));
-  table_.Leave(*execution);
+  table_.Leave(*execution, {});
   EXPECT_TRUE(table_.HasLaunched(id, 0));
 }
 
@@ -487,14 +509,15 @@ TEST_F(ExecutionTableTest, AMemberHearsThatItCannotRunWhereAnotherDoes) {
   auto formed_again = std::make_shared<CollGroupParams>(*GroupOf(2));
   formed_again->generation = 2;
   formed_again->cancellation = std::make_shared<Cancellation>();
-  const auto preparation = table_.JoinPreparation(&b_, Request(7)).execution;
+  const auto preparation =
+      table_.JoinPreparation(&b_, Request(7), NoOwner).execution;
   ASSERT_THAT(SettleIn(formed_again, b_, *preparation), IsOk());
   ExecutionTable::Member& member = table_.Hold(&b_, {1, 7});
   absl::Status status;
-  EXPECT_EQ(table_.JoinNext(member, &status), running);
+  EXPECT_EQ(table_.JoinNext(member, NoOwner, &status), running.get());
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
                                HasSubstr("others in generation 2")));
-  EXPECT_EQ(table_.Join(&b_, Request(7), std::nullopt)->status,
+  EXPECT_EQ(table_.Join(&b_, Request(7), std::nullopt, NoOwner)->status,
             absl::OkStatus());
   table_.Release(member);
 }
@@ -502,11 +525,11 @@ TEST_F(ExecutionTableTest, AMemberHearsThatItCannotRunWhereAnotherDoes) {
 TEST_F(ExecutionTableTest, AsManyAreExpectedAsTheLastGroupHasHere) {
   const auto first = Join(a_, 7);
   ASSERT_THAT(SettleIn(GroupOf(2), a_, *first, /*num_local=*/1), IsOk());
-  table_.Leave(*first);
+  table_.Leave(*first, {});
   EXPECT_THAT(table_.Running(), IsEmpty());
   const auto second = Join(a_, 7);
   ASSERT_THAT(SettleIn(GroupOf(2), a_, *second, /*num_local=*/2), IsOk());
-  table_.Leave(*second);
+  table_.Leave(*second, {});
   EXPECT_THAT(table_.Running(), ElementsAre(second));
 }
 
@@ -528,8 +551,8 @@ TEST_F(ExecutionTableTest, NamedExecutionsAreLaunchedEachForItself) {
     EXPECT_FALSE(table_.HasLaunched(id, number));
     execution->num_launched += 2;
     EXPECT_TRUE(table_.HasLaunched(id, number));
-    table_.Leave(*execution);
-    table_.Leave(*execution);
+    table_.Leave(*execution, {});
+    table_.Leave(*execution, {});
     EXPECT_TRUE(table_.HasLaunched(id, number));
   };
   run(2);
@@ -564,7 +587,7 @@ TEST_F(ExecutionTableTest, AForgottenInstanceIsSettledAgain) {
   for (const Device* device : {&a_, &b_}) {
     const auto execution = Join(*device, 7);
     Settle(*device, *execution);
-    table_.Leave(*execution);
+    table_.Leave(*execution, {});
   }
   for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
   EXPECT_EQ(Join(a_, 7)->number, 0u);
@@ -574,7 +597,7 @@ TEST_F(ExecutionTableTest, AForgottenInstanceIsSettledAgain) {
 TEST_F(ExecutionTableTest, NeverForgetsAnInstanceWithMembersInOtherTasks) {
   const auto execution = Join(a_, 7);
   Settle(a_, *execution, /*num_local=*/1);
-  table_.Leave(*execution);
+  table_.Leave(*execution, {});
   for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
   EXPECT_EQ(Join(a_, 7)->number, 1u);
 }
@@ -591,7 +614,7 @@ TEST_F(ExecutionTableTest, NeverForgetsWhatIsDependedUpon) {
   RunOnce(1000);
   CollectiveRequest dependent = Request(1001);
   dependent.impl_details.dependencies = {{1, 1000}};
-  ASSERT_THAT(table_.Join(&a_, dependent, std::nullopt), IsOk());
+  ASSERT_THAT(table_.Join(&a_, dependent, std::nullopt, NoOwner), IsOk());
   for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
   EXPECT_TRUE(table_.HasLaunched({1, 1000}, 0));
   EXPECT_EQ(Join(a_, 1001)->number, 1u);
@@ -604,7 +627,7 @@ TEST_F(ExecutionTableTest, FailuresWhileSomebodyIsMissingDoNotGrowIt) {
     forgotten.insert(forgotten.end(), forgotten_.begin(), forgotten_.end());
     Settle(a_, *execution);
     execution->cancellation.Cancel(absl::DeadlineExceededError("late"));
-    table_.Leave(*execution);
+    table_.Leave(*execution, {});
     EXPECT_LE(table_.num_instances(), kMaxEntries);
   }
   EXPECT_GT(forgotten.size(), 900u);
@@ -613,9 +636,9 @@ TEST_F(ExecutionTableTest, FailuresWhileSomebodyIsMissingDoNotGrowIt) {
 TEST_F(ExecutionTableTest, FailuresWithAnotherGroupSizeDoNotKeepIt) {
   CollectiveRequest wrong = Request(1000);
   wrong.group_size = 2;
-  ASSERT_THAT(table_.Join(&a_, wrong, std::nullopt), IsOk());
+  ASSERT_THAT(table_.Join(&a_, wrong, std::nullopt, NoOwner), IsOk());
   const auto first = table_.Running()[0];
-  table_.Leave(*first);
+  table_.Leave(*first, {});
   EXPECT_THAT(table_.Running(), ElementsAre(first));
   const auto second = Join(a_, 1000);
   Settle(a_, *second, /*num_local=*/1);
@@ -636,7 +659,7 @@ TEST_F(ExecutionTableTest, NeverForgetsWhatItsMembersCalledUnevenlyOften) {
   // One member is a call ahead, and that execution was given up.
   const auto ahead = Join(a_, 1000);
   Settle(a_, *ahead, /*num_local=*/1);
-  table_.Leave(*ahead);
+  table_.Leave(*ahead, {});
   ASSERT_THAT(table_.Running(), IsEmpty());
   for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
   EXPECT_EQ(Join(b_, 1000)->number, 1u);
@@ -688,12 +711,13 @@ class ExecutionTableFreesTest : public ExecutionTableTest {
     former->cancellation->Cancel(absl::AbortedError("ended"));
     auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
     next->generation = 2;
-    const auto execution = table_.JoinPreparation(&a_, Request(7)).execution;
-    table_.JoinPreparation(&b_, Request(7));
+    const auto execution =
+        table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
+    table_.JoinPreparation(&b_, Request(7), NoOwner);
     ASSERT_THAT(SettleIn(next, a_, *execution), IsOk());
     ASSERT_THAT(SettleIn(next, b_, *execution), IsOk());
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution);
-    for (int i = 0; i < 2; ++i) table_.Leave(*last);
+    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
+    for (int i = 0; i < 2; ++i) table_.Leave(*last, {});
     settled_ = nullptr;
     ASSERT_EQ(num_instances_, 0u);
   }
@@ -719,7 +743,7 @@ TEST_F(ExecutionTableFreesTest,
   auto execution = Join(a_, 7);
   Watch(execution->Shared<AsksTable>());
   ASSERT_THAT(SettleIn(group, a_, *execution), IsOk());
-  table_.Leave(*execution);
+  table_.Leave(*execution, {});
   execution = nullptr;
   group->cancellation->Cancel(absl::AbortedError("ended"));
   auto smaller = std::make_shared<CollGroupParams>(*GroupOf(1));
@@ -735,11 +759,11 @@ TEST_F(ExecutionTableTest, MembersOnTheirOwnThreadsMeetInEveryExecution) {
     for (int i = 0; i < kExecutions; ++i) {
       const InstanceKey key = i % 30;
       const auto execution =
-          table_.Join(&device, Request(key), std::nullopt)->execution;
+          table_.Join(&device, Request(key), std::nullopt, NoOwner)->execution;
       ++execution->num_launched;
       table_.HasLaunched(execution->id, execution->number);
       joined->push_back(execution);
-      table_.Leave(*execution);
+      table_.Leave(*execution, {});
     }
   };
   std::vector<std::shared_ptr<Execution>> of_a;
@@ -749,6 +773,152 @@ TEST_F(ExecutionTableTest, MembersOnTheirOwnThreadsMeetInEveryExecution) {
   thread.join();
   EXPECT_EQ(of_a, of_b);
   EXPECT_THAT(table_.Running(), IsEmpty());
+}
+
+// Members whose instance 7 is settled by one request, and has run once.
+class SettledCallsTest : public ExecutionTableTest {
+ protected:
+  SettledCallsTest() {
+    for (const Device* device : {&a_, &b_}) {
+      const auto execution =
+          table_.Join(device, *request_, std::nullopt, NoOwner)->execution;
+      EXPECT_THAT(SettleFor(*device, *execution), IsOk());
+      if (device == &b_) table_.Leave(*execution, {.num_members = 2});
+    }
+  }
+
+  absl::Status SettleFor(const Device& device, Execution& execution,
+                         bool has_dependencies = false) {
+    auto task = std::make_shared<CollTaskParams>();
+    task->num_local = 2;
+    auto params = std::make_shared<CollectiveParams>();
+    params->group = group_;
+    params->task = std::move(task);
+    auto settled = std::make_shared<ExecutionTable::Settled>(std::move(params));
+    settled->request = request_;
+    settled->has_dependencies = has_dependencies;
+    return table_.Settle(&device, execution, std::move(settled));
+  }
+
+  // Of the member now.
+  const ExecutionTable::Settled* Settled(const Device& device) {
+    const auto joined =
+        table_.Join(&device, *request_, std::nullopt, NoOwner).value();
+    table_.Leave(*joined.execution, {});
+    return joined.settled.get();
+  }
+
+  ExecutionTable::Call* JoinSettled(CpuDevice& device) {
+    return table_.JoinSettled(&device, *request_, NoOwner, &status_);
+  }
+
+  const std::shared_ptr<CollGroupParams> group_ =
+      std::make_shared<CollGroupParams>(*GroupOf(2));
+  const std::shared_ptr<const CollectiveRequest> request_ =
+      std::make_shared<const CollectiveRequest>(Request(7));
+  absl::Status status_;
+};
+
+TEST_F(SettledCallsTest, JoinTheSameExecutionsAsOthers) {
+  ExecutionTable::Call* const call = JoinSettled(a_);
+  ASSERT_NE(call, nullptr);
+  EXPECT_THAT(status_, IsOk());
+  EXPECT_EQ(call->context.device, &a_);
+  EXPECT_EQ(call->context.params, call->settled->params.get());
+  EXPECT_EQ(call->context.execution, call->execution);
+  EXPECT_EQ(call->context.exec_key, KeyOf(7, 1));
+  EXPECT_EQ(Join(b_, 7).get(), call->execution);
+  EXPECT_EQ(Join(b_, 7)->number, 2u);
+  table_.Leave(*call->execution, {.num_members = 2, .calls = {&call, 1}});
+}
+
+TEST_F(SettledCallsTest, AreNoneOfWhatWasNotSettledByThatRequest) {
+  const CollectiveRequest equal = *request_;
+  EXPECT_EQ(table_.JoinSettled(&a_, equal, NoOwner, &status_), nullptr);
+  const CollectiveRequest unknown = Request(8);
+  EXPECT_EQ(table_.JoinSettled(&a_, unknown, NoOwner, &status_), nullptr);
+  CpuDevice other{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 2}}};
+  EXPECT_EQ(JoinSettled(other), nullptr);
+  Join(a_, 9);  // Joined, and not settled.
+  const CollectiveRequest unsettled = Request(9);
+  EXPECT_EQ(table_.JoinSettled(&a_, unsettled, NoOwner, &status_), nullptr);
+}
+
+TEST_F(SettledCallsTest, AreNoneWithDependencies) {
+  ASSERT_THAT(SettleFor(a_, *Join(a_, 7), /*has_dependencies=*/true), IsOk());
+  EXPECT_EQ(JoinSettled(a_), nullptr);
+}
+
+TEST_F(SettledCallsTest, AreNoneOnceTheGroupHasEnded) {
+  group_->cancellation->Cancel(absl::AbortedError("ended"));
+  EXPECT_EQ(JoinSettled(a_), nullptr);
+}
+
+TEST_F(SettledCallsTest, AreUsedAgainAndBelongToOneMemberAtATime) {
+  std::vector<ExecutionTable::Call*> calls;
+  constexpr int kUnderWay = 40;  // More than are kept.
+  for (int i = 0; i < kUnderWay; ++i) calls.push_back(JoinSettled(a_));
+  EXPECT_EQ(std::set<ExecutionTable::Call*>(calls.begin(), calls.end()).size(),
+            calls.size());
+  size_t num_dropped = 0;
+  for (ExecutionTable::Call*& call : calls) {
+    num_dropped +=
+        table_.Leave(*call->execution, {.calls = {&call, 1}}).calls.size();
+  }
+  EXPECT_GT(num_dropped, 0u);
+  EXPECT_LT(num_dropped, calls.size());
+  ExecutionTable::Call* const again = JoinSettled(a_);
+  EXPECT_THAT(calls, Contains(again));
+  table_.Leave(*again->execution, {.calls = {&again, 1}});
+}
+
+TEST_F(SettledCallsTest, HaveWhatIsSettledForTheirMember) {
+  ExecutionTable::Call* call = JoinSettled(a_);
+  const auto* const first = call->settled.get();
+  EXPECT_EQ(first, Settled(a_));
+  table_.Leave(*call->execution, {.calls = {&call, 1}});
+  ASSERT_THAT(SettleFor(a_, *Join(a_, 7)), IsOk());
+  call = JoinSettled(a_);
+  EXPECT_NE(call->settled.get(), first);
+  EXPECT_EQ(call->settled.get(), Settled(a_));
+  table_.Leave(*call->execution, {.calls = {&call, 1}});
+}
+
+TEST_F(ExecutionTableTest, KeepsItsOwnerWhileAMemberIsInAnExecution) {
+  auto owner = std::make_shared<int>();
+  const std::weak_ptr<int> weak = owner;
+  const auto hold = [&owner] { return owner; };
+  const auto execution =
+      table_.Join(&a_, Request(7), std::nullopt, hold)->execution;
+  table_.Join(&b_, Request(7), std::nullopt, hold).value();
+  owner.reset();
+  table_.Leave(*execution, {});
+  EXPECT_FALSE(weak.expired());
+  table_.Leave(*execution, {});
+  EXPECT_TRUE(weak.expired());
+}
+
+// Who never comes keeps nothing.
+TEST_F(ExecutionTableTest, DoesNotKeepItsOwnerForMembersThatAreMissing) {
+  auto owner = std::make_shared<int>();
+  const std::weak_ptr<int> weak = owner;
+  const auto execution =
+      table_.Join(&a_, Request(7), std::nullopt, [&owner] { return owner; })
+          ->execution;
+  owner.reset();
+  execution->cancellation.Cancel(absl::AbortedError("why"));
+  table_.Leave(*execution, {});
+  EXPECT_TRUE(weak.expired());
+}
+
+TEST_F(ExecutionTableTest, WhoLeavesUnlaunchedCountsAsLaunched) {
+  const auto execution = Join(a_, 7);
+  Settle(a_, *execution);
+  Join(b_, 7);
+  table_.Leave(*execution, {.num_unlaunched = 1});
+  EXPECT_FALSE(table_.HasLaunched(execution->id, 0));
+  ++execution->num_launched;
+  EXPECT_TRUE(table_.HasLaunched(execution->id, 0));
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #ifndef TUTTI_FRAMEWORK_LOCAL_MEETING_H_
 #define TUTTI_FRAMEWORK_LOCAL_MEETING_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "absl/base/optimization.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -14,16 +18,21 @@
 
 namespace tutti {
 
-// One member of an execution that has arrived.
-struct Attendee {
+// One member of an execution that has arrived. A cache line of its own, as they
+// come on several threads.
+struct ABSL_CACHELINE_ALIGNED Attendee {
   const CollectiveContext* context = nullptr;  // Valid until `done` runs.
   StatusCallback done;
+
+  // For the meeting: who sets kTaken runs `done`, unless all are here.
+  enum class State : uint8_t { kAway, kHere, kTaken };
+  std::atomic<State> state{State::kAway};
 };
 
 // Where those members of one execution meet that are in this process, or some
 // of them: the last one to arrive gets all of them and does the work; nobody
 // waits on a thread. Belongs to the execution (Execution::Shared()), and serves
-// the next one that uses it. Thread-safe.
+// the next one that uses it. Thread-safe; takes no lock but the first time.
 class LocalMeeting {
  public:
   // `cancellation` is the execution's.
@@ -36,26 +45,34 @@ class LocalMeeting {
   // `done` of those that are runs with its error, on the thread that fails it;
   // that of those that come later, inside this call. Once for each member.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
-                                  StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+                                  StatusCallback&& done);
 
-  // The same where only `size` of them meet, of which this one gets `place`.
+  // The same where only `size` of them meet, always as many, of which this one
+  // gets `place`.
   absl::Span<const Attendee> JoinAt(size_t place, size_t size,
                                     const CollectiveContext& context,
-                                    StatusCallback done)
+                                    StatusCallback&& done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the calls of all, who are here, with `status`: in turn, so that a
   // member may go on to its next call and be that one's last.
-  void Adjourn(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void Adjourn(absl::Status status);
 
  private:
-  absl::Span<Attendee> All() ABSL_LOCKS_EXCLUDED(mu_);
-  void Fail(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  using Attendees = std::vector<Attendee>;  // By place.
 
+  Attendees& AttendeesFor(size_t size) ABSL_LOCKS_EXCLUDED(mu_);
+  void Fail();
+  void EndIfHere(Attendee& attendee);
+
+  // In the count of those who are here: the execution has failed.
+  static constexpr uint64_t kFailed = uint64_t{1} << 63;
+
+  Cancellation& cancellation_;
+  std::atomic<uint64_t> num_here_{0};
+  std::atomic<Attendees*> attendees_{nullptr};  // Once they are made.
   Mutex mu_;
-  std::vector<Attendee> attendees_ ABSL_GUARDED_BY(mu_);  // By rank.
-  size_t num_awaited_ ABSL_GUARDED_BY(mu_) = 0;  // 0: nobody is here, or all.
-  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Attendees> made_attendees_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

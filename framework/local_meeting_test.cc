@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -115,6 +118,52 @@ TEST_F(LocalMeetingTest, AFailureAfterAllHaveComeIsTheirs) {
   EXPECT_EQ(Join(2).size(), 3u);
   execution_.cancellation.Cancel(absl::UnavailableError("late"));
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(ended_[rank].empty());
+}
+
+// Whatever meets whatever: each member ends once, and all of them alike.
+TEST(LocalMeetingConcurrencyTest, AFailureMayMeetTheLastToArrive) {
+  constexpr int kRounds = 3000;
+  constexpr int kMembers = 3;
+  struct Round {
+    Execution execution{InstanceId(), 1};
+    CollectiveContext contexts[kMembers];
+    std::atomic<int> num_ok{0};
+    std::atomic<int> num_failed{0};
+  };
+  std::vector<Round> rounds(kRounds);
+  const auto join = [](Round& round, int rank) {
+    LocalMeeting& meeting = round.execution.Shared<LocalMeeting>();
+    round.contexts[rank].execution = &round.execution;
+    const auto all = meeting.JoinAt(
+        rank, kMembers, round.contexts[rank], [&round](absl::Status status) {
+          ++(status.ok() ? round.num_ok : round.num_failed);
+        });
+    if (!all.empty()) meeting.Adjourn(absl::OkStatus());
+  };
+  std::barrier begin(kMembers);
+  std::thread first([&] {
+    for (Round& round : rounds) {
+      begin.arrive_and_wait();
+      join(round, 0);
+    }
+  });
+  std::thread others([&] {
+    for (Round& round : rounds) {
+      begin.arrive_and_wait();
+      join(round, 1);
+      join(round, 2);
+    }
+  });
+  for (Round& round : rounds) {
+    begin.arrive_and_wait();
+    round.execution.cancellation.Cancel(absl::UnavailableError("lost"));
+  }
+  first.join();
+  others.join();
+  for (const Round& round : rounds) {
+    EXPECT_EQ(round.num_ok + round.num_failed, kMembers);
+    EXPECT_TRUE(round.num_ok == 0 || round.num_failed == 0);
+  }
 }
 
 }  // namespace

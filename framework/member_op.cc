@@ -10,9 +10,9 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "framework/buffer_check.h"
 #include "framework/device_copies.h"
 #include "framework/implementation_traits.h"
+#include "framework/member_buffers.h"
 #include "framework/prepared_op.h"
 #include "framework/rank_list.h"
 #include "framework/registry.h"
@@ -32,20 +32,13 @@ std::string Rounded(absl::Duration duration) {
 
 // What can be said without the group, of a member that others wait for.
 absl::Status CheckTogether(const CollectiveArgs& args, bool is_preparation) {
-  if (args.segments != nullptr &&
-      (args.input.is_set() || args.output != nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        args.device->full_name(), " called ", InstanceLabel(*args.request),
-        ", with segments and ", args.input.is_set() ? "an input" : "an output",
-        " besides"));
-  }
   if (is_preparation && args.execution.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat(args.device->full_name(), " prepared execution ",
                      *args.execution, " of ", InstanceLabel(*args.request),
                      "; what is prepared counts its executions itself"));
   }
-  return absl::OkStatus();
+  return CheckBuffersAreOneKind(args);
 }
 
 // What runs on any device, and is not made of steps, reads and writes its
@@ -100,7 +93,7 @@ void MemberOp::Start() {
   if (status.ok()) status = Join();
   if (!status.ok()) {  // Nobody knows of it yet.
     const absl::Status aborted = executor_->status();
-    return End(aborted.ok() ? status : aborted);
+    return Refuse(aborted.ok() ? status : aborted);
   }
   if (args_.cancellation != nullptr) WatchCancellation();
   if (args_.deadline != absl::InfiniteFuture()) ArmDeadline();
@@ -139,10 +132,12 @@ absl::Status MemberOp::CheckArgs() const {
 
 absl::Status MemberOp::Join() {
   ExecutionTable& executions = executor_->executions_;
+  const auto owner = [this] { return executor_; };
   auto joined =
       is_preparation_
-          ? executions.JoinPreparation(args_.device, *args_.request)
-          : executions.Join(args_.device, *args_.request, args_.execution);
+          ? executions.JoinPreparation(args_.device, *args_.request, owner)
+          : executions.Join(args_.device, *args_.request, args_.execution,
+                            owner);
   if (!joined.ok()) return joined.status();
   execution_ = std::move(joined->execution);
   join_status_ = std::move(joined->status);
@@ -230,7 +225,7 @@ std::string MemberOp::DescribeAbsent() const {
 // lives.
 bool MemberOp::IsSettled() const {
   return settled_ != nullptr &&
-         !settled_->params->group->cancellation->cancelled();
+         !settled_->group_end->cancelled();
 }
 
 void MemberOp::Resolve() {
@@ -274,12 +269,14 @@ absl::Status MemberOp::FindImplementation(
   const ImplementationTraits& traits = (*factory)->traits();
   absl::Status status = CheckMemory(traits, *params, *args_.device);
   if (!status.ok()) return status;
-  settled_ = std::make_shared<const ExecutionTable::Settled>(
-      ExecutionTable::Settled{.request = args_.request,
-                              .params = std::move(params),
-                              .implementation = (*factory)->Create(),
-                              .shares_output = traits.shares_output,
-                              .takes_segments = traits.takes_segments});
+  auto settled = std::make_shared<ExecutionTable::Settled>(std::move(params));
+  settled->request = args_.request;
+  settled->implementation = (*factory)->Create();
+  settled->shares_output = traits.shares_output;
+  settled->takes_segments = traits.takes_segments;
+  settled->has_dependencies =
+      !settled->params->instance->impl_details.dependencies.empty();
+  settled_ = std::move(settled);
   return absl::OkStatus();
 }
 
@@ -288,12 +285,10 @@ void MemberOp::Prepare() {
   absl::Status status = PrepareContext();
   if (!status.ok()) return Finish(std::move(status));
   if (is_preparation_) {
-    prepared_ = std::make_shared<PreparedOp>(executor_, settled_, context_);
+    prepared_ = PreparedOp::Create(executor_, settled_, context_);
     return Finish(absl::OkStatus());
   }
-  if (settled_->params->instance->impl_details.dependencies.empty()) {
-    return Run();
-  }
+  if (!settled_->has_dependencies) return Run();
   executor_->WaitForDependencies(
       context_, [self = shared_from_this()](absl::Status ready) {
         if (!ready.ok()) return self->Finish(std::move(ready));
@@ -306,7 +301,6 @@ absl::Status MemberOp::PrepareContext() {
   context_.params = settled_->params.get();
   context_.executor = executor_.get();
   context_.device = args_.device;
-  context_.store_hint = args_.store_hint;
   context_.execution = execution_.get();
   context_.exec_key = {group.generation, executor_->step_id(), group.key,
                        execution_->id.instance_key, execution_->number};
@@ -317,54 +311,15 @@ absl::Status MemberOp::PrepareContext() {
   }
   if (group.cancellation->cancelled()) return group.cancellation->status();
   const absl::Status status =
-      args_.segments == nullptr ? PrepareTensors() : PrepareSegments();
+      PrepareMemberBuffers(*settled_, &args_, &context_);
   if (!status.ok()) return status;
   return settled_->implementation->InitializeCollectiveContext(&context_);
-}
-
-absl::Status MemberOp::PrepareTensors() {
-  context_.input = std::move(args_.input);
-  if (args_.output != nullptr) context_.output = *args_.output;
-  const CollInstanceParams& instance = *settled_->params->instance;
-  const bool has_output =
-      HasOutput(instance.type, context_.rank(), instance.root);
-  if (args_.output == nullptr && has_output) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Name(instance.type), " (", InstanceLabel(*args_.request), "), rank ",
-        context_.rank(), " (", args_.device->full_name(),
-        "): there is no place for the output"));
-  }
-  const bool is_late = has_output && args_.allow_shared_output &&
-                       settled_->shares_output && !args_.output->is_set();
-  if (is_late) context_.late_output = args_.output;
-  const absl::Status status =
-      PrepareBuffers(*settled_->params, *args_.device, &context_.input,
-                     is_late ? nullptr : &context_.output);
-  if (!status.ok()) return status;
-  if (context_.output.is_set() && !args_.output->is_set()) {
-    *args_.output = context_.output;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status MemberOp::PrepareSegments() {
-  const CollectiveParams& params = *settled_->params;
-  const absl::Status status = CheckSegments(params, *args_.segments);
-  if (!status.ok()) return status;
-  context_.segments = std::move(args_.segments);
-  if (!is_packed()) return absl::OkStatus();
-  auto packed =
-      args_.device->Allocate(params.instance->dtype, params.input_shape);
-  if (!packed.ok()) return packed.status();
-  context_.output = *std::move(packed);
-  context_.input = context_.output;
-  return absl::OkStatus();
 }
 
 void MemberOp::Run() {
   phase_.store(Phase::kRun, std::memory_order_release);
   self_ = shared_from_this();
-  is_packed() ? RunPacked() : RunImplementation();
+  IsPacked(context_, *settled_) ? RunPacked() : RunImplementation();
 }
 
 void MemberOp::RunImplementation() {
@@ -415,15 +370,19 @@ void MemberOp::Finish(absl::Status status) {
     executor_->FailExecution(*execution_, std::move(status));
     status = execution_->cancellation.status();
   }
-  executor_->MarkLaunched(context_, *execution_);
-  executor_->LeaveExecution(*execution_);
   if (status.ok() && !is_preparation_) {
     executor_->ShowObserver(context_, *settled_->request);
   }
   context_.input = Tensor();
   context_.output = Tensor();
   context_.segments = nullptr;
-  End(std::move(status));
+  ClearArgs();
+  if (status.ok() && is_preparation_) {
+    executor_->Leave(*execution_, {.num_unlaunched = 1});
+    return EndPreparation();
+  }
+  executor_->EndPart({execution_.get(), context_.launched}, std::move(status),
+                     std::move(done_));
 }
 
 // A caller that goes on to the next one may find that prepared at once, too,
@@ -441,17 +400,19 @@ void MemberOp::EndPreparation() {
   --num_nested;
 }
 
-void MemberOp::End(absl::Status status) {
-  args_.input = Tensor();  // Where it ended before it was taken.
-  args_.segments = nullptr;
-  if (status.ok() && !is_preparation_) {
-    return std::move(done_)(std::move(status));
-  }
-  if (status.ok()) return EndPreparation();
+// It has joined nothing.
+void MemberOp::Refuse(absl::Status status) {
+  ClearArgs();
   // A caller that goes on to the next collective may find that one failed too.
   RunInTurn([done = std::move(done_), status = std::move(status)]() mutable {
     std::move(done)(std::move(status));
   });
+}
+
+// Where it ended before they were taken.
+void MemberOp::ClearArgs() {
+  args_.input = Tensor();
+  args_.segments = nullptr;
 }
 
 }  // namespace tutti

@@ -57,8 +57,6 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
       std::shared_ptr<const CollectiveParams> params);
   void Prepare();
   absl::Status PrepareContext();
-  absl::Status PrepareTensors();
-  absl::Status PrepareSegments();
   void Run();
   void RunImplementation();
   void RunPacked();
@@ -67,12 +65,10 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   using SegmentCopies = absl::Status (*)(const SegmentList& segments,
                                          Tensor& packed, CopyPiece copy);
   void CopySegments(SegmentCopies copies, StatusCallback done);
-  bool is_packed() const {
-    return context_.segments != nullptr && !settled_->takes_segments;
-  }
   void Finish(absl::Status status);
   void EndPreparation();
-  void End(absl::Status status);
+  void Refuse(absl::Status status);
+  void ClearArgs();
 
   const std::shared_ptr<CollectiveExecutor> executor_;
   CollectiveArgs args_;

@@ -4,16 +4,25 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/member_buffers.h"
 #include "framework/run_in_turn.h"
 
 namespace tutti {
+
+std::shared_ptr<PreparedCollective> PreparedOp::Create(
+    std::shared_ptr<CollectiveExecutor> executor,
+    std::shared_ptr<const ExecutionTable::Settled> settled,
+    const CollectiveContext& context) {
+  return std::shared_ptr<PreparedOp>(
+      new PreparedOp(std::move(executor), std::move(settled), context),
+      [](PreparedOp* op) { op->LetGo(); });
+}
 
 PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
                        std::shared_ptr<const ExecutionTable::Settled> settled,
                        const CollectiveContext& context)
     : executor_(std::move(executor)),
       settled_(std::move(settled)),
-      group_(*settled_->params->group->cancellation),
       member_(executor_->executions_.Hold(
           context.device,
           {settled_->request->group_key, settled_->request->instance_key})) {
@@ -27,15 +36,12 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
   context_.implementation_state = context.implementation_state;
   context_.segments = context.segments;
   context_.store_hint = context.store_hint;
-  const bool is_packed =
-      context_.segments != nullptr && !settled_->takes_segments;
+  const bool is_packed = IsPacked(context_, *settled_);
   if (is_packed) {  // Calls make their own.
     context_.input = Tensor();
     context_.output = Tensor();
   }
-  always_calls_ =
-      is_packed ||
-      !settled_->params->instance->impl_details.dependencies.empty();
+  always_calls_ = is_packed || settled_->has_dependencies;
 }
 
 PreparedOp::~PreparedOp() { executor_->executions_.Release(member_); }
@@ -43,16 +49,14 @@ PreparedOp::~PreparedOp() { executor_->executions_.Release(member_); }
 void PreparedOp::Start(StatusCallback done) {
   if (!Claim(&done)) return;
   if (NeedsCall()) return Call({}, std::move(done));
-  const std::shared_ptr<PreparedOp> self = shared_from_this();
-  self_ = self;  // `done` may let go of it before Run() returns.
   done_ = std::move(done);
   absl::Status status = Join();
-  if (execution_ == nullptr) return End(std::move(status));
+  if (execution_ == nullptr) return Refuse(std::move(status));
   if (!status.ok()) return Finish(std::move(status));
   // The table has the execution: whoever ends step, group or execution from now
   // on finds it.
   if (executor_->aborted_.cancelled()) return Finish(executor_->status());
-  if (group_.cancelled()) return Finish(group_.status());
+  if (settled_->group_end->cancelled()) return Finish(settled_->group_end->status());
   if (execution_->cancellation.cancelled()) {
     return Finish(execution_->cancellation.status());
   }
@@ -64,10 +68,16 @@ void PreparedOp::Start(Limits limits, StatusCallback done) {
   if (Claim(&done)) Call(std::move(limits), std::move(done));
 }
 
+void PreparedOp::LetGo() {
+  const int before = state_.fetch_or(kLetGo, std::memory_order_acq_rel);
+  if ((before & kRunning) == 0) delete this;
+}
+
 // False, and `done` has run, if it runs already.
 bool PreparedOp::Claim(StatusCallback* done) {
   if (*done == nullptr) *done = [](absl::Status) {};
-  if (!is_running_.exchange(true, std::memory_order_acquire)) return true;
+  const int before = state_.fetch_or(kRunning, std::memory_order_acquire);
+  if ((before & kRunning) == 0) return true;
   const CollectiveRequest& request = *settled_->request;
   std::move (*done)(absl::FailedPreconditionError(absl::StrCat(
       settled_->params->group->members[context_.rank()].device.name.ToString(),
@@ -77,8 +87,14 @@ bool PreparedOp::Claim(StatusCallback* done) {
   return false;
 }
 
+// It may be gone then.
+void PreparedOp::Release() {
+  const int before = state_.fetch_and(~kRunning, std::memory_order_acq_rel);
+  if ((before & kLetGo) != 0) delete this;
+}
+
 bool PreparedOp::NeedsCall() const {
-  return always_calls_ || executor_->aborted_.cancelled() || group_.cancelled();
+  return always_calls_ || executor_->aborted_.cancelled() || settled_->group_end->cancelled();
 }
 
 void PreparedOp::Call(Limits limits, StatusCallback done) {
@@ -94,42 +110,42 @@ void PreparedOp::Call(Limits limits, StatusCallback done) {
        .store_hint = context_.store_hint,
        .deadline = limits.deadline,
        .cancellation = std::move(limits.cancellation)},
-      [self = shared_from_this(),
-       done = std::move(done)](absl::Status status) mutable {
-        self->is_running_.store(false, std::memory_order_release);
+      [this, done = std::move(done)](absl::Status status) mutable {
+        Release();
         std::move(done)(std::move(status));
       });
 }
 
 absl::Status PreparedOp::Join() {
   absl::Status status;
-  execution_ = executor_->executions_.JoinNext(member_, &status);
+  execution_ = executor_->executions_.JoinNext(
+      member_, [this] { return executor_; }, &status);
   if (execution_ == nullptr) return status;
-  context_.execution = execution_.get();
+  context_.execution = execution_;
   context_.exec_key.execution = execution_->number;
   context_.launched.store(false, std::memory_order_relaxed);
   return status;
 }
 
 void PreparedOp::Finish(absl::Status status) {
-  {
-    const std::shared_ptr<Execution> execution = std::move(execution_);
-    if (!status.ok()) {
-      executor_->FailExecution(*execution, std::move(status));
-      status = execution->cancellation.status();
-    }
-    executor_->MarkLaunched(context_, *execution);
-    executor_->LeaveExecution(*execution);
+  CollectiveExecutor& executor = *executor_;  // Kept by the execution.
+  Execution& execution = *execution_;
+  if (!status.ok()) {
+    executor.FailExecution(execution, std::move(status));
+    status = execution.cancellation.status();
   }
-  if (status.ok()) executor_->ShowObserver(context_, *settled_->request);
-  End(std::move(status));
+  if (status.ok()) executor.ShowObserver(context_, *settled_->request);
+  const bool has_launched = context_.launched;
+  StatusCallback done = std::move(done_);
+  Release();
+  executor.EndPart({&execution, has_launched}, std::move(status),
+                   std::move(done));
 }
 
-void PreparedOp::End(absl::Status status) {
-  const std::shared_ptr<PreparedOp> self = std::move(self_);
+// It has joined nothing.
+void PreparedOp::Refuse(absl::Status status) {
   StatusCallback done = std::move(done_);
-  is_running_.store(false, std::memory_order_release);
-  if (status.ok()) return std::move(done)(std::move(status));
+  Release();
   // A caller that starts again may find that one failed too.
   RunInTurn([done = std::move(done), status = std::move(status)]() mutable {
     std::move(done)(std::move(status));

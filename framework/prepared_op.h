@@ -17,15 +17,16 @@ namespace tutti {
 // What PreparedCollective promises: the walk of a MemberOp from where it has
 // been prepared. Starts that need more of that walk, because they have a limit,
 // dependencies, an ended group, or segments to pack, are calls.
-class PreparedOp : public PreparedCollective,
-                   public std::enable_shared_from_this<PreparedOp> {
+//
+// Lives until its caller has let go of it and no start is under way.
+class PreparedOp : public PreparedCollective {
  public:
   // Of a member that has joined and is settled; `context` is initialised but
   // for the execution.
-  PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
-             std::shared_ptr<const ExecutionTable::Settled> settled,
-             const CollectiveContext& context);
-  ~PreparedOp() override;
+  static std::shared_ptr<PreparedCollective> Create(
+      std::shared_ptr<CollectiveExecutor> executor,
+      std::shared_ptr<const ExecutionTable::Settled> settled,
+      const CollectiveContext& context);
 
   void Start(StatusCallback done) override;
   void Start(Limits limits, StatusCallback done) override;
@@ -33,27 +34,35 @@ class PreparedOp : public PreparedCollective,
   const Tensor& output() const override { return context_.output; }
 
  private:
+  PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
+             std::shared_ptr<const ExecutionTable::Settled> settled,
+             const CollectiveContext& context);
+  ~PreparedOp() override;
+
+  void LetGo();
   bool Claim(StatusCallback* done);
+  void Release();
   bool NeedsCall() const;
   void Call(Limits limits, StatusCallback done);
   absl::Status Join();
   void Finish(absl::Status status);
-  void End(absl::Status status);
+  void Refuse(absl::Status status);
 
   const std::shared_ptr<CollectiveExecutor> executor_;
   const std::shared_ptr<const ExecutionTable::Settled> settled_;
-  // The group's, kept by `settled_`: at hand, as starts look at it often, and
-  // what leads there may have left the caches.
-  const Cancellation& group_;
   ExecutionTable::Member& member_;
   bool always_calls_ = false;
 
-  // All else belongs to the start that has set it.
-  std::atomic<bool> is_running_{false};
+  // In state_.
+  static constexpr int kRunning = 1;
+  static constexpr int kLetGo = 2;  // By the caller.
+
+  std::atomic<int> state_{0};
+
+  // All else belongs to the start that set kRunning.
   CollectiveContext context_;
-  std::shared_ptr<Execution> execution_;
+  Execution* execution_ = nullptr;
   StatusCallback done_;
-  std::shared_ptr<PreparedOp> self_;  // Until the end.
 };
 
 }  // namespace tutti

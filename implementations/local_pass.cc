@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "implementations/cost.h"
 
@@ -137,6 +138,12 @@ void LocalPass::EndSlice(const std::shared_ptr<LocalPass>& self,
     status = self->status_;
   }
   std::move(self->done_)(std::move(status));
+}
+
+void LaunchTogether(absl::Span<const Attendee> members) {
+  absl::InlinedVector<const CollectiveContext*, 16> contexts;
+  for (const Attendee& member : members) contexts.push_back(member.context);
+  contexts[0]->executor->LaunchedTogether(contexts);
 }
 
 ImplementationTraits LocalTraits(std::string summary,

@@ -107,6 +107,9 @@ class LocalPass {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
+// Says that all have launched: they are here, and wait for nobody.
+void LaunchTogether(absl::Span<const Attendee> members);
+
 // An implementation that is a pass; `Pass` is made from the members.
 template <class Pass>
 class LocalImplementation : public CollectiveImplementationInterface {
@@ -116,7 +119,6 @@ class LocalImplementation : public CollectiveImplementationInterface {
   }
 
   void Run(const CollectiveContext& context, StatusCallback done) override {
-    context.executor->Launched(context);
     LocalMeeting& meeting = context.execution->Shared<LocalMeeting>();
     const auto members = meeting.Join(context, std::move(done));
     if (members.empty()) return;
@@ -124,6 +126,7 @@ class LocalImplementation : public CollectiveImplementationInterface {
     if (!status.ok()) return meeting.Adjourn(std::move(status));
     const Pass pass(members);
     if (pass.is_small()) return meeting.Adjourn(pass.RunHere());
+    LaunchTogether(members);
     LocalPass::Schedule(
         std::make_shared<Pass>(members),
         [&meeting](absl::Status ended) { meeting.Adjourn(std::move(ended)); });

@@ -65,10 +65,11 @@ class Reduction : public LocalPass {
 
   void FindBuffers() {
     for (int rank = 0; rank < group_size(); ++rank) {
-      inputs_.push_back(input(rank));
-      if (output(rank) == nullptr) continue;
-      OutputsFor(input(rank), output(rank), &outputs_, &streamed_)
-          .push_back(output(rank));
+      const uint8_t* const from = input(rank);
+      uint8_t* const to = output(rank);
+      inputs_.push_back(from);
+      if (to == nullptr) continue;
+      OutputsFor(from, to, &outputs_, &streamed_).push_back(to);
     }
   }
 
@@ -97,11 +98,23 @@ class Reduction : public LocalPass {
 
   absl::Status Run(ByteRange slice) const override {
     if (!pieces_.empty()) return RunPieces(slice);
+    if (slice.begin == 0) {
+      return FoldTo(inputs_, outputs_, streamed_, slice.end);
+    }
+    return FoldTo(At<const uint8_t>(inputs_, slice.begin),
+                  At<uint8_t>(outputs_, slice.begin),
+                  At<uint8_t>(streamed_, slice.begin), slice.size());
+  }
+
+  absl::Status FoldTo(absl::Span<const uint8_t* const> inputs,
+                      absl::Span<uint8_t* const> outputs,
+                      absl::Span<uint8_t* const> streamed,
+                      int64_t num_bytes) const {
     return Fold(instance().dtype, instance().merge_op, instance().final_op,
-                {.inputs = At<const uint8_t>(inputs_, slice.begin),
-                 .outputs = At<uint8_t>(outputs_, slice.begin),
-                 .streamed = At<uint8_t>(streamed_, slice.begin),
-                 .num_bytes = slice.end - slice.begin});
+                {.inputs = inputs,
+                 .outputs = outputs,
+                 .streamed = streamed,
+                 .num_bytes = num_bytes});
   }
 
   absl::Status RunPieces(ByteRange slice) const {
@@ -136,11 +149,7 @@ class Reduction : public LocalPass {
       inputs.push_back(input);
       OutputsFor(input, output, &outputs, &streamed).push_back(output);
     }
-    return Fold(instance().dtype, instance().merge_op, instance().final_op,
-                {.inputs = inputs,
-                 .outputs = outputs,
-                 .streamed = streamed,
-                 .num_bytes = range.end - range.begin});
+    return FoldTo(inputs, outputs, streamed, range.size());
   }
 
   Pointers<const uint8_t> inputs_;

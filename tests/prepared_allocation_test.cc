@@ -1,5 +1,5 @@
-// What is prepared and small runs without the allocator, and other runs take no
-// more of it each time.
+// What is prepared, or called again, and small runs without the allocator, and
+// other runs take no more of it each time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,15 +90,16 @@ class PreparedAllocationTest : public testing::TestWithParam<Case> {
       }
       const auto request =
           std::make_shared<const CollectiveRequest>(std::move(asked));
-      job_.executor().Prepare(
-          {.device = job_.devices()[i],
-           .request = request,
-           .input = *Tensor::Allocate(DType::kFloat32, request->shape),
-           .output = &outputs_[i]},
-          [this](auto prepared) {
-            ASSERT_THAT(prepared, IsOk());
-            prepared_.push_back(*std::move(prepared));
-          });
+      const CollectiveArgs args{
+          .device = job_.devices()[i],
+          .request = request,
+          .input = *Tensor::Allocate(DType::kFloat32, request->shape),
+          .output = &outputs_[i]};
+      args_.push_back(args);
+      job_.executor().Prepare(args, [this](auto prepared) {
+        ASSERT_THAT(prepared, IsOk());
+        prepared_.push_back(*std::move(prepared));
+      });
     }
   }
 
@@ -110,8 +111,17 @@ class PreparedAllocationTest : public testing::TestWithParam<Case> {
     }
   }
 
+  void CallAll() {
+    for (const CollectiveArgs& args : args_) {
+      job_.executor().ExecuteAsync(args, [this](const absl::Status& status) {
+        if (status.ok()) ++num_ok_;
+      });
+    }
+  }
+
   LocalJob job_{{.devices_per_task = GetParam().num_devices}};
   std::vector<Tensor> outputs_;
+  std::vector<CollectiveArgs> args_;
   std::vector<std::shared_ptr<PreparedCollective>> prepared_;
   int num_ok_ = 0;
 };
@@ -132,6 +142,14 @@ TEST_P(PreparedAllocationTest, StartsAllocateNothing) {
   for (int i = 0; i < 20; ++i) StartAll();  // Grows to what it needs.
   const int64_t before = num_allocations;
   for (int i = 0; i < 1000; ++i) StartAll();
+  EXPECT_EQ(num_allocations - before, 0);
+  EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
+}
+
+TEST_P(PreparedAllocationTest, CallsOfTheSameRequestAllocateNothing) {
+  for (int i = 0; i < 20; ++i) CallAll();
+  const int64_t before = num_allocations;
+  for (int i = 0; i < 1000; ++i) CallAll();
   EXPECT_EQ(num_allocations - before, 0);
   EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
 }

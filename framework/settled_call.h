@@ -1,0 +1,33 @@
+#ifndef TUTTI_FRAMEWORK_SETTLED_CALL_H_
+#define TUTTI_FRAMEWORK_SETTLED_CALL_H_
+
+#include "absl/status/status.h"
+#include "framework/collective_executor.h"
+#include "framework/execution_table.h"
+#include "framework/status_callback.h"
+
+namespace tutti {
+
+// A call of CollectiveExecutor::ExecuteAsync() that has nothing to wait for but
+// the other members: its instance was settled by the same request, and it has
+// no limit, dependency, number or segments to pack. The walk of a MemberOp from
+// where the instance is settled, without what that needs to wait: it belongs to
+// nobody, and nothing is allocated for it where an earlier one's place is free.
+class SettledCall {
+ public:
+  // Runs the call, and takes what is given, if it is such a one and the step is
+  // not aborted. Else false, and nothing is done.
+  static bool Start(CollectiveExecutor& executor, CollectiveArgs* args,
+                    StatusCallback* done);
+
+ private:
+  static absl::Status Prepare(ExecutionTable::Call& call, CollectiveArgs* args,
+                              absl::Status joined);
+
+  // The call may be another member's afterwards.
+  static void Finish(ExecutionTable::Call& call, absl::Status status);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_SETTLED_CALL_H_
