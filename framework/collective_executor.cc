@@ -171,8 +171,8 @@ CollectiveExecutor::JointEnd::JointEnd(Execution& execution)
 CollectiveExecutor::JointEnd::~JointEnd() {
   joint_end = outer_;
   if (num_members_ == 0) return;
-  const auto owner = executor_->Leave(
-      execution_, {num_members_, num_unlaunched_, calls_});
+  const auto owner =
+      executor_->Leave(execution_, {num_members_, num_unlaunched_, calls_});
 }
 
 void CollectiveExecutor::EndPart(const Part& part, absl::Status status,
@@ -189,9 +189,9 @@ void CollectiveExecutor::EndPart(const Part& part, absl::Status status,
     return std::move(mine)(std::move(status));
   }
   const size_t num_calls = part.call == nullptr ? 0 : 1;
-  const Owner owner = Leave(
-      *part.execution,
-      {1, num_unlaunched, absl::MakeConstSpan(&part.call, num_calls)});
+  const Owner owner =
+      Leave(*part.execution,
+            {1, num_unlaunched, absl::MakeConstSpan(&part.call, num_calls)});
   if (status.ok()) return std::move(mine)(std::move(status));
   // A caller that goes on to the next collective may find that one failed too.
   RunInTurn([done = std::move(mine), status = std::move(status)]() mutable {

@@ -78,6 +78,10 @@ struct CollectiveArgs {
   std::optional<uint64_t> execution;
 };
 
+// From how many bytes of inputs and outputs in all results are written past the
+// caches, where nobody says: as measured with 32 MiB of last-level cache.
+inline constexpr int64_t kPastCachesFromBytes = int64_t{16} << 20;
+
 // Runs the collectives of one step for the devices of this process.
 //
 // Thread-safe. `done` runs exactly once, on the calling thread, on that of
@@ -101,6 +105,9 @@ class CollectiveExecutor
 
     // May be null.
     std::shared_ptr<CollectiveObserver> observer;
+
+    // As in CollectiveExecutorMgr::Options.
+    int64_t past_caches_from_bytes = kPastCachesFromBytes;
 
     // How much to remember of instances; see ExecutionTable.
     size_t max_entries = size_t{1} << 19;
@@ -146,6 +153,9 @@ class CollectiveExecutor
 
   PeerAccessInterface& peers() { return *options_.peers; }
   const Environment& environment() const { return options_.environment; }
+  int64_t past_caches_from_bytes() const {
+    return options_.past_caches_from_bytes;
+  }
 
   // Runs `ready` once all members of this process have launched what the
   // context's instance depends on (the n-th execution waits for the n-th of

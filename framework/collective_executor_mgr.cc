@@ -86,6 +86,8 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
       .step_id = step_id,
       .beginning = beginning,
       .observer = observer(),
+      .past_caches_from_bytes =
+          options_.past_caches_from_bytes.value_or(kPastCachesFromBytes),
   });
   if (!has_transport) {
     executor->StartAbort(absl::InternalError(

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -62,6 +63,12 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
     // members in this process alone.
     std::function<std::unique_ptr<PeerAccessInterface>(int64_t step_id)>
         make_peer_access;
+
+    // From how many bytes on, of the inputs and outputs of all members of an
+    // execution within a process, what is written goes past the caches, in
+    // which it would not stay; CollectiveArgs::store_hint overrides it. `tutti
+    // tune` measures it (SelectionRules). None: kPastCachesFromBytes.
+    std::optional<int64_t> past_caches_from_bytes;
   };
 
   // Errors: INVALID_ARGUMENT for a missing option; that of a collective's

@@ -184,8 +184,8 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
   return joined;
 }
 
-// What other threads wait for, with the lock, is kept short: nothing of the call
-// itself, which whoever ended the last one may have in its cache.
+// What other threads wait for, with the lock, is kept short: nothing of the
+// call itself, which whoever ended the last one may have in its cache.
 ExecutionTable::Call* ExecutionTable::JoinSettled(
     Device* device, const CollectiveRequest& request, HoldOwner hold_owner,
     absl::Status* status) {
@@ -207,8 +207,7 @@ ExecutionTable::Call* ExecutionTable::JoinSettled(
     }
     spare = member.table_device->TakeSpare();
     if (spare.settled != settled) other_settled = member.settled;
-    execution =
-        &Enter(member, member.num_calls++, settled, hold_owner, status);
+    execution = &Enter(member, member.num_calls++, settled, hold_owner, status);
     dropped.swap(member.dropped);
   }
   Call* const call = spare.call.release();  // The execution's, until it leaves.
@@ -397,9 +396,8 @@ absl::Status ExecutionTable::CheckGeneration(const Member& member,
 
 absl::Status ExecutionTable::SetKey(Execution& execution,
                                     const Settled& settled) {
-  const ExecKey key{settled.generation, step_id_,
-                    execution.id.group_key, execution.id.instance_key,
-                    execution.number};
+  const ExecKey key{settled.generation, step_id_, execution.id.group_key,
+                    execution.id.instance_key, execution.number};
   if (!execution.key_.has_value()) {
     execution.key_ = key;
     if (execution.group_ != settled.params->group) {

@@ -146,7 +146,7 @@ class ExecutionTable {
   // is done, for any other. Sets `status` to that of Joined. Allocates nothing
   // where what earlier ones used is free.
   Call* JoinSettled(Device* device, const CollectiveRequest& request,
-                           HoldOwner hold_owner, absl::Status* status)
+                    HoldOwner hold_owner, absl::Status* status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // As Join() without a number, for a member whose place is held: looks nothing
@@ -176,8 +176,9 @@ class ExecutionTable {
   // Members whose part in an execution has ended.
   struct Leaving {
     size_t num_members = 1;
-    size_t num_unlaunched = 0;      // Those that count as launched by that.
-    absl::Span<Call* const> calls;  // Of those that have one: not theirs any more.
+    size_t num_unlaunched = 0;  // Those that count as launched by that.
+    absl::Span<Call* const>
+        calls;  // Of those that have one: not theirs any more.
   };
 
   // What is left of it.

@@ -57,10 +57,10 @@ absl::Status CheckBuffersAreOneKind(const CollectiveArgs& args) {
       (!args.input.is_set() && args.output == nullptr)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      args.device->full_name(), " called ", InstanceLabel(*args.request),
-      ", with segments and ", args.input.is_set() ? "an input" : "an output",
-      " besides"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(args.device->full_name(), " called ",
+                   InstanceLabel(*args.request), ", with segments and ",
+                   args.input.is_set() ? "an input" : "an output", " besides"));
 }
 
 absl::Status PrepareMemberBuffers(const ExecutionTable::Settled& settled,

@@ -133,11 +133,10 @@ absl::Status MemberOp::CheckArgs() const {
 absl::Status MemberOp::Join() {
   ExecutionTable& executions = executor_->executions_;
   const auto owner = [this] { return executor_; };
-  auto joined =
-      is_preparation_
-          ? executions.JoinPreparation(args_.device, *args_.request, owner)
-          : executions.Join(args_.device, *args_.request, args_.execution,
-                            owner);
+  auto joined = is_preparation_ ? executions.JoinPreparation(
+                                      args_.device, *args_.request, owner)
+                                : executions.Join(args_.device, *args_.request,
+                                                  args_.execution, owner);
   if (!joined.ok()) return joined.status();
   execution_ = std::move(joined->execution);
   join_status_ = std::move(joined->status);
@@ -224,8 +223,7 @@ std::string MemberOp::DescribeAbsent() const {
 // True if the instance was settled for this member, in a group that still
 // lives.
 bool MemberOp::IsSettled() const {
-  return settled_ != nullptr &&
-         !settled_->group_end->cancelled();
+  return settled_ != nullptr && !settled_->group_end->cancelled();
 }
 
 void MemberOp::Resolve() {

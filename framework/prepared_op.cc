@@ -56,7 +56,8 @@ void PreparedOp::Start(StatusCallback done) {
   // The table has the execution: whoever ends step, group or execution from now
   // on finds it.
   if (executor_->aborted_.cancelled()) return Finish(executor_->status());
-  if (settled_->group_end->cancelled()) return Finish(settled_->group_end->status());
+  if (settled_->group_end->cancelled())
+    return Finish(settled_->group_end->status());
   if (execution_->cancellation.cancelled()) {
     return Finish(execution_->cancellation.status());
   }
@@ -94,7 +95,8 @@ void PreparedOp::Release() {
 }
 
 bool PreparedOp::NeedsCall() const {
-  return always_calls_ || executor_->aborted_.cancelled() || settled_->group_end->cancelled();
+  return always_calls_ || executor_->aborted_.cancelled() ||
+         settled_->group_end->cancelled();
 }
 
 void PreparedOp::Call(Limits limits, StatusCallback done) {

@@ -137,7 +137,7 @@ bool Matches(const SelectionRule& rule, const SelectionRequest& request) {
 // Sets name and factory if a rule decides.
 void AskRules(const CollectiveRegistry& registry, const SelectionRules& rules,
               const SelectionRequest& request, Selection* selection) {
-  for (const SelectionRule& rule : rules) {
+  for (const SelectionRule& rule : rules.rules) {
     if (!Matches(rule, request)) continue;
     auto factory = registry.Find(rule.implementation);
     const std::string why_not = factory.ok()

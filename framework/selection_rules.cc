@@ -192,7 +192,7 @@ absl::Status RulesBefore::CheckReached(const SelectionRule& rule) const {
 absl::Status CheckRules(const CollectiveRegistry& registry,
                         const SelectionRules& rules) {
   RulesBefore before;
-  for (const SelectionRule& rule : rules) {
+  for (const SelectionRule& rule : rules.rules) {
     absl::Status status = CheckImplementation(registry, rule);
     if (status.ok()) status = CheckRange(rule);
     if (status.ok()) status = before.CheckOverlap(rule);

@@ -27,8 +27,19 @@ struct SelectionRule {
   std::string where;  // "rules.json:12", for messages.
 };
 
-// The first that matches, and whose implementation can serve, decides.
-using SelectionRules = std::vector<SelectionRule>;
+// What was settled for a machine beforehand.
+struct SelectionRules {
+  // The first that matches, and whose implementation can serve, decides.
+  std::vector<SelectionRule> rules;
+
+  // CollectiveExecutorMgr::Options has it; none: as there.
+  std::optional<int64_t> past_caches_from_bytes;
+};
+
+// Of rules that may be null.
+inline std::optional<int64_t> PastCachesFromBytes(const SelectionRules* rules) {
+  return rules == nullptr ? std::nullopt : rules->past_caches_from_bytes;
+}
 
 // Errors: INVALID_ARGUMENT naming the rule, and the other one where there are
 // two: an implementation that is not registered, or not for this collective or

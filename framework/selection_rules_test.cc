@@ -49,10 +49,10 @@ class SelectionRulesTest : public testing::Test {
     return rules_.back();
   }
 
-  absl::Status Check() { return CheckRules(registry_, rules_); }
+  absl::Status Check() { return CheckRules(registry_, {rules_}); }
 
   CollectiveRegistry registry_;
-  SelectionRules rules_;
+  std::vector<SelectionRule> rules_;
 };
 
 TEST_F(SelectionRulesTest, RangesThatTouchAndWiderScopesLaterAreFine) {

@@ -435,7 +435,8 @@ class RulesTest : public SelectionTest {
   absl::StatusOr<Selection> Select() {
     return SelectImplementation(
         {.registry = &registry_,
-         .rules = std::make_shared<const SelectionRules>(rules_)},
+         .rules =
+             std::make_shared<const SelectionRules>(SelectionRules{rules_})},
         request_);
   }
 
@@ -444,7 +445,7 @@ class RulesTest : public SelectionTest {
     return selection.ok() ? selection->name : selection.status().ToString();
   }
 
-  SelectionRules rules_;
+  std::vector<SelectionRule> rules_;
 };
 
 TEST_F(RulesTest, TheFirstThatMatchesBeatsTheModel) {

@@ -24,16 +24,15 @@ bool SettledCall::Start(CollectiveExecutor& executor, CollectiveArgs* args,
       [&executor] { return executor.shared_from_this(); }, &joined);
   if (call == nullptr) return false;
   call->context.executor = &executor;
-  call->done =
-      *done == nullptr ? [](absl::Status) {} : std::move(*done);
+  call->done = *done == nullptr ? [](absl::Status) {} : std::move(*done);
   absl::Status status = Prepare(*call, args, std::move(joined));
   if (!status.ok()) {
     Finish(*call, std::move(status));
     return true;
   }
-  call->settled->implementation->Run(
-      call->context,
-      [call](absl::Status ended) { Finish(*call, std::move(ended)); });
+  call->settled->implementation->Run(call->context, [call](absl::Status ended) {
+    Finish(*call, std::move(ended));
+  });
   return true;
 }
 

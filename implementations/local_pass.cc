@@ -25,10 +25,6 @@ constexpr int64_t kManySlices = 64;
 constexpr int64_t kMinSliceBytes = int64_t{1} << 20;
 constexpr int64_t kMaxSliceBytes = int64_t{64} << 20;
 
-// From here on, outputs would not stay in the caches;
-// CollectiveArgs::store_hint overrides it.
-constexpr int64_t kStreamBytes = int64_t{16} << 20;
-
 // A slice begins at a cache line, and so at an element.
 constexpr int64_t kLineBytes = 64;
 
@@ -58,7 +54,7 @@ bool Streams(absl::Span<const Attendee> members, int64_t tensor_bytes) {
     const StoreHint hint = member.context->store_hint;
     if (hint != StoreHint::kBySize) return hint == StoreHint::kPastCaches;
   }
-  return tensor_bytes >= kStreamBytes;
+  return tensor_bytes >= members[0].context->executor->past_caches_from_bytes();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,9 @@ class Idle final : public LocalPass {
   absl::Status Run(ByteRange) const override { return absl::OkStatus(); }
 };
 
-bool Streams(int64_t num_bytes, const std::vector<StoreHint>& hints) {
+bool Streams(int64_t num_bytes, const std::vector<StoreHint>& hints,
+             std::optional<int64_t> past_caches_from_bytes = {}) {
+  LocalJob job({.past_caches_from_bytes = past_caches_from_bytes});
   const Tensor tensor =
       *Tensor::Allocate(DType::kUint8, TensorShape::Vector(num_bytes));
   std::vector<CollectiveContext> contexts(hints.size());
@@ -40,6 +43,7 @@ bool Streams(int64_t num_bytes, const std::vector<StoreHint>& hints) {
     contexts[i].input = tensor;
     contexts[i].output = tensor;
     contexts[i].store_hint = hints[i];
+    contexts[i].executor = &job.executor();
     members[i].context = &contexts[i];
   }
   return Idle(members).streams();
@@ -48,6 +52,14 @@ bool Streams(int64_t num_bytes, const std::vector<StoreHint>& hints) {
 TEST(LocalPassTest, WhatIsLargeGoesPastTheCaches) {
   EXPECT_FALSE(Streams(kSmall, {StoreHint::kBySize, StoreHint::kBySize}));
   EXPECT_TRUE(Streams(kLarge, {StoreHint::kBySize, StoreHint::kBySize}));
+}
+
+TEST(LocalPassTest, WhatIsLargeIsAsTheManagerSays) {
+  using enum StoreHint;
+  // Two inputs and two outputs.
+  EXPECT_TRUE(Streams(kSmall, {kBySize, kBySize}, 4 * kSmall));
+  EXPECT_FALSE(Streams(kSmall, {kBySize, kBySize}, 4 * kSmall + 1));
+  EXPECT_FALSE(Streams(kLarge, {kBySize, kToCaches}, kSmall));
 }
 
 TEST(LocalPassTest, TheHintOfTheLowestRankThatGivesOneCounts) {

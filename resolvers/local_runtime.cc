@@ -12,6 +12,7 @@ namespace tutti {
 absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
     const Environment& environment, const DeviceManager* devices,
     std::shared_ptr<const SelectionRules> rules) {
+  const auto past_caches_from_bytes = PastCachesFromBytes(rules.get());
   return CollectiveExecutorMgr::Create({
       .environment = environment,
       .devices = devices,
@@ -19,6 +20,7 @@ absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
           ParamResolverLocal::Create({.policy = {.rules = std::move(rules)}}),
       .device_resolver = std::make_shared<DeviceResolverLocal>(devices),
       .step_sequence = std::make_shared<StepSequenceLocal>(environment.random),
+      .past_caches_from_bytes = past_caches_from_bytes,
   });
 }
 

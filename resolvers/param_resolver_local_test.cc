@@ -149,7 +149,7 @@ TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
   resolver_ = ParamResolverLocal::Create(
       {.policy = {.registry = &registry_,
                   .rules = std::make_shared<const SelectionRules>(
-                      SelectionRules{{.implementation = "Manual"}})}});
+                      SelectionRules{{{.implementation = "Manual"}}})}});
   const auto call = Ask(0, 1);
   Ask(1, 1);
   ASSERT_FALSE(call->waits());

@@ -329,9 +329,11 @@ class ClusterRuntime::Impl {
          .param_resolver = control_->param_resolver(),
          .device_resolver = control_->device_resolver(),
          .step_sequence = control_->step_sequence(),
-         .make_peer_access = [access = access_](int64_t step_id) {
-           return access->ForStep(step_id);
-         }});
+         .make_peer_access =
+             [access = access_](int64_t step_id) {
+               return access->ForStep(step_id);
+             },
+         .past_caches_from_bytes = PastCachesFromBytes(options_.rules.get())});
     if (!manager.ok()) return manager.status();
     manager_ = *std::move(manager);
     return absl::OkStatus();

@@ -71,6 +71,8 @@ struct Seen {
   int line_of_repeated = 0;
 };
 
+constexpr char kPastCaches[] = "past_caches_from_bytes";
+
 absl::Status Error(const std::string& where, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", message));
 }
@@ -95,6 +97,20 @@ absl::StatusOr<Json> ParseAndSee(const std::string& text,
   } catch (const Json::exception& error) {
     return Error(absl::StrCat(path, ":", line), JsonErrorText(error));
   }
+}
+
+// The number of bytes that `json` has by that key.
+absl::StatusOr<int64_t> BytesIn(const Json& json, const char* key,
+                                const std::string& where) {
+  const Json& value = json[key];
+  const bool fits = value.is_number_integer() &&
+                    (value.is_number_unsigned()
+                         ? value.get<uint64_t>() <=
+                               uint64_t{std::numeric_limits<int64_t>::max()}
+                         : value.get<int64_t>() >= 0);
+  if (fits) return value.get<int64_t>();
+  return Error(where, absl::StrCat("\"", key, "\" is ", ShownJson(value),
+                                   "; wanted a number of bytes"));
 }
 
 // One rule of the file.
@@ -201,18 +217,9 @@ class RuleReader {
 
   absl::Status ReadSize(const char* key, int64_t* bytes) {
     if (!json_.contains(key)) return absl::OkStatus();
-    const Json& value = json_[key];
-    const bool fits = value.is_number_integer() &&
-                      (value.is_number_unsigned()
-                           ? value.get<uint64_t>() <=
-                                 uint64_t{std::numeric_limits<int64_t>::max()}
-                           : value.get<int64_t>() >= 0);
-    if (!fits) {
-      return Error(where_, absl::StrCat("\"", key, "\" is ", ShownJson(value),
-                                        "; wanted a number of bytes"));
-    }
-    *bytes = value.get<int64_t>();
-    return absl::OkStatus();
+    const auto read = BytesIn(json_, key, where_);
+    if (read.ok()) *bytes = *read;
+    return read.status();
   }
 
   const Json& json_;
@@ -235,9 +242,13 @@ absl::Status CheckFile(const Json& json, const Seen& seen,
     return Error(where, "\"comment\" is no text");
   }
   for (const auto& [key, value] : json.items()) {
-    if (key == "rules" || key == "version" || key == "comment") continue;
+    if (key == "rules" || key == "version" || key == "comment" ||
+        key == kPastCaches) {
+      continue;
+    }
     return Error(where, absl::StrCat("unknown key \"", ShownText(key),
-                                     "\"; known: version, comment, rules"));
+                                     "\"; known: version, comment, rules, ",
+                                     kPastCaches));
   }
   if (!json.contains("version") || json["version"] != kVersion) {
     return Error(where, absl::StrCat("wanted \"version\": ", kVersion));
@@ -264,7 +275,12 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
         i < seen.lines_of_rules.size() ? seen.lines_of_rules[i] : 1;
     auto rule = RuleReader(list[i], absl::StrCat(path, ":", line)).Read();
     if (!rule.ok()) return rule.status();
-    rules->push_back(*std::move(rule));
+    rules->rules.push_back(*std::move(rule));
+  }
+  if (json->contains(kPastCaches)) {
+    const auto bytes = BytesIn(*json, kPastCaches, absl::StrCat(path, ":1"));
+    if (!bytes.ok()) return bytes.status();
+    rules->past_caches_from_bytes = *bytes;
   }
   status = CheckRules(registry, *rules);
   if (!status.ok()) return status;
@@ -281,7 +297,7 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> ReadRulesFile(
 std::string RulesFileText(const SelectionRules& rules) {
   std::string text =
       absl::StrCat("{\"version\": ", kVersion, ",\n \"rules\": [");
-  for (const SelectionRule& rule : rules) {
+  for (const SelectionRule& rule : rules.rules) {
     nlohmann::ordered_json json = {
         {"collective", std::string(Name(rule.type))}};
     if (!rule.layout.empty()) json["layout"] = rule.layout;
@@ -291,10 +307,15 @@ std::string RulesFileText(const SelectionRules& rules) {
       json["max_bytes"] = rule.max_bytes;
     }
     json["algorithm"] = rule.implementation;
-    absl::StrAppend(&text, &rule == rules.data() ? "\n  " : ",\n  ",
+    absl::StrAppend(&text, &rule == rules.rules.data() ? "\n  " : ",\n  ",
                     json.dump());
   }
-  return absl::StrCat(text, "\n]}\n");
+  absl::StrAppend(&text, "\n]");
+  if (rules.past_caches_from_bytes.has_value()) {
+    absl::StrAppend(&text, ",\n \"", kPastCaches,
+                    "\": ", *rules.past_caches_from_bytes);
+  }
+  return absl::StrCat(text, "}\n");
 }
 
 }  // namespace tutti

@@ -14,7 +14,8 @@ namespace tutti {
 //   {"version": 1,
 //    "rules": [{"collective": "all_reduce", "layout": "1x8",
 //               "one_process": true, "max_bytes": 65536,
-//               "algorithm": "LocalReduce"}]}
+//               "algorithm": "LocalReduce"}],
+//    "past_caches_from_bytes": 16777216}
 // docs/rules.md says what each key means. Pure but for reading the file.
 
 // `text` is in the file, and errors and rules call it by its `path`. Errors:
@@ -28,7 +29,7 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
 absl::StatusOr<std::shared_ptr<const SelectionRules>> ReadRulesFile(
     const std::string& path, const CollectiveRegistry& registry);
 
-// Such a file with these rules, one in a line; `where` is not in it.
+// Such a file, each rule in a line; `where` is not in it.
 std::string RulesFileText(const SelectionRules& rules);
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -37,8 +38,8 @@ TEST(RulesFileTest, EveryKeyIsTaken) {
           "min_bytes": 5, "max_bytes": 99, "algorithm": "RingReduce"},
          {"collective": "broadcast", "algorithm": "LocalBroadcast"})");
   ASSERT_THAT(rules, IsOk());
-  ASSERT_EQ((*rules)->size(), 2u);
-  const SelectionRule& first = (**rules)[0];
+  ASSERT_EQ((*rules)->rules.size(), 2u);
+  const SelectionRule& first = (*rules)->rules[0];
   EXPECT_EQ(first.type, CollectiveType::kAllReduce);
   EXPECT_EQ(first.layout, "2x4");
   EXPECT_EQ(first.one_process, false);
@@ -46,7 +47,7 @@ TEST(RulesFileTest, EveryKeyIsTaken) {
   EXPECT_EQ(first.max_bytes, 99);
   EXPECT_EQ(first.implementation, "RingReduce");
   EXPECT_EQ(first.where, "r.json:3");
-  const SelectionRule& second = (**rules)[1];
+  const SelectionRule& second = (*rules)->rules[1];
   EXPECT_EQ(second.type, CollectiveType::kBroadcast);
   EXPECT_EQ(second.layout, "");
   EXPECT_FALSE(second.one_process.has_value());
@@ -56,19 +57,22 @@ TEST(RulesFileTest, EveryKeyIsTaken) {
 
 TEST(RulesFileTest, WhatIsWrittenIsReadBack) {
   const SelectionRules rules = {
-      {.layout = "2x4",
-       .one_process = true,
-       .max_bytes = 64,
-       .implementation = "RingReduce"},
-      {.layout = "2x4", .min_bytes = 65, .implementation = "TreeReduce"}};
+      {{.layout = "2x4",
+        .one_process = true,
+        .max_bytes = 64,
+        .implementation = "RingReduce"},
+       {.layout = "2x4", .min_bytes = 65, .implementation = "TreeReduce"}},
+      /*past_caches_from_bytes=*/1 << 20};
   const auto read = Parse(RulesFileText(rules));
   ASSERT_THAT(read, IsOk());
   EXPECT_EQ(RulesFileText(**read), RulesFileText(rules));
-  ASSERT_EQ((*read)->size(), 2u);
-  EXPECT_EQ((**read)[1].where, "r.json:4");
+  ASSERT_EQ((*read)->rules.size(), 2u);
+  EXPECT_EQ((*read)->rules[1].where, "r.json:4");
+  EXPECT_EQ((*read)->past_caches_from_bytes, 1 << 20);
   const auto none = Parse(RulesFileText({}));
   ASSERT_THAT(none, IsOk());
-  EXPECT_TRUE((*none)->empty());
+  EXPECT_TRUE((*none)->rules.empty());
+  EXPECT_EQ((*none)->past_caches_from_bytes, std::nullopt);
 }
 
 struct BadRule {
@@ -138,7 +142,7 @@ TEST(RulesFileTest, ALayoutIsStoredAsGroupsCallTheirs) {
         R"({"collective": "all_reduce", "algorithm": "RingReduce",)",
         R"("layout": ")", text, "\"}"));
     ASSERT_THAT(rules, IsOk());
-    EXPECT_EQ((**rules)[0].layout, stored);
+    EXPECT_EQ((*rules)->rules[0].layout, stored);
   }
 }
 
@@ -189,6 +193,8 @@ TEST(RulesFileTest, WhatIsNoRulesFileIsRefused) {
        {"", "[]", "{}", R"({"rules": {}})", R"({"rules": []})",
         R"({"version": 2, "rules": []})", R"({"version": 1})",
         R"({"version": 1, "rules": [], "more": 1})",
+        R"({"version": 1, "rules": [], "past_caches_from_bytes": "16M"})",
+        R"({"version": 1, "rules": [], "past_caches_from_bytes": -1})",
         R"({"version": 1, "rules": [], "comment": [[{}]]})"}) {
     EXPECT_THAT(Parse(text), StatusIs(absl::StatusCode::kInvalidArgument,
                                       StartsWith("r.json:1: ")))
@@ -212,7 +218,7 @@ TEST(RulesFileTest, AFileIsReadAndNamedByItsPath) {
 {"collective": "all_reduce", "algorithm": "RingReduce"}]})";
   const auto rules = ReadRulesFile(path, CollectiveRegistry::Global());
   ASSERT_THAT(rules, IsOk());
-  EXPECT_EQ((**rules)[0].where, path + ":2");
+  EXPECT_EQ((*rules)->rules[0].where, path + ":2");
 }
 
 }  // namespace

@@ -559,7 +559,7 @@ TEST_F(ClusterResolveTest, WorkOfTheLeaderGrowsLinearly) {
 
 std::shared_ptr<const SelectionRules> AlwaysRun(const std::string& name) {
   return std::make_shared<const SelectionRules>(
-      SelectionRules{{.implementation = name}});
+      SelectionRules{{{.implementation = name}}});
 }
 
 TEST_F(ClusterResolveTest, TheRulesOfTheLeaderDecideForAll) {

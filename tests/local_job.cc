@@ -31,6 +31,7 @@ LocalJob::LocalJob(Options options)
           .step_sequence =
               std::make_shared<StepSequenceLocal>(environment_.get().random),
           .make_peer_access = std::move(options.make_peer_access),
+          .past_caches_from_bytes = options.past_caches_from_bytes,
       })) {}
 
 CollectiveRequest LocalJob::AllReduceRequest(int64_t num_elements,

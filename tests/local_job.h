@@ -29,6 +29,7 @@ class LocalJob {
     std::function<std::unique_ptr<PeerAccessInterface>(int64_t step_id)>
         make_peer_access;
     ParamResolverLocal::Options resolver;
+    std::optional<int64_t> past_caches_from_bytes;
   };
 
   // What became of one call.

@@ -66,7 +66,7 @@ class TakeRulesTest : public ChoiceOptionsTest {
     const auto rules =
         TakeRules(options_, variables, CollectiveRegistry::Global());
     if (!rules.ok()) return rules.status().ToString();
-    return *rules == nullptr ? "none" : (**rules)[0].implementation;
+    return *rules == nullptr ? "none" : (*rules)->rules[0].implementation;
   }
 };
 

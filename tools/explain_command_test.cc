@@ -146,9 +146,9 @@ TEST_F(ExplainCommandTest, ADemandForDeterminismRulesOut) {
 
 TEST_F(ExplainCommandTest, TheRulesThatWereAskedAreShown) {
   options_.rules = std::make_shared<const SelectionRules>(SelectionRules{
-      {.min_bytes = 17, .implementation = "Fixed", .where = "r.json:2"},
-      {.implementation = "Fused", .where = "r.json:3"},
-      {.implementation = "Quiet", .where = "r.json:4"}});
+      {{.min_bytes = 17, .implementation = "Fixed", .where = "r.json:2"},
+       {.implementation = "Fused", .where = "r.json:3"},
+       {.implementation = "Quiet", .where = "r.json:4"}}});
   EXPECT_THAT(Explain(), IsOk());
   EXPECT_THAT(out_.str(),
               AllOf(HasSubstr("Quiet                   -  chosen\n"),

@@ -25,6 +25,7 @@
 #include "tools/perf_runner.h"
 #include "tools/progress.h"
 #include "tools/sizes.h"
+#include "tools/store_calibration.h"
 #include "tools/text_table.h"
 #include "tools/tuning.h"
 #include "tools/workload.h"
@@ -46,9 +47,13 @@ the noise that they were made from. The rules are as few as keep each point
 within 5 % of its best.
 
 The table has for each point the fastest algorithm with its time, and how many
-times as long the choices of the cost model and of the rules take. The last two
-lines are the scores: for how many points the chosen algorithm is within 10 % of
-the best measured one.
+times as long the choices of the cost model and of the rules take. The two lines
+below it are the scores: for how many points the chosen algorithm is within 10 %
+of the best measured one.
+
+Then it measures from how many bytes on results within a process are better
+written past the caches: an all-reduce between two devices, and a look at its
+results. That is in the file too.
 
 With --deadline, what takes longer ends all with an error, and no file is
 written; it is for finding what hangs, as in `tutti perf`.
@@ -313,6 +318,26 @@ absl::StatusOr<std::string> Report(
   return absl::StrCat(text, by_model.Line("model"), by_rules.Line("rules"));
 }
 
+std::string StoresText(const std::vector<StoreTimes>& stores) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StoreTimes& size : stores) {
+    rows.push_back(
+        {absl::StrCat(size.bytes),
+         absl::StrFormat("%.1f", absl::ToDoubleMicroseconds(size.to_caches)),
+         absl::StrFormat("%.1f",
+                         absl::ToDoubleMicroseconds(size.past_caches))});
+  }
+  TextTable table({{"inputs and outputs [bytes]"},
+                   {"to the caches [us]"},
+                   {"past them [us]"}});
+  table.Fit(rows);
+  std::string text = absl::StrCat("\n", table.Header());
+  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  return absl::StrCat(text, "results are written past the caches from ",
+                      FormatBytes(PastCachesFrom(stores)),
+                      " bytes of inputs and outputs in all\n");
+}
+
 void AddOptions(CLI::App* app, TuneOptions* options) {
   app->add_option("COLLECTIVE", options->collectives,
                   "any of all_reduce, all_gather, reduce_scatter,\n"
@@ -372,13 +397,19 @@ absl::Status TuneRules(const TuneOptions& options,
   Tuner tuner(options, environment, registry);
   const auto points = MeasureAll(*questions, &tuner, console);
   if (!points.ok()) return points.status();
-  const std::string text = RulesFileText(RulesFrom(*points));
+  const auto stores = MeasureStores(
+      environment, {.max_bytes = options.max_store_bytes,
+                    .deadline = DurationOf(options.deadline_seconds)});
+  if (!stores.ok()) return stores.status();
+  SelectionRules measured = RulesFrom(*points);
+  measured.past_caches_from_bytes = PastCachesFrom(*stores);
+  const std::string text = RulesFileText(measured);
   // As whoever uses the file will read it.
   const auto rules = ParseRulesFile(text, options.output, registry);
   if (!rules.ok()) return rules.status();
   const auto report = Report(*questions, *points, registry, *rules);
   if (!report.ok()) return report.status();
-  console.out << *report << std::flush;
+  console.out << *report << StoresText(*stores) << std::flush;
   return (*output)->Write(text);
 }
 

@@ -1,6 +1,7 @@
 #ifndef TUTTI_TOOLS_TUNE_COMMAND_H_
 #define TUTTI_TOOLS_TUNE_COMMAND_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ struct TuneOptions {
   int rounds = 5;
   int iterations = 4;                      // Of each algorithm, in each round.
   std::optional<double> deadline_seconds;  // Of each iteration.
-  std::string output;                      // A file.
+  int64_t max_store_bytes = int64_t{256} << 20;  // StoreCalibrationOptions.
+  std::string output;                            // A file.
 };
 
 // Prints a row for each collective, layout and size, and the scores of the

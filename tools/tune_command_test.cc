@@ -17,8 +17,10 @@ namespace tutti {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Optional;
 
 class TuneCommandTest : public testing::Test {
  protected:
@@ -28,6 +30,7 @@ class TuneCommandTest : public testing::Test {
     options_.sweep.max_bytes = "32";
     options_.rounds = 1;
     options_.iterations = 1;
+    options_.max_store_bytes = 1 << 20;
     options_.output = testing::TempDir() + "/tuned.json";
     std::filesystem::remove(options_.output);
   }
@@ -60,7 +63,7 @@ TEST_F(TuneCommandTest, WritesRulesForAllThatWasMeasured) {
        {CollectiveType::kAllReduce, CollectiveType::kBarrier}) {
     for (const std::string layout : {"1x2", "2x2"}) {
       int64_t next = 0;
-      for (const SelectionRule& rule : **rules) {
+      for (const SelectionRule& rule : (*rules)->rules) {
         if (rule.type != type || rule.layout != layout) continue;
         EXPECT_EQ(rule.one_process, true);
         EXPECT_EQ(rule.min_bytes, next);
@@ -82,6 +85,18 @@ TEST_F(TuneCommandTest, PrintsTheScoresOfModelAndRules) {
                     HasSubstr("rules: chosen algorithm within 10 % of the best "
                               "measured for "),
                     HasSubstr(" of 6 points")));
+}
+
+TEST_F(TuneCommandTest, WritesFromWhereResultsGoPastTheCaches) {
+  ASSERT_THAT(Tune(), IsOk());
+  const auto rules =
+      ReadRulesFile(options_.output, CollectiveRegistry::Global());
+  ASSERT_THAT(rules, IsOk());
+  // Of the one size that was measured, or twice it.
+  EXPECT_THAT((*rules)->past_caches_from_bytes,
+              AnyOf(Optional(1 << 20), Optional(2 << 20)));
+  EXPECT_THAT(out_.str(),
+              ContainsRegex("past the caches from [12]M bytes of inputs and"));
 }
 
 TEST_F(TuneCommandTest, WhatIsGivenTwiceIsMeasuredOnce) {

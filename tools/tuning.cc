@@ -77,10 +77,10 @@ SelectionRules RulesFrom(const std::vector<TunedPoint>& points) {
                        .one_process = true,
                        .implementation = Fastest(NearBestAtAll(run))};
     if (before != nullptr && HasSameScope(*before, run.front())) {
-      rules.back().max_bytes = Border(before->bytes, run.front().bytes);
-      rule.min_bytes = rules.back().max_bytes + 1;
+      rules.rules.back().max_bytes = Border(before->bytes, run.front().bytes);
+      rule.min_bytes = rules.rules.back().max_bytes + 1;
     }
-    rules.push_back(std::move(rule));
+    rules.rules.push_back(std::move(rule));
     before = &run.back();
     left.remove_prefix(run.size());
   }

@@ -16,6 +16,10 @@ TunedPoint Point(int64_t bytes, TimesByAlgorithm times) {
           .to_choose = std::move(times)};
 }
 
+std::vector<SelectionRule> RulesOf(const std::vector<TunedPoint>& points) {
+  return RulesFrom(points).rules;
+}
+
 TEST(TuningTest, TheRatioIsToTheFastest) {
   const TimesByAlgorithm times = {{"A", 2}, {"B", 3}};
   EXPECT_EQ(RatioToBest(times, "A"), 1);
@@ -24,9 +28,9 @@ TEST(TuningTest, TheRatioIsToTheFastest) {
 }
 
 TEST(TuningTest, BordersAreBetweenTheSizesAndTheEndsAreOpen) {
-  const auto rules = RulesFrom({Point(4, {{"A", 1}, {"B", 2}}),
-                                Point(16, {{"A", 1}, {"B", 2}}),
-                                Point(64, {{"A", 2}, {"B", 1}})});
+  const auto rules =
+      RulesOf({Point(4, {{"A", 1}, {"B", 2}}), Point(16, {{"A", 1}, {"B", 2}}),
+               Point(64, {{"A", 2}, {"B", 1}})});
   ASSERT_EQ(rules.size(), 2u);
   EXPECT_EQ(rules[0].implementation, "A");
   EXPECT_EQ(rules[0].layout, "1x4");
@@ -39,9 +43,9 @@ TEST(TuningTest, BordersAreBetweenTheSizesAndTheEndsAreOpen) {
 }
 
 TEST(TuningTest, OneRuleIsForAllPointsAtWhichItIsNearTheBest) {
-  const auto rules = RulesFrom({Point(4, {{"A", 1.00}, {"B", 1.02}}),
-                                Point(16, {{"A", 1.04}, {"B", 1.00}}),
-                                Point(64, {{"A", 1.20}, {"B", 1.00}})});
+  const auto rules = RulesOf({Point(4, {{"A", 1.00}, {"B", 1.02}}),
+                              Point(16, {{"A", 1.04}, {"B", 1.00}}),
+                              Point(64, {{"A", 1.20}, {"B", 1.00}})});
   ASSERT_EQ(rules.size(), 1u);
   EXPECT_EQ(rules[0].implementation, "B");
 }
@@ -50,7 +54,7 @@ TEST(TuningTest, EachCollectiveAndLayoutHasRulesOfItsOwn) {
   std::vector<TunedPoint> points(3, Point(4, {{"A", 1}}));
   points[1].layout = GroupLayout::Uniform(2, 2);
   points[2].type = CollectiveType::kBroadcast;
-  const auto rules = RulesFrom(points);
+  const auto rules = RulesOf(points);
   ASSERT_EQ(rules.size(), 3u);
   EXPECT_EQ(rules[1].layout, "2x2");
   EXPECT_EQ(rules[2].type, CollectiveType::kBroadcast);
@@ -61,15 +65,15 @@ TEST(TuningTest, EachCollectiveAndLayoutHasRulesOfItsOwn) {
 }
 
 TEST(TuningTest, NeighbouringSizesHaveABorderToo) {
-  const auto rules = RulesFrom(
-      {Point(4, {{"A", 1}, {"B", 2}}), Point(5, {{"A", 2}, {"B", 1}})});
+  const auto rules =
+      RulesOf({Point(4, {{"A", 1}, {"B", 2}}), Point(5, {{"A", 2}, {"B", 1}})});
   ASSERT_EQ(rules.size(), 2u);
   EXPECT_EQ(rules[0].max_bytes, 4);
   EXPECT_EQ(rules[1].min_bytes, 5);
 }
 
 TEST(TuningTest, WithoutPointsThereAreNoRules) {
-  EXPECT_TRUE(RulesFrom({}).empty());
+  EXPECT_TRUE(RulesOf({}).empty());
 }
 
 }  // namespace
