@@ -25,6 +25,10 @@ BoundSchedule::BoundSchedule(std::shared_ptr<const CompiledSchedule> schedule,
         static_cast<size_t>(chunks_.RangeOf(slot).size) * SizeOf(dtype_);
     scratch_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
+  GroupResources* const resources = params.group->resources.get();
+  if (resources != nullptr && scratch_bytes_ > ScratchPool::kFewBytes) {
+    scratch_pool_ = resources->GetOrCreate<ScratchPool>();
+  }
 }
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 #include "schedule/compiled_schedule.h"
 #include "schedule/ranks_in_keys.h"
 #include "schedule/schedule.h"
+#include "schedule/scratch_pool.h"
 
 namespace tutti {
 
@@ -35,6 +36,10 @@ class BoundSchedule {
 
   // All scratch is one allocation.
   size_t scratch_bytes() const { return scratch_bytes_; }
+
+  // Where runs take it from, and give it back. Null where it is small, or
+  // nobody keeps it.
+  ScratchPool* scratch_pool() const { return scratch_pool_.get(); }
   size_t ScratchOffset(const Slot& slot) const {
     return scratch_offsets_.at({slot.chunk, slot.bank});
   }
@@ -46,6 +51,7 @@ class BoundSchedule {
   const std::shared_ptr<const RanksInKeys> ranks_;  // Null: their own.
   absl::flat_hash_map<std::pair<int, int>, size_t> scratch_offsets_;
   size_t scratch_bytes_ = 0;
+  std::shared_ptr<ScratchPool> scratch_pool_;
 };
 
 }  // namespace tutti

@@ -122,6 +122,11 @@ class ScheduleRun : public Lender, public Borrower {
   bool IsBarrier() const {
     return context_.params->instance->type == CollectiveType::kBarrier;
   }
+  // A device of its own memory may have an order in which it is free again.
+  bool KeepsScratch() const {
+    return bound_.scratch_pool() != nullptr &&
+           context_.device->has_host_memory();
+  }
   ElementWork Work() const {
     return {*context_.params, dtype_,
             on_stream_.has_value() ? on_stream_->steps.get() : nullptr};
@@ -259,11 +264,15 @@ absl::Status ScheduleRun::OpenSteps() {
 }
 
 absl::Status ScheduleRun::AllocateScratch() {
-  if (bound_.scratch_bytes() == 0) return absl::OkStatus();
+  const size_t num_bytes = bound_.scratch_bytes();
+  if (num_bytes == 0) return absl::OkStatus();
   const TensorShape shape =
-      TensorShape::Vector(static_cast<int64_t>(bound_.scratch_bytes()));
-  auto scratch = IsBarrier() ? Tensor::Allocate(DType::kUint8, shape)
-                             : context_.device->Allocate(DType::kUint8, shape);
+      TensorShape::Vector(static_cast<int64_t>(num_bytes));
+  Device& device = *context_.device;
+  auto scratch = IsBarrier()      ? Tensor::Allocate(DType::kUint8, shape)
+                 : KeepsScratch() ? bound_.scratch_pool()->Take(
+                                        context_.rank(), device, num_bytes)
+                                  : device.Allocate(DType::kUint8, shape);
   if (!scratch.ok()) return scratch.status();
   scratch_ = *std::move(scratch);
   return absl::OkStatus();
@@ -363,6 +372,9 @@ void ScheduleRun::End() {
   const std::unique_ptr<ScheduleRun> self = std::move(self_);
   StatusCallback done = std::move(done_);
   absl::Status status = std::move(status_);
+  if (scratch_.is_set() && KeepsScratch()) {
+    bound_.scratch_pool()->Give(context_.rank(), std::move(scratch_));
+  }
   scratch_ = Tensor();
   on_stream_.reset();  // The device may go with `done`.
   std::move(done)(std::move(status));
