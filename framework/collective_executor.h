@@ -174,7 +174,8 @@ class CollectiveExecutor
 
   // While one lives, members of `execution` whose part ends with OK on this
   // thread leave it together, when this goes: at the cost of one. Their
-  // callbacks run before.
+  // callbacks run before. For groups that are in this process alone: others
+  // would hear of what fails meanwhile.
   class JointEnd {
    public:
     explicit JointEnd(Execution& execution);

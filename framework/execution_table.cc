@@ -65,6 +65,21 @@ struct ABSL_CACHELINE_ALIGNED ExecutionTable::TableDevice {
     return made;
   }
 
+  // Those that hold what was settled for somebody once.
+  std::vector<std::unique_ptr<Call>> TakeSparesOf(const Settled* settled) {
+    std::vector<std::unique_ptr<Call>> taken;
+    size_t num_kept = 0;
+    for (size_t i = 0; i < num_spares; ++i) {
+      if (spares[i].settled == settled) {
+        taken.push_back(std::move(spares[i].call));
+      } else {
+        std::swap(spares[num_kept++], spares[i]);
+      }
+    }
+    num_spares = num_kept;
+    return taken;
+  }
+
   size_t num_spares = 0;
   std::array<Spare, kMaxSpareCalls> spares;
   const std::string name;
@@ -225,7 +240,8 @@ void ExecutionTable::KeepCalls(absl::Span<Call* const> calls,
                                std::vector<std::unique_ptr<Call>>* dropped) {
   for (Call* const call : calls) {
     TableDevice& device = *call->device;
-    if (device.num_spares == device.spares.size()) {
+    if (device.num_spares == device.spares.size() ||
+        call->settled->group_end->cancelled()) {
       dropped->emplace_back(call);
       continue;
     }
@@ -352,7 +368,9 @@ std::shared_ptr<Execution> ExecutionTable::MakeExecution(
 
 absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
                                     std::shared_ptr<const Settled> settled) {
-  std::vector<std::shared_ptr<Execution>> others;  // Freed without the lock.
+  // Freed without the lock.
+  std::vector<std::shared_ptr<Execution>> others;
+  std::vector<std::unique_ptr<Call>> outdated;
   MutexLock lock(&mu_);
   execution.resolved_ = true;
   Member& member = *members_.at(MemberKey{device, execution.id});
@@ -367,6 +385,9 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
   status.Update(SetKey(execution, *settled));
   if (!status.ok()) return status;
   std::swap(member.settled, settled);  // Freed by the caller, without the lock.
+  if (settled != nullptr) {
+    outdated = member.table_device->TakeSparesOf(settled.get());
+  }
   instance.spans_tasks = spans_tasks;
   if (num_local == instance.num_expected) return absl::OkStatus();
   // Calls with another group size may have come before this one.
@@ -427,6 +448,8 @@ ExecutionTable::Left ExecutionTable::Leave(Execution& execution,
   }
   if (execution.num_left_ == execution.joined_.size()) {
     left.owner = std::move(execution.owner_);
+  } else if (leaving.num_unlaunched > 0) {
+    left.owner = execution.owner_;  // Who leaves has yet to say so.
   }
   KeepCalls(leaving.calls, &left.calls);
   return left;
@@ -590,6 +613,10 @@ void ExecutionTable::Forget(InstanceId id, Forgotten* forgotten) {
   }
   for (const Device* device : found->second->members) {
     const auto member = members_.find(MemberKey{device, id});
+    for (auto& call : member->second->table_device->TakeSparesOf(
+             member->second->settled.get())) {
+      forgotten->rest.emplace_back(std::move(call));
+    }
     forgotten->rest.push_back(std::move(member->second->settled));
     members_.erase(member);
   }

@@ -25,6 +25,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
 constexpr int64_t kStep = 9;
@@ -787,14 +788,18 @@ class SettledCallsTest : public ExecutionTableTest {
     }
   }
 
-  absl::Status SettleFor(const Device& device, Execution& execution,
-                         bool has_dependencies = false) {
+  std::shared_ptr<const CollectiveParams> SettledParams() const {
     auto task = std::make_shared<CollTaskParams>();
     task->num_local = 2;
     auto params = std::make_shared<CollectiveParams>();
     params->group = group_;
     params->task = std::move(task);
-    auto settled = std::make_shared<ExecutionTable::Settled>(std::move(params));
+    return params;
+  }
+
+  absl::Status SettleFor(const Device& device, Execution& execution,
+                         bool has_dependencies = false) {
+    auto settled = std::make_shared<ExecutionTable::Settled>(SettledParams());
     settled->request = request_;
     settled->has_dependencies = has_dependencies;
     return table_.Settle(&device, execution, std::move(settled));
@@ -849,6 +854,15 @@ TEST_F(SettledCallsTest, AreNoneWithDependencies) {
   EXPECT_EQ(JoinSettled(a_), nullptr);
 }
 
+TEST_F(SettledCallsTest, AreNoneOfAMemberThatGivesNumbers) {
+  const auto request = std::make_shared<const CollectiveRequest>(Request(8));
+  const auto execution = Join(a_, 8, 5);
+  auto settled = std::make_shared<ExecutionTable::Settled>(SettledParams());
+  settled->request = request;
+  ASSERT_THAT(table_.Settle(&a_, *execution, std::move(settled)), IsOk());
+  EXPECT_EQ(table_.JoinSettled(&a_, *request, NoOwner, &status_), nullptr);
+}
+
 TEST_F(SettledCallsTest, AreNoneOnceTheGroupHasEnded) {
   group_->cancellation->Cancel(absl::AbortedError("ended"));
   EXPECT_EQ(JoinSettled(a_), nullptr);
@@ -870,6 +884,23 @@ TEST_F(SettledCallsTest, AreUsedAgainAndBelongToOneMemberAtATime) {
   ExecutionTable::Call* const again = JoinSettled(a_);
   EXPECT_THAT(calls, Contains(again));
   table_.Leave(*again->execution, {.calls = {&again, 1}});
+}
+
+// Neither one that has ended nor what was settled before.
+TEST_F(SettledCallsTest, ThatAreKeptKeepNoGroup) {
+  std::vector<ExecutionTable::Call*> calls;
+  for (int i = 0; i < 3; ++i) calls.push_back(JoinSettled(a_));
+  const std::weak_ptr<const ExecutionTable::Settled> before = calls[0]->settled;
+  for (ExecutionTable::Call*& call : calls) {
+    table_.Leave(*call->execution, {.calls = {&call, 1}});
+  }
+  ASSERT_THAT(SettleFor(a_, *Join(a_, 7)), IsOk());
+  settled_ = nullptr;
+  EXPECT_TRUE(before.expired());
+  ExecutionTable::Call* const call = JoinSettled(a_);
+  group_->cancellation->Cancel(absl::AbortedError("ended"));
+  EXPECT_THAT(table_.Leave(*call->execution, {.calls = {&call, 1}}).calls,
+              SizeIs(1));
 }
 
 TEST_F(SettledCallsTest, HaveWhatIsSettledForTheirMember) {
@@ -909,6 +940,18 @@ TEST_F(ExecutionTableTest, DoesNotKeepItsOwnerForMembersThatAreMissing) {
   execution->cancellation.Cancel(absl::AbortedError("why"));
   table_.Leave(*execution, {});
   EXPECT_TRUE(weak.expired());
+}
+
+// Who launches by that has yet to tell others.
+TEST_F(ExecutionTableTest, WhoLeavesUnlaunchedKeepsTheOwnerToo) {
+  const auto owner = std::make_shared<int>();
+  const auto hold = [&owner] { return owner; };
+  const auto execution =
+      table_.Join(&a_, Request(7), std::nullopt, hold)->execution;
+  table_.Join(&b_, Request(7), std::nullopt, hold).value();
+  EXPECT_EQ(table_.Leave(*execution, {.num_unlaunched = 1}).owner, owner);
+  EXPECT_EQ(table_.Leave(*execution, {}).owner, owner);
+  EXPECT_EQ(owner.use_count(), 1);
 }
 
 TEST_F(ExecutionTableTest, WhoLeavesUnlaunchedCountsAsLaunched) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,12 +24,22 @@ size_t PlaceOf(const CollectiveParams& params) {
       is_local.begin(), is_local.begin() + params.default_rank, true));
 }
 
+std::vector<Attendee*> WhoIsHere(std::vector<Attendee>& attendees) {
+  std::vector<Attendee*> here;
+  for (Attendee& attendee : attendees) {
+    const auto state = attendee.state.load(std::memory_order_acquire);
+    if (state == Attendee::State::kHere) here.push_back(&attendee);
+  }
+  return here;
+}
+
 }  // namespace
 
-// The execution owns this object, and whoever cancels it keeps it.
+// The execution owns this object. Whoever cancels it keeps it, and whoever
+// joins it, until its own `done` has run.
 LocalMeeting::LocalMeeting(Cancellation& cancellation)
     : cancellation_(cancellation) {
-  cancellation.Watch([this](const absl::Status&) { Fail(); });
+  cancellation.Watch([this](const absl::Status& reason) { Fail(reason); });
 }
 
 absl::Span<const Attendee> LocalMeeting::Join(const CollectiveContext& context,
@@ -46,8 +58,10 @@ absl::Span<const Attendee> LocalMeeting::JoinAt(
   mine.done = std::move(done);
   mine.state.store(Attendee::State::kHere, std::memory_order_release);
   const uint64_t before = num_here_.fetch_add(1, std::memory_order_acq_rel);
-  if (before >= kFailed) {  // It was too early to see this one, or saw it.
-    EndIfHere(mine);
+  if (before >= kFailed) {  // Fail() leaves this one alone.
+    done = std::move(mine.done);
+    mine.state.store(Attendee::State::kAway, std::memory_order_release);
+    std::move(done)(cancellation_.status());
     return {};
   }
   if (before + 1 < size) return {};
@@ -70,11 +84,18 @@ void LocalMeeting::Adjourn(absl::Status status) {
     // With the last one to leave the execution goes, and so this object.
     const absl::Span<Attendee> attendees =
         absl::MakeSpan(*attendees_.load(std::memory_order_relaxed));
-    const CollectiveExecutor::JointEnd end(*attendees[0].context->execution);
-    num_here_.store(0, std::memory_order_relaxed);  // For the next execution.
+    const CollectiveContext& first = *attendees[0].context;
+    // Members in other processes would hear that the execution failed if it did
+    // after the last `done` here and before all have left.
+    std::optional<CollectiveExecutor::JointEnd> end;
+    if (first.params->task->num_local == first.params->group->size()) {
+      end.emplace(*first.execution);
+    }
     for (Attendee& attendee : attendees) {
       attendee.state.store(Attendee::State::kAway, std::memory_order_relaxed);
     }
+    // For the next execution; who fails this one finds that nobody is here.
+    num_here_.store(0, std::memory_order_release);
     for (Attendee& attendee : attendees) {
       StatusCallback done = std::move(attendee.done);
       std::move(done)(status);
@@ -82,22 +103,22 @@ void LocalMeeting::Adjourn(absl::Status status) {
   });
 }
 
-void LocalMeeting::Fail() {
-  const uint64_t before =
+// Ends those that are counted, who stay here. Whoever is on the way, and shows
+// itself, takes itself out again within a few instructions.
+void LocalMeeting::Fail(const absl::Status& reason) {
+  const uint64_t num_here =
       num_here_.fetch_or(kFailed, std::memory_order_acq_rel);
   Attendees* const attendees = attendees_.load(std::memory_order_acquire);
-  if (attendees == nullptr || before == attendees->size()) return;
-  for (Attendee& attendee : *attendees) EndIfHere(attendee);
-}
-
-void LocalMeeting::EndIfHere(Attendee& attendee) {
-  auto here = Attendee::State::kHere;
-  if (!attendee.state.compare_exchange_strong(here, Attendee::State::kTaken,
-                                              std::memory_order_acq_rel)) {
-    return;
+  if (attendees == nullptr || num_here == attendees->size()) return;
+  std::vector<Attendee*> here = WhoIsHere(*attendees);
+  while (here.size() > num_here) {
+    std::this_thread::yield();
+    here = WhoIsHere(*attendees);
   }
-  StatusCallback done = std::move(attendee.done);
-  std::move(done)(cancellation_.status());
+  for (Attendee* const attendee : here) {
+    StatusCallback done = std::move(attendee->done);
+    std::move(done)(reason);
+  }
 }
 
 }  // namespace tutti

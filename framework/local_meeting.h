@@ -24,8 +24,8 @@ struct ABSL_CACHELINE_ALIGNED Attendee {
   const CollectiveContext* context = nullptr;  // Valid until `done` runs.
   StatusCallback done;
 
-  // For the meeting: who sets kTaken runs `done`, unless all are here.
-  enum class State : uint8_t { kAway, kHere, kTaken };
+  // For the meeting: whether it has shown itself.
+  enum class State : uint8_t { kAway, kHere };
   std::atomic<State> state{State::kAway};
 };
 
@@ -45,7 +45,8 @@ class LocalMeeting {
   // `done` of those that are runs with its error, on the thread that fails it;
   // that of those that come later, inside this call. Once for each member.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
-                                  StatusCallback&& done);
+                                  StatusCallback&& done)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // The same where only `size` of them meet, always as many, of which this one
   // gets `place`.
@@ -62,8 +63,7 @@ class LocalMeeting {
   using Attendees = std::vector<Attendee>;  // By place.
 
   Attendees& AttendeesFor(size_t size) ABSL_LOCKS_EXCLUDED(mu_);
-  void Fail();
-  void EndIfHere(Attendee& attendee);
+  void Fail(const absl::Status& reason);
 
   // In the count of those who are here: the execution has failed.
   static constexpr uint64_t kFailed = uint64_t{1} << 63;

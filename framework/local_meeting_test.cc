@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -120,50 +121,100 @@ TEST_F(LocalMeetingTest, AFailureAfterAllHaveComeIsTheirs) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(ended_[rank].empty());
 }
 
-// Whatever meets whatever: each member ends once, and all of them alike.
-TEST(LocalMeetingConcurrencyTest, AFailureMayMeetTheLastToArrive) {
-  constexpr int kRounds = 3000;
-  constexpr int kMembers = 3;
-  struct Round {
-    Execution execution{InstanceId(), 1};
-    CollectiveContext contexts[kMembers];
-    std::atomic<int> num_ok{0};
-    std::atomic<int> num_failed{0};
-  };
-  std::vector<Round> rounds(kRounds);
-  const auto join = [](Round& round, int rank) {
-    LocalMeeting& meeting = round.execution.Shared<LocalMeeting>();
-    round.contexts[rank].execution = &round.execution;
-    const auto all = meeting.JoinAt(
-        rank, kMembers, round.contexts[rank], [&round](absl::Status status) {
-          ++(status.ok() ? round.num_ok : round.num_failed);
-        });
+// Of an execution of so many members, who are not looked at.
+class MeetingRound {
+ public:
+  explicit MeetingRound(int num_members) : contexts_(num_members) {
+    auto group = std::make_shared<CollGroupParams>();
+    group->members.resize(num_members);
+    params_.group = std::move(group);
+    params_.task = std::make_shared<const CollTaskParams>(
+        CollTaskParams{.num_local = num_members});
+    for (CollectiveContext& context : contexts_) {
+      context.params = &params_;
+      context.execution = &execution_;
+    }
+  }
+
+  void Join(int rank) {
+    LocalMeeting& meeting = execution_.Shared<LocalMeeting>();
+    const auto all =
+        meeting.JoinAt(static_cast<size_t>(rank), contexts_.size(),
+                       contexts_[rank], [this](absl::Status status) {
+                         ++(status.ok() ? num_ok_ : num_failed_);
+                       });
     if (!all.empty()) meeting.Adjourn(absl::OkStatus());
-  };
-  std::barrier begin(kMembers);
+  }
+
+  // After so many looks at how far the others are.
+  void FailAfter(int num_looks) {
+    for (int i = 0; i < num_looks; ++i) num_ok_.load();
+    execution_.cancellation.Cancel(absl::UnavailableError("lost"));
+  }
+
+  // Each member has ended once, and all of them alike.
+  bool HasEndedWell() const {
+    const int size = static_cast<int>(contexts_.size());
+    return (num_ok_ == size && num_failed_ == 0) ||
+           (num_ok_ == 0 && num_failed_ == size);
+  }
+
+ private:
+  Execution execution_{InstanceId(), 1};
+  CollectiveParams params_;
+  std::vector<CollectiveContext> contexts_;
+  std::atomic<int> num_ok_{0};
+  std::atomic<int> num_failed_{0};
+};
+
+TEST(LocalMeetingConcurrencyTest, AFailureMayMeetAnybodyWhoArrives) {
+  constexpr int kRounds = 20'000;
+  std::deque<MeetingRound> rounds;
+  for (int i = 0; i < kRounds; ++i) rounds.emplace_back(/*num_members=*/3);
+  std::barrier begin(3);
   std::thread first([&] {
-    for (Round& round : rounds) {
+    for (MeetingRound& round : rounds) {
       begin.arrive_and_wait();
-      join(round, 0);
+      round.Join(0);
     }
   });
   std::thread others([&] {
-    for (Round& round : rounds) {
+    for (MeetingRound& round : rounds) {
       begin.arrive_and_wait();
-      join(round, 1);
-      join(round, 2);
+      round.Join(1);
+      round.Join(2);
     }
   });
-  for (Round& round : rounds) {
+  for (size_t i = 0; i < rounds.size(); ++i) {
     begin.arrive_and_wait();
-    round.execution.cancellation.Cancel(absl::UnavailableError("lost"));
+    rounds[i].FailAfter(static_cast<int>(i % 500));
   }
   first.join();
   others.join();
-  for (const Round& round : rounds) {
-    EXPECT_EQ(round.num_ok + round.num_failed, kMembers);
-    EXPECT_TRUE(round.num_ok == 0 || round.num_failed == 0);
+  for (const MeetingRound& round : rounds) EXPECT_TRUE(round.HasEndedWell());
+}
+
+TEST(LocalMeetingConcurrencyTest, AFailureMayMeetTheEnd) {
+  constexpr int kRounds = 3000;
+  constexpr int kMembers = 200;
+  std::deque<MeetingRound> rounds;
+  for (int i = 0; i < kRounds; ++i) {
+    rounds.emplace_back(kMembers);
+    for (int rank = 1; rank < kMembers; ++rank) rounds.back().Join(rank);
   }
+  std::barrier begin(2);
+  std::thread last([&] {
+    for (MeetingRound& round : rounds) {
+      begin.arrive_and_wait();
+      round.Join(0);
+    }
+  });
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    begin.arrive_and_wait();
+    rounds[i].FailAfter(static_cast<int>(i % 500));
+  }
+  last.join();
+  for (const MeetingRound& round : rounds) EXPECT_TRUE(round.HasEndedWell());
 }
 
 }  // namespace

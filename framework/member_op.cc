@@ -84,7 +84,8 @@ MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
       done_([this, done = std::move(done)](absl::Status status) mutable {
         if (done == nullptr) return;
         if (!status.ok()) return std::move(done)(std::move(status));
-        std::move(done)(std::move(prepared_));  // End() still has this object.
+        std::move(done)(
+            std::move(prepared_));  // EndPreparation() has this object.
       }),
       is_preparation_(true) {}
 

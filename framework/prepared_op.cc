@@ -56,8 +56,8 @@ void PreparedOp::Start(StatusCallback done) {
   // The table has the execution: whoever ends step, group or execution from now
   // on finds it.
   if (executor_->aborted_.cancelled()) return Finish(executor_->status());
-  if (settled_->group_end->cancelled())
-    return Finish(settled_->group_end->status());
+  const Cancellation& group = *settled_->group_end;
+  if (group.cancelled()) return Finish(group.status());
   if (execution_->cancellation.cancelled()) {
     return Finish(execution_->cancellation.status());
   }

@@ -269,6 +269,11 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
   absl::Status status = CheckFile(*json, seen, path);
   if (!status.ok()) return status;
   auto rules = std::make_shared<SelectionRules>();
+  if (json->contains(kPastCaches)) {
+    const auto bytes = BytesIn(*json, kPastCaches, absl::StrCat(path, ":1"));
+    if (!bytes.ok()) return bytes.status();
+    rules->past_caches_from_bytes = *bytes;
+  }
   const Json& list = (*json)["rules"];
   for (size_t i = 0; i < list.size(); ++i) {
     const int line =
@@ -276,11 +281,6 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
     auto rule = RuleReader(list[i], absl::StrCat(path, ":", line)).Read();
     if (!rule.ok()) return rule.status();
     rules->rules.push_back(*std::move(rule));
-  }
-  if (json->contains(kPastCaches)) {
-    const auto bytes = BytesIn(*json, kPastCaches, absl::StrCat(path, ":1"));
-    if (!bytes.ok()) return bytes.status();
-    rules->past_caches_from_bytes = *bytes;
   }
   status = CheckRules(registry, *rules);
   if (!status.ok()) return status;

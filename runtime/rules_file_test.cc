@@ -195,6 +195,7 @@ TEST(RulesFileTest, WhatIsNoRulesFileIsRefused) {
         R"({"version": 1, "rules": [], "more": 1})",
         R"({"version": 1, "rules": [], "past_caches_from_bytes": "16M"})",
         R"({"version": 1, "rules": [], "past_caches_from_bytes": -1})",
+        R"({"version": 1, "past_caches_from_bytes": [1], "rules": [{}]})",
         R"({"version": 1, "rules": [], "comment": [[{}]]})"}) {
     EXPECT_THAT(Parse(text), StatusIs(absl::StatusCode::kInvalidArgument,
                                       StartsWith("r.json:1: ")))

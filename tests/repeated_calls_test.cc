@@ -118,6 +118,22 @@ TEST_P(RepeatedCallsTest, AllocateAnOutputThatIsNotSet) {
   }
 }
 
+TEST_P(RepeatedCallsTest, WhoSharesAnOutputMayHaveItsOwnTheNextTime) {
+  Tensor shared[kNumDevices];
+  for (int device = 0; device < kNumDevices; ++device) {
+    CollectiveArgs args = Args(device);
+    args.output = &shared[device];
+    args.allow_shared_output = true;
+    Call(args, device);
+  }
+  SetInputs(2);
+  CallAllAndExpect(IsOk());
+  for (int device = 0; device < kNumDevices; ++device) {
+    EXPECT_EQ(FloatsOf(shared[device])[0], 6);
+    EXPECT_THAT(Result(device), Each(12));
+  }
+}
+
 TEST_P(RepeatedCallsTest, NeedNoCallback) {
   for (int device = 0; device < kNumDevices; ++device) {
     FloatsOf(outputs_[device])[0] = 0;
@@ -159,18 +175,26 @@ TEST_P(RepeatedCallsTest, ManyMayBeUnderWay) {
 TEST_P(RepeatedCallsTest, KeepNeitherBuffersNorWhatTheCallbackHolds) {
   const auto held = std::make_shared<int>();
   int num_freed = 0;
-  for (int device = 0; device < kNumDevices; ++device) {
-    CollectiveArgs args = Args(device);
-    args.input = *Tensor::Wrap(DType::kFloat32, inputs_[0].shape(),
-                               inputs_[device].mutable_data(),
-                               [&num_freed] { ++num_freed; });
-    job_.executor().ExecuteAsync(std::move(args), [held](absl::Status status) {
-      EXPECT_THAT(status, IsOk());
-    });
+  const auto wrapped = [&num_freed](Tensor& tensor) {
+    return *Tensor::Wrap(DType::kFloat32, tensor.shape(), tensor.mutable_data(),
+                         [&num_freed] { ++num_freed; });
+  };
+  {
+    Tensor outputs[kNumDevices];
+    for (int device = 0; device < kNumDevices; ++device) {
+      outputs[device] = wrapped(outputs_[device]);
+      CollectiveArgs args = Args(device);
+      args.input = wrapped(inputs_[device]);
+      args.output = &outputs[device];
+      job_.executor().ExecuteAsync(
+          std::move(args),
+          [held](absl::Status status) { EXPECT_THAT(status, IsOk()); });
+    }
+    job_.environment().RunAll();
+    EXPECT_EQ(num_freed, kNumDevices);  // The inputs.
   }
-  job_.environment().RunAll();
+  EXPECT_EQ(num_freed, 2 * kNumDevices);
   EXPECT_EQ(held.use_count(), 1);
-  EXPECT_EQ(num_freed, kNumDevices);
 }
 
 TEST_P(RepeatedCallsTest, AnAbortEndsThoseUnderWayAndLaterOnes) {
@@ -183,6 +207,26 @@ TEST_P(RepeatedCallsTest, AnAbortEndsThoseUnderWayAndLaterOnes) {
   EXPECT_THAT(ends_[0], ElementsAre(first));
   EXPECT_THAT(ends_[1], ElementsAre(first));
   CallAllAndExpect(first);
+}
+
+TEST_P(RepeatedCallsTest, BuffersAreFreeWhenAnEarlyErrorIsReported) {
+  Call(0);
+  CollectiveArgs limited = Args(1);
+  limited.cancellation = std::make_shared<Cancellation>();
+  Call(limited, 1);
+  limited.cancellation->Cancel(absl::CancelledError("changed my mind"));
+  job_.environment().RunAll();
+  bool is_free = false;
+  bool was_free = false;
+  CollectiveArgs late = Args(2);
+  late.input =
+      *Tensor::Wrap(DType::kFloat32, inputs_[2].shape(),
+                    inputs_[2].mutable_data(), [&is_free] { is_free = true; });
+  job_.executor().ExecuteAsync(std::move(late), [&](absl::Status status) {
+    EXPECT_FALSE(status.ok());
+    was_free = is_free;
+  });
+  EXPECT_TRUE(was_free);
 }
 
 TEST_P(RepeatedCallsTest, TheEndOfTheGroupEndsThoseUnderWayAlone) {

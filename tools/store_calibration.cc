@@ -6,10 +6,13 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "framework/collective_context.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_request.h"
+#include "framework/tensor.h"
 #include "tools/parallel_for.h"
 #include "tools/party.h"
 
@@ -29,13 +32,13 @@ absl::Duration Median(std::vector<absl::Duration> times) {
 class StorePoint {
  public:
   static absl::StatusOr<std::unique_ptr<StorePoint>> Create(
-      const Environment& environment, int64_t bytes, InstanceKey instance) {
+      const Environment& environment, int64_t bytes) {
     auto party = LocalParty(environment)(kNumRanks, /*num_tasks=*/1);
     if (!party.ok()) return party.status();
     auto point = std::make_unique<StorePoint>(environment, *std::move(party));
     CollectiveRequest request{.group_key = 1,
                               .group_size = kNumRanks,
-                              .instance_key = instance,
+                              .instance_key = 1,
                               .op = AllReduce{}};
     request.shape = TensorShape::Vector(bytes / (2 * kNumRanks) /
                                         static_cast<int64_t>(sizeof(float)));
@@ -104,7 +107,7 @@ class StorePoint {
 absl::StatusOr<StoreTimes> MeasureSize(const Environment& environment,
                                        const StoreCalibrationOptions& options,
                                        int64_t bytes) {
-  const auto point = StorePoint::Create(environment, bytes, /*instance=*/1);
+  const auto point = StorePoint::Create(environment, bytes);
   if (!point.ok()) return point.status();
   constexpr StoreHint kHints[] = {StoreHint::kToCaches, StoreHint::kPastCaches};
   std::vector<absl::Duration> times[2];
