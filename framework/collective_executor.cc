@@ -193,10 +193,7 @@ void CollectiveExecutor::EndPart(const Part& part, absl::Status status,
       Leave(*part.execution,
             {1, num_unlaunched, absl::MakeConstSpan(&part.call, num_calls)});
   if (status.ok()) return std::move(mine)(std::move(status));
-  // A caller that goes on to the next collective may find that one failed too.
-  RunInTurn([done = std::move(mine), status = std::move(status)]() mutable {
-    std::move(done)(std::move(status));
-  });
+  EndInTurn(std::move(mine), std::move(status));
 }
 
 CollectiveExecutor::Owner CollectiveExecutor::Leave(

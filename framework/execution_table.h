@@ -58,7 +58,8 @@ struct ABSL_CACHELINE_ALIGNED TableInstance {
 // left: so a member that comes late learns that it failed.
 //
 // An entry is one member's part in one instance, about 200 bytes; up to two
-// executions of an instance are kept to be used again. When there are
+// executions of an instance are kept to be used again, and some calls of each
+// device. When there are
 // `max_entries`, instances are forgotten that have no execution under way and
 // whose members came equally often, and those that failed while somebody was
 // missing; at the earliest when a quarter as many entries were used since.
@@ -177,8 +178,9 @@ class ExecutionTable {
   struct Leaving {
     size_t num_members = 1;
     size_t num_unlaunched = 0;  // Those that count as launched by that.
-    absl::Span<Call* const>
-        calls;  // Of those that have one: not theirs any more.
+
+    // Of those that have one: not theirs any more.
+    absl::Span<Call* const> calls;
   };
 
   // What is left of it.

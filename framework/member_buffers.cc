@@ -52,17 +52,6 @@ absl::Status PrepareSegments(const ExecutionTable::Settled& settled,
 
 }  // namespace
 
-absl::Status CheckBuffersAreOneKind(const CollectiveArgs& args) {
-  if (args.segments == nullptr ||
-      (!args.input.is_set() && args.output == nullptr)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(args.device->full_name(), " called ",
-                   InstanceLabel(*args.request), ", with segments and ",
-                   args.input.is_set() ? "an input" : "an output", " besides"));
-}
-
 absl::Status PrepareMemberBuffers(const ExecutionTable::Settled& settled,
                                   CollectiveArgs* args,
                                   CollectiveContext* context) {

@@ -8,10 +8,6 @@
 
 namespace tutti {
 
-// What can be said of a call without the group, of a member that others wait
-// for: whether it gives segments or tensors, not both.
-absl::Status CheckBuffersAreOneKind(const CollectiveArgs& args);
-
 // Whether the segments are packed into one tensor before the run.
 inline bool IsPacked(const CollectiveContext& context,
                      const ExecutionTable::Settled& settled) {

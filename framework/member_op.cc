@@ -32,13 +32,20 @@ std::string Rounded(absl::Duration duration) {
 
 // What can be said without the group, of a member that others wait for.
 absl::Status CheckTogether(const CollectiveArgs& args, bool is_preparation) {
+  if (args.segments != nullptr &&
+      (args.input.is_set() || args.output != nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        args.device->full_name(), " called ", InstanceLabel(*args.request),
+        ", with segments and ", args.input.is_set() ? "an input" : "an output",
+        " besides"));
+  }
   if (is_preparation && args.execution.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat(args.device->full_name(), " prepared execution ",
                      *args.execution, " of ", InstanceLabel(*args.request),
                      "; what is prepared counts its executions itself"));
   }
-  return CheckBuffersAreOneKind(args);
+  return absl::OkStatus();
 }
 
 // What runs on any device, and is not made of steps, reads and writes its
@@ -402,10 +409,7 @@ void MemberOp::EndPreparation() {
 // It has joined nothing.
 void MemberOp::Refuse(absl::Status status) {
   ClearArgs();
-  // A caller that goes on to the next collective may find that one failed too.
-  RunInTurn([done = std::move(done_), status = std::move(status)]() mutable {
-    std::move(done)(std::move(status));
-  });
+  EndInTurn(std::move(done_), std::move(status));
 }
 
 // Where it ended before they were taken.

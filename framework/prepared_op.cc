@@ -148,10 +148,7 @@ void PreparedOp::Finish(absl::Status status) {
 void PreparedOp::Refuse(absl::Status status) {
   StatusCallback done = std::move(done_);
   Release();
-  // A caller that starts again may find that one failed too.
-  RunInTurn([done = std::move(done), status = std::move(status)]() mutable {
-    std::move(done)(std::move(status));
-  });
+  EndInTurn(std::move(done), std::move(status));
 }
 
 }  // namespace tutti

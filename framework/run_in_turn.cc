@@ -35,4 +35,10 @@ void RunInTurn(Work work) {
   turn.is_running = false;
 }
 
+void EndInTurn(StatusCallback done, absl::Status status) {
+  RunInTurn([done = std::move(done), status = std::move(status)]() mutable {
+    std::move(done)(std::move(status));
+  });
+}
+
 }  // namespace tutti

@@ -1,7 +1,9 @@
 #ifndef TUTTI_FRAMEWORK_RUN_IN_TURN_H_
 #define TUTTI_FRAMEWORK_RUN_IN_TURN_H_
 
+#include "absl/status/status.h"
 #include "framework/environment.h"
+#include "framework/status_callback.h"
 
 namespace tutti {
 
@@ -9,6 +11,10 @@ namespace tutti {
 // itself such work, once that has ended. So a chain in which each callback
 // causes the next one needs no stack, however long it is.
 void RunInTurn(Work work);
+
+// Runs `done` with `status` so: for a callback that may make the next call, of
+// which the same is to be expected, such as that it fails too.
+void EndInTurn(StatusCallback done, absl::Status status);
 
 }  // namespace tutti
 

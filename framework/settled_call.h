@@ -10,7 +10,7 @@ namespace tutti {
 
 // A call of CollectiveExecutor::ExecuteAsync() that has nothing to wait for but
 // the other members: its instance was settled by the same request, and it has
-// no limit, dependency, number or segments to pack. The walk of a MemberOp from
+// no limit, dependency, number or segments. The walk of a MemberOp from
 // where the instance is settled, without what that needs to wait: it belongs to
 // nobody, and nothing is allocated for it where an earlier one's place is free.
 class SettledCall {

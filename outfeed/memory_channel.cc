@@ -12,10 +12,7 @@ namespace {
 
 // In turn: `done` may transfer again, and so for ever.
 void Answer(StatusCallback done, absl::Status status) {
-  if (done == nullptr) return;
-  RunInTurn([done = std::move(done), status = std::move(status)]() mutable {
-    std::move(done)(std::move(status));
-  });
+  if (done != nullptr) EndInTurn(std::move(done), std::move(status));
 }
 
 // Errors: INVALID_ARGUMENT above kMaxTransferBytes.

@@ -87,6 +87,7 @@ class ScheduleRun : public Lender, public Borrower {
 
   absl::Status OpenSteps();
   absl::Status AllocateScratch();
+  absl::StatusOr<Tensor> TakeScratch(size_t num_bytes);
   void SetWaits();
   bool ShouldStop();
   void Fail(absl::Status status);
@@ -124,7 +125,7 @@ class ScheduleRun : public Lender, public Borrower {
   }
   // A device of its own memory may have an order in which it is free again.
   bool KeepsScratch() const {
-    return bound_.scratch_pool() != nullptr &&
+    return bound_.scratch_pool() != nullptr && !IsBarrier() &&
            context_.device->has_host_memory();
   }
   ElementWork Work() const {
@@ -264,18 +265,22 @@ absl::Status ScheduleRun::OpenSteps() {
 }
 
 absl::Status ScheduleRun::AllocateScratch() {
-  const size_t num_bytes = bound_.scratch_bytes();
-  if (num_bytes == 0) return absl::OkStatus();
-  const TensorShape shape =
-      TensorShape::Vector(static_cast<int64_t>(num_bytes));
-  Device& device = *context_.device;
-  auto scratch = IsBarrier()      ? Tensor::Allocate(DType::kUint8, shape)
-                 : KeepsScratch() ? bound_.scratch_pool()->Take(
-                                        context_.rank(), device, num_bytes)
-                                  : device.Allocate(DType::kUint8, shape);
+  if (bound_.scratch_bytes() == 0) return absl::OkStatus();
+  auto scratch = TakeScratch(bound_.scratch_bytes());
   if (!scratch.ok()) return scratch.status();
   scratch_ = *std::move(scratch);
   return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> ScheduleRun::TakeScratch(size_t num_bytes) {
+  Device& device = *context_.device;
+  if (KeepsScratch()) {
+    return bound_.scratch_pool()->Take(context_.rank(), device, num_bytes);
+  }
+  const TensorShape shape =
+      TensorShape::Vector(static_cast<int64_t>(num_bytes));
+  return IsBarrier() ? Tensor::Allocate(DType::kUint8, shape)
+                     : device.Allocate(DType::kUint8, shape);
 }
 
 void ScheduleRun::SetWaits() {

@@ -82,6 +82,15 @@ class RepeatedCallsTest : public testing::TestWithParam<std::string> {
   }
   void Call(int device) { Call(Args(device), device); }
 
+  // Ends the execution on all members.
+  void CallAndCancel(int device) {
+    CollectiveArgs limited = Args(device);
+    limited.cancellation = std::make_shared<Cancellation>();
+    Call(limited, device);
+    limited.cancellation->Cancel(absl::CancelledError("changed my mind"));
+    job_.environment().RunAll();
+  }
+
   void CallAllAndExpect(const testing::Matcher<absl::Status>& matcher) {
     for (auto& ends : ends_) ends.clear();
     for (int device = 0; device < kNumDevices; ++device) Call(device);
@@ -211,11 +220,7 @@ TEST_P(RepeatedCallsTest, AnAbortEndsThoseUnderWayAndLaterOnes) {
 
 TEST_P(RepeatedCallsTest, BuffersAreFreeWhenAnEarlyErrorIsReported) {
   Call(0);
-  CollectiveArgs limited = Args(1);
-  limited.cancellation = std::make_shared<Cancellation>();
-  Call(limited, 1);
-  limited.cancellation->Cancel(absl::CancelledError("changed my mind"));
-  job_.environment().RunAll();
+  CallAndCancel(1);
   bool is_free = false;
   bool was_free = false;
   CollectiveArgs late = Args(2);
@@ -249,11 +254,7 @@ TEST_P(RepeatedCallsTest, TheEndOfTheGroupEndsThoseUnderWayAlone) {
 TEST_P(RepeatedCallsTest, AnothersLimitEndsThemForThisExecution) {
   for (auto& ends : ends_) ends.clear();
   Call(0);
-  CollectiveArgs limited = Args(1);
-  limited.cancellation = std::make_shared<Cancellation>();
-  Call(limited, 1);
-  limited.cancellation->Cancel(absl::CancelledError("changed my mind"));
-  job_.environment().RunAll();
+  CallAndCancel(1);
   Call(2);
   for (const auto& ends : ends_) {
     EXPECT_THAT(ends, ElementsAre(StatusIs(StatusCode::kCancelled,

@@ -1,6 +1,5 @@
 #include "tools/store_calibration.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -15,18 +14,13 @@
 #include "framework/tensor.h"
 #include "tools/parallel_for.h"
 #include "tools/party.h"
+#include "tools/perf_row.h"
 
 namespace tutti {
 namespace {
 
 constexpr int kNumRanks = 2;
 constexpr int64_t kStepId = 1;
-
-absl::Duration Median(std::vector<absl::Duration> times) {
-  const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
 
 // One size.
 class StorePoint {
@@ -118,7 +112,7 @@ absl::StatusOr<StoreTimes> MeasureSize(const Environment& environment,
       if (round >= 0) times[i].push_back(*time);
     }
   }
-  return StoreTimes{bytes, Median(times[0]), Median(times[1])};
+  return StoreTimes{bytes, Percentile(times[0], 50), Percentile(times[1], 50)};
 }
 
 }  // namespace

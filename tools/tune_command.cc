@@ -22,6 +22,7 @@
 #include "tools/output_file.h"
 #include "tools/party.h"
 #include "tools/perf_buffers.h"
+#include "tools/perf_row.h"
 #include "tools/perf_runner.h"
 #include "tools/progress.h"
 #include "tools/sizes.h"
@@ -161,12 +162,6 @@ absl::StatusOr<std::vector<Question>> PlanTuning(const TuneOptions& options) {
   return questions;
 }
 
-double MedianSeconds(std::vector<absl::Duration> times) {
-  const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return absl::ToDoubleSeconds(*middle);
-}
-
 // Measures one point after another, those of a layout on the same devices.
 class Tuner {
  public:
@@ -224,7 +219,9 @@ class Tuner {
         all.insert(all.end(), measured->times.begin(), measured->times.end());
       }
     }
-    for (auto& [name, all] : times) (*medians)[name] = MedianSeconds(all);
+    for (const auto& [name, all] : times) {
+      (*medians)[name] = absl::ToDoubleSeconds(Percentile(all, 50));
+    }
     return absl::OkStatus();
   }
 
