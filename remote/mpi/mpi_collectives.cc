@@ -1,5 +1,6 @@
 #include "remote/mpi/mpi_collectives.h"
 
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -29,6 +30,10 @@ constexpr size_t kMostFinishedInline = size_t{64} << 10;
 // others may: a few looks cost as much as one round of all who are polled, and
 // the notes and bytes of small collectives come that soon.
 constexpr int kLooks = 8;
+
+// While nothing here waits for notes, they are looked for each time of so many:
+// a look takes time from what waits for the bytes of others, and may give way.
+constexpr uint32_t kIdlePolls = 8;
 
 // Whose `done` runs on this thread, which is MPI's, where another execution may
 // be added at once: one that is started there does not wait for the next round.
@@ -333,9 +338,14 @@ bool MpiCollectives::Post(Work work) {
 
 void MpiCollectives::Open() { notes_.Open(); }
 
-MpiPoller::State MpiCollectives::Poll() {
+MpiPoller::State MpiCollectives::Poll(bool is_last) {
+  const bool awaits =
+      num_executions_ > 0 || notes_.is_sending() || closed_ != nullptr;
+  if (!awaits && !is_last && ++num_idle_polls_ % kIdlePolls != 0) {
+    return State::kIdle;
+  }
   if (has_closed()) return PollClosed();
-  bool is_busy = notes_.Poll();
+  bool is_busy = false;
   int num_looks = 0;
   do {
     const bool has_notes = notes_.Receive(
@@ -367,10 +377,9 @@ bool MpiCollectives::IsHeldBy(int rank) const {
 // Others may need a group's communicator for longer: then it is freed when they
 // have left, too.
 MpiPoller::State MpiCollectives::PollClosed() {
-  bool is_busy = notes_.Poll();
-  is_busy = notes_.Receive([this](int task, const MpiNote& note) {
+  const bool is_busy = notes_.Receive([this](int task, const MpiNote& note) {
     communicators_.OnNote(task, note);
-  }) || is_busy;
+  });
   if (communicators_.size() == 0) notes_.Close();
   if (is_busy) return State::kBusy;
   return notes_.is_sending() ? State::kWaiting : State::kIdle;

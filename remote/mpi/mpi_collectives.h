@@ -2,6 +2,7 @@
 #define TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -78,7 +79,8 @@ class MpiCollectives final
 
   // The rest is for MPI's thread. Begins to listen; once, before all else.
   void Open();
-  State Poll() override;
+  State Poll(bool is_last) override;
+  void Stop() override { notes_.Close(); }
   bool IsHeldBy(int rank) const override;
 
   // The process is lost. Nothing is done once Close() has ended; then also on
@@ -121,6 +123,7 @@ class MpiCollectives final
 
   size_t num_executions_ = 0;  // Whose `done` has not run.
   absl::flat_hash_set<const Execution*> failed_in_mpi_;
+  uint32_t num_idle_polls_ = 0;
   bool is_closing_ = false;
   absl::Time refuse_all_at_ = absl::InfiniteFuture();
   Work closed_;

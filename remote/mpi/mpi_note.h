@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "framework/buf_key.h"
 
 namespace tutti {
@@ -43,6 +45,17 @@ struct MpiNote {
   static constexpr size_t kMostCarriedBytes = size_t{4} << 10;
   std::string carried;
 };
+
+// A note as bytes: all processes run the same program on machines of one kind,
+// as other collectives need too. REQUIRES: it carries at most
+// kMostCarriedBytes.
+void EncodeNote(const MpiNote& note, std::string& bytes);
+
+// None: these are no note.
+std::optional<MpiNote> DecodeNote(absl::string_view bytes);
+
+// The bytes that a note can have.
+size_t MostNoteBytes();
 
 }  // namespace tutti
 

@@ -1,7 +1,9 @@
 #include "remote/mpi/mpi_notes.h"
 
+#include <optional>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace tutti {
@@ -15,7 +17,9 @@ constexpr int kMostAtATime = 64;
 MpiNotes::MpiNotes(MpiRuntime* runtime)
     : runtime_(runtime),
       tag_(runtime->NewMessageTag()),
-      incoming_(MostNoteMessageBytes()) {}
+      sender_(runtime, tag_),
+      incoming_(MostPieceBytes()),
+      reader_(MostNoteBytes()) {}
 
 void MpiNotes::Open() {
   MPI_Irecv(incoming_.data(), static_cast<int>(incoming_.size()), MPI_BYTE,
@@ -29,18 +33,8 @@ void MpiNotes::Close() {
 }
 
 void MpiNotes::Send(int task, const MpiNote& note) {
-  NoteWriter writer(note);
-  while (writer.Next(outgoing_)) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(outgoing_.data(), static_cast<int>(outgoing_.size()), MPI_BYTE,
-              task, tag_, runtime_->messages(), &request);
-    int has_ended = 0;
-    MPI_Test(&request, &has_ended, MPI_STATUS_IGNORE);
-    if (has_ended != 0) continue;
-    sending_.Add(request, [kept = std::exchange(outgoing_, {})](
-                              const MPI_Status& /*status*/) {});
-  }
-  runtime_->Ring(task);
+  EncodeNote(note, outgoing_);
+  sender_.Send(task, outgoing_);
 }
 
 bool MpiNotes::Receive(
@@ -53,8 +47,12 @@ bool MpiNotes::Receive(
     if (has_come == 0) return i > 0;
     int num_bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &num_bytes);
-    const auto note = reader_.Take(
-        status.MPI_SOURCE, {incoming_.data(), static_cast<size_t>(num_bytes)});
+    std::optional<MpiNote> note;
+    reader_.Take(status.MPI_SOURCE,
+                 absl::MakeConstSpan(incoming_).first(num_bytes),
+                 [&](int /*task*/, absl::string_view bytes) {
+                   note = DecodeNote(bytes);
+                 });
     Open();
     if (note.has_value()) on_note(status.MPI_SOURCE, *note);
   }

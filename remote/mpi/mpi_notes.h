@@ -5,20 +5,25 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "remote/mpi/mpi_note.h"
-#include "remote/mpi/mpi_note_messages.h"
-#include "remote/mpi/mpi_requests.h"
+#include "remote/mpi/mpi_pieces.h"
 #include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_sender.h"
 
 namespace tutti {
 
-// Notes between the processes of an MPI job. For MPI's thread. A receive is
-// posted from Open() to Close().
+// Notes between the processes of an MPI job. For MPI's thread; lives until that
+// has ended. One receive is posted from Open() to Close(), at which whoever
+// waits looks often. Of small collectives that is most of the time: as
+// MpiMessages, of which one look finds all, they took 2.4 us instead of 1.5
+// (4 bytes between two processes, 2 virtual processors of an Intel Xeon,
+// November 2026).
 class MpiNotes {
  public:
-  // `runtime` outlives this. Takes a tag of messages, as MpiMessenger does.
+  // `runtime` outlives this. Takes a tag of messages, as MpiMessages does.
   explicit MpiNotes(MpiRuntime* runtime);
 
   void Open();
@@ -30,16 +35,15 @@ class MpiNotes {
   // Hands what has come to `on_note`, until Close(). False if nothing has come.
   bool Receive(const std::function<void(int task, const MpiNote&)>& on_note);
 
-  bool Poll() { return sending_.Poll(); }
-  bool is_sending() const { return sending_.size() > 0; }
+  bool is_sending() const { return sender_.is_sending(); }
 
  private:
   MpiRuntime* const runtime_;
   const int tag_;
-  MpiRequests sending_;
-  std::vector<std::byte> outgoing_;  // Memory for the next one.
+  MpiSender sender_;
+  std::string outgoing_;  // Memory for the next one.
   std::vector<std::byte> incoming_;
-  NoteReader reader_;
+  PieceReader reader_;
   MPI_Request receive_ = MPI_REQUEST_NULL;
 };
 

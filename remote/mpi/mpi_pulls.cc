@@ -128,15 +128,17 @@ void MpiPulls::PostChunks(const std::shared_ptr<Pull>& pull) {
     if (chunk.landing == nullptr) chunk.bytes = TakeBuffer(chunk.size);
     MPI_Irecv(chunk.data(), static_cast<int>(chunk.size), MPI_BYTE, pull->task,
               pull->request.payload_tag, runtime_->payloads(), &chunk.request);
-    receiving_.Add(chunk.request,
-                   [this, pull, index](const MPI_Status& status) {
-                     OnChunk(pull, index, status);
-                   });
+    ++num_receiving_;
+    runtime_->Await(chunk.request,
+                    [this, pull, index](const MPI_Status& status) {
+                      OnChunk(pull, index, status);
+                    });
   }
 }
 
 void MpiPulls::OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
                        const MPI_Status& status) {
+  --num_receiving_;
   Pull::Chunk& chunk = pull->chunks[index - pull->first_index];
   chunk.is_pending = false;
   int was_cancelled = 0, num_bytes = 0;

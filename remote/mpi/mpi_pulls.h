@@ -16,7 +16,6 @@
 #include "framework/buf_key.h"
 #include "framework/peer_access.h"
 #include "proto/mpi.pb.h"
-#include "remote/mpi/mpi_requests.h"
 #include "remote/mpi/mpi_runtime.h"
 
 namespace tutti {
@@ -45,15 +44,12 @@ class MpiPulls {
   // The task has said goodbye: what it has not ended it has not heard of.
   void OnGoodbye(int task, const absl::Status& reason);
 
-  // Takes note of the chunks that have come. False if none has.
-  bool Poll() { return receiving_.Poll(); }
-
-  // Hands the next of these on to its borrower, which copies or reduces it.
-  // False if there is none.
+  // Hands the next chunk that has come on to its borrower, which copies or
+  // reduces it. False if there is none.
   bool HandOnNext();
 
   // Whether receives are posted.
-  bool is_receiving() const { return receiving_.size() > 0; }
+  bool is_receiving() const { return num_receiving_ > 0; }
 
   // Whether all pulls have ended on both sides.
   bool empty() const { return pulls_.empty(); }
@@ -84,7 +80,7 @@ class MpiPulls {
   // Of those not told. A key may be asked for anew before who asked before is
   // told.
   absl::flat_hash_map<std::pair<BufKey, const Borrower*>, uint64_t> ids_;
-  MpiRequests receiving_;
+  size_t num_receiving_ = 0;                 // Chunks.
   std::deque<std::shared_ptr<Pull>> ready_;  // Whose first chunk is there.
 };
 

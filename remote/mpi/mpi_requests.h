@@ -19,8 +19,8 @@ class MpiRequests {
 
   // Those that have not ended when it goes are MPI's until MPI ends.
   MpiRequests() = default;
-  MpiRequests(const MpiRequests&) = delete;
-  MpiRequests& operator=(const MpiRequests&) = delete;
+  MpiRequests(MpiRequests&&) = default;
+  MpiRequests& operator=(MpiRequests&&) = default;
 
   void Add(MPI_Request request, OnEnd on_end);
 
@@ -37,6 +37,7 @@ class MpiRequests {
   // To be used again.
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;
+  std::vector<OnEnd> ended_;
 };
 
 // What MPI reports, of an operation that it names `what`.

@@ -21,7 +21,7 @@ namespace tutti {
 namespace {
 
 // What processes say to each other through MPI.
-constexpr int kProtocolVersion = 7;
+constexpr int kProtocolVersion = 8;
 
 // Between looks, while MPI has something to go on with, and for what comes from
 // other hosts or from a process that could not ring.
@@ -57,11 +57,16 @@ std::string Names(const std::map<int, absl::Status>& lost) {
   });
 }
 
-// Pollers to whose memory the host program's MPI may still write. Never
-// destroyed, which a static object would be when the process ends: what they
-// use, such as the runtime of GPUs, may have gone before.
-std::vector<std::vector<std::shared_ptr<MpiPoller>>>& LeftToMpi() {
-  static auto& left = *new std::vector<std::vector<std::shared_ptr<MpiPoller>>>;
+// To whose memory the host program's MPI may still write.
+struct Left {
+  std::vector<std::shared_ptr<MpiPoller>> pollers;
+  MpiRequests under_way;
+};
+
+// Never destroyed, which a static object would be when the process ends: what
+// they use, such as the runtime of GPUs, may have gone before.
+std::vector<Left>& LeftToMpi() {
+  static auto& left = *new std::vector<Left>;
   return left;
 }
 
@@ -72,7 +77,7 @@ MpiRuntime::MpiRuntime(Options options) : options_(std::move(options)) {}
 MpiRuntime::~MpiRuntime() {
   Shutdown();
   if (is_ours_ || pollers_.empty()) return;
-  LeftToMpi().push_back(std::move(pollers_));
+  LeftToMpi().push_back({std::move(pollers_), std::move(under_way_)});
 }
 
 absl::Status MpiRuntime::Start() {
@@ -200,7 +205,7 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
   while (true) {
     MpiPoller::State state =
         RunPosted() ? MpiPoller::State::kBusy : MpiPoller::State::kIdle;
-    state = std::max(state, PollAll());
+    state = std::max(state, PollAll(/*is_last=*/false));
     const absl::Time now = options_.environment.clock->Now();
     if (some_are_lost_.load(std::memory_order_relaxed)) LookWhoHolds(now);
     if (state == MpiPoller::State::kBusy) {
@@ -368,6 +373,8 @@ void MpiRuntime::TakeDown() {
     if (is_ours_) EndJob();
     return;
   }
+  for (const auto& poller : pollers_) poller->Stop();
+  under_way_.Poll();
   ring_ = nullptr;
   if (is_ours_) MPI_Win_free(&shared_);
   MPI_Comm_free(&messages_);
@@ -440,9 +447,12 @@ bool MpiRuntime::RunPosted() {
   return !works.empty();
 }
 
-MpiPoller::State MpiRuntime::PollAll() {
-  MpiPoller::State state = MpiPoller::State::kIdle;
-  for (const auto& poller : pollers_) state = std::max(state, poller->Poll());
+MpiPoller::State MpiRuntime::PollAll(bool is_last) {
+  MpiPoller::State state =
+      under_way_.Poll() ? MpiPoller::State::kBusy : MpiPoller::State::kIdle;
+  for (const auto& poller : pollers_) {
+    state = std::max(state, poller->Poll(is_last));
+  }
   return state;
 }
 
@@ -464,7 +474,8 @@ absl::Duration MpiRuntime::SpinLimit(MpiPoller::State state) const {
 void MpiRuntime::Sleep() {
   Doorbell& doorbell = *doorbells_[rank_];
   doorbell.PrepareToSleep();
-  const MpiPoller::State state = std::max(PollAll(), PollAll());
+  const MpiPoller::State state =
+      std::max(PollAll(/*is_last=*/true), PollAll(/*is_last=*/true));
   bool is_due = state == MpiPoller::State::kBusy || !mailbox_->empty();
   {
     MutexLock lock(&mu_);

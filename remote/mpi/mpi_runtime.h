@@ -21,6 +21,7 @@
 #include "framework/mutex.h"
 #include "remote/mpi/doorbell.h"
 #include "remote/mpi/mpi_mailbox.h"
+#include "remote/mpi/mpi_requests.h"
 #include "remote/mpi/mpi_ring.h"
 
 namespace tutti {
@@ -37,7 +38,13 @@ class MpiPoller {
   };
 
   virtual ~MpiPoller() = default;
-  virtual State Poll() = 0;
+
+  // `is_last`: the thread may sleep after it, so that what has come must be
+  // found; else who has nothing to wait for may look now and then.
+  virtual State Poll(bool is_last) = 0;
+
+  // MPI ends: takes back what waits for other processes.
+  virtual void Stop() {}
 
   // Whether MPI keeps tensors of collectives that have failed here until the
   // process `rank` goes on.
@@ -150,6 +157,14 @@ class MpiRuntime {
   // as that. On MPI's thread, but not inside Poll().
   void Add(std::shared_ptr<MpiPoller> poller);
 
+  // Runs `on_end` when `request` has ended, which may begin more; on MPI's
+  // thread alone. Looks for all of these at once: MPI makes progress, and
+  // perhaps gives way to others, at each look that finds nothing. What has not
+  // ended when MPI's thread does is MPI's until it ends.
+  void Await(MPI_Request request, MpiRequests::OnEnd on_end) {
+    under_way_.Add(request, std::move(on_end));
+  }
+
   // After something was sent to `rank`; on MPI's thread alone.
   void Ring(int rank);
 
@@ -203,7 +218,7 @@ class MpiRuntime {
   void LookWhoHolds(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   void EndJob();
   bool RunPosted();
-  MpiPoller::State PollAll();
+  MpiPoller::State PollAll(bool is_last);
   absl::Duration SpinLimit(MpiPoller::State state) const;
   void Sleep() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -234,6 +249,7 @@ class MpiRuntime {
   // Of MPI's thread.
   int last_payload_tag_ = 0;
   std::vector<std::shared_ptr<MpiPoller>> pollers_;
+  MpiRequests under_way_;
   absl::Duration pause_;
 
   Wait wait_for_holders_;

@@ -238,7 +238,7 @@ class IdlePoller final : public MpiPoller {
     num_sleeps_ = 0;
   }
 
-  State Poll() override {
+  State Poll(bool /*is_last*/) override {
     const int64_t now = clock_.num_looks();
     num_in_a_row_ = now == last_poll_ ? num_in_a_row_ + 1 : 1;
     last_poll_ = now;
@@ -287,7 +287,7 @@ class LastingPoller final : public MpiPoller {
     std::fputs("a poller was destroyed that MPI may still use\n", stderr);
     std::_Exit(3);
   }
-  State Poll() override { return State::kIdle; }
+  State Poll(bool /*is_last*/) override { return State::kIdle; }
 };
 
 // When the process ends, what it uses, as the runtime of GPUs, has gone.
@@ -324,7 +324,7 @@ TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
 class HeldPoller final : public MpiPoller {
  public:
   explicit HeldPoller(BlockingCounter* said) : said_(said) {}
-  State Poll() override {
+  State Poll(bool /*is_last*/) override {
     if (num_asked_ > 0 && said_ != nullptr) {
       std::exchange(said_, nullptr)->DecrementCount();
     }

@@ -136,14 +136,16 @@ void MpiServes::SendChunks(const std::shared_ptr<Served>& served) {
     served->num_sent += chunk.size();
     ++served->num_under_way;
     has_begun = true;
-    sending_.Add(request, [this, served](const MPI_Status& /*status*/) {
-      OnChunkSent(served);
-    });
+    ++num_sending_;
+    options_.runtime->Await(
+        request,
+        [this, served](const MPI_Status& /*status*/) { OnChunkSent(served); });
   }
   if (has_begun) options_.runtime->Ring(served->task);
 }
 
 void MpiServes::OnChunkSent(const std::shared_ptr<Served>& served) {
+  --num_sending_;
   --served->num_under_way;
   SendChunks(served);
   if (served->num_under_way == 0) End(served);

@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "framework/control_channel.h"
 #include "proto/mpi.pb.h"
-#include "remote/mpi/mpi_requests.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/transfer_channel.h"
 
@@ -46,8 +45,7 @@ class MpiServes {
   // go of all of them. REQUIRES: StopAllOf() each task, ForgetUntold().
   void SayWhatComes();
 
-  bool Poll() { return sending_.Poll(); }
-  bool is_sending() const { return sending_.size() > 0; }
+  bool is_sending() const { return num_sending_ > 0; }
 
   // Whether MPI has bytes of a pull that was stopped until `task` takes them.
   bool IsHeldBy(int task) const;
@@ -68,8 +66,8 @@ class MpiServes {
 
   const Options options_;
   absl::flat_hash_map<std::pair<int, uint64_t>, std::shared_ptr<Served>>
-      served_;  // By task and its id.
-  MpiRequests sending_;
+      served_;              // By task and its id.
+  size_t num_sending_ = 0;  // Chunks.
 };
 
 }  // namespace tutti

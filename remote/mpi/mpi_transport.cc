@@ -14,7 +14,7 @@
 #include "remote/mpi/mpi_choice.h"
 #include "remote/mpi/mpi_collectives.h"
 #include "remote/mpi/mpi_mailbox.h"
-#include "remote/mpi/mpi_messenger.h"
+#include "remote/mpi/mpi_messages.h"
 #include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_serves.h"
 #include "remote/mpi/mpi_wire.h"
@@ -35,7 +35,7 @@ class Endpoint final : public MpiPoller {
  public:
   explicit Endpoint(const MpiTransportOptions& options)
       : options_(options),
-        messenger_(options.runtime, options.incarnation),
+        messages_(options.runtime, kMaxMessageBytes),
         calls_(std::make_shared<MpiCalls>(
             MpiCalls::Options{.cluster = options.cluster,
                               .clock = options.environment.clock,
@@ -45,14 +45,12 @@ class Endpoint final : public MpiPoller {
         serves_({.runtime = options.runtime, .send = Sender()}),
         gone_(options.cluster.num_tasks()) {}
 
-  State Poll() override;
+  State Poll(bool is_last) override;
+  void Stop() override { messages_.Close(); }
   bool IsHeldBy(int rank) const override { return serves_.IsHeldBy(rank); }
 
   // On MPI's thread, or late (mpi_mailbox.h):
-  void SetServices(ControlService* control, TransferService* transfers) {
-    control_ = control;
-    transfers_ = transfers;
-  }
+  void Open(ControlService* control, TransferService* transfers);
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
             ControlDone done);
   void Request(int task, const BufKey& key, const Ask& ask);
@@ -70,9 +68,10 @@ class Endpoint final : public MpiPoller {
  private:
   MpiPulls::Send Sender() {
     return [this](int task, proto::MpiMessage message) {
-      if (gone_[task].ok()) messenger_.Send(task, std::move(message));
+      if (gone_[task].ok()) Send(task, std::move(message));
     };
   }
+  void Send(int task, proto::MpiMessage message);
   std::function<void(Work)> Poster() {
     return [mailbox = options_.runtime->mailbox()](Work work) {
       mailbox->Post(std::move(work));
@@ -91,7 +90,7 @@ class Endpoint final : public MpiPoller {
   bool EndClosing();
 
   const MpiTransportOptions options_;
-  MpiMessenger messenger_;
+  MpiMessages messages_;
   const std::shared_ptr<MpiCalls> calls_;
   MpiPulls pulls_;
   MpiServes serves_;
@@ -106,21 +105,30 @@ class Endpoint final : public MpiPoller {
   Work closed_;
 };
 
-MpiPoller::State Endpoint::Poll() {
-  bool is_busy = messenger_.Poll();
-  is_busy = pulls_.Poll() || is_busy;
-  is_busy = messenger_.Receive([this](int task, const proto::MpiMessage& text) {
-    OnMessage(task, text);
-  }) || is_busy;
-  is_busy = serves_.Poll() || is_busy;
-  // After what others wait for, as it takes some time: one chunk. Whoever says
-  // goodbye has ended all that it was asked for, or given up on it.
-  is_busy = pulls_.HandOnNext() || is_busy;
+void Endpoint::Open(ControlService* control, TransferService* transfers) {
+  control_ = control;
+  transfers_ = transfers;
+  messages_.Open([this](int task, absl::string_view bytes) {
+    proto::MpiMessage message;
+    if (message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      OnMessage(task, message);
+    }
+  });
+}
+
+void Endpoint::Send(int task, proto::MpiMessage message) {
+  message.set_incarnation(options_.incarnation);
+  messages_.Send(task, message.SerializeAsString());
+}
+
+// One chunk, after what others wait for, as it takes some time. Whoever says
+// goodbye has ended all that it was asked for, or given up on it.
+MpiPoller::State Endpoint::Poll(bool /*is_last*/) {
+  bool is_busy = pulls_.HandOnNext();
   is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;
   if (serves_.is_sending() || pulls_.is_receiving()) return State::kMoving;
-  const bool is_waiting = messenger_.is_sending() ||
-                          messenger_.is_receiving() || closed_ != nullptr;
+  const bool is_waiting = messages_.is_sending() || closed_ != nullptr;
   return is_waiting ? State::kWaiting : State::kIdle;
 }
 
@@ -135,7 +143,7 @@ bool Endpoint::EndClosing() {
     if (task == options_.cluster.this_task) continue;
     proto::MpiMessage goodbye;
     goodbye.mutable_goodbye();
-    messenger_.Send(task, std::move(goodbye));
+    Send(task, std::move(goodbye));
   }
   std::exchange(closed_, nullptr)();
   return true;
@@ -256,7 +264,7 @@ class MpiTransport final : public Transport,
     }
     mailbox_->Post([runtime = runtime_, endpoint = endpoint_,
                     collectives = collectives_, control, transfers] {
-      endpoint->SetServices(control, transfers);
+      endpoint->Open(control, transfers);
       collectives->Open();
       runtime->Add(endpoint);
       runtime->Add(collectives);

@@ -28,6 +28,10 @@ namespace tutti {
 // until all have ended, or too long: then it says of those that are left how
 // many bytes come. Last it says goodbye. What comes afterwards it refuses.
 
+// Longer messages are not read: the next field of a peer's message that is not
+// known could be anything.
+inline constexpr size_t kMaxMessageBytes = size_t{8} << 20;
+
 // The most that a message carries.
 inline constexpr size_t kMaxInlineBytes = size_t{8} << 10;
 

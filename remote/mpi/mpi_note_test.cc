@@ -1,0 +1,60 @@
+#include "remote/mpi/mpi_note.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+MpiNote NoteOf(std::string carried) {
+  return {.kind = MpiNote::Kind::kBegin,
+          .key = {.generation = 1,
+                  .step = 2,
+                  .group = 3,
+                  .instance = 4,
+                  .execution = 5},
+          .is_in_place = true,
+          .carried = std::move(carried)};
+}
+
+std::string Encoded(const MpiNote& note) {
+  std::string bytes = "of the one before";
+  EncodeNote(note, bytes);
+  return bytes;
+}
+
+void ExpectIsReadAsWritten(const MpiNote& note) {
+  const auto read = DecodeNote(Encoded(note));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->kind, note.kind);
+  EXPECT_EQ(read->key, note.key);
+  EXPECT_EQ(read->is_in_place, note.is_in_place);
+  EXPECT_TRUE(read->carried == note.carried);
+}
+
+TEST(MpiNoteTest, ANoteIsReadAsItWasWritten) {
+  for (const size_t size : {size_t{0}, size_t{1}, MpiNote::kMostCarriedBytes}) {
+    ExpectIsReadAsWritten(NoteOf(std::string(size, 'x')));
+  }
+  ExpectIsReadAsWritten(NoteOf(std::string("\0\n", 2)));
+  MpiNote note = NoteOf("");
+  note.is_in_place = false;
+  ExpectIsReadAsWritten(note);
+}
+
+// What another process sends is not believed.
+TEST(MpiNoteTest, WhatIsNoNoteIsLeftOut) {
+  const std::string bytes = Encoded(NoteOf(""));
+  EXPECT_FALSE(DecodeNote("").has_value());
+  EXPECT_FALSE(DecodeNote(bytes.substr(0, bytes.size() - 1)).has_value());
+  const std::string longest =
+      Encoded(NoteOf(std::string(MpiNote::kMostCarriedBytes, 'x')));
+  EXPECT_EQ(longest.size(), MostNoteBytes());
+  EXPECT_FALSE(DecodeNote(longest + "x").has_value());
+}
+
+}  // namespace
+}  // namespace tutti
