@@ -50,16 +50,9 @@ int MPI_Irecv(void* into, int count, MPI_Datatype type, int from, int tag,
   return PMPI_Irecv(into, count, type, from, tag, communicator, request);
 }
 
-int MPI_Improbe(int from, int tag, MPI_Comm communicator, int* found,
-                MPI_Message* message, MPI_Status* status) {
-  tutti::CheckMpiThread("MPI_Improbe");
-  return PMPI_Improbe(from, tag, communicator, found, message, status);
-}
-
-int MPI_Imrecv(void* into, int count, MPI_Datatype type, MPI_Message* message,
-               MPI_Request* request) {
-  tutti::CheckMpiThread("MPI_Imrecv");
-  return PMPI_Imrecv(into, count, type, message, request);
+int MPI_Cancel(MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Cancel");
+  return PMPI_Cancel(request);
 }
 
 int MPI_Test(MPI_Request* request, int* ended, MPI_Status* status) {

@@ -22,10 +22,10 @@ void Doorbell::Ring() {
 }
 
 // Wakes early for other reasons, too.
-void Doorbell::SleepUnlessRung(absl::Duration limit) {
+bool Doorbell::SleepUnlessRung(absl::Duration limit) {
   const timespec timeout = absl::ToTimespec(limit);
   syscall(SYS_futex, &state_, FUTEX_WAIT, kAsleep, &timeout, nullptr, 0);
-  StayAwake();
+  return state_.exchange(kAwake) == kRung;
 }
 
 }  // namespace tutti

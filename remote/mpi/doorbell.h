@@ -27,7 +27,9 @@ class Doorbell {
   // On the one thread.
   void PrepareToSleep() { state_.store(kAsleep); }
   void StayAwake() { state_.store(kAwake); }
-  void SleepUnlessRung(absl::Duration limit);
+
+  // Whether it was rung.
+  bool SleepUnlessRung(absl::Duration limit);
 
  private:
   static constexpr uint32_t kAwake = 0;

@@ -14,14 +14,14 @@ TEST(DoorbellTest, ARingBeforeSleepEndsIt) {
   Doorbell bell;
   bell.PrepareToSleep();
   bell.Ring();
-  bell.SleepUnlessRung(absl::Hours(1));
+  EXPECT_TRUE(bell.SleepUnlessRung(absl::Hours(1)));
 }
 
 TEST(DoorbellTest, ARingWhileAwakeIsNotKept) {
   Doorbell bell;
   bell.Ring();
   bell.PrepareToSleep();
-  bell.SleepUnlessRung(absl::Milliseconds(1));
+  EXPECT_FALSE(bell.SleepUnlessRung(absl::Milliseconds(1)));
   bell.PrepareToSleep();
   bell.StayAwake();
 }

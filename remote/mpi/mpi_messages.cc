@@ -7,8 +7,9 @@
 namespace tutti {
 namespace {
 
-// Receives that are posted: for pieces that come at once, and beside those of
-// which MPI has no more than the beginning.
+// Receives that are posted: for pieces that come at once; and those of which
+// MPI has no more than the beginning, as between hosts, take one for each
+// sender.
 constexpr size_t kNumSlots = 16;
 
 }  // namespace
@@ -16,8 +17,7 @@ constexpr size_t kNumSlots = 16;
 MpiMessages::MpiMessages(MpiRuntime* runtime, size_t most_bytes)
     : runtime_(runtime),
       tag_(runtime->NewMessageTag()),
-      sender_(runtime, tag_),
-      reader_(most_bytes) {}
+      stream_(runtime, tag_, most_bytes) {}
 
 void MpiMessages::Open(OnMessage on_message) {
   on_message_ = std::move(on_message);
@@ -49,8 +49,9 @@ void MpiMessages::OnPiece(Slot& slot, const MPI_Status& status) {
   if (!is_open_) return;
   int num_bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &num_bytes);
-  reader_.Take(status.MPI_SOURCE,
-               absl::MakeConstSpan(slot.bytes).first(num_bytes), on_message_);
+  stream_.OnPiece(status.MPI_SOURCE,
+                  absl::MakeConstSpan(slot.bytes).first(num_bytes),
+                  on_message_);
   Post(slot);
 }
 

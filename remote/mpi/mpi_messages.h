@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "remote/mpi/mpi_pieces.h"
+#include "remote/mpi/mpi_piece_stream.h"
 #include "remote/mpi/mpi_runtime.h"
-#include "remote/mpi/mpi_sender.h"
 
 namespace tutti {
 
 // Messages between the processes of an MPI job, of any length, in order from
 // each to each. For MPI's thread, which none blocks. From Open() to Close()
 // receives are posted, for short pieces, so that one look finds all that has
-// come; a sender that stands still keeps back its own messages alone. Lives
-// until MPI's thread has ended.
+// come. A process that stands still keeps back no messages but those from it
+// and to it, as long as MPI sends pieces at once, which Open MPI does unless it
+// is told otherwise. Lives until MPI's thread has ended.
 class MpiMessages {
  public:
   using OnMessage = std::function<void(int task, absl::string_view message)>;
@@ -30,12 +30,12 @@ class MpiMessages {
 
   // Calls `on_message`, which may send, for what comes, from now on. Once.
   void Open(OnMessage on_message);
-  void Close();
+  void Close();  // Not inside `on_message`.
 
   void Send(int task, absl::string_view message) {
-    sender_.Send(task, message);
+    stream_.Send(task, message);
   }
-  bool is_sending() const { return sender_.is_sending(); }
+  bool is_sending() const { return stream_.is_sending(); }
 
  private:
   // Where a piece is received, one after the other.
@@ -49,9 +49,8 @@ class MpiMessages {
 
   MpiRuntime* const runtime_;
   const int tag_;
-  MpiSender sender_;
+  MpiPieceStream stream_;
   OnMessage on_message_;
-  PieceReader reader_;
   std::vector<Slot> slots_;
   bool is_open_ = false;
 };

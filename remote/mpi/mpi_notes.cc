@@ -17,9 +17,8 @@ constexpr int kMostAtATime = 64;
 MpiNotes::MpiNotes(MpiRuntime* runtime)
     : runtime_(runtime),
       tag_(runtime->NewMessageTag()),
-      sender_(runtime, tag_),
-      incoming_(MostPieceBytes()),
-      reader_(MostNoteBytes()) {}
+      stream_(runtime, tag_, MostNoteBytes()),
+      incoming_(MostPieceBytes()) {}
 
 void MpiNotes::Open() {
   MPI_Irecv(incoming_.data(), static_cast<int>(incoming_.size()), MPI_BYTE,
@@ -34,7 +33,7 @@ void MpiNotes::Close() {
 
 void MpiNotes::Send(int task, const MpiNote& note) {
   EncodeNote(note, outgoing_);
-  sender_.Send(task, outgoing_);
+  stream_.Send(task, outgoing_);
 }
 
 bool MpiNotes::Receive(
@@ -47,12 +46,12 @@ bool MpiNotes::Receive(
     if (has_come == 0) return i > 0;
     int num_bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &num_bytes);
-    std::optional<MpiNote> note;
-    reader_.Take(status.MPI_SOURCE,
-                 absl::MakeConstSpan(incoming_).first(num_bytes),
-                 [&](int /*task*/, absl::string_view bytes) {
-                   note = DecodeNote(bytes);
-                 });
+    std::optional<MpiNote> note;  // One: its pieces come in order.
+    stream_.OnPiece(status.MPI_SOURCE,
+                    absl::MakeConstSpan(incoming_).first(num_bytes),
+                    [&](int /*task*/, absl::string_view bytes) {
+                      note = DecodeNote(bytes);
+                    });
     Open();
     if (note.has_value()) on_note(status.MPI_SOURCE, *note);
   }

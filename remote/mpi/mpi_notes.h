@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "remote/mpi/mpi_note.h"
-#include "remote/mpi/mpi_pieces.h"
+#include "remote/mpi/mpi_piece_stream.h"
 #include "remote/mpi/mpi_runtime.h"
-#include "remote/mpi/mpi_sender.h"
 
 namespace tutti {
 
@@ -35,15 +34,14 @@ class MpiNotes {
   // Hands what has come to `on_note`, until Close(). False if nothing has come.
   bool Receive(const std::function<void(int task, const MpiNote&)>& on_note);
 
-  bool is_sending() const { return sender_.is_sending(); }
+  bool is_sending() const { return stream_.is_sending(); }
 
  private:
   MpiRuntime* const runtime_;
   const int tag_;
-  MpiSender sender_;
+  MpiPieceStream stream_;
   std::string outgoing_;  // Memory for the next one.
   std::vector<std::byte> incoming_;
-  PieceReader reader_;
   MPI_Request receive_ = MPI_REQUEST_NULL;
 };
 

@@ -13,37 +13,64 @@ namespace {
 // virtual processors of an Intel Xeon, 25 November 2026).
 constexpr size_t kMostBytes = size_t{2} << 10;
 
+// Pieces that are taken before a receipt goes.
+constexpr uint64_t kReceiptEvery = kMostUnread / 2;
+
 // What a piece begins with.
 struct Header {
-  uint64_t number = 0;   // Of the pieces from its sender to its receiver.
-  uint64_t is_last = 0;  // Of its message.
+  enum class Kind : uint64_t { kPart, kLastPart, kReceipt };
+
+  Kind kind = Kind::kPart;
+  uint64_t number = 0;  // Of this piece; kReceipt: of pieces taken.
 };
 static_assert(std::is_trivially_copyable_v<Header>);
+
+void Write(const Header& header, absl::string_view bytes,
+           std::vector<std::byte>& piece) {
+  piece.resize(sizeof(header) + bytes.size());
+  std::memcpy(piece.data(), &header, sizeof(header));
+  std::copy_n(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(),
+              piece.data() + sizeof(header));
+}
+
+// None: it is too short.
+std::optional<Header> ReadHeader(absl::Span<const std::byte> piece) {
+  Header header;
+  if (piece.size() < sizeof(header)) return std::nullopt;
+  std::memcpy(&header, piece.data(), sizeof(header));
+  return header;
+}
 
 }  // namespace
 
 size_t MostPieceBytes() { return sizeof(Header) + kMostBytes; }
 
-void PieceWriter::Next(absl::string_view& message,
+bool PieceWriter::Next(absl::string_view& message,
                        std::vector<std::byte>& piece) {
-  const size_t num_bytes = std::min(message.size(), kMostBytes);
-  const Header header = {.number = num_written_++,
-                         .is_last = num_bytes == message.size() ? 1U : 0U};
-  piece.resize(sizeof(header) + num_bytes);
-  std::memcpy(piece.data(), &header, sizeof(header));
-  std::memcpy(piece.data() + sizeof(header), message.data(), num_bytes);
-  message.remove_prefix(num_bytes);
+  if (num_written_ - num_taken_ >= kMostUnread) return false;
+  const absl::string_view bytes = message.substr(0, kMostBytes);
+  message.remove_prefix(bytes.size());
+  Write(
+      {.kind = message.empty() ? Header::Kind::kLastPart : Header::Kind::kPart,
+       .number = num_written_++},
+      bytes, piece);
+  return true;
+}
+
+void PieceWriter::OnReceipt(uint64_t num_taken) {
+  if (num_taken > num_written_) return;
+  num_taken_ = std::max(num_taken_, num_taken);
 }
 
 void PieceReader::Take(int task, absl::Span<const std::byte> piece,
                        OnMessage on_message) {
-  Header header;
-  if (piece.size() < sizeof(header)) return;
-  std::memcpy(&header, piece.data(), sizeof(header));
+  const auto header = ReadHeader(piece);
+  if (!header.has_value()) return;
   Sender& sender = senders_[task];
-  if (header.number != sender.num_taken) {
-    if (header.number < sender.num_taken) return;
-    sender.early[header.number].assign(piece.begin(), piece.end());
+  // Also of one that was taken.
+  if (header->number - sender.num_taken >= kMostUnread) return;
+  if (header->number > sender.num_taken) {
+    sender.early[header->number].assign(piece.begin(), piece.end());
     return;
   }
   TakeNext(task, sender, piece, on_message);
@@ -59,22 +86,37 @@ void PieceReader::Take(int task, absl::Span<const std::byte> piece,
 void PieceReader::TakeNext(int task, Sender& sender,
                            absl::Span<const std::byte> piece,
                            OnMessage on_message) {
-  Header header;
-  std::memcpy(&header, piece.data(), sizeof(header));
-  piece.remove_prefix(sizeof(header));
+  const bool is_last = ReadHeader(piece)->kind == Header::Kind::kLastPart;
+  piece.remove_prefix(sizeof(Header));
   const absl::string_view bytes(reinterpret_cast<const char*>(piece.data()),
                                 piece.size());
   ++sender.num_taken;
-  const bool is_last = header.is_last != 0;
-  if (is_last && sender.num_bytes == 0) return on_message(task, bytes);
+  const bool is_first = sender.num_bytes == 0;
   sender.num_bytes += bytes.size();
-  if (sender.num_bytes <= most_bytes_) {
-    sender.message.append(bytes.data(), bytes.size());
-  }
+  const bool is_short = sender.num_bytes <= most_bytes_;
+  const bool is_whole = is_first && is_last;
+  if (is_short && !is_whole) sender.message.append(bytes.data(), bytes.size());
   if (!is_last) return;
-  if (sender.num_bytes <= most_bytes_) on_message(task, sender.message);
+  if (is_short) on_message(task, is_whole ? bytes : sender.message);
   sender.num_bytes = 0;
-  sender.message.clear();
+  sender.message = {};
+}
+
+bool PieceReader::TakeReceipt(int task, std::vector<std::byte>& piece) {
+  Sender& sender = senders_[task];
+  if (sender.num_taken - sender.num_receipted < kReceiptEvery) return false;
+  sender.num_receipted = sender.num_taken;
+  Write({.kind = Header::Kind::kReceipt, .number = sender.num_taken}, {},
+        piece);
+  return true;
+}
+
+std::optional<uint64_t> ReadReceipt(absl::Span<const std::byte> piece) {
+  const auto header = ReadHeader(piece);
+  const bool is_receipt =
+      header.has_value() && header->kind == Header::Kind::kReceipt;
+  if (!is_receipt) return std::nullopt;
+  return header->number;
 }
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 using Piece = std::vector<std::byte>;
@@ -32,12 +34,30 @@ std::string Bytes(size_t size, int seed) {
   return bytes;
 }
 
-std::vector<Piece> PiecesOf(PieceWriter& writer, absl::string_view message) {
+// All that may go without a receipt; what is left stays in `message`.
+std::vector<Piece> NextPieces(PieceWriter& writer, absl::string_view& message) {
   std::vector<Piece> pieces;
-  do {
-    writer.Next(message, pieces.emplace_back());
-  } while (!message.empty());
+  Piece piece;
+  while (writer.Next(message, piece)) {
+    pieces.push_back(piece);
+    if (message.empty()) break;
+  }
   return pieces;
+}
+
+std::vector<Piece> PiecesOf(PieceWriter& writer, absl::string_view message) {
+  const auto pieces = NextPieces(writer, message);
+  EXPECT_TRUE(message.empty());
+  return pieces;
+}
+
+// What the writer of the last piece that was taken gets.
+void Receipt(PieceReader& reader, int task, PieceWriter& writer) {
+  Piece receipt;
+  if (!reader.TakeReceipt(task, receipt)) return;
+  const auto num_taken = ReadReceipt(receipt);
+  ASSERT_TRUE(num_taken.has_value());
+  writer.OnReceipt(*num_taken);
 }
 
 // What is whole with this piece.
@@ -61,8 +81,10 @@ TEST(MpiPiecesTest, AMessageIsReadAsItWasWritten) {
       EXPECT_THAT(Take(reader, 7, pieces[i]), IsEmpty());
     }
     EXPECT_LE(pieces[0].size(), MostPieceBytes());
+    EXPECT_FALSE(ReadReceipt(pieces[0]).has_value());
     EXPECT_EQ(Take(reader, 7, pieces.back()),
               (std::vector<Message>{{7, message}}));
+    Receipt(reader, 7, writer);
   }
 }
 
@@ -104,17 +126,43 @@ TEST(MpiPiecesTest, MessagesComeInOrderInWhichOrderTheirPiecesEverCome) {
 }
 
 TEST(MpiPiecesTest, AMessageOfTooManyBytesIsLeftOut) {
+  for (const size_t most_bytes : {10, 2048, 4096, 5000}) {
+    SCOPED_TRACE(most_bytes);
+    PieceWriter writer;
+    PieceReader reader(most_bytes);
+    for (const Piece& piece : PiecesOf(writer, Bytes(most_bytes + 1, 1))) {
+      EXPECT_THAT(Take(reader, 0, piece), IsEmpty());
+    }
+    const std::string next = Bytes(most_bytes, 2);
+    std::vector<Message> received;
+    for (const Piece& piece : PiecesOf(writer, next)) {
+      received = Take(reader, 0, piece);
+    }
+    EXPECT_THAT(received, ElementsAre(Message(0, next)));
+  }
+}
+
+TEST(MpiPiecesTest, NoMoreIsUnreadThanAReceiverThatStandsStillMayKeep) {
   PieceWriter writer;
-  PieceReader reader(kMostBytes);
-  for (const Piece& piece : PiecesOf(writer, Bytes(kMostBytes + 1, 1))) {
-    EXPECT_THAT(Take(reader, 0, piece), IsEmpty());
-  }
-  const std::string next = Bytes(kMostBytes, 2);
+  PieceReader reader(kMostBytes * 10);
+  const std::string message = Bytes(kMostBytes * 10, 1);
+  absl::string_view left = message;
   std::vector<Message> received;
-  for (const Piece& piece : PiecesOf(writer, next)) {
-    received = Take(reader, 0, piece);
+  while (!left.empty()) {
+    const auto pieces = NextPieces(writer, left);
+    ASSERT_THAT(pieces, Not(IsEmpty())) << left.size() << " bytes are left";
+    ASSERT_LE(pieces.size(), kMostUnread);
+    for (const Piece& piece : pieces) received = Take(reader, 0, piece);
+    Receipt(reader, 0, writer);
   }
-  EXPECT_THAT(received, ElementsAre(Message(0, next)));
+  EXPECT_THAT(received, ElementsAre(Message(0, message)));
+  // A message of no bytes waits, too.
+  Piece piece;
+  absl::string_view empty;
+  uint64_t num_unread = 0;
+  while (num_unread <= kMostUnread && writer.Next(empty, piece)) ++num_unread;
+  EXPECT_LE(num_unread, kMostUnread);
+  EXPECT_GE(num_unread, kMostUnread / 2);
 }
 
 // What another process sends is not believed.
@@ -127,11 +175,26 @@ TEST(MpiPiecesTest, WhatIsNoPieceIsLeftOut) {
               IsEmpty());
   EXPECT_THAT(Take(reader, 0, piece), ElementsAre(Message(0, "short")));
   EXPECT_THAT(Take(reader, 0, piece), IsEmpty());  // It comes again.
+  writer.OnReceipt(1000);                          // For what it has not sent.
   const Piece next = PiecesOf(writer, "next")[0];
   const Piece last = PiecesOf(writer, "last")[0];
   EXPECT_THAT(Take(reader, 0, last), IsEmpty());
   EXPECT_THAT(Take(reader, 0, next),
               ElementsAre(Message(0, "next"), Message(0, "last")));
+}
+
+// It would have to be kept.
+TEST(MpiPiecesTest, APieceThatIsTooFarAheadIsLeftOut) {
+  PieceWriter writer, ahead;
+  PieceReader reader(kMostBytes);
+  for (uint64_t i = 0; i < kMostUnread; ++i) PiecesOf(ahead, "");
+  ahead.OnReceipt(kMostUnread);
+  EXPECT_THAT(Take(reader, 0, PiecesOf(ahead, "far")[0]), IsEmpty());
+  for (uint64_t i = 0; i < kMostUnread; ++i) {
+    EXPECT_THAT(Take(reader, 0, PiecesOf(writer, "near")[0]),
+                ElementsAre(Message(0, "near")));
+    Receipt(reader, 0, writer);
+  }
 }
 
 }  // namespace

@@ -156,6 +156,7 @@ void MpiPulls::OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
 
 // What comes after the borrower has been told is left out.
 bool MpiPulls::HandOnNext() {
+  TakeBackStopped();
   if (ready_.empty()) return false;
   const std::shared_ptr<Pull> pull = std::move(ready_.front());
   ready_.pop_front();
@@ -220,12 +221,21 @@ void MpiPulls::GiveUp(const std::shared_ptr<Pull>& pull,
   Tell(pull, reason);
 }
 
-// What was posted for the bytes from there on is taken back.
+// No bytes come from there on.
 void MpiPulls::StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes) {
-  pull->end = std::min(pull->end, num_bytes);
-  for (Pull::Chunk& chunk : pull->chunks) {
-    if (chunk.is_pending && chunk.offset >= pull->end) {
-      MPI_Cancel(&chunk.request);
+  if (num_bytes >= pull->end) return;
+  pull->end = num_bytes;
+  stopped_.push_back(pull);
+}
+
+// Not while OnChunk() has not been called for all that have ended: those are
+// not MPI's any more.
+void MpiPulls::TakeBackStopped() {
+  for (const auto& pull : std::exchange(stopped_, {})) {
+    for (Pull::Chunk& chunk : pull->chunks) {
+      if (chunk.is_pending && chunk.offset >= pull->end) {
+        MPI_Cancel(&chunk.request);
+      }
     }
   }
 }

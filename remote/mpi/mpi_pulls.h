@@ -21,9 +21,10 @@
 namespace tutti {
 
 // What a task pulls from others: the receiving side of mpi_wire.h. For MPI's
-// thread, on which borrowers are called. Chunks come to the borrower's landings
-// where MPI is CUDA-aware and there are some. Other memory for chunks is kept,
-// up to 8 MiB: the allocator would give it back to the machine after each pull.
+// thread, on which borrowers are called; lives until that has ended. Chunks
+// come to the borrower's landings where MPI is CUDA-aware and there are some.
+// Other memory for chunks is kept, up to 8 MiB: the allocator would give it
+// back to the machine after each pull.
 class MpiPulls {
  public:
   using Send = std::function<void(int task, proto::MpiMessage message)>;
@@ -44,7 +45,8 @@ class MpiPulls {
   // The task has said goodbye: what it has not ended it has not heard of.
   void OnGoodbye(int task, const absl::Status& reason);
 
-  // Hands the next chunk that has come on to its borrower, which copies or
+  // Takes back what was posted for bytes that do not come, and hands the next
+  // chunk that has come on to its borrower, which copies or
   // reduces it. False if there is none.
   bool HandOnNext();
 
@@ -66,6 +68,7 @@ class MpiPulls {
                const MPI_Status& status);
   void GiveUp(const std::shared_ptr<Pull>& pull, const absl::Status& reason);
   void StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes);
+  void TakeBackStopped();
   void Tell(const std::shared_ptr<Pull>& pull, absl::Status status);
   void ForgetIfOver(const std::shared_ptr<Pull>& pull);
   std::vector<std::shared_ptr<Pull>> PullsFrom(int task) const;
@@ -80,8 +83,9 @@ class MpiPulls {
   // Of those not told. A key may be asked for anew before who asked before is
   // told.
   absl::flat_hash_map<std::pair<BufKey, const Borrower*>, uint64_t> ids_;
-  size_t num_receiving_ = 0;                 // Chunks.
-  std::deque<std::shared_ptr<Pull>> ready_;  // Whose first chunk is there.
+  size_t num_receiving_ = 0;                    // Chunks.
+  std::deque<std::shared_ptr<Pull>> ready_;     // Whose first chunk is there.
+  std::vector<std::shared_ptr<Pull>> stopped_;  // Whose rest does not come.
 };
 
 }  // namespace tutti

@@ -30,21 +30,21 @@ bool MpiRequests::Poll() {
   MPI_Testsome(static_cast<int>(count), requests_.data(), &num_ended,
                indices_.data(), statuses_.data());
   if (num_ended == 0 || num_ended == MPI_UNDEFINED) return false;
-  // The last ones take their places, from the last on.
-  std::vector<OnEnd> ended = std::exchange(ended_, {});
-  for (int i = num_ended - 1; i >= 0; --i) {
-    const auto index = static_cast<size_t>(indices_[i]);
-    ended.push_back(std::move(on_end_[index]));
-    if (index + 1 < requests_.size()) {
-      requests_[index] = requests_.back();
-      on_end_[index] = std::move(on_end_.back());
+  std::vector<std::pair<OnEnd, MPI_Status>> ended = std::exchange(ended_, {});
+  for (int i = 0; i < num_ended; ++i) {
+    ended.emplace_back(std::move(on_end_[indices_[i]]), statuses_[i]);
+  }
+  for (size_t i = 0; i < requests_.size();) {
+    if (requests_[i] != MPI_REQUEST_NULL) {
+      ++i;
+      continue;
     }
+    requests_[i] = requests_.back();
+    on_end_[i] = std::move(on_end_.back());
     requests_.pop_back();
     on_end_.pop_back();
   }
-  for (int i = 0; i < num_ended; ++i) {
-    std::move(ended[num_ended - 1 - i])(statuses_[i]);
-  }
+  for (auto& [on_end, status] : ended) std::move(on_end)(status);
   ended.clear();
   ended_ = std::move(ended);
   return true;

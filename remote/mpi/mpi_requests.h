@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -24,7 +25,8 @@ class MpiRequests {
 
   void Add(MPI_Request request, OnEnd on_end);
 
-  // Runs what is due, which may add more. False if nothing was.
+  // Runs what is due, which may add more; by then all that have ended in this
+  // look are gone for MPI. False if nothing was.
   bool Poll();
 
   // Also those that wait for other processes alone.
@@ -37,7 +39,7 @@ class MpiRequests {
   // To be used again.
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;
-  std::vector<OnEnd> ended_;
+  std::vector<std::pair<OnEnd, MPI_Status>> ended_;
 };
 
 // What MPI reports, of an operation that it names `what`.

@@ -76,7 +76,7 @@ MpiRuntime::MpiRuntime(Options options) : options_(std::move(options)) {}
 
 MpiRuntime::~MpiRuntime() {
   Shutdown();
-  if (is_ours_ || pollers_.empty()) return;
+  if (is_ours_ || (pollers_.empty() && under_way_.size() == 0)) return;
   LeftToMpi().push_back({std::move(pollers_), std::move(under_way_)});
 }
 
@@ -216,8 +216,8 @@ void MpiRuntime::Run(absl::Status* started, Work on_start) {
     if (CanEnd(now)) break;
     if (now < last_busy + SpinLimit(state)) {
       sched_yield();
-    } else {
-      Sleep();
+    } else if (Sleep()) {
+      last_busy = options_.environment.clock->Now();
     }
   }
   TakeDown();
@@ -471,7 +471,9 @@ absl::Duration MpiRuntime::SpinLimit(MpiPoller::State state) const {
 }
 
 // A look of Open MPI's that finds nothing may take in what the next one finds.
-void MpiRuntime::Sleep() {
+// Whether it was rung: what was sent may lie behind much else that MPI takes in
+// a little at a time.
+bool MpiRuntime::Sleep() {
   Doorbell& doorbell = *doorbells_[rank_];
   doorbell.PrepareToSleep();
   const MpiPoller::State state =
@@ -481,15 +483,19 @@ void MpiRuntime::Sleep() {
     MutexLock lock(&mu_);
     is_due = is_due || (must_end_ && !is_ending_);
   }
-  if (is_due) return doorbell.StayAwake();
+  if (is_due) {
+    doorbell.StayAwake();
+    return false;
+  }
   // Who comes to the end rings nobody.
   const bool is_waiting = is_ending_ || state != MpiPoller::State::kIdle;
   if (!is_waiting && local_size_ == size_) {
     return doorbell.SleepUnlessRung(kPauseIfAllRing);
   }
-  doorbell.SleepUnlessRung(pause_);
+  const absl::Duration pause = pause_;
   pause_ =
       std::min(2 * pause_, is_waiting ? kLongestPauseOfMpi : kLongestPause);
+  return doorbell.SleepUnlessRung(pause);
 }
 
 }  // namespace tutti

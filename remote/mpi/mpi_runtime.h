@@ -159,8 +159,9 @@ class MpiRuntime {
 
   // Runs `on_end` when `request` has ended, which may begin more; on MPI's
   // thread alone. Looks for all of these at once: MPI makes progress, and
-  // perhaps gives way to others, at each look that finds nothing. What has not
-  // ended when MPI's thread does is MPI's until it ends.
+  // perhaps gives way to others, at each look that finds nothing. So when
+  // `on_end` runs others may have ended, too, and not be MPI's any more. What
+  // has not ended when MPI's thread does is MPI's until it ends.
   void Await(MPI_Request request, MpiRequests::OnEnd on_end) {
     under_way_.Add(request, std::move(on_end));
   }
@@ -174,7 +175,7 @@ class MpiRuntime {
   }
 
   // Copies of the communicator of all processes that nobody else uses: for
-  // messages of any size from anybody, and for bytes that were agreed upon.
+  // messages from anybody, and for bytes that were agreed upon.
   MPI_Comm messages() const { return messages_; }
   MPI_Comm payloads() const { return payloads_; }
 
@@ -220,7 +221,7 @@ class MpiRuntime {
   bool RunPosted();
   MpiPoller::State PollAll(bool is_last);
   absl::Duration SpinLimit(MpiPoller::State state) const;
-  void Sleep() ABSL_LOCKS_EXCLUDED(mu_);
+  bool Sleep() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   const std::shared_ptr<MpiMailbox> mailbox_ = std::make_shared<MpiMailbox>();

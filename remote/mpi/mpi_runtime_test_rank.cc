@@ -211,7 +211,6 @@ class LookedAtClock final : public Clock {
   absl::Time Now() override {
     return absl::UnixEpoch() + absl::Microseconds(++num_looks_);
   }
-  int64_t num_looks() const { return num_looks_; }
 
   AlarmId CallAt(absl::Time /*when*/, Work /*alarm*/) override { return 0; }
   bool Cancel(AlarmId /*id*/) override { return false; }
@@ -220,14 +219,11 @@ class LookedAtClock final : public Clock {
   std::atomic<int64_t> num_looks_ = 0;
 };
 
-// Has nothing to do. Sees that the thread is about to sleep: then it is polled
-// twice without a look at the clock between, which comes after each time while
-// the thread is awake. For MPI's thread.
+// Has nothing to do. For MPI's thread.
 class IdlePoller final : public MpiPoller {
  public:
   static constexpr int kMostPolls = 100'000;
-
-  explicit IdlePoller(const LookedAtClock* clock) : clock_(*clock) {}
+  static constexpr int kPollsBeforeSleep = 2;
 
   // Counts until the thread is about to sleep for the second time, or up to
   // kMostPolls, and stores the number of polls.
@@ -235,27 +231,21 @@ class IdlePoller final : public MpiPoller {
     num_polls_ = num_polls;
     counted_ = counted;
     *num_polls = 0;
-    num_sleeps_ = 0;
+    num_last_ = 0;
   }
 
-  State Poll(bool /*is_last*/) override {
-    const int64_t now = clock_.num_looks();
-    num_in_a_row_ = now == last_poll_ ? num_in_a_row_ + 1 : 1;
-    last_poll_ = now;
+  State Poll(bool is_last) override {
     if (counted_ == nullptr) return State::kIdle;
     ++*num_polls_;
-    if (num_in_a_row_ == 2) ++num_sleeps_;
-    if (num_sleeps_ == 2 || *num_polls_ == kMostPolls) {
+    if (is_last) ++num_last_;
+    if (num_last_ == 2 * kPollsBeforeSleep || *num_polls_ == kMostPolls) {
       std::exchange(counted_, nullptr)->DecrementCount();
     }
     return State::kIdle;
   }
 
  private:
-  const LookedAtClock& clock_;
-  int64_t last_poll_ = 0;
-  int num_in_a_row_ = 0;
-  int num_sleeps_ = 0;
+  int num_last_ = 0;
   int* num_polls_ = nullptr;
   BlockingCounter* counted_ = nullptr;
 };
@@ -266,7 +256,7 @@ TEST(MpiRuntimeTest, AThreadWithNothingToDoSleepsAfterTheSpinLimit) {
   MpiRuntime runtime(
       {.environment = {.clock = &clock}, .spin_limit = absl::Microseconds(50)});
   ASSERT_THAT(runtime.Start(), IsOk());
-  const auto poller = std::make_shared<IdlePoller>(&clock);
+  const auto poller = std::make_shared<IdlePoller>();
   runtime.Post([&] { runtime.Add(poller); });
   for (int event = 0; event < 3; ++event) {
     BlockingCounter counted(1);

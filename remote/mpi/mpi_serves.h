@@ -16,8 +16,9 @@
 namespace tutti {
 
 // What other tasks pull from this one: the sending side of mpi_wire.h. For
-// MPI's thread. Bytes go from where they lie, so that a lender gets them back
-// when MPI has let go of them, whatever has happened to the pull.
+// MPI's thread; lives until that has ended. Bytes go from where they lie, so
+// that a lender gets them back when MPI has let go of them, whatever has
+// happened to the pull.
 class MpiServes {
  public:
   struct Options {
