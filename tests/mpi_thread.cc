@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -14,6 +15,15 @@ std::atomic<int> most_level = MPI_THREAD_MULTIPLE;
 
 // Set once.
 std::atomic<std::thread::id> thread_of_mpi;
+
+// That have not ended. Of that thread.
+std::vector<MPI_Request>& OpenReceives() {
+  static auto& receives = *new std::vector<MPI_Request>;
+  return receives;
+}
+
+// If it is of a receive.
+void NoteEnd(MPI_Request request) { std::erase(OpenReceives(), request); }
 
 }  // namespace
 
@@ -47,7 +57,10 @@ int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int tag,
 int MPI_Irecv(void* into, int count, MPI_Datatype type, int from, int tag,
               MPI_Comm communicator, MPI_Request* request) {
   tutti::CheckMpiThread("MPI_Irecv");
-  return PMPI_Irecv(into, count, type, from, tag, communicator, request);
+  const int code =
+      PMPI_Irecv(into, count, type, from, tag, communicator, request);
+  OpenReceives().push_back(*request);
+  return code;
 }
 
 int MPI_Cancel(MPI_Request* request) {
@@ -57,13 +70,27 @@ int MPI_Cancel(MPI_Request* request) {
 
 int MPI_Test(MPI_Request* request, int* ended, MPI_Status* status) {
   tutti::CheckMpiThread("MPI_Test");
-  return PMPI_Test(request, ended, status);
+  const MPI_Request before = *request;
+  const int code = PMPI_Test(request, ended, status);
+  if (*ended != 0) NoteEnd(before);
+  return code;
+}
+
+int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  tutti::CheckMpiThread("MPI_Wait");
+  const MPI_Request before = *request;
+  const int code = PMPI_Wait(request, status);
+  NoteEnd(before);
+  return code;
 }
 
 int MPI_Testsome(int count, MPI_Request requests[], int* num_ended,
                  int indices[], MPI_Status statuses[]) {
   tutti::CheckMpiThread("MPI_Testsome");
-  return PMPI_Testsome(count, requests, num_ended, indices, statuses);
+  const std::vector<MPI_Request> before(requests, requests + count);
+  const int code = PMPI_Testsome(count, requests, num_ended, indices, statuses);
+  for (int i = 0; i < *num_ended; ++i) NoteEnd(before[indices[i]]);
+  return code;
 }
 
 int MPI_T_init_thread(int wanted, int* granted) {
@@ -160,5 +187,10 @@ int MPI_Comm_dup(MPI_Comm communicator, MPI_Comm* made) {
 
 int MPI_Finalize() {
   tutti::CheckMpiThread("MPI_Finalize");
+  if (!OpenReceives().empty()) {
+    std::fprintf(stderr, "MPI_Finalize() finds %zu receives open\n",
+                 OpenReceives().size());
+    std::abort();
+  }
   return PMPI_Finalize();
 }

@@ -4,7 +4,8 @@
 namespace tutti {
 
 // A program that links this ends when MPI is called on another thread than the
-// one that brought it up, and names the function. Watched are those for
+// one that brought it up, and names the function; and when MPI is to end while
+// receives are open. Watched are those for
 // messages, collectives, what has ended, and communicators; not
 // MPI_Comm_create_group() and MPI_Comm_free(), which programs replace
 // themselves.

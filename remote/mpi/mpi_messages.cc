@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "remote/mpi/mpi_pieces.h"
 
 namespace tutti {
 namespace {

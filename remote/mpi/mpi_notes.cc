@@ -1,10 +1,10 @@
 #include "remote/mpi/mpi_notes.h"
 
 #include <optional>
-#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "remote/mpi/mpi_pieces.h"
 
 namespace tutti {
 namespace {

@@ -46,8 +46,8 @@ class MpiPulls {
   void OnGoodbye(int task, const absl::Status& reason);
 
   // Takes back what was posted for bytes that do not come, and hands the next
-  // chunk that has come on to its borrower, which copies or
-  // reduces it. False if there is none.
+  // chunk that has come on to its borrower, which copies or reduces it. False
+  // if there is none.
   bool HandOnNext();
 
   // Whether receives are posted.
