@@ -73,8 +73,9 @@ class Borrower {
  public:
   virtual ~Borrower() = default;
 
-  // Bytes from `offset` on, valid during the call. An error ends the transfer:
-  // OnDelivery() gets it. By default one: not all borrowers take parts.
+  // Bytes from `offset` on, valid during the call, unless they are where they go
+  // (Ask::into). An error ends the transfer: OnDelivery() gets it. By default
+  // one: not all borrowers take parts.
   virtual absl::Status OnPart(int32_t /*id*/, size_t /*offset*/,
                               absl::Span<const std::byte> /*part*/) {
     return absl::UnimplementedError("the receiver takes no bytes in parts");
@@ -109,6 +110,11 @@ struct Ask {
   uint64_t incarnation = 0;  // Of the sender's device, as the group knows it.
   Borrower* borrower = nullptr;
   int32_t id = 0;  // The borrower's name for it.
+
+  // Where the bytes go as they are, in the host's memory: whoever brings them
+  // may put parts there, at their offsets, before it calls OnPart() for these,
+  // until it calls OnDelivery(). Empty: nowhere.
+  absl::Span<std::byte> into;
 };
 
 // How bytes move between the members of a group: the only way. Thread-safe.

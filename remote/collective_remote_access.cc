@@ -235,7 +235,8 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
                                           {.num_bytes = ask.num_bytes,
                                            .dtype = ask.dtype,
                                            .incarnation = ask.incarnation,
-                                           .borrower = receive.get()});
+                                           .borrower = receive.get(),
+                                           .into = ask.into});
   std::optional<absl::Status> ended;
   {
     MutexLock lock(&mu_);

@@ -45,7 +45,11 @@ class Side : public Lender, public Borrower {
   absl::Status OnPart(int32_t, size_t offset,
                       absl::Span<const std::byte> part) override {
     EXPECT_EQ(offset, num_received);
-    std::memcpy(bytes.data() + offset, part.data(), part.size());
+    if (part.data() == bytes.data() + offset) {
+      ++num_in_place;
+    } else {
+      std::memcpy(bytes.data() + offset, part.data(), part.size());
+    }
     num_received += part.size();
     return part_status;
   }
@@ -63,7 +67,9 @@ class Side : public Lender, public Borrower {
   }
 
   std::vector<std::byte> bytes;
+  bool says_where = false;
   size_t num_received = 0;
+  size_t num_in_place = 0;  // Parts.
   absl::Status part_status;
   std::optional<absl::Status> end;
 };
@@ -153,11 +159,14 @@ class CollectiveRemoteAccessTest : public testing::TestWithParam<uint64_t> {
                                         .lender = side});
   }
   void Receive(const BufKey& key, Side* side) {
-    tasks_[key.to]->step->RecvFromPeer(Member(key.from), key,
-                                       {.num_bytes = side->bytes.size(),
-                                        .dtype = DType::kUint8,
-                                        .incarnation = IncarnationOf(key.from),
-                                        .borrower = side});
+    tasks_[key.to]->step->RecvFromPeer(
+        Member(key.from), key,
+        {.num_bytes = side->bytes.size(),
+         .dtype = DType::kUint8,
+         .incarnation = IncarnationOf(key.from),
+         .borrower = side,
+         .into = side->says_where ? absl::MakeSpan(side->bytes)
+                                  : absl::Span<std::byte>()});
   }
 
   // What a task answers to an ask that `caller` makes in its own name.
@@ -200,6 +209,20 @@ TEST_P(CollectiveRemoteAccessTest, BytesGoToAnotherTaskInParts) {
   EXPECT_EQ(received.end, absl::OkStatus());
   EXPECT_EQ(received.num_received, 1001);
   EXPECT_EQ(received.bytes, sent.bytes);
+  EXPECT_EQ(received.num_in_place, 0);
+  ExpectNothingLeft();
+}
+
+TEST_P(CollectiveRemoteAccessTest, PartsMayBePutWhereTheyGo) {
+  Side sent(1001), received(1001);
+  received.bytes.assign(1001, std::byte{0});
+  received.says_where = true;
+  Receive(Key(0, 1), &received);
+  Send(Key(0, 1), &sent);
+  environment_.RunAll();
+  EXPECT_EQ(received.end, absl::OkStatus());
+  EXPECT_EQ(received.bytes, sent.bytes);
+  EXPECT_GT(received.num_in_place, 0);
   ExpectNothingLeft();
 }
 

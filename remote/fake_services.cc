@@ -87,7 +87,12 @@ absl::Status WaitingBorrower::OnPart(int32_t /*id*/, size_t offset,
   if (offset != num_bytes_ || part.size() > bytes_.size() - offset) {
     return absl::InternalError("a part at the wrong place");
   }
-  std::memcpy(bytes_.data() + offset, part.data(), part.size());
+  std::byte* const place = bytes_.data() + offset;
+  if (part.data() == place) {
+    ++num_in_place_;
+  } else {
+    std::memcpy(place, part.data(), part.size());
+  }
   part_sizes_.push_back(part.size());
   num_bytes_ += part.size();
   changed_.SignalAll();

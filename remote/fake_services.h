@@ -81,7 +81,8 @@ class WaitingLender final : public Lender {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-// Collects the bytes of one transfer.
+// Collects the bytes of one transfer, from where they come or, if they come
+// to into(), there.
 class WaitingBorrower final : public Borrower {
  public:
   explicit WaitingBorrower(size_t num_bytes) : bytes_(num_bytes) {}
@@ -98,19 +99,47 @@ class WaitingBorrower final : public Borrower {
   // Blocks until something has come.
   void WaitForPart() ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What an Ask may have.
+  absl::Span<std::byte> into() { return absl::MakeSpan(bytes_); }
+
   // After Wait().
   const std::vector<std::byte>& bytes() const { return bytes_; }
   const std::vector<size_t>& part_sizes() const { return part_sizes_; }
+  size_t num_in_place() const { return num_in_place_; }  // Parts.
 
  private:
   std::vector<std::byte> bytes_;
   std::vector<size_t> part_sizes_;
+  size_t num_in_place_ = 0;
 
   Mutex mu_;
   CondVar changed_;
   size_t num_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_told_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// Collects the bytes, and calls `after_part` with their number after each part.
+class HookedBorrower final : public Borrower {
+ public:
+  HookedBorrower(size_t num_bytes, std::function<void(size_t)> after_part)
+      : bytes_(num_bytes), after_part_(std::move(after_part)) {}
+
+  absl::Status OnPart(int32_t id, size_t offset,
+                      absl::Span<const std::byte> part) override {
+    absl::Status status = bytes_.OnPart(id, offset, part);
+    after_part_(offset + part.size());
+    return status;
+  }
+  void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override {
+    bytes_.OnDelivery(id, std::move(status), delivery);
+  }
+
+  WaitingBorrower& bytes() { return bytes_; }
+
+ private:
+  WaitingBorrower bytes_;
+  const std::function<void(size_t)> after_part_;
 };
 
 // Takes the parts before `offset`, and refuses the one that begins there.

@@ -541,13 +541,19 @@ void ScheduleRun::Recv(int32_t index) {
   const int64_t num_elements = ElementsOf(op.into);
   if (num_elements == 0) return Complete(index);
   const CollGroupMember& peer = MemberOf(op.peer);
+  const size_t num_bytes = static_cast<size_t>(num_elements) * element_bytes_;
+  const bool is_copy_on_host =
+      op.incoming == Incoming::kNone && !on_stream_.has_value();
   context_.executor->peers().RecvFromPeer(
       peer, KeyOf(op, op.peer, context_.rank()),
-      {.num_bytes = static_cast<size_t>(num_elements) * element_bytes_,
+      {.num_bytes = num_bytes,
        .dtype = dtype_,
        .incarnation = peer.device.incarnation,
        .borrower = this,
-       .id = index});
+       .id = index,
+       .into = is_copy_on_host
+                   ? absl::MakeSpan(MutableAddress(op.into), num_bytes)
+                   : absl::Span<std::byte>()});
 }
 
 void ScheduleRun::OnDelivery(int32_t index, absl::Status status,

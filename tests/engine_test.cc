@@ -17,6 +17,7 @@
 #include "schedule/schedule_run.h"
 #include "tests/failing_peer_access.h"
 #include "tests/local_job.h"
+#include "tests/parts_peer_access.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -25,6 +26,7 @@ namespace {
 using absl::StatusCode;
 using testing::Each;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 // Elements of which each of a ring's chunks goes to the work queue.
 int64_t LargeSize(int num_devices) {
@@ -123,6 +125,37 @@ TEST(EngineTest, SmallScheduleRunsOnTheCallersThread) {
     ASSERT_EQ(call->num_done, 1);
     EXPECT_THAT(call->result(), Each(10.0f));
   }
+}
+
+// Notes of each ask whether it says where the bytes go.
+class NotingPeers final : public PartsPeerAccess {
+ public:
+  explicit NotingPeers(std::vector<bool>* notes)
+      : PartsPeerAccess(std::make_unique<LocalPeerAccess>()), notes_(notes) {}
+
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const Ask& ask) override {
+    notes_->push_back(!ask.into.empty());
+    EXPECT_TRUE(ask.into.empty() || ask.into.size() == ask.num_bytes);
+    PartsPeerAccess::RecvFromPeer(peer, key, ask);
+  }
+
+ private:
+  std::vector<bool>* const notes_;
+};
+
+TEST(EngineTest, WhatIsNotReducedMayBePutWhereItGoes) {
+  std::vector<bool> notes;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
+                  return std::make_unique<NotingPeers>(&notes);
+                }});
+  const auto calls = job.RunAll(job.AllReduceRequest(100, "RingReduce"));
+  for (const LocalJob::Call* call : calls) {
+    EXPECT_THAT(*call->status, IsOk());
+    EXPECT_THAT(call->result(), Each(3.0f));
+  }
+  // A part to reduce, and a sum.
+  EXPECT_THAT(notes, UnorderedElementsAre(false, true, false, true));
 }
 
 TEST(EngineTest, CallFromDoneDoesNotDeepenTheStackWhereThereIsNothingToDo) {

@@ -17,7 +17,8 @@ namespace tutti {
 
 // The tasks of a cluster in one process: what one calls, the other serves as
 // work of `queue`, so that messages take whatever order it gives them. Bytes
-// come in parts of `part_elements` elements. Thread-safe if the queue is.
+// come in parts of `part_elements` elements, each second one where it goes, if
+// the receiver says where. Thread-safe if the queue is.
 class LoopbackNetwork {
  public:
   // What it says that messages cost.

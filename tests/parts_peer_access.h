@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "framework/dtype.h"
 #include "framework/peer_access.h"
 
@@ -13,7 +14,7 @@ namespace tutti {
 
 // Passes transfers on, and hands the bytes to the receiver in parts, as a
 // transport between processes does: one element, then the half of the rest,
-// then the others.
+// then the others; the half where it goes, if the receiver says where.
 class PartsPeerAccess : public PeerAccessInterface {
  public:
   explicit PartsPeerAccess(std::unique_ptr<PeerAccessInterface> target)
@@ -69,8 +70,13 @@ class PartsPeerAccess : public PeerAccessInterface {
         const size_t end = wanted_end > begin
                                ? std::min(wanted_end, bytes.size())
                                : bytes.size();
-        status = ask_.borrower->OnPart(ask_.id, begin,
-                                       bytes.subspan(begin, end - begin));
+        absl::Span<const std::byte> part = bytes.subspan(begin, end - begin);
+        if (end == half && !ask_.into.empty()) {
+          const auto place = ask_.into.subspan(begin, part.size());
+          absl::c_copy(part, place.begin());
+          part = place;
+        }
+        status = ask_.borrower->OnPart(ask_.id, begin, part);
         begin = end;
       }
       return status;

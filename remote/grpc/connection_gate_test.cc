@@ -17,10 +17,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/mutex.h"
-#include "remote/grpc/forbid_system_call.h"
 #include "remote/grpc/free_port.h"
 #include "remote/grpc/peer_name.h"
 #include "remote/grpc/same_host_socket.h"
+#include "tests/forbid_system_call.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 

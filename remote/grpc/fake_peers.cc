@@ -21,7 +21,7 @@
 #include "remote/grpc/call_identity.h"
 #include "remote/grpc/control_messages.h"
 #include "remote/grpc/listen_address.h"
-#include "remote/grpc/peer_memory.h"
+#include "remote/peer_memory.h"
 #include "remote/grpc/transfer_wire.h"
 
 namespace tutti {

@@ -22,12 +22,7 @@ Loan::~Loan() {
   queue_->Schedule([delivery = delivery_, status = std::move(status_),
                     in_flight = in_flight_,
                     lease = std::move(lease_)]() mutable {
-    if (lease != nullptr) {
-      lease->store(0, std::memory_order_relaxed);
-      // Whoever still sees the lease sees nothing that is written to the bytes
-      // from now on.
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-    }
+    if (lease != nullptr) lease->Clear();
     delivery.Release(std::move(status));
     in_flight->End();
   });
@@ -38,9 +33,9 @@ void Loan::Fail(absl::Status reason) {
   if (status_.ok()) status_ = std::move(reason);
 }
 
-const std::atomic<uint64_t>* Loan::Lease(uint64_t value) {
-  lease_ = std::make_unique<std::atomic<uint64_t>>(value);
-  return lease_.get();
+MemoryPlace Loan::Lease(Random& random) {
+  lease_ = std::make_unique<MemoryLease>(random);
+  return lease_->PlaceOf(bytes());
 }
 
 grpc::Slice Loan::Alias(const std::shared_ptr<Loan>& loan, size_t offset,

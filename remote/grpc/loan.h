@@ -1,7 +1,6 @@
 #ifndef TUTTI_REMOTE_GRPC_LOAN_H_
 #define TUTTI_REMOTE_GRPC_LOAN_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "framework/peer_access.h"
 #include "grpcpp/support/slice.h"
 #include "remote/grpc/in_flight.h"
+#include "remote/peer_memory.h"
 
 namespace tutti {
 
@@ -38,9 +38,8 @@ class Loan {
   // What the lender will be told: the first reason, else OK.
   void Fail(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Once, with a value that is not 0: where it is, as long as the bytes are
-  // lent.
-  const std::atomic<uint64_t>* Lease(uint64_t value);
+  // Once: where the bytes are, under a lease that they have from now on.
+  MemoryPlace Lease(Random& random);
 
   // Bytes of the loan, where they lie, that keep it.
   static grpc::Slice Alias(const std::shared_ptr<Loan>& loan, size_t offset,
@@ -50,7 +49,7 @@ class Loan {
   const Delivery delivery_;
   WorkQueue* const queue_;
   InFlight* const in_flight_;
-  std::unique_ptr<std::atomic<uint64_t>> lease_;
+  std::unique_ptr<MemoryLease> lease_;
 
   Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);

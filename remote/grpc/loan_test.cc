@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "framework/peer_access.h"
 #include "remote/grpc/in_flight.h"
+#include "remote/peer_memory.h"
 #include "tests/simulated_environment.h"
 
 namespace tutti {
@@ -17,10 +18,10 @@ namespace {
 class LookingLender final : public Lender {
  public:
   void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {
-    lease_then = lease->load();
+    lease_then = *lease;
   }
 
-  const std::atomic<uint64_t>* lease = nullptr;
+  const uint64_t* lease = nullptr;
   uint64_t lease_then = ~uint64_t{0};
 };
 
@@ -30,9 +31,11 @@ TEST(LoanTest, ALeaseHoldsUntilJustBeforeTheLenderIsTold) {
   LookingLender lender;
   auto loan = std::make_shared<Loan>(Delivery{.lender = &lender},
                                      simulated.get().queue, &in_flight);
-  lender.lease = loan->Lease(17);
+  const MemoryPlace place = loan->Lease(*simulated.get().random);
+  EXPECT_NE(place.lease, 0);
+  std::memcpy(&lender.lease, &place.lease_address, sizeof(lender.lease));
   loan.reset();
-  EXPECT_EQ(lender.lease->load(), 17);
+  EXPECT_EQ(*lender.lease, place.lease);
   simulated.RunAll();
   EXPECT_EQ(lender.lease_then, 0);
   in_flight.Wait();

@@ -24,10 +24,6 @@ absl::Status Broken(absl::string_view what) {
 
 }  // namespace
 
-struct alignas(64) ReceiveStream::Block {
-  std::byte bytes[kMemoryBlockBytes];
-};
-
 std::shared_ptr<ReceiveStream> ReceiveStream::Create(
     const GrpcTransportOptions* options, Peers* peers, const Target& target,
     OnEnd on_end) {
@@ -300,15 +296,15 @@ absl::Status ReceiveStream::TakePlace(const std::shared_ptr<Incoming>& incoming,
   message.Read(absl::MakeSpan(encoded));
   const MemoryPlace place = DecodeMemoryPlace(encoded);
   const size_t num_bytes = incoming->ask.num_bytes;
-  if (!incoming->may_read_memory || incoming->place ||
+  if (!incoming->may_read_memory || incoming->reader ||
       incoming->num_received_bytes > 0 || place.num_bytes != num_bytes) {
     return Broken(absl::StrCat("a place of ", place.num_bytes, " bytes, where ",
                                num_bytes, " bytes were asked for (",
                                ToString(incoming->key), ")"));
   }
-  incoming->place = place;
   {
     MutexLock lock(&mu_);
+    incoming->reader.emplace(*memory_, place);
     incoming->is_lent = true;
     if (!incoming->end_reason.ok()) return absl::OkStatus();
     lent_.push_back(incoming);
@@ -353,33 +349,18 @@ std::shared_ptr<ReceiveStream::Incoming> ReceiveStream::NextLent() {
 }
 
 absl::Status ReceiveStream::ReadBlocks(Incoming& incoming) {
-  std::optional<PeerMemory> memory;
-  {
-    MutexLock lock(&mu_);
-    memory = memory_;
-  }
-  if (block_ == nullptr) block_ = std::make_unique_for_overwrite<Block>();
-  const size_t num_bytes = incoming.ask.num_bytes;
-  while (incoming.num_received_bytes < num_bytes) {
-    const size_t position = incoming.num_received_bytes;
-    const auto block =
-        absl::MakeSpan(block_->bytes)
-            .first(std::min(kMemoryBlockBytes, num_bytes - position));
-    if (IsStopped(incoming) ||
-        !memory->Read(incoming.place->address + position, block)) {
-      return absl::OkStatus();
-    }
+  if (block_ == nullptr) block_ = std::make_unique_for_overwrite<MemoryBlock>();
+  LentReader& reader = *incoming.reader;
+  while (!reader.has_all()) {
+    if (IsStopped(incoming)) return absl::OkStatus();
+    const absl::Span<const std::byte> block =
+        reader.ReadNext(incoming.ask.into, *block_);
+    if (block.empty()) return absl::OkStatus();
     incoming.num_received_bytes += block.size();
     const absl::Status status = incoming.feeder.Feed(block);
     if (!status.ok()) return status;
   }
-  uint64_t lease = 0;
-  const auto lease_bytes =
-      absl::MakeSpan(reinterpret_cast<std::byte*>(&lease), sizeof(lease));
-  if (memory->Read(incoming.place->lease_address, lease_bytes) &&
-      lease == incoming.place->lease) {
-    return absl::OkStatus();
-  }
+  if (reader.AreLent()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
       peers_->Label(task_), ": took back the bytes that it had lent (",
       ToString(incoming.key), ")"));

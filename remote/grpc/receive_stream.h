@@ -21,7 +21,7 @@
 #include "grpcpp/support/client_callback.h"
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/part_feeder.h"
-#include "remote/grpc/peer_memory.h"
+#include "remote/peer_memory.h"
 #include "remote/grpc/peers.h"
 #include "remote/grpc/slice_cursor.h"
 #include "remote/grpc/transfer_wire.h"
@@ -31,10 +31,6 @@ namespace tutti {
 // Smaller payloads come over the stream, also from the same host: there it is
 // as fast (64 KiB: 130 us either way, AMD EPYC, 2 busy cores, November 2026).
 inline constexpr size_t kMinMemoryBytes = size_t{128} << 10;
-
-// Of what is read from another task's memory at a time: stays in the cache
-// until the borrower has it. A multiple of the size of every element.
-inline constexpr size_t kMemoryBlockBytes = size_t{256} << 10;
 
 // One stream over which this task pulls bytes from another one. The next
 // message is read when the one before has been consumed. If the other task is
@@ -90,8 +86,6 @@ class ReceiveStream final
   void OnDone(const grpc::Status& status) override;
 
  private:
-  struct Block;
-
   // REQUIRES: the metadata of the peer's process are there.
   void LearnWhoAnswers() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -112,7 +106,7 @@ class ReceiveStream final
     const bool may_read_memory;
     PartFeeder feeder;
     uint64_t num_received_bytes = 0;
-    std::optional<MemoryPlace> place;
+    std::optional<LentReader> reader;  // Once the place is known.
 
     // Guarded by the stream's mutex:
     bool is_told = false;     // The borrower has been told.
@@ -173,7 +167,7 @@ class ReceiveStream final
   grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
   // Of the thread that reads messages; nothing when it has been answered.
   std::optional<MemoryChallenge> challenge_;
-  std::unique_ptr<Block> block_;  // Of whoever has set is_reading_memory_.
+  std::unique_ptr<MemoryBlock> block_;  // Of whoever has set is_reading_memory_.
 
   Mutex mu_;
   std::optional<PeerMemory> memory_ ABSL_GUARDED_BY(mu_);

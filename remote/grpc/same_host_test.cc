@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,11 +17,11 @@
 #include "framework/dtype.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/fake_peers.h"
-#include "remote/grpc/forbid_system_call.h"
-#include "remote/grpc/peer_memory.h"
 #include "remote/grpc/receive_stream.h"
 #include "remote/grpc/test_tasks.h"
 #include "remote/grpc/transfer_wire.h"
+#include "remote/peer_memory.h"
+#include "tests/forbid_system_call.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
@@ -47,29 +46,6 @@ std::vector<size_t> Blocks(size_t num_bytes) {
   }
   return sizes;
 }
-
-// Calls `after_part` with the number of bytes that have come.
-class HookedBorrower final : public Borrower {
- public:
-  HookedBorrower(size_t num_bytes, std::function<void(size_t)> after_part)
-      : bytes_(num_bytes), after_part_(std::move(after_part)) {}
-
-  absl::Status OnPart(int32_t id, size_t offset,
-                      absl::Span<const std::byte> part) override {
-    absl::Status status = bytes_.OnPart(id, offset, part);
-    after_part_(offset + part.size());
-    return status;
-  }
-  void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override {
-    bytes_.OnDelivery(id, std::move(status), delivery);
-  }
-
-  WaitingBorrower& bytes() { return bytes_; }
-
- private:
-  WaitingBorrower bytes_;
-  const std::function<void(size_t)> after_part_;
-};
 
 // Task 0 and 1, of which 0 has had an answer of 1: it knows whether it can read
 // its memory.
@@ -124,6 +100,24 @@ TEST_F(SameHostTest, BlocksAreWholeElementsOfEveryType) {
       EXPECT_EQ(size % SizeOf(dtype), 0);
     }
   }
+}
+
+TEST_F(SameHostTest, PayloadsAreReadToWhereTheyGo) {
+  TestTasks tasks(2);
+  StartAndConnect(tasks);
+  const std::vector<std::byte> bytes = Pattern(2 * kMemoryDirectBytes + 1);
+  WaitingLender lender;
+  WaitingBorrower borrower(bytes.size());
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.transport(0).transfers().Request(1, KeyOf(0),
+                                         {.num_bytes = bytes.size(),
+                                          .dtype = DType::kUint8,
+                                          .borrower = &borrower,
+                                          .into = borrower.into()});
+  EXPECT_THAT(borrower.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(borrower.bytes() == bytes);
+  EXPECT_EQ(borrower.num_in_place(), 3u);
 }
 
 TEST_F(SameHostTest, ATaskThatDoesNotWantItGetsAndGivesBytesOverTheStream) {

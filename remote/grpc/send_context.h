@@ -13,7 +13,7 @@
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/in_flight.h"
 #include "remote/grpc/open_counts.h"
-#include "remote/grpc/peer_memory.h"
+#include "remote/peer_memory.h"
 #include "remote/transfer_channel.h"
 
 namespace tutti {

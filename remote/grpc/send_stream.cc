@@ -431,13 +431,8 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t& max_bytes,
 
 void SendStream::AppendPlace(Outgoing& outgoing,
                              std::vector<grpc::Slice>& slices) {
-  // Not what another process may have there that got our process id.
-  const uint64_t lease = shared_->options().environment.random->Next() | 1;
-  const MemoryPlace place = {
-      .address = reinterpret_cast<uintptr_t>(outgoing.loan->bytes().data()),
-      .num_bytes = outgoing.loan->bytes().size(),
-      .lease_address = reinterpret_cast<uintptr_t>(outgoing.loan->Lease(lease)),
-      .lease = lease};
+  const MemoryPlace place =
+      outgoing.loan->Lease(*shared_->options().environment.random);
   slices.push_back(CopyOf({.id = outgoing.record.id,
                            .length = kMemoryPlaceBytes,
                            .kind = FrameKind::kPlace},

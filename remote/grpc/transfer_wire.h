@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "framework/buf_key.h"
 #include "framework/dtype.h"
+#include "remote/peer_memory.h"
 
 namespace tutti {
 
@@ -101,27 +102,12 @@ EncodedFrameHeader Encode(const FrameHeader& header);
 absl::StatusOr<FrameHeader> DecodeFrameHeader(
     std::span<const std::byte, kFrameHeaderBytes> bytes);
 
-// How the sender's memory can be read, and where to find proof that it is its.
-struct MemoryOffer {
-  uint64_t pid = 0;
-  uint64_t address = 0;
-};
-
 inline constexpr size_t kMemoryOfferBytes = 16;
 using EncodedMemoryOffer = std::array<std::byte, kMemoryOfferBytes>;
 
 EncodedMemoryOffer Encode(const MemoryOffer& offer);
 MemoryOffer DecodeMemoryOffer(
     std::span<const std::byte, kMemoryOfferBytes> bytes);
-
-// Where bytes lie that are lent. They are as long as `lease`, which is not 0,
-// is at `lease_address`.
-struct MemoryPlace {
-  uint64_t address = 0;
-  uint64_t num_bytes = 0;
-  uint64_t lease_address = 0;
-  uint64_t lease = 0;
-};
 
 inline constexpr size_t kMemoryPlaceBytes = 32;
 using EncodedMemoryPlace = std::array<std::byte, kMemoryPlaceBytes>;

@@ -48,7 +48,9 @@ class MpiPulls::Pull {
   size_t first_index = 0;    // Of those below, among all.
   std::deque<Chunk> chunks;  // In order.
 
-  bool is_inline() const { return request.payload_tag == 0; }
+  std::optional<LentReader> reader;  // While its task lets it read.
+
+  bool is_inline() const { return request.ask.num_bytes <= kMaxInlineBytes; }
 
   // Null once the borrower was told: it may be gone.
   std::shared_ptr<DeviceLanding> Land(size_t num_bytes) const {
@@ -103,10 +105,16 @@ void MpiPulls::Request(int task, const BufKey& key, const Ask& ask) {
   pull->task = task;
   pull->request = {.key = key, .ask = ask};
   pull->end = ask.num_bytes;
-  if (ask.num_bytes > kMaxInlineBytes) pull->request.payload_tag = TakeTag();
   pulls_[pull->id] = pull;
   ids_[{key, ask.borrower}] = pull->id;
-  if (!pull->is_inline()) PostChunks(pull);
+  if (!pull->is_inline()) {
+    pull->request.may_read_memory =
+        runtime_->memory_of(task) != nullptr && !unreadable_.contains(task);
+    if (!pull->request.may_read_memory) {
+      pull->request.payload_tag = TakeTag();
+      PostChunks(pull);
+    }
+  }
   proto::MpiMessage message;
   message.mutable_pull()->set_id(pull->id);
   EncodePull(pull->request, *message.mutable_pull());
@@ -160,6 +168,15 @@ bool MpiPulls::HandOnNext() {
   if (ready_.empty()) return false;
   const std::shared_ptr<Pull> pull = std::move(ready_.front());
   ready_.pop_front();
+  if (pull->reader) {
+    ReadOn(pull);
+  } else {
+    HandOnChunk(pull);
+  }
+  return true;
+}
+
+void MpiPulls::HandOnChunk(const std::shared_ptr<Pull>& pull) {
   const Ask& ask = pull->request.ask;
   Pull::Chunk chunk = std::move(pull->chunks.front());
   pull->chunks.pop_front();
@@ -177,13 +194,75 @@ bool MpiPulls::HandOnNext() {
     ready_.push_back(pull);
   }
   ForgetIfOver(pull);
-  return true;
+}
+
+std::shared_ptr<MpiPulls::Pull> MpiPulls::Find(int task, uint64_t id) const {
+  const auto it = pulls_.find(id);
+  const bool is_known = it != pulls_.end() && it->second->task == task;
+  return is_known ? it->second : nullptr;
+}
+
+void MpiPulls::OnPlace(int task, const proto::MpiPlace& place) {
+  const std::shared_ptr<Pull> pull = Find(task, place.id());
+  if (pull == nullptr || pull->is_told || pull->reader ||
+      pull->request.payload_tag != 0) {
+    return;
+  }
+  const size_t num_bytes = pull->request.ask.num_bytes;
+  if (!pull->request.may_read_memory || place.num_bytes() != num_bytes) {
+    return GiveUp(pull, absl::InternalError(absl::StrCat(
+                            "task ", task, " has a place of ",
+                            place.num_bytes(), " bytes for ", num_bytes)));
+  }
+  pull->reader.emplace(*runtime_->memory_of(task),
+                       MemoryPlace{.address = place.address(),
+                                   .num_bytes = place.num_bytes(),
+                                   .lease_address = place.lease_address(),
+                                   .lease = place.lease()});
+  ready_.push_back(pull);
+}
+
+// Where the bytes are not lent any more their task says why.
+void MpiPulls::ReadOn(const std::shared_ptr<Pull>& pull) {
+  if (pull->is_told) return;
+  if (block_ == nullptr) block_ = std::make_unique_for_overwrite<MemoryBlock>();
+  LentReader& reader = *pull->reader;
+  const size_t offset = reader.num_read();
+  const Ask& ask = pull->request.ask;
+  const absl::Span<const std::byte> bytes = reader.ReadNext(ask.into, *block_);
+  if (bytes.empty()) {
+    if (!reader.WereTakenBack()) AskForRest(pull);
+    return;
+  }
+  const absl::Status status = ask.borrower->OnPart(ask.id, offset, bytes);
+  if (!status.ok()) return GiveUp(pull, status);
+  if (!reader.has_all()) return ready_.push_back(pull);
+  if (!reader.AreLent()) return;
+  proto::MpiMessage message;
+  message.mutable_read()->set_id(pull->id);
+  send_(pull->task, std::move(message));
+  pull->has_ended = true;
+  Tell(pull, absl::OkStatus());
+  ForgetIfOver(pull);
+}
+
+void MpiPulls::AskForRest(const std::shared_ptr<Pull>& pull) {
+  unreadable_.insert(pull->task);
+  pull->num_posted = pull->num_handed_on = pull->reader->num_read();
+  pull->reader.reset();
+  pull->request.payload_tag = TakeTag();
+  PostChunks(pull);
+  proto::MpiMessage message;
+  proto::MpiSendRest& rest = *message.mutable_send_rest();
+  rest.set_id(pull->id);
+  rest.set_num_read(pull->num_handed_on);
+  rest.set_payload_tag(pull->request.payload_tag);
+  send_(pull->task, std::move(message));
 }
 
 void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {
-  const auto it = pulls_.find(pulled.id());
-  if (it == pulls_.end() || it->second->task != task) return;
-  const std::shared_ptr<Pull> pull = it->second;
+  const std::shared_ptr<Pull> pull = Find(task, pulled.id());
+  if (pull == nullptr) return;
   if (std::exchange(pull->has_ended, true)) return;
   const Ask& ask = pull->request.ask;
   const size_t num_sent =
@@ -251,7 +330,8 @@ void MpiPulls::Tell(const std::shared_ptr<Pull>& pull, absl::Status status) {
 void MpiPulls::ForgetIfOver(const std::shared_ptr<Pull>& pull) {
   const bool is_over = pull->is_told && pull->has_ended && pull->chunks.empty();
   if (!is_over || pulls_.erase(pull->id) == 0) return;
-  if (!pull->is_inline()) free_tags_.push_back(pull->request.payload_tag);
+  if (pull->request.payload_tag != 0)
+    free_tags_.push_back(pull->request.payload_tag);
 }
 
 std::vector<std::shared_ptr<MpiPulls::Pull>> MpiPulls::PullsFrom(

@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "framework/buf_key.h"
 #include "framework/peer_access.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_runtime.h"
+#include "remote/peer_memory.h"
 
 namespace tutti {
 
@@ -38,6 +40,7 @@ class MpiPulls {
   void Cancel(const BufKey& key, const Borrower* borrower,
               const absl::Status& reason);
   void OnPulled(int task, const proto::MpiPulled& pulled);
+  void OnPlace(int task, const proto::MpiPlace& place);
 
   // Tells the borrowers of what is pulled from `task`, and cancels it there.
   void CancelAllOf(int task, const absl::Status& reason);
@@ -46,8 +49,8 @@ class MpiPulls {
   void OnGoodbye(int task, const absl::Status& reason);
 
   // Takes back what was posted for bytes that do not come, and hands the next
-  // chunk that has come on to its borrower, which copies or reduces it. False
-  // if there is none.
+  // chunk that has come, or that can be read, on to its borrower, which copies
+  // or reduces it. False if there is none.
   bool HandOnNext();
 
   // Whether receives are posted.
@@ -60,12 +63,16 @@ class MpiPulls {
   class Pull;
   using Buffer = std::unique_ptr<std::byte[]>;
 
+  std::shared_ptr<Pull> Find(int task, uint64_t id) const;
   int TakeTag();
   Buffer TakeBuffer(size_t num_bytes);
   void KeepBuffer(Buffer buffer, size_t num_bytes);
   void PostChunks(const std::shared_ptr<Pull>& pull);
   void OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
                const MPI_Status& status);
+  void HandOnChunk(const std::shared_ptr<Pull>& pull);
+  void ReadOn(const std::shared_ptr<Pull>& pull);
+  void AskForRest(const std::shared_ptr<Pull>& pull);
   void GiveUp(const std::shared_ptr<Pull>& pull, const absl::Status& reason);
   void StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes);
   void TakeBackStopped();
@@ -83,6 +90,8 @@ class MpiPulls {
   // Of those not told. A key may be asked for anew before who asked before is
   // told.
   absl::flat_hash_map<std::pair<BufKey, const Borrower*>, uint64_t> ids_;
+  absl::flat_hash_set<int> unreadable_;         // Tasks.
+  std::unique_ptr<MemoryBlock> block_;          // Of whoever reads.
   size_t num_receiving_ = 0;                    // Chunks.
   std::deque<std::shared_ptr<Pull>> ready_;     // Whose first chunk is there.
   std::vector<std::shared_ptr<Pull>> stopped_;  // Whose rest does not come.

@@ -21,7 +21,7 @@ namespace tutti {
 namespace {
 
 // What processes say to each other through MPI.
-constexpr int kProtocolVersion = 8;
+constexpr int kProtocolVersion = 9;
 
 // Between looks, while MPI has something to go on with, and for what comes from
 // other hosts or from a process that could not ring.
@@ -272,7 +272,7 @@ absl::Status MpiRuntime::BringUp() {
     MPI_Comm_free(&payloads_);
     return status;
   }
-  if (status.ok()) status = ShareDoorbells();
+  if (status.ok()) status = MeetLocal();
   // It has no way to go on after an error.
   MPI_Comm_set_errhandler(messages_, MPI_ERRORS_ARE_FATAL);
   MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_ARE_FATAL);
@@ -321,8 +321,7 @@ absl::Status MpiRuntime::LearnHosts() {
   return absl::OkStatus();
 }
 
-absl::Status MpiRuntime::ShareDoorbells() {
-  doorbells_.resize(size_);
+absl::Status MpiRuntime::MeetLocal() {
   MPI_Comm local = MPI_COMM_NULL;
   absl::Status status =
       options_.shares_memory
@@ -336,17 +335,28 @@ absl::Status MpiRuntime::ShareDoorbells() {
   MPI_Comm_rank(local, &local_rank_);
   MPI_Comm_size(local, &local_size_);
   has_processors_ = sysconf(_SC_NPROCESSORS_ONLN) >= local_size_;
+  std::vector<int> ranks(local_size_);
+  status = MpiStatus(
+      MPI_Allgather(&rank_, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
+      "MPI_Allgather");
+  if (status.ok()) status = ShareDoorbells(local, ranks);
+  if (status.ok()) status = ShareMemory(local, ranks);
+  MPI_Comm_free(&local);
+  return status;
+}
+
+absl::Status MpiRuntime::ShareDoorbells(MPI_Comm local,
+                                        const std::vector<int>& ranks) {
+  doorbells_.resize(size_);
   void* own = nullptr;
-  status =
+  absl::Status status =
       MpiStatus(MPI_Win_allocate_shared(kDoorbellBytes, /*disp_unit=*/1,
                                         MPI_INFO_NULL, local, &own, &shared_),
                 "MPI_Win_allocate_shared");
   if (!status.ok()) return status;
   new (own) Doorbell();
-  std::vector<int> ranks(local_size_);
-  status = MpiStatus(
-      MPI_Allgather(&rank_, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
-      "MPI_Allgather");
+  // So that nobody rings what is not there yet.
+  status = MpiStatus(MPI_Barrier(local), "MPI_Barrier");
   for (int index = 0; index < local_size_ && status.ok(); ++index) {
     MPI_Aint size = 0;
     int unit = 0;
@@ -356,8 +366,38 @@ absl::Status MpiRuntime::ShareDoorbells() {
                   "MPI_Win_shared_query");
     doorbells_[ranks[index]] = static_cast<Doorbell*>(word);
   }
-  MPI_Comm_free(&local);
   return status;
+}
+
+// The proof tells whose memory it is where process ids are of several spaces,
+// too. Processes of one job need no challenge of each other's.
+absl::Status MpiRuntime::ShareMemory(MPI_Comm local,
+                                     const std::vector<int>& ranks) {
+  struct Offer {
+    MemoryOffer memory;
+    MemoryChallenge challenge = {};
+  };
+  memories_.resize(size_);
+  Random& random = *options_.environment.random;
+  Offer own{.challenge = {random.Next(), random.Next()}};
+  proof_ = MemoryProof(own.challenge, rank_);
+  const bool may_be_read = options_.same_host_memory && !is_cuda_aware_;
+  if (may_be_read) {
+    own.memory = {.pid = static_cast<uint64_t>(getpid()),
+                  .address = reinterpret_cast<uintptr_t>(&proof_)};
+  }
+  std::vector<Offer> offers(local_size_);
+  const absl::Status status =
+      MpiStatus(MPI_Allgather(&own, sizeof(own), MPI_BYTE, offers.data(),
+                              sizeof(own), MPI_BYTE, local),
+                "MPI_Allgather");
+  if (!status.ok() || !may_be_read) return status;
+  for (int index = 0; index < local_size_; ++index) {
+    const Offer& offer = offers[index];
+    memories_[ranks[index]] =
+        PeerMemory::Open(offer.memory, offer.challenge, ranks[index]);
+  }
+  return absl::OkStatus();
 }
 
 // To free a window MPI waits for its processes: in a host program's MPI it is

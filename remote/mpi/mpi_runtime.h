@@ -23,6 +23,7 @@
 #include "remote/mpi/mpi_mailbox.h"
 #include "remote/mpi/mpi_requests.h"
 #include "remote/mpi/mpi_ring.h"
+#include "remote/peer_memory.h"
 
 namespace tutti {
 
@@ -78,6 +79,10 @@ class MpiRuntime {
 
     // False: as if each process were on a host of its own. The same on all.
     bool shares_memory = true;
+
+    // Whether processes of one host, and one user, read large tensors from each
+    // other's memory, where the system lets them. Both must want it.
+    bool same_host_memory = true;
 
     // Whether MPI reads and writes memory of GPUs, of cudaMalloc alone, so that
     // what goes and comes need not pass through the host's; the GPUs' runtime
@@ -174,6 +179,12 @@ class MpiRuntime {
     return doorbells_[rank] != nullptr;
   }
 
+  // Of this host, which may be read; null: it cannot, or does not want it, or
+  // MPI itself moves bytes from GPU to GPU. On MPI's thread alone.
+  const PeerMemory* memory_of(int rank) const {
+    return memories_[rank] ? &*memories_[rank] : nullptr;
+  }
+
   // Copies of the communicator of all processes that nobody else uses: for
   // messages from anybody, and for bytes that were agreed upon.
   MPI_Comm messages() const { return messages_; }
@@ -212,7 +223,9 @@ class MpiRuntime {
 
   // On MPI's thread.
   absl::Status BringUp();
-  absl::Status ShareDoorbells();
+  absl::Status MeetLocal();
+  absl::Status ShareDoorbells(MPI_Comm local, const std::vector<int>& ranks);
+  absl::Status ShareMemory(MPI_Comm local, const std::vector<int>& ranks);
   absl::Status LearnHosts();
   void TakeDown();
   bool CanEnd(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
@@ -243,6 +256,8 @@ class MpiRuntime {
   MPI_Comm payloads_ = MPI_COMM_NULL;
   MPI_Win shared_ = MPI_WIN_NULL;
   std::vector<Doorbell*> doorbells_;  // By rank; null: of another host.
+  MemoryProof proof_;                 // That what lies here is ours.
+  std::vector<std::optional<PeerMemory>> memories_;  // By rank.
   std::unique_ptr<MpiRing> ring_;
 
   std::atomic<int> last_message_tag_{0};

@@ -261,8 +261,10 @@ class IdlePoller final : public MpiPoller {
 TEST(MpiRuntimeTest, AThreadWithNothingToDoSleepsAfterTheSpinLimit) {
   if (mode != "multiple") return;
   LookedAtClock clock;
+  const DefaultEnvironment environment(1);
   MpiRuntime runtime(
-      {.environment = {.clock = &clock}, .spin_limit = absl::Microseconds(50)});
+      {.environment = {.clock = &clock, .random = environment.get().random},
+       .spin_limit = absl::Microseconds(50)});
   ASSERT_THAT(runtime.Start(), IsOk());
   const auto poller = std::make_shared<IdlePoller>();
   runtime.Post([&] { runtime.Add(poller); });

@@ -9,6 +9,7 @@
 #include "framework/wire_codec.h"
 #include "remote/mpi/mpi_mailbox.h"
 #include "remote/mpi/mpi_wire.h"
+#include "remote/peer_memory.h"
 
 namespace tutti {
 
@@ -51,16 +52,17 @@ class MpiServes::Served : public Borrower,
 
   const int task;
   const uint64_t id;
-  const PullRequest request;
+  PullRequest request;
   TransferService* const service;
 
   bool is_told = false;
   bool is_lent = false;
   Delivery delivery;
   absl::Status stopped;   // Why no more is sent, if not OK.
-  size_t num_sent = 0;    // Bytes that were given to MPI.
+  size_t num_sent = 0;    // Bytes that were read, or given to MPI.
   int num_under_way = 0;  // Chunks of these.
-  bool is_said = false;   // To its task, how many there are.
+  bool is_said = false;   // To its task, how many there are; or it knows.
+  std::unique_ptr<MemoryLease> lease;  // While its task may read.
 
  private:
   void OnTold(const absl::Status& status, const Delivery& lent) {
@@ -113,12 +115,27 @@ void MpiServes::Begin(const std::shared_ptr<Served>& served) {
         absl::StrCat(served->delivery.bytes.size(),
                      " bytes were lent to a pull of ", num_bytes)));
   }
-  if (served->request.payload_tag == 0) {
-    if (served->stopped.ok()) served->num_sent = num_bytes;  // By End().
-  } else {
+  if (served->request.payload_tag != 0) {
     SendChunks(served);
+  } else if (served->stopped.ok() && served->request.may_read_memory) {
+    return SayPlace(*served);
+  } else if (served->stopped.ok()) {
+    served->num_sent = num_bytes;  // By End().
   }
   if (served->num_under_way == 0) End(served);
+}
+
+void MpiServes::SayPlace(Served& served) {
+  served.lease = std::make_unique<MemoryLease>(*options_.random);
+  const MemoryPlace place = served.lease->PlaceOf(served.delivery.bytes);
+  proto::MpiMessage message;
+  proto::MpiPlace& encoded = *message.mutable_place();
+  encoded.set_id(served.id);
+  encoded.set_address(place.address);
+  encoded.set_num_bytes(place.num_bytes);
+  encoded.set_lease_address(place.lease_address);
+  encoded.set_lease(place.lease);
+  options_.send(served.task, std::move(message));
 }
 
 void MpiServes::SendChunks(const std::shared_ptr<Served>& served) {
@@ -152,17 +169,49 @@ void MpiServes::OnChunkSent(const std::shared_ptr<Served>& served) {
 }
 
 void MpiServes::OnCancelPull(int task, const proto::MpiCancelPull& message) {
-  const auto it = served_.find({task, message.id()});
-  if (it == served_.end()) return;
-  const std::shared_ptr<Served> served = it->second;
-  Stop(served, DecodeError(message.reason()));
+  const std::shared_ptr<Served> served = Find(task, message.id());
+  if (served != nullptr) Stop(served, DecodeError(message.reason()));
 }
 
-// Whoever waits is withdrawn, and told; what is under way ends by itself.
+void MpiServes::OnRead(int task, const proto::MpiRead& message) {
+  const std::shared_ptr<Served> served = Find(task, message.id());
+  if (served == nullptr || served->lease == nullptr) return;
+  served->num_sent = served->delivery.bytes.size();
+  served->is_said = true;
+  End(served);
+}
+
+void MpiServes::OnSendRest(int task, const proto::MpiSendRest& message) {
+  const std::shared_ptr<Served> served = Find(task, message.id());
+  if (served == nullptr || served->lease == nullptr) return;
+  const bool has_tag = message.payload_tag() > 0 &&
+                       message.payload_tag() <= options_.runtime->max_tag();
+  if (!has_tag || message.num_read() >= served->delivery.bytes.size()) {
+    return Stop(served,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "send_rest.num_read is ", message.num_read(), " of ",
+                    served->delivery.bytes.size(), " bytes, its payload_tag ",
+                    message.payload_tag())));
+  }
+  served->lease->Clear();
+  served->lease = nullptr;
+  served->request.payload_tag = message.payload_tag();
+  served->num_sent = message.num_read();
+  SendChunks(served);
+}
+
+std::shared_ptr<MpiServes::Served> MpiServes::Find(int task,
+                                                   uint64_t id) const {
+  const auto it = served_.find({task, id});
+  return it == served_.end() ? nullptr : it->second;
+}
+
+// Whoever waits is withdrawn, and told; what MPI has ends by itself.
 void MpiServes::Stop(const std::shared_ptr<Served>& served,
                      const absl::Status& reason) {
   if (!served->stopped.ok()) return;  // The service may be gone by now.
   served->stopped = reason;
+  if (served->lease != nullptr) return End(served);
   if (served->is_told) return;
   served->service->Withdraw(served->request.key, served.get(), reason);
 }
@@ -222,6 +271,7 @@ void MpiServes::SayEnd(Served& served) {
 void MpiServes::End(const std::shared_ptr<Served>& served) {
   if (served_.erase({served->task, served->id}) == 0) return;
   SayEnd(*served);
+  if (served->lease != nullptr) served->lease->Clear();
   if (served->is_lent) {
     served->delivery.Release(served->is_whole() ? absl::OkStatus()
                                                 : served->stopped);

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "framework/control_channel.h"
+#include "framework/environment.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/transfer_channel.h"
@@ -16,13 +17,15 @@
 namespace tutti {
 
 // What other tasks pull from this one: the sending side of mpi_wire.h. For
-// MPI's thread; lives until that has ended. Bytes go from where they lie, so
-// that a lender gets them back when MPI has let go of them, whatever has
-// happened to the pull.
+// MPI's thread; lives until that has ended. Bytes go from where they lie: those
+// that the receiver reads are its lender's again when it has read them, or the
+// pull ends otherwise; those that MPI sends when MPI has let go of them,
+// whatever has happened to the pull.
 class MpiServes {
  public:
   struct Options {
     MpiRuntime* runtime = nullptr;  // Outlives this.
+    Random* random = nullptr;       // The same.
     std::function<void(int task, proto::MpiMessage message)> send;
   };
 
@@ -33,6 +36,8 @@ class MpiServes {
   void OnPull(const ControlCaller& caller, const proto::MpiPull& message,
               TransferService* service, const absl::Status& refusal);
   void OnCancelPull(int task, const proto::MpiCancelPull& message);
+  void OnRead(int task, const proto::MpiRead& message);
+  void OnSendRest(int task, const proto::MpiSendRest& message);
 
   // Sends `task` no more of what it pulls.
   void StopAllOf(int task, const absl::Status& reason);
@@ -57,7 +62,9 @@ class MpiServes {
  private:
   class Served;
 
+  std::shared_ptr<Served> Find(int task, uint64_t id) const;
   void Begin(const std::shared_ptr<Served>& served);
+  void SayPlace(Served& served);
   void SendChunks(const std::shared_ptr<Served>& served);
   void OnChunkSent(const std::shared_ptr<Served>& served);
   void Stop(const std::shared_ptr<Served>& served, const absl::Status& reason);

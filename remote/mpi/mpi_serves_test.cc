@@ -1,6 +1,7 @@
 #include "remote/mpi/mpi_serves.h"
 
-#include <array>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/status/status.h"
 #include "framework/control_channel.h"
 #include "framework/peer_access.h"
+#include "framework/wire_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "remote/mpi/mpi_runtime.h"
@@ -40,20 +42,26 @@ class RecordingLender final : public Lender {
  public:
   void OnReleased(int32_t /*id*/, absl::Status status) override {
     released.push_back(std::move(status));
+    if (lease != nullptr) lease_then = *lease;
   }
 
   std::vector<absl::Status> released;
+  const uint64_t* lease = nullptr;  // Looked at when bytes are given back.
+  uint64_t lease_then = ~uint64_t{0};
 };
 
-// A pull of 4 bytes by task 1 that the service has not answered. MPI is not
-// there: so few bytes travel in a message.
+constexpr uint64_t kId = 7;
+
+// A pull by task 1 that the service has not answered: of 4 bytes, or of many
+// that the task is to read. MPI is not there, which sends neither.
 class MpiServesTest : public ::testing::Test {
  protected:
-  MpiServesTest() {
+  explicit MpiServesTest(size_t num_bytes = 4) : bytes_(num_bytes) {
     PullRequest request;
     request.ask.num_bytes = bytes_.size();
+    request.may_read_memory = num_bytes > kMaxInlineBytes;
     proto::MpiPull message;
-    message.set_id(7);
+    message.set_id(kId);
     EncodePull(request, message);
     serves_->OnPull({.task = 1}, message, &service_, absl::OkStatus());
   }
@@ -68,17 +76,19 @@ class MpiServesTest : public ::testing::Test {
     for (Work& work : runtime_->mailbox()->TakeAll()) std::move(work)();
   }
 
-  const std::array<std::byte, 4> bytes_ = {};
+  const std::vector<std::byte> bytes_;
   SimulatedEnvironment environment_{1};
   KeepingService service_;
   RecordingLender lender_;
   std::vector<proto::MpiMessage> sent_;
   std::optional<MpiRuntime> runtime_{
       MpiRuntime::Options{.environment = environment_.get()}};
-  std::optional<MpiServes> serves_{MpiServes::Options{
-      .runtime = &*runtime_, .send = [this](int /*task*/, auto message) {
-        sent_.push_back(std::move(message));
-      }}};
+  std::optional<MpiServes> serves_{
+      MpiServes::Options{.runtime = &*runtime_,
+                         .random = environment_.get().random,
+                         .send = [this](int /*task*/, auto message) {
+                           sent_.push_back(std::move(message));
+                         }}};
 };
 
 TEST_F(MpiServesTest, BytesAreSentOnMpisThreadAndGivenBack) {
@@ -116,6 +126,100 @@ TEST_F(MpiServesTest, WhatIsLentBetweenTheEndsIsGivenBackOnMpisThread) {
               ElementsAre(StatusIs(absl::StatusCode::kUnavailable,
                                    HasSubstr("has shut down"))));
   EXPECT_THAT(sent_, IsEmpty());
+}
+
+// Many bytes, of which the task has been told where they are.
+class MpiServesLentTest : public MpiServesTest {
+ protected:
+  MpiServesLentTest() : MpiServesTest(kMaxInlineBytes + 4) {
+    Lend();
+    RunPosted();
+    place_ = sent_.at(0).place();
+    sent_.clear();
+    const uint64_t address = place_.lease_address();
+    std::memcpy(&lender_.lease, &address, sizeof(address));
+  }
+  ~MpiServesLentTest() override {
+    const bool was_given_back = !lender_.released.empty();
+    EXPECT_TRUE(!was_given_back || lender_.lease_then == 0);
+  }
+
+  void TellItHasBeenRead(int task, uint64_t id) {
+    proto::MpiRead read;
+    read.set_id(id);
+    serves_->OnRead(task, read);
+  }
+
+  void AskForRest(int task, uint64_t num_read, int payload_tag) {
+    proto::MpiSendRest rest;
+    rest.set_id(kId);
+    rest.set_num_read(num_read);
+    rest.set_payload_tag(payload_tag);
+    serves_->OnSendRest(task, rest);
+  }
+
+  proto::MpiPlace place_;
+};
+
+TEST_F(MpiServesLentTest, TheReceiverIsToldWhereTheBytesAre) {
+  EXPECT_EQ(place_.id(), kId);
+  EXPECT_EQ(place_.address(), reinterpret_cast<uintptr_t>(bytes_.data()));
+  EXPECT_EQ(place_.num_bytes(), bytes_.size());
+  EXPECT_NE(place_.lease(), 0);
+  EXPECT_EQ(*lender_.lease, place_.lease());
+  EXPECT_THAT(lender_.released, IsEmpty());
+  EXPECT_FALSE(serves_->is_sending());
+}
+
+TEST_F(MpiServesLentTest, BytesThatWereReadAreGivenBackWithoutAWord) {
+  TellItHasBeenRead(1, kId);
+  EXPECT_THAT(lender_.released, ElementsAre(IsOk()));
+  EXPECT_THAT(sent_, IsEmpty());
+  EXPECT_EQ(serves_->num_served(), 0u);
+}
+
+TEST_F(MpiServesLentTest, OnlyTheReceiverHasReadThem) {
+  TellItHasBeenRead(2, kId);
+  TellItHasBeenRead(1, kId + 1);
+  AskForRest(2, 0, 1);
+  EXPECT_THAT(lender_.released, IsEmpty());
+}
+
+// It may stand still: nobody waits for it.
+TEST_F(MpiServesLentTest, BytesOfAReceiverThatIsLostAreGivenBackAtOnce) {
+  serves_->StopAllOf(1, absl::UnavailableError("silent"));
+  EXPECT_FALSE(serves_->IsHeldBy(1));
+  EXPECT_THAT(lender_.released,
+              ElementsAre(StatusIs(absl::StatusCode::kUnavailable, "silent")));
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_TRUE(sent_[0].pulled().has_error());
+  TellItHasBeenRead(1, kId);  // Too late.
+  EXPECT_EQ(lender_.released.size(), 1u);
+}
+
+TEST_F(MpiServesLentTest, BytesOfAPullThatIsCancelledAreGivenBackAtOnce) {
+  proto::MpiCancelPull cancel;
+  cancel.set_id(kId);
+  *cancel.mutable_reason() = EncodeError(absl::AbortedError("enough"));
+  serves_->OnCancelPull(1, cancel);
+  EXPECT_THAT(lender_.released,
+              ElementsAre(StatusIs(absl::StatusCode::kAborted, "enough")));
+}
+
+TEST_F(MpiServesLentTest, ARestThatMakesNoSenseEndsThePull) {
+  AskForRest(1, bytes_.size(), 1);
+  const auto is_named = StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("send_rest.num_read is 8196"));
+  EXPECT_THAT(lender_.released, ElementsAre(is_named));
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_THAT(DecodeError(sent_[0].pulled().error()), is_named);
+}
+
+TEST_F(MpiServesLentTest, ARestNeedsATag) {
+  AskForRest(1, 0, runtime_->max_tag() + 1);
+  EXPECT_THAT(lender_.released,
+              ElementsAre(StatusIs(absl::StatusCode::kInvalidArgument,
+                                   HasSubstr("payload_tag"))));
 }
 
 }  // namespace

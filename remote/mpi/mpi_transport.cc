@@ -42,7 +42,9 @@ class Endpoint final : public MpiPoller {
                               .send = Sender(),
                               .post = Poster()})),
         pulls_(options.runtime, Sender()),
-        serves_({.runtime = options.runtime, .send = Sender()}),
+        serves_({.runtime = options.runtime,
+                 .random = options.environment.random,
+                 .send = Sender()}),
         gone_(options.cluster.num_tasks()) {}
 
   State Poll(bool is_last) override;
@@ -184,6 +186,12 @@ void Endpoint::OnMessage(int task, const proto::MpiMessage& message) {
       return serves_.OnCancelPull(task, message.cancel_pull());
     case proto::MpiMessage::kPulled:
       return pulls_.OnPulled(task, message.pulled());
+    case proto::MpiMessage::kPlace:
+      return pulls_.OnPlace(task, message.place());
+    case proto::MpiMessage::kRead:
+      return serves_.OnRead(task, message.read());
+    case proto::MpiMessage::kSendRest:
+      return serves_.OnSendRest(task, message.send_rest());
     case proto::MpiMessage::kGoodbye:
       return OnGoodbye(task);
     case proto::MpiMessage::KIND_NOT_SET:

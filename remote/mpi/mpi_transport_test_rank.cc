@@ -1,11 +1,14 @@
 // The tests of a transport over MPI that each process of a job runs, in step
 // with the others: mpirun_test.py starts them. With the argument "far" they do
 // as if each were on a host of its own; with "funneled" MPI is for calls from
-// one thread; with "aware" it is taken for one that is CUDA-aware.
+// one thread; with "aware" it is taken for one that is CUDA-aware; with
+// "closed" each second one neither reads others' memory nor lets them read its
+// own, and the system soon lets nobody.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <atomic>
@@ -34,6 +37,8 @@
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
 #include "remote/mpi/mpi_wire.h"
+#include "remote/peer_memory.h"
+#include "tests/forbid_system_call.h"
 #include "tests/mpi_thread.h"
 #include "tests/status_matchers.h"
 
@@ -74,11 +79,19 @@ MpiRuntime* runtime = nullptr;
 bool shares_memory = true;
 bool is_funneled = false;
 bool is_cuda_aware = false;
+bool is_closed = false;  // The job.
+
+bool IsUnwilling(int rank) { return is_closed && rank % 2 == 1; }
 
 bool StartRuntime() {
-  runtime = new (runtime_memory) MpiRuntime({.environment = Machine().get(),
-                                             .shares_memory = shares_memory,
-                                             .is_cuda_aware = is_cuda_aware});
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr) return false;
+
+  runtime = new (runtime_memory)
+      MpiRuntime({.environment = Machine().get(),
+                  .shares_memory = shares_memory,
+                  .same_host_memory = !IsUnwilling(std::atoi(rank)),
+                  .is_cuda_aware = is_cuda_aware});
   return absl::IsFailedPrecondition(runtime->size().status()) &&
          runtime->Start().ok();
 }
@@ -189,6 +202,27 @@ class MpiTransportTest : public testing::Test {
                                      .borrower = &borrower});
   }
 
+  // The same for bytes that may come to where they go.
+  void RequestInto(int task, int tag, WaitingBorrower& borrower) {
+    transport_->transfers().Request(task, KeyOf(tag),
+                                    {.num_bytes = borrower.into().size(),
+                                     .dtype = DType::kUint8,
+                                     .borrower = &borrower,
+                                     .into = borrower.into()});
+  }
+
+  // Whether this process reads `task`'s memory, as far as the runtime knows.
+  static bool Reads(int task) {
+    BlockingCounter has_looked(1);
+    bool reads = false;
+    runtime->Post([&] {
+      reads = runtime->memory_of(task) != nullptr;
+      has_looked.DecrementCount();
+    });
+    has_looked.Wait();
+    return reads;
+  }
+
   ClusterSpec cluster_;
   FunctionService control_{
       [this](const ControlCaller& caller, const proto::ControlRequest& request,
@@ -204,6 +238,45 @@ class MpiTransportTest : public testing::Test {
   int64_t answered_until_ ABSL_GUARDED_BY(mu_) = 0;
   std::multimap<int64_t, ControlDone> waiting_ ABSL_GUARDED_BY(mu_);
 };
+
+// Once in a job, before all that is to be sent then.
+TEST_F(MpiTransportTest, WhatCannotBeReadAnyMoreIsSent) {
+  if (!is_closed) return;
+  constexpr size_t kNumBytes = 5 * kChunkBytes + 3;
+  bool is_forbidden = false;
+  HookedBorrower borrower(kNumBytes, [&](size_t num_received) {
+    if (num_received == 2 * kMemoryBlockBytes) {
+      is_forbidden =
+          ForbidSystemCall(SYS_process_vm_readv);  // On MPI's thread.
+    }
+  });
+  const int other = (rank() + 2) % size();
+  const std::vector<std::byte> bytes = Pattern(kNumBytes, rank());
+  WaitingLender lender;
+  EXPECT_EQ(Reads(other), !IsUnwilling(rank()) && !IsUnwilling(other));
+  Request(other, 1, borrower, kNumBytes);
+  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  EXPECT_THAT(borrower.bytes().Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(is_forbidden);
+  EXPECT_TRUE(borrower.bytes().bytes() == Pattern(kNumBytes, other));
+}
+
+TEST_F(MpiTransportTest, WhatIsReadComesWhereItGoes) {
+  const std::vector<std::byte> bytes = Pattern((size_t{2} << 20) + 5, rank());
+  WaitingLender lender;
+  WaitingBorrower borrower(bytes.size());
+  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  RequestInto(next(), 1, borrower);
+  EXPECT_THAT(borrower.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
+  const auto hosts = *runtime->hosts();
+  const bool is_near =
+      rank() == next() || (shares_memory && hosts[rank()] == hosts[next()]);
+  EXPECT_EQ(borrower.num_in_place(),
+            is_near && !is_cuda_aware && !is_closed ? 3 : 0);
+}
 
 TEST_F(MpiTransportTest, TheRuntimeKnowsThePlaces) {
   EXPECT_EQ(*runtime->size(), size());
@@ -701,6 +774,10 @@ int main(int argc, char** argv) {
   tutti::shares_memory = mode != "far";
   tutti::is_funneled = mode == "funneled";
   tutti::is_cuda_aware = mode == "aware";
+  tutti::is_closed = mode == "closed";
+  if (tutti::is_closed) {  // MPI then reads no memory, either.
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
+  }
   if (tutti::is_funneled) tutti::GrantFunneledOnly();
   if (!tutti::StartRuntime()) return 2;
   testing::AddGlobalTestEnvironment(new tutti::WhoCallsWhenMpiIsOver());

@@ -18,6 +18,7 @@ void EncodePull(const PullRequest& request, proto::MpiPull& message) {
   message.set_dtype(static_cast<int>(request.ask.dtype));
   message.set_incarnation(request.ask.incarnation);
   message.set_payload_tag(request.payload_tag);
+  message.set_may_read_memory(request.may_read_memory);
 }
 
 absl::StatusOr<PullRequest> DecodePull(const proto::MpiPull& message) {
@@ -34,10 +35,15 @@ absl::StatusOr<PullRequest> DecodePull(const proto::MpiPull& message) {
         "pull.num_bytes is ", num_bytes, ", of elements of ", element));
   }
   const bool is_inline = num_bytes <= kMaxInlineBytes;
-  if (message.payload_tag() < 0 || (message.payload_tag() == 0) != is_inline) {
+  const bool has_no_tag = is_inline || message.may_read_memory();
+  if (message.payload_tag() < 0 || (message.payload_tag() == 0) != has_no_tag) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pull.payload_tag is ", message.payload_tag(), " for ", num_bytes,
+        " bytes", message.may_read_memory() ? " that are to be read" : ""));
+  }
+  if (is_inline && message.may_read_memory()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("pull.payload_tag is ", message.payload_tag(), " for ",
-                     num_bytes, " bytes"));
+        absl::StrCat("pull.may_read_memory is set for ", num_bytes, " bytes"));
   }
   return PullRequest{.key = {.exec = DecodeKey(message.execution()),
                              .tag = message.tag(),
@@ -46,7 +52,8 @@ absl::StatusOr<PullRequest> DecodePull(const proto::MpiPull& message) {
                      .ask = {.num_bytes = static_cast<size_t>(num_bytes),
                              .dtype = static_cast<DType>(dtype),
                              .incarnation = message.incarnation()},
-                     .payload_tag = message.payload_tag()};
+                     .payload_tag = message.payload_tag(),
+                     .may_read_memory = message.may_read_memory()};
 }
 
 }  // namespace tutti

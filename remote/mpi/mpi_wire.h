@@ -24,6 +24,17 @@ namespace tutti {
 // be sent; it says how many bytes were, with that tag, and why not all. When
 // the receiver has got these, the tag can be used again.
 //
+// Where the receiver can read the sender's memory (remote/peer_memory.h), more
+// than a message carries does not go through MPI:
+//
+//     pull {key, num_bytes, may_read_memory}  --->  lends the bytes
+//     reads the bytes, then the lease         <---  place {bytes, lease}
+//     read                                    --->  takes the bytes back
+//
+// That ends the pull, unless the sender has taken them back before: then it has
+// sent a "pulled" with the reason. A receiver that cannot read them after all
+// posts receives, and asks for the rest by "send_rest", with a tag.
+//
 // A task that shuts down cancels its pulls, ends those of others, and waits
 // until all have ended, or too long: then it says of those that are left how
 // many bytes come. Last it says goodbye. What comes afterwards it refuses.
@@ -47,8 +58,9 @@ inline constexpr size_t kChunksAtATime = 8;
 // Of what was pulled.
 struct PullRequest {
   BufKey key;
-  Ask ask;  // Without a borrower.
-  int payload_tag = 0;
+  Ask ask;                       // Without a borrower.
+  int payload_tag = 0;           // 0: inline, or to be read.
+  bool may_read_memory = false;  // Not if inline.
 };
 
 void EncodePull(const PullRequest& request, proto::MpiPull& message);

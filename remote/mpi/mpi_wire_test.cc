@@ -20,6 +20,13 @@ PullRequest LargePull() {
           .payload_tag = 9};
 }
 
+PullRequest PullToRead() {
+  PullRequest request = LargePull();
+  request.payload_tag = 0;
+  request.may_read_memory = true;
+  return request;
+}
+
 proto::MpiPull Encoded(const PullRequest& request) {
   proto::MpiPull message;
   EncodePull(request, message);
@@ -32,14 +39,16 @@ void ExpectInvalid(const proto::MpiPull& message, const char* field) {
 }
 
 TEST(MpiWireTest, PullsSurviveTheWire) {
-  const PullRequest wanted = LargePull();
-  const auto found = DecodePull(Encoded(wanted));
-  ASSERT_THAT(found, IsOk());
-  EXPECT_EQ(found->key, wanted.key);
-  EXPECT_EQ(found->ask.num_bytes, wanted.ask.num_bytes);
-  EXPECT_EQ(found->ask.dtype, wanted.ask.dtype);
-  EXPECT_EQ(found->ask.incarnation, wanted.ask.incarnation);
-  EXPECT_EQ(found->payload_tag, wanted.payload_tag);
+  for (const PullRequest& wanted : {LargePull(), PullToRead()}) {
+    const auto found = DecodePull(Encoded(wanted));
+    ASSERT_THAT(found, IsOk());
+    EXPECT_EQ(found->key, wanted.key);
+    EXPECT_EQ(found->ask.num_bytes, wanted.ask.num_bytes);
+    EXPECT_EQ(found->ask.dtype, wanted.ask.dtype);
+    EXPECT_EQ(found->ask.incarnation, wanted.ask.incarnation);
+    EXPECT_EQ(found->payload_tag, wanted.payload_tag);
+    EXPECT_EQ(found->may_read_memory, wanted.may_read_memory);
+  }
 }
 
 TEST(MpiWireTest, WrongFieldsAreNamed) {
@@ -62,6 +71,12 @@ TEST(MpiWireTest, WrongFieldsAreNamed) {
   proto::MpiPull small = Encoded(LargePull());
   small.set_num_bytes(8);
   ExpectInvalid(small, "pull.payload_tag");
+  proto::MpiPull read = Encoded(PullToRead());
+  read.set_payload_tag(9);
+  ExpectInvalid(read, "pull.payload_tag");
+  read = Encoded(PullToRead());
+  read.set_num_bytes(8);
+  ExpectInvalid(read, "pull.may_read_memory");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "remote/grpc/forbid_system_call.h"
+#include "tests/forbid_system_call.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

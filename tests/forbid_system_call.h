@@ -1,5 +1,5 @@
-#ifndef TUTTI_REMOTE_GRPC_FORBID_SYSTEM_CALL_H_
-#define TUTTI_REMOTE_GRPC_FORBID_SYSTEM_CALL_H_
+#ifndef TUTTI_TESTS_FORBID_SYSTEM_CALL_H_
+#define TUTTI_TESTS_FORBID_SYSTEM_CALL_H_
 
 namespace tutti {
 
@@ -9,4 +9,4 @@ bool ForbidSystemCall(int number);
 
 }  // namespace tutti
 
-#endif  // TUTTI_REMOTE_GRPC_FORBID_SYSTEM_CALL_H_
+#endif  // TUTTI_TESTS_FORBID_SYSTEM_CALL_H_

@@ -1,8 +1,9 @@
-#include "remote/grpc/peer_memory.h"
+#include "remote/peer_memory.h"
 
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -39,6 +40,20 @@ std::optional<MemoryChallenge> DecodeChallenge(absl::string_view bytes) {
 MemoryProof::MemoryProof(const MemoryChallenge& challenge, int task)
     : answer{~challenge[0], ~challenge[1]}, task(static_cast<uint64_t>(task)) {}
 
+MemoryPlace MemoryLease::PlaceOf(absl::Span<const std::byte> bytes) const {
+  return {.address = reinterpret_cast<uintptr_t>(bytes.data()),
+          .num_bytes = bytes.size(),
+          .lease_address = reinterpret_cast<uintptr_t>(&word_),
+          .lease = word_.load(std::memory_order_relaxed)};
+}
+
+void MemoryLease::Clear() {
+  word_.store(0, std::memory_order_relaxed);
+  // Whoever still sees the lease sees nothing that is written to the bytes from
+  // now on.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 std::optional<PeerMemory> PeerMemory::Open(const MemoryOffer& offer,
                                            const MemoryChallenge& challenge,
                                            int task) {
@@ -69,6 +84,27 @@ bool PeerMemory::Read(uint64_t address, absl::Span<std::byte> to) const {
     address += static_cast<uint64_t>(n);
   }
   return true;
+}
+
+absl::Span<const std::byte> LentReader::ReadNext(absl::Span<std::byte> into,
+                                                 MemoryBlock& block) {
+  const size_t num_left = place_.num_bytes - num_read_;
+  const absl::Span<std::byte> bytes =
+      into.empty()
+          ? absl::MakeSpan(block.bytes)
+                .first(std::min(kMemoryBlockBytes, num_left))
+          : into.subspan(num_read_, std::min(kMemoryDirectBytes, num_left));
+  if (!memory_.Read(place_.address + num_read_, bytes)) return {};
+  num_read_ += bytes.size();
+  return bytes;
+}
+
+std::optional<uint64_t> LentReader::ReadLease() const {
+  uint64_t lease = 0;
+  const auto bytes =
+      absl::MakeSpan(reinterpret_cast<std::byte*>(&lease), sizeof(lease));
+  if (!memory_.Read(place_.lease_address, bytes)) return std::nullopt;
+  return lease;
 }
 
 }  // namespace tutti
