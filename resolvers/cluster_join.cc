@@ -47,7 +47,7 @@ void ClusterJoin::Begin() {
     if (!all.empty() && options_.deadline != absl::InfiniteFuture()) {
       alarm_ = options_.environment.clock->CallAt(
           options_.deadline,
-          [self = shared_from_this()] { self->End(self->Overdue()); });
+          [self = shared_from_this()] { self->OnDeadline(); });
     }
   }
   if (all.empty()) return End(absl::OkStatus());
@@ -71,6 +71,10 @@ void ClusterJoin::WatchCancellation() {
 void ClusterJoin::SayHello(int task) {
   proto::ControlRequest request;
   *request.mutable_hello() = options_.hello;
+  {
+    MutexLock lock(&mu_);
+    ++num_calls_;
+  }
   options_.channel->Call(
       task, std::move(request),
       {.deadline = options_.deadline,
@@ -84,6 +88,26 @@ void ClusterJoin::SayHello(int task) {
 
 void ClusterJoin::OnReply(int task, const ControlAnswer& reply) {
   if (over_->cancelled()) return;
+  TakeReply(task, reply);
+  bool is_overdue = false;
+  {
+    MutexLock lock(&mu_);
+    is_overdue = --num_calls_ == 0 && is_due_;
+  }
+  if (is_overdue) End(Overdue());
+}
+
+// Calls have the same deadline: what they come to says why nobody has answered.
+void ClusterJoin::OnDeadline() {
+  {
+    MutexLock lock(&mu_);
+    is_due_ = true;
+    if (num_calls_ > 0) return;
+  }
+  End(Overdue());
+}
+
+void ClusterJoin::TakeReply(int task, const ControlAnswer& reply) {
   if (!reply.ok()) return OnError(task, reply.status());
   const proto::HelloReply& hello = reply->hello();
   const auto lost = DecodeTasks(options_.cluster, hello.lost_tasks());
@@ -113,6 +137,7 @@ void ClusterJoin::OnError(int task, const absl::Status& status) {
   MutexLock lock(&mu_);
   if (end_.has_value()) return;
   last_error_ = std::string(status.message());
+  if (is_due_) return;
   Clock* const clock = options_.environment.clock;
   say_again_[task] = clock->CallAt(clock->Now() + kSayAgain,
                                    [self = shared_from_this(), task] {

@@ -60,11 +60,13 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   void WatchCancellation() ABSL_LOCKS_EXCLUDED(mu_);
   void SayHello(int task);
   void OnReply(int task, const ControlAnswer& reply) ABSL_LOCKS_EXCLUDED(mu_);
+  void TakeReply(int task, const ControlAnswer& reply) ABSL_LOCKS_EXCLUDED(mu_);
   void OnError(int task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void Report() ABSL_LOCKS_EXCLUDED(mu_);
   bool ReportNext() ABSL_LOCKS_EXCLUDED(mu_);
   std::string HintAt(const std::vector<int>& missing) const;
   absl::Status Overdue() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
@@ -73,6 +75,8 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   Mutex mu_;
   std::set<int> missing_ ABSL_GUARDED_BY(mu_);
   std::string last_error_ ABSL_GUARDED_BY(mu_);
+  int num_calls_ ABSL_GUARDED_BY(mu_) = 0;  // Under way.
+  bool is_due_ ABSL_GUARDED_BY(mu_) = false;
   bool is_reporting_ ABSL_GUARDED_BY(mu_) = false;
   bool report_again_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "framework/control_channel.h"
 #include "framework/mutex.h"
 #include "tests/simulated_environment.h"
@@ -79,6 +80,33 @@ TEST(ClusterJoinTest, ProgressRunsOneAtATimeAndBeforeDone) {
   EXPECT_EQ(ended, absl::OkStatus());
   EXPECT_THAT(reports,
               ElementsAre(ElementsAre(1, 2), ElementsAre(2), IsEmpty()));
+}
+
+// A call and the whole have the same deadline; here the call's ends last.
+TEST(ClusterJoinTest, AtItsDeadlineItSaysWhatTheCallsHaveFound) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto channel = std::make_shared<KeepingChannel>();
+  std::optional<absl::Status> ended;
+  ClusterJoin::Start(
+      {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
+       .environment = environment.get(),
+       .channel = channel,
+       .deadline = environment.get().clock->Now() + absl::Seconds(3),
+       .heard = [](int, const proto::HelloReply&) { return absl::OkStatus(); },
+       .has_called = [](int) { return false; }},
+      [&](absl::Status status) { ended = std::move(status); });
+  proto::ControlReply reply;
+  reply.mutable_hello();
+  std::exchange(channel->calls[1], nullptr)(reply);
+  environment.Advance(absl::Seconds(3));
+  EXPECT_EQ(ended, std::nullopt);
+  std::exchange(channel->calls[2],
+                nullptr)(absl::DeadlineExceededError("cannot reach c"));
+  EXPECT_EQ(ended, absl::DeadlineExceededError(
+                       "task 0 (a:1) waited 3.0 s for task 2 (c:1), which "
+                       "never answered; the last error was: cannot reach c"));
+  environment.Advance(absl::Seconds(3));
+  EXPECT_EQ(channel->calls[2], nullptr);  // Nor is it asked again.
 }
 
 }  // namespace
