@@ -18,6 +18,14 @@ struct LinkCost {
   double bytes_per_second = 0;
 };
 
+// Processors that processes share, as they have not one each.
+struct SharedProcessors {
+  int num = 0;  // 0: each process has one.
+
+  // What a message between two processes takes of them, on both sides in all.
+  LinkCost message;
+};
+
 // The links of a machine.
 struct CostModel {
   // From member to member in one process; each member has that bandwidth.
@@ -34,6 +42,9 @@ struct CostModel {
   // Fitted to times on loopback (2 virtual processors of an Intel Xeon, 22
   // November 2026).
   double between_gap_seconds = 40e-6;
+
+  // Nothing takes less time than its messages take these.
+  SharedProcessors shared;
 };
 
 // What an implementation is asked to price. `bytes` is the larger of one

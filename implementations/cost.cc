@@ -24,14 +24,17 @@ int SmallestTask(const GroupLayout& layout) {
       std::min_element(tasks.begin(), tasks.end(), HasFewerRanks)->size());
 }
 
-Crossings OneWay(const CostQuery& query) {
+Crossings OneWay(const CostQuery& query, double of_all_processes) {
   if (!SpansProcesses(query)) return {};
-  return {.leaving = 1, .in_all = 1};
+  return {.leaving = 1, .in_all = 1, .of_all_processes = of_all_processes};
 }
 
 Crossings BothWays(const CostQuery& query, int leaving) {
   if (!SpansProcesses(query)) return {};
-  return {.leaving = leaving, .in_all = 2 * leaving};
+  return {.leaving = leaving,
+          .in_all = 2 * leaving,
+          .of_all_processes =
+              static_cast<double>(leaving * query.layout.num_tasks())};
 }
 
 void Traffic::Add(const Crossings& crossings, double messages, double blocks) {
@@ -39,6 +42,8 @@ void Traffic::Add(const Crossings& crossings, double messages, double blocks) {
   load.messages += messages;
   load.blocks += std::max(crossings.leaving, 1) * blocks;
   crossings_ += crossings.in_all * messages;
+  in_all_.messages += crossings.of_all_processes * messages;
+  in_all_.blocks += crossings.of_all_processes * blocks;
 }
 
 void Traffic::Add(const Traffic& more) {
@@ -47,11 +52,13 @@ void Traffic::Add(const Traffic& more) {
   between_.messages += more.between_.messages;
   between_.blocks += more.between_.blocks;
   crossings_ += more.crossings_;
+  in_all_.messages += more.in_all_.messages;
+  in_all_.blocks += more.in_all_.blocks;
 }
 
 Traffic Traffic::Times(int times) const {
   Traffic product = *this;
-  for (Load* load : {&product.within_, &product.between_}) {
+  for (Load* load : {&product.within_, &product.between_, &product.in_all_}) {
     load->messages *= times;
     load->blocks *= times;
   }
@@ -63,6 +70,8 @@ Traffic Traffic::ByMembers(int num_members) const {
   Traffic product = *this;
   product.between_.blocks *= num_members;
   product.crossings_ *= num_members;
+  product.in_all_.messages *= num_members;
+  product.in_all_.blocks *= num_members;
   return product;
 }
 
@@ -82,8 +91,18 @@ double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
       within_.blocks * block_bytes / model.within.bytes_per_second;
   const double between =
       between_.blocks * block_bytes / model.between.bytes_per_second;
-  return latency + std::max(within, between) +
-         std::min(within, between) / num_pieces;
+  const double path = latency + std::max(within, between) +
+                      std::min(within, between) / num_pieces;
+  return std::max(path, SecondsOfProcessors(model, block_bytes));
+}
+
+double Traffic::SecondsOfProcessors(const CostModel& model,
+                                    double block_bytes) const {
+  const SharedProcessors& shared = model.shared;
+  if (shared.num == 0) return 0;
+  return TransferSeconds(shared.message, in_all_.messages,
+                         in_all_.blocks * block_bytes) /
+         shared.num;
 }
 
 Traffic RingTraffic(const CostQuery& query) {

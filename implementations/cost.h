@@ -29,10 +29,13 @@ int SmallestTask(const GroupLayout& layout);
 struct Crossings {
   int leaving = 0;
   int in_all = 0;  // With those that arrive.
+  double of_all_processes =
+      0;  // That leave one; may be a mean of several times.
 };
 
-// One leaves a process, or as many leave as arrive; none within one process.
-Crossings OneWay(const CostQuery& query);
+// One leaves a process, or as many leave each as arrive; none within one
+// process.
+Crossings OneWay(const CostQuery& query, double of_all_processes = 1);
 Crossings BothWays(const CostQuery& query, int leaving = 1);
 
 // Where rank r sends to `peer_of(r)`, which may be r itself.
@@ -41,6 +44,7 @@ Crossings CrossingsOf(const CostQuery& query, PeerOf peer_of) {
   if (!SpansProcesses(query)) return {};
   const GroupLayout& layout = query.layout;
   std::vector<Crossings> of_task(layout.num_tasks());
+  int num_leaving = 0;
   for (int rank = 0; rank < layout.size(); ++rank) {
     const int from = layout.task_of(rank);
     const int to = layout.task_of(peer_of(rank));
@@ -48,8 +52,9 @@ Crossings CrossingsOf(const CostQuery& query, PeerOf peer_of) {
     ++of_task[from].leaving;
     ++of_task[from].in_all;
     ++of_task[to].in_all;
+    ++num_leaving;
   }
-  Crossings most;
+  Crossings most{.of_all_processes = static_cast<double>(num_leaving)};
   for (const Crossings& task : of_task) {
     most.leaving = std::max(most.leaving, task.leaving);
     most.in_all = std::max(most.in_all, task.in_all);
@@ -59,7 +64,8 @@ Crossings CrossingsOf(const CostQuery& query, PeerOf peer_of) {
 
 // What members send, round after round: messages one after the other, and
 // blocks. In a round in which some send to other processes, the others wait for
-// them.
+// them. Where processes share processors (CostModel::shared), all of it takes
+// at least what these take for it.
 class Traffic {
  public:
   // A round in which members send `messages` messages that hold `blocks` blocks
@@ -82,6 +88,8 @@ class Traffic {
                          int num_pieces) const;
 
  private:
+  double SecondsOfProcessors(const CostModel& model, double block_bytes) const;
+
   struct Load {
     double messages = 0;
     double blocks = 0;
@@ -89,6 +97,7 @@ class Traffic {
   Load within_;
   Load between_;          // Blocks of all members of a process.
   double crossings_ = 0;  // Messages of all members, out of it and into it.
+  Load in_all_;           // Between processes: of all members of all.
 };
 
 // The bytes of one of n blocks.

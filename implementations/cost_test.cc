@@ -110,5 +110,47 @@ TEST(CostTest, PiecesAreOnTheirWayOnBothKindsOfLinksAtOnce) {
             101 + 10 + 8 / 4);
 }
 
+// The model, with two processors, of which a message takes 7 seconds, and a
+// byte 4.
+CostModel SharedModel() {
+  CostModel model = kModel;
+  model.shared = {.num = 2,
+                  .message = {.latency_seconds = 7, .bytes_per_second = 0.25}};
+  return model;
+}
+
+TEST(CostTest, AllMessagesTogetherWaitForSharedProcessors) {
+  Traffic traffic;
+  traffic.Add({.leaving = 1, .in_all = 2, .of_all_processes = 100},
+              /*messages=*/1, /*blocks=*/3);
+  EXPECT_EQ(traffic.Seconds(kModel, 1), 100 + 30 + 30);
+  EXPECT_EQ(traffic.Seconds(SharedModel(), 1), 100 * (7 + 3 * 4) / 2);
+  EXPECT_EQ(traffic.Times(3).Seconds(SharedModel(), 1),
+            3 * 100 * (7 + 3 * 4) / 2);
+  EXPECT_EQ(traffic.ByMembers(3).Seconds(SharedModel(), 1),
+            3 * 100 * (7 + 3 * 4) / 2);
+  traffic.Add(traffic);
+  EXPECT_EQ(traffic.Seconds(SharedModel(), 1), 2 * 100 * (7 + 3 * 4) / 2);
+}
+
+TEST(CostTest, FewMessagesTakeAsLongAsTheirWay) {
+  Traffic traffic;
+  traffic.Add({.leaving = 1, .in_all = 2, .of_all_processes = 2},
+              /*messages=*/1, /*blocks=*/3);
+  EXPECT_EQ(traffic.Seconds(SharedModel(), 1), traffic.Seconds(kModel, 1));
+}
+
+TEST(CostTest, CountsThoseThatLeaveAnyProcess) {
+  const GroupLayout layout = GroupLayout::Uniform(3, 2);
+  const CostQuery query = Query(layout);
+  EXPECT_EQ(OneWay(query).of_all_processes, 1);
+  EXPECT_EQ(OneWay(query, 1.5).of_all_processes, 1.5);
+  EXPECT_EQ(BothWays(query, 2).of_all_processes, 6);
+  EXPECT_EQ(CrossingsOf(query,
+                        [](int rank) { return rank == 5 ? 4 : (rank + 1) % 6; })
+                .of_all_processes,
+            2);
+}
+
 }  // namespace
 }  // namespace tutti

@@ -104,7 +104,9 @@ Traffic HierarchicalTreeBroadcastTraffic(const CostQuery& query) {
   const int among_tasks = CeilLog2(query.layout.num_tasks());
   const int inside = CeilLog2(LargestTask(query.layout));
   Traffic traffic;
-  traffic.Add(OneWay(query), among_tasks, among_tasks);
+  const double sent = query.layout.num_tasks() - 1;
+  traffic.Add(OneWay(query, among_tasks > 0 ? sent / among_tasks : 0),
+              among_tasks, among_tasks);
   traffic.Add({}, inside, inside);
   return traffic;
 }

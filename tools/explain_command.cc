@@ -42,8 +42,9 @@ predicted is what the algorithm's own model says, in which a message takes 1 us
 + bytes / 5 GB/s within a process, and 50 us + bytes / 2.5 GB/s between
 processes, where all ranks of a process share the 2.5 GB/s, and each further
 message that leaves or enters a process at the same time takes 40 us more; with
---mpi, as between processes of one host, 11 and 5 us. It compares algorithms;
-`tutti perf` measures.
+--mpi, as between processes of one host, 11 and 5 us. Processes under MPI that
+have fewer --processors than they are wait for each other's turns, and all their
+messages together for processors. It compares algorithms; `tutti perf` measures.
 
 --bytes is the size of the larger of one rank's two buffers: what each rank has
 in all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
@@ -73,6 +74,7 @@ Exit status 1 if the algorithm of --algorithm cannot serve.
                                the same between processes; null in one process
   process_gap_us               of each further message that leaves or enters a
                                process at the same time; null in one process
+  processors                   that processes share; null if each has one
   chosen                       a name; null if that of --algorithm cannot serve
   rules                        a list of those that match, up to the one that
                                decides, with an object for each: where (file and
@@ -87,7 +89,7 @@ Examples:
   tutti explain all_reduce
   tutti explain all_reduce --layout 4x2 --bytes 64M --json
   tutti explain reduce_scatter --layout 2x8 --one-process
-  tutti explain all_reduce --layout 8x1 --mpi
+  tutti explain all_reduce --layout 8x1 --mpi --processors 2
   tutti explain all_reduce --layout 4x2 --algorithm TreeReduce)";
 
 // A question to the selection, with its answer.
@@ -128,6 +130,12 @@ std::string DelegateOf(const Explanation& explanation) {
   return std::string(explanation.mpi ? kMpiDelegate : "");
 }
 
+CostModel ModelOf(const ExplainOptions& options, int num_tasks) {
+  if (!options.mpi) return {};
+  return MpiCostOnOneHost(
+      num_tasks, options.processors == 0 ? num_tasks : options.processors);
+}
+
 absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
                                     const CollectiveRegistry& registry) {
   const auto layout = ParseLayout(options.layout, kMaxGroupSize);
@@ -150,7 +158,7 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
       .one_process = options.one_process || layout->num_tasks() == 1,
       .mpi = options.mpi,
       .determinism = options.choice.determinism,
-      .model = options.mpi ? kMpiCostOnOneHost : CostModel()};
+      .model = ModelOf(options, layout->num_tasks())};
   const SelectionRequest request = {.type = type,
                                     .layout = result.layout,
                                     .device_type = "CPU",
@@ -284,6 +292,9 @@ Json ToJson(const Explanation& explanation) {
           {"process_gap_us",
            spans_processes ? Json(explanation.model.between_gap_seconds * 1e6)
                            : Json()},
+          {"processors", explanation.model.shared.num > 0
+                             ? Json(explanation.model.shared.num)
+                             : Json()},
           {"chosen", OrNull(explanation.chosen)},
           {"rules", rules},
           {"candidates", candidates}};
@@ -297,9 +308,16 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
       ->option_text("TxD");
   CLI::Option* const one_process = app->add_flag(
       "--one-process", options->one_process, "all tasks are in one process");
-  app->add_flag("--mpi", options->mpi,
-                "tasks are processes of one host under `mpirun`")
-      ->excludes(one_process);
+  CLI::Option* const mpi =
+      app->add_flag("--mpi", options->mpi,
+                    "tasks are processes of one host under `mpirun`")
+          ->excludes(one_process);
+  app->add_option("--processors", options->processors,
+                  "that this host has for them [default: one for\n"
+                  "each]")
+      ->needs(mpi)
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
   app->add_option("--bytes", options->bytes,
                   "of the larger of one rank's buffers; K, M and G\n"
                   "are powers of 1024 [default: 1M]")

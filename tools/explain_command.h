@@ -19,6 +19,7 @@ struct ExplainOptions {
   std::string layout = "1x8";
   bool one_process = false;  // However many tasks there are.
   bool mpi = false;          // Connects the processes, else gRPC.
+  int processors = 0;        // Of the host of those; 0: one for each.
   std::string bytes = "1M";
   std::string dtype = "float32";
   std::string algorithm;  // Empty: the library chooses.

@@ -118,6 +118,19 @@ TEST_F(ExplainCommandTest, UnderMpirunMessagesCostLessAndMpiCanServe) {
   EXPECT_THAT(out_.str(), HasSubstr("on 2x1, 2 processes under mpirun\n"));
 }
 
+TEST_F(ExplainCommandTest, ProcessesUnderMpirunMayShareProcessors) {
+  options_.layout = "8x1";
+  options_.mpi = true;
+  const auto apart = ExplainInJson();
+  EXPECT_TRUE(apart["processors"].is_null());
+  options_.processors = 8;
+  EXPECT_EQ(ExplainInJson(), apart);
+  options_.processors = 2;
+  const auto together = ExplainInJson();
+  EXPECT_EQ(together["processors"], 2);
+  EXPECT_GT(together["process_latency_us"], apart["process_latency_us"]);
+}
+
 TEST_F(ExplainCommandTest, TheNamedOneIsChosenIfItCanServe) {
   options_.algorithm = "Any";
   EXPECT_EQ(ExplainInJson()["chosen"], "Any");

@@ -11,15 +11,26 @@ namespace tutti {
 inline constexpr absl::string_view kMpiDelegate = "MPI";
 
 // What messages cost between processes of one host. A small one took 11 us
-// between two with a processor each; between 4 and 8 processes that share 2
-// processors an all-reduce by RecursiveDoublingReduce and one by
-// RecursiveHalvingDoublingReduce, whose messages are twice as many and carry
-// fewer bytes, took the same time at some 128 KiB, which is where they do so by
-// these numbers (Open MPI 4.1.4, Intel Xeon, 25 November 2026). The gap is a
-// guess: one thread sends all of a process's.
-inline constexpr CostModel kMpiCostOnOneHost = {
-    .between = {.latency_seconds = 11e-6, .bytes_per_second = 2.5e9},
-    .between_gap_seconds = 5e-6};
+// between two with a processor each (Open MPI 4.1.4, Intel Xeon, 25 November
+// 2026). The gap is a guess: one thread sends all of a process's.
+//
+// Where they share processors, which each gives up when it finds nothing to do,
+// a message waits for its receiver's turn, and who has the processors does best
+// with few of them. Fitted to all-reduces among 4 and 8 on 2 processors, 26
+// November 2026 (docs/performance.md).
+inline CostModel MpiCostOnOneHost(int num_processes, int num_processors) {
+  if (num_processes <= num_processors) {
+    return {.between = {.latency_seconds = 11e-6, .bytes_per_second = 2.5e9},
+            .between_gap_seconds = 5e-6};
+  }
+  const double turns = static_cast<double>(num_processes) / num_processors;
+  return {
+      .between = {.latency_seconds = 15e-6 * turns, .bytes_per_second = 3e9},
+      .between_gap_seconds = 5e-6,
+      .shared = {.num = num_processors,
+                 .message = {.latency_seconds = 8e-6 * turns,
+                             .bytes_per_second = 4.25e9}}};
+}
 
 }  // namespace tutti
 

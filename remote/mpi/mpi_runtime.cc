@@ -157,6 +157,12 @@ absl::StatusOr<int> MpiRuntime::local_size() const {
   return local_size_;
 }
 
+absl::StatusOr<int> MpiRuntime::local_processors() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return local_processors_;
+}
+
 absl::StatusOr<std::vector<std::string>> MpiRuntime::hosts() const {
   const absl::Status status = CheckRunning();
   if (!status.ok()) return status;
@@ -334,7 +340,7 @@ absl::Status MpiRuntime::MeetLocal() {
   if (!status.ok()) return status;
   MPI_Comm_rank(local, &local_rank_);
   MPI_Comm_size(local, &local_size_);
-  has_processors_ = sysconf(_SC_NPROCESSORS_ONLN) >= local_size_;
+  local_processors_ = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::vector<int> ranks(local_size_);
   status = MpiStatus(
       MPI_Allgather(&rank_, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
@@ -499,7 +505,7 @@ MpiPoller::State MpiRuntime::PollAll(bool is_last) {
 // Where processes share processors, one that looks takes the time of those that
 // have the bytes.
 absl::Duration MpiRuntime::SpinLimit(MpiPoller::State state) const {
-  if (!has_processors_) return options_.spin_limit;
+  if (local_processors_ < local_size_) return options_.spin_limit;
   switch (state) {
     case MpiPoller::State::kMoving:
       return options_.moving_spin_limit;

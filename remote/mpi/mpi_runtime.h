@@ -133,12 +133,14 @@ class MpiRuntime {
   // "rank 2 (why), rank 3 (why)", or empty.
   std::string WhoIsLost() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of all processes; of this one; among those that share its memory. Errors:
-  // FAILED_PRECONDITION if MPI has not been initialised.
+  // Of all processes; of this one; among those that share its memory; and the
+  // processors of these. Errors: FAILED_PRECONDITION if MPI has not been
+  // initialised.
   absl::StatusOr<int> size() const;
   absl::StatusOr<int> rank() const;
   absl::StatusOr<int> local_rank() const;
   absl::StatusOr<int> local_size() const;
+  absl::StatusOr<int> local_processors() const;
 
   // The name of the host of each rank, as MPI has it.
   absl::StatusOr<std::vector<std::string>> hosts() const;
@@ -246,7 +248,7 @@ class MpiRuntime {
   int rank_ = 0;
   int local_rank_ = 0;
   int local_size_ = 0;
-  bool has_processors_ = false;  // The host: one per process at least.
+  int local_processors_ = 0;
   int thread_level_ = 0;
   int max_tag_ = 0;
   bool is_cuda_aware_ = false;

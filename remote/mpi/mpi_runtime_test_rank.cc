@@ -89,6 +89,7 @@ void ExpectNotInitialized(const MpiRuntime& runtime) {
   EXPECT_THAT(runtime.rank(), is_error);
   EXPECT_THAT(runtime.local_rank(), is_error);
   EXPECT_THAT(runtime.local_size(), is_error);
+  EXPECT_THAT(runtime.local_processors(), is_error);
   EXPECT_THAT(runtime.hosts(), is_error);
   EXPECT_THAT(runtime.Describe(), is_error);
   EXPECT_FALSE(runtime.is_cuda_aware());
@@ -101,6 +102,7 @@ void ExpectWorks(MpiRuntime& runtime) {
   has_run.Wait();
   EXPECT_GE(*runtime.rank(), 0);
   EXPECT_LT(*runtime.rank(), *runtime.size());
+  EXPECT_GE(*runtime.local_processors(), 1);
   EXPECT_EQ(runtime.hosts()->size(), *runtime.size());
   EXPECT_THAT(*runtime.Describe(), HasSubstr("MPI_THREAD_"));
 }

@@ -258,8 +258,11 @@ class MpiTransport final : public Transport,
   // Between hosts it is some network's, of which nothing is known.
   CostModel cost_model() const override {
     const auto local_size = runtime_->local_size();
-    const bool is_one_host = local_size.ok() && *local_size == num_tasks_;
-    return is_one_host ? kMpiCostOnOneHost : CostModel();
+    const auto processors = runtime_->local_processors();
+    const bool is_one_host =
+        local_size.ok() && processors.ok() && *local_size == num_tasks_;
+    return is_one_host ? MpiCostOnOneHost(num_tasks_, *processors)
+                       : CostModel();
   }
 
   absl::Status Start(ControlService* control,

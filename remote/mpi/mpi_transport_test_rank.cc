@@ -294,7 +294,9 @@ TEST_F(MpiTransportTest, MessagesCostLessOnOneHost) {
   const bool is_one_host = *runtime->local_size() == size();
   EXPECT_EQ(
       transport_->cost_model().between.latency_seconds,
-      (is_one_host ? kMpiCostOnOneHost : CostModel()).between.latency_seconds);
+      (is_one_host ? MpiCostOnOneHost(size(), *runtime->local_processors())
+                   : CostModel())
+          .between.latency_seconds);
 }
 
 TEST_F(MpiTransportTest, TheRuntimeSaysWhichLevelOfThreadSupportIsGranted) {
