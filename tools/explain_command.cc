@@ -316,7 +316,7 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
                   "that this host has for them [default: one for\n"
                   "each]")
       ->needs(mpi)
-      ->check(CLI::PositiveNumber)
+      ->check(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--bytes", options->bytes,
                   "of the larger of one rank's buffers; K, M and G\n"

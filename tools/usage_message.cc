@@ -101,6 +101,9 @@ std::string UsageMessage(const CLI::ParseError& error, const CLI::App& app) {
     return absl::StrReplaceAll(error.what(),
                                {{" excludes ", " does not go with "}});
   }
+  if (dynamic_cast<const CLI::RequiresError*>(&error)) {
+    return absl::StrReplaceAll(error.what(), {{" requires ", " needs "}});
+  }
   const bool is_told_by_validator =
       dynamic_cast<const CLI::ValidationError*>(&error) != nullptr;
   const CLI::Option* option = OptionOf(error.what(), command);

@@ -19,6 +19,7 @@ class UsageMessageTest : public ::testing::Test {
         ->check(CLI::Range(1, 9));
     CLI::Option* loud = play->add_flag("--loud", loud_);
     play->add_flag("--soft", soft_)->excludes(loud);
+    play->add_flag("--encore", encore_)->needs(loud);
     app_.add_subcommand("stop");
   }
 
@@ -38,6 +39,7 @@ class UsageMessageTest : public ::testing::Test {
   int speed_ = 0;
   bool loud_ = false;
   bool soft_ = false;
+  bool encore_ = false;
 };
 
 TEST_F(UsageMessageTest, UnknownCommandsAreToldTheKnownOnes) {
@@ -74,6 +76,10 @@ TEST_F(UsageMessageTest, OptionsWithoutTheirValueAreDescribed) {
 TEST_F(UsageMessageTest, OptionsThatExcludeEachOtherAreNamed) {
   EXPECT_EQ(MessageOf({"play", "march", "--soft", "--loud"}),
             "--loud does not go with --soft");
+}
+
+TEST_F(UsageMessageTest, OptionsThatNeedAnotherNameIt) {
+  EXPECT_EQ(MessageOf({"play", "march", "--encore"}), "--encore needs --loud");
 }
 
 TEST_F(UsageMessageTest, OptionsGivenTwiceAreNamed) {
