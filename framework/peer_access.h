@@ -73,7 +73,7 @@ class Borrower {
  public:
   virtual ~Borrower() = default;
 
-  // Bytes from `offset` on, valid during the call, unless they are where they go
+  // Bytes from `offset` on, valid during the call, or where they go already
   // (Ask::into). An error ends the transfer: OnDelivery() gets it. By default
   // one: not all borrowers take parts.
   virtual absl::Status OnPart(int32_t /*id*/, size_t /*offset*/,
@@ -111,9 +111,9 @@ struct Ask {
   Borrower* borrower = nullptr;
   int32_t id = 0;  // The borrower's name for it.
 
-  // Where the bytes go as they are, in the host's memory: whoever brings them
-  // may put parts there, at their offsets, before it calls OnPart() for these,
-  // until it calls OnDelivery(). Empty: nowhere.
+  // Where the bytes go as they are, `num_bytes` of the host's memory: whoever
+  // brings them may put parts there, at their offsets, before it calls OnPart()
+  // for these, until it calls OnDelivery(). Empty: nowhere.
   absl::Span<std::byte> into;
 };
 

@@ -72,10 +72,12 @@ double CostSeconds(const CostQuery& query) {
   // one arrives where another leaves, but from the first task and at the last.
   const int steps = query.layout.size() - 1;
   const int following = num_rounds - steps;
+  const double links = query.layout.num_tasks() - 1;
   const bool passes_on = query.layout.num_tasks() > 2;
-  traffic.Add(OneWay(query), steps, steps);
-  traffic.Add(passes_on ? BothWays(query) : OneWay(query), following,
-              following);
+  Crossings after = passes_on ? BothWays(query) : OneWay(query);
+  after.of_all_processes = SpansProcesses(query) ? links : 0;
+  traffic.Add(OneWay(query, links / steps), steps, steps);
+  traffic.Add(after, following, following);
   return traffic.Seconds(query.model,
                          static_cast<double>(query.bytes) / num_pieces);
 }

@@ -6,6 +6,9 @@
 namespace tutti {
 namespace {
 
+// Of what take the same of the processors, that with the shorter way is taken.
+constexpr double kTieBreak = 1e-3;
+
 bool HasFewerRanks(const std::vector<int>& a, const std::vector<int>& b) {
   return a.size() < b.size();
 }
@@ -93,7 +96,8 @@ double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
       between_.blocks * block_bytes / model.between.bytes_per_second;
   const double path = latency + std::max(within, between) +
                       std::min(within, between) / num_pieces;
-  return std::max(path, SecondsOfProcessors(model, block_bytes));
+  const double processors = SecondsOfProcessors(model, block_bytes);
+  return std::max(path, processors) + kTieBreak * std::min(path, processors);
 }
 
 double Traffic::SecondsOfProcessors(const CostModel& model,

@@ -29,8 +29,9 @@ int SmallestTask(const GroupLayout& layout);
 struct Crossings {
   int leaving = 0;
   int in_all = 0;  // With those that arrive.
-  double of_all_processes =
-      0;  // That leave one; may be a mean of several times.
+
+  // That leave any process; where times differ, their mean.
+  double of_all_processes = 0;
 };
 
 // One leaves a process, or as many leave each as arrive; none within one

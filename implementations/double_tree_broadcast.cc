@@ -97,13 +97,16 @@ double CostSeconds(const CostQuery& query) {
   const auto num_pieces = static_cast<int>(
       Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
   const int num_rounds = NumRounds(size) - 1 + num_pieces;
+  const double pieces = num_pieces;
   // As if the source were one of the others.
   const bool leaves = SpansProcesses(query);
   Traffic traffic;
   if (leaves) {
     const TreeLinks links = LinksOutOfTasks(query.layout);
-    traffic.Add({.leaving = links.down, .in_all = links.both}, num_rounds,
-                num_rounds);
+    traffic.Add({.leaving = links.down,
+                 .in_all = links.both,
+                 .of_all_processes = links.in_all * pieces / num_rounds},
+                num_rounds, num_rounds);
   }
   traffic.Add({}, leaves ? 0 : num_rounds, 2 * num_rounds);
   return traffic.SecondsInPieces(

@@ -10,6 +10,8 @@ namespace tutti {
 struct TreeLinks {
   int down = 0;  // To children.
   int both = 0;  // To children and to parents.
+
+  int in_all = 0;  // Of all tasks, each once.
 };
 TreeLinks LinksOutOfTasks(const GroupLayout& layout);
 

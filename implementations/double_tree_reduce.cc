@@ -162,8 +162,11 @@ Traffic TreesTraffic(const CostQuery& query, int num_pieces) {
   // A link carries a chunk up and one down.
   const bool leaves = SpansProcesses(query);
   if (leaves) {
-    traffic.Add(BothWays(query, LinksOutOfTasks(query.layout).both), num_rounds,
-                num_rounds);
+    const TreeLinks links = LinksOutOfTasks(query.layout);
+    Crossings crossings = BothWays(query, links.both);
+    // Each link of its tree's pieces, up and down.
+    crossings.of_all_processes = 2.0 * links.in_all * num_pieces / num_rounds;
+    traffic.Add(crossings, num_rounds, num_rounds);
   }
   traffic.Add({}, leaves ? 0 : num_rounds, sent * num_rounds);
   return traffic;

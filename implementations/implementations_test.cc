@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "framework/registry.h"
 #include "framework/selection.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule.h"
 
 namespace tutti {
 namespace {
@@ -319,6 +322,79 @@ TEST(ImplementationsTest, PriceNothingForOneRankAndMoreForMoreBytes) {
     const GroupLayout layout = GroupLayout::Uniform(2, 4);
     EXPECT_GT(Cost(name, layout, 0), 0) << name;
     EXPECT_GE(Cost(name, layout, 1 << 20), Cost(name, layout, 1 << 10)) << name;
+  }
+}
+
+// What is counted where messages between processes take a second of the one
+// processor that these have, and nothing else takes any time.
+double MessagesPriced(const ImplementationTraits& traits,
+                      const GroupLayout& layout, int64_t bytes) {
+  constexpr double kEndless = std::numeric_limits<double>::infinity();
+  constexpr LinkCost kFree = {.bytes_per_second = kEndless};
+  return traits.cost_seconds(
+      {.type = traits.collectives.front(),
+       .layout = layout,
+       .bytes = bytes,
+       .model = {.within = kFree,
+                 .between = kFree,
+                 .between_gap_seconds = 0,
+                 .shared = {.num = 1,
+                            .message = {.latency_seconds = 1,
+                                        .bytes_per_second = kEndless}}}});
+}
+
+// That the schedules of all ranks send from task to task.
+int MessagesSent(const Algorithm& algorithm, const GroupLayout& layout,
+                 int64_t bytes) {
+  std::vector<int> to_next_task, one_way = {0};
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    const int devices = layout.size() / layout.num_tasks();
+    to_next_task.push_back((rank + devices) % layout.size());
+  }
+  if (algorithm.subdivide != nullptr) {
+    one_way = algorithm.subdivide({.layout = layout, .bytes = bytes});
+  }
+  int num_sent = 0;
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    const Schedule schedule =
+        algorithm.plan({.layout = layout,
+                        .type = algorithm.traits.collectives.front(),
+                        .rank = rank,
+                        .permutation = to_next_task,
+                        .subdiv_offsets = one_way});
+    for (const Lane& lane : schedule.lanes) {
+      for (const Step& step : lane) {
+        num_sent += step.kind == StepKind::kSend &&
+                    layout.task_of(step.peer) != layout.task_of(rank);
+      }
+    }
+  }
+  return num_sent;
+}
+
+// With one device for each task exactly, but for trees of blocks.
+TEST(ImplementationsTest, PriceAllMessagesOfProcessesThatShareProcessors) {
+  constexpr int64_t kBytes = 1 << 20;
+  for (const std::string& name : Names()) {
+    const auto factory = *CollectiveRegistry::Global().Find(name);
+    const Algorithm* const algorithm = AlgorithmOf(*factory);
+    if (algorithm == nullptr || algorithm->traits.cost_seconds == nullptr ||
+        algorithm->traits.needs_one_process) {
+      continue;
+    }
+    for (const auto& [tasks, devices] :
+         {std::pair(2, 1), std::pair(4, 1), std::pair(5, 1), std::pair(8, 1),
+          std::pair(3, 2), std::pair(4, 3)}) {
+      const GroupLayout layout = GroupLayout::Uniform(tasks, devices);
+      const double priced = MessagesPriced(algorithm->traits, layout, kBytes);
+      const int sent = MessagesSent(*algorithm, layout, kBytes);
+      const bool is_exact =
+          devices == 1 && name.find("DoubleTreeReduce") == name.npos;
+      EXPECT_GT(priced, (is_exact ? 0.999 : 0.4) * sent)
+          << name << " " << tasks;
+      EXPECT_LT(priced, (is_exact ? 1.001 : 1.4) * sent)
+          << name << " " << tasks;
+    }
   }
 }
 

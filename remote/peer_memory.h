@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -122,8 +121,9 @@ class LentReader {
   size_t num_read() const { return num_read_; }
   bool has_all() const { return num_read_ == place_.num_bytes; }
 
-  // The bytes that follow: in `into`, at their offset, if that is not empty,
-  // else in `block`. Empty if they cannot be read. REQUIRES: not has_all().
+  // The bytes that follow: in `into`, which is as long as all of them, at their
+  // offset, or in `block` if it is empty. Nothing if they cannot be read.
+  // REQUIRES: not has_all().
   absl::Span<const std::byte> ReadNext(absl::Span<std::byte> into,
                                        MemoryBlock& block);
 

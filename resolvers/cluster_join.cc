@@ -69,12 +69,13 @@ void ClusterJoin::WatchCancellation() {
 }
 
 void ClusterJoin::SayHello(int task) {
-  proto::ControlRequest request;
-  *request.mutable_hello() = options_.hello;
   {
     MutexLock lock(&mu_);
+    if (is_due_) return;
     ++num_calls_;
   }
+  proto::ControlRequest request;
+  *request.mutable_hello() = options_.hello;
   options_.channel->Call(
       task, std::move(request),
       {.deadline = options_.deadline,

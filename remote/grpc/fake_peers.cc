@@ -21,8 +21,8 @@
 #include "remote/grpc/call_identity.h"
 #include "remote/grpc/control_messages.h"
 #include "remote/grpc/listen_address.h"
-#include "remote/peer_memory.h"
 #include "remote/grpc/transfer_wire.h"
+#include "remote/peer_memory.h"
 
 namespace tutti {
 namespace {

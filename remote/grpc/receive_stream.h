@@ -21,10 +21,10 @@
 #include "grpcpp/support/client_callback.h"
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/part_feeder.h"
-#include "remote/peer_memory.h"
 #include "remote/grpc/peers.h"
 #include "remote/grpc/slice_cursor.h"
 #include "remote/grpc/transfer_wire.h"
+#include "remote/peer_memory.h"
 
 namespace tutti {
 
@@ -167,7 +167,8 @@ class ReceiveStream final
   grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
   // Of the thread that reads messages; nothing when it has been answered.
   std::optional<MemoryChallenge> challenge_;
-  std::unique_ptr<MemoryBlock> block_;  // Of whoever has set is_reading_memory_.
+  std::unique_ptr<MemoryBlock>
+      block_;  // Of whoever has set is_reading_memory_.
 
   Mutex mu_;
   std::optional<PeerMemory> memory_ ABSL_GUARDED_BY(mu_);

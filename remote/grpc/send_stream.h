@@ -18,9 +18,9 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
 #include "remote/grpc/loan.h"
-#include "remote/peer_memory.h"
 #include "remote/grpc/send_context.h"
 #include "remote/grpc/transfer_wire.h"
+#include "remote/peer_memory.h"
 
 namespace tutti {
 

@@ -25,7 +25,7 @@ inline CostModel MpiCostOnOneHost(int num_processes, int num_processors) {
   }
   const double turns = static_cast<double>(num_processes) / num_processors;
   return {
-      .between = {.latency_seconds = 15e-6 * turns, .bytes_per_second = 3e9},
+      .between = {.latency_seconds = 15e-6 * turns, .bytes_per_second = 2.5e9},
       .between_gap_seconds = 5e-6,
       .shared = {.num = num_processors,
                  .message = {.latency_seconds = 8e-6 * turns,

@@ -1,6 +1,8 @@
 #include "remote/mpi/mpi_pulls.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/step_stream.h"
@@ -267,8 +269,13 @@ void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {
   const Ask& ask = pull->request.ask;
   const size_t num_sent =
       pull->is_inline() ? pulled.payload().size() : pulled.num_sent();
+  const bool was_to_be_read =
+      pull->request.may_read_memory && pull->request.payload_tag == 0;
   if (pulled.has_error()) {
     Tell(pull, DecodeError(pulled.error()));
+  } else if (was_to_be_read) {
+    Tell(pull, absl::InternalError(absl::StrCat(
+                   "task ", task, " ended what this task was to read")));
   } else if (num_sent != ask.num_bytes) {
     Tell(pull,
          absl::InternalError(absl::StrCat("task ", task, " sent ", num_sent,

@@ -346,7 +346,11 @@ absl::Status MpiRuntime::MeetLocal() {
       MPI_Allgather(&rank_, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
       "MPI_Allgather");
   if (status.ok()) status = ShareDoorbells(local, ranks);
-  if (status.ok()) status = ShareMemory(local, ranks);
+  const bool is_open = options_.same_host_memory && !is_cuda_aware_;
+  if (status.ok()) {
+    status = memories_.Share(local, ranks, rank_, is_open,
+                             *options_.environment.random);
+  }
   MPI_Comm_free(&local);
   return status;
 }
@@ -373,37 +377,6 @@ absl::Status MpiRuntime::ShareDoorbells(MPI_Comm local,
     doorbells_[ranks[index]] = static_cast<Doorbell*>(word);
   }
   return status;
-}
-
-// The proof tells whose memory it is where process ids are of several spaces,
-// too. Processes of one job need no challenge of each other's.
-absl::Status MpiRuntime::ShareMemory(MPI_Comm local,
-                                     const std::vector<int>& ranks) {
-  struct Offer {
-    MemoryOffer memory;
-    MemoryChallenge challenge = {};
-  };
-  memories_.resize(size_);
-  Random& random = *options_.environment.random;
-  Offer own{.challenge = {random.Next(), random.Next()}};
-  proof_ = MemoryProof(own.challenge, rank_);
-  const bool may_be_read = options_.same_host_memory && !is_cuda_aware_;
-  if (may_be_read) {
-    own.memory = {.pid = static_cast<uint64_t>(getpid()),
-                  .address = reinterpret_cast<uintptr_t>(&proof_)};
-  }
-  std::vector<Offer> offers(local_size_);
-  const absl::Status status =
-      MpiStatus(MPI_Allgather(&own, sizeof(own), MPI_BYTE, offers.data(),
-                              sizeof(own), MPI_BYTE, local),
-                "MPI_Allgather");
-  if (!status.ok() || !may_be_read) return status;
-  for (int index = 0; index < local_size_; ++index) {
-    const Offer& offer = offers[index];
-    memories_[ranks[index]] =
-        PeerMemory::Open(offer.memory, offer.challenge, ranks[index]);
-  }
-  return absl::OkStatus();
 }
 
 // To free a window MPI waits for its processes: in a host program's MPI it is

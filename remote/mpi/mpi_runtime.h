@@ -21,6 +21,7 @@
 #include "framework/mutex.h"
 #include "remote/mpi/doorbell.h"
 #include "remote/mpi/mpi_mailbox.h"
+#include "remote/mpi/mpi_memories.h"
 #include "remote/mpi/mpi_requests.h"
 #include "remote/mpi/mpi_ring.h"
 #include "remote/peer_memory.h"
@@ -183,9 +184,7 @@ class MpiRuntime {
 
   // Of this host, which may be read; null: it cannot, or does not want it, or
   // MPI itself moves bytes from GPU to GPU. On MPI's thread alone.
-  const PeerMemory* memory_of(int rank) const {
-    return memories_[rank] ? &*memories_[rank] : nullptr;
-  }
+  const PeerMemory* memory_of(int rank) const { return memories_.Of(rank); }
 
   // Copies of the communicator of all processes that nobody else uses: for
   // messages from anybody, and for bytes that were agreed upon.
@@ -227,7 +226,6 @@ class MpiRuntime {
   absl::Status BringUp();
   absl::Status MeetLocal();
   absl::Status ShareDoorbells(MPI_Comm local, const std::vector<int>& ranks);
-  absl::Status ShareMemory(MPI_Comm local, const std::vector<int>& ranks);
   absl::Status LearnHosts();
   void TakeDown();
   bool CanEnd(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
@@ -258,8 +256,7 @@ class MpiRuntime {
   MPI_Comm payloads_ = MPI_COMM_NULL;
   MPI_Win shared_ = MPI_WIN_NULL;
   std::vector<Doorbell*> doorbells_;  // By rank; null: of another host.
-  MemoryProof proof_;                 // That what lies here is ours.
-  std::vector<std::optional<PeerMemory>> memories_;  // By rank.
+  MpiMemories memories_;
   std::unique_ptr<MpiRing> ring_;
 
   std::atomic<int> last_message_tag_{0};

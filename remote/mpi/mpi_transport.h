@@ -25,9 +25,9 @@ struct MpiTransportOptions {
 absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime);
 
 // A transport over MPI. Small messages carry control calls, requests for bytes
-// and few bytes. Many bytes the borrower's process reads where they are lent, if
-// that is on its host (MpiRuntime::Options::same_host_memory); else MPI sends
-// them from there, in chunks that the borrower gets one by one.
+// and few bytes. Many bytes the borrower's process reads where they are lent,
+// if that is on its host (MpiRuntime::Options::same_host_memory); else MPI
+// sends them from there, in chunks that the borrower gets one by one.
 //
 // Borrowers, `done` and the services are called on MPI's thread: they must not
 // block, nor shut the transport down. There is one transport at a time in a

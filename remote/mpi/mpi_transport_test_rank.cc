@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -211,15 +212,20 @@ class MpiTransportTest : public testing::Test {
                                      .into = borrower.into()});
   }
 
+  // Blocks until `work` has run there.
+  static void OnMpiThread(const std::function<void()>& work) {
+    BlockingCounter has_run(1);
+    runtime->Post([&] {
+      work();
+      has_run.DecrementCount();
+    });
+    has_run.Wait();
+  }
+
   // Whether this process reads `task`'s memory, as far as the runtime knows.
   static bool Reads(int task) {
-    BlockingCounter has_looked(1);
     bool reads = false;
-    runtime->Post([&] {
-      reads = runtime->memory_of(task) != nullptr;
-      has_looked.DecrementCount();
-    });
-    has_looked.Wait();
+    OnMpiThread([&] { reads = runtime->memory_of(task) != nullptr; });
     return reads;
   }
 
@@ -657,6 +663,48 @@ class StuckBorrower final : public Borrower {
   BlockingCounter told_{1};
   absl::Status status_;
 };
+
+TEST_F(MpiTransportTest, BytesThatWereTakenBackBeforeTheEndAreNoResult) {
+  const auto hosts = *runtime->hosts();
+  if (size() == 1 || !shares_memory || is_cuda_aware || is_closed ||
+      hosts[0] != hosts[1]) {
+    return;  // Nothing is read.
+  }
+  const int is_read = runtime->NewMessageTag();
+  const int may_go_on = runtime->NewMessageTag();
+  constexpr size_t kNumBlocks = 3;
+  const std::vector<std::byte> bytes(kNumBlocks * kMemoryBlockBytes);
+  WaitingLender lender;
+  HookedBorrower borrower(bytes.size(), [&](size_t num_received) {
+    if (num_received < bytes.size()) return;
+    MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/0, is_read, runtime->messages());
+    MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, may_go_on, runtime->messages(),
+             MPI_STATUS_IGNORE);
+  });
+  if (rank() == 1) Request(0, 1, borrower, bytes.size());
+  if (rank() == 0) {
+    table_.WaitForAsks(1);
+    table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+    OnMpiThread([&] {
+      MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/1, is_read, runtime->messages(),
+               MPI_STATUS_IGNORE);
+    });
+    transport_->Shutdown();
+    EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                        HasSubstr("has shut down")));
+    OnMpiThread([&] {
+      MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, may_go_on,
+               runtime->messages());
+    });
+  }
+  if (rank() == 1) {
+    EXPECT_THAT(
+        borrower.bytes().Wait(),
+        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
+  }
+  transport_->Shutdown();
+  SetUp();
+}
 
 // Rank 0 says goodbye while rank 1 stands still.
 TEST_F(MpiTransportTest, WhatMpiHasIsReadAlsoAfterALateGoodbye) {
