@@ -129,7 +129,7 @@ TEST(CostTest, AllMessagesTogetherWaitForSharedProcessors) {
   traffic.Add({.leaving = 1, .in_all = 2, .of_all_processes = 100},
               /*messages=*/1, /*blocks=*/3);
   EXPECT_EQ(traffic.Seconds(kModel, 1), 100 + 30 + 30);
-  const double once = 100 * (7 + 3 * 4) / 2;
+  const double once = 100 * (7 + 3 * 4) / 2.0;
   ExpectTakes(traffic, once);
   ExpectTakes(traffic.Times(3), 3 * once);
   ExpectTakes(traffic.ByMembers(3), 3 * once);

@@ -337,8 +337,8 @@ void MpiPulls::Tell(const std::shared_ptr<Pull>& pull, absl::Status status) {
 void MpiPulls::ForgetIfOver(const std::shared_ptr<Pull>& pull) {
   const bool is_over = pull->is_told && pull->has_ended && pull->chunks.empty();
   if (!is_over || pulls_.erase(pull->id) == 0) return;
-  if (pull->request.payload_tag != 0)
-    free_tags_.push_back(pull->request.payload_tag);
+  const int tag = pull->request.payload_tag;
+  if (tag != 0) free_tags_.push_back(tag);
 }
 
 std::vector<std::shared_ptr<MpiPulls::Pull>> MpiPulls::PullsFrom(
