@@ -22,6 +22,7 @@ namespace {
 class NoQueue : public WorkQueue {
  public:
   void Schedule(Work) override { ++num_scheduled_; }
+  int num_workers() const override { return 1; }
   int num_scheduled() const { return num_scheduled_; }
 
  private:

@@ -95,6 +95,7 @@ class MemberCalls {
       ++count;
       queue->Schedule(std::move(work));
     }
+    int num_workers() const override { return queue->num_workers(); }
 
     WorkQueue* const queue;
     std::atomic<int64_t> count = 0;

@@ -22,20 +22,22 @@ namespace tutti {
 
 class DefaultEnvironment::Pool : public WorkQueue {
  public:
-  explicit Pool(int num_workers)
-      : num_workers_(static_cast<size_t>(num_workers)) {}
+  explicit Pool(int num_workers) : num_workers_(num_workers) {}
   ~Pool() override {
     if (pool_) pool_->join();
   }
 
   void Schedule(Work work) override {
-    std::call_once(started_, [this] { pool_.emplace(num_workers_); });
+    std::call_once(
+        started_, [this] { pool_.emplace(static_cast<size_t>(num_workers_)); });
     asio::post(*pool_,
                [work = std::move(work)]() mutable { std::move(work)(); });
   }
 
+  int num_workers() const override { return num_workers_; }
+
  private:
-  const size_t num_workers_;
+  const int num_workers_;
   std::once_flag started_;
   std::optional<asio::thread_pool> pool_;
 };

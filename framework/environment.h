@@ -18,6 +18,9 @@ class WorkQueue {
   // Runs `work` once, later, on any thread; never inside Schedule. Work never
   // blocks on other work. A queue that is going away runs what it holds.
   virtual void Schedule(Work work) = 0;
+
+  // How many threads run work. At least 1.
+  virtual int num_workers() const = 0;
 };
 
 // Time, and what to do at a time. Thread-safe.

@@ -29,6 +29,7 @@ using ::testing::Optional;
 class PromptQueue : public WorkQueue {
  public:
   void Schedule(Work work) override { std::thread(std::move(work)).join(); }
+  int num_workers() const override { return 1; }
 };
 
 // An all-reduce among all devices. Whoever calls looks whether something is

@@ -19,10 +19,11 @@ namespace {
 // Up to here one thread is done sooner than the work queue wakes another.
 constexpr int64_t kInlineBytes = int64_t{2} << 20;
 
-// 64 slices of sizes between these; more, if they would be larger. A pass that
-// is cancelled ends with the slices that have begun.
-constexpr int64_t kManySlices = 64;
-constexpr int64_t kMinSliceBytes = int64_t{1} << 20;
+// So many slices for each worker, so that those that wake early do the part of
+// those that wake late, of sizes between these. A pass that is cancelled ends
+// with the slices that have begun.
+constexpr int64_t kSlicesPerWorker = 4;
+constexpr int64_t kMinSliceBytes = int64_t{256} << 10;
 constexpr int64_t kMaxSliceBytes = int64_t{64} << 20;
 
 // A slice begins at a cache line, and so at an element.
@@ -91,26 +92,39 @@ absl::Status LocalPass::RunHere() const {
   return RunUnlessCancelled({0, num_bytes()});
 }
 
-int64_t LocalPass::slice_bytes() const {
-  const int64_t slices =
-      std::max({int64_t{1}, touched_bytes_ / kMaxSliceBytes,
-                std::min(touched_bytes_ / kMinSliceBytes, kManySlices)});
-  const int64_t bytes = (num_bytes() + slices - 1) / slices;
-  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+void LocalPass::Cut(int64_t line_bytes, int num_workers) {
+  const int64_t wanted = std::max({int64_t{1}, touched_bytes_ / kMaxSliceBytes,
+                                   std::min(touched_bytes_ / kMinSliceBytes,
+                                            kSlicesPerWorker * num_workers)});
+  const int64_t bytes = (line_bytes + wanted - 1) / wanted;
+  line_bytes_ = line_bytes;
+  slice_bytes_ = (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  num_left_ = (line_bytes + slice_bytes_ - 1) / slice_bytes_;
 }
 
 void LocalPass::Schedule(const std::shared_ptr<LocalPass>& pass,
                          StatusCallback done) {
   const int64_t line = pass->num_bytes();
   if (line == 0) return std::move(done)(pass->RunHere());
-  const int64_t size = pass->slice_bytes();
   WorkQueue& queue = *pass->members_[0].context->executor->environment().queue;
+  pass->Cut(line, queue.num_workers());
   pass->done_ = std::move(done);
-  pass->num_left_ = (line + size - 1) / size;
-  for (int64_t begin = 0; begin < line; begin += size) {
-    const ByteRange slice = {begin, std::min(begin + size, line)};
-    queue.Schedule(
-        [pass, slice] { EndSlice(pass, pass->RunUnlessCancelled(slice)); });
+  const int64_t num_works =
+      std::clamp<int64_t>(queue.num_workers(), 1, pass->num_left_);
+  for (int64_t i = 0; i < num_works; ++i) {
+    queue.Schedule([pass] { RunSlices(pass); });
+  }
+}
+
+// One that comes late touches nothing of members, whose calls may have ended.
+void LocalPass::RunSlices(const std::shared_ptr<LocalPass>& self) {
+  for (;;) {
+    const int64_t begin =
+        self->slice_bytes_ *
+        self->num_begun_.fetch_add(1, std::memory_order_relaxed);
+    if (begin >= self->line_bytes_) return;
+    const int64_t end = std::min(begin + self->slice_bytes_, self->line_bytes_);
+    EndSlice(self, self->RunUnlessCancelled({begin, end}));
   }
 }
 

@@ -37,8 +37,8 @@ struct ByteRange {
 // and no byte is touched more often than it must be.
 //
 // A pass goes along a line of bytes, which is cut into slices. Those of a large
-// pass run side by side on the work queue; a small pass runs on the thread of
-// the last member.
+// pass run side by side on the work queue, whose workers take one after the
+// other; a small pass runs on the thread of the last member.
 class LocalPass {
  public:
   // `members` stay valid until the pass has ended. `touched_bytes`: of their
@@ -90,7 +90,8 @@ class LocalPass {
   const CollectiveParams& params() const {
     return *members_[0].context->params;
   }
-  int64_t slice_bytes() const;
+  void Cut(int64_t line_bytes, int num_workers);
+  static void RunSlices(const std::shared_ptr<LocalPass>& self);
   absl::Status RunUnlessCancelled(ByteRange slice) const;
   static void EndSlice(const std::shared_ptr<LocalPass>& self,
                        absl::Status status);
@@ -102,7 +103,11 @@ class LocalPass {
   const bool streams_;
   StatusCallback done_;
 
-  std::atomic<int64_t> num_left_{0};  // Slices.
+  // Once it is on the work queue.
+  int64_t line_bytes_ = 0;
+  int64_t slice_bytes_ = 0;  // Of all but the last one.
+  std::atomic<int64_t> num_begun_{0};
+  std::atomic<int64_t> num_left_{0};
   Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };

@@ -4,15 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "framework/collective_context.h"
 #include "framework/collective_request.h"
+#include "framework/execution.h"
 #include "framework/local_meeting.h"
 #include "framework/tensor.h"
 #include "tests/local_job.h"
+#include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -20,6 +25,7 @@ namespace {
 
 constexpr int64_t kSmall = 1 << 10;  // Bytes of a member's input.
 constexpr int64_t kLarge = 16 << 20;
+constexpr int kNumWorkers = SimulatedEnvironment::kNumWorkers;
 
 // A pass that does nothing.
 class Idle final : public LocalPass {
@@ -90,12 +96,66 @@ TEST(LocalPassTest, WhatIsSmallRunsOnTheThreadOfTheLastMember) {
   EXPECT_EQ(NumHandedOver(512 << 10), 0);
 }
 
-// Of 1 MiB or more, 64 at most.
-TEST(LocalPassTest, WhatIsLargeIsCutIntoPiecesForTheWorkQueue) {
-  EXPECT_EQ(NumHandedOver((512 << 10) + 64), 2);
-  EXPECT_EQ(NumHandedOver(4 << 20), 16);
-  EXPECT_EQ(NumHandedOver(kLarge), 64);
-  EXPECT_EQ(NumHandedOver(2 * kLarge), 64);
+// Where the first one to begin may do all, and the others come after its end.
+TEST(LocalPassTest, WhatIsLargeIsHandedToAllWorkers) {
+  EXPECT_EQ(NumHandedOver((512 << 10) + 64), kNumWorkers);
+  EXPECT_EQ(NumHandedOver(kLarge), kNumWorkers);
+}
+
+// What a pass over a line of bytes is cut into.
+class Slices final : public LocalPass {
+ public:
+  Slices(absl::Span<const Attendee> members, int64_t line_bytes,
+         int64_t touched_bytes)
+      : LocalPass(members, touched_bytes), line_bytes_(line_bytes) {}
+
+  // Of its slices, which have been run one after the other.
+  const std::vector<int64_t>& begins() const {
+    EXPECT_EQ(end_, line_bytes_);
+    return begins_;
+  }
+
+ private:
+  int64_t num_bytes() const override { return line_bytes_; }
+  absl::Status Run(ByteRange slice) const override {
+    EXPECT_EQ(slice.begin, end_);
+    end_ = slice.end;
+    begins_.push_back(slice.begin);
+    return absl::OkStatus();
+  }
+
+  const int64_t line_bytes_;
+  mutable int64_t end_ = 0;
+  mutable std::vector<int64_t> begins_;
+};
+
+std::vector<int64_t> BeginsOf(int64_t line_bytes, int64_t touched_bytes) {
+  LocalJob job({});
+  Execution execution(InstanceId{}, /*number=*/1);
+  CollectiveContext context;
+  context.input = *Tensor::Allocate(DType::kUint8, TensorShape::Vector(1));
+  context.output = context.input;
+  context.executor = &job.executor();
+  context.execution = &execution;
+  std::vector<Attendee> members(1);
+  members[0].context = &context;
+  const auto pass =
+      std::make_shared<Slices>(members, line_bytes, touched_bytes);
+  std::optional<absl::Status> ended;
+  LocalPass::Schedule(pass,
+                      [&](absl::Status status) { ended = std::move(status); });
+  job.environment().RunAll();
+  EXPECT_THAT(ended, testing::Optional(IsOk()));
+  return pass->begins();
+}
+
+// As many as are of some size, a few for each worker, and not too large.
+TEST(LocalPassTest, ALineIsCutIntoSlicesThatBeginAtCacheLines) {
+  EXPECT_THAT(BeginsOf(1000, 3 << 18), testing::ElementsAre(0, 384, 768));
+  EXPECT_THAT(BeginsOf(1000, 1), testing::ElementsAre(0));
+  EXPECT_THAT(BeginsOf(100, int64_t{1} << 30), testing::ElementsAre(0, 64));
+  EXPECT_EQ(BeginsOf(1 << 20, int64_t{1} << 30).size(), 4 * kNumWorkers);
+  EXPECT_EQ(BeginsOf(1 << 20, int64_t{1} << 33).size(), 128);
 }
 
 // By how the results are written, and elements.

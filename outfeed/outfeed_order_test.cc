@@ -29,6 +29,7 @@ class LateQueue : public WorkQueue {
             absl::Microseconds(environment_.random->Next() % 100),
         std::move(work));
   }
+  int num_workers() const override { return environment_.queue->num_workers(); }
 
  private:
   const Environment environment_;

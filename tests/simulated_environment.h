@@ -22,6 +22,9 @@ namespace tutti {
 // Advance() belong to one thread.
 class SimulatedEnvironment {
  public:
+  // What its queue says it has.
+  static constexpr int kNumWorkers = 4;
+
   explicit SimulatedEnvironment(uint64_t seed);
   SimulatedEnvironment(const SimulatedEnvironment&) = delete;
   SimulatedEnvironment& operator=(const SimulatedEnvironment&) = delete;
@@ -45,6 +48,7 @@ class SimulatedEnvironment {
    public:
     explicit Queue(uint64_t seed) : generator_(seed) {}
     void Schedule(Work work) override ABSL_LOCKS_EXCLUDED(mu_);
+    int num_workers() const override { return kNumWorkers; }
 
     // One of the works that wait; null if there is none.
     Work Take() ABSL_LOCKS_EXCLUDED(mu_);

@@ -25,6 +25,7 @@ class StoppableEnvironment : public WorkQueue, public Clock, public Random {
   void Schedule(Work work) override {
     if (!is_stopped_) real_.queue->Schedule(std::move(work));
   }
+  int num_workers() const override { return real_.queue->num_workers(); }
   absl::Time Now() override {
     return is_stopped_ ? absl::UnixEpoch() : real_.clock->Now();
   }

@@ -9,6 +9,7 @@
 struct MyPool : tutti::WorkQueue {
   ~MyPool() override { pool.join(); }
   void Schedule(tutti::Work job) override { asio::post(pool, std::move(job)); }
+  int num_workers() const override { return 2; }
   asio::thread_pool pool{2};
 };
 

@@ -8,6 +8,7 @@
 //               [ reduce -> reduce -> copy ]
 
 #include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/info.h>
 #include <oneapi/tbb/task_group.h>
 
 #include <algorithm>
@@ -37,6 +38,7 @@ class TbbWorkQueue : public tutti::WorkQueue {
       std::move (*work)();
     });
   }
+  int num_workers() const override { return tbb::info::default_concurrency(); }
 
  private:
   tbb::task_group tasks_;

@@ -27,6 +27,7 @@ class CountingQueue : public WorkQueue {
       if (--num_left_ == 0) none_left_.SignalAll();
     });
   }
+  int num_workers() const override { return target_->num_workers(); }
 
   void WaitUntilNoneIsLeft() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
