@@ -43,6 +43,10 @@ struct CostModel {
   // November 2026).
   double between_gap_seconds = 40e-6;
 
+  // What members of several processes set aside as it comes, and read once more
+  // later. 0: that takes no time beside what it took to come.
+  double set_aside_bytes_per_second = 0;
+
   // Nothing takes less time than its messages take these.
   SharedProcessors shared;
 };

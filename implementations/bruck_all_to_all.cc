@@ -134,14 +134,15 @@ int NumWithBit(int size, int stride) {
 // Among up to three ranks this is pairwise exchange; a tie is to fall to that.
 constexpr double kAboveATie = 1 + 1e-9;
 
-// Each message takes its latency, also beside others (cost.h). So this always
-// costs more than pairwise exchange, and runs only where it is named.
+// Each message takes its part of the latency, also beside others (cost.h). So
+// this always costs more than pairwise exchange, and runs only where it is
+// named.
 double CostSeconds(const CostQuery& query) {
   const int size = query.layout.size();
   Traffic traffic;
   for (int stride = 1; stride < size; stride *= 2) {
     const int blocks = NumWithBit(size, stride);
-    traffic.Add(
+    traffic.AddAtOnce(
         CrossingsOf(query, [&](int rank) { return (rank + stride) % size; }),
         blocks, blocks);
   }

@@ -65,7 +65,7 @@ Traffic BruckGatherTraffic(const CostQuery& query) {
       return static_cast<int>((rank + size - stride) % size);
     });
     const auto blocks = static_cast<double>(std::min(stride, size - stride));
-    traffic.Add(crossings, blocks, blocks);
+    traffic.AddAtOnce(crossings, blocks, blocks);
   }
   return traffic;
 }

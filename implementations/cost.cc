@@ -49,12 +49,26 @@ void Traffic::Add(const Crossings& crossings, double messages, double blocks) {
   in_all_.blocks += crossings.of_all_processes * blocks;
 }
 
+void Traffic::AddAtOnce(const Crossings& crossings, double messages,
+                        double blocks) {
+  Add(crossings, messages, blocks);
+  if (crossings.leaving > 0) {
+    between_.messages += std::min(1.0, messages) - messages;
+  }
+}
+
+// Within a process that takes as long as a message.
+void Traffic::SetAside(const CostQuery& query, double blocks) {
+  (SpansProcesses(query) ? set_aside_ : within_.blocks) += blocks;
+}
+
 void Traffic::Add(const Traffic& more) {
   within_.messages += more.within_.messages;
   within_.blocks += more.within_.blocks;
   between_.messages += more.between_.messages;
   between_.blocks += more.between_.blocks;
   crossings_ += more.crossings_;
+  set_aside_ += more.set_aside_;
   in_all_.messages += more.in_all_.messages;
   in_all_.blocks += more.in_all_.blocks;
 }
@@ -66,6 +80,7 @@ Traffic Traffic::Times(int times) const {
     load->blocks *= times;
   }
   product.crossings_ *= times;
+  product.set_aside_ *= times;
   return product;
 }
 
@@ -94,8 +109,12 @@ double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
       within_.blocks * block_bytes / model.within.bytes_per_second;
   const double between =
       between_.blocks * block_bytes / model.between.bytes_per_second;
+  const double set_aside =
+      model.set_aside_bytes_per_second == 0
+          ? 0
+          : set_aside_ * block_bytes / model.set_aside_bytes_per_second;
   const double path = latency + std::max(within, between) +
-                      std::min(within, between) / num_pieces;
+                      std::min(within, between) / num_pieces + set_aside;
   const double processors = SecondsOfProcessors(model, block_bytes);
   return std::max(path, processors) + kTieBreak * std::min(path, processors);
 }
@@ -125,7 +144,7 @@ Traffic ToAllTraffic(const CostQuery& query) {
   const int inside = SpansProcesses(query) ? LargestTask(query.layout) : size;
   Traffic traffic;
   traffic.Add({}, inside - 1, inside - 1);
-  traffic.Add(BothWays(query, inside), size - inside, size - inside);
+  traffic.AddAtOnce(BothWays(query, inside), size - inside, size - inside);
   return traffic;
 }
 
@@ -138,7 +157,7 @@ Traffic FromRootTraffic(const CostQuery& query) {
   const int inside = SpansProcesses(query) ? SmallestTask(query.layout) : size;
   Traffic traffic;
   traffic.Add({}, inside - 1, inside - 1);
-  traffic.Add(OneWay(query), size - inside, size - inside);
+  traffic.AddAtOnce(OneWay(query), size - inside, size - inside);
   return traffic;
 }
 

@@ -73,6 +73,13 @@ class Traffic {
   // in all; each of them crosses so with those of other members.
   void Add(const Crossings& crossings, double messages, double blocks);
 
+  // The same where the messages are sent at once, not one after the other:
+  // between processes those after the first one take the gap alone.
+  void AddAtOnce(const Crossings& crossings, double messages, double blocks);
+
+  // What members set aside as it comes, to read it once more.
+  void SetAside(const CostQuery& query, double blocks);
+
   void Add(const Traffic& more);
 
   // The same `times` times, one after the other.
@@ -98,6 +105,7 @@ class Traffic {
   Load within_;
   Load between_;          // Blocks of all members of a process.
   double crossings_ = 0;  // Messages of all members, out of it and into it.
+  double set_aside_ = 0;  // Blocks of one member, that came between processes.
   Load in_all_;           // Between processes: of all members of all.
 };
 

@@ -77,9 +77,9 @@ TEST(CostTest, MembersOfAProcessShareTheWayOut) {
   EXPECT_EQ(traffic.Seconds(kModel, /*block_bytes=*/1),
             2 * (100 + 4 * 30) + 3 * 2 * 10);
   EXPECT_EQ(ToAllSeconds(Query(GroupLayout::Uniform(2, 4))),
-            3 * (1 + 1) + 4 * (100 + 7 * 30) + 4 * 4 * 10);
+            3 * (1 + 1) + 100 + 31 * 30 + 4 * 4 * 10);
   EXPECT_EQ(FromRootSeconds(Query(GroupLayout::Uniform(2, 4))),
-            3 * (1 + 1) + 4 * 100 + 4 * 10);
+            3 * (1 + 1) + 100 + 3 * 30 + 4 * 10);
 }
 
 TEST(CostTest, OfTheSameBytesAndRoundsFewerMessagesAtOnceAreCheaper) {
@@ -89,6 +89,32 @@ TEST(CostTest, OfTheSameBytesAndRoundsFewerMessagesAtOnceAreCheaper) {
   all_members.Add({.leaving = 3, .in_all = 3}, /*messages=*/2, /*blocks=*/2);
   EXPECT_EQ(all_members.Seconds(kModel, 1),
             one_member.Seconds(kModel, 1) + 2 * 2 * 30);
+}
+
+TEST(CostTest, MessagesAtOnceAreOneRound) {
+  Traffic traffic;
+  traffic.AddAtOnce({.leaving = 1, .in_all = 2}, /*messages=*/3, /*blocks=*/4);
+  EXPECT_EQ(traffic.Seconds(kModel, 1), 100 + 5 * 30 + 4 * 10);
+  traffic.AddAtOnce({.leaving = 1, .in_all = 2}, /*messages=*/0, /*blocks=*/0);
+  EXPECT_EQ(traffic.Seconds(kModel, 1), 100 + 5 * 30 + 4 * 10);
+  Traffic inside;  // Whose sender makes them one after the other.
+  inside.AddAtOnce({}, /*messages=*/3, /*blocks=*/4);
+  EXPECT_EQ(inside.Seconds(kModel, 1), 3 + 4);
+}
+
+TEST(CostTest, WhatIsSetAsideIsReadOnceMore) {
+  CostModel model = kModel;
+  model.set_aside_bytes_per_second = 0.25;
+  const auto seconds = [](const CostModel& model, const CostQuery& query) {
+    Traffic traffic;
+    traffic.SetAside(query, /*blocks=*/3);
+    traffic.Add(traffic);
+    return traffic.Times(2).Seconds(model, 1);
+  };
+  const GroupLayout two = GroupLayout::Uniform(2, 4);
+  EXPECT_EQ(seconds(model, Query(two)), 4 * 3 * 4);
+  EXPECT_EQ(seconds(kModel, Query(two)), 0);  // Where that takes no time.
+  EXPECT_EQ(seconds(model, Query(two, /*one_process=*/true)), 4 * 3);
 }
 
 TEST(CostTest, TheSameSeveralTimesOrByMembersTogether) {

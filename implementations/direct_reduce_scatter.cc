@@ -56,10 +56,9 @@ Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   return builder.Build();
 }
 
-// What arrives is set aside and read once more.
 Traffic DirectReduceScatterTraffic(const CostQuery& query) {
   Traffic traffic = ToAllTraffic(query);
-  traffic.Add({}, /*messages=*/0, query.layout.size() - 1);
+  traffic.SetAside(query, query.layout.size() - 1);
   return traffic;
 }
 

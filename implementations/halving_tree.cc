@@ -64,7 +64,7 @@ Traffic HalvingTraffic(const CostQuery& query) {
     const int given_away = blocks / 2;
     // Two that halve what one would do also halve the messages to them.
     const int leaving = CrossingsOf(query, peer_of).leaving;
-    traffic.Add(BothWays(query, leaving), given_away, given_away);
+    traffic.AddAtOnce(BothWays(query, leaving), given_away, given_away);
     blocks -= given_away;
   };
   if (cube.num_shared() > 0) {
