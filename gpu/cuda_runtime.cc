@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,10 @@
 
 namespace tutti {
 namespace {
+
+// Of a GPU. Making one, and ending it while other threads use the GPU, takes as
+// long as a small launch.
+constexpr size_t kMostKeptEvents = 4096;
 
 cudaStream_t HandleOf(GpuStream stream) {
   return static_cast<cudaStream_t>(stream.handle);
@@ -43,6 +49,11 @@ CudaRuntime::~CudaRuntime() {
   CudaHostCalls::Get().EndAllOf(
       this, absl::AbortedError("the GPU runtime ended before the stream came "
                                "to this call"));
+  MutexLock lock(&mu_);
+  for (const auto& [gpu, events] : kept_events_) {
+    const OnGpu on_gpu(gpu);
+    for (const cudaEvent_t event : events) (void)cudaEventDestroy(event);
+  }
 }
 
 absl::StatusOr<int> CudaRuntime::NumGpus() {
@@ -141,6 +152,17 @@ absl::Status CudaRuntime::DestroyStream(GpuStream stream) {
 }
 
 absl::StatusOr<GpuEvent> CudaRuntime::CreateEvent(int gpu) {
+  {
+    MutexLock lock(&mu_);
+    const auto spoilt = spoilt_.find(gpu);
+    if (spoilt != spoilt_.end()) return spoilt->second;
+    std::vector<cudaEvent_t>& kept = kept_events_[gpu];
+    if (!kept.empty()) {
+      const cudaEvent_t event = kept.back();
+      kept.pop_back();
+      return GpuEvent{gpu, event};
+    }
+  }
   const OnGpu on_gpu(gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", gpu);
@@ -153,7 +175,17 @@ absl::StatusOr<GpuEvent> CudaRuntime::CreateEvent(int gpu) {
   return GpuEvent{gpu, event};
 }
 
+// What waits for an event waits for the record that there was at the call, so
+// the event may have another at once.
 absl::Status CudaRuntime::DestroyEvent(GpuEvent event) {
+  {
+    MutexLock lock(&mu_);
+    std::vector<cudaEvent_t>& kept = kept_events_[event.gpu];
+    if (kept.size() < kMostKeptEvents && !spoilt_.contains(event.gpu)) {
+      kept.push_back(HandleOf(event));
+      return absl::OkStatus();
+    }
+  }
   const OnGpu on_gpu(event.gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", event.gpu);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -53,8 +54,9 @@ class CudaRuntime : public GpuRuntime {
   absl::Status EnablePeerAccess(int gpu, int peer) override;
   absl::StatusOr<GpuStream> CreateStream(int gpu) override;
   absl::Status DestroyStream(GpuStream stream) override;
-  absl::StatusOr<GpuEvent> CreateEvent(int gpu) override;
-  absl::Status DestroyEvent(GpuEvent event) override;
+  absl::StatusOr<GpuEvent> CreateEvent(int gpu) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status DestroyEvent(GpuEvent event) override ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status RecordEvent(GpuEvent event, GpuStream stream) override;
   absl::Status FirstError(int gpu) override ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<bool> IsDone(GpuEvent event) override;
@@ -92,6 +94,9 @@ class CudaRuntime : public GpuRuntime {
   Mutex mu_;
   std::map<int, std::shared_ptr<const CudaGpu>> gpus_ ABSL_GUARDED_BY(mu_);
   std::map<int, absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
+
+  // Of each GPU, to be used again.
+  std::map<int, std::vector<cudaEvent_t>> kept_events_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

@@ -92,7 +92,7 @@ class GpuRuntime {
   // Does not wait: the stream ends when all that was put there has run.
   virtual absl::Status DestroyStream(GpuStream stream) = 0;
 
-  // Without a time.
+  // Without a time. It may be one that was destroyed.
   virtual absl::StatusOr<GpuEvent> CreateEvent(int gpu) = 0;
   virtual absl::Status DestroyEvent(GpuEvent event) = 0;
 
@@ -104,9 +104,9 @@ class GpuRuntime {
   // driver.
   virtual absl::Status FirstError(int gpu) = 0;
 
-  // Whether the last record is done; true if there was none. Where the GPU is
-  // spoilt, its error, which FirstError() returns from then on; after another
-  // error it may be asked again.
+  // Whether the last record is done. Where the GPU is spoilt, its error, which
+  // FirstError() returns from then on; after another error it may be asked
+  // again. REQUIRES: RecordEvent() was OK.
   virtual absl::StatusOr<bool> IsDone(GpuEvent event) = 0;
 
   // What is put on the stream from now on runs after the event's last record

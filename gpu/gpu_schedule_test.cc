@@ -119,6 +119,25 @@ TEST(GpuScheduleTest, AveragesOf16BitFloatsAreRoundedOnce) {
   }
 }
 
+// On the host that would be two rings.
+TEST(GpuScheduleTest, OneRingHoweverLarge) {
+  constexpr int64_t kElements = (9 << 20) / 4;
+  FakeGpuGroup group({.memory_bytes = int64_t{1} << 27});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, kElements);
+  request.impl_details.implementation = "RingReduce";
+  std::vector<Tensor> outputs(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    group.Call(rank, request, group.Allocate(rank, DType::kFloat32, kElements),
+               &outputs[rank]);
+  }
+  group.RunAll();
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(group.ended(rank), Optional(IsOk()));
+  }
+  EXPECT_EQ(group.runtime().NumCalls(GpuCall::kLaunchReduce), 2);
+}
+
 // A step that did not wait for another device's would be seen in some order.
 TEST_P(SchedulesTest, HaveThemWhateverTheOrderOfStreams) {
   const ImplementationUnderTest under_test = ScheduleNamed(GetParam());

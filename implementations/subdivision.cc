@@ -12,8 +12,11 @@ namespace {
 
 constexpr int kDefaultSubdivsPerDevice = 2;
 
+// More rings of launches are more launches of less each, which the host makes
+// one after the other.
 int64_t MaxSubdivisions(const SubdivisionRequest& request) {
   if (request.max_subdivs_per_device < 0) return 1;
+  if (request.max_subdivs_per_device == 0 && request.are_launches) return 1;
   const int64_t per_device = request.max_subdivs_per_device == 0
                                  ? kDefaultSubdivsPerDevice
                                  : request.max_subdivs_per_device;

@@ -68,9 +68,10 @@ inline constexpr int64_t kMaxRingChunkBytes = int64_t{4} << 20;
 // The fewest subdivisions of a ring such that a chunk, bytes / (ranks *
 // subdivisions), is at most kMaxRingChunkBytes; but no more than
 // max_subdivs_per_device times the average number of devices per task, where 0
-// stands for 2 and -1 for one subdivision in all, and than a request may give
-// (kMaxSubdivisions, kMaxChunks). Their offsets are spread
-// over the devices of a task, every second ring runs backwards: 0 -2 4 -6.
+// stands for 2, or for one subdivision in all where steps are launches, and -1
+// for one in all, and than a request may give (kMaxSubdivisions, kMaxChunks).
+// Their offsets are spread over the devices of a task, every second ring runs
+// backwards: 0 -2 4 -6.
 std::vector<int> DefaultSubdivisions(const SubdivisionRequest& request);
 
 }  // namespace tutti

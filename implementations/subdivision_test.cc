@@ -150,6 +150,15 @@ TEST(DefaultSubdivisionsTest, MinusOneMeansNever) {
   EXPECT_THAT(Subdivide(1, 8, 1024 * kMiB, -1), ElementsAre(0));
 }
 
+TEST(DefaultSubdivisionsTest, OneOfLaunchesUnlessMoreAreWanted) {
+  const GroupLayout layout = GroupLayout::Uniform(1, 8);
+  SubdivisionRequest request = {
+      .layout = layout, .bytes = 1024 * kMiB, .are_launches = true};
+  EXPECT_THAT(DefaultSubdivisions(request), ElementsAre(0));
+  request.max_subdivs_per_device = 2;
+  EXPECT_THAT(DefaultSubdivisions(request), SizeIs(16));
+}
+
 TEST(DefaultSubdivisionsTest, NoMoreThanARequestMayGive) {
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
   constexpr int kMany = std::numeric_limits<int>::max();

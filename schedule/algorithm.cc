@@ -59,7 +59,9 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
     details.subdiv_offsets = algorithm_->subdivide(
         {.layout = *group.layout,
          .bytes = num_elements * static_cast<int64_t>(SizeOf(instance->dtype)),
-         .max_subdivs_per_device = details.max_subdivs_per_device});
+         .max_subdivs_per_device = details.max_subdivs_per_device,
+         .are_launches =
+             group.device_type != "CPU" && group.layout->num_tasks() == 1});
     return absl::OkStatus();
   }
 

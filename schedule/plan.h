@@ -46,6 +46,10 @@ struct SubdivisionRequest {
   const GroupLayout& layout;
   int64_t bytes = 0;  // Of the larger of one member's input and output.
   int max_subdivs_per_device = 0;  // As in CollImplDetails.
+
+  // All members are in one process, and each step is a launch there, as on
+  // GPUs.
+  bool are_launches = false;
 };
 
 // An algorithm whose steps are known before it runs.

@@ -111,8 +111,8 @@ TEST_F(ExplainCommandTest, UnderMpirunMessagesCostLessAndMpiCanServe) {
   json = ExplainInJson();
   EXPECT_EQ(json["chosen"], "Mpi");
   EXPECT_TRUE(json["mpi"]);
-  EXPECT_EQ(json["process_latency_us"], 11);
-  EXPECT_EQ(json["candidates"][0]["predicted_us"], 11);
+  EXPECT_EQ(json["process_latency_us"], 14);
+  EXPECT_EQ(json["candidates"][0]["predicted_us"], 14);
   options_.json = false;
   EXPECT_THAT(Explain(), IsOk());
   EXPECT_THAT(out_.str(), HasSubstr("on 2x1, 2 processes under mpirun\n"));

@@ -114,7 +114,8 @@ void NcclPass::OnLaunched(absl::Status status) {
     const CollectiveContext& context = members_.context(place);
     context.executor->Launched(context);
   }
-  if (!first_error.ok()) Fail(std::move(first_error));
+  const bool is_launched = first_error.ok();
+  if (!is_launched) Fail(std::move(first_error));
   {
     MutexLock lock(&mu_);
     num_parts_ = members_.size();
@@ -124,7 +125,10 @@ void NcclPass::OnLaunched(absl::Status status) {
   const std::vector<GpuEvent> ready = ready_;
   const std::vector<std::shared_ptr<GpuPassEnd>> ends = ends_;
   for (size_t place = 0; place < ends.size(); ++place) {
-    ends[place]->CallWhenOver({ready[place]}, [self](absl::Status over) {
+    std::vector<GpuEvent> awaited;
+    // Else its stream waits for that, on the same GPU.
+    if (!is_launched) awaited.push_back(ready[place]);
+    ends[place]->CallWhenOver(std::move(awaited), [self](absl::Status over) {
       self->OnPartOver(std::move(over));
     });
   }

@@ -1,5 +1,6 @@
 #include "gpu/suite/device_checks.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
 #include "framework/reduction_test_data.h"
@@ -22,6 +24,7 @@
 #include "gpu/pinned_pool.h"
 #include "gpu/suite/gpu_image.h"
 #include "gpu/suite/pending_calls.h"
+#include "gpu/suite/stream_hold.h"
 #include "gpu/suite/suite_group.h"
 #include "gpu/suite/suite_machine.h"
 
@@ -56,16 +59,52 @@ absl::Status CheckEvents(SuiteMachine& machine, const CheckScale& /*scale*/) {
   GpuRuntime& runtime = machine.runtime();
   const absl::StatusOr<OwnedGpuEvent> event = NewEvent(runtime, 0);
   if (!event.ok()) return event.status();
-  absl::StatusOr<bool> is_done = runtime.IsDone(event->get());
-  if (!is_done.ok()) return is_done.status();
-  absl::Status status = Expect(*is_done, "an event without a record is done");
   const absl::StatusOr<OwnedGpuStream> stream = NewStream(runtime, 0);
   if (!stream.ok()) return stream.status();
-  status.Update(runtime.RecordEvent(event->get(), stream->get()));
+  absl::Status status = runtime.RecordEvent(event->get(), stream->get());
   status.Update(machine.WaitFor(stream->get()));
-  is_done = runtime.IsDone(event->get());
+  const absl::StatusOr<bool> is_done = runtime.IsDone(event->get());
   if (!is_done.ok()) return is_done.status();
   status.Update(Expect(*is_done, "an event that its stream is past is done"));
+  return status;
+}
+
+// A stream waits for the record that an event had, though the event has gone
+// and may have come back as another one.
+absl::Status CheckEventsUsedAgain(SuiteMachine& machine,
+                                  const CheckScale& scale) {
+  if (!scale.holds_streams) return absl::OkStatus();
+  GpuRuntime& runtime = machine.runtime();
+  std::array<OwnedGpuStream, 3> streams;
+  for (OwnedGpuStream& stream : streams) {
+    auto made = NewStream(runtime, 0);
+    if (!made.ok()) return made.status();
+    stream = *std::move(made);
+  }
+  const GpuStream held = streams[0].get(), waits = streams[1].get(),
+                  idle = streams[2].get();
+  auto gone = NewEvent(runtime, 0);
+  if (!gone.ok()) return gone.status();
+  auto past = NewEvent(runtime, 0);
+  if (!past.ok()) return past.status();
+  const auto hold = machine.Hold(held, absl::Seconds(10));
+  if (!hold.ok()) return hold.status();
+  absl::Status status = runtime.RecordEvent(gone->get(), held);
+  status.Update(runtime.WaitForEvent(waits, gone->get()));
+  status.Update(runtime.RecordEvent(past->get(), waits));
+  *gone = OwnedGpuEvent();
+  const auto next = NewEvent(runtime, 0);
+  if (!next.ok()) return next.status();
+  status.Update(runtime.RecordEvent(next->get(), idle));
+  if (!status.ok()) return status;
+  absl::StatusOr<bool> is_done = runtime.IsDone(past->get());
+  if (!is_done.ok()) return is_done.status();
+  status = Expect(!*is_done, "a stream waits for an event that has gone");
+  (*hold)->Release();
+  status.Update(machine.WaitFor(waits));
+  is_done = runtime.IsDone(past->get());
+  if (!is_done.ok()) return is_done.status();
+  status.Update(Expect(*is_done, "the stream goes on when the other does"));
   return status;
 }
 
@@ -337,6 +376,7 @@ std::vector<Check> DeviceChecks(int num_gpus, const CheckScale& scale) {
   using DeviceCheck = absl::Status (*)(SuiteMachine&, const CheckScale&);
   const std::pair<const char*, DeviceCheck> kParts[] = {
       {"events", &CheckEvents},
+      {"events that are used again", &CheckEventsUsedAgain},
       {"properties", &CheckProperties},
       {"refusals", &CheckMistakes},
       {"order of streams", &CheckOrder},
