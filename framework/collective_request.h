@@ -104,7 +104,7 @@ struct CollImplDetails {
   std::vector<int> subdiv_offsets;
 
   // The most subdivisions to choose: -1 never more than one; 0 as 2 for rings,
-  // or -1 where their steps are launches; as many as suit the size for pieces.
+  // but -1 among GPUs of one process, and as many as suit the size for pieces.
   int max_subdivs_per_device = 0;
 
   // Ranks in the order in which the implementation is to use them, each at most

@@ -47,6 +47,11 @@ class Record {
   std::vector<T> values_ ABSL_GUARDED_BY(mu_);
 };
 
+TEST(WorkQueueTest, SaysHowManyThreadsItHas) {
+  EXPECT_EQ(DefaultEnvironment(3).get().queue->num_workers(), 3);
+  EXPECT_GE(DefaultEnvironment().get().queue->num_workers(), 1);
+}
+
 TEST(WorkQueueTest, RunsWorkOnceOnAnotherThread) {
   constexpr int kWorks = 100;
   DefaultEnvironment environment(/*num_workers=*/2);

@@ -35,8 +35,9 @@ struct CudaRuntimeOptions {
 //
 // Opens a GPU when a stream is first made on it, which waits until our kernels
 // are loaded; GPUs before compute capability 8.0 are refused as UNIMPLEMENTED.
-// Allocates from memory pools of its own. The destructor gives them back. It
-// outlives the streams, events and memory that it gave out.
+// Allocates from memory pools of its own, and keeps events that are destroyed
+// for the next ones. The destructor gives all of them back. It outlives the
+// streams, events and memory that it gave out.
 //
 // Each call works in the primary context of its GPU. A thread that had another
 // context current has its GPU's primary one afterwards, and one that had none

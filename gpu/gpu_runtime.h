@@ -104,13 +104,14 @@ class GpuRuntime {
   // driver.
   virtual absl::Status FirstError(int gpu) = 0;
 
-  // Whether the last record is done. Where the GPU is spoilt, its error, which
-  // FirstError() returns from then on; after another error it may be asked
-  // again. REQUIRES: RecordEvent() was OK.
+  // Whether the last record is done; of an event that has had none, either.
+  // Where the GPU is spoilt, its error, which FirstError() returns from then
+  // on; after another error it may be asked again.
   virtual absl::StatusOr<bool> IsDone(GpuEvent event) = 0;
 
   // What is put on the stream from now on runs after the event's last record
-  // is done. Later records do not matter. Any two GPUs.
+  // is done. Later records do not matter. Any two GPUs. REQUIRES: there was a
+  // record.
   virtual absl::Status WaitForEvent(GpuStream stream, GpuEvent event) = 0;
 
   // Memory of the stream's GPU, uninitialised, aligned to 256 bytes. It is

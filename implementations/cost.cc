@@ -57,9 +57,10 @@ void Traffic::AddAtOnce(const Crossings& crossings, double messages,
   }
 }
 
-// Within a process that takes as long as a message.
-void Traffic::SetAside(const CostQuery& query, double blocks) {
-  (SpansProcesses(query) ? set_aside_ : within_.blocks) += blocks;
+// Those of its own process take as long as to come.
+void Traffic::SetAside(double within, double between) {
+  within_.blocks += within;
+  set_aside_ += between;
 }
 
 void Traffic::Add(const Traffic& more) {
@@ -110,9 +111,7 @@ double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
   const double between =
       between_.blocks * block_bytes / model.between.bytes_per_second;
   const double set_aside =
-      model.set_aside_bytes_per_second == 0
-          ? 0
-          : set_aside_ * block_bytes / model.set_aside_bytes_per_second;
+      set_aside_ * block_bytes / model.set_aside_bytes_per_second;
   const double path = latency + std::max(within, between) +
                       std::min(within, between) / num_pieces + set_aside;
   const double processors = SecondsOfProcessors(model, block_bytes);

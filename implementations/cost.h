@@ -77,8 +77,9 @@ class Traffic {
   // between processes those after the first one take the gap alone.
   void AddAtOnce(const Crossings& crossings, double messages, double blocks);
 
-  // What members set aside as it comes, to read it once more.
-  void SetAside(const CostQuery& query, double blocks);
+  // Blocks that a member sets aside as they come, to read them once more: from
+  // its own process, and from others.
+  void SetAside(double within, double between);
 
   void Add(const Traffic& more);
 
@@ -105,7 +106,7 @@ class Traffic {
   Load within_;
   Load between_;          // Blocks of all members of a process.
   double crossings_ = 0;  // Messages of all members, out of it and into it.
-  double set_aside_ = 0;  // Blocks of one member, that came between processes.
+  double set_aside_ = 0;  // Blocks of one member, that came from others.
   Load in_all_;           // Between processes: of all members of all.
 };
 
@@ -119,12 +120,13 @@ inline double BlockBytes(const CostQuery& query) {
 Traffic RingTraffic(const CostQuery& query);
 double RingSeconds(const CostQuery& query);
 
-// Each member sends every other member a block.
+// Each member sends every other member a block, to those of other processes at
+// once. (Some implementations do so a few at a time.)
 Traffic ToAllTraffic(const CostQuery& query);
 double ToAllSeconds(const CostQuery& query);
 
 // One member, wherever it is, sends every other member a block, or they send to
-// it.
+// it, between processes at once.
 Traffic FromRootTraffic(const CostQuery& query);
 double FromRootSeconds(const CostQuery& query);
 

@@ -105,16 +105,12 @@ TEST(CostTest, MessagesAtOnceAreOneRound) {
 TEST(CostTest, WhatIsSetAsideIsReadOnceMore) {
   CostModel model = kModel;
   model.set_aside_bytes_per_second = 0.25;
-  const auto seconds = [](const CostModel& model, const CostQuery& query) {
-    Traffic traffic;
-    traffic.SetAside(query, /*blocks=*/3);
-    traffic.Add(traffic);
-    return traffic.Times(2).Seconds(model, 1);
-  };
-  const GroupLayout two = GroupLayout::Uniform(2, 4);
-  EXPECT_EQ(seconds(model, Query(two)), 4 * 3 * 4);
-  EXPECT_EQ(seconds(kModel, Query(two)), 0);  // Where that takes no time.
-  EXPECT_EQ(seconds(model, Query(two, /*one_process=*/true)), 4 * 3);
+  Traffic traffic;
+  traffic.SetAside(/*within=*/5, /*between=*/3);
+  EXPECT_EQ(traffic.Seconds(model, 1), 5 + 3 * 4);
+  traffic.Add(traffic);
+  EXPECT_EQ(traffic.Times(2).Seconds(model, 1), 4 * (5 + 3 * 4));
+  EXPECT_EQ(traffic.ByMembers(3).Seconds(model, 1), 2 * (5 + 3 * 4));
 }
 
 TEST(CostTest, TheSameSeveralTimesOrByMembersTogether) {

@@ -56,9 +56,12 @@ Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   return builder.Build();
 }
 
+// Of two, the other one's block is reduced as it comes.
 Traffic DirectReduceScatterTraffic(const CostQuery& query) {
   Traffic traffic = ToAllTraffic(query);
-  traffic.SetAside(query, query.layout.size() - 1);
+  const int size = query.layout.size();
+  const int inside = SpansProcesses(query) ? LargestTask(query.layout) : size;
+  traffic.SetAside(inside - 1, size > 2 ? size - inside : 0);
   return traffic;
 }
 

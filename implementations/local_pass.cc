@@ -13,15 +13,17 @@
 namespace tutti {
 namespace {
 
-// These count the inputs and outputs of all members together. Measured on an
-// AMD EPYC with 2 cores and 32 MiB of last-level cache, November 2026.
+// These count the inputs and outputs of all members together.
 
 // Up to here one thread is done sooner than the work queue wakes another.
+// Measured on an AMD EPYC with 2 cores and 32 MiB of last-level cache, November
+// 2026.
 constexpr int64_t kInlineBytes = int64_t{2} << 20;
 
 // So many slices for each worker, so that those that wake early do the part of
 // those that wake late, of sizes between these. A pass that is cancelled ends
-// with the slices that have begun.
+// with the slices that have begun. Measured with 2 and 16 processors of an
+// Intel Xeon, November 2026.
 constexpr int64_t kSlicesPerWorker = 4;
 constexpr int64_t kMinSliceBytes = int64_t{256} << 10;
 constexpr int64_t kMaxSliceBytes = int64_t{64} << 20;
@@ -99,7 +101,8 @@ void LocalPass::Cut(int64_t line_bytes, int num_workers) {
   const int64_t bytes = (line_bytes + wanted - 1) / wanted;
   line_bytes_ = line_bytes;
   slice_bytes_ = (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-  num_left_ = (line_bytes + slice_bytes_ - 1) / slice_bytes_;
+  num_slices_ = (line_bytes + slice_bytes_ - 1) / slice_bytes_;
+  num_left_ = num_slices_ + 1;  // And who hands them over.
 }
 
 void LocalPass::Schedule(const std::shared_ptr<LocalPass>& pass,
@@ -110,10 +113,13 @@ void LocalPass::Schedule(const std::shared_ptr<LocalPass>& pass,
   pass->Cut(line, queue.num_workers());
   pass->done_ = std::move(done);
   const int64_t num_works =
-      std::clamp<int64_t>(queue.num_workers(), 1, pass->num_left_);
-  for (int64_t i = 0; i < num_works; ++i) {
+      std::clamp<int64_t>(queue.num_workers(), 1, pass->num_slices_);
+  for (int64_t i = 0; i < num_works && pass->num_begun_ < pass->num_slices_;
+       ++i) {
     queue.Schedule([pass] { RunSlices(pass); });
   }
+  // Not before: when the calls have ended, the queue may go.
+  End(pass, absl::OkStatus());
 }
 
 // One that comes late touches nothing of members, whose calls may have ended.
@@ -124,7 +130,7 @@ void LocalPass::RunSlices(const std::shared_ptr<LocalPass>& self) {
         self->num_begun_.fetch_add(1, std::memory_order_relaxed);
     if (begin >= self->line_bytes_) return;
     const int64_t end = std::min(begin + self->slice_bytes_, self->line_bytes_);
-    EndSlice(self, self->RunUnlessCancelled({begin, end}));
+    End(self, self->RunUnlessCancelled({begin, end}));
   }
 }
 
@@ -136,8 +142,8 @@ absl::Status LocalPass::RunUnlessCancelled(ByteRange slice) const {
 }
 
 // Of several slices that fail, the first one to end says why.
-void LocalPass::EndSlice(const std::shared_ptr<LocalPass>& self,
-                         absl::Status status) {
+void LocalPass::End(const std::shared_ptr<LocalPass>& self,
+                    absl::Status status) {
   if (!status.ok()) {
     MutexLock lock(&self->mu_);
     self->status_.Update(status);
@@ -147,7 +153,9 @@ void LocalPass::EndSlice(const std::shared_ptr<LocalPass>& self,
     MutexLock lock(&self->mu_);
     status = self->status_;
   }
-  std::move(self->done_)(std::move(status));
+  // Works that come late still have the pass.
+  StatusCallback done = std::move(self->done_);
+  std::move(done)(std::move(status));
 }
 
 void LaunchTogether(absl::Span<const Attendee> members) {

@@ -55,7 +55,8 @@ class LocalPass {
   // Runs the pass here.
   absl::Status RunHere() const;
 
-  // Runs the pass on the work queue, then `done`.
+  // Runs the pass on the work queue, then `done`, which may run here. The queue
+  // may keep the pass longer, whose destructor touches nothing of members.
   static void Schedule(const std::shared_ptr<LocalPass>& pass,
                        StatusCallback done);
 
@@ -93,8 +94,7 @@ class LocalPass {
   void Cut(int64_t line_bytes, int num_workers);
   static void RunSlices(const std::shared_ptr<LocalPass>& self);
   absl::Status RunUnlessCancelled(ByteRange slice) const;
-  static void EndSlice(const std::shared_ptr<LocalPass>& self,
-                       absl::Status status);
+  static void End(const std::shared_ptr<LocalPass>& self, absl::Status status);
 
   const absl::Span<const Attendee> members_;
   const bool one_output_;       // That all share.
@@ -106,6 +106,7 @@ class LocalPass {
   // Once it is on the work queue.
   int64_t line_bytes_ = 0;
   int64_t slice_bytes_ = 0;  // Of all but the last one.
+  int64_t num_slices_ = 0;
   std::atomic<int64_t> num_begun_{0};
   std::atomic<int64_t> num_left_{0};
   Mutex mu_;

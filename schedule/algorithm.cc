@@ -61,7 +61,7 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
          .bytes = num_elements * static_cast<int64_t>(SizeOf(instance->dtype)),
          .max_subdivs_per_device = details.max_subdivs_per_device,
          .are_launches =
-             group.device_type != "CPU" && group.layout->num_tasks() == 1});
+             group.device_type == "GPU" && group.layout->num_tasks() == 1});
     return absl::OkStatus();
   }
 

@@ -47,8 +47,7 @@ struct SubdivisionRequest {
   int64_t bytes = 0;  // Of the larger of one member's input and output.
   int max_subdivs_per_device = 0;  // As in CollImplDetails.
 
-  // All members are in one process, and each step is a launch there, as on
-  // GPUs.
+  // All members are GPUs of one process, where each step is a launch.
   bool are_launches = false;
 };
 

@@ -125,8 +125,8 @@ void NcclPass::OnLaunched(absl::Status status) {
   const std::vector<GpuEvent> ready = ready_;
   const std::vector<std::shared_ptr<GpuPassEnd>> ends = ends_;
   for (size_t place = 0; place < ends.size(); ++place) {
+    // What is launched waits for that itself, on the same GPU.
     std::vector<GpuEvent> awaited;
-    // Else its stream waits for that, on the same GPU.
     if (!is_launched) awaited.push_back(ready[place]);
     ends[place]->CallWhenOver(std::move(awaited), [self](absl::Status over) {
       self->OnPartOver(std::move(over));
