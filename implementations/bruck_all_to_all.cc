@@ -134,9 +134,9 @@ int NumWithBit(int size, int stride) {
 // Among up to three ranks this is pairwise exchange; a tie is to fall to that.
 constexpr double kAboveATie = 1 + 1e-9;
 
-// Each message takes its part of the latency, also beside others (cost.h). So
-// this always costs more than pairwise exchange, and runs only where it is
-// named.
+// Each message at once with others takes a gap (cost.h), of which this has more
+// than pairwise exchange. So it costs more while the gap is less than a
+// latency, and runs only where it is named.
 double CostSeconds(const CostQuery& query) {
   const int size = query.layout.size();
   Traffic traffic;

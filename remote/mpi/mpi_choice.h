@@ -13,8 +13,9 @@ inline constexpr absl::string_view kMpiDelegate = "MPI";
 // What messages cost between processes of one host. Where each has a processor,
 // fitted to all-reduces among 2, 4 and 8 on 16 (Open MPI 4.1.4, Intel Xeon, 26
 // November 2026, docs/performance.md). From some MiB on what is set aside
-// leaves the caches: who reads the memory of others block by block, and reduces
-// each at once, is then ahead.
+// leaves the caches: then who reads the memory of others block by block, and
+// reduces each at once, is ahead where processes share processors, and level
+// elsewhere.
 //
 // Where they share processors, which each gives up when it finds nothing to do,
 // a message waits for its receiver's turn, and who has the processors does best
