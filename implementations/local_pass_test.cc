@@ -6,16 +6,20 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "framework/collective_context.h"
+#include "framework/collective_executor.h"
 #include "framework/collective_request.h"
+#include "framework/environment.h"
 #include "framework/execution.h"
 #include "framework/local_meeting.h"
 #include "framework/tensor.h"
+#include "resolvers/local_group.h"
 #include "tests/local_job.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
@@ -129,18 +133,26 @@ class Slices final : public LocalPass {
   mutable std::vector<int64_t> begins_;
 };
 
+// A member by itself.
+struct Member {
+  explicit Member(CollectiveExecutor& executor) {
+    context.input = *Tensor::Allocate(DType::kUint8, TensorShape::Vector(1));
+    context.output = context.input;
+    context.executor = &executor;
+    context.execution = &execution;
+    attendees[0].context = &context;
+  }
+
+  Execution execution{InstanceId{}, /*number=*/1};
+  CollectiveContext context;
+  std::vector<Attendee> attendees = std::vector<Attendee>(1);
+};
+
 std::vector<int64_t> BeginsOf(int64_t line_bytes, int64_t touched_bytes) {
   LocalJob job({});
-  Execution execution(InstanceId{}, /*number=*/1);
-  CollectiveContext context;
-  context.input = *Tensor::Allocate(DType::kUint8, TensorShape::Vector(1));
-  context.output = context.input;
-  context.executor = &job.executor();
-  context.execution = &execution;
-  std::vector<Attendee> members(1);
-  members[0].context = &context;
+  const Member member(job.executor());
   const auto pass =
-      std::make_shared<Slices>(members, line_bytes, touched_bytes);
+      std::make_shared<Slices>(member.attendees, line_bytes, touched_bytes);
   std::optional<absl::Status> ended;
   LocalPass::Schedule(pass,
                       [&](absl::Status status) { ended = std::move(status); });
@@ -156,6 +168,42 @@ TEST(LocalPassTest, ALineIsCutIntoSlicesThatBeginAtCacheLines) {
   EXPECT_THAT(BeginsOf(100, int64_t{1} << 30), testing::ElementsAre(0, 64));
   EXPECT_EQ(BeginsOf(1 << 20, int64_t{1} << 30).size(), 4 * kNumWorkers);
   EXPECT_EQ(BeginsOf(1 << 20, int64_t{1} << 33).size(), 128);
+}
+
+// Whose workers are done before Schedule() returns.
+class PromptQueue : public WorkQueue {
+ public:
+  explicit PromptQueue(const std::optional<absl::Status>& ended)
+      : ended_(ended) {}
+  void Schedule(Work work) override {
+    std::thread(std::move(work)).join();
+    EXPECT_FALSE(ended_.has_value());
+    ++num_scheduled_;
+  }
+  int num_workers() const override { return kNumWorkers; }
+  int num_scheduled() const { return num_scheduled_; }
+
+ private:
+  const std::optional<absl::Status>& ended_;
+  int num_scheduled_ = 0;
+};
+
+// When the calls have ended, the queue may go.
+TEST(LocalPassTest, EndsOnlyWhenNothingMoreGoesToTheQueue) {
+  std::optional<absl::Status> ended;
+  PromptQueue queue(ended);
+  const SimulatedEnvironment simulated(/*seed=*/1);
+  const auto group = LocalGroup::Create(
+      {&queue, simulated.get().clock, simulated.get().random}, 1, 1);
+  ASSERT_THAT(group, IsOk());
+  const auto executor = (*group)->manager().FindOrCreate(1);
+  const Member member(*executor);
+  LocalPass::Schedule(
+      std::make_shared<Slices>(member.attendees, /*line_bytes=*/1 << 20,
+                               /*touched_bytes=*/1 << 30),
+      [&](absl::Status status) { ended = std::move(status); });
+  EXPECT_THAT(ended, testing::Optional(IsOk()));
+  EXPECT_EQ(queue.num_scheduled(), 1);  // Nothing was left for others.
 }
 
 // By how the results are written, and elements.
