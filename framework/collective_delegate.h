@@ -30,6 +30,11 @@ class CollectiveDelegate {
   virtual absl::Status Prepare(CollectiveContext* context) = 0;
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 
+  // A step begins, perhaps anew. Then its executions have the keys of others
+  // before, of which nothing may be left: whoever cleans a step up has heard
+  // from all that they have ended these, before it begins anew.
+  virtual void OnStepBegun() {}
+
   // Who keeps `exec`, which waits here, from beginning, for error messages:
   // "rank 3 (/job:...)". Empty if nobody does. `group` is that of the request,
   // also where the delegate runs it among some of its members.

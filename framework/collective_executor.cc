@@ -18,8 +18,15 @@ thread_local CollectiveExecutor::JointEnd* joint_end = nullptr;
 
 std::shared_ptr<CollectiveExecutor> CollectiveExecutor::Create(
     Options options) {
-  return std::shared_ptr<CollectiveExecutor>(
+  const std::shared_ptr<CollectiveExecutor> executor(
       new CollectiveExecutor(std::move(options)));
+  executor->peers().WatchEnds(
+      [weak = executor->weak_from_this()](const ExecKey& exec,
+                                          const absl::Status& reason) {
+        const auto self = weak.lock();
+        if (self != nullptr) self->OnEndedByPeer(exec, reason);
+      });
+  return executor;
 }
 
 CollectiveExecutor::CollectiveExecutor(Options options)
@@ -134,6 +141,24 @@ void CollectiveExecutor::CancelTransfers(Execution& execution) {
   }
   const auto forgotten = executions_.EndCancel(execution);
   if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);
+}
+
+// Its members here may wait for each other, or for dependencies.
+void CollectiveExecutor::OnEndedByPeer(const ExecKey& exec,
+                                       const absl::Status& reason) {
+  const auto execution = executions_.Find(exec);
+  if (execution != nullptr) FailExecution(*execution, reason);
+}
+
+absl::Status CollectiveExecutor::StatusOf(
+    const ExecutionTable::Settled& settled,
+    const CollectiveContext& context) const {
+  if (aborted_.cancelled()) return aborted_.status();
+  if (settled.group_end->cancelled()) return settled.group_end->status();
+  const Cancellation& execution = context.execution->cancellation;
+  if (execution.cancelled()) return execution.status();
+  if (!settled.spans_tasks) return absl::OkStatus();
+  return options_.peers->StatusOf(context.exec_key);
 }
 
 void CollectiveExecutor::WatchGroup(const CollGroupParams& group) {

@@ -215,6 +215,12 @@ class CollectiveExecutor
   explicit CollectiveExecutor(Options options);
 
   void CancelTransfers(Execution& execution);
+  void OnEndedByPeer(const ExecKey& exec, const absl::Status& reason);
+
+  // What has ended the step, the group or the execution of a member for which
+  // the table has its key: from then on whoever ends one of them finds it.
+  absl::Status StatusOf(const ExecutionTable::Settled& settled,
+                        const CollectiveContext& context) const;
 
   // Ends this step's executions of `group` when the group ends.
   void WatchGroup(const CollGroupParams& group) ABSL_LOCKS_EXCLUDED(mu_);

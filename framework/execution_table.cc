@@ -377,7 +377,7 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
   TableInstance& instance = *member.instance;
   const CollGroupParams& group = *settled->params->group;
   const auto num_local = static_cast<size_t>(settled->params->task->num_local);
-  const bool spans_tasks = num_local < group.members.size();
+  const bool spans_tasks = settled->spans_tasks;
   absl::Status status;
   if (spans_tasks || instance.spans_tasks) {
     status = CheckGeneration(member, group);
@@ -526,6 +526,15 @@ std::vector<std::string> ExecutionTable::JoinedNames(
     names.push_back(devices_.at(device)->name);
   }
   return names;
+}
+
+std::shared_ptr<Execution> ExecutionTable::Find(const ExecKey& key) {
+  MutexLock lock(&mu_);
+  const auto found = instances_.find(InstanceId{key.group, key.instance});
+  if (found == instances_.end()) return nullptr;
+  const auto* const execution = found->second->executions.Find(key.execution);
+  return execution != nullptr && (*execution)->key_ == key ? *execution
+                                                           : nullptr;
 }
 
 std::vector<std::shared_ptr<Execution>> ExecutionTable::Running() {

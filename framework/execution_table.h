@@ -75,7 +75,9 @@ class ExecutionTable {
     explicit Settled(std::shared_ptr<const CollectiveParams> params)
         : params(std::move(params)),
           generation(this->params->group->generation),
-          group_end(this->params->group->cancellation.get()) {}
+          group_end(this->params->group->cancellation.get()),
+          spans_tasks(this->params->task->num_local <
+                      this->params->group->size()) {}
 
     const std::shared_ptr<const CollectiveParams> params;
 
@@ -83,6 +85,7 @@ class ExecutionTable {
     // have left the caches.
     const uint64_t generation;
     const Cancellation* const group_end;
+    const bool spans_tasks;
 
     std::shared_ptr<const CollectiveRequest> request;
     std::shared_ptr<CollectiveImplementationInterface> implementation;
@@ -214,6 +217,9 @@ class ExecutionTable {
   // Names of the devices of this process that have come.
   std::vector<std::string> JoinedNames(const Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The one under way whose transfers run by that key; null: none.
+  std::shared_ptr<Execution> Find(const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Those under way: all, or those whose transfers run in one generation of a
   // group.

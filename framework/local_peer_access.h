@@ -25,6 +25,9 @@ class LocalPeerAccess : public PeerAccessInterface {
                        absl::Status reason) override {
     rendezvous_.CancelExecution(exec, std::move(reason));
   }
+  absl::Status StatusOf(const ExecKey& exec) const override {
+    return rendezvous_.StatusOf(exec);
+  }
   void ForgetExecution(const ExecKey& exec) override {
     rendezvous_.ForgetExecution(exec);
   }

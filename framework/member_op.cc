@@ -303,21 +303,16 @@ void MemberOp::Prepare() {
 }
 
 absl::Status MemberOp::PrepareContext() {
-  const CollGroupParams& group = *settled_->params->group;
   context_.params = settled_->params.get();
   context_.executor = executor_.get();
   context_.device = args_.device;
   context_.execution = execution_.get();
-  context_.exec_key = {group.generation, executor_->step_id(), group.key,
-                       execution_->id.instance_key, execution_->number};
-  // The table has the key, so that whoever ends execution or group from now on
-  // finds the transfers.
-  if (execution_->cancellation.cancelled()) {
-    return execution_->cancellation.status();
-  }
-  if (group.cancellation->cancelled()) return group.cancellation->status();
-  const absl::Status status =
-      PrepareMemberBuffers(*settled_, &args_, &context_);
+  context_.exec_key = {settled_->generation, executor_->step_id(),
+                       execution_->id.group_key, execution_->id.instance_key,
+                       execution_->number};
+  absl::Status status = executor_->StatusOf(*settled_, context_);
+  if (!status.ok()) return status;
+  status = PrepareMemberBuffers(*settled_, &args_, &context_);
   if (!status.ok()) return status;
   return settled_->implementation->InitializeCollectiveContext(&context_);
 }

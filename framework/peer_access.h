@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -137,6 +138,18 @@ class PeerAccessInterface {
   // A delivery that is being read is not touched. The first reason stays.
   virtual void CancelExecution(const CollGroupParams& group,
                                const ExecKey& exec, absl::Status reason) = 0;
+
+  // `ended` runs for each execution that a member of another process ends,
+  // after its transfers here have ended, with no lock held: members may wait
+  // for something else than a transfer. Once, before anything else; it may run
+  // after this is gone. By default never: no member is in another process.
+  using EndedCallback =
+      std::function<void(const ExecKey& exec, const absl::Status& reason)>;
+  virtual void WatchEnds(EndedCallback /*ended*/) {}
+
+  // What ends the transfers of `exec`; OK if nothing does. As whoever cancels
+  // an execution may do so before its first member here has come.
+  virtual absl::Status StatusOf(const ExecKey& exec) const = 0;
 
   // No transfer of `exec` comes any more from this process: forgets that it was
   // cancelled.

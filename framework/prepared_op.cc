@@ -53,14 +53,8 @@ void PreparedOp::Start(StatusCallback done) {
   absl::Status status = Join();
   if (execution_ == nullptr) return Refuse(std::move(status));
   if (!status.ok()) return Finish(std::move(status));
-  // The table has the execution: whoever ends step, group or execution from now
-  // on finds it.
-  if (executor_->aborted_.cancelled()) return Finish(executor_->status());
-  const Cancellation& group = *settled_->group_end;
-  if (group.cancelled()) return Finish(group.status());
-  if (execution_->cancellation.cancelled()) {
-    return Finish(execution_->cancellation.status());
-  }
+  status = executor_->StatusOf(*settled_, context_);
+  if (!status.ok()) return Finish(std::move(status));
   settled_->implementation->Run(
       context_, [this](absl::Status status) { Finish(std::move(status)); });
 }

@@ -44,16 +44,10 @@ absl::Status SettledCall::Prepare(ExecutionTable::Call& call,
   context.implementation_state = nullptr;
   context.first_tag = 0;
   context.launched.store(false, std::memory_order_relaxed);
-  // The table has the execution: whoever ends step, group or execution from now
-  // on finds it.
-  const Cancellation& aborted = context.executor->aborted_;
-  if (aborted.cancelled()) return aborted.status();
-  const Cancellation& group = *call.settled->group_end;
-  if (group.cancelled()) return group.status();
-  const Cancellation& execution = call.execution->cancellation;
-  if (execution.cancelled()) return execution.status();
+  absl::Status status = context.executor->StatusOf(*call.settled, context);
+  if (!status.ok()) return status;
   if (!joined.ok()) return joined;
-  absl::Status status = PrepareMemberBuffers(*call.settled, args, &context);
+  status = PrepareMemberBuffers(*call.settled, args, &context);
   if (!status.ok()) return status;
   return call.settled->implementation->InitializeCollectiveContext(&context);
 }

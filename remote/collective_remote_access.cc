@@ -152,6 +152,7 @@ std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
   }
   // The requests at once, before the step asks again under the same keys.
   CancelReceives(ended.receives);
+  if (delegate() != nullptr) delegate()->OnStepBegun();
   if (!ended.waiting.sides.empty()) {
     told_later_.Add(
         [ended = std::move(ended)] { BufRendezvous::Tell(ended.waiting); });
@@ -474,6 +475,7 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
                      ", generation ", exec.generation));
   }
   Ended ended;
+  PeerAccessInterface::EndedCallback tell_step;
   {
     MutexLock lock(&mu_);
     ended = BeginCancel(exec, reason, BufRendezvous::kNever);
@@ -482,8 +484,11 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
       rendezvous_.ForgetExecution(ended_executions_.front());
       ended_executions_.pop_front();
     }
+    const auto step = steps_.find(exec.step);
+    if (step != steps_.end()) tell_step = step->second->ended();
   }
   Tell(ended);
+  if (tell_step != nullptr) tell_step(exec, reason);
   return absl::OkStatus();
 }
 

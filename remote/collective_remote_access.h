@@ -154,6 +154,9 @@ class CollectiveRemoteAccess
   void Forget(const ExecKey& exec, const std::atomic<bool>& replaced) {
     rendezvous_.ForgetExecution(exec, replaced);
   }
+  absl::Status StatusOf(const ExecKey& exec) const {
+    return rendezvous_.StatusOf(exec);
+  }
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
       ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -255,10 +255,23 @@ TEST_P(CollectiveRemoteAccessTest, ACancelledExecutionEndsOnAllTasks) {
   Receive(Key(1, 2), &received);  // Nobody offers it.
   environment_.RunAll();
   const absl::Status reason = absl::DataLossError("rank 0 has failed");
+  std::vector<std::vector<absl::Status>> told(kNumTasks);
+  for (int task = 0; task < kNumTasks; ++task) {
+    tasks_[task]->step->WatchEnds(
+        [&told, task](const ExecKey& exec, const absl::Status& why) {
+          EXPECT_EQ(exec, Key(0, 1).exec);
+          told[task].push_back(why);
+        });
+  }
   tasks_[0]->step->CancelExecution(*Group(1), Key(0, 1).exec, reason);
   environment_.RunAll();
   EXPECT_EQ(sent.end, reason);
-  for (const auto& task : tasks_) EXPECT_THAT(task->cancel_status, IsOk());
+  for (int task = 0; task < kNumTasks; ++task) {
+    EXPECT_THAT(tasks_[task]->cancel_status, IsOk());
+    EXPECT_EQ(tasks_[task]->step->StatusOf(Key(0, 1).exec), reason);
+    EXPECT_EQ(told[task], task == 0 ? std::vector<absl::Status>()
+                                    : std::vector<absl::Status>{reason});
+  }
   Receive(Key(0, 1), &later);
   environment_.RunAll();
   EXPECT_EQ(later.end, reason);

@@ -40,6 +40,21 @@ void PerStep::CancelExecution(const CollGroupParams& group, const ExecKey& exec,
   if (is_first || tells_anyway) access_->TellOthers(group, exec, reason);
 }
 
+void PerStep::WatchEnds(EndedCallback ended) {
+  MutexLock lock(&mu_);
+  ended_ = std::move(ended);
+}
+
+PeerAccessInterface::EndedCallback PerStep::ended() const {
+  MutexLock lock(&mu_);
+  return ended_;
+}
+
+absl::Status PerStep::StatusOf(const ExecKey& exec) const {
+  return is_replaced_ ? BufRendezvous::BegunAnew(step_id_)
+                      : access_->StatusOf(exec);
+}
+
 void PerStep::ForgetExecution(const ExecKey& exec) {
   RemoveTold(exec);
   access_->Forget(exec, is_replaced_);

@@ -36,12 +36,17 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
                     const Ask& ask) override;
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override ABSL_LOCKS_EXCLUDED(mu_);
+  void WatchEnds(EndedCallback ended) override ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status StatusOf(const ExecKey& exec) const override;
   void ForgetExecution(const ExecKey& exec) override ABSL_LOCKS_EXCLUDED(mu_);
   void StartAbort(absl::Status reason) override;
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override;
   CollectiveDelegate* delegate() override;
   size_t least_device_bytes() const override;
+
+  // What WatchEnds() was given, or null.
+  EndedCallback ended() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The step is over on all tasks: on some it may have begun anew.
   void SetOver() { is_over_ = true; }
@@ -56,7 +61,8 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
 
   const std::shared_ptr<CollectiveRemoteAccess> access_;
   const int64_t step_id_;
-  Mutex mu_;
+  mutable Mutex mu_;
+  EndedCallback ended_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<ExecKey> told_ ABSL_GUARDED_BY(mu_);  // Since the abort.
   std::atomic<bool> is_aborted_{false};
   std::atomic<bool> is_over_{false};

@@ -83,6 +83,65 @@ TEST_P(FailedCallsTest, AnExecutionThatFailsEndsOnAllTasks) {
   EXPECT_EQ(late.outcome.status, calls[0]->outcome.status);
 }
 
+// Who comes late is told as well.
+TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForMembersOfTheirOwnTask) {
+  CollectiveRequest request = Request(kNumTasks);
+  request.impl_details.implementation = "LocalThenRing";
+  for (int task = 0; task < kNumTasks; ++task) {
+    CallDevice(task, 0, request);
+    CallDevice(task, 1, request);
+  }
+  environment_.RunAll();
+  for (const bool is_late : {false, true}) {
+    std::vector<Call*> calls;
+    if (!is_late) calls.push_back(&CallDevice(2, 0, request));
+    calls.push_back(&CallDevice(0, 0, request, After(absl::Seconds(1))));
+    calls.push_back(&CallDevice(0, 1, request));
+    calls.push_back(&CallDevice(1, 0, request));
+    environment_.RunAll();
+    environment_.Advance(absl::Seconds(2));
+    if (is_late) calls.push_back(&CallDevice(2, 0, request));
+    environment_.RunAll();
+    calls.push_back(&CallDevice(1, 1, request));
+    calls.push_back(&CallDevice(2, 1, request));
+    environment_.RunAll();
+    for (const Call* call : calls) {
+      ASSERT_TRUE(call->outcome.status.has_value());
+      EXPECT_THAT(*call->outcome.status,
+                  StatusIs(absl::StatusCode::kDeadlineExceeded,
+                           HasSubstr("called by /job:worker/replica:0/task:0/"
+                                     "device:CPU:0")));
+    }
+  }
+}
+
+TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForWhatTheyDependOn) {
+  CollectiveRequest first = Request(kNumTasks);
+  first.group_size = kNumTasks;
+  CollectiveRequest second = first;
+  second.instance_key = 2;
+  second.impl_details.dependencies = {{first.group_key, first.instance_key}};
+  for (int task = 0; task < kNumTasks; ++task) {
+    CallDevice(task, 0, first);
+    CallDevice(task, 0, second);
+  }
+  environment_.RunAll();
+  std::vector<Call*> calls;
+  for (int task = 0; task < kNumTasks; ++task) {
+    calls.push_back(&CallDevice(
+        task, 0, second,
+        task == 0 ? After(absl::Seconds(1)) : absl::InfiniteFuture()));
+  }
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(2));
+  for (const Call* call : calls) {
+    ASSERT_TRUE(call->outcome.status.has_value());
+    EXPECT_THAT(*call->outcome.status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         HasSubstr("dependencies")));
+  }
+}
+
 // Its task ends and forgets the execution as soon as the group is settled,
 // which the others may hear of later than of the failure.
 TEST_P(FailedCallsTest, ABufferThatDoesNotFitEndsTheFirstCallOnAllTasks) {

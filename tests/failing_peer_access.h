@@ -35,6 +35,12 @@ class FailNthTransfer : public PeerAccessInterface {
                        absl::Status reason) override {
     target_->CancelExecution(group, exec, std::move(reason));
   }
+  void WatchEnds(EndedCallback ended) override {
+    target_->WatchEnds(std::move(ended));
+  }
+  absl::Status StatusOf(const ExecKey& exec) const override {
+    return target_->StatusOf(exec);
+  }
   void ForgetExecution(const ExecKey& exec) override {
     target_->ForgetExecution(exec);
   }

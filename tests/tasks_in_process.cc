@@ -73,61 +73,105 @@ class TaskResolver : public ParamResolverInterface {
       ABSL_GUARDED_BY(mu_);
 };
 
+using EndedCallback = PeerAccessInterface::EndedCallback;
+
+// What the tasks of a step have in common.
+class StepOfAllTasks {
+ public:
+  BufRendezvous& transfers() { return transfers_; }
+
+  void AddTask(const PeerAccessInterface* peers, EndedCallback ended)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    tasks_[peers] = std::move(ended);
+  }
+  void RemoveTask(const PeerAccessInterface* peers) ABSL_LOCKS_EXCLUDED(mu_) {
+    EndedCallback removed;  // Goes with no lock held.
+    MutexLock lock(&mu_);
+    removed = std::exchange(tasks_[peers], nullptr);
+    tasks_.erase(peers);
+  }
+
+  void Cancel(const ExecKey& exec, const absl::Status& reason,
+              const PeerAccessInterface* by) ABSL_LOCKS_EXCLUDED(mu_) {
+    if (!transfers_.CancelExecution(exec, reason)) return;
+    std::map<const PeerAccessInterface*, EndedCallback> tasks;
+    {
+      MutexLock lock(&mu_);
+      tasks = tasks_;
+    }
+    for (const auto& [task, ended] : tasks) {
+      if (task != by) ended(exec, reason);
+    }
+  }
+
+ private:
+  BufRendezvous transfers_;
+  Mutex mu_;
+  std::map<const PeerAccessInterface*, EndedCallback> tasks_
+      ABSL_GUARDED_BY(mu_);
+};
+
 // What any task's members send each other.
 class SharedPeers : public PeerAccessInterface {
  public:
-  explicit SharedPeers(std::shared_ptr<BufRendezvous> transfers)
-      : transfers_(std::move(transfers)) {}
+  explicit SharedPeers(std::shared_ptr<StepOfAllTasks> step)
+      : step_(std::move(step)) {}
+  ~SharedPeers() override { step_->RemoveTask(this); }
 
   void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
                   const Offer& offer) override {
-    transfers_->Provide(key, offer);
+    step_->transfers().Provide(key, offer);
   }
   void RecvFromPeer(const CollGroupMember& /*peer*/, const BufKey& key,
                     const Ask& ask) override {
-    transfers_->Consume(key, ask);
+    step_->transfers().Consume(key, ask);
   }
   void CancelExecution(const CollGroupParams& /*group*/, const ExecKey& exec,
                        absl::Status reason) override {
-    transfers_->CancelExecution(exec, std::move(reason));
+    step_->Cancel(exec, reason, this);
+  }
+  void WatchEnds(EndedCallback ended) override {
+    step_->AddTask(this, std::move(ended));
+  }
+  absl::Status StatusOf(const ExecKey& exec) const override {
+    return step_->transfers().StatusOf(exec);
   }
   // Other tasks still have to hear of it.
   void ForgetExecution(const ExecKey& /*exec*/) override {}
   void StartAbort(absl::Status reason) override {
-    transfers_->StartAbort(std::move(reason));
+    step_->transfers().StartAbort(std::move(reason));
   }
   std::string DescribeWaiting(const CollGroupParams& /*group*/,
                               const ExecKey& exec) override {
-    return transfers_->DescribeWaiting(exec);
+    return step_->transfers().DescribeWaiting(exec);
   }
 
  private:
-  const std::shared_ptr<BufRendezvous> transfers_;
+  const std::shared_ptr<StepOfAllTasks> step_;
 };
 
 }  // namespace
 
-// Where the transfers of a step meet, as long as an executor of it lives.
-class TasksInProcess::Transfers {
+// By number, as long as an executor of it lives.
+class TasksInProcess::Steps {
  public:
-  std::shared_ptr<BufRendezvous> Of(int64_t step) ABSL_LOCKS_EXCLUDED(mu_) {
+  std::shared_ptr<StepOfAllTasks> Of(int64_t number) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    std::weak_ptr<BufRendezvous>& known = steps_[step];
-    std::shared_ptr<BufRendezvous> transfers = known.lock();
-    if (transfers == nullptr) {
-      known = transfers = std::make_shared<BufRendezvous>();
-    }
-    return transfers;
+    std::weak_ptr<StepOfAllTasks>& known = steps_[number];
+    std::shared_ptr<StepOfAllTasks> step = known.lock();
+    if (step == nullptr) known = step = std::make_shared<StepOfAllTasks>();
+    return step;
   }
 
  private:
   Mutex mu_;
-  std::map<int64_t, std::weak_ptr<BufRendezvous>> steps_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, std::weak_ptr<StepOfAllTasks>> steps_ ABSL_GUARDED_BY(mu_);
 };
 
 TasksInProcess::TasksInProcess()
     : leader_(ParamResolverLocal::Create({})),
-      transfers_(std::make_shared<Transfers>()) {}
+      steps_(std::make_shared<Steps>()) {}
 
 absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>>
 TasksInProcess::NewExecutors(const Environment& environment,
@@ -139,8 +183,8 @@ TasksInProcess::NewExecutors(const Environment& environment,
        .param_resolver = std::make_shared<TaskResolver>(leader_, name),
        .device_resolver = std::make_shared<DeviceResolverLocal>(devices),
        .step_sequence = std::make_shared<StepSequenceLocal>(environment.random),
-       .make_peer_access = [transfers = transfers_](int64_t step) {
-         return std::make_unique<SharedPeers>(transfers->Of(step));
+       .make_peer_access = [steps = steps_](int64_t step) {
+         return std::make_unique<SharedPeers>(steps->Of(step));
        }});
 }
 

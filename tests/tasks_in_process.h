@@ -33,10 +33,10 @@ class TasksInProcess {
   void EndAll(const absl::Status& reason);
 
  private:
-  class Transfers;
+  class Steps;
 
   const std::shared_ptr<ParamResolverLocal> leader_;
-  const std::shared_ptr<Transfers> transfers_;
+  const std::shared_ptr<Steps> steps_;
 };
 
 }  // namespace tutti
