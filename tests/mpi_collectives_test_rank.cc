@@ -1,6 +1,7 @@
 // The tests of collectives that MPI runs that each process of a job runs, in
 // step with the others: mpirun_test.py starts them. With the argument
-// "funneled" MPI is for calls from one thread.
+// "funneled" MPI is for calls from one thread, with "adopted" the program's
+// own.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,9 +26,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "framework/await.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/collective_request.h"
+#include "framework/status_callback.h"
+#include "framework/step_sequence.h"
 #include "framework/tensor.h"
 #include "runtime/cluster_runtime.h"
 #include "tests/mpi_collectives_testing.h"
@@ -731,6 +735,68 @@ TEST_F(MpiCollectivesTest, ANameThatCannotServeIsAnErrorThatListsWhatCan) {
                        AllOf(HasSubstr("MpiGather does not do all_reduce; "
                                        "these can serve: "),
                              HasSubstr("MpiReduce"))));
+}
+
+// What its members had begun before is not met by those that call it anew.
+TEST_F(MpiCollectivesTest, AStepThatBeginsAnewReducesNothingOfBefore) {
+  constexpr absl::Duration kLimit = absl::Seconds(30);
+  for (const int64_t count : {kFew, kMany}) {
+    const CollectiveRequest request = RequestOf(
+        "MpiReduce", AllReduce(), DType::kInt32, TensorShape::Vector(count));
+    Call settles{.request = request,
+                 .input = Filled(request.dtype, request.shape, rank())};
+    Start(settles);
+    ASSERT_THAT(settles.Wait(), IsOk());
+    for (int64_t step = 2; step < 100; ++step) {
+      Call old{.request = request,
+               .input = Filled(request.dtype, request.shape, /*rank=*/100)};
+      if (rank() > 0) Start(old, step);
+      // By then rank 0 knows who is ready.
+      Call known{.request = RequestOf("MpiReduce", AllReduce(), DType::kInt32,
+                                      TensorShape::Vector(1)),
+                 .input = Filled(DType::kInt32, TensorShape::Vector(1), 0)};
+      Start(known);
+      ASSERT_THAT(known.Wait(), IsOk());
+      Call anew{.request = request,
+                .input = Filled(request.dtype, request.shape, rank())};
+      const auto start_anew = [&] { Start(anew, step, nullptr, 0, kLimit); };
+      if (rank() == 0) {  // As early as it may.
+        runtime_->CleanupStep(step, [&](const absl::Status& cleaned_up) {
+          EXPECT_THAT(cleaned_up, IsOk());
+          start_anew();
+        });
+      } else {
+        EXPECT_FALSE(old.Wait().ok());
+        start_anew();
+      }
+      ASSERT_THAT(anew.Wait(), IsOk());
+      Check(anew.output, [&](int64_t i) { return SumOf(i); });
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, AllProcessesThatRefreshGoOnFromTheSameStep) {
+  constexpr int64_t kGraph = 5;
+  StepSequenceInterface& sequence = runtime_->manager().step_sequence();
+  EXPECT_EQ(sequence.NextStepId(kGraph), kInvalidStepId);
+  EXPECT_THAT(Await([&](StatusCallback done) {
+                sequence.RefreshStepIdSequenceAsync(kGraph, std::move(done));
+              }),
+              IsOk());
+  const int64_t first = sequence.NextStepId(kGraph);
+  EXPECT_GE(first, 0);
+  const TensorShape shape = TensorShape::Vector(1);
+  Call of_all{
+      .request = RequestOf("MpiGather", AllGather(), DType::kInt64, shape),
+      .input = *Tensor::Allocate(DType::kInt64, shape)};
+  StoreInteger(DType::kInt64, first, of_all.input.mutable_data());
+  Start(of_all);
+  ASSERT_THAT(of_all.Wait(), IsOk());
+  for (int r = 0; r < size(); ++r) {
+    EXPECT_EQ(std::memcmp(of_all.output.data() + 8 * r, &first, 8), 0) << r;
+  }
+  sequence.RetireStepId(kGraph, first);
+  EXPECT_EQ(sequence.NextStepId(kGraph), first + 1);
 }
 
 }  // namespace

@@ -312,6 +312,28 @@ TEST_F(ShutdownTest, TheDestructionOfARuntimeEndsWhatItsRankWaitsFor) {
   EXPECT_FALSE(call->status.ok());
 }
 
+// Whether it waits for anything itself or not.
+TEST_F(ShutdownTest, TheDestructionOfOneRuntimeEndsWhatTheOthersWaitFor) {
+  if (size() == 1) GTEST_SKIP() << "alone, a rank waits for nobody";
+  for (const int gone : {0, size() - 1}) {
+    for (const bool asks : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("rank ", gone, asks ? ", which asks" : ""));
+      Begin({});
+      std::vector<NamedCallPtr> calls;
+      if (asks || rank() != gone) {
+        calls.push_back(Reduce(absl::StrCat("asked for by rank ", rank())));
+      }
+      if (rank() == gone) runtime_.reset();
+      WaitForAll(calls);
+      for (const NamedCallPtr& call : calls) {
+        EXPECT_EQ(call->num_answers, 1);
+        EXPECT_FALSE(call->status.ok());
+      }
+      runtime_.reset();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tutti
 

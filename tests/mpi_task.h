@@ -13,8 +13,9 @@ namespace tutti {
 // One process of an MPI job, each of which runs the same tests of googletest,
 // in step with the others: mpirun_test.py starts them.
 
-// Brings MPI up, runs all tests and ends MPI: what main() returns. Blocks on
-// the other processes.
+// Brings MPI up, runs all tests and ends MPI: what main() returns. With the
+// argument "adopted" the program has an MPI of its own, which Tutti adopts; its
+// messages are others than Tutti's. Blocks on the other processes.
 int RunTestsUnderMpi(int* argc, char** argv);
 
 // Of the tests; with threads.

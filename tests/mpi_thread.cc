@@ -13,7 +13,8 @@ namespace {
 
 std::atomic<int> most_level = MPI_THREAD_MULTIPLE;
 
-// Set once.
+// Set once: by who brings MPI up, or else, in a program that has done so by
+// itself, by the first one to call it.
 std::atomic<std::thread::id> thread_of_mpi;
 
 // That have not ended. Of that thread.
@@ -32,7 +33,10 @@ namespace tutti {
 void GrantFunneledOnly() { most_level = MPI_THREAD_FUNNELED; }
 
 void CheckMpiThread(const char* function) {
-  if (std::this_thread::get_id() == thread_of_mpi.load()) return;
+  const std::thread::id caller = std::this_thread::get_id();
+  std::thread::id nobody;
+  if (thread_of_mpi.compare_exchange_strong(nobody, caller)) return;
+  if (thread_of_mpi == caller) return;
   std::fprintf(stderr, "%s() is called on another thread than MPI's\n",
                function);
   std::abort();
@@ -183,6 +187,57 @@ int MPI_Ibarrier(MPI_Comm communicator, MPI_Request* request) {
 int MPI_Comm_dup(MPI_Comm communicator, MPI_Comm* made) {
   tutti::CheckMpiThread("MPI_Comm_dup");
   return PMPI_Comm_dup(communicator, made);
+}
+
+int MPI_Allgather(const void* from, int send_count, MPI_Datatype send_type,
+                  void* into, int count, MPI_Datatype type,
+                  MPI_Comm communicator) {
+  tutti::CheckMpiThread("MPI_Allgather");
+  return PMPI_Allgather(from, send_count, send_type, into, count, type,
+                        communicator);
+}
+
+int MPI_Allreduce(const void* from, void* into, int count, MPI_Datatype type,
+                  MPI_Op op, MPI_Comm communicator) {
+  tutti::CheckMpiThread("MPI_Allreduce");
+  return PMPI_Allreduce(from, into, count, type, op, communicator);
+}
+
+int MPI_Barrier(MPI_Comm communicator) {
+  tutti::CheckMpiThread("MPI_Barrier");
+  return PMPI_Barrier(communicator);
+}
+
+int MPI_Type_contiguous(int count, MPI_Datatype of, MPI_Datatype* made) {
+  tutti::CheckMpiThread("MPI_Type_contiguous");
+  return PMPI_Type_contiguous(count, of, made);
+}
+
+int MPI_Type_commit(MPI_Datatype* type) {
+  tutti::CheckMpiThread("MPI_Type_commit");
+  return PMPI_Type_commit(type);
+}
+
+int MPI_Type_free(MPI_Datatype* type) {
+  tutti::CheckMpiThread("MPI_Type_free");
+  return PMPI_Type_free(type);
+}
+
+int MPI_Op_create(MPI_User_function* function, int commutes, MPI_Op* made) {
+  tutti::CheckMpiThread("MPI_Op_create");
+  return PMPI_Op_create(function, commutes, made);
+}
+
+int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info,
+                            MPI_Comm communicator, void* memory,
+                            MPI_Win* made) {
+  tutti::CheckMpiThread("MPI_Win_allocate_shared");
+  return PMPI_Win_allocate_shared(size, unit, info, communicator, memory, made);
+}
+
+int MPI_Win_free(MPI_Win* window) {
+  tutti::CheckMpiThread("MPI_Win_free");
+  return PMPI_Win_free(window);
 }
 
 int MPI_Finalize() {

@@ -5,8 +5,10 @@ namespace tutti {
 
 // A program that links this ends when MPI is called on another thread than the
 // one that brought it up, and names the function; and when MPI is to end while
-// receives are open. Watched are those for
-// messages, collectives, what has ended, and communicators; not
+// receives are open. Where the program has brought MPI up by
+// PMPI_Init_thread(), its own calls are PMPI's, and the one thread is the first
+// one that calls MPI. Watched are those for messages, collectives, what has
+// ended, types, operations, windows and communicators; not
 // MPI_Comm_create_group() and MPI_Comm_free(), which programs replace
 // themselves.
 

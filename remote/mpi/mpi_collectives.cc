@@ -199,6 +199,7 @@ void MpiCollectives::Execution::Add() {
   ++owner_->num_executions_;
   if (owner_->is_closing_) return End(ShutDown());
   if (!failure_.ok()) return End(failure_);
+  owner_->LookFirst();
   const bool is_exchanged = tasks_.size() == 2 && !carried().empty();
   if (is_exchanged) return owner_->exchange_.Add(shared_from_this());
   owner_->agreement_.AddReady(shared_from_this());
@@ -383,6 +384,15 @@ MpiPoller::State MpiCollectives::PollClosed() {
   if (communicators_.size() == 0) notes_.Close();
   if (is_busy) return State::kBusy;
   return notes_.is_sending() ? State::kWaiting : State::kIdle;
+}
+
+// A clean-up that another process has answered is behind what that process had
+// withdrawn by then.
+void MpiCollectives::LookFirst() {
+  if (!looks_first_ || !looks_first_.exchange(false)) return;
+  while (notes_.Receive(
+      [this](int task, const MpiNote& note) { OnNote(task, note); })) {
+  }
 }
 
 void MpiCollectives::OnNote(int task, const MpiNote& note) {

@@ -1,6 +1,7 @@
 #ifndef TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
 #define TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -77,6 +78,9 @@ class MpiCollectives final
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override;
 
+  // What the others have withdrawn of the step before may be on the way.
+  void OnStepBegun() override { looks_first_ = true; }
+
   // The rest is for MPI's thread. Begins to listen; once, before all else.
   void Open();
   State Poll(bool is_last) override;
@@ -101,6 +105,7 @@ class MpiCollectives final
   std::function<void(int task, const MpiNote& note)> Sender();
   std::string NamesOf(const CollGroupParams& group,
                       const std::vector<int>& tasks) const;
+  void LookFirst();
   void OnNote(int task, const MpiNote& note);
   void OnGone(int task, const absl::Status& why);
   void Withdraw(const ExecKey& key, const absl::Status& why);
@@ -111,6 +116,10 @@ class MpiCollectives final
   absl::Status Gone(int task) const;
 
   const Options options_;
+
+  // At all notes that have come, before another execution is added.
+  std::atomic<bool> looks_first_{false};
+
   MpiNotes notes_;
   MpiAgreement agreement_;
   MpiExchange exchange_;
