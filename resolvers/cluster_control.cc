@@ -324,7 +324,7 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
     case proto::ControlRequest::kEndGroup:
       return Done(param_resolver_->OnEndGroup(caller, request.end_group()));
     case proto::ControlRequest::kGoodbye:
-      leave_->OnGoodbye(caller.task);
+      leave_->OnGoodbye(caller);
       return Done(absl::OkStatus());
     case proto::ControlRequest::kCancelExecution:
       return Done(CancelExecution(caller, request.cancel_execution()));

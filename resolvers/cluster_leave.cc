@@ -9,7 +9,7 @@
 namespace tutti {
 
 ClusterLeave::ClusterLeave(Options options)
-    : options_(std::move(options)), processes_(options_.cluster.num_tasks()) {}
+    : options_(std::move(options)), tasks_(options_.cluster.num_tasks()) {}
 
 void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
   const int num_tasks = options_.cluster.num_tasks();
@@ -45,8 +45,8 @@ absl::Status ClusterLeave::MayLeave() const {
 
 void ClusterLeave::Begin(absl::Time deadline) {
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
-    WaitForLate(task);
-    if (task != options_.cluster.this_task && !lost_.contains(task)) {
+    WaitForLate(tasks_[task]);
+    if (task != options_.cluster.this_task && !tasks_[task].is_lost) {
       untold_.insert(task);
     }
   }
@@ -78,43 +78,52 @@ void ClusterLeave::OnTold(int task) {
 }
 
 void ClusterLeave::OnFound(const ControlCaller& process) {
-  const auto [task, incarnation] = process;
   MutexLock lock(&mu_);
-  if (processes_[task].lost_soon.erase(incarnation) > 0) return;
-  processes_[task].late.insert(incarnation);
+  Task& task = tasks_[process.task];
+  if (task.lost_soon.erase(process.incarnation) > 0) return;
+  task.late.insert(process.incarnation);
   if (done_ == nullptr) WaitForLate(task);
 }
 
 // To whom it was no matter that this task was leaving before.
-void ClusterLeave::WaitForLate(int task) {
-  Processes& known = processes_[task];
-  if (known.late.empty()) return;
-  known.present.merge(known.late);
-  lost_.erase(task);
-  gone_.erase(task);
+void ClusterLeave::WaitForLate(Task& task) {
+  for (const uint64_t incarnation : task.late) {
+    task.present[incarnation] = task.goodbye_soon.erase(incarnation) > 0;
+    task.is_lost = false;
+  }
+  task.late.clear();
 }
 
 void ClusterLeave::OnLost(const ControlCaller& process) {
-  const auto [task, incarnation] = process;
+  const uint64_t incarnation = process.incarnation;
   {
     MutexLock lock(&mu_);
-    Processes& known = processes_[task];
-    if (known.present.erase(incarnation) + known.late.erase(incarnation) == 0) {
-      known.lost_soon.insert(incarnation);
+    Task& task = tasks_[process.task];
+    if (task.present.erase(incarnation) + task.late.erase(incarnation) == 0) {
+      task.lost_soon.insert(incarnation);
     }
-    if (!known.present.empty()) return;  // Another one has taken its place.
-    lost_.insert(task);
-    gone_.insert(task);
-    untold_.erase(task);
+    task.goodbye_soon.erase(incarnation);
+    task.has_ended = true;
+    if (task.present.empty()) {  // None has taken its place.
+      task.is_lost = true;
+      untold_.erase(process.task);
+    }
   }
   EndIfDone();
 }
 
-void ClusterLeave::OnGoodbye(int task) {
+void ClusterLeave::OnGoodbye(const ControlCaller& process) {
   {
     MutexLock lock(&mu_);
+    Task& task = tasks_[process.task];
     WaitForLate(task);
-    gone_.insert(task);
+    const auto found = task.present.find(process.incarnation);
+    if (found == task.present.end()) {
+      task.goodbye_soon.insert(process.incarnation);
+    } else {
+      found->second = true;
+    }
+    task.has_ended = true;
   }
   EndIfDone();
 }
@@ -129,7 +138,7 @@ std::vector<int> ClusterLeave::WaitsFor() {
 std::set<int> ClusterLeave::Missing() const {
   std::set<int> missing;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
-    if (task != options_.cluster.this_task && !gone_.contains(task)) {
+    if (task != options_.cluster.this_task && !tasks_[task].is_gone()) {
       missing.insert(task);
     }
   }

@@ -1,8 +1,10 @@
 #ifndef TUTTI_RESOLVERS_CLUSTER_LEAVE_H_
 #define TUTTI_RESOLVERS_CLUSTER_LEAVE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -41,11 +43,11 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   // Ends with `reason` what waits, and whoever wants to leave later.
   void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  void OnGoodbye(int task) ABSL_LOCKS_EXCLUDED(mu_);
-
   // A process of a task is there, perhaps another one than before: it is waited
-  // for until it is lost; if this task is leaving already, by the next Leave().
-  // Each is found once and lost once; the words of it may come in any order.
+  // for until it says Goodbye or is lost; if this task is leaving already, by
+  // the next Leave(). Each is found once and lost once; the words of it may
+  // come in any order.
+  void OnGoodbye(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
   void OnFound(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
   void OnLost(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -53,26 +55,38 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // Its processes, by their incarnations.
+  struct Task {
+    // Those that were found and not lost: whether it has said Goodbye.
+    std::map<uint64_t, bool> present;
+
+    std::set<uint64_t> late;  // Found while this task left, and not lost.
+
+    // Told before they were found.
+    std::set<uint64_t> goodbye_soon;
+    std::set<uint64_t> lost_soon;
+
+    bool is_lost = false;    // Nobody is there to be told anything.
+    bool has_ended = false;  // One of them said Goodbye or was lost.
+
+    bool is_gone() const {
+      return has_ended &&
+             std::all_of(present.begin(), present.end(),
+                         [](const auto& process) { return process.second; });
+    }
+  };
+
   absl::Status MayLeave() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Begin(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnTold(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void EndIfDone() ABSL_LOCKS_EXCLUDED(mu_);
-  void WaitForLate(int task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void WaitForLate(Task& task);
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   std::set<int> Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // By their incarnations.
-  struct Processes {
-    std::set<uint64_t> present;    // Found, and not lost.
-    std::set<uint64_t> late;       // The same, but found while this one left.
-    std::set<uint64_t> lost_soon;  // Lost, and not found yet.
-  };
-
   const Options options_;
   Mutex mu_;
-  std::vector<Processes> processes_ ABSL_GUARDED_BY(mu_);  // By task.
-  std::set<int> lost_ ABSL_GUARDED_BY(mu_);
-  std::set<int> gone_ ABSL_GUARDED_BY(mu_);    // Have said so, or are lost.
+  std::vector<Task> tasks_ ABSL_GUARDED_BY(mu_);
   std::set<int> untold_ ABSL_GUARDED_BY(mu_);  // Have not answered.
   absl::Status end_ ABSL_GUARDED_BY(mu_);      // OK before End().
   StatusCallback done_ ABSL_GUARDED_BY(mu_);

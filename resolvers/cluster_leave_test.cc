@@ -72,8 +72,8 @@ class ClusterLeaveTest : public testing::Test {
 
 TEST_F(ClusterLeaveTest, EndsWhenAllHaveSaidAndHeardGoodbye) {
   Leave();
-  leave_->OnGoodbye(1);
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({1, 6});
+  leave_->OnGoodbye({2, 5});
   channel_->Answer(1);
   EXPECT_FALSE(ended_.has_value());
   channel_->Answer(2);
@@ -83,14 +83,14 @@ TEST_F(ClusterLeaveTest, EndsWhenAllHaveSaidAndHeardGoodbye) {
 TEST_F(ClusterLeaveTest, WaitsForNoAnswerOfOneThatIsLost) {
   leave_->OnLost({1, 5});
   Leave();
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   channel_->Answer(2);
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
 TEST_F(ClusterLeaveTest, OneThatIsLostMeanwhileIsNotWaitedFor) {
   Leave();
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   channel_->Answer(2);
   EXPECT_FALSE(ended_.has_value());
   leave_->OnLost({1, 5});
@@ -101,11 +101,11 @@ TEST_F(ClusterLeaveTest, OneThatCameBackIsWaitedFor) {
   leave_->OnLost({1, 5});
   leave_->OnFound({1, 6});
   Leave();
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   channel_->Answer(2);
   EXPECT_FALSE(ended_.has_value());
   channel_->Answer(1);
-  leave_->OnGoodbye(1);
+  leave_->OnGoodbye({1, 6});
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
@@ -114,7 +114,7 @@ TEST_F(ClusterLeaveTest, AWordOfLossThatIsOvertakenLosesNobodyElse) {
   leave_->OnFound({1, 6});
   Leave();
   leave_->OnLost({1, 5});  // Before the other one was found.
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   channel_->Answer(2);
   EXPECT_FALSE(ended_.has_value());
   leave_->OnLost({1, 6});
@@ -125,7 +125,7 @@ TEST_F(ClusterLeaveTest, OneWhoseLossIsToldFirstIsNotWaitedFor) {
   leave_->OnLost({1, 5});
   leave_->OnFound({1, 5});
   Leave();
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   channel_->Answer(2);
   EXPECT_EQ(ended_, absl::OkStatus());
 }
@@ -134,7 +134,7 @@ TEST_F(ClusterLeaveTest, OneThatCameBackMeanwhileIsWaitedForTheNextTime) {
   LeaveWhileOneComesBack();
   Leave();
   for (const int task : {1, 2}) channel_->Answer(task);
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   EXPECT_FALSE(ended_.has_value());
   leave_->OnLost({1, 6});
   EXPECT_EQ(ended_, absl::OkStatus());
@@ -142,10 +142,10 @@ TEST_F(ClusterLeaveTest, OneThatCameBackMeanwhileIsWaitedForTheNextTime) {
 
 TEST_F(ClusterLeaveTest, ItsGoodbyeBetweenTheTwoCounts) {
   LeaveWhileOneComesBack();
-  leave_->OnGoodbye(1);
+  leave_->OnGoodbye({1, 6});
   Leave();
   for (const int task : {1, 2}) channel_->Answer(task);
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
@@ -154,8 +154,44 @@ TEST_F(ClusterLeaveTest, OneThatComesBackBeforeItsLossIsToldIsNotWaitedFor) {
   Leave();
   leave_->OnFound({1, 6});
   leave_->OnLost({1, 5});
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   channel_->Answer(2);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, AGoodbyeThatOvertakesTheWordOfItsProcessCounts) {
+  leave_->OnGoodbye({1, 6});
+  leave_->OnFound({1, 6});
+  Leave();
+  leave_->OnGoodbye({2, 5});
+  for (const int task : {1, 2}) channel_->Answer(task);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(ClusterLeaveTest, AGoodbyeIsThatOfItsProcessAlone) {
+  leave_->OnFound({1, 5});
+  leave_->OnLost({1, 5});
+  leave_->OnFound({1, 6});
+  leave_->OnGoodbye({1, 5});  // Late.
+  Leave();
+  leave_->OnGoodbye({2, 5});
+  for (const int task : {1, 2}) channel_->Answer(task);
+  EXPECT_FALSE(ended_.has_value());
+  leave_->OnGoodbye({1, 6});
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+// The loss of the one before is told last.
+TEST_F(ClusterLeaveTest, WhoHasSaidGoodbyeIsNotWaitedForAfterTheLossOfAnother) {
+  leave_->OnFound({1, 5});
+  leave_->OnFound({1, 6});
+  Leave();
+  for (const int task : {1, 2}) {
+    leave_->OnGoodbye({task, 6});
+    channel_->Answer(task);
+  }
+  EXPECT_FALSE(ended_.has_value());
+  leave_->OnLost({1, 5});
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
@@ -168,7 +204,7 @@ TEST_F(ClusterLeaveTest, ASecondOneIsRefusedWhileTheFirstWaits) {
                                testing::HasSubstr("leaving already")));
   EXPECT_FALSE(ended_.has_value());
   for (int task : {1, 2}) {
-    leave_->OnGoodbye(task);
+    leave_->OnGoodbye({task, 5});
     channel_->Answer(task);
   }
   EXPECT_EQ(ended_, absl::OkStatus());
@@ -188,7 +224,7 @@ TEST_F(ClusterLeaveTest, EndsWithTheReasonNowAndLater) {
 TEST_F(ClusterLeaveTest, TheDeadlineNamesWhoHasNotSaidGoodbye) {
   Leave();
   channel_->Answer(1);
-  leave_->OnGoodbye(2);
+  leave_->OnGoodbye({2, 5});
   channel_->Answer(2);
   environment_.Advance(absl::Seconds(3));
   ASSERT_TRUE(ended_.has_value());
