@@ -302,6 +302,7 @@ void ParamResolverLocal::FormGroup(const GroupPtr& group,
 void ParamResolverLocal::Fail(Group& group, absl::Status status,
                               Outbox* outbox) {
   SetOld(group, outbox);
+  if (group.status.ok() && group.params == nullptr) --num_unsettled_;
   group.status = status;
   const auto answer = [&](WaitingCalls& waiting) {
     for (WaitingCallPtr& call : waiting.TakeAll()) {
@@ -326,7 +327,6 @@ void ParamResolverLocal::DropGroup(GroupKey key, absl::Status reason,
   const auto found = groups_.find(key);
   GroupPtr group = std::move(found->second);
   groups_.erase(found);
-  if (group->params == nullptr) --num_unsettled_;
   Fail(*group, std::move(reason), outbox);
   outbox->dropped.push_back(std::move(group));
 }

@@ -390,6 +390,23 @@ TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
   EXPECT_EQ(led(0).num_groups(), 10u);
 }
 
+// Nobody waits for them; their errors stay.
+TEST_F(ClusterResolveTest, GroupsThatCannotBeFormedAreNotCountedAsUnfinished) {
+  Begin({.num_tasks = 2, .max_unsettled = 3});
+  for (GroupKey key = 0; key < 10; ++key) {
+    CollectiveRequest wrong = AllReduceOf(key, 2, 1);
+    wrong.device_type = "TPU";
+    const auto call = cluster_->Ask(1, 0, wrong);
+    cluster_->RunFor(absl::Milliseconds(10));
+    EXPECT_THAT(call->status(),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr("TPU")));
+  }
+  const auto good = cluster_->Ask(1, 0, AllReduceOf(100, 2, 1));
+  cluster_->RunFor(absl::Milliseconds(10));
+  EXPECT_TRUE(good->waits());
+  EXPECT_EQ(led(0).num_groups(), 11u);
+}
+
 TEST_F(ClusterResolveTest, InstancesOfATaskAreBounded) {
   Begin({.num_tasks = 2, .max_entries = 10});
   for (InstanceKey key = 0; key < 10; ++key) {
