@@ -62,6 +62,10 @@ ListenResult Listen(const addrinfo& address) {
   if (fd.get() < 0) return {.error = errno};
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (address.ai_family == AF_INET6) {  // Some machines would have IPv6 alone.
+    const int no = 0;
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+  }
   if (bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0 ||
       listen(fd.get(), SOMAXCONN) != 0) {
     return {.error = errno};
@@ -69,11 +73,21 @@ ListenResult Listen(const addrinfo& address) {
   return {.fd = std::move(fd)};
 }
 
-ListenResult Listen(const std::string& endpoint) {
-  const auto [host, port] = SplitAddress(endpoint);
+ListenResult ListenAtNumbers(const std::string& host, const std::string& port) {
   const auto list = Resolve(host, port, AI_NUMERICHOST);
   if (!list.ok() || *list == nullptr) return {.error = EINVAL};
   return Listen(**list);
+}
+
+bool IsMissing(int error) {
+  return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+}
+
+ListenResult Listen(const std::string& endpoint) {
+  const auto [host, port] = SplitAddress(endpoint);
+  ListenResult result = ListenAtNumbers(host, port);
+  if (host != "::" || !IsMissing(result.error)) return result;
+  return ListenAtNumbers("0.0.0.0", port);
 }
 
 std::string Describe(int error) {
@@ -123,7 +137,7 @@ absl::StatusOr<std::vector<FileDescriptor>> ListenAt(
     }
     absl::Status status = absl::UnavailableError(
         absl::StrCat("cannot listen at ", endpoint, ": ", Describe(error)));
-    if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) return status;
+    if (!IsMissing(error)) return status;
     missing = std::move(status);
   }
   if (listeners.empty()) return missing;

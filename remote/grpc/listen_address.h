@@ -22,8 +22,9 @@ struct ListenAddresses {
 absl::StatusOr<ListenAddresses> ResolveListenAddresses(const std::string& host,
                                                        const std::string& port);
 
-// Sockets that listen at `endpoints`, which are numbers. One of a kind that
-// this machine does not have is left out if there are others. Errors:
+// Sockets that listen at `endpoints`, which are numbers. "[::]:7000" is all
+// addresses, of IPv4 too, and of IPv4 alone where there is no IPv6. One of a
+// kind that this machine does not have is left out if there are others. Errors:
 // UNAVAILABLE, saying why, if one of them cannot be listened at.
 absl::StatusOr<std::vector<FileDescriptor>> ListenAt(
     const std::vector<std::string>& endpoints);

@@ -1,9 +1,39 @@
 #include "remote/grpc/listen_address.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+
+#include "remote/grpc/file_descriptor.h"
 #include "tests/status_matchers.h"
+
+namespace {
+
+// What the system says of IPv6.
+enum class Ipv6 { kAsItIs, kAlone, kMissing };
+Ipv6 ipv6 = Ipv6::kAsItIs;
+
+}  // namespace
+
+// In the place of the C library's.
+extern "C" int socket(int domain, int type, int protocol) noexcept {
+  if (domain == AF_INET6 && ipv6 == Ipv6::kMissing) {
+    errno = EAFNOSUPPORT;
+    return -1;
+  }
+  const auto fd = static_cast<int>(syscall(SYS_socket, domain, type, protocol));
+  const int yes = 1;
+  if (domain == AF_INET6 && ipv6 == Ipv6::kAlone) {
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
+  }
+  return fd;
+}
 
 namespace tutti {
 namespace {
@@ -54,6 +84,30 @@ TEST(ListenAddressTest, AKindOfAddressThatIsMissingIsLeftOut) {
   const auto listeners = ListenAt({"192.0.2.1:0", "127.0.0.1:0"});
   ASSERT_THAT(listeners, IsOk());
   EXPECT_EQ(listeners->size(), 1);
+}
+
+// Whether one can connect there by IPv4.
+bool TakesIpv4(int listener) {
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof(bound);
+  EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size),
+            0);
+  sockaddr_in address = {.sin_family = AF_INET};
+  address.sin_port = reinterpret_cast<const sockaddr_in&>(bound).sin_port;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+                 sizeof(address)) == 0;
+}
+
+TEST(ListenAddressTest, AllAddressesAreThoseOfIpv4Too) {
+  for (const Ipv6 kind : {Ipv6::kAsItIs, Ipv6::kAlone, Ipv6::kMissing}) {
+    ipv6 = kind;
+    const auto listeners = ListenAt({"[::]:0"});
+    ipv6 = Ipv6::kAsItIs;
+    ASSERT_THAT(listeners, IsOk());
+    EXPECT_TRUE(TakesIpv4((*listeners)[0].get())) << static_cast<int>(kind);
+  }
 }
 
 }  // namespace
