@@ -98,7 +98,7 @@ TEST_P(LocalThenPlanTest, IsProvedRight) {
   for (const std::vector<int>& offsets :
        {std::vector<int>{0}, {0, -1, 2}, {0, 0, 0, 0}}) {
     for (const InPlace in_place :
-         {InPlace::kNone, InPlace::kAll, InPlace::kAlternating}) {
+         {InPlace::kNone, InPlace::kAll, InPlace::kEvenRanks}) {
       VerifyCase request = CaseOf(algorithm_, layout_, offsets);
       request.in_place = in_place;
       EXPECT_THAT(Verify(algorithm_, request), IsOk()) << ToString(request);

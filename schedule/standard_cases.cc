@@ -124,7 +124,8 @@ std::vector<std::vector<int>> RankLists(const Algorithm& algorithm, int size) {
 
 std::vector<InPlace> InPlaceModes(CollectiveType type) {
   if (type == CollectiveType::kBarrier) return {InPlace::kNone};
-  return {InPlace::kNone, InPlace::kAll, InPlace::kAlternating};
+  return {InPlace::kNone, InPlace::kAll, InPlace::kEvenRanks,
+          InPlace::kOddRanks};
 }
 
 // Every case with every choice: `set` puts a choice into a case.

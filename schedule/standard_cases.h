@@ -25,8 +25,8 @@ struct CaseLimits {
 // task, on one task per rank and on mixed layouts (2x4, 4x4, 3+1+2, ranks dealt
 // out to tasks in turn, ...); each root; identity, rotations, reversal and a
 // shuffle; one ring, several, and as many as the algorithm itself chooses for a
-// large tensor; without and with a list of ranks; out of place, in place and
-// mixed.
+// large tensor; without and with a list of ranks; out of place, in place, and
+// in place on the even ranks alone, and on the odd ones.
 void ForEachStandardCase(const Algorithm& algorithm, const CaseLimits& limits,
                          absl::FunctionRef<bool(const VerifyCase&)> visit);
 

@@ -20,7 +20,8 @@ namespace {
 
 bool IsInPlace(InPlace in_place, int rank) {
   return in_place == InPlace::kAll ||
-         (in_place == InPlace::kAlternating && rank % 2 == 0);
+         (in_place == InPlace::kEvenRanks && rank % 2 == 0) ||
+         (in_place == InPlace::kOddRanks && rank % 2 != 0);
 }
 
 bool IsPermutation(const std::vector<int>& permutation, int size) {
@@ -125,8 +126,11 @@ std::string ToString(const VerifyCase& request) {
     absl::StrAppend(&text, ", ranks ", absl::StrJoin(request.rank_list, ","));
   }
   if (request.in_place == InPlace::kAll) absl::StrAppend(&text, ", in place");
-  if (request.in_place == InPlace::kAlternating) {
+  if (request.in_place == InPlace::kEvenRanks) {
     absl::StrAppend(&text, ", in place on even ranks");
+  }
+  if (request.in_place == InPlace::kOddRanks) {
+    absl::StrAppend(&text, ", in place on odd ranks");
   }
   return text;
 }
@@ -216,7 +220,7 @@ absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,
 absl::Status Verify(const Algorithm& algorithm, const VerifyCase& request) {
   const auto plan = PlanGroup(algorithm, request);
   if (!plan.ok()) return plan.status();
-  if (request.in_place == InPlace::kAlternating) {
+  if (request.in_place == InPlace::kEvenRanks) {
     if (absl::Status status = CheckInPlaceSendsTheSame(algorithm, request);
         !status.ok()) {
       return status;

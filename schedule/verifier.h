@@ -18,7 +18,7 @@
 namespace tutti {
 
 // Which members' outputs are their inputs.
-enum class InPlace : uint8_t { kNone, kAll, kAlternating };
+enum class InPlace : uint8_t { kNone, kAll, kEvenRanks, kOddRanks };
 
 // One request that all ranks of a group plan for.
 struct VerifyCase {
@@ -64,7 +64,7 @@ absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,
 //    finished once, last, in collectives that reduce, and never in others;
 //  - reductions go from the lowest rank to the highest if the traits say so;
 //  - what is sent and received is the same in place (checked for
-//    kAlternating);
+//    kEvenRanks);
 //  - no member leaves a barrier before all have come.
 // Errors: INVALID_ARGUMENT saying what is wrong, on which rank and step.
 absl::Status Verify(const Algorithm& algorithm, const VerifyCase& request);

@@ -109,7 +109,7 @@ Schedule Meet(const PlanRequest& request) {
 
 TEST(VerifierTest, RightAlgorithmsPass) {
   EXPECT_THAT(Wrong(CollectiveType::kAllReduce, Star), IsEmpty());
-  for (InPlace in_place : {InPlace::kAll, InPlace::kAlternating}) {
+  for (InPlace in_place : {InPlace::kAll, InPlace::kEvenRanks}) {
     EXPECT_THAT(Wrong(CollectiveType::kAllReduce, Star, {.in_place = in_place}),
                 IsEmpty());
   }
@@ -318,7 +318,7 @@ TEST(PlantedBugTest, LanesThatRace) {
 
 TEST(PlantedBugTest, OverwritingTheInputInPlace) {
   EXPECT_THAT(Wrong(CollectiveType::kAllToAll, Exchange), IsEmpty());
-  for (InPlace in_place : {InPlace::kAll, InPlace::kAlternating}) {
+  for (InPlace in_place : {InPlace::kAll, InPlace::kEvenRanks}) {
     EXPECT_THAT(
         Wrong(CollectiveType::kAllToAll, Exchange, {.in_place = in_place}),
         AllOf(HasSubstr("race: rank 0"), HasSubstr("input[")));
@@ -541,7 +541,7 @@ TEST(PlantedBugTest, InPlaceSendsSomethingElse) {
       Wrong(CollectiveType::kAllReduce, plan, {.in_place = InPlace::kAll}),
       IsEmpty());
   EXPECT_THAT(Wrong(CollectiveType::kAllReduce, plan,
-                    {.in_place = InPlace::kAlternating}),
+                    {.in_place = InPlace::kEvenRanks}),
               HasSubstr("has no"));
 }
 
@@ -559,8 +559,34 @@ TEST(PlantedBugTest, InPlaceSendsSomethingElseToPeersThatDoToo) {
   };
   EXPECT_THAT(
       Wrong(CollectiveType::kPermute, plan,
-            {.permutation = {2, 3, 0, 1}, .in_place = InPlace::kAlternating}),
+            {.permutation = {2, 3, 0, 1}, .in_place = InPlace::kEvenRanks}),
       HasSubstr("rank 0 sends or receives differently in place"));
+}
+
+TEST(PlantedBugTest, RanksThatWaitForEachOtherOnlyInOneMixture) {
+  const auto plan = [](const PlanRequest& request) {
+    ScheduleBuilder builder(/*num_chunks=*/1);
+    const int other = request.rank ^ 1;
+    auto receives = builder.AddLane();
+    receives.Copy(Scratch(0), Input(0));
+    receives.Recv(other, 0, Data(0));
+    const bool waits = request.in_place == (request.rank % 2 != 0);
+    if (waits) {
+      receives.Send(other, 0, Scratch(0));
+    } else {
+      builder.AddLane().Send(other, 0, Scratch(0), {.lane = 0, .step = 0});
+    }
+    return builder.Build();
+  };
+  VerifyCase request = {.permutation = {1, 0, 3, 2}};
+  for (const InPlace in_place :
+       {InPlace::kNone, InPlace::kAll, InPlace::kEvenRanks}) {
+    request.in_place = in_place;
+    EXPECT_THAT(Wrong(CollectiveType::kPermute, plan, request), IsEmpty());
+  }
+  request.in_place = InPlace::kOddRanks;
+  EXPECT_THAT(Wrong(CollectiveType::kPermute, plan, request),
+              HasSubstr("deadlock"));
 }
 
 TEST(PlantedBugTest, NumberOfChunksThatIsNoMultiple) {
@@ -620,8 +646,11 @@ TEST(VerifierTest, CasesReadLikeSentences) {
   EXPECT_EQ(ToString(VerifyCase{.layout = GroupLayout::Uniform(2, 4),
                                 .type = CollectiveType::kReduce,
                                 .root = 3,
-                                .in_place = InPlace::kAlternating}),
+                                .in_place = InPlace::kEvenRanks}),
             "reduce on 2x4, root 3, in place on even ranks");
+  EXPECT_EQ(ToString(VerifyCase{.layout = GroupLayout::Uniform(2, 1),
+                                .in_place = InPlace::kOddRanks}),
+            "all_reduce on 2x1, in place on odd ranks");
   EXPECT_EQ(ToString(VerifyCase{.layout = GroupLayout::Uniform(1, 3),
                                 .type = CollectiveType::kPermute,
                                 .permutation = {1, 2, 0},

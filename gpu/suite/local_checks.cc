@@ -170,7 +170,7 @@ absl::Status CheckMovement(SuiteGroup& group, const std::string& name,
                      .grid = grid,
                      .length = scale.large_elements / num_blocks,
                      .root = grid.size() - 1,
-                     .in_place = InPlace::kAlternating});
+                     .in_place = InPlace::kEvenRanks});
   }
   return RunCases(group, *under_test, cases, ReadBack::kAtOnce);
 }

@@ -47,7 +47,7 @@ std::vector<Case> ChunkedCases(const conformance::Grid& grid) {
                      .grid = grid,
                      .dtype = dtype,
                      .length = 2 * chunk + kRest,
-                     .in_place = InPlace::kAlternating});
+                     .in_place = InPlace::kEvenRanks});
   }
   cases.back().final_op = FinalOp::DivideByGroupSize();
   return cases;

@@ -110,7 +110,7 @@ std::string ToString(const Case& c) {
   }
   absl::StrAppend(&text, ", subdivisions ", Name(c.subdivisions));
   if (c.in_place == InPlace::kAll) absl::StrAppend(&text, ", in place");
-  if (c.in_place == InPlace::kAlternating) {
+  if (c.in_place == InPlace::kEvenRanks) {
     absl::StrAppend(&text, ", misaligned, in place on even ranks");
   }
   if (c.allocates_output) absl::StrAppend(&text, ", output not given");
@@ -129,7 +129,7 @@ bool HasBlocks(CollectiveType type) {
 
 bool IsInPlace(const Case& c, int rank) {
   const bool wanted = c.in_place == InPlace::kAll ||
-                      (c.in_place == InPlace::kAlternating && rank % 2 == 0);
+                      (c.in_place == InPlace::kEvenRanks && rank % 2 == 0);
   return wanted && HasInput(c.type, rank, c.root) &&
          HasOutput(c.type, rank, c.root);
 }

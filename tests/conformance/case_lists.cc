@@ -48,8 +48,8 @@ std::vector<DType> DTypes(CollectiveType type, bool quick) {
 
 std::vector<InPlace> Placements(CollectiveType type, bool quick) {
   if (type == CollectiveType::kBarrier) return {InPlace::kNone};
-  if (quick) return {InPlace::kNone, InPlace::kAlternating};
-  return {InPlace::kNone, InPlace::kAll, InPlace::kAlternating};
+  if (quick) return {InPlace::kNone, InPlace::kEvenRanks};
+  return {InPlace::kNone, InPlace::kAll, InPlace::kEvenRanks};
 }
 
 std::vector<Subdivisions> SubdivisionsOf(const ImplementationTraits& traits) {
@@ -286,7 +286,7 @@ std::vector<Case> SampleCases(const ImplementationUnderTest& under_test,
   std::vector<Case> cases = {Simplest(type, grid, 1001)};
   if (grid.size() <= kMostLarge && type != CollectiveType::kBarrier) {
     cases.push_back(Simplest(type, grid, kLargeChunk * grid.size()));
-    cases.back().in_place = InPlace::kAlternating;
+    cases.back().in_place = InPlace::kEvenRanks;
   }
   if (under_test.traits().supports_subdivisions) {
     cases.front().subdivisions = Subdivisions::kThree;

@@ -45,7 +45,7 @@ size_t BytesOf(const Case& c, int64_t num_elements) {
 MemberBuffers::MemberBuffers(const Case& c, int rank, const Bytes& input)
     : original_input_(input),
       // An odd address for each rank, in the cases that are about such.
-      misalignment_(c.in_place == InPlace::kAlternating ? 1 + rank % 32 : 0) {
+      misalignment_(c.in_place == InPlace::kEvenRanks ? 1 + rank % 32 : 0) {
   const bool has_input = HasInput(c.type, rank, c.root);
   const bool has_output = HasOutput(c.type, rank, c.root);
   const bool gives_output = has_output && !c.allocates_output;
