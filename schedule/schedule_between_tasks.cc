@@ -8,6 +8,7 @@
 #include "framework/dtype.h"
 #include "framework/implementation_traits.h"
 #include "framework/tensor_shape.h"
+#include "schedule/algorithm.h"
 #include "schedule/first_members.h"
 #include "schedule/schedule.h"
 
@@ -20,7 +21,7 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
   const ImplementationTraits& traits = (*factory)->traits();
   const bool reduces =
       absl::c_linear_search(traits.collectives, CollectiveType::kAllReduce);
-  if (reduces && traits.is_made_of_steps) return factory;
+  if (reduces && AlgorithmOf(**factory) != nullptr) return factory;
   return absl::InvalidArgumentError(
       absl::StrCat(name,
                    " is no schedule that all-reduces, as the stage "
