@@ -12,6 +12,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "schedule/cluster_links.h"
 #include "schedule/host_work.h"
@@ -353,6 +354,32 @@ class Simulator {
   std::vector<int64_t> chunks_by_class_;
 };
 
+// Of all that is added up, so that each sum is a number.
+constexpr double kMostPicoseconds = 1e200;
+
+absl::Status CheckTime(double seconds, absl::string_view what) {
+  if (Picoseconds(seconds) <= kMostPicoseconds) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " would take ", seconds,
+                                                 " s; wanted at most ",
+                                                 kMostPicoseconds / 1e12));
+}
+
+absl::Status CheckTimes(const ClusterModel& cluster, double chunk_bytes) {
+  absl::Status status =
+      CheckTime(chunk_bytes / cluster.reduced_bytes_per_second,
+                absl::StrCat("to reduce ", chunk_bytes, " bytes"));
+  status.Update(CheckTime(chunk_bytes / cluster.copied_bytes_per_second,
+                          absl::StrCat("to copy ", chunk_bytes, " bytes")));
+  status.Update(CheckTime(cluster.seconds_per_message, "a message"));
+  for (const LinkClass& link : cluster.links) {
+    status.Update(CheckTime(
+        link.cost.latency_seconds + chunk_bytes / link.cost.bytes_per_second,
+        absl::StrCat("a message of ", chunk_bytes, " bytes by links \"",
+                     link.name, "\"")));
+  }
+  return status;
+}
+
 // 1 if there are no hosts.
 int TasksOfHost(const GroupLayout& layout, const ClusterModel& cluster) {
   const Host& host = cluster.host;
@@ -388,6 +415,8 @@ absl::StatusOr<Simulation> Simulate(const Outline& outline,
                                     double chunk_bytes) {
   const absl::Status valid = CheckCluster(cluster);
   if (!valid.ok()) return valid;
+  const absl::Status adds_up = CheckTimes(cluster, chunk_bytes);
+  if (!adds_up.ok()) return adds_up;
   Simulator simulator(outline, layout, cluster, chunk_bytes);
   const absl::Status fits = simulator.Prepare(layout);
   if (!fits.ok()) return fits;

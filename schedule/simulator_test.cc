@@ -144,6 +144,30 @@ TEST(SimulatorTest, RefusesWhatDoesNotFitTogether) {
               HasSubstr("links is empty"));
 }
 
+// Also where nothing takes that time: none times infinity is no number.
+TEST(SimulatorTest, RefusesTimesThatDoNotAddUp) {
+  const GivenOutline two(2, {{.transfers = {{0, 1, 1}}}});
+  const auto expect_refused = [&](const ClusterModel& cluster,
+                                  const std::string& what) {
+    EXPECT_THAT(Simulate(two, GroupLayout::Uniform(1, 2), cluster, 1000),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
+  };
+  ClusterModel cluster = Machine();
+  cluster.reduced_bytes_per_second = 1e-300;
+  expect_refused(cluster, "to reduce 1000 bytes would take ");
+  cluster = Machine();
+  cluster.copied_bytes_per_second = 1e-300;
+  expect_refused(cluster, "to copy 1000 bytes would take ");
+  cluster = Machine();
+  cluster.seconds_per_message = 1e300;
+  expect_refused(cluster, "a message would take 1e+300 s");
+  cluster = Machine();
+  cluster.links[1].cost.bytes_per_second = 1e-300;
+  expect_refused(cluster, "1000 bytes by links \"between\" would take ");
+  cluster.links[1].cost = {.latency_seconds = 2e188, .bytes_per_second = 1};
+  expect_refused(cluster, "by links \"between\" would take 2e+188 s");
+}
+
 // Rank r sends to the next one, but for rank 5, if `lies`.
 GivenOutline Rotating(bool lies) {
   OutlineRound round;
