@@ -42,9 +42,9 @@ predicted is what the algorithm's own model says, in which a message takes 1 us
 + bytes / 5 GB/s within a process, and 50 us + bytes / 2.5 GB/s between
 processes, where all ranks of a process share the 2.5 GB/s, and each further
 message that leaves or enters a process at the same time takes 40 us more; with
---mpi, as between processes of one host, 11 and 5 us. Processes under MPI that
-have fewer --processors than they are wait for each other's turns, and all their
-messages together for processors. It compares algorithms; `tutti perf` measures.
+--mpi, as between processes of one host, 14 us + bytes / 4.2 GB/s and 2.5 us.
+Processes under MPI that have fewer --processors than they are wait for each
+other's turns, and all their messages together for processors. It compares algorithms; `tutti perf` measures.
 
 --bytes is the size of the larger of one rank's two buffers: what each rank has
 in all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
@@ -316,7 +316,7 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
                   "that this host has for them [default: one for\n"
                   "each]")
       ->needs(mpi)
-      ->check(WholeNumber(1, kMaxGroupSize))
+      ->transform(WholeNumber(1, kMaxGroupSize))
       ->option_text("N");
   app->add_option("--bytes", options->bytes,
                   "of the larger of one rank's buffers; K, M and G\n"

@@ -12,7 +12,8 @@ namespace tutti {
 // What the value of an option may be. Any other is an error that quotes it:
 // `--devices: "x" is no whole number from 1 to 65536`.
 
-// In decimal digits, also with leading zeros.
+// In decimal digits, also with leading zeros; for transform(), as what is only
+// checked CLI11 reads by itself, 010 as 8.
 CLI::Validator WholeNumber(uint64_t min, uint64_t max);
 
 // Infinity is one.

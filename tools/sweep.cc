@@ -10,8 +10,10 @@ namespace tutti {
 
 void AddSweepOptions(CLI::App* app, SweepOptions* options) {
   CLI::Option* const bytes =
-      app->add_option("--bytes", options->bytes,
-                      "this size alone; K, M and G are powers of 1024")
+      app->add_option_function<std::string>(
+             "--bytes",
+             [options](const std::string& text) { options->bytes = text; },
+             "this size alone; K, M and G are powers of 1024")
           ->option_text("SIZE");
   app->add_option(
          "--min-bytes", options->min_bytes,
@@ -37,8 +39,8 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
 }
 
 absl::StatusOr<std::vector<int64_t>> SweptSizes(const SweepOptions& options) {
-  if (!options.bytes.empty()) {
-    const auto bytes = ParseSize("--bytes", options.bytes);
+  if (options.bytes.has_value()) {
+    const auto bytes = ParseSize("--bytes", *options.bytes);
     if (!bytes.ok()) return bytes.status();
     return std::vector<int64_t>{*bytes};
   }

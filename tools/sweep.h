@@ -2,6 +2,7 @@
 #define TUTTI_TOOLS_SWEEP_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace tutti {
 
 // Which sizes a command measures, as words of its command line.
 struct SweepOptions {
-  std::string bytes;  // This one alone, if not empty.
+  std::optional<std::string> bytes;  // This one alone.
   std::string min_bytes = "4";
   std::string max_bytes;
   int factor = 0;

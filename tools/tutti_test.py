@@ -748,6 +748,10 @@ class UsageTest(ToolTest):
                 ([*perf, "--seed", "-1"], ['--seed: "-1"']),
                 ([*perf, "--max-bytes", "99999999999999999999"],
                  ['"99999999999999999999"', "64M"]),
+                ([*perf, "--bytes", ""], ["--bytes: ", '""']),
+                (["tune", "--output", "x", "--bytes", ""], ["--bytes: ", '""']),
+                (["explain", "all_reduce", "--bytes", ""],
+                 ["--bytes: ", '""']),
                 ([*perf, "--check=maybe"], ["--check takes no value"]),
                 ([*perf, "--check=false"], ["--check takes no value"]),
                 ([*perf, "--json=5"], ["--json takes no value"]),
@@ -966,6 +970,24 @@ class ExplainTest(ToolTest):
                     self.assertEqual(told[key], row[key])
                 self.assertEqual(told["chosen"], row["algorithm"])
 
+    def test_the_help_says_what_messages_cost(self):
+        text = " ".join(self.succeed("explain", "--help").split())
+        for extra, words in [
+                ([], "{latency:g} us + bytes / {bandwidth:g} GB/s between "
+                 "processes,"),
+                (["--mpi"], "{latency:g} us + bytes / {bandwidth:g} GB/s and "
+                 "{gap:g} us.")]:
+            told = self.explain("all_reduce", "--layout", "2x1", *extra)
+            self.assertIn(words.format(latency=told["process_latency_us"],
+                                       bandwidth=told["process_bandwidth"],
+                                       gap=told["process_gap_us"]), text)
+
+    def test_numbers_are_decimal(self):
+        for text, number in [("010", 10), ("08", 8)]:
+            told = self.explain("all_reduce", "--layout", "16x1", "--mpi",
+                                "--processors", text)
+            self.assertEqual(told["processors"], number)
+
     def test_a_name_that_is_no_utf8_spoils_no_json(self):
         rules = self.root / os.fsdecode(b"r\xe8gles.json")
         rules.write_text(json.dumps({"version": 1, "rules": [
@@ -1020,6 +1042,63 @@ class ExplainTest(ToolTest):
         for option in [["--bytes", 4], ["--dtype", "int8"]]:
             self.assertIn(f"{option[0]} does not go with barrier",
                           self.fail_with(2, "explain", "barrier", *option))
+
+
+class ChoiceTest(ToolTest):
+    """What runs is what the options of choice say."""
+
+    def rules_for(self, algorithm):
+        path = self.root / "rules.json"
+        path.write_text(json.dumps({"version": 1, "rules": [
+            {"collective": "all_reduce", "algorithm": algorithm}]}))
+        return path
+
+    def bits(self, *args, **kwargs):
+        """An all-reduce whose bits depend on the order of the additions."""
+        shutil.rmtree(self.root / "out", ignore_errors=True)
+        arrays = [np.full(4, value, "float32") for value in [1e8, 3, -1e8, 5]]
+        result = self.run_tool("run", "all_reduce", "--input",
+                               self.save(arrays), "--output", "out", *args,
+                               **kwargs)
+        self.assertEqual(result.returncode, 0, result)
+        return self.load()[0].tobytes()
+
+    def test_run_takes_rules(self):
+        ring = self.bits("--algorithm", "RingReduce")
+        self.assertNotEqual(ring, self.bits())
+        rules = self.rules_for("RingReduce")
+        self.assertEqual(ring, self.bits("--rules", rules))
+        self.assertEqual(
+            ring, self.bits(env={**os.environ, "TUTTI_RULES": str(rules)}))
+        self.assertEqual(self.bits(), self.bits("--rules", rules, "--algorithm",
+                                                "LocalReduce"))
+
+    def test_perf_takes_rules(self):
+        args = ["perf", "all_reduce", "--devices", 2, "--max-bytes", 4,
+                "--iterations", 1, "--json"]
+        rules = self.rules_for("TreeReduce")
+        other = {**os.environ, "TUTTI_RULES": str(rules)}
+        for told, algorithm in [
+                (self.run_tool(*args), "LocalReduce"),
+                (self.run_tool(*args, "--rules", rules), "TreeReduce"),
+                (self.run_tool(*args, env=other), "TreeReduce"),
+                (self.run_tool(*args, "--rules", rules, "--algorithm",
+                               "RingReduce"), "RingReduce")]:
+            row, = json.loads(told.stdout)
+            self.assertEqual(row["algorithm"], algorithm)
+
+    def test_a_class_of_same_bits_is_kept_or_refused(self):
+        rank_order = ["--determinism", "by_rank_order"]
+        pattern = self.save(arrays_of(4, 4))
+        for told in [
+                self.fail_with(1, "perf", "all_reduce", "--max-bytes", 4,
+                               "--algorithm", "RingReduce", *rank_order),
+                self.fail_with(1, "run", "all_reduce", "--input", pattern,
+                               "--output", "out", "--algorithm", "RingReduce",
+                               *rank_order)]:
+            self.assertIn("RingReduce", told)
+            self.assertIn("by rank order", told)
+        self.assert_nothing_written()
 
 
 class VerifyTest(ToolTest):
