@@ -73,6 +73,9 @@ struct Seen {
 
 constexpr char kPastCaches[] = "past_caches_from_bytes";
 
+// By which editors find docs/rules.schema.json.
+constexpr char kSchema[] = "$schema";
+
 absl::Status Error(const std::string& where, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", message));
 }
@@ -238,12 +241,14 @@ absl::Status CheckFile(const Json& json, const Seen& seen,
       !json["rules"].is_array()) {
     return Error(where, R"(wanted {"version": 1, "rules": [...]})");
   }
-  if (json.contains("comment") && !json["comment"].is_string()) {
-    return Error(where, "\"comment\" is no text");
+  for (const char* const key : {"comment", kSchema}) {
+    if (json.contains(key) && !json[key].is_string()) {
+      return Error(where, absl::StrCat("\"", key, "\" is no text"));
+    }
   }
   for (const auto& [key, value] : json.items()) {
     if (key == "rules" || key == "version" || key == "comment" ||
-        key == kPastCaches) {
+        key == kSchema || key == kPastCaches) {
       continue;
     }
     return Error(where, absl::StrCat("unknown key \"", ShownText(key),
