@@ -428,6 +428,21 @@ TEST(LocalThenTest, ChunksOverlapInAnyOrder) {
   }
 }
 
+TEST(LocalThenTest, SumsOfManyChunksHaveTheSameBitsInAnyOrder) {
+  for (const char* const name : {"ThenRing", "ThenHalving", "ThenTrees"}) {
+    SCOPED_TRACE(name);
+    Bytes first;
+    for (uint64_t seed = 1; seed <= 100; ++seed) {
+      Processes processes({2, 1, 3}, seed);
+      const std::vector<Call> calls =
+          RunFloats(processes, name, 6 * kChunkElements + 1, FinalOp(),
+                    /*in_place=*/seed % 3 == 0);
+      if (first.empty()) first = calls[0].result();
+      ExpectAll(calls, first);
+    }
+  }
+}
+
 // Fails after so many calls, which it counts in `num_calls`.
 MergeOp CustomSum(bool commutative, int* num_calls, int num_good = INT_MAX) {
   return *MergeOp::Custom(

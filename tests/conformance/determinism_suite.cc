@@ -1,6 +1,7 @@
 // Runs the implementation again and again, each time in another order of work,
-// and on every layout where its class of determinism promises that this makes
-// no difference: the outputs have the same bits each time. Unlike in the other
+// by other numbers of threads, and on every layout where its class of
+// determinism promises that this makes no difference: the outputs have the same
+// bits each time. Unlike in the other
 // suites, nothing says which bits: sums are rounded, so that they tell any
 // difference in the order of summation.
 
@@ -31,6 +32,10 @@ namespace {
 
 constexpr uint64_t kRuns = 100;  // Each with a seed of its own.
 
+// Several times each, in whatever order comes up.
+constexpr int kNumbersOfThreads[] = {1, 2, 5};
+constexpr int kRunsOnThreads = 5;
+
 // The second is cut into pieces that are reduced on their own.
 constexpr int64_t kLengths[] = {1001, 40'009};
 
@@ -54,12 +59,10 @@ std::vector<Tensor> MakeInputTensors(const Case& c) {
   return inputs;
 }
 
-// One execution, in an order of work that follows from the seed. The outputs,
-// in rank order.
+// One execution. The outputs, in rank order.
 std::vector<Tensor> Outputs(const Case& c, const std::vector<Tensor>& inputs,
-                            uint64_t seed) {
+                            WorkDriver& driver) {
   const int size = c.grid.size();
-  SeededDriver driver(seed);
   TestGroup group(c.grid, &driver, Transfers::kDeferred);
   const auto requests = RequestsOf(c, UnderTest().name, /*key=*/1);
   std::vector<Tensor> outputs(size);
@@ -123,14 +126,26 @@ std::vector<Case> SameBitsOn(const Case& c) {
 
 void ExpectSameBits(const Case& first) {
   const std::vector<Tensor> inputs = MakeInputTensors(first);
-  const std::vector<Tensor> outputs = Outputs(first, inputs, /*seed=*/0);
+  SeededDriver first_driver(/*seed=*/0);
+  const std::vector<Tensor> outputs = Outputs(first, inputs, first_driver);
+  const auto compare = [&](const Case& c, WorkDriver& driver) {
+    ASSERT_EQ(Difference(outputs, Outputs(c, inputs, driver)), "")
+        << "between " << ToString(first) << ", " << first_driver.ToString()
+        << ", and " << ToString(c) << ", " << driver.ToString()
+        << ", with determinism " << Name(UnderTest().traits().determinism);
+  };
   for (const Case& c : SameBitsOn(first)) {
     for (uint64_t seed = 1; seed <= kRuns; ++seed) {
-      ASSERT_EQ(Difference(outputs, Outputs(c, inputs, seed)), "")
-          << "between " << ToString(first) << ", seed 0, and " << ToString(c)
-          << ", seed " << seed << ", with determinism "
-          << Name(UnderTest().traits().determinism);
+      SeededDriver driver(seed);
+      compare(c, driver);
       if (testing::Test::HasFailure()) return;
+    }
+    for (const int num_threads : kNumbersOfThreads) {
+      for (int run = 0; run < kRunsOnThreads; ++run) {
+        const auto driver = OnThreads(num_threads);
+        compare(c, *driver);
+        if (testing::Test::HasFailure()) return;
+      }
     }
   }
 }
