@@ -224,29 +224,53 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
     } else if (!receives_.try_emplace(key, receive).second) {
       status = absl::AlreadyExistsError(
           absl::StrCat(ToString(key), ": asked for twice"));
+    } else if (const auto [under_way, is_first] = requests_.try_emplace(key);
+               !is_first) {
+      return under_way->second.push_back(receive);
     }
   }
   if (!status.ok()) {
     return ask.borrower->OnDelivery(ask.id, std::move(status), {});
   }
+  RequestInTurn(receive);
+}
+
+// Where the step begins anew before the first one is requested, the next one
+// under its key waits until that has been cancelled, too.
+void CollectiveRemoteAccess::RequestInTurn(std::shared_ptr<Receive> receive) {
+  while (receive != nullptr) {
+    Request(*receive);
+    MutexLock lock(&mu_);
+    const auto under_way = requests_.find(receive->key);
+    auto& next = under_way->second;
+    if (next.empty()) {
+      requests_.erase(under_way);
+      return;
+    }
+    receive = std::move(next.front());
+    next.pop_front();
+  }
+}
+
+void CollectiveRemoteAccess::Request(Receive& receive) {
   // It is among the receives, so that whoever cancels from now on finds it.
-  status = rendezvous_.StatusOf(key.exec);
-  if (!status.ok()) return receive->OnDelivery(0, std::move(status), {});
-  options_.transport->transfers().Request(*task, key,
-                                          {.num_bytes = ask.num_bytes,
-                                           .dtype = ask.dtype,
-                                           .incarnation = ask.incarnation,
-                                           .borrower = receive.get(),
-                                           .into = ask.into});
+  absl::Status status = rendezvous_.StatusOf(receive.key.exec);
+  if (!status.ok()) return receive.OnDelivery(0, std::move(status), {});
+  TransferChannel& transfers = options_.transport->transfers();
+  transfers.Request(receive.task, receive.key,
+                    {.num_bytes = receive.ask.num_bytes,
+                     .dtype = receive.ask.dtype,
+                     .incarnation = receive.ask.incarnation,
+                     .borrower = &receive,
+                     .into = receive.ask.into});
   std::optional<absl::Status> ended;
   {
     MutexLock lock(&mu_);
-    receive->is_requested = true;
-    ended = receive->ended;
+    receive.is_requested = true;
+    ended = receive.ended;
   }
   if (ended.has_value()) {
-    options_.transport->transfers().Cancel(*task, key, receive.get(),
-                                           *std::move(ended));
+    transfers.Cancel(receive.task, receive.key, &receive, *std::move(ended));
   }
 }
 

@@ -212,6 +212,8 @@ class CollectiveRemoteAccess
   void EraseServed(const Served& served) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Receiving from them.
+  void RequestInTurn(std::shared_ptr<Receive> receive) ABSL_LOCKS_EXCLUDED(mu_);
+  void Request(Receive& receive) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Receive> RemoveReceive(Receive& receive)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::shared_ptr<Receive>> EndReceives(
@@ -242,6 +244,10 @@ class CollectiveRemoteAccess
 
   // In order, so that who ends one execution does not walk over all others'.
   absl::btree_map<BufKey, std::shared_ptr<Receive>, Order> receives_
+      ABSL_GUARDED_BY(mu_);
+
+  // By the keys under which a thread is requesting one: those that wait for it.
+  absl::flat_hash_map<BufKey, std::deque<std::shared_ptr<Receive>>> requests_
       ABSL_GUARDED_BY(mu_);
 
   // The last one that ForStep() gave for each step, while it lives.

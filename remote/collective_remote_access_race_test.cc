@@ -60,14 +60,19 @@ class CountingBorrower : public Borrower {
   absl::Status last_status;
 };
 
-template <typename ItsTransport>
 std::shared_ptr<CollectiveRemoteAccess> AccessOver(
-    const Environment& environment) {
+    std::shared_ptr<Transport> transport, const Environment& environment) {
   return CollectiveRemoteAccess::Create(
       {.cluster = {.addresses = {"a:1", "b:1", "c:1"}, .this_task = 1},
        .environment = environment,
        .groups = std::make_shared<GroupDirectory>(),
-       .transport = std::make_shared<ItsTransport>()});
+       .transport = std::move(transport)});
+}
+
+template <typename ItsTransport>
+std::shared_ptr<CollectiveRemoteAccess> AccessOver(
+    const Environment& environment) {
+  return AccessOver(std::make_shared<ItsTransport>(), environment);
 }
 
 TEST(CollectiveRemoteAccessRaceTest, AReceiveThatIsCancelledAsItBeginsEnds) {
@@ -280,6 +285,45 @@ class CountingSide : public Lender, public Borrower {
     ++num_told;
   }
 };
+
+// Does something while it is first asked.
+class TransportThat : public HoldingTransport {
+ public:
+  void Request(int task, const BufKey& key, const Ask& ask) override {
+    HoldingTransport::Request(task, key, ask);
+    if (act != nullptr) std::exchange(act, nullptr)();
+  }
+
+  std::function<void()> act;
+};
+
+// Its transport would take the second for the first one asked twice.
+TEST(CollectiveRemoteAccessRaceTest,
+     AStepThatBeginsAnewWhileItAsksAsksWhenThatIsCancelled) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto transport = std::make_shared<TransportThat>();
+  const auto access = AccessOver(transport, environment.get());
+  const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
+  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
+  CountingBorrower former;
+  CountingBorrower later;
+  const auto before = access->ForStep(kStep);
+  std::unique_ptr<PeerAccessInterface> now;
+  transport->act = [&] {
+    now = access->ForStep(kStep);
+    now->RecvFromPeer(peer, key, {.borrower = &later});
+  };
+  before->RecvFromPeer(peer, key, {.borrower = &former});
+  environment.RunAll();
+  EXPECT_EQ(former.num_told, 1);
+  EXPECT_TRUE(absl::IsCancelled(former.last_status));
+  EXPECT_EQ(later.num_told, 0);
+  EXPECT_EQ(access->num_receiving(), 1);
+  now->StartAbort(absl::AbortedError("over"));
+  environment.RunAll();
+  EXPECT_EQ(later.num_told, 1);
+  EXPECT_EQ(access->num_receiving(), 0);
+}
 
 TEST(CollectiveRemoteAccessRaceTest, WhatWasReplacedAsItActsTouchesNothing) {
   constexpr int kRounds = 2'000;

@@ -25,7 +25,11 @@ class Doorbell {
   void Ring();
 
   // On the one thread.
-  void PrepareToSleep() { state_.store(kAsleep); }
+  void PrepareToSleep() {
+    state_.store(kAsleep);
+    // What is looked at next may be no atomic of ours, as MPI's.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   void StayAwake() { state_.store(kAwake); }
 
   // Whether it was rung.

@@ -239,7 +239,12 @@ void MpiPulls::ReadOn(const std::shared_ptr<Pull>& pull) {
   const absl::Status status = ask.borrower->OnPart(ask.id, offset, bytes);
   if (!status.ok()) return GiveUp(pull, status);
   if (!reader.has_all()) return ready_.push_back(pull);
-  if (!reader.AreLent()) return;
+  if (!reader.AreLent()) {
+    if (reader.WereTakenBack()) return;
+    return GiveUp(pull, absl::UnavailableError(absl::StrCat(
+                            "the memory of task ", pull->task,
+                            " cannot be read any more")));
+  }
   proto::MpiMessage message;
   message.mutable_read()->set_id(pull->id);
   send_(pull->task, std::move(message));
