@@ -130,11 +130,14 @@ class MpiCommandsTest(unittest.TestCase):
         return mpirun, pids
 
     def test_a_process_that_dies_ends_the_job(self):
-        for num_hosts in 1, 3:
-            with self.subTest(num_hosts=num_hosts):
-                self.end_by_death(num_hosts)
+        in_mpi = ["--algorithm", "MpiReduce", "--bytes", "1M"]
+        for num_hosts, rank, number, options in [
+                (1, 1, signal.SIGKILL, []), (3, 1, signal.SIGKILL, []),
+                (1, 0, signal.SIGKILL, in_mpi), (1, 2, signal.SIGABRT, [])]:
+            with self.subTest(num_hosts=num_hosts, rank=rank, number=number):
+                self.end_by_death(num_hosts, rank, number, options)
 
-    def end_by_death(self, num_hosts):
+    def end_by_death(self, num_hosts, rank, number, perf_options):
         with mpi_environment() as environment:
             options = [] if num_hosts == 1 else place_on_hosts(
                 environment, LIBRARY, num_hosts, 1)
@@ -144,13 +147,18 @@ class MpiCommandsTest(unittest.TestCase):
             reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
             self.addCleanup(os.close, reader)
             mpirun, pids = self.begin(environment, f'exec 9>"{held}";', "perf",
-                                      "all_reduce", "--iterations", "2000",
-                                      options=options)
+                                      "all_reduce", "--iterations", "20000",
+                                      *perf_options, options=options)
             end_by = time.monotonic() + SECONDS_TO_END
-            os.kill(pids[1], signal.SIGKILL)
+            os.kill(pids[rank], number)
             _, errors = mpirun.communicate(timeout=SECONDS_TO_END)
             self.assertNotEqual(mpirun.returncode, 0)
-            self.assertRegex(errors, r"rank 1 .*signal 9")
+            # In one line; the others have nothing to add.
+            told = [line for line in errors.splitlines()
+                    if line.startswith("mpirun noticed that ")]
+            self.assertEqual(len(told), 1, errors)
+            self.assertRegex(told[0], rf" rank {rank} .* signal {number:d} ")
+            self.assertNotIn("tutti:", errors)
             none_left = select.poll()
             none_left.register(reader, select.POLLHUP)
             left_ms = max(0, 1000 * (end_by - time.monotonic()))
