@@ -44,7 +44,8 @@ processes, where all ranks of a process share the 2.5 GB/s, and each further
 message that leaves or enters a process at the same time takes 40 us more; with
 --mpi, as between processes of one host, 14 us + bytes / 4.2 GB/s and 2.5 us.
 Processes under MPI that have fewer --processors than they are wait for each
-other's turns, and all their messages together for processors. It compares algorithms; `tutti perf` measures.
+other's turns, and all their messages together for processors. It compares
+algorithms; `tutti perf` measures.
 
 --bytes is the size of the larger of one rank's two buffers: what each rank has
 in all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
