@@ -45,6 +45,7 @@ CASES = {
     aims.IN_PLACE: ("in_place", lambda size: True),
     aims.TWO_THREADS: ("two_threads", lambda size: size <= MOST_TWO_THREADS),
     aims.HANDED_OVER: ("handed_over", lambda size: size <= MOST_TWO_THREADS),
+    aims.PREPARED: ("prepared", lambda size: size <= MOST_TWO_THREADS),
     aims.SHARED: ("shared_output", lambda size: True),
     aims.COPY: ("copy", lambda size: size >= LEAST_FLOOR),
     aims.IN_PLACE_FLOOR: ("in_place_floor", lambda size: size >= LEAST_FLOOR),

@@ -79,7 +79,7 @@ class ResultsTest(unittest.TestCase):
     def test_one_piece_of_work_handed_over_misses_the_aim(self):
         for pieces, is_met in [(0, True), (1, False)]:
             results = aims.Results({8: {4: {
-                aims.HANDED_OVER: [pieces * 1e-9]}}})
+                aims.HANDED_OVER: [0, pieces * 1e-9, 0]}}})
             verdict, = aims.limits(results)
             self.assertEqual(verdict.is_met, is_met)
             self.assertAlmostEqual(verdict.got, pieces)

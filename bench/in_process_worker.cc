@@ -6,11 +6,11 @@
 // Speaks the language of serve_calls.h, with "CASE DEVICES DTYPE" for the name
 // of the collective. Cases:
 //   out_of_place, in_place   an all-reduce, all calls from one thread
-//   shared_output        prepared, all members with one output
+//   prepared, shared_output  prepared, members with an output each, or one
 //   two_threads              out of place, half of the calls from each of two
 //                            threads; for sizes that are reduced inline
 //   handed_over              no times, but how many pieces of work the queue
-//                            got in each call out of place
+//                            got in all calls out of place
 //   many, many_by_device     kMany all-reduces of the size given, submitted
 //                            together: all devices' calls of the first come
 //                            first, or all calls of the first device
@@ -120,7 +120,9 @@ class Server {
     if (job.is_many()) return TimeMany(job, *calls, **ranks);
     if (job.name == "two_threads") return TimeTwoThreads(job, *calls, *ranks);
     if (job.name == "handed_over") return CountWork(job, *calls, *ranks);
-    if (job.name == "shared_output") return TimeShared(job, *calls, **ranks);
+    if (job.name == "prepared" || job.name == "shared_output") {
+      return TimePrepared(job, *calls, **ranks);
+    }
     if (job.name == "out_of_place" || job.in_place()) {
       return TimeOneThread(job, *calls, *ranks);
     }
@@ -141,7 +143,7 @@ class Server {
                                   const std::vector<RankBuffers>& ranks);
   static absl::StatusOr<Times> TimeOneThread(const Job& job, MemberCalls* calls,
                                              std::vector<RankBuffers>* ranks);
-  static absl::StatusOr<Times> TimeShared(
+  static absl::StatusOr<Times> TimePrepared(
       const Job& job, MemberCalls* calls,
       const std::vector<RankBuffers>& ranks);
   absl::StatusOr<Times> TimeTwoThreads(const Job& job, MemberCalls* calls,
@@ -252,10 +254,11 @@ absl::StatusOr<Times> Server::TimeOneThread(const Job& job, MemberCalls* calls,
   return times;
 }
 
-absl::StatusOr<Times> Server::TimeShared(
+absl::StatusOr<Times> Server::TimePrepared(
     const Job& job, MemberCalls* calls, const std::vector<RankBuffers>& ranks) {
   const auto prepared =
-      calls->PrepareShared(calls->RequestOf(job.workload, 0), ranks);
+      calls->Prepare(calls->RequestOf(job.workload, 0), ranks,
+                     /*allow_shared_output=*/job.name == "shared_output");
   if (!prepared.ok()) return prepared.status();
   Times times;
   for (int i = 0; i < job.num_warmup + job.num_calls; ++i) {
@@ -310,14 +313,12 @@ absl::StatusOr<Times> Server::TimeTwoThreads(const Job& job, MemberCalls* calls,
 
 absl::StatusOr<Times> Server::CountWork(const Job& job, MemberCalls* calls,
                                         std::vector<RankBuffers>* ranks) {
-  Times counts;
+  const int64_t before = calls->num_handed_over();
   for (int i = 0; i < job.num_calls; ++i) {
-    const int64_t before = calls->num_handed_over();
     const absl::Status status = RunOnce(job, calls, ranks);
     if (!status.ok()) return status;
-    counts.push_back(calls->num_handed_over() - before);
   }
-  return counts;
+  return Times{calls->num_handed_over() - before};
 }
 
 absl::StatusOr<Times> Server::TimeMany(const Job& job, MemberCalls* calls,

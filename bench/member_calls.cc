@@ -69,9 +69,9 @@ void MemberCalls::MakeTogether(
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<PreparedCollective>>>
-MemberCalls::PrepareShared(
-    const std::shared_ptr<const CollectiveRequest>& request,
-    const std::vector<RankBuffers>& buffers) {
+MemberCalls::Prepare(const std::shared_ptr<const CollectiveRequest>& request,
+                     const std::vector<RankBuffers>& buffers,
+                     bool allow_shared_output) {
   std::vector<std::shared_ptr<PreparedCollective>> prepared(buffers.size());
   std::vector<Tensor> outputs(buffers.size());
   Round round(static_cast<int>(buffers.size()));
@@ -80,7 +80,7 @@ MemberCalls::PrepareShared(
                         .request = request,
                         .input = buffers[rank].input,
                         .output = &outputs[rank],
-                        .allow_shared_output = true},
+                        .allow_shared_output = allow_shared_output},
                        [&round, &own = prepared[rank]](auto made) {
                          absl::Status status = made.status();
                          if (made.ok()) own = *std::move(made);

@@ -79,11 +79,11 @@ class MemberCalls {
       const std::vector<std::shared_ptr<const SegmentList>>& segments,
       Round* round);
 
-  // Prepares the calls of all ranks, with one output that all share. Errors:
-  // CollectiveExecutor::Prepare().
-  absl::StatusOr<std::vector<std::shared_ptr<PreparedCollective>>>
-  PrepareShared(const std::shared_ptr<const CollectiveRequest>& request,
-                const std::vector<RankBuffers>& buffers);
+  // Prepares the calls of all ranks, with outputs of their own, or one that all
+  // share. Errors: CollectiveExecutor::Prepare().
+  absl::StatusOr<std::vector<std::shared_ptr<PreparedCollective>>> Prepare(
+      const std::shared_ptr<const CollectiveRequest>& request,
+      const std::vector<RankBuffers>& buffers, bool allow_shared_output);
 
   // How much work the queue has got so far.
   int64_t num_handed_over() const { return queue_.count; }
