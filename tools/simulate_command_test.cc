@@ -128,7 +128,8 @@ TEST_F(SimulateCommandTest, ATimeWithoutANumberIsAnErrorThatNamesIt) {
            .json = json});
       EXPECT_EQ(ExitStatus(status), 2) << link << status;
       EXPECT_THAT(std::string(status.message()),
-                  AllOf(HasSubstr(path), HasSubstr("\"time_us\"")));
+                  AllOf(HasSubstr(path), HasSubstr("by links \"all\""),
+                        HasSubstr("a lower \"latency_us\"")));
       EXPECT_EQ(out_.str(), "");
     }
   }
