@@ -1,12 +1,14 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_DELEGATE_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_DELEGATE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "framework/buf_key.h"
 #include "framework/collective_context.h"
+#include "framework/environment.h"
 #include "framework/params.h"
 #include "framework/status_callback.h"
 
@@ -30,10 +32,10 @@ class CollectiveDelegate {
   virtual absl::Status Prepare(CollectiveContext* context) = 0;
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 
-  // A step begins, perhaps anew. Then its executions have the keys of others
-  // before, of which nothing may be left: whoever cleans a step up has heard
-  // from all that they have ended these, before it begins anew.
-  virtual void OnStepBegun() {}
+  // Runs `ended` once all executions of the step that were given to it have
+  // ended, on any thread: the step has been cleaned up, and may begin anew,
+  // with the same keys, once they are forgotten here and in other processes.
+  virtual void AwaitStep(int64_t step_id, Work ended) = 0;
 
   // Who keeps `exec`, which waits here, from beginning, for error messages:
   // "rank 3 (/job:...)". Empty if nobody does. `group` is that of the request,

@@ -306,6 +306,15 @@ void ClusterControl::Handle(const ControlCaller& caller,
       }
       return options_.named_tensors->Handle(
           caller, request, std::move(withdrawn), std::move(done));
+    case proto::ControlRequest::kCleanupStep:
+      if (options_.cleanup_step == nullptr) {
+        return std::move(done)(RunsNothing());
+      }
+      return options_.cleanup_step(
+          caller, request.cleanup_step(),
+          [done = std::move(done)](const absl::Status& ended) mutable {
+            std::move(done)(Done(ended));
+          });
     default:
       return std::move(done)(AnswerNow(caller, request));
   }
@@ -328,9 +337,6 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
       return Done(absl::OkStatus());
     case proto::ControlRequest::kCancelExecution:
       return Done(CancelExecution(caller, request.cancel_execution()));
-    case proto::ControlRequest::kCleanupStep:
-      if (options_.cleanup_step == nullptr) break;
-      return Done(options_.cleanup_step(caller, request.cleanup_step()));
     default:
       return absl::InvalidArgumentError(
           absl::StrCat(options_.cluster.Label(caller.task),

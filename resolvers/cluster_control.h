@@ -60,11 +60,12 @@ class ClusterControl : public ControlService,
     size_t max_unsettled = 1024;
 
     // What else other tasks ask for; the executions are of groups that are
-    // known. UNIMPLEMENTED where null.
+    // known. A clean-up may take as long as it needs. UNIMPLEMENTED where null.
     std::function<absl::Status(const ControlCaller&, const ExecKey& execution,
                                const absl::Status& reason)>
         cancel_execution;
-    std::function<absl::Status(const ControlCaller&, const proto::CleanupStep&)>
+    std::function<void(const ControlCaller&, const proto::CleanupStep&,
+                       StatusCallback done)>
         cleanup_step;
 
     // Answers what ranks ask for by the names of tensors. May be null.

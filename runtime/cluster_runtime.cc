@@ -183,11 +183,9 @@ class ClusterRuntime::Impl {
   }
 
   void CleanupStep(int64_t step_id, StatusCallback done) {
-    EndStep(step_id);
     const int num_tasks = options_.cluster.num_tasks();
-    if (num_tasks == 1) return std::move(done)(absl::OkStatus());
-    const auto told =
-        std::make_shared<FirstError>(num_tasks - 1, std::move(done));
+    const auto told = std::make_shared<FirstError>(num_tasks, std::move(done));
+    EndStep(step_id, [told](const absl::Status& ended) { told->Add(ended); });
     const absl::Time deadline =
         options_.environment.clock->Now() + kCleanupLimit;
     for (int task = 0; task < num_tasks; ++task) {
@@ -286,9 +284,8 @@ class ClusterRuntime::Impl {
              },
          .cleanup_step =
              [this](const ControlCaller& /*caller*/,
-                    const proto::CleanupStep& cleanup) {
-               EndStep(cleanup.step());
-               return absl::OkStatus();
+                    const proto::CleanupStep& cleanup, StatusCallback done) {
+               EndStep(cleanup.step(), std::move(done));
              },
          .named_tensors = coordinator_server_,
          .also_watched =
@@ -340,11 +337,16 @@ class ClusterRuntime::Impl {
   }
 
   // The transfers first, so that what other tasks ask gets this reason.
-  void EndStep(int64_t step_id) {
+  void EndStep(int64_t step_id, StatusCallback done) {
     access_->EndStep(step_id, absl::AbortedError(absl::StrCat(
                                   "step ", step_id, " has been cleaned up")));
     control_->param_resolver()->EndStepEverywhere(step_id);
     manager_->Cleanup(step_id);
+    CollectiveDelegate* const delegate = transport_->delegate();
+    if (delegate == nullptr) return std::move(done)(absl::OkStatus());
+    delegate->AwaitStep(step_id, [done = std::move(done)]() mutable {
+      std::move(done)(absl::OkStatus());
+    });
   }
 
   const Options options_;

@@ -111,7 +111,8 @@ class ClusterRuntime {
 
   // Ends a step on all tasks; idempotent. What another task asks for it later
   // ends with ABORTED. Its executors end here only after the message, elsewhere
-  // when it arrives; `done` hears of tasks that could not be told.
+  // when it arrives; `done` runs when nothing is left of it that MPI was to
+  // run, and hears of tasks that could not be told.
   void CleanupStep(int64_t step_id, StatusCallback done);
 
   // Ends the present generation of a group, on all tasks; the next collectives

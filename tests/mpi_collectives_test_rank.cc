@@ -27,6 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/await.h"
+#include "framework/blocking_counter.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor_mgr.h"
 #include "framework/collective_request.h"
@@ -738,39 +739,59 @@ TEST_F(MpiCollectivesTest, ANameThatCannotServeIsAnErrorThatListsWhatCan) {
 }
 
 // What its members had begun before is not met by those that call it anew.
+// There is so much of it that a part waits to be sent.
 TEST_F(MpiCollectivesTest, AStepThatBeginsAnewReducesNothingOfBefore) {
   constexpr absl::Duration kLimit = absl::Seconds(30);
+  constexpr size_t kNumInstances = 100;
+  constexpr int64_t kMostSteps = 20;
   for (const int64_t count : {kFew, kMany}) {
-    const CollectiveRequest request = RequestOf(
-        "MpiReduce", AllReduce(), DType::kInt32, TensorShape::Vector(count));
-    Call settles{.request = request,
-                 .input = Filled(request.dtype, request.shape, rank())};
-    Start(settles);
-    ASSERT_THAT(settles.Wait(), IsOk());
-    for (int64_t step = 2; step < 100; ++step) {
-      Call old{.request = request,
-               .input = Filled(request.dtype, request.shape, /*rank=*/100)};
-      if (rank() > 0) Start(old, step);
+    const TensorShape shape = TensorShape::Vector(count);
+    std::vector<CollectiveRequest> requests;
+    for (size_t i = 0; i < kNumInstances; ++i) {
+      requests.push_back(
+          RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape));
+    }
+    const auto start_all = [&](std::deque<Call>& calls, int value_of,
+                               int64_t step) {
+      for (const CollectiveRequest& request : requests) {
+        Call& call = calls.emplace_back();
+        call.request = request;
+        call.input = Filled(DType::kInt32, shape, value_of);
+        Start(call, step, nullptr, 0, kLimit);
+      }
+    };
+    std::deque<Call> settle;
+    start_all(settle, rank(), /*step=*/1);
+    for (Call& call : settle) ASSERT_THAT(call.Wait(), IsOk());
+    for (int64_t step = 2; step < kMostSteps; ++step) {
+      std::deque<Call> old;
+      if (rank() > 0) start_all(old, /*value_of=*/100, step);
       // By then rank 0 knows who is ready.
       Call known{.request = RequestOf("MpiReduce", AllReduce(), DType::kInt32,
                                       TensorShape::Vector(1)),
                  .input = Filled(DType::kInt32, TensorShape::Vector(1), 0)};
       Start(known);
       ASSERT_THAT(known.Wait(), IsOk());
-      Call anew{.request = request,
-                .input = Filled(request.dtype, request.shape, rank())};
-      const auto start_anew = [&] { Start(anew, step, nullptr, 0, kLimit); };
+      std::deque<Call> anew;
+      BlockingCounter begun(1);
+      const auto start_anew = [&] {
+        start_all(anew, rank(), step);
+        begun.DecrementCount();
+      };
       if (rank() == 0) {  // As early as it may.
         runtime_->CleanupStep(step, [&](const absl::Status& cleaned_up) {
           EXPECT_THAT(cleaned_up, IsOk());
           start_anew();
         });
       } else {
-        EXPECT_FALSE(old.Wait().ok());
+        for (Call& call : old) EXPECT_FALSE(call.Wait().ok());
         start_anew();
       }
-      ASSERT_THAT(anew.Wait(), IsOk());
-      Check(anew.output, [&](int64_t i) { return SumOf(i); });
+      begun.Wait();
+      for (Call& call : anew) {
+        ASSERT_THAT(call.Wait(), IsOk());
+        Check(call.output, [&](int64_t i) { return SumOf(i); });
+      }
     }
   }
 }

@@ -11,8 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "framework/cancellation.h"
 #include "framework/collective_executor.h"
-#include "framework/peer_access.h"
+#include "framework/execution.h"
 #include "framework/rank_list.h"
 
 namespace tutti {
@@ -91,13 +92,8 @@ class MpiCollectives::Group {
 };
 
 // A member's part in one execution.
-//
-// It asks its own device for bytes that it lends only when it has ended: that
-// is how it hears that the execution has failed, here or on another member.
 class MpiCollectives::Execution final
     : public MpiPart,
-      public Borrower,
-      public Lender,
       public std::enable_shared_from_this<Execution> {
  public:
   Execution(std::shared_ptr<MpiCollectives> owner,
@@ -116,14 +112,13 @@ class MpiCollectives::Execution final
       operation_.reset();
       return std::move(done_)(std::move(status));
     }
-    self_ = shared_from_this();
-    const CollGroupMember& own = member();
-    context_.executor->peers().RecvFromPeer(
-        own, transfer(),
-        {.incarnation = own.device.incarnation, .borrower = this});
+    watch_ = context_.execution->cancellation.Watch(
+        [self = shared_from_this()](const absl::Status& reason) {
+          self->owner_->Post([self, reason] { self->Fail(reason); });
+        });
     if (in_turn == owner_.get()) return Add();
     if (owner_->Post([self = shared_from_this()] { self->Add(); })) return;
-    StopListening();
+    context_.execution->cancellation.Unwatch(watch_);
     std::move(done_)(ShutDown());
   }
 
@@ -146,33 +141,11 @@ class MpiCollectives::Execution final
     End(failure_.ok() ? why : failure_);
   }
 
-  // On any thread.
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery delivery) override {
-    const auto self = std::exchange(self_, nullptr);
-    if (status.ok()) return delivery.Release(absl::OkStatus());
-    owner_->Post([self, status = std::move(status)] { self->Fail(status); });
-  }
-  void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {}
-
   // On MPI's thread, once it has begun without MPI, but not inside Begin(),
   // where what starts next would begin inside this one.
   void EndMerged() { EndInTurn(merged_status_); }
 
  private:
-  const CollGroupMember& member() const {
-    return context_.params->group->members[context_.rank()];
-  }
-  BufKey transfer() const {
-    return {.exec = key_, .from = context_.rank(), .to = context_.rank()};
-  }
-
-  void StopListening() {
-    context_.executor->peers().PostToPeer(
-        member(), transfer(),
-        {.incarnation = member().device.incarnation, .lender = this});
-  }
-
   // On MPI's thread.
   void Add();
   void Fail(const absl::Status& why);
@@ -186,7 +159,7 @@ class MpiCollectives::Execution final
   const ExecKey key_;
   const std::vector<int>& tasks_;  // Until then.
   StatusCallback done_;
-  std::shared_ptr<Execution> self_;  // Until it is told as a borrower.
+  Cancellation::WatchId watch_ = 0;  // Of the execution's.
 
   // Of MPI's thread, once it was added.
   absl::Status failure_;
@@ -196,10 +169,9 @@ class MpiCollectives::Execution final
 };
 
 void MpiCollectives::Execution::Add() {
-  ++owner_->num_executions_;
+  owner_->CountIn(key_.step);
   if (owner_->is_closing_) return End(ShutDown());
   if (!failure_.ok()) return End(failure_);
-  owner_->LookFirst();
   const bool is_exchanged = tasks_.size() == 2 && !carried().empty();
   if (is_exchanged) return owner_->exchange_.Add(shared_from_this());
   owner_->agreement_.AddReady(shared_from_this());
@@ -260,9 +232,11 @@ void MpiCollectives::Execution::EndInTurn(absl::Status status) {
 void MpiCollectives::Execution::End(absl::Status status) {
   if (!failure_.ok()) status = failure_;
   operation_.reset();
-  if (failure_.ok()) StopListening();
-  --owner_->num_executions_;
+  context_.execution->cancellation.Unwatch(watch_);
+  const auto owner = owner_;
+  const int64_t step = key_.step;
   std::exchange(done_, nullptr)(std::move(status));
+  owner->CountOut(step);
 }
 
 MpiCollectives::MpiCollectives(const Options& options)
@@ -329,6 +303,20 @@ std::string MpiCollectives::NamesOf(const CollGroupParams& group,
   });
 }
 
+void MpiCollectives::AwaitStep(int64_t step_id, Work ended) {
+  {
+    MutexLock lock(&mu_);
+    if (!is_closed_) {
+      return options_.runtime->Post([self = shared_from_this(), step_id,
+                                     ended = std::move(ended)]() mutable {
+        if (!self->num_in_step_.contains(step_id)) return std::move(ended)();
+        self->awaited_steps_.emplace_back(step_id, std::move(ended));
+      });
+    }
+  }
+  std::move(ended)();
+}
+
 bool MpiCollectives::Post(Work work) {
   MutexLock lock(&mu_);
   if (!is_closed_) options_.runtime->Post(std::move(work));
@@ -386,13 +374,23 @@ MpiPoller::State MpiCollectives::PollClosed() {
   return notes_.is_sending() ? State::kWaiting : State::kIdle;
 }
 
-// A clean-up that another process has answered is behind what that process had
-// withdrawn by then.
-void MpiCollectives::LookFirst() {
-  if (!looks_first_ || !looks_first_.exchange(false)) return;
-  while (notes_.Receive(
-      [this](int task, const MpiNote& note) { OnNote(task, note); })) {
-  }
+void MpiCollectives::CountIn(int64_t step) {
+  ++num_executions_;
+  ++num_in_step_[step];
+}
+
+void MpiCollectives::CountOut(int64_t step) {
+  --num_executions_;
+  const auto counted = num_in_step_.find(step);
+  if (--counted->second > 0) return;
+  num_in_step_.erase(counted);
+  std::vector<Work> ended;
+  std::erase_if(awaited_steps_, [&](auto& awaited) {
+    if (awaited.first != step) return false;
+    ended.push_back(std::move(awaited.second));
+    return true;
+  });
+  for (Work& work : ended) std::move(work)();
 }
 
 void MpiCollectives::OnNote(int task, const MpiNote& note) {

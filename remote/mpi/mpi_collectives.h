@@ -1,15 +1,16 @@
 #ifndef TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
 #define TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -78,8 +79,9 @@ class MpiCollectives final
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override;
 
-  // What the others have withdrawn of the step before may be on the way.
-  void OnStepBegun() override { looks_first_ = true; }
+  // `ended` runs on MPI's thread; after Close() within this call. What a member
+  // has withdrawn ends when whoever leads it has said that it is forgotten.
+  void AwaitStep(int64_t step_id, Work ended) override;
 
   // The rest is for MPI's thread. Begins to listen; once, before all else.
   void Open();
@@ -105,7 +107,8 @@ class MpiCollectives final
   std::function<void(int task, const MpiNote& note)> Sender();
   std::string NamesOf(const CollGroupParams& group,
                       const std::vector<int>& tasks) const;
-  void LookFirst();
+  void CountIn(int64_t step);
+  void CountOut(int64_t step);
   void OnNote(int task, const MpiNote& note);
   void OnGone(int task, const absl::Status& why);
   void Withdraw(const ExecKey& key, const absl::Status& why);
@@ -116,10 +119,6 @@ class MpiCollectives final
   absl::Status Gone(int task) const;
 
   const Options options_;
-
-  // At all notes that have come, before another execution is added.
-  std::atomic<bool> looks_first_{false};
-
   MpiNotes notes_;
   MpiAgreement agreement_;
   MpiExchange exchange_;
@@ -130,7 +129,11 @@ class MpiCollectives final
   // What has begun without MPI, and is over.
   std::vector<std::shared_ptr<Execution>> merged_;
 
-  size_t num_executions_ = 0;  // Whose `done` has not run.
+  // Whose `done` has not run: all, and those of each step that has some.
+  size_t num_executions_ = 0;
+  absl::flat_hash_map<int64_t, size_t> num_in_step_;
+
+  std::vector<std::pair<int64_t, Work>> awaited_steps_;
   absl::flat_hash_set<const Execution*> failed_in_mpi_;
   uint32_t num_idle_polls_ = 0;
   bool is_closing_ = false;
