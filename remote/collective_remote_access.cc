@@ -152,7 +152,6 @@ std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
   }
   // The requests at once, before the step asks again under the same keys.
   CancelReceives(ended.receives);
-  if (delegate() != nullptr) delegate()->OnStepBegun();
   if (!ended.waiting.sides.empty()) {
     told_later_.Add(
         [ended = std::move(ended)] { BufRendezvous::Tell(ended.waiting); });
@@ -167,13 +166,16 @@ CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginAnew(
   EndReceivesOf(step_id, reason);
   Ended ended = {.waiting = rendezvous_.EndStep(step_id, reason)};
   // Also those that somebody else has ended and not cancelled yet. Who has not
-  // requested one yet cancels it at once.
+  // requested one yet cancels it at once, and the next one waits for that.
   const auto first = receives_.lower_bound(FirstOf(step_id));
   auto last = first;
   for (; last != receives_.end() && last->first.exec.step == step_id; ++last) {
     const std::shared_ptr<Receive>& receive = last->second;
     receive->self = receive;
-    if (!receive->is_requested) continue;
+    if (!receive->is_requested) {
+      requests_.try_emplace(receive->key);
+      continue;
+    }
     receive->is_told_later = true;
     ended.receives.push_back(receive);
   }
@@ -224,9 +226,9 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
     } else if (!receives_.try_emplace(key, receive).second) {
       status = absl::AlreadyExistsError(
           absl::StrCat(ToString(key), ": asked for twice"));
-    } else if (const auto [under_way, is_first] = requests_.try_emplace(key);
-               !is_first) {
-      return under_way->second.push_back(receive);
+    } else if (const auto former = requests_.find(key);
+               former != requests_.end()) {
+      return former->second.push_back(receive);
     }
   }
   if (!status.ok()) {
@@ -235,26 +237,31 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
   RequestInTurn(receive);
 }
 
-// Where the step begins anew before the first one is requested, the next one
-// under its key waits until that has been cancelled, too.
+// Where the step begins anew before this one is requested, the next one under
+// its key waits until it has been cancelled, too.
 void CollectiveRemoteAccess::RequestInTurn(std::shared_ptr<Receive> receive) {
   while (receive != nullptr) {
     Request(*receive);
     MutexLock lock(&mu_);
-    const auto under_way = requests_.find(receive->key);
-    auto& next = under_way->second;
-    if (next.empty()) {
-      requests_.erase(under_way);
+    const auto former = requests_.find(receive->key);
+    if (former == requests_.end()) return;
+    if (former->second.empty()) {
+      requests_.erase(former);
       return;
     }
-    receive = std::move(next.front());
-    next.pop_front();
+    receive = std::move(former->second.front());
+    former->second.pop_front();
   }
 }
 
 void CollectiveRemoteAccess::Request(Receive& receive) {
   // It is among the receives, so that whoever cancels from now on finds it.
   absl::Status status = rendezvous_.StatusOf(receive.key.exec);
+  {
+    // By its step that has begun anew; the peer's may have, too.
+    MutexLock lock(&mu_);
+    if (receive.ended.has_value()) status = *receive.ended;
+  }
   if (!status.ok()) return receive.OnDelivery(0, std::move(status), {});
   TransferChannel& transfers = options_.transport->transfers();
   transfers.Request(receive.task, receive.key,

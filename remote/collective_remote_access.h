@@ -39,7 +39,8 @@ class PerStepCollectiveRemoteAccess;
 //
 // Thread-safe. Lenders and borrowers are called with no lock held, on a thread
 // of the side that came second, of the transport, or of the one that cancels;
-// on the work queue where their step begins anew.
+// where their step begins anew, on the work queue or on a thread of those
+// before.
 //
 // Nothing that another task asks is believed: its group must live, and the
 // ranks be those of the asking process and of this one.
@@ -246,7 +247,8 @@ class CollectiveRemoteAccess
   absl::btree_map<BufKey, std::shared_ptr<Receive>, Order> receives_
       ABSL_GUARDED_BY(mu_);
 
-  // By the keys under which a thread is requesting one: those that wait for it.
+  // By the keys under which a step was requesting when it began anew: what it
+  // has asked since, until that has been requested.
   absl::flat_hash_map<BufKey, std::deque<std::shared_ptr<Receive>>> requests_
       ABSL_GUARDED_BY(mu_);
 

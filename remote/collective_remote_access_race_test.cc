@@ -291,10 +291,12 @@ class TransportThat : public HoldingTransport {
  public:
   void Request(int task, const BufKey& key, const Ask& ask) override {
     HoldingTransport::Request(task, key, ask);
+    ++num_requests;
     if (act != nullptr) std::exchange(act, nullptr)();
   }
 
   std::function<void()> act;
+  int num_requests = 0;
 };
 
 // Its transport would take the second for the first one asked twice.
@@ -306,18 +308,25 @@ TEST(CollectiveRemoteAccessRaceTest,
   const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
   const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
   CountingBorrower former;
+  CountingBorrower between;  // Of a step that begins anew before it asks.
   CountingBorrower later;
   const auto before = access->ForStep(kStep);
+  std::unique_ptr<PeerAccessInterface> replaced;
   std::unique_ptr<PeerAccessInterface> now;
   transport->act = [&] {
+    replaced = access->ForStep(kStep);
+    replaced->RecvFromPeer(peer, key, {.borrower = &between});
     now = access->ForStep(kStep);
     now->RecvFromPeer(peer, key, {.borrower = &later});
   };
   before->RecvFromPeer(peer, key, {.borrower = &former});
   environment.RunAll();
-  EXPECT_EQ(former.num_told, 1);
-  EXPECT_TRUE(absl::IsCancelled(former.last_status));
+  for (const CountingBorrower* borrower : {&former, &between}) {
+    EXPECT_EQ(borrower->num_told, 1);
+    EXPECT_TRUE(absl::IsCancelled(borrower->last_status));
+  }
   EXPECT_EQ(later.num_told, 0);
+  EXPECT_EQ(transport->num_requests, 2);
   EXPECT_EQ(access->num_receiving(), 1);
   now->StartAbort(absl::AbortedError("over"));
   environment.RunAll();

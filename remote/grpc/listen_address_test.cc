@@ -29,7 +29,7 @@ extern "C" int socket(int domain, int type, int protocol) noexcept {
   }
   const auto fd = static_cast<int>(syscall(SYS_socket, domain, type, protocol));
   const int yes = 1;
-  if (domain == AF_INET6 && ipv6 == Ipv6::kAlone) {
+  if (fd >= 0 && domain == AF_INET6 && ipv6 == Ipv6::kAlone) {
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
   }
   return fd;
