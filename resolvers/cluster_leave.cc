@@ -116,7 +116,6 @@ void ClusterLeave::OnGoodbye(const ControlCaller& process) {
   {
     MutexLock lock(&mu_);
     Task& task = tasks_[process.task];
-    WaitForLate(task);
     const auto found = task.present.find(process.incarnation);
     if (found == task.present.end()) {
       task.goodbye_soon.insert(process.incarnation);

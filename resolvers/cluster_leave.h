@@ -62,9 +62,8 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
 
     std::set<uint64_t> late;  // Found while this task left, and not lost.
 
-    // Told before they were found.
-    std::set<uint64_t> goodbye_soon;
-    std::set<uint64_t> lost_soon;
+    std::set<uint64_t> goodbye_soon;  // Said so before they were in `present`.
+    std::set<uint64_t> lost_soon;     // Lost before they were found.
 
     bool is_lost = false;    // Nobody is there to be told anything.
     bool has_ended = false;  // One of them said Goodbye or was lost.

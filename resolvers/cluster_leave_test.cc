@@ -149,6 +149,17 @@ TEST_F(ClusterLeaveTest, ItsGoodbyeBetweenTheTwoCounts) {
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
+TEST_F(ClusterLeaveTest, TheGoodbyeOfTheOneBeforeHasNobodyElseWaitedFor) {
+  leave_->OnFound({1, 5});
+  Leave();
+  leave_->OnFound({1, 6});
+  for (const int task : {1, 2}) {
+    leave_->OnGoodbye({task, 5});
+    channel_->Answer(task);
+  }
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
 TEST_F(ClusterLeaveTest, OneThatComesBackBeforeItsLossIsToldIsNotWaitedFor) {
   leave_->OnFound({1, 5});
   Leave();
