@@ -359,9 +359,9 @@ constexpr double kMostPicoseconds = 1e200;
 
 absl::Status CheckTime(double seconds, absl::string_view what) {
   if (Picoseconds(seconds) <= kMostPicoseconds) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " would take ", seconds,
-                                                 " s; wanted at most ",
-                                                 kMostPicoseconds / 1e12));
+  return absl::OutOfRangeError(absl::StrCat(what, " would take ", seconds,
+                                            " s; wanted at most ",
+                                            kMostPicoseconds / 1e12, " s"));
 }
 
 absl::Status CheckTimes(const ClusterModel& cluster, double chunk_bytes) {

@@ -72,10 +72,10 @@ inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 30;
 // Pure. Simulates only as many ranks as the outline's period, where the layout
 // and the cluster have it too; of a ring, without hosts, a transfer of each
 // class of links (ring_sample.h). Errors: as CheckCluster(); INVALID_ARGUMENT
-// if `layout` is of another size than the outline, or if what a chunk takes is
-// no time to count with, 1e188 s and more; RESOURCE_EXHAUSTED above
-// kMaxSimulatedRounds; INTERNAL if, in some round, ranks do not do what the
-// outline says of its period or of a ring (looked at for some ranks and
+// if `layout` is of another size than the outline; OUT_OF_RANGE
+// if a chunk takes more than 1e188 s, which do not add up; RESOURCE_EXHAUSTED
+// above kMaxSimulatedRounds; INTERNAL if, in some round, ranks do not do what
+// the outline says of its period or of a ring (looked at for some ranks and
 // rounds).
 absl::StatusOr<Simulation> Simulate(const Outline& outline,
                                     const GroupLayout& layout,

@@ -150,7 +150,7 @@ TEST(SimulatorTest, RefusesTimesThatDoNotAddUp) {
   const auto expect_refused = [&](const ClusterModel& cluster,
                                   const std::string& what) {
     EXPECT_THAT(Simulate(two, GroupLayout::Uniform(1, 2), cluster, 1000),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
+                StatusIs(absl::StatusCode::kOutOfRange, HasSubstr(what)));
   };
   ClusterModel cluster = Machine();
   cluster.reduced_bytes_per_second = 1e-300;

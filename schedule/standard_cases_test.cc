@@ -71,7 +71,7 @@ TEST(StandardCasesTest, HaveEveryRootInEveryMode) {
   for (const VerifyCase& request : cases) {
     seen.insert({request.root, request.in_place});
   }
-  EXPECT_EQ(seen.size(), 64u * 3);
+  EXPECT_EQ(seen.size(), 64u * 4);
 }
 
 TEST(StandardCasesTest, HaveDifferentPermutations) {
@@ -134,8 +134,8 @@ TEST(VerifyStandardCasesTest, ReportsCountsAndTheFirstFailure) {
       .traits = {.collectives = {CollectiveType::kAllReduce}},
       .plan = CopyOnly};
   const VerifyReport report = VerifyStandardCases(algorithm, {.max_ranks = 3});
-  EXPECT_EQ(report.cases, 3 + 2 * 3 + 2 * 3);
-  EXPECT_EQ(report.failed, 2 * 3 + 2 * 3);
+  EXPECT_EQ(report.cases, 4 + 2 * 4 + 2 * 4);
+  EXPECT_EQ(report.failed, 2 * 4 + 2 * 4);
   EXPECT_EQ(report.num_sizes, 3);
   EXPECT_EQ(report.largest_group, 3);
   EXPECT_THAT(std::string(report.first_failure.message()),
@@ -153,7 +153,7 @@ TEST(VerifyStandardCasesTest, ProgressSeesEveryCaseAndCanEndTheRun) {
         cases.push_back(so_far.cases);
         return so_far.failed == 0;
       });
-  EXPECT_THAT(cases, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(cases, ElementsAre(1, 2, 3, 4, 5));
   EXPECT_EQ(report.failed, 1);
 }
 

@@ -18,12 +18,6 @@
 namespace tutti {
 namespace {
 
-bool IsInPlace(InPlace in_place, int rank) {
-  return in_place == InPlace::kAll ||
-         (in_place == InPlace::kEvenRanks && rank % 2 == 0) ||
-         (in_place == InPlace::kOddRanks && rank % 2 != 0);
-}
-
 bool IsPermutation(const std::vector<int>& permutation, int size) {
   std::vector<int> sorted = permutation;
   std::sort(sorted.begin(), sorted.end());
@@ -111,6 +105,26 @@ absl::Status CheckBarrier(const GroupPlan& plan, StepOrder& order) {
 
 }  // namespace
 
+bool IsInPlace(InPlace in_place, int rank) {
+  return in_place == InPlace::kAll ||
+         (in_place == InPlace::kEvenRanks && rank % 2 == 0) ||
+         (in_place == InPlace::kOddRanks && rank % 2 != 0);
+}
+
+absl::string_view Words(InPlace in_place) {
+  switch (in_place) {
+    case InPlace::kNone:
+      return "";
+    case InPlace::kAll:
+      return ", in place";
+    case InPlace::kEvenRanks:
+      return ", in place on even ranks";
+    case InPlace::kOddRanks:
+      return ", in place on odd ranks";
+  }
+  return "";
+}
+
 std::string ToString(const VerifyCase& request) {
   std::string text =
       absl::StrCat(Name(request.type), " on ", request.layout.ToString());
@@ -125,14 +139,7 @@ std::string ToString(const VerifyCase& request) {
   if (!request.rank_list.empty()) {
     absl::StrAppend(&text, ", ranks ", absl::StrJoin(request.rank_list, ","));
   }
-  if (request.in_place == InPlace::kAll) absl::StrAppend(&text, ", in place");
-  if (request.in_place == InPlace::kEvenRanks) {
-    absl::StrAppend(&text, ", in place on even ranks");
-  }
-  if (request.in_place == InPlace::kOddRanks) {
-    absl::StrAppend(&text, ", in place on odd ranks");
-  }
-  return text;
+  return absl::StrCat(text, Words(request.in_place));
 }
 
 absl::Status CheckServes(const Algorithm& algorithm,

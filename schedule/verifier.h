@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
 #include "schedule/group_plan.h"
@@ -19,6 +20,11 @@ namespace tutti {
 
 // Which members' outputs are their inputs.
 enum class InPlace : uint8_t { kNone, kAll, kEvenRanks, kOddRanks };
+
+bool IsInPlace(InPlace in_place, int rank);
+
+// ", in place on even ranks"; nothing for kNone.
+absl::string_view Words(InPlace in_place);
 
 // One request that all ranks of a group plan for.
 struct VerifyCase {

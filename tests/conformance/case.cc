@@ -109,10 +109,8 @@ std::string ToString(const Case& c) {
     absl::StrAppend(&text, ", permutation ", absl::StrJoin(c.permutation, ","));
   }
   absl::StrAppend(&text, ", subdivisions ", Name(c.subdivisions));
-  if (c.in_place == InPlace::kAll) absl::StrAppend(&text, ", in place");
-  if (c.in_place == InPlace::kEvenRanks) {
-    absl::StrAppend(&text, ", misaligned, in place on even ranks");
-  }
+  if (c.in_place == InPlace::kEvenRanks) absl::StrAppend(&text, ", misaligned");
+  absl::StrAppend(&text, Words(c.in_place));
   if (c.allocates_output) absl::StrAppend(&text, ", output not given");
   if (Reduces(c.type)) {
     absl::StrAppend(&text, ", ", c.merge_op.name(), ", ", c.final_op.name());
@@ -128,9 +126,7 @@ bool HasBlocks(CollectiveType type) {
 }
 
 bool IsInPlace(const Case& c, int rank) {
-  const bool wanted = c.in_place == InPlace::kAll ||
-                      (c.in_place == InPlace::kEvenRanks && rank % 2 == 0);
-  return wanted && HasInput(c.type, rank, c.root) &&
+  return tutti::IsInPlace(c.in_place, rank) && HasInput(c.type, rank, c.root) &&
          HasOutput(c.type, rank, c.root);
 }
 

@@ -1,9 +1,8 @@
 // Runs the implementation again and again, each time in another order of work,
 // by other numbers of threads, and on every layout where its class of
 // determinism promises that this makes no difference: the outputs have the same
-// bits each time. Unlike in the other
-// suites, nothing says which bits: sums are rounded, so that they tell any
-// difference in the order of summation.
+// bits each time. Unlike in the other suites, nothing says which bits: sums are
+// rounded, so that they tell any difference in the order of summation.
 
 #include <gtest/gtest.h>
 
