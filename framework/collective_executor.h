@@ -217,8 +217,8 @@ class CollectiveExecutor
   void CancelTransfers(Execution& execution);
   void OnEndedByPeer(const ExecKey& exec, const absl::Status& reason);
 
-  // What has ended the step, the group or the execution of a member for which
-  // the table has its key: from then on whoever ends one of them finds it.
+  // OK unless step, group or execution have ended. REQUIRES: the table has the
+  // execution's key, so that whoever ends one of them later finds the member.
   absl::Status StatusOf(const ExecutionTable::Settled& settled,
                         const CollectiveContext& context) const;
 

@@ -139,16 +139,17 @@ class PeerAccessInterface {
   virtual void CancelExecution(const CollGroupParams& group,
                                const ExecKey& exec, absl::Status reason) = 0;
 
-  // `ended` runs for each execution that a member of another process ends,
-  // after its transfers here have ended, with no lock held: members may wait
-  // for something else than a transfer. Once, before anything else; it may run
-  // after this is gone. By default never: no member is in another process.
+  // Call once, before anything else. `ended` runs when a member of another
+  // process ends an execution, perhaps several times for one, after its
+  // transfers here have ended, with no lock held: members here may wait for
+  // something else. It may run after this is gone. By default it never runs: no
+  // member is in another process.
   using EndedCallback =
       std::function<void(const ExecKey& exec, const absl::Status& reason)>;
   virtual void WatchEnds(EndedCallback /*ended*/) {}
 
-  // What ends the transfers of `exec`; OK if nothing does. As whoever cancels
-  // an execution may do so before its first member here has come.
+  // What ends the transfers of `exec`; OK if nothing does. Asked before a
+  // member begins: the execution may have ended before the first one here came.
   virtual absl::Status StatusOf(const ExecKey& exec) const = 0;
 
   // No transfer of `exec` comes any more from this process: forgets that it was

@@ -80,6 +80,24 @@ REGISTER_COLLECTIVE(
                .plan = PlanOfNoUse}));
 REGISTER_COLLECTIVE(ThenNotPlannable, LocalThenFactory<"NotPlannable">());
 
+// Only says that it is made of steps.
+class Pretender : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(
+      CollectiveContext* /*context*/) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext& /*context*/, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+REGISTER_COLLECTIVE(
+    Pretending,
+    Implemented<Pretender>({.summary = "for a test",
+                            .collectives = {CollectiveType::kAllReduce},
+                            .is_made_of_steps = true}));
+REGISTER_COLLECTIVE(ThenPretending, LocalThenFactory<"Pretending">());
+
 // One member's call, of which the buffers stay.
 struct Call {
   Bytes input;
@@ -767,6 +785,8 @@ TEST(LocalThenTest, WhatCannotReduceBetweenProcessesIsRefused) {
                    "LocalReduce is no schedule that all-reduces"},
         std::tuple{"ThenLocalThenRing", StatusCode::kInvalidArgument,
                    "LocalThenRing is no schedule that all-reduces"},
+        std::tuple{"ThenPretending", StatusCode::kInvalidArgument,
+                   "Pretending is no schedule that all-reduces"},
         std::tuple{"ThenRingGather", StatusCode::kInvalidArgument,
                    "RingGather is no schedule that all-reduces"}}) {
     CollectiveRequest request = processes.Request(name, DType::kInt32, 4);

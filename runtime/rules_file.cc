@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "framework/collective_request.h"
 #include "framework/collective_type.h"
 #include "framework/layout_text.h"
@@ -76,6 +78,9 @@ constexpr char kPastCaches[] = "past_caches_from_bytes";
 // By which editors find docs/rules.schema.json.
 constexpr char kSchema[] = "$schema";
 
+constexpr std::array kFileKeys = {"version", "comment", kSchema, "rules",
+                                  kPastCaches};
+
 absl::Status Error(const std::string& where, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", message));
 }
@@ -102,6 +107,18 @@ absl::StatusOr<Json> ParseAndSee(const std::string& text,
   }
 }
 
+// REQUIRES: `json` is an object.
+absl::Status CheckKeys(const Json& json, absl::Span<const char* const> known,
+                       const std::string& where) {
+  for (const auto& [key, value] : json.items()) {
+    if (absl::c_linear_search(known, key)) continue;
+    return Error(where,
+                 absl::StrCat("unknown key \"", ShownText(key),
+                              "\"; known: ", absl::StrJoin(known, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 // The number of bytes that `json` has by that key.
 absl::StatusOr<int64_t> BytesIn(const Json& json, const char* key,
                                 const std::string& where) {
@@ -125,7 +142,7 @@ class RuleReader {
   absl::StatusOr<SelectionRule> Read() {
     SelectionRule rule;
     rule.where = where_;
-    absl::Status status = CheckKeys();
+    absl::Status status = CheckIsRule();
     if (status.ok()) status = ReadCollective(&rule);
     if (status.ok()) status = ReadLayout(&rule);
     if (status.ok()) status = ReadProcesses(&rule);
@@ -143,20 +160,10 @@ class RuleReader {
   static constexpr std::array kKeys = {"collective", "layout",    "one_process",
                                        "min_bytes",  "max_bytes", "algorithm"};
 
-  absl::Status CheckKeys() {
-    if (!json_.is_object()) {
-      return Error(
-          where_, absl::StrCat("a rule is an object, not ", json_.type_name()));
-    }
-    for (const auto& [key, value] : json_.items()) {
-      bool known = false;
-      for (const char* one : kKeys) known = known || key == one;
-      if (known) continue;
-      return Error(where_,
-                   absl::StrCat("unknown key \"", ShownText(key),
-                                "\"; known: ", absl::StrJoin(kKeys, ", ")));
-    }
-    return absl::OkStatus();
+  absl::Status CheckIsRule() {
+    if (json_.is_object()) return CheckKeys(json_, kKeys, where_);
+    return Error(where_,
+                 absl::StrCat("a rule is an object, not ", json_.type_name()));
   }
 
   absl::Status ReadText(const char* key, std::string* text) {
@@ -246,15 +253,8 @@ absl::Status CheckFile(const Json& json, const Seen& seen,
       return Error(where, absl::StrCat("\"", key, "\" is no text"));
     }
   }
-  for (const auto& [key, value] : json.items()) {
-    if (key == "rules" || key == "version" || key == "comment" ||
-        key == kSchema || key == kPastCaches) {
-      continue;
-    }
-    return Error(where, absl::StrCat("unknown key \"", ShownText(key),
-                                     "\"; known: version, comment, rules, ",
-                                     kPastCaches));
-  }
+  const absl::Status status = CheckKeys(json, kFileKeys, where);
+  if (!status.ok()) return status;
   if (!json.contains("version") || json["version"] != kVersion) {
     return Error(where, absl::StrCat("wanted \"version\": ", kVersion));
   }

@@ -130,7 +130,8 @@ class MpiCommandsTest(unittest.TestCase):
         return mpirun, pids
 
     def test_a_process_that_dies_ends_the_job(self):
-        in_mpi = ["--algorithm", "MpiReduce", "--bytes", "1M"]
+        in_mpi = ["--algorithm", "MpiReduce", "--min-bytes", "4", "--max-bytes",
+                  "1M", "--factor", str(1 << 18)]
         for num_hosts, rank, number, options in [
                 (1, 1, signal.SIGKILL, []), (3, 1, signal.SIGKILL, []),
                 (1, 0, signal.SIGKILL, in_mpi), (1, 2, signal.SIGABRT, [])]:
@@ -147,7 +148,7 @@ class MpiCommandsTest(unittest.TestCase):
             reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
             self.addCleanup(os.close, reader)
             mpirun, pids = self.begin(environment, f'exec 9>"{held}";', "perf",
-                                      "all_reduce", "--iterations", "20000",
+                                      "all_reduce", "--iterations", "2000",
                                       *perf_options, options=options)
             end_by = time.monotonic() + SECONDS_TO_END
             os.kill(pids[rank], number)

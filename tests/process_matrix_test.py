@@ -4,7 +4,7 @@
 usage: process_matrix_test.py TUTTI launch|mpirun [LIBRARY]
 
 With LIBRARY, which is host_name.cc, the processes of mpirun are on two hosts,
-for all that MPI can tell: nothing large is read in another's memory then.
+for all that MPI can tell, between which it sends all bytes.
 """
 
 import json

@@ -166,7 +166,7 @@ absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
   const double chunk_bytes = bytes / (*outline)->size().num_chunks;
   auto simulation =
       Simulate(**outline, of->request.layout, *cluster, chunk_bytes);
-  if (absl::IsInvalidArgument(simulation.status())) {
+  if (absl::IsOutOfRange(simulation.status())) {
     return OutOfRange(options, simulation.status());
   }
   if (!simulation.ok()) return simulation.status();
