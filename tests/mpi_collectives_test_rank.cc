@@ -712,6 +712,11 @@ TEST_F(MpiWaitingTest, TheEndOfARuntimeEndsWhatWaitsInItAndForIt) {
       // So that the instance is known.
       Start(call);
       ASSERT_THAT(call.Wait(), IsOk());
+      // Whoever comes out of it knows that this has ended on all; others may
+      // still be in it.
+      Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
+      Start(barrier);
+      barrier.Wait().IgnoreError();
       const bool is_absent = rank() == 0;
       Call waiting{.request = call.request, .input = call.input};
       if (!is_absent) Start(waiting, /*step=*/2);
