@@ -241,9 +241,9 @@ void MpiPulls::ReadOn(const std::shared_ptr<Pull>& pull) {
   if (!reader.has_all()) return ready_.push_back(pull);
   if (!reader.AreLent()) {
     if (reader.WereTakenBack()) return;
-    return GiveUp(pull, absl::UnavailableError(absl::StrCat(
-                            "the memory of task ", pull->task,
-                            " cannot be read any more")));
+    return GiveUp(pull, absl::UnavailableError(
+                            absl::StrCat("the memory of task ", pull->task,
+                                         " cannot be read any more")));
   }
   proto::MpiMessage message;
   message.mutable_read()->set_id(pull->id);
