@@ -102,6 +102,9 @@ TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForMembersOfTheirOwnTask) {
     environment_.Advance(absl::Seconds(2));
     if (is_late) calls.push_back(&CallDevice(2, 0, request));
     environment_.RunAll();
+    for (const Call* call : calls) {
+      ASSERT_TRUE(call->outcome.status.has_value());
+    }
     calls.push_back(&CallDevice(1, 1, request));
     calls.push_back(&CallDevice(2, 1, request));
     environment_.RunAll();
