@@ -1,8 +1,7 @@
-#include "implementations/double_tree_reduce.h"
-
 #include <vector>
 
 #include "implementations/binomial_tree.h"
+#include "implementations/cost.h"
 #include "implementations/double_tree.h"
 #include "implementations/double_tree_links.h"
 #include "implementations/double_tree_outline.h"
@@ -177,33 +176,16 @@ std::vector<int> Subdivide(const SubdivisionRequest& request) {
       request, {.num_rounds = NumRounds(request.layout.size()), .load = 2}));
 }
 
-}  // namespace
-
-Schedule PlanDoubleTreeReduceOfBlocks(const PlanRequest& request) {
-  const int size = request.layout.size();
-  ScheduleBuilder builder(/*num_chunks=*/size);
-  std::vector<int> chunks[2];
-  for (int chunk = 0; chunk < size; ++chunk) {
-    chunks[chunk % 2].push_back(chunk);
-  }
-  AddTrees(RingOrder(request.layout, /*offset=*/0), request.rank, chunks,
-           builder);
-  return builder.Build();
-}
-
-Traffic DoubleTreeReduceOfBlocksTraffic(const CostQuery& query) {
-  return TreesTraffic(query, (query.layout.size() + 1) / 2);
-}
-
-namespace {
-
-double CostSeconds(const CostQuery& query) {
-  const int num_pieces = static_cast<int>(
-      Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
+double SubdividedSeconds(const CostQuery& query, int num_pieces) {
   const double chunk_bytes =
       static_cast<double>(query.bytes) / (2 * num_pieces);
   return TreesTraffic(query, num_pieces)
       .SecondsInPieces(query.model, chunk_bytes, num_pieces);
+}
+
+double CostSeconds(const CostQuery& query) {
+  const auto pieces = Subdivide({.layout = query.layout, .bytes = query.bytes});
+  return SubdividedSeconds(query, static_cast<int>(pieces.size()));
 }
 
 REGISTER_COLLECTIVE(
@@ -217,6 +199,7 @@ REGISTER_COLLECTIVE(
                           .cost_seconds = CostSeconds},
                .plan = Plan,
                .subdivide = Subdivide,
+               .subdivided_seconds = SubdividedSeconds,
                .outline = DoubleTreeOutline}));
 
 }  // namespace

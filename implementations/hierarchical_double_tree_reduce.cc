@@ -1,23 +1,14 @@
-#include "implementations/double_tree_reduce.h"
-#include "implementations/hierarchical_reduce.h"
-#include "implementations/recursive_halving_reduce_scatter.h"
+#include "framework/registry.h"
+#include "implementations/hierarchical.h"
 
 namespace tutti {
 namespace {
 
-// HierarchicalReduce with double trees across tasks: the first of about T / 2
-// pieces of a block arrives after 3 ceil(log2 T) steps between them. A device
-// sends 2 blocks to other tasks.
-constexpr ReduceLevels kLevels = {
-    .inside = {PlanRecursiveHalvingReduceScatter,
-               RecursiveHalvingReduceScatterTraffic},
-    .across = {PlanDoubleTreeReduceOfBlocks, DoubleTreeReduceOfBlocksTraffic}};
-
+// Double trees between tasks: the first of about T / 2 pieces of a block
+// arrives after 3 ceil(log2 T) steps. A device sends 2 blocks to other tasks.
 REGISTER_COLLECTIVE(
     HierarchicalDoubleTreeReduce,
-    HierarchicalReduce<kLevels>(
-        "within tasks, double trees across them: few bytes between tasks, "
-        "3 log2 T steps and one per piece"));
+    Hierarchical<"RecursiveHalvingReduceScatter", "DoubleTreeReduce">());
 
 }  // namespace
 }  // namespace tutti

@@ -1,24 +1,13 @@
-#include "implementations/hierarchical_reduce.h"
-#include "implementations/recursive_halving_doubling_reduce.h"
-#include "implementations/recursive_halving_reduce_scatter.h"
+#include "framework/registry.h"
+#include "implementations/hierarchical.h"
 
 namespace tutti {
 namespace {
 
-// HierarchicalReduce with recursive halving and doubling across tasks: 2
-// ceil(log2 T) steps between them. Elsewhere known as local-then-halving-
-// doubling.
-constexpr ReduceLevels kLevels = {
-    .inside = {PlanRecursiveHalvingReduceScatter,
-               RecursiveHalvingReduceScatterTraffic},
-    .across = {PlanRecursiveHalvingDoublingReduce,
-               RecursiveHalvingDoublingReduceTraffic}};
-
-REGISTER_COLLECTIVE(
-    HierarchicalHalvingDoublingReduce,
-    HierarchicalReduce<kLevels>(
-        "within tasks, halving and doubling across them: fewest bytes between "
-        "tasks, 2 log2 T steps"));
+// Recursive halving and doubling between tasks: 2 ceil(log2 T) steps.
+REGISTER_COLLECTIVE(HierarchicalHalvingDoublingReduce,
+                    Hierarchical<"RecursiveHalvingReduceScatter",
+                                 "RecursiveHalvingDoublingReduce">());
 
 }  // namespace
 }  // namespace tutti

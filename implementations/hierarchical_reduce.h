@@ -1,13 +1,9 @@
 #ifndef TUTTI_IMPLEMENTATIONS_HIERARCHICAL_REDUCE_H_
 #define TUTTI_IMPLEMENTATIONS_HIERARCHICAL_REDUCE_H_
 
-#include <memory>
-
-#include "framework/collective_type.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "framework/implementation_traits.h"
-#include "framework/registry.h"
-#include "implementations/hierarchy.h"
-#include "schedule/algorithm.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -17,7 +13,7 @@ namespace tutti {
 // fast, and between tasks, where they are slow. With two tasks of two devices:
 //
 //   reduce-scatter     all-reduce        all-gather
-//   in each task       across tasks      in each task
+//   in each task       between tasks     in each task
 //
 //   0 --+-- 1          0       1         0 --+-- 1
 //                      |       |
@@ -26,10 +22,15 @@ namespace tutti {
 // First the d devices of each task sum up its contributions, each those of one
 // block in d. Then device i of all T tasks, for every i, all-reduce block i:
 // the only messages between tasks. Then the devices of each task bring each
-// other their blocks. A device sends 2 (T - 1) / T of its block to other tasks,
-// so a task sends 2 (T - 1) / T of the buffer in all, the least possible. Each
-// block is cut into T chunks, and every stage takes up a chunk as soon as the
-// one before has done with it.
+// other their blocks. Each block is cut into the chunks of the all-reduce, and
+// every stage takes up a chunk as soon as the one before has done with it. With
+// a ring or halving and doubling a device sends 2 (T - 1) / T of its block to
+// other tasks, so a task sends 2 (T - 1) / T of the buffer in all, the least
+// possible.
+//
+// Where what runs inside reduces to one device, that one speaks to other tasks;
+// where it all-reduces, the devices share the blocks that it has chunks for. A
+// tree then brings the results to the others.
 //
 // Where tasks have different numbers of devices, the first device of each
 // leads: a tree sums up the buffer at the leader, leaders all-reduce, and a
@@ -42,48 +43,26 @@ namespace tutti {
 // "MagPIe: MPI's collective communication operations for clustered wide area
 // systems", PPoPP 1999.)
 //
-// What is done on each level:
+// What is done on each level, by names of the global registry: schedules of one
+// level.
 struct ReduceLevels {
-  // A plan and what it takes, in blocks of one in as many as ranks.
-  struct Part {
-    Schedule (*plan)(const PlanRequest& request);
-    PartTraffic traffic;
-  };
-
-  // A reduce-scatter among the d devices of a task, in at most d tags. Not used
-  // where tasks have different numbers of devices.
-  Part inside;
-
-  // An all-reduce in T chunks, among T tasks of one device each, in at most 2 T
-  // tags.
-  Part across;
+  absl::string_view inside;   // Reduce-scatters, reduces or all-reduces.
+  absl::string_view between;  // All-reduces.
 };
 
-// Where there is one level only, nothing is done on the other one.
+// Errors: NOT_FOUND if one is not linked; INVALID_ARGUMENT if one is no such
+// schedule.
+absl::Status CheckLevels(const ReduceLevels& levels);
+
+// Where there is one level only, nothing is done on the other one. REQUIRES:
+// CheckLevels() is OK.
 Schedule PlanHierarchicalReduce(const PlanRequest& request,
                                 const ReduceLevels& levels);
 
+// By the prices of the parts. Infinite unless CheckLevels() is OK, and if a
+// part has none.
 double HierarchicalReduceSeconds(const CostQuery& query,
                                  const ReduceLevels& levels);
-
-// Makes a collective of any two parts, in one line:
-//   constexpr ReduceLevels kLevels = {.inside = ..., .across = ...};
-//   REGISTER_COLLECTIVE(ThisThenThat, HierarchicalReduce<kLevels>("summary"));
-template <const ReduceLevels& kLevels>
-std::shared_ptr<const CollectiveFactory> HierarchicalReduce(
-    const char* summary) {
-  return Scheduled({.traits = {.summary = summary,
-                               .collectives = {CollectiveType::kAllReduce},
-                               .determinism = Determinism::kFixedLayout,
-                               .cost_seconds =
-                                   [](const CostQuery& query) {
-                                     return HierarchicalReduceSeconds(query,
-                                                                      kLevels);
-                                   }},
-                    .plan = [](const PlanRequest& request) {
-                      return PlanHierarchicalReduce(request, kLevels);
-                    }});
-}
 
 }  // namespace tutti
 

@@ -50,6 +50,8 @@ void HierarchicalPlanner::Add(const GroupLayout& layout, int rank,
   constexpr int kOneRing[] = {0};
   const bool in_place =
       request_.in_place || whole_.IsInOutput(part.chunks.front());
+  const bool blocks_differ =
+      request_.blocks_differ || request_.type == CollectiveType::kAllReduce;
   const absl::Span<const int> offsets =
       part.subdiv_offsets.empty() ? kOneRing : part.subdiv_offsets;
   whole_.Add({.schedule = part.plan({.layout = layout,
@@ -57,10 +59,13 @@ void HierarchicalPlanner::Add(const GroupLayout& layout, int rank,
                                      .rank = rank,
                                      .root = part.root,
                                      .subdiv_offsets = offsets,
+                                     .blocks_differ = blocks_differ,
                                      .in_place = in_place}),
               .ranks = std::move(ranks),
               .chunks = std::move(part.chunks),
               .num_tags = part.num_tags,
+              .first_tag = part.first_tag,
+              .tag_stride = part.tag_stride,
               .finishes = part.finishes,
               .ends_at_once = part.ends_at_once});
 }

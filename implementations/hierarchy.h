@@ -49,8 +49,10 @@ class HierarchicalPlanner {
   struct Part {
     Schedule (*plan)(const PlanRequest& request);
     CollectiveType type;
-    int root = 0;  // Where HasRoot(type).
-    int num_tags = 0;
+    int root = 0;      // Where HasRoot(type).
+    int num_tags = 0;  // As in Composition, the three.
+    int first_tag = 0;
+    int tag_stride = 1;
     std::vector<int> chunks;  // Of the whole, by chunk of the part.
     bool finishes = false;
     bool ends_at_once = false;

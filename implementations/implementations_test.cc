@@ -221,8 +221,9 @@ TEST(ImplementationsTest, PriceTheSameStepsTheSame) {
     for (const int num_devices : {1, 2, 8}) {
       const auto layout = GroupLayout::Uniform(num_tasks, num_devices);
       for (const int64_t bytes : {0, 1 << 10, 1 << 26}) {
-        EXPECT_EQ(Cost("RecursiveHalvingDoublingReduce", layout, bytes),
-                  Cost("HierarchicalHalvingDoublingReduce", layout, bytes));
+        EXPECT_DOUBLE_EQ(
+            Cost("RecursiveHalvingDoublingReduce", layout, bytes),
+            Cost("HierarchicalHalvingDoublingReduce", layout, bytes));
         EXPECT_EQ(Cost("RecursiveHalvingReduceScatter", layout, bytes),
                   Cost("HierarchicalReduceScatter", layout, bytes));
       }

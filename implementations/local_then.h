@@ -1,8 +1,6 @@
 #ifndef TUTTI_IMPLEMENTATIONS_LOCAL_THEN_H_
 #define TUTTI_IMPLEMENTATIONS_LOCAL_THEN_H_
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -16,6 +14,7 @@
 #include "framework/implementation_traits.h"
 #include "framework/registry.h"
 #include "framework/status_callback.h"
+#include "implementations/implementation_name.h"
 #include "implementations/local_then_outline.h"
 #include "implementations/local_then_plan.h"
 #include "schedule/between_tasks.h"
@@ -58,15 +57,6 @@ class LocalThen : public CollectiveImplementationInterface {
 // 2026).
 inline constexpr int64_t kLocalThenChunkBytes = int64_t{16} << 20;
 
-// A name as an argument of templates.
-template <size_t size>
-struct ImplementationName {
-  consteval ImplementationName(const char (&name)[size]) {  // NOLINT: a name.
-    std::copy_n(name, size, text);
-  }
-  char text[size];
-};
-
 // Predicted seconds where that one, of the global registry, runs between
 // processes in chunks of so many bytes. Infinite, and so no reason to choose
 // it, among several members of one task, and if that one is not linked or has
@@ -79,30 +69,30 @@ std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, int64_t chunk_bytes, Algorithm functions);
 
 // With a registered schedule between the processes:
-//   REGISTER_COLLECTIVE(LocalThenRing, LocalThenFactory<"RingReduce">());
+//   REGISTER_COLLECTIVE(ThenStar, LocalThenFactory<"StarReduce">());
 // The program links that one too; else calls end with NOT_FOUND. What stands
 // for it (stand_in.h) has messages within tasks (local_then_plan.h).
 template <ImplementationName between,
           int64_t chunk_bytes = kLocalThenChunkBytes>
 std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
   return MakeLocalThenFactory(
-      between.text, chunk_bytes,
+      std::string(between.view()), chunk_bytes,
       {.traits = {.cost_seconds =
                       [](const CostQuery& query) {
-                        return LocalThenSeconds(between.text, chunk_bytes,
+                        return LocalThenSeconds(between.view(), chunk_bytes,
                                                 query);
                       }},
        .plan =
            [](const PlanRequest& request) {
-             return PlanLocalThen(between.text, request);
+             return PlanLocalThen(between.view(), request);
            },
        .subdivide =
            [](const SubdivisionRequest& request) {
-             return SubdivideLocalThen(between.text, chunk_bytes, request);
+             return SubdivideLocalThen(between.view(), chunk_bytes, request);
            },
        .outline =
            [](const PlanRequest& request) {
-             return LocalThenOutline(between.text, request);
+             return LocalThenOutline(between.view(), request);
            }});
 }
 

@@ -1,11 +1,11 @@
 #include "framework/registry.h"
-#include "implementations/local_then.h"
+#include "implementations/hierarchical.h"
 
 namespace tutti {
 namespace {
 
 REGISTER_COLLECTIVE(LocalThenDoubleTree,
-                    LocalThenFactory<"DoubleTreeReduce">());
+                    Hierarchical<"LocalReduce", "DoubleTreeReduce">());
 
 }  // namespace
 }  // namespace tutti

@@ -1,11 +1,12 @@
 #include "framework/registry.h"
-#include "implementations/local_then.h"
+#include "implementations/hierarchical.h"
 
 namespace tutti {
 namespace {
 
-REGISTER_COLLECTIVE(LocalThenRecursiveHalvingDoubling,
-                    LocalThenFactory<"RecursiveHalvingDoublingReduce">());
+REGISTER_COLLECTIVE(
+    LocalThenRecursiveHalvingDoubling,
+    Hierarchical<"LocalReduce", "RecursiveHalvingDoublingReduce">());
 
 }  // namespace
 }  // namespace tutti

@@ -1,10 +1,10 @@
 #include "framework/registry.h"
-#include "implementations/local_then.h"
+#include "implementations/hierarchical.h"
 
 namespace tutti {
 namespace {
 
-REGISTER_COLLECTIVE(LocalThenRing, LocalThenFactory<"RingReduce">());
+REGISTER_COLLECTIVE(LocalThenRing, Hierarchical<"LocalReduce", "RingReduce">());
 
 }  // namespace
 }  // namespace tutti

@@ -1,11 +1,11 @@
-#include "implementations/recursive_halving_doubling_reduce.h"
-
+#include "implementations/cost.h"
 #include "implementations/halving_outline.h"
 #include "implementations/halving_tree.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
 namespace tutti {
+namespace {
 
 // First recursive halving brings every rank the sum of one chunk in n, then
 // recursive doubling brings all sums to all, back along the same ways.
@@ -28,7 +28,7 @@ namespace tutti {
 // the two halve between them what one would do (halving_tree.h). A rank then
 // sends log2 n chunks more at most, all together none. The papers' pairs go on
 // as one rank, which costs as many steps and up to two buffers more.
-Schedule PlanRecursiveHalvingDoublingReduce(const PlanRequest& request) {
+Schedule Plan(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
   ScheduleBuilder builder(size);
@@ -54,14 +54,8 @@ Schedule PlanRecursiveHalvingDoublingReduce(const PlanRequest& request) {
   return builder.Build();
 }
 
-Traffic RecursiveHalvingDoublingReduceTraffic(const CostQuery& query) {
-  return HalvingTraffic(query).Times(2);
-}
-
-namespace {
-
 double CostSeconds(const CostQuery& query) {
-  return RecursiveHalvingDoublingReduceTraffic(query).SecondsInPieces(
+  return HalvingTraffic(query).Times(2).SecondsInPieces(
       query.model, BlockBytes(query), query.layout.num_tasks());
 }
 
@@ -73,7 +67,7 @@ REGISTER_COLLECTIVE(
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = PlanRecursiveHalvingDoublingReduce,
+               .plan = Plan,
                .outline = HalvingDoublingOutline}));
 
 }  // namespace

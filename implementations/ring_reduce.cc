@@ -1,7 +1,6 @@
-#include "implementations/ring_reduce.h"
-
 #include <memory>
 
+#include "implementations/cost.h"
 #include "implementations/ring_outline.h"
 #include "implementations/subdivision.h"
 #include "schedule/algorithm.h"
@@ -53,20 +52,12 @@ void AddRing(const Ring& ring, ScheduleBuilder& builder) {
   }
 }
 
-}  // namespace
-
-Schedule PlanRingReduce(const PlanRequest& request) {
+Schedule Plan(const PlanRequest& request) {
   return PlanRings(request, AddRing);
 }
 
-Traffic RingReduceTraffic(const CostQuery& query) {
-  return RingTraffic(query).Times(2);
-}
-
-namespace {
-
 double CostSeconds(const CostQuery& query) {
-  return RingReduceTraffic(query).Seconds(query.model, BlockBytes(query));
+  return RingTraffic(query).Times(2).Seconds(query.model, BlockBytes(query));
 }
 
 std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
@@ -82,7 +73,7 @@ REGISTER_COLLECTIVE(
                           .rank_list = RankListUse::kAllRanks,
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = CostSeconds},
-               .plan = PlanRingReduce,
+               .plan = Plan,
                .subdivide = DefaultSubdivisions,
                .outline = MakeOutline}));
 

@@ -20,16 +20,18 @@ namespace {
 // ring. It is the first half of Patarasuk and Yuan's all-reduce (RingReduce).
 //
 // A partial sum that is on its way needs memory beside the output: two pieces
-// in turn, because one is sent while the next is made.
-void AddRing(const Ring& ring, ScheduleBuilder& builder) {
+// in turn, because one is sent while the next is made. Where blocks differ in
+// size, each has its own.
+void AddRing(const Ring& ring, bool blocks_differ, ScheduleBuilder& builder) {
   const int own = ring.ChunkBefore(0);
   const int rounds = ring.size() - 1;
   if (rounds == 0) {
     builder.AddLane().CopyAndFinish(Data(own), Input(own));
     return;
   }
-  const auto partial = [own](int round) {
-    return Scratch(own, /*bank=*/1 + round % 2);
+  const auto partial = [&](int round) {
+    return blocks_differ ? Scratch(ring.ChunkBefore(round + 2), /*bank=*/1)
+                         : Scratch(own, /*bank=*/1 + round % 2);
   };
   auto sends = builder.AddLane();
   auto receives = builder.AddLane();
@@ -52,7 +54,9 @@ void AddRing(const Ring& ring, ScheduleBuilder& builder) {
 }
 
 Schedule Plan(const PlanRequest& request) {
-  return PlanRings(request, AddRing);
+  return PlanRings(request, [&](const Ring& ring, ScheduleBuilder& builder) {
+    AddRing(ring, request.blocks_differ, builder);
+  });
 }
 
 std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {

@@ -1,10 +1,9 @@
-#include "implementations/shuffle_reduce.h"
-
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "implementations/bruck_gather.h"
+#include "implementations/cost.h"
 #include "implementations/direct_reduce_scatter.h"
 #include "schedule/algorithm.h"
 #include "schedule/composition.h"
@@ -36,8 +35,6 @@ Schedule PlanWithOwners(const PlanRequest& request) {
   return builder.Build();
 }
 
-}  // namespace
-
 // Every rank sends each chunk straight to its owner, who reduces all in one
 // pass, in rank order; then all bring each other the sums.
 //
@@ -54,7 +51,7 @@ Schedule PlanWithOwners(const PlanRequest& request) {
 // Where owners are listed, the buffer is cut into one chunk for each of them,
 // and each brings everybody its sum: two steps, but the owners send n - 1 times
 // what the others do.
-Schedule PlanShuffleReduce(const PlanRequest& request) {
+Schedule Plan(const PlanRequest& request) {
   if (!request.rank_list.empty()) return PlanWithOwners(request);
   const int size = request.layout.size();
   Composition whole(
@@ -80,16 +77,10 @@ Schedule PlanShuffleReduce(const PlanRequest& request) {
   return whole.Build();
 }
 
-Traffic ShuffleReduceTraffic(const CostQuery& query) {
+double CostSeconds(const CostQuery& query) {
   Traffic traffic = DirectReduceScatterTraffic(query);
   traffic.Add(BruckGatherTraffic(query));
-  return traffic;
-}
-
-namespace {
-
-double CostSeconds(const CostQuery& query) {
-  return ShuffleReduceTraffic(query).Seconds(query.model, BlockBytes(query));
+  return traffic.Seconds(query.model, BlockBytes(query));
 }
 
 REGISTER_COLLECTIVE(
@@ -103,7 +94,7 @@ REGISTER_COLLECTIVE(
                     .rank_list = RankListUse::kOwners,
                     .determinism = Determinism::kByRankOrder,
                     .cost_seconds = CostSeconds},
-         .plan = PlanShuffleReduce}));
+         .plan = Plan}));
 
 }  // namespace
 }  // namespace tutti

@@ -60,9 +60,10 @@ Ring::Ring(const PlanRequest& request, int subdiv)
           std::find(order_.begin(), order_.end(), request.rank) -
           order_.begin())) {}
 
-Schedule PlanRings(const PlanRequest& request,
-                   void (*add_ring)(const Ring& ring,
-                                    ScheduleBuilder& builder)) {
+Schedule PlanRings(
+    const PlanRequest& request,
+    absl::FunctionRef<void(const Ring& ring, ScheduleBuilder& builder)>
+        add_ring) {
   const int num_subdivs = static_cast<int>(request.subdiv_offsets.size());
   ScheduleBuilder builder(request.layout.size() * num_subdivs);
   for (int subdiv = 0; subdiv < num_subdivs; ++subdiv) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "framework/group_layout.h"
 #include "schedule/plan.h"
@@ -57,9 +58,10 @@ class Ring {
 // A schedule that has a ring for each subdivision. The buffer, or the larger
 // one, is a block for each rank, and each block a chunk for each ring.
 // `add_ring` adds what the request's rank does in one of them.
-Schedule PlanRings(const PlanRequest& request,
-                   void (*add_ring)(const Ring& ring,
-                                    ScheduleBuilder& builder));
+Schedule PlanRings(
+    const PlanRequest& request,
+    absl::FunctionRef<void(const Ring& ring, ScheduleBuilder& builder)>
+        add_ring);
 
 // With more bytes per chunk, rings are subdivided: transfers of one piece then
 // overlap with reductions of another.

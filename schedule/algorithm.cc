@@ -46,6 +46,8 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
 
   absl::Status InitializeCollectiveParams(
       const CollGroupParams& group, CollInstanceParams* instance) override {
+    const absl::Status status = CheckPlannable(*algorithm_);
+    if (!status.ok()) return status;
     CollImplDetails& details = instance->impl_details;
     if (algorithm_->subdivide == nullptr || !details.subdiv_offsets.empty()) {
       return absl::OkStatus();
@@ -65,7 +67,8 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
     return absl::OkStatus();
   }
 
-  // Errors: UNIMPLEMENTED for a function of the host on another memory.
+  // Errors: UNIMPLEMENTED for a function of the host on another memory; those
+  // of CheckPlannable().
   absl::Status InitializeCollectiveContext(
       CollectiveContext* context) override {
     absl::Status status = CheckOps(*context);
@@ -74,6 +77,8 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
         OverlapOf(context->input, context->output) != Overlap::kNone;
     const BoundSchedule* bound = Kept(in_place);
     if (bound == nullptr) {
+      status = CheckPlannable(*algorithm_);
+      if (!status.ok()) return status;
       const CollectiveParams& params = *context->params;
       const auto cache = params.group->resources->GetOrCreate<ScheduleCache>();
       auto schedule = cache->Get(algorithm_, params, in_place);
@@ -141,6 +146,10 @@ std::shared_ptr<const CollectiveFactory> Scheduled(Algorithm algorithm) {
 const Algorithm* AlgorithmOf(const CollectiveFactory& factory) {
   const auto* scheduled = dynamic_cast<const ScheduledFactory*>(&factory);
   return scheduled == nullptr ? nullptr : &scheduled->algorithm();
+}
+
+absl::Status CheckPlannable(const Algorithm& algorithm) {
+  return algorithm.check == nullptr ? absl::OkStatus() : algorithm.check();
 }
 
 }  // namespace tutti

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "framework/registry.h"
 #include "schedule/plan.h"  // IWYU pragma: export
 
@@ -15,6 +16,9 @@ std::shared_ptr<const CollectiveFactory> Scheduled(Algorithm algorithm);
 
 // The algorithm behind a factory; null if it was not made by Scheduled().
 const Algorithm* AlgorithmOf(const CollectiveFactory& factory);
+
+// Of Algorithm::check(), if there is one.
+absl::Status CheckPlannable(const Algorithm& algorithm);
 
 }  // namespace tutti
 

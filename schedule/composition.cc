@@ -15,6 +15,12 @@ int InputChunkOf(const Step& step) {
   return -1;
 }
 
+// The same of its output, written.
+int OutputChunkOf(const Step& step) {
+  return Writes(step.kind) && step.into.space == Space::kData ? step.into.chunk
+                                                              : -1;
+}
+
 // The engine fuses such steps, but not if the second one waits for others.
 bool IsPair(const Step& first, const Step& second) {
   return first.kind == StepKind::kRecv && second.kind == StepKind::kReduce &&
@@ -86,8 +92,14 @@ class Composition::Adding {
   Value NeededAt(const Lane& lane, size_t i) const {
     if (i > 0 && IsPair(lane[i - 1], lane[i])) return {};
     const bool heads_pair = i + 1 < lane.size() && IsPair(lane[i], lane[i + 1]);
-    const int chunk = InputChunkOf(heads_pair ? lane[i + 1] : lane[i]);
-    return chunk < 0 ? Value{} : whole_.values_[part_.chunks[chunk]];
+    const Step& reader = heads_pair ? lane[i + 1] : lane[i];
+    const int read = InputChunkOf(reader);
+    if (read >= 0) return whole_.values_[part_.chunks[read]];
+    const int written = OutputChunkOf(reader);
+    if (written < 0) return {};
+    // What earlier parts have made is overwritten there.
+    const Value& value = whole_.values_[part_.chunks[written]];
+    return value.slot.space == Space::kData ? value : Value{};
   }
 
   // Returns where it is, or if it is left out, the step to wait for instead. In
@@ -120,7 +132,8 @@ class Composition::Adding {
     if (step.kind == StepKind::kReduce) result.right = Translated(step.right);
     for (Slot& operand : result.more) operand = Translated(operand);
     if (step.peer >= 0) result.peer = part_.ranks[step.peer];
-    result.tag = whole_.num_tags_ + step.tag;
+    result.tag =
+        whole_.num_tags_ + part_.first_tag + step.tag * part_.tag_stride;
     return result;
   }
 

@@ -36,14 +36,20 @@ class Composition {
     std::vector<int> ranks;   // ranks[i]: what rank i of the part is in all.
     std::vector<int> chunks;  // The same of its chunks.
 
-    // More than any tag of the part, on any rank. Or 0 where no two ranks that
-    // meet in it meet in parts after it.
+    // Tag t of the part is first_tag + t * tag_stride more than all `num_tags`
+    // before it. No two messages from one rank to another may have the same.
+    // Where parts follow each other, `num_tags` is more than any tag of the
+    // part, on any rank; or 0 where no two ranks that meet in it meet in parts
+    // after it, or the tags of these lie between those of this one.
     int num_tags = 0;
+    int first_tag = 0;
+    int tag_stride = 1;
 
     // The part completes what it reduces: its final ops are those of the whole.
     bool finishes = false;
 
     // What it makes is there when all that the rank does in it has ended.
+    // Needed where a later part makes the chunk anew without a look at it.
     bool ends_at_once = false;
   };
 

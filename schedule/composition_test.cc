@@ -46,6 +46,50 @@ TEST(CompositionTest, APartHasTheRanksChunksAndTagsOfTheWhole) {
             "0.1: data[1] = input[1] (+) scratch[1].2, finish\n");
 }
 
+TEST(CompositionTest, TagsOfPartsMayLieBetweenEachOther) {
+  Composition whole = AllReduceOfFour();
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  builder.AddLane().Send(/*peer=*/1, /*tag=*/0, Input(0));
+  builder.AddLane().Send(/*peer=*/1, /*tag=*/7, Input(0));
+  const Schedule part = builder.Build();
+  for (const int chunk : {0, 1}) {
+    whole.Add({.schedule = part,
+               .ranks = {2, 3},
+               .chunks = {chunk},
+               .first_tag = 3 + chunk,
+               .tag_stride = 2});
+  }
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: send input[0] to 3, tag 3\n"
+            "1.0: send input[0] to 3, tag 17\n"
+            "2.0: send input[1] to 3, tag 4\n"
+            "3.0: send input[1] to 3, tag 18\n");
+}
+
+TEST(CompositionTest, WhatIsMadeAnewWaitsForWhatHasMadeAndReadIt) {
+  Composition whole = AllReduceOfFour();
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto lane = builder.AddLane();
+  const StepRef made = lane.Recv(/*peer=*/1, /*tag=*/0, Data(0));
+  builder.AddLane().Send(/*peer=*/0, /*tag=*/0, Data(0), made);
+  whole.Add({.schedule = builder.Build(),
+             .ranks = {0, 1, 2},
+             .chunks = {1},
+             .num_tags = 1,
+             .ends_at_once = true});
+  ScheduleBuilder arriving(/*num_chunks=*/1);
+  arriving.AddLane().Recv(/*peer=*/1, /*tag=*/0, Data(0));
+  whole.Add({.schedule = arriving.Build(), .ranks = {2, 3}, .chunks = {1}});
+  EXPECT_EQ(ToString(whole.Build()),
+            "2 chunks\n"
+            "0.0: recv data[1] from 1, tag 0\n"
+            "1.0: send data[1] to 0, tag 0, after 0.0\n"
+            "2.0: wait, after 0.0\n"
+            "2.1: wait, after 1.0\n"
+            "3.0: recv data[1] from 3, tag 1, after 2.1\n");
+}
+
 TEST(CompositionTest, AllOperandsAreThoseOfTheWhole) {
   Composition whole = AllReduceOfFour();
   whole.Add(

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
@@ -34,6 +35,10 @@ struct PlanRequest {
   // of them. Empty: the algorithm's own order.
   absl::Span<const int> rank_list;
 
+  // kReduceScatter: blocks may differ in size, as those of an all-reduce do that
+  // it is a part of. Else all are alike.
+  bool blocks_differ = false;
+
   // This member's output is its input (where chunks have the same number).
   // Members may differ in this: it must not change what is sent or received.
   bool in_place = false;
@@ -55,12 +60,22 @@ struct SubdivisionRequest {
 struct Algorithm {
   ImplementationTraits traits;
 
+  // Why nothing can be planned, as where a part is not linked; asked before any
+  // other function here is called. Null: all can. (Prices are asked for
+  // whatever it says.)
+  absl::Status (*check)() = nullptr;
+
   // What one rank does. Pure.
   Schedule (*plan)(const PlanRequest& request) = nullptr;
 
   // The subdivision offsets to use by default. Pure. Null unless the traits say
   // supports_subdivisions.
   std::vector<int> (*subdivide)(const SubdivisionRequest& request) = nullptr;
+
+  // As traits.cost_seconds, with so many subdivisions instead of the default
+  // ones. Pure. Null: it is the same with any number.
+  double (*subdivided_seconds)(const CostQuery& query,
+                               int num_subdivs) = nullptr;
 
   // The outline of what `plan` makes, for groups that are too large to plan;
   // `rank` does not count. Pure, and needs nothing of the request later. Null,

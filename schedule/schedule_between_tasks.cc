@@ -21,11 +21,16 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
   const ImplementationTraits& traits = (*factory)->traits();
   const bool reduces =
       absl::c_linear_search(traits.collectives, CollectiveType::kAllReduce);
-  if (reduces && AlgorithmOf(**factory) != nullptr) return factory;
-  return absl::InvalidArgumentError(
-      absl::StrCat(name,
-                   " is no schedule that all-reduces, as the stage "
-                   "between processes has to be"));
+  const Algorithm* const algorithm = AlgorithmOf(**factory);
+  if (!reduces || algorithm == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name,
+                     " is no schedule that all-reduces, as the stage "
+                     "between processes has to be"));
+  }
+  const absl::Status status = CheckPlannable(*algorithm);
+  if (!status.ok()) return status;
+  return factory;
 }
 
 absl::Status ScheduleBetweenTasks::Prepare(const CollectiveContext& first,

@@ -8,7 +8,11 @@ namespace tutti {
 
 absl::StatusOr<StandIn> StandInOf(const CollectiveFactory& factory) {
   const Algorithm* const algorithm = AlgorithmOf(factory);
-  if (algorithm != nullptr) return StandIn{.algorithm = *algorithm};
+  if (algorithm != nullptr) {
+    const absl::Status status = CheckPlannable(*algorithm);
+    if (!status.ok()) return status;
+    return StandIn{.algorithm = *algorithm};
+  }
   const auto* const code = dynamic_cast<const HasStandIn*>(&factory);
   if (code != nullptr) return code->MakeStandIn();
   const std::string& delegate = factory.traits().delegate;

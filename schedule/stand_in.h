@@ -32,7 +32,8 @@ class HasStandIn {
 };
 
 // The algorithm behind a factory (AlgorithmOf()), or what stands for it.
-// Errors: UNIMPLEMENTED if it has neither; those of MakeStandIn().
+// Errors: UNIMPLEMENTED if it has neither; those of CheckPlannable() and
+// MakeStandIn().
 absl::StatusOr<StandIn> StandInOf(const CollectiveFactory& factory);
 
 }  // namespace tutti

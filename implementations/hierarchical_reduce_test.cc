@@ -1,0 +1,219 @@
+// All-reduces on two levels of any two registered reductions.
+
+#include "implementations/hierarchical_reduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/registry.h"
+#include "implementations/hierarchical.h"
+#include "implementations/plan_testing.h"
+#include "schedule/algorithm.h"
+#include "schedule/schedule_builder.h"
+#include "schedule/stand_in.h"
+#include "schedule/verifier.h"
+#include "tests/local_job.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using ::absl::StatusCode;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+// Reduces to one in three pieces, as no other does: each comes by itself.
+Schedule PlanPieces(const PlanRequest& request) {
+  ScheduleBuilder builder(/*num_chunks=*/3);
+  for (int chunk = 0; chunk < 3; ++chunk) {
+    auto lane = builder.AddLane();
+    if (request.rank != request.root) {
+      lane.Send(request.root, /*tag=*/chunk, Input(chunk));
+      continue;
+    }
+    Slot sum = Input(chunk);
+    for (int from = 0; from < request.layout.size(); ++from) {
+      if (from == request.rank) continue;
+      lane.Recv(from, /*tag=*/chunk, Scratch(chunk, from));
+      lane.Reduce(Data(chunk), sum, Scratch(chunk, from));
+      sum = Data(chunk);
+    }
+    lane.CopyAndFinish(Data(chunk), sum);
+  }
+  return builder.Build();
+}
+
+REGISTER_COLLECTIVE(
+    InPieces, Scheduled({.traits = {.collectives = {CollectiveType::kReduce}},
+                         .plan = PlanPieces}));
+
+// Reduce-scatters, reduces and all-reduces inside tasks; all-reduces in one
+// chunk, one for each task, one for each subdivision, and in an order of tasks.
+REGISTER_COLLECTIVE(RingThenRing,
+                    Hierarchical<"RingReduceScatter", "RingReduce">());
+REGISTER_COLLECTIVE(
+    DirectThenDoubling,
+    Hierarchical<"DirectReduceScatter", "RecursiveDoublingReduce">());
+REGISTER_COLLECTIVE(
+    LevelsThenTrees,
+    Hierarchical<"HierarchicalReduceScatter", "DoubleTreeReduce">());
+REGISTER_COLLECTIVE(TreeThenTree, Hierarchical<"TreeReduce", "TreeReduce">());
+REGISTER_COLLECTIVE(
+    PiecesThenHalving,
+    Hierarchical<"InPieces", "RecursiveHalvingDoublingReduce">());
+REGISTER_COLLECTIVE(RingReduceThenRing,
+                    Hierarchical<"RingReduce", "RingReduce">());
+REGISTER_COLLECTIVE(ShuffleReduceThenTrees,
+                    Hierarchical<"ShuffleReduce", "DoubleTreeReduce">());
+REGISTER_COLLECTIVE(DoublingThenShuffle,
+                    Hierarchical<"RecursiveDoublingReduce", "ShuffleReduce">());
+REGISTER_COLLECTIVE(
+    TreesThenHalving,
+    Hierarchical<"DoubleTreeReduce", "RecursiveHalvingDoublingReduce">());
+
+class HierarchicalTest : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    OfAnyTwo, HierarchicalTest,
+    testing::Values("RingThenRing", "DirectThenDoubling", "LevelsThenTrees",
+                    "TreeThenTree", "PiecesThenHalving", "RingReduceThenRing",
+                    "ShuffleReduceThenTrees", "DoublingThenShuffle",
+                    "TreesThenHalving"),
+    [](const testing::TestParamInfo<const char*>& info) { return info.param; });
+
+TEST_P(HierarchicalTest, ReducesOnAnyLayout) {
+  std::vector<GroupLayout> layouts = {
+      *GroupLayout::Create({0, 0, 0, 1, 2, 2}),
+      *GroupLayout::Create({0, 1, 0, 1, 2, 2}),
+      *GroupLayout::Create({2, 1, 1, 0, 0, 0, 0})};
+  for (const int num_tasks : {1, 2, 3, 4, 7}) {
+    for (const int num_devices : {1, 2, 3, 5, 8}) {
+      layouts.push_back(GroupLayout::Uniform(num_tasks, num_devices));
+    }
+  }
+  for (const GroupLayout& layout : layouts) {
+    for (const InPlace in_place : {InPlace::kNone, InPlace::kAll,
+                                   InPlace::kEvenRanks, InPlace::kOddRanks}) {
+      EXPECT_THAT(Verify(AlgorithmNamed(GetParam()),
+                         {.layout = layout, .in_place = in_place}),
+                  IsOk());
+    }
+  }
+}
+
+TEST_P(HierarchicalTest, Runs) {
+  LocalJob job({.num_tasks = 3, .devices_per_task = 4});
+  for (const LocalJob::Call* call :
+       job.RunAll(job.AllReduceRequest(37, GetParam()))) {
+    ASSERT_THAT(call->status, Optional(IsOk()));
+    EXPECT_THAT(call->result(), Each(12 * 13 / 2));
+  }
+}
+
+// Chunks that a rank sends to other tasks, of how many in all.
+int NumSentToOtherTasks(const std::string& name, const GroupLayout& layout,
+                        int rank, int* num_chunks) {
+  const Schedule plan = PlansOf(name, {.layout = layout})[rank];
+  *num_chunks = plan.num_chunks;
+  int num_sent = 0;
+  for (const Step& step : StepsOf(plan, StepKind::kSend)) {
+    num_sent += layout.task_of(step.peer) != layout.task_of(rank) ? 1 : 0;
+  }
+  return num_sent;
+}
+
+TEST(HierarchicalBlocksTest, AreSharedByTheDevicesThatHaveTheSums) {
+  const auto layout = GroupLayout::Uniform(4, 4);
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    const bool leads = rank % 4 == 0;
+    int num_chunks = 0;
+    // One in four blocks, each round a ring of four.
+    EXPECT_EQ(NumSentToOtherTasks("RingThenRing", layout, rank, &num_chunks),
+              6);
+    EXPECT_EQ(num_chunks, 16);
+    EXPECT_EQ(
+        NumSentToOtherTasks("RingReduceThenRing", layout, rank, &num_chunks),
+        6);
+    EXPECT_EQ(num_chunks, 16);
+    // The first device alone has the sum, in one block and in three.
+    EXPECT_EQ(
+        NumSentToOtherTasks("TreeThenTree", layout, rank, &num_chunks) > 0,
+        leads);
+    EXPECT_EQ(num_chunks, 1);
+    EXPECT_EQ(
+        NumSentToOtherTasks("PiecesThenHalving", layout, rank, &num_chunks),
+        leads ? 3 * 6 : 0);
+    EXPECT_EQ(num_chunks, 3 * 4);
+  }
+}
+
+// --- What cannot be composed -------------------------------------------------
+
+REGISTER_COLLECTIVE(NobodyInside, Hierarchical<"Nobody", "RingReduce">());
+REGISTER_COLLECTIVE(NobodyBetween,
+                    Hierarchical<"RingReduceScatter", "Nobody">());
+REGISTER_COLLECTIVE(GatherInside, Hierarchical<"RingGather", "RingReduce">());
+REGISTER_COLLECTIVE(ScatterBetween,
+                    Hierarchical<"RingReduceScatter", "RingReduceScatter">());
+REGISTER_COLLECTIVE(CodeBetween,
+                    Hierarchical<"RingReduceScatter", "LocalReduce">());
+REGISTER_COLLECTIVE(OfItself, Hierarchical<"RingReduceScatter", "OfItself">());
+REGISTER_COLLECTIVE(PassThenNobody,
+                    Hierarchical<"LocalReduce", "NobodyInside">());
+
+struct Refused {
+  const char* name;
+  StatusCode code;
+  const char* text;
+};
+
+class RefusedHierarchicalTest : public testing::TestWithParam<Refused> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Levels, RefusedHierarchicalTest,
+    testing::Values(
+        Refused{"NobodyInside", StatusCode::kNotFound, "Nobody"},
+        Refused{"NobodyBetween", StatusCode::kNotFound, "Nobody"},
+        Refused{"GatherInside", StatusCode::kInvalidArgument,
+                "RingGather does not reduce, as the level inside tasks has to"},
+        Refused{"ScatterBetween", StatusCode::kInvalidArgument,
+                "RingReduceScatter does not all-reduce, as the level between "
+                "tasks has to"},
+        Refused{"CodeBetween", StatusCode::kInvalidArgument,
+                "LocalReduce is no schedule of one level, as each level has to "
+                "be"},
+        Refused{"OfItself", StatusCode::kInvalidArgument,
+                "OfItself is no schedule of one level"},
+        Refused{"PassThenNobody", StatusCode::kNotFound, "Nobody"}),
+    [](const testing::TestParamInfo<Refused>& info) {
+      return info.param.name;
+    });
+
+TEST_P(RefusedHierarchicalTest, IsRefusedWithTheReason) {
+  const Refused& refused = GetParam();
+  LocalJob job({.num_tasks = 2, .devices_per_task = 2});
+  for (const LocalJob::Call* call :
+       job.RunAll(job.AllReduceRequest(8, refused.name))) {
+    EXPECT_THAT(call->status,
+                Optional(StatusIs(refused.code, HasSubstr(refused.text))));
+  }
+  const auto factory = *CollectiveRegistry::Global().Find(refused.name);
+  EXPECT_THAT(StandInOf(*factory).status(),
+              StatusIs(refused.code, HasSubstr(refused.text)));
+}
+
+TEST_P(RefusedHierarchicalTest, IsNeverChosen) {
+  const auto factory = *CollectiveRegistry::Global().Find(GetParam().name);
+  const auto layout = GroupLayout::Uniform(2, 2);
+  EXPECT_FALSE(std::isfinite(
+      factory->traits().cost_seconds({.layout = layout, .bytes = 1 << 20})));
+}
+
+}  // namespace
+}  // namespace tutti
