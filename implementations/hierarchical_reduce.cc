@@ -73,7 +73,7 @@ struct Inside {
   int OwnerOf(int block, int num_devices) const {
     switch (type) {
       case kReduceScatter:
-        return block / (num_blocks / num_devices);
+        return block * num_devices / num_blocks;
       case kAllReduce:
         return block % num_devices;
       default:
@@ -327,7 +327,6 @@ double HierarchicalReduceSeconds(const CostQuery& query,
   const int num_devices = LargestTask(query.layout);
   const Inside inside = InsideOf(query.layout, levels);
   const Between between = BetweenOf(query.layout, levels);
-  const int num_rounds = between.num_chunks;
   if (query.layout.num_tasks() == 1) {
     return PriceInside(query, levels, inside).all;
   }
@@ -336,6 +335,7 @@ double HierarchicalReduceSeconds(const CostQuery& query,
   if (num_devices == 1) return across.all;
   const Price within = PriceInside(query, levels, inside);
   // While some chunks are between tasks, others are inside.
+  const int num_rounds = between.num_chunks;
   return num_rounds * within.latency + across.latency +
          std::max(within.transfer(), across.transfer()) +
          std::min(within.transfer(), across.transfer()) / num_rounds;
