@@ -9,6 +9,7 @@ void Round::End(absl::Status status) {
   if (!status.ok() && !failed_.exchange(true)) error_ = std::move(status);
   if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
   end_ = std::chrono::steady_clock::now();
+  ended_.store(true, std::memory_order_release);
   all_ended_.DecrementCount();
 }
 

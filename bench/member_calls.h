@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/optimization.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/blocking_counter.h"
@@ -35,7 +36,7 @@ class Round {
   void End(absl::Status status);
 
   // Whether all have ended.
-  bool ended() const { return left_.load(std::memory_order_acquire) == 0; }
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
 
   // Until all have ended. OK, or why one of them failed.
   absl::Status Wait();
@@ -44,10 +45,13 @@ class Round {
   std::chrono::steady_clock::time_point end() const { return end_; }
 
  private:
-  std::atomic<int> left_;
+  // What each call writes is apart from what is looked at meanwhile: who waits
+  // does not slow calls down.
+  ABSL_CACHELINE_ALIGNED std::atomic<int> left_;
   std::atomic<bool> failed_ = false;
   absl::Status error_;  // Of the call that set `failed_`.
   std::chrono::steady_clock::time_point end_;
+  ABSL_CACHELINE_ALIGNED std::atomic<bool> ended_ = false;
   BlockingCounter all_ended_{1};
 };
 
