@@ -204,6 +204,8 @@ BENCHMARK_CAPTURE(BM_PreparedAllReduce, local, "LocalReduce")
     ->Apply(SmallSizes);
 BENCHMARK_CAPTURE(BM_PreparedAllReduce, tree, "TreeReduce")->Apply(SmallSizes);
 BENCHMARK_CAPTURE(BM_PreparedAllReduce, ring, "RingReduce")->Apply(SmallSizes);
+BENCHMARK_CAPTURE(BM_PreparedAllReduce, doubling, "RecursiveDoublingReduce")
+    ->Apply(SmallSizes);
 BENCHMARK(BM_RingStep)->ArgName("devices")->Arg(8)->Arg(64);
 
 }  // namespace
