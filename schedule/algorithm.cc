@@ -10,7 +10,6 @@
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
 #include "framework/mutex.h"
-#include "schedule/bound_schedule.h"
 #include "schedule/schedule_cache.h"
 #include "schedule/schedule_run.h"
 
@@ -75,48 +74,47 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
     if (!status.ok()) return status;
     const bool in_place =
         OverlapOf(context->input, context->output) != Overlap::kNone;
-    const BoundSchedule* bound = Kept(in_place);
-    if (bound == nullptr) {
+    const ScheduleRunner* runner = Kept(in_place);
+    if (runner == nullptr) {
       status = CheckPlannable(*algorithm_);
       if (!status.ok()) return status;
       const CollectiveParams& params = *context->params;
       const auto cache = params.group->resources->GetOrCreate<ScheduleCache>();
       auto schedule = cache->Get(algorithm_, params, in_place);
       if (!schedule.ok()) return schedule.status();
-      bound = Keep(in_place, std::make_unique<const BoundSchedule>(
-                                 *std::move(schedule), params));
+      runner = Keep(in_place, std::make_unique<const ScheduleRunner>(
+                                  *std::move(schedule), params));
     }
-    context->implementation_state = bound;
+    context->implementation_state = runner;
     return absl::OkStatus();
   }
 
   void Run(const CollectiveContext& context, StatusCallback done) override {
-    RunSchedule(
-        *static_cast<const BoundSchedule*>(context.implementation_state),
-        context, std::move(done));
+    static_cast<const ScheduleRunner*>(context.implementation_state)
+        ->Run(context, std::move(done));
   }
 
  private:
   // Null if there is none yet.
-  const BoundSchedule* Kept(bool in_place) ABSL_LOCKS_EXCLUDED(mu_) {
+  const ScheduleRunner* Kept(bool in_place) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     return (in_place ? in_place_ : apart_).get();
   }
 
   // The first that comes stays, and is the answer.
-  const BoundSchedule* Keep(bool in_place,
-                            std::unique_ptr<const BoundSchedule> bound)
+  const ScheduleRunner* Keep(bool in_place,
+                             std::unique_ptr<const ScheduleRunner> runner)
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    std::unique_ptr<const BoundSchedule>& kept = in_place ? in_place_ : apart_;
-    if (kept == nullptr) kept = std::move(bound);
+    std::unique_ptr<const ScheduleRunner>& kept = in_place ? in_place_ : apart_;
+    if (kept == nullptr) kept = std::move(runner);
     return kept.get();
   }
 
   const std::shared_ptr<const Algorithm> algorithm_;
   Mutex mu_;
-  std::unique_ptr<const BoundSchedule> in_place_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<const BoundSchedule> apart_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<const ScheduleRunner> in_place_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<const ScheduleRunner> apart_ ABSL_GUARDED_BY(mu_);
 };
 
 class ScheduledFactory : public CollectiveFactory {

@@ -7,16 +7,21 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "framework/collective_executor.h"
+#include "framework/group_resources.h"
 #include "framework/mutex.h"
 #include "framework/step_stream.h"
 #include "framework/tensor.h"
+#include "schedule/bound_schedule.h"
 #include "schedule/element_work.h"
+#include "schedule/scratch_pool.h"
+#include "schedule/spare_objects.h"
 
 namespace tutti {
 namespace {
@@ -55,9 +60,35 @@ struct OnStream {
   bool is_ending ABSL_GUARDED_BY(mu) = false;
 };
 
-class ScheduleRun : public Lender, public Borrower {
+// Whether the work queue receives a chunk.
+bool ReceivesLarge(const BoundSchedule& bound) {
+  return absl::c_any_of(bound.schedule().ops(), [&](const Op& op) {
+    return op.kind == StepKind::kRecv &&
+           static_cast<size_t>(bound.chunks().RangeOf(op.into).size) *
+                   SizeOf(bound.dtype()) >
+               kInlineBytes;
+  });
+}
+
+// Null if it is not needed.
+template <typename T>
+std::unique_ptr<T[]> ArrayIf(bool is_needed, size_t size) {
+  return is_needed ? std::make_unique<T[]>(size) : nullptr;
+}
+
+// Runs the schedule once; then it may be started again.
+class ScheduleRun final : public Lender, public Borrower {
  public:
-  static void Start(const BoundSchedule& bound,
+  using Spares = SpareObjects<ScheduleRun>;
+
+  // Both outlive it.
+  ScheduleRun(const BoundSchedule& bound, Spares& spares);
+
+  // What one takes while it is spare.
+  static size_t NumSpareBytes(const BoundSchedule& bound);
+
+  // It is its own until the end, and then among the spares.
+  static void Start(std::unique_ptr<ScheduleRun> run,
                     const CollectiveContext& context, StatusCallback done);
 
   // Runs an op whose waits are over.
@@ -82,9 +113,6 @@ class ScheduleRun : public Lender, public Borrower {
   // of such runs needs no stack.
   static constexpr int32_t kStart = -1;
 
-  ScheduleRun(const BoundSchedule& bound, const CollectiveContext& context,
-              StatusCallback done);
-
   absl::Status OpenSteps();
   absl::Status AllocateScratch();
   absl::StatusOr<Tensor> TakeScratch(size_t num_bytes);
@@ -98,6 +126,7 @@ class ScheduleRun : public Lender, public Borrower {
   Next NextOnStream();
   void EndStream();
   void End();
+  void LetGoOfScratch();
   void ReleaseUnmarked();
 
   void Send(int32_t index);
@@ -121,19 +150,23 @@ class ScheduleRun : public Lender, public Borrower {
   absl::Status ComputeNow(const Op& op);
 
   bool IsBarrier() const {
-    return context_.params->instance->type == CollectiveType::kBarrier;
+    return context_->params->instance->type == CollectiveType::kBarrier;
+  }
+  // As long as the run, where the processor works.
+  static bool KeepsScratchInRun(const BoundSchedule& bound) {
+    return bound.scratch_bytes() <= ScratchPool::kFewBytes;
   }
   // A device of its own memory may have an order in which it is free again.
-  bool KeepsScratch() const {
+  bool KeepsScratchInPool() const {
     return bound_.scratch_pool() != nullptr && !IsBarrier() &&
-           context_.device->has_host_memory();
+           context_->device->has_host_memory();
   }
   ElementWork Work() const {
-    return {*context_.params, dtype_,
+    return {*context_->params, dtype_,
             on_stream_.has_value() ? on_stream_->steps.get() : nullptr};
   }
   bool IsInThisProcess(int rank) const {
-    return context_.params->task->is_local[static_cast<size_t>(rank)];
+    return context_->params->task->is_local[static_cast<size_t>(rank)];
   }
   int64_t ElementsOf(const Slot& slot) const {
     return bound_.chunks().RangeOf(slot).size;
@@ -141,25 +174,28 @@ class ScheduleRun : public Lender, public Borrower {
   const std::byte* Address(const Slot& slot);
   std::byte* MutableAddress(const Slot& slot);
   BufKey KeyOf(const Op& op, int from, int to) const {
-    return {context_.exec_key, context_.first_tag + op.tag,
+    return {context_->exec_key, context_->first_tag + op.tag,
             bound_.RankInKeys(from), bound_.RankInKeys(to)};
   }
   const CollGroupMember& MemberOf(int rank) const {
-    return context_.params->group->members[static_cast<size_t>(rank)];
+    return context_->params->group->members[static_cast<size_t>(rank)];
   }
   const Op& OpAt(int32_t index) const {
     return ops_[static_cast<size_t>(index)];
   }
 
   const BoundSchedule& bound_;
-  const CollectiveContext& context_;
+  Spares& spares_;
   const CompiledSchedule& schedule_;
   const std::vector<Op>& ops_;
   const DType dtype_;
   const size_t element_bytes_;
+  Tensor scratch_;  // Few bytes stay until the next start.
+
+  // Of an execution: nothing of it is left when `done` runs.
+  const CollectiveContext* context_ = nullptr;
   StatusCallback done_;
-  std::unique_ptr<ScheduleRun> self_;  // Until the end.
-  Tensor scratch_;
+  std::unique_ptr<ScheduleRun> self_;
   std::optional<OnStream> on_stream_;  // Nothing where the processor works.
 
   // Ops under way, and one for the start; at zero the run is over.
@@ -170,7 +206,11 @@ class ScheduleRun : public Lender, public Borrower {
   // By op: completions it still waits for.
   std::atomic<uint8_t>* waits_ = nullptr;
   std::array<std::atomic<uint8_t>, kInlineOps> few_waits_;
-  std::unique_ptr<std::atomic<uint8_t>[]> many_waits_;
+  const std::unique_ptr<std::atomic<uint8_t>[]> many_waits_;
+
+  // By op: what the work queue is to receive, which has no room for it. Null
+  // where it receives nothing.
+  const std::unique_ptr<Delivery[]> handed_over_;
 };
 
 // Ops whose waits are over, of any run, on the thread that found them. Whoever
@@ -217,22 +257,36 @@ class ReadyOps {
   bool is_running_ = false;
 };
 
-ScheduleRun::ScheduleRun(const BoundSchedule& bound,
-                         const CollectiveContext& context, StatusCallback done)
+ScheduleRun::ScheduleRun(const BoundSchedule& bound, Spares& spares)
     : bound_(bound),
-      context_(context),
+      spares_(spares),
       schedule_(bound.schedule()),
       ops_(schedule_.ops()),
       dtype_(bound.dtype()),
       element_bytes_(SizeOf(dtype_)),
-      done_(std::move(done)) {}
+      many_waits_(
+          ArrayIf<std::atomic<uint8_t>>(ops_.size() > kInlineOps, ops_.size())),
+      handed_over_(ArrayIf<Delivery>(ReceivesLarge(bound), ops_.size())) {
+  waits_ = many_waits_ == nullptr ? few_waits_.data() : many_waits_.get();
+}
 
-void ScheduleRun::Start(const BoundSchedule& bound,
+size_t ScheduleRun::NumSpareBytes(const BoundSchedule& bound) {
+  const size_t num_ops = bound.schedule().ops().size();
+  size_t num_bytes = sizeof(ScheduleRun);
+  if (num_ops > kInlineOps) num_bytes += num_ops;
+  if (ReceivesLarge(bound)) num_bytes += num_ops * sizeof(Delivery);
+  if (KeepsScratchInRun(bound)) num_bytes += bound.scratch_bytes();
+  return num_bytes;
+}
+
+void ScheduleRun::Start(std::unique_ptr<ScheduleRun> owned,
                         const CollectiveContext& context, StatusCallback done) {
-  std::unique_ptr<ScheduleRun> owned(
-      new ScheduleRun(bound, context, std::move(done)));
   ScheduleRun* const run = owned.get();
   run->self_ = std::move(owned);
+  run->context_ = &context;
+  run->done_ = std::move(done);
+  run->num_under_way_.store(1, std::memory_order_relaxed);
+  run->failed_.store(false, std::memory_order_relaxed);
   absl::Status status = run->OpenSteps();
   if (status.ok()) status = run->AllocateScratch();
   if (!status.ok()) {
@@ -250,22 +304,24 @@ void ScheduleRun::Start(const BoundSchedule& bound,
 }
 
 absl::Status ScheduleRun::OpenSteps() {
-  if (context_.device->has_host_memory() || IsBarrier()) {
+  if (context_->device->has_host_memory() || IsBarrier()) {
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<StepStream>> steps =
-      context_.device->OpenSteps(*context_.executor->environment().clock);
+      context_->device->OpenSteps(*context_->executor->environment().clock);
   if (!steps.ok()) return steps.status();
   if (*steps == nullptr) {
     return absl::UnimplementedError(
-        absl::StrCat(context_.device->full_name(), " runs no steps"));
+        absl::StrCat(context_->device->full_name(), " runs no steps"));
   }
   on_stream_.emplace(*std::move(steps), ops_.size());
   return absl::OkStatus();
 }
 
 absl::Status ScheduleRun::AllocateScratch() {
-  if (bound_.scratch_bytes() == 0) return absl::OkStatus();
+  if (bound_.scratch_bytes() == 0 || scratch_.is_set()) {
+    return absl::OkStatus();
+  }
   auto scratch = TakeScratch(bound_.scratch_bytes());
   if (!scratch.ok()) return scratch.status();
   scratch_ = *std::move(scratch);
@@ -273,9 +329,9 @@ absl::Status ScheduleRun::AllocateScratch() {
 }
 
 absl::StatusOr<Tensor> ScheduleRun::TakeScratch(size_t num_bytes) {
-  Device& device = *context_.device;
-  if (KeepsScratch()) {
-    return bound_.scratch_pool()->Take(context_.rank(), device, num_bytes);
+  Device& device = *context_->device;
+  if (KeepsScratchInPool()) {
+    return bound_.scratch_pool()->Take(context_->rank(), device, num_bytes);
   }
   const TensorShape shape =
       TensorShape::Vector(static_cast<int64_t>(num_bytes));
@@ -284,11 +340,6 @@ absl::StatusOr<Tensor> ScheduleRun::TakeScratch(size_t num_bytes) {
 }
 
 void ScheduleRun::SetWaits() {
-  waits_ = few_waits_.data();
-  if (ops_.size() > kInlineOps) {
-    many_waits_ = std::make_unique<std::atomic<uint8_t>[]>(ops_.size());
-    waits_ = many_waits_.get();
-  }
   for (size_t i = 0; i < ops_.size(); ++i) {
     waits_[i].store(ops_[i].num_waits, std::memory_order_relaxed);
   }
@@ -297,7 +348,7 @@ void ScheduleRun::SetWaits() {
 // True once nothing new may start.
 bool ScheduleRun::ShouldStop() {
   if (failed_.load(std::memory_order_relaxed)) return true;
-  const Cancellation& cancellation = context_.execution->cancellation;
+  const Cancellation& cancellation = context_->execution->cancellation;
   if (!cancellation.cancelled()) return false;
   Fail(cancellation.status());
   return true;
@@ -308,7 +359,7 @@ bool ScheduleRun::ShouldStop() {
 void ScheduleRun::Fail(absl::Status status) {
   if (failed_.exchange(true, std::memory_order_relaxed)) return;
   status_ = std::move(status);
-  context_.executor->FailExecution(*context_.execution, status_);
+  context_->executor->FailExecution(*context_->execution, status_);
 }
 
 // One op hands its place among those under way to one that it makes ready.
@@ -374,15 +425,22 @@ void ScheduleRun::EndStream() {
 }
 
 void ScheduleRun::End() {
-  const std::unique_ptr<ScheduleRun> self = std::move(self_);
-  StatusCallback done = std::move(done_);
-  absl::Status status = std::move(status_);
-  if (scratch_.is_set() && KeepsScratch()) {
-    bound_.scratch_pool()->Give(context_.rank(), std::move(scratch_));
+  StatusCallback done = std::exchange(done_, nullptr);
+  absl::Status status = std::exchange(status_, absl::OkStatus());
+  LetGoOfScratch();
+  on_stream_.reset();  // The device may go with `done`.
+  context_ = nullptr;
+  spares_.Keep(std::move(self_));  // The next execution's, or gone.
+  std::move(done)(std::move(status));
+}
+
+void ScheduleRun::LetGoOfScratch() {
+  const bool stays = KeepsScratchInRun(bound_) && !on_stream_.has_value();
+  if (stays || !scratch_.is_set()) return;
+  if (KeepsScratchInPool()) {
+    bound_.scratch_pool()->Give(context_->rank(), std::move(scratch_));
   }
   scratch_ = Tensor();
-  on_stream_.reset();  // The device may go with `done`.
-  std::move(done)(std::move(status));
 }
 
 void ScheduleRun::ReleaseUnmarked() {
@@ -396,7 +454,7 @@ void ScheduleRun::ReleaseUnmarked() {
 
 void ScheduleRun::RunOp(int32_t index) {
   if (index == kStart) {
-    context_.executor->Launched(context_);
+    context_->executor->Launched(*context_);
     return EndOne();
   }
   if (ShouldStop()) return Complete(index);
@@ -446,7 +504,7 @@ void ScheduleRun::SendWithFence(int32_t index,
 std::shared_ptr<DeviceLanding> ScheduleRun::LandToSend(size_t num_bytes) {
   const bool is_direct =
       on_stream_->steps->opens_memory() &&
-      num_bytes >= context_.executor->peers().least_device_bytes();
+      num_bytes >= context_->executor->peers().least_device_bytes();
   return is_direct ? on_stream_->steps->Land(num_bytes) : nullptr;
 }
 
@@ -496,11 +554,11 @@ void ScheduleRun::SendFromHost(int32_t index,
 void ScheduleRun::Post(int32_t index, absl::Span<const std::byte> bytes,
                        const DeviceFence* written) {
   const Op& op = OpAt(index);
-  context_.executor->peers().PostToPeer(
-      MemberOf(op.peer), KeyOf(op, context_.rank(), op.peer),
+  context_->executor->peers().PostToPeer(
+      MemberOf(op.peer), KeyOf(op, context_->rank(), op.peer),
       {.bytes = bytes,
        .dtype = dtype_,
-       .incarnation = context_.device->attributes().incarnation,
+       .incarnation = context_->device->attributes().incarnation,
        .lender = this,
        .id = index,
        .written = written});
@@ -544,8 +602,8 @@ void ScheduleRun::Recv(int32_t index) {
   const size_t num_bytes = static_cast<size_t>(num_elements) * element_bytes_;
   const bool is_copy_on_host =
       op.incoming == Incoming::kNone && !on_stream_.has_value();
-  context_.executor->peers().RecvFromPeer(
-      peer, KeyOf(op, op.peer, context_.rank()),
+  context_->executor->peers().RecvFromPeer(
+      peer, KeyOf(op, op.peer, context_->rank()),
       {.num_bytes = num_bytes,
        .dtype = dtype_,
        .incarnation = peer.device.incarnation,
@@ -565,13 +623,15 @@ void ScheduleRun::OnDelivery(int32_t index, absl::Status status,
   }
   if (delivery.written != nullptr) return ConsumeWithFence(index, delivery);
   if (delivery.bytes.size() <= kInlineBytes) return Consume(index, delivery);
-  context_.executor->environment().queue->Schedule(
-      [this, index, delivery] { Consume(index, delivery); });
+  handed_over_[static_cast<size_t>(index)] = delivery;
+  context_->executor->environment().queue->Schedule([this, index] {
+    Consume(index, std::exchange(handed_over_[static_cast<size_t>(index)], {}));
+  });
 }
 
 absl::Status ScheduleRun::OnPart(int32_t index, size_t offset,
                                  absl::Span<const std::byte> part) {
-  if (ShouldStop()) return context_.execution->cancellation.status();
+  if (ShouldStop()) return context_->execution->cancellation.status();
   return TakeFromHost(OpAt(index), offset, part);
 }
 
@@ -583,7 +643,7 @@ std::shared_ptr<DeviceLanding> ScheduleRun::Land(int32_t /*index*/,
 
 absl::Status ScheduleRun::OnLanded(int32_t index, size_t offset,
                                    std::shared_ptr<DeviceLanding> part) {
-  if (ShouldStop()) return context_.execution->cancellation.status();
+  if (ShouldStop()) return context_->execution->cancellation.status();
   const size_t num_bytes = part->bytes().size();
   return on_stream_->steps->ReadLanding(
       std::move(part), [&](const std::byte* bytes) {
@@ -662,7 +722,7 @@ void ScheduleRun::Compute(int32_t index) {
     ReadyOps::RunAll();
   };
   if (on_stream_.has_value() || num_bytes <= kInlineBytes) return run();
-  context_.executor->environment().queue->Schedule(run);
+  context_->executor->environment().queue->Schedule(run);
 }
 
 absl::Status ScheduleRun::ComputeNow(const Op& op) {
@@ -683,8 +743,8 @@ absl::Status ScheduleRun::ComputeNow(const Op& op) {
 
 const std::byte* ScheduleRun::Address(const Slot& slot) {
   if (slot.space != Space::kInput) return MutableAddress(slot);
-  if (!context_.input.is_set()) return &kToken;
-  return context_.input.data() +
+  if (!context_->input.is_set()) return &kToken;
+  return context_->input.data() +
          static_cast<size_t>(bound_.chunks().RangeOf(slot).begin) *
              element_bytes_;
 }
@@ -694,16 +754,37 @@ std::byte* ScheduleRun::MutableAddress(const Slot& slot) {
     return scratch_.mutable_data() + bound_.ScratchOffset(slot);
   }
   // The tensor is the context's; its bytes are this run's to write.
-  return const_cast<std::byte*>(context_.output.data()) +
+  return const_cast<std::byte*>(context_->output.data()) +
          static_cast<size_t>(bound_.chunks().RangeOf(slot).begin) *
              element_bytes_;
 }
 
 }  // namespace
 
-void RunSchedule(const BoundSchedule& bound, const CollectiveContext& context,
-                 StatusCallback done) {
-  ScheduleRun::Start(bound, context, std::move(done));
+struct ScheduleRunner::State {
+  State(std::shared_ptr<const CompiledSchedule> schedule,
+        const CollectiveParams& params)
+      : bound(std::move(schedule), params),
+        spares(params.group->resources->GetOrCreate<SpareBytes>(),
+               ScheduleRun::NumSpareBytes(bound)) {}
+
+  const BoundSchedule bound;
+  SpareObjects<ScheduleRun> spares;
+};
+
+ScheduleRunner::ScheduleRunner(std::shared_ptr<const CompiledSchedule> schedule,
+                               const CollectiveParams& params)
+    : state_(std::make_unique<State>(std::move(schedule), params)) {}
+
+ScheduleRunner::~ScheduleRunner() = default;
+
+void ScheduleRunner::Run(const CollectiveContext& context,
+                         StatusCallback done) const {
+  std::unique_ptr<ScheduleRun> run = state_->spares.Take();
+  if (run == nullptr) {
+    run = std::make_unique<ScheduleRun>(state_->bound, state_->spares);
+  }
+  ScheduleRun::Start(std::move(run), context, std::move(done));
 }
 
 }  // namespace tutti

@@ -139,7 +139,8 @@ class ConcurrencyTest : public testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Implementations, ConcurrencyTest,
-                         testing::Values("LocalReduce", "RingReduce"),
+                         testing::Values("LocalReduce", "RingReduce",
+                                         "RecursiveDoublingReduce"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(ConcurrencyTest, EveryMemberOnItsThreadGetsTheSum) {

@@ -13,7 +13,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/collective_context.h"
+#include "framework/collective_executor.h"
+#include "framework/collective_implementation.h"
+#include "framework/cpu_device.h"
+#include "framework/execution.h"
 #include "framework/local_peer_access.h"
+#include "framework/params_test_data.h"
+#include "framework/registry.h"
+#include "framework/tensor.h"
 #include "schedule/schedule_run.h"
 #include "tests/failing_peer_access.h"
 #include "tests/local_job.h"
@@ -43,48 +51,65 @@ bool HoldsOnly(const std::vector<float>& values, int wanted) {
 class FailureTest
     : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
  protected:
-  // Runs an all-reduce whose n-th transfer fails. Returns false if it has
-  // fewer.
-  bool RunWithFailureAt(int64_t n) {
-    const auto& [implementation, num_devices, is_large] = GetParam();
-    const int sum = num_devices * (num_devices + 1) / 2;
+  static constexpr int64_t kNoTransfer = int64_t{1} << 40;  // So late.
+
+  // Runs all-reduces that end well, so many, then one whose n-th transfer
+  // fails. Returns false if it has fewer.
+  bool RunWithFailureAt(int64_t n, int num_before = 0) {
+    const int64_t to_fail = n + num_before * num_transfers_;
     FailNthTransfer* transfers = nullptr;
-    LocalJob job({.devices_per_task = num_devices,
+    LocalJob job({.devices_per_task = num_devices(),
                   .seed = static_cast<uint64_t>(n),
                   .make_peer_access = [&](int64_t) {
                     auto peers = std::make_unique<FailNthTransfer>(
-                        std::make_unique<LocalPeerAccess>(), n);
+                        std::make_unique<LocalPeerAccess>(), to_fail);
                     transfers = peers.get();
                     return peers;
                   }});
-    CollectiveRequest request =
-        job.AllReduceRequest(is_large ? LargeSize(num_devices) : num_devices);
-    request.impl_details.implementation = implementation;
-    const auto calls = job.RunAll(request);
-    const bool failed = transfers->num_transfers() >= n;
+    for (int i = 0; i < num_before; ++i) ExpectAllEndWell(job, "before");
+    const auto calls = job.RunAll(Request(job));
+    const bool failed = transfers->num_transfers() >= to_fail;
+    if (!failed) num_transfers_ = transfers->num_transfers();
     int num_failed = 0;
     for (const LocalJob::Call* call : calls) {
       EXPECT_EQ(call->num_done, 1) << "hangs with a failure at " << n;
       if (call->pending()) continue;
       num_failed += !call->status->ok();
       if (call->status->ok()) {
-        EXPECT_TRUE(HoldsOnly(call->result(), sum)) << "failure at " << n;
+        EXPECT_TRUE(HoldsOnly(call->result(), sum())) << "failure at " << n;
       } else {
-        EXPECT_THAT(*call->status,
-                    StatusIs(StatusCode::kUnavailable,
-                             HasSubstr(absl::StrCat("transfer ", n, " "))));
+        EXPECT_THAT(
+            *call->status,
+            StatusIs(StatusCode::kUnavailable,
+                     HasSubstr(absl::StrCat("transfer ", to_fail, " "))));
       }
     }
     EXPECT_EQ(num_failed > 0, failed) << n;
     if (!failed) return false;
     // Nothing of it is left: the next execution is whole.
-    for (const LocalJob::Call* call : job.RunAll(request)) {
-      EXPECT_EQ(call->num_done, 1);
-      EXPECT_THAT(*call->status, IsOk());
-      EXPECT_TRUE(HoldsOnly(call->result(), sum)) << "after a failure at " << n;
-    }
+    ExpectAllEndWell(job, absl::StrCat("after a failure at ", n));
     return true;
   }
+
+ private:
+  int num_devices() const { return std::get<int>(GetParam()); }
+  int sum() const { return num_devices() * (num_devices() + 1) / 2; }
+
+  CollectiveRequest Request(const LocalJob& job) const {
+    const auto& [implementation, num_devices, is_large] = GetParam();
+    return job.AllReduceRequest(is_large ? LargeSize(num_devices) : num_devices,
+                                implementation);
+  }
+
+  void ExpectAllEndWell(LocalJob& job, const std::string& when) {
+    for (const LocalJob::Call* call : job.RunAll(Request(job))) {
+      EXPECT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, IsOk());
+      EXPECT_TRUE(HoldsOnly(call->result(), sum())) << when;
+    }
+  }
+
+  int64_t num_transfers_ = 0;  // Of an all-reduce, once one has ended well.
 };
 
 TEST_P(FailureTest, AnyTransferLeavesNoHangNoLeakAndNoWrongOk) {
@@ -93,9 +118,17 @@ TEST_P(FailureTest, AnyTransferLeavesNoHangNoLeakAndNoWrongOk) {
   EXPECT_GT(n, 1);
 }
 
+TEST_P(FailureTest, WhatIsUsedAgainFailsAndRunsAgainAsWhatIsNew) {
+  EXPECT_FALSE(RunWithFailureAt(kNoTransfer));
+  int64_t n = 1;
+  while (RunWithFailureAt(n, /*num_before=*/2)) ++n;
+  EXPECT_GT(n, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Engine, FailureTest,
-    testing::Combine(testing::Values("RingReduce", "TreeReduce"),
+    testing::Combine(testing::Values("RingReduce", "TreeReduce",
+                                     "RecursiveDoublingReduce"),
                      testing::Values(2, 3), testing::Bool()));
 
 TEST(EngineTest, DoneWaitsForTheStepThatStillReadsABuffer) {
@@ -218,16 +251,91 @@ TEST(EngineTest, ManyExecutionsOfOneInstanceCanBeUnderWay) {
   LocalJob job({.devices_per_task = 3});
   const CollectiveRequest request = job.AllReduceRequest(5, "RingReduce");
   job.RunAll(request);
-  std::vector<LocalJob::Call*> calls;
-  for (int device = 0; device < 3; ++device) {
-    for (int i = 0; i < 50; ++i) calls.push_back(&job.Start(device, request));
+  for (int time = 0; time < 3; ++time) {
+    std::vector<LocalJob::Call*> calls;
+    for (int device = 0; device < 3; ++device) {
+      for (int i = 0; i < 50; ++i) calls.push_back(&job.Start(device, request));
+    }
+    job.environment().RunAll();
+    for (const LocalJob::Call* call : calls) {
+      ASSERT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, IsOk());
+      EXPECT_THAT(call->result(), Each(6.0f));
+    }
   }
-  job.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status, IsOk());
-    EXPECT_THAT(call->result(), Each(6.0f));
+}
+
+class InPlaceTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Engine, InPlaceTest,
+                         testing::Values("RingReduce", "ShuffleReduce",
+                                         "RecursiveDoublingReduce"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(InPlaceTest, MembersMayChangeFromExecutionToExecution) {
+  constexpr int kNumDevices = 3;
+  LocalJob job({.devices_per_task = kNumDevices});
+  for (int time = 0; time < 4 << kNumDevices; ++time) {
+    std::vector<LocalJob::Call*> calls;
+    for (int device = 0; device < kNumDevices; ++device) {
+      const bool in_place = (time >> device) % 2 != 0;
+      calls.push_back(&job.Start(device, job.AllReduceRequest(100, GetParam()),
+                                 [in_place](CollectiveArgs& args) {
+                                   if (in_place) *args.output = args.input;
+                                 }));
+    }
+    job.environment().RunAll();
+    for (const LocalJob::Call* call : calls) {
+      ASSERT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, IsOk());
+      EXPECT_THAT(call->result(), Each(6.0f));
+    }
   }
+}
+
+// All that a member of two needs in an all-reduce of its own instance.
+struct OwnMember {
+  OwnMember(LocalJob& job, Execution& execution, int rank)
+      : device({.name = {"localhost", 0, 0, "CPU", rank}}),
+        params(ParamsOf({.shape = ShapeOf({4})}, /*group_size=*/2, rank)),
+        implementation(
+            (*CollectiveRegistry::Global().Find("RecursiveDoublingReduce"))
+                ->Create()) {
+    context.params = params.get();
+    context.executor = &job.executor();
+    context.device = &device;
+    context.input = *Tensor::Allocate(DType::kFloat32, ShapeOf({4}));
+    context.output = *Tensor::Allocate(DType::kFloat32, ShapeOf({4}));
+    context.execution = &execution;
+  }
+
+  CpuDevice device;
+  const std::shared_ptr<const CollectiveParams> params;
+  const std::unique_ptr<CollectiveImplementationInterface> implementation;
+  CollectiveContext context;
+};
+
+TEST(EngineTest, AllThatARunNeedsMayGoInDone) {
+  LocalJob job({});
+  Execution execution({1, 1}, 0);
+  std::unique_ptr<OwnMember> members[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    members[rank] = std::make_unique<OwnMember>(job, execution, rank);
+  }
+  int num_done = 0;
+  const auto run_all = [&](bool is_last) {
+    for (auto& member : members) {
+      CollectiveContext& context = member->context;
+      EXPECT_THAT(member->implementation->InitializeCollectiveContext(&context),
+                  IsOk());
+      member->implementation->Run(context, [&](const absl::Status& status) {
+        EXPECT_THAT(status, IsOk());
+        ++num_done;
+        if (is_last) member.reset();
+      });
+    }
+  };
+  for (const bool is_last : {false, false, true}) run_all(is_last);
+  EXPECT_EQ(num_done, 6);
 }
 
 TEST(EngineTest, ExplicitExecutionsMeetByNumberNotByOrder) {

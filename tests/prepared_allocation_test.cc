@@ -1,5 +1,5 @@
 // What is prepared, or called again, and small runs without the allocator, and
-// other runs take no more of it each time.
+// so does a schedule of any size.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,12 @@ struct Case {
   CollectiveOp op = AllReduce{};
   int64_t num_elements = 256;
   std::string implementation;
-  int64_t most_allocations = 0;  // In a start of all, after the first ones.
+
+  std::string Name() const {
+    return absl::StrCat(implementation, implementation.empty() ? "" : "_",
+                        tutti::Name(TypeOf(op)), "_", num_devices, "_",
+                        num_elements);
+  }
 
   // A permutation that has a cycle of all but the first.
   static Case Permuted(int num_devices) {
@@ -79,6 +84,11 @@ struct Case {
 
 class PreparedAllocationTest : public testing::TestWithParam<Case> {
  protected:
+  // What all starts of a schedule that a test counts may allocate together: the
+  // 16 tables in which transfers meet still grow once or twice, by chance, as
+  // what was taken out of a table fills it, too.
+  static constexpr int kMostGrowths = 32;
+
   PreparedAllocationTest() {
     outputs_.resize(job_.devices().size());
     for (size_t i = 0; i < job_.devices().size(); ++i) {
@@ -101,6 +111,11 @@ class PreparedAllocationTest : public testing::TestWithParam<Case> {
         prepared_.push_back(*std::move(prepared));
       });
     }
+  }
+
+  // In a thousand starts.
+  static int64_t MostAllocations() {
+    return GetParam().implementation.empty() ? 0 : kMostGrowths;
   }
 
   void StartAll() {
@@ -133,16 +148,32 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{16, Broadcast{}}, Case{8, AllToAll{}},
                     Case::Permuted(16), Case{16, Barrier{}},
                     Case{16, ReduceToRoot{}}, Case{16, ScatterFromRoot{}}),
-    [](const testing::TestParamInfo<Case>& info) {
-      return absl::StrCat(Name(TypeOf(info.param.op)), "_",
-                          info.param.num_devices);
-    });
+    [](const auto& info) { return info.param.Name(); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, PreparedAllocationTest,
+    testing::Values(Case{1, AllReduce{}, 256, "RingReduce"},
+                    Case{4, AllReduce{}, 256, "RingReduce"},
+                    Case{16, AllReduce{}, 3, "RingReduce"},  // Empty chunks.
+                    Case{32, AllReduce{}, 1024, "RingReduce"},
+                    Case{8, AllReduce{}, 1, "RecursiveDoublingReduce"},
+                    Case{8, AllReduce{}, 32 << 10, "RecursiveDoublingReduce"},
+                    Case{8, AllReduce{}, 256, "RecursiveHalvingDoublingReduce"},
+                    Case{8, AllReduce{}, 256, "TreeReduce"},
+                    Case{8, AllReduce{}, 256, "DoubleTreeReduce"},
+                    Case{16, AllReduce{}, 256, "ShuffleReduce"},
+                    Case{8, AllGather{}, 256, "BruckGather"},
+                    Case{16, ReduceScatter{}, 256, "DirectReduceScatter"},
+                    Case{8, Broadcast{}, 256, "HierarchicalTreeBroadcast"},
+                    Case{8, AllToAll{}, 256, "PairwiseAllToAll"},
+                    Case{8, Barrier{}, 256, "Barrier"}),
+    [](const auto& info) { return info.param.Name(); });
 
 TEST_P(PreparedAllocationTest, StartsAllocateNothing) {
   for (int i = 0; i < 20; ++i) StartAll();  // Grows to what it needs.
   const int64_t before = num_allocations;
   for (int i = 0; i < 1000; ++i) StartAll();
-  EXPECT_EQ(num_allocations - before, 0);
+  EXPECT_LE(num_allocations - before, MostAllocations());
   EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
 }
 
@@ -150,7 +181,7 @@ TEST_P(PreparedAllocationTest, CallsOfTheSameRequestAllocateNothing) {
   for (int i = 0; i < 20; ++i) CallAll();
   const int64_t before = num_allocations;
   for (int i = 0; i < 1000; ++i) CallAll();
-  EXPECT_EQ(num_allocations - before, 0);
+  EXPECT_LE(num_allocations - before, MostAllocations());
   EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
 }
 
@@ -179,44 +210,36 @@ TEST_P(PreparedAllocationTest, StartsFromDoneAllocateNothing) {
     return num_allocations - before;
   };
   run(20);
-  EXPECT_EQ(run(1000), 0);
+  EXPECT_LE(run(1000), MostAllocations());
   EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
 }
 
 // What sends messages, or is cut into slices.
 class PreparedRunTest : public PreparedAllocationTest {
  protected:
-  int64_t AllocationsOfAStart() {
-    const int64_t before = num_allocations;
+  void RunAll() {
     StartAll();
     job_.environment().RunAll();
-    return num_allocations - before;
   }
 };
 
-// A member's run, the state of more than 64 steps, what it sets aside (a tensor
-// is two), and each chunk that it receives on the work queue; of a pass,
-// itself.
 INSTANTIATE_TEST_SUITE_P(
     Collectives, PreparedRunTest,
-    testing::Values(Case{4, AllReduce{}, 256, "RingReduce", 4},
-                    Case{32, AllReduce{}, 1024, "RingReduce", 32 * 2},
-                    Case{8, AllReduce{}, 256, "RecursiveDoublingReduce", 8 * 3},
-                    Case{4, AllReduce{}, 1 << 20, "RingReduce", 4 * (1 + 6)},
-                    Case{2, AllReduce{}, 4 << 20, "LocalReduce", 1}),
-    [](const testing::TestParamInfo<Case>& info) {
-      return absl::StrCat(info.param.implementation, "_",
-                          info.param.num_elements);
-    });
+    testing::Values(Case{4, AllReduce{}, 1 << 20, "RingReduce"},
+                    Case{8, AllReduce{}, 128 << 10, "RecursiveDoublingReduce"},
+                    Case{8, AllReduce{}, 1 << 20, "ShuffleReduce"},
+                    Case{4, AllGather{}, 128 << 10, "RingGather"},
+                    Case{2, AllReduce{}, 4 << 20, "LocalReduce"}),
+    [](const auto& info) { return info.param.Name(); });
 
-TEST_P(PreparedRunTest, TheHundredthStartAllocatesNoMoreThanTheSecond) {
-  AllocationsOfAStart();
-  const int64_t second = AllocationsOfAStart();
-  for (int i = 3; i < 100; ++i) AllocationsOfAStart();
-  const int64_t hundredth = AllocationsOfAStart();
-  EXPECT_LE(hundredth, second);
-  EXPECT_LE(hundredth, GetParam().most_allocations);
-  EXPECT_EQ(num_ok_, 100 * GetParam().num_devices);
+TEST_P(PreparedRunTest, StartsAllocateNothingAndAPassItself) {
+  constexpr int kNumStarts = 100;
+  for (int i = 0; i < 20; ++i) RunAll();
+  const int64_t before = num_allocations;
+  for (int i = 0; i < kNumStarts; ++i) RunAll();
+  const bool is_pass = GetParam().implementation == "LocalReduce";
+  EXPECT_LE(num_allocations - before, is_pass ? kNumStarts : kMostGrowths);
+  EXPECT_EQ(num_ok_, (20 + kNumStarts) * GetParam().num_devices);
 }
 
 }  // namespace

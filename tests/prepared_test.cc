@@ -328,6 +328,62 @@ TEST_P(PreparedTest, DestroyedWhileItRunsItEndsAllTheSame) {
   for (const auto& ends : ends_) EXPECT_THAT(ends, ElementsAre(IsOk()));
 }
 
+TEST_P(PreparedTest, DoneMayEndTheStep) {
+  PrepareAll(Request());
+  ExpectAllEndWith(IsOk());
+  int num_left = kNumDevices;
+  for (auto& prepared : prepared_) {
+    prepared->Start([&](const absl::Status& status) {
+      EXPECT_THAT(status, IsOk());
+      prepared.reset();
+      if (--num_left == 0) job_.manager().Cleanup(1);
+    });
+  }
+  job_.environment().RunAll();
+  EXPECT_EQ(num_left, 0);
+}
+
+TEST_P(PreparedTest, NothingHoldsWhatAStartWasGivenOnceItHasEnded) {
+  PrepareAll(Request());
+  const auto given = std::make_shared<int>();
+  const auto start = [&](int device) {
+    prepared_[static_cast<size_t>(device)]->Start(
+        [given, &ends = ends_[device]](absl::Status status) {
+          ends.push_back(std::move(status));
+        });
+  };
+  for (int device = 0; device < kNumDevices; ++device) start(device);
+  job_.environment().RunAll();
+  EXPECT_EQ(given.use_count(), 1);
+  start(0);
+  start(1);
+  job_.executor().StartAbort(absl::DataLossError("first"));
+  job_.environment().RunAll();
+  EXPECT_THAT(ends_[1],
+              ElementsAre(IsOk(), StatusIs(StatusCode::kDataLoss, _)));
+  EXPECT_EQ(given.use_count(), 1);
+}
+
+TEST_P(PreparedTest, AGoodStartAfterACancelledOneHasTheBitsOfACall) {
+  const auto ordinary = OrdinaryResults(Request(/*instance=*/2));
+  PrepareAll(Request());
+  for (int device = 0; device < kNumDevices; ++device) {
+    for (auto& ends : ends_) ends.clear();
+    const auto token = std::make_shared<Cancellation>();
+    Start(device, {.cancellation = token});
+    StartFreely((device + 1) % kNumDevices);
+    token->Cancel(absl::CancelledError("changed my mind"));
+    job_.environment().RunAll();
+    StartFreely((device + 2) % kNumDevices);
+    for (const auto& ends : ends_) {
+      EXPECT_THAT(ends, ElementsAre(StatusIs(StatusCode::kCancelled, _)));
+    }
+    ClearOutputs();
+    ExpectAllEndWith(IsOk());
+    EXPECT_EQ(Results(), ordinary);
+  }
+}
+
 TEST_P(PreparedTest, TheEndOfTheGroupEndsTheStartAndLaterOnesJoinTheNext) {
   const auto ordinary = OrdinaryResults(Request());
   PrepareAll(Request());
