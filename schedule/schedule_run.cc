@@ -20,6 +20,7 @@
 #include "framework/tensor.h"
 #include "schedule/bound_schedule.h"
 #include "schedule/element_work.h"
+#include "schedule/ready_ops.h"
 #include "schedule/scratch_pool.h"
 #include "schedule/spare_objects.h"
 
@@ -80,6 +81,7 @@ std::unique_ptr<T[]> ArrayIf(bool is_needed, size_t size) {
 class ScheduleRun final : public Lender, public Borrower {
  public:
   using Spares = SpareObjects<ScheduleRun>;
+  using Ready = ReadyOps<ScheduleRun>;
 
   // Both outlive it.
   ScheduleRun(const BoundSchedule& bound, Spares& spares);
@@ -213,50 +215,6 @@ class ScheduleRun final : public Lender, public Borrower {
   const std::unique_ptr<Delivery[]> handed_over_;
 };
 
-// Ops whose waits are over, of any run, on the thread that found them. Whoever
-// adds the first one runs all, so that the stack does not grow with the chain.
-class ReadyOps {
- public:
-  static void Add(ScheduleRun* run, int32_t op) {
-    OfThisThread().ops_.push_back({run, op});
-  }
-
-  // Runs what was added, and what that adds, unless a caller already does.
-  static void RunAll() {
-    ReadyOps& ready = OfThisThread();
-    if (ready.is_running_) return;
-    ready.is_running_ = true;
-    for (size_t i = 0; i < ready.ops_.size(); ++i) {
-      const Entry entry = ready.ops_[i];
-      entry.run->RunOp(entry.op);
-      if (i >= kMostDone) i = ready.DropDone(i);
-    }
-    ready.ops_.clear();
-    ready.is_running_ = false;
-  }
-
- private:
-  struct Entry {
-    ScheduleRun* run;
-    int32_t op;
-  };
-  static constexpr size_t kMostDone = 4096;
-
-  static ReadyOps& OfThisThread() {
-    static thread_local ReadyOps ready;
-    return ready;
-  }
-
-  // Removes entries 0 to `last`; the index before the next one to run.
-  size_t DropDone(size_t last) {
-    ops_.erase(ops_.begin(), ops_.begin() + static_cast<ptrdiff_t>(last) + 1);
-    return static_cast<size_t>(-1);
-  }
-
-  std::vector<Entry> ops_;
-  bool is_running_ = false;
-};
-
 ScheduleRun::ScheduleRun(const BoundSchedule& bound, Spares& spares)
     : bound_(bound),
       spares_(spares),
@@ -291,16 +249,16 @@ void ScheduleRun::Start(std::unique_ptr<ScheduleRun> owned,
   if (status.ok()) status = run->AllocateScratch();
   if (!status.ok()) {
     run->Fail(std::move(status));
-    ReadyOps::Add(run, kStart);
-    return ReadyOps::RunAll();
+    Ready::Add(run, kStart);
+    return Ready::RunAll();
   }
   run->SetWaits();
   for (const int32_t root : run->schedule_.roots()) {
     run->num_under_way_.fetch_add(1, std::memory_order_relaxed);
-    ReadyOps::Add(run, root);
+    Ready::Add(run, root);
   }
-  ReadyOps::Add(run, kStart);
-  ReadyOps::RunAll();
+  Ready::Add(run, kStart);
+  Ready::RunAll();
 }
 
 absl::Status ScheduleRun::OpenSteps() {
@@ -371,7 +329,7 @@ void ScheduleRun::Complete(int32_t index) {
       if (++num_ready > 1) {
         num_under_way_.fetch_add(1, std::memory_order_relaxed);
       }
-      ReadyOps::Add(this, dependent);
+      Ready::Add(this, dependent);
     }
   }
   if (num_ready == 0) EndOne();
@@ -528,7 +486,7 @@ void ScheduleRun::SendFromDevice(int32_t index,
     }
     const auto& copy = on_stream_->on_device[static_cast<size_t>(index)];
     Post(index, copy->bytes(), nullptr);
-    ReadyOps::RunAll();
+    Ready::RunAll();
   });
 }
 
@@ -547,7 +505,7 @@ void ScheduleRun::SendFromHost(int32_t index,
           copy = absl::CancelledError();  // Frees it: the run may end.
           Complete(index);
         }
-        ReadyOps::RunAll();
+        Ready::RunAll();
       });
 }
 
@@ -591,7 +549,7 @@ void ScheduleRun::TakeBack(int32_t index) {
 void ScheduleRun::CompleteSend(int32_t index, absl::Status status) {
   if (!status.ok()) Fail(std::move(status));
   Complete(index);
-  ReadyOps::RunAll();
+  Ready::RunAll();
 }
 
 void ScheduleRun::Recv(int32_t index) {
@@ -619,7 +577,7 @@ void ScheduleRun::OnDelivery(int32_t index, absl::Status status,
   if (!status.ok()) {
     Fail(std::move(status));
     Complete(index);
-    return ReadyOps::RunAll();
+    return Ready::RunAll();
   }
   if (delivery.written != nullptr) return ConsumeWithFence(index, delivery);
   if (delivery.bytes.size() <= kInlineBytes) return Consume(index, delivery);
@@ -687,7 +645,7 @@ void ScheduleRun::Consume(int32_t index, Delivery delivery) {
   if (!status.ok()) Fail(status);
   delivery.Release(std::move(status));
   Complete(index);
-  ReadyOps::RunAll();
+  Ready::RunAll();
 }
 
 // The peer goes on when its stream is told to wait for this read.
@@ -708,7 +666,7 @@ void ScheduleRun::ConsumeWithFence(int32_t index, Delivery delivery) {
   }
   read = absl::CancelledError();  // Frees it: the run may end.
   Complete(index);
-  ReadyOps::RunAll();
+  Ready::RunAll();
 }
 
 void ScheduleRun::Compute(int32_t index) {
@@ -719,7 +677,7 @@ void ScheduleRun::Compute(int32_t index) {
     absl::Status status = ComputeNow(OpAt(index));
     if (!status.ok()) Fail(std::move(status));
     Complete(index);
-    ReadyOps::RunAll();
+    Ready::RunAll();
   };
   if (on_stream_.has_value() || num_bytes <= kInlineBytes) return run();
   context_->executor->environment().queue->Schedule(run);
