@@ -14,7 +14,8 @@ namespace {
 constexpr double kSameRule = 1.05;
 
 bool HasSameScope(const TunedPoint& a, const TunedPoint& b) {
-  return a.type == b.type && a.layout == b.layout;
+  return a.type == b.type && a.layout == b.layout &&
+         a.one_process == b.one_process;
 }
 
 // The product of how much longer each algorithm takes, for those near the best
@@ -74,7 +75,7 @@ SelectionRules RulesFrom(const std::vector<TunedPoint>& points) {
     const auto run = left.first(LongestRun(left));
     SelectionRule rule{.type = run.front().type,
                        .layout = run.front().layout.ToString(),
-                       .one_process = true,
+                       .one_process = run.front().one_process,
                        .implementation = Fastest(NearBestAtAll(run))};
     if (before != nullptr && HasSameScope(*before, run.front())) {
       rules.rules.back().max_bytes = Border(before->bytes, run.front().bytes);

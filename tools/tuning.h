@@ -16,12 +16,13 @@ namespace tutti {
 // Seconds that each algorithm took, by name.
 using TimesByAlgorithm = std::map<std::string, double>;
 
-// What was measured of one collective on one layout in one process. Twice, so
-// that a choice is not judged by the noise that it was made from.
+// What was measured of one collective on one layout. Twice, so that a choice is
+// not judged by the noise that it was made from.
 struct TunedPoint {
   CollectiveType type = CollectiveType::kAllReduce;
   GroupLayout layout = GroupLayout::Uniform(1, 1);
-  int64_t bytes = 0;  // Of the larger of one rank's buffers.
+  bool one_process = true;  // All tasks of the layout; else each is one.
+  int64_t bytes = 0;        // Of the larger of one rank's buffers.
   TimesByAlgorithm to_choose;
   TimesByAlgorithm to_judge;  // Of the same algorithms.
 };
@@ -34,10 +35,10 @@ inline constexpr double kNearBest = 1.10;
 double RatioToBest(const TimesByAlgorithm& times, absl::string_view name);
 
 // What chooses by `to_choose`: as few rules as keep each point within 5 % of
-// its best, for points that follow each other with the same collective and
-// layout and growing sizes. Between the sizes of two rules the border is their
-// geometric mean; the smallest size stands for all below and the largest for
-// all above. Pure.
+// its best, for points that follow each other with the same collective, layout
+// and processes and growing sizes. Between the sizes of two rules the border is
+// their geometric mean; the smallest size stands for all below and the largest
+// for all above. Pure.
 SelectionRules RulesFrom(const std::vector<TunedPoint>& points);
 
 }  // namespace tutti

@@ -64,6 +64,16 @@ TEST(TuningTest, EachCollectiveAndLayoutHasRulesOfItsOwn) {
   }
 }
 
+TEST(TuningTest, RulesAreForProcessesLikeThoseThatWereMeasured) {
+  std::vector<TunedPoint> points(2, Point(4, {{"A", 1}}));
+  points[1].one_process = false;
+  const auto rules = RulesOf(points);
+  ASSERT_EQ(rules.size(), 2u);
+  EXPECT_EQ(rules[0].one_process, true);
+  EXPECT_EQ(rules[1].one_process, false);
+  EXPECT_EQ(rules[1].min_bytes, 0);
+}
+
 TEST(TuningTest, NeighbouringSizesHaveABorderToo) {
   const auto rules =
       RulesOf({Point(4, {{"A", 1}, {"B", 2}}), Point(5, {{"A", 2}, {"B", 1}})});
