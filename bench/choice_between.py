@@ -4,7 +4,8 @@
 For each collective, layout and size all algorithms that can serve are measured
 by `tutti perf`, in turn, by as many processes as the layout has tasks; then the
 one that the cost model chooses (`tutti explain`) is compared with the fastest.
-Between processes no rules are made: `tutti tune` measures within one.
+What rules choose is not scored here: `tutti launch --tasks N -- tune` makes
+some, and prints its own score of them and of the model.
 
 Several algorithms are one and the same among few ranks: then the choice among
 them has no meaning, and what their times differ by is noise. So a point counts

@@ -199,6 +199,11 @@ class ClusterRuntime::Impl {
   }
 
   const Options& options() const { return options_; }
+  SelectionPolicy policy() const {
+    return {.rules = options_.rules,
+            .delegate = DelegateName(),
+            .model = transport_->cost_model()};
+  }
   const DeviceManager& devices() const { return *devices_; }
   CollectiveExecutorMgr& manager() { return *manager_; }
   ClusterControl& control() { return *control_; }
@@ -272,9 +277,7 @@ class ClusterRuntime::Impl {
          .devices = devices_,
          .incarnation = incarnation,
          .health = options_.health,
-         .policy = {.rules = options_.rules,
-                    .delegate = DelegateName(),
-                    .model = transport_->cost_model()},
+         .policy = policy(),
          .max_entries = options_.max_entries,
          .cancel_execution =
              [access = access_](const ControlCaller& caller,
@@ -390,6 +393,8 @@ void ClusterRuntime::Leave(absl::Time deadline, StatusCallback done) {
 const ClusterSpec& ClusterRuntime::cluster() const {
   return impl_->options().cluster;
 }
+
+SelectionPolicy ClusterRuntime::policy() const { return impl_->policy(); }
 
 const std::vector<Device*>& ClusterRuntime::devices() const {
   return impl_->devices().devices();

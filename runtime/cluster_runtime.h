@@ -19,6 +19,7 @@
 #include "framework/coordinator/coordinator_settings.h"
 #include "framework/device.h"
 #include "framework/environment.h"
+#include "framework/selection.h"
 #include "framework/selection_rules.h"
 #include "framework/status_callback.h"
 #include "remote/transport.h"
@@ -100,6 +101,9 @@ class ClusterRuntime {
   void Leave(absl::Time deadline, StatusCallback done);
 
   const ClusterSpec& cluster() const;
+
+  // By what this task decides where it leads.
+  SelectionPolicy policy() const;
 
   // Of this task, in the order of their indices.
   const std::vector<Device*>& devices() const;

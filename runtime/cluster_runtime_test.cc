@@ -54,6 +54,7 @@ TEST_P(ClusterRuntimeTest, TheTransportSaysWhatMessagesCost) {
   CallAll({0, 1, 2});
   environment_.RunAll();
   EXPECT_EQ(seen_latency, LoopbackNetwork::kCosts.between.latency_seconds);
+  EXPECT_EQ(runtimes_[0]->policy().model.between.latency_seconds, seen_latency);
 }
 
 class ClusterRuntimeManyCallsTest : public ClusterRuntimeTest {};

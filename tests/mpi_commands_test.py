@@ -6,8 +6,10 @@ usage: mpi_commands_test.py TUTTI LIBRARY
 LIBRARY is host_name.cc.
 """
 
+import json
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -94,14 +96,37 @@ class MpiCommandsTest(unittest.TestCase):
                     rf"{told}, MPI that it is process \d of 2: is it the "
                     "mpirun of the Open MPI that tutti was linked with")
 
-    def test_tune_is_refused_to_several_processes(self):
+    def test_processes_that_tune_make_rules_for_such(self):
+        """The library chooses what their table says, also by their rules."""
+        with tempfile.TemporaryDirectory() as folder:
+            rules = pathlib.Path(folder, "rules.json")
+            tune = ("tune all_reduce --max-bytes 2K --rounds 1 --iterations 1 "
+                    f"--output {rules}")
+            result = self.mpirun(tune, tune)
+            self.assertEqual(result.returncode, 0, result)
+            written = json.loads(rules.read_text())
+            self.assertEqual({(rule["layout"], rule["one_process"])
+                              for rule in written["rules"]}, {("2x1", False)})
+            rows = [re.split(" {2,}", line)
+                    for line in result.stdout.splitlines()
+                    if line.startswith("all_reduce ")]
+            self.assertEqual([row[2] for row in rows],
+                             ["4", "32", "256", "2048"])
+            perf = "perf all_reduce --max-bytes 2K --factor 8 --iterations 1"
+            for column, options in [(5, ""), (6, f" --rules {rules}")]:
+                result = self.mpirun(perf + options + " --json", perf)
+                self.assertEqual(result.returncode, 0, result)
+                self.assertEqual(
+                    [row["algorithm"] for row in json.loads(result.stdout)],
+                    [row[column].split()[0] for row in rows])
+
+    def test_a_single_process_tunes_as_without_mpirun(self):
         with tempfile.TemporaryDirectory() as folder:
             rules = pathlib.Path(folder, "rules.json")
             command = f"tune barrier --layout 1x2 --rounds 1 --output {rules}"
             result = self.mpirun(command, command)
             self.assertNotEqual(result.returncode, 0, result)
-            self.assertIn("tutti: tune measures within one process, and mpirun "
-                          "has started 2: start it without mpirun",
+            self.assertIn("tutti: --layout does not go with a cluster",
                           result.stderr)
             self.assertFalse(rules.exists())
             self.assertEqual(self.mpirun(command).returncode, 0)

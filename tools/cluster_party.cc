@@ -52,6 +52,7 @@ class ClusterParty : public Party {
     return runtime_->devices();
   }
   CollectiveExecutorMgr& manager() override { return runtime_->manager(); }
+  SelectionPolicy policy() const override { return runtime_->policy(); }
   bool reports() const override { return this_task() == 0; }
 
   absl::Status Align() override {

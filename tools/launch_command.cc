@@ -39,7 +39,7 @@ namespace {
 
 constexpr char kHelp[] =
     R"(Starts N processes of this tool on this machine, each a `tutti worker` with
-COMMAND, perf or run, and its arguments. They listen at free ports of
+COMMAND, perf, run or tune, and its arguments. They listen at free ports of
 127.0.0.1 and know each other by a random token in their environment.
 
 What task 0 writes to standard output passes as it is: results are printed

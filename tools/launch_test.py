@@ -63,7 +63,7 @@ class CommandLinesTest(LaunchTestCase):
                  'unexpected argument "perf"; wanted options only, and a '
                  "command after --"),
                 (["--tasks", 2, "--", "info"],
-                 "info takes no part in a cluster; wanted perf or run"),
+                 "info takes no part in a cluster; wanted perf, run or tune"),
                 (["--tasks", 2, "--", "launch", "--tasks", 2, *PERF],
                  "launch takes no part in a cluster"),
                 (["--tasks", 2, "--", "prf"], 'unknown command "prf"'),
@@ -120,6 +120,13 @@ class CommandLinesTest(LaunchTestCase):
         self.assertIn("--devices does not go with a cluster",
                       self.refuse("perf", "all_reduce", "--cluster",
                                   "localhost:1", "--devices", 2))
+        tune = ["tune", "--output", "rules.json"]
+        two = ["--cluster", "localhost:1,localhost:2", "--task", 0]
+        self.assertIn("--layout does not go with a cluster",
+                      self.refuse(*tune, *two, "--layout", "1x2"))
+        self.assertIn("wanted --layout 1x3",
+                      self.refuse(*tune, "--cluster", "localhost:1",
+                                  "--devices-per-task", 3))
         self.assertIn("--task goes to the worker",
                       self.refuse("worker", "--cluster", "localhost:1", *PERF,
                                   "--task", 0))
@@ -144,6 +151,76 @@ class CommandLinesTest(LaunchTestCase):
         result = self.run_tool("run", "barrier", "--devices", 2,
                                TUTTI_CLUSTER="host1:1,host2:2", TUTTI_TASK="0")
         self.assertEqual(result.returncode, 0, result)
+
+
+def tuned_rows(text):
+    """The rows of the table of tune, as lists of cells."""
+    lines = text.splitlines()
+    return [re.split(r" {2,}", line) for line in lines[1:-2]]
+
+
+class TuneTest(LaunchTestCase):
+
+    def tune(self, *args, launch=("--tasks", 2)):
+        return self.run_tool("launch", *launch, "--", "tune", *args,
+                             "--max-bytes", 2048, "--rounds", 1,
+                             "--iterations", 1)
+
+    def perf(self, *launch, **variables):
+        """The algorithm for each size."""
+        result = self.run_tool(
+            "launch", *launch, *PERF, "--max-bytes", 2048, "--factor", 8,
+            "--iterations", 1, "--json", **variables)
+        self.assertEqual(result.returncode, 0, result)
+        return {row["bytes"]: row["algorithm"]
+                for row in json.loads(result.stdout)}
+
+    def explain(self, num_bytes):
+        result = self.run_tool("explain", "all_reduce", "--layout", "2x2",
+                               "--rules", "rules.json", "--bytes", num_bytes,
+                               "--json")
+        self.assertEqual(result.returncode, 0, result)
+        return json.loads(result.stdout)
+
+    def test_processes_make_rules_that_choose_for_such(self):
+        launch = "--tasks", 2, "--devices-per-task", 2
+        result = self.tune("all_reduce", "--output", "rules.json",
+                           launch=launch)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        rows = tuned_rows(result.stdout)
+        self.assertEqual([row[:3] for row in rows],
+                         [["all_reduce", "2x2", str(size)]
+                          for size in (4, 32, 256, 2048)])
+        written = json.loads((self.root / "rules.json").read_text())
+        self.assertEqual({(rule["layout"], rule["one_process"])
+                          for rule in written["rules"]}, {("2x2", False)})
+        self.assertNotIn("past_caches_from_bytes", written)
+
+        # The library chooses what the table says, without the rules and by
+        # them.
+        for column, variables in [(5, {}), (6, {"TUTTI_RULES": "rules.json"})]:
+            self.assertEqual(
+                self.perf(*launch, **variables),
+                {int(row[2]): row[column].split()[0] for row in rows})
+        for row in rows:
+            explanation = self.explain(row[2])
+            self.assertEqual(explanation["chosen"], row[6].split()[0])
+            self.assertEqual(len(explanation["rules"]), 1)
+
+    def test_a_file_that_cannot_be_written_ends_all(self):
+        result = self.tune("barrier", "--output", "/dev/null/rules.json")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertRegex(result.stderr, r"tutti: task \d failed with exit "
+                         r"status 1: (task 0 \(\S+\): )?/dev/null: ")
+
+    def test_one_task_measures_as_a_process_alone(self):
+        result = self.tune("barrier", "--layout", "1x3", "--output",
+                           "rules.json", launch=("--tasks", 1))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        written = json.loads((self.root / "rules.json").read_text())
+        self.assertEqual({(rule["layout"], rule["one_process"])
+                          for rule in written["rules"]}, {("1x3", True)})
+        self.assertIn("past_caches_from_bytes", written)
 
 
 class ProcessesTest(LaunchTestCase):

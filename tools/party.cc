@@ -9,8 +9,9 @@ namespace {
 
 class PartyOfOneProcess : public Party {
  public:
-  explicit PartyOfOneProcess(std::unique_ptr<LocalGroup> group)
-      : group_(std::move(group)) {}
+  PartyOfOneProcess(std::unique_ptr<LocalGroup> group,
+                    std::shared_ptr<const SelectionRules> rules)
+      : group_(std::move(group)), rules_(std::move(rules)) {}
 
   int num_ranks() const override { return num_local(); }
   int first_rank() const override { return 0; }
@@ -18,6 +19,7 @@ class PartyOfOneProcess : public Party {
     return group_->devices();
   }
   CollectiveExecutorMgr& manager() override { return group_->manager(); }
+  SelectionPolicy policy() const override { return {.rules = rules_}; }
   bool reports() const override { return true; }
   absl::Status Align() override { return absl::OkStatus(); }
   absl::Status Agree(const absl::Status& mine) override { return mine; }
@@ -29,6 +31,7 @@ class PartyOfOneProcess : public Party {
 
  private:
   const std::unique_ptr<LocalGroup> group_;
+  const std::shared_ptr<const SelectionRules> rules_;
 };
 
 }  // namespace
@@ -41,7 +44,7 @@ PartyFactory LocalParty(const Environment& environment,
     auto group = LocalGroup::Create(environment, num_tasks,
                                     num_ranks / num_tasks, rules);
     if (!group.ok()) return group.status();
-    return std::make_unique<PartyOfOneProcess>(*std::move(group));
+    return std::make_unique<PartyOfOneProcess>(*std::move(group), rules);
   };
 }
 

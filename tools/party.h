@@ -14,6 +14,7 @@
 #include "framework/device.h"
 #include "framework/environment.h"
 #include "framework/reduction_kind.h"
+#include "framework/selection.h"
 #include "framework/selection_rules.h"
 #include "resolvers/local_group.h"
 
@@ -34,6 +35,10 @@ class Party {
   virtual int first_rank() const = 0;
   virtual const std::vector<Device*>& devices() const = 0;
   virtual CollectiveExecutorMgr& manager() = 0;
+
+  // By what this process chooses algorithms for the ranks, where it leads them:
+  // in a cluster, task 0.
+  virtual SelectionPolicy policy() const = 0;
 
   // Whether this process prints what the command came to.
   virtual bool reports() const = 0;

@@ -155,13 +155,6 @@ class Report {
   int64_t wrong_ = 0;
 };
 
-// Whether an algorithm merely does not serve such a request.
-bool IsRefusal(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kInvalidArgument ||
-         status.code() == absl::StatusCode::kFailedPrecondition ||
-         status.code() == absl::StatusCode::kUnimplemented;
-}
-
 BufferOptions BufferOptionsOf(const PerfOptions& options) {
   return {.in_place = options.in_place,
           .hot = options.hot,

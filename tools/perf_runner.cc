@@ -7,6 +7,12 @@
 
 namespace tutti {
 
+bool IsRefusal(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInvalidArgument ||
+         status.code() == absl::StatusCode::kFailedPrecondition ||
+         status.code() == absl::StatusCode::kUnimplemented;
+}
+
 PerfRunner::Requests PerfRunner::MakeRequests(const Workload& workload,
                                               const std::string& algorithm) {
   ++last_instance_;
@@ -33,6 +39,16 @@ absl::StatusOr<Measurement> PerfRunner::Measure(PerfBuffers* buffers,
   return MeasureIn(executor.get(), requests, buffers);
 }
 
+absl::Status PerfRunner::Try(PerfBuffers* buffers,
+                             const std::string& algorithm) {
+  const Requests requests = MakeRequests(buffers->workload(), algorithm);
+  const int64_t step_id = last_instance_;
+  const auto executor = party_->manager().FindOrCreate(step_id);
+  const auto cleaned_up =
+      absl::MakeCleanup([&] { party_->manager().Cleanup(step_id); });
+  return RunTogether(executor.get(), requests, buffers).status();
+}
+
 absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
                                                   const Requests& requests,
                                                   PerfBuffers* buffers) {
@@ -40,11 +56,7 @@ absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
   int64_t wrong = 0;
   const int64_t total = int64_t{options_.warmup} + options_.iterations;
   for (int64_t i = 0; i < total; ++i) {
-    // Before the tasks begin together: it takes its time.
-    std::vector<RankBuffers>& ranks = buffers->Next();
-    const absl::Status aligned = party_->Align();
-    if (!aligned.ok()) return aligned;
-    const auto time = RunOnce(executor, requests, &ranks);
+    const auto time = RunTogether(executor, requests, buffers);
     if (!time.ok()) return time.status();
     if (i < options_.warmup) continue;
     measurement.times.push_back(*time);
@@ -55,6 +67,16 @@ absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
   const absl::Status status = CombineTasks(&measurement);
   if (!status.ok()) return status;
   return measurement;
+}
+
+absl::StatusOr<absl::Duration> PerfRunner::RunTogether(
+    CollectiveExecutor* executor, const Requests& requests,
+    PerfBuffers* buffers) {
+  // Before the tasks begin together: it takes its time.
+  std::vector<RankBuffers>& ranks = buffers->Next();
+  const absl::Status aligned = party_->Align();
+  if (!aligned.ok()) return aligned;
+  return RunOnce(executor, requests, &ranks);
 }
 
 // The times of the slowest task, and the wrong elements of all.

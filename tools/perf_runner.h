@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/determinism.h"
@@ -15,6 +16,9 @@
 #include "tools/perf_row.h"
 
 namespace tutti {
+
+// Whether an algorithm merely does not serve such a request.
+bool IsRefusal(const absl::Status& status);
 
 // Runs collectives on a party's devices again and again, and takes the time.
 // Not thread-safe.
@@ -48,6 +52,10 @@ class PerfRunner {
   absl::StatusOr<Measurement> Measure(PerfBuffers* buffers,
                                       const std::string& algorithm);
 
+  // One untimed execution, begun by all tasks together. What comes of it is
+  // that of this task alone; other tasks may have another error, or none.
+  absl::Status Try(PerfBuffers* buffers, const std::string& algorithm);
+
  private:
   using Requests = std::vector<std::shared_ptr<const CollectiveRequest>>;
 
@@ -57,6 +65,9 @@ class PerfRunner {
   absl::StatusOr<Measurement> MeasureIn(CollectiveExecutor* executor,
                                         const Requests& requests,
                                         PerfBuffers* buffers);
+  absl::StatusOr<absl::Duration> RunTogether(CollectiveExecutor* executor,
+                                             const Requests& requests,
+                                             PerfBuffers* buffers);
   absl::Status CombineTasks(Measurement* measurement);
   absl::StatusOr<absl::Duration> RunOnce(CollectiveExecutor* executor,
                                          const Requests& requests,

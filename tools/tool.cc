@@ -317,9 +317,9 @@ absl::Status ParseTask(Tool* tool, const Words& words, const Console& console,
   const absl::Status status = Parse(tool, words, console, printed_help);
   if (!status.ok() || *printed_help) return NameHelp(status, Program(*tool));
   if (tool->Chosen()->join != nullptr) return absl::OkStatus();
-  return UsageError(
-      absl::StrCat(tool->Chosen()->app->get_name(),
-                   " takes no part in a cluster; wanted perf or run after --"));
+  return UsageError(absl::StrCat(
+      tool->Chosen()->app->get_name(),
+      " takes no part in a cluster; wanted perf, run or tune after --"));
 }
 
 absl::Status CheckWordsOfTask(const Words& words, const Console& console,

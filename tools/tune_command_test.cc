@@ -12,6 +12,8 @@
 #include "runtime/rules_file.h"
 #include "tests/status_matchers.h"
 #include "tools/exit_status.h"
+#include "tools/party.h"
+#include "tools/wrong_algorithms.h"
 
 namespace tutti {
 namespace {
@@ -20,7 +22,10 @@ using testing::AllOf;
 using testing::AnyOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Optional;
+
+REGISTER_COLLECTIVE(Refuser, RefusingAllReduce());
 
 class TuneCommandTest : public testing::Test {
  protected:
@@ -37,7 +42,7 @@ class TuneCommandTest : public testing::Test {
 
   absl::Status Tune() {
     const DefaultEnvironment environment(2);
-    return TuneRules(options_, environment.get(), CollectiveRegistry::Global(),
+    return TuneRules(options_, environment.get(), LocalParty(environment.get()),
                      {out_, err_});
   }
 
@@ -97,6 +102,14 @@ TEST_F(TuneCommandTest, WritesFromWhereResultsGoPastTheCaches) {
               AnyOf(Optional(1 << 20), Optional(2 << 20)));
   EXPECT_THAT(out_.str(),
               ContainsRegex("past the caches from [12]M bytes of inputs and"));
+}
+
+TEST_F(TuneCommandTest, WhatRefusesIsLeftOutWithALine) {
+  ASSERT_THAT(Tune(), IsOk());
+  EXPECT_THAT(err_.str(), ContainsRegex("^tutti: skipped Refuser for "
+                                        "all_reduce sum of 4 bytes on 1x2: "
+                                        ".*not today"));
+  EXPECT_THAT(out_.str(), Not(HasSubstr("Refuser")));
 }
 
 TEST_F(TuneCommandTest, WhatIsGivenTwiceIsMeasuredOnce) {

@@ -11,8 +11,8 @@ namespace tutti {
 namespace {
 
 constexpr char kHelp[] =
-    R"(A worker is one process of a cluster: it runs a command of this tool, perf or
-run, together with the other tasks. Start one for each task, with the same
+    R"(A worker is one process of a cluster: it runs a command of this tool, perf, run
+or tune, together with the other tasks. Start one for each task, with the same
 command; task 0 prints the result. (On one machine, `tutti launch` does that.)
 
 Every setting is taken from the first of these that has it:

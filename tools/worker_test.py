@@ -107,6 +107,23 @@ class CommandsTest(WorkerTestCase):
                         rf"task 0 \({cluster[0]}\): {texts[0]}, "
                         rf"task 1 \({cluster[1]}\): {texts[1]}\Z")
 
+    def test_tasks_that_tune_measure_the_same_and_one_writes(self):
+        tune = ["tune", "barrier", "--iterations", 1, "--output"]
+        for rounds, wanted in [(1, 0), (2, 1)]:
+            with self.subTest(rounds=rounds):
+                _, tasks = self.run_both(
+                    [*tune, "0.json", "--rounds", 1],
+                    ["tune", "--rounds", rounds, *tune[1:], "1.json"])
+                for process in tasks:
+                    status, _, errors = self.end(process)
+                    self.assertEqual(status, wanted, errors)
+                    self.assertEqual(
+                        [error.partition(" task 0 ")[0] for error in errors],
+                        wanted * ["tutti: the tasks run different commands:"])
+                written = [path.name for path in self.root.iterdir()]
+                self.assertEqual(written, [] if wanted else ["0.json"])
+            (self.root / "0.json").unlink(missing_ok=True)
+
     def test_numbers_of_devices_are_part_of_the_command(self):
         _, tasks = self.run_both(["run", "barrier"], ["run", "barrier"],
                                  "--devices-per-task", 2)

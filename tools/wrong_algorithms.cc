@@ -53,6 +53,18 @@ class Refuser : public CollectiveImplementationInterface {
   }
 };
 
+class Lopsided : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(
+      CollectiveContext* context) override {
+    return context->rank() == 1 ? absl::InvalidArgumentError("not rank 1")
+                                : absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+
 }  // namespace
 
 std::shared_ptr<const CollectiveFactory> ForgetfulAllReduce() {
@@ -75,6 +87,11 @@ std::shared_ptr<const CollectiveFactory> RefusingAllReduce() {
 std::shared_ptr<const CollectiveFactory> FickleBroadcast() {
   return Implemented<Fickle>({.summary = "refuses what is large",
                               .collectives = {CollectiveType::kBroadcast}});
+}
+
+std::shared_ptr<const CollectiveFactory> LopsidedBroadcast() {
+  return Implemented<Lopsided>({.summary = "refuses at one rank",
+                                .collectives = {CollectiveType::kBroadcast}});
 }
 
 }  // namespace tutti

@@ -20,6 +20,10 @@ std::shared_ptr<const CollectiveFactory> RefusingAllReduce();
 // does nothing with one.
 std::shared_ptr<const CollectiveFactory> FickleBroadcast();
 
+// For tests: a broadcast, no schedule, that rank 1 refuses, while the others do
+// nothing and are done.
+std::shared_ptr<const CollectiveFactory> LopsidedBroadcast();
+
 }  // namespace tutti
 
 #endif  // TUTTI_TOOLS_WRONG_ALGORITHMS_H_
