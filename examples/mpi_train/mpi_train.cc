@@ -4,9 +4,10 @@
 //   mpirun -n 4 mpi_train [EPOCHS]
 //
 // The gradient is many tensors with names: the weights of each unit and the
-// biases of each layer. Every process asks for them in an order that it
-// shuffles anew for each step; the coordinator has all processes run what all
-// have asked for.
+// biases of each layer. Every process computes them one by one, in an order
+// that it shuffles anew for each step, and asks for the sum of each as soon as
+// it has it. The coordinator has all processes run what all have asked for,
+// while they compute the next ones.
 
 #include <algorithm>
 #include <cstddef>
@@ -61,33 +62,6 @@ absl::Status AwaitAll(size_t count, Start start) {
   return first;
 }
 
-// A part of the flat array of parameters, whose gradient is a tensor.
-struct Part {
-  std::string name;
-  int begin = 0;
-  int size = 0;
-};
-
-// As examples/train/model.h has them.
-std::vector<Part> Parts() {
-  std::vector<Part> parts;
-  int begin = 0;
-  const auto add = [&](std::string name, int size) {
-    parts.push_back({std::move(name), begin, size});
-    begin += size;
-  };
-  const auto add_units = [&](const std::string& name, int num_units,
-                             int num_weights) {
-    for (int unit = 0; unit < num_units; ++unit) {
-      add(absl::StrCat(name, "/weights/", unit), num_weights);
-    }
-    add(name + "/biases", num_units);
-  };
-  add_units("hidden", kNumHidden, kNumPixels);
-  add_units("output", kNumClasses, kNumHidden);
-  return parts;
-}
-
 class RankTrainer {
  public:
   explicit RankTrainer(tutti::ClusterRuntime* runtime)
@@ -106,8 +80,7 @@ class RankTrainer {
     const size_t batch = per_rank * size();
     for (size_t begin = 0; begin + batch <= examples.size(); begin += batch) {
       const auto own = examples.subspan(begin + rank() * per_rank, per_rank);
-      ComputeGradient(parameters_, own, absl::MakeSpan(gradient_));
-      const absl::Status status = SumGradients();
+      const absl::Status status = SumGradients(own);
       if (!status.ok()) return status;
       Update();
     }
@@ -131,16 +104,19 @@ class RankTrainer {
                                 tutti::TensorShape::Vector(size), data);
   }
 
-  // All parts, in an order that no other rank has.
-  absl::Status SumGradients() {
+  // Of all ranks' examples, part by part, in an order that no other rank has.
+  absl::Status SumGradients(absl::Span<const Example> own) {
+    const Backpropagation backpropagation(parameters_, own);
     std::shuffle(parts_.begin(), parts_.end(), order_);
-    std::vector<tutti::Tensor> sums;
-    for (const Part& part : parts_) {
-      sums.push_back(Wrap(gradient_.data() + part.begin, part.size));
-    }
+    std::vector<tutti::Tensor> sums(parts_.size());
     return AwaitAll(parts_.size(), [&](size_t i, tutti::StatusCallback done) {
+      const Part& part = parts_[i];
+      float* const gradient = gradient_.data() + part.begin;
+      backpropagation.Compute(part, absl::MakeSpan(gradient, part.size));
+      sums[i] = Wrap(gradient, part.size);
+      // Runs while the next part is computed.
       runtime_->coordinator().AllReduce(
-          {.name = parts_[i].name, .input = sums[i], .output = &sums[i]},
+          {.name = part.name, .input = sums[i], .output = &sums[i]},
           std::move(done));
     });
   }

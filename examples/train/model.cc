@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <limits>
 #include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace train {
 namespace {
@@ -69,30 +72,104 @@ double LossOf(const Classes& probabilities, const Example& example) {
   return -std::log(std::max(probabilities[example.label], kTiny));
 }
 
-// Adds the gradient of one example's loss, times `weight`, to `gradient`.
-void Backward(const Layers<const float>& layers, const Example& example,
-              const Activations& activations, float weight,
-              const Layers<float>& gradient) {
-  Hidden hidden_error = {};
+// Of one example's loss, times `weight`.
+Classes OutputErrors(const Classes& probabilities, const Example& example,
+                     float weight) {
+  Classes errors;
   for (int label = 0; label < kNumClasses; ++label) {
     const float wanted = label == example.label ? 1 : 0;
-    const float error = weight * (activations.probabilities[label] - wanted);
-    gradient.output_biases[label] += error;
+    errors[label] = weight * (probabilities[label] - wanted);
+  }
+  return errors;
+}
+
+Hidden HiddenErrors(const Layers<const float>& layers, const Hidden& hidden,
+                    const Classes& output_errors) {
+  Hidden errors = {};
+  for (int label = 0; label < kNumClasses; ++label) {
     for (int i = 0; i < kNumHidden; ++i) {
-      gradient.OutputRow(label)[i] += error * activations.hidden[i];
-      hidden_error[i] += error * layers.OutputRow(label)[i];
+      errors[i] += output_errors[label] * layers.OutputRow(label)[i];
     }
   }
   for (int unit = 0; unit < kNumHidden; ++unit) {
-    if (activations.hidden[unit] == 0) continue;
-    gradient.hidden_biases[unit] += hidden_error[unit];
-    for (int i = 0; i < kNumPixels; ++i) {
-      gradient.HiddenRow(unit)[i] += hidden_error[unit] * example.pixels[i];
-    }
+    if (hidden[unit] == 0) errors[unit] = 0;
   }
+  return errors;
+}
+
+// Adds the errors of a layer for one example to the gradient of its biases, or
+// those of a unit, times what comes into it, to that of its weights.
+template <size_t kNumUnits, size_t kNumInputs>
+void Accumulate(const std::array<float, kNumUnits>& errors,
+                const std::array<float, kNumInputs>& inputs,
+                std::optional<int> unit, absl::Span<float> gradient) {
+  if (!unit.has_value()) {
+    for (size_t i = 0; i < kNumUnits; ++i) gradient[i] += errors[i];
+    return;
+  }
+  const float error = errors[*unit];
+  if (error == 0) return;  // As of each unit that the image does not excite.
+  for (size_t i = 0; i < kNumInputs; ++i) gradient[i] += error * inputs[i];
+}
+
+std::vector<Part> MakeParts() {
+  std::vector<Part> parts;
+  int begin = 0;
+  const auto add = [&](Part part, int size) {
+    part.begin = begin;
+    part.size = size;
+    begin += size;
+    parts.push_back(std::move(part));
+  };
+  const auto add_layer = [&](const std::string& name, Layer layer,
+                             int num_units, int num_inputs) {
+    for (int unit = 0; unit < num_units; ++unit) {
+      add({absl::StrCat(name, "/weights/", unit), layer, unit}, num_inputs);
+    }
+    add({name + "/biases", layer}, num_units);
+  };
+  add_layer("hidden", Layer::kHidden, kNumHidden, kNumPixels);
+  add_layer("output", Layer::kOutput, kNumClasses, kNumHidden);
+  return parts;
 }
 
 }  // namespace
+
+const std::vector<Part>& Parts() {
+  static const std::vector<Part> parts = MakeParts();
+  return parts;
+}
+
+Backpropagation::Backpropagation(absl::Span<const float> parameters,
+                                 absl::Span<const Example> examples)
+    : examples_(examples) {
+  const Layers<const float> layers(parameters);
+  const float weight = 1 / static_cast<float>(examples.size());
+  passes_.reserve(examples.size());
+  for (const Example& example : examples) {
+    const Activations activations = Forward(layers, example);
+    loss_ += LossOf(activations.probabilities, example);
+    const Classes output =
+        OutputErrors(activations.probabilities, example, weight);
+    passes_.push_back({activations.hidden,
+                       HiddenErrors(layers, activations.hidden, output),
+                       output});
+  }
+  loss_ /= static_cast<double>(examples.size());
+}
+
+void Backpropagation::Compute(const Part& part,
+                              absl::Span<float> gradient) const {
+  std::fill(gradient.begin(), gradient.end(), 0.0f);
+  for (size_t i = 0; i < passes_.size(); ++i) {
+    const Pass& pass = passes_[i];
+    if (part.layer == Layer::kHidden) {
+      Accumulate(pass.hidden_errors, examples_[i].pixels, part.unit, gradient);
+    } else {
+      Accumulate(pass.output_errors, pass.activations, part.unit, gradient);
+    }
+  }
+}
 
 std::vector<float> InitialParameters(uint32_t seed) {
   std::mt19937 generator(seed);
@@ -115,16 +192,11 @@ std::vector<float> InitialParameters(uint32_t seed) {
 double ComputeGradient(absl::Span<const float> parameters,
                        absl::Span<const Example> examples,
                        absl::Span<float> gradient) {
-  const Layers<const float> layers(parameters);
-  const float weight = 1 / static_cast<float>(examples.size());
-  std::fill(gradient.begin(), gradient.end(), 0.0f);
-  double loss = 0;
-  for (const Example& example : examples) {
-    const Activations activations = Forward(layers, example);
-    loss += LossOf(activations.probabilities, example);
-    Backward(layers, example, activations, weight, Layers<float>(gradient));
+  const Backpropagation backpropagation(parameters, examples);
+  for (const Part& part : Parts()) {
+    backpropagation.Compute(part, gradient.subspan(part.begin, part.size));
   }
-  return loss / static_cast<double>(examples.size());
+  return backpropagation.loss();
 }
 
 Quality Evaluate(absl::Span<const float> parameters,

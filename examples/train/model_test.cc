@@ -1,6 +1,8 @@
 #include "examples/train/model.h"
 
 #include <cmath>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -71,6 +73,32 @@ TEST(ComputeGradientTest, ReturnsTheLoss) {
   std::vector<float> gradient(kNumParameters);
   EXPECT_NEAR(ComputeGradient(parameters, examples, absl::MakeSpan(gradient)),
               Evaluate(parameters, examples).loss, 1e-9);
+}
+
+TEST(PartsTest, CoverEachParameterOnce) {
+  int next = 0;
+  std::set<std::string> names;
+  for (const Part& part : Parts()) {
+    EXPECT_EQ(part.begin, next) << part.name;
+    next += part.size;
+    names.insert(part.name);
+  }
+  EXPECT_EQ(next, kNumParameters);
+  EXPECT_EQ(names.size(), Parts().size());
+}
+
+TEST(BackpropagationTest, PartsAreTheSameInWhateverOrder) {
+  const std::vector<float> parameters = InitialParameters(1);
+  const std::vector<Example> examples = SomeExamples(16);
+  ASSERT_FALSE(examples.empty());
+  const Backpropagation backpropagation(parameters, examples);
+  std::vector<float> gradient(kNumParameters, NAN);
+  std::vector<Part> reversed(Parts().rbegin(), Parts().rend());
+  for (const Part& part : reversed) {
+    backpropagation.Compute(
+        part, absl::MakeSpan(gradient).subspan(part.begin, part.size));
+  }
+  EXPECT_EQ(gradient, GradientOf(parameters, examples));
 }
 
 TEST(NormTest, IsTheRootOfTheSumOfSquares) {
