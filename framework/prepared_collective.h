@@ -21,11 +21,11 @@ namespace tutti {
 // CollectiveExecutor::ExecuteAsync() with the same arguments: with the same
 // errors and the same bits; abort, the end of the group, and what fails on
 // another member end it alike. Members may start what others call. It only
-// costs less: nothing about the instance is looked up, and where all is done in
-// this process it allocates nothing once it has run a few times: by one thread
-// (the Local... implementations but LocalThen..., small buffers, up to 16
-// members, 8 of an all_to_all) or by a schedule, which meets its peers by keys,
-// as calls do. What else allocates is in docs/architecture.md.
+// costs less: nothing about the instance is looked up, and where all members
+// are in this process it allocates nothing once it has run a few times, in
+// passes over memory (the Local... implementations) of up to 16 members, 8 of
+// an all_to_all. A schedule meets its peers by keys, as calls do. What
+// allocates all the same is in docs/architecture.md.
 //
 // It belongs to the executor that prepared it, and keeps it. A runtime that has
 // an executor for each step takes one more, that lives as long as the buffers

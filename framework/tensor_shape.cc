@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -52,7 +53,7 @@ absl::StatusOr<TensorShape> TensorShape::WithFirstDim(int64_t size) const {
   if (num_dims() == 0) {
     return absl::InvalidArgumentError("a scalar has no first dimension");
   }
-  std::vector<int64_t> changed(dims().begin(), dims().end());
+  absl::InlinedVector<int64_t, 4> changed(dims().begin(), dims().end());
   changed[0] = size;
   return Create(changed);
 }

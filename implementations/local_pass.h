@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "framework/block_cache.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_implementation.h"
 #include "framework/execution.h"
@@ -134,7 +135,7 @@ class LocalImplementation : public CollectiveImplementationInterface {
     if (pass.is_small()) return meeting.Adjourn(pass.RunHere());
     LaunchTogether(members);
     LocalPass::Schedule(
-        std::make_shared<Pass>(members),
+        std::allocate_shared<Pass>(CachedAllocator<Pass>(), members),
         [&meeting](absl::Status ended) { meeting.Adjourn(std::move(ended)); });
   }
 };

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/block_cache.h"
 #include "framework/cancellation.h"
 #include "framework/collective_delegate.h"
 #include "framework/collective_executor.h"
@@ -102,9 +103,11 @@ void LocalThen::Run(const CollectiveContext& context, StatusCallback done) {
   if (members.empty()) return;
   const auto* const between = static_cast<const BetweenTasks*>(
       members[0].context->implementation_state);
-  std::make_shared<HierarchicalRun>(
-      std::make_shared<LocalWithinTask>(members, meeting), *between,
-      *members[0].context)
+  std::allocate_shared<HierarchicalRun>(
+      CachedAllocator<HierarchicalRun>(),
+      std::allocate_shared<LocalWithinTask>(CachedAllocator<LocalWithinTask>(),
+                                            members, meeting),
+      *between, *members[0].context)
       ->Start();
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/block_cache.h"
 #include "framework/dtype.h"
 #include "framework/execution.h"
 #include "framework/fold.h"
@@ -89,8 +90,9 @@ ByteRange BytesOf(Range elements, DType dtype) {
 
 void LocalWithinTask::Reduce(Chunk chunk, StatusCallback done) {
   if (is_alone()) return std::move(done)(absl::OkStatus());
-  const auto pass = std::make_shared<PartialSum>(
-      members_, BytesOf(chunk.elements, first().params->instance->dtype));
+  const auto pass = std::allocate_shared<PartialSum>(
+      CachedAllocator<PartialSum>(), members_,
+      BytesOf(chunk.elements, first().params->instance->dtype));
   // Later ones start where others' transfers wait for the thread.
   if (chunk.index == 0 && pass->is_small()) {
     return std::move(done)(pass->RunHere());
@@ -113,8 +115,9 @@ void LocalWithinTask::Spread(Chunk chunk, StatusCallback done) {
     return std::move(done)(absl::OkStatus());
   }
   const ByteRange bytes = BytesOf(chunk.elements, params.instance->dtype);
-  const auto pass =
-      std::make_shared<FinishAndFanOut>(members_, params.group->size(), bytes);
+  const auto pass = std::allocate_shared<FinishAndFanOut>(
+      CachedAllocator<FinishAndFanOut>(), members_, params.group->size(),
+      bytes);
   if (bytes.size() <= kInlineBytes) return std::move(done)(pass->RunHere());
   LocalPass::Schedule(pass, std::move(done));
 }

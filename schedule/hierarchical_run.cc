@@ -41,7 +41,7 @@ void HierarchicalRun::GoOn() {
   if (next.to_meet.has_value()) Meet(ChunkAt(*next.to_meet));
   if (next.to_reduce.has_value()) Reduce(ChunkAt(*next.to_reduce));
   if (!next.ends) return;
-  context_.reset();  // The tensors are the callers' once they hear of it.
+  meeting_.reset();  // The tensors are the callers' once they hear of it.
   within_->End();
 }
 
@@ -58,8 +58,7 @@ void HierarchicalRun::OnReduced(absl::Status status) {
 }
 
 void HierarchicalRun::Meet(WithinTask::Chunk chunk) {
-  context_ = std::make_unique<CollectiveContext>();
-  CollectiveContext& context = *context_;
+  CollectiveContext& context = meeting_.emplace(chunk).context;
   context.executor = first_.executor;
   context.exec_key = first_.exec_key;
   context.execution = first_.execution;
@@ -68,17 +67,18 @@ void HierarchicalRun::Meet(WithinTask::Chunk chunk) {
   if (launches) first_.launched = true;
   context.launched = !launches || chunk.index > 0;
   absl::Status status = within_->BeginMeet(chunk, context);
-  if (!status.ok()) return OnMet(chunk, std::move(status));
+  if (!status.ok()) return OnMet(std::move(status));
   context.input = PartOf(context.input, chunk.elements);
   context.output = PartOf(context.output, chunk.elements);
   between_.Run(chunk.index, context,
-               [self = shared_from_this(), chunk](absl::Status met) {
-                 self->OnMet(chunk, std::move(met));
+               [self = shared_from_this()](absl::Status met) {
+                 self->OnMet(std::move(met));
                });
 }
 
-void HierarchicalRun::OnMet(WithinTask::Chunk chunk, absl::Status status) {
-  first_.executor->Launched(*context_);  // At the latest.
+void HierarchicalRun::OnMet(absl::Status status) {
+  const WithinTask::Chunk chunk = meeting_->chunk;
+  first_.executor->Launched(meeting_->context);  // At the latest.
   FailUnlessOk(std::move(status));
   const bool goes_on = !first_.execution->cancellation.cancelled();
   pipeline_.EndMeet(/*begins_spread=*/goes_on);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -51,7 +52,7 @@ class HierarchicalRun : public std::enable_shared_from_this<HierarchicalRun> {
   void Reduce(WithinTask::Chunk chunk);
   void OnReduced(absl::Status status);
   void Meet(WithinTask::Chunk chunk);
-  void OnMet(WithinTask::Chunk chunk, absl::Status status);
+  void OnMet(absl::Status status);
   void Spread(WithinTask::Chunk chunk);
   void OnSpread(absl::Status status);
 
@@ -65,8 +66,13 @@ class HierarchicalRun : public std::enable_shared_from_this<HierarchicalRun> {
   const CollectiveContext& first_;
   ChunkPipeline pipeline_;
 
-  // What the level between has of the chunk that meets others.
-  std::unique_ptr<CollectiveContext> context_;
+  // The chunk that meets others, and what the level between has of it.
+  struct Meeting {
+    explicit Meeting(const WithinTask::Chunk& chunk) : chunk(chunk) {}
+    WithinTask::Chunk chunk;
+    CollectiveContext context;
+  };
+  std::optional<Meeting> meeting_;
 };
 
 }  // namespace tutti
