@@ -166,6 +166,11 @@ REGISTER_COLLECTIVE(CodeBetween,
 REGISTER_COLLECTIVE(OfItself, Hierarchical<"RingReduceScatter", "OfItself">());
 REGISTER_COLLECTIVE(PassThenNobody,
                     Hierarchical<"LocalReduce", "NobodyInside">());
+REGISTER_COLLECTIVE(PassThenGather,
+                    Hierarchical<"LocalReduce", "RingGather">());
+REGISTER_COLLECTIVE(PassThenPass, Hierarchical<"LocalReduce", "LocalReduce">());
+REGISTER_COLLECTIVE(PassThenItself,
+                    Hierarchical<"LocalReduce", "PassThenItself">());
 
 struct Refused {
   const char* name;
@@ -190,7 +195,13 @@ INSTANTIATE_TEST_SUITE_P(
                 "be"},
         Refused{"OfItself", StatusCode::kInvalidArgument,
                 "OfItself is no schedule of one level"},
-        Refused{"PassThenNobody", StatusCode::kNotFound, "Nobody"}),
+        Refused{"PassThenNobody", StatusCode::kNotFound, "Nobody"},
+        Refused{"PassThenGather", StatusCode::kInvalidArgument,
+                "RingGather is no schedule that all-reduces"},
+        Refused{"PassThenPass", StatusCode::kInvalidArgument,
+                "LocalReduce is no schedule that all-reduces"},
+        Refused{"PassThenItself", StatusCode::kInvalidArgument,
+                "PassThenItself is no schedule that all-reduces"}),
     [](const testing::TestParamInfo<Refused>& info) {
       return info.param.name;
     });

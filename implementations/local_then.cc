@@ -218,9 +218,12 @@ ImplementationTraits Traits(std::string summary) {
 double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
                         const CostQuery& query) {
   if (query.layout.size() == 1) return 0;
-  const auto factory = CollectiveRegistry::Global().Find(between);
-  if (query.layout.num_tasks() == 1 || !factory.ok() ||
-      (*factory)->traits().cost_seconds == nullptr) {
+  if (query.layout.num_tasks() == 1) {
+    return std::numeric_limits<double>::infinity();
+  }
+  // What is no schedule may be this one, and so without end.
+  const auto factory = FindBetweenTasks(between);
+  if (!factory.ok() || (*factory)->traits().cost_seconds == nullptr) {
     return std::numeric_limits<double>::infinity();
   }
   const double most = LargestTask(query.layout);

@@ -59,8 +59,8 @@ inline constexpr int64_t kLocalThenChunkBytes = int64_t{16} << 20;
 
 // Predicted seconds where that one, of the global registry, runs between
 // processes in chunks of so many bytes. Infinite, and so no reason to choose
-// it, among several members of one task, and if that one is not linked or has
-// no price.
+// it, among several members of one task, and if that one is not linked, cannot
+// run there (FindBetweenTasks()) or has no price.
 double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
                         const CostQuery& query);
 
