@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
@@ -33,6 +34,7 @@ powers of two (2^k - 1, 2^k, 2^k + 1) and --max-ranks itself, with four roots:
 "1..64 + 11 up to 1000" means 75 sizes. Nothing is executed, so that
 algorithms which are no schedules have nothing to prove, but for those that a
 schedule stands for, such as LocalThenRing: a note says what they do otherwise.
+One without a plan, as where a part of it is not linked, has failed in one case.
 
 Exit status 1 if a case failed; the first one of each algorithm is shown.
 
@@ -59,11 +61,22 @@ struct Verdict {
   bool failed() const { return report.has_value() && report->failed > 0; }
 };
 
+// Of one that cannot be planned at all.
+VerifyReport NoPlan(absl::Status why) {
+  return {.cases = 1, .failed = 1, .first_failure = std::move(why)};
+}
+
 // `place` is that of the algorithm among all, as "3 of 11".
 Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
                int max_ranks, const Console& console) {
+  Verdict verdict = {.name = entry.name,
+                     .is_schedule = AlgorithmOf(*entry.factory) != nullptr};
   const auto shown = StandInOf(*entry.factory);
-  if (!shown.ok()) return {.name = entry.name};
+  if (absl::IsUnimplemented(shown.status())) return verdict;
+  if (!shown.ok()) {
+    verdict.report = NoPlan(shown.status());
+    return verdict;
+  }
   constexpr int64_t kCasesPerUpdate = 100;
   const std::string what =
       absl::StrCat("verifying ", entry.name, " (", place, ")");
@@ -77,14 +90,14 @@ Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
     }
     return true;
   };
-  return {.name = entry.name,
-          .is_schedule = AlgorithmOf(*entry.factory) != nullptr,
-          .report = VerifyStandardCases(shown->algorithm, limits, show),
-          .note = shown->note};
+  verdict.report = VerifyStandardCases(shown->algorithm, limits, show);
+  verdict.note = shown->note;
+  return verdict;
 }
 
 // "1..16"; "1..64 + 11 up to 1000" where not all sizes took part.
 std::string Sizes(const VerifyReport& report) {
+  if (report.num_sizes == 0) return "-";
   if (report.num_sizes == report.largest_group) {
     return absl::StrCat("1..", report.largest_group);
   }

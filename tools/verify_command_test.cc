@@ -2,8 +2,10 @@
 
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "implementations/hierarchical.h"
 #include "nlohmann/json.hpp"
 #include "tests/status_matchers.h"
 #include "tools/exit_status.h"
@@ -69,6 +71,23 @@ TEST_F(VerifyCommandTest, WhatStandsForCodeIsProvedWithANote) {
   EXPECT_EQ(rows[0]["is_schedule"], false);
   EXPECT_EQ(rows[0]["failed"], 0);
   EXPECT_THAT(rows[0]["note"].get<std::string>(), HasSubstr("passes"));
+}
+
+TEST_F(VerifyCommandTest, WhatLacksAPartFailsWithTheReason) {
+  EXPECT_THAT(registry_.Register("Halved", Hierarchical<"Nobody", "None">()),
+              IsOk());
+  EXPECT_THAT(
+      registry_.Register("Passed", Hierarchical<"LocalReduce", "Nobody">()),
+      IsOk());
+  options_.names = {"Halved", "Rings", "Passed"};
+  const absl::Status status = Verify();
+  EXPECT_EQ(ExitStatus(status), 1);
+  EXPECT_EQ(status.message(), "2 of 3 algorithms failed");
+  for (const char* name : {"Halved", "Passed"}) {
+    EXPECT_THAT(out_.str(),
+                ContainsRegex(absl::StrCat(name, " +- +1 +1  FAILED\n  .*",
+                                           "named \"Nobody\"")));
+  }
 }
 
 TEST_F(VerifyCommandTest, UnknownNamesAreAWrongCommandLine) {
