@@ -28,7 +28,8 @@ void AddRoleOptions(CLI::App* app, int max_ranks, CollectiveWords* words) {
       ->option_text("RANK");
   app->add_option("--permutation", words->permutation,
                   "of permute: what rank i has goes to the i-th\n"
-                  "rank of the list")
+                  "rank of the list [default, but for run: to the\n"
+                  "next rank]")
       ->transform(WholeNumber(0, max_ranks - 1))
       ->delimiter(',')
       ->allow_extra_args(false)

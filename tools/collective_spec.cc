@@ -29,22 +29,27 @@ absl::Status ParseReduction(const std::string& name, CollectiveSpec* spec) {
 
 bool IsPermute(CollectiveType type) { return type == CollectiveType::kPermute; }
 
-// Empty if it is one. Validate() has the same of requests, whose groups are
-// smaller than those that are only simulated.
+// Empty if each is one, and stands once. Validate() has the same of requests,
+// whose groups are smaller than those that are only simulated.
+std::string WhyNotRanks(const std::vector<int>& ranks, int group_size) {
+  std::vector<bool> seen(static_cast<size_t>(group_size));
+  for (int rank : ranks) {
+    if (rank < 0 || rank >= group_size) {
+      return absl::StrCat(rank, " is no rank");
+    }
+    if (seen[rank]) return absl::StrCat(rank, " stands twice");
+    seen[rank] = true;
+  }
+  return "";
+}
+
+// Empty if it is one.
 std::string WhyNoPermutation(const std::vector<int>& permutation,
                              int group_size) {
   if (static_cast<int>(permutation.size()) != group_size) {
     return absl::StrCat("it has ", permutation.size(), " entries");
   }
-  std::vector<bool> seen(permutation.size());
-  for (int target : permutation) {
-    if (target < 0 || target >= group_size) {
-      return absl::StrCat(target, " is no rank");
-    }
-    if (seen[target]) return absl::StrCat(target, " stands twice");
-    seen[target] = true;
-  }
-  return "";
+  return WhyNotRanks(permutation, group_size);
 }
 
 // `takes_it` says which collectives the option goes with.
@@ -121,6 +126,14 @@ absl::Status CheckGroupSize(const CollectiveSpec& spec, int group_size) {
   return UsageError(
       absl::StrCat("--permutation: [", absl::StrJoin(spec.permutation, ","),
                    "] is not a permutation of ", group_size, " ranks: ", why));
+}
+
+absl::Status CheckRankList(const std::vector<int>& ranks, int group_size) {
+  const std::string why = WhyNotRanks(ranks, group_size);
+  if (why.empty()) return absl::OkStatus();
+  return UsageError(absl::StrCat("--rank-list: [", absl::StrJoin(ranks, ","),
+                                 "] does not list ranks of a group of ",
+                                 group_size, ": ", why));
 }
 
 std::string WhyInvalid(const CollectiveRequest& request) {

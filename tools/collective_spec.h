@@ -41,6 +41,10 @@ absl::StatusOr<CollectiveSpec> ParseCollectiveSpec(
 // that is no rank and for what is no permutation of the ranks.
 absl::Status CheckGroupSize(const CollectiveSpec& spec, int group_size);
 
+// Whether --rank-list names ranks of groups of that size, each at most once.
+// Errors: UsageError.
+absl::Status CheckRankList(const std::vector<int>& ranks, int group_size);
+
 // Why the library would refuse such a request, without the keys of its group
 // and instance, which no command line gives. Empty if it would not.
 std::string WhyInvalid(const CollectiveRequest& request);

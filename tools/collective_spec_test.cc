@@ -102,6 +102,18 @@ TEST(CollectiveSpecTest, PermutationsMustBePermutations) {
             "entries");
 }
 
+TEST(CollectiveSpecTest, RankListsMustListRanksOnce) {
+  EXPECT_THAT(CheckRankList({}, 3), IsOk());
+  EXPECT_THAT(CheckRankList({2, 0}, 3), IsOk());
+  EXPECT_EQ(ExitStatus(CheckRankList({0, 3}, 3)), 2);
+  EXPECT_EQ(CheckRankList({0, 3}, 3).message(),
+            "--rank-list: [0,3] does not list ranks of a group of 3: 3 is no "
+            "rank");
+  EXPECT_EQ(CheckRankList({1, 0, 1}, 3).message(),
+            "--rank-list: [1,0,1] does not list ranks of a group of 3: 1 "
+            "stands twice");
+}
+
 TEST(CollectiveSpecTest, MoreRanksMayPermuteThanAGroupHas) {
   CollectiveSpec spec{.type = CollectiveType::kPermute};
   spec.permutation.resize(kMaxGroupSize + 1);

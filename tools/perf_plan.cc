@@ -57,6 +57,9 @@ absl::StatusOr<PerfPlan> PlanPerf(const PerfOptions& options,
   const auto workload =
       ParseWorkload(options.collective, options.sweep.dtype, options.devices);
   if (!workload.ok()) return workload.status();
+  const absl::Status listed =
+      CheckRankList(options.choice.rank_list, options.devices);
+  if (!listed.ok()) return listed;
   const auto sizes = SweptSizes(options.sweep);
   if (!sizes.ok()) return sizes.status();
   PerfPlan plan{.workloads = SweptWorkloads(*workload, *sizes)};

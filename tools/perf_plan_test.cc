@@ -145,6 +145,9 @@ TEST_F(PerfPlanTest, WrongOptionsAreAWrongCommandLine) {
   options = Of("reduce");
   options.collective.root = 8;
   EXPECT_THAT(UsageErrorOf(options), HasSubstr("--root 8"));
+  options = Of("all_reduce");
+  options.choice.rank_list = {0, 8};
+  EXPECT_THAT(UsageErrorOf(options), HasSubstr("--rank-list: [0,8]"));
 }
 
 }  // namespace

@@ -192,7 +192,8 @@ absl::StatusOr<RunPlan> PlanRun(const RunSettings& settings,
                                    *num_ranks));
   }
   RunPlan plan{.group_size = *num_ranks / settings.groups};
-  const absl::Status fits = CheckGroupSize(settings.spec, plan.group_size);
+  absl::Status fits = CheckGroupSize(settings.spec, plan.group_size);
+  if (fits.ok()) fits = CheckRankList(settings.rank_list, plan.group_size);
   if (!fits.ok()) return fits;
   const int files_per_group = num_files / settings.groups;
   for (int group = 0; group < settings.groups; ++group) {

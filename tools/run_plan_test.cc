@@ -159,6 +159,16 @@ TEST(RunPlanTest, GroupsMustDivideTheRanks) {
       HasSubstr("--groups 2 does not divide"));
 }
 
+TEST(RunPlanTest, RankListsMustFitTheGroups) {
+  const RunSettings settings = {.spec = {.type = CollectiveType::kAllReduce},
+                                .groups = 2,
+                                .rank_list = {0, 2}};
+  EXPECT_EQ(ErrorOf(settings, Alike(4), 2),
+            "--rank-list: [0,2] does not list ranks of a group of 2: 2 is no "
+            "rank");
+  EXPECT_THAT(PlanRun(settings, Alike(6)), IsOk());
+}
+
 TEST(RunPlanTest, DevicesMustFitTheFiles) {
   EXPECT_THAT(
       ErrorOf({.spec = {.type = CollectiveType::kAllReduce}, .devices = 4},
