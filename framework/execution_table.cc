@@ -96,6 +96,7 @@ struct ExecutionTable::Member {
   NumberSet numbers;         // That it gave.
   uint64_t next_number = 0;  // One after that it gave last.
   std::shared_ptr<const Settled> settled;
+  bool went_on_with_others = false;
 
   // Executions that cannot be used again: for who joins to free without the
   // lock.
@@ -105,8 +106,7 @@ struct ExecutionTable::Member {
   // the other way round: in the one after its last, as far as one can tell.
   std::optional<uint64_t> TakeNumberMeant() {
     if (!gives_numbers) return num_calls;
-    uint64_t number = next_number;
-    while (numbers.Contains(number)) ++number;
+    const uint64_t number = numbers.FirstMissing(next_number);
     if (number >= kPreparations) return std::nullopt;
     numbers.Insert(number);
     return number;
@@ -147,6 +147,41 @@ ExecutionTable::Member& ExecutionTable::FindOrAddMember(
   return *entry->second;
 }
 
+// Whether nobody comes to the execution any more, or those of a generation that
+// has ended and in which the member was not: these learn there that it failed.
+bool ExecutionTable::IsOfOthers(const Member& member, uint64_t number) {
+  const TableInstance& instance = *member.instance;
+  if (instance.ended.Contains(number)) return true;
+  const auto* const found = instance.executions.Find(number);
+  if (found == nullptr || !(*found)->key_.has_value()) return false;
+  const CollGroupParams& group = (*found)->group();
+  return group.cancellation->cancelled() &&
+         std::none_of(group.members.begin(), group.members.end(),
+                      [&](const CollGroupMember& other) {
+                        return other.device.name ==
+                               member.device->attributes().name;
+                      });
+}
+
+// Where it would wait alone. Who is in no group that lives, while others are,
+// wants to join them by mistake: that ends none of their executions.
+void ExecutionTable::GoOnWithOthers(Member& member) {
+  const TableInstance& instance = *member.instance;
+  if (member.gives_numbers || instance.spans_tasks ||
+      !IsOfOthers(member, member.num_calls)) {
+    return;
+  }
+  const bool is_in_group = LivingSettled(member) != nullptr;
+  for (const Device* device : instance.members) {
+    const Member& other = *members_.at(MemberKey{device, member.id});
+    if (!is_in_group && LivingSettled(other) != nullptr) return;
+  }
+  member.went_on_with_others = true;
+  do {
+    member.num_calls = instance.ended.FirstMissing(member.num_calls + 1);
+  } while (IsOfOthers(member, member.num_calls));
+}
+
 // Which execution the member's next call takes part in.
 absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
     const Device* device, InstanceId id, std::optional<uint64_t> number,
@@ -185,6 +220,7 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     joined.forgotten = MakeRoom();
   }
   Member& member = FindOrAddMember(device, request);
+  if (!number.has_value()) GoOnWithOthers(member);
   const auto chosen = ChooseNumber(device, member.id, number, member);
   if (absl::IsAlreadyExists(chosen.status())) return chosen.status();
   const std::optional<uint64_t> entered =
@@ -389,13 +425,15 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
     outdated = member.table_device->TakeSparesOf(settled.get());
   }
   instance.spans_tasks = spans_tasks;
-  if (num_local == instance.num_expected) return absl::OkStatus();
-  // Calls with another group size may have come before this one.
-  instance.num_expected = num_local;
-  others = instance.executions.Values();
-  for (const auto& other : others) {
-    EndIfAllLeft(instance, *other);
+  if (num_local != instance.num_expected) {
+    // Calls with another group size may have come before this one.
+    instance.num_expected = num_local;
+    others = instance.executions.Values();
+    for (const auto& other : others) {
+      EndIfAllLeft(instance, *other);
+    }
   }
+  GoOnWithOthers(member);  // From now on, none ends without it.
   return absl::OkStatus();
 }
 
@@ -403,16 +441,18 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
 // and would wait for each other in executions of different numbers.
 absl::Status ExecutionTable::CheckGeneration(const Member& member,
                                              const CollGroupParams& group) {
-  if (member.settled == nullptr || member.gives_numbers) {
-    return absl::OkStatus();
-  }
-  const uint64_t before = member.settled->generation;
-  if (before == group.generation) return absl::OkStatus();
+  const bool is_new = member.settled == nullptr;
+  const bool is_counted_alike =
+      is_new ? !member.went_on_with_others
+             : member.settled->generation == group.generation;
+  if (is_counted_alike || member.gives_numbers) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "instance ", member.id.instance_key, " of group ", group.key,
-      " ran in generation ", before, " of the group before: in generation ",
-      group.generation, " it needs another step than ", step_id_,
-      ", in which not all members have called it equally often"));
+      is_new ? " was called by others before"
+             : absl::StrCat(" ran in generation ", member.settled->generation,
+                            " of the group before"),
+      ": in generation ", group.generation, " it needs another step than ",
+      step_id_, ", in which not all members have called it equally often"));
 }
 
 absl::Status ExecutionTable::SetKey(Execution& execution,

@@ -54,6 +54,10 @@ struct ABSL_CACHELINE_ALIGNED TableInstance {
 // the n-th execution. Remembers what an instance's later executions need, so
 // that they cost one look-up.
 //
+// Where the group has ended, and all of it was in this process, who was not in
+// it goes on with the others when it is formed again: in the first execution
+// that was none of those.
+//
 // An execution stays until all members of this process took part in it and
 // left: so a member that comes late learns that it failed.
 //
@@ -247,6 +251,8 @@ class ExecutionTable {
                                                InstanceId id,
                                                std::optional<uint64_t> number,
                                                Member& member);
+  static bool IsOfOthers(const Member& member, uint64_t number);
+  void GoOnWithOthers(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void KeepCalls(absl::Span<Call* const> calls,
                         std::vector<std::unique_ptr<Call>>* dropped);
   Forgotten MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

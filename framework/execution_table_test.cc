@@ -364,6 +364,34 @@ TEST_F(ExecutionTableTest, AGroupThatGrowsIntoAnotherTaskNeedsAnotherStep) {
                              HasSubstr("in generation 2"))));
 }
 
+// Also for who was not in it, and has counted from where the others had ended.
+TEST_F(ExecutionTableTest,
+       AGroupThatGrowsIntoAnotherTaskNeedsAnotherStepForNewMembersToo) {
+  const auto group = GroupOf(1);
+  const auto execution = Join(a_, 7);
+  ASSERT_THAT(SettleIn(group, a_, *execution, /*num_local=*/1), IsOk());
+  table_.Leave(*execution, {});
+  group->cancellation->Cancel(absl::AbortedError("ended"));
+  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+  next->generation = 2;
+  const auto other = Join(b_, 7);
+  EXPECT_EQ(other->number, 1u);
+  EXPECT_THAT(SettleIn(next, b_, *other, /*num_local=*/1),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("was called by others before"),
+                             HasSubstr("in generation 2"))));
+}
+
+// It may end the group, but no execution of those that are in it.
+TEST_F(ExecutionTableTest, WhoIsNotInTheGroupComesToNoneOfItsExecutions) {
+  const auto group = GroupOf(1);
+  const auto execution = Join(a_, 7);
+  ASSERT_THAT(SettleIn(group, a_, *execution, /*num_local=*/1), IsOk());
+  table_.Leave(*execution, {});
+  EXPECT_EQ(Join(a_, 7)->number, 1u);
+  EXPECT_EQ(Join(b_, 7)->number, 0u);
+}
+
 // Which all members know.
 TEST_F(ExecutionTableTest, NumbersThatAreGivenHoldInTheNextGeneration) {
   const auto group = GroupOf(2);

@@ -24,4 +24,8 @@ bool NumberSet::Contains(uint64_t number) const {
   return next != runs_.begin() && number <= std::prev(next)->second;
 }
 
+uint64_t NumberSet::FirstMissing(uint64_t from) const {
+  return Contains(from) ? std::prev(runs_.upper_bound(from))->second + 1 : from;
+}
+
 }  // namespace tutti

@@ -14,6 +14,10 @@ class NumberSet {
   void Insert(uint64_t number);
   bool Contains(uint64_t number) const;
 
+  // The first number from there on that is not in the set. REQUIRES: there is
+  // one.
+  uint64_t FirstMissing(uint64_t from) const;
+
   size_t num_runs() const { return runs_.size(); }
 
  private:

@@ -29,6 +29,9 @@ TEST(NumberSetTest, ContainsWhatWasInsertedInAnyOrder) {
       expected.insert(number);
       for (uint64_t other = 0; other < 61; ++other) {
         ASSERT_EQ(numbers.Contains(other), expected.contains(other));
+        uint64_t missing = other;
+        while (expected.contains(missing)) ++missing;
+        ASSERT_EQ(numbers.FirstMissing(other), missing);
       }
     }
   }

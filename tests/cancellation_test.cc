@@ -17,6 +17,8 @@
 #include "absl/time/time.h"
 #include "framework/device.h"
 #include "framework/local_peer_access.h"
+#include "framework/prepared_collective.h"
+#include "framework/tensor.h"
 #include "tests/local_job.h"
 #include "tests/status_matchers.h"
 
@@ -284,6 +286,93 @@ TEST(AbortTest, GroupThatEndsTakesItsCallsWithItAndCanBeFormedAgain) {
   job.Start(1, other_group);
   job.environment().RunAll();
   EXPECT_THAT(*bystander.status, IsOk());
+}
+
+// Calls of the first `num_devices` devices, the last one first.
+void RunBackwards(LocalJob& job, CollectiveRequest request, int num_devices) {
+  request.group_size = num_devices;
+  std::vector<const LocalJob::Call*> calls;
+  for (int device = num_devices - 1; device >= 0; --device) {
+    calls.push_back(&job.Start(device, request));
+  }
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
+// In the same step, whose executions the others have counted already.
+TEST(AbortTest, WhoIsNewInAGroupThatIsFormedAgainMeetsTheOthers) {
+  for (const char* implementation : {"LocalReduce", "RingReduce"}) {
+    SCOPED_TRACE(implementation);
+    LocalJob job({.devices_per_task = 3});
+    const CollectiveRequest request = job.AllReduceRequest(4, implementation);
+    for (const int num_devices : {2, 3, 2, 3}) {  // One leaves and comes back.
+      for (int i = 0; i < 3; ++i) RunBackwards(job, request, num_devices);
+      job.resolver().EndGroup(1, absl::AbortedError("of another size"));
+    }
+    CollectiveRequest few = request;
+    few.group_size = 2;
+    job.Start(0, few);
+    job.Start(1, few);
+    auto& failed = job.Start(1, few);  // One more than device 0.
+    job.resolver().EndGroup(1, absl::AbortedError("of another size"));
+    EXPECT_EQ(failed.num_done, 1);
+    auto& early = job.Start(2, request);
+    ExpectFailed(job.Start(0, request), StatusCode::kAborted,
+                 HasSubstr("of another size"));
+    EXPECT_TRUE(early.pending());
+    for (const int device : {0, 1}) job.Start(device, request);
+    job.environment().RunAll();
+    EXPECT_EQ(early.num_done, 1);
+    EXPECT_THAT(*early.status, IsOk());
+    RunBackwards(job, request, 3);
+  }
+}
+
+// What the others called has never been settled.
+TEST(AbortTest, WhoIsNewAfterAGroupCouldNotBeFormedMeetsTheOthers) {
+  LocalJob job({.devices_per_task = 3});
+  CollectiveRequest few = job.AllReduceRequest(4);
+  few.group_size = 2;
+  few.rank = 0;  // Both say so.
+  for (const int device : {0, 1}) job.Start(device, few);
+  job.resolver().EndGroup(1, absl::AbortedError("to be formed anew"));
+  RunBackwards(job, job.AllReduceRequest(4), 3);
+}
+
+// It prepares before the others call; what they call first fails without it.
+TEST(AbortTest, WhatANewMemberHasPreparedMeetsTheOthers) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  RunBackwards(job, request, 2);
+  job.resolver().EndGroup(1, absl::AbortedError("of another size"));
+  std::shared_ptr<PreparedCollective> prepared;
+  const Tensor input = *Tensor::Allocate(DType::kFloat32, request.shape);
+  Tensor output;
+  job.executor().Prepare(
+      {.device = job.devices()[2],
+       .request = std::make_shared<const CollectiveRequest>(request),
+       .input = input,
+       .output = &output},
+      [&](auto given) { prepared = *std::move(given); });
+  ExpectFailed(
+      job.Start(0, request,
+                [](auto& args) { args.deadline = absl::InfinitePast(); }),
+      StatusCode::kDeadlineExceeded, HasSubstr("deadline passed"));
+  ExpectFailed(job.Start(1, request), StatusCode::kDeadlineExceeded,
+               HasSubstr("deadline passed"));
+  ASSERT_EQ(prepared, nullptr);
+  const auto& first = job.Start(0, request);
+  const auto& second = job.Start(1, request);
+  ASSERT_NE(prepared, nullptr);
+  absl::Status started = absl::UnknownError("not ended");
+  prepared->Start([&](absl::Status status) { started = std::move(status); });
+  job.environment().RunAll();
+  EXPECT_THAT(started, IsOk());
+  EXPECT_EQ(first.num_done, 1);
+  EXPECT_EQ(second.num_done, 1);
 }
 
 // Loses what is sent while `lossy` is set.
