@@ -220,14 +220,15 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     joined.forgotten = MakeRoom();
   }
   Member& member = FindOrAddMember(device, request);
-  if (!number.has_value()) GoOnWithOthers(member);
+  const Settled* const living = LivingSettled(member);
+  if (living == nullptr && !number.has_value()) GoOnWithOthers(member);
   const auto chosen = ChooseNumber(device, member.id, number, member);
   if (absl::IsAlreadyExists(chosen.status())) return chosen.status();
   const std::optional<uint64_t> entered =
       chosen.ok() ? *chosen : member.TakeNumberMeant();
   if (!entered.has_value()) return chosen.status();
   ++member.num_calls;
-  Enter(member, *entered, LivingSettled(member), hold_owner, &joined.status);
+  Enter(member, *entered, living, hold_owner, &joined.status);
   joined.execution = *member.instance->executions.Find(*entered);
   if (!chosen.ok()) joined.status = chosen.status();
   dropped.swap(member.dropped);
