@@ -167,10 +167,17 @@ const Candidate* Best(const std::vector<Candidate>& candidates) {
   return best;
 }
 
+std::string DoesNotDo(CollectiveType type) {
+  return absl::StrCat("does not do ", Name(type));
+}
+
+// Says nothing of those that do other collectives, which are most.
 absl::Status NobodyError(const SelectionRequest& request,
                          const std::vector<Candidate>& candidates) {
+  const std::string does_not = DoesNotDo(request.type);
   std::vector<std::string> reasons;
   for (const Candidate& candidate : candidates) {
+    if (candidate.ruled_out == does_not) continue;
     reasons.push_back(absl::StrCat(candidate.name, " ", candidate.ruled_out));
   }
   std::string demand;
@@ -181,7 +188,7 @@ absl::Status NobodyError(const SelectionRequest& request,
   return absl::InvalidArgumentError(
       absl::StrCat("no registered implementation can do this ",
                    Name(request.type), demand, ": ",
-                   reasons.empty() ? "none is linked into the program"
+                   reasons.empty() ? "none that does is linked into the program"
                                    : absl::StrJoin(reasons, "; ")));
 }
 
@@ -191,7 +198,7 @@ std::string WhyNot(const ImplementationTraits& traits,
                    const SelectionRequest& request) {
   const auto& types = traits.collectives;
   if (std::find(types.begin(), types.end(), request.type) == types.end()) {
-    return absl::StrCat("does not do ", Name(request.type));
+    return DoesNotDo(request.type);
   }
   const auto& devices = traits.device_types;
   if (!devices.empty() && std::find(devices.begin(), devices.end(),

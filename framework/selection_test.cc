@@ -251,20 +251,28 @@ TEST_F(SelectionTest, ANamedOneThatCannotServeSaysSoIfNobodyCan) {
                                  HasSubstr("can serve: none")));
 }
 
-TEST_F(SelectionTest, NobodyCanServeSaysWhyOfEach) {
+TEST_F(SelectionTest, NobodyCanServeSaysWhyOfEachThatDoesTheCollective) {
   Register("Barrier", {.collectives = {CollectiveType::kBarrier},
                        .cost_seconds = OneSecond});
+  Register("Automatic", AllReduceTraits(nullptr));
   Register("Manual", AllReduceTraits(nullptr));
   EXPECT_THAT(Select(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("all_reduce"),
-                             HasSubstr("Barrier does not do all_reduce"),
-                             HasSubstr("Manual runs only when named"))));
+                       "no registered implementation can do this all_reduce: "
+                       "Automatic runs only when named; Manual runs only when "
+                       "named"));
+}
+
+TEST_F(SelectionTest, NobodyDoesTheCollective) {
+  Register("Barrier", {.collectives = {CollectiveType::kBarrier},
+                       .cost_seconds = OneSecond});
+  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("none that does is linked")));
 }
 
 TEST_F(SelectionTest, AnEmptyRegistrySaysThatNothingIsLinked) {
   EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("none is linked")));
+                                 HasSubstr("none that does is linked")));
 }
 
 TEST_F(SelectionTest, WithoutACostItRunsOnlyWhenNamed) {
