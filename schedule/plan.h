@@ -35,8 +35,8 @@ struct PlanRequest {
   // of them. Empty: the algorithm's own order.
   absl::Span<const int> rank_list;
 
-  // kReduceScatter: blocks may differ in size, as those of an all-reduce do that
-  // it is a part of. Else all are alike.
+  // kReduceScatter: blocks may differ in size, as those of an all-reduce do
+  // that it is a part of. Else all are alike.
   bool blocks_differ = false;
 
   // This member's output is its input (where chunks have the same number).
