@@ -104,11 +104,9 @@ absl::StatusOr<std::unique_ptr<OutputFiles>> OutputFiles::Create(
     if (fs::is_symlink(fs::symlink_status(missing, error))) {
       return Failed(missing, "is a link that leads nowhere", ENOENT);
     }
-    if (fs::create_directory(missing, error)) {
-      files->made_directories_.push_back(missing);
-    } else if (error) {
-      return Failed(missing, "cannot be made", error.value());
-    }
+    fs::create_directory(missing, error);
+    if (error) return Failed(missing, "cannot be made", error.value());
+    files->made_directories_.push_back(missing);
   }
   std::error_code error;
   if (!fs::is_directory(directory, error)) {
@@ -125,10 +123,12 @@ OutputFiles::~OutputFiles() { Discard(); }
 
 void OutputFiles::Discard() {
   MutexLock lock(&mu_);
-  if (state_ != State::kOpen && state_ != State::kReplaced) return;
-  state_ = State::kDiscarded;
-  RestoreAll();
-  for (const Staged& file : staged_) unlink(file.temporary.c_str());
+  if (state_ == State::kCommitted) return;
+  if (state_ != State::kDiscarded) {
+    state_ = State::kDiscarded;
+    RestoreAll();
+    for (const Staged& file : staged_) unlink(file.temporary.c_str());
+  }
   for (size_t i = made_directories_.size(); i > 0; --i) {
     rmdir(made_directories_[i - 1].c_str());
   }

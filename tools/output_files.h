@@ -24,7 +24,8 @@ namespace tutti {
 // link of such a name stays, and what it leads to is replaced; no two may lead
 // to one file.
 // The destructor removes what was not committed, and the directories that
-// Create() made if they are empty. All errors name the file, by its own name.
+// Create() found missing if they are empty. All errors name the file, by its
+// own name.
 //
 // That is what holds whatever fails in this process. If it is killed, or the
 // machine stops, temporary files may stay, and in the middle of Commit() some
@@ -60,7 +61,8 @@ class OutputFiles {
   absl::Status Commit() ABSL_LOCKS_EXCLUDED(mu_);
 
   // What the destructor does, now, and for good. After Keep() there is nothing
-  // to discard.
+  // to discard. Each time it looks anew at directories that were not empty, as
+  // while another process had files there.
   void Discard() ABSL_LOCKS_EXCLUDED(mu_);
 
   // What has been written so far, by its final path, in order.

@@ -152,6 +152,20 @@ TEST_F(OutputFilesTest, LeavesADirectoryThatSomebodyElseUses) {
   EXPECT_EQ(Content(Path("new/other")), "theirs");
 }
 
+TEST_F(OutputFilesTest, TheLastOneLeavesNoDirectoryThatSeveralWroteTo) {
+  auto mine = OutputFiles::Create(Path("new/deep"));
+  auto others = OutputFiles::Create(Path("new/deep"));
+  ASSERT_THAT(mine, IsOk());
+  ASSERT_THAT(others, IsOk());
+  ASSERT_THAT((*mine)->Write("a", "head", Bytes("body")), IsOk());
+  ASSERT_THAT((*others)->Write("b", "head", Bytes("body")), IsOk());
+  (*mine)->Discard();
+  EXPECT_TRUE(fs::exists(Path("new/deep")));
+  others->reset();
+  mine->reset();
+  EXPECT_THAT(NamesIn(root_), IsEmpty());
+}
+
 TEST_F(OutputFilesTest, AFileInThePlaceOfTheDirectoryIsAnErrorThatNamesIt) {
   std::ofstream(Path("file")) << "x";
   const auto at_file = OutputFiles::Create(Path("file"));

@@ -251,11 +251,15 @@ absl::Status RunAndWrite(const RunOptions& options,
       Results(options, environment, party, plan, inputs, console);
   if (!results.ok()) return results.status();
   status = party->Agree(WriteAll(party->first_rank(), *results, files->get()));
-  if (!status.ok()) return status;
   // One that fails or is stopped up to here puts back what was there, and so
   // do the others then.
-  status = party->Agree((*files)->Replace());
-  return status.ok() ? (*files)->Keep() : status;
+  if (status.ok()) status = party->Agree((*files)->Replace());
+  if (status.ok()) return (*files)->Keep();
+  // Once more when all have, for only then are directories empty.
+  (*files)->Discard();
+  party->Align().IgnoreError();
+  (*files)->Discard();
+  return status;
 }
 
 absl::Status CheckOutputs(const RunOptions& options, const RunPlan& plan,

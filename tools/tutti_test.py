@@ -503,6 +503,15 @@ class FailuresTest(ToolTest):
         self.assertIn("out/rank0.npy: cannot be written", line)
         self.assert_nothing_written()
 
+        # Directories are not empty before the last task has given up.
+        result = self.run_tool("launch", "--tasks", 2, "--", "run",
+                               "all_reduce", "--input", pattern, "--output",
+                               "out/deep", preexec_fn=limit)
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result)
+        self.assertRegex(result.stderr.splitlines()[-1],
+                         r"out/deep/rank\d\.npy: cannot be written")
+        self.assert_nothing_written()
+
     def test_a_standard_output_that_nobody_reads(self):
         pattern = self.save([np.zeros(500), np.zeros(500)])
         for args in (["run", "all_reduce", "--input", pattern, "--output",
