@@ -20,7 +20,7 @@ std::vector<ImplementationUnderTest> Schedules() {
   std::vector<ImplementationUnderTest> schedules;
   for (const auto& [name, factory] : CollectiveRegistry::Global().List()) {
     const Algorithm* const algorithm = AlgorithmOf(*factory);
-    if (algorithm == nullptr) continue;
+    if (algorithm == nullptr || !CheckPlannable(*algorithm).ok()) continue;
     ImplementationUnderTest schedule;
     schedule.name = name;
     schedule.factory = factory;

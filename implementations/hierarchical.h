@@ -17,7 +17,8 @@
 namespace tutti {
 
 // An all-reduce on both levels of a machine, inside tasks and between them, of
-// any two registered reductions:
+// any two registered reductions that are schedules of one level and fit
+// (CheckFitsAsPart()):
 //   REGISTER_COLLECTIVE(
 //       ShuffleThenRing, Hierarchical<"DirectReduceScatter", "RingReduce">());
 //   REGISTER_COLLECTIVE(

@@ -34,9 +34,13 @@ absl::StatusOr<const Algorithm*> FindPart(absl::string_view name) {
   const auto factory = CollectiveRegistry::Global().Find(name);
   if (!factory.ok()) return factory.status();
   const Algorithm* const algorithm = AlgorithmOf(**factory);
-  if (algorithm != nullptr && algorithm->check == nullptr) return algorithm;
-  return absl::InvalidArgumentError(absl::StrCat(
-      name, " is no schedule of one level, as each level has to be"));
+  if (algorithm == nullptr || algorithm->check != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " is no schedule of one level, as each level has to be"));
+  }
+  const absl::Status status = CheckFitsAsPart(name, algorithm->traits);
+  if (!status.ok()) return status;
+  return algorithm;
 }
 
 bool Does(const Algorithm& algorithm, CollectiveType type) {
@@ -84,6 +88,11 @@ struct Inside {
     return type == kReduce ? 1 : std::min(num_blocks, num_devices);
   }
 
+  // Some devices do not have the results yet.
+  bool Spreads(int num_tasks, int num_devices) const {
+    return num_devices > 1 && (num_tasks > 1 || type != kAllReduce);
+  }
+
   // Each device has the results of one block, and they bring them to each
   // other. Else trees do, block by block.
   bool Gathers(int num_devices) const {
@@ -107,26 +116,32 @@ struct Between {
   int num_chunks = 1;           // Of each block.
 };
 
-// In a chunk for each task at least, where it can be cut so finely: then the
-// stages overlap.
-Between BetweenOf(const GroupLayout& layout, const ReduceLevels& levels) {
-  const int num_tasks = layout.num_tasks();
+GroupLayout FirstsOf(int num_tasks) {
+  return GroupLayout::Uniform(num_tasks, /*devices_per_task=*/1);
+}
+
+// As many as make a chunk for each task at least, where it can be cut so
+// finely: then the stages overlap.
+int NumSubdivs(const Algorithm& between, int num_tasks, int chunks_each) {
+  return between.traits.supports_subdivisions
+             ? (num_tasks + chunks_each - 1) / chunks_each
+             : 1;
+}
+
+Between BetweenOf(int num_tasks, const ReduceLevels& levels) {
   if (num_tasks == 1) return {};
   const Algorithm& algorithm = PartNamed(levels.between);
-  const auto tasks = GroupLayout::Uniform(num_tasks, /*devices_per_task=*/1);
+  const GroupLayout tasks = FirstsOf(num_tasks);
   Between between = {.plan = algorithm.plan, .offsets = {0}};
   const auto cut = [&] {
     between.num_chunks =
         NumChunks(between.plan, kAllReduce, tasks, between.offsets);
   };
   cut();
-  if (between.num_chunks < num_tasks &&
-      algorithm.traits.supports_subdivisions) {
-    const int num_subdivs =
-        (num_tasks + between.num_chunks - 1) / between.num_chunks;
-    between.offsets.assign(static_cast<size_t>(num_subdivs), 0);
-    cut();
-  }
+  const int num_subdivs = NumSubdivs(algorithm, num_tasks, between.num_chunks);
+  if (num_subdivs == 1) return between;
+  between.offsets.assign(static_cast<size_t>(num_subdivs), 0);
+  cut();
   return between;
 }
 
@@ -146,8 +161,7 @@ class Stages {
   Schedule Plan() {
     if (num_devices_ > 1 || num_tasks_ == 1) ReduceInside();
     if (num_tasks_ > 1) ReduceBetween();
-    if (num_tasks_ == 1 && inside_.type == kAllReduce) return planner_.Build();
-    if (num_devices_ > 1) Spread();
+    if (inside_.Spreads(num_tasks_, num_devices_)) Spread();
     return planner_.Build();
   }
 
@@ -231,19 +245,18 @@ struct Price {
   }
 };
 
-double Seconds(const Algorithm& part, const CostQuery& query, int num_subdivs) {
-  return part.subdivided_seconds == nullptr
-             ? part.traits.cost_seconds(query)
-             : part.subdivided_seconds(query, num_subdivs);
-}
-
 Price PriceOf(const Algorithm& part, CostQuery query, int num_subdivs) {
   if (part.traits.cost_seconds == nullptr) {
     return {.all = std::numeric_limits<double>::infinity()};
   }
-  const double all = Seconds(part, query, num_subdivs);
+  const auto seconds = [&] {
+    return part.subdivided_seconds == nullptr
+               ? part.traits.cost_seconds(query)
+               : part.subdivided_seconds(query, num_subdivs);
+  };
+  const double all = seconds();
   query.bytes = 0;
-  return {Seconds(part, query, num_subdivs), all};
+  return {seconds(), all};
 }
 
 Price PriceOf(const Traffic& traffic, const CostModel& model,
@@ -251,7 +264,30 @@ Price PriceOf(const Traffic& traffic, const CostModel& model,
   return {traffic.Seconds(model, 0), traffic.Seconds(model, block_bytes)};
 }
 
-// Of both stages in the largest task.
+// Plans of many ranks take long, and prices are asked for often. So few ranks
+// tell in how many chunks many are: in one for each, or always in as many.
+constexpr int kFew = 3;
+
+int PredictedChunks(PlanFunction plan, CollectiveType type, bool in_task,
+                    int num_ranks) {
+  const int few = std::min(num_ranks, kFew);
+  const GroupLayout layout =
+      in_task ? GroupLayout::Uniform(1, few) : FirstsOf(few);
+  const int num_chunks = NumChunks(plan, type, layout, kOneRing);
+  return num_chunks == few ? num_ranks : num_chunks;
+}
+
+// As InsideOf(), predicted.
+Inside PredictedInside(const GroupLayout& layout, const ReduceLevels& levels) {
+  if (!IsEven(layout)) return {PlanTreeReduce, kReduce};
+  const Algorithm& algorithm = PartNamed(levels.inside);
+  const CollectiveType type = *TypeInside(algorithm);
+  return {algorithm.plan, type,
+          PredictedChunks(algorithm.plan, type, /*in_task=*/true,
+                          LargestTask(layout))};
+}
+
+// Of what reduces in the largest task.
 Price PriceInside(const CostQuery& query, const ReduceLevels& levels,
                   const Inside& inside) {
   const auto task = GroupLayout::Uniform(1, LargestTask(query.layout));
@@ -260,39 +296,44 @@ Price PriceInside(const CostQuery& query, const ReduceLevels& levels,
                              .bytes = query.bytes,
                              .model = query.model,
                              .one_process = true};
+  return IsEven(query.layout)
+             ? PriceOf(PartNamed(levels.inside), in_task, std::size(kOneRing))
+             : PriceOf(TreeReduceTraffic(in_task), query.model,
+                       static_cast<double>(query.bytes));
+}
+
+// Of what spreads the results there.
+Price PriceOfSpread(const CostQuery& query, const Inside& inside) {
+  const int num_devices = LargestTask(query.layout);
   const auto bytes = static_cast<double>(query.bytes);
-  Price price =
-      IsEven(query.layout)
-          ? PriceOf(PartNamed(levels.inside), in_task, std::size(kOneRing))
-          : PriceOf(TreeReduceTraffic(in_task), query.model, bytes);
-  price.Add(inside.Gathers(task.size())
-                ? PriceOf(TrafficInTask(query, BruckGatherTraffic, kAllGather),
-                          query.model, bytes / task.size())
-                : PriceOf(TrafficInTask(query, HierarchicalTreeBroadcastTraffic,
-                                        kBroadcast),
-                          query.model, bytes));
-  return price;
+  if (!inside.Spreads(query.layout.num_tasks(), num_devices)) return {};
+  return inside.Gathers(num_devices)
+             ? PriceOf(TrafficInTask(query, BruckGatherTraffic, kAllGather),
+                       query.model, bytes / num_devices)
+             : PriceOf(TrafficInTask(query, HierarchicalTreeBroadcastTraffic,
+                                     kBroadcast),
+                       query.model, bytes);
 }
 
 // Of one in `num_owners` of the bytes, as many times at once in each process.
 // Members share its links, and each message of one waits the gap for those of
 // the others.
-Price PriceBetween(const CostQuery& query, const ReduceLevels& levels,
-                   const Between& between, int num_owners) {
-  const auto tasks = GroupLayout::Uniform(query.layout.num_tasks(), 1);
+Price PriceBetween(const CostQuery& query, const Algorithm& between,
+                   int num_subdivs, int num_owners) {
   CostModel model = query.model;
   model.between.latency_seconds += (num_owners - 1) * model.between_gap_seconds;
   model.between_gap_seconds *= num_owners;
   model.between.bytes_per_second /= num_owners;
   model.shared.message.latency_seconds *= num_owners;
   model.shared.message.bytes_per_second /= num_owners;
-  return PriceOf(PartNamed(levels.between),
+  const GroupLayout tasks = FirstsOf(query.layout.num_tasks());
+  return PriceOf(between,
                  {.type = kAllReduce,
                   .layout = tasks,
                   .bytes = query.bytes / num_owners,
                   .model = model,
                   .one_process = query.one_process},
-                 static_cast<int>(between.offsets.size()));
+                 num_subdivs);
 }
 
 }  // namespace
@@ -315,7 +356,7 @@ absl::Status CheckLevels(const ReduceLevels& levels) {
 Schedule PlanHierarchicalReduce(const PlanRequest& request,
                                 const ReduceLevels& levels) {
   return Stages(request, InsideOf(request.layout, levels),
-                BetweenOf(request.layout, levels))
+                BetweenOf(request.layout.num_tasks(), levels))
       .Plan();
 }
 
@@ -324,18 +365,21 @@ double HierarchicalReduceSeconds(const CostQuery& query,
   if (!CheckLevels(levels).ok()) {
     return std::numeric_limits<double>::infinity();
   }
+  const int num_tasks = query.layout.num_tasks();
   const int num_devices = LargestTask(query.layout);
-  const Inside inside = InsideOf(query.layout, levels);
-  const Between between = BetweenOf(query.layout, levels);
-  if (query.layout.num_tasks() == 1) {
-    return PriceInside(query, levels, inside).all;
-  }
-  const Price across =
-      PriceBetween(query, levels, between, inside.NumOwners(num_devices));
+  const Inside inside = PredictedInside(query.layout, levels);
+  Price within = PriceInside(query, levels, inside);
+  within.Add(PriceOfSpread(query, inside));
+  if (num_tasks == 1) return within.all;
+  const Algorithm& algorithm = PartNamed(levels.between);
+  const int chunks_each = PredictedChunks(algorithm.plan, kAllReduce,
+                                          /*in_task=*/false, num_tasks);
+  const int num_subdivs = NumSubdivs(algorithm, num_tasks, chunks_each);
+  const Price across = PriceBetween(query, algorithm, num_subdivs,
+                                    inside.NumOwners(num_devices));
   if (num_devices == 1) return across.all;
-  const Price within = PriceInside(query, levels, inside);
   // While some chunks are between tasks, others are inside.
-  const int num_rounds = between.num_chunks;
+  const int num_rounds = chunks_each * num_subdivs;
   return num_rounds * within.latency + across.latency +
          std::max(within.transfer(), across.transfer()) +
          std::min(within.transfer(), across.transfer()) / num_rounds;

@@ -23,7 +23,8 @@ namespace tutti {
 // block in d. Then device i of all T tasks, for every i, all-reduce block i:
 // the only messages between tasks. Then the devices of each task bring each
 // other their blocks. Each block is cut into the chunks of the all-reduce, and
-// every stage takes up a chunk as soon as the one before has done with it. With
+// every stage takes up a chunk as soon as the one before has done with it (what
+// all-reduces inside has done with all of them at once). With
 // a ring or halving and doubling a device sends 2 (T - 1) / T of its block to
 // other tasks, so a task sends 2 (T - 1) / T of the buffer in all, the least
 // possible.
@@ -44,7 +45,7 @@ namespace tutti {
 // systems", PPoPP 1999.)
 //
 // What is done on each level, by names of the global registry: schedules of one
-// level.
+// level that fit (CheckFitsAsPart()).
 struct ReduceLevels {
   absl::string_view inside;   // Reduce-scatters, reduces or all-reduces.
   absl::string_view between;  // All-reduces.
@@ -59,8 +60,8 @@ absl::Status CheckLevels(const ReduceLevels& levels);
 Schedule PlanHierarchicalReduce(const PlanRequest& request,
                                 const ReduceLevels& levels);
 
-// By the prices of the parts. Infinite unless CheckLevels() is OK, and if a
-// part has none.
+// By the prices of the parts, whose numbers of chunks are predicted from groups
+// of three. Infinite unless CheckLevels() is OK, and if a part has none.
 double HierarchicalReduceSeconds(const CostQuery& query,
                                  const ReduceLevels& levels);
 

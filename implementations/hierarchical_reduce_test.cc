@@ -153,11 +153,37 @@ TEST(HierarchicalBlocksTest, AreSharedByTheDevicesThatHaveTheSums) {
   }
 }
 
+double Cost(const std::string& name, const GroupLayout& layout, int64_t bytes) {
+  const auto factory = *CollectiveRegistry::Global().Find(name);
+  return factory->traits().cost_seconds({.layout = layout, .bytes = bytes});
+}
+
+TEST(HierarchicalPriceTest, OneLevelCostsWhatThePartDoes) {
+  for (const int64_t bytes : {0, 1 << 10, 1 << 26}) {
+    const auto inside = GroupLayout::Uniform(1, 8);
+    EXPECT_DOUBLE_EQ(Cost("DoublingThenShuffle", inside, bytes),
+                     Cost("RecursiveDoublingReduce", inside, bytes));
+    const auto between = GroupLayout::Uniform(8, 1);
+    EXPECT_DOUBLE_EQ(Cost("DoublingThenShuffle", between, bytes),
+                     Cost("ShuffleReduce", between, bytes));
+  }
+}
+
+// Which would take seconds to plan.
+TEST(HierarchicalPriceTest, LargeGroupsHaveAPrice) {
+  for (const char* name : {"RingThenRing", "LevelsThenTrees"}) {
+    const double few = Cost(name, GroupLayout::Uniform(1'000, 8), 1 << 20);
+    const double many = Cost(name, GroupLayout::Uniform(100'000, 8), 1 << 20);
+    EXPECT_GT(many, 10 * few);
+    EXPECT_TRUE(std::isfinite(many));
+  }
+}
+
 // --- What cannot be composed -------------------------------------------------
 
-REGISTER_COLLECTIVE(NobodyInside, Hierarchical<"Nobody", "RingReduce">());
+REGISTER_COLLECTIVE(NobodyInside, Hierarchical<"Absent", "RingReduce">());
 REGISTER_COLLECTIVE(NobodyBetween,
-                    Hierarchical<"RingReduceScatter", "Nobody">());
+                    Hierarchical<"RingReduceScatter", "Absent">());
 REGISTER_COLLECTIVE(GatherInside, Hierarchical<"RingGather", "RingReduce">());
 REGISTER_COLLECTIVE(ScatterBetween,
                     Hierarchical<"RingReduceScatter", "RingReduceScatter">());
@@ -172,6 +198,40 @@ REGISTER_COLLECTIVE(PassThenPass, Hierarchical<"LocalReduce", "LocalReduce">());
 REGISTER_COLLECTIVE(PassThenItself,
                     Hierarchical<"LocalReduce", "PassThenItself">());
 
+double Sum(const CostQuery& /*query*/) { return 1; }
+
+// All-reduces, but not everywhere, not everything, or not always alike.
+REGISTER_COLLECTIVE(
+    OfSums, Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},
+                                  .why_not_ops =
+                                      [](const MergeOp&, const FinalOp&) {
+                                        return std::string();
+                                      },
+                                  .cost_seconds = Sum},
+                       .plan = PlanPieces}));
+REGISTER_COLLECTIVE(
+    OfOneProcess,
+    Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},
+                          .needs_one_process = true},
+               .plan = PlanPieces}));
+REGISTER_COLLECTIVE(
+    OfSomeDevices,
+    Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},
+                          .device_types = {"CPU"}},
+               .plan = PlanPieces}));
+REGISTER_COLLECTIVE(
+    OfChance, Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},
+                                    .determinism = Determinism::kNotGuaranteed},
+                         .plan = PlanPieces}));
+REGISTER_COLLECTIVE(SumsInside, Hierarchical<"OfSums", "RingReduce">());
+REGISTER_COLLECTIVE(PassThenSums, Hierarchical<"LocalReduce", "OfSums">());
+REGISTER_COLLECTIVE(OneProcessBetween,
+                    Hierarchical<"RingReduceScatter", "OfOneProcess">());
+REGISTER_COLLECTIVE(SomeDevicesInside,
+                    Hierarchical<"OfSomeDevices", "RingReduce">());
+REGISTER_COLLECTIVE(ChanceBetween,
+                    Hierarchical<"RingReduceScatter", "OfChance">());
+
 struct Refused {
   const char* name;
   StatusCode code;
@@ -183,8 +243,8 @@ class RefusedHierarchicalTest : public testing::TestWithParam<Refused> {};
 INSTANTIATE_TEST_SUITE_P(
     Levels, RefusedHierarchicalTest,
     testing::Values(
-        Refused{"NobodyInside", StatusCode::kNotFound, "Nobody"},
-        Refused{"NobodyBetween", StatusCode::kNotFound, "Nobody"},
+        Refused{"NobodyInside", StatusCode::kNotFound, "\"Absent\""},
+        Refused{"NobodyBetween", StatusCode::kNotFound, "\"Absent\""},
         Refused{"GatherInside", StatusCode::kInvalidArgument,
                 "RingGather does not reduce, as the level inside tasks has to"},
         Refused{"ScatterBetween", StatusCode::kInvalidArgument,
@@ -195,7 +255,18 @@ INSTANTIATE_TEST_SUITE_P(
                 "be"},
         Refused{"OfItself", StatusCode::kInvalidArgument,
                 "OfItself is no schedule of one level"},
-        Refused{"PassThenNobody", StatusCode::kNotFound, "Nobody"},
+        Refused{"PassThenNobody", StatusCode::kNotFound, "\"Absent\""},
+        Refused{"SumsInside", StatusCode::kInvalidArgument,
+                "OfSums cannot be a part of another one: it does not reduce "
+                "with all ops"},
+        Refused{"PassThenSums", StatusCode::kInvalidArgument,
+                "OfSums cannot be a part"},
+        Refused{"OneProcessBetween", StatusCode::kInvalidArgument,
+                "it needs one process"},
+        Refused{"SomeDevicesInside", StatusCode::kInvalidArgument,
+                "it does not run on all devices"},
+        Refused{"ChanceBetween", StatusCode::kInvalidArgument,
+                "its results may differ from run to run"},
         Refused{"PassThenGather", StatusCode::kInvalidArgument,
                 "RingGather is no schedule that all-reduces"},
         Refused{"PassThenPass", StatusCode::kInvalidArgument,
@@ -219,7 +290,7 @@ TEST_P(RefusedHierarchicalTest, IsRefusedWithTheReason) {
               StatusIs(refused.code, HasSubstr(refused.text)));
 }
 
-TEST_P(RefusedHierarchicalTest, IsNeverChosen) {
+TEST_P(RefusedHierarchicalTest, HasNoPrice) {
   const auto factory = *CollectiveRegistry::Global().Find(GetParam().name);
   const auto layout = GroupLayout::Uniform(2, 2);
   EXPECT_FALSE(std::isfinite(

@@ -68,7 +68,8 @@ double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, int64_t chunk_bytes, Algorithm functions);
 
-// With a registered schedule between the processes:
+// Hierarchical<"LocalReduce", ...>() (hierarchical.h) with chunks of any size,
+// and a registered schedule between the processes:
 //   REGISTER_COLLECTIVE(ThenStar, LocalThenFactory<"StarReduce">());
 // The program links that one too; else calls end with NOT_FOUND. What stands
 // for it (stand_in.h) has messages within tasks (local_then_plan.h).

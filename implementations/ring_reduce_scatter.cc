@@ -42,7 +42,7 @@ void AddRing(const Ring& ring, bool blocks_differ, ScheduleBuilder& builder) {
     const int summed = ring.ChunkBefore(round + 2);
     // The send before frees the memory that this round's sum goes to.
     receives.Recv(ring.previous(), tag, Scratch(summed),
-                  round < 2 ? StepRef{} : sent);
+                  round < 2 || blocks_differ ? StepRef{} : sent);
     sent = sends.Send(
         ring.next(), tag,
         round == 0 ? Input(ring.ChunkBefore(1)) : partial(round - 1), arrived);

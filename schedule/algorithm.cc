@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
+#include "framework/determinism.h"
 #include "framework/mutex.h"
 #include "schedule/schedule_cache.h"
 #include "schedule/schedule_run.h"
@@ -144,6 +145,27 @@ std::shared_ptr<const CollectiveFactory> Scheduled(Algorithm algorithm) {
 const Algorithm* AlgorithmOf(const CollectiveFactory& factory) {
   const auto* scheduled = dynamic_cast<const ScheduledFactory*>(&factory);
   return scheduled == nullptr ? nullptr : &scheduled->algorithm();
+}
+
+absl::Status CheckFitsAsPart(absl::string_view name,
+                             const ImplementationTraits& traits) {
+  const auto error = [name](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " cannot be a part of another one: ", why));
+  };
+  const DeviceNeeds& needs = traits.device_needs;
+  if (!traits.device_types.empty() || !needs.library.empty() ||
+      needs.own_units || needs.first_reaches_all) {
+    return error("it does not run on all devices");
+  }
+  if (traits.needs_one_process) return error("it needs one process");
+  if (traits.why_not_ops != nullptr) {
+    return error("it does not reduce with all ops");
+  }
+  if (traits.determinism == Determinism::kNotGuaranteed) {
+    return error("its results may differ from run to run");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckPlannable(const Algorithm& algorithm) {

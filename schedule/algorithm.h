@@ -4,6 +4,8 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "framework/implementation_traits.h"
 #include "framework/registry.h"
 #include "schedule/plan.h"  // IWYU pragma: export
 
@@ -19,6 +21,12 @@ const Algorithm* AlgorithmOf(const CollectiveFactory& factory);
 
 // Of Algorithm::check(), if there is one.
 absl::Status CheckPlannable(const Algorithm& algorithm);
+
+// OK if it runs on all devices, in all groups, with all ops, and to the same
+// bits for a fixed layout: what it is a part of says so of itself. Errors:
+// INVALID_ARGUMENT, with the name, that says what it is not.
+absl::Status CheckFitsAsPart(absl::string_view name,
+                             const ImplementationTraits& traits);
 
 }  // namespace tutti
 

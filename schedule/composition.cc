@@ -132,8 +132,10 @@ class Composition::Adding {
     if (step.kind == StepKind::kReduce) result.right = Translated(step.right);
     for (Slot& operand : result.more) operand = Translated(operand);
     if (step.peer >= 0) result.peer = part_.ranks[step.peer];
-    result.tag =
-        whole_.num_tags_ + part_.first_tag + step.tag * part_.tag_stride;
+    const int64_t tag = int64_t{step.tag} * part_.tag_stride + part_.first_tag +
+                        whole_.num_tags_;
+    result.tag = static_cast<int32_t>(
+        std::min<int64_t>(tag, kNumTags));  // Which is refused.
     return result;
   }
 

@@ -28,7 +28,8 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
                      " is no schedule that all-reduces, as the stage "
                      "between processes has to be"));
   }
-  const absl::Status status = CheckPlannable(*algorithm);
+  absl::Status status = CheckFitsAsPart(name, traits);
+  if (status.ok()) status = CheckPlannable(*algorithm);
   if (!status.ok()) return status;
   return factory;
 }

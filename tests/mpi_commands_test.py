@@ -124,7 +124,7 @@ class MpiCommandsTest(unittest.TestCase):
                     [row["algorithm"] for row in json.loads(result.stdout)],
                     [row[column].split()[0] for row in rows])
 
-    def test_a_single_process_tunes_as_without_mpirun(self):
+    def test_processes_have_the_layout_that_they_tune(self):
         with tempfile.TemporaryDirectory() as folder:
             rules = pathlib.Path(folder, "rules.json")
             command = f"tune barrier --layout 1x2 --rounds 1 --output {rules}"
@@ -133,8 +133,17 @@ class MpiCommandsTest(unittest.TestCase):
             self.assertIn("tutti: --layout does not go with a cluster",
                           result.stderr)
             self.assertFalse(rules.exists())
-            self.assertEqual(self.mpirun(command).returncode, 0)
-            self.assertTrue(rules.exists())
+
+    def test_a_single_process_tunes_as_without_mpirun(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "rules.json")
+            result = self.mpirun(
+                f"tune all_reduce --layout 1x2 --bytes 64 --rounds 1 "
+                f"--output {file}")
+            self.assertEqual(result.returncode, 0, result)
+            rules = json.loads(file.read_text(encoding="utf-8"))["rules"]
+            self.assertEqual([(rule["layout"], rule["one_process"])
+                              for rule in rules], [("1x2", True)])
 
     def begin(self, environment, script, *command, options=()):
         """Three processes of the tool, each begun by `script`, and their ids.

@@ -9,6 +9,7 @@ namespace tutti {
 
 bool IsRefusal(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ||
+         status.code() == absl::StatusCode::kNotFound ||  // A part of it.
          status.code() == absl::StatusCode::kFailedPrecondition ||
          status.code() == absl::StatusCode::kUnimplemented;
 }

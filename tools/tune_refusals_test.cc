@@ -16,6 +16,7 @@
 namespace tutti {
 namespace {
 
+REGISTER_COLLECTIVE(FirstRefuser, RefusingAllReduce());
 REGISTER_COLLECTIVE(Refuser, RefusingAllReduce());
 
 TEST(TuneRefusalsTest, WhereAllRefuseTheLastRefusalIsTheError) {

@@ -107,7 +107,10 @@ absl::StatusOr<std::vector<std::string>> Tuner::FindServing(
       serving.push_back(name);
       continue;
     }
-    const absl::Status why = party().Agree(tried);
+    // A refusal here is no reason for a failure elsewhere.
+    const bool counts = VerdictOf(tried) == *verdict;
+    const absl::Status why =
+        party().Agree(counts ? tried : absl::OkStatus());
     if (*verdict == Verdict::kFails) return Named(name, why);
     answer->refused[name] = why;
     refusal = Named(name, why);
