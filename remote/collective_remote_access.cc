@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/last_holder.h"
 #include "framework/params.h"
 #include "framework/rank_list.h"
 #include "framework/wire_codec.h"
@@ -23,6 +24,21 @@ namespace {
 // How long to try to tell another task that an execution has failed. It is lost
 // for longer than that only if it is lost.
 constexpr absl::Duration kTellTimeout = absl::Seconds(10);
+
+// Runs work for whoever comes first, and lets go of what it holds. Thread-safe.
+class RunOnce {
+ public:
+  explicit RunOnce(Work work) : work_(std::move(work)) {}
+  void Run() {
+    if (has_run_.exchange(true)) return;
+    Work work = std::move(work_);
+    std::move(work)();
+  }
+
+ private:
+  Work work_;
+  std::atomic<bool> has_run_{false};
+};
 
 // Not after any other transfer of the execution, the group, or the step.
 BufKey FirstOf(const ExecKey& exec) {
@@ -97,6 +113,10 @@ class CollectiveRemoteAccess::Receive
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     const auto self = access_->RemoveReceive(*this);
+    if (!held.empty()) {  // The transport knows of the end.
+      access_->options_.transport->transfers().AwaitCancelled(
+          key.exec.step, [held = std::move(held)] {});
+    }
     if (!self->is_told_later) return Tell(std::move(status), delivery);
     access_->told_later_.Add([self, status = std::move(status), delivery] {
       self->Tell(status, delivery);
@@ -111,6 +131,7 @@ class CollectiveRemoteAccess::Receive
   // who has found that set may read it without the mutex.
   bool is_requested = false;
   std::optional<absl::Status> ended;
+  std::vector<LastHolderPtr> held;  // From the end on, until it is told.
   bool is_told_later = false;
   std::shared_ptr<Receive> self;  // Where `receives_` has it no more.
 
@@ -425,7 +446,8 @@ void CollectiveRemoteAccess::Tell(const Ended& ended) {
 
 void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
                                         const ExecKey& exec,
-                                        const absl::Status& reason) {
+                                        const absl::Status& reason,
+                                        const StepUses::Use& telling) {
   proto::ControlRequest request;
   proto::CancelExecution& cancel = *request.mutable_cancel_execution();
   *cancel.mutable_key() = EncodeKey(exec);
@@ -437,8 +459,9 @@ void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
   }
   const absl::Time deadline = options_.environment.clock->Now() + kTellTimeout;
   for (const int task : tasks) {
-    options_.transport->control().Call(task, request, {.deadline = deadline},
-                                       [](ControlAnswer) {});
+    options_.transport->control().Call(
+        task, request, {.deadline = deadline},
+        [held = telling](ControlAnswer) mutable { held = nullptr; });
   }
 }
 
@@ -539,6 +562,27 @@ void CollectiveRemoteAccess::EndStep(int64_t step_id,
   EndTransfers(step_id, reason);
 }
 
+void CollectiveRemoteAccess::AwaitStep(int64_t step_id, Work ended) {
+  const auto run = std::make_shared<RunOnce>(std::move(ended));
+  Clock* const clock = options_.environment.clock;
+  const Clock::AlarmId alarm =
+      clock->CallAt(clock->Now() + kTellTimeout, [run] { run->Run(); });
+  const auto holder = std::make_shared<LastHolder>([run, clock, alarm] {
+    clock->Cancel(alarm);
+    run->Run();
+  });
+  tellings_.HoldUntilEnd(step_id, holder);
+  {
+    MutexLock lock(&mu_);
+    for (auto it = receives_.lower_bound(FirstOf(step_id));
+         it != receives_.end() && it->first.exec.step == step_id; ++it) {
+      // The transport may not have heard that it is cancelled.
+      if (it->second->ended.has_value()) it->second->held.push_back(holder);
+    }
+  }
+  options_.transport->transfers().AwaitCancelled(step_id, [holder] {});
+}
+
 void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
                                           const absl::Status& reason,
                                           const std::atomic<bool>& replaced) {
@@ -553,6 +597,9 @@ void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
       ForgetEndedExecutions(step_id);
       ended_steps_.push_back(step_id);
     }
+    std::erase_if(early_cancels_, [step_id](const EarlyCancel& cancel) {
+      return cancel.exec.step == step_id;
+    });
     if (ended_steps_.size() > options_.max_ended) {
       rendezvous_.ForgetStep(ended_steps_.front());
       ended_steps_.pop_front();

@@ -24,6 +24,7 @@
 #include "framework/group_directory.h"
 #include "framework/mutex.h"
 #include "framework/peer_access.h"
+#include "framework/step_uses.h"
 #include "remote/transfer_channel.h"
 #include "remote/transport.h"
 #include "remote/work_backlog.h"
@@ -115,6 +116,12 @@ class CollectiveRemoteAccess
   void EndStep(int64_t step_id, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Runs `ended` when other tasks will meet nothing more of what this one has
+  // asked and told them in the step before EndStep(); after 10 s at the latest,
+  // as those that are silent for so long are lost. On any thread, or inside
+  // this call.
+  void AwaitStep(int64_t step_id, Work ended) ABSL_LOCKS_EXCLUDED(mu_);
+
   void Serve(const ControlCaller& caller, const BufKey& key,
              const Ask& ask) override;
   void Withdraw(const BufKey& key, const Borrower* borrower,
@@ -181,8 +188,12 @@ class CollectiveRemoteAccess
   void EndTransfers(int64_t step_id, const absl::Status& reason,
                     const std::atomic<bool>& replaced = BufRendezvous::kNever)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // As long as others are being told of something, if they are.
+  StepUses::Use BeginTelling(int64_t step_id) {
+    return tellings_.Begin(step_id);
+  }
   void TellOthers(const CollGroupParams& group, const ExecKey& exec,
-                  const absl::Status& reason);
+                  const absl::Status& reason, const StepUses::Use& telling);
   Ended BeginCancel(const ExecKey& exec, const absl::Status& reason,
                     const std::atomic<bool>& replaced)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -237,6 +248,7 @@ class CollectiveRemoteAccess
   const Options options_;
   BufRendezvous rendezvous_;
   WorkBacklog told_later_;
+  StepUses tellings_;
   mutable Mutex mu_;
   absl::flat_hash_map<BufKey, std::shared_ptr<Served>> served_
       ABSL_GUARDED_BY(mu_);

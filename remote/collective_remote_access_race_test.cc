@@ -46,6 +46,7 @@ class PromptTransport : public Transport,
     ask.borrower->OnDelivery(ask.id, absl::OkStatus(), {});
   }
   void Cancel(int, const BufKey&, const Borrower*, absl::Status) override {}
+  void AwaitCancelled(int64_t, Work ended) override { std::move(ended)(); }
 };
 
 class CountingBorrower : public Borrower {

@@ -34,10 +34,14 @@ void PerStep::CancelExecution(const CollGroupParams& group, const ExecKey& exec,
   if (group.cancellation->cancelled()) {
     return access_->EndGroup(group, exec.step, is_replaced_);
   }
+  // First: whoever ends the step before waits for what is told.
+  const auto telling = access_->BeginTelling(exec.step);
   const bool is_first = access_->Cancel(exec, reason, is_replaced_);
   const bool tells_anyway = is_aborted_ && !is_over_ && AddTold(exec);
   if (is_replaced_ || group.cancellation->cancelled()) return;
-  if (is_first || tells_anyway) access_->TellOthers(group, exec, reason);
+  if (is_first || tells_anyway) {
+    access_->TellOthers(group, exec, reason, telling);
+  }
 }
 
 void PerStep::WatchEnds(EndedCallback ended) {

@@ -50,15 +50,18 @@ void EndTeller::TellGroupEnd(
 
 // Again, and perhaps another one, if it does not take it.
 void EndTeller::TellGivenUp(const ExecKey& execution,
-                            const absl::Status& reason, absl::Time give_up) {
+                            const absl::Status& reason, absl::Time give_up,
+                            StepUses::Use telling) {
   const auto leader = options_.leadership->leader();
   if (!leader.ok()) return;  // Nobody waits for anybody any more.
   if (*leader == options_.cluster.this_task) {
-    return TellAllGivenUp(execution, reason);
+    return TellAllGivenUp(execution, reason, telling);
   }
   Send(*leader, GivenUp(execution, reason), give_up,
        [weak_self = weak_from_this(), execution, reason, give_up,
-        asked = *leader](const absl::Status& told) {
+        telling = std::move(telling),
+        asked = *leader](const absl::Status& told) mutable {
+         const StepUses::Use goes_on = std::move(telling);
          const auto self = weak_self.lock();
          if (self == nullptr || told.ok()) return;
          const auto leads_now = self->options_.leadership->leader();
@@ -67,10 +70,10 @@ void EndTeller::TellGivenUp(const ExecKey& execution,
          Clock* const clock = self->options_.clock;
          const absl::Time next = clock->Now() + kTellAgain;
          if (next >= give_up) return;
-         clock->CallAt(next, [weak_self, execution, reason, give_up] {
+         clock->CallAt(next, [weak_self, execution, reason, give_up, goes_on] {
            const auto again = weak_self.lock();
            if (again == nullptr) return;
-           again->TellGivenUp(execution, reason, give_up);
+           again->TellGivenUp(execution, reason, give_up, goes_on);
          });
        });
 }
@@ -78,7 +81,8 @@ void EndTeller::TellGivenUp(const ExecKey& execution,
 // Also those that are not known to have to do with the group: it may not be
 // formed yet.
 void EndTeller::TellAllGivenUp(const ExecKey& execution,
-                               const absl::Status& reason) {
+                               const absl::Status& reason,
+                               const StepUses::Use& telling) {
   const std::vector<int> lost = options_.leadership->lost_tasks();
   std::set<int> without = {lost.begin(), lost.end()};
   without.insert(options_.cluster.this_task);
@@ -86,7 +90,7 @@ void EndTeller::TellAllGivenUp(const ExecKey& execution,
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (without.contains(task)) continue;
     Send(task, GivenUp(execution, reason), deadline,
-         [](const absl::Status&) {});
+         [goes_on = telling](const absl::Status&) mutable { goes_on.reset(); });
   }
 }
 

@@ -12,7 +12,9 @@
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/environment.h"
+#include "framework/last_holder.h"
 #include "framework/params.h"
+#include "framework/step_uses.h"
 #include "resolvers/leadership.h"
 
 namespace tutti {
@@ -48,17 +50,25 @@ class EndTeller : public std::enable_shared_from_this<EndTeller> {
 
   // An execution was given up: to the task that leads, and as that to all.
   void TellGivenUp(const ExecKey& execution, const absl::Status& reason) {
-    TellGivenUp(execution, reason, options_.clock->Now() + kLimit);
+    TellGivenUp(execution, reason, options_.clock->Now() + kLimit,
+                steps_.Begin(execution.step));
+  }
+
+  // Holds `waiter` as long as somebody is told of an execution of that step.
+  void HoldUntilTold(int64_t step_id, const LastHolderPtr& waiter) {
+    steps_.HoldUntilEnd(step_id, waiter);
   }
 
  private:
   void TellGivenUp(const ExecKey& execution, const absl::Status& reason,
-                   absl::Time give_up);
-  void TellAllGivenUp(const ExecKey& execution, const absl::Status& reason);
+                   absl::Time give_up, StepUses::Use telling);
+  void TellAllGivenUp(const ExecKey& execution, const absl::Status& reason,
+                      const StepUses::Use& telling);
   void Send(int task, proto::ControlRequest request, absl::Time deadline,
             absl::AnyInvocable<void(const absl::Status&) &&> told);
 
   const Options options_;
+  StepUses steps_;  // Of what was given up.
 };
 
 }  // namespace tutti

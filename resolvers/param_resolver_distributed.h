@@ -15,6 +15,7 @@
 #include "framework/control_channel.h"
 #include "framework/environment.h"
 #include "framework/group_directory.h"
+#include "framework/last_holder.h"
 #include "framework/param_resolver.h"
 #include "framework/selection.h"
 #include "resolvers/end_teller.h"
@@ -126,6 +127,12 @@ class ParamResolverDistributed
   // The step is over on all tasks: what it still runs is nobody's business.
   void EndStepEverywhere(int64_t step_id) {
     given_up_->EndStep(step_id, GivenUpExecutions::Where::kOnAllTasks);
+  }
+
+  // Holds `waiter` until other tasks hear nothing more of what was given up in
+  // the step before that.
+  void HoldUntilTold(int64_t step_id, const LastHolderPtr& waiter) {
+    teller_->HoldUntilTold(step_id, waiter);
   }
 
   // Another task has given an execution up; this one tells the others if it

@@ -15,6 +15,7 @@
 #include "framework/cpu_device.h"
 #include "framework/device_manager.h"
 #include "framework/group_directory.h"
+#include "framework/last_holder.h"
 #include "framework/mutex.h"
 #include "remote/collective_remote_access.h"
 #include "resolvers/cluster_control.h"
@@ -345,11 +346,14 @@ class ClusterRuntime::Impl {
                                   "step ", step_id, " has been cleaned up")));
     control_->param_resolver()->EndStepEverywhere(step_id);
     manager_->Cleanup(step_id);
+    const auto ended =
+        std::make_shared<LastHolder>([done = std::move(done)]() mutable {
+          std::move(done)(absl::OkStatus());
+        });
+    control_->param_resolver()->HoldUntilTold(step_id, ended);
+    access_->AwaitStep(step_id, [ended] {});
     CollectiveDelegate* const delegate = transport_->delegate();
-    if (delegate == nullptr) return std::move(done)(absl::OkStatus());
-    delegate->AwaitStep(step_id, [done = std::move(done)]() mutable {
-      std::move(done)(absl::OkStatus());
-    });
+    if (delegate != nullptr) delegate->AwaitStep(step_id, [ended] {});
   }
 
   const Options options_;

@@ -248,6 +248,77 @@ TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
+// What a task has asked of another one, and taken back, may be on its way.
+TEST_P(ClusterRuntimeTest, AStepThatBeginsAnewMeetsNothingThatWasAskedBefore) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  for (int held = 0; held < kNumTasks; ++held) {
+    network_.HoldTransfers(held);
+    CallAll({0, 1, 2});
+    environment_.RunAll();
+    Outcome cleaned;
+    runtimes_[1]->CleanupStep(kStep, cleaned.Set());
+    environment_.RunAll();
+    EXPECT_FALSE(cleaned.status.has_value()) << "task " << held;
+    network_.LetTransfersGo(held);
+    environment_.RunAll();
+    EXPECT_EQ(cleaned.status, absl::OkStatus());
+    for (auto& runtime : runtimes_) runtime->manager().FindOrCreate(kStep);
+    const auto calls = CallAll({0, 1, 2});
+    environment_.RunAll();
+    ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
+    runtimes_[1]->CleanupStep(kStep, [](const absl::Status&) {});
+    environment_.RunAll();
+  }
+}
+
+TEST_P(ClusterRuntimeTest, CleaningUpWaitsTenSecondsForWhatIsOnItsWay) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  for (int held : {0, 1}) network_.HoldTransfers(held);
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  Outcome cleaned;
+  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
+  environment_.RunAll();
+  environment_.Advance(absl::Milliseconds(9990));
+  EXPECT_FALSE(cleaned.status.has_value());
+  environment_.Advance(absl::Milliseconds(20));
+  EXPECT_TRUE(cleaned.status.has_value());
+  for (int held : {0, 1}) network_.LetTransfersGo(held);
+}
+
+// An execution of an instance that was settled, or was not.
+TEST_P(ClusterRuntimeTest, AStepThatBeginsAnewHearsNothingThatFailedBefore) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  for (int i = 0; i < 2 * kNumTasks; ++i) {
+    const int held = i % kNumTasks;
+    CollectiveRequest request = Request(kNumTasks);
+    if (i >= kNumTasks) request.instance_key = 100 + i;
+    Call& failed = calls_.emplace_back();
+    failed.cancellation = std::make_shared<Cancellation>();
+    CallDevice(held, 0, request, failed);
+    environment_.RunAll();
+    network_.HoldCalls(held);
+    failed.cancellation->Cancel(absl::CancelledError("at will"));
+    environment_.RunAll();
+    Outcome cleaned;
+    runtimes_[(held + 1) % kNumTasks]->CleanupStep(kStep, cleaned.Set());
+    environment_.RunAll();
+    EXPECT_FALSE(cleaned.status.has_value()) << "task " << held;
+    network_.LetCallsGo(held);
+    environment_.RunAll();
+    EXPECT_EQ(cleaned.status, absl::OkStatus());
+    for (auto& runtime : runtimes_) runtime->manager().FindOrCreate(kStep);
+    const auto calls = CallAll({0, 1, 2}, request.instance_key);
+    environment_.RunAll();
+    ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
+    runtimes_[1]->CleanupStep(kStep, [](const absl::Status&) {});
+    environment_.RunAll();
+  }
+}
+
 // Whoever holds its executor calls what the step that began anew is to run: an
 // instance that was settled before, and one that was not.
 TEST_P(ClusterRuntimeTest, ALateCallOfAStepThatBeganAnewFailsNothingOfIt) {

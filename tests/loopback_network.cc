@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "framework/dtype.h"
+#include "framework/last_holder.h"
 
 namespace tutti {
 
@@ -36,11 +37,11 @@ class LoopbackNetwork::Pull : public Borrower,
   }
 
   const Borrower* borrower() const { return ask_.borrower; }
-  bool is_over() {
-    MutexLock lock(&mu_);
-    return end_.has_value();
-  }
   void KeepUntilDelivery() { self_ = shared_from_this(); }
+
+  // On the lender's side: it has heard of the end.
+  void SetWithdrawn() { is_withdrawn_ = true; }
+  bool is_withdrawn() const { return is_withdrawn_; }
 
  private:
   void Send(absl::Status status, const Delivery& delivery) {
@@ -87,6 +88,7 @@ class LoopbackNetwork::Pull : public Borrower,
   const Ask ask_;
   Work on_end_;
   std::shared_ptr<Pull> self_;
+  std::atomic<bool> is_withdrawn_{false};
 
   Mutex mu_;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
@@ -154,20 +156,19 @@ class LoopbackNetwork::Endpoint
       MutexLock lock(&mu_);
       pulls_[key] = {task, pull};
     }
-    network_->queue_->Schedule([this, self = shared_from_this(), task, key, ask,
-                                pull] {
+    SendTransfer([this, self = shared_from_this(), task, key, ask, pull] {
       const auto target = network_->Find(task);
       if (is_cut_ || target == nullptr || target->is_cut_) {
         return pull->End(Gone(task));
       }
-      if (pull->is_over()) return;
+      if (pull->is_withdrawn()) return;
       pull->KeepUntilDelivery();
       target->transfer_service_->Serve(self_, key,
                                        {.num_bytes = ask.num_bytes,
                                         .dtype = ask.dtype,
                                         .incarnation = ask.incarnation,
                                         .borrower = pull.get()});
-      if (pull->is_over()) {
+      if (pull->is_withdrawn()) {
         target->transfer_service_->Withdraw(key, pull.get(), Gone(self_.task));
       }
     });
@@ -183,6 +184,19 @@ class LoopbackNetwork::Endpoint
     if (pending.has_value()) EndPull(key, *pending, std::move(reason));
   }
 
+  void AwaitCancelled(int64_t step_id, Work ended) override {
+    const auto holder = std::make_shared<LastHolder>(std::move(ended));
+    std::vector<std::shared_ptr<Ending>> endings;
+    MutexLock lock(&mu_);
+    for (const auto& weak : endings_) {
+      endings.push_back(weak.lock());
+      const auto& ending = endings.back();
+      if (ending != nullptr && ending->step_id == step_id) {
+        ending->held.push_back(holder);
+      }
+    }
+  }
+
   void HoldCalls() {
     MutexLock lock(&mu_);
     holds_calls_ = true;
@@ -195,6 +209,22 @@ class LoopbackNetwork::Endpoint
       held.swap(held_);
     }
     for (Work& call : held) network_->queue_->Schedule(std::move(call));
+  }
+
+  void HoldTransfers() {
+    MutexLock lock(&mu_);
+    holds_transfers_ = true;
+  }
+  void LetTransfersGo() {
+    std::vector<Work> held;
+    {
+      MutexLock lock(&mu_);
+      holds_transfers_ = false;
+      held.swap(held_transfers_);
+    }
+    network_->queue_->Schedule([held = std::move(held)]() mutable {
+      for (Work& transfer : held) std::move(transfer)();
+    });
   }
 
   // What this one asks of a task that is cut off ends.
@@ -216,6 +246,12 @@ class LoopbackNetwork::Endpoint
     std::shared_ptr<Pull> pull;
   };
 
+  // Of a request, until the lender's side has heard of it.
+  struct Ending {
+    int64_t step_id = 0;
+    std::vector<LastHolderPtr> held;
+  };
+
   std::optional<Pending> TakePull(const BufKey& key, const Borrower* borrower)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const auto found = pulls_.find(key);
@@ -235,6 +271,16 @@ class LoopbackNetwork::Endpoint
     network_->queue_->Schedule(std::move(call));
   }
 
+  void SendTransfer(Work transfer) {
+    {
+      MutexLock lock(&mu_);
+      if (holds_transfers_) {
+        return held_transfers_.push_back(std::move(transfer));
+      }
+    }
+    network_->queue_->Schedule(std::move(transfer));
+  }
+
   void CountCall() {
     MutexLock lock(&network_->mu_);
     ++network_->num_calls_;
@@ -246,8 +292,17 @@ class LoopbackNetwork::Endpoint
   }
 
   void EndPull(const BufKey& key, const Pending& pending, absl::Status reason) {
-    network_->queue_->Schedule([network = network_, key, pending, reason] {
-      pending.pull->End(reason);
+    const auto ending = std::make_shared<Ending>(Ending{key.exec.step, {}});
+    {
+      MutexLock lock(&mu_);
+      std::erase_if(endings_,
+                    [](const auto& other) { return other.expired(); });
+      endings_.push_back(ending);
+    }
+    network_->queue_->Schedule(
+        [pull = pending.pull, reason] { pull->End(reason); });
+    SendTransfer([network = network_, key, pending, reason, ending] {
+      pending.pull->SetWithdrawn();
       const auto target = network->Find(pending.task);
       if (target == nullptr || target->is_cut_) return;
       target->transfer_service_->Withdraw(key, pending.pull.get(), reason);
@@ -263,6 +318,9 @@ class LoopbackNetwork::Endpoint
   absl::flat_hash_map<BufKey, Pending> pulls_ ABSL_GUARDED_BY(mu_);
   bool holds_calls_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Work> held_ ABSL_GUARDED_BY(mu_);
+  bool holds_transfers_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Work> held_transfers_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::weak_ptr<Ending>> endings_ ABSL_GUARDED_BY(mu_);
 };
 
 LoopbackNetwork::LoopbackNetwork(ClusterSpec cluster, WorkQueue* queue,
@@ -298,6 +356,8 @@ void LoopbackNetwork::Cut(int task) {
 
 void LoopbackNetwork::HoldCalls(int task) { Find(task)->HoldCalls(); }
 void LoopbackNetwork::LetCallsGo(int task) { Find(task)->LetCallsGo(); }
+void LoopbackNetwork::HoldTransfers(int task) { Find(task)->HoldTransfers(); }
+void LoopbackNetwork::LetTransfersGo(int task) { Find(task)->LetTransfersGo(); }
 
 int64_t LoopbackNetwork::num_calls() const {
   MutexLock lock(&mu_);

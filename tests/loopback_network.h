@@ -42,6 +42,11 @@ class LoopbackNetwork {
   void HoldCalls(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void LetCallsGo(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The same of its requests for bytes, and their cancellations, which stay in
+  // order.
+  void HoldTransfers(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void LetTransfersGo(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Calls and requests so far, of all tasks.
   int64_t num_calls() const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -14,6 +14,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "framework/buf_key.h"
+#include "framework/last_holder.h"
 #include "framework/mutex.h"
 #include "framework/peer_access.h"
 #include "grpcpp/client_context.h"
@@ -70,6 +71,11 @@ class ReceiveStream final
   bool Cancel(const BufKey& key, const Borrower* borrower, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Requests of that step that have been cancelled, and have not ended at the
+  // other side, hold it until then.
+  void HoldWithCancelled(int64_t step_id, const LastHolderPtr& holder)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Ends the stream and, with `reason`, its requests, soon.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -113,6 +119,7 @@ class ReceiveStream final
     bool is_feeding = false;  // The borrower is being given bytes.
     bool is_lent = false;     // Belongs to the thread that reads memory.
     absl::Status end_reason;  // Why it ends early.
+    std::vector<LastHolderPtr> held;  // Until the other side has ended it.
   };
 
   void BindTo(int lane) ABSL_LOCKS_EXCLUDED(mu_);

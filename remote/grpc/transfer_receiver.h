@@ -1,6 +1,7 @@
 #ifndef TUTTI_REMOTE_GRPC_TRANSFER_RECEIVER_H_
 #define TUTTI_REMOTE_GRPC_TRANSFER_RECEIVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "framework/control_channel.h"
+#include "framework/environment.h"
 #include "framework/mutex.h"
 #include "remote/grpc/grpc_options.h"
 #include "remote/grpc/in_flight.h"
@@ -32,6 +34,8 @@ class TransferReceiver final : public TransferChannel {
   void Request(int task, const BufKey& key, const Ask& ask) override;
   void Cancel(int task, const BufKey& key, const Borrower* borrower,
               absl::Status reason) override;
+  void AwaitCancelled(int64_t step_id, Work ended) override
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // A process is lost: no request goes over a stream to it any more.
   void Drop(const ControlCaller& process, const absl::Status& reason)

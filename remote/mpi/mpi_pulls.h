@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "framework/buf_key.h"
+#include "framework/last_holder.h"
 #include "framework/peer_access.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_runtime.h"
@@ -39,6 +40,9 @@ class MpiPulls {
   // `borrower` may be gone: then nothing happens.
   void Cancel(const BufKey& key, const Borrower* borrower,
               const absl::Status& reason);
+  // Pulls of that step that have been cancelled, and not ended by their task,
+  // hold it until then.
+  void HoldWithCancelled(int64_t step_id, const LastHolderPtr& holder);
   void OnPulled(int task, const proto::MpiPulled& pulled);
   void OnPlace(int task, const proto::MpiPlace& place);
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
+#include "framework/last_holder.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_calls.h"
 #include "remote/mpi/mpi_choice.h"
@@ -59,6 +60,9 @@ class Endpoint final : public MpiPoller {
   void Cancel(const BufKey& key, const Borrower* borrower,
               const absl::Status& reason) {
     pulls_.Cancel(key, borrower, reason);
+  }
+  void AwaitCancelled(int64_t step_id, const LastHolderPtr& ended) {
+    pulls_.HoldWithCancelled(step_id, ended);
   }
   void OnSilent(int task, const absl::Status& reason);
   void Drop(int task, const absl::Status& reason);
@@ -309,6 +313,13 @@ class MpiTransport final : public Transport,
         [endpoint = endpoint_, key, borrower, reason = std::move(reason)] {
           endpoint->Cancel(key, borrower, reason);
         });
+  }
+
+  void AwaitCancelled(int64_t step_id, Work ended) override {
+    mailbox_->Post([endpoint = endpoint_, step_id,
+                    holder = std::make_shared<LastHolder>(std::move(ended))] {
+      endpoint->AwaitCancelled(step_id, holder);
+    });
   }
 
   void Drop(const ControlCaller& process, const absl::Status& reason) override {
