@@ -490,6 +490,39 @@ TEST_F(MpiTransportTest, NobodyAwaitsCancelledRequestsOfATaskThatIsLost) {
   EXPECT_EQ(borrower.Wait(), reason);
 }
 
+// What lies where the lease should be cannot be told from one that is gone.
+TEST_F(MpiTransportTest, ALeaseThatCannotBeReadAnyMoreEndsTheRequest) {
+  // Its own memory, like that of others; where it may.
+  if (is_closed || !Reads(rank())) return;
+  const std::vector<std::byte> bytes = Pattern(3 * kChunkBytes, rank());
+  WaitingBorrower borrower(bytes.size());
+  std::vector<proto::MpiMessage> sent;
+  OnMpiThread([&] {
+    MpiPulls pulls(runtime, [&](int task, proto::MpiMessage message) {
+      EXPECT_EQ(task, rank());
+      sent.push_back(std::move(message));
+    });
+    pulls.Request(rank(), KeyOf(1),
+                  {.num_bytes = bytes.size(),
+                   .dtype = DType::kUint8,
+                   .borrower = &borrower});
+    ASSERT_EQ(sent.size(), 1);
+    proto::MpiPlace place;
+    place.set_id(sent[0].pull().id());
+    place.set_address(reinterpret_cast<uintptr_t>(bytes.data()));
+    place.set_num_bytes(bytes.size());
+    place.set_lease_address(0);  // Where no process has memory.
+    place.set_lease(1);
+    pulls.OnPlace(rank(), place);
+    while (pulls.HandOnNext()) {
+    }
+  });
+  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                        HasSubstr("cannot be read any more")));
+  ASSERT_EQ(sent.size(), 2);
+  EXPECT_EQ(sent[1].cancel_pull().id(), sent[0].pull().id());
+}
+
 TEST_F(MpiTransportTest, EachOfTwoThatAskForOneKeyMayCancel) {
   WaitingBorrower first(4), second(4);
   Request(next(), 1, first, 4);
