@@ -474,6 +474,8 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
   const absl::Time now = options_.environment.clock->Now();
   {
     MutexLock lock(&mu_);
+    // What is over here is not to end what the step begins anew.
+    if (!rendezvous_.StatusOf(exec).ok()) return absl::OkStatus();
     while (!early_cancels_.empty() &&
            early_cancels_.front().came_at + options_.early_ask_lifetime < now) {
       early_cancels_.pop_front();

@@ -611,6 +611,28 @@ TEST_P(CollectiveRemoteAccessTest, AFailureMayComeBeforeItsGroupIsKnown) {
   EXPECT_EQ(sent.end, reason);
 }
 
+TEST_P(CollectiveRemoteAccessTest,
+       AFailureOfAGroupThatIsNotKnownEndsNothingThatItsStepBeginsAnew) {
+  const BufKey key = Key(0, 1, /*generation=*/2);
+  const auto cancel = [&] {
+    EXPECT_THAT(
+        tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)}, key.exec,
+                                          absl::AbortedError("no memory")),
+        IsOk());
+  };
+  cancel();
+  tasks_[1]->access->EndStep(kStep, absl::AbortedError("over"));
+  cancel();  // Late.
+  tasks_[1]->step = tasks_[1]->access->ForStep(kStep);
+  for (const auto& task : tasks_) task->groups->Add(Group(2));
+  Side received(4), sent(4);
+  Receive(key, &received);
+  Send(key, &sent);
+  environment_.RunAll();
+  EXPECT_EQ(received.end, absl::OkStatus());
+  EXPECT_EQ(sent.end, absl::OkStatus());
+}
+
 TEST_P(CollectiveRemoteAccessTest, AFailureOfAGroupThatNeverComesIsForgotten) {
   Start(1, {.max_early_cancels = 1});
   const auto cancel = [&](uint64_t generation) {
