@@ -109,8 +109,7 @@ absl::StatusOr<std::vector<std::string>> Tuner::FindServing(
     }
     // A refusal here is no reason for a failure elsewhere.
     const bool counts = VerdictOf(tried) == *verdict;
-    const absl::Status why =
-        party().Agree(counts ? tried : absl::OkStatus());
+    const absl::Status why = party().Agree(counts ? tried : absl::OkStatus());
     if (*verdict == Verdict::kFails) return Named(name, why);
     answer->refused[name] = why;
     refusal = Named(name, why);
