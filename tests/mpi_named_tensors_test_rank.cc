@@ -212,6 +212,9 @@ constexpr Activity kActivities[] = {Activity::kNothing, Activity::kOneWaits,
 
 class ShutdownTest : public MpiNamedTensorsTest {
  protected:
+  // Until all have begun: who has not waits for one that ends in vain.
+  void MeetAll() { WaitForAll({Reduce("met by all")}); }
+
   // What this rank has asked for by then.
   std::vector<NamedCallPtr> BringTo(Activity activity) {
     std::vector<NamedCallPtr> calls;
@@ -306,6 +309,7 @@ TEST_F(ShutdownTest, AmongThreadsLeavesNobodyWaiting) {
 // Without a word to the others.
 TEST_F(ShutdownTest, TheDestructionOfARuntimeEndsWhatItsRankWaitsFor) {
   if (size() == 1) GTEST_SKIP() << "alone, a rank waits for nobody";
+  MeetAll();
   const NamedCallPtr call = Reduce(absl::StrCat("asked for by rank ", rank()));
   runtime_.reset();
   EXPECT_EQ(call->num_answers, 1);
@@ -319,6 +323,7 @@ TEST_F(ShutdownTest, TheDestructionOfOneRuntimeEndsWhatTheOthersWaitFor) {
     for (const bool asks : {false, true}) {
       SCOPED_TRACE(absl::StrCat("rank ", gone, asks ? ", which asks" : ""));
       Begin({});
+      MeetAll();
       std::vector<NamedCallPtr> calls;
       if (asks || rank() != gone) {
         calls.push_back(Reduce(absl::StrCat("asked for by rank ", rank())));
