@@ -90,7 +90,7 @@ class ScheduleRun final : public Lender, public Borrower {
   static size_t NumSpareBytes(const BoundSchedule& bound);
 
   // It is its own until the end, and then among the spares.
-  static void Start(std::unique_ptr<ScheduleRun> run,
+  static void Start(std::unique_ptr<ScheduleRun> owned,
                     const CollectiveContext& context, StatusCallback done);
 
   // Runs an op whose waits are over.
