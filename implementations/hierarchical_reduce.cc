@@ -266,25 +266,19 @@ Price PriceOf(const Traffic& traffic, const CostModel& model,
 
 // Plans of many ranks take long, and prices are asked for often. So few ranks
 // tell in how many chunks many are: in one for each, or always in as many.
-constexpr int kFew = 3;
+int Few(int num_ranks) { return std::min(num_ranks, 3); }
 
-int PredictedChunks(PlanFunction plan, CollectiveType type, bool in_task,
-                    int num_ranks) {
-  const int few = std::min(num_ranks, kFew);
-  const GroupLayout layout =
-      in_task ? GroupLayout::Uniform(1, few) : FirstsOf(few);
-  const int num_chunks = NumChunks(plan, type, layout, kOneRing);
-  return num_chunks == few ? num_ranks : num_chunks;
+int PredictedChunks(int chunks_of_few, int num_ranks) {
+  return chunks_of_few == Few(num_ranks) ? num_ranks : chunks_of_few;
 }
 
 // As InsideOf(), predicted.
 Inside PredictedInside(const GroupLayout& layout, const ReduceLevels& levels) {
-  if (!IsEven(layout)) return {PlanTreeReduce, kReduce};
-  const Algorithm& algorithm = PartNamed(levels.inside);
-  const CollectiveType type = *TypeInside(algorithm);
-  return {algorithm.plan, type,
-          PredictedChunks(algorithm.plan, type, /*in_task=*/true,
-                          LargestTask(layout))};
+  if (!IsEven(layout)) return InsideOf(layout, levels);
+  const int num_devices = LargestTask(layout);
+  Inside inside = InsideOf(GroupLayout::Uniform(1, Few(num_devices)), levels);
+  inside.num_blocks = PredictedChunks(inside.num_blocks, num_devices);
+  return inside;
 }
 
 // Of what reduces in the largest task.
@@ -372,8 +366,9 @@ double HierarchicalReduceSeconds(const CostQuery& query,
   within.Add(PriceOfSpread(query, inside));
   if (num_tasks == 1) return within.all;
   const Algorithm& algorithm = PartNamed(levels.between);
-  const int chunks_each = PredictedChunks(algorithm.plan, kAllReduce,
-                                          /*in_task=*/false, num_tasks);
+  const int chunks_each = PredictedChunks(
+      NumChunks(algorithm.plan, kAllReduce, FirstsOf(Few(num_tasks)), kOneRing),
+      num_tasks);
   const int num_subdivs = NumSubdivs(algorithm, num_tasks, chunks_each);
   const Price across = PriceBetween(query, algorithm, num_subdivs,
                                     inside.NumOwners(num_devices));

@@ -198,7 +198,7 @@ REGISTER_COLLECTIVE(PassThenPass, Hierarchical<"LocalReduce", "LocalReduce">());
 REGISTER_COLLECTIVE(PassThenItself,
                     Hierarchical<"LocalReduce", "PassThenItself">());
 
-double Sum(const CostQuery& /*query*/) { return 1; }
+double OneSecond(const CostQuery& /*query*/) { return 1; }
 
 // All-reduces, but not everywhere, not everything, or not always alike.
 REGISTER_COLLECTIVE(
@@ -207,7 +207,7 @@ REGISTER_COLLECTIVE(
                                       [](const MergeOp&, const FinalOp&) {
                                         return std::string();
                                       },
-                                  .cost_seconds = Sum},
+                                  .cost_seconds = OneSecond},
                        .plan = PlanPieces}));
 REGISTER_COLLECTIVE(
     OfOneProcess,

@@ -30,24 +30,35 @@ PerfRunner::Requests PerfRunner::MakeRequests(const Workload& workload,
   return requests;
 }
 
-absl::StatusOr<Measurement> PerfRunner::Measure(PerfBuffers* buffers,
-                                                const std::string& algorithm) {
-  const Requests requests = MakeRequests(buffers->workload(), algorithm);
+void PerfRunner::InOwnStep(
+    const Workload& workload, const std::string& algorithm,
+    absl::FunctionRef<void(CollectiveExecutor*, const Requests&)> run) {
+  const Requests requests = MakeRequests(workload, algorithm);
   const int64_t step_id = last_instance_;
   const auto executor = party_->manager().FindOrCreate(step_id);
   const auto cleaned_up =
       absl::MakeCleanup([&] { party_->manager().Cleanup(step_id); });
-  return MeasureIn(executor.get(), requests, buffers);
+  run(executor.get(), requests);
+}
+
+absl::StatusOr<Measurement> PerfRunner::Measure(PerfBuffers* buffers,
+                                                const std::string& algorithm) {
+  absl::StatusOr<Measurement> measurement;
+  InOwnStep(buffers->workload(), algorithm,
+            [&](CollectiveExecutor* executor, const Requests& requests) {
+              measurement = MeasureIn(executor, requests, buffers);
+            });
+  return measurement;
 }
 
 absl::Status PerfRunner::Try(PerfBuffers* buffers,
                              const std::string& algorithm) {
-  const Requests requests = MakeRequests(buffers->workload(), algorithm);
-  const int64_t step_id = last_instance_;
-  const auto executor = party_->manager().FindOrCreate(step_id);
-  const auto cleaned_up =
-      absl::MakeCleanup([&] { party_->manager().Cleanup(step_id); });
-  return RunTogether(executor.get(), requests, buffers).status();
+  absl::Status status;
+  InOwnStep(buffers->workload(), algorithm,
+            [&](CollectiveExecutor* executor, const Requests& requests) {
+              status = RunTogether(executor, requests, buffers).status();
+            });
+  return status;
 }
 
 absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,

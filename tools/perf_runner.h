@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -62,6 +63,10 @@ class PerfRunner {
   // For another instance than all before.
   Requests MakeRequests(const Workload& workload, const std::string& algorithm);
 
+  // Calls `run` once, in a step that is cleaned up after it.
+  void InOwnStep(
+      const Workload& workload, const std::string& algorithm,
+      absl::FunctionRef<void(CollectiveExecutor*, const Requests&)> run);
   absl::StatusOr<Measurement> MeasureIn(CollectiveExecutor* executor,
                                         const Requests& requests,
                                         PerfBuffers* buffers);

@@ -19,33 +19,34 @@ namespace {
 REGISTER_COLLECTIVE(FirstRefuser, RefusingAllReduce());
 REGISTER_COLLECTIVE(Refuser, RefusingAllReduce());
 
-TEST(TuneRefusalsTest, WhereAllRefuseTheLastRefusalIsTheError) {
-  TuneOptions options;
-  options.collectives = {"all_reduce"};
-  options.layouts = {"1x2"};
-  options.output = testing::TempDir() + "/tuned.json";
-  const DefaultEnvironment environment(2);
-  std::ostringstream out;
-  std::ostringstream err;
-  EXPECT_THAT(TuneRules(options, environment.get(),
-                        LocalParty(environment.get()), {out, err}),
+class TuneRefusalsTest : public testing::Test {
+ protected:
+  absl::Status Tune(const std::string& collective) {
+    TuneOptions options;
+    options.collectives = {collective};
+    options.layouts = {"1x2"};
+    options.output = output_;
+    const DefaultEnvironment environment(2);
+    std::ostringstream err;
+    return TuneRules(options, environment.get(), LocalParty(environment.get()),
+                     {out_, err});
+  }
+
+  const std::string output_ = testing::TempDir() + "/tuned.json";
+  std::ostringstream out_;
+};
+
+TEST_F(TuneRefusalsTest, WhereAllRefuseTheLastRefusalIsTheError) {
+  EXPECT_THAT(Tune("all_reduce"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        testing::ContainsRegex("^all_reduce sum of 4 bytes on "
                                               "1x2, Refuser: .*not today")));
-  EXPECT_EQ(out.str(), "");
-  EXPECT_FALSE(std::filesystem::exists(options.output));
+  EXPECT_EQ(out_.str(), "");
+  EXPECT_FALSE(std::filesystem::exists(output_));
 }
 
-TEST(TuneRefusalsTest, WhatNobodyDoesIsAnError) {
-  TuneOptions options;
-  options.collectives = {"barrier"};
-  options.layouts = {"1x2"};
-  options.output = testing::TempDir() + "/tuned.json";
-  const DefaultEnvironment environment(2);
-  std::ostringstream out;
-  std::ostringstream err;
-  EXPECT_THAT(TuneRules(options, environment.get(),
-                        LocalParty(environment.get()), {out, err}),
+TEST_F(TuneRefusalsTest, WhatNobodyDoesIsAnError) {
+  EXPECT_THAT(Tune("barrier"),
               StatusIs(absl::StatusCode::kNotFound,
                        testing::HasSubstr("no algorithm can serve")));
 }
