@@ -72,6 +72,28 @@ absl::Status ValidateBlocks(const CollectiveRequest& request) {
                  " is not divisible by the group size ", request.group_size);
 }
 
+absl::Status ValidateGather(const CollectiveRequest& request,
+                            const AllGather& op) {
+  const absl::Status status = ValidateHasRows(request);
+  if (!status.ok() || op.rows.empty()) return status;
+  if (!op.uneven) {
+    return Invalid(request, "rows are given, but not that it is uneven");
+  }
+  if (static_cast<int>(op.rows.size()) != request.group_size) {
+    return Invalid(request, "rows has ", op.rows.size(),
+                   " entries for a group of ", request.group_size);
+  }
+  int64_t total = 0;
+  for (size_t rank = 0; rank < op.rows.size(); ++rank) {
+    const int64_t count = op.rows[rank];
+    if (count < 0 || __builtin_add_overflow(total, count, &total)) {
+      return Invalid(request, "rows has a value out of range for rank ", rank,
+                     ": ", count);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateSendRows(const CollectiveRequest& request,
                               const std::vector<int64_t>& rows) {
   if (rows.empty()) return ValidateBlocks(request);
@@ -149,7 +171,9 @@ absl::Status ValidateOp(const CollectiveRequest& request) {
   struct Visitor {
     const CollectiveRequest& request;
     absl::Status operator()(AllReduce) { return absl::OkStatus(); }
-    absl::Status operator()(AllGather) { return ValidateHasRows(request); }
+    absl::Status operator()(const AllGather& op) {
+      return ValidateGather(request, op);
+    }
     absl::Status operator()(ReduceScatter) { return ValidateBlocks(request); }
     absl::Status operator()(Broadcast) { return absl::OkStatus(); }
     absl::Status operator()(const AllToAll& op) {

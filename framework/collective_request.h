@@ -33,7 +33,13 @@ struct AllReduce {
 struct AllGather {
   // Members may differ in the first dimension of their shapes.
   bool uneven = false;
-  friend bool operator==(AllGather, AllGather) = default;
+
+  // That of each rank, where all members know it; only if `uneven`. Then it may
+  // be another one in each execution, and nobody is asked for it. Empty: the
+  // members tell each other once, when the instance is settled. All members
+  // give the same ones or none does.
+  std::vector<int64_t> rows;
+  friend bool operator==(const AllGather&, const AllGather&) = default;
 };
 struct ReduceScatter {
   friend bool operator==(ReduceScatter, ReduceScatter) = default;
@@ -122,7 +128,8 @@ struct CollImplDetails {
 
 // What one member asks for: which group it is in and what it takes part in. All
 // members of an instance must agree, but for `rank`, Broadcast::is_source,
-// AllToAll::send_rows and the first dimension of an uneven gather.
+// AllToAll::send_rows and the first dimension of an uneven gather. AllGather's
+// `rows` are those of one execution.
 struct CollectiveRequest {
   // The group. Its first member fixes size and type.
   GroupKey group_key = 0;

@@ -95,6 +95,9 @@ TEST(CollectiveRequestTest, ScalarsAreFineWhereNothingIsCutIntoRows) {
 
 TEST(CollectiveRequestTest, RowsPerPairMayDiffer) {
   EXPECT_THAT(Validate(Good(AllToAll{.send_rows = {0, 7, 0, 1}})), IsOk());
+  EXPECT_THAT(Validate(Good(
+                  AllGather{.uneven = true, .rows = {8, 0, kInt64Max - 8, 0}})),
+              IsOk());
 }
 
 TEST(CollectiveRequestTest, AGatherNeedsNoDivisibleRows) {
@@ -276,6 +279,27 @@ INSTANTIATE_TEST_SUITE_P(
                      request->shape = ShapeOf({int64_t{1} << 60});
                    },
                    {"int64[1152921504606846976]", "64 bits"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    GatherRows, BadRequestTest,
+    testing::Values(BadRequest{"TooFew",
+                               AllGather{.uneven = true, .rows = {4, 4}},
+                               nullptr,
+                               {"rows has 2 entries", "group of 4"}},
+                    BadRequest{"Negative",
+                               AllGather{.uneven = true, .rows = {9, -1, 0, 0}},
+                               nullptr,
+                               {"out of range for rank 1: -1"}},
+                    BadRequest{
+                        "Overflow",
+                        AllGather{.uneven = true, .rows = {kInt64Max, 0, 1, 0}},
+                        nullptr,
+                        {"out of range for rank 2: 1"}},
+                    BadRequest{"Even",
+                               AllGather{.rows = {8, 8, 8, 8}},
+                               nullptr,
+                               {"rows are given, but not that it is uneven"}}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

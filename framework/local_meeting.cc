@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/collective_executor.h"
 #include "framework/params.h"
 #include "framework/run_in_turn.h"
@@ -22,6 +23,32 @@ size_t PlaceOf(const CollectiveParams& params) {
   if (params.task->num_local == params.group->size()) return rank;
   return static_cast<size_t>(std::count(
       is_local.begin(), is_local.begin() + params.default_rank, true));
+}
+
+absl::Status OtherRows(const CollectiveParams& a, const CollectiveParams& b) {
+  const std::vector<int64_t>& rows = a.instance->rows;
+  const auto [of_a, of_b] =
+      std::mismatch(rows.begin(), rows.end(), b.instance->rows.begin());
+  return absl::InvalidArgumentError(
+      absl::StrCat(Name(a.instance->type), ", group ", a.group->key,
+                   ", instance ", a.instance->key, ": rank ", a.default_rank,
+                   " says that rank ", of_a - rows.begin(), " has ", *of_a,
+                   " rows, rank ", b.default_rank, " that it has ", *of_b));
+}
+
+// Rows that members give themselves (AllGather::rows) may differ. Those that
+// were settled are one object for all of this process.
+absl::Status CheckSameRows(absl::Span<const Attendee> attendees) {
+  const CollectiveParams& first = *attendees[0].context->params;
+  for (const Attendee& attendee : attendees.subspan(1)) {
+    const CollectiveParams& params = *attendee.context->params;
+    if (params.instance == first.instance ||
+        params.instance->rows == first.instance->rows) {
+      continue;
+    }
+    return OtherRows(first, params);
+  }
+  return absl::OkStatus();
 }
 
 std::vector<Attendee*> WhoIsHere(std::vector<Attendee>& attendees) {
@@ -65,7 +92,11 @@ absl::Span<const Attendee> LocalMeeting::JoinAt(
     return {};
   }
   if (before + 1 < size) return {};
-  return attendees;
+  if (context.params->instance->rows.empty()) return attendees;
+  absl::Status status = CheckSameRows(attendees);
+  if (status.ok()) return attendees;
+  Adjourn(std::move(status));
+  return {};
 }
 
 LocalMeeting::Attendees& LocalMeeting::AttendeesFor(size_t size) {

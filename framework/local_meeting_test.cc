@@ -1,5 +1,6 @@
 #include "framework/local_meeting.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,9 +14,13 @@
 
 #include "framework/execution.h"
 #include "framework/params.h"
+#include "tests/status_matchers.h"
 
 namespace tutti {
 namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 // The members of one execution.
 class LocalMeetingTest : public testing::Test {
@@ -23,8 +28,10 @@ class LocalMeetingTest : public testing::Test {
   LocalMeetingTest() {
     auto group = std::make_shared<CollGroupParams>();
     group->members.resize(3);
+    const auto instance = std::make_shared<const CollInstanceParams>();
     for (int rank = 0; rank < 3; ++rank) {
       params_[rank].group = group;
+      params_[rank].instance = instance;
       params_[rank].default_rank = rank;
       params_[rank].task = std::make_shared<const CollTaskParams>(
           CollTaskParams{.is_local = {true, true, true}, .num_local = 3});
@@ -61,6 +68,23 @@ TEST_F(LocalMeetingTest, TheLastToArriveGetsAllInRankOrder) {
   Adjourn(absl::OkStatus());
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ended_[rank], std::vector<absl::Status>{absl::OkStatus()});
+  }
+}
+
+TEST_F(LocalMeetingTest, MembersWithDifferentRowsAllFail) {
+  for (int rank = 0; rank < 3; ++rank) {
+    CollInstanceParams instance = {.key = 7,
+                                   .type = CollectiveType::kAllGather,
+                                   .rows = {1, 2, rank == 1 ? 4 : 3}};
+    params_[rank].instance =
+        std::make_shared<const CollInstanceParams>(std::move(instance));
+  }
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(Join(rank).empty());
+  for (const auto& ended : ended_) {
+    EXPECT_THAT(ended, ElementsAre(StatusIs(
+                           absl::StatusCode::kInvalidArgument,
+                           HasSubstr("instance 7: rank 0 says that rank 2 has "
+                                     "3 rows, rank 1 that it has 4"))));
   }
 }
 
@@ -128,6 +152,7 @@ class MeetingRound {
     auto group = std::make_shared<CollGroupParams>();
     group->members.resize(num_members);
     params_.group = std::move(group);
+    params_.instance = std::make_shared<const CollInstanceParams>();
     params_.task = std::make_shared<const CollTaskParams>(
         CollTaskParams{.num_local = num_members});
     for (CollectiveContext& context : contexts_) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -13,6 +14,7 @@
 #include "framework/device_copies.h"
 #include "framework/implementation_traits.h"
 #include "framework/member_buffers.h"
+#include "framework/member_params.h"
 #include "framework/prepared_op.h"
 #include "framework/rank_list.h"
 #include "framework/registry.h"
@@ -116,6 +118,7 @@ void MemberOp::Start() {
   if (!status.ok()) return Finish(std::move(status));
   if (!IsSettled()) return Resolve();
   status = CheckSameRequest(*settled_->request, *args_.request);
+  if (status.ok()) status = TakeOwnRows();
   if (!status.ok()) return Finish(std::move(status));
   Prepare();
 }
@@ -267,22 +270,37 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
   return status;
 }
 
+// Where this call's are others than those of the call for which the instance
+// was settled, they hold for this one alone.
+absl::Status MemberOp::TakeOwnRows() {
+  const auto* const gather = std::get_if<AllGather>(&args_.request->op);
+  if (gather == nullptr || gather->rows.empty() ||
+      gather->rows == settled_->params->instance->rows) {
+    return absl::OkStatus();
+  }
+  absl::Status status = Validate(*args_.request);
+  if (!status.ok()) return status;
+  return FindImplementation(settled_->params);
+}
+
 absl::Status MemberOp::FindImplementation(
-    std::shared_ptr<const CollectiveParams> params) {
+    std::shared_ptr<const CollectiveParams> settled) {
+  auto params = ParamsOfCall(std::move(settled), *args_.request);
+  if (!params.ok()) return params.status();
   const auto factory = CollectiveRegistry::Global().Find(
-      params->instance->impl_details.implementation);
+      (*params)->instance->impl_details.implementation);
   if (!factory.ok()) return factory.status();
   const ImplementationTraits& traits = (*factory)->traits();
-  absl::Status status = CheckMemory(traits, *params, *args_.device);
+  absl::Status status = CheckMemory(traits, **params, *args_.device);
   if (!status.ok()) return status;
-  auto settled = std::make_shared<ExecutionTable::Settled>(std::move(params));
-  settled->request = args_.request;
-  settled->implementation = (*factory)->Create();
-  settled->shares_output = traits.shares_output;
-  settled->takes_segments = traits.takes_segments;
-  settled->has_dependencies =
-      !settled->params->instance->impl_details.dependencies.empty();
-  settled_ = std::move(settled);
+  auto made = std::make_shared<ExecutionTable::Settled>(*std::move(params));
+  made->request = args_.request;
+  made->implementation = (*factory)->Create();
+  made->shares_output = traits.shares_output;
+  made->takes_segments = traits.takes_segments;
+  made->has_dependencies =
+      !made->params->instance->impl_details.dependencies.empty();
+  settled_ = std::move(made);
   return absl::OkStatus();
 }
 

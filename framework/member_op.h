@@ -53,8 +53,9 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   void OnResolved(
       absl::StatusOr<std::shared_ptr<const CollectiveParams>> params);
   absl::Status Settle(std::shared_ptr<const CollectiveParams> params);
+  absl::Status TakeOwnRows();
   absl::Status FindImplementation(
-      std::shared_ptr<const CollectiveParams> params);
+      std::shared_ptr<const CollectiveParams> settled);
   void Prepare();
   absl::Status PrepareContext();
   void Run();

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "framework/collective_shapes.h"
+#include "framework/member_params.h"
 
 namespace tutti {
 
@@ -35,16 +35,10 @@ std::shared_ptr<const CollectiveParams> ParamsOf(
   auto task = std::make_shared<CollTaskParams>();
   task->is_local.assign(static_cast<size_t>(size), true);
   task->num_local = size;
-  auto params = std::make_shared<CollectiveParams>();
-  params->group = std::move(group);
-  params->instance = std::make_shared<const CollInstanceParams>(instance);
-  params->task = std::move(task);
-  params->default_rank = rank;
-  params->is_source =
-      instance.type == CollectiveType::kBroadcast && rank == instance.root;
-  params->input_shape = InputShape(instance, size, rank).value();
-  params->output_shape = OutputShape(instance, size, rank).value();
-  return params;
+  return MakeMemberParams(std::move(group),
+                          std::make_shared<const CollInstanceParams>(instance),
+                          std::move(task), rank)
+      .value();
 }
 
 std::shared_ptr<const CollectiveParams> ParamsOf(

@@ -34,6 +34,12 @@ bool HasOwnRows(const Request& request) {
          (exchange != nullptr && !exchange->send_rows.empty());
 }
 
+// Whether members know the rows of all, and those may change.
+bool KnowsRows(const Request& request) {
+  const auto* gather = std::get_if<AllGather>(&request.op);
+  return gather != nullptr && !gather->rows.empty();
+}
+
 std::optional<int> RootOf(const Request& request) {
   if (const auto* reduce = std::get_if<ReduceToRoot>(&request.op)) {
     return reduce->root;
@@ -99,6 +105,13 @@ constexpr RequestField kFields[] = {
      },
      [](const Request& request) {
        return std::string(HasOwnRows(request) ? "uneven" : "even");
+     }},
+    {"rows",
+     [](const Request& a, const Request& b) {
+       return KnowsRows(a) == KnowsRows(b);
+     },
+     [](const Request& request) {
+       return std::string(KnowsRows(request) ? "of all given" : "");
      }},
     {"shape",
      [](const Request& a, const Request& b) {
@@ -207,6 +220,7 @@ absl::Status CheckSameRequest(const CollectiveRequest& first,
                      " ", ValueText(*field, first), ", but is now called with ",
                      ValueText(*field, now), "; give it another instance key"));
   }
+  if (KnowsRows(now) && first.rank == now.rank) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(InstanceLabel(now),
                    " is now called with another role or other rows than when "

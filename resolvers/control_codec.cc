@@ -120,6 +120,7 @@ void EncodeOp(const CollectiveOp& op, proto::Request* message) {
     using Op = std::decay_t<decltype(typed)>;
     if constexpr (std::is_same_v<Op, AllGather>) {
       message->set_uneven(typed.uneven);
+      message->mutable_rows()->Add(typed.rows.begin(), typed.rows.end());
     } else if constexpr (std::is_same_v<Op, Broadcast>) {
       message->set_is_source(typed.is_source);
     } else if constexpr (std::is_same_v<Op, AllToAll>) {
@@ -147,6 +148,9 @@ absl::StatusOr<CollectiveOp> DecodeOp(const proto::Request& message) {
                         kMaxGroupSize);
   }
   if (status.ok()) {
+    status = CheckCount("request.rows", message.rows_size(), kMaxGroupSize);
+  }
+  if (status.ok()) {
     status = CheckCount("request.permutation", message.permutation_size(),
                         kMaxGroupSize);
   }
@@ -155,7 +159,8 @@ absl::StatusOr<CollectiveOp> DecodeOp(const proto::Request& message) {
     case CollectiveType::kAllReduce:
       return AllReduce{};
     case CollectiveType::kAllGather:
-      return AllGather{.uneven = message.uneven()};
+      return AllGather{.uneven = message.uneven(),
+                       .rows = ToVector<int64_t>(message.rows())};
     case CollectiveType::kReduceScatter:
       return ReduceScatter{};
     case CollectiveType::kBroadcast:

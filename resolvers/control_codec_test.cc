@@ -52,16 +52,18 @@ absl::StatusOr<MemberCall> Decode(const proto::CompleteParams& message) {
 }
 
 TEST(ControlCodecTest, ACallOfEachTypeSurvivesTheWire) {
-  const std::vector<CollectiveOp> ops = {AllReduce{},
-                                         AllGather{.uneven = true},
-                                         ReduceScatter{},
-                                         Broadcast{.is_source = true},
-                                         AllToAll{.send_rows = {5, 0, 1, 2}},
-                                         Permute{.permutation = {3, 1, 0, 2}},
-                                         Barrier{},
-                                         ReduceToRoot{.root = 3},
-                                         GatherToRoot{.root = 2},
-                                         ScatterFromRoot{.root = 1}};
+  const std::vector<CollectiveOp> ops = {
+      AllReduce{},
+      AllGather{.uneven = true},
+      AllGather{.uneven = true, .rows = {5, 0, 1, 2}},
+      ReduceScatter{},
+      Broadcast{.is_source = true},
+      AllToAll{.send_rows = {5, 0, 1, 2}},
+      Permute{.permutation = {3, 1, 0, 2}},
+      Barrier{},
+      ReduceToRoot{.root = 3},
+      GatherToRoot{.root = 2},
+      ScatterFromRoot{.root = 1}};
   for (const CollectiveOp& op : ops) {
     MemberCall call = Call();
     CollectiveRequest request = *call.request;

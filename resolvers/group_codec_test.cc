@@ -210,6 +210,11 @@ TEST(GroupCodecTest, RowsAgreeWithTheMembersOwnAndAddUp) {
                                           HasSubstr("rank 1 asks for")));
   EXPECT_THAT(decode({INT64_MAX, 2}, 1),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("range")));
+  // What all members know may be of another execution.
+  request.op = AllGather{.uneven = true, .rows = {9, 2}};
+  EXPECT_THAT(decode({2, 9}, 1), IsOk());
+  EXPECT_THAT(decode({INT64_MAX, 2}, 1),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("range")));
 }
 
 TEST(GroupCodecTest, OnlyTheSourceOfABroadcastIsItsRoot) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
+#include "framework/member_params.h"
 #include "framework/rank_list.h"
 #include "framework/request_fields.h"
 
@@ -90,12 +91,14 @@ absl::StatusOr<int> FindRoot(Requests requests) {
   return 0;
 }
 
-// The rows of CollInstanceParams.
+// The rows of CollInstanceParams. Of those that all members know it takes rank
+// 0's: the others' may be those of another execution.
 absl::StatusOr<std::vector<int64_t>> CollectRows(Requests requests) {
   const CollectiveOp& op = requests[0]->op;
   const auto* gather = std::get_if<AllGather>(&op);
   const auto* exchange = std::get_if<AllToAll>(&op);
   std::vector<int64_t> rows;
+  if (gather != nullptr && !gather->rows.empty()) return gather->rows;
   if (gather != nullptr && gather->uneven) {
     for (const auto& request : requests) rows.push_back(request->shape.dim(0));
   }
@@ -229,28 +232,6 @@ absl::Status CheckDecided(const SelectionPolicy& policy,
   if (why_not.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("instance.implementation is ", name, ", which ", why_not));
-}
-
-absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
-    std::shared_ptr<const CollGroupParams> group,
-    std::shared_ptr<const CollInstanceParams> instance,
-    std::shared_ptr<const CollTaskParams> task, int rank) {
-  auto input = InputShape(*instance, group->size(), rank);
-  if (!input.ok()) return input.status();
-  auto output = OutputShape(*instance, group->size(), rank);
-  if (!output.ok()) return output.status();
-  const auto bytes = SizeInBytes(instance->dtype, *output);
-  if (!bytes.ok()) return bytes.status();
-  auto params = std::make_shared<CollectiveParams>();
-  params->default_rank = rank;
-  params->is_source =
-      instance->type == CollectiveType::kBroadcast && rank == instance->root;
-  params->input_shape = *std::move(input);
-  params->output_shape = *std::move(output);
-  params->group = std::move(group);
-  params->instance = std::move(instance);
-  params->task = std::move(task);
-  return params;
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<const CollectiveParams>>>

@@ -14,13 +14,6 @@
 
 namespace tutti {
 
-// What the member of rank `rank` gets. Errors: INVALID_ARGUMENT if a shape or
-// the output is too large.
-absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
-    std::shared_ptr<const CollGroupParams> group,
-    std::shared_ptr<const CollInstanceParams> instance,
-    std::shared_ptr<const CollTaskParams> task, int rank);
-
 // Whether what the leader of a group has decided can be: `instance` is run by
 // an implementation that serves it, and by the one that `wanted` names if that
 // is not empty. What this process does not know is left to who looks it up.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/member_params.h"
 #include "framework/request_fields.h"
 #include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"

@@ -272,6 +272,47 @@ TEST_F(MpiCollectivesTest, GatherTakesAnyNumberOfRowsOfEach) {
   EXPECT_EQ(call.output.num_elements(), static_cast<int64_t>(wanted.size()));
 }
 
+TEST_F(MpiCollectivesTest, GivenRowsMayChangeWithEachExecution) {
+  CollectiveRequest request =
+      RequestOf("MpiGather", AllGather{}, DType::kInt32, TensorShape());
+  const auto start = [&](Call& call, const std::vector<int64_t>& rows) {
+    request.op = AllGather{.uneven = true, .rows = rows};
+    request.shape = *TensorShape::Create({rows[rank()], 11});
+    call.request = request;
+    call.input = Filled(DType::kInt32, request.shape, rank());
+    Start(call);
+  };
+  for (int execution = 0; execution < 5; ++execution) {
+    std::vector<int64_t> rows;
+    std::vector<int> wanted;
+    for (int r = 0; r < size(); ++r) {
+      rows.push_back((r + execution) % 3 + execution / 4);
+      for (int64_t i = 0; i < rows[r] * 11; ++i) wanted.push_back(Value(r, i));
+    }
+    Call call;
+    start(call, rows);
+    ASSERT_THAT(call.Wait(), IsOk());
+    ASSERT_EQ(call.output.num_elements(), static_cast<int64_t>(wanted.size()));
+    Check(call.output, [&](int64_t i) { return wanted[i]; });
+  }
+  if (size() == 1) return;
+  // What MPI would not bear ends before it begins, and the next one runs.
+  for (const bool do_agree : {false, true}) {
+    std::vector<int64_t> rows(size(), 1);
+    const bool is_last = rank() == size() - 1;
+    rows.back() = do_agree || is_last ? 2 : rank() + 3;
+    Call call;
+    start(call, rows);
+    if (do_agree) {
+      EXPECT_THAT(call.Wait(), IsOk());
+    } else {
+      EXPECT_THAT(call.Wait(),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr("gives other rows than rank 0")));
+    }
+  }
+}
+
 TEST_F(MpiCollectivesTest, BroadcastGivesAllWhatTheSourceHas) {
   for (const DType dtype : kAllDTypes) {
     for (const int64_t count : kCounts) {

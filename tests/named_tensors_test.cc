@@ -223,6 +223,27 @@ TEST_P(NamedTensorsTest, GathersWhatEachRankHas) {
   }
 }
 
+TEST_P(NamedTensorsTest, OtherRowsTakeNoMoreMessagesThanTheSame) {
+  Begin();
+  const auto num_calls_of = [&](int first_rows) {
+    const int64_t before = job_->network().num_calls();
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      calls.push_back(Gather(rank, "rows", Ones(rank, first_rows + rank)));
+    }
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      EXPECT_THAT(call->status, IsOk());
+      EXPECT_EQ(call->output.num_elements(), kNumRanks * (first_rows + 1));
+    }
+    return job_->network().num_calls() - before;
+  };
+  num_calls_of(70);  // Settles the instance.
+  const int64_t of_the_same = num_calls_of(70);
+  EXPECT_EQ(num_calls_of(71), of_the_same);
+  EXPECT_EQ(num_calls_of(80), of_the_same);
+}
+
 // What the tasks keep of instances is bounded, and nothing is forgotten.
 TEST_P(NamedTensorsTest, EverOtherRowsAndSizesLeaveRoomForMore) {
   Begin({.fusion_bytes = 0}, {.max_entries = 40});

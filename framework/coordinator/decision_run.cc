@@ -61,7 +61,9 @@ void Gather(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
   const bool is_even =
       std::all_of(rows.begin(), rows.end(),
                   [&](int64_t of_rank) { return of_rank == rows[0]; });
-  request.op = AllGather{.uneven = !is_even};
+  AllGather gather{.uneven = !is_even};
+  if (!is_even) gather.rows.assign(rows.begin(), rows.end());
+  request.op = std::move(gather);
   request.shape = pending.request.shape;
   request.merge_op = MergeOp();
   Execute(decision, std::move(request), pending.tensor.input, run,

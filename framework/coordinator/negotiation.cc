@@ -1,6 +1,7 @@
 #include "framework/coordinator/negotiation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -217,24 +218,30 @@ void Negotiation::DecideReduction(const std::vector<TensorPtr>& tensors,
   SetInstance(signature(made.fused_elements), made);
 }
 
-// At other lengths it runs as if all ranks had equally much: each one's rows
-// lie at the begin of its part.
+// Ranks with different rows give these with each call, so that one instance does
+// for all gathers of about one size, by which is chosen how they run. Where
+// there is no room for another instance it runs as if all ranks had equally
+// much: each one's rows lie at the begin of its part.
 void Negotiation::DecideGather(absl::Span<const TensorRequest> by_rank,
                                Decision& made) {
   const TensorRequest& first = by_rank.front();
   bool is_even = true;
   int64_t most_elements = 0;
+  double num_elements = 0;
   for (const TensorRequest& request : by_rank) {
     made.rows.push_back(request.shape.dim(0));
     is_even &= made.rows.back() == made.rows.front();
     most_elements = std::max(most_elements, request.shape.num_elements());
+    num_elements += static_cast<double>(request.shape.num_elements());
   }
-  const std::string exact =
-      absl::StrCat("gather ", Name(first.dtype), " ",
-                   absl::StrJoin(first.shape.dims().subspan(1), ","), " / ",
-                   absl::StrJoin(made.rows, ","));
+  const std::string size =
+      is_even ? absl::StrCat("rows ", made.rows.front())
+              : absl::StrCat("about 2^", std::ilogb(num_elements));
   const size_t num_entries = is_even ? 1 : 1 + made.rows.size();
-  if (SetExactInstance(exact, num_entries, made)) return;
+  const std::string signature = absl::StrCat(
+      "gather ", Name(first.dtype), " ",
+      absl::StrJoin(first.shape.dims().subspan(1), ","), " / ", size);
+  if (SetExactInstance(signature, num_entries, made)) return;
   made.fused_elements = FusedLength(most_elements);
   SetInstance(absl::StrCat("gather parts ", Name(first.dtype), " ",
                            made.fused_elements),

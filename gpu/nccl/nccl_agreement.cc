@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/digest.h"
 #include "framework/dtype.h"
 #include "framework/execution.h"
 #include "framework/group_layout.h"
@@ -53,7 +54,8 @@ void NcclAgreement::Start() {
 
 void NcclAgreement::Begin(const NcclTicket& ticket) {
   ticket_ = ticket;
-  std::memcpy(mine_.data(), &ticket.launch, mine_.size());
+  ticket_.launch.rows = DigestOf(context_.params->instance->rows);
+  std::memcpy(mine_.data(), &ticket_.launch, mine_.size());
   {
     MutexLock lock(&mu_);
     if (has_failed_) return;
@@ -130,24 +132,36 @@ NcclLaunchId NcclAgreement::LaunchOf(size_t other) const {
 }
 
 absl::Status NcclAgreement::CheckLaunch(const NcclLaunchId& theirs, int rank) {
+  if (theirs == ticket_.launch) return absl::OkStatus();
+  const absl::Status status = WhyNotSame(theirs, rank);
+  // What they launched may be nothing that this process runs now.
+  ExecKey their_exec = context_.exec_key;
+  their_exec.instance = theirs.instance;
+  their_exec.execution = theirs.execution;
+  executor_->peers().CancelExecution(*group_, their_exec, status);
+  return status;
+}
+
+absl::Status NcclAgreement::WhyNotSame(const NcclLaunchId& theirs,
+                                       int rank) const {
   const NcclLaunchId& mine = ticket_.launch;
-  if (theirs == mine) return absl::OkStatus();
+  const ExecKey& exec = context_.exec_key;
+  NcclLaunchId same_but_rows = theirs;
+  same_but_rows.rows = mine.rows;
+  if (same_but_rows == mine) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", exec.group, ", instance ", exec.instance,
+                     ": rank ", rank, " gives other rows than rank 0"));
+  }
   NcclLaunchId same_but_before = theirs;
   same_but_before.digest = mine.digest;
-  const ExecKey& exec = context_.exec_key;
-  const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+  return absl::FailedPreconditionError(absl::StrCat(
       "the processes of group ", exec.group, " (generation ", exec.generation,
       ") launch NCCL's collectives in different orders: in step ", exec.step,
       " ", ToString(mine), " on rank 0, and ", ToString(theirs), " on rank ",
       rank, same_but_before == mine ? ", with others before it" : "",
       "; have one depend on the other (CollImplDetails::dependencies), or call "
       "them in one order"));
-  // What they launched may be nothing that this process runs now.
-  ExecKey their_exec = exec;
-  their_exec.instance = theirs.instance;
-  their_exec.execution = theirs.execution;
-  executor_->peers().CancelExecution(*group_, their_exec, status);
-  return status;
 }
 
 void NcclAgreement::OnTransfer(int32_t id, absl::Status status) {

@@ -29,11 +29,11 @@ namespace tutti {
 //
 // "launch" is the NcclLaunchId. It goes under the key of the ticket, so that
 // the n-th launch of one process meets the n-th of another, even if these are
-// different instances; the process of rank 0 compares, and fails both
-// executions if they differ. The others go under the execution's own key: from
-// the arrival of the members to the end everyone waits for somebody there, and
-// so hears of it when the execution fails anywhere. Nothing is delayed by it
-// but `over`.
+// different instances; the process of rank 0 compares, also what rows the ranks
+// give (AllGather::rows), and fails both executions if they differ. The others
+// go under the execution's own key: from the arrival of the members to the end
+// everyone waits for somebody there, and so hears of it when the execution
+// fails anywhere. Nothing is delayed by it but `over`.
 //
 // Thread-safe. Its owner keeps it until `over` runs, and so long the context is
 // valid. `over` runs with no lock held, inside EndHere() or where a transfer
@@ -84,6 +84,7 @@ class NcclAgreement : public Lender,
 
   // Errors end the execution of `rank` too.
   absl::Status CheckLaunch(const NcclLaunchId& theirs, int rank);
+  absl::Status WhyNotSame(const NcclLaunchId& theirs, int rank) const;
 
   // Tells the others of the end, or ends, if it is time for that.
   void GoOn() ABSL_LOCKS_EXCLUDED(mu_);

@@ -1,19 +1,9 @@
 #include "gpu/nccl/nccl_order.h"
 
 #include "absl/strings/str_cat.h"
+#include "framework/digest.h"
 
 namespace tutti {
-namespace {
-
-// The mixing of splitmix64: the same on all machines.
-uint64_t Mix(uint64_t digest, uint64_t value) {
-  uint64_t z = digest + 0x9e3779b97f4a7c15 + value;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 std::string ToString(const NcclLaunchId& launch) {
   return absl::StrCat("launch ", launch.number, ", instance ", launch.instance,
@@ -31,7 +21,7 @@ NcclTicket NcclOrder::Next(const ExecKey& execution) {
   for (const auto value :
        {static_cast<uint64_t>(execution.step),
         static_cast<uint64_t>(execution.instance), execution.execution}) {
-    digest_ = Mix(digest_, value);
+    digest_ = AddToDigest(digest_, value);
   }
   NcclTicket ticket;
   ticket.launch = {.number = ++number_,

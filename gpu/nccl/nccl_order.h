@@ -18,6 +18,7 @@ struct NcclLaunchId {
   uint64_t digest = 0;  // Of this launch and all before it, in their order.
   int64_t instance = 0;
   uint64_t execution = 0;
+  uint64_t rows = 0;  // A digest of CollInstanceParams::rows.
 
   friend bool operator==(const NcclLaunchId&, const NcclLaunchId&) = default;
 };

@@ -1,6 +1,7 @@
 #include "remote/mpi/mpi_agreement.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,7 @@ void MpiAgreement::AddReady(const MpiPartPtr& part) {
   Send(part->tasks()[0], {.kind = MpiNote::Kind::kReady,
                           .key = key,
                           .is_in_place = part->is_in_place(),
+                          .rows = part->rows(),
                           .carried = std::string(part->carried())});
 }
 
@@ -70,7 +72,7 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
     case MpiNote::Kind::kWithdrawn:
       if (!is_of_leader) return;
       return Refuse(key, withdrawn.ok() && !note.carried.empty()
-                             ? absl::InternalError(note.carried)
+                             ? absl::Status(note.code, note.carried)
                              : withdrawn);
     case MpiNote::Kind::kBegin:
     case MpiNote::Kind::kMakeAndBegin:
@@ -108,7 +110,7 @@ std::optional<std::vector<int>> MpiAgreement::Awaited(
   absl::flat_hash_set<int> are_ready = {options_.this_task};
   const auto ready = ready_.find(key);
   if (ready != ready_.end()) {
-    for (const auto& [task, carried] : ready->second.carried) {
+    for (const auto& [task, member] : ready->second.members) {
       are_ready.insert(task);
     }
   }
@@ -146,8 +148,8 @@ void MpiAgreement::OnGone(int task, const absl::Status& why) {
   {
     MutexLock lock(&mu_);
     absl::erase_if(ready_, [task](auto& entry) {
-      entry.second.carried.erase(task);
-      return entry.second.carried.empty();
+      entry.second.members.erase(task);
+      return entry.second.members.empty();
     });
   }
   ReturnLeave(task);
@@ -167,7 +169,7 @@ void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
   {
     MutexLock lock(&mu_);
     Ready& ready = ready_[note.key];
-    ready.carried.try_emplace(task, note.carried);
+    ready.members.try_emplace(task, ReadyMember{note.carried, note.rows});
     ready.any_in_place = ready.any_in_place || note.is_in_place;
   }
   BeginIfComplete(note.key);
@@ -182,8 +184,8 @@ void MpiAgreement::RemoveReadyTask(int task, const ExecKey& key) {
   {
     MutexLock lock(&mu_);
     const auto found = ready_.find(key);
-    if (found == ready_.end() || found->second.carried.erase(task) == 0) return;
-    if (found->second.carried.empty()) ready_.erase(found);
+    if (found == ready_.end() || found->second.members.erase(task) == 0) return;
+    if (found->second.members.empty()) ready_.erase(found);
   }
   Send(task, {.kind = MpiNote::Kind::kWithdrawn, .key = key});
 }
@@ -196,7 +198,7 @@ bool MpiAgreement::IsComplete(const ExecKey& key) const {
   if (tasks.size() == 1) return true;
   const auto ready = ready_.find(key);
   if (ready == ready_.end()) return false;
-  const auto& are_ready = ready->second.carried;
+  const auto& are_ready = ready->second.members;
   if (are_ready.size() + 1 < tasks.size()) return false;
   return std::all_of(tasks.begin() + 1, tasks.end(),
                      [&](int task) { return are_ready.contains(task); });
@@ -204,13 +206,9 @@ bool MpiAgreement::IsComplete(const ExecKey& key) const {
 
 void MpiAgreement::BeginIfComplete(const ExecKey& key) {
   if (!IsComplete(key)) return;
-  if (!Find(key).part->carried().empty()) {
-    return SayBegin(key, /*makes_communicator=*/false);
-  }
+  if (!Find(key).part->carried().empty()) return SayBegin(key);
   LedGroup& group = led_[GroupOf(key)];
-  if (group.has_communicator) {
-    return SayBegin(key, /*makes_communicator=*/false);
-  }
+  if (group.has_communicator) return SayBegin(key);
   const auto gone = gone_.find(0);
   if (gone != gone_.end()) return Refuse(key, gone->second);
   group.complete.push_back(key);
@@ -218,7 +216,8 @@ void MpiAgreement::BeginIfComplete(const ExecKey& key) {
   Send(0, {.kind = MpiNote::Kind::kAskForLeave, .key = key});
 }
 
-void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
+// REQUIRES: there is a communicator, or leave to make it, or all is carried.
+void MpiAgreement::SayBegin(const ExecKey& key) {
   MpiPartPtr own;
   Ready others;
   {
@@ -227,33 +226,57 @@ void MpiAgreement::SayBegin(const ExecKey& key, bool makes_communicator) {
     auto ready = ready_.extract(key);
     if (!ready.empty()) others = std::move(ready.mapped());
   }
-  MpiNote note = {.kind = makes_communicator ? MpiNote::Kind::kMakeAndBegin
-                                             : MpiNote::Kind::kBegin,
-                  .key = key,
-                  .is_in_place = own->is_in_place() || others.any_in_place};
   const auto merged = MergeCarried(*own, others);
-  if (merged.ok()) {
-    note.carried = *merged;
-  } else {
-    note.kind = MpiNote::Kind::kWithdrawn;
-    note.carried = std::string(
-        merged.status().message().substr(0, MpiNote::kMostCarriedBytes));
-  }
-  const std::vector<int>& tasks = own->tasks();
-  for (size_t rank = 1; rank < tasks.size(); ++rank) Send(tasks[rank], note);
-  if (!merged.ok()) return own->Refuse(absl::InternalError(note.carried));
+  if (!merged.ok()) return SayWithdrawn(*own, merged.status());
+  const bool makes_communicator =
+      own->carried().empty() &&
+      !std::exchange(led_[GroupOf(key)].has_communicator, true);
+  const MpiNote note = {
+      .kind = makes_communicator ? MpiNote::Kind::kMakeAndBegin
+                                 : MpiNote::Kind::kBegin,
+      .key = key,
+      .is_in_place = own->is_in_place() || others.any_in_place,
+      .carried = *merged};
+  SendToOthers(*own, note);
   own->Begin({.makes_communicator = makes_communicator,
               .any_in_place = note.is_in_place,
               .merged = note.carried});
 }
 
+void MpiAgreement::SayWithdrawn(MpiPart& own, const absl::Status& why) {
+  const MpiNote note = {.kind = MpiNote::Kind::kWithdrawn,
+                        .key = own.key(),
+                        .carried = std::string(why.message().substr(
+                            0, MpiNote::kMostCarriedBytes)),
+                        .code = why.code()};
+  SendToOthers(own, note);
+  own.Refuse(absl::Status(note.code, note.carried));
+}
+
+void MpiAgreement::SendToOthers(const MpiPart& own, const MpiNote& note) {
+  const std::vector<int>& tasks = own.tasks();
+  for (size_t rank = 1; rank < tasks.size(); ++rank) Send(tasks[rank], note);
+}
+
+absl::Status MpiAgreement::CheckRows(const MpiPart& own, const Ready& others) {
+  for (size_t rank = 1; rank < own.tasks().size(); ++rank) {
+    if (others.members.at(own.tasks()[rank]).rows == own.rows()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group ", own.key().group, ", instance ", own.key().instance, ": rank ",
+        rank, " gives other rows than rank 0"));
+  }
+  return absl::OkStatus();
+}
+
 // Nothing, where nothing is carried.
 absl::StatusOr<std::string> MpiAgreement::MergeCarried(const MpiPart& own,
                                                        const Ready& others) {
+  absl::Status status = CheckRows(own, others);
+  if (!status.ok()) return status;
   if (own.carried().empty()) return std::string();
   std::vector<absl::string_view> carried = {own.carried()};
   for (size_t rank = 1; rank < own.tasks().size(); ++rank) {
-    carried.push_back(others.carried.at(own.tasks()[rank]));
+    carried.push_back(others.members.at(own.tasks()[rank]).carried);
   }
   return own.Merge(carried);
 }
@@ -264,11 +287,8 @@ void MpiAgreement::OnLeave(const ExecKey& key) {
   const MpiNote returned = {.kind = MpiNote::Kind::kReturnLeave, .key = key};
   if (found == led_.end()) return Send(0, returned);
   const auto complete = std::exchange(found->second.complete, {});
-  bool is_made = false;
   for (const ExecKey& next : complete) {
-    if (!IsComplete(next)) continue;
-    led_[GroupOf(key)].has_communicator = true;
-    SayBegin(next, /*makes_communicator=*/!std::exchange(is_made, true));
+    if (IsComplete(next)) SayBegin(next);
   }
   Send(0, returned);
 }

@@ -48,7 +48,9 @@ namespace tutti {
 // other in a circle.
 //
 // With ready comes whether the member's input is its output, with begin whether
-// any member's is: MPI has all of them reduce in place, or none.
+// any member's is: MPI has all of them reduce in place, or none. So comes a
+// digest of the rows that the member gives (AllGather::rows); where they
+// differ, the leader says withdrawn to all, and why.
 //
 // Pure but for what it calls. For one thread, but for Awaited(). A task that is
 // gone is not waited for any more: what it leads ends.
@@ -107,8 +109,12 @@ class MpiAgreement {
   };
 
   // The other members that are ready.
+  struct ReadyMember {
+    std::string carried;
+    uint64_t rows = 0;
+  };
   struct Ready {
-    absl::flat_hash_map<int, std::string> carried;  // By task.
+    absl::flat_hash_map<int, ReadyMember> members;  // By task.
     bool any_in_place = false;  // Also of those that have withdrawn.
   };
 
@@ -134,8 +140,10 @@ class MpiAgreement {
   void RemoveReadyTask(int task, const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsComplete(const ExecKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
   void BeginIfComplete(const ExecKey& key);
-  void SayBegin(const ExecKey& key, bool makes_communicator)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void SayBegin(const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
+  void SayWithdrawn(MpiPart& own, const absl::Status& why);
+  void SendToOthers(const MpiPart& own, const MpiNote& note);
+  static absl::Status CheckRows(const MpiPart& own, const Ready& others);
   static absl::StatusOr<std::string> MergeCarried(const MpiPart& own,
                                                   const Ready& others);
   void OnLeave(const ExecKey& key);

@@ -31,6 +31,7 @@ namespace tutti {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Optional;
 using testing::Pair;
@@ -96,6 +97,9 @@ class MpiAgreementTest : public testing::Test {
   std::set<std::pair<int, int64_t>> wants_in_place_;
   std::vector<std::set<int64_t>> in_place_;
 
+  // Tasks and instances to which they give other rows than the others.
+  std::set<std::pair<int, int64_t>> with_other_rows_;
+
   // Instances that carry the names of their tasks, and those that cannot be
   // merged; what came of the former.
   std::set<int64_t> carries_, cannot_merge_;
@@ -119,6 +123,9 @@ class FakePart : public MpiPart {
   const std::vector<int>& tasks() const override { return tasks_; }
   bool is_in_place() const override {
     return test_->wants_in_place_.contains({task_, key_.instance});
+  }
+  uint64_t rows() const override {
+    return test_->with_other_rows_.contains({task_, key_.instance}) ? 2 : 1;
   }
   absl::string_view carried() const override { return carried_; }
   absl::StatusOr<std::string> Merge(
@@ -261,11 +268,33 @@ TEST_F(MpiAgreementTest, WhatCannotBeMergedEndsOnAllMembers) {
     EXPECT_THAT(begun_[task][1], IsEmpty());
     EXPECT_THAT(
         refused_[task],
-        ElementsAre(Pair(KeyOf(1, 1), StatusIs(absl::StatusCode::kInternal,
+        ElementsAre(Pair(KeyOf(1, 1), StatusIs(absl::StatusCode::kDataLoss,
                                                "it is broken"))));
     EXPECT_EQ(tasks_[task]->num_waiting(), 0u);
   }
   EXPECT_EQ(tasks_[1]->num_led(), 0u);
+}
+
+TEST_F(MpiAgreementTest, WhereRowsDifferItEndsOnAllMembersAndOthersBegin) {
+  MakeTasks(3);
+  for (const int64_t instance : {1, 3}) with_other_rows_.emplace(2, instance);
+  const std::vector<int> tasks = {1, 0, 2};
+  for (const int64_t instance : {1, 2, 3}) {
+    for (const int task : tasks) AddReady(task, KeyOf(1, instance), tasks);
+    DeliverAll();
+  }
+  for (const int task : tasks) {
+    // The first one is not the one that makes the communicator.
+    EXPECT_THAT(begun_[task][1], ElementsAre(2));
+    EXPECT_THAT(made_[task][1], ElementsAre(2));
+    const auto is_about_rank_2 =
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 HasSubstr("rank 2 gives other rows than rank 0"));
+    EXPECT_THAT(refused_[task],
+                ElementsAre(Pair(KeyOf(1, 1), is_about_rank_2),
+                            Pair(KeyOf(1, 3), is_about_rank_2)));
+    EXPECT_EQ(tasks_[task]->num_waiting(), 0u);
+  }
 }
 
 TEST_F(MpiAgreementTest, TaskZeroGivesLeaveToOneAtATime) {

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
+#include "framework/digest.h"
 #include "framework/execution.h"
 #include "framework/rank_list.h"
 
@@ -128,6 +129,9 @@ class MpiCollectives::Execution final
   bool is_in_place() const override {
     return context_.input.is_set() && context_.output.is_set() &&
            context_.input.data() == context_.output.data();
+  }
+  uint64_t rows() const override {
+    return DigestOf(context_.params->instance->rows);
   }
   absl::string_view carried() const override {
     return operation_->small_input();

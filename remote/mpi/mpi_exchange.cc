@@ -90,9 +90,7 @@ void MpiExchange::Begin(MpiPart& part, absl::string_view input) const {
   std::array<absl::string_view, 2> by_rank = {part.carried(), input};
   if (!is_first(part)) std::swap(by_rank[0], by_rank[1]);
   const absl::StatusOr<std::string> merged = part.Merge(by_rank);
-  if (!merged.ok()) {
-    return part.Refuse(absl::InternalError(merged.status().message()));
-  }
+  if (!merged.ok()) return part.Refuse(merged.status());
   part.Begin({.merged = *merged});
 }
 

@@ -59,6 +59,7 @@ class FakePart : public MpiPart {
   const ExecKey& key() const override { return key_; }
   const std::vector<int>& tasks() const override { return tasks_; }
   bool is_in_place() const override { return false; }
+  uint64_t rows() const override { return 0; }
   absl::string_view carried() const override { return carried_; }
   absl::StatusOr<std::string> Merge(
       absl::Span<const absl::string_view> carried) const override {
@@ -313,7 +314,7 @@ TEST_F(MpiExchangeTest, WhatCannotBeMergedEndsOnBoth) {
   for (const int task : {0, 1}) Add(task, 1, {0, 1});
   DeliverAll();
   for (const int task : {0, 1}) {
-    EXPECT_THAT(EndsOf(task, 1), ElementsAre("INTERNAL: it is broken"));
+    EXPECT_THAT(EndsOf(task, 1), ElementsAre("DATA_LOSS: it is broken"));
   }
   ExpectNothingIsLeft();
 }

@@ -11,6 +11,8 @@ struct Header {
   uint64_t kind = 0;
   ExecKey key;
   uint64_t is_in_place = 0;
+  uint64_t rows = 0;
+  int64_t code = 0;
 };
 static_assert(std::is_trivially_copyable_v<Header>);
 
@@ -21,7 +23,9 @@ size_t MostNoteBytes() { return sizeof(Header) + MpiNote::kMostCarriedBytes; }
 void EncodeNote(const MpiNote& note, std::string& bytes) {
   const Header header = {.kind = static_cast<uint64_t>(note.kind),
                          .key = note.key,
-                         .is_in_place = note.is_in_place ? 1U : 0U};
+                         .is_in_place = note.is_in_place ? 1U : 0U,
+                         .rows = note.rows,
+                         .code = static_cast<int64_t>(note.code)};
   bytes.assign(reinterpret_cast<const char*>(&header), sizeof(header));
   bytes += note.carried;
 }
@@ -36,7 +40,9 @@ std::optional<MpiNote> DecodeNote(absl::string_view bytes) {
   return MpiNote{.kind = static_cast<MpiNote::Kind>(header.kind),
                  .key = header.key,
                  .is_in_place = header.is_in_place != 0,
-                 .carried = std::string(bytes)};
+                 .rows = header.rows,
+                 .carried = std::string(bytes),
+                 .code = static_cast<absl::StatusCode>(header.code)};
 }
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "framework/buf_key.h"
 
@@ -39,11 +40,14 @@ struct MpiNote {
   // on some member.
   bool is_in_place = false;
 
+  uint64_t rows = 0;  // kReady: a digest of CollInstanceParams::rows.
+
   // kInput, kReady: the sender's input, kBegin: what all of these come to,
   // where that is so little that it goes along. kWithdrawn: why, where nobody
-  // has asked.
+  // has asked, as `code` too.
   static constexpr size_t kMostCarriedBytes = size_t{4} << 10;
   std::string carried;
+  absl::StatusCode code = absl::StatusCode::kOk;
 };
 
 // A note as bytes: all processes run the same program on machines of one kind,

@@ -17,7 +17,9 @@ MpiNote NoteOf(std::string carried) {
                   .instance = 4,
                   .execution = 5},
           .is_in_place = true,
-          .carried = std::move(carried)};
+          .rows = 6,
+          .carried = std::move(carried),
+          .code = absl::StatusCode::kDataLoss};
 }
 
 std::string Encoded(const MpiNote& note) {
@@ -32,7 +34,9 @@ void ExpectIsReadAsWritten(const MpiNote& note) {
   EXPECT_EQ(read->kind, note.kind);
   EXPECT_EQ(read->key, note.key);
   EXPECT_EQ(read->is_in_place, note.is_in_place);
+  EXPECT_EQ(read->rows, note.rows);
   EXPECT_TRUE(read->carried == note.carried);
+  EXPECT_EQ(read->code, note.code);
 }
 
 TEST(MpiNoteTest, ANoteIsReadAsItWasWritten) {

@@ -1,6 +1,7 @@
 #ifndef TUTTI_REMOTE_MPI_MPI_PART_H_
 #define TUTTI_REMOTE_MPI_MPI_PART_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,12 +37,15 @@ class MpiPart {
   // Whether its input is its output.
   virtual bool is_in_place() const = 0;
 
+  // A digest of CollInstanceParams::rows, which are to be the same on all.
+  virtual uint64_t rows() const = 0;
+
   // Its input, if that goes along: at most MpiNote::kMostCarriedBytes, of one
   // length on all members. Else empty, on all.
   virtual absl::string_view carried() const = 0;
 
   // What `carried`, by rank, comes to, for those who begin by it. An error ends
-  // the execution on all of them, with INTERNAL and its text.
+  // the execution on all of them.
   virtual absl::StatusOr<std::string> Merge(
       absl::Span<const absl::string_view> carried) const = 0;
 

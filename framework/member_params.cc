@@ -1,0 +1,58 @@
+#include "framework/member_params.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective_shapes.h"
+#include "framework/request_fields.h"
+#include "framework/tensor.h"
+
+namespace tutti {
+
+absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
+    std::shared_ptr<const CollGroupParams> group,
+    std::shared_ptr<const CollInstanceParams> instance,
+    std::shared_ptr<const CollTaskParams> task, int rank) {
+  auto input = InputShape(*instance, group->size(), rank);
+  if (!input.ok()) return input.status();
+  auto output = OutputShape(*instance, group->size(), rank);
+  if (!output.ok()) return output.status();
+  const auto bytes = SizeInBytes(instance->dtype, *output);
+  if (!bytes.ok()) return bytes.status();
+  auto params = std::make_shared<CollectiveParams>();
+  params->default_rank = rank;
+  params->is_source =
+      instance->type == CollectiveType::kBroadcast && rank == instance->root;
+  params->input_shape = *std::move(input);
+  params->output_shape = *std::move(output);
+  params->group = std::move(group);
+  params->instance = std::move(instance);
+  params->task = std::move(task);
+  return params;
+}
+
+absl::StatusOr<std::shared_ptr<const CollectiveParams>> ParamsOfCall(
+    std::shared_ptr<const CollectiveParams> settled,
+    const CollectiveRequest& request) {
+  const auto* const gather = std::get_if<AllGather>(&request.op);
+  if (gather == nullptr || gather->rows.empty()) return settled;
+  const int rank = settled->default_rank;
+  if (request.shape.dim(0) != gather->rows[rank]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(InstanceLabel(request), ": rows says that rank ", rank,
+                     " has ", gather->rows[rank], " rows, but its shape is ",
+                     request.shape.ToString()));
+  }
+  if (gather->rows == settled->instance->rows) return settled;
+  auto shape = request.shape.WithFirstDim(gather->rows[0]);
+  if (!shape.ok()) return shape.status();
+  auto instance = std::make_shared<CollInstanceParams>(*settled->instance);
+  instance->rows = gather->rows;
+  instance->shape = *std::move(shape);
+  return MakeMemberParams(settled->group, std::move(instance), settled->task,
+                          rank);
+}
+
+}  // namespace tutti
