@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "framework/blocking_counter.h"
 #include "framework/dtype.h"
 #include "framework/environment.h"
@@ -324,6 +325,7 @@ class SlowService final : public TransferService {
 
   void Serve(const ControlCaller& caller, const BufKey& key,
              const Ask& ask) override {
+    if (key.tag == kLastTag) last_comes_.DecrementCount();
     table_.Serve(caller, key, ask);
   }
   void Withdraw(const BufKey& key, const Borrower* borrower,
@@ -336,6 +338,12 @@ class SlowService final : public TransferService {
   }
 
   TableService& table() { return table_; }
+
+  // All that a stream has asked before this is no business of its reader's any
+  // more, which asks for one after the other.
+  static constexpr int kLastTag = 9;
+  void WaitForLastTag() { last_comes_.Wait(); }
+
   void WaitForWithdraw() { begun_.Wait(); }
   void LetWithdrawEnd() { may_end_.DecrementCount(); }
   bool has_ended() const { return has_ended_; }
@@ -343,6 +351,7 @@ class SlowService final : public TransferService {
  private:
   const Waits waits_;
   TableService table_;
+  BlockingCounter last_comes_{1};
   BlockingCounter begun_{1};
   BlockingCounter may_end_{1};
   std::atomic<bool> has_ended_ = false;
@@ -358,9 +367,16 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   WaitingLender lender;
   service.table().Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingLender last_lender;
+  service.table().Provide(
+      KeyOf(SlowService::kLastTag),
+      {.bytes = absl::MakeConstSpan(bytes).first(4), .lender = &last_lender});
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
+  peer.Write(Request(3, SlowService::kLastTag, 4));
+  // Else the reader withdraws the second one, not the drop.
+  service.WaitForLastTag();
   service.table().WaitForAsks(1);
   std::thread dropper([&] {
     (*transport)
@@ -375,6 +391,7 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   // From now on nothing but the drop is under way; a few shutdowns take longer
   // than what is left of this one.
   EXPECT_FALSE(lender.Wait().ok());
+  (void)last_lender.Wait();  // Its bytes may have left.
   for (int i = 0; i < 5; ++i) tasks.Start(0);
   service.LetWithdrawEnd();
   dropper.join();
