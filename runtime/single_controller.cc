@@ -1,5 +1,6 @@
 #include "runtime/single_controller.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -93,6 +94,23 @@ absl::Status CheckAlgorithm(const std::string& name,
   return absl::OkStatus();
 }
 
+// What was settled for one call is an entry for each tensor.
+InstanceKey MostInstances(int num_tensors) {
+  constexpr int kMost = 1024;
+  constexpr int kMostEntries = 64 * kMost;
+  return std::clamp(kMostEntries / num_tensors, 1, kMost);
+}
+
+// The same for requests alike, whose ops are not custom.
+std::string TextOf(const CollectiveRequest& request) {
+  const CollImplDetails& details = request.impl_details;
+  return absl::StrCat(Name(request.dtype), " ", request.shape.ToString(), " ",
+                      request.merge_op.name(), " ", request.final_op.name(),
+                      " ", absl::StrJoin(details.subdiv_offsets, ","), " ",
+                      absl::StrJoin(details.rank_list, ","), " ",
+                      details.implementation);
+}
+
 CollImplDetails DetailsOf(const AllReduceOptions& options) {
   CollImplDetails details;
   details.implementation = AlgorithmOf(options);
@@ -115,31 +133,44 @@ absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
   if (!status.ok()) return status;
   CollectiveRequest request;
   request.op = tutti::AllReduce();
+  request.dtype = tensors.front().dtype();
+  request.shape = tensors.front().shape();
   request.merge_op = options.reduction;
   request.final_op = options.final_op;
   request.impl_details = DetailsOf(options);
   status = CheckAlgorithm(request.impl_details.implementation, options, size);
   if (!status.ok()) return status;
-  const auto group = GroupOf(options.num_tasks, size / options.num_tasks);
-  if (!group.ok()) return group.status();
-  const int64_t call = ++num_calls_;
-  request.instance_key = call;
-  auto reduced = (*group)->Run(/*step_id=*/call, std::move(request), tensors);
-  (*group)->manager().Cleanup(call);
+  const auto place =
+      PlaceFor(request, options.num_tasks, size / options.num_tasks);
+  if (!place.ok()) return place.status();
+  request.instance_key = place->instance;
+  const int64_t step_id = ++num_calls_;
+  auto reduced = place->group->Run(step_id, std::move(request), tensors);
+  place->group->manager().Cleanup(step_id);
   return reduced;
 }
 
-absl::StatusOr<LocalGroup*> SingleController::GroupOf(int num_tasks,
-                                                      int devices_per_task) {
+absl::StatusOr<SingleController::Place> SingleController::PlaceFor(
+    const CollectiveRequest& request, int num_tasks, int devices_per_task) {
+  Devices
+      full;  // Goes without the lock, or with the last call that runs there.
   MutexLock lock(&mu_);
-  std::unique_ptr<LocalGroup>& group = groups_[{num_tasks, devices_per_task}];
-  if (group == nullptr) {
+  Devices& devices = devices_[{num_tasks, devices_per_task}];
+  if (devices.last_instance >= MostInstances(num_tasks * devices_per_task)) {
+    std::swap(full, devices);
+  }
+  if (devices.group == nullptr) {
     auto created =
         LocalGroup::Create(environment_, num_tasks, devices_per_task);
     if (!created.ok()) return created.status();
-    group = *std::move(created);
+    devices.group = *std::move(created);
   }
-  return group.get();
+  if (request.merge_op.is_custom() || request.final_op.is_custom()) {
+    return Place{devices.group, ++devices.last_instance};
+  }
+  InstanceKey& instance = devices.instances[TextOf(request)];
+  if (instance == 0) instance = ++devices.last_instance;
+  return Place{devices.group, instance};
 }
 
 }  // namespace tutti

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "framework/collective_request.h"
 #include "framework/environment.h"
 #include "framework/merge_op.h"
 #include "framework/mutex.h"
@@ -48,8 +50,13 @@ struct AllReduceOptions {
 // Collectives for a runtime whose one thread of control owns the tensors of all
 // devices: a function from tensors to tensors, with no groups, keys or steps.
 //
-// Thread-safe. Keeps the devices for each number of tensors and tasks that it
-// has seen. `environment`'s parts outlive it.
+// Calls alike (the same options, dtype and shape) are settled and planned once.
+// Custom ops are known by their names, so those with one are settled each time:
+// another function may have the name.
+//
+// Thread-safe. For each number of tensors and tasks that it has seen it keeps
+// the devices, and what was settled for the last 1,024 calls that differ, fewer
+// of more than 64 tensors. `environment`'s parts outlive it.
 class SingleController {
  public:
   explicit SingleController(const Environment& environment)
@@ -69,13 +76,26 @@ class SingleController {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  absl::StatusOr<LocalGroup*> GroupOf(int num_tasks, int devices_per_task)
+  // Devices, and the instances of their one group that they have run.
+  struct Devices {
+    std::shared_ptr<LocalGroup> group;
+    InstanceKey last_instance = 0;
+    absl::flat_hash_map<std::string, InstanceKey> instances;
+  };
+
+  // Where a call runs.
+  struct Place {
+    std::shared_ptr<LocalGroup> group;
+    InstanceKey instance = 0;
+  };
+  absl::StatusOr<Place> PlaceFor(const CollectiveRequest& request,
+                                 int num_tasks, int devices_per_task)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const Environment environment_;
   std::atomic<int64_t> num_calls_{0};
   Mutex mu_;
-  std::map<std::pair<int, int>, std::unique_ptr<LocalGroup>> groups_
+  std::map<std::pair<int, int>, Devices> devices_
       ABSL_GUARDED_BY(mu_);  // By tasks and devices per task.
 };
 

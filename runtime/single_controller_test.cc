@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "framework/collective_implementation.h"
 #include "framework/default_environment.h"
+#include "framework/registry.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -144,6 +149,79 @@ TEST_F(SingleControllerTest, CallsDoNotMeetEachOther) {
   EXPECT_THAT(Reduced(Tensors(2, 1), {}), ElementsAre(11));
   EXPECT_THAT(Reduced(Tensors(2, 3), {}), ElementsAre(11, 13, 15));
   EXPECT_THAT(Reduced(Tensors(3, 1), {}), ElementsAre(111));
+}
+
+// Counts what is settled.
+class Counted : public CollectiveImplementationInterface {
+ public:
+  static inline std::atomic<int> num_settled = 0;
+
+  absl::Status InitializeCollectiveParams(
+      const CollGroupParams& /*group*/,
+      CollInstanceParams* /*instance*/) override {
+    ++num_settled;
+    return absl::OkStatus();
+  }
+  absl::Status InitializeCollectiveContext(
+      CollectiveContext* context) override {
+    return reduce_->InitializeCollectiveContext(context);
+  }
+  void Run(const CollectiveContext& context, StatusCallback done) override {
+    reduce_->Run(context, std::move(done));
+  }
+
+ private:
+  const std::unique_ptr<CollectiveImplementationInterface> reduce_ =
+      (*CollectiveRegistry::Global().Find("LocalReduce"))->Create();
+};
+REGISTER_COLLECTIVE(Counted,
+                    Implemented<Counted>({.summary = "for tests",
+                                          .collectives = {
+                                              CollectiveType::kAllReduce}}));
+
+TEST_F(SingleControllerTest, CallsAlikeAreSettledOnce) {
+  Counted::num_settled = 0;
+  AllReduceOptions options{.algorithm = "Counted"};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(Reduced(Tensors(2, 1), options), ElementsAre(11));
+  }
+  EXPECT_EQ(Counted::num_settled, 1);
+  EXPECT_THAT(Reduced(Tensors(2, 2), options), ElementsAre(11, 13));
+  EXPECT_EQ(Counted::num_settled, 2);
+  options.reduction = ReductionKind::kMax;
+  EXPECT_THAT(Reduced(Tensors(2, 2), options), ElementsAre(10, 11));
+  EXPECT_EQ(Counted::num_settled, 3);
+  options.final_op = FinalOp::DivideByGroupSize();
+  EXPECT_THAT(Reduced(Tensors(2, 2), options), ElementsAre(5, 5.5));
+  EXPECT_EQ(Counted::num_settled, 4);
+}
+
+TEST_F(SingleControllerTest, WhatWasSettledIsForgottenWhereItGetsMuch) {
+  Counted::num_settled = 0;
+  const AllReduceOptions options{.algorithm = "Counted"};
+  constexpr int kKept = 1024;
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t length = 1; length <= kKept + 1; ++length) {
+      ASSERT_THAT(Reduced(Tensors(2, length), options), SizeIs(length));
+    }
+  }
+  EXPECT_EQ(Counted::num_settled, 2 * (kKept + 1));
+}
+
+// One name, different functions.
+TEST_F(SingleControllerTest, EachCallRunsTheCustomOpThatItBrings) {
+  AllReduceOptions options;
+  for (const float factor : {2.0F, 3.0F}) {
+    options.final_op = *FinalOp::Custom(
+        {.name = "scale",
+         .apply = [factor](DType, void* values, int64_t num_elements, int) {
+           for (int64_t i = 0; i < num_elements; ++i) {
+             static_cast<float*>(values)[i] *= factor;
+           }
+           return absl::OkStatus();
+         }});
+    EXPECT_THAT(Reduced(Tensors(2, 1), options), ElementsAre(11 * factor));
+  }
 }
 
 struct BadCall {
