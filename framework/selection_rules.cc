@@ -11,7 +11,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "framework/collective_request.h"
 #include "framework/implementation_traits.h"
+#include "framework/layout_text.h"
 
 namespace tutti {
 namespace {
@@ -41,6 +43,11 @@ absl::Status CheckImplementation(const CollectiveRegistry& registry,
   if (std::find(types.begin(), types.end(), rule.type) == types.end()) {
     return Blame(rule, rule.implementation, " does not do ", Name(rule.type));
   }
+  const absl::Status parts = CheckParts(traits);
+  if (!parts.ok()) {
+    return Blame(rule, rule.implementation,
+                 " cannot be made of its parts: ", parts.message());
+  }
   if (traits.needs_one_process && rule.one_process == false) {
     return Blame(rule, rule.implementation,
                  " needs all members in one process, but the rule is for "
@@ -49,9 +56,31 @@ absl::Status CheckImplementation(const CollectiveRegistry& registry,
   return absl::OkStatus();
 }
 
+bool IsOfOneTask(const SelectionRule& rule) {
+  const auto tasks = ParseLayoutText(rule.layout, kMaxGroupSize);
+  return tasks.ok() && tasks->size() == 1;
+}
+
+// Whether all members are in one process; empty: they may be or not.
+std::optional<bool> OneProcess(const SelectionRule& rule) {
+  return IsOfOneTask(rule) ? true : rule.one_process;
+}
+
+absl::Status CheckProcesses(const SelectionRule& rule) {
+  if (rule.one_process.value_or(true) || !IsOfOneTask(rule)) {
+    return absl::OkStatus();
+  }
+  return Blame(rule, "the layout ", rule.layout,
+               " is one process, but the rule is for several");
+}
+
 absl::Status CheckRange(const SelectionRule& rule) {
   if (rule.min_bytes < 0) {
     return Blame(rule, "sizes begin at ", rule.min_bytes, "; wanted 0 or more");
+  }
+  if (rule.type == CollectiveType::kBarrier && rule.min_bytes > 0) {
+    return Blame(rule, "sizes begin at ", rule.min_bytes,
+                 ", but a barrier has 0 bytes");
   }
   if (rule.min_bytes <= rule.max_bytes) return absl::OkStatus();
   return Blame(rule, "no size is from ", rule.min_bytes, " to ", rule.max_bytes,
@@ -62,7 +91,7 @@ absl::Status CheckRange(const SelectionRule& rule) {
 using Scope = std::tuple<CollectiveType, std::string, std::optional<bool>>;
 
 Scope ScopeOf(const SelectionRule& rule) {
-  return {rule.type, rule.layout, rule.one_process};
+  return {rule.type, rule.layout, OneProcess(rule)};
 }
 
 // A rule, and what its implementation can do.
@@ -173,7 +202,7 @@ std::vector<const SelectionRule*> RulesBefore::FindTakers(
 absl::Status RulesBefore::CheckReached(const SelectionRule& rule) const {
   std::vector<const SelectionRule*> all;
   for (const bool one_process : {true, false}) {
-    if (rule.one_process.value_or(one_process) != one_process) continue;
+    if (OneProcess(rule).value_or(one_process) != one_process) continue;
     const std::vector<const SelectionRule*> takers =
         FindTakers(rule, one_process);
     if (takers.empty()) return absl::OkStatus();
@@ -194,6 +223,7 @@ absl::Status CheckRules(const CollectiveRegistry& registry,
   RulesBefore before;
   for (const SelectionRule& rule : rules.rules) {
     absl::Status status = CheckImplementation(registry, rule);
+    if (status.ok()) status = CheckProcesses(rule);
     if (status.ok()) status = CheckRange(rule);
     if (status.ok()) status = before.CheckOverlap(rule);
     if (status.ok()) status = before.CheckReached(rule);

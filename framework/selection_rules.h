@@ -42,11 +42,12 @@ inline std::optional<int64_t> PastCachesFromBytes(const SelectionRules* rules) {
 }
 
 // Errors: INVALID_ARGUMENT naming the rule, and the other one where there are
-// two: an implementation that is not registered, or not for this collective or
-// these processes; a range without sizes; ranges of the same collective, layout
-// and processes that overlap; a rule that is never reached, because those
-// before it take all that it matches, whatever devices and processes the group
-// has.
+// two: an implementation that is not registered, cannot be made of its parts,
+// or is not for this collective or these processes; a layout of one task, which
+// is one process, for several; a range without sizes, or without that of a
+// barrier, which is 0; ranges of the same collective, layout and processes that
+// overlap; a rule that is never reached, because those before it take all that
+// it matches, whatever devices and processes the group has.
 absl::Status CheckRules(const CollectiveRegistry& registry,
                         const SelectionRules& rules);
 

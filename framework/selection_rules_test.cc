@@ -85,6 +85,44 @@ TEST_F(SelectionRulesTest, WhatNeedsOneProcessIsRefusedForSeveral) {
                                 HasSubstr("f:0: Local needs all members")));
 }
 
+TEST_F(SelectionRulesTest, WhatCannotBeMadeOfItsPartsIsRefused) {
+  Register("Made",
+           {.collectives = {CollectiveType::kAllReduce}, .check_parts = [] {
+              return absl::NotFoundError("there is no \"Lost\"");
+            }});
+  Add(0, 4).implementation = "Made";
+  EXPECT_THAT(Check(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       StartsWith("f:0: Made cannot be made of its parts: "
+                                  "there is no \"Lost\"")));
+}
+
+TEST_F(SelectionRulesTest, ALayoutOfOneTaskIsOneProcess) {
+  Add(0, 4).layout = "1x8";
+  rules_.back().one_process = false;
+  EXPECT_THAT(Check(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       StartsWith("f:0: the layout 1x8 is one process, "
+                                  "but the rule is for several")));
+  rules_.back().one_process = true;
+  EXPECT_THAT(Check(), IsOk());
+  Add(4, 9).layout = "1x8";
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(StartsWith("f:1"), HasSubstr("overlap"),
+                                      HasSubstr("f:0"))));
+}
+
+TEST_F(SelectionRulesTest, ABarrierHasNoBytes) {
+  Register("Meet", {.collectives = {CollectiveType::kBarrier}});
+  Add(0, 9).implementation = "Meet";
+  rules_.back().type = CollectiveType::kBarrier;
+  EXPECT_THAT(Check(), IsOk());
+  rules_.back().min_bytes = 3;
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                StartsWith("f:0: sizes begin at 3, but a "
+                                           "barrier has 0 bytes")));
+}
+
 TEST_F(SelectionRulesTest, ARangeWithoutSizesIsRefused) {
   Add(5, 4);
   EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,

@@ -12,12 +12,14 @@
 namespace tutti {
 namespace {
 
+// Up to so many ranks, on all layouts of equal tasks.
+constexpr int kMaxEvenRanks = 16;
+
 // Ranks per task; ranks follow each other from task to task.
 const std::vector<std::vector<int>>& MixedTasks() {
   static const auto* const tasks = new std::vector<std::vector<int>>{
-      {1, 4},       {3, 1, 2}, {4, 4},       {2, 8, 1},
-      {5, 5, 5},    {8, 8},    {4, 4, 4, 4}, {1, 7, 3, 11, 2},
-      {8, 8, 8, 8}, {16, 16},  {31, 1},      {8, 8, 8, 8, 8, 8, 8, 8}};
+      {1, 4},       {3, 1, 2}, {2, 8, 1}, {1, 7, 3, 11, 2},
+      {8, 8, 8, 8}, {16, 16},  {31, 1},   {8, 8, 8, 8, 8, 8, 8, 8}};
   return *tasks;
 }
 
@@ -43,6 +45,10 @@ std::vector<GroupLayout> Layouts(int size) {
   std::vector<GroupLayout> layouts = {GroupLayout::Uniform(1, size)};
   if (size == 1) return layouts;
   layouts.push_back(GroupLayout::Uniform(size, 1));
+  for (int num_tasks = 2; num_tasks < size; ++num_tasks) {
+    if (size > kMaxEvenRanks || size % num_tasks != 0) continue;
+    layouts.push_back(GroupLayout::Uniform(num_tasks, size / num_tasks));
+  }
   for (const std::vector<int>& tasks : MixedTasks()) {
     if (std::accumulate(tasks.begin(), tasks.end(), 0) == size) {
       layouts.push_back(Consecutive(tasks));

@@ -22,11 +22,12 @@ struct CaseLimits {
 
 // Calls `visit` with every case an algorithm has to pass, by increasing group
 // size, until it returns false: each of the algorithm's collectives, on one
-// task, on one task per rank and on mixed layouts (2x4, 4x4, 3+1+2, ranks dealt
-// out to tasks in turn, ...); each root; identity, rotations, reversal and a
-// shuffle; one ring, several, and as many as the algorithm itself chooses for a
-// large tensor; without and with a list of ranks; out of place, in place, and
-// in place on the even ranks alone, and on the odd ones.
+// task, on one task per rank, to 16 ranks on all layouts of equal tasks, and on
+// others (8x8, 3+1+2, ranks dealt out to tasks in turn, ...); each root;
+// identity, rotations, reversal and a shuffle; one ring, several, and as many
+// as the algorithm itself chooses for a large tensor; without and with a list
+// of ranks; out of place, in place, and in place on the even ranks alone, and
+// on the odd ones.
 void ForEachStandardCase(const Algorithm& algorithm, const CaseLimits& limits,
                          absl::FunctionRef<bool(const VerifyCase&)> visit);
 

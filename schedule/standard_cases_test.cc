@@ -51,8 +51,19 @@ TEST(StandardCasesTest, HaveEverySizeAsOneTaskAndAsOneTaskPerRank) {
     EXPECT_THAT(layouts, Contains(GroupLayout::Uniform(1, size).ToString()));
     EXPECT_THAT(layouts, Contains(GroupLayout::Uniform(size, 1).ToString()));
   }
-  for (const char* mixed : {"2x4", "4x4", "3+1+2"}) {
+  for (const char* mixed : {"8x8", "4x8", "3+1+2"}) {
     EXPECT_THAT(layouts, Contains(mixed));
+  }
+}
+
+TEST(StandardCasesTest, HaveAllLayoutsOfFewEqualTasks) {
+  const auto layouts = LayoutsOf(CasesOf(CollectiveType::kBarrier, {}));
+  for (int num_tasks = 1; num_tasks <= 16; ++num_tasks) {
+    for (int devices = 1; num_tasks * devices <= 16; ++devices) {
+      EXPECT_THAT(
+          layouts,
+          Contains(GroupLayout::Uniform(num_tasks, devices).ToString()));
+    }
   }
 }
 
