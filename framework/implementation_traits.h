@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/collective_type.h"
 #include "framework/determinism.h"
 #include "framework/group_layout.h"
@@ -104,6 +105,11 @@ struct ImplementationTraits {
   // (CollGroupParams::runtime_details).
   bool needs_communicator_key = false;
 
+  // Why nobody can run it, whatever is asked, as where an implementation that
+  // it is made of is not linked into the program. Asked before its price. Pure.
+  // Null: it can be run.
+  absl::Status (*check_parts)() = nullptr;
+
   // Runs schedules (schedule/), and nothing else. Set by Scheduled().
   bool is_made_of_steps = false;
 
@@ -151,6 +157,12 @@ struct ImplementationTraits {
   // Predicted seconds; pure. Null, or not finite: runs only when named.
   double (*cost_seconds)(const CostQuery& query) = nullptr;
 };
+
+// Of `check_parts`, if there is one.
+inline absl::Status CheckParts(const ImplementationTraits& traits) {
+  return traits.check_parts == nullptr ? absl::OkStatus()
+                                       : traits.check_parts();
+}
 
 }  // namespace tutti
 

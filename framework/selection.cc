@@ -87,6 +87,10 @@ Candidate Judge(const CollectiveRegistry::Entry& entry,
   return candidate;
 }
 
+std::string WhyNotOfParts(const absl::Status& status) {
+  return absl::StrCat("cannot be made of its parts: ", status.message());
+}
+
 std::string ListOf(const std::vector<Candidate>& candidates) {
   std::vector<absl::string_view> names;
   for (const Candidate& candidate : candidates) {
@@ -113,6 +117,13 @@ absl::StatusOr<Selection> SelectByName(const CollectiveRegistry& registry,
                                        Selection selection) {
   auto factory = registry.Find(name);
   if (!factory.ok()) return UnknownNameError(name, selection.candidates);
+  const absl::Status parts = CheckParts((*factory)->traits());
+  if (!parts.ok()) {
+    return absl::Status(
+        parts.code(),
+        absl::StrCat(name, " ", WhyNotOfParts(parts),
+                     "; these can serve: ", ListOf(selection.candidates)));
+  }
   const auto chosen = std::find_if(
       selection.candidates.begin(), selection.candidates.end(),
       [&](const Candidate& candidate) { return candidate.name == name; });
@@ -199,6 +210,11 @@ std::string WhyNot(const ImplementationTraits& traits,
   const auto& types = traits.collectives;
   if (std::find(types.begin(), types.end(), request.type) == types.end()) {
     return DoesNotDo(request.type);
+  }
+  const absl::Status parts = CheckParts(traits);
+  if (!parts.ok()) return WhyNotOfParts(parts);
+  if (request.wants_steps && !traits.is_made_of_steps) {
+    return "is not made of steps";
   }
   const auto& devices = traits.device_types;
   if (!devices.empty() && std::find(devices.begin(), devices.end(),

@@ -53,6 +53,7 @@ struct SelectionRequest {
   FinalOp final_op;
   bool uneven = false;              // Members' contributions differ in size.
   bool wants_subdivisions = false;  // Explicit subdivision offsets were given.
+  bool wants_steps = false;         // ImplementationTraits::is_made_of_steps.
   size_t num_listed_ranks = 0;      // In CollImplDetails::rank_list.
   Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
   CostModel model;
@@ -94,8 +95,9 @@ std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
 // rule that matches and whose implementation can serve; else the cheapest by
 // its own prediction; among equals that whose results depend on least, then the
 // first by name. Pure, so that all who ask the same get the same. Errors:
-// NOT_FOUND for an unknown name; INVALID_ARGUMENT if the named one, or any,
-// cannot serve, saying why and which can. A demand for determinism that is not
+// NOT_FOUND for an unknown name; those of the named one's `check_parts`;
+// INVALID_ARGUMENT if the named one, or any, cannot serve, saying why and which
+// can. A demand for determinism that is not
 // met is such a reason.
 absl::StatusOr<Selection> SelectImplementation(const SelectionPolicy& policy,
                                                const SelectionRequest& request);

@@ -335,6 +335,38 @@ TEST_F(SelectionTest, WhoCannotReduceWithTheOpsIsRuledOut) {
   EXPECT_EQ(Selected(), "SumsAlone");
 }
 
+TEST_F(SelectionTest, WhatCannotBeMadeOfItsPartsIsRuledOutAndNotPriced) {
+  Register("Made",
+           {.collectives = {CollectiveType::kAllReduce},
+            .check_parts = [] { return absl::NotFoundError("nobody is Lost"); },
+            .cost_seconds = [](const CostQuery&) -> double {
+              ADD_FAILURE() << "a price was asked for";
+              return 0;
+            }});
+  Register("Ring", {.collectives = {CollectiveType::kAllReduce},
+                    .cost_seconds = TwoSeconds});
+  EXPECT_EQ(Selected(), "Ring");
+  EXPECT_EQ(WhyNot("Made"), "cannot be made of its parts: nobody is Lost");
+  request_.implementation = "Made";
+  EXPECT_THAT(SelectImplementation(registry_, request_).status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("Made cannot be made of its parts: "
+                                       "nobody is Lost"),
+                             HasSubstr("these can serve: Ring"))));
+}
+
+TEST_F(SelectionTest, StepsMayBeWanted) {
+  Register("Code", {.collectives = {CollectiveType::kAllReduce},
+                    .cost_seconds = OneSecond});
+  Register("Steps", {.collectives = {CollectiveType::kAllReduce},
+                     .is_made_of_steps = true,
+                     .cost_seconds = TwoSeconds});
+  EXPECT_EQ(Selected(), "Code");
+  request_.wants_steps = true;
+  EXPECT_EQ(Selected(), "Steps");
+  EXPECT_EQ(WhyNot("Code"), "is not made of steps");
+}
+
 TEST_F(SelectionTest, UnevenContributionsNeedWhoTakesThem) {
   Register("Even", {.collectives = {CollectiveType::kAllGather},
                     .cost_seconds = OneSecond});

@@ -20,7 +20,7 @@ std::vector<ImplementationUnderTest> Schedules() {
   std::vector<ImplementationUnderTest> schedules;
   for (const auto& [name, factory] : CollectiveRegistry::Global().List()) {
     const Algorithm* const algorithm = AlgorithmOf(*factory);
-    if (algorithm == nullptr || !CheckPlannable(*algorithm).ok()) continue;
+    if (algorithm == nullptr || !CheckParts(algorithm->traits).ok()) continue;
     ImplementationUnderTest schedule;
     schedule.name = name;
     schedule.factory = factory;

@@ -29,8 +29,8 @@ namespace tutti {
 // for one pass over memory in each process (local_then.h). `between` is a
 // schedule that all-reduces.
 //
-// The program links both: else calls end with NOT_FOUND, and the cost model
-// never takes it.
+// The program links both: else it is ruled out with the reason, and calls that
+// name it end with NOT_FOUND.
 template <ImplementationName inside, ImplementationName between>
 std::shared_ptr<const CollectiveFactory> Hierarchical() {
   if constexpr (inside.view() == "LocalReduce") {
@@ -42,16 +42,15 @@ std::shared_ptr<const CollectiveFactory> Hierarchical() {
         {.traits = {.summary = absl::StrCat(inside.view(), " within tasks, ",
                                             between.view(), " between them"),
                     .collectives = {CollectiveType::kAllReduce},
+                    .check_parts = [] { return CheckLevels(kLevels); },
                     .determinism = Determinism::kFixedLayout,
                     .cost_seconds =
                         [](const CostQuery& query) {
                           return HierarchicalReduceSeconds(query, kLevels);
                         }},
-         .check = [] { return CheckLevels(kLevels); },
-         .plan =
-             [](const PlanRequest& request) {
-               return PlanHierarchicalReduce(request, kLevels);
-             }});
+         .plan = [](const PlanRequest& request) {
+           return PlanHierarchicalReduce(request, kLevels);
+         }});
   }
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "framework/collective_request.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
 #include "framework/registry.h"
@@ -27,14 +28,12 @@ namespace {
 
 using enum CollectiveType;
 
-using PlanFunction = Schedule (*)(const PlanRequest& request);
-
 // A composition may be made of itself, without end.
 absl::StatusOr<const Algorithm*> FindPart(absl::string_view name) {
   const auto factory = CollectiveRegistry::Global().Find(name);
   if (!factory.ok()) return factory.status();
   const Algorithm* const algorithm = AlgorithmOf(**factory);
-  if (algorithm == nullptr || algorithm->check != nullptr) {
+  if (algorithm == nullptr || algorithm->traits.check_parts != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         name, " is no schedule of one level, as each level has to be"));
   }
@@ -63,8 +62,8 @@ constexpr int kOneRing[] = {0};
 
 int NumChunks(PlanFunction plan, CollectiveType type, const GroupLayout& layout,
               absl::Span<const int> offsets) {
-  return plan({.layout = layout, .type = type, .subdiv_offsets = offsets})
-      .num_chunks;
+  return NumChunksOfPart(
+      plan, {.layout = layout, .type = type, .subdiv_offsets = offsets});
 }
 
 // What reduces inside tasks, in so many blocks.
@@ -349,9 +348,14 @@ absl::Status CheckLevels(const ReduceLevels& levels) {
 
 Schedule PlanHierarchicalReduce(const PlanRequest& request,
                                 const ReduceLevels& levels) {
-  return Stages(request, InsideOf(request.layout, levels),
-                BetweenOf(request.layout.num_tasks(), levels))
-      .Plan();
+  const Inside inside = InsideOf(request.layout, levels);
+  Between between = BetweenOf(request.layout.num_tasks(), levels);
+  if (int64_t{inside.num_blocks} * between.num_chunks > kMaxChunks) {
+    return {.problem = absl::StrCat(inside.num_blocks, " blocks of ",
+                                    between.num_chunks,
+                                    " chunks are more than ", kMaxChunks)};
+  }
+  return Stages(request, inside, std::move(between)).Plan();
 }
 
 double HierarchicalReduceSeconds(const CostQuery& query,

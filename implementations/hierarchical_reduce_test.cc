@@ -297,5 +297,67 @@ TEST_P(RefusedHierarchicalTest, HasNoPrice) {
       factory->traits().cost_seconds({.layout = layout, .bytes = 1 << 20})));
 }
 
+// Their plans are none.
+Schedule PlanNoChunks(const PlanRequest& /*request*/) {
+  return {.num_chunks = 0, .lanes = {{{.into = Data(0), .left = Input(0)}}}};
+}
+Schedule PlanTooManyChunks(const PlanRequest& /*request*/) {
+  return {.num_chunks = 1 << 28};
+}
+Schedule PlanAnotherChunk(const PlanRequest& /*request*/) {
+  return {.num_chunks = 1, .lanes = {{{.into = Data(7), .left = Input(7)}}}};
+}
+Algorithm WithoutPlan(Schedule (*plan)(const PlanRequest& request)) {
+  return {.traits = {.collectives = {CollectiveType::kAllReduce},
+                     .cost_seconds = OneSecond},
+          .plan = plan};
+}
+REGISTER_COLLECTIVE(OfNoChunks, Scheduled(WithoutPlan(PlanNoChunks)));
+REGISTER_COLLECTIVE(OfTooManyChunks, Scheduled(WithoutPlan(PlanTooManyChunks)));
+REGISTER_COLLECTIVE(OfAnotherChunk, Scheduled(WithoutPlan(PlanAnotherChunk)));
+REGISTER_COLLECTIVE(NoChunksInside, Hierarchical<"OfNoChunks", "RingReduce">());
+REGISTER_COLLECTIVE(NoChunksBetween,
+                    Hierarchical<"RingReduceScatter", "OfNoChunks">());
+REGISTER_COLLECTIVE(PassThenNoChunks,
+                    Hierarchical<"LocalReduce", "OfNoChunks">());
+REGISTER_COLLECTIVE(TooManyChunksInside,
+                    Hierarchical<"OfTooManyChunks", "RingReduce">());
+REGISTER_COLLECTIVE(TooManyChunksBetween,
+                    Hierarchical<"RingReduceScatter", "OfTooManyChunks">());
+REGISTER_COLLECTIVE(AnotherChunkInside,
+                    Hierarchical<"OfAnotherChunk", "RingReduce">());
+REGISTER_COLLECTIVE(AnotherChunkBetween,
+                    Hierarchical<"RingReduceScatter", "OfAnotherChunk">());
+REGISTER_COLLECTIVE(PassThenAnotherChunk,
+                    Hierarchical<"LocalReduce", "OfAnotherChunk">());
+
+class SpoiltPartTest : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Levels, SpoiltPartTest,
+    testing::Values("NoChunksInside", "NoChunksBetween", "PassThenNoChunks",
+                    "TooManyChunksInside", "TooManyChunksBetween",
+                    "AnotherChunkInside", "AnotherChunkBetween",
+                    "PassThenAnotherChunk"),
+    [](const auto& info) { return info.param; });
+
+// Nobody has to run what the price of is asked for.
+TEST_P(SpoiltPartTest, IsAnErrorOfThePlanAndDoesNoHarmBefore) {
+  const auto factory = *CollectiveRegistry::Global().Find(GetParam());
+  const auto layout = GroupLayout::Uniform(2, 2);
+  factory->traits().cost_seconds({.layout = layout, .bytes = 1 << 20});
+  const auto stand_in = StandInOf(*factory);
+  ASSERT_THAT(stand_in.status(), IsOk());
+  EXPECT_THAT(Verify(stand_in->algorithm,
+                     {.layout = layout, .type = CollectiveType::kAllReduce}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("chunk")));
+  LocalJob job({.num_tasks = 2, .devices_per_task = 2});
+  for (const LocalJob::Call* call :
+       job.RunAll(job.AllReduceRequest(8, GetParam()))) {
+    EXPECT_THAT(call->status, Optional(StatusIs(StatusCode::kInvalidArgument,
+                                                HasSubstr("chunk"))));
+  }
+}
+
 }  // namespace
 }  // namespace tutti

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/collective_request.h"
+
 namespace tutti {
 
 bool IsEven(const GroupLayout& layout) {
@@ -23,6 +25,10 @@ std::vector<int> Hierarchy::Column(int device) const {
     ranks.push_back(devices[device]);
   }
   return ranks;
+}
+
+int NumChunksOfPart(PlanFunction plan, const PlanRequest& request) {
+  return std::clamp(plan(request).num_chunks, 1, static_cast<int>(kMaxChunks));
 }
 
 HierarchicalPlanner::HierarchicalPlanner(const PlanRequest& request,

@@ -41,13 +41,19 @@ class Hierarchy {
   const int device_;
 };
 
+using PlanFunction = Schedule (*)(const PlanRequest& request);
+
+// In how many chunks a part is cut. Of a plan with a number that cannot be, the
+// next one that can: HierarchicalPlanner refuses such a part.
+int NumChunksOfPart(PlanFunction plan, const PlanRequest& request);
+
 // Plans one rank of a collective whose parts are among the devices of a task,
 // or among devices of different tasks. All ranks add the same parts in the same
 // order (Composition).
 class HierarchicalPlanner {
  public:
   struct Part {
-    Schedule (*plan)(const PlanRequest& request);
+    PlanFunction plan;
     CollectiveType type;
     int root = 0;      // Where HasRoot(type).
     int num_tags = 0;  // As in Composition, the three.

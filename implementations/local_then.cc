@@ -242,6 +242,7 @@ std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, int64_t chunk_bytes, Algorithm functions) {
   ImplementationTraits traits = Traits(
       absl::StrCat("one pass within each process, ", between, " between them"));
+  traits.check_parts = functions.traits.check_parts;
   traits.cost_seconds = functions.traits.cost_seconds;
   functions.traits = std::move(traits);
   return std::make_shared<const ScheduleFactory>(

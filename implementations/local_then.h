@@ -19,6 +19,7 @@
 #include "implementations/local_then_plan.h"
 #include "schedule/between_tasks.h"
 #include "schedule/plan.h"
+#include "schedule/schedule_between_tasks.h"
 
 namespace tutti {
 
@@ -64,21 +65,24 @@ inline constexpr int64_t kLocalThenChunkBytes = int64_t{16} << 20;
 double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
                         const CostQuery& query);
 
-// `functions` are those of what stands for it, and its price.
+// `functions` are those of what stands for it, its price, and what it says of
+// its parts.
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, int64_t chunk_bytes, Algorithm functions);
 
 // Hierarchical<"LocalReduce", ...>() (hierarchical.h) with chunks of any size,
 // and a registered schedule between the processes:
 //   REGISTER_COLLECTIVE(ThenStar, LocalThenFactory<"StarReduce">());
-// The program links that one too; else calls end with NOT_FOUND. What stands
-// for it (stand_in.h) has messages within tasks (local_then_plan.h).
+// The program links that one too, as hierarchical.h says. What stands for it
+// (stand_in.h) has messages within tasks (local_then_plan.h).
 template <ImplementationName between,
           int64_t chunk_bytes = kLocalThenChunkBytes>
 std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
   return MakeLocalThenFactory(
       std::string(between.view()), chunk_bytes,
-      {.traits = {.cost_seconds =
+      {.traits = {.check_parts =
+                      [] { return FindBetweenTasks(between.view()).status(); },
+                  .cost_seconds =
                       [](const CostQuery& query) {
                         return LocalThenSeconds(between.view(), chunk_bytes,
                                                 query);

@@ -41,11 +41,10 @@ Schedule PlanSpread(const PlanRequest& request) {
 
 // How many chunks the first rank of the request's task has there.
 int NumChunks(const Algorithm& between, const PlanRequest& request) {
-  return between
-      .plan({.layout = FirstRanks(request.layout),
-             .rank = request.layout.task_of(request.rank),
-             .subdiv_offsets = request.subdiv_offsets})
-      .num_chunks;
+  return NumChunksOfPart(between.plan,
+                         {.layout = FirstRanks(request.layout),
+                          .rank = request.layout.task_of(request.rank),
+                          .subdiv_offsets = request.subdiv_offsets});
 }
 
 HierarchicalPlanner::Part AmongFirstRanks(const Algorithm& between,

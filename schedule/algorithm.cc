@@ -46,7 +46,7 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
 
   absl::Status InitializeCollectiveParams(
       const CollGroupParams& group, CollInstanceParams* instance) override {
-    const absl::Status status = CheckPlannable(*algorithm_);
+    const absl::Status status = CheckParts(algorithm_->traits);
     if (!status.ok()) return status;
     CollImplDetails& details = instance->impl_details;
     if (algorithm_->subdivide == nullptr || !details.subdiv_offsets.empty()) {
@@ -68,7 +68,7 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
   }
 
   // Errors: UNIMPLEMENTED for a function of the host on another memory; those
-  // of CheckPlannable().
+  // of CheckParts().
   absl::Status InitializeCollectiveContext(
       CollectiveContext* context) override {
     absl::Status status = CheckOps(*context);
@@ -77,7 +77,7 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
         OverlapOf(context->input, context->output) != Overlap::kNone;
     const ScheduleRunner* runner = Kept(in_place);
     if (runner == nullptr) {
-      status = CheckPlannable(*algorithm_);
+      status = CheckParts(algorithm_->traits);
       if (!status.ok()) return status;
       const CollectiveParams& params = *context->params;
       const auto cache = params.group->resources->GetOrCreate<ScheduleCache>();
@@ -166,10 +166,6 @@ absl::Status CheckFitsAsPart(absl::string_view name,
     return error("its results may differ from run to run");
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckPlannable(const Algorithm& algorithm) {
-  return algorithm.check == nullptr ? absl::OkStatus() : algorithm.check();
 }
 
 }  // namespace tutti

@@ -19,9 +19,6 @@ std::shared_ptr<const CollectiveFactory> Scheduled(Algorithm algorithm);
 // The algorithm behind a factory; null if it was not made by Scheduled().
 const Algorithm* AlgorithmOf(const CollectiveFactory& factory);
 
-// Of Algorithm::check(), if there is one.
-absl::Status CheckPlannable(const Algorithm& algorithm);
-
 // OK if it runs on all devices, in all groups, with all ops, and to the same
 // bits for a fixed layout: what it is a part of says so of itself. Errors:
 // INVALID_ARGUMENT, with the name, that says what it is not.

@@ -26,6 +26,10 @@ class ScheduleCompiler {
       : schedule_(schedule), memory_(memory), rank_(rank), fuse_(fuse) {}
 
   absl::StatusOr<CompiledSchedule> Compile() {
+    if (!schedule_.problem.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", rank_, ": ", schedule_.problem));
+    }
     absl::Status status = memory_.CheckNumChunks();
     if (!status.ok()) return status;
     status = CheckSteps();

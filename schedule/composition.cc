@@ -1,8 +1,13 @@
 #include "schedule/composition.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
 
 namespace tutti {
 namespace {
@@ -31,6 +36,53 @@ bool IsPair(const Step& first, const Step& second) {
 // Reads and writes nothing.
 bool IsIdle(const Step& step) {
   return step.kind == StepKind::kCopy && !step.finish && step.into == step.left;
+}
+
+bool IsWithin(const Slot& slot, int num_chunks) {
+  return slot.chunk >= 0 && slot.chunk < num_chunks &&
+         (slot.space != Space::kScratch || slot.bank >= 0);
+}
+
+// Whether it is a step of a part of so many ranks and chunks that has these
+// lanes.
+bool IsWithin(const Step& step, const Composition::Part& part) {
+  const auto num_ranks = static_cast<int>(part.ranks.size());
+  const auto num_chunks = static_cast<int>(part.chunks.size());
+  absl::InlinedVector<Slot, 2> slots = SlotsRead(step);
+  if (Writes(step.kind)) slots.push_back(step.into);
+  const std::vector<Lane>& lanes = part.schedule.lanes;
+  const StepRef after = step.after;
+  const bool is_after_a_step =
+      !after.is_set() ||
+      (after.lane < static_cast<int>(lanes.size()) && after.step >= 0 &&
+       after.step < static_cast<int>(lanes[after.lane].size()));
+  return step.peer < num_ranks && is_after_a_step &&
+         absl::c_all_of(
+             slots,
+             [num_chunks](const Slot& slot) {
+               return IsWithin(slot, num_chunks);
+             });
+}
+
+// Why it is no part; empty: it is one, as far as the addition looks.
+std::string ProblemOf(const Composition::Part& part) {
+  const Schedule& schedule = part.schedule;
+  if (!schedule.problem.empty() || schedule.lanes.empty()) {
+    return schedule.problem;
+  }
+  if (schedule.num_chunks != static_cast<int>(part.chunks.size())) {
+    return absl::StrCat("a part has ", schedule.num_chunks, " chunks, where ",
+                        part.chunks.size(), " are wanted");
+  }
+  for (const Lane& lane : schedule.lanes) {
+    for (const Step& step : lane) {
+      if (IsWithin(step, part)) continue;
+      return absl::StrCat("a part of ", part.ranks.size(), " ranks and ",
+                          part.chunks.size(), " chunks has the step \"",
+                          ToString(step), "\"");
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -189,6 +241,9 @@ Composition::Composition(GroupMemory memory, int rank)
   }
 }
 
-void Composition::Add(const Part& part) { Adding(part, *this).Run(); }
+void Composition::Add(const Part& part) {
+  if (schedule_.problem.empty()) schedule_.problem = ProblemOf(part);
+  if (schedule_.problem.empty()) Adding(part, *this).Run();
+}
 
 }  // namespace tutti

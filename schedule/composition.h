@@ -23,8 +23,9 @@ namespace tutti {
 //   2 --+-- 3          2          3        2 --+-- 3
 //
 // A part is a valid schedule of a collective of its own, as the plan functions
-// of algorithms make it. Chunks that are in the output of the whole are made
-// there, others in scratch memory.
+// of algorithms make it. Where one has steps that cannot be, the whole has that
+// for its `problem`; other mistakes are those of the whole. Chunks that are in
+// the output of the whole are made there, others in scratch memory.
 class Composition {
  public:
   struct Part {

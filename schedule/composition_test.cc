@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "framework/collective_type.h"
 #include "schedule/group_memory.h"
 #include "schedule/schedule.h"
@@ -65,6 +67,53 @@ TEST(CompositionTest, TagsOfPartsMayLieBetweenEachOther) {
             "1.0: send input[0] to 3, tag 17\n"
             "2.0: send input[1] to 3, tag 4\n"
             "3.0: send input[1] to 3, tag 18\n");
+}
+
+// Of two ranks, in one chunk.
+std::string ProblemWith(const Schedule& part) {
+  Composition whole = AllReduceOfFour();
+  whole.Add({.schedule = part, .ranks = {2, 3}, .chunks = {1}});
+  return whole.Build().problem;
+}
+
+TEST(CompositionTest, APartWithStepsThatCannotBeIsAProblem) {
+  EXPECT_EQ(ProblemWith(Receiving()), "");
+  Schedule wrong = Receiving();
+  wrong.num_chunks = 0;
+  EXPECT_EQ(ProblemWith(wrong), "a part has 0 chunks, where 1 are wanted");
+  const std::string of_part = "a part of 2 ranks and 1 chunks has the step ";
+  wrong = Receiving();
+  wrong.lanes[0][1].right = Input(-1);
+  EXPECT_EQ(ProblemWith(wrong),
+            of_part + "\"data[0] = input[0] (+) input[-1], finish\"");
+  wrong.lanes[0][1].right = Scratch(1);
+  EXPECT_EQ(ProblemWith(wrong),
+            of_part + "\"data[0] = input[0] (+) scratch[1], finish\"");
+  wrong.lanes[0][1].right = Scratch(0, /*bank=*/-1);
+  EXPECT_NE(ProblemWith(wrong), "");
+  wrong = Receiving();
+  wrong.lanes[0][1].into = Data(5);
+  EXPECT_NE(ProblemWith(wrong), "");
+  wrong = Receiving();
+  wrong.lanes[0][0].peer = 2;
+  EXPECT_NE(ProblemWith(wrong), "");
+  for (const StepRef after : {StepRef{1, 0}, StepRef{0, 2}, StepRef{0, -1}}) {
+    wrong = Receiving();
+    wrong.lanes[0][1].after = after;
+    EXPECT_NE(ProblemWith(wrong), "");
+  }
+}
+
+TEST(CompositionTest, TheFirstProblemStaysAndNothingIsAddedThen) {
+  Composition whole = AllReduceOfFour();
+  Schedule wrong = Receiving();
+  wrong.num_chunks = 3;
+  for (const Schedule& part : {wrong, Receiving()}) {
+    whole.Add({.schedule = part, .ranks = {2, 3}, .chunks = {1}});
+  }
+  const Schedule built = whole.Build();
+  EXPECT_EQ(built.problem, "a part has 3 chunks, where 1 are wanted");
+  EXPECT_TRUE(built.lanes.empty());
 }
 
 TEST(CompositionTest, WhatIsMadeAnewWaitsForWhatHasMadeAndReadIt) {

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/collective_request.h"
 
 namespace tutti {
 
@@ -14,6 +15,9 @@ absl::Status GroupMemory::CheckNumChunks() const {
                      " chunks; wants ", wanted));
   };
   if (num_chunks < 1) return wrong("at least one");
+  if (num_chunks > kMaxChunks) {
+    return wrong(absl::StrCat("at most ", kMaxChunks));
+  }
   if (type == CollectiveType::kAllToAll && num_chunks != num_ranks) {
     return wrong("one for each rank");
   }

@@ -59,6 +59,10 @@ absl::StatusOr<GroupPlan> GroupPlan::Create(
 absl::Status GroupPlan::Flatten(absl::Span<const Schedule> schedules) {
   for (const Schedule& schedule : schedules) {
     const int rank = static_cast<int>(first_lane_.size());
+    if (!schedule.problem.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", rank, ": ", schedule.problem));
+    }
     if (schedule.num_chunks != memory_.num_chunks) {
       return absl::InvalidArgumentError(
           absl::StrCat("rank ", rank, " cuts into ", schedule.num_chunks,

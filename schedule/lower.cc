@@ -103,6 +103,7 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Choose(
        .merge_op = instance->merge_op,
        .final_op = instance->final_op,
        .wants_subdivisions = !details.subdiv_offsets.empty(),
+       .wants_steps = details.implementation.empty(),
        .num_listed_ranks = details.rank_list.size(),
        .determinism = details.determinism});
   if (!selection.ok()) return selection.status();

@@ -361,10 +361,22 @@ absl::Status LowerChanged(absl::FunctionRef<void(CollectiveRequest&)> change) {
 }
 
 TEST(LowerGroupTest, WithoutANameTakesOneThatHasSteps) {
-  EXPECT_THAT(LowerChanged([](auto& collective) {
-                collective.impl_details.implementation = "";
-              }),
-              IsOk());
+  for (const GroupLayout& layout :
+       {GroupLayout::Uniform(1, 3), GroupLayout::Uniform(4, 1),
+        GroupLayout::Uniform(2, 2), GroupLayout::Uniform(2, 4),
+        *GroupLayout::Create({0, 0, 0, 1, 2, 2})}) {
+    SCOPED_TRACE(layout.ToString());
+    for (const int64_t length : {int64_t{0}, int64_t{100}, int64_t{1} << 24}) {
+      CollectiveRequest collective;
+      collective.group_size = layout.size();
+      collective.op = AllReduce();
+      collective.shape = TensorShape::Vector(length);
+      Lines graph;
+      EXPECT_THAT(
+          LowerGroup({.collective = collective, .layout = layout}, graph),
+          IsOk());
+    }
+  }
 }
 
 TEST(LowerGroupTest, RefusesWhatIsNotMadeOfSteps) {

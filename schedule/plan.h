@@ -60,12 +60,8 @@ struct SubdivisionRequest {
 struct Algorithm {
   ImplementationTraits traits;
 
-  // Why nothing can be planned, as where a part is not linked; asked before any
-  // other function here is called. Null: all can. (Prices are asked for
-  // whatever it says.)
-  absl::Status (*check)() = nullptr;
-
-  // What one rank does. Pure.
+  // What one rank does. Pure. Not asked, nor the others, unless CheckParts() is
+  // OK.
   Schedule (*plan)(const PlanRequest& request) = nullptr;
 
   // The subdivision offsets to use by default. Pure. Null unless the traits say

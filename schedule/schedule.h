@@ -95,6 +95,9 @@ using Lane = std::vector<Step>;
 struct Schedule {
   int num_chunks = 1;
   std::vector<Lane> lanes;
+
+  // Why there is none; empty: there is one.
+  std::string problem;
 };
 
 // "data[3]", "scratch[3]", "scratch[3].1".

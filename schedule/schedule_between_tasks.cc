@@ -29,7 +29,7 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
                      "between processes has to be"));
   }
   absl::Status status = CheckFitsAsPart(name, traits);
-  if (status.ok()) status = CheckPlannable(*algorithm);
+  if (status.ok()) status = CheckParts(algorithm->traits);
   if (!status.ok()) return status;
   return factory;
 }

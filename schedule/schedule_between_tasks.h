@@ -22,7 +22,7 @@ namespace tutti {
 
 // The registered schedule that is to be the level between tasks. Errors:
 // NOT_FOUND if it is not linked; INVALID_ARGUMENT if it is no schedule, or does
-// not all-reduce; those of CheckFitsAsPart() and CheckPlannable().
+// not all-reduce; those of CheckFitsAsPart() and CheckParts().
 absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
     absl::string_view name);
 

@@ -9,7 +9,7 @@ namespace tutti {
 absl::StatusOr<StandIn> StandInOf(const CollectiveFactory& factory) {
   const Algorithm* const algorithm = AlgorithmOf(factory);
   if (algorithm != nullptr) {
-    const absl::Status status = CheckPlannable(*algorithm);
+    const absl::Status status = CheckParts(algorithm->traits);
     if (!status.ok()) return status;
     return StandIn{.algorithm = *algorithm};
   }

@@ -32,7 +32,7 @@ class HasStandIn {
 };
 
 // The algorithm behind a factory (AlgorithmOf()), or what stands for it.
-// Errors: UNIMPLEMENTED if it has neither; those of CheckPlannable() and
+// Errors: UNIMPLEMENTED if it has neither; those of CheckParts() and
 // MakeStandIn().
 absl::StatusOr<StandIn> StandInOf(const CollectiveFactory& factory);
 

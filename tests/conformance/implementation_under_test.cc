@@ -43,10 +43,8 @@ absl::Status ReadArguments(int argc, char** argv) {
   if (!factory.ok()) return factory.status();
   under_test.factory = *std::move(factory);
   under_test.algorithm = AlgorithmOf(*under_test.factory);
-  if (under_test.algorithm != nullptr) {
-    const absl::Status plannable = CheckPlannable(*under_test.algorithm);
-    if (!plannable.ok()) return plannable;
-  }
+  const absl::Status parts = CheckParts(under_test.traits());
+  if (!parts.ok()) return parts;
   if (RunsOnCpus(under_test.traits())) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(under_test.name, " runs on ",
