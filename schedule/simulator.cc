@@ -5,7 +5,6 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "absl/types/span.h"
 #include "schedule/cluster_links.h"
 #include "schedule/host_work.h"
+#include "schedule/ports.h"
 #include "schedule/ring_sample.h"
 
 namespace tutti {
@@ -25,48 +25,6 @@ using Transfer = OutlineRound::Transfer;
 using Work = OutlineRound::Work;
 
 double Picoseconds(double seconds) { return std::round(seconds * 1e12); }
-
-// One direction of all links of all classes.
-class Ports {
- public:
-  Ports(int num_classes, int period)
-      : free_(num_classes, std::vector<double>(period)) {}
-
-  void Add(int link, int port, double start, double duration) {
-    passages_.push_back({link, port, start, duration});
-  }
-
-  // Lets all pass that was added since the last time.
-  void Pass() {
-    const auto key = [](const Passage& p) {
-      return std::tie(p.link, p.port, p.start);
-    };
-    const auto is_before = [&](const Passage& a, const Passage& b) {
-      return key(a) < key(b);
-    };
-    if (!std::is_sorted(passages_.begin(), passages_.end(), is_before)) {
-      std::sort(passages_.begin(), passages_.end(), is_before);
-    }
-    for (const Passage& passage : passages_) {
-      double& free = free_[passage.link][passage.port];
-      free = std::max(free, passage.start) + passage.duration;
-    }
-    passages_.clear();
-  }
-
-  // When all has passed.
-  double FreeAt(int link, int port) const { return free_[link][port]; }
-
- private:
-  struct Passage {
-    int link;
-    int port;
-    double start;
-    double duration;
-  };
-  std::vector<std::vector<double>> free_;
-  std::vector<Passage> passages_;
-};
 
 class Simulator {
  public:
