@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "implementations/shuffle_outline.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -85,7 +86,8 @@ REGISTER_COLLECTIVE(
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = PlanBruckGather}));
+               .plan = PlanBruckGather,
+               .outline = BruckGatherOutline}));
 
 }  // namespace
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "implementations/cost.h"
 #include "implementations/pipelines.h"
 #include "implementations/relay.h"
@@ -43,7 +44,8 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
-std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
+    const PlanRequest& request) {
   std::vector<RelayTree> chains;
   for (const Pipeline& pipeline : PipelinesFromSource(request)) {
     const std::vector<int>& order = pipeline.order;

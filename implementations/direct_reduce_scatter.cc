@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "implementations/shuffle_outline.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
 
@@ -81,7 +82,8 @@ REGISTER_COLLECTIVE(
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = PlanDirectReduceScatter}));
+               .plan = PlanDirectReduceScatter,
+               .outline = DirectReduceScatterOutline}));
 
 }  // namespace
 }  // namespace tutti

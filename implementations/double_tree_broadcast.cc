@@ -1,6 +1,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "implementations/binomial_tree.h"
 #include "implementations/cost.h"
 #include "implementations/double_tree.h"
@@ -74,7 +75,8 @@ RelayTree RelayTreeOf(int tree, const Pipeline& pipeline) {
   return relays;
 }
 
-std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
+    const PlanRequest& request) {
   std::vector<RelayTree> trees;
   for (const Pipeline& pipeline : PipelinesFromSource(request)) {
     for (const int tree : {0, 1}) trees.push_back(RelayTreeOf(tree, pipeline));

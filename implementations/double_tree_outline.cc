@@ -27,6 +27,11 @@ struct Tree {
   int num_chunks = 0;
   std::vector<Node> nodes;  // By rank.
   int last_round = 0;
+
+  // What a rank does with the first chunk in `start`, it does with one now.
+  bool HasChunk(int start, int round) const {
+    return start > 0 && round >= start && round < start + num_chunks;
+  }
 };
 
 // Works out one tree of a pair.
@@ -112,6 +117,15 @@ class DoubleTrees : public Outline {
     for (int rank = first; rank < end; ++rank) AppendOf(rank, round, into);
   }
 
+  int64_t NumResults(int round, int rank) const override {
+    if (size().num_ranks == 1) return size().num_chunks;
+    int64_t num_results = 0;
+    for (const Tree& tree : trees_) {
+      num_results += tree.HasChunk(tree.nodes[rank].result, round);
+    }
+    return num_results;
+  }
+
  private:
   void AppendOf(int rank, int round, OutlineRound* into) const {
     if (size().num_ranks == 1) {
@@ -123,7 +137,7 @@ class DoubleTrees : public Outline {
     for (const Tree& tree : trees_) {
       const Node& node = tree.nodes[rank];
       const auto is_now = [&](int start) {
-        return start > 0 && round >= start && round < start + tree.num_chunks;
+        return tree.HasChunk(start, round);
       };
       const auto send = [&](int to) {
         if (to >= 0) AddTransfer({rank, to, /*chunks=*/1}, before, into);
@@ -159,7 +173,8 @@ class DoubleTrees : public Outline {
 
 }  // namespace
 
-std::unique_ptr<const Outline> DoubleTreeOutline(const PlanRequest& request) {
+absl::StatusOr<std::unique_ptr<const Outline>> DoubleTreeOutline(
+    const PlanRequest& request) {
   std::vector<Tree> trees = TreesOf(request);
   const int num_ranks = request.layout.size();
   int last_round = 0;
@@ -167,11 +182,14 @@ std::unique_ptr<const Outline> DoubleTreeOutline(const PlanRequest& request) {
     last_round = std::max(last_round, tree.last_round);
   }
   const auto num_subdivs = static_cast<int>(request.subdiv_offsets.size());
+  // Up and down.
+  const int64_t links = 2 * static_cast<int64_t>(trees.size());
   return std::make_unique<DoubleTrees>(
       Outline::Size{.num_ranks = num_ranks,
                     .num_chunks = 2 * num_subdivs,
                     .num_rounds = num_ranks == 1 ? 1 : last_round + 1,
-                    .period = num_ranks},
+                    .period = num_ranks,
+                    .most_transfers = links * (num_ranks - 1)},
       std::move(trees));
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "schedule/outline.h"
 #include "schedule/plan.h"
 
@@ -10,7 +11,8 @@ namespace tutti {
 
 // The outline of sums that go up double trees and down again, a tree of each
 // pair for every subdivision (double_tree.h, pipelines.h).
-std::unique_ptr<const Outline> DoubleTreeOutline(const PlanRequest& request);
+absl::StatusOr<std::unique_ptr<const Outline>> DoubleTreeOutline(
+    const PlanRequest& request);
 
 }  // namespace tutti
 

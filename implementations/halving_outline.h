@@ -3,14 +3,18 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "schedule/outline.h"
 #include "schedule/plan.h"
 
 namespace tutti {
 
-// The outline of blocks that all go up their halving trees (halving_tree.h),
-// and down again.
-std::unique_ptr<const Outline> HalvingDoublingOutline(
+// The outline of blocks that all go up their halving trees (halving_tree.h).
+absl::StatusOr<std::unique_ptr<const Outline>> HalvingOutline(
+    const PlanRequest& request);
+
+// The same where they go down again.
+absl::StatusOr<std::unique_ptr<const Outline>> HalvingDoublingOutline(
     const PlanRequest& request);
 
 }  // namespace tutti

@@ -8,6 +8,7 @@
 #include "framework/determinism.h"
 #include "framework/implementation_traits.h"
 #include "framework/registry.h"
+#include "implementations/hierarchical_outline.h"
 #include "implementations/hierarchical_reduce.h"
 #include "implementations/implementation_name.h"
 #include "implementations/local_then.h"
@@ -48,9 +49,14 @@ std::shared_ptr<const CollectiveFactory> Hierarchical() {
                         [](const CostQuery& query) {
                           return HierarchicalReduceSeconds(query, kLevels);
                         }},
-         .plan = [](const PlanRequest& request) {
-           return PlanHierarchicalReduce(request, kLevels);
-         }});
+         .plan =
+             [](const PlanRequest& request) {
+               return PlanHierarchicalReduce(request, kLevels);
+             },
+         .outline =
+             [](const PlanRequest& request) {
+               return HierarchicalReduceOutline(request, kLevels);
+             }});
   }
 }
 

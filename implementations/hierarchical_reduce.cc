@@ -4,18 +4,13 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "framework/collective_request.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
-#include "framework/registry.h"
 #include "implementations/bruck_gather.h"
 #include "implementations/cost.h"
 #include "implementations/hierarchical_tree_broadcast.h"
@@ -28,129 +23,13 @@ namespace {
 
 using enum CollectiveType;
 
-// A composition may be made of itself, without end.
-absl::StatusOr<const Algorithm*> FindPart(absl::string_view name) {
-  const auto factory = CollectiveRegistry::Global().Find(name);
-  if (!factory.ok()) return factory.status();
-  const Algorithm* const algorithm = AlgorithmOf(**factory);
-  if (algorithm == nullptr || algorithm->traits.check_parts != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name, " is no schedule of one level, as each level has to be"));
-  }
-  const absl::Status status = CheckFitsAsPart(name, algorithm->traits);
-  if (!status.ok()) return status;
-  return algorithm;
-}
-
-bool Does(const Algorithm& algorithm, CollectiveType type) {
-  return absl::c_linear_search(algorithm.traits.collectives, type);
-}
-
-// How it reduces inside tasks: with the fewest bytes that it can.
-std::optional<CollectiveType> TypeInside(const Algorithm& algorithm) {
-  for (const CollectiveType type : {kReduceScatter, kReduce, kAllReduce}) {
-    if (Does(algorithm, type)) return type;
-  }
-  return std::nullopt;
-}
-
-// REQUIRES: CheckLevels() is OK.
-const Algorithm& PartNamed(absl::string_view name) { return **FindPart(name); }
-
-// As a composition plans it where it gives no other offsets.
-constexpr int kOneRing[] = {0};
-
-int NumChunks(PlanFunction plan, CollectiveType type, const GroupLayout& layout,
-              absl::Span<const int> offsets) {
-  return NumChunksOfPart(
-      plan, {.layout = layout, .type = type, .subdiv_offsets = offsets});
-}
-
-// What reduces inside tasks, in so many blocks.
-struct Inside {
-  PlanFunction plan;
-  CollectiveType type;
-  int num_blocks = 1;
-
-  // The device that carries a block between tasks. It has the task's sum.
-  int OwnerOf(int block, int num_devices) const {
-    switch (type) {
-      case kReduceScatter:
-        return block * num_devices / num_blocks;
-      case kAllReduce:
-        return block % num_devices;
-      default:
-        return 0;
-    }
-  }
-  int NumOwners(int num_devices) const {
-    return type == kReduce ? 1 : std::min(num_blocks, num_devices);
-  }
-
-  // Some devices do not have the results yet.
-  bool Spreads(int num_tasks, int num_devices) const {
-    return num_devices > 1 && (num_tasks > 1 || type != kAllReduce);
-  }
-
-  // Each device has the results of one block, and they bring them to each
-  // other. Else trees do, block by block.
-  bool Gathers(int num_devices) const {
-    return type == kReduceScatter && num_blocks == num_devices;
-  }
-};
-
-Inside InsideOf(const GroupLayout& layout, const ReduceLevels& levels) {
-  if (!IsEven(layout)) return {PlanTreeReduce, kReduce};
-  const Algorithm& algorithm = PartNamed(levels.inside);
-  Inside inside = {algorithm.plan, *TypeInside(algorithm)};
-  const auto task = GroupLayout::Uniform(1, LargestTask(layout));
-  inside.num_blocks = NumChunks(inside.plan, inside.type, task, kOneRing);
-  return inside;
-}
-
-// What all-reduces between tasks.
-struct Between {
-  PlanFunction plan = nullptr;  // With one task, none.
-  std::vector<int> offsets;     // Of its subdivisions.
-  int num_chunks = 1;           // Of each block.
-};
-
-GroupLayout FirstsOf(int num_tasks) {
-  return GroupLayout::Uniform(num_tasks, /*devices_per_task=*/1);
-}
-
-// As many as make a chunk for each task at least, where it can be cut so
-// finely: then the stages overlap.
-int NumSubdivs(const Algorithm& between, int num_tasks, int chunks_each) {
-  return between.traits.supports_subdivisions
-             ? (num_tasks + chunks_each - 1) / chunks_each
-             : 1;
-}
-
-Between BetweenOf(int num_tasks, const ReduceLevels& levels) {
-  if (num_tasks == 1) return {};
-  const Algorithm& algorithm = PartNamed(levels.between);
-  const GroupLayout tasks = FirstsOf(num_tasks);
-  Between between = {.plan = algorithm.plan, .offsets = {0}};
-  const auto cut = [&] {
-    between.num_chunks =
-        NumChunks(between.plan, kAllReduce, tasks, between.offsets);
-  };
-  cut();
-  const int num_subdivs = NumSubdivs(algorithm, num_tasks, between.num_chunks);
-  if (num_subdivs == 1) return between;
-  between.offsets.assign(static_cast<size_t>(num_subdivs), 0);
-  cut();
-  return between;
-}
-
 // Adds the stages of one rank, in order. What the last one's messages in a task
 // have for tags comes first, for these are known; those of the first one lie
 // behind, and those of each of its rounds between those of the others.
 class Stages {
  public:
   // The request outlives this.
-  Stages(const PlanRequest& request, Inside inside, Between between)
+  Stages(const PlanRequest& request, LevelInside inside, LevelBetween between)
       : inside_(inside),
         between_(std::move(between)),
         planner_(request, inside_.num_blocks * between_.num_chunks),
@@ -223,8 +102,8 @@ class Stages {
     }
   }
 
-  const Inside inside_;
-  const Between between_;
+  const LevelInside inside_;
+  const LevelBetween between_;
   HierarchicalPlanner planner_;
   const int num_devices_;
   const int num_tasks_;
@@ -272,17 +151,19 @@ int PredictedChunks(int chunks_of_few, int num_ranks) {
 }
 
 // As InsideOf(), predicted.
-Inside PredictedInside(const GroupLayout& layout, const ReduceLevels& levels) {
+LevelInside PredictedInside(const GroupLayout& layout,
+                            const ReduceLevels& levels) {
   if (!IsEven(layout)) return InsideOf(layout, levels);
   const int num_devices = LargestTask(layout);
-  Inside inside = InsideOf(GroupLayout::Uniform(1, Few(num_devices)), levels);
+  LevelInside inside =
+      InsideOf(GroupLayout::Uniform(1, Few(num_devices)), levels);
   inside.num_blocks = PredictedChunks(inside.num_blocks, num_devices);
   return inside;
 }
 
 // Of what reduces in the largest task.
 Price PriceInside(const CostQuery& query, const ReduceLevels& levels,
-                  const Inside& inside) {
+                  const LevelInside& inside) {
   const auto task = GroupLayout::Uniform(1, LargestTask(query.layout));
   const CostQuery in_task = {.type = inside.type,
                              .layout = task,
@@ -296,7 +177,7 @@ Price PriceInside(const CostQuery& query, const ReduceLevels& levels,
 }
 
 // Of what spreads the results there.
-Price PriceOfSpread(const CostQuery& query, const Inside& inside) {
+Price PriceOfSpread(const CostQuery& query, const LevelInside& inside) {
   const int num_devices = LargestTask(query.layout);
   const auto bytes = static_cast<double>(query.bytes);
   if (!inside.Spreads(query.layout.num_tasks(), num_devices)) return {};
@@ -331,25 +212,10 @@ Price PriceBetween(const CostQuery& query, const Algorithm& between,
 
 }  // namespace
 
-absl::Status CheckLevels(const ReduceLevels& levels) {
-  const auto inside = FindPart(levels.inside);
-  if (!inside.ok()) return inside.status();
-  if (!TypeInside(**inside).has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        levels.inside, " does not reduce, as the level inside tasks has to"));
-  }
-  const auto between = FindPart(levels.between);
-  if (!between.ok()) return between.status();
-  if (Does(**between, kAllReduce)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(levels.between,
-                   " does not all-reduce, as the level between tasks has to"));
-}
-
 Schedule PlanHierarchicalReduce(const PlanRequest& request,
                                 const ReduceLevels& levels) {
-  const Inside inside = InsideOf(request.layout, levels);
-  Between between = BetweenOf(request.layout.num_tasks(), levels);
+  const LevelInside inside = InsideOf(request.layout, levels);
+  LevelBetween between = BetweenOf(request.layout.num_tasks(), levels);
   if (int64_t{inside.num_blocks} * between.num_chunks > kMaxChunks) {
     return {.problem = absl::StrCat(inside.num_blocks, " blocks of ",
                                     between.num_chunks,
@@ -365,7 +231,7 @@ double HierarchicalReduceSeconds(const CostQuery& query,
   }
   const int num_tasks = query.layout.num_tasks();
   const int num_devices = LargestTask(query.layout);
-  const Inside inside = PredictedInside(query.layout, levels);
+  const LevelInside inside = PredictedInside(query.layout, levels);
   Price within = PriceInside(query, levels, inside);
   within.Add(PriceOfSpread(query, inside));
   if (num_tasks == 1) return within.all;

@@ -1,9 +1,8 @@
 #ifndef TUTTI_IMPLEMENTATIONS_HIERARCHICAL_REDUCE_H_
 #define TUTTI_IMPLEMENTATIONS_HIERARCHICAL_REDUCE_H_
 
-#include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "framework/implementation_traits.h"
+#include "implementations/hierarchical_levels.h"
 #include "schedule/plan.h"
 #include "schedule/schedule.h"
 
@@ -44,17 +43,6 @@ namespace tutti {
 // "MagPIe: MPI's collective communication operations for clustered wide area
 // systems", PPoPP 1999.)
 //
-// What is done on each level, by names of the global registry: schedules of one
-// level that fit (CheckFitsAsPart()).
-struct ReduceLevels {
-  absl::string_view inside;   // Reduce-scatters, reduces or all-reduces.
-  absl::string_view between;  // All-reduces.
-};
-
-// Errors: NOT_FOUND if one is not linked; INVALID_ARGUMENT if one is no such
-// schedule.
-absl::Status CheckLevels(const ReduceLevels& levels);
-
 // Where there is one level only, nothing is done on the other one. REQUIRES:
 // CheckLevels() is OK.
 Schedule PlanHierarchicalReduce(const PlanRequest& request,

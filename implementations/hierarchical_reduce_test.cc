@@ -6,14 +6,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "framework/registry.h"
 #include "implementations/hierarchical.h"
 #include "implementations/plan_testing.h"
 #include "schedule/algorithm.h"
+#include "schedule/outline.h"
+#include "schedule/planned_outline.h"
 #include "schedule/schedule_builder.h"
 #include "schedule/stand_in.h"
 #include "schedule/verifier.h"
@@ -87,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "TreesThenHalving"),
     [](const testing::TestParamInfo<const char*>& info) { return info.param; });
 
-TEST_P(HierarchicalTest, ReducesOnAnyLayout) {
+std::vector<GroupLayout> Layouts() {
   std::vector<GroupLayout> layouts = {
       *GroupLayout::Create({0, 0, 0, 1, 2, 2}),
       *GroupLayout::Create({0, 1, 0, 1, 2, 2}),
@@ -97,13 +101,24 @@ TEST_P(HierarchicalTest, ReducesOnAnyLayout) {
       layouts.push_back(GroupLayout::Uniform(num_tasks, num_devices));
     }
   }
-  for (const GroupLayout& layout : layouts) {
+  return layouts;
+}
+
+TEST_P(HierarchicalTest, ReducesOnAnyLayout) {
+  for (const GroupLayout& layout : Layouts()) {
     for (const InPlace in_place : {InPlace::kNone, InPlace::kAll,
                                    InPlace::kEvenRanks, InPlace::kOddRanks}) {
       EXPECT_THAT(Verify(AlgorithmNamed(GetParam()),
                          {.layout = layout, .in_place = in_place}),
                   IsOk());
     }
+  }
+}
+
+TEST_P(HierarchicalTest, TheOutlineIsThatOfThePlans) {
+  for (const GroupLayout& layout : Layouts()) {
+    EXPECT_THAT(CheckOutline(AlgorithmNamed(GetParam()), {.layout = layout}),
+                IsOk());
   }
 }
 
@@ -151,6 +166,102 @@ TEST(HierarchicalBlocksTest, AreSharedByTheDevicesThatHaveTheSums) {
         leads ? 3 * 6 : 0);
     EXPECT_EQ(num_chunks, 3 * 4);
   }
+}
+
+// --- Outlines ----------------------------------------------------------------
+
+// As ShuffleReduce, which has an outline.
+REGISTER_COLLECTIVE(
+    ShuffleAsPlanned,
+    Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce}},
+               .plan = [](const PlanRequest& request) {
+                 return AlgorithmNamed("ShuffleReduce").plan(request);
+               }}));
+REGISTER_COLLECTIVE(RingThenPlanned,
+                    Hierarchical<"RingReduceScatter", "ShuffleAsPlanned">());
+
+// Reduce-scatters to one after the other: a rank sends the next one its part
+// when it has its own block.
+Schedule PlanInTurn(const PlanRequest& request) {
+  const int size = request.layout.size();
+  const int rank = request.rank;
+  ScheduleBuilder builder(size);
+  auto lane = builder.AddLane();
+  for (int block = 0; block < size; ++block) {
+    if (block != rank) {
+      lane.Send(block, /*tag=*/0, Input(block));
+      continue;
+    }
+    Slot sum = Input(block);
+    for (int from = 0; from < size; ++from) {
+      if (from == rank) continue;
+      lane.Recv(from, /*tag=*/0, Scratch(block, from));
+      lane.Reduce(Data(block), sum, Scratch(block, from));
+      sum = Data(block);
+    }
+    lane.CopyAndFinish(Data(block), sum);
+  }
+  return builder.Build();
+}
+
+REGISTER_COLLECTIVE(
+    InTurn,
+    Scheduled({.traits = {.collectives = {CollectiveType::kReduceScatter}},
+               .plan = PlanInTurn}));
+REGISTER_COLLECTIVE(InTurnThenRing, Hierarchical<"InTurn", "RingReduce">());
+
+// Without a plan of the whole.
+absl::StatusOr<std::unique_ptr<const Outline>> OwnOutline(
+    const std::string& name, const GroupLayout& layout) {
+  return OutlineOf(AlgorithmNamed(name), {.layout = layout}, /*max_steps=*/0);
+}
+
+TEST(HierarchicalOutlineTest, IsMadeOfThoseOfTheParts) {
+  for (const char* name :
+       {"RingThenRing", "DirectThenDoubling", "LevelsThenTrees"}) {
+    for (const GroupLayout& layout :
+         {GroupLayout::Uniform(1, 6), GroupLayout::Uniform(6, 1),
+          GroupLayout::Uniform(3, 5),
+          *GroupLayout::Create({0, 1, 0, 1, 2, 2})}) {
+      EXPECT_THAT(OwnOutline(name, layout), IsOk()) << name;
+    }
+  }
+  const auto ring = OwnOutline("RingThenRing", GroupLayout::Uniform(1000, 100));
+  ASSERT_THAT(ring, IsOk());
+  EXPECT_EQ((*ring)->size().num_chunks, 100 * 1000);
+  EXPECT_EQ((*ring)->size().num_rounds, 1 + 99 + 2 * 999 + 7);
+  EXPECT_EQ((*ring)->size().period, 100);
+  const auto one_each =
+      OwnOutline("RingThenRing", GroupLayout::Uniform(1000, 1));
+  ASSERT_THAT(one_each, IsOk());
+  EXPECT_TRUE((*one_each)->size().is_ring);
+}
+
+TEST(HierarchicalOutlineTest, APartWithoutOneIsPlannedIfItIsNotTooLarge) {
+  EXPECT_THAT(OwnOutline("RingThenPlanned", GroupLayout::Uniform(20, 100)),
+              IsOk());
+  EXPECT_THAT(
+      OwnOutline("RingThenPlanned", GroupLayout::Uniform(2000, 2)).status(),
+      StatusIs(StatusCode::kResourceExhausted,
+               HasSubstr("there is no outline: ShuffleAsPlanned between tasks: "
+                         "cannot plan all_reduce on 2000x1")));
+}
+
+TEST(HierarchicalOutlineTest, WithoutOneTheReasonIsSaid) {
+  const auto even = GroupLayout::Uniform(2, 3);
+  const auto refused = [](const char* why) {
+    return StatusIs(StatusCode::kResourceExhausted, HasSubstr(why));
+  };
+  EXPECT_THAT(OwnOutline("RingThenRing", *GroupLayout::Create({0, 0, 1})),
+              refused("tasks have different numbers of devices"));
+  for (const char* name : {"TreeThenTree", "PiecesThenHalving",
+                           "RingReduceThenRing", "DoublingThenShuffle"}) {
+    EXPECT_THAT(OwnOutline(name, even),
+                refused(" inside tasks does not bring each device a block"));
+  }
+  EXPECT_THAT(OwnOutline("InTurnThenRing", even),
+              refused("InTurn inside tasks does not bring all devices their "
+                      "blocks in its last round"));
 }
 
 double Cost(const std::string& name, const GroupLayout& layout, int64_t bytes) {

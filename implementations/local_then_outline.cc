@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "framework/group_layout.h"
 #include "implementations/cost.h"
 #include "implementations/hierarchy.h"
@@ -15,9 +17,6 @@
 
 namespace tutti {
 namespace {
-
-// Of a schedule between tasks that has no outline: some seconds.
-constexpr int64_t kMaxPlannedSteps = 6'000'000;
 
 // In which round of the schedule each task has its last transfer.
 std::vector<int> LastRounds(const Outline& between) {
@@ -86,6 +85,14 @@ class Rounds final : public Outline {
     }
   }
 
+  // The first rank's are copies in the end, and go to the others at once.
+  int64_t NumResults(int round, int rank) const override {
+    const int task = layout_.task_of(rank);
+    const bool is_first = rank == layout_.tasks()[task].front();
+    const int ended = begin_ + last_[task] + (is_first ? 0 : 1);
+    return round == ended ? size().num_chunks : 0;
+  }
+
  private:
   void AppendFirst(int round, int task, OutlineRound* into) const {
     const std::vector<int>& ranks = layout_.tasks()[task];
@@ -132,10 +139,12 @@ class Rounds final : public Outline {
 
 }  // namespace
 
-std::unique_ptr<const Outline> LocalThenOutline(absl::string_view between,
-                                                const PlanRequest& request) {
+absl::StatusOr<std::unique_ptr<const Outline>> LocalThenOutline(
+    absl::string_view between, const PlanRequest& request) {
   const GroupLayout& layout = request.layout;
-  if (SmallestTask(layout) == 1 && LargestTask(layout) > 1) return nullptr;
+  if (SmallestTask(layout) == 1 && LargestTask(layout) > 1) {
+    return absl::UnimplementedError("some tasks have one rank, others more");
+  }
   // What is reduced in a task lies in the output.
   const InPlace in_place =
       LargestTask(layout) > 1 ? InPlace::kAll : InPlace::kNone;
@@ -145,8 +154,15 @@ std::unique_ptr<const Outline> LocalThenOutline(absl::string_view between,
                                                request.subdiv_offsets.end()},
                             .in_place = in_place},
                            kMaxPlannedSteps);
-  if (!outline.ok()) return nullptr;
-  if ((*outline)->size().scratch_chunks > 0 && !IsEven(layout)) return nullptr;
+  if (!outline.ok()) {
+    return absl::Status(
+        outline.status().code(),
+        absl::StrCat(between, " between tasks: ", outline.status().message()));
+  }
+  if ((*outline)->size().scratch_chunks > 0 && !IsEven(layout)) {
+    return absl::UnimplementedError(absl::StrCat(
+        between, " needs scratch memory, and tasks have different sizes"));
+  }
   return std::make_unique<Rounds>(layout, *std::move(outline));
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "schedule/outline.h"
 #include "schedule/plan.h"
@@ -10,12 +11,13 @@
 namespace tutti {
 
 // The outline of PlanLocalThen() (local_then_plan.h), made of that of the
-// schedule between tasks: its own one, or as planned. Null where some tasks
-// have one rank and others have more, so that they begin the schedule in
-// different rounds, where tasks of different sizes need scratch memory for it,
-// and where it has no outline and is too large to plan.
-std::unique_ptr<const Outline> LocalThenOutline(absl::string_view between,
-                                                const PlanRequest& request);
+// schedule between tasks: its own one, or as planned. Errors: UNIMPLEMENTED
+// where some tasks have one rank and others have more, so that they begin the
+// schedule in different rounds, and where tasks of different sizes need scratch
+// memory for it; RESOURCE_EXHAUSTED where it has no outline and is too large to
+// plan.
+absl::StatusOr<std::unique_ptr<const Outline>> LocalThenOutline(
+    absl::string_view between, const PlanRequest& request);
 
 }  // namespace tutti
 

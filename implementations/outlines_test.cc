@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -100,6 +101,9 @@ class AllRanks : public Outline {
               OutlineRound* into) const override {
     outline_.Append(round, first, end, into);
   }
+  int64_t NumResults(int round, int rank) const override {
+    return outline_.NumResults(round, rank);
+  }
 
  private:
   static Size WithoutClaims(Size size) {
@@ -138,7 +142,7 @@ TEST(OutlineTest, RanksOfOnePeriodTakeAsLongAsAll) {
     const Algorithm& algorithm = AlgorithmNamed(name);
     for (const VerifyCase& request : Cases(algorithm, /*max_ranks=*/40)) {
       SCOPED_TRACE(absl::StrCat(name, ": ", ToString(request)));
-      const auto outline = OutlineOf(algorithm, request, 0);
+      const auto outline = OutlineOf(algorithm, request, kAnySteps);
       ExpectSameByPeriod(**outline, request.layout, ClusterOf());
       ExpectSameByPeriod(**outline, request.layout, ThreeLevels());
       if (testing::Test::HasFailure()) return;
@@ -200,12 +204,60 @@ TEST(OutlineTest, OfBroadcastsIsThatOfThePlansFromAnyRoot) {
   }
 }
 
-TEST(OutlineTest, RingsHalvingChainsAndDoubleTreesHaveOne) {
+TEST(OutlineTest, RingsHalvingShufflesChainsDoubleTreesAndTwoLevelsHaveOne) {
   EXPECT_THAT(
       NamesWithOutlines(),
-      UnorderedElementsAre("ChainBroadcast", "DoubleTreeBroadcast",
-                           "DoubleTreeReduce", "RecursiveHalvingDoublingReduce",
-                           "RingGather", "RingReduce", "RingReduceScatter"));
+      UnorderedElementsAre(
+          "BruckGather", "ChainBroadcast", "DirectReduceScatter",
+          "DoubleTreeBroadcast", "DoubleTreeReduce",
+          "HierarchicalDoubleTreeReduce", "HierarchicalHalvingDoublingReduce",
+          "HierarchicalRingReduce", "RecursiveHalvingDoublingReduce",
+          "RecursiveHalvingReduceScatter", "RingGather", "RingReduce",
+          "RingReduceScatter", "ShuffleReduce",
+          "ShuffleThenRecursiveHalvingDoubling", "ShuffleThenRing",
+          "ShuffleThenShuffle"));
+}
+
+// Two tasks share a host, and its processors.
+ClusterModel WithHosts() {
+  ClusterModel cluster = ThreeLevels();
+  cluster.host = {.tasks = 2, .processors = 3, .inline_bytes = 100};
+  return cluster;
+}
+
+void ExpectSameTime(const Outline& outline, const Outline& planned,
+                    const VerifyCase& request, const ClusterModel& cluster) {
+  for (const double bytes : {0.0, 1.0, 7.0, 1001.0, 1e7 + 1}) {
+    const double chunk_bytes = bytes / outline.size().num_chunks;
+    const auto own = Simulate(outline, request.layout, cluster, chunk_bytes);
+    const auto want = Simulate(planned, request.layout, cluster, chunk_bytes);
+    ASSERT_TRUE(own.ok() && want.ok()) << own.status() << want.status();
+    EXPECT_EQ(own->seconds, want->seconds) << bytes;
+    EXPECT_EQ(own->processor_seconds, want->processor_seconds);
+    for (size_t i = 0; i < want->links.size(); ++i) {
+      EXPECT_EQ(own->links[i].messages, want->links[i].messages);
+      EXPECT_EQ(own->links[i].bytes, want->links[i].bytes);
+    }
+  }
+}
+
+TEST(OutlineTest, TakesAsLongAsThePlans) {
+  for (const std::string& name : NamesWithOutlines()) {
+    const Algorithm& algorithm = AlgorithmNamed(name);
+    for (const auto& [tasks, devices] :
+         {std::pair{2, 2}, {3, 2}, {4, 4}, {5, 3}}) {
+      for (VerifyCase request : Cases(algorithm, /*max_ranks=*/1)) {
+        request.layout = GroupLayout::Uniform(tasks, devices);
+        SCOPED_TRACE(absl::StrCat(name, ": ", ToString(request)));
+        const auto outline = OutlineOf(algorithm, request, kAnySteps);
+        const auto planned = PlannedOutline(algorithm, request, kAnySteps);
+        ASSERT_TRUE(outline.ok() && planned.ok());
+        ExpectSameTime(**outline, **planned, request, ClusterOf());
+        ExpectSameTime(**outline, **planned, request, ThreeLevels());
+        ExpectSameTime(**outline, **planned, request, WithHosts());
+      }
+    }
+  }
 }
 
 constexpr double kFree = std::numeric_limits<double>::infinity();

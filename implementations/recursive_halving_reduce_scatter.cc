@@ -1,5 +1,6 @@
 #include "implementations/recursive_halving_reduce_scatter.h"
 
+#include "implementations/halving_outline.h"
 #include "implementations/halving_tree.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -63,7 +64,8 @@ REGISTER_COLLECTIVE(
                           .preserves_rank_order = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = PlanRecursiveHalvingReduceScatter}));
+               .plan = PlanRecursiveHalvingReduceScatter,
+               .outline = HalvingOutline}));
 
 }  // namespace
 }  // namespace tutti

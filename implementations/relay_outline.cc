@@ -21,7 +21,8 @@ struct Link {
 // Of one tree.
 struct Links {
   int num_chunks = 0;
-  std::vector<Link> all;  // In the order of their rounds.
+  std::vector<int> depths;  // By rank: how many links the source is away.
+  std::vector<Link> all;    // In the order of their rounds.
 
   // Those that carry a chunk in a round: the first one or one that follows it.
   std::pair<const Link*, const Link*> In(int round) const {
@@ -41,7 +42,6 @@ struct Links {
   }
 };
 
-// By rank: how many links the source is away.
 std::vector<int> DepthsOf(const std::vector<int>& parents) {
   std::vector<int> depths(parents.size(), -1);
   std::vector<int> path;
@@ -60,11 +60,11 @@ std::vector<int> DepthsOf(const std::vector<int>& parents) {
 }
 
 Links LinksOf(const RelayTree& tree) {
-  const std::vector<int> depths = DepthsOf(tree.parents);
-  Links links = {.num_chunks = tree.num_chunks};
-  for (size_t rank = 0; rank < depths.size(); ++rank) {
+  Links links = {.num_chunks = tree.num_chunks,
+                 .depths = DepthsOf(tree.parents)};
+  for (size_t rank = 0; rank < tree.parents.size(); ++rank) {
     if (tree.parents[rank] < 0) continue;
-    links.all.push_back({.round = depths[rank],
+    links.all.push_back({.round = links.depths[rank],
                          .from = tree.parents[rank],
                          .to = static_cast<int>(rank)});
   }
@@ -121,6 +121,16 @@ class Relays : public Outline {
     }
     std::sort(all.begin(), all.end());
     AppendJoined(all, &into->transfers);
+  }
+
+  int64_t NumResults(int round, int rank) const override {
+    if (rank == source_) return round == 0 ? size().num_chunks : 0;
+    int64_t num_results = 0;
+    for (const Links& tree : trees_) {
+      const int since_first = round - tree.depths[rank];
+      if (since_first >= 0 && since_first < tree.num_chunks) ++num_results;
+    }
+    return num_results;
   }
 
  private:

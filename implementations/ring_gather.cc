@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "implementations/cost.h"
 #include "implementations/ring_outline.h"
 #include "implementations/subdivision.h"
@@ -41,7 +42,8 @@ Schedule Plan(const PlanRequest& request) {
   return PlanRings(request, AddRing);
 }
 
-std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
+    const PlanRequest& request) {
   return RingOutline(request, {.copies_own = true});
 }
 

@@ -1,6 +1,7 @@
 #include "implementations/ring_outline.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -52,15 +53,15 @@ Outline::Size SizeOf(const PlanRequest& request, const RingRounds& rounds,
   const int num_ranks = request.layout.size();
   const auto num_rings = static_cast<int>(request.subdiv_offsets.size());
   const int partials = std::clamp(num_ranks - 2, 0, rounds.max_partials);
-  const bool is_ring = std::all_of(
-      sends.begin(), sends.end(),
-      [](const std::vector<Transfer>& own) { return own.size() == 1; });
+  size_t num_transfers = 0;
+  for (const std::vector<Transfer>& own : sends) num_transfers += own.size();
   return {.num_ranks = num_ranks,
           .num_chunks = num_ranks * num_rings,
           .num_rounds = rounds.times_around * (num_ranks - 1) + 1,
           .scratch_chunks = int64_t{partials} * num_rings,
           .period = PeriodOf(request),
-          .is_ring = is_ring};
+          .is_ring = num_transfers == sends.size(),
+          .most_transfers = static_cast<int64_t>(num_transfers)};
 }
 
 class Rings : public Outline {
@@ -73,7 +74,6 @@ class Rings : public Outline {
 
   void Append(int round, int first, int end,
               OutlineRound* into) const override {
-    const int last_sum = rounds_.times_reduced * (size().num_ranks - 1);
     const bool alone = size().num_ranks == 1;
     for (int rank = first; rank < end; ++rank) {
       if (round == 0 && (alone || rounds_.copies_own)) {
@@ -82,12 +82,21 @@ class Rings : public Outline {
       if (round == 0) continue;
       into->transfers.insert(into->transfers.end(), sends_[rank].begin(),
                              sends_[rank].end());
-      if (round > last_sum) continue;
+      if (round > last_sum()) continue;
       into->work.push_back({.rank = rank, .reduced_chunks = num_rings_});
     }
   }
 
+  // The own block is the last sum; others come one after the other.
+  int64_t NumResults(int round, int /*rank*/) const override {
+    return round < last_sum() ? 0 : num_rings_;
+  }
+
  private:
+  int last_sum() const {
+    return rounds_.times_reduced * (size().num_ranks - 1);
+  }
+
   const RingRounds rounds_;
   const int num_rings_;
   const Sends sends_;

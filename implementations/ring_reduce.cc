@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "implementations/cost.h"
 #include "implementations/ring_outline.h"
 #include "implementations/subdivision.h"
@@ -60,7 +61,8 @@ double CostSeconds(const CostQuery& query) {
   return RingTraffic(query).Times(2).Seconds(query.model, BlockBytes(query));
 }
 
-std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
+absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
+    const PlanRequest& request) {
   return RingOutline(request, {.times_around = 2, .times_reduced = 1});
 }
 

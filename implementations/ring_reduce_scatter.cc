@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "implementations/cost.h"
 #include "implementations/ring_outline.h"
 #include "implementations/subdivision.h"
@@ -59,8 +60,11 @@ Schedule Plan(const PlanRequest& request) {
   });
 }
 
-std::unique_ptr<const Outline> MakeOutline(const PlanRequest& request) {
-  return RingOutline(request, {.times_reduced = 1, .max_partials = 2});
+absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
+    const PlanRequest& request) {
+  const int max_partials = request.blocks_differ ? request.layout.size() : 2;
+  return RingOutline(request,
+                     {.times_reduced = 1, .max_partials = max_partials});
 }
 
 REGISTER_COLLECTIVE(

@@ -5,6 +5,7 @@
 #include "implementations/bruck_gather.h"
 #include "implementations/cost.h"
 #include "implementations/direct_reduce_scatter.h"
+#include "implementations/shuffle_outline.h"
 #include "schedule/algorithm.h"
 #include "schedule/composition.h"
 #include "schedule/schedule_builder.h"
@@ -94,7 +95,8 @@ REGISTER_COLLECTIVE(
                     .rank_list = RankListUse::kOwners,
                     .determinism = Determinism::kByRankOrder,
                     .cost_seconds = CostSeconds},
-         .plan = Plan}));
+         .plan = Plan,
+         .outline = ShuffleOutline}));
 
 }  // namespace
 }  // namespace tutti

@@ -66,6 +66,9 @@ class Outline {
     // At most so many ranks send or work in a round. 0: no such claim.
     int busy_ranks = 0;
 
+    // At most so many transfers has a round. 0: no such claim.
+    int64_t most_transfers = 0;
+
     friend bool operator==(const Size&, const Size&) = default;
   };
 
@@ -81,6 +84,10 @@ class Outline {
   // num_ranks.
   virtual void Append(int round, int first, int end,
                       OutlineRound* into) const = 0;
+
+  // How many chunks of its output `rank` writes for the last time in a round.
+  // What follows in a composition may start on them then. REQUIRES: as above.
+  virtual int64_t NumResults(int round, int rank) const = 0;
 
  private:
   const Size size_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
@@ -75,10 +76,10 @@ struct Algorithm {
 
   // The outline of what `plan` makes, for groups that are too large to plan;
   // `rank` does not count. Pure, and needs nothing of the request later. Null,
-  // or returns null for some requests: only as planned. The conformance suite
+  // or an error that says why not: only as planned. The conformance suite
   // compares the two (CheckOutline).
-  std::unique_ptr<const Outline> (*outline)(const PlanRequest& request) =
-      nullptr;
+  absl::StatusOr<std::unique_ptr<const Outline>> (*outline)(
+      const PlanRequest& request) = nullptr;
 };
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -20,8 +21,12 @@ namespace {
 // Rounds as they were written down, sorted.
 class WrittenOutline : public Outline {
  public:
-  WrittenOutline(const Size& size, std::vector<OutlineRound> rounds)
-      : Outline(size), rounds_(std::move(rounds)) {}
+  // `results`: by rank, the round of each chunk of its output; increasing.
+  WrittenOutline(const Size& size, std::vector<OutlineRound> rounds,
+                 std::vector<std::vector<int>> results)
+      : Outline(size),
+        rounds_(std::move(rounds)),
+        results_(std::move(results)) {}
 
   void Append(int round, int first, int end,
               OutlineRound* into) const override {
@@ -43,8 +48,16 @@ class WrittenOutline : public Outline {
         rounds_[round].work, [](const Work& w) { return w.rank; }, &into->work);
   }
 
+  int64_t NumResults(int round, int rank) const override {
+    const std::vector<int>& rounds = results_[rank];
+    const auto [begin, end] =
+        std::equal_range(rounds.begin(), rounds.end(), round);
+    return end - begin;
+  }
+
  private:
   const std::vector<OutlineRound> rounds_;
+  const std::vector<std::vector<int>> results_;
 };
 
 void AddStep(int rank, const Step& step, OutlineRound* round) {
@@ -91,6 +104,25 @@ std::vector<OutlineRound> RoundsOf(const GroupPlan& plan,
   return rounds;
 }
 
+// By rank, the round in which each chunk of its output is written last. Of the
+// steps that write it, the last one to run stands last (Composition).
+std::vector<std::vector<int>> ResultsOf(const GroupPlan& plan,
+                                        absl::Span<const int> depths) {
+  std::vector<std::vector<int>> results(plan.num_ranks());
+  int step = 0;
+  for (int rank = 0; rank < plan.num_ranks(); ++rank) {
+    absl::flat_hash_map<int, int> last;  // By chunk.
+    for (; step < plan.num_steps() && plan.rank_of(step) == rank; ++step) {
+      const Step& writer = plan.step(step);
+      if (!Writes(writer.kind) || writer.into.space != Space::kData) continue;
+      last[writer.into.chunk] = depths[step];
+    }
+    for (const auto& [chunk, depth] : last) results[rank].push_back(depth);
+    std::sort(results[rank].begin(), results[rank].end());
+  }
+  return results;
+}
+
 // How many ranks send or work.
 int BusyRanks(const OutlineRound& round) {
   std::vector<int> busy;
@@ -102,11 +134,15 @@ int BusyRanks(const OutlineRound& round) {
   return static_cast<int>(std::unique(busy.begin(), busy.end()) - busy.begin());
 }
 
-int MostBusyRanks(const std::vector<OutlineRound>& rounds) {
+int NumTransfers(const OutlineRound& round) {
+  return static_cast<int>(round.transfers.size());
+}
+
+// Of all rounds the most.
+int MostOf(const std::vector<OutlineRound>& rounds,
+           int (*count)(const OutlineRound& round)) {
   int most = 0;
-  for (const OutlineRound& round : rounds) {
-    most = std::max(most, BusyRanks(round));
-  }
+  for (const OutlineRound& round : rounds) most = std::max(most, count(round));
   return most;
 }
 
@@ -171,14 +207,25 @@ absl::Status CheckRound(const Outline& outline, const Outline& planned,
     return Wrong(request, absl::StrCat(" has more than ", size.busy_ranks,
                                        " busy ranks in round ", round));
   }
+  if (size.most_transfers > 0 && NumTransfers(all) > size.most_transfers) {
+    return Wrong(request, absl::StrCat(" has more than ", size.most_transfers,
+                                       " transfers in round ", round));
+  }
   for (int rank = 0; rank < size.num_ranks; ++rank) {
     const int other = (rank + size.period) % size.num_ranks;
     const OutlineRound own =
         Shifted(AllOf(outline, round, rank, rank + 1), size);
     const OutlineRound next = AllOf(outline, round, other, other + 1);
-    if (own.transfers == next.transfers && own.work == next.work) continue;
-    return Wrong(request, absl::StrCat(" has no period of ", size.period,
-                                       " at rank ", rank, " in round ", round));
+    if (own.transfers != next.transfers || own.work != next.work) {
+      return Wrong(request,
+                   absl::StrCat(" has no period of ", size.period, " at rank ",
+                                rank, " in round ", round));
+    }
+    if (outline.NumResults(round, rank) == planned.NumResults(round, rank)) {
+      continue;
+    }
+    return Wrong(request, absl::StrCat(" has other results of rank ", rank,
+                                       " in round ", round));
   }
   return absl::OkStatus();
 }
@@ -195,14 +242,17 @@ absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
   if (!order.ok()) return order.status();
   const auto scratch = ScratchChunks(*schedules, plan->memory());
   if (!scratch.ok()) return scratch.status();
-  std::vector<OutlineRound> rounds = RoundsOf(*plan, StepDepths(*plan, *order));
+  const std::vector<int> depths = StepDepths(*plan, *order);
+  std::vector<OutlineRound> rounds = RoundsOf(*plan, depths);
   const Outline::Size size = {.num_ranks = plan->num_ranks(),
                               .num_chunks = plan->memory().num_chunks,
                               .num_rounds = static_cast<int>(rounds.size()),
                               .scratch_chunks = *scratch,
                               .period = plan->num_ranks(),
-                              .busy_ranks = MostBusyRanks(rounds)};
-  return std::make_unique<WrittenOutline>(size, std::move(rounds));
+                              .busy_ranks = MostOf(rounds, BusyRanks),
+                              .most_transfers = MostOf(rounds, NumTransfers)};
+  return std::make_unique<WrittenOutline>(size, std::move(rounds),
+                                          ResultsOf(*plan, depths));
 }
 
 absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
@@ -217,9 +267,14 @@ absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
                                     .root = request.root,
                                     .permutation = request.permutation,
                                     .subdiv_offsets = request.subdiv_offsets,
-                                    .rank_list = request.rank_list});
-  if (outline != nullptr) return outline;
-  return PlannedOutline(algorithm, request, max_steps);
+                                    .rank_list = request.rank_list,
+                                    .blocks_differ = request.blocks_differ});
+  if (outline.ok()) return outline;
+  auto planned = PlannedOutline(algorithm, request, max_steps);
+  if (!absl::IsResourceExhausted(planned.status())) return planned;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(planned.status().message(),
+                   ", for there is no outline: ", outline.status().message()));
 }
 
 absl::Status CheckOutline(const Algorithm& algorithm,
@@ -234,6 +289,7 @@ absl::Status CheckOutline(const Algorithm& algorithm,
   want.period = size.period;
   want.is_ring = size.is_ring;
   want.busy_ranks = size.busy_ranks;
+  want.most_transfers = size.most_transfers;
   if (!(size == want)) return Wrong(request, " is of another size");
   if (size.period < 1 || size.num_ranks % size.period != 0) {
     return Wrong(request, absl::StrCat(" has a period of ", size.period));

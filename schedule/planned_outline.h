@@ -12,6 +12,9 @@
 
 namespace tutti {
 
+// Plans of so many steps take some seconds, and about 1 GB.
+inline constexpr int64_t kMaxPlannedSteps = 6'000'000;
+
 // The outline that an algorithm's plans have, as they are. Takes time and
 // memory in proportion to their steps. Errors: as PlanGroup() and
 // RunSymbolically(); RESOURCE_EXHAUSTED if there are more than `max_steps`.
@@ -19,13 +22,15 @@ absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
 
 // The same by the algorithm's own function, if it has one for the request:
-// whatever the size.
+// whatever the size. Where it has none, and there are too many steps, the error
+// also says why it has none.
 absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
 
 // OK if the algorithm's own function says what its plans do, and every rank
-// does what it says of the period, of a ring and of how many are busy. Errors:
-// as the functions above; INVALID_ARGUMENT naming the first round that differs.
+// does what it says of the period, of a ring, of how many are busy and of
+// how many transfers there are. Errors: as the functions above;
+// INVALID_ARGUMENT naming the first round that differs.
 absl::Status CheckOutline(const Algorithm& algorithm,
                           const VerifyCase& request);
 

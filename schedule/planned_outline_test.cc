@@ -2,7 +2,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "schedule/outline.h"
@@ -42,8 +45,8 @@ using Work = OutlineRound::Work;
 // What Plan() does, of any number of ranks from 3 on, with errors of choice.
 class PlanOutline : public Outline {
  public:
-  PlanOutline(const Size& size, int64_t reduced)
-      : Outline(size), reduced_(reduced) {}
+  PlanOutline(const Size& size, int64_t reduced, int64_t num_results = 2)
+      : Outline(size), reduced_(reduced), num_results_(num_results) {}
   void Append(int round, int first, int end,
               OutlineRound* into) const override {
     const int rank = round - 1;
@@ -54,9 +57,13 @@ class PlanOutline : public Outline {
     into->work.push_back(
         {round, round == 1 ? reduced_ : 0, round == 2 ? 2 : 0});
   }
+  int64_t NumResults(int round, int rank) const override {
+    return round > 0 && round == rank ? num_results_ : 0;
+  }
 
  private:
   const int64_t reduced_;
+  const int64_t num_results_;
 };
 
 constexpr Outline::Size kSize = {.num_ranks = 3,
@@ -64,36 +71,46 @@ constexpr Outline::Size kSize = {.num_ranks = 3,
                                  .num_rounds = 3,
                                  .scratch_chunks = 2,
                                  .period = 3,
-                                 .busy_ranks = 2};
+                                 .busy_ranks = 2,
+                                 .most_transfers = 1};
 
-std::unique_ptr<const Outline> Right(const PlanRequest& /*request*/) {
+using MadeOutline = absl::StatusOr<std::unique_ptr<const Outline>>;
+
+MadeOutline Right(const PlanRequest& /*request*/) {
   return std::make_unique<PlanOutline>(kSize, 2);
 }
-std::unique_ptr<const Outline> WrongWork(const PlanRequest& /*request*/) {
+MadeOutline WrongWork(const PlanRequest& /*request*/) {
   return std::make_unique<PlanOutline>(kSize, 3);
 }
-std::unique_ptr<const Outline> WrongPeriod(const PlanRequest& /*request*/) {
+MadeOutline WrongPeriod(const PlanRequest& /*request*/) {
   Outline::Size size = kSize;
   size.period = 1;
   return std::make_unique<PlanOutline>(size, 2);
 }
-std::unique_ptr<const Outline> WrongRing(const PlanRequest& /*request*/) {
+MadeOutline WrongRing(const PlanRequest& /*request*/) {
   Outline::Size size = kSize;
   size.is_ring = true;
   return std::make_unique<PlanOutline>(size, 2);
 }
-std::unique_ptr<const Outline> TooBusy(const PlanRequest& /*request*/) {
+MadeOutline TooBusy(const PlanRequest& /*request*/) {
   Outline::Size size = kSize;
   size.busy_ranks = 1;
   return std::make_unique<PlanOutline>(size, 2);
 }
-std::unique_ptr<const Outline> WrongSize(const PlanRequest& /*request*/) {
+MadeOutline WrongSize(const PlanRequest& /*request*/) {
   Outline::Size size = kSize;
   size.scratch_chunks = 0;
   return std::make_unique<PlanOutline>(size, 2);
 }
 
-Algorithm With(std::unique_ptr<const Outline> (*outline)(const PlanRequest&)) {
+MadeOutline WrongResults(const PlanRequest& /*request*/) {
+  return std::make_unique<PlanOutline>(kSize, 2, 1);
+}
+MadeOutline None(const PlanRequest& /*request*/) {
+  return absl::UnimplementedError("it is a test");
+}
+
+Algorithm With(MadeOutline (*outline)(const PlanRequest&)) {
   return {.traits = {.collectives = {CollectiveType::kAllReduce}},
           .plan = Plan,
           .outline = outline};
@@ -115,6 +132,18 @@ TEST(PlannedOutlineTest, HasTheRoundsOfThePlans) {
   (*outline)->Append(2, 0, 3, &round);
   EXPECT_THAT(round.transfers, ElementsAre(Transfer{1, 2, 2}));
   EXPECT_THAT(round.work, ElementsAre(Work{2, 0, 2}));
+}
+
+TEST(PlannedOutlineTest, ResultsAreWhatIsLastWrittenToTheOutput) {
+  const auto outline = PlannedOutline(With(nullptr), ThreeRanks(), 100);
+  ASSERT_THAT(outline, IsOk());
+  std::vector<int64_t> by_round_and_rank;
+  for (const int round : {0, 1, 2}) {
+    for (const int rank : {0, 1, 2}) {
+      by_round_and_rank.push_back((*outline)->NumResults(round, rank));
+    }
+  }
+  EXPECT_THAT(by_round_and_rank, ElementsAre(0, 0, 0, 0, 2, 0, 0, 0, 2));
 }
 
 TEST(PlannedOutlineTest, EachOperandAfterTheFirstIsReducedAndAWaitIsNoWork) {
@@ -168,6 +197,14 @@ TEST(OutlineOfTest, IsTheAlgorithmsOwnIfItHasOne) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(OutlineOfTest, WithoutOneItIsThatOfThePlansIfTheyAreNotTooLarge) {
+  EXPECT_THAT(OutlineOf(With(None), ThreeRanks(), 12), IsOk());
+  EXPECT_THAT(OutlineOf(With(None), ThreeRanks(), 11).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("wanted are at most 11 in all, for there is "
+                                 "no outline: it is a test")));
+}
+
 TEST(CheckOutlineTest, FindsWhatDiffersFromThePlans) {
   const auto check = [](auto outline) {
     return std::string(CheckOutline(With(outline), ThreeRanks()).message());
@@ -177,7 +214,48 @@ TEST(CheckOutlineTest, FindsWhatDiffersFromThePlans) {
   EXPECT_THAT(check(WrongPeriod), HasSubstr("no period of 1 at rank 0"));
   EXPECT_THAT(check(WrongRing), HasSubstr("is no ring in round 1"));
   EXPECT_THAT(check(TooBusy), HasSubstr("more than 1 busy ranks in round 1"));
+  EXPECT_THAT(check(WrongResults), HasSubstr("other results of rank 1"));
   EXPECT_THAT(check(WrongSize), HasSubstr("another size"));
+}
+
+// Rank 0 sends to both others, and it says so of one.
+class TooFewTransfers : public Outline {
+ public:
+  TooFewTransfers()
+      : Outline({.num_ranks = 3,
+                 .num_rounds = 2,
+                 .period = 3,
+                 .most_transfers = 1}) {}
+  void Append(int round, int first, int /*end*/,
+              OutlineRound* into) const override {
+    if (round == 0 || first > 0) return;
+    into->transfers = {{0, 1, 1}, {0, 2, 1}};
+  }
+  int64_t NumResults(int round, int rank) const override {
+    return round > 0 && rank > 0 ? 1 : 0;
+  }
+};
+
+TEST(CheckOutlineTest, FindsARoundThatHasMoreTransfers) {
+  const Algorithm algorithm = {
+      .traits = {.collectives = {CollectiveType::kAllReduce}},
+      .plan =
+          [](const PlanRequest& request) {
+            ScheduleBuilder builder(/*num_chunks=*/1);
+            if (request.rank > 0) {
+              builder.AddLane().Recv(0, /*tag=*/0, Data(0));
+              return builder.Build();
+            }
+            for (const int to : {1, 2}) {
+              builder.AddLane().Send(to, /*tag=*/0, Input(0));
+            }
+            return builder.Build();
+          },
+      .outline = [](const PlanRequest&) -> MadeOutline {
+        return std::make_unique<TooFewTransfers>();
+      }};
+  EXPECT_THAT(std::string(CheckOutline(algorithm, ThreeRanks()).message()),
+              HasSubstr("more than 1 transfers in round 1"));
 }
 
 }  // namespace

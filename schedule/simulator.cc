@@ -11,6 +11,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "schedule/cluster_links.h"
@@ -63,13 +64,20 @@ class Simulator {
     const int busy = size.busy_ranks > 0
                          ? std::min(size.busy_ranks, num_simulated())
                          : num_simulated();
-    if (int64_t{busy} * size.num_rounds <= kMaxSimulatedRounds) {
-      return absl::OkStatus();
+    if (int64_t{busy} * size.num_rounds > kMaxSimulatedRounds) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          busy, " ranks in ", size.num_rounds, " rounds on ", layout.ToString(),
+          " are more than can be simulated; wanted are at most ",
+          kMaxSimulatedRounds, " ranks times rounds"));
     }
-    return absl::ResourceExhaustedError(absl::StrCat(
-        busy, " ranks in ", size.num_rounds, " rounds on ", layout.ToString(),
-        " are more than can be simulated; wanted are at most ",
-        kMaxSimulatedRounds, " ranks times rounds"));
+    const double transfers = static_cast<double>(size.most_transfers) *
+                             num_simulated() / size.num_ranks;
+    if (transfers <= kMaxTransfersOfRound) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("transfers of one round on ", layout.ToString(),
+                     " are more than can be simulated: ", num_simulated(),
+                     " ranks have ", absl::StrFormat("%.0f", transfers),
+                     "; wanted are at most ", kMaxTransfersOfRound));
   }
 
   // Whether other ranks do the same: in the first and the last rounds, of the

@@ -69,14 +69,18 @@ struct Simulation {
 // (Outline::Size::busy_ranks); some minutes.
 inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 30;
 
+// At most so many transfers of one round are simulated
+// (Outline::Size::most_transfers, of the ranks that are); some GB.
+inline constexpr int64_t kMaxTransfersOfRound = int64_t{1} << 25;
+
 // Pure. Simulates only as many ranks as the outline's period, where the layout
 // and the cluster have it too; of a ring, without hosts, a transfer of each
 // class of links (ring_sample.h). Errors: as CheckCluster(); INVALID_ARGUMENT
 // if `layout` is of another size than the outline; OUT_OF_RANGE
 // if a chunk takes more than 1e188 s, which do not add up; RESOURCE_EXHAUSTED
-// above kMaxSimulatedRounds; INTERNAL if, in some round, ranks do not do what
-// the outline says of its period or of a ring (looked at for some ranks and
-// rounds).
+// above kMaxSimulatedRounds or kMaxTransfersOfRound; INTERNAL if, in some
+// round, ranks do not do what the outline says of its period or of a ring
+// (looked at for some ranks and rounds).
 absl::StatusOr<Simulation> Simulate(const Outline& outline,
                                     const GroupLayout& layout,
                                     const ClusterModel& cluster,

@@ -34,6 +34,7 @@ class GivenOutline : public Outline {
       if (first <= work.rank && work.rank < end) into->work.push_back(work);
     }
   }
+  int64_t NumResults(int, int) const override { return 0; }
 
  private:
   const std::vector<OutlineRound> rounds_;
@@ -211,6 +212,7 @@ class GivenRing : public Outline {
               OutlineRound* into) const override {
     rounds_.Append(round, first, end, into);
   }
+  int64_t NumResults(int, int) const override { return 0; }
 
  private:
   const GivenOutline rounds_;
@@ -271,21 +273,29 @@ TEST(SimulatorTest, ARingThatIsNoneIsAnError) {
 TEST(SimulatorTest, TooMuchWorkIsRefused) {
   class Idle : public Outline {
    public:
-    Idle(int num_rounds, int busy_ranks)
+    Idle(int num_rounds, int busy_ranks, int64_t most_transfers)
         : Outline({.num_ranks = 1 << 20,
                    .num_rounds = num_rounds,
                    .period = 1 << 20,
-                   .busy_ranks = busy_ranks}) {}
+                   .busy_ranks = busy_ranks,
+                   .most_transfers = most_transfers}) {}
     void Append(int, int, int, OutlineRound*) const override {}
+    int64_t NumResults(int, int) const override { return 0; }
   };
-  const auto simulate = [](int num_rounds, int busy_ranks) {
-    return Simulate(Idle(num_rounds, busy_ranks),
+  const auto simulate = [](int num_rounds, int busy_ranks,
+                           int64_t most_transfers = 0) {
+    return Simulate(Idle(num_rounds, busy_ranks, most_transfers),
                     GroupLayout::Uniform(1, 1 << 20), Machine(), 1);
   };
   EXPECT_THAT(simulate(1 << 10, 0), IsOk());
   EXPECT_EQ(simulate(1 << 11, 0).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(simulate(1 << 11, 1 << 19), IsOk());
+  EXPECT_THAT(simulate(1 << 4, 0, 1 << 25), IsOk());
+  EXPECT_THAT(simulate(1 << 4, 0, (1 << 25) + 1),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("1048576 ranks have 33554433; wanted are at "
+                                 "most 33554432")));
 }
 
 // As Machine(), with hosts of so many tasks, and no inline work.

@@ -58,6 +58,7 @@ Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
                          .permutation = request.permutation,
                          .subdiv_offsets = request.subdiv_offsets,
                          .rank_list = request.rank_list,
+                         .blocks_differ = request.blocks_differ,
                          .in_place = in_place});
 }
 

@@ -34,6 +34,7 @@ struct VerifyCase {
   std::vector<int> permutation;     // kPermute only.
   std::vector<int> subdiv_offsets;  // Where the algorithm supports them.
   std::vector<int> rank_list;       // Where the algorithm takes one.
+  bool blocks_differ = false;       // As in PlanRequest.
   InPlace in_place = InPlace::kNone;
 };
 

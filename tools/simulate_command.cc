@@ -61,9 +61,10 @@ or receive there: this share of the bytes
 or, if that is more, the same of a rank at the bandwidth of all its links, or
 the n-th part of all reductions; with hosts, one part for each processor.
 
-Rings, chains, double trees and recursive halving-doubling have outlines for
-groups of up to 1,000,000 ranks; with "host", rings of many ranks in each host
-may be too much. Others are simulated as planned, up to 6,000,000 steps.
+Rings, chains, double trees, recursive halving, shuffles and what has them on
+two levels have outlines for groups of up to 1,000,000 ranks; with "host", rings
+of many ranks in each host may be too much, and so may ranks that send to very
+many at once. Others are simulated as planned, up to 6,000,000 steps.
 
 LocalThenRing and its like run as passes over memory within tasks. Simulated is
 an algorithm that stands for them, with messages there, which the first rank of
@@ -91,7 +92,6 @@ Examples:
   tutti simulate TreeReduce --layout 64x8 --topology cluster.json --json)";
 
 constexpr int kMaxRanks = 1'000'000;
-constexpr int64_t kMaxPlannedSteps = 6'000'000;
 
 // The most bytes that a rank has.
 struct Buffers {

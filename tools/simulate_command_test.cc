@@ -189,7 +189,7 @@ TEST_F(SimulateCommandTest, AHundredThousandRanksShareHosts) {
 
 TEST_F(SimulateCommandTest, GroupsTooLargeToPlanAreRefused) {
   const absl::Status status =
-      Run({.words = {.name = "BruckGather", .ranks = 100000}});
+      Run({.words = {.name = "BruckAllToAll", .ranks = 100000}});
   EXPECT_EQ(ExitStatus(status), 1);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("wanted are at most 6000000 in all"));
@@ -209,6 +209,25 @@ TEST_F(SimulateCommandTest, AHundredThousandRanksAreSimulated) {
                         .bytes = "64M"}});
   EXPECT_EQ(halving["rounds"], 2 * 17);
   EXPECT_LT(halving["time_us"], ring["time_us"]);
+}
+
+TEST_F(SimulateCommandTest, AHundredThousandRanksOnTwoLevelsAreSimulated) {
+  const double n = 100000;
+  for (const char* name :
+       {"ShuffleThenRing", "ShuffleThenShuffle", "HierarchicalRingReduce",
+        "ShuffleThenRecursiveHalvingDoubling"}) {
+    for (const int tasks : {1000, 12500}) {
+      const int devices = 100000 / tasks;
+      const std::string layout = absl::StrCat(tasks, "x", devices);
+      SCOPED_TRACE(absl::StrCat(name, " ", layout));
+      const auto json =
+          JsonOf({.words = {.name = name, .layout = layout, .bytes = "64M"}});
+      EXPECT_EQ(json["links"][0]["messages"].get<double>(),
+                2 * n * (devices - 1) * tasks);
+      EXPECT_EQ(json["links"][1]["messages"].get<double>(),
+                2 * n * (tasks - 1));
+    }
+  }
 }
 
 TEST_F(SimulateCommandTest, RingsOfAHundredThousandRanksMayHaveAnyLayout) {

@@ -1,0 +1,76 @@
+#ifndef TUTTI_IMPLEMENTATIONS_HIERARCHICAL_LEVELS_H_
+#define TUTTI_IMPLEMENTATIONS_HIERARCHICAL_LEVELS_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/collective_type.h"
+#include "framework/group_layout.h"
+#include "implementations/hierarchy.h"
+#include "schedule/plan.h"
+
+namespace tutti {
+
+// What an all-reduce on two levels (hierarchical_reduce.h) does on each of
+// them, by names of the global registry: schedules of one level that fit
+// (CheckFitsAsPart()).
+struct ReduceLevels {
+  absl::string_view inside;   // Reduce-scatters, reduces or all-reduces.
+  absl::string_view between;  // All-reduces.
+};
+
+// Errors: NOT_FOUND if one is not linked; INVALID_ARGUMENT if one is no such
+// schedule.
+absl::Status CheckLevels(const ReduceLevels& levels);
+
+// All that follows REQUIRES: CheckLevels() is OK.
+
+const Algorithm& PartNamed(absl::string_view name);
+
+// As a composition plans a part where it gives no other offsets.
+inline constexpr int kOneRing[] = {0};
+
+int NumChunks(PlanFunction plan, CollectiveType type, const GroupLayout& layout,
+              absl::Span<const int> offsets);
+
+// What reduces inside tasks, in so many blocks.
+struct LevelInside {
+  PlanFunction plan;
+  CollectiveType type;
+  int num_blocks = 1;
+
+  // The device that carries a block between tasks. It has the task's sum.
+  int OwnerOf(int block, int num_devices) const;
+  int NumOwners(int num_devices) const;
+
+  // Some devices do not have the results yet.
+  bool Spreads(int num_tasks, int num_devices) const;
+
+  // Each device has the results of one block, and they bring them to each
+  // other. Else trees do, block by block.
+  bool Gathers(int num_devices) const;
+};
+
+LevelInside InsideOf(const GroupLayout& layout, const ReduceLevels& levels);
+
+// What all-reduces between tasks.
+struct LevelBetween {
+  PlanFunction plan = nullptr;  // With one task, none.
+  std::vector<int> offsets;     // Of its subdivisions.
+  int num_chunks = 1;           // Of each block.
+};
+
+LevelBetween BetweenOf(int num_tasks, const ReduceLevels& levels);
+
+// Among whom it runs: one device of each task.
+GroupLayout FirstsOf(int num_tasks);
+
+// Its subdivisions: as many as make a chunk for each task at least, where it
+// can be cut so finely. Then the stages overlap.
+int NumSubdivs(const Algorithm& between, int num_tasks, int chunks_each);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_HIERARCHICAL_LEVELS_H_
