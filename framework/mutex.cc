@@ -15,6 +15,7 @@ constexpr int kNumTries = 40;
 void Mutex::LockContended() {
   for (int i = 0; i < kNumTries; ++i) {
     hwy::Pause();
+    if (is_held_.load(std::memory_order_relaxed)) continue;
     if (mutex_.try_lock()) return;
   }
   mutex_.lock();

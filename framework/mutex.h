@@ -1,6 +1,7 @@
 #ifndef TUTTI_FRAMEWORK_MUTEX_H_
 #define TUTTI_FRAMEWORK_MUTEX_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -23,8 +24,12 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     if (!mutex_.try_lock()) LockContended();
+    is_held_.store(true, std::memory_order_relaxed);
   }
-  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() {
+    is_held_.store(false, std::memory_order_relaxed);
+    mutex_.unlock();
+  }
 
  private:
   friend class CondVar;
@@ -32,6 +37,10 @@ class ABSL_LOCKABLE Mutex {
   void LockContended();
 
   std::mutex mutex_;
+
+  // About: for who waits to look at. To try would take the cache line from who
+  // holds it.
+  std::atomic<bool> is_held_{false};
 };
 
 // Holds a mutex as long as it lives.
@@ -58,7 +67,9 @@ class CondVar {
   // May return without a signal.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> held(mutex->mutex_, std::adopt_lock);
+    mutex->is_held_.store(false, std::memory_order_relaxed);
     condition_.wait(held);
+    mutex->is_held_.store(true, std::memory_order_relaxed);
     held.release();
   }
   void SignalAll() { condition_.notify_all(); }
