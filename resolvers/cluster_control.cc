@@ -253,7 +253,8 @@ void ClusterControl::Join(
                           [self = shared_from_this()](int task) {
                             return self->health_->state(task) !=
                                    TaskHealth::State::kUnknown;
-                          }},
+                          },
+                      .silent = options_.task_silent},
                      std::move(done));
 }
 

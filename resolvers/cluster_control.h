@@ -80,7 +80,7 @@ class ClusterControl : public ControlService,
                        const absl::Status& reason)>
         task_lost;
 
-    // As TaskHealth's `silent`.
+    // As TaskHealth's `silent`; also of a task that never answered Join().
     std::function<void(int task, const absl::Status& reason)> task_silent;
     GroupDirectory::Listener group_changed;
   };

@@ -95,7 +95,7 @@ void ClusterJoin::OnReply(int task, const ControlAnswer& reply) {
     MutexLock lock(&mu_);
     is_overdue = --num_calls_ == 0 && is_due_;
   }
-  if (is_overdue) End(Overdue());
+  if (is_overdue) EndOverdue();
 }
 
 // Calls have the same deadline: what they come to says why nobody has answered.
@@ -105,7 +105,7 @@ void ClusterJoin::OnDeadline() {
     is_due_ = true;
     if (num_calls_ > 0) return;
   }
-  End(Overdue());
+  EndOverdue();
 }
 
 void ClusterJoin::TakeReply(int task, const ControlAnswer& reply) {
@@ -195,7 +195,7 @@ std::string ClusterJoin::HintAt(const std::vector<int>& missing) const {
   return "";
 }
 
-absl::Status ClusterJoin::Overdue() {
+void ClusterJoin::EndOverdue() {
   std::vector<int> missing;
   std::string last_error;
   {
@@ -206,13 +206,21 @@ absl::Status ClusterJoin::Overdue() {
   const auto label = [&](size_t i) {
     return options_.cluster.Label(missing[i]);
   };
-  const absl::Duration waited = options_.environment.clock->Now() - began_;
-  return absl::DeadlineExceededError(absl::StrCat(
-      options_.cluster.Label(options_.cluster.this_task), " waited ",
-      absl::StrFormat("%.1f s", absl::ToDoubleSeconds(waited)), " for ",
-      ShortList(missing.size(), label), ", which never answered",
+  const std::string waited = absl::StrFormat(
+      "%.1f s",
+      absl::ToDoubleSeconds(options_.environment.clock->Now() - began_));
+  if (options_.silent != nullptr) {
+    for (const int task : missing) {
+      options_.silent(task, absl::UnavailableError(absl::StrCat(
+                                options_.cluster.Label(task),
+                                " has never answered, for ", waited)));
+    }
+  }
+  End(absl::DeadlineExceededError(absl::StrCat(
+      options_.cluster.Label(options_.cluster.this_task), " waited ", waited,
+      " for ", ShortList(missing.size(), label), ", which never answered",
       last_error.empty() ? "" : "; the last error was: ", last_error,
-      HintAt(missing)));
+      HintAt(missing))));
 }
 
 void ClusterJoin::End(absl::Status status) {

@@ -46,6 +46,10 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
 
     // Whether the task has called this one, which may not reach it.
     std::function<bool(int task)> has_called;
+
+    // The deadline has passed, and the task has not answered; before `done`.
+    // May be null.
+    std::function<void(int task, const absl::Status& why)> silent;
   };
 
   // `done` runs once, with DEADLINE_EXCEEDED naming the missing tasks, the
@@ -65,7 +69,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   void Report() ABSL_LOCKS_EXCLUDED(mu_);
   bool ReportNext() ABSL_LOCKS_EXCLUDED(mu_);
   std::string HintAt(const std::vector<int>& missing) const;
-  absl::Status Overdue() ABSL_LOCKS_EXCLUDED(mu_);
+  void EndOverdue() ABSL_LOCKS_EXCLUDED(mu_);
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -87,13 +87,21 @@ TEST(ClusterJoinTest, AtItsDeadlineItSaysWhatTheCallsHaveFound) {
   SimulatedEnvironment environment(/*seed=*/1);
   const auto channel = std::make_shared<KeepingChannel>();
   std::optional<absl::Status> ended;
+  std::vector<int> silent;
   ClusterJoin::Start(
       {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
        .environment = environment.get(),
        .channel = channel,
        .deadline = environment.get().clock->Now() + absl::Seconds(3),
        .heard = [](int, const proto::HelloReply&) { return absl::OkStatus(); },
-       .has_called = [](int) { return false; }},
+       .has_called = [](int) { return false; },
+       .silent =
+           [&](int task, const absl::Status& why) {
+             EXPECT_EQ(ended, std::nullopt);
+             EXPECT_EQ(why, absl::UnavailableError(
+                                "task 2 (c:1) has never answered, for 3.0 s"));
+             silent.push_back(task);
+           }},
       [&](absl::Status status) { ended = std::move(status); });
   proto::ControlReply reply;
   reply.mutable_hello();
@@ -105,6 +113,7 @@ TEST(ClusterJoinTest, AtItsDeadlineItSaysWhatTheCallsHaveFound) {
   EXPECT_EQ(ended, absl::DeadlineExceededError(
                        "task 0 (a:1) waited 3.0 s for task 2 (c:1), which "
                        "never answered; the last error was: cannot reach c"));
+  EXPECT_THAT(silent, ElementsAre(2));
   environment.Advance(absl::Seconds(3));
   EXPECT_EQ(channel->calls[2], nullptr);  // Nor is it asked again.
 }

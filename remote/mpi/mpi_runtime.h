@@ -76,7 +76,7 @@ class MpiRuntime {
     // nobody hears until it is over; both where the host has a processor per
     // process.
     absl::Duration moving_spin_limit = absl::Milliseconds(2);
-    absl::Duration running_spin_limit = absl::Milliseconds(20);
+    absl::Duration running_spin_limit = absl::Seconds(1);
 
     // False: as if each process were on a host of its own. The same on all.
     bool shares_memory = true;
