@@ -200,6 +200,12 @@ absl::Status ValidateOp(const CollectiveRequest& request) {
 
 }  // namespace
 
+absl::Span<const int64_t> GivenRows(const CollectiveRequest& request) {
+  const auto* const gather = std::get_if<AllGather>(&request.op);
+  if (gather == nullptr) return {};
+  return gather->rows;
+}
+
 absl::Status Validate(const CollectiveRequest& request) {
   absl::Status status = ValidateGroup(request);
   if (status.ok()) status = ValidateOp(request);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "framework/collective_type.h"
 #include "framework/determinism.h"
 #include "framework/dtype.h"
@@ -34,10 +35,11 @@ struct AllGather {
   // Members may differ in the first dimension of their shapes.
   bool uneven = false;
 
-  // That of each rank, where all members know it; only if `uneven`. Then it may
-  // be another one in each execution, and nobody is asked for it. Empty: the
-  // members tell each other once, when the instance is settled. All members
-  // give the same ones or none does.
+  // The first dimension of each rank's shape, this member's included; only with
+  // `uneven`. They hold for one execution, and nobody is asked for them. Empty:
+  // the members tell each other once, when the instance is settled. All members
+  // give them or none does; where they differ, the execution fails with
+  // INVALID_ARGUMENT.
   std::vector<int64_t> rows;
   friend bool operator==(const AllGather&, const AllGather&) = default;
 };
@@ -155,6 +157,9 @@ struct CollectiveRequest {
   friend bool operator==(const CollectiveRequest&,
                          const CollectiveRequest&) = default;
 };
+
+// AllGather's `rows`; empty where there are none.
+absl::Span<const int64_t> GivenRows(const CollectiveRequest& request);
 
 // Errors: INVALID_ARGUMENT for what is wrong whatever the other members ask:
 // sizes, ranks and roots out of range, a permutation that is not one, shapes

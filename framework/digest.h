@@ -19,6 +19,7 @@ inline uint64_t AddToDigest(uint64_t digest, uint64_t value) {
   return z ^ (z >> 31);
 }
 
+// Of numbers in their order.
 inline uint64_t DigestOf(absl::Span<const int64_t> numbers) {
   uint64_t digest = 0;
   for (const int64_t number : numbers) {

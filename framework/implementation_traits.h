@@ -106,8 +106,8 @@ struct ImplementationTraits {
   bool needs_communicator_key = false;
 
   // Why nobody can run it, whatever is asked, as where an implementation that
-  // it is made of is not linked into the program. Asked before its price. Pure.
-  // Null: it can be run.
+  // it is made of is not linked into the program. Asked before its price. The
+  // same as long as the program lives. Null: it can be run.
   absl::Status (*check_parts)() = nullptr;
 
   // Runs schedules (schedule/), and nothing else. Set by Scheduled().

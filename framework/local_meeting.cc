@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_executor.h"
 #include "framework/params.h"
@@ -27,8 +28,7 @@ size_t PlaceOf(const CollectiveParams& params) {
 
 absl::Status OtherRows(const CollectiveParams& a, const CollectiveParams& b) {
   const std::vector<int64_t>& rows = a.instance->rows;
-  const auto [of_a, of_b] =
-      std::mismatch(rows.begin(), rows.end(), b.instance->rows.begin());
+  const auto [of_a, of_b] = absl::c_mismatch(rows, b.instance->rows);
   return absl::InvalidArgumentError(
       absl::StrCat(Name(a.instance->type), ", group ", a.group->key,
                    ", instance ", a.instance->key, ": rank ", a.default_rank,
@@ -36,8 +36,6 @@ absl::Status OtherRows(const CollectiveParams& a, const CollectiveParams& b) {
                    " rows, rank ", b.default_rank, " that it has ", *of_b));
 }
 
-// Rows that members give themselves (AllGather::rows) may differ. Those that
-// were settled are one object for all of this process.
 absl::Status CheckSameRows(absl::Span<const Attendee> attendees) {
   const CollectiveParams& first = *attendees[0].context->params;
   for (const Attendee& attendee : attendees.subspan(1)) {
@@ -92,7 +90,7 @@ absl::Span<const Attendee> LocalMeeting::JoinAt(
     return {};
   }
   if (before + 1 < size) return {};
-  if (context.params->instance->rows.empty()) return attendees;
+  if (!context.params->instance->rows_are_given) return attendees;
   absl::Status status = CheckSameRows(attendees);
   if (status.ok()) return attendees;
   Adjourn(std::move(status));

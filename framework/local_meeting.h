@@ -43,8 +43,9 @@ class LocalMeeting {
   // These members in rank order, valid until Adjourn(), if the caller is the
   // last one, else nothing. If the execution fails before all are here, the
   // `done` of those that are runs with its error, on the thread that fails it;
-  // that of those that come later, inside this call. So too with
-  // INVALID_ARGUMENT if the members give different rows (AllGather). Once for
+  // that of those that come later, inside this call. If the members give
+  // different rows (AllGather::rows) all end with INVALID_ARGUMENT on the
+  // thread of the last one, inside its call, which returns nothing. Once for
   // each member.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
                                   StatusCallback&& done)

@@ -75,7 +75,8 @@ TEST_F(LocalMeetingTest, MembersWithDifferentRowsAllFail) {
   for (int rank = 0; rank < 3; ++rank) {
     CollInstanceParams instance = {.key = 7,
                                    .type = CollectiveType::kAllGather,
-                                   .rows = {1, 2, rank == 1 ? 4 : 3}};
+                                   .rows = {1, 2, rank == 1 ? 4 : 3},
+                                   .rows_are_given = true};
     params_[rank].instance =
         std::make_shared<const CollInstanceParams>(std::move(instance));
   }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -258,7 +257,9 @@ void MemberOp::OnResolved(
 }
 
 absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
-  absl::Status status = FindImplementation(std::move(params));
+  auto own = ParamsOfCall(std::move(params), *args_.request);
+  if (!own.ok()) return own.status();
+  absl::Status status = MakeSettled(*std::move(own));
   if (!status.ok()) return status;
   executor_->WatchGroup(*settled_->params->group);
   status = executor_->executions_.Settle(args_.device, *execution_, settled_);
@@ -273,34 +274,31 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
 // Where this call's are others than those of the call for which the instance
 // was settled, they hold for this one alone.
 absl::Status MemberOp::TakeOwnRows() {
-  const auto* const gather = std::get_if<AllGather>(&args_.request->op);
-  if (gather == nullptr || gather->rows.empty() ||
-      gather->rows == settled_->params->instance->rows) {
-    return absl::OkStatus();
-  }
+  if (GivenRows(*args_.request).empty()) return absl::OkStatus();
   absl::Status status = Validate(*args_.request);
   if (!status.ok()) return status;
-  return FindImplementation(settled_->params);
+  auto params = ParamsOfCall(settled_->params, *args_.request);
+  if (!params.ok()) return params.status();
+  if (*params == settled_->params) return absl::OkStatus();
+  return MakeSettled(*std::move(params));
 }
 
-absl::Status MemberOp::FindImplementation(
-    std::shared_ptr<const CollectiveParams> settled) {
-  auto params = ParamsOfCall(std::move(settled), *args_.request);
-  if (!params.ok()) return params.status();
+absl::Status MemberOp::MakeSettled(
+    std::shared_ptr<const CollectiveParams> params) {
   const auto factory = CollectiveRegistry::Global().Find(
-      (*params)->instance->impl_details.implementation);
+      params->instance->impl_details.implementation);
   if (!factory.ok()) return factory.status();
   const ImplementationTraits& traits = (*factory)->traits();
-  absl::Status status = CheckMemory(traits, **params, *args_.device);
+  absl::Status status = CheckMemory(traits, *params, *args_.device);
   if (!status.ok()) return status;
-  auto made = std::make_shared<ExecutionTable::Settled>(*std::move(params));
-  made->request = args_.request;
-  made->implementation = (*factory)->Create();
-  made->shares_output = traits.shares_output;
-  made->takes_segments = traits.takes_segments;
-  made->has_dependencies =
-      !made->params->instance->impl_details.dependencies.empty();
-  settled_ = std::move(made);
+  auto settled = std::make_shared<ExecutionTable::Settled>(std::move(params));
+  settled->request = args_.request;
+  settled->implementation = (*factory)->Create();
+  settled->shares_output = traits.shares_output;
+  settled->takes_segments = traits.takes_segments;
+  settled->has_dependencies =
+      !settled->params->instance->impl_details.dependencies.empty();
+  settled_ = std::move(settled);
   return absl::OkStatus();
 }
 

@@ -54,8 +54,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
       absl::StatusOr<std::shared_ptr<const CollectiveParams>> params);
   absl::Status Settle(std::shared_ptr<const CollectiveParams> params);
   absl::Status TakeOwnRows();
-  absl::Status FindImplementation(
-      std::shared_ptr<const CollectiveParams> settled);
+  absl::Status MakeSettled(std::shared_ptr<const CollectiveParams> params);
   void Prepare();
   absl::Status PrepareContext();
   void Run();

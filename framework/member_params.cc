@@ -1,10 +1,11 @@
 #include "framework/member_params.h"
 
+#include <cstdint>
 #include <utility>
-#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "framework/collective_shapes.h"
 #include "framework/request_fields.h"
 #include "framework/tensor.h"
@@ -36,20 +37,26 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> ParamsOfCall(
     std::shared_ptr<const CollectiveParams> settled,
     const CollectiveRequest& request) {
-  const auto* const gather = std::get_if<AllGather>(&request.op);
-  if (gather == nullptr || gather->rows.empty()) return settled;
-  const int rank = settled->default_rank;
-  if (request.shape.dim(0) != gather->rows[rank]) {
+  const absl::Span<const int64_t> rows = GivenRows(request);
+  if (rows.empty()) return settled;
+  const auto invalid = [&request](const auto&... what) {
     return absl::InvalidArgumentError(
-        absl::StrCat(InstanceLabel(request), ": rows says that rank ", rank,
-                     " has ", gather->rows[rank], " rows, but its shape is ",
-                     request.shape.ToString()));
+        absl::StrCat(InstanceLabel(request), ": rows ", what...));
+  };
+  if (rows.size() != settled->group->members.size()) {
+    return invalid("has ", rows.size(), " entries for a group of ",
+                   settled->group->size());
   }
-  if (gather->rows == settled->instance->rows) return settled;
-  auto shape = request.shape.WithFirstDim(gather->rows[0]);
-  if (!shape.ok()) return shape.status();
+  const int rank = settled->default_rank;
+  if (request.shape.dim(0) != rows[rank]) {
+    return invalid("says that rank ", rank, " has ", rows[rank],
+                   " rows, but its shape is ", request.shape.ToString());
+  }
+  if (rows == settled->instance->rows) return settled;
+  auto shape = request.shape.WithFirstDim(rows[0]);
+  if (!shape.ok()) return invalid("is wrong: ", shape.status().message());
   auto instance = std::make_shared<CollInstanceParams>(*settled->instance);
-  instance->rows = gather->rows;
+  instance->rows.assign(rows.begin(), rows.end());
   instance->shape = *std::move(shape);
   return MakeMemberParams(settled->group, std::move(instance), settled->task,
                           rank);

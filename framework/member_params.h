@@ -17,9 +17,10 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
     std::shared_ptr<const CollTaskParams> task, int rank);
 
 // What the member gets that asked by `request`, of an instance that was settled
-// for it as `settled`: where the request has AllGather::rows, by these; else
-// `settled` itself. Errors: INVALID_ARGUMENT if the request's own shape is not
-// what its rows say; as above. REQUIRES: Validate() has found it good.
+// for it as `settled`: where the request gives other rows (GivenRows()), by
+// these; else `settled` itself. Errors: INVALID_ARGUMENT if the rows are not as
+// many as the group has members, or the request's own shape is not what they
+// say; those of MakeMemberParams(). REQUIRES: Validate() has found it good.
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> ParamsOfCall(
     std::shared_ptr<const CollectiveParams> settled,
     const CollectiveRequest& request);

@@ -72,7 +72,15 @@ TEST(ParamsOfCallTest, RowsThatDoNotSuitTheShapeAreAnError) {
 TEST(ParamsOfCallTest, AnOutputThatIsTooLargeIsAnError) {
   constexpr int64_t kMost = int64_t{1} << 62;
   EXPECT_THAT(ParamsOfCall(Settled({1, 2, 3}), Request(0, {kMost, 0, 0})),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("")));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("group 3, instance 4"),
+                             HasSubstr("4611686018427387904"))));
+}
+
+TEST(ParamsOfCallTest, RowsForAGroupOfAnotherSizeAreAnError) {
+  EXPECT_THAT(ParamsOfCall(Settled({1, 2, 3}), Request(5, {4, 5})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("rows has 2 entries for a group of 3")));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
 #include "framework/device.h"
+#include "framework/digest.h"
 #include "framework/group_layout.h"
 #include "framework/group_resources.h"
 
@@ -72,12 +73,21 @@ struct CollInstanceParams {
   // rows[i * n + j] that rank i sends to rank j (all_to_all). Else empty.
   std::vector<int64_t> rows;
 
+  // Each member gives them itself, for one execution (AllGather::rows), and may
+  // be wrong.
+  bool rows_are_given = false;
+
   MergeOp merge_op;
   FinalOp final_op;
 
   // The implementation is chosen, and subdivisions where it has them.
   CollImplDetails impl_details;
 };
+
+// Of `rows`, if they are given; else 0. The same in all processes.
+inline uint64_t DigestOfGivenRows(const CollInstanceParams& instance) {
+  return instance.rows_are_given ? DigestOf(instance.rows) : 0;
+}
 
 // Which members are in this process.
 struct CollTaskParams {

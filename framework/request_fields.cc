@@ -34,11 +34,7 @@ bool HasOwnRows(const Request& request) {
          (exchange != nullptr && !exchange->send_rows.empty());
 }
 
-// Whether members know the rows of all, and those may change.
-bool KnowsRows(const Request& request) {
-  const auto* gather = std::get_if<AllGather>(&request.op);
-  return gather != nullptr && !gather->rows.empty();
-}
+bool GivesRows(const Request& request) { return !GivenRows(request).empty(); }
 
 std::optional<int> RootOf(const Request& request) {
   if (const auto* reduce = std::get_if<ReduceToRoot>(&request.op)) {
@@ -94,6 +90,16 @@ constexpr RequestField kFields[] = {
      [](const Request& request) {
        return std::string(Name(TypeOf(request.op)));
      }},
+    {"group size",
+     [](const Request& a, const Request& b) {
+       return a.group_size == b.group_size;
+     },
+     [](const Request& request) { return absl::StrCat(request.group_size); }},
+    {"device type",
+     [](const Request& a, const Request& b) {
+       return a.device_type == b.device_type;
+     },
+     [](const Request& request) { return request.device_type; }},
     {"dtype",
      [](const Request& a, const Request& b) {
        return IsBarrier(a) || a.dtype == b.dtype;
@@ -106,12 +112,12 @@ constexpr RequestField kFields[] = {
      [](const Request& request) {
        return std::string(HasOwnRows(request) ? "uneven" : "even");
      }},
-    {"rows",
+    {"AllGather::rows",
      [](const Request& a, const Request& b) {
-       return KnowsRows(a) == KnowsRows(b);
+       return GivesRows(a) == GivesRows(b);
      },
      [](const Request& request) {
-       return std::string(KnowsRows(request) ? "of all given" : "");
+       return std::string(GivesRows(request) ? "given" : "not given");
      }},
     {"shape",
      [](const Request& a, const Request& b) {
@@ -220,7 +226,7 @@ absl::Status CheckSameRequest(const CollectiveRequest& first,
                      " ", ValueText(*field, first), ", but is now called with ",
                      ValueText(*field, now), "; give it another instance key"));
   }
-  if (KnowsRows(now) && first.rank == now.rank) return absl::OkStatus();
+  if (GivesRows(now) && first.rank == now.rank) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(InstanceLabel(now),
                    " is now called with another role or other rows than when "

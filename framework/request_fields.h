@@ -32,7 +32,8 @@ std::string ValueText(const RequestField& field,
 std::string InstanceLabel(const CollectiveRequest& request);
 
 // That `now` asks for what `first` asked for when the instance was completed,
-// both being requests of one member. Errors: INVALID_ARGUMENT naming both
+// both being requests of one member: but for AllGather::rows and the first
+// dimension that goes with them. Errors: INVALID_ARGUMENT naming both
 // values.
 absl::Status CheckSameRequest(const CollectiveRequest& first,
                               const CollectiveRequest& now);

@@ -97,8 +97,7 @@ std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
 // first by name. Pure, so that all who ask the same get the same. Errors:
 // NOT_FOUND for an unknown name; those of the named one's `check_parts`;
 // INVALID_ARGUMENT if the named one, or any, cannot serve, saying why and which
-// can. A demand for determinism that is not
-// met is such a reason.
+// can. A demand for determinism that is not met is such a reason.
 absl::StatusOr<Selection> SelectImplementation(const SelectionPolicy& policy,
                                                const SelectionRequest& request);
 absl::StatusOr<Selection> SelectImplementation(

@@ -19,7 +19,7 @@ using enum CollectiveType;
 
 namespace {
 
-// A composition may be made of itself, without end.
+// Refuses compositions: one may be made of itself, without end.
 absl::StatusOr<const Algorithm*> FindPart(absl::string_view name) {
   const auto factory = CollectiveRegistry::Global().Find(name);
   if (!factory.ok()) return factory.status();

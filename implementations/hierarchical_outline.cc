@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -85,8 +86,8 @@ int PeriodOf(const GroupLayout& layout, const Parts& parts) {
   return is_uniform ? parts.between->size().period * devices : layout.size();
 }
 
-// A round has the gather of as many chunks as it has rounds, and either what
-// runs before it inside tasks or what runs between them.
+// In a round each round of the gather may be under way, with other chunks; and
+// either what runs before it inside tasks or what runs between them.
 int64_t MostTransfers(const GroupLayout& layout, const Parts& parts) {
   const int num_tasks = layout.num_tasks();
   int64_t inside = 0;
@@ -222,11 +223,10 @@ class Levels final : public Outline {
   }
 
   void AppendGather(const TaskRound& now, int rank, OutlineRound* into) const {
-    // The most distant devices first: they have the lowest numbers, mostly.
-    for (size_t own = now.gathered.size(); own > 0; --own) {
-      const int64_t times = now.gathered[own - 1];
-      if (times == 0) continue;
-      AppendInTask(*parts_.gather, static_cast<int>(own), rank, times, into);
+    for (size_t i = 0; i < now.gathered.size(); ++i) {
+      if (now.gathered[i] == 0) continue;
+      AppendInTask(*parts_.gather, static_cast<int>(i) + 1, rank,
+                   now.gathered[i], into);
     }
   }
 
@@ -315,6 +315,10 @@ absl::StatusOr<std::unique_ptr<const Outline>> HierarchicalReduceOutline(
     return absl::UnimplementedError(absl::StrCat(
         levels.inside, " inside tasks does not bring each device a block"));
   }
+  const int64_t num_chunks =
+      int64_t{num_devices} * BetweenOf(layout.num_tasks(), levels).num_chunks;
+  const std::string problem = ProblemOfChunks(num_chunks);
+  if (!problem.empty()) return absl::InvalidArgumentError(problem);
   Parts parts;
   if (num_devices > 1 || layout.num_tasks() == 1) {
     auto inside = OutlineInside(task, level.type, levels);

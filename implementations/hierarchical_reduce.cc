@@ -1,14 +1,14 @@
 #include "implementations/hierarchical_reduce.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "framework/collective_request.h"
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
 #include "implementations/bruck_gather.h"
@@ -16,7 +16,6 @@
 #include "implementations/hierarchical_tree_broadcast.h"
 #include "implementations/hierarchy.h"
 #include "implementations/tree_reduce.h"
-#include "schedule/algorithm.h"
 
 namespace tutti {
 namespace {
@@ -216,11 +215,9 @@ Schedule PlanHierarchicalReduce(const PlanRequest& request,
                                 const ReduceLevels& levels) {
   const LevelInside inside = InsideOf(request.layout, levels);
   LevelBetween between = BetweenOf(request.layout.num_tasks(), levels);
-  if (int64_t{inside.num_blocks} * between.num_chunks > kMaxChunks) {
-    return {.problem = absl::StrCat(inside.num_blocks, " blocks of ",
-                                    between.num_chunks,
-                                    " chunks are more than ", kMaxChunks)};
-  }
+  std::string problem =
+      ProblemOfChunks(int64_t{inside.num_blocks} * between.num_chunks);
+  if (!problem.empty()) return {.problem = std::move(problem)};
   return Stages(request, inside, std::move(between)).Plan();
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
 
 namespace tutti {
@@ -28,7 +29,13 @@ std::vector<int> Hierarchy::Column(int device) const {
 }
 
 int NumChunksOfPart(PlanFunction plan, const PlanRequest& request) {
-  return std::clamp(plan(request).num_chunks, 1, static_cast<int>(kMaxChunks));
+  return std::clamp(plan(request).num_chunks, 1,
+                    static_cast<int>(kMaxChunks) + 1);
+}
+
+std::string ProblemOfChunks(int64_t num_chunks) {
+  if (num_chunks <= kMaxChunks) return "";
+  return absl::StrCat(num_chunks, " chunks; wants at most ", kMaxChunks);
 }
 
 HierarchicalPlanner::HierarchicalPlanner(const PlanRequest& request,

@@ -1,6 +1,8 @@
 #ifndef TUTTI_IMPLEMENTATIONS_HIERARCHY_H_
 #define TUTTI_IMPLEMENTATIONS_HIERARCHY_H_
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -43,9 +45,12 @@ class Hierarchy {
 
 using PlanFunction = Schedule (*)(const PlanRequest& request);
 
-// In how many chunks a part is cut. Of a plan with a number that cannot be, the
-// next one that can: HierarchicalPlanner refuses such a part.
+// In how many chunks a part is cut: of a plan of less than one, 1, and of more
+// than kMaxChunks, one more than that. Both are problems of the whole.
 int NumChunksOfPart(PlanFunction plan, const PlanRequest& request);
+
+// Why a collective cannot be cut in so many chunks; empty: it can.
+std::string ProblemOfChunks(int64_t num_chunks);
 
 // Plans one rank of a collective whose parts are among the devices of a task,
 // or among devices of different tasks. All ranks add the same parts in the same

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "framework/collective_type.h"
@@ -65,6 +66,8 @@ HierarchicalPlanner::Part AmongFirstRanks(const Algorithm& between,
 Schedule PlanLocalThen(absl::string_view between, const PlanRequest& request) {
   const Algorithm& algorithm = AlgorithmBetween(between);
   const int num_chunks = NumChunks(algorithm, request);
+  std::string problem = ProblemOfChunks(num_chunks);
+  if (!problem.empty()) return {.problem = std::move(problem)};
   HierarchicalPlanner planner(request, num_chunks);
   const bool is_alone = planner.hierarchy().num_devices() == 1;
   for (int chunk = 0; chunk < num_chunks; ++chunk) {

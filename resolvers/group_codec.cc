@@ -124,19 +124,14 @@ std::vector<int64_t> OwnRows(const CollectiveRequest& request) {
   return {request.shape.dim(0)};
 }
 
-// Whether what is settled may be those of another execution.
-bool RowsMayChange(const CollectiveRequest& request) {
-  const auto* gather = std::get_if<AllGather>(&request.op);
-  return gather != nullptr && !gather->rows.empty();
-}
-
-// Each rank's rows are numbers that can be added up, and this one's its own.
+// Each rank's rows are numbers that can be added up, and this one's its own;
+// but those that members give may be of another execution.
 absl::Status CheckRows(const CollectiveRequest& request, int rank,
                        const std::vector<int64_t>& rows) {
   if (rows.empty()) return absl::OkStatus();
   const std::vector<int64_t> own = OwnRows(request);
   const size_t per_rank = own.size();
-  if (!RowsMayChange(request) &&
+  if (GivenRows(request).empty() &&
       !std::equal(own.begin(), own.end(), rows.begin() + rank * per_rank)) {
     return Invalid("instance.rows differs from what rank ", rank, " asks for");
   }
@@ -302,6 +297,7 @@ absl::StatusOr<CollInstanceParams> DecodeInstance(
   if (!shape.ok()) return shape.status();
   CollInstanceParams instance;
   instance.rows.assign(message.rows().begin(), message.rows().end());
+  instance.rows_are_given = !GivenRows(request).empty();
   status = CheckRows(request, rank, instance.rows);
   if (!status.ok()) return status;
   instance.key = request.instance_key;

@@ -98,7 +98,8 @@ absl::StatusOr<std::vector<int64_t>> CollectRows(Requests requests) {
   const auto* gather = std::get_if<AllGather>(&op);
   const auto* exchange = std::get_if<AllToAll>(&op);
   std::vector<int64_t> rows;
-  if (gather != nullptr && !gather->rows.empty()) return gather->rows;
+  const absl::Span<const int64_t> given = GivenRows(*requests[0]);
+  if (!given.empty()) return std::vector<int64_t>(given.begin(), given.end());
   if (gather != nullptr && gather->uneven) {
     for (const auto& request : requests) rows.push_back(request->shape.dim(0));
   }
@@ -191,6 +192,7 @@ absl::StatusOr<CollInstanceParams> Decide(const SelectionPolicy& policy,
   instance.shape = first.shape;
   instance.root = *root;
   instance.rows = *std::move(rows);
+  instance.rows_are_given = !GivenRows(first).empty();
   if (const auto* permute = std::get_if<Permute>(&first.op)) {
     instance.permutation = permute->permutation;
   }

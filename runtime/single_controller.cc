@@ -95,20 +95,10 @@ absl::Status CheckAlgorithm(const std::string& name,
 }
 
 // What was settled for one call is an entry for each tensor.
-InstanceKey MostInstances(int num_tensors) {
-  constexpr int kMost = 1024;
-  constexpr int kMostEntries = 64 * kMost;
-  return std::clamp(kMostEntries / num_tensors, 1, kMost);
-}
-
-// The same for requests alike, whose ops are not custom.
-std::string TextOf(const CollectiveRequest& request) {
-  const CollImplDetails& details = request.impl_details;
-  return absl::StrCat(Name(request.dtype), " ", request.shape.ToString(), " ",
-                      request.merge_op.name(), " ", request.final_op.name(),
-                      " ", absl::StrJoin(details.subdiv_offsets, ","), " ",
-                      absl::StrJoin(details.rank_list, ","), " ",
-                      details.implementation);
+InstanceKey MaxInstances(int num_tensors) {
+  constexpr int kMaxInstances = 1024;
+  constexpr int kMaxEntries = 64 * kMaxInstances;
+  return std::clamp(kMaxEntries / num_tensors, 1, kMaxInstances);
 }
 
 CollImplDetails DetailsOf(const AllReduceOptions& options) {
@@ -150,13 +140,32 @@ absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
   return reduced;
 }
 
+SingleController::Kind SingleController::KindOf(
+    const CollectiveRequest& request) {
+  const CollImplDetails& details = request.impl_details;
+  return {.dtype = request.dtype,
+          .shape = request.shape,
+          .reduction = request.merge_op.kind(),
+          .final_op = std::string(request.final_op.name()),
+          .implementation = details.implementation,
+          .subdiv_offsets = details.subdiv_offsets,
+          .rank_list = details.rank_list};
+}
+
 absl::StatusOr<SingleController::Place> SingleController::PlaceFor(
     const CollectiveRequest& request, int num_tasks, int devices_per_task) {
-  Devices
-      full;  // Goes without the lock, or with the last call that runs there.
+  const bool is_custom =
+      request.merge_op.is_custom() || request.final_op.is_custom();
+  const Kind kind = is_custom ? Kind() : KindOf(request);
+  // Goes without the lock, or with the last call that runs there.
+  Devices full;
   MutexLock lock(&mu_);
   Devices& devices = devices_[{num_tasks, devices_per_task}];
-  if (devices.last_instance >= MostInstances(num_tasks * devices_per_task)) {
+  const auto known = devices.instances.find(kind);
+  if (!is_custom && known != devices.instances.end()) {
+    return Place{devices.group, known->second};
+  }
+  if (devices.last_instance >= MaxInstances(num_tasks * devices_per_task)) {
     std::swap(full, devices);
   }
   if (devices.group == nullptr) {
@@ -165,11 +174,8 @@ absl::StatusOr<SingleController::Place> SingleController::PlaceFor(
     if (!created.ok()) return created.status();
     devices.group = *std::move(created);
   }
-  if (request.merge_op.is_custom() || request.final_op.is_custom()) {
-    return Place{devices.group, ++devices.last_instance};
-  }
-  InstanceKey& instance = devices.instances[TextOf(request)];
-  if (instance == 0) instance = ++devices.last_instance;
+  const InstanceKey instance = ++devices.last_instance;
+  if (!is_custom) devices.instances.emplace(kind, instance);
   return Place{devices.group, instance};
 }
 

@@ -14,10 +14,13 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/collective_request.h"
+#include "framework/dtype.h"
 #include "framework/environment.h"
 #include "framework/merge_op.h"
 #include "framework/mutex.h"
+#include "framework/reduction_kind.h"
 #include "framework/tensor.h"
+#include "framework/tensor_shape.h"
 #include "resolvers/local_group.h"
 
 namespace tutti {
@@ -55,8 +58,9 @@ struct AllReduceOptions {
 // another function may have the name.
 //
 // Thread-safe. For each number of tensors and tasks that it has seen it keeps
-// the devices, and what was settled for the last 1,024 calls that differ, fewer
-// of more than 64 tensors. `environment`'s parts outlive it.
+// devices and what was settled for up to 1,024 calls that differ, or 65,536
+// divided by the tensors if that is less, of which each with a custom op is
+// one; then it begins anew. `environment`'s parts outlive it.
 class SingleController {
  public:
   explicit SingleController(const Environment& environment)
@@ -76,11 +80,31 @@ class SingleController {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // What calls alike have in common; their ops are not custom.
+  struct Kind {
+    DType dtype = DType::kFloat32;
+    TensorShape shape;
+    ReductionKind reduction = ReductionKind::kSum;
+    std::string final_op;  // Its name.
+    std::string implementation;
+    std::vector<int> subdiv_offsets;
+    std::vector<int> rank_list;
+
+    friend bool operator==(const Kind&, const Kind&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Kind& kind) {
+      return H::combine(std::move(h), kind.dtype, kind.shape.dims(),
+                        kind.reduction, kind.final_op, kind.implementation,
+                        kind.subdiv_offsets, kind.rank_list);
+    }
+  };
+  static Kind KindOf(const CollectiveRequest& request);
+
   // Devices, and the instances of their one group that they have run.
   struct Devices {
     std::shared_ptr<LocalGroup> group;
     InstanceKey last_instance = 0;
-    absl::flat_hash_map<std::string, InstanceKey> instances;
+    absl::flat_hash_map<Kind, InstanceKey> instances;
   };
 
   // Where a call runs.

@@ -208,6 +208,18 @@ TEST_F(SingleControllerTest, WhatWasSettledIsForgottenWhereItGetsMuch) {
   EXPECT_EQ(Counted::num_settled, 2 * (kKept + 1));
 }
 
+TEST_F(SingleControllerTest, AsManyAsItKeepsAreSettledOnce) {
+  Counted::num_settled = 0;
+  const AllReduceOptions options{.algorithm = "Counted"};
+  constexpr int kKept = 1024;
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t length = 1; length <= kKept; ++length) {
+      ASSERT_THAT(Reduced(Tensors(2, length), options), SizeIs(length));
+    }
+  }
+  EXPECT_EQ(Counted::num_settled, kKept);
+}
+
 // One name, different functions.
 TEST_F(SingleControllerTest, EachCallRunsTheCustomOpThatItBrings) {
   AllReduceOptions options;

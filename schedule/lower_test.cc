@@ -372,9 +372,12 @@ TEST(LowerGroupTest, WithoutANameTakesOneThatHasSteps) {
       collective.op = AllReduce();
       collective.shape = TensorShape::Vector(length);
       Lines graph;
-      EXPECT_THAT(
-          LowerGroup({.collective = collective, .layout = layout}, graph),
-          IsOk());
+      const LowerRequest request = {.collective = collective, .layout = layout};
+      EXPECT_THAT(LowerGroup(request, graph), IsOk());
+      EXPECT_EQ(graph.lines.empty(), length == 0);
+      RecordedGraph member;
+      member.SetMember(0);
+      EXPECT_THAT(LowerMember(request, /*rank=*/0, member), IsOk());
     }
   }
 }

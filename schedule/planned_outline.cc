@@ -104,8 +104,7 @@ std::vector<OutlineRound> RoundsOf(const GroupPlan& plan,
   return rounds;
 }
 
-// By rank, the round in which each chunk of its output is written last. Of the
-// steps that write it, the last one to run stands last (Composition).
+// By rank, the round in which each chunk of its output is written last.
 std::vector<std::vector<int>> ResultsOf(const GroupPlan& plan,
                                         absl::Span<const int> depths) {
   std::vector<std::vector<int>> results(plan.num_ranks());
@@ -115,7 +114,8 @@ std::vector<std::vector<int>> ResultsOf(const GroupPlan& plan,
     for (; step < plan.num_steps() && plan.rank_of(step) == rank; ++step) {
       const Step& writer = plan.step(step);
       if (!Writes(writer.kind) || writer.into.space != Space::kData) continue;
-      last[writer.into.chunk] = depths[step];
+      int& round = last[writer.into.chunk];
+      round = std::max(round, depths[step]);
     }
     for (const auto& [chunk, depth] : last) results[rank].push_back(depth);
     std::sort(results[rank].begin(), results[rank].end());

@@ -27,9 +27,10 @@ absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
 absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
 
-// OK if the algorithm's own function says what its plans do, and every rank
-// does what it says of the period, of a ring, of how many are busy and of
-// how many transfers there are. Errors: as the functions above;
+// OK if the algorithm's own function says what its plans do and when ranks have
+// their results, and every rank does what it says of the period, of a ring, of
+// how many are busy and of how many transfers there are; where the function has
+// none, there is nothing to compare. Errors: as the functions above;
 // INVALID_ARGUMENT naming the first round that differs.
 absl::Status CheckOutline(const Algorithm& algorithm,
                           const VerifyCase& request);

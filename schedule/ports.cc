@@ -1,6 +1,7 @@
 #include "schedule/ports.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace tutti {
 

@@ -14,13 +14,13 @@ namespace tutti {
 // many ports there are, and to sort those of one port.
 class Ports {
  public:
-  // Each class has ports 0 .. num_ports - 1.
+  // Each class of links has ports 0 .. num_ports - 1.
   Ports(int num_classes, int num_ports)
       : num_ports_(static_cast<size_t>(num_ports)),
         ports_(static_cast<size_t>(num_classes) * num_ports_) {}
 
-  void Add(int link, int port, double start, double duration) {
-    const size_t index = IndexOf(link, port);
+  void Add(int link_class, int port, double start, double duration) {
+    const size_t index = IndexOf(link_class, port);
     if (ports_[index].num_waiting++ == 0) in_use_.push_back(index);
     waiting_.push_back({index, {start, duration}});
   }
@@ -29,8 +29,8 @@ class Ports {
   void Pass();
 
   // When all has passed.
-  double FreeAt(int link, int port) const {
-    return ports_[IndexOf(link, port)].free;
+  double FreeAt(int link_class, int port) const {
+    return ports_[IndexOf(link_class, port)].free;
   }
 
  private:
@@ -48,8 +48,9 @@ class Ports {
     size_t end = 0;  // In by_port_, of those placed so far.
   };
 
-  size_t IndexOf(int link, int port) const {
-    return static_cast<size_t>(link) * num_ports_ + static_cast<size_t>(port);
+  size_t IndexOf(int link_class, int port) const {
+    return static_cast<size_t>(link_class) * num_ports_ +
+           static_cast<size_t>(port);
   }
 
   void PlaceByPort();

@@ -72,7 +72,8 @@ inline constexpr int32_t kNumTags = int32_t{1} << 30;
 //
 // A send meets the receive of the peer that has the same tag; a pair of ranks
 // uses a tag once in each direction. Transfers of empty chunks are skipped on
-// both sides.
+// both sides, but where each member says for itself which are empty
+// (CollInstanceParams::rows_are_given).
 struct Step {
   StepKind kind = StepKind::kCopy;
   // kReduce and kCopy: also apply the collective's final op to `into`.
@@ -96,7 +97,8 @@ struct Schedule {
   int num_chunks = 1;
   std::vector<Lane> lanes;
 
-  // Why there is none; empty: there is one.
+  // Not empty: this is no schedule, for that reason, and the rest means
+  // nothing.
   std::string problem;
 };
 

@@ -170,6 +170,11 @@ class ScheduleRun final : public Lender, public Borrower {
   bool IsInThisProcess(int rank) const {
     return context_->params->task->is_local[static_cast<size_t>(rank)];
   }
+  // Members that give rows may not all mean it to be empty: that shows where
+  // sizes meet.
+  bool skips_empty() const {
+    return !context_->params->instance->rows_are_given;
+  }
   int64_t ElementsOf(const Slot& slot) const {
     return bound_.chunks().RangeOf(slot).size;
   }
@@ -432,7 +437,9 @@ void ScheduleRun::RunOp(int32_t index) {
 void ScheduleRun::Send(int32_t index) {
   const Op& op = OpAt(index);
   const int64_t num_elements = ElementsOf(op.left);
-  if (num_elements == 0) return Complete(index);
+  if (num_elements == 0) {
+    return skips_empty() ? Complete(index) : Post(index, {}, nullptr);
+  }
   const absl::Span<const std::byte> bytes(
       Address(op.left), static_cast<size_t>(num_elements) * element_bytes_);
   if (!on_stream_.has_value()) return Post(index, bytes, nullptr);
@@ -555,11 +562,11 @@ void ScheduleRun::CompleteSend(int32_t index, absl::Status status) {
 void ScheduleRun::Recv(int32_t index) {
   const Op& op = OpAt(index);
   const int64_t num_elements = ElementsOf(op.into);
-  if (num_elements == 0) return Complete(index);
+  if (num_elements == 0 && skips_empty()) return Complete(index);
   const CollGroupMember& peer = MemberOf(op.peer);
   const size_t num_bytes = static_cast<size_t>(num_elements) * element_bytes_;
-  const bool is_copy_on_host =
-      op.incoming == Incoming::kNone && !on_stream_.has_value();
+  const bool is_copy_on_host = op.incoming == Incoming::kNone &&
+                               !on_stream_.has_value() && num_bytes > 0;
   context_->executor->peers().RecvFromPeer(
       peer, KeyOf(op, op.peer, context_->rank()),
       {.num_bytes = num_bytes,

@@ -28,6 +28,7 @@ namespace {
 
 using absl::StatusCode;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::Each;
 using testing::HasSubstr;
 using testing::Optional;
@@ -82,6 +83,28 @@ class GivenRowsTest : public testing::TestWithParam<Case> {
     for (const LocalJob::Call* call : calls) {
       EXPECT_THAT(call->status, Optional(IsOk()));
       EXPECT_EQ(call->result(), Expected(rows));
+    }
+  }
+
+  // Of members of which rank 1 gives others.
+  void ExpectFailure(const Rows& rows, const Rows& of_rank_1, bool is_first) {
+    LocalJob job({.num_tasks = GetParam().num_tasks,
+                  .devices_per_task = kNumDevices / GetParam().num_tasks});
+    const auto start = [&](int device, const Rows& given) -> LocalJob::Call& {
+      return job.Start(device, Request(given[device], given));
+    };
+    if (!is_first) {
+      for (int device = 0; device < kNumDevices; ++device) start(device, rows);
+      job.environment().RunAll();
+    }
+    const std::vector<LocalJob::Call*> calls = {
+        &start(0, rows), &start(1, of_rank_1), &start(2, rows)};
+    job.environment().RunAll();
+    for (const LocalJob::Call* call : calls) {
+      EXPECT_THAT(
+          call->status,
+          Optional(StatusIs(StatusCode::kInvalidArgument,
+                            AnyOf(HasSubstr("rows"), HasSubstr("bytes")))));
     }
   }
 
@@ -180,37 +203,46 @@ TEST_P(GivenRowsTest, WhatIsPreparedKeepsItsRows) {
 
 // Whichever execution it is: the first one settles the instance.
 TEST_P(GivenRowsTest, MembersThatGiveOthersFailTogether) {
-  const Rows rows = {1, 2, 3};
-  for (const bool is_first : {true, false}) {
-    LocalJob job({.num_tasks = GetParam().num_tasks,
-                  .devices_per_task = kNumDevices / GetParam().num_tasks});
-    const auto start = [&](int device, const Rows& given) -> LocalJob::Call& {
-      return job.Start(device, Request(given[device], given));
-    };
-    if (!is_first) {
-      for (int device = 0; device < kNumDevices; ++device) start(device, rows);
-      job.environment().RunAll();
-    }
-    const std::vector<LocalJob::Call*> calls = {
-        &start(0, rows), &start(1, {1, 2, 4}), &start(2, rows)};
-    job.environment().RunAll();
-    for (const LocalJob::Call* call : calls) {
-      EXPECT_THAT(call->status, Optional(StatusIs(StatusCode::kInvalidArgument,
-                                                  HasSubstr("instance"))))
-          << (call->status.has_value() ? call->status->ToString() : "waits");
+  for (const auto& [rows, of_one] :
+       std::vector<std::pair<Rows, Rows>>{{{1, 2, 3}, {1, 2, 4}},
+                                          {{1, 2, 3}, {1, 2, 0}},
+                                          {{1, 2, 0}, {1, 2, 3}},
+                                          {{0, 0, 3}, {0, 0, 0}}}) {
+    for (const bool is_first : {true, false}) {
+      ExpectFailure(rows, of_one, is_first);
     }
   }
 }
 
 TEST_P(GivenRowsTest, RowsThatDoNotSuitTheShapeFailTheExecution) {
-  Start(0, {1, 2, 3});
-  Start(1, {1, 2, 3});
-  LocalJob::Call& wrong = job_.Start(2, Request(/*own_rows=*/2, {1, 2, 3}));
+  const Rows rows = {1, 2, 3};
+  for (const bool is_first : {true, false}) {
+    if (!is_first) {
+      const auto calls = StartAll({3, 2, 1});
+      job_.environment().RunAll();
+      ExpectGathered(calls, {3, 2, 1});
+    }
+    std::vector<LocalJob::Call*> calls = {&Start(0, rows), &Start(1, rows)};
+    calls.push_back(&job_.Start(2, Request(/*own_rows=*/2, rows)));
+    job_.environment().RunAll();
+    for (const LocalJob::Call* call : calls) {
+      EXPECT_THAT(call->status,
+                  Optional(StatusIs(StatusCode::kInvalidArgument,
+                                    AllOf(HasSubstr("rank 2 has 3 rows"),
+                                          HasSubstr("its shape is [2,2]")))));
+    }
+  }
+}
+
+TEST_P(GivenRowsTest, AGroupOfAnotherSizeFailsTheExecution) {
+  StartAll({1, 2, 3});
   job_.environment().RunAll();
-  EXPECT_THAT(wrong.status,
-              Optional(StatusIs(StatusCode::kInvalidArgument,
-                                AllOf(HasSubstr("rank 2 has 3 rows"),
-                                      HasSubstr("its shape is [2,2]")))));
+  CollectiveRequest request = Request(/*own_rows=*/1, {1});
+  request.group_size = 1;
+  LocalJob::Call& wrong = job_.Start(0, request);
+  job_.environment().RunAll();
+  EXPECT_THAT(wrong.status, Optional(StatusIs(StatusCode::kInvalidArgument,
+                                              HasSubstr("group size"))));
 }
 
 TEST_P(GivenRowsTest, AllMembersGiveThemOrNone) {
@@ -223,8 +255,8 @@ TEST_P(GivenRowsTest, AllMembersGiveThemOrNone) {
         call->status,
         Optional(StatusIs(
             StatusCode::kInvalidArgument,
-            HasSubstr("members differ in rows: ranks 0, 1 have of all given; "
-                      "rank 2 has none"))));
+            HasSubstr("members differ in AllGather::rows: ranks 0, 1 have "
+                      "given; rank 2 has not given"))));
   }
 }
 

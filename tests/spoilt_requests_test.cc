@@ -67,6 +67,7 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
   request.set_is_source(true);
   request.set_root(1);
   for (int i = 0; i < 3; ++i) {
+    request.add_rows(i + 1);
     request.add_send_rows(i + 1);
     request.add_permutation(i);
   }

@@ -218,10 +218,10 @@ void Negotiation::DecideReduction(const std::vector<TensorPtr>& tensors,
   SetInstance(signature(made.fused_elements), made);
 }
 
-// Ranks with different rows give these with each call, so that one instance does
-// for all gathers of about one size, by which is chosen how they run. Where
-// there is no room for another instance it runs as if all ranks had equally
-// much: each one's rows lie at the begin of its part.
+// Ranks with different rows give these with each call, so that one instance
+// does for all gathers of about one size, by which is chosen how they run.
+// Where there is no room for another instance it runs as if all ranks had
+// equally much: each one's rows lie at the begin of its part.
 void Negotiation::DecideGather(absl::Span<const TensorRequest> by_rank,
                                Decision& made) {
   const TensorRequest& first = by_rank.front();
@@ -235,8 +235,9 @@ void Negotiation::DecideGather(absl::Span<const TensorRequest> by_rank,
     num_elements += static_cast<double>(request.shape.num_elements());
   }
   const std::string size =
-      is_even ? absl::StrCat("rows ", made.rows.front())
-              : absl::StrCat("about 2^", std::ilogb(num_elements));
+      is_even             ? absl::StrCat("rows ", made.rows.front())
+      : num_elements == 0 ? "nothing"
+                          : absl::StrCat("about 2^", std::ilogb(num_elements));
   const size_t num_entries = is_even ? 1 : 1 + made.rows.size();
   const std::string signature = absl::StrCat(
       "gather ", Name(first.dtype), " ",

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/digest.h"
 #include "framework/dtype.h"
 #include "framework/execution.h"
 #include "framework/group_layout.h"
@@ -54,7 +53,7 @@ void NcclAgreement::Start() {
 
 void NcclAgreement::Begin(const NcclTicket& ticket) {
   ticket_ = ticket;
-  ticket_.launch.rows = DigestOf(context_.params->instance->rows);
+  ticket_.launch.rows_digest = DigestOfGivenRows(*context_.params->instance);
   std::memcpy(mine_.data(), &ticket_.launch, mine_.size());
   {
     MutexLock lock(&mu_);
@@ -147,11 +146,11 @@ absl::Status NcclAgreement::WhyNotSame(const NcclLaunchId& theirs,
   const NcclLaunchId& mine = ticket_.launch;
   const ExecKey& exec = context_.exec_key;
   NcclLaunchId same_but_rows = theirs;
-  same_but_rows.rows = mine.rows;
+  same_but_rows.rows_digest = mine.rows_digest;
   if (same_but_rows == mine) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", exec.group, ", instance ", exec.instance,
-                     ": rank ", rank, " gives other rows than rank 0"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "all_gather, group ", exec.group, ", instance ", exec.instance,
+        ": rank ", rank, " gives other rows than rank 0"));
   }
   NcclLaunchId same_but_before = theirs;
   same_but_before.digest = mine.digest;

@@ -12,13 +12,14 @@
 namespace tutti {
 
 // A launch of a process on a communicator: what it is, which one it is, and
-// what came before it. Equal on all processes if they launch in one order.
+// what came before it. Equal on all processes if they launch in one
+// order, and their members give the same rows.
 struct NcclLaunchId {
   uint64_t number = 0;  // From 1.
   uint64_t digest = 0;  // Of this launch and all before it, in their order.
   int64_t instance = 0;
   uint64_t execution = 0;
-  uint64_t rows = 0;  // A digest of CollInstanceParams::rows.
+  uint64_t rows_digest = 0;  // Of those given; set by NcclAgreement.
 
   friend bool operator==(const NcclLaunchId&, const NcclLaunchId&) = default;
 };

@@ -339,8 +339,8 @@ class SlowService final : public TransferService {
 
   TableService& table() { return table_; }
 
-  // All that a stream has asked before this is no business of its reader's any
-  // more, which asks for one after the other.
+  // The reader of a stream takes requests in order: when it serves this one it
+  // has let go of all before.
   static constexpr int kLastTag = 9;
   void WaitForLastTag() { last_comes_.Wait(); }
 

@@ -45,7 +45,7 @@ void MpiAgreement::AddReady(const MpiPartPtr& part) {
   Send(part->tasks()[0], {.kind = MpiNote::Kind::kReady,
                           .key = key,
                           .is_in_place = part->is_in_place(),
-                          .rows = part->rows(),
+                          .rows_digest = part->rows_digest(),
                           .carried = std::string(part->carried())});
 }
 
@@ -71,7 +71,7 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
       return RemoveReadyTask(task, key);
     case MpiNote::Kind::kWithdrawn:
       if (!is_of_leader) return;
-      return Refuse(key, withdrawn.ok() && !note.carried.empty()
+      return Refuse(key, withdrawn.ok() && note.code != absl::StatusCode::kOk
                              ? absl::Status(note.code, note.carried)
                              : withdrawn);
     case MpiNote::Kind::kBegin:
@@ -169,7 +169,8 @@ void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
   {
     MutexLock lock(&mu_);
     Ready& ready = ready_[note.key];
-    ready.members.try_emplace(task, ReadyMember{note.carried, note.rows});
+    ready.members.try_emplace(task,
+                              ReadyMember{note.carried, note.rows_digest});
     ready.any_in_place = ready.any_in_place || note.is_in_place;
   }
   BeginIfComplete(note.key);
@@ -226,6 +227,8 @@ void MpiAgreement::SayBegin(const ExecKey& key) {
     auto ready = ready_.extract(key);
     if (!ready.empty()) others = std::move(ready.mapped());
   }
+  const absl::Status same_rows = CheckRows(*own, others);
+  if (!same_rows.ok()) return SayWithdrawn(*own, same_rows);
   const auto merged = MergeCarried(*own, others);
   if (!merged.ok()) return SayWithdrawn(*own, merged.status());
   const bool makes_communicator =
@@ -259,11 +262,12 @@ void MpiAgreement::SendToOthers(const MpiPart& own, const MpiNote& note) {
 }
 
 absl::Status MpiAgreement::CheckRows(const MpiPart& own, const Ready& others) {
+  const uint64_t wanted = own.rows_digest();
   for (size_t rank = 1; rank < own.tasks().size(); ++rank) {
-    if (others.members.at(own.tasks()[rank]).rows == own.rows()) continue;
+    if (others.members.at(own.tasks()[rank]).rows_digest == wanted) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "group ", own.key().group, ", instance ", own.key().instance, ": rank ",
-        rank, " gives other rows than rank 0"));
+        "all_gather, group ", own.key().group, ", instance ",
+        own.key().instance, ": rank ", rank, " gives other rows than rank 0"));
   }
   return absl::OkStatus();
 }
@@ -271,8 +275,6 @@ absl::Status MpiAgreement::CheckRows(const MpiPart& own, const Ready& others) {
 // Nothing, where nothing is carried.
 absl::StatusOr<std::string> MpiAgreement::MergeCarried(const MpiPart& own,
                                                        const Ready& others) {
-  absl::Status status = CheckRows(own, others);
-  if (!status.ok()) return status;
   if (own.carried().empty()) return std::string();
   std::vector<absl::string_view> carried = {own.carried()};
   for (size_t rank = 1; rank < own.tasks().size(); ++rank) {

@@ -48,9 +48,9 @@ namespace tutti {
 // other in a circle.
 //
 // With ready comes whether the member's input is its output, with begin whether
-// any member's is: MPI has all of them reduce in place, or none. So comes a
-// digest of the rows that the member gives (AllGather::rows); where they
-// differ, the leader says withdrawn to all, and why.
+// any member's is: MPI has all of them reduce in place, or none. With ready
+// also comes a digest of the rows that the member gives (AllGather::rows);
+// where they differ, the leader says withdrawn to all, and why.
 //
 // Pure but for what it calls. For one thread, but for Awaited(). A task that is
 // gone is not waited for any more: what it leads ends.
@@ -108,11 +108,12 @@ class MpiAgreement {
     absl::Status withdrawn;  // Why; OK: it is not.
   };
 
-  // The other members that are ready.
   struct ReadyMember {
     std::string carried;
-    uint64_t rows = 0;
+    uint64_t rows_digest = 0;
   };
+
+  // The other members that are ready.
   struct Ready {
     absl::flat_hash_map<int, ReadyMember> members;  // By task.
     bool any_in_place = false;  // Also of those that have withdrawn.

@@ -124,7 +124,7 @@ class FakePart : public MpiPart {
   bool is_in_place() const override {
     return test_->wants_in_place_.contains({task_, key_.instance});
   }
-  uint64_t rows() const override {
+  uint64_t rows_digest() const override {
     return test_->with_other_rows_.contains({task_, key_.instance}) ? 2 : 1;
   }
   absl::string_view carried() const override { return carried_; }

@@ -13,7 +13,6 @@
 #include "absl/types/span.h"
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
-#include "framework/digest.h"
 #include "framework/execution.h"
 #include "framework/rank_list.h"
 
@@ -104,6 +103,7 @@ class MpiCollectives::Execution final
         key_(context.exec_key),
         tasks_(
             static_cast<const Group*>(context.implementation_state)->tasks()),
+        rows_digest_(DigestOfGivenRows(*context.params->instance)),
         done_(std::move(done)) {}
 
   void Start() {
@@ -130,9 +130,7 @@ class MpiCollectives::Execution final
     return context_.input.is_set() && context_.output.is_set() &&
            context_.input.data() == context_.output.data();
   }
-  uint64_t rows() const override {
-    return DigestOf(context_.params->instance->rows);
-  }
+  uint64_t rows_digest() const override { return rows_digest_; }
   absl::string_view carried() const override {
     return operation_->small_input();
   }
@@ -162,6 +160,7 @@ class MpiCollectives::Execution final
   const CollectiveContext& context_;  // Until `done_`.
   const ExecKey key_;
   const std::vector<int>& tasks_;  // Until then.
+  const uint64_t rows_digest_;
   StatusCallback done_;
   Cancellation::WatchId watch_ = 0;  // Of the execution's.
 

@@ -59,7 +59,7 @@ class FakePart : public MpiPart {
   const ExecKey& key() const override { return key_; }
   const std::vector<int>& tasks() const override { return tasks_; }
   bool is_in_place() const override { return false; }
-  uint64_t rows() const override { return 0; }
+  uint64_t rows_digest() const override { return 0; }
   absl::string_view carried() const override { return carried_; }
   absl::StatusOr<std::string> Merge(
       absl::Span<const absl::string_view> carried) const override {

@@ -40,7 +40,7 @@ struct MpiNote {
   // on some member.
   bool is_in_place = false;
 
-  uint64_t rows = 0;  // kReady: a digest of CollInstanceParams::rows.
+  uint64_t rows_digest = 0;  // kReady: MpiPart::rows_digest().
 
   // kInput, kReady: the sender's input, kBegin: what all of these come to,
   // where that is so little that it goes along. kWithdrawn: why, where nobody

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+
 namespace tutti {
 namespace {
 
@@ -17,7 +19,7 @@ MpiNote NoteOf(std::string carried) {
                   .instance = 4,
                   .execution = 5},
           .is_in_place = true,
-          .rows = 6,
+          .rows_digest = 6,
           .carried = std::move(carried),
           .code = absl::StatusCode::kDataLoss};
 }
@@ -34,7 +36,7 @@ void ExpectIsReadAsWritten(const MpiNote& note) {
   EXPECT_EQ(read->kind, note.kind);
   EXPECT_EQ(read->key, note.key);
   EXPECT_EQ(read->is_in_place, note.is_in_place);
-  EXPECT_EQ(read->rows, note.rows);
+  EXPECT_EQ(read->rows_digest, note.rows_digest);
   EXPECT_TRUE(read->carried == note.carried);
   EXPECT_EQ(read->code, note.code);
 }
@@ -58,6 +60,11 @@ TEST(MpiNoteTest, WhatIsNoNoteIsLeftOut) {
       Encoded(NoteOf(std::string(MpiNote::kMostCarriedBytes, 'x')));
   EXPECT_EQ(longest.size(), MostNoteBytes());
   EXPECT_FALSE(DecodeNote(longest + "x").has_value());
+  for (const int code : {-1, 17}) {
+    MpiNote note = NoteOf("");
+    note.code = static_cast<absl::StatusCode>(code);
+    EXPECT_FALSE(DecodeNote(Encoded(note)).has_value());
+  }
 }
 
 }  // namespace

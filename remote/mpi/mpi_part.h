@@ -37,8 +37,9 @@ class MpiPart {
   // Whether its input is its output.
   virtual bool is_in_place() const = 0;
 
-  // A digest of CollInstanceParams::rows, which are to be the same on all.
-  virtual uint64_t rows() const = 0;
+  // A digest of the rows that the member gives (AllGather::rows), to be the
+  // same on all; 0 if it gives none.
+  virtual uint64_t rows_digest() const = 0;
 
   // Its input, if that goes along: at most MpiNote::kMostCarriedBytes, of one
   // length on all members. Else empty, on all.
