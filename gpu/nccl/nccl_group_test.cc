@@ -606,6 +606,29 @@ TEST(NcclOrderTest, AnotherOrderIsFoundAndNamed) {
   EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 
+// The last task's members give themselves other rows than the others do.
+TEST(NcclOrderTest, OtherRowsAreFoundAndNamed) {
+  FakeNcclTasks tasks({.num_tasks = 2});
+  std::vector<Tensor> outputs(tasks.size());
+  for (int rank = 0; rank < tasks.size(); ++rank) {
+    std::vector<int64_t> rows(tasks.size(), 1);
+    if (rank >= tasks.size() / 2) rows.back() = 2;
+    CollectiveRequest request = tasks.Request(
+        AllGather{.uneven = true, .rows = rows}, DType::kUint8, rows[rank]);
+    request.impl_details.implementation = "NcclGather";
+    tasks.Call(rank, request,
+               tasks.Allocate(rank, DType::kUint8, request.shape),
+               &outputs[rank]);
+  }
+  tasks.RunAll();
+  EXPECT_THAT(tasks.TakeCalls(),
+              Each(Optional(StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("rank 2 gives other rows than "
+                                               "rank 0")))));
+  outputs.clear();
+  EXPECT_THAT(tasks.Remains(), IsEmpty());
+}
+
 TEST(NcclOrderTest, AnotherOrderOfStepsIsFound) {
   const auto sums = TwoSettled(2);
   const auto call = [&](int task, int64_t step) {
