@@ -642,10 +642,10 @@ absl::Status ScheduleRun::Take(const Op& op, size_t offset,
 }
 
 // Reads what the peer lends and ends the loan; nothing is left to read of what
-// came in parts.
+// came in parts, and nothing of an empty chunk.
 void ScheduleRun::Consume(int32_t index, Delivery delivery) {
   absl::Status status;
-  if (delivery.lender != nullptr) {
+  if (!delivery.bytes.empty()) {
     status = TakeFromHost(OpAt(index), /*offset=*/0, delivery.bytes);
   }
   // Completing first would let `done` run while the peer still lends.
