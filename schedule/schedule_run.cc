@@ -645,7 +645,7 @@ absl::Status ScheduleRun::Take(const Op& op, size_t offset,
 // came in parts, and nothing of an empty chunk.
 void ScheduleRun::Consume(int32_t index, Delivery delivery) {
   absl::Status status;
-  if (!delivery.bytes.empty()) {
+  if (delivery.lender != nullptr && !delivery.bytes.empty()) {
     status = TakeFromHost(OpAt(index), /*offset=*/0, delivery.bytes);
   }
   // Completing first would let `done` run while the peer still lends.
