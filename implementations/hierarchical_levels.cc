@@ -102,10 +102,6 @@ LevelInside InsideOf(const GroupLayout& layout, const ReduceLevels& levels) {
   return inside;
 }
 
-GroupLayout FirstsOf(int num_tasks) {
-  return GroupLayout::Uniform(num_tasks, /*devices_per_task=*/1);
-}
-
 int NumSubdivs(const Algorithm& between, int num_tasks, int chunks_each) {
   return between.traits.supports_subdivisions
              ? (num_tasks + chunks_each - 1) / chunks_each

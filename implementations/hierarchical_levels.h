@@ -29,9 +29,6 @@ absl::Status CheckLevels(const ReduceLevels& levels);
 
 const Algorithm& PartNamed(absl::string_view name);
 
-// As a composition plans a part where it gives no other offsets.
-inline constexpr int kOneRing[] = {0};
-
 int NumChunks(PlanFunction plan, CollectiveType type, const GroupLayout& layout,
               absl::Span<const int> offsets);
 
@@ -63,9 +60,6 @@ struct LevelBetween {
 };
 
 LevelBetween BetweenOf(int num_tasks, const ReduceLevels& levels);
-
-// Among whom it runs: one device of each task.
-GroupLayout FirstsOf(int num_tasks);
 
 // Its subdivisions: as many as make a chunk for each task at least, where it
 // can be cut so finely. Then the stages overlap.

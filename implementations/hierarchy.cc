@@ -13,6 +13,10 @@ bool IsEven(const GroupLayout& layout) {
   return SmallestTask(layout) == LargestTask(layout);
 }
 
+GroupLayout FirstsOf(int num_tasks) {
+  return GroupLayout::Uniform(num_tasks, /*devices_per_task=*/1);
+}
+
 Hierarchy::Hierarchy(const GroupLayout& layout, int rank)
     : layout_(layout),
       rank_(rank),
@@ -60,7 +64,6 @@ void HierarchicalPlanner::AddAcrossTasks(int device, Part part) {
 
 void HierarchicalPlanner::Add(const GroupLayout& layout, int rank,
                               std::vector<int> ranks, Part part) {
-  constexpr int kOneRing[] = {0};
   const bool in_place =
       request_.in_place || whole_.IsInOutput(part.chunks.front());
   const bool blocks_differ =

@@ -19,6 +19,9 @@ namespace tutti {
 // True if all tasks have the same number of devices.
 bool IsEven(const GroupLayout& layout);
 
+// Among whom the level between tasks runs: one device of each.
+GroupLayout FirstsOf(int num_tasks);
+
 // The tasks of a group as one rank sees them. Immutable.
 class Hierarchy {
  public:
@@ -44,6 +47,9 @@ class Hierarchy {
 };
 
 using PlanFunction = Schedule (*)(const PlanRequest& request);
+
+// As a composition plans a part where it gives no other offsets.
+inline constexpr int kOneRing[] = {0};
 
 // In how many chunks a part is cut: of a plan of less than one, 1, and of more
 // than kMaxChunks, one more than that. Both are problems of the whole.

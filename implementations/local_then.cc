@@ -23,6 +23,7 @@
 #include "framework/peer_access.h"
 #include "framework/tensor.h"
 #include "implementations/cost.h"
+#include "implementations/hierarchy.h"
 #include "implementations/local_then_between.h"
 #include "implementations/local_within_task.h"
 #include "schedule/algorithm.h"
@@ -228,7 +229,7 @@ double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
   }
   const double most = LargestTask(query.layout);
   const auto exposed = static_cast<double>(std::min(query.bytes, chunk_bytes));
-  const GroupLayout firsts = FirstRanks(query.layout);
+  const GroupLayout firsts = FirstsOf(query.layout.num_tasks());
   return TransferSeconds(query.model.within, /*messages=*/1,
                          (most - 1) / most * exposed) +
          (*factory)->traits().cost_seconds({.type = query.type,

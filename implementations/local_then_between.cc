@@ -9,8 +9,4 @@ const Algorithm& AlgorithmBetween(absl::string_view name) {
   return *AlgorithmOf(**FindBetweenTasks(name));
 }
 
-GroupLayout FirstRanks(const GroupLayout& layout) {
-  return GroupLayout::Uniform(layout.num_tasks(), /*devices_per_task=*/1);
-}
-
 }  // namespace tutti

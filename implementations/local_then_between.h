@@ -2,7 +2,6 @@
 #define TUTTI_IMPLEMENTATIONS_LOCAL_THEN_BETWEEN_H_
 
 #include "absl/strings/string_view.h"
-#include "framework/group_layout.h"
 #include "schedule/plan.h"
 
 namespace tutti {
@@ -12,9 +11,6 @@ namespace tutti {
 // The registered schedule of that name, as long as the registry. REQUIRES:
 // FindBetweenTasks(name) is OK.
 const Algorithm& AlgorithmBetween(absl::string_view name);
-
-// Whom it runs among: the first ranks of the tasks, by the numbers of these.
-GroupLayout FirstRanks(const GroupLayout& layout);
 
 }  // namespace tutti
 

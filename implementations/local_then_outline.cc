@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> LocalThenOutline(
   const InPlace in_place =
       LargestTask(layout) > 1 ? InPlace::kAll : InPlace::kNone;
   auto outline = OutlineOf(AlgorithmBetween(between),
-                           {.layout = FirstRanks(layout),
+                           {.layout = FirstsOf(layout.num_tasks()),
                             .subdiv_offsets = {request.subdiv_offsets.begin(),
                                                request.subdiv_offsets.end()},
                             .in_place = in_place},

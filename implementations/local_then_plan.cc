@@ -43,7 +43,7 @@ Schedule PlanSpread(const PlanRequest& request) {
 // How many chunks the first rank of the request's task has there.
 int NumChunks(const Algorithm& between, const PlanRequest& request) {
   return NumChunksOfPart(between.plan,
-                         {.layout = FirstRanks(request.layout),
+                         {.layout = FirstsOf(request.layout.num_tasks()),
                           .rank = request.layout.task_of(request.rank),
                           .subdiv_offsets = request.subdiv_offsets});
 }
@@ -98,7 +98,7 @@ std::vector<int> SubdivideLocalThen(absl::string_view between,
                                     int64_t chunk_bytes,
                                     const SubdivisionRequest& request) {
   return AlgorithmBetween(between).subdivide(
-      {.layout = FirstRanks(request.layout),
+      {.layout = FirstsOf(request.layout.num_tasks()),
        .bytes = std::min(request.bytes, chunk_bytes)});
 }
 
