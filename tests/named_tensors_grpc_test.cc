@@ -95,6 +95,26 @@ TEST_F(NamedTensorsGrpcTest, RanksMeetHearWhatDiffersAndShutDown) {
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
 }
 
+TEST_F(NamedTensorsGrpcTest, GathersOfOtherRowsAndOfNoneMeet) {
+  for (int round = 0; round < 2 * kNumRanks; ++round) {
+    std::vector<NamedCallPtr> calls;
+    std::vector<float> wanted;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      const int rows = (rank + round) % kNumRanks;  // Of one rank none.
+      wanted.insert(wanted.end(), rows, static_cast<float>(rank));
+      calls.push_back(
+          CallAllGather(runtimes_[rank]->coordinator(), "rows",
+                        Filled(DType::kFloat32, TensorShape::Vector(rows),
+                               static_cast<float>(rank))));
+    }
+    for (const NamedCallPtr& call : calls) {
+      call->Wait();
+      ASSERT_THAT(call->status, IsOk());
+      EXPECT_EQ(call->Values(), wanted);
+    }
+  }
+}
+
 // Each waits for the other, which does not ask; the destruction ends that.
 TEST_F(NamedTensorsGrpcTest, DestructionEndsWhatWaits) {
   const auto first =
