@@ -12,8 +12,8 @@
 namespace tutti {
 
 // A launch of a process on a communicator: what it is, which one it is, and
-// what came before it. Equal on all processes if they launch in one
-// order, and their members give the same rows.
+// what came before it. Equal on all processes if they launch in one order, and
+// their members give the same rows.
 struct NcclLaunchId {
   uint64_t number = 0;  // From 1.
   uint64_t digest = 0;  // Of this launch and all before it, in their order.

@@ -74,7 +74,8 @@ class MpiRuntime {
 
     // The same, while bytes move, and while MPI runs a collective, of which
     // nobody hears until it is over; both where the host has a processor per
-    // process.
+    // process. A collective of many rounds, of which each waits for a look,
+    // takes long once they are rare.
     absl::Duration moving_spin_limit = absl::Milliseconds(2);
     absl::Duration running_spin_limit = absl::Seconds(1);
 
