@@ -1,3 +1,5 @@
+// Which execution a call joins, and which of them run or have launched.
+
 #include "framework/execution_table.h"
 
 #include <gmock/gmock.h>
@@ -6,101 +8,24 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "framework/cancellation.h"
-#include "framework/cpu_device.h"
-#include "framework/group_resources.h"
-#include "framework/params_test_data.h"
+#include "absl/status/status.h"
+#include "framework/collective_request.h"
+#include "framework/device.h"
+#include "framework/execution.h"
+#include "framework/execution_table_testing.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
 namespace {
 
 using testing::AllOf;
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::SizeIs;
 using testing::UnorderedElementsAre;
-
-constexpr int64_t kStep = 9;
-constexpr size_t kMaxEntries = 16;  // Eight instances of two members.
-
-class ExecutionTableTest : public testing::Test {
- protected:
-  static CollectiveRequest Request(InstanceKey instance, GroupKey group = 1) {
-    return {.group_key = group, .group_size = 2, .instance_key = instance};
-  }
-
-  static std::shared_ptr<const void> NoOwner() { return nullptr; }
-
-  std::shared_ptr<Execution> Join(const Device& device, InstanceKey instance,
-                                  std::optional<uint64_t> number = {}) {
-    auto joined =
-        table_.Join(&device, Request(instance), number, NoOwner).value();
-    settled_ = std::move(joined.settled);
-    forgotten_ = std::move(joined.forgotten.keys);
-    return joined.execution;
-  }
-
-  // What a resolver settles: `num_local` members are in this process.
-  absl::Status SettleIn(std::shared_ptr<const CollGroupParams> group,
-                        const Device& device, Execution& execution,
-                        int num_local = 2) {
-    auto task = std::make_shared<CollTaskParams>();
-    task->num_local = num_local;
-    auto params = std::make_shared<CollectiveParams>();
-    params->group = std::move(group);
-    params->task = std::move(task);
-    return table_.Settle(
-        &device, execution,
-        std::make_shared<const ExecutionTable::Settled>(std::move(params)));
-  }
-  void Settle(const Device& device, Execution& execution, int num_local = 2) {
-    ASSERT_THAT(SettleIn(GroupOf(2), device, execution, num_local), IsOk());
-  }
-
-  static ExecKey KeyOf(InstanceKey instance, uint64_t execution,
-                       uint64_t generation = 1) {
-    return {.generation = generation,
-            .step = kStep,
-            .group = 1,
-            .instance = instance,
-            .execution = execution};
-  }
-
-  // One whole execution, by both devices.
-  void RunOnce(InstanceKey instance) {
-    const auto execution = Join(a_, instance);
-    ASSERT_EQ(Join(b_, instance), execution);
-    for (int i = 0; i < 2; ++i) {
-      ++execution->num_launched;
-      table_.Leave(*execution, {});
-    }
-  }
-
-  // The same, settled in that group.
-  void RunOnceIn(const std::shared_ptr<const CollGroupParams>& group,
-                 InstanceKey instance) {
-    const auto execution = Join(a_, instance);
-    ASSERT_EQ(Join(b_, instance), execution);
-    ASSERT_THAT(SettleIn(group, a_, *execution), IsOk());
-    ASSERT_THAT(SettleIn(group, b_, *execution), IsOk());
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
-  }
-
-  CpuDevice a_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 0}}};
-  CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
-  ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries};
-  std::shared_ptr<const ExecutionTable::Settled>
-      settled_;  // Of the last Join().
-  std::vector<ExecKey> forgotten_;
-};
 
 TEST_F(ExecutionTableTest, TheNthCallsOfAllMembersMakeTheNthExecution) {
   const auto first = Join(a_, 7);
@@ -183,6 +108,17 @@ TEST_F(ExecutionTableTest, ANumberOfAnEndedExecutionIsAlreadyExists) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("5")));
 }
 
+TEST_F(ExecutionTableTest, ANumberThatIsRefusedLeavesNothing) {
+  for (InstanceKey instance = 0; instance < 100; ++instance) {
+    EXPECT_THAT(
+        table_.Join(&a_, Request(instance), ~uint64_t{0}, NoOwner).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 HasSubstr("by execution number 18446744073709551615, "
+                           "wanted less than")));
+  }
+  EXPECT_EQ(table_.num_instances(), 0u);
+}
+
 TEST_F(ExecutionTableTest, NumbersOfPreparationsCannotBeNamed) {
   EXPECT_THAT(table_.Join(&a_, Request(7), uint64_t{1} << 63, NoOwner),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -197,22 +133,6 @@ TEST_F(ExecutionTableTest, PreparationsAreCountedApart) {
   EXPECT_NE(first, second);
   EXPECT_EQ(table_.JoinPreparation(&b_, Request(7), NoOwner).execution, first);
   EXPECT_EQ(Join(a_, 7)->number, 1u);
-}
-
-TEST_F(ExecutionTableTest, APreparationEndsWithThoseThatCameUnlessItFailed) {
-  for (int i = 0; i < 3; ++i) {
-    const auto alone =
-        table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
-    EXPECT_EQ(table_.Running().size(), 1u);
-    table_.Leave(*alone, {});
-    EXPECT_THAT(table_.Running(), IsEmpty());
-  }
-  const auto failed =
-      table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
-  failed->cancellation.Cancel(absl::AbortedError("failed"));
-  table_.Leave(*failed, {});
-  for (int i = 0; i < 3; ++i) table_.JoinPreparation(&b_, Request(7), NoOwner);
-  EXPECT_EQ(table_.JoinPreparation(&b_, Request(7), NoOwner).execution, failed);
 }
 
 TEST_F(ExecutionTableTest, AHeldPlaceJoinsTheNextExecution) {
@@ -239,74 +159,6 @@ TEST_F(ExecutionTableTest, AHeldPlaceOfAMemberThatGivesNumbersIsInvalid) {
   table_.Release(member);
 }
 
-TEST_F(ExecutionTableTest, InstancesWithAHeldPlaceStay) {
-  RunOnce(1);
-  ExecutionTable::Member& member = table_.Hold(&b_, {1, 1});
-  for (InstanceKey instance = 2; instance < 100; ++instance) RunOnce(instance);
-  absl::Status status;
-  EXPECT_EQ(table_.JoinNext(member, NoOwner, &status)->number, 1u);
-  EXPECT_EQ(Join(a_, 1)->number, 1u);
-  table_.Release(member);
-}
-
-TEST_F(ExecutionTableTest, AnExecutionThatAllHaveLeftIsUsedAgain) {
-  const auto group = GroupOf(2);
-  RunOnceIn(group, 7);
-  const auto run = [&] {
-    const auto execution = Join(a_, 7);
-    EXPECT_EQ(Join(b_, 7), execution);
-    EXPECT_EQ(execution->num_launched, 0u);
-    execution->num_launched = 2;
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
-    EXPECT_TRUE(table_.HasLaunched({1, 7}, execution->number));
-    return execution.get();
-  };
-  const Execution* const second = run();
-  EXPECT_EQ(run(), second);
-  EXPECT_EQ(second->number, 2u);
-  // Somebody may still fail the one before.
-  const auto held = Join(a_, 7);
-  Join(b_, 7);
-  for (int i = 0; i < 2; ++i) table_.Leave(*held, {});
-  EXPECT_NE(run(), held.get());
-  // What failed stays failed.
-  {
-    const auto execution = Join(a_, 7);
-    Join(b_, 7);
-    execution->cancellation.Cancel(absl::AbortedError("failed"));
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
-  }
-  const auto next = Join(a_, 7);
-  EXPECT_FALSE(next->cancellation.cancelled());
-}
-
-TEST_F(ExecutionTableTest, AnExecutionOfAGroupThatEndedIsNotUsedAgain) {
-  const auto group = GroupOf(2);
-  for (int i = 0; i < 2; ++i) RunOnceIn(group, 7);
-  const std::weak_ptr<Execution> last = [&] {
-    const auto execution = Join(a_, 7);
-    Join(b_, 7);
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
-    return execution;
-  }();
-  ASSERT_FALSE(last.expired());  // Kept to be used again.
-  group->cancellation->Cancel(absl::AbortedError("formed again"));
-  const auto next = Join(a_, 7);
-  EXPECT_TRUE(last.expired());
-  EXPECT_EQ(Join(b_, 7), next);
-}
-
-TEST_F(ExecutionTableTest, ANumberThatIsRefusedLeavesNothing) {
-  for (InstanceKey instance = 0; instance < 100; ++instance) {
-    EXPECT_THAT(
-        table_.Join(&a_, Request(instance), ~uint64_t{0}, NoOwner).status(),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 HasSubstr("by execution number 18446744073709551615, "
-                           "wanted less than")));
-  }
-  EXPECT_EQ(table_.num_instances(), 0u);
-}
-
 TEST_F(ExecutionTableTest, WhatWasSettledIsRememberedForTheNextCalls) {
   const auto first = Join(a_, 7);
   EXPECT_EQ(settled_, nullptr);
@@ -315,171 +167,6 @@ TEST_F(ExecutionTableTest, WhatWasSettledIsRememberedForTheNextCalls) {
   EXPECT_EQ(settled_, nullptr);
   Join(a_, 7);
   EXPECT_NE(settled_, nullptr);
-}
-
-TEST_F(ExecutionTableTest, TheGenerationIsKnownOnceAMemberIsSettled) {
-  const auto execution = Join(a_, 7);
-  EXPECT_EQ(table_.BeginCancel(*execution), KeyOf(7, 0, /*generation=*/0));
-  Settle(a_, *execution);
-  EXPECT_EQ(table_.BeginCancel(*execution), KeyOf(7, 0));
-  EXPECT_EQ(table_.BeginCancel(*Join(a_, 7)), KeyOf(7, 1));
-}
-
-TEST_F(ExecutionTableTest, ExecutionDoesNotGetTheKeyOfAGroupThatEnded) {
-  const auto group = GroupOf(2);
-  const auto first = Join(a_, 7);
-  ASSERT_THAT(SettleIn(group, a_, *first), IsOk());
-  group->cancellation->Cancel(absl::AbortedError("ended"));
-  const auto second = Join(a_, 7);
-  EXPECT_EQ(table_.BeginCancel(*second), KeyOf(7, 1, /*generation=*/0));
-  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
-  next->generation = 2;
-  EXPECT_THAT(SettleIn(next, a_, *second), IsOk());
-  EXPECT_EQ(table_.BeginCancel(*second), KeyOf(7, 1, /*generation=*/2));
-}
-
-// Of two members, one is in another task, whose calls are counted there.
-TEST_F(ExecutionTableTest, CountsOfTwoGenerationsDoNotMixAcrossTasks) {
-  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
-  next->generation = 2;
-  Settle(a_, *Join(a_, 7), /*num_local=*/1);
-  EXPECT_THAT(SettleIn(next, a_, *Join(a_, 7), /*num_local=*/1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("ran in generation 1"),
-                             HasSubstr("in generation 2"),
-                             HasSubstr(absl::StrCat("than ", kStep)))));
-  EXPECT_THAT(SettleIn(next, a_, *Join(a_, 8), /*num_local=*/1), IsOk());
-}
-
-// The calls of before were counted here alone.
-TEST_F(ExecutionTableTest, AGroupThatGrowsIntoAnotherTaskNeedsAnotherStep) {
-  const auto group = GroupOf(2);
-  ASSERT_THAT(SettleIn(group, a_, *Join(a_, 7), /*num_local=*/2), IsOk());
-  group->cancellation->Cancel(absl::AbortedError("ended"));
-  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
-  next->generation = 2;
-  EXPECT_THAT(SettleIn(next, a_, *Join(a_, 7), /*num_local=*/1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("ran in generation 1"),
-                             HasSubstr("in generation 2"))));
-}
-
-// Also for who was not in it, and has counted from where the others had ended.
-TEST_F(ExecutionTableTest,
-       AGroupThatGrowsIntoAnotherTaskNeedsAnotherStepForNewMembersToo) {
-  const auto group = GroupOf(1);
-  const auto execution = Join(a_, 7);
-  ASSERT_THAT(SettleIn(group, a_, *execution, /*num_local=*/1), IsOk());
-  table_.Leave(*execution, {});
-  group->cancellation->Cancel(absl::AbortedError("ended"));
-  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
-  next->generation = 2;
-  const auto other = Join(b_, 7);
-  EXPECT_EQ(other->number, 1u);
-  EXPECT_THAT(SettleIn(next, b_, *other, /*num_local=*/1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("was called by others before"),
-                             HasSubstr("in generation 2"))));
-}
-
-// It may end the group, but no execution of those that are in it.
-TEST_F(ExecutionTableTest, WhoIsNotInTheGroupComesToNoneOfItsExecutions) {
-  const auto group = GroupOf(1);
-  const auto execution = Join(a_, 7);
-  ASSERT_THAT(SettleIn(group, a_, *execution, /*num_local=*/1), IsOk());
-  table_.Leave(*execution, {});
-  EXPECT_EQ(Join(a_, 7)->number, 1u);
-  EXPECT_EQ(Join(b_, 7)->number, 0u);
-}
-
-// Which all members know.
-TEST_F(ExecutionTableTest, NumbersThatAreGivenHoldInTheNextGeneration) {
-  const auto group = GroupOf(2);
-  ASSERT_THAT(SettleIn(group, a_, *Join(a_, 7, 3), /*num_local=*/1), IsOk());
-  group->cancellation->Cancel(absl::AbortedError("ended"));
-  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
-  next->generation = 2;
-  EXPECT_THAT(SettleIn(next, a_, *Join(a_, 7, 4), /*num_local=*/1), IsOk());
-}
-
-TEST_F(ExecutionTableTest, MembersOfTwoGenerationsDoNotShareAnExecution) {
-  const auto execution = Join(a_, 7);
-  Join(b_, 7);
-  Settle(a_, *execution);
-  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
-  next->generation = 2;
-  EXPECT_THAT(SettleIn(next, b_, *execution),
-              StatusIs(absl::StatusCode::kAborted,
-                       AllOf(HasSubstr("group 1 was formed again"),
-                             HasSubstr("generation 2"))));
-}
-
-TEST_F(ExecutionTableTest, TheLastToLeaveAFailedOneGetsTheKey) {
-  const auto execution = Join(a_, 7);
-  Settle(a_, *execution);
-  execution->cancellation.Cancel(absl::AbortedError("why"));
-  EXPECT_EQ(table_.Leave(*execution, {}).to_forget, std::nullopt);
-  Join(b_, 7);
-  EXPECT_EQ(table_.Leave(*execution, {}).to_forget, KeyOf(7, 0));
-  EXPECT_THAT(table_.Running(), IsEmpty());
-}
-
-TEST_F(ExecutionTableTest, NothingIsToBeForgottenOfOneThatDidNotFail) {
-  const auto execution = Join(a_, 7);
-  Settle(a_, *execution);
-  Join(b_, 7);
-  EXPECT_EQ(table_.Leave(*execution, {.num_members = 2}).to_forget,
-            std::nullopt);
-  EXPECT_THAT(table_.Running(), IsEmpty());
-}
-
-TEST_F(ExecutionTableTest, AnExecutionIsNotForgottenWhileItIsCancelled) {
-  const auto execution = Join(a_, 7);
-  Settle(a_, *execution, /*num_local=*/1);
-  execution->cancellation.Cancel(absl::AbortedError("why"));
-  EXPECT_EQ(table_.BeginCancel(*execution), KeyOf(7, 0));
-  EXPECT_EQ(table_.Leave(*execution, {}).to_forget, std::nullopt);
-  EXPECT_EQ(table_.EndCancel(*execution), KeyOf(7, 0));
-}
-
-TEST_F(ExecutionTableTest, WhatIsForgottenIsNotCancelledAnyMore) {
-  const auto execution = Join(a_, 7);
-  Settle(a_, *execution, /*num_local=*/1);
-  execution->cancellation.Cancel(absl::AbortedError("why"));
-  EXPECT_EQ(table_.Leave(*execution, {}).to_forget, KeyOf(7, 0));
-  EXPECT_EQ(table_.BeginCancel(*execution), std::nullopt);
-}
-
-TEST_F(ExecutionTableTest, AMemberThatComesLateFindsTheFailedExecution) {
-  const auto execution = Join(a_, 7);
-  execution->cancellation.Cancel(absl::AbortedError("why"));
-  table_.Leave(*execution, {});
-  const auto late = Join(b_, 7);
-  EXPECT_EQ(late, execution);
-  EXPECT_TRUE(late->cancellation.cancelled());
-}
-
-TEST_F(ExecutionTableTest, WhoseRequestIsWrongWaitsForItsGroupAlone) {
-  ExecutionTable table(kStep, /*num_local_devices=*/8, kMaxEntries);
-  CollectiveRequest request = Request(7);
-  request.op = Permute{};  // Of nothing to anybody.
-  ASSERT_FALSE(Validate(request).ok());
-  for (int i = 0; i < 10; ++i) {
-    const auto first = table.Join(&a_, request, std::nullopt, NoOwner);
-    const auto second = table.Join(&b_, request, std::nullopt, NoOwner);
-    ASSERT_EQ(first->execution, second->execution);
-    first->execution->cancellation.Cancel(absl::AbortedError("why"));
-    table.Leave(*first->execution, {});
-    table.Leave(*first->execution, {});
-  }
-  EXPECT_THAT(table.Running(), IsEmpty());
-}
-
-TEST_F(ExecutionTableTest, OnlyMembersOfThisProcessAreWaitedFor) {
-  const auto execution = Join(a_, 7);
-  Settle(a_, *execution, /*num_local=*/1);
-  table_.Leave(*execution, {});
-  EXPECT_THAT(table_.Running(), IsEmpty());
 }
 
 TEST_F(ExecutionTableTest, KnowsWhoHasJoined) {
@@ -529,39 +216,6 @@ TEST_F(ExecutionTableTest, AnExecutionThatFailedIsLaunchedOnceWhoCameHas) {
   EXPECT_TRUE(table_.HasLaunched(id, 0));
 }
 
-TEST_F(ExecutionTableTest, AMemberHearsThatItCannotRunWhereAnotherDoes) {
-  const auto group = GroupOf(2);
-  RunOnceIn(group, 7);
-  const auto running = Join(a_, 7);
-  // The group is formed again, and the other one prepares in it.
-  group->cancellation->Cancel(absl::AbortedError("ended"));
-  auto formed_again = std::make_shared<CollGroupParams>(*GroupOf(2));
-  formed_again->generation = 2;
-  formed_again->cancellation = std::make_shared<Cancellation>();
-  const auto preparation =
-      table_.JoinPreparation(&b_, Request(7), NoOwner).execution;
-  ASSERT_THAT(SettleIn(formed_again, b_, *preparation), IsOk());
-  ExecutionTable::Member& member = table_.Hold(&b_, {1, 7});
-  absl::Status status;
-  EXPECT_EQ(table_.JoinNext(member, NoOwner, &status), running.get());
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
-                               HasSubstr("others in generation 2")));
-  EXPECT_EQ(table_.Join(&b_, Request(7), std::nullopt, NoOwner)->status,
-            absl::OkStatus());
-  table_.Release(member);
-}
-
-TEST_F(ExecutionTableTest, AsManyAreExpectedAsTheLastGroupHasHere) {
-  const auto first = Join(a_, 7);
-  ASSERT_THAT(SettleIn(GroupOf(2), a_, *first, /*num_local=*/1), IsOk());
-  table_.Leave(*first, {});
-  EXPECT_THAT(table_.Running(), IsEmpty());
-  const auto second = Join(a_, 7);
-  ASSERT_THAT(SettleIn(GroupOf(2), a_, *second, /*num_local=*/2), IsOk());
-  table_.Leave(*second, {});
-  EXPECT_THAT(table_.Running(), ElementsAre(second));
-}
-
 TEST_F(ExecutionTableTest, WhatEndedStaysLaunched) {
   RunOnce(7);
   EXPECT_TRUE(table_.HasLaunched({1, 7}, 0));
@@ -595,190 +249,14 @@ TEST_F(ExecutionTableTest, NamedExecutionsAreLaunchedEachForItself) {
   EXPECT_FALSE(table_.HasLaunched(id, 3));
 }
 
-TEST_F(ExecutionTableTest, UniqueInstanceKeysDoNotGrowItWithoutBound) {
-  for (InstanceKey key = 0; key < 1000; ++key) {
-    RunOnce(key);
-    EXPECT_LE(table_.num_instances(), 2 * kMaxEntries);
-  }
-}
-
-TEST_F(ExecutionTableTest, ForgetsWhatWasUsedLongestAgo) {
-  for (InstanceKey key = 1; key < 100; ++key) {
-    RunOnce(key);
-    RunOnce(0);
-  }
-  EXPECT_EQ(Join(a_, 0)->number, 99u);
-  EXPECT_EQ(Join(a_, 99)->number, 1u);
-  EXPECT_EQ(Join(a_, 1)->number, 0u);
-}
-
-TEST_F(ExecutionTableTest, AForgottenInstanceIsSettledAgain) {
-  for (const Device* device : {&a_, &b_}) {
-    const auto execution = Join(*device, 7);
-    Settle(*device, *execution);
-    table_.Leave(*execution, {});
-  }
-  for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
-  EXPECT_EQ(Join(a_, 7)->number, 0u);
-  EXPECT_EQ(settled_, nullptr);
-}
-
-TEST_F(ExecutionTableTest, NeverForgetsAnInstanceWithMembersInOtherTasks) {
+TEST_F(ExecutionTableTest, WhoLeavesUnlaunchedCountsAsLaunched) {
   const auto execution = Join(a_, 7);
-  Settle(a_, *execution, /*num_local=*/1);
-  table_.Leave(*execution, {});
-  for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
-  EXPECT_EQ(Join(a_, 7)->number, 1u);
-}
-
-TEST_F(ExecutionTableTest, NeverForgetsWhatWasUsedLately) {
-  for (InstanceKey busy = 0; busy < 6; ++busy) Join(a_, busy);
-  RunOnce(1000);
-  Join(a_, 6);
-  Join(a_, 7);  // One too many, and only one is idle.
-  EXPECT_TRUE(table_.HasLaunched({1, 1000}, 0));
-}
-
-TEST_F(ExecutionTableTest, NeverForgetsWhatIsDependedUpon) {
-  RunOnce(1000);
-  CollectiveRequest dependent = Request(1001);
-  dependent.impl_details.dependencies = {{1, 1000}};
-  ASSERT_THAT(table_.Join(&a_, dependent, std::nullopt, NoOwner), IsOk());
-  for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
-  EXPECT_TRUE(table_.HasLaunched({1, 1000}, 0));
-  EXPECT_EQ(Join(a_, 1001)->number, 1u);
-}
-
-TEST_F(ExecutionTableTest, FailuresWhileSomebodyIsMissingDoNotGrowIt) {
-  std::vector<ExecKey> forgotten;
-  for (InstanceKey key = 0; key < 1000; ++key) {
-    const auto execution = Join(a_, key);
-    forgotten.insert(forgotten.end(), forgotten_.begin(), forgotten_.end());
-    Settle(a_, *execution);
-    execution->cancellation.Cancel(absl::DeadlineExceededError("late"));
-    table_.Leave(*execution, {});
-    EXPECT_LE(table_.num_instances(), kMaxEntries);
-  }
-  EXPECT_GT(forgotten.size(), 900u);
-}
-
-TEST_F(ExecutionTableTest, FailuresWithAnotherGroupSizeDoNotKeepIt) {
-  CollectiveRequest wrong = Request(1000);
-  wrong.group_size = 2;
-  ASSERT_THAT(table_.Join(&a_, wrong, std::nullopt, NoOwner), IsOk());
-  const auto first = table_.Running()[0];
-  table_.Leave(*first, {});
-  EXPECT_THAT(table_.Running(), ElementsAre(first));
-  const auto second = Join(a_, 1000);
-  Settle(a_, *second, /*num_local=*/1);
-  EXPECT_THAT(table_.Running(), ElementsAre(second));
-}
-
-TEST_F(ExecutionTableTest, NeverForgetsWhatIsBusy) {
-  const auto waiting = Join(a_, 1000);
-  const auto running = Join(a_, 1001);
-  Join(b_, 1001);
-  for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
-  EXPECT_EQ(Join(b_, 1000), waiting);
-  EXPECT_THAT(table_.Running(), UnorderedElementsAre(waiting, running));
-}
-
-TEST_F(ExecutionTableTest, NeverForgetsWhatItsMembersCalledUnevenlyOften) {
-  RunOnce(1000);
-  // One member is a call ahead, and that execution was given up.
-  const auto ahead = Join(a_, 1000);
-  Settle(a_, *ahead, /*num_local=*/1);
-  table_.Leave(*ahead, {});
-  ASSERT_THAT(table_.Running(), IsEmpty());
-  for (InstanceKey key = 0; key < 500; ++key) RunOnce(key);
-  EXPECT_EQ(Join(b_, 1000)->number, 1u);
-}
-
-TEST_F(ExecutionTableTest, ManyBusyInstancesAreNotSweptForEachCall) {
-  std::vector<std::shared_ptr<Execution>> busy;
-  for (InstanceKey key = 0; key < 100; ++key) busy.push_back(Join(a_, key));
-  EXPECT_EQ(table_.num_instances(), 100u);
-  for (InstanceKey key = 1000; key < 2000; ++key) {
-    RunOnce(key);
-    EXPECT_LE(table_.num_instances(), kMaxEntries + 2 * busy.size() + 1);
-  }
-  for (InstanceKey key = 0; key < 100; ++key) {
-    EXPECT_EQ(Join(b_, key), busy[key]);
-  }
-}
-
-// What implementations keep: it may come back to the table when it is freed.
-struct AsksTable {
-  AsksTable() = default;
-  explicit AsksTable(const Cancellation& /*cancellation*/) {}
-  ~AsksTable() {
-    if (table != nullptr) *num_instances = table->num_instances();
-  }
-  AsksTable(const AsksTable&) = delete;
-  AsksTable& operator=(const AsksTable&) = delete;
-
-  ExecutionTable* table = nullptr;
-  size_t* num_instances = nullptr;
-};
-
-class ExecutionTableFreesTest : public ExecutionTableTest {
- protected:
-  void Watch(AsksTable& object) {
-    object.table = &table_;
-    object.num_instances = &num_instances_;
-  }
-
-  // An execution of instance 7 waits to be used again, in a group that all its
-  // members have left for another one.
-  void LeaveOneOfAFormerGroup() {
-    auto former = std::make_shared<CollGroupParams>(*GroupOf(2));
-    former->resources = std::make_shared<GroupResources>();
-    Watch(*former->resources->GetOrCreate<AsksTable>());
-    RunOnceIn(former, 7);
-    auto last = Join(a_, 7);
-    Join(b_, 7);
-    former->cancellation->Cancel(absl::AbortedError("ended"));
-    auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
-    next->generation = 2;
-    const auto execution =
-        table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
-    table_.JoinPreparation(&b_, Request(7), NoOwner);
-    ASSERT_THAT(SettleIn(next, a_, *execution), IsOk());
-    ASSERT_THAT(SettleIn(next, b_, *execution), IsOk());
-    for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
-    for (int i = 0; i < 2; ++i) table_.Leave(*last, {});
-    settled_ = nullptr;
-    ASSERT_EQ(num_instances_, 0u);
-  }
-
-  size_t num_instances_ = 0;  // Once the object is freed.
-};
-
-TEST_F(ExecutionTableFreesTest, WhatIsNotUsedAgainWithoutItsLock) {
-  LeaveOneOfAFormerGroup();
-  Join(a_, 7);
-  EXPECT_EQ(num_instances_, 1u);
-}
-
-TEST_F(ExecutionTableFreesTest, WhatIsForgottenWithoutItsLock) {
-  LeaveOneOfAFormerGroup();
-  for (InstanceKey key = 1000; key < 1100; ++key) RunOnce(key);
-  EXPECT_GT(num_instances_, 0u);
-}
-
-TEST_F(ExecutionTableFreesTest,
-       WhatEndsAsASmallerGroupIsSettledWithoutItsLock) {
-  const auto group = GroupOf(2);
-  auto execution = Join(a_, 7);
-  Watch(execution->Shared<AsksTable>());
-  ASSERT_THAT(SettleIn(group, a_, *execution), IsOk());
-  table_.Leave(*execution, {});
-  execution = nullptr;
-  group->cancellation->Cancel(absl::AbortedError("ended"));
-  auto smaller = std::make_shared<CollGroupParams>(*GroupOf(1));
-  smaller->generation = 2;
-  ASSERT_THAT(SettleIn(smaller, a_, *Join(a_, 7), /*num_local=*/1), IsOk());
-  EXPECT_EQ(num_instances_, 1u);
+  Settle(a_, *execution);
+  Join(b_, 7);
+  table_.Leave(*execution, {.num_unlaunched = 1});
+  EXPECT_FALSE(table_.HasLaunched(execution->id, 0));
+  ++execution->num_launched;
+  EXPECT_TRUE(table_.HasLaunched(execution->id, 0));
 }
 
 TEST_F(ExecutionTableTest, MembersOnTheirOwnThreadsMeetInEveryExecution) {
@@ -802,194 +280,6 @@ TEST_F(ExecutionTableTest, MembersOnTheirOwnThreadsMeetInEveryExecution) {
   thread.join();
   EXPECT_EQ(of_a, of_b);
   EXPECT_THAT(table_.Running(), IsEmpty());
-}
-
-// Members whose instance 7 is settled by one request, and has run once.
-class SettledCallsTest : public ExecutionTableTest {
- protected:
-  SettledCallsTest() {
-    for (const Device* device : {&a_, &b_}) {
-      const auto execution =
-          table_.Join(device, *request_, std::nullopt, NoOwner)->execution;
-      EXPECT_THAT(SettleFor(*device, *execution), IsOk());
-      if (device == &b_) table_.Leave(*execution, {.num_members = 2});
-    }
-  }
-
-  std::shared_ptr<const CollectiveParams> SettledParams() const {
-    auto task = std::make_shared<CollTaskParams>();
-    task->num_local = 2;
-    auto params = std::make_shared<CollectiveParams>();
-    params->group = group_;
-    params->task = std::move(task);
-    return params;
-  }
-
-  absl::Status SettleFor(const Device& device, Execution& execution,
-                         bool has_dependencies = false) {
-    auto settled = std::make_shared<ExecutionTable::Settled>(SettledParams());
-    settled->request = request_;
-    settled->has_dependencies = has_dependencies;
-    return table_.Settle(&device, execution, std::move(settled));
-  }
-
-  // Of the member now.
-  const ExecutionTable::Settled* Settled(const Device& device) {
-    const auto joined =
-        table_.Join(&device, *request_, std::nullopt, NoOwner).value();
-    table_.Leave(*joined.execution, {});
-    return joined.settled.get();
-  }
-
-  ExecutionTable::Call* JoinSettled(CpuDevice& device) {
-    return table_.JoinSettled(&device, *request_, NoOwner, &status_);
-  }
-
-  const std::shared_ptr<CollGroupParams> group_ =
-      std::make_shared<CollGroupParams>(*GroupOf(2));
-  const std::shared_ptr<const CollectiveRequest> request_ =
-      std::make_shared<const CollectiveRequest>(Request(7));
-  absl::Status status_;
-};
-
-TEST_F(SettledCallsTest, JoinTheSameExecutionsAsOthers) {
-  ExecutionTable::Call* const call = JoinSettled(a_);
-  ASSERT_NE(call, nullptr);
-  EXPECT_THAT(status_, IsOk());
-  EXPECT_EQ(call->context.device, &a_);
-  EXPECT_EQ(call->context.params, call->settled->params.get());
-  EXPECT_EQ(call->context.execution, call->execution);
-  EXPECT_EQ(call->context.exec_key, KeyOf(7, 1));
-  EXPECT_EQ(Join(b_, 7).get(), call->execution);
-  EXPECT_EQ(Join(b_, 7)->number, 2u);
-  table_.Leave(*call->execution, {.num_members = 2, .calls = {&call, 1}});
-}
-
-TEST_F(SettledCallsTest, AreNoneOfWhatWasNotSettledByThatRequest) {
-  const CollectiveRequest equal = *request_;
-  EXPECT_EQ(table_.JoinSettled(&a_, equal, NoOwner, &status_), nullptr);
-  const CollectiveRequest unknown = Request(8);
-  EXPECT_EQ(table_.JoinSettled(&a_, unknown, NoOwner, &status_), nullptr);
-  CpuDevice other{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 2}}};
-  EXPECT_EQ(JoinSettled(other), nullptr);
-  Join(a_, 9);  // Joined, and not settled.
-  const CollectiveRequest unsettled = Request(9);
-  EXPECT_EQ(table_.JoinSettled(&a_, unsettled, NoOwner, &status_), nullptr);
-}
-
-TEST_F(SettledCallsTest, AreNoneWithDependencies) {
-  ASSERT_THAT(SettleFor(a_, *Join(a_, 7), /*has_dependencies=*/true), IsOk());
-  EXPECT_EQ(JoinSettled(a_), nullptr);
-}
-
-TEST_F(SettledCallsTest, AreNoneOfAMemberThatGivesNumbers) {
-  const auto request = std::make_shared<const CollectiveRequest>(Request(8));
-  const auto execution = Join(a_, 8, 5);
-  auto settled = std::make_shared<ExecutionTable::Settled>(SettledParams());
-  settled->request = request;
-  ASSERT_THAT(table_.Settle(&a_, *execution, std::move(settled)), IsOk());
-  EXPECT_EQ(table_.JoinSettled(&a_, *request, NoOwner, &status_), nullptr);
-}
-
-TEST_F(SettledCallsTest, AreNoneOnceTheGroupHasEnded) {
-  group_->cancellation->Cancel(absl::AbortedError("ended"));
-  EXPECT_EQ(JoinSettled(a_), nullptr);
-}
-
-TEST_F(SettledCallsTest, AreUsedAgainAndBelongToOneMemberAtATime) {
-  std::vector<ExecutionTable::Call*> calls;
-  constexpr int kUnderWay = 40;  // More than are kept.
-  for (int i = 0; i < kUnderWay; ++i) calls.push_back(JoinSettled(a_));
-  EXPECT_EQ(std::set<ExecutionTable::Call*>(calls.begin(), calls.end()).size(),
-            calls.size());
-  size_t num_dropped = 0;
-  for (ExecutionTable::Call*& call : calls) {
-    num_dropped +=
-        table_.Leave(*call->execution, {.calls = {&call, 1}}).calls.size();
-  }
-  EXPECT_GT(num_dropped, 0u);
-  EXPECT_LT(num_dropped, calls.size());
-  ExecutionTable::Call* const again = JoinSettled(a_);
-  EXPECT_THAT(calls, Contains(again));
-  table_.Leave(*again->execution, {.calls = {&again, 1}});
-}
-
-// Neither one that has ended nor what was settled before.
-TEST_F(SettledCallsTest, ThatAreKeptKeepNoGroup) {
-  std::vector<ExecutionTable::Call*> calls;
-  for (int i = 0; i < 3; ++i) calls.push_back(JoinSettled(a_));
-  const std::weak_ptr<const ExecutionTable::Settled> before = calls[0]->settled;
-  for (ExecutionTable::Call*& call : calls) {
-    table_.Leave(*call->execution, {.calls = {&call, 1}});
-  }
-  ASSERT_THAT(SettleFor(a_, *Join(a_, 7)), IsOk());
-  settled_ = nullptr;
-  EXPECT_TRUE(before.expired());
-  ExecutionTable::Call* const call = JoinSettled(a_);
-  group_->cancellation->Cancel(absl::AbortedError("ended"));
-  EXPECT_THAT(table_.Leave(*call->execution, {.calls = {&call, 1}}).calls,
-              SizeIs(1));
-}
-
-TEST_F(SettledCallsTest, HaveWhatIsSettledForTheirMember) {
-  ExecutionTable::Call* call = JoinSettled(a_);
-  const auto* const first = call->settled.get();
-  EXPECT_EQ(first, Settled(a_));
-  table_.Leave(*call->execution, {.calls = {&call, 1}});
-  ASSERT_THAT(SettleFor(a_, *Join(a_, 7)), IsOk());
-  call = JoinSettled(a_);
-  EXPECT_NE(call->settled.get(), first);
-  EXPECT_EQ(call->settled.get(), Settled(a_));
-  table_.Leave(*call->execution, {.calls = {&call, 1}});
-}
-
-TEST_F(ExecutionTableTest, KeepsItsOwnerWhileAMemberIsInAnExecution) {
-  auto owner = std::make_shared<int>();
-  const std::weak_ptr<int> weak = owner;
-  const auto hold = [&owner] { return owner; };
-  const auto execution =
-      table_.Join(&a_, Request(7), std::nullopt, hold)->execution;
-  table_.Join(&b_, Request(7), std::nullopt, hold).value();
-  owner.reset();
-  table_.Leave(*execution, {});
-  EXPECT_FALSE(weak.expired());
-  table_.Leave(*execution, {});
-  EXPECT_TRUE(weak.expired());
-}
-
-// Who never comes keeps nothing.
-TEST_F(ExecutionTableTest, DoesNotKeepItsOwnerForMembersThatAreMissing) {
-  auto owner = std::make_shared<int>();
-  const std::weak_ptr<int> weak = owner;
-  const auto execution =
-      table_.Join(&a_, Request(7), std::nullopt, [&owner] { return owner; })
-          ->execution;
-  owner.reset();
-  execution->cancellation.Cancel(absl::AbortedError("why"));
-  table_.Leave(*execution, {});
-  EXPECT_TRUE(weak.expired());
-}
-
-// Who launches by that has yet to tell others.
-TEST_F(ExecutionTableTest, WhoLeavesUnlaunchedKeepsTheOwnerToo) {
-  const auto owner = std::make_shared<int>();
-  const auto hold = [&owner] { return owner; };
-  const auto execution =
-      table_.Join(&a_, Request(7), std::nullopt, hold)->execution;
-  table_.Join(&b_, Request(7), std::nullopt, hold).value();
-  EXPECT_EQ(table_.Leave(*execution, {.num_unlaunched = 1}).owner, owner);
-  EXPECT_EQ(table_.Leave(*execution, {}).owner, owner);
-  EXPECT_EQ(owner.use_count(), 1);
-}
-
-TEST_F(ExecutionTableTest, WhoLeavesUnlaunchedCountsAsLaunched) {
-  const auto execution = Join(a_, 7);
-  Settle(a_, *execution);
-  Join(b_, 7);
-  table_.Leave(*execution, {.num_unlaunched = 1});
-  EXPECT_FALSE(table_.HasLaunched(execution->id, 0));
-  ++execution->num_launched;
-  EXPECT_TRUE(table_.HasLaunched(execution->id, 0));
 }
 
 }  // namespace
