@@ -1,0 +1,93 @@
+"""How tests run the tool as a user would, on files that NumPy wrote.
+
+The command line of each such test is: TUTTI [OPTIONS of unittest]
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+TUTTI = os.path.abspath(sys.argv[1])
+
+DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
+
+
+class ToolTest(unittest.TestCase):
+    """A folder of its own for each test, and ways to look at runs."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def run_tool(self, *args, **kwargs):
+        return subprocess.run(
+            [TUTTI, *map(str, args)], cwd=self.root, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=300,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs})
+
+    def succeed(self, *args):
+        """What the tool prints."""
+        result = self.run_tool(*args)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), args)
+        self.assertNotIn("\x1b", result.stdout)
+        return result.stdout
+
+    def fail_with(self, status, *args, **kwargs):
+        """The one line with which it fails."""
+        result = self.run_tool(*args, **kwargs)
+        self.assertEqual(result.returncode, status, (args, result))
+        self.assertRegex(result.stderr, r"\Atutti: [^\n]+\n\Z")
+        if args[:1] != ("perf",) or status == 2:
+            self.assertFalse(result.stdout)
+        return result.stderr
+
+    def save(self, arrays, folder="in"):
+        """One file per rank; the pattern that means them all."""
+        (self.root / folder).mkdir(exist_ok=True)
+        for rank, array in enumerate(arrays):
+            np.save(self.root / folder / f"rank{rank}.npy", array)
+        return f"{folder}/rank*.npy"
+
+    def load(self, folder="out"):
+        """{rank: array} of what was written."""
+        arrays = {}
+        for path in (self.root / folder).iterdir():
+            rank = int(re.fullmatch(r"rank(\d+)\.npy", path.name).group(1))
+            arrays[rank] = np.load(path)
+        return arrays
+
+    def run_collective(self, arrays, *args):
+        """{rank: array} after `tutti run ARGS` on the arrays."""
+        shutil.rmtree(self.root / "out", ignore_errors=True)
+        self.succeed("run", *args, "--input", self.save(arrays), "--output",
+                     "out")
+        return self.load()
+
+    def assert_outputs(self, found, wanted):
+        self.assertEqual(sorted(found), sorted(wanted))
+        for rank, array in wanted.items():
+            self.assertEqual(found[rank].dtype, array.dtype)
+            self.assertEqual(found[rank].shape, array.shape)
+            np.testing.assert_array_equal(found[rank], array)
+
+    def assert_nothing_written(self):
+        self.assertFalse((self.root / "out").exists())
+
+
+def arrays_of(num_ranks, shape, dtype="float32"):
+    """Small whole numbers, so that sums are exact in any order."""
+    random = np.random.default_rng(1)
+    return [random.integers(1, 9, shape).astype(dtype) for _ in range(num_ranks)]
+
+
+def main():
+    """Runs the tests of the script."""
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
