@@ -42,6 +42,13 @@ class MpiCollectivesTest : public testing::Test {
     }
   };
 
+  static constexpr int64_t kCounts[] = {0, 1, 7, 1001, 40'001};
+
+  // Of 4 bytes each: what goes with the notes by which members agree to begin,
+  // and what MPI reduces.
+  static constexpr int64_t kFew = 100;
+  static constexpr int64_t kMany = 3000;
+
   void SetUp() override { Create(/*devices_per_task=*/1); }
   void TearDown() override { Leave(); }
 
@@ -109,6 +116,23 @@ class MpiCollectivesTest : public testing::Test {
           dtype == DType::kBool ? Value(rank, i) % 2 : Value(rank, i));
     }
     return tensor;
+  }
+
+  // Adds elements of int32.
+  static CustomMergeOp CustomSum(std::string name) {
+    return {.name = std::move(name),
+            .commutative = true,
+            .apply = [](DType, const void* left, const void* right, void* into,
+                        int64_t num_elements) {
+              for (int64_t i = 0; i < num_elements; ++i) {
+                int32_t a = 0, b = 0;
+                std::memcpy(&a, static_cast<const char*>(left) + 4 * i, 4);
+                std::memcpy(&b, static_cast<const char*>(right) + 4 * i, 4);
+                a += b;
+                std::memcpy(static_cast<char*>(into) + 4 * i, &a, 4);
+              }
+              return absl::OkStatus();
+            }};
   }
 
   // Runs it; what is wrong with the output is a failure of the test. `wanted`
