@@ -1,0 +1,178 @@
+// The tests of transfers over an MPI that is CUDA-aware to where the borrower
+// says, of the same program as mpi_transport_test_rank.cc.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/blocking_counter.h"
+#include "framework/peer_access.h"
+#include "framework/step_stream.h"
+#include "remote/fake_services.h"
+#include "remote/mpi/mpi_transport_testing.h"
+#include "remote/mpi/mpi_wire.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::AnyOf;
+
+// What stands for memory of a device.
+class FakeLanding final : public DeviceLanding {
+ public:
+  explicit FakeLanding(size_t num_bytes) : bytes_(num_bytes) {}
+  absl::Span<std::byte> bytes() const override {
+    return absl::MakeSpan(bytes_);
+  }
+
+ private:
+  mutable std::vector<std::byte> bytes_;
+};
+
+// Has landings for all parts but each third.
+class LandingBorrower final : public Borrower {
+ public:
+  explicit LandingBorrower(size_t num_bytes) : bytes_(num_bytes) {}
+
+  std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
+                                      size_t num_bytes) override {
+    EXPECT_FALSE(is_told_);
+    if (++num_asked_ % 3 == 0) return nullptr;
+    auto landing = std::make_shared<FakeLanding>(num_bytes);
+    landings_.push_back(landing);
+    return landing;
+  }
+  absl::Status OnLanded(int32_t /*id*/, size_t offset,
+                        std::shared_ptr<DeviceLanding> part) override {
+    EXPECT_EQ(part, landings_[num_landed_++].lock());
+    return Take(offset, part->bytes());
+  }
+  absl::Status OnPart(int32_t /*id*/, size_t offset,
+                      absl::Span<const std::byte> part) override {
+    ++num_others_;
+    return Take(offset, part);
+  }
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery /*delivery*/) override {
+    status_ = std::move(status);
+    is_told_ = true;
+    had_landings_ = has_landings();
+    told_.DecrementCount();
+  }
+
+  // Blocks until all has come or failed.
+  absl::Status Wait() {
+    told_.Wait();
+    return status_;
+  }
+
+  // After Wait().
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  int num_asked() const { return num_asked_; }
+  size_t num_landed() const { return num_landed_; }
+  size_t num_others() const { return num_others_; }
+
+  // Whether anybody still has one; had one when this was told of the end.
+  bool had_landings() const { return had_landings_; }
+  bool has_landings() const {
+    return absl::c_any_of(
+        landings_, [](const auto& landing) { return !landing.expired(); });
+  }
+
+ private:
+  absl::Status Take(size_t offset, absl::Span<const std::byte> part) {
+    EXPECT_FALSE(is_told_);
+    absl::c_copy(part, bytes_.begin() + static_cast<ptrdiff_t>(offset));
+    return absl::OkStatus();
+  }
+
+  std::vector<std::byte> bytes_;
+  std::vector<std::weak_ptr<DeviceLanding>> landings_;
+  int num_asked_ = 0;
+  size_t num_landed_ = 0;
+  size_t num_others_ = 0;
+  bool is_told_ = false;
+  bool had_landings_ = false;
+  BlockingCounter told_{1};
+  absl::Status status_;
+};
+
+TEST_F(MpiTransportTest, SaysFromHowManyBytesOnItWritesToDevices) {
+  EXPECT_EQ(transport_->least_device_bytes(),
+            Mode().is_cuda_aware ? kMaxInlineBytes + 1 : kNoDeviceBytes);
+}
+
+TEST_F(MpiTransportTest, ChunksComeToLandingsWhereMpiIsCudaAware) {
+  int tag = 0;
+  for (const size_t num_chunks : {1, 2, 3, 20}) {
+    const size_t num_bytes = num_chunks * kChunkBytes - 7;
+    const std::vector<std::byte> bytes = Pattern(num_bytes, rank());
+    WaitingLender lender;
+    LandingBorrower borrower(num_bytes);
+    table_.Provide(KeyOf(++tag), {.bytes = bytes, .lender = &lender});
+    Request(next(), tag, borrower, num_bytes);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == Pattern(num_bytes, next()));
+    const size_t num_others =
+        Mode().is_cuda_aware ? num_chunks / 3 : num_chunks;
+    EXPECT_EQ(borrower.num_others(), num_others);
+    EXPECT_EQ(borrower.num_landed(), num_chunks - num_others);
+    EXPECT_FALSE(borrower.has_landings());
+  }
+}
+
+TEST_F(MpiTransportTest, FewBytesComeToNoLanding) {
+  const std::vector<std::byte> bytes = Pattern(kMaxInlineBytes, rank());
+  WaitingLender lender;
+  LandingBorrower borrower(bytes.size());
+  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  Request(next(), 1, borrower, bytes.size());
+  EXPECT_THAT(borrower.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
+  EXPECT_EQ(borrower.num_asked(), 0);
+}
+
+// The borrower is told, and may go, while MPI may still write there.
+TEST_F(MpiTransportTest, LandingsOfACancelledRequestLastUntilMpiIsDone) {
+  for (int round = 0; round < 6; ++round) {
+    const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
+    const int tag = 600 + round;
+    WaitingLender lender;
+    LandingBorrower borrower(bytes.size());
+    if (round % 2 == 0) {
+      table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
+    }
+    Meet();  // Then who asks gets it, or nobody does.
+    Request(next(), tag, borrower, bytes.size());
+    transport_->transfers().Cancel(next(), KeyOf(tag), &borrower,
+                                   absl::AbortedError("not now"));
+    const absl::Status status = borrower.Wait();
+    EXPECT_EQ(borrower.num_asked() > 0, Mode().is_cuda_aware);
+    if (round % 2 == 0) {  // All may have come before.
+      EXPECT_THAT(status, AnyOf(IsOk(), StatusIs(absl::StatusCode::kAborted,
+                                                 "not now")));
+    } else {  // Where nothing was lent MPI still waits for it.
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, "not now"));
+      EXPECT_EQ(borrower.had_landings(), Mode().is_cuda_aware);
+    }
+    Meet();
+    transport_->Shutdown();
+    EXPECT_FALSE(borrower.has_landings());
+    if (round % 2 == 0) lender.Wait().IgnoreError();  // With either.
+    SetUp();
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,145 @@
+// The tests of transfers over MPI that read the memory of the lender where that
+// may be, of the same program as mpi_transport_test_rank.cc.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+#include <sys/syscall.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/peer_access.h"
+#include "proto/mpi.pb.h"
+#include "remote/fake_services.h"
+#include "remote/mpi/mpi_pulls.h"
+#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_transport_testing.h"
+#include "remote/mpi/mpi_wire.h"
+#include "remote/peer_memory.h"
+#include "tests/forbid_system_call.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+// Once in a job, before all that is to be sent then.
+TEST_F(MpiTransportTest, WhatCannotBeReadAnyMoreIsSent) {
+  if (!Mode().is_closed) return;
+  constexpr size_t kNumBytes = 5 * kChunkBytes + 3;
+  bool is_forbidden = false;
+  HookedBorrower borrower(kNumBytes, [&](size_t num_received) {
+    if (num_received == 2 * kMemoryBlockBytes) {
+      is_forbidden =
+          ForbidSystemCall(SYS_process_vm_readv);  // On MPI's thread.
+    }
+  });
+  const int other = (rank() + 2) % size();
+  const std::vector<std::byte> bytes = Pattern(kNumBytes, rank());
+  WaitingLender lender;
+  EXPECT_EQ(Reads(other), !IsUnwilling(rank()) && !IsUnwilling(other));
+  Request(other, 1, borrower, kNumBytes);
+  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  EXPECT_THAT(borrower.bytes().Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(is_forbidden);
+  EXPECT_TRUE(borrower.bytes().bytes() == Pattern(kNumBytes, other));
+}
+
+TEST_F(MpiTransportTest, WhatIsReadComesWhereItGoes) {
+  const std::vector<std::byte> bytes = Pattern((size_t{2} << 20) + 5, rank());
+  WaitingLender lender;
+  WaitingBorrower borrower(bytes.size());
+  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  RequestInto(next(), 1, borrower);
+  EXPECT_THAT(borrower.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
+  const auto hosts = *Mpi().hosts();
+  const bool is_near = rank() == next() ||
+                       (Mode().shares_memory && hosts[rank()] == hosts[next()]);
+  EXPECT_EQ(borrower.num_in_place(),
+            is_near && !Mode().is_cuda_aware && !Mode().is_closed ? 3 : 0);
+}
+
+// What lies where the lease should be cannot be told from one that is gone.
+TEST_F(MpiTransportTest, ALeaseThatCannotBeReadAnyMoreEndsTheRequest) {
+  // Its own memory, like that of others; where it may.
+  if (Mode().is_closed || !Reads(rank())) return;
+  const std::vector<std::byte> bytes = Pattern(3 * kChunkBytes, rank());
+  WaitingBorrower borrower(bytes.size());
+  std::vector<proto::MpiMessage> sent;
+  OnMpiThread([&] {
+    MpiPulls pulls(&Mpi(), [&](int task, proto::MpiMessage message) {
+      EXPECT_EQ(task, rank());
+      sent.push_back(std::move(message));
+    });
+    pulls.Request(rank(), KeyOf(1),
+                  {.num_bytes = bytes.size(),
+                   .dtype = DType::kUint8,
+                   .borrower = &borrower});
+    ASSERT_EQ(sent.size(), 1);
+    proto::MpiPlace place;
+    place.set_id(sent[0].pull().id());
+    place.set_address(reinterpret_cast<uintptr_t>(bytes.data()));
+    place.set_num_bytes(bytes.size());
+    place.set_lease_address(0);  // Where no process has memory.
+    place.set_lease(1);
+    pulls.OnPlace(rank(), place);
+    while (pulls.HandOnNext()) {
+    }
+  });
+  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                        HasSubstr("cannot be read any more")));
+  ASSERT_EQ(sent.size(), 2);
+  EXPECT_EQ(sent[1].cancel_pull().id(), sent[0].pull().id());
+}
+
+TEST_F(MpiTransportTest, BytesThatWereTakenBackBeforeTheEndAreNoResult) {
+  const auto hosts = *Mpi().hosts();
+  if (size() == 1 || !Mode().shares_memory || Mode().is_cuda_aware ||
+      Mode().is_closed || hosts[0] != hosts[1]) {
+    return;  // Nothing is read.
+  }
+  const int is_read = Mpi().NewMessageTag();
+  const int may_go_on = Mpi().NewMessageTag();
+  constexpr size_t kNumBlocks = 3;
+  const std::vector<std::byte> bytes(kNumBlocks * kMemoryBlockBytes);
+  WaitingLender lender;
+  HookedBorrower borrower(bytes.size(), [&](size_t num_received) {
+    if (num_received < bytes.size()) return;
+    MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/0, is_read, Mpi().messages());
+    MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, may_go_on, Mpi().messages(),
+             MPI_STATUS_IGNORE);
+  });
+  if (rank() == 1) Request(0, 1, borrower, bytes.size());
+  if (rank() == 0) {
+    table_.WaitForAsks(1);
+    table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+    OnMpiThread([&] {
+      MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/1, is_read, Mpi().messages(),
+               MPI_STATUS_IGNORE);
+    });
+    transport_->Shutdown();
+    EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                        HasSubstr("has shut down")));
+    OnMpiThread([&] {
+      MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, may_go_on, Mpi().messages());
+    });
+  }
+  if (rank() == 1) {
+    EXPECT_THAT(
+        borrower.bytes().Wait(),
+        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
+  }
+  transport_->Shutdown();
+  SetUp();
+}
+
+}  // namespace
+}  // namespace tutti

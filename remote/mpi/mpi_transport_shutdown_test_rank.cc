@@ -1,0 +1,158 @@
+// The tests of transports over MPI that shut down, and of processes that are
+// taken for lost, of the same program as mpi_transport_test_rank.cc.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "framework/blocking_counter.h"
+#include "framework/peer_access.h"
+#include "remote/fake_services.h"
+#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_transport_testing.h"
+#include "remote/mpi/mpi_wire.h"
+#include "tests/status_matchers.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+// Each both pulls and is pulled from when it goes.
+TEST_F(MpiTransportTest, ShuttingDownInTheMiddleOfATransferFreesBothSides) {
+  for (int round = 0; round < 5; ++round) {
+    const std::vector<std::byte> bytes = Pattern(60 * kChunkBytes, rank());
+    WaitingLender lender;
+    WaitingBorrower borrower(bytes.size());
+    table_.Provide(KeyOf(500 + round), {.bytes = bytes, .lender = &lender});
+    Request(next(), 500 + round, borrower, bytes.size());
+    borrower.WaitForPart();
+    Meet();  // Then the other side pulls, too.
+    transport_->Shutdown();
+    const absl::Status status = borrower.Wait();
+    EXPECT_TRUE(status.ok() || absl::IsCancelled(status) ||
+                absl::IsUnavailable(status))
+        << status;
+    lender.Wait().IgnoreError();  // With either.
+    SetUp();
+  }
+}
+
+// Stands still, and MPI's thread with it, from its first part on until rank 0
+// sends something under `tag`.
+class StuckBorrower final : public Borrower {
+ public:
+  explicit StuckBorrower(int tag) : tag_(tag) {}
+
+  absl::Status OnPart(int32_t /*id*/, size_t offset,
+                      absl::Span<const std::byte> /*part*/) override {
+    if (offset == 0) {
+      MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, tag_, Mpi().messages(),
+               MPI_STATUS_IGNORE);
+    }
+    return absl::OkStatus();
+  }
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery /*delivery*/) override {
+    status_ = std::move(status);
+    told_.DecrementCount();
+  }
+
+  // Blocks until all has come or failed.
+  absl::Status Wait() {
+    told_.Wait();
+    return status_;
+  }
+
+ private:
+  const int tag_;
+  BlockingCounter told_{1};
+  absl::Status status_;
+};
+
+// Rank 0 says goodbye while rank 1 stands still.
+TEST_F(MpiTransportTest, WhatMpiHasIsReadAlsoAfterALateGoodbye) {
+  if (size() == 1) return;
+  const int tag = Mpi().NewMessageTag();
+  const std::vector<std::byte> bytes(60 * kChunkBytes);
+  WaitingLender lender;
+  StuckBorrower borrower(tag);
+  if (rank() == 1) Request(0, 1, borrower, bytes.size());
+  if (rank() == 0) {
+    table_.WaitForAsks(1);
+    table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+    transport_->Shutdown();
+    Mpi().Post([tag] {
+      MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, tag, Mpi().messages());
+    });
+    EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                        HasSubstr("has shut down")));
+  }
+  if (rank() == 1) {
+    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr("has shut down")));
+  }
+  transport_->Shutdown();
+  SetUp();
+}
+
+TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
+  if (size() == 1) return;
+  // Rank 0 goes first, while all others ask it for something.
+  WaitingBorrower borrower(4);
+  if (rank() != 0) {
+    Request(0, 100 + rank(), borrower, 4);
+    Meet();
+    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr("has shut down")));
+    EXPECT_THAT(
+        CallAndWait(transport_->control(), 0, StepRequest(1)),
+        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
+    // As who asks it whether it is there: it has ended well.
+    transport_->OnSilent(0, absl::UnavailableError("silent"));
+    CallAndWait(transport_->control(), rank(), StepRequest(1)).IgnoreError();
+    EXPECT_EQ(Mpi().WhoIsLost(), "");
+  } else {
+    Meet();
+  }
+  transport_->Shutdown();
+  EXPECT_THAT(CallAndWait(transport_->control(), rank(), StepRequest(1)),
+              StatusIs(absl::StatusCode::kCancelled, testing::_));
+  SetUp();  // Another one in its place.
+}
+
+TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
+  if (size() == 1) return;
+  Mpi().CallLost(next(), absl::UnavailableError("silent"));
+  EXPECT_EQ(Mpi().WhoIsLost(), absl::StrCat("rank ", next(), " (silent)"));
+  Meet();
+  transport_->Shutdown();
+  SetUp();
+  Meet();  // What was said before has been heard.
+  EXPECT_EQ(Mpi().WhoIsLost(), "");
+}
+
+// One that refuses this process will end, too.
+TEST_F(MpiTransportTest, OnlyWhoIsSilentKeepsMpiFromWaitingForIt) {
+  const absl::Status why = absl::UnavailableError("why");
+  const auto who_is_lost = [&] {
+    CallAndWait(transport_->control(), rank(), StepRequest(1)).IgnoreError();
+    return Mpi().WhoIsLost();
+  };
+  transport_->Drop({rank(), 1}, why);
+  EXPECT_EQ(who_is_lost(), "");
+  transport_->OnSilent(rank(), why);
+  EXPECT_EQ(who_is_lost(), absl::StrCat("rank ", rank(), " (why)"));
+  Mpi().CallFound(rank());
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,124 @@
+// The tests of transfers over MPI of any size and number, of the same
+// program as mpi_transport_test_rank.cc.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/peer_access.h"
+#include "remote/fake_services.h"
+#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_transport_testing.h"
+#include "remote/mpi/mpi_wire.h"
+#include "tests/status_matchers.h"
+
+namespace {
+
+// In this process, of at least the size of a chunk.
+std::atomic<int> num_large_allocations = 0;
+
+void* Allocate(size_t size) {
+  if (size >= tutti::kChunkBytes) ++num_large_allocations;
+  void* const memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size); }
+void* operator new[](size_t size) { return Allocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace tutti {
+namespace {
+
+TEST_F(MpiTransportTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
+  int tag = 0;
+  for (const size_t num_bytes :
+       {size_t{0}, size_t{1}, kMaxInlineBytes, kMaxInlineBytes + 1,
+        kChunkBytes - 1, kChunkBytes, kChunkBytes + 1,
+        kChunksAtATime * kChunkBytes + 1, 11 * kChunkBytes + 3}) {
+    ++tag;
+    const std::vector<std::byte> bytes = Pattern(num_bytes, rank());
+    WaitingLender lender;
+    WaitingBorrower borrower(num_bytes);
+    // Now before the request, now after it.
+    if (tag % 2 == 0) Request(next(), tag, borrower, num_bytes);
+    table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
+    if (tag % 2 != 0) Request(next(), tag, borrower, num_bytes);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == Pattern(num_bytes, next())) << num_bytes;
+  }
+}
+
+TEST_F(MpiTransportTest, ManyAtATimeArrive) {
+  constexpr int kNumTransfers = 200;
+  const auto size_of = [](int tag) {
+    return static_cast<size_t>(tag % 4 == 0 ? 700'001 : 13 * tag);
+  };
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<WaitingLender> lenders(kNumTransfers);
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int tag = 0; tag < kNumTransfers; ++tag) {
+    bytes.push_back(Pattern(size_of(tag), rank() + tag));
+    borrowers.push_back(std::make_unique<WaitingBorrower>(size_of(tag)));
+    Request(next(), tag, *borrowers[tag], size_of(tag));
+  }
+  for (int tag = kNumTransfers - 1; tag >= 0; --tag) {
+    table_.Provide(KeyOf(tag), {.bytes = bytes[tag], .lender = &lenders[tag]});
+  }
+  for (int tag = 0; tag < kNumTransfers; ++tag) {
+    EXPECT_THAT(borrowers[tag]->Wait(), IsOk());
+    EXPECT_TRUE(borrowers[tag]->bytes() == Pattern(size_of(tag), next() + tag));
+    EXPECT_THAT(lenders[tag].Wait(), IsOk());
+  }
+}
+
+TEST_F(MpiTransportTest, PullsThatFollowOneAnotherUseTheSameMemory) {
+  const std::vector<std::byte> bytes =
+      Pattern(2 * kChunksAtATime * kChunkBytes, rank());
+  constexpr int kNumPulls = 10;
+  std::vector<WaitingLender> lenders(kNumPulls);
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int tag = 0; tag < kNumPulls; ++tag) {
+    borrowers.push_back(std::make_unique<WaitingBorrower>(bytes.size()));
+    table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lenders[tag]});
+  }
+  const auto hosts = *Mpi().hosts();
+  const bool is_near = Mode().shares_memory && hosts[rank()] == hosts[next()];
+  const int before = num_large_allocations;
+  for (int tag = 0; tag < kNumPulls; ++tag) {
+    Request(next(), tag, *borrowers[tag], bytes.size());
+    EXPECT_THAT(borrowers[tag]->Wait(), IsOk());
+  }
+  EXPECT_LE(num_large_allocations - before,
+            is_near ? 1 : static_cast<int>(kChunksAtATime));
+  for (WaitingLender& lender : lenders) EXPECT_THAT(lender.Wait(), IsOk());
+}
+
+TEST_F(MpiTransportTest, ABorrowerThatRefusesAPartIsToldItsReason) {
+  const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
+  WaitingLender lender;
+  RefusingBorrower borrower(/*offset=*/1, absl::DataLossError("does not fit"));
+  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  Request(next(), 1, borrower, bytes.size());
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kDataLoss, "does not fit"));
+  // It may have sent everything by then.
+  lender.Wait().IgnoreError();
+}
+
+}  // namespace
+}  // namespace tutti
