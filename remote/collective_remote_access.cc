@@ -1,6 +1,5 @@
 #include "remote/collective_remote_access.h"
 
-#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "framework/params.h"
 #include "framework/rank_list.h"
 #include "framework/wire_codec.h"
+#include "remote/caller_check.h"
 #include "remote/per_step_collective_remote_access.h"
 
 namespace tutti {
@@ -152,7 +152,8 @@ std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
 CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
     : options_(std::move(options)),
       rendezvous_(options_.max_offered_bytes),
-      told_later_(options_.environment.queue) {}
+      told_later_(options_.environment.queue),
+      early_cancels_(options_.max_early_cancels, options_.early_ask_lifetime) {}
 
 CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
 
@@ -476,17 +477,12 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
     MutexLock lock(&mu_);
     // What is over here is not to end what the step begins anew.
     if (!rendezvous_.StatusOf(exec).ok()) return absl::OkStatus();
-    while (!early_cancels_.empty() &&
-           early_cancels_.front().came_at + options_.early_ask_lifetime < now) {
-      early_cancels_.pop_front();
-    }
-    if (early_cancels_.size() >= options_.max_early_cancels) {
+    if (!early_cancels_.Add({caller, exec, reason}, now)) {
       return absl::ResourceExhaustedError(
           absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
                        " already knows ", early_cancels_.size(),
                        " failed executions of groups that it does not know"));
     }
-    early_cancels_.push_back({caller, exec, reason, now});
   }
   ApplyEarlyCancels(exec.group);  // It may have heard meanwhile.
   return absl::OkStatus();
@@ -494,21 +490,17 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
 
 // They stay until the group is known, for another thread may learn of it now.
 void CollectiveRemoteAccess::ApplyEarlyCancels(GroupKey group) {
-  std::vector<EarlyCancel> concerned;
+  std::vector<EarlyCancels::EarlyCancel> concerned;
   {
     MutexLock lock(&mu_);
-    for (const EarlyCancel& cancel : early_cancels_) {
-      if (cancel.exec.group == group) concerned.push_back(cancel);
-    }
+    concerned = early_cancels_.OfGroup(group);
   }
-  for (const EarlyCancel& cancel : concerned) {
+  for (const auto& cancel : concerned) {
     const absl::Status status =
         CancelKnown(cancel.caller, cancel.exec, cancel.reason);
     if (absl::IsNotFound(status)) continue;
     MutexLock lock(&mu_);
-    std::erase_if(early_cancels_, [&cancel](const EarlyCancel& other) {
-      return other.exec == cancel.exec && other.caller == cancel.caller;
-    });
+    early_cancels_.Remove(cancel);
   }
 }
 
@@ -517,19 +509,8 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
                                                  const absl::Status& reason) {
   const auto group = options_.groups->Find(exec.group, exec.generation);
   if (!group.ok()) return group.status();
-  const bool is_member = std::any_of(
-      (*group)->members.begin(), (*group)->members.end(),
-      [&](const CollGroupMember& member) {
-        const auto task = options_.cluster.TaskOf(member.device.name);
-        return task.ok() && *task == caller.task &&
-               member.device.incarnation == caller.incarnation;
-      });
-  if (!is_member) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(options_.cluster.Label(caller.task), ", incarnation ",
-                     caller.incarnation, ", is not in group ", exec.group,
-                     ", generation ", exec.generation));
-  }
+  const absl::Status status = CheckIsInGroup(options_.cluster, **group, caller);
+  if (!status.ok()) return status;
   Ended ended;
   PeerAccessInterface::EndedCallback tell_step;
   {
@@ -599,9 +580,7 @@ void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
       ForgetEndedExecutions(step_id);
       ended_steps_.push_back(step_id);
     }
-    std::erase_if(early_cancels_, [step_id](const EarlyCancel& cancel) {
-      return cancel.exec.step == step_id;
-    });
+    early_cancels_.RemoveStep(step_id);
     if (ended_steps_.size() > options_.max_ended) {
       rendezvous_.ForgetStep(ended_steps_.front());
       ended_steps_.pop_front();
@@ -643,46 +622,17 @@ absl::Status CollectiveRemoteAccess::AddServed(
   return absl::OkStatus();
 }
 
-// Whether the caller may have what it asks for. Errors: also those of
-// GroupDirectory::Find().
-absl::Status CollectiveRemoteAccess::CheckAsk(const ControlCaller& caller,
-                                              const BufKey& key) const {
-  const auto group = options_.groups->Find(key.exec.group, key.exec.generation);
+// Errors: those of CheckAsk() and GroupDirectory::Find().
+absl::Status CollectiveRemoteAccess::Check(const Served& served) const {
+  const ExecKey& exec = served.key.exec;
+  const auto group = options_.groups->Find(exec.group, exec.generation);
   if (!group.ok()) return group.status();
-  const auto& members = (*group)->members;
-  const auto is_rank = [&members](int32_t rank) {
-    return rank >= 0 && static_cast<size_t>(rank) < members.size();
-  };
-  if (!is_rank(key.from) || !is_rank(key.to)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        ToString(key), ": the group has ", members.size(), " ranks"));
-  }
-  const DeviceAttributes& receiver = members[key.to].device;
-  const DeviceAttributes& sender = members[key.from].device;
-  const auto receiving_task = options_.cluster.TaskOf(receiver.name);
-  const auto sending_task = options_.cluster.TaskOf(sender.name);
-  if (!receiving_task.ok() || *receiving_task != caller.task) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        ToString(key), ": rank ", key.to, " is ", receiver.name.ToString(),
-        ", but ", options_.cluster.Label(caller.task), " asks"));
-  }
-  if (receiver.incarnation != caller.incarnation) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        ToString(key), ": ", options_.cluster.Label(caller.task),
-        " restarted: the group has its incarnation ", receiver.incarnation,
-        ", but incarnation ", caller.incarnation, " asks"));
-  }
-  if (!sending_task.ok() || *sending_task != options_.cluster.this_task) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        ToString(key), ": rank ", key.from, " is ", sender.name.ToString(),
-        ", not in ", options_.cluster.Label(options_.cluster.this_task)));
-  }
-  return absl::OkStatus();
+  return CheckAsk(options_.cluster, **group, served.caller, served.key);
 }
 
 // Lets an early ask go on if its group is known by now.
 void CollectiveRemoteAccess::Advance(const std::shared_ptr<Served>& served) {
-  absl::Status status = CheckAsk(served->caller, served->key);
+  absl::Status status = Check(*served);
   if (absl::IsNotFound(status) || !EndEarly(*served)) return;
   if (!status.ok()) return served->OnDelivery(0, std::move(status), {});
   const Ask& ask = served->ask;
@@ -793,7 +743,7 @@ void CollectiveRemoteAccess::OnGroupChange(GroupKey group) {
   }
   for (const auto& served : concerned) {
     Advance(served);
-    const absl::Status status = CheckAsk(served->caller, served->key);
+    const absl::Status status = Check(*served);
     if (!status.ok() && !absl::IsNotFound(status)) EndServed(served, status);
   }
 }

@@ -25,6 +25,7 @@
 #include "framework/mutex.h"
 #include "framework/peer_access.h"
 #include "framework/step_uses.h"
+#include "remote/early_cancels.h"
 #include "remote/transfer_channel.h"
 #include "remote/transport.h"
 #include "remote/work_backlog.h"
@@ -142,14 +143,6 @@ class CollectiveRemoteAccess
     bool operator()(const BufKey& a, const BufKey& b) const;
   };
 
-  // Of a group that is not known yet.
-  struct EarlyCancel {
-    ControlCaller caller;
-    ExecKey exec;
-    absl::Status reason;
-    absl::Time came_at;
-  };
-
   explicit CollectiveRemoteAccess(Options options);
 
   // Of PerStepCollectiveRemoteAccess; `replaced` as in the rendezvous.
@@ -213,7 +206,7 @@ class CollectiveRemoteAccess
   // Serving other tasks.
   absl::Status AddServed(const std::shared_ptr<Served>& served)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status CheckAsk(const ControlCaller& caller, const BufKey& key) const;
+  absl::Status Check(const Served& served) const;
   void Advance(const std::shared_ptr<Served>& served) ABSL_LOCKS_EXCLUDED(mu_);
   void AwaitGroup(const std::shared_ptr<Served>& served)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -269,7 +262,7 @@ class CollectiveRemoteAccess
       ABSL_GUARDED_BY(mu_);
   std::deque<ExecKey> ended_executions_ ABSL_GUARDED_BY(mu_);
   std::deque<int64_t> ended_steps_ ABSL_GUARDED_BY(mu_);
-  std::deque<EarlyCancel> early_cancels_ ABSL_GUARDED_BY(mu_);
+  EarlyCancels early_cancels_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

@@ -1,0 +1,56 @@
+#ifndef TUTTI_REMOTE_EARLY_CANCELS_H_
+#define TUTTI_REMOTE_EARLY_CANCELS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/buf_key.h"
+#include "framework/collective_request.h"
+#include "framework/control_channel.h"
+
+namespace tutti {
+
+// Failed executions that other tasks told of before this one has heard of their
+// groups. Not thread-safe.
+class EarlyCancels {
+ public:
+  struct EarlyCancel {
+    ControlCaller caller;
+    ExecKey exec;
+    absl::Status reason;
+  };
+
+  // Keeps each for `lifetime`, and up to `max_kept` at a time.
+  EarlyCancels(size_t max_kept, absl::Duration lifetime)
+      : max_kept_(max_kept), lifetime_(lifetime) {}
+
+  // False if there are as many as are kept already.
+  bool Add(EarlyCancel cancel, absl::Time now);
+
+  // In the order in which they came.
+  std::vector<EarlyCancel> OfGroup(GroupKey group) const;
+
+  // What the caller told of that execution.
+  void Remove(const EarlyCancel& cancel);
+  void RemoveStep(int64_t step_id);
+
+  size_t size() const { return kept_.size(); }
+
+ private:
+  struct Kept {
+    EarlyCancel cancel;
+    absl::Time came_at;
+  };
+
+  const size_t max_kept_;
+  const absl::Duration lifetime_;
+  std::deque<Kept> kept_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_EARLY_CANCELS_H_
