@@ -202,7 +202,8 @@ void AddOptions(CLI::App* app, TuneOptions* options) {
       ->option_text("TxD,...");
   AddSweepOptions(app, &options->sweep);
   app->add_option("--rounds", options->rounds,
-                  "how often algorithms take turns [default: 5]")
+                  "how often algorithms take turns [default: 5,\n"
+                  "and up to 25 while they take less than 0.5 s]")
       ->transform(WholeNumber(1, 1 << 20))
       ->option_text("N");
   app->add_option("--iterations", options->iterations,

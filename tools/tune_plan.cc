@@ -14,6 +14,10 @@
 namespace tutti {
 namespace {
 
+constexpr int kFewestRounds = 5;
+constexpr int kMostRounds = 25;
+constexpr absl::Duration kShort = absl::Milliseconds(500);
+
 absl::StatusOr<GroupLayout> ParseTunedLayout(const std::string& text) {
   auto layout = ParseLayout(text, kMaxGroupSize);
   if (!layout.ok()) return layout;
@@ -87,6 +91,13 @@ absl::StatusOr<std::vector<TuneQuestion>> PlanTuning(
     }
   }
   return questions;
+}
+
+bool WantsAnotherRound(const TuneOptions& options, int num_rounds,
+                       absl::Duration taken) {
+  if (options.rounds.has_value()) return num_rounds < *options.rounds;
+  if (num_rounds < kFewestRounds) return true;
+  return num_rounds < kMostRounds && taken < kShort;
 }
 
 absl::Status CheckMemory(const std::vector<TuneQuestion>& questions) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "framework/group_layout.h"
 #include "framework/selection.h"
 #include "tools/cluster_options.h"
@@ -25,7 +26,7 @@ struct TuneOptions {
   // Where there is a cluster, the one that it has.
   std::vector<std::string> layouts = {"1x2", "1x4", "1x8"};
   SweepOptions sweep = {.max_bytes = "16M", .factor = 8};
-  int rounds = 5;
+  std::optional<int> rounds;               // None: see WantsAnotherRound().
   int iterations = 4;                      // Of each algorithm, in each round.
   std::optional<double> deadline_seconds;  // Of each iteration.
   int64_t max_store_bytes = int64_t{256} << 20;  // StoreCalibrationOptions.
@@ -56,6 +57,13 @@ SelectionRequest RequestFor(const TuneQuestion& question,
 // then.
 absl::StatusOr<std::vector<TuneQuestion>> PlanTuning(
     const TuneOptions& options);
+
+// Whether the algorithms of a point take turns once more, having done so
+// `num_rounds` times and for so long in all. Without a number of rounds they do
+// 5 times at least, and up to 25 times while that has taken less than half a
+// second: what is over quickly is disturbed the most. Pure.
+bool WantsAnotherRound(const TuneOptions& options, int num_rounds,
+                       absl::Duration taken);
 
 // Whether all fit into memory, before time goes into any.
 absl::Status CheckMemory(const std::vector<TuneQuestion>& questions);

@@ -46,5 +46,20 @@ TEST(TunePlanTest, TheChoiceKnowsWhoConnectsTheTasksAndWhatMessagesCost) {
   EXPECT_EQ(request.model.between_gap_seconds, 3);
 }
 
+TEST(TunePlanTest, RoundsGoOnWhileTheyAreShort) {
+  const TuneOptions options;
+  EXPECT_TRUE(WantsAnotherRound(options, 4, absl::Hours(1)));
+  EXPECT_FALSE(WantsAnotherRound(options, 5, absl::Milliseconds(500)));
+  EXPECT_TRUE(WantsAnotherRound(options, 5, absl::Milliseconds(499)));
+  EXPECT_TRUE(WantsAnotherRound(options, 24, absl::Milliseconds(1)));
+  EXPECT_FALSE(WantsAnotherRound(options, 25, absl::Milliseconds(1)));
+}
+
+TEST(TunePlanTest, ThereAreAsManyRoundsAsAreAskedFor) {
+  const TuneOptions options = {.rounds = 7};
+  EXPECT_TRUE(WantsAnotherRound(options, 6, absl::Hours(1)));
+  EXPECT_FALSE(WantsAnotherRound(options, 7, absl::ZeroDuration()));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/reduction_kind.h"
@@ -122,12 +123,14 @@ absl::StatusOr<std::vector<std::string>> Tuner::FindServing(
 absl::StatusOr<TimesByAlgorithm> Tuner::MeasureRounds(
     const std::vector<std::string>& names, PerfBuffers* buffers) {
   std::map<std::string, std::vector<absl::Duration>> times;
-  for (int round = 0; round < options_.rounds; ++round) {
+  absl::Duration taken;  // The same on all tasks, as their times are.
+  for (int round = 0; WantsAnotherRound(options_, round, taken); ++round) {
     for (const std::string& name : names) {
       const auto measured = runner_->Measure(buffers, name);
       if (!measured.ok()) return Named(name, measured.status());
       auto& all = times[name];
       all.insert(all.end(), measured->times.begin(), measured->times.end());
+      taken += absl::c_accumulate(measured->times, absl::Duration());
     }
   }
   TimesByAlgorithm medians;
