@@ -273,9 +273,12 @@ absl::Status ClusterControl::OnHelloReply(int task,
   if (!devices.ok()) return devices.status();
   const auto lost = DecodeTasks(options_.cluster, reply.lost_tasks());
   if (!lost.ok()) return lost.status();
+  status = param_resolver_->CheckCleanup(task, reply.last_cleanup());
+  if (!status.ok()) return status;
   status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
   SetDevices(owner, *std::move(devices));
+  param_resolver_->SkipCleanups(reply.last_cleanup());
   param_resolver_->OnMayNotLead(*lost);
   return absl::OkStatus();
 }
@@ -310,6 +313,11 @@ void ClusterControl::Handle(const ControlCaller& caller,
     case proto::ControlRequest::kCleanupStep:
       if (options_.cleanup_step == nullptr) {
         return std::move(done)(RunsNothing());
+      }
+      if (absl::Status status = param_resolver_->CheckCleanup(
+              caller.task, request.cleanup_step().number());
+          !status.ok()) {
+        return std::move(done)(std::move(status));
       }
       return options_.cleanup_step(
           caller, request.cleanup_step(),
@@ -358,7 +366,10 @@ absl::Status ClusterControl::CancelExecution(
   const ExecKey execution = DecodeKey(message.key());
   const absl::Status reason = DecodeError(message.reason());
   if (execution.generation == 0) {
-    return param_resolver_->OnGivenUp(caller, execution, reason);
+    return param_resolver_->OnGivenUp(caller,
+                                      {.execution = execution,
+                                       .reason = reason,
+                                       .last_cleanup = message.last_cleanup()});
   }
   if (options_.cancel_execution == nullptr) return RunsNothing();
   absl::Status status = options_.cancel_execution(caller, execution, reason);
@@ -388,6 +399,7 @@ ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
   proto::HelloReply* const hello = reply.mutable_hello();
   *hello->mutable_devices() = OwnHello().devices();
   hello->set_incarnation(options_.incarnation);
+  hello->set_last_cleanup(param_resolver_->LastCleanup());
   hello->set_num_tasks(options_.cluster.num_tasks());
   for (int task : leadership_->lost_tasks()) hello->add_lost_tasks(task);
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {

@@ -11,12 +11,12 @@ namespace {
 
 constexpr absl::Duration kTellAgain = absl::Milliseconds(100);
 
-proto::ControlRequest GivenUp(const ExecKey& execution,
-                              const absl::Status& reason) {
+proto::ControlRequest Encode(const GivenUp& given_up) {
   proto::ControlRequest request;
   proto::CancelExecution* const message = request.mutable_cancel_execution();
-  *message->mutable_key() = EncodeKey(execution);
-  *message->mutable_reason() = EncodeError(reason);
+  *message->mutable_key() = EncodeKey(given_up.execution);
+  *message->mutable_reason() = EncodeError(given_up.reason);
+  message->set_last_cleanup(given_up.last_cleanup);
   return request;
 }
 
@@ -49,16 +49,15 @@ void EndTeller::TellGroupEnd(
 }
 
 // Again, and perhaps another one, if it does not take it.
-void EndTeller::TellGivenUp(const ExecKey& execution,
-                            const absl::Status& reason, absl::Time give_up,
+void EndTeller::TellGivenUp(const GivenUp& given_up, absl::Time limit,
                             StepUses::Use telling) {
   const auto leader = options_.leadership->leader();
   if (!leader.ok()) return;  // Nobody waits for anybody any more.
   if (*leader == options_.cluster.this_task) {
-    return TellAllGivenUp(execution, reason, telling);
+    return TellAllGivenUp(given_up, telling);
   }
-  Send(*leader, GivenUp(execution, reason), give_up,
-       [weak_self = weak_from_this(), execution, reason, give_up,
+  Send(*leader, Encode(given_up), limit,
+       [weak_self = weak_from_this(), given_up, limit,
         telling = std::move(telling),
         asked = *leader](const absl::Status& told) mutable {
          const StepUses::Use goes_on = std::move(telling);
@@ -69,19 +68,18 @@ void EndTeller::TellGivenUp(const ExecKey& execution,
          if (is_same && !absl::IsUnavailable(told)) return;
          Clock* const clock = self->options_.clock;
          const absl::Time next = clock->Now() + kTellAgain;
-         if (next >= give_up) return;
-         clock->CallAt(next, [weak_self, execution, reason, give_up, goes_on] {
+         if (next >= limit) return;
+         clock->CallAt(next, [weak_self, given_up, limit, goes_on] {
            const auto again = weak_self.lock();
            if (again == nullptr) return;
-           again->TellGivenUp(execution, reason, give_up, goes_on);
+           again->TellGivenUp(given_up, limit, goes_on);
          });
        });
 }
 
 // Also those that are not known to have to do with the group: it may not be
 // formed yet.
-void EndTeller::TellAllGivenUp(const ExecKey& execution,
-                               const absl::Status& reason,
+void EndTeller::TellAllGivenUp(const GivenUp& given_up,
                                const StepUses::Use& telling) {
   const std::vector<int> lost = options_.leadership->lost_tasks();
   std::set<int> without = {lost.begin(), lost.end()};
@@ -89,7 +87,7 @@ void EndTeller::TellAllGivenUp(const ExecKey& execution,
   const absl::Time deadline = options_.clock->Now() + kLimit;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (without.contains(task)) continue;
-    Send(task, GivenUp(execution, reason), deadline,
+    Send(task, Encode(given_up), deadline,
          [goes_on = telling](const absl::Status&) mutable { goes_on.reset(); });
   }
 }

@@ -8,13 +8,13 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "framework/buf_key.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
 #include "framework/environment.h"
 #include "framework/last_holder.h"
 #include "framework/params.h"
 #include "framework/step_uses.h"
+#include "resolvers/given_up_executions.h"
 #include "resolvers/leadership.h"
 
 namespace tutti {
@@ -49,9 +49,9 @@ class EndTeller : public std::enable_shared_from_this<EndTeller> {
           [](const absl::Status&) {});
 
   // An execution was given up: to the task that leads, and as that to all.
-  void TellGivenUp(const ExecKey& execution, const absl::Status& reason) {
-    TellGivenUp(execution, reason, options_.clock->Now() + kLimit,
-                steps_.Begin(execution.step));
+  void TellGivenUp(const GivenUp& given_up) {
+    TellGivenUp(given_up, options_.clock->Now() + kLimit,
+                steps_.Begin(given_up.execution.step));
   }
 
   // Holds `waiter` as long as somebody is told of an execution of that step.
@@ -60,10 +60,9 @@ class EndTeller : public std::enable_shared_from_this<EndTeller> {
   }
 
  private:
-  void TellGivenUp(const ExecKey& execution, const absl::Status& reason,
-                   absl::Time give_up, StepUses::Use telling);
-  void TellAllGivenUp(const ExecKey& execution, const absl::Status& reason,
-                      const StepUses::Use& telling);
+  void TellGivenUp(const GivenUp& given_up, absl::Time limit,
+                   StepUses::Use telling);
+  void TellAllGivenUp(const GivenUp& given_up, const StepUses::Use& telling);
   void Send(int task, proto::ControlRequest request, absl::Time deadline,
             absl::AnyInvocable<void(const absl::Status&) &&> told);
 

@@ -1,8 +1,22 @@
 #include "resolvers/given_up_executions.h"
 
-#include <algorithm>
+#include <deque>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace tutti {
+namespace {
+
+// Larger than all numbers of clean-ups.
+constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+
+// No number of a beginning.
+constexpr uint64_t kOnAllTasks = std::numeric_limits<uint64_t>::max();
+
+}  // namespace
 
 ExecKey KeyOf(InstanceId instance, CallNumber number) {
   return {.step = number.step_id,
@@ -11,30 +25,39 @@ ExecKey KeyOf(InstanceId instance, CallNumber number) {
           .execution = number.execution};
 }
 
-bool GivenUpExecutions::Add(const ExecKey& execution,
-                            const absl::Status& reason) {
+bool GivenUpExecutions::Add(const GivenUp& given_up) {
   MutexLock lock(&mu_);
-  return AddLocked(execution, reason, /*is_own=*/false);
+  return AddLocked(given_up, /*is_own=*/false);
 }
 
-bool GivenUpExecutions::AddOwn(const ExecKey& execution,
-                               const absl::Status& reason, uint64_t beginning) {
+std::optional<GivenUp> GivenUpExecutions::AddOwn(const ExecKey& execution,
+                                                 const absl::Status& reason,
+                                                 uint64_t beginning) {
   MutexLock lock(&mu_);
   const auto begun = beginnings_.find(execution.step);
-  if (begun != beginnings_.end() && begun->second != beginning) return false;
-  const auto ended = ended_steps_.find(execution.step);
-  if (ended != ended_steps_.end() &&
-      ended->second.where == Where::kOnAllTasks) {
-    return false;
+  if (begun != beginnings_.end() && begun->second != beginning) {
+    return std::nullopt;
   }
-  return AddLocked(execution, reason, /*is_own=*/true);
+  const auto ended = ended_steps_.find(execution.step);
+  if (ended != ended_steps_.end() && ended->second != beginning) {
+    return std::nullopt;
+  }
+  GivenUp own = {.execution = execution,
+                 .reason = reason,
+                 .last_cleanup = cleanups_.LastOf(execution.step)};
+  if (!AddLocked(own, /*is_own=*/true)) return std::nullopt;
+  return own;
 }
 
-bool GivenUpExecutions::AddLocked(const ExecKey& execution,
-                                  const absl::Status& reason, bool is_own) {
-  if (!known_.try_emplace(execution, Known{reason, is_own}).second) {
-    return false;
-  }
+// The first reason stays in each time between two clean-ups.
+bool GivenUpExecutions::AddLocked(const GivenUp& given_up, bool is_own) {
+  const auto& [execution, reason, last_cleanup] = given_up;
+  if (cleanups_.IsLate(execution.step, last_cleanup)) return false;
+  const auto [entry, is_new] = known_.try_emplace(execution);
+  Known& known = entry->second;
+  if (!is_new && last_cleanup <= known.last_cleanup) return false;
+  known = {reason, last_cleanup, is_own || known.is_own};
+  if (!is_new) return true;
   order_.push_back(execution);
   if (order_.size() > max_entries_) {
     known_.erase(order_.front());
@@ -45,39 +68,71 @@ bool GivenUpExecutions::AddLocked(const ExecKey& execution,
 
 absl::Status GivenUpExecutions::Find(const ExecKey& execution) {
   MutexLock lock(&mu_);
+  return FindLocked(execution);
+}
+
+absl::Status GivenUpExecutions::Find(const ExecKey& execution,
+                                     uint64_t last_cleanup) {
+  MutexLock lock(&mu_);
+  if (cleanups_.IsLate(execution.step, last_cleanup)) {
+    return CleanedUp(execution.step);
+  }
+  return FindLocked(execution);
+}
+
+absl::Status GivenUpExecutions::CleanedUp(int64_t step_id) {
+  return absl::AbortedError(
+      absl::StrCat("step ", step_id, " has been cleaned up"));
+}
+
+absl::Status GivenUpExecutions::FindLocked(const ExecKey& execution) {
   const auto found = known_.find(execution);
   return found == known_.end() ? absl::OkStatus() : found->second.reason;
 }
 
-std::vector<GivenUpExecutions::Entry> GivenUpExecutions::OfGroup(
-    GroupKey group) {
-  std::vector<Entry> entries;
+std::vector<GivenUp> GivenUpExecutions::OfGroup(GroupKey group) {
+  std::vector<GivenUp> found;
   MutexLock lock(&mu_);
   for (const ExecKey& execution : order_) {
     if (execution.group != group) continue;
-    entries.push_back({execution, known_.at(execution).reason});
+    const Known& known = known_.at(execution);
+    found.push_back({execution, known.reason, known.last_cleanup});
   }
-  return entries;
+  return found;
 }
 
-std::vector<GivenUpExecutions::Entry> GivenUpExecutions::Own() {
-  std::vector<Entry> entries;
+std::vector<GivenUp> GivenUpExecutions::Own() {
+  std::vector<GivenUp> found;
   MutexLock lock(&mu_);
   for (const ExecKey& execution : order_) {
     const Known& known = known_.at(execution);
-    if (known.is_own) entries.push_back({execution, known.reason});
+    if (!known.is_own) continue;
+    found.push_back({execution, known.reason, known.last_cleanup});
   }
-  return entries;
+  return found;
 }
 
-void GivenUpExecutions::EndStep(int64_t step_id, Where where) {
+void GivenUpExecutions::EndStep(int64_t step_id) {
+  MutexLock lock(&mu_);
+  const auto begun = beginnings_.find(step_id);
+  if (begun == beginnings_.end()) return;  // It was over on all tasks.
+  AddEnded(step_id, begun->second);
+  beginnings_.erase(begun);
+  Forget(step_id, kAll);
+}
+
+// One that is not the last ends the step once more: with all that is known.
+void GivenUpExecutions::EndStepEverywhere(int64_t step_id, uint64_t cleanup) {
   MutexLock lock(&mu_);
   beginnings_.erase(step_id);
-  const auto [entry, is_new] = ended_steps_.try_emplace(step_id);
-  Ended& ended = entry->second;
-  if (ended.goes_on_elsewhere && where == Where::kHere) return;
-  Forget(step_id);
-  ended = {.where = std::max(ended.where, where)};
+  const bool is_last = cleanup > cleanups_.LastOf(step_id);
+  cleanups_.Add(step_id, cleanup);
+  Forget(step_id, is_last ? cleanup : kAll);
+  AddEnded(step_id, kOnAllTasks);
+}
+
+void GivenUpExecutions::AddEnded(int64_t step_id, uint64_t beginning) {
+  const bool is_new = ended_steps_.insert_or_assign(step_id, beginning).second;
   if (!is_new) return;
   steps_order_.push_back(step_id);
   if (steps_order_.size() > max_entries_) {
@@ -88,34 +143,34 @@ void GivenUpExecutions::EndStep(int64_t step_id, Where where) {
 
 uint64_t GivenUpExecutions::BeginStep(int64_t step_id) {
   MutexLock lock(&mu_);
-  beginnings_[step_id] = ++num_beginnings_;
-  const auto ended = ended_steps_.find(step_id);
-  if (ended == ended_steps_.end()) return num_beginnings_;
-  if (!ended->second.goes_on_elsewhere) Forget(step_id);
-  ended_steps_.erase(ended);
-  std::erase(steps_order_, step_id);
-  return num_beginnings_;
+  if (ended_steps_.erase(step_id) > 0) std::erase(steps_order_, step_id);
+  return beginnings_[step_id] = ++num_beginnings_;
 }
 
-void GivenUpExecutions::ContinueStep(int64_t step_id, Where where) {
-  MutexLock lock(&mu_);
-  const auto entry = ended_steps_.find(step_id);
-  if (entry == ended_steps_.end()) return;
-  Ended& ended = entry->second;
-  if (ended.goes_on_elsewhere || ended.where > where) return;
-  if (ended.where == Where::kOnAllTasks) {
-    ended.goes_on_elsewhere = true;
-    return Forget(step_id);
-  }
-  ended_steps_.erase(entry);
-  std::erase(steps_order_, step_id);
-}
-
-bool GivenUpExecutions::IsOver(int64_t step_id, Where where) {
+bool GivenUpExecutions::IsOverOnAllTasks(int64_t step_id) {
   MutexLock lock(&mu_);
   const auto found = ended_steps_.find(step_id);
-  return found != ended_steps_.end() && !found->second.goes_on_elsewhere &&
-         found->second.where >= where;
+  return found != ended_steps_.end() && found->second == kOnAllTasks;
+}
+
+uint64_t GivenUpExecutions::LastCleanup() {
+  MutexLock lock(&mu_);
+  return cleanups_.last();
+}
+
+uint64_t GivenUpExecutions::LastCleanupOf(int64_t step_id) {
+  MutexLock lock(&mu_);
+  return cleanups_.LastOf(step_id);
+}
+
+bool GivenUpExecutions::IsLate(int64_t step_id, uint64_t cleanup) {
+  MutexLock lock(&mu_);
+  return cleanups_.IsLate(step_id, cleanup);
+}
+
+void GivenUpExecutions::SkipCleanups(uint64_t number) {
+  MutexLock lock(&mu_);
+  cleanups_.Skip(number);
 }
 
 size_t GivenUpExecutions::size() {
@@ -123,14 +178,17 @@ size_t GivenUpExecutions::size() {
   return known_.size();
 }
 
-void GivenUpExecutions::Forget(int64_t step_id) {
-  if (known_.empty()) return;
-  std::erase_if(order_, [step_id](const ExecKey& execution) {
-    return execution.step == step_id;
-  });
-  absl::erase_if(known_, [step_id](const auto& entry) {
-    return entry.first.step == step_id;
-  });
+void GivenUpExecutions::Forget(int64_t step_id, uint64_t cleanup) {
+  std::deque<ExecKey> kept;
+  for (const ExecKey& execution : order_) {
+    const auto found = known_.find(execution);
+    if (execution.step == step_id && found->second.last_cleanup < cleanup) {
+      known_.erase(found);
+    } else {
+      kept.push_back(execution);
+    }
+  }
+  order_ = std::move(kept);
 }
 
 }  // namespace tutti

@@ -2,7 +2,9 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/rank_list.h"
 #include "framework/wire_codec.h"
@@ -71,29 +73,35 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
     if (options_.suspect != nullptr) options_.suspect(*leader);
     return std::move(done)(NotLeaderReply());
   }
+  // Who withdraws the call wants no answer; who ends it here does.
+  const auto end = std::make_shared<Cancellation>();
+  withdrawn->Watch([end](const absl::Status& reason) { end->Cancel(reason); });
+  const auto number = Add({.task = caller.task,
+                           .step = call->number.step_id,
+                           .last_cleanup = call->last_cleanup,
+                           .end = end});
+  if (!number.ok()) return std::move(done)(number.status());
+  // A clean-up from now on finds the call.
   const ExecKey execution = KeyOf(
       {call->request->group_key, call->request->instance_key}, call->number);
-  // It is not over for the member, though it may be for this task.
-  options_.given_up->ContinueStep(execution.step,
-                                  GivenUpExecutions::Where::kOnAllTasks);
-  absl::Status given_up = options_.given_up->Find(execution);
+  absl::Status given_up =
+      options_.given_up->Find(execution, call->last_cleanup);
   if (!given_up.ok()) {
+    Remove(*number);
     return std::move(done)(EncodeAnswer({std::move(given_up)}, 0));
   }
-  absl::Status room = CountIn(caller.task);
-  if (!room.ok()) return std::move(done)(std::move(room));
   const uint64_t known_generation = call->living_generation;
   options_.led->Join(
       {.device = std::move(call->device),
        .request = std::move(call->request),
-       .cancellation = std::move(withdrawn),
+       .cancellation = end,
        .ended_generation = call->ended_generation,
        .living_generation = call->living_generation,
        .asks_once = true,
        .is_remote = true},
-      [self = shared_from_this(), task = caller.task, known_generation,
+      [self = shared_from_this(), number = *number, known_generation,
        done = std::move(done)](LeaderAnswer answer) mutable {
-        self->CountOut(task);
+        self->Remove(number);
         std::move(done)(EncodeAnswer(answer, known_generation));
       });
 }
@@ -108,30 +116,59 @@ proto::ControlReply LeaderService::NotLeaderReply() {
   return reply;
 }
 
-absl::Status LeaderService::CountIn(int task) {
+absl::StatusOr<uint64_t> LeaderService::Add(Waiting call) {
   MutexLock lock(&mu_);
-  int& num_calls = num_calls_[task];
-  if (num_calls < options_.max_calls_of_task) {
-    ++num_calls;
-    return absl::OkStatus();
+  int& num_calls = num_calls_[call.task];
+  if (num_calls >= options_.max_calls_of_task) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(options_.cluster.Label(call.task), " has ", num_calls,
+                     " calls that wait at the leader; wanted are at most ",
+                     options_.max_calls_of_task));
   }
-  return absl::ResourceExhaustedError(
-      absl::StrCat(options_.cluster.Label(task), " has ", num_calls,
-                   " calls that wait at the leader; wanted are at most ",
-                   options_.max_calls_of_task));
+  ++num_calls;
+  calls_.emplace(++last_number_, std::move(call));
+  return last_number_;
 }
 
-void LeaderService::CountOut(int task) {
+void LeaderService::Remove(uint64_t number) {
+  Waiting removed;  // Let go of without the lock.
   MutexLock lock(&mu_);
-  const auto found = num_calls_.find(task);
-  if (--found->second == 0) num_calls_.erase(found);
+  const auto call = calls_.find(number);
+  removed = std::move(call->second);
+  calls_.erase(call);
+  const auto num_calls = num_calls_.find(removed.task);
+  if (--num_calls->second == 0) num_calls_.erase(num_calls);
+}
+
+void LeaderService::EndStep(int64_t step_id) {
+  std::vector<std::shared_ptr<Cancellation>> ended;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [number, call] : calls_) {
+      if (IsOfBefore(call, step_id)) ended.push_back(call.end);
+    }
+  }
+  for (const auto& end : ended) {
+    end->Cancel(GivenUpExecutions::CleanedUp(step_id));
+  }
+}
+
+void LeaderService::HoldUntilEnded(int64_t step_id,
+                                   const LastHolderPtr& waiter) {
+  MutexLock lock(&mu_);
+  for (auto& [number, call] : calls_) {
+    if (IsOfBefore(call, step_id)) call.held.push_back(waiter);
+  }
+}
+
+bool LeaderService::IsOfBefore(const Waiting& call, int64_t step_id) {
+  return call.step == step_id &&
+         options_.given_up->IsLate(step_id, call.last_cleanup);
 }
 
 size_t LeaderService::num_waiting() {
   MutexLock lock(&mu_);
-  size_t total = 0;
-  for (const auto& [task, num_calls] : num_calls_) total += num_calls;
-  return total;
+  return calls_.size();
 }
 
 proto::ControlReply LeaderService::DescribeWaiting(

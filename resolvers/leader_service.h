@@ -2,13 +2,18 @@
 #define TUTTI_RESOLVERS_LEADER_SERVICE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "framework/cancellation.h"
 #include "framework/cluster_spec.h"
 #include "framework/control_channel.h"
+#include "framework/last_holder.h"
 #include "framework/mutex.h"
 #include "resolvers/given_up_executions.h"
 #include "resolvers/leadership.h"
@@ -46,19 +51,38 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
                       std::shared_ptr<Cancellation> withdrawn, ControlDone done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The step was cleaned up on all tasks: calls that came in it before end with
+  // ABORTED, though their withdrawal may come later, so that what it begins
+  // anew does not meet them. Holds `waiter` until they have.
+  void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  void HoldUntilEnded(int64_t step_id, const LastHolderPtr& waiter)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   proto::ControlReply DescribeWaiting(const proto::DescribeWaiting& message);
 
   // Calls of other tasks that wait.
   size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  absl::Status CountIn(int task) ABSL_LOCKS_EXCLUDED(mu_);
-  void CountOut(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  struct Waiting {
+    int task = 0;
+    int64_t step = 0;
+    uint64_t last_cleanup = 0;  // Of the step, that the caller knew of.
+    std::shared_ptr<Cancellation> end;
+    std::vector<LastHolderPtr> held;
+  };
+
+  // Gives a number for Remove().
+  absl::StatusOr<uint64_t> Add(Waiting call) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsOfBefore(const Waiting& call, int64_t step_id);
   proto::ControlReply NotLeaderReply();
 
   const Options options_;
   Mutex mu_;
   absl::flat_hash_map<int, int> num_calls_ ABSL_GUARDED_BY(mu_);  // By task.
+  absl::flat_hash_map<uint64_t, Waiting> calls_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tutti

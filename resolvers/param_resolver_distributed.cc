@@ -141,15 +141,15 @@ void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
 void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
                                       uint64_t beginning,
                                       const absl::Status& reason) {
-  const ExecKey execution = KeyOf(instance, number);
-  if (!given_up_->AddOwn(execution, reason, beginning)) return;
-  EndGivenUp(execution, reason);
-  teller_->TellGivenUp(execution, reason);
+  const auto given_up =
+      given_up_->AddOwn(KeyOf(instance, number), reason, beginning);
+  if (!given_up.has_value()) return;
+  EndGivenUp(given_up->execution, reason);
+  teller_->TellGivenUp(*given_up);
 }
 
 absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
-                                                 const ExecKey& execution,
-                                                 const absl::Status& reason) {
+                                                 const GivenUp& given_up) {
   const auto leader = options_.leadership->leader();
   if (!leader.ok() || (*leader != this_task_ && *leader != caller.task)) {
     return absl::UnavailableError(
@@ -157,16 +157,20 @@ absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
                      " does not lead, and does not take ",
                      options_.cluster.Label(caller.task), " for the leader"));
   }
-  absl::Status status = CheckMayEnd(caller, execution.group);
+  absl::Status status = CheckMayEnd(caller, given_up.execution.group);
+  if (status.ok()) status = CheckCleanup(caller.task, given_up.last_cleanup);
   if (!status.ok()) return status;
-  // The step may be over for this task alone: others wait for its word.
-  if (*leader == this_task_) {
-    given_up_->ContinueStep(execution.step, GivenUpExecutions::Where::kHere);
-  }
-  if (Note(execution, reason) && *leader == this_task_) {
-    teller_->TellGivenUp(execution, reason);
-  }
+  if (Note(given_up) && *leader == this_task_) teller_->TellGivenUp(given_up);
   return absl::OkStatus();
+}
+
+absl::Status ParamResolverDistributed::CheckCleanup(int task, uint64_t number) {
+  const uint64_t limit =
+      given_up_->LastCleanup() + ParamResolverLocal::kMaxGenerationsAhead;
+  if (number <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the number of a clean-up that ", options_.cluster.Label(task),
+      " tells of is ", number, "; wanted at most ", limit));
 }
 
 void ParamResolverDistributed::OnCancelled(const ControlCaller& caller,
@@ -174,19 +178,18 @@ void ParamResolverDistributed::OnCancelled(const ControlCaller& caller,
                                            const absl::Status& reason) {
   // Whoever runs it has not looked: the generation may not be known there.
   if (!CheckMayEnd(caller, execution.group).ok()) return;
+  // What comes too late for the step is not to end what it begins anew.
+  if (given_up_->IsOverOnAllTasks(execution.step)) return;
   execution.generation = 0;
-  Note(execution, reason);
+  Note({.execution = execution,
+        .reason = reason,
+        .last_cleanup = given_up_->LastCleanupOf(execution.step)});
 }
 
-// False if it was known before. What comes too late for the step is not to end
-// what it begins anew.
-bool ParamResolverDistributed::Note(const ExecKey& execution,
-                                    const absl::Status& reason) {
-  if (given_up_->IsOver(execution.step, GivenUpExecutions::Where::kHere) ||
-      !given_up_->Add(execution, reason)) {
-    return false;
-  }
-  EndGivenUp(execution, reason);
+// False if it was known before, or is too late.
+bool ParamResolverDistributed::Note(const GivenUp& given_up) {
+  if (!given_up_->Add(given_up)) return false;
+  EndGivenUp(given_up.execution, given_up.reason);
   return true;
 }
 
@@ -205,16 +208,16 @@ void ParamResolverDistributed::EndGivenUp(const ExecKey& execution,
 // to what they have prepared.
 void ParamResolverDistributed::EndGivenUpIn(const CollGroupParams& group) {
   if (options_.cancel_execution == nullptr) return;
-  for (auto& [execution, reason] : given_up_->OfGroup(group.key)) {
-    execution.generation = group.generation;
-    options_.cancel_execution(execution, reason);
+  for (GivenUp& given_up : given_up_->OfGroup(group.key)) {
+    given_up.execution.generation = group.generation;
+    options_.cancel_execution(given_up.execution, given_up.reason);
   }
 }
 
 // The former one may not have told the others.
 void ParamResolverDistributed::OnLeaderChanged() {
-  for (const auto& [execution, reason] : given_up_->Own()) {
-    teller_->TellGivenUp(execution, reason);
+  for (const GivenUp& given_up : given_up_->Own()) {
+    teller_->TellGivenUp(given_up);
   }
 }
 

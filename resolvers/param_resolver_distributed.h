@@ -120,26 +120,35 @@ class ParamResolverDistributed
   uint64_t BeginStep(int64_t step_id) override {
     return given_up_->BeginStep(step_id);
   }
-  void EndStep(int64_t step_id) override {
-    given_up_->EndStep(step_id, GivenUpExecutions::Where::kHere);
+  void EndStep(int64_t step_id) override { given_up_->EndStep(step_id); }
+
+  // The step is over on all tasks: what it still runs is nobody's business. Who
+  // begins a clean-up gives it a number, which all tasks are told.
+  uint64_t NextCleanup() { return LastCleanup() + 1; }
+  void EndStepEverywhere(int64_t step_id, uint64_t cleanup) {
+    given_up_->EndStepEverywhere(step_id, cleanup);
+    leader_service_->EndStep(step_id);
   }
 
-  // The step is over on all tasks: what it still runs is nobody's business.
-  void EndStepEverywhere(int64_t step_id) {
-    given_up_->EndStep(step_id, GivenUpExecutions::Where::kOnAllTasks);
-  }
+  // The largest number that this task has heard of. Of another task, which was
+  // there before this one: all up to that are past.
+  uint64_t LastCleanup() { return given_up_->LastCleanup(); }
+  void SkipCleanups(uint64_t number) { given_up_->SkipCleanups(number); }
+
+  // Of a number that another task gives: INVALID_ARGUMENT if it cannot be.
+  absl::Status CheckCleanup(int task, uint64_t number);
 
   // Holds `waiter` until other tasks hear nothing more of what was given up in
-  // the step before that.
+  // the step before that, and what they asked in it before has ended here.
   void HoldUntilTold(int64_t step_id, const LastHolderPtr& waiter) {
     teller_->HoldUntilTold(step_id, waiter);
+    leader_service_->HoldUntilEnded(step_id, waiter);
   }
 
   // Another task has given an execution up; this one tells the others if it
   // leads. Errors: PERMISSION_DENIED as OnEndGroup(); UNAVAILABLE if neither
   // the caller leads nor this task.
-  absl::Status OnGivenUp(const ControlCaller& caller, const ExecKey& execution,
-                         const absl::Status& reason);
+  absl::Status OnGivenUp(const ControlCaller& caller, const GivenUp& given_up);
 
   // A member of the group has ended an execution, in a generation that may have
   // ended, too: members of this task may come to it in a later one. Ignored of
@@ -182,7 +191,7 @@ class ParamResolverDistributed
   void Initialize();
 
   // What was given up.
-  bool Note(const ExecKey& execution, const absl::Status& reason);
+  bool Note(const GivenUp& given_up);
   void EndGivenUp(const ExecKey& execution, const absl::Status& reason);
   void EndGivenUpIn(const CollGroupParams& group);
   void OnLeaderChanged();

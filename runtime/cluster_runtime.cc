@@ -186,13 +186,16 @@ class ClusterRuntime::Impl {
   void CleanupStep(int64_t step_id, StatusCallback done) {
     const int num_tasks = options_.cluster.num_tasks();
     const auto told = std::make_shared<FirstError>(num_tasks, std::move(done));
-    EndStep(step_id, [told](const absl::Status& ended) { told->Add(ended); });
+    const uint64_t number = control_->param_resolver()->NextCleanup();
+    EndStep(step_id, number,
+            [told](const absl::Status& ended) { told->Add(ended); });
     const absl::Time deadline =
         options_.environment.clock->Now() + kCleanupLimit;
     for (int task = 0; task < num_tasks; ++task) {
       if (task == options_.cluster.this_task) continue;
       proto::ControlRequest request;
       request.mutable_cleanup_step()->set_step(step_id);
+      request.mutable_cleanup_step()->set_number(number);
       transport_->control().Call(
           task, std::move(request), {.deadline = deadline},
           [told](const ControlAnswer& answer) { told->Add(answer.status()); });
@@ -289,7 +292,7 @@ class ClusterRuntime::Impl {
          .cleanup_step =
              [this](const ControlCaller& /*caller*/,
                     const proto::CleanupStep& cleanup, StatusCallback done) {
-               EndStep(cleanup.step(), std::move(done));
+               EndStep(cleanup.step(), cleanup.number(), std::move(done));
              },
          .named_tensors = coordinator_server_,
          .also_watched =
@@ -341,10 +344,10 @@ class ClusterRuntime::Impl {
   }
 
   // The transfers first, so that what other tasks ask gets this reason.
-  void EndStep(int64_t step_id, StatusCallback done) {
+  void EndStep(int64_t step_id, uint64_t cleanup, StatusCallback done) {
     access_->EndStep(step_id, absl::AbortedError(absl::StrCat(
                                   "step ", step_id, " has been cleaned up")));
-    control_->param_resolver()->EndStepEverywhere(step_id);
+    control_->param_resolver()->EndStepEverywhere(step_id, cleanup);
     manager_->Cleanup(step_id);
     const auto ended =
         std::make_shared<LastHolder>([done = std::move(done)]() mutable {

@@ -116,9 +116,10 @@ class ClusterRuntime {
   // Ends a step on all tasks; idempotent. What another task asks for it later
   // ends with ABORTED. Its executors end here only after the message, elsewhere
   // when it arrives; `done` runs when nothing of it is left between tasks, nor
-  // that MPI was to run, and hears of tasks that could not be told. Then the
-  // step may begin anew: collectives are called once all tasks have found or
-  // created its executor.
+  // that MPI was to run, and hears of tasks that could not be told: then clean
+  // it up again, from a task that was, before it is used again. After that it
+  // may begin anew: collectives are called once all tasks have found or created
+  // its executor.
   void CleanupStep(int64_t step_id, StatusCallback done);
 
   // Ends the present generation of a group, on all tasks; the next collectives

@@ -365,6 +365,30 @@ TEST_P(ClusterRuntimeTest, ALateCallFailsNothingOfAStepThatOthersBeganAnew) {
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
+// Before anybody else is in the step that begins anew.
+TEST_P(ClusterRuntimeTest, WhoGivesUpFirstInAStepThatBeginsAnewIsHeardOf) {
+  CallAll({0, 1, 2});
+  environment_.RunAll();
+  Outcome cleaned;
+  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
+  environment_.RunAll();
+  CollectiveRequest request = Request(kNumTasks);
+  request.instance_key = 2;
+  Call& gives_up = calls_.emplace_back();
+  gives_up.cancellation = std::make_shared<Cancellation>();
+  gives_up.cancellation->Cancel(absl::CancelledError("at will"));
+  CallDevice(1, 0, request, gives_up);
+  environment_.RunAll();
+  const std::vector<Call*> others = {&CallDevice(0, 0, request),
+                                     &CallDevice(2, 1, request)};
+  environment_.RunAll();
+  for (const Call* call : others) {
+    ASSERT_TRUE(call->outcome.status.has_value());
+    EXPECT_THAT(*call->outcome.status,
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("at will")));
+  }
+}
+
 TEST_P(ClusterRuntimeTest, AStepMayBeginAnewWhileWhatRanInItEnds) {
   CallAll({0, 1, 2});
   environment_.RunAll();

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/wire_codec.h"
+#include "resolvers/control_codec.h"
 #include "resolvers/given_up_executions.h"
 #include "tests/simulated_cluster.h"
 #include "tests/status_matchers.h"
@@ -36,7 +37,7 @@ const absl::Status kReason = absl::DeadlineExceededError("task 1 had no time");
 class GivenUpTest : public testing::Test {
  protected:
   void Begin(SimulatedCluster::Options options) {
-    size_ = options.num_tasks;
+    num_tasks_ = size_ = options.num_tasks;
     cluster_ = std::make_unique<SimulatedCluster>(options);
     cluster_->StartAll();
   }
@@ -87,6 +88,17 @@ class GivenUpTest : public testing::Test {
         {kGroup, key}, number, beginnings_[{task, number.step_id}], reason);
   }
 
+  // What a clean-up does that task 1 begins, and that reaches all but one.
+  void EndStepEverywhere(int missed = -1) {
+    const uint64_t number =
+        cluster_->control(1).param_resolver()->NextCleanup();
+    for (int task = 0; task < num_tasks_; ++task) {
+      if (task == missed) continue;
+      cluster_->control(task).param_resolver()->EndStepEverywhere(
+          kFirst.step_id, number);
+    }
+  }
+
   // What its manager does that makes an executor.
   void BeginStep(int task, int64_t step_id) {
     beginnings_[{task, step_id}] =
@@ -101,7 +113,8 @@ class GivenUpTest : public testing::Test {
                                          HasSubstr(cluster_->Label(0))));
   }
 
-  absl::Status SendAs(int from, int to, uint64_t execution) {
+  absl::Status SendAs(int from, int to, uint64_t execution,
+                      uint64_t last_cleanup = 0) {
     proto::ControlRequest request;
     proto::CancelExecution* const cancel = request.mutable_cancel_execution();
     *cancel->mutable_key() = EncodeKey({.step = kFirst.step_id,
@@ -109,6 +122,7 @@ class GivenUpTest : public testing::Test {
                                         .instance = 1,
                                         .execution = execution});
     *cancel->mutable_reason() = EncodeError(kReason);
+    cancel->set_last_cleanup(last_cleanup);
     absl::Status status = absl::UnknownError("not answered");
     cluster_->Send(
         {from, cluster_->Device(from, 0).incarnation}, to, request,
@@ -117,7 +131,8 @@ class GivenUpTest : public testing::Test {
     return status;
   }
 
-  int size_ = 0;
+  int num_tasks_ = 0;
+  int size_ = 0;  // Of the group.
   std::unique_ptr<SimulatedCluster> cluster_;
   std::map<std::pair<int, int64_t>, uint64_t> beginnings_;
 };
@@ -353,7 +368,7 @@ TEST_F(GivenUpTest, WhatAStepThatIsOverHadBegunIsNotToldOthers) {
   const CallPtr given_up = Ask(1);
   cluster_->RunFor(absl::Seconds(1));
   ParamResolverDistributed& resolver = *cluster_->control(1).param_resolver();
-  resolver.EndStepEverywhere(kFirst.step_id);
+  resolver.EndStepEverywhere(kFirst.step_id, /*cleanup=*/1);
   GiveUp(1, given_up);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_TRUE(waiting->waits());
@@ -390,12 +405,8 @@ TEST_F(GivenUpTest, WhatTheLeaderEndsWithItsStepIsToldATaskThatStartsLater) {
 TEST_F(GivenUpTest, WhatComesAfterTheStepEndsNothingOfWhatItBeginsAnew) {
   Begin({.num_tasks = 4});
   size_ = 3;  // Without task 0, which leads.
-  for (int task = 0; task < 4; ++task) {
-    cluster_->control(task).param_resolver()->EndStepEverywhere(kFirst.step_id);
-  }
-  for (int task : {1, 2, 3}) {
-    BeginStep(task, kFirst.step_id);
-  }
+  EndStepEverywhere();
+  for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
   EXPECT_THAT(SendAs(1, 0, 0), IsOk());
   const std::vector<CallPtr> calls = {Ask(1), Ask(2), Ask(3)};
   cluster_->RunFor(absl::Seconds(1));
@@ -406,6 +417,167 @@ TEST_F(GivenUpTest, WhatComesAfterTheStepEndsNothingOfWhatItBeginsAnew) {
   GiveUp(1, given_up, kFirst, /*key=*/2);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(other->status(), kReason);
+}
+
+// Of a call that fails before it asks, and before the leader begins the step.
+TEST_F(GivenUpTest, WhatIsGivenUpInAStepThatBeginsAnewEndsThere) {
+  Begin({.num_tasks = 4});
+  size_ = 3;  // Without task 0, which leads.
+  EndStepEverywhere();
+  for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
+  GiveUpAs(1, kReason);
+  cluster_->RunFor(absl::Seconds(1));
+  const std::vector<CallPtr> calls = {Ask(2), Ask(3)};
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : calls) EXPECT_EQ(call->status(), kReason);
+}
+
+// Else the leader would take it for one of those that the step begins anew.
+TEST_F(GivenUpTest, WhatIsAskedAfterTheStepIsRefused) {
+  Begin({.num_tasks = 4});
+  size_ = 3;
+  EndStepEverywhere();
+  const DeviceAttributes device = cluster_->Device(1, 0);
+  proto::ControlRequest late;
+  *late.mutable_complete_params() = *EncodeMemberCall(
+      {.device = device,
+       .request = std::make_shared<const CollectiveRequest>(
+           AllReduceOf(kGroup, /*group_size=*/2, /*instance_key=*/1)),
+       .number = kFirst});
+  absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
+  cluster_->Send({1, device.incarnation}, 0, late,
+                 [&](const ControlAnswer& reply) { answer = reply; });
+  cluster_->RunFor(absl::Seconds(1));
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_THAT(
+      DecodeError(answer->complete_params().failure().reason()),
+      StatusIs(StatusCode::kAborted, HasSubstr("step 5 has been cleaned up")));
+  for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
+  const std::vector<CallPtr> calls = {Ask(1), Ask(2), Ask(3)};
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+}
+
+// It was withdrawn, and that is late.
+TEST_F(GivenUpTest, WhatWaitsWhenTheStepIsOverIsNotMetByWhatItBeginsAnew) {
+  Begin({.num_tasks = 4});
+  size_ = 3;
+  const DeviceAttributes device = cluster_->Device(1, 0);
+  proto::ControlRequest before;
+  *before.mutable_complete_params() = *EncodeMemberCall(
+      {.device = device,
+       .request = std::make_shared<const CollectiveRequest>(
+           AllReduceOf(kGroup, /*group_size=*/2, /*instance_key=*/1)),
+       .number = kFirst});
+  absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
+  cluster_->Send({1, device.incarnation}, 0, before,
+                 [&](const ControlAnswer& reply) { answer = reply; });
+  cluster_->RunFor(absl::Seconds(1));
+  EndStepEverywhere();
+  for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
+  const std::vector<CallPtr> calls = {Ask(1), Ask(2), Ask(3)};
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_THAT(
+      DecodeError(answer->complete_params().failure().reason()),
+      StatusIs(StatusCode::kAborted, HasSubstr("step 5 has been cleaned up")));
+}
+
+// It has heard of none of the clean-ups before.
+TEST_F(GivenUpTest, ARestartedTaskTakesPartInAStepThatBeginsAnew) {
+  Begin({.num_tasks = 3});
+  EndStepEverywhere();
+  cluster_->Restart(2);
+  cluster_->RunFor(absl::Seconds(1));
+  ASSERT_EQ(cluster_->join_status(2), absl::OkStatus());
+  for (int round = 0; round < 2; ++round) {
+    for (int task : {0, 1, 2}) BeginStep(task, kFirst.step_id);
+    const std::vector<CallPtr> calls = {Ask(0), Ask(1), Ask(2)};
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+    const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
+    cluster_->RunFor(absl::Seconds(1));
+    GiveUpAs(2, kReason, kFirst, /*key=*/2);
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(waiting->status(), kReason);
+    EndStepEverywhere();
+  }
+}
+
+TEST_F(GivenUpTest, ACleanupThatMissedATaskIsMadeUpForByTheNext) {
+  for (int missed : {0, 2}) {
+    SCOPED_TRACE(missed);
+    Begin({.num_tasks = 3});
+    EndStepEverywhere(missed);
+    EndStepEverywhere();
+    for (int task : {0, 1, 2}) BeginStep(task, kFirst.step_id);
+    const std::vector<CallPtr> calls = {Ask(0), Ask(1), Ask(2)};
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+    for (int giver : {0, 2}) {
+      const InstanceKey key = 10 + giver;
+      const CallPtr waiting = Ask(2 - giver, kFirst, key);
+      cluster_->RunFor(absl::Seconds(1));
+      GiveUpAs(giver, kReason, kFirst, key);
+      cluster_->RunFor(absl::Seconds(1));
+      EXPECT_EQ(waiting->status(), kReason);
+      const CallPtr late = Ask(2 - giver, kFirst, key);
+      cluster_->RunFor(absl::Seconds(1));
+      EXPECT_EQ(late->status(), kReason);
+    }
+  }
+}
+
+// A device that comes to it in a later generation would wait for ever.
+TEST_F(GivenUpTest, TheLeaderHearsWhatFailsInAStepThatIsOverForItAlone) {
+  Begin({.num_tasks = 4});
+  size_ = 3;
+  BeginStep(0, kFirst.step_id);
+  cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
+  for (int task : {1, 2, 3}) {
+    BeginStep(task, kFirst.step_id);
+    Ask(task);
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  ExecKey execution = KeyOf({kGroup, 2}, kFirst);
+  execution.generation = 1;
+  cluster_->control(0).param_resolver()->OnCancelled(
+      {1, cluster_->Device(1, 0).incarnation}, execution, kReason);
+  const CallPtr late = Ask(3, kFirst, /*key=*/2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+// Of an executor that is about to be cleaned up.
+TEST_F(GivenUpTest, WhatIsAskedWhileTheStepIsOverOnAllTasksEnds) {
+  Begin({.num_tasks = 3});
+  EndStepEverywhere();
+  const CallPtr call = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(
+      call->status(),
+      StatusIs(StatusCode::kAborted, HasSubstr("step 5 has been cleaned up")));
+}
+
+TEST_F(GivenUpTest, TheLeaderRemembersThoughItComesBackToTheStep) {
+  BeginWithoutTask2();
+  BeginStep(0, kFirst.step_id);
+  cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
+  GiveUp(1, Ask(1));
+  cluster_->RunFor(absl::Seconds(1));
+  BeginStep(0, kFirst.step_id);
+  ExpectThatTask2IsTold();
+}
+
+TEST_F(GivenUpTest, ANumberOfACleanupThatCannotBeIsRefused) {
+  Begin({.num_tasks = 3});
+  const uint64_t most = uint64_t{1} << 40;
+  EXPECT_THAT(SendAs(1, 0, 0, most), IsOk());
+  EXPECT_THAT(SendAs(1, 0, 1, most + 1),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr(absl::StrCat("is ", most + 1,
+                                              "; wanted at most ", most))));
 }
 
 // It had told its leader, but that died before it told others.

@@ -48,12 +48,12 @@ class StepAnewGrpcTest : public testing::Test {
   }
 
   // Of few bytes and of many, by different algorithms.
-  static std::shared_ptr<const CollectiveRequest> Request(int instance) {
+  std::shared_ptr<const CollectiveRequest> Request(int instance) const {
     constexpr int64_t kCounts[] = {1, 100, 1000, 50'000, 200'000};
     constexpr const char* kAlgorithms[] = {
         "RingReduce", "RecursiveDoublingReduce", "TreeReduce", "ShuffleReduce"};
     auto request = std::make_shared<CollectiveRequest>();
-    request->group_key = 1;
+    request->group_key = group_key_;
     request->group_size = kTasks;
     request->instance_key = instance;
     request->op = AllReduce{};
@@ -123,8 +123,31 @@ class StepAnewGrpcTest : public testing::Test {
         absl::CancelledError("at will"));
   }
 
+  // Begins a step, cleans it up on the way, and begins it anew.
+  void InterruptAndBeginAnew(int64_t step, int round) {
+    std::deque<Call> before, anew;
+    StartSome(before, step);
+    CleanUp(static_cast<int>(draw_() % kTasks), step);
+    for (int task = 0; task < kTasks; ++task) ExecutorOf(task, step);
+    StartAll(anew, step, round);
+    for (auto* const calls : {&before, &anew}) {
+      for (Call& call : *calls) call.ended.Wait();
+    }
+    for (const Call& call : anew) {
+      ASSERT_THAT(call.status, IsOk()) << "round " << round;
+      const auto* const sums =
+          reinterpret_cast<const float*>(call.output.data());
+      const auto sum = static_cast<float>(0 + 1 + 2 + kTasks * round);
+      ASSERT_EQ(std::count(sums, sums + call.output.num_elements(), sum),
+                call.output.num_elements())
+          << "round " << round;
+    }
+    CleanUp(0, step);
+  }
+
   DefaultEnvironment environment_{2};
   std::mt19937_64 draw_{1};
+  GroupKey group_key_ = 1;
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
 };
 
@@ -135,25 +158,15 @@ TEST_F(StepAnewGrpcTest, NothingOfBeforeMeetsWhatAStepBeginsAnew) {
     call.ended.Wait();
     ASSERT_THAT(call.status, IsOk());
   }
-  for (int round = 0; round < kRounds; ++round) {
-    const int64_t step = 5 + round % 2;
-    std::deque<Call> before, anew;
-    StartSome(before, step);
-    CleanUp(static_cast<int>(draw_() % kTasks), step);
-    for (int task = 0; task < kTasks; ++task) ExecutorOf(task, step);
-    StartAll(anew, step, round);
-    for (Call& call : before) call.ended.Wait();
-    for (Call& call : anew) {
-      call.ended.Wait();
-      ASSERT_THAT(call.status, IsOk()) << "round " << round;
-      const auto* const sums =
-          reinterpret_cast<const float*>(call.output.data());
-      const auto sum = static_cast<float>(0 + 1 + 2 + kTasks * round);
-      ASSERT_EQ(std::count(sums, sums + call.output.num_elements(), sum),
-                call.output.num_elements())
-          << "round " << round;
-    }
-    CleanUp(0, step);
+  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
+    InterruptAndBeginAnew(/*step=*/5 + round % 2, round);
+  }
+}
+
+TEST_F(StepAnewGrpcTest, NorWhereItsGroupsWereNotSettledBefore) {
+  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
+    ++group_key_;
+    InterruptAndBeginAnew(/*step=*/5 + round % 2, round);
   }
 }
 
