@@ -442,7 +442,7 @@ TEST_F(GivenUpTest, WhatIsAskedAfterTheStepIsRefused) {
   *late.mutable_complete_params() = *EncodeMemberCall(
       {.device = device,
        .request = std::make_shared<const CollectiveRequest>(
-           AllReduceOf(kGroup, /*group_size=*/2, /*instance_key=*/1)),
+           AllReduceOf(kGroup, /*size=*/2, /*instance_key=*/1)),
        .number = kFirst});
   absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
   cluster_->Send({1, device.incarnation}, 0, late,
@@ -467,7 +467,7 @@ TEST_F(GivenUpTest, WhatWaitsWhenTheStepIsOverIsNotMetByWhatItBeginsAnew) {
   *before.mutable_complete_params() = *EncodeMemberCall(
       {.device = device,
        .request = std::make_shared<const CollectiveRequest>(
-           AllReduceOf(kGroup, /*group_size=*/2, /*instance_key=*/1)),
+           AllReduceOf(kGroup, /*size=*/2, /*instance_key=*/1)),
        .number = kFirst});
   absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
   cluster_->Send({1, device.incarnation}, 0, before,
