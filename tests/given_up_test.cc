@@ -113,6 +113,19 @@ class GivenUpTest : public testing::Test {
                                          HasSubstr(cluster_->Label(0))));
   }
 
+  // Of task 0, by a message that knows of no clean-up.
+  void AskAsTask1ForAGroupOfTwo(absl::StatusOr<proto::ControlReply>* answer) {
+    const DeviceAttributes device = cluster_->Device(1, 0);
+    proto::ControlRequest request;
+    *request.mutable_complete_params() = *EncodeMemberCall(
+        {.device = device,
+         .request = std::make_shared<const CollectiveRequest>(
+             AllReduceOf(kGroup, /*size=*/2, /*instance_key=*/1)),
+         .number = kFirst});
+    cluster_->Send({1, device.incarnation}, 0, request,
+                   [answer](const ControlAnswer& reply) { *answer = reply; });
+  }
+
   absl::Status SendAs(int from, int to, uint64_t execution,
                       uint64_t last_cleanup = 0) {
     proto::ControlRequest request;
@@ -437,16 +450,8 @@ TEST_F(GivenUpTest, WhatIsAskedAfterTheStepIsRefused) {
   Begin({.num_tasks = 4});
   size_ = 3;
   EndStepEverywhere();
-  const DeviceAttributes device = cluster_->Device(1, 0);
-  proto::ControlRequest late;
-  *late.mutable_complete_params() = *EncodeMemberCall(
-      {.device = device,
-       .request = std::make_shared<const CollectiveRequest>(
-           AllReduceOf(kGroup, /*size=*/2, /*instance_key=*/1)),
-       .number = kFirst});
   absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
-  cluster_->Send({1, device.incarnation}, 0, late,
-                 [&](const ControlAnswer& reply) { answer = reply; });
+  AskAsTask1ForAGroupOfTwo(&answer);
   cluster_->RunFor(absl::Seconds(1));
   ASSERT_THAT(answer, IsOk());
   EXPECT_THAT(
@@ -462,16 +467,8 @@ TEST_F(GivenUpTest, WhatIsAskedAfterTheStepIsRefused) {
 TEST_F(GivenUpTest, WhatWaitsWhenTheStepIsOverIsNotMetByWhatItBeginsAnew) {
   Begin({.num_tasks = 4});
   size_ = 3;
-  const DeviceAttributes device = cluster_->Device(1, 0);
-  proto::ControlRequest before;
-  *before.mutable_complete_params() = *EncodeMemberCall(
-      {.device = device,
-       .request = std::make_shared<const CollectiveRequest>(
-           AllReduceOf(kGroup, /*size=*/2, /*instance_key=*/1)),
-       .number = kFirst});
   absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
-  cluster_->Send({1, device.incarnation}, 0, before,
-                 [&](const ControlAnswer& reply) { answer = reply; });
+  AskAsTask1ForAGroupOfTwo(&answer);
   cluster_->RunFor(absl::Seconds(1));
   EndStepEverywhere();
   for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
