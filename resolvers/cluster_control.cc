@@ -311,14 +311,12 @@ void ClusterControl::Handle(const ControlCaller& caller,
       return options_.named_tensors->Handle(
           caller, request, std::move(withdrawn), std::move(done));
     case proto::ControlRequest::kCleanupStep:
-      if (options_.cleanup_step == nullptr) {
-        return std::move(done)(RunsNothing());
+      status = param_resolver_->CheckCleanup(caller.task,
+                                             request.cleanup_step().number());
+      if (status.ok() && options_.cleanup_step == nullptr) {
+        status = RunsNothing();
       }
-      if (absl::Status status = param_resolver_->CheckCleanup(
-              caller.task, request.cleanup_step().number());
-          !status.ok()) {
-        return std::move(done)(std::move(status));
-      }
+      if (!status.ok()) return std::move(done)(std::move(status));
       return options_.cleanup_step(
           caller, request.cleanup_step(),
           [done = std::move(done)](const absl::Status& ended) mutable {

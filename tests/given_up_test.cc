@@ -6,18 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "framework/wire_codec.h"
-#include "resolvers/control_codec.h"
 #include "resolvers/given_up_executions.h"
+#include "tests/given_up_testing.h"
 #include "tests/simulated_cluster.h"
 #include "tests/status_matchers.h"
 
@@ -27,45 +24,9 @@ namespace {
 using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
-using CallPtr = SimulatedCluster::CallPtr;
 
-constexpr GroupKey kGroup = 7;
-constexpr CallNumber kFirst = {.step_id = 5, .execution = 0};
-
-const absl::Status kReason = absl::DeadlineExceededError("task 1 had no time");
-
-class GivenUpTest : public testing::Test {
+class GivenUpTest : public GivenUpFixture {
  protected:
-  void Begin(SimulatedCluster::Options options) {
-    num_tasks_ = size_ = options.num_tasks;
-    cluster_ = std::make_unique<SimulatedCluster>(options);
-    cluster_->StartAll();
-  }
-
-  // Of three tasks.
-  void BeginWithoutTask2() {
-    size_ = 3;
-    cluster_ = std::make_unique<SimulatedCluster>(
-        SimulatedCluster::Options{.num_tasks = 3});
-    cluster_->Start(0);
-    cluster_->Start(1);
-    cluster_->RunFor(absl::Seconds(1));
-  }
-
-  // It starts much later.
-  void ExpectThatTask2IsTold() {
-    cluster_->RunFor(absl::Seconds(20));
-    cluster_->Start(2);
-    cluster_->RunFor(absl::Seconds(1));
-    const CallPtr late = Ask(2);
-    cluster_->RunFor(absl::Seconds(1));
-    EXPECT_EQ(late->status(), kReason);
-  }
-
-  CallPtr Ask(int task, CallNumber number = kFirst, InstanceKey key = 1) {
-    return cluster_->Ask(task, 0, AllReduceOf(kGroup, size_, key), number);
-  }
-
   // All ask, and are answered.
   void Settle(InstanceKey key, CallNumber number) {
     std::vector<CallPtr> calls;
@@ -76,35 +37,6 @@ class GivenUpTest : public testing::Test {
     for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
   }
 
-  // What an executor does whose execution fails.
-  void GiveUp(int task, const CallPtr& call, CallNumber number = kFirst,
-              InstanceKey key = 1) {
-    call->token->Cancel(kReason);
-    GiveUpAs(task, kReason, number, key);
-  }
-  void GiveUpAs(int task, const absl::Status& reason,
-                CallNumber number = kFirst, InstanceKey key = 1) {
-    cluster_->control(task).param_resolver()->GiveUp(
-        {kGroup, key}, number, beginnings_[{task, number.step_id}], reason);
-  }
-
-  // What a clean-up does that task 1 begins, and that reaches all but one.
-  void EndStepEverywhere(int missed = -1) {
-    const uint64_t number =
-        cluster_->control(1).param_resolver()->NextCleanup();
-    for (int task = 0; task < num_tasks_; ++task) {
-      if (task == missed) continue;
-      cluster_->control(task).param_resolver()->EndStepEverywhere(
-          kFirst.step_id, number);
-    }
-  }
-
-  // What its manager does that makes an executor.
-  void BeginStep(int task, int64_t step_id) {
-    beginnings_[{task, step_id}] =
-        cluster_->control(task).param_resolver()->BeginStep(step_id);
-  }
-
   // By a call of another step.
   void LetFindLeaderLost(int task) {
     const CallPtr call = Ask(task, {.step_id = 4});
@@ -112,42 +44,6 @@ class GivenUpTest : public testing::Test {
     EXPECT_THAT(call->status(), StatusIs(StatusCode::kUnavailable,
                                          HasSubstr(cluster_->Label(0))));
   }
-
-  // Of task 0, by a message that knows of no clean-up.
-  void AskAsTask1ForAGroupOfTwo(absl::StatusOr<proto::ControlReply>* answer) {
-    const DeviceAttributes device = cluster_->Device(1, 0);
-    proto::ControlRequest request;
-    *request.mutable_complete_params() = *EncodeMemberCall(
-        {.device = device,
-         .request = std::make_shared<const CollectiveRequest>(
-             AllReduceOf(kGroup, /*size=*/2, /*instance_key=*/1)),
-         .number = kFirst});
-    cluster_->Send({1, device.incarnation}, 0, request,
-                   [answer](const ControlAnswer& reply) { *answer = reply; });
-  }
-
-  absl::Status SendAs(int from, int to, uint64_t execution,
-                      uint64_t last_cleanup = 0) {
-    proto::ControlRequest request;
-    proto::CancelExecution* const cancel = request.mutable_cancel_execution();
-    *cancel->mutable_key() = EncodeKey({.step = kFirst.step_id,
-                                        .group = kGroup,
-                                        .instance = 1,
-                                        .execution = execution});
-    *cancel->mutable_reason() = EncodeError(kReason);
-    cancel->set_last_cleanup(last_cleanup);
-    absl::Status status = absl::UnknownError("not answered");
-    cluster_->Send(
-        {from, cluster_->Device(from, 0).incarnation}, to, request,
-        [&status](const ControlAnswer& answer) { status = answer.status(); });
-    cluster_->RunFor(absl::Seconds(1));
-    return status;
-  }
-
-  int num_tasks_ = 0;
-  int size_ = 0;  // Of the group.
-  std::unique_ptr<SimulatedCluster> cluster_;
-  std::map<std::pair<int, int64_t>, uint64_t> beginnings_;
 };
 
 // Its own deadline may pass just then, and is to name who has not come.
@@ -373,208 +269,6 @@ TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
       EXPECT_EQ(resolver.leader().num_waiting(), 0u);
     }
   }
-}
-
-TEST_F(GivenUpTest, WhatAStepThatIsOverHadBegunIsNotToldOthers) {
-  Begin({.num_tasks = 3});
-  const CallPtr waiting = Ask(0);
-  const CallPtr given_up = Ask(1);
-  cluster_->RunFor(absl::Seconds(1));
-  ParamResolverDistributed& resolver = *cluster_->control(1).param_resolver();
-  resolver.EndStepEverywhere(kFirst.step_id, /*cleanup=*/1);
-  GiveUp(1, given_up);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_TRUE(waiting->waits());
-  BeginStep(1, kFirst.step_id);
-  const CallPtr again = Ask(1);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_TRUE(again->waits());
-}
-
-// Task 0 leads.
-TEST_F(GivenUpTest, AStepThatIsOverForTheLeaderAloneIsGivenUpOnAllTasks) {
-  Begin({.num_tasks = 4});
-  size_ = 3;
-  const CallPtr given_up = Ask(1);
-  const CallPtr waiting = Ask(2);
-  cluster_->RunFor(absl::Seconds(1));
-  cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
-  GiveUp(1, given_up);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(waiting->status(), kReason);
-  const CallPtr late = Ask(3);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(late->status(), kReason);
-}
-
-TEST_F(GivenUpTest, WhatTheLeaderEndsWithItsStepIsToldATaskThatStartsLater) {
-  BeginWithoutTask2();
-  const CallPtr given_up = Ask(0);
-  cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
-  GiveUp(0, given_up);
-  ExpectThatTask2IsTold();
-}
-
-TEST_F(GivenUpTest, WhatComesAfterTheStepEndsNothingOfWhatItBeginsAnew) {
-  Begin({.num_tasks = 4});
-  size_ = 3;  // Without task 0, which leads.
-  EndStepEverywhere();
-  for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
-  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
-  const std::vector<CallPtr> calls = {Ask(1), Ask(2), Ask(3)};
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
-  const CallPtr given_up = Ask(1, kFirst, /*key=*/2);
-  const CallPtr other = Ask(2, kFirst, /*key=*/2);
-  cluster_->RunFor(absl::Seconds(1));
-  GiveUp(1, given_up, kFirst, /*key=*/2);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(other->status(), kReason);
-}
-
-// Of a call that fails before it asks, and before the leader begins the step.
-TEST_F(GivenUpTest, WhatIsGivenUpInAStepThatBeginsAnewEndsThere) {
-  Begin({.num_tasks = 4});
-  size_ = 3;  // Without task 0, which leads.
-  EndStepEverywhere();
-  for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
-  GiveUpAs(1, kReason);
-  cluster_->RunFor(absl::Seconds(1));
-  const std::vector<CallPtr> calls = {Ask(2), Ask(3)};
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : calls) EXPECT_EQ(call->status(), kReason);
-}
-
-// Else the leader would take it for one of those that the step begins anew.
-TEST_F(GivenUpTest, WhatIsAskedAfterTheStepIsRefused) {
-  Begin({.num_tasks = 4});
-  size_ = 3;
-  EndStepEverywhere();
-  absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
-  AskAsTask1ForAGroupOfTwo(&answer);
-  cluster_->RunFor(absl::Seconds(1));
-  ASSERT_THAT(answer, IsOk());
-  EXPECT_THAT(
-      DecodeError(answer->complete_params().failure().reason()),
-      StatusIs(StatusCode::kAborted, HasSubstr("step 5 has been cleaned up")));
-  for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
-  const std::vector<CallPtr> calls = {Ask(1), Ask(2), Ask(3)};
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
-}
-
-// It was withdrawn, and that is late.
-TEST_F(GivenUpTest, WhatWaitsWhenTheStepIsOverIsNotMetByWhatItBeginsAnew) {
-  Begin({.num_tasks = 4});
-  size_ = 3;
-  absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
-  AskAsTask1ForAGroupOfTwo(&answer);
-  cluster_->RunFor(absl::Seconds(1));
-  EndStepEverywhere();
-  for (int task : {1, 2, 3}) BeginStep(task, kFirst.step_id);
-  const std::vector<CallPtr> calls = {Ask(1), Ask(2), Ask(3)};
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
-  ASSERT_THAT(answer, IsOk());
-  EXPECT_THAT(
-      DecodeError(answer->complete_params().failure().reason()),
-      StatusIs(StatusCode::kAborted, HasSubstr("step 5 has been cleaned up")));
-}
-
-// It has heard of none of the clean-ups before.
-TEST_F(GivenUpTest, ARestartedTaskTakesPartInAStepThatBeginsAnew) {
-  Begin({.num_tasks = 3});
-  EndStepEverywhere();
-  cluster_->Restart(2);
-  cluster_->RunFor(absl::Seconds(1));
-  ASSERT_EQ(cluster_->join_status(2), absl::OkStatus());
-  for (int round = 0; round < 2; ++round) {
-    for (int task : {0, 1, 2}) BeginStep(task, kFirst.step_id);
-    const std::vector<CallPtr> calls = {Ask(0), Ask(1), Ask(2)};
-    cluster_->RunFor(absl::Seconds(1));
-    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
-    const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
-    cluster_->RunFor(absl::Seconds(1));
-    GiveUpAs(2, kReason, kFirst, /*key=*/2);
-    cluster_->RunFor(absl::Seconds(1));
-    EXPECT_EQ(waiting->status(), kReason);
-    EndStepEverywhere();
-  }
-}
-
-TEST_F(GivenUpTest, ACleanupThatMissedATaskIsMadeUpForByTheNext) {
-  for (int missed : {0, 2}) {
-    SCOPED_TRACE(missed);
-    Begin({.num_tasks = 3});
-    EndStepEverywhere(missed);
-    EndStepEverywhere();
-    for (int task : {0, 1, 2}) BeginStep(task, kFirst.step_id);
-    const std::vector<CallPtr> calls = {Ask(0), Ask(1), Ask(2)};
-    cluster_->RunFor(absl::Seconds(1));
-    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
-    for (int giver : {0, 2}) {
-      const InstanceKey key = 10 + giver;
-      const CallPtr waiting = Ask(2 - giver, kFirst, key);
-      cluster_->RunFor(absl::Seconds(1));
-      GiveUpAs(giver, kReason, kFirst, key);
-      cluster_->RunFor(absl::Seconds(1));
-      EXPECT_EQ(waiting->status(), kReason);
-      const CallPtr late = Ask(2 - giver, kFirst, key);
-      cluster_->RunFor(absl::Seconds(1));
-      EXPECT_EQ(late->status(), kReason);
-    }
-  }
-}
-
-// A device that comes to it in a later generation would wait for ever.
-TEST_F(GivenUpTest, TheLeaderHearsWhatFailsInAStepThatIsOverForItAlone) {
-  Begin({.num_tasks = 4});
-  size_ = 3;
-  BeginStep(0, kFirst.step_id);
-  cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
-  for (int task : {1, 2, 3}) {
-    BeginStep(task, kFirst.step_id);
-    Ask(task);
-  }
-  cluster_->RunFor(absl::Seconds(1));
-  ExecKey execution = KeyOf({kGroup, 2}, kFirst);
-  execution.generation = 1;
-  cluster_->control(0).param_resolver()->OnCancelled(
-      {1, cluster_->Device(1, 0).incarnation}, execution, kReason);
-  const CallPtr late = Ask(3, kFirst, /*key=*/2);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(late->status(), kReason);
-}
-
-// Of an executor that is about to be cleaned up.
-TEST_F(GivenUpTest, WhatIsAskedWhileTheStepIsOverOnAllTasksEnds) {
-  Begin({.num_tasks = 3});
-  EndStepEverywhere();
-  const CallPtr call = Ask(1);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(
-      call->status(),
-      StatusIs(StatusCode::kAborted, HasSubstr("step 5 has been cleaned up")));
-}
-
-TEST_F(GivenUpTest, TheLeaderRemembersThoughItComesBackToTheStep) {
-  BeginWithoutTask2();
-  BeginStep(0, kFirst.step_id);
-  cluster_->control(0).param_resolver()->EndStep(kFirst.step_id);
-  GiveUp(1, Ask(1));
-  cluster_->RunFor(absl::Seconds(1));
-  BeginStep(0, kFirst.step_id);
-  ExpectThatTask2IsTold();
-}
-
-TEST_F(GivenUpTest, ANumberOfACleanupThatCannotBeIsRefused) {
-  Begin({.num_tasks = 3});
-  const uint64_t most = uint64_t{1} << 40;
-  EXPECT_THAT(SendAs(1, 0, 0, most), IsOk());
-  EXPECT_THAT(SendAs(1, 0, 1, most + 1),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr(absl::StrCat("is ", most + 1,
-                                              "; wanted at most ", most))));
 }
 
 // It had told its leader, but that died before it told others.
