@@ -11,36 +11,18 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-TUTTI = os.path.abspath(sys.argv[1])
+from tutti_testing import TUTTI, ToolTest, main
+
 PERF = ["--", "perf", "all_reduce"]
 
-# What says who takes part; no test is to see what the machine says.
-FOREIGN = re.compile("TUTTI_|SLURM_")
 
+class LaunchTestCase(ToolTest):
 
-class LaunchTestCase(unittest.TestCase):
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-
-    def run_tool(self, *args, **variables):
-        environment = {name: value for name, value in os.environ.items()
-                       if not FOREIGN.match(name)}
-        return subprocess.run(
-            [TUTTI, *map(str, args)], cwd=self.root, text=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=300, capture_output=True,
-            env={**environment, **variables})
-
-    def refuse(self, *args, **variables):
+    def refuse(self, *args, variables=None):
         """The one line that says what is wrong with the command line."""
-        result = self.run_tool(*args, **variables)
+        result = self.run_tool(*args, variables=variables)
         self.assertEqual(result.returncode, 2, result)
         self.assertFalse(result.stdout)
         self.assertRegex(result.stderr,
@@ -83,7 +65,8 @@ class CommandLinesTest(LaunchTestCase):
                 self.assertIn(option, error)
                 self.assertIn("(see `tutti launch --help`)", error)
         self.assertIn("TUTTI_DETECT", self.refuse(
-            "launch", "--tasks", 3, *PERF, TUTTI_DETECT="bogus"))
+            "launch", "--tasks", 3, *PERF,
+            variables={"TUTTI_DETECT": "bogus"}))
 
     def test_the_help_to_read_is_that_of_the_wrong_command(self):
         self.assertIn("(see `tutti perf --help`)",
@@ -138,18 +121,20 @@ class CommandLinesTest(LaunchTestCase):
                       self.refuse("worker", "--cluster-file", file, *PERF))
         file.write_text("{")
         self.assertIn("cluster.json: not JSON",
-                      self.refuse("worker", *PERF, TUTTI_CLUSTER_FILE="cluster.json"))
+                      self.refuse("worker", *PERF, variables={
+                          "TUTTI_CLUSTER_FILE": "cluster.json"}))
         self.assertIn('TUTTI_TASK: "x" is no whole number',
-                      self.refuse("worker", *PERF, TUTTI_TASK="x",
-                                  TUTTI_CLUSTER="localhost:1"))
+                      self.refuse("worker", *PERF, variables={
+                          "TUTTI_TASK": "x", "TUTTI_CLUSTER": "localhost:1"}))
         self.assertIn('SLURM_STEP_NODELIST: "n[" is no list',
-                      self.refuse("worker", "--insecure", *PERF,
-                                  SLURM_PROCID="0", SLURM_STEP_NODELIST="n[",
-                                  SLURM_STEP_TASKS_PER_NODE="1"))
+                      self.refuse("worker", "--insecure", *PERF, variables={
+                          "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "n[",
+                          "SLURM_STEP_TASKS_PER_NODE": "1"}))
 
     def test_variables_concern_no_command_that_does_not_ask(self):
         result = self.run_tool("run", "barrier", "--devices", 2,
-                               TUTTI_CLUSTER="host1:1,host2:2", TUTTI_TASK="0")
+                               variables={"TUTTI_CLUSTER": "host1:1,host2:2",
+                                          "TUTTI_TASK": "0"})
         self.assertEqual(result.returncode, 0, result)
 
 
@@ -166,11 +151,11 @@ class TuneTest(LaunchTestCase):
                              "--max-bytes", 2048, "--rounds", 1,
                              "--iterations", 1)
 
-    def perf(self, *launch, **variables):
+    def perf(self, *launch, variables):
         """The algorithm for each size."""
         result = self.run_tool(
             "launch", *launch, *PERF, "--max-bytes", 2048, "--factor", 8,
-            "--iterations", 1, "--json", **variables)
+            "--iterations", 1, "--json", variables=variables)
         self.assertEqual(result.returncode, 0, result)
         return {row["bytes"]: row["algorithm"]
                 for row in json.loads(result.stdout)}
@@ -200,7 +185,7 @@ class TuneTest(LaunchTestCase):
         # them.
         for column, variables in [(5, {}), (6, {"TUTTI_RULES": "rules.json"})]:
             self.assertEqual(
-                self.perf(*launch, **variables),
+                self.perf(*launch, variables=variables),
                 {int(row[2]): row[column].split()[0] for row in rows})
         for row in rows:
             explanation = self.explain(row[2])
@@ -299,10 +284,10 @@ class ProcessesTest(LaunchTestCase):
 
     def test_certificates_need_openssl(self):
         result = self.run_tool("certs", "--tasks", 2, "--out", "certs",
-                               PATH="/nowhere")
+                               variables={"PATH": "/nowhere"})
         self.assertEqual(result.returncode, 1)
         self.assertIn("wanted the program openssl", result.stderr)
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    main()

@@ -152,7 +152,7 @@ class ChoiceTest(ToolTest):
         rules = self.rules_for("RingReduce")
         self.assertEqual(ring, self.bits("--rules", rules))
         self.assertEqual(
-            ring, self.bits(env={**os.environ, "TUTTI_RULES": str(rules)}))
+            ring, self.bits(variables={"TUTTI_RULES": str(rules)}))
         self.assertEqual(self.bits(), self.bits("--rules", rules, "--algorithm",
                                                 "LocalReduce"))
 
@@ -160,11 +160,11 @@ class ChoiceTest(ToolTest):
         args = ["perf", "all_reduce", "--devices", 2, "--max-bytes", 4,
                 "--iterations", 1, "--json"]
         rules = self.rules_for("TreeReduce")
-        other = {**os.environ, "TUTTI_RULES": str(rules)}
+        variables = {"TUTTI_RULES": str(rules)}
         for told, algorithm in [
                 (self.run_tool(*args), "LocalReduce"),
                 (self.run_tool(*args, "--rules", rules), "TreeReduce"),
-                (self.run_tool(*args, env=other), "TreeReduce"),
+                (self.run_tool(*args, variables=variables), "TreeReduce"),
                 (self.run_tool(*args, "--rules", rules, "--algorithm",
                                "RingReduce"), "RingReduce")]:
             row, = json.loads(told.stdout)

@@ -5,18 +5,10 @@ usage: worker_test.py TUTTI
 """
 
 import os
-import pathlib
-import re
 import socket
 import subprocess
-import sys
-import tempfile
-import unittest
 
-TUTTI = os.path.abspath(sys.argv[1])
-
-# What says who takes part; no test is to see what the machine says.
-FOREIGN = re.compile("TUTTI_|SLURM_|OMPI_")
+from tutti_testing import TUTTI, ToolTest, main
 
 # What a task is given to wait for the others; no test that passes waits so
 # long, for the tasks must hear from each other why they do not work together.
@@ -37,30 +29,23 @@ def free_addresses(count):
     return addresses
 
 
-class WorkerTestCase(unittest.TestCase):
+class WorkerTestCase(ToolTest):
 
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-
-    def start(self, *args, **variables):
-        environment = {name: value for name, value in os.environ.items()
-                       if not FOREIGN.match(name)}
+    def start(self, *args, variables=None):
         process = subprocess.Popen(
             [TUTTI, *map(str, args)], cwd=self.root, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env={**environment, **variables})
+            stderr=subprocess.PIPE, env={**os.environ, **(variables or {})})
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
 
-    def start_task(self, cluster, task, words, options=(), **variables):
+    def start_task(self, cluster, task, words, options=(), variables=None):
         return self.start("worker", "--cluster", ",".join(cluster), "--task",
                           task, "--start-timeout", START_TIMEOUT, *options,
-                          "--", *words, **variables)
+                          "--", *words, variables=variables)
 
     def end(self, process):
         """The exit status, what it printed, and its errors without notes."""
@@ -170,7 +155,8 @@ class RefusalsTest(WorkerTestCase):
     def test_tokens(self):
         cluster = free_addresses(2)
         tasks = [self.start_task(cluster, task, ["run", "barrier"],
-                                 TUTTI_TOKEN=str(task)) for task in range(2)]
+                                 variables={"TUTTI_TOKEN": str(task)})
+                 for task in range(2)]
         for task, process in enumerate(tasks):
             error = self.error_of(process)
             other = f"task {1 - task} ({cluster[1 - task]})"
@@ -272,4 +258,4 @@ class AddressesTest(WorkerTestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    main()
