@@ -1,17 +1,21 @@
 #include "tools/goal_trace.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "schedule/schedule.h"
 
 namespace tutti {
 namespace {
+
+// Not a message of no bytes: of each LogGOPSim subtracts one.
+constexpr absl::string_view kNothing = "calc 0";
 
 std::string Label(int step, int first) {
   return absl::StrCat("l", step - first + 1);
 }
 
 std::string Operation(const Step& step, int64_t bytes) {
-  if (!IsTransfer(step) || bytes == 0) return "calc 0";
+  if (!IsTransfer(step) || bytes == 0) return std::string(kNothing);
   const bool sends = step.kind == StepKind::kSend;
   return absl::StrCat(sends ? "send " : "recv ", bytes, "b ",
                       sends ? "to " : "from ", step.peer, " tag ", step.tag);
@@ -39,6 +43,10 @@ std::string GoalTrace(const GroupPlan& plan, absl::Span<const int64_t> bytes) {
     for (; step < plan.num_steps() && plan.rank_of(step) == rank; ++step) {
       absl::StrAppend(&text, Label(step, first), ": ",
                       Operation(plan.step(step), bytes[step]), "\n");
+    }
+    // LogGOPSim needs something to do somewhere.
+    if (step == first) {
+      absl::StrAppend(&text, Label(step, first), ": ", kNothing, "\n");
     }
     for (int later = first; later < step; ++later) {
       AppendNeeds(plan, later, first, &text);

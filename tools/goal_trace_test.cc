@@ -70,7 +70,7 @@ TEST(GoalTraceTest, ARankWithNothingToDoIsThereAllTheSame) {
   const auto plan =
       GroupPlan::Create({.num_ranks = 1, .in_place = {false}}, schedules);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(GoalTrace(*plan, {}), "num_ranks 1\n\nrank 0 {\n}\n");
+  EXPECT_EQ(GoalTrace(*plan, {}), "num_ranks 1\n\nrank 0 {\nl1: calc 0\n}\n");
 }
 
 }  // namespace
