@@ -4,52 +4,32 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/peer_access.h"
+#include "tests/forwarding_peer_access.h"
 
 namespace tutti {
 
 // Passes transfers on to another PeerAccessInterface and fails the n-th one,
 // counting sends and receives alike from 1 in the order in which they begin;
 // n = 0 fails none. Thread-safe.
-class FailNthTransfer : public PeerAccessInterface {
+class FailNthTransfer : public ForwardingPeerAccess {
  public:
   FailNthTransfer(std::unique_ptr<PeerAccessInterface> target, int64_t n)
-      : target_(std::move(target)), n_(n) {}
+      : ForwardingPeerAccess(std::move(target)), n_(n) {}
 
   void PostToPeer(const CollGroupMember& peer, const BufKey& key,
                   const Offer& offer) override {
     if (IsTheOne()) return offer.lender->OnReleased(offer.id, Failure());
-    target_->PostToPeer(peer, key, offer);
+    target().PostToPeer(peer, key, offer);
   }
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                     const Ask& ask) override {
     if (IsTheOne()) return ask.borrower->OnDelivery(ask.id, Failure(), {});
-    target_->RecvFromPeer(peer, key, ask);
-  }
-  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
-                       absl::Status reason) override {
-    target_->CancelExecution(group, exec, std::move(reason));
-  }
-  void WatchEnds(EndedCallback ended) override {
-    target_->WatchEnds(std::move(ended));
-  }
-  absl::Status StatusOf(const ExecKey& exec) const override {
-    return target_->StatusOf(exec);
-  }
-  void ForgetExecution(const ExecKey& exec) override {
-    target_->ForgetExecution(exec);
-  }
-  void StartAbort(absl::Status reason) override {
-    target_->StartAbort(std::move(reason));
-  }
-  std::string DescribeWaiting(const CollGroupParams& group,
-                              const ExecKey& exec) override {
-    return target_->DescribeWaiting(group, exec);
+    target().RecvFromPeer(peer, key, ask);
   }
 
   // Transfers that began.
@@ -62,7 +42,6 @@ class FailNthTransfer : public PeerAccessInterface {
         absl::StrCat("transfer ", n_, " was made to fail"));
   }
 
-  const std::unique_ptr<PeerAccessInterface> target_;
   const int64_t n_;
   std::atomic<int64_t> num_transfers_{0};
 };

@@ -3,52 +3,28 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "framework/dtype.h"
 #include "framework/peer_access.h"
+#include "tests/forwarding_peer_access.h"
 
 namespace tutti {
 
 // Passes transfers on, and hands the bytes to the receiver in parts, as a
 // transport between processes does: one element, then the half of the rest,
 // then the others; the half where it goes, if the receiver says where.
-class PartsPeerAccess : public PeerAccessInterface {
+class PartsPeerAccess : public ForwardingPeerAccess {
  public:
   explicit PartsPeerAccess(std::unique_ptr<PeerAccessInterface> target)
-      : target_(std::move(target)) {}
+      : ForwardingPeerAccess(std::move(target)) {}
 
-  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
-                  const Offer& offer) override {
-    target_->PostToPeer(peer, key, offer);
-  }
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                     const Ask& ask) override {
     Ask in_parts = ask;
     in_parts.borrower = new InParts(ask);  // Deletes itself when told.
-    target_->RecvFromPeer(peer, key, in_parts);
-  }
-  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
-                       absl::Status reason) override {
-    target_->CancelExecution(group, exec, std::move(reason));
-  }
-  void WatchEnds(EndedCallback ended) override {
-    target_->WatchEnds(std::move(ended));
-  }
-  absl::Status StatusOf(const ExecKey& exec) const override {
-    return target_->StatusOf(exec);
-  }
-  void ForgetExecution(const ExecKey& exec) override {
-    target_->ForgetExecution(exec);
-  }
-  void StartAbort(absl::Status reason) override {
-    target_->StartAbort(std::move(reason));
-  }
-  std::string DescribeWaiting(const CollGroupParams& group,
-                              const ExecKey& exec) override {
-    return target_->DescribeWaiting(group, exec);
+    target().RecvFromPeer(peer, key, in_parts);
   }
 
  private:
@@ -90,8 +66,6 @@ class PartsPeerAccess : public PeerAccessInterface {
 
     const Ask ask_;
   };
-
-  const std::unique_ptr<PeerAccessInterface> target_;
 };
 
 }  // namespace tutti
