@@ -59,6 +59,11 @@ class ControlChannel {
   // protocol version).
   virtual void Call(int task, proto::ControlRequest request,
                     ControlCallOptions options, ControlDone done) = 0;
+
+  // As long as the sum of all `change`s is more than 0, somebody here waits for
+  // what other tasks may say at any time: a channel that has to look for that
+  // looks more often. By default nothing.
+  virtual void AddWaiting(int /*change*/) {}
 };
 
 // Who answers the calls of other tasks. Thread-safe; must not block.

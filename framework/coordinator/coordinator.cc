@@ -94,6 +94,7 @@ void Coordinator::Submit(CollectiveType type, NamedTensor tensor,
   absl::Status status = Prepare(*pending);
   if (status.ok()) status = Enter(pending);
   if (!status.ok()) return std::move(pending->done)(std::move(status));
+  SayWhetherWaits();
   Begin();  // First: who goes away after it has sent something says so.
   SendNext();
 }
@@ -126,6 +127,19 @@ absl::Status Coordinator::Enter(const PendingTensorPtr& pending) {
   return absl::CancelledError(
       absl::StrCat(options_.cluster.Label(rank()),
                    " has shut the coordinator of named tensors down"));
+}
+
+// What is told out of turn adds up all the same.
+void Coordinator::SayWhetherWaits() {
+  int change = 0;
+  {
+    MutexLock lock(&mu_);
+    const bool waits = pending_.has_undecided();
+    if (waits == waits_) return;
+    waits_ = waits;
+    change = waits ? 1 : -1;
+  }
+  options_.channel->AddWaiting(change);
 }
 
 void Coordinator::Begin() {
@@ -211,6 +225,7 @@ absl::Status Coordinator::CheckNumber(uint64_t first_number) {
 absl::Status Coordinator::Follow(const proto::Decision& decision) {
   auto tensors = TakeDecided(decision);
   if (!tensors.ok()) return tensors.status();
+  SayWhetherWaits();
   if (!decision.has_error()) {
     Run(decision, *std::move(tensors));
     return absl::OkStatus();
@@ -364,6 +379,7 @@ void Coordinator::EndHere(absl::Status status, DecidedRuns runs) {
     undecided = pending_.TakeUndecided();
     ++num_untold_;
   }
+  SayWhetherWaits();
   calls_->Cancel(status);
   if (runs == DecidedRuns::kCancel) runs_->Cancel(status);
   for (const PendingTensorPtr& pending : undecided) {

@@ -124,6 +124,7 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   void Submit(CollectiveType type, NamedTensor tensor, StatusCallback done);
   absl::Status Prepare(PendingTensor& pending);
   absl::Status Enter(const PendingTensorPtr& pending) ABSL_LOCKS_EXCLUDED(mu_);
+  void SayWhetherWaits() ABSL_LOCKS_EXCLUDED(mu_);
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
   void SendNext() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -164,6 +165,9 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   // What goes to rank zero: one message at a time, so that they stay in order.
   PendingTensors pending_ ABSL_GUARDED_BY(mu_);
   bool is_sending_ ABSL_GUARDED_BY(mu_) = false;
+
+  // For a decision, as the channel has been told.
+  bool waits_ ABSL_GUARDED_BY(mu_) = false;
 
   // What comes from there.
   uint64_t last_decision_ ABSL_GUARDED_BY(mu_) = 0;

@@ -15,6 +15,7 @@
 #include "framework/control_channel.h"
 #include "framework/coordinator/coordinator_server.h"
 #include "framework/cpu_device.h"
+#include "framework/wire_codec.h"
 #include "tests/simulated_environment.h"
 #include "tests/status_matchers.h"
 
@@ -30,12 +31,19 @@ using Kind = proto::ControlRequest::KindCase;
 class SilentChannel : public ControlChannel {
  public:
   void Call(int /*task*/, proto::ControlRequest request, ControlCallOptions,
-            ControlDone) override {
+            ControlDone done) override {
     kinds.push_back(request.kind_case());
     if (request.has_submit_tensors()) when_submitted();
+    if (request.has_submit_tensors()) submitted = std::move(done);
+    if (request.has_await_decisions()) decided = std::move(done);
   }
 
+  void AddWaiting(int change) override { num_waiting += change; }
+
   std::vector<Kind> kinds;  // Of the calls so far.
+  int num_waiting = 0;
+  ControlDone submitted;  // Of the last call of either kind.
+  ControlDone decided;
   std::function<void()> when_submitted = [] {};
 };
 
@@ -93,6 +101,30 @@ TEST_F(CoordinatorTest, NothingIsSentWhileNothingHappens) {
   EXPECT_EQ(channel_->kinds, asked);
 }
 
+TEST_F(CoordinatorTest, TheChannelKnowsWhetherADecisionIsAwaited) {
+  EXPECT_EQ(channel_->num_waiting, 0);
+  for (const std::string name : {"x", "y"}) {
+    Ask(name);
+    EXPECT_EQ(channel_->num_waiting, 1);
+    std::exchange(channel_->submitted, nullptr)(proto::ControlReply());
+  }
+  for (const uint64_t number : {1, 2}) {
+    EXPECT_EQ(channel_->num_waiting, 1);
+    proto::ControlReply reply;
+    proto::DecisionsReply& told = *reply.mutable_decisions();
+    told.set_first_number(number);
+    proto::Decision& decision = *told.add_decisions();
+    decision.add_requests(number);
+    *decision.mutable_error() = EncodeError(reason_);
+    std::exchange(channel_->decided, nullptr)(reply);
+  }
+  EXPECT_EQ(channel_->num_waiting, 0);
+  Ask("z");
+  EXPECT_EQ(channel_->num_waiting, 1);
+  coordinator_->End(reason_);
+  EXPECT_EQ(channel_->num_waiting, 0);
+}
+
 TEST_F(CoordinatorTest, WhoHasAskedForNothingGoesAwayInSilence) {
   coordinator_->Retire(reason_);
   coordinator_ = nullptr;
@@ -145,6 +177,7 @@ TEST_F(CoordinatorTest, RankZeroEndsAllForAProcessThatIsThereOrHasAsked) {
         {.cluster = cluster,
          .environment = environment_.get(),
          .device = std::make_shared<CpuDevice>(DeviceAttributes()),
+         .channel = channel_,
          .server = server,
          .executor = [] { return nullptr; },
          .present_process = [](int) { return 6; }});

@@ -37,6 +37,8 @@ class PendingTensors {
   absl::StatusOr<std::vector<PendingTensorPtr>> TakeDecided(
       const proto::Decision& decision);
 
+  bool has_undecided() const { return !undecided_.empty(); }
+
   // Their names can be asked for again.
   void Leave(const std::vector<PendingTensorPtr>& tensors);
 

@@ -24,11 +24,15 @@ namespace {
 constexpr int kProtocolVersion = 9;
 
 // Between looks, while MPI has something to go on with, and for what comes from
-// other hosts or from a process that could not ring.
+// other hosts or from a process that could not ring. Each is twice as long as
+// the one before; if somebody waits, as long as a sixteenth of the time so far:
+// so much later at most what comes is found.
 constexpr absl::Duration kShortestPause = absl::Microseconds(50);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(5);
 constexpr absl::Duration kLongestPauseOfMpi = absl::Milliseconds(1);
 constexpr absl::Duration kPauseIfAllRing = absl::Milliseconds(100);
+constexpr double kGrowth = 2;
+constexpr double kGrowthIfExpected = 1 + 1. / 16;
 
 // A longer time between two looks is one in which this process stood still.
 constexpr absl::Duration kLongestLook = absl::Milliseconds(100);
@@ -507,13 +511,14 @@ bool MpiRuntime::Sleep() {
     return false;
   }
   // Who comes to the end rings nobody.
-  const bool is_waiting = is_ending_ || state != MpiPoller::State::kIdle;
+  const bool is_waiting = is_ending_ || state >= MpiPoller::State::kWaiting;
   if (!is_waiting && local_size_ == size_) {
     return doorbell.SleepUnlessRung(kPauseIfAllRing);
   }
+  const bool is_expected = state == MpiPoller::State::kExpecting;
   const absl::Duration pause = pause_;
-  pause_ =
-      std::min(2 * pause_, is_waiting ? kLongestPauseOfMpi : kLongestPause);
+  pause_ = std::min(pause * (is_expected ? kGrowthIfExpected : kGrowth),
+                    is_waiting ? kLongestPauseOfMpi : kLongestPause);
   return doorbell.SleepUnlessRung(pause);
 }
 

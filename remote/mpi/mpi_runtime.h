@@ -32,11 +32,12 @@ namespace tutti {
 class MpiPoller {
  public:
   enum class State {
-    kIdle,     // Has nothing to do until another process sends something.
-    kWaiting,  // For MPI to go on with what was begun.
-    kMoving,   // So, and MPI may move many bytes only while it is called.
-    kRunning,  // So, and MPI runs a collective, in which all members are.
-    kBusy,     // Has just done something: there may be more.
+    kIdle,       // Has nothing to do until another process sends something.
+    kExpecting,  // So, and somebody here waits for that.
+    kWaiting,    // For MPI to go on with what was begun.
+    kMoving,     // So, and MPI may move many bytes only while it is called.
+    kRunning,    // So, and MPI runs a collective, in which all members are.
+    kBusy,       // Has just done something: there may be more.
   };
 
   virtual ~MpiPoller() = default;

@@ -64,6 +64,7 @@ class Endpoint final : public MpiPoller {
   void AwaitCancelled(int64_t step_id, const LastHolderPtr& ended) {
     pulls_.HoldWithCancelled(step_id, ended);
   }
+  void AddWaiting(int change) { num_waiting_ += change; }
   void OnSilent(int task, const absl::Status& reason);
   void Drop(int task, const absl::Status& reason);
 
@@ -107,6 +108,8 @@ class Endpoint final : public MpiPoller {
 
   // By task: OK until it has said goodbye.
   std::vector<absl::Status> gone_;
+
+  int num_waiting_ = 0;  // For what others may say (ControlChannel).
   absl::Time close_by_ = absl::InfiniteFuture();
   Work closed_;
 };
@@ -135,7 +138,8 @@ MpiPoller::State Endpoint::Poll(bool /*is_last*/) {
   if (is_busy) return State::kBusy;
   if (serves_.is_sending() || pulls_.is_receiving()) return State::kMoving;
   const bool is_waiting = messages_.is_sending() || closed_ != nullptr;
-  return is_waiting ? State::kWaiting : State::kIdle;
+  if (is_waiting) return State::kWaiting;
+  return num_waiting_ > 0 ? State::kExpecting : State::kIdle;
 }
 
 // Of tasks that are told so, nobody waits for this one any more.
@@ -297,6 +301,11 @@ class MpiTransport final : public Transport,
       endpoint->Call(task, std::move(request), std::move(options),
                      std::move(done));
     });
+  }
+
+  void AddWaiting(int change) override {
+    mailbox_->Post(
+        [endpoint = endpoint_, change] { endpoint->AddWaiting(change); });
   }
 
   void Request(int task, const BufKey& key, const Ask& ask) override {
