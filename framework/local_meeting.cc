@@ -14,8 +14,21 @@
 #include "framework/run_in_turn.h"
 
 namespace tutti {
-
 namespace {
+
+// How members meet without a lock:
+//
+//  - Each writes its own Attendee, shows itself there (kHere), and only then
+//    adds itself to the count. So who reads the count sees all that are counted
+//    in it; others may be here already, and are about to be counted.
+//  - The count decides. Who makes it the size of the group has all of them, and
+//    nobody else touches them before it has let the next execution in, by
+//    setting the count to 0.
+//  - A failure is a bit of the count (kFailed). Those that were counted before
+//    it are Fail()'s; unless they are all, who are the last one's. Who adds
+//    itself after it is its own: it takes itself out and ends its call. Fail()
+//    cannot tell these from those that are counted, and looks until there are
+//    no more than that: it is a few instructions from the count to there.
 
 // The member's place among those of this process.
 size_t PlaceOf(const CollectiveParams& params) {

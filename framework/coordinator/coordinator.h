@@ -141,6 +141,16 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   void OnRunEnded(InstanceKey instance, bool went_well)
       ABSL_LOCKS_EXCLUDED(mu_);
   void OnTold() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The end comes once, in EndHere(): what is undecided ends with its status
+  // and, by kCancel, what runs. To there lead
+  //  - Shutdown(): tells rank zero, which says so to all ranks, this one
+  //    included, after what it had decided before;
+  //  - Fail(): a call has failed, or rank zero says what cannot be. Tells rank
+  //    zero, and does not wait for it;
+  //  - End() and Retire(), by EndAll(): the same, also for runs that an earlier
+  //    end let finish;
+  //  - the loss of task 0. Rank zero's server, told of any loss, answers all.
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);
   void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
