@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/collective_executor.h"
 #include "framework/determinism.h"
 #include "framework/tensor.h"
@@ -58,16 +59,50 @@ std::vector<Tensor> MakeInputTensors(const Case& c) {
   return inputs;
 }
 
-// One execution. The outputs, in rank order.
-std::vector<Tensor> Outputs(const Case& c, const std::vector<Tensor>& inputs,
-                            WorkDriver& driver) {
+// A case, and which devices its ranks have; others are in no group.
+struct Placed {
+  Case c;
+  Grid devices;
+  std::vector<int> device_of;  // By rank: in the order of tasks.
+};
+
+Placed AsItSays(const Case& c) {
+  Placed placed = {.c = c, .devices = c.grid};
+  for (int rank = 0; rank < c.grid.size(); ++rank) {
+    placed.device_of.push_back(DeviceIndex(c, rank));
+  }
+  return placed;
+}
+
+// The last ranks have a task each, the first one has all others.
+Placed Unevenly(const Case& c, int tasks) {
   const int size = c.grid.size();
-  TestGroup group(c.grid, &driver, Transfers::kDeferred);
+  Placed placed = {.c = c, .devices = {tasks, size}};
+  for (int rank = 0; rank < size; ++rank) {
+    const int task = std::max(0, rank - (size - tasks));
+    placed.device_of.push_back(task == 0 ? rank : task * size);
+  }
+  return placed;
+}
+
+std::string ToString(const Placed& placed) {
+  return absl::StrCat(ToString(placed.c), ", on devices ",
+                      absl::StrJoin(placed.device_of, ","), " of ",
+                      ToString(placed.devices));
+}
+
+// One execution. The outputs, in rank order.
+std::vector<Tensor> Outputs(const Placed& placed,
+                            const std::vector<Tensor>& inputs,
+                            WorkDriver& driver) {
+  const Case& c = placed.c;
+  const int size = c.grid.size();
+  TestGroup group(placed.devices, &driver, Transfers::kDeferred);
   const auto requests = RequestsOf(c, UnderTest().name, /*key=*/1);
   std::vector<Tensor> outputs(size);
   std::vector<std::optional<absl::Status>> statuses(size);
   for (int rank = 0; rank < size; ++rank) {
-    CollectiveArgs args{.device = group.device(DeviceIndex(c, rank)),
+    CollectiveArgs args{.device = group.device(placed.device_of[rank]),
                         .request = requests[rank],
                         .input = inputs[rank]};
     if (HasOutput(c.type, rank, c.root)) args.output = &outputs[rank];
@@ -106,43 +141,47 @@ std::string Difference(const std::vector<Tensor>& a,
   return "";
 }
 
-// The case on all layouts of its group on which the bits are to be the same;
-// the first is the given one.
-std::vector<Case> SameBitsOn(const Case& c) {
-  if (UnderTest().traits().determinism != Determinism::kByRankOrder) return {c};
+// The case on layouts of its group on which the bits are to be the same.
+std::vector<Placed> SameBitsOn(Case c) {
+  if (UnderTest().traits().determinism != Determinism::kByRankOrder) {
+    return {AsItSays(c)};
+  }
   const int size = c.grid.size();
-  std::vector<Case> cases;
+  std::vector<Placed> placed;
   for (int tasks = 1; tasks <= size; ++tasks) {
     if (size % tasks != 0) continue;
-    cases.push_back(c);
-    cases.back().grid = {tasks, size / tasks};
+    c.grid = {tasks, size / tasks};
+    placed.push_back(AsItSays(c));
     if (tasks == 1 || tasks == size) continue;
-    cases.push_back(cases.back());
-    cases.back().deals_ranks = true;
+    placed.push_back(Unevenly(c, tasks));
+    c.deals_ranks = true;
+    placed.push_back(AsItSays(c));
+    c.deals_ranks = false;
   }
-  return cases;
+  return placed;
 }
 
 void ExpectSameBits(const Case& first) {
   const std::vector<Tensor> inputs = MakeInputTensors(first);
   SeededDriver first_driver(/*seed=*/0);
-  const std::vector<Tensor> outputs = Outputs(first, inputs, first_driver);
-  const auto compare = [&](const Case& c, WorkDriver& driver) {
-    ASSERT_EQ(Difference(outputs, Outputs(c, inputs, driver)), "")
+  const std::vector<Tensor> outputs =
+      Outputs(AsItSays(first), inputs, first_driver);
+  const auto compare = [&](const Placed& placed, WorkDriver& driver) {
+    ASSERT_EQ(Difference(outputs, Outputs(placed, inputs, driver)), "")
         << "between " << ToString(first) << ", " << first_driver.ToString()
-        << ", and " << ToString(c) << ", " << driver.ToString()
+        << ", and " << ToString(placed) << ", " << driver.ToString()
         << ", with determinism " << Name(UnderTest().traits().determinism);
   };
-  for (const Case& c : SameBitsOn(first)) {
+  for (const Placed& placed : SameBitsOn(first)) {
     for (uint64_t seed = 1; seed <= kRuns; ++seed) {
       SeededDriver driver(seed);
-      compare(c, driver);
+      compare(placed, driver);
       if (testing::Test::HasFailure()) return;
     }
     for (const int num_threads : kNumbersOfThreads) {
       for (int run = 0; run < kRunsOnThreads; ++run) {
         const auto driver = OnThreads(num_threads);
-        compare(c, *driver);
+        compare(placed, *driver);
         if (testing::Test::HasFailure()) return;
       }
     }

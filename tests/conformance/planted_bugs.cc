@@ -10,6 +10,7 @@
 
 #include "framework/collective_executor.h"
 #include "framework/collective_implementation.h"
+#include "framework/group_layout.h"
 #include "framework/registry.h"
 #include "schedule/algorithm.h"
 #include "schedule/schedule_builder.h"
@@ -175,9 +176,9 @@ Schedule SumFromOwnRankOn(const PlanRequest& request) {
   return builder.Build();
 }
 
-// Every rank gets all inputs and adds them up in the order of ranks, but
-// backwards if there are several tasks.
-Schedule SumByLayout(const PlanRequest& request) {
+// Every rank gets all inputs and adds them up in the order of ranks, or
+// backwards.
+Schedule SumInOrder(const PlanRequest& request, bool backwards) {
   const int size = request.layout.size();
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto sends = builder.AddLane();
@@ -190,9 +191,7 @@ Schedule SumByLayout(const PlanRequest& request) {
     inputs[rank] = Scratch(0, rank);
     sums.Recv(rank, /*tag=*/0, inputs[rank]);
   }
-  if (request.layout.num_tasks() > 1) {
-    std::reverse(inputs.begin(), inputs.end());
-  }
+  if (backwards) std::reverse(inputs.begin(), inputs.end());
   Slot sum = inputs[0];
   for (int i = 1; i < size; ++i) {
     const Slot into = Scratch(0, size + i);
@@ -201,6 +200,17 @@ Schedule SumByLayout(const PlanRequest& request) {
   }
   sums.CopyAndFinish(Data(0), sum, sent);
   return builder.Build();
+}
+
+Schedule SumByTasks(const PlanRequest& request) {
+  return SumInOrder(request, request.layout.num_tasks() > 1);
+}
+
+Schedule SumByEqualTasks(const PlanRequest& request) {
+  const int num_tasks = request.layout.num_tasks();
+  const int devices = request.layout.size() / num_tasks;
+  return SumInOrder(request,
+                    request.layout != GroupLayout::Uniform(num_tasks, devices));
 }
 
 // Everyone waits for the sum of the rank before, then sends theirs on.
@@ -244,7 +254,10 @@ REGISTER_COLLECTIVE(KeepsTheOutput,
 REGISTER_COLLECTIVE(DependsOnArrival,
                     Implemented<DependsOnArrival>(AllReduceTraits()));
 REGISTER_COLLECTIVE(DependsOnLayout, Scheduled({.traits = TraitsInRankOrder(),
-                                                .plan = SumByLayout}));
+                                                .plan = SumByTasks}));
+REGISTER_COLLECTIVE(DependsOnUnequalTasks,
+                    Scheduled({.traits = TraitsInRankOrder(),
+                               .plan = SumByEqualTasks}));
 REGISTER_COLLECTIVE(LeavesWithoutRankZero,
                     Implemented<LeavesWithoutRankZero>(
                         {.summary = "for tests",

@@ -29,6 +29,7 @@ must_find DiffersBetweenRanks 'AllRanksGetTheSame'
 must_find WaitsInACircle 'deadlock: rank 0'
 must_find DependsOnArrival 'differs at byte' '*DeterminismTest*'
 must_find DependsOnLayout 'differs at byte' '*DeterminismTest*'
+must_find DependsOnUnequalTasks 'differs at byte' '*DeterminismTest*'
 must_find LeavesWithoutRankZero 'rank 0 is late' '*BarrierTest*'
 
 # What the proof finds is not run.
