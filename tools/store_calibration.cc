@@ -15,6 +15,7 @@
 #include "tools/parallel_for.h"
 #include "tools/party.h"
 #include "tools/perf_row.h"
+#include "tools/tuning.h"
 
 namespace tutti {
 namespace {
@@ -132,7 +133,7 @@ absl::StatusOr<std::vector<StoreTimes>> MeasureStores(
 int64_t PastCachesFrom(const std::vector<StoreTimes>& times) {
   int64_t from = 2 * times.back().bytes;
   for (auto size = times.rbegin(); size != times.rend(); ++size) {
-    if (size->past_caches > size->to_caches) break;
+    if (size->past_caches > kAsFast * size->to_caches) break;
     from = size->bytes;
   }
   return from;

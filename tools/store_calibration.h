@@ -34,9 +34,9 @@ struct StoreTimes {
 absl::StatusOr<std::vector<StoreTimes>> MeasureStores(
     const Environment& environment, const StoreCalibrationOptions& options);
 
-// The smallest size that was measured from which on, at each, it does not take
-// longer past the caches. If there is none, twice the largest. REQUIRES: some
-// times, by size. Pure.
+// The smallest size that was measured from which on, at each, it takes at most
+// 5 % longer past the caches, which is noise. If there is none, twice the
+// largest. REQUIRES: some times, by size. Pure.
 int64_t PastCachesFrom(const std::vector<StoreTimes>& times);
 
 }  // namespace tutti

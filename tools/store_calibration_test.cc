@@ -25,6 +25,12 @@ TEST(StoreCalibrationTest, BeginsWhereItIsNeverSlowerAgain) {
             4);
 }
 
+TEST(StoreCalibrationTest, NoiseIsNoLoss) {
+  EXPECT_EQ(PastCachesFrom({Times(1, 100, 106), Times(2, 100, 80),
+                            Times(4, 100, 105), Times(8, 100, 70)}),
+            2);
+}
+
 TEST(StoreCalibrationTest, EqualTimesSpareTheCaches) {
   EXPECT_EQ(PastCachesFrom({Times(1, 5, 5), Times(2, 9, 9)}), 1);
 }

@@ -10,9 +10,6 @@
 namespace tutti {
 namespace {
 
-// Of points that one rule is for: below it, differences are mostly noise.
-constexpr double kSameRule = 1.05;
-
 bool HasSameScope(const TunedPoint& a, const TunedPoint& b) {
   return a.type == b.type && a.layout == b.layout &&
          a.one_process == b.one_process;
@@ -27,7 +24,7 @@ TimesByAlgorithm NearBestAtAll(absl::Span<const TunedPoint> points) {
     bool is_near = true;
     for (const TunedPoint& point : points) {
       const double ratio = RatioToBest(point.to_choose, name);
-      is_near = is_near && ratio <= kSameRule;
+      is_near = is_near && ratio <= kAsFast;
       product *= ratio;
     }
     if (is_near) products[name] = product;

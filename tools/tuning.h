@@ -27,6 +27,10 @@ struct TunedPoint {
   TimesByAlgorithm to_judge;  // Of the same algorithms.
 };
 
+// What takes at most so much longer is as fast: below it, differences are
+// mostly noise.
+inline constexpr double kAsFast = 1.05;
+
 // How near a choice has to be to the best for the score.
 inline constexpr double kNearBest = 1.10;
 
