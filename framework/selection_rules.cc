@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "framework/determinism.h"
 #include "framework/implementation_traits.h"
 
 namespace tutti {
@@ -64,6 +66,13 @@ std::optional<bool> OneProcess(const SelectionRule& rule) {
   return IsOfOneTask(rule) ? true : rule.one_process;
 }
 
+// For each of which it is a rule: whether all members are in one process.
+std::vector<bool> ProcessesOf(const SelectionRule& rule) {
+  const std::optional<bool> one_process = OneProcess(rule);
+  if (one_process.has_value()) return {*one_process};
+  return {true, false};
+}
+
 absl::Status CheckProcesses(const SelectionRule& rule) {
   if (rule.one_process.value_or(true) || !IsOfOneTask(rule)) {
     return absl::OkStatus();
@@ -98,8 +107,12 @@ struct Known {
   const ImplementationTraits* traits;
 };
 
-// Rules of one scope, whose sizes do not overlap, by the first of them.
+// Rules of one scope and implementation, whose sizes do not overlap, by the
+// first of them.
 using Ranges = std::map<int64_t, Known>;
+
+// Of one scope, by implementation.
+using RangesByName = std::map<std::string, Ranges>;
 
 // Null: none has it.
 const Known* FindSize(const Ranges& ranges, int64_t bytes) {
@@ -107,6 +120,15 @@ const Known* FindSize(const Ranges& ranges, int64_t bytes) {
   if (next == ranges.begin()) return nullptr;
   const Known& known = std::prev(next)->second;
   return bytes <= known.rule->max_bytes ? &known : nullptr;
+}
+
+// The first that has a size of the rule's. Null: none has one.
+const Known* FindSizesOf(const Ranges& ranges, const SelectionRule& rule) {
+  const Known* const known = FindSize(ranges, rule.min_bytes);
+  if (known != nullptr) return known;
+  const auto next = ranges.lower_bound(rule.min_bytes);
+  return next == ranges.end() || next->first > rule.max_bytes ? nullptr
+                                                              : &next->second;
 }
 
 // Whether such groups' devices and processes always do for it.
@@ -118,65 +140,99 @@ bool ServesAll(const ImplementationTraits& traits, bool one_process) {
          !traits.needs_communicator_key && traits.delegate.empty();
 }
 
-// Whether `before` leaves nothing of what both match: what its implementation
-// cannot serve, the same one after it cannot either.
-bool Takes(const Known& before, const SelectionRule& rule, bool one_process) {
-  return before.rule->implementation == rule.implementation ||
-         ServesAll(*before.traits, one_process);
+bool MayBeUneven(CollectiveType type) {
+  return type == CollectiveType::kAllGather ||
+         type == CollectiveType::kAllToAll;
+}
+
+// Whether a reduction may have ops that rule out `before` and not `after`.
+bool LeavesOps(const ImplementationTraits& before,
+               const ImplementationTraits& after) {
+  return (after.preserves_rank_order && !before.preserves_rank_order) ||
+         (before.why_not_ops != nullptr &&
+          before.why_not_ops != after.why_not_ops);
+}
+
+// Whether a request may ask for what rules out `before` and not `after`, by
+// each of the demands that WhyNot() looks at but for devices and processes.
+bool LeavesRequests(const ImplementationTraits& before,
+                    const ImplementationTraits& after, CollectiveType type) {
+  return !Satisfies(before.determinism, after.determinism) ||
+         (Reduces(type) && LeavesOps(before, after)) ||
+         (MayBeUneven(type) && after.supports_uneven &&
+          !before.supports_uneven) ||
+         (after.supports_subdivisions && !before.supports_subdivisions) ||
+         // Each use takes the lists of those before it.
+         before.rank_list < after.rank_list;
+}
+
+// Whether `before` leaves nothing to `after` of what both match: what its
+// implementation cannot serve, the same one after it cannot either.
+bool Takes(const Known& before, const Known& after, bool one_process) {
+  return before.rule->implementation == after.rule->implementation ||
+         (ServesAll(*before.traits, one_process) &&
+          !LeavesRequests(*before.traits, *after.traits, after.rule->type));
+}
+
+// The same, whatever groups the rules, which are of one scope, match.
+bool TakesAlways(const Known& before, const Known& after) {
+  return absl::c_all_of(ProcessesOf(*after.rule), [&](bool one_process) {
+    return Takes(before, after, one_process);
+  });
 }
 
 // Rules that have been looked at, in order.
 class RulesBefore {
  public:
-  void Add(const SelectionRule& rule, const ImplementationTraits& traits) {
-    ranges_[ScopeOf(rule)].emplace(rule.min_bytes, Known{&rule, &traits});
+  void Add(const Known& known) {
+    const SelectionRule& rule = *known.rule;
+    ranges_[ScopeOf(rule)][rule.implementation].emplace(rule.min_bytes, known);
   }
 
-  absl::Status CheckOverlap(const SelectionRule& rule) const;
-  absl::Status CheckReached(const SelectionRule& rule) const;
+  absl::Status CheckOverlap(const Known& known) const;
+  absl::Status CheckReached(const Known& known) const;
 
  private:
-  const Ranges* Find(const Scope& scope) const {
-    const auto found = ranges_.find(scope);
-    return found == ranges_.end() ? nullptr : &found->second;
-  }
-
   // Those that leave the rule nothing, in groups whose members are all in one
   // process, or not, the one with the largest size last. Empty: something is
   // left.
-  std::vector<const SelectionRule*> FindTakers(const SelectionRule& rule,
+  std::vector<const SelectionRule*> FindTakers(const Known& known,
                                                bool one_process) const;
 
-  absl::flat_hash_map<Scope, Ranges> ranges_;
+  absl::flat_hash_map<Scope, RangesByName> ranges_;
 };
 
-absl::Status RulesBefore::CheckOverlap(const SelectionRule& rule) const {
-  const Ranges* const ranges = Find(ScopeOf(rule));
-  if (ranges == nullptr) return absl::OkStatus();
-  const Known* known = FindSize(*ranges, rule.min_bytes);
-  if (known == nullptr) {
-    const auto next = ranges->lower_bound(rule.min_bytes);
-    if (next == ranges->end() || next->first > rule.max_bytes) {
-      return absl::OkStatus();
-    }
-    known = &next->second;
+absl::Status RulesBefore::CheckOverlap(const Known& known) const {
+  const SelectionRule& rule = *known.rule;
+  const auto found = ranges_.find(ScopeOf(rule));
+  if (found == ranges_.end()) return absl::OkStatus();
+  for (const auto& [name, ranges] : found->second) {
+    const Known* const before = FindSizesOf(ranges, rule);
+    if (before == nullptr || !TakesAlways(*before, known)) continue;
+    const SelectionRule& other = *before->rule;
+    return Blame(rule, "sizes of ", RangeText(rule), " overlap with the ",
+                 RangeText(other), " of ", other.where,
+                 ", which is for the same ", Name(rule.type));
   }
-  const SelectionRule& other = *known->rule;
-  return Blame(rule, "sizes of ", RangeText(rule), " overlap with the ",
-               RangeText(other), " of ", other.where,
-               ", which is for the same ", Name(rule.type));
+  return absl::OkStatus();
 }
 
 // Goes from size to size that rules before leave, and ends where there is none.
 std::vector<const SelectionRule*> RulesBefore::FindTakers(
-    const SelectionRule& rule, bool one_process) const {
+    const Known& known, bool one_process) const {
+  const SelectionRule& rule = *known.rule;
   // Of those that are about all that the rule is about there.
   std::vector<const Ranges*> covering;
   for (const std::string& layout : std::set<std::string>{"", rule.layout}) {
     for (const std::optional<bool> processes :
          {std::optional<bool>(), std::optional<bool>(one_process)}) {
-      const Ranges* const ranges = Find({rule.type, layout, processes});
-      if (ranges != nullptr) covering.push_back(ranges);
+      const auto found = ranges_.find({rule.type, layout, processes});
+      if (found == ranges_.end()) continue;
+      for (const auto& [name, ranges] : found->second) {
+        if (Takes(ranges.begin()->second, known, one_process)) {
+          covering.push_back(&ranges);
+        }
+      }
     }
   }
   std::vector<const SelectionRule*> takers;
@@ -185,7 +241,7 @@ std::vector<const SelectionRule*> RulesBefore::FindTakers(
     const SelectionRule* taker = nullptr;
     for (const Ranges* ranges : covering) {
       const Known* const other = FindSize(*ranges, first_left);
-      if (other == nullptr || !Takes(*other, rule, one_process)) continue;
+      if (other == nullptr) continue;
       if (taker == nullptr || taker->max_bytes < other->rule->max_bytes) {
         taker = other->rule;
       }
@@ -197,12 +253,12 @@ std::vector<const SelectionRule*> RulesBefore::FindTakers(
   }
 }
 
-absl::Status RulesBefore::CheckReached(const SelectionRule& rule) const {
+absl::Status RulesBefore::CheckReached(const Known& known) const {
+  const SelectionRule& rule = *known.rule;
   std::vector<const SelectionRule*> all;
-  for (const bool one_process : {true, false}) {
-    if (OneProcess(rule).value_or(one_process) != one_process) continue;
+  for (const bool one_process : ProcessesOf(rule)) {
     const std::vector<const SelectionRule*> takers =
-        FindTakers(rule, one_process);
+        FindTakers(known, one_process);
     if (takers.empty()) return absl::OkStatus();
     all.insert(all.end(), takers.begin(), takers.end());
   }
@@ -223,10 +279,12 @@ absl::Status CheckRules(const CollectiveRegistry& registry,
     absl::Status status = CheckImplementation(registry, rule);
     if (status.ok()) status = CheckProcesses(rule);
     if (status.ok()) status = CheckRange(rule);
-    if (status.ok()) status = before.CheckOverlap(rule);
-    if (status.ok()) status = before.CheckReached(rule);
     if (!status.ok()) return status;
-    before.Add(rule, (*registry.Find(rule.implementation))->traits());
+    const Known known{&rule, &(*registry.Find(rule.implementation))->traits()};
+    status = before.CheckOverlap(known);
+    if (status.ok()) status = before.CheckReached(known);
+    if (!status.ok()) return status;
+    before.Add(known);
   }
   return absl::OkStatus();
 }

@@ -47,7 +47,9 @@ inline std::optional<int64_t> PastCachesFromBytes(const SelectionRules* rules) {
 // is one process, for several; a range without sizes, or without that of a
 // barrier, which is 0; ranges of the same collective, layout and processes that
 // overlap; a rule that is never reached, because those before it take all that
-// it matches, whatever devices and processes the group has.
+// it matches. These two are none where a rule before cannot serve some groups
+// for their devices and processes, or may be asked for what it does not do and
+// this one does.
 absl::Status CheckRules(const CollectiveRegistry& registry,
                         const SelectionRules& rules);
 

@@ -205,6 +205,117 @@ TEST_F(SelectionRulesTest, WhatSomeGroupsCannotRunLeavesThoseToLaterRules) {
   }
 }
 
+// What only the second of two implementations can serve.
+struct Demand {
+  const char* name;
+  ImplementationTraits first, second;
+};
+
+std::vector<Demand> Demands(CollectiveType type) {
+  const ImplementationTraits traits{.collectives = {type}};
+  std::vector<Demand> demands = {
+      {"Determinism", traits, traits},  {"RankOrder", traits, traits},
+      {"Ops", traits, traits},          {"Uneven", traits, traits},
+      {"Subdivisions", traits, traits}, {"AnyList", traits, traits},
+      {"ShortList", traits, traits}};
+  demands[0].second.determinism = Determinism::kByRankOrder;
+  demands[1].second.preserves_rank_order = true;
+  demands[2].first.why_not_ops = [](const MergeOp&, const FinalOp&) {
+    return std::string("does not reduce so");
+  };
+  demands[3].second.supports_uneven = true;
+  demands[4].second.supports_subdivisions = true;
+  demands[5].second.rank_list = RankListUse::kAllRanks;
+  demands[6].first.rank_list = RankListUse::kAllRanks;
+  demands[6].second.rank_list = RankListUse::kOwners;
+  return demands;
+}
+
+class RulesOfDemandsTest : public SelectionRulesTest {
+ protected:
+  // A rule for any layout, and one for some or for any.
+  absl::Status CheckPair(const std::string& first, const std::string& second,
+                         const std::string& layout) {
+    rules_.clear();
+    Add(0, 9).implementation = first;
+    Add(0, 9).implementation = second;
+    for (SelectionRule& rule : rules_) rule.type = type_;
+    rules_[1].layout = layout;
+    return Check();
+  }
+
+  void RegisterAll() {
+    for (const Demand& demand : Demands(type_)) {
+      Register(std::string(demand.name) + "1", demand.first);
+      Register(std::string(demand.name) + "2", demand.second);
+    }
+  }
+
+  CollectiveType type_ = CollectiveType::kAllReduce;
+};
+
+TEST_F(RulesOfDemandsTest, WhatTheFirstCannotServeIsLeftToTheSecond) {
+  RegisterAll();
+  for (const std::string name : {"Determinism", "RankOrder", "Ops",
+                                 "Subdivisions", "AnyList", "ShortList"}) {
+    EXPECT_THAT(CheckPair(name + "1", name + "2", "2x2"), IsOk()) << name;
+    EXPECT_THAT(CheckPair(name + "1", name + "2", ""), IsOk()) << name;
+  }
+}
+
+TEST_F(RulesOfDemandsTest, WhatTheFirstServesIsNotLeftToTheSecond) {
+  RegisterAll();
+  for (const std::string name : {"Determinism", "RankOrder", "Subdivisions",
+                                 "Uneven", "AnyList", "ShortList"}) {
+    EXPECT_THAT(CheckPair(name + "2", name + "1", "2x2"),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("f:1: is never reached")))
+        << name;
+    EXPECT_THAT(
+        CheckPair(name + "2", name + "1", ""),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("overlap")))
+        << name;
+  }
+}
+
+// All-reduces have contributions of one size.
+TEST_F(RulesOfDemandsTest, NobodyAsksForWhatTheCollectiveHasNot) {
+  RegisterAll();
+  EXPECT_THAT(CheckPair("Uneven1", "Uneven2", "2x2"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("f:1: is never reached")));
+  type_ = CollectiveType::kAllGather;
+  Register("Gather1", Demands(type_)[3].first);
+  Register("Gather2", Demands(type_)[3].second);
+  EXPECT_THAT(CheckPair("Gather1", "Gather2", "2x2"), IsOk());
+  Register("InAnyOrder", Demands(type_)[1].first);
+  Register("InRankOrder", Demands(type_)[1].second);
+  EXPECT_THAT(CheckPair("InAnyOrder", "InRankOrder", "2x2"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("f:1: is never reached")));
+}
+
+TEST_F(RulesOfDemandsTest, OfRulesThatShareSizesEachIsSeen) {
+  RegisterAll();
+  CheckPair("Determinism1", "Determinism2", "").IgnoreError();
+  Add(2, 3).implementation = "Determinism1";
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(StartsWith("f:2: sizes of 2 to 3 bytes "),
+                                      HasSubstr("overlap"))));
+  rules_[2].layout = "2x2";
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("f:2: is never reached")));
+}
+
+TEST_F(SelectionRulesTest, OfOneScopeTheSecondIsForWhatTheFirstCannotServe) {
+  Add(0, 9).implementation = "Local";
+  Add(0, 9);
+  EXPECT_THAT(Check(), IsOk());
+  for (SelectionRule& rule : rules_) rule.one_process = true;
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("overlap")));
+}
+
 // As many as a file may have: with a look at all pairs this would take hours.
 TEST_F(SelectionRulesTest, ManyRulesAreCheckedAtOnce) {
   constexpr int64_t kMany = 50'000;

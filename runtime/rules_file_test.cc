@@ -178,6 +178,14 @@ TEST(RulesFileTest, ErrorsBetweenRulesNameBothLines) {
                              HasSubstr("r.json:3"))));
 }
 
+TEST(RulesFileTest, TreesAreForTheDemandsThatRingsDoNotMeet) {
+  EXPECT_THAT(
+      ParseRule(R"({"collective": "all_reduce", "algorithm": "RingReduce"},)"
+                R"({"collective": "all_reduce", "layout": "2x2",)"
+                R"("algorithm": "TreeReduce"})"),
+      IsOk());
+}
+
 TEST(RulesFileTest, AKeyThatAnObjectHasTwiceIsAnError) {
   EXPECT_THAT(ParseRule("{\"collective\": \"all_reduce\",\n\"algorithm\": "
                         "\"RingReduce\",\n\"algorithm\": \"TreeReduce\"}"),
