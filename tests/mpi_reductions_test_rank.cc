@@ -1,7 +1,6 @@
 // The tests of how MPI reduces: in an order of its own, by each merge op and
 // then by the final op; of the same program as mpi_collectives_test_rank.cc.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective_request.h"
+#include "framework/merge_op.h"
 #include "framework/tensor.h"
 #include "tests/mpi_collectives_testing.h"
 #include "tests/status_matchers.h"
@@ -21,8 +21,9 @@
 namespace tutti {
 namespace {
 
-using testing::AnyOf;
-using testing::HasSubstr;
+auto IsBroken() {
+  return StatusIs(absl::StatusCode::kDataLoss, "it is broken");
+}
 
 // MPI adds up in an order of its own, but once for all.
 TEST_F(MpiCollectivesTest, ALargeAllReduceGivesAllTheSameBits) {
@@ -106,22 +107,30 @@ TEST_F(MpiCollectivesTest, CustomMergeOpsAreRunByMpi) {
   }
 }
 
+// Whoever merged what: one merges in a small group, several in a larger one.
 TEST_F(MpiCollectivesTest, AMergeOpThatFailsEndsTheExecutionOnItsRanks) {
   if (size() == 1) return;  // Nothing to merge.
-  const TensorShape shape = TensorShape::Vector(3000);
-  Call call{
-      .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
-      .input = Filled(DType::kInt32, shape, rank())};
   CustomMergeOp op = CustomSum("broken");
   op.apply = [](DType, const void*, const void*, void*, int64_t) {
     return absl::DataLossError("it is broken");
   };
-  call.request.merge_op = *MergeOp::Custom(std::move(op));
-  Start(call);
-  EXPECT_THAT(call.Wait(),
-              AnyOf(StatusIs(absl::StatusCode::kDataLoss, "it is broken"),
-                    StatusIs(absl::StatusCode::kInternal,
-                             HasSubstr("failed on another rank"))));
+  const MergeOp broken = *MergeOp::Custom(std::move(op));
+  for (const int64_t count : {int64_t{1}, kMany, 40 * kMany}) {
+    SCOPED_TRACE(count);
+    const TensorShape shape = TensorShape::Vector(count * size());
+    Call reduce{
+        .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
+        .input = Filled(DType::kInt32, shape, rank())};
+    reduce.request.merge_op = broken;
+    Call scatter{.request = RequestOf("MpiReduceScatter", ReduceScatter(),
+                                      DType::kInt32, shape),
+                 .input = reduce.input};
+    scatter.request.merge_op = broken;
+    Start(reduce);
+    Start(scatter);
+    EXPECT_THAT(reduce.Wait(), IsBroken());
+    EXPECT_THAT(scatter.Wait(), IsBroken());
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <numeric>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
+#include "framework/merge_op.h"
 #include "framework/tensor.h"
 #include "tests/mpi_collectives_testing.h"
 #include "tests/status_matchers.h"
@@ -108,6 +110,30 @@ TEST_F(SeveralDevicesTest, TheFinalOpIsThatOfTheWholeGroup) {
   for (Call& call : calls) {
     ASSERT_THAT(call.Wait(), IsOk());
     Check(call.output, [&](int64_t) { return kNumDevices * size(); });
+  }
+}
+
+// All inputs are ones: within a process one is added to one.
+TEST_F(SeveralDevicesTest, AMergeOpThatFailsBetweenProcessesEndsAllAlike) {
+  if (size() == 1) return;
+  CustomMergeOp op = CustomSum("ones");
+  op.apply = [add = op.apply](DType dtype, const void* left, const void* right,
+                              void* into, int64_t count) {
+    int32_t first = 0;
+    std::memcpy(&first, left, sizeof(first));
+    if (first != 1) return absl::DataLossError("it is no one");
+    return add(dtype, left, right, into, count);
+  };
+  std::deque<Call> calls =
+      Calls("LocalThenMpi", DType::kInt32, TensorShape::Vector(kMany));
+  for (Call& call : calls) {
+    for (int64_t i = 0; i < kMany; ++i) Set(call.input, i, 1);
+    call.request.merge_op = *MergeOp::Custom(op);
+  }
+  StartAll(calls);
+  for (Call& call : calls) {
+    EXPECT_THAT(call.Wait(),
+                StatusIs(absl::StatusCode::kDataLoss, "it is no one"));
   }
 }
 

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
+#include "absl/strings/string_view.h"
 
 namespace tutti {
 namespace {
 
-// In front of the elements of a pack.
+// In front of the elements of a pack, or of the message of an error.
 struct Header {
-  int32_t count = 0;
-  int32_t is_spoilt = 0;
+  int32_t count = 0;  // Of elements, or of the message's bytes.
+  absl::StatusCode code = absl::StatusCode::kOk;
 };
 
 Header HeaderOf(const std::byte* pack) {
@@ -20,6 +23,16 @@ Header HeaderOf(const std::byte* pack) {
 
 void SetHeader(Header header, std::byte* pack) {
   std::memcpy(pack, &header, sizeof(header));
+}
+
+absl::Status CountsDiffer() {
+  return absl::InternalError("packs of different numbers of elements");
+}
+
+// Of two, of which one may be OK: which stays is the same wherever they meet.
+bool IsFirst(const absl::Status& a, const absl::Status& b) {
+  if (a.ok() || b.ok()) return b.ok();
+  return std::pair(a.code(), a.message()) < std::pair(b.code(), b.message());
 }
 
 // What leads from a type to its MpiMerge.
@@ -77,15 +90,32 @@ absl::Status MpiMerge::Unpack(const std::byte* packs, int64_t num_elements,
                               std::byte* elements) const {
   for (int64_t begin = 0; begin < num_elements; begin += kElementsPerPack) {
     const int64_t count = std::min(num_elements - begin, kElementsPerPack);
-    const Header header = HeaderOf(packs);
-    if (header.is_spoilt != 0 || header.count != count) {
-      return absl::InternalError("the merge op failed on another rank");
-    }
+    const absl::Status status = CheckPack(packs);
+    if (!status.ok()) return status;
+    if (HeaderOf(packs).count != count) return CountsDiffer();
     std::memcpy(elements + begin * SizeOf(dtype_), packs + sizeof(Header),
                 count * SizeOf(dtype_));
     packs += pack_bytes();
   }
   return absl::OkStatus();
+}
+
+absl::Status MpiMerge::CheckPack(const std::byte* pack) const {
+  const Header header = HeaderOf(pack);
+  if (header.code == absl::StatusCode::kOk) return absl::OkStatus();
+  const size_t length = std::min(static_cast<size_t>(header.count),
+                                 pack_bytes() - sizeof(Header));
+  return {header.code,
+          {reinterpret_cast<const char*>(pack + sizeof(Header)), length}};
+}
+
+void MpiMerge::SetFailure(const absl::Status& failure, std::byte* pack) const {
+  const absl::string_view message =
+      failure.message().substr(0, pack_bytes() - sizeof(Header));
+  SetHeader(
+      {.count = static_cast<int32_t>(message.size()), .code = failure.code()},
+      pack);
+  std::memcpy(pack + sizeof(Header), message.data(), message.size());
 }
 
 void MpiMerge::Run(void* left, void* into, int* count, MPI_Datatype* type) {
@@ -108,20 +138,23 @@ void MpiMerge::Merge(const std::byte* left, std::byte* into, int64_t count) {
 }
 
 void MpiMerge::MergePack(const std::byte* left, std::byte* into) {
-  const Header ours = HeaderOf(into);
-  const Header theirs = HeaderOf(left);
-  absl::Status status;
-  if (theirs.is_spoilt != 0 || ours.is_spoilt != 0 ||
-      theirs.count != ours.count || ours.count < 0 ||
-      ours.count > kElementsPerPack) {
-    return SetHeader({.count = ours.count, .is_spoilt = 1}, into);
+  const absl::Status theirs = CheckPack(left);
+  const absl::Status ours = CheckPack(into);
+  if (!theirs.ok() || !ours.ok()) {
+    if (IsFirst(theirs, ours)) std::memcpy(into, left, pack_bytes());
+    return;
   }
-  status = op_.Apply(dtype_, left + sizeof(Header), into + sizeof(Header),
-                     into + sizeof(Header), ours.count);
+  const int32_t count = HeaderOf(into).count;
+  const bool fits =
+      count >= 0 && count <= kElementsPerPack && count == HeaderOf(left).count;
+  const absl::Status status =
+      fits ? op_.Apply(dtype_, left + sizeof(Header), into + sizeof(Header),
+                       into + sizeof(Header), count)
+           : CountsDiffer();
   if (status.ok()) return;
   if (!has_failed_) failure_ = status;
   has_failed_ = true;
-  SetHeader({.count = ours.count, .is_spoilt = 1}, into);
+  SetFailure(status, into);
 }
 
 }  // namespace tutti

@@ -36,8 +36,8 @@ class MpiMerge {
   static MPI_Op Operation();
 
   // ---- Custom ops: MPI is not told that a merge failed, so packs are ----
-  // Elements behind a header that says how many there are and whether what was
-  // merged into it is spoilt.
+  // Elements behind a header that says how many there are; or, if a merge into
+  // it has failed, that error in their place, as much of its message as fits.
   static constexpr int64_t kElementsPerPack = 1024;
 
   static int64_t NumPacks(int64_t num_elements) {
@@ -53,7 +53,8 @@ class MpiMerge {
     return has_failed_ ? failure_ : absl::OkStatus();
   }
 
-  // Errors: INTERNAL if a pack was spoilt, here or elsewhere.
+  // Errors: that of a merge that has failed, here or elsewhere: the same
+  // wherever the packs are.
   absl::Status Unpack(const std::byte* packs, int64_t num_elements,
                       std::byte* elements) const;
 
@@ -62,6 +63,8 @@ class MpiMerge {
   static void Run(void* left, void* into, int* count, MPI_Datatype* type);
   void Merge(const std::byte* left, std::byte* into, int64_t count);
   void MergePack(const std::byte* left, std::byte* into);
+  absl::Status CheckPack(const std::byte* pack) const;
+  void SetFailure(const absl::Status& failure, std::byte* pack) const;
 
   const DType dtype_;
   const MergeOp op_;

@@ -297,15 +297,16 @@ const std::byte* MpiOperation::InputToRead() {
   return input_copy_.data();
 }
 
+// What the packs say comes first: that is the same on others.
 absl::Status MpiOperation::Finish() {
   if (merge_ == nullptr) return absl::OkStatus();
-  if (absl::Status status = merge_->failure(); !status.ok()) return status;
-  if (output_ == nullptr) return absl::OkStatus();
-  if (uses_packs()) {
-    const absl::Status status = merge_->Unpack(
-        output_packs_.data(), context_.output.num_elements(), output_);
-    if (!status.ok()) return status;
+  absl::Status status;
+  if (uses_packs() && output_ != nullptr) {
+    status = merge_->Unpack(output_packs_.data(),
+                            context_.output.num_elements(), output_);
   }
+  status.Update(merge_->failure());
+  if (!status.ok() || output_ == nullptr) return status;
   return ApplyFinalOp();
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,7 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 constexpr int64_t kPieceBytes = 1024;
 constexpr int64_t kPieceElements = kPieceBytes / sizeof(int32_t);
@@ -141,8 +143,20 @@ class MpiOperationTest : public testing::Test {
         operation.Start(MPI_COMM_WORLD, &merges, any_in_place, ring);
     MPI_Waitall(static_cast<int>(requests.size()), requests.data(),
                 MPI_STATUSES_IGNORE);
-    EXPECT_THAT(operation.Finish(), IsOk());
+    finished_ = operation.Finish();
+    EXPECT_EQ(finished_.ok(), !instance_fails_) << finished_;
     return requests.size();
+  }
+
+  // The error of such a reduction, by `op`.
+  absl::Status FailureOf(CollInstanceParams instance, const MergeOp& op,
+                         int64_t count, MpiRing* ring) {
+    instance.shape = TensorShape::Vector(count);
+    instance.merge_op = op;
+    instance_fails_ = true;
+    Run(std::move(instance), Own(count), Zeros(count),
+        MpiOperation::kPieceBytes, /*any_in_place=*/false, ring);
+    return finished_;
   }
 
   // `wanted` is a function from the index of an element.
@@ -164,6 +178,8 @@ class MpiOperationTest : public testing::Test {
  private:
   int rank_ = 0;
   CollectiveParams params_;
+  bool instance_fails_ = false;
+  absl::Status finished_;  // What was run last.
 };
 
 TEST_F(MpiOperationTest, AnAllReduceInPiecesIsThatOfTheWhole) {
@@ -308,6 +324,41 @@ TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunInPieces) {
                   piece_bytes),
               NumPieces(count, kPacks * kPack));
     Check(output, [&](int64_t i) { return SumOf(i); });
+  }
+}
+
+// The text that rank 0 has.
+std::string OfFirst(std::string text) {
+  text.resize(size_t{1} << 16);
+  MPI_Bcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, 0,
+            MPI_COMM_WORLD);
+  return text.substr(0, text.find('\0'));
+}
+
+// Of merges that fail on several, each with an error of its own.
+TEST_F(MpiOperationTest, AFailedMergeIsTheSameErrorOnAll) {
+  if (size() == 1) return;
+  MpiRing ring;
+  ASSERT_TRUE(ring.CanSet());
+  for (const size_t length : {size_t{0}, size_t{10}, size_t{10'000}}) {
+    const absl::Status failure(
+        rank() % 2 == 0 ? absl::StatusCode::kDataLoss
+                        : absl::StatusCode::kOutOfRange,
+        absl::StrCat("rank ", rank(), std::string(length, '!')));
+    const MergeOp op = *MergeOp::Custom(
+        {.name = "failing",
+         .commutative = true,
+         .apply = [failure](DType, const void*, const void*, void*, int64_t) {
+           return failure;
+         }});
+    for (const int64_t count : {int64_t{1}, 3 * LeastOfRing(size())}) {
+      for (MpiRing* how : {static_cast<MpiRing*>(nullptr), &ring}) {
+        SCOPED_TRACE(absl::StrCat(length, " ", count, " ", how != nullptr));
+        const std::string error = FailureOf({}, op, count, how).ToString();
+        EXPECT_THAT(error, HasSubstr(": rank "));
+        EXPECT_EQ(error, OfFirst(error));
+      }
+    }
   }
 }
 
