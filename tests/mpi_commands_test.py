@@ -34,7 +34,7 @@ ENDS_FOR_RANK_1 = (
 
 class MpiCommandsTest(unittest.TestCase):
 
-    def mpirun(self, *commands):
+    def mpirun(self, *commands, **variables):
         """A process of the tool for each command."""
         words = []
         for command in commands:
@@ -44,7 +44,16 @@ class MpiCommandsTest(unittest.TestCase):
             return subprocess.run(
                 ["mpirun", *words], text=True, check=False,
                 capture_output=True, stdin=subprocess.DEVNULL, timeout=100,
-                env=environment)
+                env=environment | variables)
+
+    def test_no_windows_of_mpis_are_needed(self):
+        """Of its components for them only one can share memory."""
+        command = "perf all_reduce --check --max-bytes 64 --iterations 2"
+        for components in ["ucx", "pt2pt", "^sm"]:
+            with self.subTest(components):
+                result = self.mpirun(command, command,
+                                     OMPI_MCA_osc=components)
+                self.assertEqual(result.returncode, 0, result)
 
     def test_the_same_command_in_other_words_is_run(self):
         result = self.mpirun("perf all_reduce --max-bytes 64 --iterations 2",

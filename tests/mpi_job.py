@@ -39,8 +39,7 @@ def mpi_environment():
         yield own_environment() | SETTINGS | {
             "TMPDIR": folder,
             "OMPI_MCA_orte_tmpdir_base": folder,
-            "OMPI_MCA_btl_vader_backing_directory": folder,
-            "OMPI_MCA_osc_sm_backing_directory": folder}
+            "OMPI_MCA_btl_vader_backing_directory": folder}
 
 
 # Begins what Open MPI wants to run on another host.

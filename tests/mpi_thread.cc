@@ -203,6 +203,12 @@ int MPI_Allreduce(const void* from, void* into, int count, MPI_Datatype type,
   return PMPI_Allreduce(from, into, count, type, op, communicator);
 }
 
+int MPI_Bcast(void* bytes, int count, MPI_Datatype type, int root,
+              MPI_Comm communicator) {
+  tutti::CheckMpiThread("MPI_Bcast");
+  return PMPI_Bcast(bytes, count, type, root, communicator);
+}
+
 int MPI_Barrier(MPI_Comm communicator) {
   tutti::CheckMpiThread("MPI_Barrier");
   return PMPI_Barrier(communicator);
@@ -226,18 +232,6 @@ int MPI_Type_free(MPI_Datatype* type) {
 int MPI_Op_create(MPI_User_function* function, int commutes, MPI_Op* made) {
   tutti::CheckMpiThread("MPI_Op_create");
   return PMPI_Op_create(function, commutes, made);
-}
-
-int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info,
-                            MPI_Comm communicator, void* memory,
-                            MPI_Win* made) {
-  tutti::CheckMpiThread("MPI_Win_allocate_shared");
-  return PMPI_Win_allocate_shared(size, unit, info, communicator, memory, made);
-}
-
-int MPI_Win_free(MPI_Win* window) {
-  tutti::CheckMpiThread("MPI_Win_free");
-  return PMPI_Win_free(window);
 }
 
 int MPI_Finalize() {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <new>
@@ -38,7 +39,7 @@ constexpr double kGrowthIfExpected = 1 + 1. / 16;
 constexpr absl::Duration kLongestLook = absl::Milliseconds(100);
 
 // Each has a cache line of its own.
-constexpr MPI_Aint kDoorbellBytes = 64;
+constexpr size_t kDoorbellBytes = 64;
 
 const char* LevelName(int level) {
   switch (level) {
@@ -359,32 +360,25 @@ absl::Status MpiRuntime::MeetLocal() {
   return status;
 }
 
+// A host whose processes cannot share them is as several hosts.
 absl::Status MpiRuntime::ShareDoorbells(MPI_Comm local,
                                         const std::vector<int>& ranks) {
   doorbells_.resize(size_);
-  void* own = nullptr;
+  doorbells_[rank_] = &unshared_doorbell_;
   absl::Status status =
-      MpiStatus(MPI_Win_allocate_shared(kDoorbellBytes, /*disp_unit=*/1,
-                                        MPI_INFO_NULL, local, &own, &shared_),
-                "MPI_Win_allocate_shared");
-  if (!status.ok()) return status;
-  new (own) Doorbell();
-  // So that nobody rings what is not there yet.
-  status = MpiStatus(MPI_Barrier(local), "MPI_Barrier");
-  for (int index = 0; index < local_size_ && status.ok(); ++index) {
-    MPI_Aint size = 0;
-    int unit = 0;
-    void* word = nullptr;
-    status =
-        MpiStatus(MPI_Win_shared_query(shared_, index, &size, &unit, &word),
-                  "MPI_Win_shared_query");
-    doorbells_[ranks[index]] = static_cast<Doorbell*>(word);
+      host_memory_.Share(local, ranks.size() * kDoorbellBytes);
+  if (!status.ok() || host_memory_.bytes() == nullptr) return status;
+  for (size_t index = 0; index < ranks.size(); ++index) {
+    void* const word = host_memory_.bytes() + index * kDoorbellBytes;
+    doorbells_[ranks[index]] = ranks[index] == rank_
+                                   ? new (word) Doorbell()
+                                   : static_cast<Doorbell*>(word);
   }
-  return status;
+  all_ring_ = local_size_ == size_;
+  // So that nobody rings what is not there yet.
+  return MpiStatus(MPI_Barrier(local), "MPI_Barrier");
 }
 
-// To free a window MPI waits for its processes: in a host program's MPI it is
-// left to it, as some may have given up waiting.
 void MpiRuntime::TakeDown() {
   if (!all_have_come_) {
     std::fprintf(stderr,
@@ -399,7 +393,6 @@ void MpiRuntime::TakeDown() {
   for (const auto& poller : pollers_) poller->Stop();
   under_way_.Poll();
   ring_ = nullptr;
-  if (is_ours_) MPI_Win_free(&shared_);
   MPI_Comm_free(&messages_);
   MPI_Comm_free(&payloads_);
   if (is_ours_) MPI_Finalize();
@@ -512,7 +505,7 @@ bool MpiRuntime::Sleep() {
   }
   // Who comes to the end rings nobody.
   const bool is_waiting = is_ending_ || state >= MpiPoller::State::kWaiting;
-  if (!is_waiting && local_size_ == size_) {
+  if (!is_waiting && all_ring_) {
     return doorbell.SleepUnlessRung(kPauseIfAllRing);
   }
   const bool is_expected = state == MpiPoller::State::kExpecting;

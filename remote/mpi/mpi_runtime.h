@@ -20,6 +20,7 @@
 #include "framework/environment.h"
 #include "framework/mutex.h"
 #include "remote/mpi/doorbell.h"
+#include "remote/mpi/mpi_host_memory.h"
 #include "remote/mpi/mpi_mailbox.h"
 #include "remote/mpi/mpi_memories.h"
 #include "remote/mpi/mpi_requests.h"
@@ -179,7 +180,7 @@ class MpiRuntime {
   // After something was sent to `rank`; on MPI's thread alone.
   void Ring(int rank);
 
-  // Whether it is on this host; on MPI's thread alone.
+  // Whether it is on this host, as far as can be told; on MPI's thread alone.
   bool shares_memory_with(int rank) const {
     return doorbells_[rank] != nullptr;
   }
@@ -256,8 +257,10 @@ class MpiRuntime {
   std::vector<std::string> hosts_;
   MPI_Comm messages_ = MPI_COMM_NULL;
   MPI_Comm payloads_ = MPI_COMM_NULL;
-  MPI_Win shared_ = MPI_WIN_NULL;
-  std::vector<Doorbell*> doorbells_;  // By rank; null: of another host.
+  MpiHostMemory host_memory_;
+  Doorbell unshared_doorbell_;        // This one's, where others cannot ring.
+  std::vector<Doorbell*> doorbells_;  // By rank; null: of another host, mostly.
+  bool all_ring_ = false;             // Whoever may send something here.
   MpiMemories memories_;
   std::unique_ptr<MpiRing> ring_;
 

@@ -3,8 +3,9 @@
 // as if each were on a host of its own; with "funneled" MPI is for calls from
 // one thread; with "aware" it is taken for one that is CUDA-aware; with
 // "closed" each second one neither reads others' memory nor lets them read its
-// own, and the system soon lets nobody. Here, what the runtime says and calls;
-// other sources of this program test transfers and the end.
+// own, and the system soon lets nobody; with "mute" those of a host cannot ring
+// at each other's doors. Here, what the runtime says and calls; other sources
+// of this program test transfers and the end.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "framework/blocking_counter.h"
 #include "framework/cancellation.h"
 #include "framework/implementation_traits.h"
 #include "framework/peer_access.h"
@@ -42,6 +44,20 @@ TEST_F(MpiTransportTest, TheRuntimeKnowsThePlaces) {
   EXPECT_EQ(*Mpi().local_size(), Mode().shares_memory ? num_here : 1);
   EXPECT_THAT(Mpi().Start(),
               StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
+}
+
+TEST_F(MpiTransportTest, ThoseOfOneHostShareMemoryWhereTheyCan) {
+  BlockingCounter is_known(1);
+  bool shares_memory = false;
+  Mpi().Post([&] {
+    shares_memory = Mpi().shares_memory_with(next());
+    is_known.DecrementCount();
+  });
+  is_known.Wait();
+  const auto hosts = *Mpi().hosts();
+  const bool can = Mode().shares_memory && !Mode().is_mute;
+  EXPECT_EQ(shares_memory,
+            next() == rank() || (can && hosts[next()] == hosts[rank()]));
 }
 
 TEST_F(MpiTransportTest, MessagesCostLessOnOneHost) {
@@ -146,7 +162,8 @@ int main(int argc, char** argv) {
   if (!tutti::StartMpi({.shares_memory = mode != "far",
                         .is_funneled = mode == "funneled",
                         .is_cuda_aware = mode == "aware",
-                        .is_closed = mode == "closed"})) {
+                        .is_closed = mode == "closed",
+                        .is_mute = mode == "mute"})) {
     return 2;
   }
   testing::AddGlobalTestEnvironment(new tutti::WhoCallsWhenMpiIsOver());

@@ -12,6 +12,7 @@
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "remote/mpi/mpi_transport.h"
+#include "tests/forbid_system_call.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
@@ -20,6 +21,12 @@ namespace {
 alignas(MpiRuntime) std::byte runtime_memory[sizeof(MpiRuntime)];
 MpiRuntime* runtime = nullptr;
 MpiTestMode mode_of_job;
+
+// Else its memory is not shared.
+void Mute() {
+  if (!Mode().is_mute) return;
+  EXPECT_TRUE(ForbidSystemCall(SYS_memfd_create));
+}
 
 }  // namespace
 
@@ -32,7 +39,8 @@ bool StartMpi(const MpiTestMode& mode) {
       MpiRuntime({.environment = Machine(),
                   .shares_memory = mode.shares_memory,
                   .same_host_memory = !IsUnwilling(std::atoi(rank)),
-                  .is_cuda_aware = mode.is_cuda_aware});
+                  .is_cuda_aware = mode.is_cuda_aware,
+                  .on_thread = Mute});
   return absl::IsFailedPrecondition(runtime->size().status()) &&
          runtime->Start().ok();
 }

@@ -32,6 +32,7 @@ struct MpiTestMode {
   bool is_funneled = false;
   bool is_cuda_aware = false;
   bool is_closed = false;  // The job.
+  bool is_mute = false;
 };
 
 // Brings up this process's MPI, of which there is one. False if that fails.
