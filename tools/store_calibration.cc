@@ -15,7 +15,7 @@
 #include "tools/parallel_for.h"
 #include "tools/party.h"
 #include "tools/perf_row.h"
-#include "tools/tuning.h"
+#include "tools/tuned_rules.h"
 
 namespace tutti {
 namespace {

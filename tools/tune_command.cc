@@ -26,8 +26,8 @@
 #include "tools/store_calibration.h"
 #include "tools/sweep.h"
 #include "tools/text_table.h"
+#include "tools/tuned_rules.h"
 #include "tools/tuner.h"
-#include "tools/tuning.h"
 
 namespace tutti {
 namespace {

@@ -15,7 +15,7 @@
 #include "tools/perf_buffers.h"
 #include "tools/perf_runner.h"
 #include "tools/tune_plan.h"
-#include "tools/tuning.h"
+#include "tools/tuned_rules.h"
 
 namespace tutti {
 

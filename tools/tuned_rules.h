@@ -1,5 +1,5 @@
-#ifndef TUTTI_TOOLS_TUNING_H_
-#define TUTTI_TOOLS_TUNING_H_
+#ifndef TUTTI_TOOLS_TUNED_RULES_H_
+#define TUTTI_TOOLS_TUNED_RULES_H_
 
 #include <cstdint>
 #include <map>
@@ -47,4 +47,4 @@ SelectionRules RulesFrom(const std::vector<TunedPoint>& points);
 
 }  // namespace tutti
 
-#endif  // TUTTI_TOOLS_TUNING_H_
+#endif  // TUTTI_TOOLS_TUNED_RULES_H_

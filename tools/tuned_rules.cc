@@ -1,4 +1,4 @@
-#include "tools/tuning.h"
+#include "tools/tuned_rules.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tools/tuning.h"
+#include "tools/tuned_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,14 +20,14 @@ std::vector<SelectionRule> RulesOf(const std::vector<TunedPoint>& points) {
   return RulesFrom(points).rules;
 }
 
-TEST(TuningTest, TheRatioIsToTheFastest) {
+TEST(TunedRulesTest, TheRatioIsToTheFastest) {
   const TimesByAlgorithm times = {{"A", 2}, {"B", 3}};
   EXPECT_EQ(RatioToBest(times, "A"), 1);
   EXPECT_EQ(RatioToBest(times, "B"), 1.5);
   EXPECT_EQ(RatioToBest(times, "C"), std::numeric_limits<double>::infinity());
 }
 
-TEST(TuningTest, BordersAreBetweenTheSizesAndTheEndsAreOpen) {
+TEST(TunedRulesTest, BordersAreBetweenTheSizesAndTheEndsAreOpen) {
   const auto rules =
       RulesOf({Point(4, {{"A", 1}, {"B", 2}}), Point(16, {{"A", 1}, {"B", 2}}),
                Point(64, {{"A", 2}, {"B", 1}})});
@@ -42,7 +42,7 @@ TEST(TuningTest, BordersAreBetweenTheSizesAndTheEndsAreOpen) {
   EXPECT_EQ(rules[1].max_bytes, kNoEnd);
 }
 
-TEST(TuningTest, OneRuleIsForAllPointsAtWhichItIsNearTheBest) {
+TEST(TunedRulesTest, OneRuleIsForAllPointsAtWhichItIsNearTheBest) {
   const auto rules = RulesOf({Point(4, {{"A", 1.00}, {"B", 1.02}}),
                               Point(16, {{"A", 1.04}, {"B", 1.00}}),
                               Point(64, {{"A", 1.20}, {"B", 1.00}})});
@@ -50,7 +50,7 @@ TEST(TuningTest, OneRuleIsForAllPointsAtWhichItIsNearTheBest) {
   EXPECT_EQ(rules[0].implementation, "B");
 }
 
-TEST(TuningTest, EachCollectiveAndLayoutHasRulesOfItsOwn) {
+TEST(TunedRulesTest, EachCollectiveAndLayoutHasRulesOfItsOwn) {
   std::vector<TunedPoint> points(3, Point(4, {{"A", 1}}));
   points[1].layout = GroupLayout::Uniform(2, 2);
   points[2].type = CollectiveType::kBroadcast;
@@ -64,7 +64,7 @@ TEST(TuningTest, EachCollectiveAndLayoutHasRulesOfItsOwn) {
   }
 }
 
-TEST(TuningTest, RulesAreForProcessesLikeThoseThatWereMeasured) {
+TEST(TunedRulesTest, RulesAreForProcessesLikeThoseThatWereMeasured) {
   std::vector<TunedPoint> points(2, Point(4, {{"A", 1}}));
   points[1].one_process = false;
   const auto rules = RulesOf(points);
@@ -74,7 +74,7 @@ TEST(TuningTest, RulesAreForProcessesLikeThoseThatWereMeasured) {
   EXPECT_EQ(rules[1].min_bytes, 0);
 }
 
-TEST(TuningTest, NeighbouringSizesHaveABorderToo) {
+TEST(TunedRulesTest, NeighbouringSizesHaveABorderToo) {
   const auto rules =
       RulesOf({Point(4, {{"A", 1}, {"B", 2}}), Point(5, {{"A", 2}, {"B", 1}})});
   ASSERT_EQ(rules.size(), 2u);
@@ -82,7 +82,7 @@ TEST(TuningTest, NeighbouringSizesHaveABorderToo) {
   EXPECT_EQ(rules[1].min_bytes, 5);
 }
 
-TEST(TuningTest, WithoutPointsThereAreNoRules) {
+TEST(TunedRulesTest, WithoutPointsThereAreNoRules) {
   EXPECT_TRUE(RulesOf({}).empty());
 }
 
