@@ -83,9 +83,12 @@ void AddClusterOptions(CLI::App* app, ClusterWords* words) {
 
 absl::Status TakeOwnCluster(const ClusterWords& words,
                             std::optional<ClusterOptions>* cluster) {
-  const bool is_in_mpi_job =
-      !cluster->has_value() && IsStartedByMpirun(EnvironmentVariable);
-  if (words.empty() && !is_in_mpi_job) return absl::OkStatus();
+  if (words.empty()) {
+    if (cluster->has_value()) return absl::OkStatus();
+    if (!IsStartedByMpirun(EnvironmentVariable)) {
+      return CheckNotStartedByHydra(EnvironmentVariable);
+    }
+  }
   if (cluster->has_value()) {
     const std::string& option = words.begin()->first;
     const bool is_of_launch = !absl::c_linear_search(kNotOfLaunch, option);

@@ -25,8 +25,8 @@ void AddClusterOptions(CLI::App* app, ClusterWords* words);
 
 // For a command that takes part in a cluster if it is told to: by `words`, its
 // own options; by mpirun, which has started it; or before, when `*cluster` is
-// set. Errors: those of
-// ResolveClusterOptions(); UsageError for both.
+// set. Errors: those of ResolveClusterOptions(); where nothing tells it to,
+// that of CheckNotStartedByHydra(); UsageError for both.
 absl::Status TakeOwnCluster(const ClusterWords& words,
                             std::optional<ClusterOptions>* cluster);
 

@@ -33,6 +33,10 @@ constexpr char kAllAddresses[] = "[::]";  // Those of IPv4 too.
 constexpr char kMpiSize[] = "OMPI_COMM_WORLD_SIZE";
 constexpr char kMpiRank[] = "OMPI_COMM_WORLD_RANK";
 
+// What that of MPICH and its like tells them, Hydra; the second Slurm, too.
+constexpr char kHydraMark[] = "MPI_LOCALNRANKS";
+constexpr char kHydraSize[] = "PMI_SIZE";
+
 struct Setting {
   std::string value;
   std::string where;  // "--task", "cluster.json: task", "TUTTI_TASK".
@@ -398,6 +402,19 @@ absl::StatusOr<ClusterOptions> ResolveClusterOptions(
 
 bool IsStartedByMpirun(const Variables& variables) {
   return variables(kMpiSize).has_value();
+}
+
+absl::Status CheckNotStartedByHydra(const Variables& variables) {
+  int size = 0;
+  const bool is_of_several =
+      variables(kHydraMark).has_value() &&
+      absl::SimpleAtoi(variables(kHydraSize).value_or(""), &size) && size > 1;
+  if (!is_of_several) return absl::OkStatus();
+  return UsageError(absl::StrCat(
+      kHydraMark, " is set and ", kHydraSize, " is ", size,
+      ": an mpirun of MPICH's kind, such as Intel MPI's, has started this "
+      "process among others, of which tutti hears nothing; wanted: the mpirun "
+      "of the Open MPI that tutti was linked with, or --cluster"));
 }
 
 bool IsLoopback(absl::string_view host) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -59,6 +60,10 @@ absl::StatusOr<ClusterOptions> ResolveClusterOptions(
 
 // Whether mpirun has started this process.
 bool IsStartedByMpirun(const Variables& variables);
+
+// Errors: UsageError if the mpirun of an MPI that is not Open MPI has started
+// this process and others, which would each be alone.
+absl::Status CheckNotStartedByHydra(const Variables& variables);
 
 // Only this machine can reach it: "localhost", "127.0.0.1", "[::1]".
 bool IsLoopback(absl::string_view host);

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
+#include "tools/environment_variables.h"
 #include "tools/exit_status.h"
 
 namespace tutti {
@@ -23,12 +24,15 @@ using ::testing::StartsWith;
 class ClusterOptionsTest : public ::testing::Test {
  protected:
   absl::StatusOr<ClusterOptions> Resolve(const ClusterWords& flags) {
-    return ResolveClusterOptions(
-        flags, [this](const std::string& name) -> std::optional<std::string> {
-          const auto found = variables_.find(name);
-          if (found == variables_.end()) return std::nullopt;
-          return found->second;
-        });
+    return ResolveClusterOptions(flags, OwnVariables());
+  }
+
+  Variables OwnVariables() {
+    return [this](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables_.find(name);
+      if (found == variables_.end()) return std::nullopt;
+      return found->second;
+    };
   }
 
   // Flags that suffice, and `more`.
@@ -352,6 +356,19 @@ TEST_F(ClusterOptionsTest, VariablesOfMpirunThatAreWrongAreNamed) {
   EXPECT_THAT(ErrorOf(Resolve({})), StartsWith("OMPI_COMM_WORLD_RANK: "));
   variables_["OMPI_COMM_WORLD_SIZE"] = "none";
   EXPECT_THAT(ErrorOf(Resolve({})), StartsWith("OMPI_COMM_WORLD_SIZE: "));
+}
+
+TEST_F(ClusterOptionsTest, AnMpirunThatIsNotOpenMpisIsRefused) {
+  const auto status = [this] { return CheckNotStartedByHydra(OwnVariables()); };
+  EXPECT_THAT(status(), IsOk());
+  variables_ = {{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}};  // Or Slurm's.
+  EXPECT_THAT(status(), IsOk());
+  variables_["MPI_LOCALNRANKS"] = "1";
+  EXPECT_EQ(ExitStatus(status()), 2);
+  EXPECT_THAT(std::string(status().message()),
+              StartsWith("MPI_LOCALNRANKS is set and PMI_SIZE is 2: "));
+  variables_["PMI_SIZE"] = "1";
+  EXPECT_THAT(status(), IsOk());
 }
 
 }  // namespace

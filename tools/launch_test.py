@@ -131,6 +131,23 @@ class CommandLinesTest(LaunchTestCase):
                           "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "n[",
                           "SLURM_STEP_TASKS_PER_NODE": "1"}))
 
+    def test_an_mpirun_that_is_not_open_mpis_is_refused(self):
+        hydra = {"PMI_SIZE": "2", "PMI_RANK": "1", "MPI_LOCALNRANKS": "2",
+                 "MPI_LOCALRANKID": "1"}
+        tune = ["tune", "barrier", "--layout", "1x2", "--output", "rules.json"]
+        for words in [PERF[1:], ["run", "barrier"], tune]:
+            error = self.refuse(*words, variables=hydra)
+            self.assertIn("MPI_LOCALNRANKS is set and PMI_SIZE is 2: ", error)
+            self.assertIn("the mpirun of the Open MPI that", error)
+        alone = ["run", "barrier", "--devices", 2]
+        for words, variables in [
+                (alone, hydra | {"PMI_SIZE": "1"}),
+                (alone, {"PMI_SIZE": "2", "PMI_RANK": "1"}),  # Or Slurm's.
+                (["launch", "--tasks", 2, "--", "run", "barrier"], hydra)]:
+            with self.subTest(words, **variables):
+                result = self.run_tool(*words, variables=variables)
+                self.assertEqual(result.returncode, 0, result)
+
     def test_variables_concern_no_command_that_does_not_ask(self):
         result = self.run_tool("run", "barrier", "--devices", 2,
                                variables={"TUTTI_CLUSTER": "host1:1,host2:2",

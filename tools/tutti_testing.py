@@ -21,7 +21,7 @@ DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
 
 # No test is to see what the machine says of who takes part, and how.
 for variable in list(os.environ):
-    if re.match("TUTTI_|SLURM_|OMPI_", variable):
+    if re.match("TUTTI_|SLURM_|OMPI_|PMI_|MPI_LOCAL", variable):
         del os.environ[variable]
 
 
