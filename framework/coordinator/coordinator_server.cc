@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/coordinator/coordinator_codec.h"
 #include "framework/wire_codec.h"
@@ -300,8 +301,11 @@ absl::Status CoordinatorServer::EndFrom(int task,
   const absl::Status status = CheckError(message.reason());
   if (!status.ok()) return status;
   const absl::Status reason = DecodeError(message.reason());
-  End(absl::Status(reason.code(), absl::StrCat(options_.cluster.Label(task),
-                                               ": ", reason.message())),
+  const std::string whose = absl::StrCat(options_.cluster.Label(task), ": ");
+  const bool says_whose = absl::StartsWith(reason.message(), whose);
+  End(says_whose
+          ? reason
+          : absl::Status(reason.code(), absl::StrCat(whose, reason.message())),
       message.cancels_runs() ? DecidedRuns::kCancel : DecidedRuns::kFinish,
       task);
   return absl::OkStatus();

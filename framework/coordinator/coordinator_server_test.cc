@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "framework/wire_codec.h"
 #include "tests/simulated_environment.h"
 #include "tests/spoilt_messages.h"
@@ -76,10 +77,11 @@ class CoordinatorServerTest : public testing::Test {
     one.set_merge_op("sum");
     return request;
   }
-  static proto::ControlRequest EndRequest() {
+  static proto::ControlRequest EndRequest(
+      absl::string_view reason = "a good reason") {
     proto::ControlRequest request;
     proto::EndDecisions& end = *request.mutable_end_decisions();
-    *end.mutable_reason() = EncodeError(absl::AbortedError("a good reason"));
+    *end.mutable_reason() = EncodeError(absl::AbortedError(reason));
     end.set_cancels_runs(true);
     return request;
   }
@@ -159,6 +161,13 @@ TEST_F(CoordinatorServerTest, TheEndIsToldOnceToAllWhoWaitAndToWhoeverAsks) {
   }
   EXPECT_THAT(Ask(0, Submit("x"))->answer, IsOk());
   EXPECT_FALSE(server_->is_in_use());
+}
+
+TEST_F(CoordinatorServerTest, WhoseTheEndIsIsSaidOnce) {
+  const std::string reason = "task 2 (c:1): a good reason";
+  EXPECT_THAT(Ask(2, EndRequest(reason))->answer, IsOk());
+  EXPECT_EQ(DecodeError(Await(1, 0)->answer->decisions().end()),
+            absl::AbortedError(reason));
 }
 
 // The process before it heard of a decision, of which it knows nothing.
