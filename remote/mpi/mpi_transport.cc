@@ -109,7 +109,8 @@ class Endpoint final : public MpiPoller {
   // By task: OK until it has said goodbye.
   std::vector<absl::Status> gone_;
 
-  int num_waiting_ = 0;  // For what others may say (ControlChannel).
+  // For what others may say (ControlChannel). Late work may come side by side.
+  std::atomic<int> num_waiting_{0};
   absl::Time close_by_ = absl::InfiniteFuture();
   Work closed_;
 };
