@@ -65,8 +65,10 @@ Reader Rate(double* into) {
   return [into](const Json& value) -> std::string {
     const double number = NumberOr(value, 0);
     if (number <= 0) return "a number above 0";
-    if (!std::isfinite(1 / (number * 1e9))) return "a larger number";
-    *into = number * 1e9;
+    const double bytes_per_second = number * 1e9;
+    if (!std::isfinite(1 / bytes_per_second)) return "a larger number";
+    if (!std::isfinite(bytes_per_second)) return "a smaller number";
+    *into = bytes_per_second;
     return "";
   };
 }

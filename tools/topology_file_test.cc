@@ -102,6 +102,9 @@ TEST(TopologyFileTest, FieldsThatCannotBeAreNamed) {
   EXPECT_THAT(ErrorOfLink(R"({"gb_per_s": 5e-324)" + rest),
               HasSubstr("; wanted is a larger number"));
   EXPECT_THAT(
+      ErrorOfLink(R"({"gb_per_s": 1e308)" + rest),
+      HasSubstr(R"("links[1].gb_per_s" is 1e+308; wanted is a smaller)"));
+  EXPECT_THAT(
       ErrorOf(absl::StrCat(R"({"links": [)", kLink, R"(], "message_us": -1})")),
       HasSubstr(R"("message_us" is -1; wanted is a number from 0 on)"));
   EXPECT_THAT(ErrorOf(R"({"links": []})"), HasSubstr("links is empty"));
