@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
 #include "framework/implementation_traits.h"
@@ -45,6 +46,27 @@ absl::Status CheckTensors(absl::Span<const Tensor> tensors) {
   return absl::OkStatus();
 }
 
+std::string ListText(const std::vector<int>& numbers) {
+  return absl::StrCat("[", absl::StrJoin(numbers, ","), "]");
+}
+
+absl::Status CheckDevices(absl::string_view option,
+                          const std::vector<int>& devices, int num_tensors) {
+  std::vector<bool> seen(num_tensors);
+  for (const int device : devices) {
+    if (device < 0 || device >= num_tensors) {
+      return Invalid(option, " ", ListText(devices), " names tensor ", device,
+                     " of ", num_tensors);
+    }
+    if (seen[device]) {
+      return Invalid(option, " ", ListText(devices), " names tensor ", device,
+                     " twice");
+    }
+    seen[device] = true;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const AllReduceOptions& options, int num_tensors) {
   if (options.num_tasks < 1 || num_tensors % options.num_tasks != 0) {
     return Invalid(num_tensors, " tensors cannot lie on ", options.num_tasks,
@@ -56,14 +78,24 @@ absl::Status CheckOptions(const AllReduceOptions& options, int num_tensors) {
                    "; wanted 0 to the ", devices_per_task, " devices per task");
   }
   if (!options.ring_order.empty() && !options.gather_devices.empty()) {
-    return Invalid("got both ring_order and gather_devices");
+    return Invalid("got both ring_order ", ListText(options.ring_order),
+                   " and gather_devices ", ListText(options.gather_devices));
+  }
+  if (options.algorithm.empty() && options.num_subchunks > 0 &&
+      !options.gather_devices.empty()) {
+    return Invalid("got both num_subchunks ", options.num_subchunks,
+                   " and gather_devices ", ListText(options.gather_devices));
   }
   if (!options.ring_order.empty() &&
       options.ring_order.size() != static_cast<size_t>(num_tensors)) {
-    return Invalid("ring_order [", absl::StrJoin(options.ring_order, ","),
-                   "] is not an order of ", num_tensors, " tensors");
+    return Invalid("ring_order ", ListText(options.ring_order),
+                   " is not an order of ", num_tensors, " tensors");
   }
-  return absl::OkStatus();
+  const absl::Status ring =
+      CheckDevices("ring_order", options.ring_order, num_tensors);
+  return ring.ok() ? CheckDevices("gather_devices", options.gather_devices,
+                                  num_tensors)
+                   : ring;
 }
 
 std::string AlgorithmOf(const AllReduceOptions& options) {
@@ -78,18 +110,23 @@ absl::Status CheckAlgorithm(const std::string& name,
                             const AllReduceOptions& options, int num_tensors) {
   const auto factory = CollectiveRegistry::Global().Find(name);
   if (!factory.ok()) return absl::OkStatus();
-  const RankListUse use = (*factory)->traits().rank_list;
+  const ImplementationTraits& traits = (*factory)->traits();
+  const RankListUse use = traits.rank_list;
   if (use == RankListUse::kAllRanks && num_tensors < 2) {
     return Invalid(name, " goes round a ring of at least 2 tensors; got ",
                    num_tensors);
   }
   if (!options.ring_order.empty() && use != RankListUse::kAllRanks) {
-    return Invalid(name, " has no ring for ring_order [",
-                   absl::StrJoin(options.ring_order, ","), "]");
+    return Invalid(name, " has no ring for ring_order ",
+                   ListText(options.ring_order));
   }
   if (!options.gather_devices.empty() && use != RankListUse::kOwners) {
-    return Invalid(name, " has no use for gather_devices [",
-                   absl::StrJoin(options.gather_devices, ","), "]");
+    return Invalid(name, " has no use for gather_devices ",
+                   ListText(options.gather_devices));
+  }
+  if (options.num_subchunks > 0 && !traits.supports_subdivisions) {
+    return Invalid(name, " has no subchunks for num_subchunks ",
+                   options.num_subchunks);
   }
   return absl::OkStatus();
 }
