@@ -10,10 +10,36 @@
 namespace tutti {
 namespace {
 
+int GroupSize(const FoldBuffers& buffers) {
+  return buffers.group_size > 0 ? buffers.group_size
+                                : static_cast<int>(buffers.inputs.size());
+}
+
 bool FitsOnePass(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
                  size_t num_inputs) {
   return num_inputs > 1 && !merge_op.is_custom() && !final_op.is_custom() &&
          (final_op.is_identity() || IsFloating(dtype));
+}
+
+absl::Status MergeTile(DType dtype, const MergeOp& merge_op,
+                       absl::Span<const uint8_t* const> inputs,
+                       int64_t num_elements, uint8_t* tile) {
+  if (!merge_op.is_custom()) {
+    ReduceMany({.kind = merge_op.kind(),
+                .dtype = dtype,
+                .inputs = inputs,
+                .outputs = absl::MakeConstSpan(&tile, 1),
+                .num_elements = static_cast<size_t>(num_elements)});
+    return absl::OkStatus();
+  }
+  const uint8_t* sum = inputs[0];
+  for (const uint8_t* input : inputs.subspan(1)) {
+    const absl::Status status =
+        merge_op.Apply(dtype, sum, input, tile, num_elements);
+    if (!status.ok()) return status;
+    sum = tile;
+  }
+  return absl::OkStatus();
 }
 
 // Bytes [begin, begin + num_bytes) of the inputs, with the final op.
@@ -21,19 +47,16 @@ absl::Status FoldTile(DType dtype, const MergeOp& merge_op,
                       const FinalOp& final_op, const FoldBuffers& buffers,
                       int64_t begin, int64_t num_bytes, uint8_t* tile) {
   const auto num_elements = num_bytes / static_cast<int64_t>(SizeOf(dtype));
-  const uint8_t* sum = buffers.inputs[0] + begin;
   if (buffers.inputs.size() == 1) {
-    std::memcpy(tile, sum, static_cast<size_t>(num_bytes));
-  }
-  for (const uint8_t* input : buffers.inputs.subspan(1)) {
-    const absl::Status status =
-        merge_op.Apply(dtype, sum, input + begin, tile, num_elements);
+    std::memcpy(tile, buffers.inputs[0] + begin,
+                static_cast<size_t>(num_bytes));
+  } else {
+    const absl::Status status = MergeTile(
+        dtype, merge_op, At(buffers.inputs, begin), num_elements, tile);
     if (!status.ok()) return status;
-    sum = tile;
   }
   if (final_op.is_identity()) return absl::OkStatus();
-  return final_op.Apply(dtype, tile, num_elements,
-                        static_cast<int>(buffers.inputs.size()));
+  return final_op.Apply(dtype, tile, num_elements, GroupSize(buffers));
 }
 
 }  // namespace
@@ -49,8 +72,7 @@ absl::Status Fold(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
         .outputs = buffers.outputs,
         .streamed = buffers.streamed,
         .num_elements = static_cast<size_t>(buffers.num_bytes) / SizeOf(dtype),
-        .divisor =
-            final_op.is_identity() ? 1 : static_cast<int64_t>(num_inputs),
+        .divisor = final_op.is_identity() ? 1 : GroupSize(buffers),
     });
     return absl::OkStatus();
   }

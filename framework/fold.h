@@ -16,14 +16,15 @@ struct FoldBuffers {
   absl::Span<uint8_t* const> outputs;       // Each may be an input.
   absl::Span<uint8_t* const> streamed;      // More, written past the caches.
   int64_t num_bytes = 0;                    // Whole elements.
+  int group_size = 0;  // For the final op; 0: as many as inputs.
 };
 
-// Every output = the inputs, merged in their order, with the final op of a
-// group of as many: in one pass where the ops are built in, so that float16 and
-// bfloat16 are rounded once, after the final op. Ops of the caller, averages of
-// integers and groups of one take one more step: each tile of a few thousand
-// bytes is reduced in the first-level cache, pair by pair. Errors: those of the
-// ops.
+// Every output = the inputs, merged in their order, with the final op: in one
+// pass where the ops are built in, so that float16 and bfloat16 are rounded
+// once, after the final op. Ops of the caller, averages of integers and groups
+// of one take one more step: each tile of a few thousand bytes is reduced in
+// the first-level cache, by a merge op of the caller pair by pair. Errors:
+// those of the ops.
 absl::Status Fold(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
                   const FoldBuffers& buffers);
 

@@ -111,5 +111,40 @@ TEST(FoldTest, SmallFloatsAreRoundedOnce) {
   EXPECT_EQ(Float16ToFloat(sum), 2050.0f);  // Pair by pair: 2048.
 }
 
+TEST(FoldTest, SmallFloatsAreRoundedOnceBeforeAFinalOpOfTheCaller) {
+  const std::vector<uint16_t> inputs = {FloatToFloat16(2048), FloatToFloat16(1),
+                                        FloatToFloat16(1)};
+  std::vector<const uint8_t*> pointers;
+  for (const uint16_t& input : inputs) {
+    pointers.push_back(reinterpret_cast<const uint8_t*>(&input));
+  }
+  const FinalOp none = *FinalOp::Custom(
+      {.name = "none",
+       .apply = [](DType, void*, int64_t, int) { return absl::OkStatus(); }});
+  uint16_t sum = 0;
+  auto* const output = reinterpret_cast<uint8_t*>(&sum);
+  ASSERT_THAT(Fold(DType::kFloat16, MergeOp(), none,
+                   {.inputs = pointers,
+                    .outputs = absl::MakeConstSpan(&output, 1),
+                    .num_bytes = 2}),
+              IsOk());
+  EXPECT_EQ(Float16ToFloat(sum), 2050.0f);
+}
+
+TEST(FoldTest, AnAverageMayBeThatOfALargerGroup) {
+  const float values[] = {3, 5};
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(values);
+  const std::vector<const uint8_t*> inputs = {bytes, bytes + sizeof(float)};
+  float average = 0;
+  auto* const output = reinterpret_cast<uint8_t*>(&average);
+  ASSERT_THAT(Fold(DType::kFloat32, MergeOp(), FinalOp::DivideByGroupSize(),
+                   {.inputs = inputs,
+                    .outputs = absl::MakeConstSpan(&output, 1),
+                    .num_bytes = sizeof(float),
+                    .group_size = 16}),
+              IsOk());
+  EXPECT_EQ(average, 0.5f);
+}
+
 }  // namespace
 }  // namespace tutti

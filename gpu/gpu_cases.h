@@ -27,10 +27,9 @@ std::vector<std::string> ScheduleNames();
 // The one of that name, which there is.
 conformance::ImplementationUnderTest ScheduleNamed(const std::string& name);
 
-// Whether GPUs and the host give the same bits: averages of 16-bit floats are
-// rounded once on GPUs, and by steps of the host twice, steps of more than 8
-// operands several times on GPUs, and on the host once; functions of the caller
-// run on the host alone.
+// Whether GPUs and the host give the same bits: steps of more than 8 operands
+// round 16-bit floats several times on GPUs, and on the host once; functions of
+// the caller run on the host alone.
 bool RunsAlike(const conformance::Case& c);
 
 // One member's tensors.

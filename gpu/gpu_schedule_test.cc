@@ -91,7 +91,6 @@ TEST_P(SchedulesTest, HaveTheBitsOfTheHost) {
   }
 }
 
-// By steps of the host the sum is rounded before it is divided.
 TEST(GpuScheduleTest, AveragesOf16BitFloatsAreRoundedOnce) {
   constexpr int64_t kElements = 1000;
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {

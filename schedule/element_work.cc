@@ -27,12 +27,22 @@ absl::Status ElementWork::Merge(absl::Span<const std::byte* const> operands,
   if (steps_ != nullptr) {
     return MergeOnStream(operands, into, num_elements, finishes);
   }
-  const absl::Status status =
-      operands.size() == 2
-          ? params_.instance->merge_op.Apply(dtype_, operands[0], operands[1],
-                                             into, num_elements)
-          : MergeMany(operands, into, num_elements);
-  return status.ok() && finishes ? Finish(into, num_elements) : status;
+  const bool has_op = finishes && HasFinalOp();
+  if (operands.size() == 2 && !has_op) {
+    return params_.instance->merge_op.Apply(dtype_, operands[0], operands[1],
+                                            into, num_elements);
+  }
+  absl::InlinedVector<const uint8_t*, kInlineOperands> inputs;
+  for (const std::byte* operand : operands) {
+    inputs.push_back(reinterpret_cast<const uint8_t*>(operand));
+  }
+  auto* const output = reinterpret_cast<uint8_t*>(into);
+  return Fold(dtype_, params_.instance->merge_op,
+              has_op ? params_.instance->final_op : FinalOp(),
+              {.inputs = inputs,
+               .outputs = absl::MakeConstSpan(&output, 1),
+               .num_bytes = num_elements * static_cast<int64_t>(SizeOf(dtype_)),
+               .group_size = params_.group->size()});
 }
 
 absl::Status ElementWork::MergeOnStream(
@@ -45,21 +55,6 @@ absl::Status ElementWork::MergeOnStream(
        .into = into,
        .num_elements = num_elements,
        .divisor = finishes && HasFinalOp() ? params_.group->size() : 1});
-}
-
-absl::Status ElementWork::MergeMany(absl::Span<const std::byte* const> operands,
-                                    std::byte* into,
-                                    int64_t num_elements) const {
-  absl::InlinedVector<const uint8_t*, kInlineOperands> inputs;
-  for (const std::byte* operand : operands) {
-    inputs.push_back(reinterpret_cast<const uint8_t*>(operand));
-  }
-  auto* const output = reinterpret_cast<uint8_t*>(into);
-  return Fold(
-      dtype_, params_.instance->merge_op, FinalOp(),
-      {.inputs = inputs,
-       .outputs = absl::MakeConstSpan(&output, 1),
-       .num_bytes = num_elements * static_cast<int64_t>(SizeOf(dtype_))});
 }
 
 absl::Status ElementWork::Finish(std::byte* into, int64_t num_elements) const {

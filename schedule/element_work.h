@@ -30,8 +30,8 @@ class ElementWork {
   absl::Status Copy(std::byte* into, const std::byte* from,
                     int64_t num_elements, bool finishes) const;
 
-  // Merges at least two operands, one after the other. Applies the final op if
-  // it `finishes`.
+  // Merges at least two operands, one after the other, as Fold(). Applies the
+  // final op if it `finishes`.
   absl::Status Merge(absl::Span<const std::byte* const> operands,
                      std::byte* into, int64_t num_elements,
                      bool finishes) const;
@@ -41,8 +41,6 @@ class ElementWork {
   absl::Status MergeOnStream(absl::Span<const std::byte* const> operands,
                              std::byte* into, int64_t num_elements,
                              bool finishes) const;
-  absl::Status MergeMany(absl::Span<const std::byte* const> operands,
-                         std::byte* into, int64_t num_elements) const;
   absl::Status Finish(std::byte* into, int64_t num_elements) const;
 
   const CollectiveParams& params_;

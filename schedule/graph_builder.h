@@ -21,7 +21,8 @@ struct Region {
 // The nodes. All regions of one have the same size, whole elements and at least
 // one. `into` may be the same bytes as an operand, never overlaps one in part,
 // and is never an input unless that is an output too. With `finish` the
-// collective's final op is applied to `into` when the rest is done.
+// collective's final op is applied to `into` when the rest is done; by a
+// reduction as Fold() does, to have the bits of the engine.
 struct CopyNode {  // into = from.
   Region from;
   Region into;

@@ -15,6 +15,8 @@
 #include "absl/types/span.h"
 #include "framework/collective_executor.h"
 #include "framework/default_environment.h"
+#include "framework/dtype.h"
+#include "framework/float16.h"
 #include "framework/registry.h"
 #include "framework/tensor.h"
 #include "resolvers/local_group.h"
@@ -70,12 +72,13 @@ struct Setting {
   int devices_per_task = 2;
   int64_t length = 1;  // Times the group's size where the input is blocks.
   bool in_place = false;
+  DType dtype = DType::kFloat32;
 };
 
 std::string ToString(const Setting& setting) {
   return absl::StrCat(setting.algorithm, ", ", Name(setting.type), " on ",
                       setting.num_tasks, "x", setting.devices_per_task, ", ",
-                      setting.length, " elements",
+                      setting.length, " elements of ", Name(setting.dtype),
                       setting.in_place ? ", in place" : "");
 }
 
@@ -100,6 +103,7 @@ class Case {
     if (setting.type == CollectiveType::kBarrier) setting_.length = 1;
     collective_.shape =
         TensorShape::Vector(setting_.length * (scatters ? size : 1));
+    collective_.dtype = setting.dtype;
     collective_.final_op = FinalOp::DivideByGroupSize();
     collective_.impl_details.implementation = setting.algorithm;
   }
@@ -117,9 +121,14 @@ class Case {
     std::vector<Tensor> inputs;
     for (int rank = 0; rank < size(); ++rank) {
       inputs.push_back(*Tensor::Allocate(collective_.dtype, collective_.shape));
-      auto* values = reinterpret_cast<float*>(inputs.back().mutable_data());
+      std::byte* const values = inputs.back().mutable_data();
       for (int64_t i = 0; i < collective_.shape.num_elements(); ++i) {
-        values[i] = 1.0F / static_cast<float>(3 + 7 * rank + 5 * i);
+        const float value = 1.0F / static_cast<float>(3 + 7 * rank + 5 * i);
+        if (setting_.dtype == DType::kFloat16) {
+          reinterpret_cast<uint16_t*>(values)[i] = FloatToFloat16(value);
+        } else {
+          reinterpret_cast<float*>(values)[i] = value;
+        }
       }
     }
     return inputs;
@@ -162,9 +171,7 @@ class Case {
     std::vector<std::string> bits;
     for (const Tensor& output : outputs) {
       const bool is_empty = !output.is_set() || output.num_elements() == 0;
-      bits.push_back(is_empty ? ""
-                              : Bytes(output.data(),
-                                      output.num_elements() * sizeof(float)));
+      bits.push_back(is_empty ? "" : Bytes(output.data(), output.size_bytes()));
     }
     return bits;
   }
@@ -219,15 +226,18 @@ void ForEachSetting(const std::string& name,
       for (const int64_t length : {0, 1, 3, 61}) {
         for (const bool in_place : {false, true}) {
           if (in_place && type != CollectiveType::kAllReduce) continue;
-          const Setting setting{.algorithm = name,
-                                .type = type,
-                                .num_tasks = num_tasks,
-                                .devices_per_task = devices_per_task,
-                                .length = length,
-                                .in_place = in_place};
-          SCOPED_TRACE(ToString(setting));
-          visit(setting);
-          if (testing::Test::HasFailure()) return;
+          Setting setting{.algorithm = name,
+                          .type = type,
+                          .num_tasks = num_tasks,
+                          .devices_per_task = devices_per_task,
+                          .length = length,
+                          .in_place = in_place};
+          for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+            setting.dtype = dtype;
+            SCOPED_TRACE(ToString(setting));
+            visit(setting);
+            if (testing::Test::HasFailure()) return;
+          }
         }
       }
     }

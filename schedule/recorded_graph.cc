@@ -211,16 +211,18 @@ class RecordedGraph::Running {
     const int64_t num_bytes = node.written->num_bytes;
     const auto num_elements =
         num_bytes / static_cast<int64_t>(SizeOf(collective_.dtype));
-    if (node.kind == Kind::kCopy) {
-      std::memmove(into, operands[0], num_bytes);
-    } else {
+    if (node.kind == Kind::kReduce) {
       auto* const output = reinterpret_cast<uint8_t*>(into);
-      Fold(collective_.dtype, collective_.merge_op, FinalOp(),
+      Fold(collective_.dtype, collective_.merge_op,
+           node.finish ? collective_.final_op : FinalOp(),
            {.inputs = operands,
             .outputs = absl::MakeConstSpan(&output, 1),
-            .num_bytes = num_bytes})
+            .num_bytes = num_bytes,
+            .group_size = collective_.group_size})
           .IgnoreError();
+      return;
     }
+    std::memmove(into, operands[0], num_bytes);
     if (!node.finish) return;
     collective_.final_op
         .Apply(collective_.dtype, into, num_elements, collective_.group_size)

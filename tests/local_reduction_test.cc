@@ -1,6 +1,6 @@
-// What only LocalReduce and LocalReduceScatter promise: sums in rank order,
-// whoever comes last, and 16-bit floats that are rounded once; and what a
-// schedule in rank order has instead.
+// What LocalReduce, LocalReduceScatter and ShuffleReduce promise: sums in rank
+// order, whoever comes last, and 16-bit floats that are rounded once; and what
+// another schedule in rank order has instead.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -165,32 +165,43 @@ TEST(RoundingTest, OnePassRoundsOnceAndAScheduleOncePerStep) {
   EXPECT_EQ(SumOf({kOne, kOne, k2048}, "TreeReduce"), k2050);  // Rank order.
 }
 
-// More members than the kernels read side by side.
-using ManyParam = std::tuple<DType, int>;
-class ManyMembersTest : public testing::TestWithParam<ManyParam> {};
+constexpr int64_t kNumElements = 5001;
 
-TEST_P(ManyMembersTest, AllReduceAddsInRankOrderAndRoundsOnce) {
-  const auto [dtype, num_devices] = GetParam();
-  constexpr int64_t kNumElements = 5001;
-  LocalJob job({.devices_per_task = num_devices});
-  CollectiveRequest request = job.AllReduceRequest(kNumElements, "LocalReduce");
-  request.dtype = dtype;
+std::vector<Bytes> InputsOf(DType dtype, int num_devices) {
   std::vector<Bytes> inputs;
-  std::vector<const uint8_t*> pointers;
   for (int rank = 0; rank < num_devices; ++rank) {
     inputs.push_back(
         RandomElements(dtype, kNumElements, static_cast<uint64_t>(rank)));
-    pointers.push_back(inputs.back().data());
   }
-  Bytes expected(inputs[0].size());
-  ReferenceReduceMany(ReductionKind::kSum, dtype, pointers, expected.data(),
-                      kNumElements, /*divisor=*/1);
+  return inputs;
+}
+
+Bytes ReducedInOnePass(DType dtype, const std::vector<Bytes>& inputs,
+                       int64_t divisor) {
+  std::vector<const uint8_t*> pointers;
+  for (const Bytes& input : inputs) pointers.push_back(input.data());
+  Bytes reduced(inputs[0].size());
+  ReferenceReduceMany(ReductionKind::kSum, dtype, pointers, reduced.data(),
+                      kNumElements, divisor);
+  return reduced;
+}
+
+// The outputs of all; every other one is in place.
+std::vector<Bytes> AllReduced(DType dtype, const std::vector<Bytes>& inputs,
+                              const std::string& implementation,
+                              const FinalOp& final_op) {
+  const auto num_devices = static_cast<int>(inputs.size());
+  LocalJob job({.devices_per_task = num_devices});
+  CollectiveRequest request =
+      job.AllReduceRequest(kNumElements, implementation);
+  request.dtype = dtype;
+  request.final_op = final_op;
   const auto shared = std::make_shared<const CollectiveRequest>(request);
   std::vector<Tensor> outputs(inputs.size());
   int num_ok = 0;
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
     const Tensor input = TensorOf(dtype, inputs[rank]);
-    if (rank % 2 == 1) outputs[rank] = input;  // In place.
+    if (rank % 2 == 1) outputs[rank] = input;
     job.executor().ExecuteAsync(
         {.device = job.devices()[rank],
          .request = shared,
@@ -200,7 +211,23 @@ TEST_P(ManyMembersTest, AllReduceAddsInRankOrderAndRoundsOnce) {
   }
   job.environment().RunAll();
   EXPECT_EQ(num_ok, num_devices);
-  for (const Tensor& output : outputs) EXPECT_TRUE(BytesOf(output) == expected);
+  std::vector<Bytes> results;
+  for (const Tensor& output : outputs) results.push_back(BytesOf(output));
+  return results;
+}
+
+// More members than the kernels read side by side.
+using ManyParam = std::tuple<DType, int>;
+class ManyMembersTest : public testing::TestWithParam<ManyParam> {};
+
+TEST_P(ManyMembersTest, AllReduceAddsInRankOrderAndRoundsOnce) {
+  const auto [dtype, num_devices] = GetParam();
+  const std::vector<Bytes> inputs = InputsOf(dtype, num_devices);
+  const Bytes expected = ReducedInOnePass(dtype, inputs, /*divisor=*/1);
+  for (const Bytes& output :
+       AllReduced(dtype, inputs, "LocalReduce", FinalOp())) {
+    EXPECT_TRUE(output == expected);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -214,6 +241,22 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(Name(std::get<0>(info.param))) + "_" +
              std::to_string(std::get<1>(info.param));
     });
+
+TEST(RoundingTest, AveragesOfOnePassAndOfOneStepAreRoundedOnce) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    for (const int num_devices : {2, 3, 5, 7}) {
+      const std::vector<Bytes> inputs = InputsOf(dtype, num_devices);
+      const Bytes expected = ReducedInOnePass(dtype, inputs, num_devices);
+      for (const char* const name : {"LocalReduce", "ShuffleReduce"}) {
+        for (const Bytes& output :
+             AllReduced(dtype, inputs, name, FinalOp::DivideByGroupSize())) {
+          EXPECT_TRUE(output == expected)
+              << name << " of " << Name(dtype) << " among " << num_devices;
+        }
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace tutti

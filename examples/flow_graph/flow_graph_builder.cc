@@ -41,15 +41,13 @@ FlowGraphBuilder::NodeId FlowGraphBuilder::AddReduce(
     for (const tutti::Region& operand : node.operands) {
       operands.push_back(reinterpret_cast<const uint8_t*>(Address(operand)));
     }
-    std::byte* const into = Address(node.into);
-    auto* const output = reinterpret_cast<uint8_t*>(into);
-    const absl::Status status =
-        tutti::Fold(collective_.dtype, collective_.merge_op, tutti::FinalOp(),
-                    {.inputs = operands,
-                     .outputs = absl::MakeConstSpan(&output, 1),
-                     .num_bytes = node.into.num_bytes});
-    return status.ok() && node.finish ? Finish(into, ElementsIn(node.into))
-                                      : status;
+    auto* const output = reinterpret_cast<uint8_t*>(Address(node.into));
+    return tutti::Fold(collective_.dtype, collective_.merge_op,
+                       node.finish ? collective_.final_op : tutti::FinalOp(),
+                       {.inputs = operands,
+                        .outputs = absl::MakeConstSpan(&output, 1),
+                        .num_bytes = node.into.num_bytes,
+                        .group_size = collective_.group_size});
   });
 }
 

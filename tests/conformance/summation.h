@@ -23,13 +23,14 @@ std::vector<int> SubdivOffsetsOf(const Algorithm& algorithm, const Case& c);
 void Merge(const Case& c, absl::Span<const std::byte> left,
            absl::Span<const std::byte> right, Bytes* into);
 
-// into = operands[0] (+) operands[1] (+) ..., in order, with built-in ops
-// rounded once. At least two; `into` is none of them. Errors: as Merge().
+// into = (operands[0] (+) operands[1] (+) ..., in order) / divisor, with
+// built-in ops rounded once. At least two; `into` is none of them. REQUIRES:
+// `divisor` is 1 for merge ops of the caller. Errors: as Merge().
 void MergeMany(const Case& c,
                absl::Span<const absl::Span<const std::byte>> operands,
-               Bytes* into);
+               int64_t divisor, Bytes* into);
 
-// Applies the case's final op.
+// Applies the case's final op, in a step of its own.
 void Finish(const Case& c, Bytes* values);
 
 // The whole vector, reduced in rank order. What is exact has this result in any
