@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/device_needs.h"
+#include "framework/parts.h"
 
 namespace tutti {
 namespace {
@@ -87,10 +88,6 @@ Candidate Judge(const CollectiveRegistry::Entry& entry,
   return candidate;
 }
 
-std::string WhyNotOfParts(const absl::Status& status) {
-  return absl::StrCat("cannot be made of its parts: ", status.message());
-}
-
 std::string ListOf(const std::vector<Candidate>& candidates) {
   std::vector<absl::string_view> names;
   for (const Candidate& candidate : candidates) {
@@ -121,7 +118,7 @@ absl::StatusOr<Selection> SelectByName(const CollectiveRegistry& registry,
   if (!parts.ok()) {
     return absl::Status(
         parts.code(),
-        absl::StrCat(name, " ", WhyNotOfParts(parts),
+        absl::StrCat(name, " ", WhyNotOfParts((*factory)->traits()),
                      "; these can serve: ", ListOf(selection.candidates)));
   }
   const auto chosen = std::find_if(
@@ -211,8 +208,8 @@ std::string WhyNot(const ImplementationTraits& traits,
   if (std::find(types.begin(), types.end(), request.type) == types.end()) {
     return DoesNotDo(request.type);
   }
-  const absl::Status parts = CheckParts(traits);
-  if (!parts.ok()) return WhyNotOfParts(parts);
+  const std::string why_not_of_parts = WhyNotOfParts(traits);
+  if (!why_not_of_parts.empty()) return why_not_of_parts;
   if (request.wants_steps && !traits.is_made_of_steps) {
     return "is not made of steps";
   }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/determinism.h"
 #include "framework/implementation_traits.h"
+#include "framework/parts.h"
 
 namespace tutti {
 namespace {
@@ -44,11 +45,8 @@ absl::Status CheckImplementation(const CollectiveRegistry& registry,
   if (std::find(types.begin(), types.end(), rule.type) == types.end()) {
     return Blame(rule, rule.implementation, " does not do ", Name(rule.type));
   }
-  const absl::Status parts = CheckParts(traits);
-  if (!parts.ok()) {
-    return Blame(rule, rule.implementation,
-                 " cannot be made of its parts: ", parts.message());
-  }
+  const std::string why_not = WhyNotOfParts(traits);
+  if (!why_not.empty()) return Blame(rule, rule.implementation, " ", why_not);
   if (traits.needs_one_process && rule.one_process == false) {
     return Blame(rule, rule.implementation,
                  " needs all members in one process, but the rule is for "

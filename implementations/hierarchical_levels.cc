@@ -7,11 +7,11 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "framework/registry.h"
 #include "implementations/cost.h"
 #include "implementations/hierarchy.h"
 #include "implementations/tree_reduce.h"
 #include "schedule/algorithm.h"
+#include "schedule/find_part.h"
 
 namespace tutti {
 
@@ -20,8 +20,8 @@ using enum CollectiveType;
 namespace {
 
 // Refuses compositions: one may be made of itself, without end.
-absl::StatusOr<const Algorithm*> FindPart(absl::string_view name) {
-  const auto factory = CollectiveRegistry::Global().Find(name);
+absl::StatusOr<const Algorithm*> FindLevel(absl::string_view name) {
+  const auto factory = FindPart(name);
   if (!factory.ok()) return factory.status();
   const Algorithm* const algorithm = AlgorithmOf(**factory);
   if (algorithm == nullptr || algorithm->traits.check_parts != nullptr) {
@@ -48,13 +48,13 @@ std::optional<CollectiveType> TypeInside(const Algorithm& algorithm) {
 }  // namespace
 
 absl::Status CheckLevels(const ReduceLevels& levels) {
-  const auto inside = FindPart(levels.inside);
+  const auto inside = FindLevel(levels.inside);
   if (!inside.ok()) return inside.status();
   if (!TypeInside(**inside).has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
         levels.inside, " does not reduce, as the level inside tasks has to"));
   }
-  const auto between = FindPart(levels.between);
+  const auto between = FindLevel(levels.between);
   if (!between.ok()) return between.status();
   if (Does(**between, kAllReduce)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -62,7 +62,7 @@ absl::Status CheckLevels(const ReduceLevels& levels) {
                    " does not all-reduce, as the level between tasks has to"));
 }
 
-const Algorithm& PartNamed(absl::string_view name) { return **FindPart(name); }
+const Algorithm& PartNamed(absl::string_view name) { return **FindLevel(name); }
 
 int NumChunks(PlanFunction plan, CollectiveType type, const GroupLayout& layout,
               absl::Span<const int> offsets) {

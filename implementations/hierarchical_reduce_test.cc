@@ -303,6 +303,7 @@ REGISTER_COLLECTIVE(CodeBetween,
 REGISTER_COLLECTIVE(OfItself, Hierarchical<"RingReduceScatter", "OfItself">());
 REGISTER_COLLECTIVE(PassThenNobody,
                     Hierarchical<"LocalReduce", "NobodyInside">());
+REGISTER_COLLECTIVE(PassThenAbsent, Hierarchical<"LocalReduce", "Absent">());
 REGISTER_COLLECTIVE(PassThenGather,
                     Hierarchical<"LocalReduce", "RingGather">());
 REGISTER_COLLECTIVE(PassThenPass, Hierarchical<"LocalReduce", "LocalReduce">());
@@ -399,6 +400,17 @@ TEST_P(RefusedHierarchicalTest, IsRefusedWithTheReason) {
   const auto factory = *CollectiveRegistry::Global().Find(refused.name);
   EXPECT_THAT(StandInOf(*factory).status(),
               StatusIs(refused.code, HasSubstr(refused.text)));
+}
+
+// The list of all names was once in a row of `tutti explain`.
+TEST(HierarchicalTest, APartThatIsNotThereIsNamedAlone) {
+  for (const char* name :
+       {"NobodyInside", "NobodyBetween", "PassThenNobody", "PassThenAbsent"}) {
+    const auto factory = *CollectiveRegistry::Global().Find(name);
+    EXPECT_THAT(CheckParts(factory->traits()),
+                StatusIs(StatusCode::kNotFound,
+                         "no implementation is named \"Absent\""));
+  }
 }
 
 TEST_P(RefusedHierarchicalTest, HasNoPrice) {

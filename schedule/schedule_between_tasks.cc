@@ -9,6 +9,7 @@
 #include "framework/implementation_traits.h"
 #include "framework/tensor_shape.h"
 #include "schedule/algorithm.h"
+#include "schedule/find_part.h"
 #include "schedule/first_members.h"
 #include "schedule/schedule.h"
 
@@ -16,7 +17,7 @@ namespace tutti {
 
 absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
     absl::string_view name) {
-  auto factory = CollectiveRegistry::Global().Find(name);
+  auto factory = FindPart(name);
   if (!factory.ok()) return factory;
   const ImplementationTraits& traits = (*factory)->traits();
   const bool reduces =

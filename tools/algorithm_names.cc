@@ -1,8 +1,11 @@
 #include "tools/algorithm_names.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/group_layout.h"
+#include "framework/implementation_traits.h"
+#include "framework/parts.h"
 #include "framework/selection.h"
 #include "tools/exit_status.h"
 
@@ -39,8 +42,13 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type) {
   const absl::Status known = CheckAlgorithm(registry, name);
   if (!known.ok()) return known;
-  const std::string delegate = (*registry.Find(name))->traits().delegate;
-  if (Serves(registry, name, type, delegate)) return absl::OkStatus();
+  const auto factory = *registry.Find(name);
+  const ImplementationTraits& traits = factory->traits();
+  if (Serves(registry, name, type, traits.delegate)) return absl::OkStatus();
+  const std::string why_not = WhyNotOfParts(traits);
+  if (!why_not.empty() && absl::c_linear_search(traits.collectives, type)) {
+    return UsageError(absl::StrCat(name, " ", why_not));
+  }
   const std::vector<std::string> others = AlgorithmsFor(registry, type);
   return UsageError(absl::StrCat(
       name, " does not do ", Name(type), " on CPU devices; these do: ",

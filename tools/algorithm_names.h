@@ -16,8 +16,8 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name);
 
 // Errors: also UsageError if the algorithm does not run such a collective
-// on CPU devices, listing those that do. One that leaves it to a library runs
-// it where that connects the processes.
+// on CPU devices, listing those that do, or cannot be made of its parts. One
+// that leaves it to a library runs it where that connects the processes.
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type);
 

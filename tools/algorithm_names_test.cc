@@ -77,6 +77,26 @@ TEST_F(AlgorithmNamesTest, WhatALibraryRunsIsNamedAndNotAmongAll) {
               ElementsAre("Host", "Rings"));
 }
 
+TEST_F(AlgorithmNamesTest, WhatCannotBeMadeOfItsPartsSaysWhy) {
+  ASSERT_THAT(
+      registry_.Register(
+          "Made",
+          std::make_shared<NamedOnly>(ImplementationTraits{
+              .collectives = {CollectiveType::kAllReduce},
+              .check_parts =
+                  [] { return absl::NotFoundError("nobody is Lost"); }})),
+      IsOk());
+  const absl::Status status =
+      CheckAlgorithm(registry_, "Made", CollectiveType::kAllReduce);
+  EXPECT_EQ(ExitStatus(status), 2);
+  EXPECT_EQ(status.message(),
+            "Made cannot be made of its parts: nobody is Lost");
+  EXPECT_THAT(
+      std::string(
+          CheckAlgorithm(registry_, "Made", CollectiveType::kGather).message()),
+      HasSubstr("not do gather"));
+}
+
 TEST_F(AlgorithmNamesTest, AllMeansWhatRunsTheCollectiveOnThisMachine) {
   EXPECT_THAT(AlgorithmsFor(registry_, CollectiveType::kAllReduce),
               ElementsAre("Host", "Rings"));
