@@ -173,7 +173,7 @@ class MpiCollectives::Execution final
 
 void MpiCollectives::Execution::Add() {
   owner_->CountIn(key_.step);
-  if (owner_->is_closing_) return End(ShutDown());
+  if (owner_->phase() != Phase::kOpen) return End(ShutDown());
   if (!failure_.ok()) return End(failure_);
   const bool is_exchanged = tasks_.size() == 2 && !carried().empty();
   if (is_exchanged) return owner_->exchange_.Add(shared_from_this());
@@ -309,7 +309,7 @@ std::string MpiCollectives::NamesOf(const CollGroupParams& group,
 void MpiCollectives::AwaitStep(int64_t step_id, Work ended) {
   {
     MutexLock lock(&mu_);
-    if (!is_closed_) {
+    if (phase_ != Phase::kClosed) {
       return options_.runtime->Post([self = shared_from_this(), step_id,
                                      ended = std::move(ended)]() mutable {
         if (!self->num_in_step_.contains(step_id)) return std::move(ended)();
@@ -322,8 +322,14 @@ void MpiCollectives::AwaitStep(int64_t step_id, Work ended) {
 
 bool MpiCollectives::Post(Work work) {
   MutexLock lock(&mu_);
-  if (!is_closed_) options_.runtime->Post(std::move(work));
-  return !is_closed_;
+  if (phase_ == Phase::kClosed) return false;
+  options_.runtime->Post(std::move(work));
+  return true;
+}
+
+MpiCollectives::Phase MpiCollectives::phase() const {
+  MutexLock lock(&mu_);
+  return phase_;
 }
 
 // --- On MPI's thread ---------------------------------------------------------
@@ -331,12 +337,13 @@ bool MpiCollectives::Post(Work work) {
 void MpiCollectives::Open() { notes_.Open(); }
 
 MpiPoller::State MpiCollectives::Poll(bool is_last) {
+  const Phase phase = this->phase();
   const bool awaits =
-      num_executions_ > 0 || notes_.is_sending() || closed_ != nullptr;
+      num_executions_ > 0 || notes_.is_sending() || phase == Phase::kClosing;
   if (!awaits && !is_last && ++num_idle_polls_ % kIdlePolls != 0) {
     return State::kIdle;
   }
-  if (has_closed()) return PollClosed();
+  if (phase == Phase::kClosed) return PollClosed();
   bool is_busy = false;
   int num_looks = 0;
   do {
@@ -346,7 +353,7 @@ MpiPoller::State MpiCollectives::Poll(bool is_last) {
     const bool has_merged = EndMerged();
     is_busy = is_busy || has_notes || has_ended || has_merged;
   } while (num_executions_ > 0 && ++num_looks < kLooks);
-  is_busy = EndClosing() || is_busy;
+  if (phase == Phase::kClosing) is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;
   if (under_way_.size() > 0) return State::kRunning;
   const bool is_waiting = notes_.is_sending() || num_executions_ > 0;
@@ -422,15 +429,16 @@ absl::Status MpiCollectives::Gone(int task) const {
 }
 
 void MpiCollectives::Drop(int task, const absl::Status& reason) {
-  {
-    MutexLock lock(&mu_);
-    if (is_closed_) return;
-  }
-  OnGone(task, reason);
+  if (phase() != Phase::kClosed) OnGone(task, reason);
+}
+
+void MpiCollectives::SetPhase(Phase phase) {
+  MutexLock lock(&mu_);
+  phase_ = phase;
 }
 
 void MpiCollectives::Close(Work closed) {
-  is_closing_ = true;
+  SetPhase(Phase::kClosing);
   closed_ = std::move(closed);
   refuse_all_at_ = options_.environment.clock->Now() + kCloseLimit;
   for (const auto& keys : {agreement_.Waiting(), exchange_.Waiting()}) {
@@ -440,7 +448,6 @@ void MpiCollectives::Close(Work closed) {
 
 // Who has not answered in time is not waited for; what MPI has begun is.
 bool MpiCollectives::EndClosing() {
-  if (closed_ == nullptr) return false;
   const int num_tasks = options_.cluster.num_tasks();
   if (num_executions_ > 0) {
     if (options_.environment.clock->Now() <= refuse_all_at_) return false;
@@ -453,10 +460,7 @@ bool MpiCollectives::EndClosing() {
       notes_.Send(task, {.kind = MpiNote::Kind::kGone});
     }
   }
-  {
-    MutexLock lock(&mu_);
-    is_closed_ = true;
-  }
+  SetPhase(Phase::kClosed);
   std::exchange(closed_, nullptr)();
   return true;
 }

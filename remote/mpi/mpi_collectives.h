@@ -100,6 +100,13 @@ class MpiCollectives final
   class Group;
   class Execution;
 
+  // One after the other; changed on MPI's thread alone.
+  enum class Phase {
+    kOpen,     // Takes executions, until Close().
+    kClosing,  // Refuses them, until EndClosing() finds none left.
+    kClosed,   // Only frees what others have needed for longer.
+  };
+
   // False, and nothing is done, after Close().
   bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -113,7 +120,8 @@ class MpiCollectives final
   void OnGone(int task, const absl::Status& why);
   void Withdraw(const ExecKey& key, const absl::Status& why);
   bool EndMerged();
-  bool has_closed() const { return is_closing_ && closed_ == nullptr; }
+  Phase phase() const ABSL_LOCKS_EXCLUDED(mu_);
+  void SetPhase(Phase phase) ABSL_LOCKS_EXCLUDED(mu_);
   bool EndClosing();
   State PollClosed();
   absl::Status Gone(int task) const;
@@ -136,12 +144,14 @@ class MpiCollectives final
   std::vector<std::pair<int64_t, Work>> awaited_steps_;
   absl::flat_hash_set<const Execution*> failed_in_mpi_;
   uint32_t num_idle_polls_ = 0;
-  bool is_closing_ = false;
-  absl::Time refuse_all_at_ = absl::InfiniteFuture();
+
+  // Of kClosing: until when members may take to let go of what MPI has not
+  // begun, and what runs at its end.
+  absl::Time refuse_all_at_;
   Work closed_;
 
-  Mutex mu_;
-  bool is_closed_ ABSL_GUARDED_BY(mu_) = false;
+  mutable Mutex mu_;
+  Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kOpen;
 };
 
 }  // namespace tutti
