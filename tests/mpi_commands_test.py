@@ -234,6 +234,26 @@ class MpiCommandsTest(unittest.TestCase):
             self.assertNotEqual(mpirun.returncode, 0)
             self.assertRegex(errors, ENDS_FOR_RANK_1)
 
+    def test_a_process_that_stands_still_before_mpi_is_up_is_waited_for(self):
+        """The others say so, and go on when it does."""
+        script = ('if [ $OMPI_COMM_WORLD_RANK = 1 ]; then '
+                  'echo $$; kill -STOP $$; fi; exec "$@"')
+        with mpi_environment() as environment:
+            mpirun = subprocess.Popen(
+                ["mpirun", "-n", "2", "sh", "-c", script, "sh", TUTTI, "run",
+                 "barrier"],
+                text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, env=environment)
+            self.addCleanup(mpirun.kill)
+            stopped = int(mpirun.stdout.readline())
+            self.assertRegex(
+                mpirun.stderr.readline(),
+                r"\Atutti: MPI: process \d+ has waited 10s for MPI to come up, ")
+            os.kill(stopped, signal.SIGCONT)
+            output, errors = mpirun.communicate(timeout=30)
+            self.assertEqual((mpirun.returncode, output, errors),
+                             (0, "barrier on 2 ranks: done\n", ""))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

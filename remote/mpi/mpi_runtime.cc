@@ -62,6 +62,15 @@ std::string Names(const std::map<int, absl::Status>& lost) {
   });
 }
 
+// Its rank is not known yet.
+void SayThatMpiIsLate(absl::Duration limit) {
+  std::fprintf(stderr,
+               "tutti: MPI: process %d has waited %s for MPI to come up, which "
+               "needs all processes of the job: one may stand still, or not "
+               "have come; it waits on\n",
+               static_cast<int>(getpid()), absl::FormatDuration(limit).c_str());
+}
+
 // To whose memory the host program's MPI may still write.
 struct Left {
   std::vector<std::shared_ptr<MpiPoller>> pollers;
@@ -97,7 +106,15 @@ absl::Status MpiRuntime::Start() {
   BlockingCounter is_up(1);
   thread_ =
       std::thread([&] { Run(&started, [&] { is_up.DecrementCount(); }); });
+  BlockingCounter is_said(1);
+  Clock& clock = *options_.environment.clock;
+  const Clock::AlarmId alarm =
+      clock.CallAt(clock.Now() + options_.lost_limit, [&] {
+        SayThatMpiIsLate(options_.lost_limit);
+        is_said.DecrementCount();
+      });
   is_up.Wait();
+  if (!clock.Cancel(alarm)) is_said.Wait();
   if (!started.ok()) thread_.join();
   return started;
 }

@@ -101,6 +101,7 @@ class MpiRuntime {
 
     // For how long to wait for those that were called lost: in Shutdown(), and
     // where MPI keeps tensors of collectives that have failed until they go on.
+    // How long Start() waits before it says so.
     absl::Duration lost_limit = absl::Seconds(10);
   };
 
@@ -111,7 +112,8 @@ class MpiRuntime {
 
   // Brings MPI up, or takes part in one that the host program has brought up,
   // and ends after Shutdown(). All processes do it together: blocks until they
-  // have; what was posted before runs then. Errors:
+  // have, however late they are, which a line on stderr says after
+  // `lost_limit`; what was posted before runs then. Errors:
   // FAILED_PRECONDITION if MPI is over in this process, if the host program's
   // cannot be called from several threads (MPI_THREAD_MULTIPLE), or if the
   // processes run different versions of Tutti's protocol, or differ in
