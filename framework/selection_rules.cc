@@ -160,6 +160,7 @@ bool LeavesRequests(const ImplementationTraits& before,
          (MayBeUneven(type) && after.supports_uneven &&
           !before.supports_uneven) ||
          (after.supports_subdivisions && !before.supports_subdivisions) ||
+         (after.is_made_of_steps && !before.is_made_of_steps) ||
          // Each use takes the lists of those before it.
          before.rank_list < after.rank_list;
 }

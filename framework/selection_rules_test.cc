@@ -217,7 +217,7 @@ std::vector<Demand> Demands(CollectiveType type) {
       {"Determinism", traits, traits},  {"RankOrder", traits, traits},
       {"Ops", traits, traits},          {"Uneven", traits, traits},
       {"Subdivisions", traits, traits}, {"AnyList", traits, traits},
-      {"ShortList", traits, traits}};
+      {"ShortList", traits, traits},    {"Steps", traits, traits}};
   demands[0].second.determinism = Determinism::kByRankOrder;
   demands[1].second.preserves_rank_order = true;
   demands[2].first.why_not_ops = [](const MergeOp&, const FinalOp&) {
@@ -228,6 +228,7 @@ std::vector<Demand> Demands(CollectiveType type) {
   demands[5].second.rank_list = RankListUse::kAllRanks;
   demands[6].first.rank_list = RankListUse::kAllRanks;
   demands[6].second.rank_list = RankListUse::kOwners;
+  demands[7].second.is_made_of_steps = true;
   return demands;
 }
 
@@ -256,8 +257,9 @@ class RulesOfDemandsTest : public SelectionRulesTest {
 
 TEST_F(RulesOfDemandsTest, WhatTheFirstCannotServeIsLeftToTheSecond) {
   RegisterAll();
-  for (const std::string name : {"Determinism", "RankOrder", "Ops",
-                                 "Subdivisions", "AnyList", "ShortList"}) {
+  for (const std::string name :
+       {"Determinism", "RankOrder", "Ops", "Subdivisions", "AnyList",
+        "ShortList", "Steps"}) {
     EXPECT_THAT(CheckPair(name + "1", name + "2", "2x2"), IsOk()) << name;
     EXPECT_THAT(CheckPair(name + "1", name + "2", ""), IsOk()) << name;
   }
@@ -266,7 +268,7 @@ TEST_F(RulesOfDemandsTest, WhatTheFirstCannotServeIsLeftToTheSecond) {
 TEST_F(RulesOfDemandsTest, WhatTheFirstServesIsNotLeftToTheSecond) {
   RegisterAll();
   for (const std::string name : {"Determinism", "RankOrder", "Subdivisions",
-                                 "Uneven", "AnyList", "ShortList"}) {
+                                 "Uneven", "AnyList", "ShortList", "Steps"}) {
     EXPECT_THAT(CheckPair(name + "2", name + "1", "2x2"),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("f:1: is never reached")))

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "resolvers/given_up_executions.h"
 #include "tests/given_up_testing.h"
 #include "tests/simulated_cluster.h"

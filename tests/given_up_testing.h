@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
 #include "tests/simulated_cluster.h"
-#include "tests/status_matchers.h"
 
 namespace tutti {
 

@@ -248,7 +248,7 @@ class MpiCommandsTest(unittest.TestCase):
             stopped = int(mpirun.stdout.readline())
             self.assertRegex(
                 mpirun.stderr.readline(),
-                r"\Atutti: MPI: process \d+ has waited 10s for MPI to come up, ")
+                r"\Atutti: MPI: process \d+ has waited 10s for MPI to come up")
             os.kill(stopped, signal.SIGCONT)
             output, errors = mpirun.communicate(timeout=30)
             self.assertEqual((mpirun.returncode, output, errors),

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"
 #include "tests/given_up_testing.h"

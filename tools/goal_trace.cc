@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Not a message of no bytes: of each LogGOPSim subtracts one.
+// Not a message of 0 bytes: LogGOPSim takes one byte off each size.
 constexpr absl::string_view kNothing = "calc 0";
 
 std::string Label(int step, int first) {

@@ -107,7 +107,7 @@ class MpiCollectives final
     kClosed,   // Only frees what others have needed for longer.
   };
 
-  // False, and nothing is done, after Close().
+  // False, and nothing is done, in kClosed.
   bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Of notes. Only once `notes_` is there.

@@ -14,6 +14,7 @@ namespace tutti {
 //
 // It is a file without a name, which the first process makes and the others
 // find through that process (proc(5)); nothing is left behind however one ends.
+// For MPI's thread; what is in it is for all.
 class MpiHostMemory {
  public:
   MpiHostMemory() = default;

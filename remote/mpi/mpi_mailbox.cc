@@ -40,7 +40,7 @@ void MpiMailbox::Close() {
   std::vector<Work> dropped;  // Without the lock.
   MutexLock lock(&mu_);
   is_closed_ = true;
-  doorbell_ = nullptr;  // MPI takes its memory back.
+  doorbell_ = nullptr;  // It lives until now.
   dropped.swap(posted_);
 }
 

@@ -53,8 +53,8 @@ class MpiMerge {
     return has_failed_ ? failure_ : absl::OkStatus();
   }
 
-  // Errors: that of a merge that has failed, here or elsewhere: the same
-  // wherever the packs are.
+  // Errors: that of a merge that has failed, here or elsewhere: the same on all
+  // to whom MPI gives the same packs, as it does unless each merges for itself.
   absl::Status Unpack(const std::byte* packs, int64_t num_elements,
                       std::byte* elements) const;
 

@@ -1,6 +1,7 @@
 #include "remote/mpi/mpi_transport_testing.h"
 
 #include <gmock/gmock.h>
+#include <sys/syscall.h>
 
 #include <cstdlib>
 #include <cstring>
