@@ -33,9 +33,12 @@ class SilentChannel : public ControlChannel {
   void Call(int /*task*/, proto::ControlRequest request, ControlCallOptions,
             ControlDone done) override {
     kinds.push_back(request.kind_case());
-    if (request.has_submit_tensors()) when_submitted();
-    if (request.has_submit_tensors()) submitted = std::move(done);
-    if (request.has_await_decisions()) decided = std::move(done);
+    if (request.has_submit_tensors()) {
+      when_submitted();
+      submitted = std::move(done);
+    } else if (request.has_await_decisions()) {
+      decided = std::move(done);
+    }
   }
 
   void AddWaiting(int change) override { num_waiting += change; }
