@@ -6,11 +6,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
 #include "framework/implementation_traits.h"
+#include "framework/rank_list.h"
 #include "framework/registry.h"
 
 namespace tutti {
@@ -47,7 +47,11 @@ absl::Status CheckTensors(absl::Span<const Tensor> tensors) {
 }
 
 std::string ListText(const std::vector<int>& numbers) {
-  return absl::StrCat("[", absl::StrJoin(numbers, ","), "]");
+  return absl::StrCat(
+      "[",
+      ShortList(numbers.size(),
+                [&](size_t i) { return absl::StrCat(numbers[i]); }),
+      "]");
 }
 
 absl::Status CheckDevices(absl::string_view option,
@@ -91,11 +95,11 @@ absl::Status CheckOptions(const AllReduceOptions& options, int num_tensors) {
     return Invalid("ring_order ", ListText(options.ring_order),
                    " is not an order of ", num_tensors, " tensors");
   }
-  const absl::Status ring =
+  absl::Status status =
       CheckDevices("ring_order", options.ring_order, num_tensors);
-  return ring.ok() ? CheckDevices("gather_devices", options.gather_devices,
-                                  num_tensors)
-                   : ring;
+  status.Update(
+      CheckDevices("gather_devices", options.gather_devices, num_tensors));
+  return status;
 }
 
 std::string AlgorithmOf(const AllReduceOptions& options) {
