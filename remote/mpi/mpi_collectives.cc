@@ -309,7 +309,7 @@ std::string MpiCollectives::NamesOf(const CollGroupParams& group,
 void MpiCollectives::AwaitStep(int64_t step_id, Work ended) {
   {
     MutexLock lock(&mu_);
-    if (phase_ != Phase::kClosed) {
+    if (phase() != Phase::kClosed) {
       return options_.runtime->Post([self = shared_from_this(), step_id,
                                      ended = std::move(ended)]() mutable {
         if (!self->num_in_step_.contains(step_id)) return std::move(ended)();
@@ -322,14 +322,9 @@ void MpiCollectives::AwaitStep(int64_t step_id, Work ended) {
 
 bool MpiCollectives::Post(Work work) {
   MutexLock lock(&mu_);
-  if (phase_ == Phase::kClosed) return false;
+  if (phase() == Phase::kClosed) return false;
   options_.runtime->Post(std::move(work));
   return true;
-}
-
-MpiCollectives::Phase MpiCollectives::phase() const {
-  MutexLock lock(&mu_);
-  return phase_;
 }
 
 // --- On MPI's thread ---------------------------------------------------------

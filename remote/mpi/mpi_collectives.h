@@ -1,6 +1,7 @@
 #ifndef TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
 #define TUTTI_REMOTE_MPI_MPI_COLLECTIVES_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -120,7 +121,7 @@ class MpiCollectives final
   void OnGone(int task, const absl::Status& why);
   void Withdraw(const ExecKey& key, const absl::Status& why);
   bool EndMerged();
-  Phase phase() const ABSL_LOCKS_EXCLUDED(mu_);
+  Phase phase() const { return phase_.load(std::memory_order_acquire); }
   void SetPhase(Phase phase) ABSL_LOCKS_EXCLUDED(mu_);
   bool EndClosing();
   State PollClosed();
@@ -150,8 +151,10 @@ class MpiCollectives final
   absl::Time refuse_all_at_;
   Work closed_;
 
-  mutable Mutex mu_;
-  Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kOpen;
+  // Held where kClosed must not come meanwhile, and where it is set. MPI's
+  // thread looks again and again, without it.
+  Mutex mu_;
+  std::atomic<Phase> phase_ = Phase::kOpen;
 };
 
 }  // namespace tutti
