@@ -381,6 +381,7 @@ TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
   tasks.Request(0, 1, KeyOf(0), 4, first);
   EXPECT_THAT(first.Wait(), IsOk());  // Now it is known who answers.
+  EXPECT_THAT(lender.Wait(), IsOk());
   tasks.Request(0, 1, KeyOf(1), 4, second);
   tasks.table(1).WaitForAsks(1);
   const absl::Status lost = absl::UnavailableError("task 1 was lost");
