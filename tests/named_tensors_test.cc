@@ -416,10 +416,9 @@ TEST_P(NamedTensorsTest, ATensorThatStallsIsReportedOnce) {
   EXPECT_TRUE(reports.empty());
   environment_.Advance(absl::Seconds(2));
   ASSERT_EQ(reports.size(), 1u);
-  EXPECT_EQ(
-      reports[0].ToString(),
-      "tensor \"slow\" has waited for 60000 ms: ranks that have asked for "
-      "it: [1]; ranks that have not: [0, 2]");
+  EXPECT_EQ(reports[0].ToString(),
+            "tensor \"slow\" has waited for 1m: ranks that have asked for "
+            "it: [1]; ranks that have not: [0, 2]");
   environment_.Advance(absl::Minutes(10));
   EXPECT_EQ(reports.size(), 1u);
   Reduce(0, "slow");

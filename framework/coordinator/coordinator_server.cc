@@ -41,9 +41,15 @@ ControlAnswer EndAnswer(uint64_t after, const absl::Status& end) {
   return reply;
 }
 
-void Report(const CoordinatorSettings& settings, const StalledTensor& tensor) {
-  if (settings.stalled != nullptr) return settings.stalled(tensor);
-  std::fprintf(stderr, "tutti: %s\n", tensor.ToString().c_str());
+void Report(const CoordinatorSettings& settings,
+            const std::vector<StalledTensor>& stalled) {
+  if (settings.stalled != nullptr) {
+    for (const StalledTensor& tensor : stalled) settings.stalled(tensor);
+    return;
+  }
+  for (const std::string& line : LinesOf(stalled)) {
+    std::fprintf(stderr, "tutti: %s\n", line.c_str());
+  }
 }
 
 }  // namespace
@@ -339,9 +345,10 @@ void CoordinatorServer::End(absl::Status reason, DecidedRuns runs,
 // another.
 void CoordinatorServer::ArmAlarm() {
   const CoordinatorSettings& settings = options_.settings;
+  const absl::Time report = std::max(
+      negotiation_.OldestNotTold() + settings.stall_report_after, next_report_);
   const absl::Time next =
-      std::min(negotiation_.OldestNotTold() + settings.stall_report_after,
-               negotiation_.Oldest() + settings.stall_deadline);
+      std::min(report, negotiation_.Oldest() + settings.stall_deadline);
   if (next >= rings_at_ || !DisarmAlarm()) return;
   rings_at_ = next;
   alarm_ = options_.clock->CallAt(next, [weak_self = weak_from_this()] {
@@ -366,12 +373,15 @@ void CoordinatorServer::OnAlarm() {
     MutexLock lock(&mu_);
     rings_at_ = absl::InfiniteFuture();
     const absl::Time now = options_.clock->Now();
-    stalled = negotiation_.TakeStalled(now, settings.stall_report_after);
+    if (now >= next_report_) {
+      stalled = negotiation_.TakeStalled(now, settings.stall_report_after);
+    }
+    if (!stalled.empty()) next_report_ = now + settings.stall_report_after / 16;
     Tell(negotiation_.TakeExpired(now, settings.stall_deadline));
     ArmAlarm();
     answers = TakeAnswers();
   }
-  for (const StalledTensor& tensor : stalled) Report(settings, tensor);
+  Report(settings, stalled);
   for (auto& [done, answer] : answers) std::move(done)(std::move(answer));
 }
 

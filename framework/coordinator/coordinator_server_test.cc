@@ -230,8 +230,30 @@ TEST_F(CoordinatorServerTest, WithoutAReaderAReportIsALineOnStderr) {
   testing::internal::CaptureStderr();
   environment_.Advance(absl::Seconds(61));
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "tutti: tensor \"xyz\" has waited for 60000 ms: ranks that have "
+            "tutti: tensor \"xyz\" has waited for 1m: ranks that have "
             "asked for it: [1]; ranks that have not: [0, 2]\n");
+}
+
+TEST_F(CoordinatorServerTest, TensorsThatStallTogetherShareALineOnStderr) {
+  server_ = CoordinatorServer::Create(
+      {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
+       .clock = environment_.get().clock});
+  Ask(1, Submit("a"));
+  for (int i = 0; i < 9; ++i) {
+    environment_.Advance(absl::Milliseconds(100));
+    Ask(1, Submit(absl::StrCat("b", i), i + 2));
+  }
+  Ask(2, Submit("b4"));
+  testing::internal::CaptureStderr();
+  environment_.Advance(absl::Minutes(2));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tutti: tensor \"a\" has waited for 1m: ranks that have asked for "
+            "it: [1]; ranks that have not: [0, 2]\n"
+            "tutti: 8 tensors, \"b0\", \"b1\", \"b2\", \"b3\", \"b5\", "
+            "\"b6\", \"b7\", \"b8\", have waited for up to 1m3.65s: ranks "
+            "that have asked for them: [1]; ranks that have not: [0, 2]\n"
+            "tutti: tensor \"b4\" has waited for 1m3.25s: ranks that have "
+            "asked for it: [1, 2]; ranks that have not: [0]\n");
 }
 
 TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {

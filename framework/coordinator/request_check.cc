@@ -16,45 +16,62 @@ absl::string_view Operation(const TensorRequest& request) {
   return request.type == CollectiveType::kAllReduce ? "allreduce" : "allgather";
 }
 
-// Compares what `value` takes of each request. `tell` says the first two values
-// that differ in words.
-template <typename Value, typename Tell>
-absl::Status CheckSame(Requests by_rank, Value value, Tell tell) {
-  const auto& one = by_rank.front();
-  const auto other = std::find_if(
-      by_rank.begin(), by_rank.end(),
-      [&](const auto& request) { return !(value(request) == value(one)); });
-  if (other == by_rank.end()) return absl::OkStatus();
-  std::vector<int> with_one, with_other;
+// A request, and the ranks whose requests have the same of what is compared.
+struct Alike {
+  const TensorRequest* request;
+  std::vector<int> ranks;
+};
+
+// By what `value` takes of each request, in the order of their first ranks.
+template <typename Value>
+std::vector<Alike> GroupBy(Requests by_rank, Value value) {
+  std::vector<Alike> groups;
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (value(by_rank[rank]) == value(one)) {
-      with_one.push_back(static_cast<int>(rank));
-    } else if (value(by_rank[rank]) == value(*other)) {
-      with_other.push_back(static_cast<int>(rank));
-    }
+    const TensorRequest& request = by_rank[rank];
+    auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
+          return value(*group.request) == value(request);
+        });
+    if (group == groups.end()) group = groups.insert(group, {&request, {}});
+    group->ranks.push_back(static_cast<int>(rank));
   }
+  return groups;
+}
+
+// What `value` takes of each request has to be the same. `did` says in words
+// what a rank did whose request has it.
+template <typename Value, typename Did>
+absl::Status CheckSame(Requests by_rank, absl::string_view mismatch,
+                       Value value, Did did) {
+  const std::vector<Alike> groups = GroupBy(by_rank, value);
+  if (groups.size() == 1) return absl::OkStatus();
+  const Alike& one = groups[0];
+  const Alike& other = groups[1];
+  const auto further = absl::MakeSpan(groups).subspan(2);
   return absl::FailedPreconditionError(absl::StrCat(
-      "tensor ", Quoted(one.name), ": ", tell(one, *other), ": ranks ",
-      RanksText(with_one), " / ", RanksText(with_other)));
+      "tensor ", Quoted(one.request->name), ": ", mismatch, ": one rank ",
+      did(*one.request), ", but another rank ", did(*other.request), ": ranks ",
+      RanksText(one.ranks), " / ", RanksText(other.ranks),
+      further.empty() ? "" : "; ", ShortList(further.size(), [&](size_t i) {
+        return absl::StrCat("a further one ", did(*further[i].request),
+                            ": ranks ", RanksText(further[i].ranks));
+      })));
 }
 
 absl::Status CheckReduction(Requests by_rank) {
   absl::Status status = CheckSame(
-      by_rank, [](const auto& request) { return request.merge_op; },
-      [](const auto& one, const auto& other) {
-        return absl::StrCat("mismatched reductions: one rank asked for ",
-                            one.merge_op, ", but another rank asked for ",
-                            other.merge_op);
+      by_rank, "mismatched reductions",
+      [](const auto& request) { return request.merge_op; },
+      [](const auto& request) {
+        return absl::StrCat("asked for ", request.merge_op);
       });
   if (!status.ok()) return status;
   return CheckSame(
-      by_rank, [](const auto& request) { return request.shape; },
-      [](const auto& one, const auto& other) {
-        return absl::StrCat(
-            "mismatched allreduce tensor shapes: one rank sent a tensor of "
-            "shape ",
-            one.shape.ToString(), ", but another rank sent a tensor of shape ",
-            other.shape.ToString());
+      by_rank, "mismatched allreduce tensor shapes",
+      [](const auto& request) { return request.shape; },
+      [](const auto& request) {
+        return absl::StrCat("sent a tensor of shape ",
+                            request.shape.ToString());
       });
 }
 
@@ -75,14 +92,11 @@ absl::Status CheckNoScalar(Requests by_rank) {
 
 absl::Status CheckDimension(Requests by_rank, int k) {
   return CheckSame(
-      by_rank, [k](const auto& request) { return request.shape.dim(k); },
-      [k](const auto& one, const auto& other) {
-        return absl::StrCat(
-            "mismatched allgather tensor shapes: one rank sent a tensor with "
-            "dimension ",
-            k, " equal to ", one.shape.dim(k),
-            ", but another rank sent a tensor with dimension ", k, " equal to ",
-            other.shape.dim(k));
+      by_rank, "mismatched allgather tensor shapes",
+      [k](const auto& request) { return request.shape.dim(k); },
+      [k](const auto& request) {
+        return absl::StrCat("sent a tensor with dimension ", k, " equal to ",
+                            request.shape.dim(k));
       });
 }
 
@@ -105,14 +119,11 @@ absl::Status CheckGather(Requests by_rank) {
   absl::Status status = CheckNoScalar(by_rank);
   if (!status.ok()) return status;
   status = CheckSame(
-      by_rank, [](const auto& request) { return request.shape.num_dims(); },
-      [](const auto& one, const auto& other) {
-        return absl::StrCat(
-            "mismatched allgather dimension counts: one rank sent a tensor "
-            "with ",
-            one.shape.num_dims(),
-            " dimensions, but another rank sent a tensor with ",
-            other.shape.num_dims(), " dimensions");
+      by_rank, "mismatched allgather dimension counts",
+      [](const auto& request) { return request.shape.num_dims(); },
+      [](const auto& request) {
+        return absl::StrCat("sent a tensor with ", request.shape.num_dims(),
+                            " dimensions");
       });
   for (int k = 1; status.ok() && k < by_rank.front().shape.num_dims(); ++k) {
     status = CheckDimension(by_rank, k);
@@ -132,19 +143,17 @@ std::string RanksText(absl::Span<const int> ranks) {
 absl::Status CheckRequestsAgree(Requests by_rank) {
   if (by_rank.empty()) return absl::OkStatus();
   absl::Status status = CheckSame(
-      by_rank, [](const auto& request) { return request.dtype; },
-      [](const auto& one, const auto& other) {
-        return absl::StrCat("mismatched data types: one rank had type ",
-                            Name(one.dtype), ", but another rank had type ",
-                            Name(other.dtype));
+      by_rank, "mismatched data types",
+      [](const auto& request) { return request.dtype; },
+      [](const auto& request) {
+        return absl::StrCat("had type ", Name(request.dtype));
       });
   if (!status.ok()) return status;
   status = CheckSame(
-      by_rank, [](const auto& request) { return request.type; },
-      [](const auto& one, const auto& other) {
-        return absl::StrCat("mismatched operations: one rank did an ",
-                            Operation(one), ", but another rank did an ",
-                            Operation(other));
+      by_rank, "mismatched operations",
+      [](const auto& request) { return request.type; },
+      [](const auto& request) {
+        return absl::StrCat("did an ", Operation(request));
       });
   if (!status.ok()) return status;
   return by_rank.front().type == CollectiveType::kAllReduce

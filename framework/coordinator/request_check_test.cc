@@ -39,7 +39,7 @@ TEST(RequestCheckTest, TypesAreComparedBeforeOperationsBeforeShapes) {
                        HasSubstr("mismatched data types")));
 }
 
-TEST(RequestCheckTest, NamesTheFirstTwoValuesOfMany) {
+TEST(RequestCheckTest, NamesAllValuesAndTheirRanks) {
   TensorRequest request{.name = "x", .merge_op = "sum"};
   std::vector<TensorRequest> by_rank(40, request);
   by_rank[3].dtype = by_rank[5].dtype = DType::kInt8;
@@ -48,7 +48,7 @@ TEST(RequestCheckTest, NamesTheFirstTwoValuesOfMany) {
       CheckRequestsAgree(by_rank).message(),
       "tensor \"x\": mismatched data types: one rank had type float32, "
       "but another rank had type int8: ranks [0, 1, 2, 6, 7, 8, 9, 10 and "
-      "29 more] / [3, 5]");
+      "29 more] / [3, 5]; a further one had type int64: ranks [4]");
 }
 
 TEST(RequestCheckTest, RowsThatAreTooManyTogetherAreRefused) {
