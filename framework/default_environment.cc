@@ -43,10 +43,11 @@ class DefaultEnvironment::Pool : public WorkQueue {
 };
 
 // Alarms are entries of one io_context that one thread runs; a timer is alive
-// as long as its entry in `timers_`.
+// as long as its entry in `alarms_`.
 class DefaultEnvironment::SystemClock : public Clock {
  public:
-  // After this no alarm rings; setting and cancelling them stays allowed.
+  // Drops the alarms that have not begun to ring. Setting them and cancelling
+  // them stays allowed; they are dropped at once.
   void Stop() {
     context_.stop();
     std::optional<std::thread> thread;
@@ -56,14 +57,20 @@ class DefaultEnvironment::SystemClock : public Clock {
       thread.swap(thread_);
     }
     if (thread) thread->join();
+    Alarms dropped;  // Without the lock: what they hold may come back here.
+    {
+      MutexLock lock(&mu_);
+      dropped.swap(alarms_);
+    }
   }
 
   absl::Time Now() override { return absl::Now(); }
 
   AlarmId CallAt(absl::Time when, Work alarm) override {
     MutexLock lock(&mu_);
-    StartThread();
     const AlarmId id = ++last_id_;
+    if (is_stopped_) return id;
+    StartThread();
     Alarm& entry =
         alarms_.emplace(id, std::make_unique<Alarm>(context_, std::move(alarm)))
             .first->second.operator*();
@@ -86,9 +93,10 @@ class DefaultEnvironment::SystemClock : public Clock {
     asio::system_timer timer;
     Work work;
   };
+  using Alarms = absl::flat_hash_map<AlarmId, std::unique_ptr<Alarm>>;
 
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (thread_ || is_stopped_) return;
+    if (thread_) return;
     thread_.emplace([this] { context_.run(); });
   }
 
@@ -113,8 +121,7 @@ class DefaultEnvironment::SystemClock : public Clock {
   std::optional<std::thread> thread_ ABSL_GUARDED_BY(mu_);
   bool is_stopped_ ABSL_GUARDED_BY(mu_) = false;
   AlarmId last_id_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_map<AlarmId, std::unique_ptr<Alarm>> alarms_
-      ABSL_GUARDED_BY(mu_);
+  Alarms alarms_ ABSL_GUARDED_BY(mu_);
 };
 
 class DefaultEnvironment::SystemRandom : public Random {

@@ -6,13 +6,15 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <iterator>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/time/clock.h"
 #include "framework/blocking_counter.h"
 #include "framework/mutex.h"
@@ -23,10 +25,20 @@ namespace {
 using testing::ElementsAre;
 using testing::Not;
 
-// Of this process.
-int NumThreads() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+// Of this process. One that has been joined may still be among them.
+std::set<std::string> Threads() {
+  std::set<std::string> threads;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    threads.insert(task.path().filename());
+  }
+  return threads;
+}
+
+// That were not among those `before`.
+int NumNewThreads(const std::set<std::string>& before) {
+  return static_cast<int>(absl::c_count_if(
+      Threads(), [&](const auto& thread) { return !before.contains(thread); }));
 }
 
 // What several threads tell.
@@ -225,7 +237,7 @@ TEST(ClockTest, ManyAlarmsShareOneThreadThatStartsWithTheFirst) {
   constexpr int kAlarms = 1000;
   DefaultEnvironment environment(1);
   Clock& clock = *environment.get().clock;
-  const int before = NumThreads();
+  const std::set<std::string> before = Threads();
   Record<std::thread::id> threads;
   BlockingCounter left(kAlarms);
   for (int i = 0; i < kAlarms; ++i) {
@@ -235,7 +247,7 @@ TEST(ClockTest, ManyAlarmsShareOneThreadThatStartsWithTheFirst) {
     });
     clock.CallAt(absl::InfiniteFuture(), [] {});
   }
-  EXPECT_EQ(NumThreads(), before + 1);
+  EXPECT_EQ(NumNewThreads(before), 1);
   left.Wait();
   const auto seen = threads.Get();
   EXPECT_EQ(std::set<std::thread::id>(seen.begin(), seen.end()).size(), 1u);
@@ -251,6 +263,34 @@ TEST(ClockTest, TheDestructorDropsAlarmsThatAreNotDue) {
                  [held = std::move(held)] { FAIL() << "not due"; });
   }
   EXPECT_TRUE(alive.expired());
+}
+
+// Calls what it is given when it is destroyed.
+class AtEnd {
+ public:
+  explicit AtEnd(std::function<void()> then) : then_(std::move(then)) {}
+  ~AtEnd() { then_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  const std::function<void()> then_;
+};
+
+TEST(DefaultEnvironmentTest, WhatAlarmsHoldThatAreDroppedMayComeBack) {
+  bool has_worked = false;
+  {
+    DefaultEnvironment environment(1);
+    const Environment given = environment.get();
+    const auto other = given.clock->CallAt(absl::InfiniteFuture(), [] {});
+    auto held = std::make_shared<AtEnd>([&has_worked, given, other] {
+      given.clock->Cancel(other);
+      given.clock->CallAt(absl::InfinitePast(), [] { FAIL() << "rings"; });
+      given.queue->Schedule([&has_worked] { has_worked = true; });
+    });
+    given.clock->CallAt(absl::InfiniteFuture(), [held = std::move(held)] {});
+  }
+  EXPECT_TRUE(has_worked);
 }
 
 // An alarm that sets itself again and gives work to the queue for ever.
@@ -274,15 +314,15 @@ class Heart {
 };
 
 TEST(DefaultEnvironmentTest, StartsNoThreadUntilThereIsWorkOrAnAlarm) {
-  const int before = NumThreads();
+  const std::set<std::string> before = Threads();
   DefaultEnvironment environment(/*num_workers=*/3);
   environment.get().clock->Now();
   environment.get().random->Next();
-  EXPECT_EQ(NumThreads(), before);
+  EXPECT_EQ(NumNewThreads(before), 0);
   environment.get().queue->Schedule([] {});
-  EXPECT_EQ(NumThreads(), before + 3);
+  EXPECT_EQ(NumNewThreads(before), 3);
   environment.get().clock->CallAt(absl::InfiniteFuture(), [] {});
-  EXPECT_EQ(NumThreads(), before + 4);
+  EXPECT_EQ(NumNewThreads(before), 4);
 }
 
 TEST(DefaultEnvironmentTest, EndsWhileAlarmsAndWorkSetEachOther) {
