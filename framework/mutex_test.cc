@@ -40,8 +40,10 @@ TEST(MutexTest, WhoSleepsIsWoken) {
   mu.Lock();
   environment.get().queue->Schedule([&] {
     tries.DecrementCount();
-    MutexLock lock(&mu);
-    EXPECT_TRUE(is_released);
+    {
+      MutexLock lock(&mu);
+      EXPECT_TRUE(is_released);
+    }
     ended.DecrementCount();
   });
   tries.Wait();

@@ -36,8 +36,13 @@ DefaultEnvironment& Machine() {
 }
 MpiRuntime* mpi = nullptr;
 
-// GPUs of tests that are over, to whose memory MPI may still write.
-std::vector<std::unique_ptr<FakeGpuRuntime>>* gpus_of_mpi = nullptr;
+// GPUs of tests that are over, to whose memory MPI may still write, and what
+// they may still read.
+struct KeptGpus {
+  std::deque<Bytes> sources;
+  std::unique_ptr<FakeGpuRuntime> gpus;
+};
+std::vector<KeptGpus>* gpus_of_mpi = nullptr;
 
 absl::Time Deadline() { return Machine().get().clock->Now() + kLimit; }
 
@@ -99,7 +104,7 @@ void GpuMpiTest::TearDown() {
               IsOk());
   runtime_.reset();
   EXPECT_THAT(gpus_->Mistakes(), IsEmpty());
-  gpus_of_mpi->push_back(std::move(gpus_));
+  gpus_of_mpi->push_back({std::move(sources_), std::move(gpus_)});
 }
 
 void GpuMpiTest::Write(int device, Tensor tensor, Bytes bytes) {
@@ -184,7 +189,7 @@ void GpuMpiTest::RunCase(const ImplementationUnderTest& under_test,
 int RunGpuMpiTests(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const bool is_direct = argc == 2 && argv[1] == std::string("direct");
-  std::vector<std::unique_ptr<FakeGpuRuntime>> gpus;
+  std::vector<KeptGpus> gpus;
   MpiRuntime runtime(
       {.environment = Machine().get(), .is_cuda_aware = is_direct});
   const absl::Status status = runtime.Start();

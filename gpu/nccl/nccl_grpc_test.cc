@@ -156,7 +156,6 @@ class NcclGrpcTest : public testing::Test {
 
   // Requests of both tasks for sums of many sizes.
   struct NamedTensors {
-    std::vector<float> ones = std::vector<float>(kNumNames, 1.0f);
     std::vector<Tensor> tensors{kNumTasks * kNumNames};
     std::vector<absl::Status> statuses{kNumTasks * kNumNames};
     std::unique_ptr<BlockingCounter> ended =
@@ -179,7 +178,7 @@ class NcclGrpcTest : public testing::Test {
     tensor = device(rank)
                  .Allocate(DType::kFloat32, TensorShape::Vector(which + 1))
                  .value();
-    EXPECT_THAT(gpus(rank).CopyAsync(tensor.mutable_data(), named.ones.data(),
+    EXPECT_THAT(gpus(rank).CopyAsync(tensor.mutable_data(), ones_.data(),
                                      tensor.size_bytes(),
                                      device(rank).compute_stream()),
                 IsOk());
@@ -208,12 +207,15 @@ class NcclGrpcTest : public testing::Test {
   const DefaultEnvironment environment_{/*num_workers=*/2};
   const std::shared_ptr<FakeNcclNetwork> network_ =
       std::make_shared<FakeNcclNetwork>();
+  // What GPUs may still read when a test ends.
+  std::vector<std::vector<uint8_t>> sources_{kNumRanks};
+  const std::vector<float> ones_ = std::vector<float>(kNumNames, 1.0f);
+
   std::vector<std::unique_ptr<FakeGpuRuntime>> gpus_;
   std::vector<std::unique_ptr<ClusterRuntime>> tasks_;
   std::vector<absl::Status> statuses_{kNumRanks};
   std::string implementation_ = "NcclReduce";
   std::vector<Tensor> tensors_{kNumRanks};
-  std::vector<std::vector<uint8_t>> sources_{kNumRanks};
 };
 
 TEST_F(NcclGrpcTest, ProcessesReduceWithOneCommunicator) {
@@ -240,10 +242,8 @@ TEST_F(NcclGrpcTest, WhatHangsEndsOnAllProcesses) {
            rank == cancelled ? cancellation : nullptr);
     }
     AwaitLaunches(kNumTasks * (2 + 2 * cancelled));
-    const absl::Time start = environment_.get().clock->Now();
     cancellation->Cancel(absl::CancelledError("enough"));
     ended.Wait();
-    EXPECT_LT(environment_.get().clock->Now() - start, absl::Seconds(5));
     EXPECT_THAT(statuses_, Each(StatusIs(absl::StatusCode::kCancelled,
                                          HasSubstr("enough"))));
     network_->HangLaunches(false);

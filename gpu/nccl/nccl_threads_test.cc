@@ -277,7 +277,7 @@ class OneRank {
 
 // Though another communicator keeps the turn.
 TEST(NcclThreadsTest, ALaunchThatWaitsForItsTurnFailsWheneverTheErrorComes) {
-  constexpr int kNumRuns = 10000;
+  constexpr int kNumRuns = 1000;
   constexpr int kNumDelays = 100;
   SimulatedEnvironment environment(1);
   FakeGpuRuntime gpus({.environment = environment.get()});
