@@ -34,6 +34,10 @@ absl::Status CollectiveRegistry::RegisterLocked(
     return absl::InvalidArgumentError(absl::StrCat(
         "implementation ", name, " was registered without a factory"));
   }
+  if (factory->traits().collectives.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "implementation ", name, " was registered without collectives"));
+  }
   const bool is_new =
       factories_.try_emplace(std::string(name), std::move(factory)).second;
   if (!is_new) {

@@ -65,8 +65,9 @@ class CollectiveRegistry {
   CollectiveRegistry& operator=(const CollectiveRegistry&) = delete;
 
   // Errors: ALREADY_EXISTS if the name is taken (the first stays),
-  // INVALID_ARGUMENT for an empty name or no factory. They are also kept for
-  // status(), because static registration has nobody to return them to.
+  // INVALID_ARGUMENT for an empty name, no factory, or one of no collectives.
+  // They are also kept for status(), because static registration has nobody to
+  // return them to.
   absl::Status Register(absl::string_view name,
                         std::shared_ptr<const CollectiveFactory> factory)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -24,10 +24,14 @@ class Nothing : public CollectiveImplementationInterface {
 };
 
 namespace one_library {
-REGISTER_COLLECTIVE(TwiceRegistered, Implemented<Nothing>({}));
+REGISTER_COLLECTIVE(TwiceRegistered,
+                    Implemented<Nothing>({.collectives = {
+                                              CollectiveType::kAllReduce}}));
 }  // namespace one_library
 namespace another_library {
-REGISTER_COLLECTIVE(TwiceRegistered, Implemented<Nothing>({}));
+REGISTER_COLLECTIVE(TwiceRegistered,
+                    Implemented<Nothing>({.collectives = {
+                                              CollectiveType::kAllReduce}}));
 }  // namespace another_library
 
 TEST(RegistryDuplicateTest, ARuntimeRefusesToStartAndNamesTheDuplicate) {

@@ -31,7 +31,8 @@ class Nothing : public CollectiveImplementationInterface {
 };
 
 std::shared_ptr<const CollectiveFactory> Factory(std::string summary = "") {
-  return Implemented<Nothing>({.summary = std::move(summary)});
+  return Implemented<Nothing>({.summary = std::move(summary),
+                               .collectives = {CollectiveType::kAllReduce}});
 }
 
 TEST(RegistryTest, ADuplicateNameIsAlreadyExistsAndNamed) {
@@ -74,6 +75,14 @@ TEST(RegistryTest, NoFactoryIsInvalidAndNamed) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("Ring")));
   EXPECT_THAT(registry.Find("Ring"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("Ring")));
+}
+
+TEST(RegistryTest, AFactoryOfNoCollectivesIsInvalidAndNamed) {
+  CollectiveRegistry registry;
+  EXPECT_THAT(
+      registry.Register("Ring", Implemented<Nothing>({})),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("Ring"), HasSubstr("without collectives"))));
 }
 
 TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {

@@ -20,7 +20,8 @@ class LinkedPluginImplementation : public CollectiveImplementationInterface {
 
 REGISTER_COLLECTIVE(LinkedPlugin,
                     Implemented<LinkedPluginImplementation>(
-                        {.summary = "registered by linking alone"}));
+                        {.summary = "registered by linking alone",
+                         .collectives = {CollectiveType::kAllReduce}}));
 
 }  // namespace
 }  // namespace tutti

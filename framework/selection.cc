@@ -79,8 +79,10 @@ Candidate Judge(const CollectiveRegistry::Entry& entry,
                              .bytes = request.bytes,
                              .model = request.model,
                              .one_process = request.one_process});
-    // An infinite price is none.
-    if (std::isfinite(seconds)) candidate.cost_seconds = seconds;
+    // What no time can be is none.
+    if (std::isfinite(seconds) && seconds >= 0) {
+      candidate.cost_seconds = seconds;
+    }
   }
   if (!candidate.cost_seconds.has_value() && request.implementation.empty()) {
     candidate.ruled_out = "runs only when named";

@@ -20,9 +20,16 @@
 namespace tutti {
 namespace {
 
+// Those that a program makes need not say.
+std::string Where(const SelectionRule& rule) {
+  if (!rule.where.empty()) return rule.where;
+  return absl::StrCat("a rule of ", Name(rule.type), " for ",
+                      rule.implementation);
+}
+
 template <typename... Args>
 absl::Status Blame(const SelectionRule& rule, const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(rule.where, ": ", args...));
+  return absl::InvalidArgumentError(absl::StrCat(Where(rule), ": ", args...));
 }
 
 // "4 bytes", "4 to 64 bytes", "4 bytes and more".
@@ -210,7 +217,7 @@ absl::Status RulesBefore::CheckOverlap(const Known& known) const {
     if (before == nullptr || !TakesAlways(*before, known)) continue;
     const SelectionRule& other = *before->rule;
     return Blame(rule, "sizes of ", RangeText(rule), " overlap with the ",
-                 RangeText(other), " of ", other.where,
+                 RangeText(other), " of ", Where(other),
                  ", which is for the same ", Name(rule.type));
   }
   return absl::OkStatus();
@@ -264,7 +271,7 @@ absl::Status RulesBefore::CheckReached(const Known& known) const {
   const SelectionRule* const last = all.back();
   const bool is_alone = std::count(all.begin(), all.end(), last) ==
                         static_cast<std::ptrdiff_t>(all.size());
-  return Blame(rule, "is never reached: ", last->where,
+  return Blame(rule, "is never reached: ", Where(*last),
                is_alone ? ", before it, takes" : " and others before it take",
                " all ", Name(rule.type), " of ", RangeText(rule));
 }

@@ -24,7 +24,7 @@ struct SelectionRule {
   int64_t max_bytes = std::numeric_limits<int64_t>::max();
 
   std::string implementation;
-  std::string where;  // "rules.json:12", for messages.
+  std::string where;  // "rules.json:12", for messages; may be empty.
 };
 
 // What was settled for a machine beforehand.

@@ -26,7 +26,7 @@ namespace tutti {
 class LocalGroup {
  public:
   // `rules` may be null. Errors: as DeviceManager::CreateCpu and
-  // CollectiveExecutorMgr::Create.
+  // CreateLocalExecutorMgr.
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(
       const Environment& environment, int num_tasks, int devices_per_task,
       std::shared_ptr<const SelectionRules> rules = nullptr);
@@ -49,8 +49,9 @@ class LocalGroup {
   // brings, unset where it has none, and the result what each rank gets, in
   // memory of its own. A member's dtype and shape are those of its input, else
   // those of `request`; the source of a broadcast is who has an input. An
-  // instance key serves one kind of request. Errors: also INVALID_ARGUMENT
-  // unless there is one input for each device.
+  // instance key serves one kind of request. All ask for their ranks: other
+  // calls of the same group key have to ask for the same. Errors: also
+  // INVALID_ARGUMENT unless there is one input for each device.
   absl::StatusOr<std::vector<Tensor>> Run(int64_t step_id,
                                           CollectiveRequest request,
                                           absl::Span<const Tensor> inputs);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/registry.h"
 #include "resolvers/device_resolver_local.h"
 #include "resolvers/param_resolver_local.h"
 #include "resolvers/step_sequence_local.h"
@@ -12,6 +13,10 @@ namespace tutti {
 absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
     const Environment& environment, const DeviceManager* devices,
     std::shared_ptr<const SelectionRules> rules) {
+  if (rules != nullptr) {
+    absl::Status status = CheckRules(CollectiveRegistry::Global(), *rules);
+    if (!status.ok()) return status;
+  }
   const auto past_caches_from_bytes = PastCachesFromBytes(rules.get());
   return CollectiveExecutorMgr::Create({
       .environment = environment,

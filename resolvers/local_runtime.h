@@ -13,7 +13,8 @@ namespace tutti {
 
 // All that collectives within one process need: an executor manager with the
 // local resolvers and transport. `environment`'s parts and `devices` outlive
-// every call; `rules` may be null. Errors: as CollectiveExecutorMgr::Create.
+// every call; `rules` may be null. Errors: as CollectiveExecutorMgr::Create and
+// CheckRules.
 absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
     const Environment& environment, const DeviceManager* devices,
     std::shared_ptr<const SelectionRules> rules = nullptr);

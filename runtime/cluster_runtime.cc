@@ -17,6 +17,7 @@
 #include "framework/group_directory.h"
 #include "framework/last_holder.h"
 #include "framework/mutex.h"
+#include "framework/registry.h"
 #include "remote/collective_remote_access.h"
 #include "resolvers/cluster_control.h"
 #include "resolvers/control_codec.h"
@@ -31,6 +32,23 @@ constexpr GroupKey kCoordinatorGroup = std::numeric_limits<GroupKey>::max();
 // A task that cannot be told of the end of a step for so long is lost.
 constexpr absl::Duration kCleanupLimit = absl::Seconds(10);
 
+absl::Status CheckSettings(const CoordinatorSettings& settings) {
+  if (settings.fusion_bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fusion_bytes is ", settings.fusion_bytes,
+                     "; wanted 0, for none, or more"));
+  }
+  for (const auto& [name, duration] :
+       {std::pair("stall_report_after", settings.stall_report_after),
+        std::pair("stall_deadline", settings.stall_deadline)}) {
+    if (duration >= absl::ZeroDuration()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is ", absl::FormatDuration(duration),
+                     ", which is before anybody waits"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const ClusterRuntime::Options& options) {
   const Environment& environment = options.environment;
   if (environment.queue == nullptr || environment.clock == nullptr ||
@@ -40,6 +58,12 @@ absl::Status CheckOptions(const ClusterRuntime::Options& options) {
   }
   if (options.make_transport == nullptr) {
     return absl::InvalidArgumentError("nothing is given to make a transport");
+  }
+  absl::Status status = CheckSettings(options.coordinator);
+  if (!status.ok()) return status;
+  if (options.rules != nullptr) {
+    status = CheckRules(CollectiveRegistry::Global(), *options.rules);
+    if (!status.ok()) return status;
   }
   return Validate(options.cluster);
 }

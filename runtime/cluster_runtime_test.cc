@@ -518,6 +518,19 @@ TEST(ClusterRuntimeOptionsTest, RefusesWhatMakesNoCluster) {
                  "nothing is given to make a transport");
   expect_refused(
       [](auto& options) {
+        options.rules = std::make_shared<SelectionRules>(
+            SelectionRules{{{.implementation = "Nobody"}}});
+      },
+      "a rule of all_reduce for Nobody: no implementation is named");
+  expect_refused([](auto& options) { options.coordinator.fusion_bytes = -1; },
+                 "fusion_bytes is -1");
+  expect_refused(
+      [](auto& options) {
+        options.coordinator.stall_report_after = absl::Seconds(-2);
+      },
+      "stall_report_after is -2s");
+  expect_refused(
+      [](auto& options) {
         options.make_transport =
             [](uint64_t) -> absl::StatusOr<std::shared_ptr<Transport>> {
           return nullptr;

@@ -69,7 +69,7 @@ class SingleController {
   SingleController& operator=(const SingleController&) = delete;
 
   // For each tensor the reduction of all, in its shape and in memory of its
-  // own. Blocks until it is done.
+  // own. Blocks until it is done, which work of `environment`'s queue must not.
   //
   // Errors say what was given: NOT_FOUND for an unknown algorithm;
   // INVALID_ARGUMENT if there are no tensors, if they differ in dtype or shape,

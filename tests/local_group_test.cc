@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "framework/collective_request.h"
 #include "framework/default_environment.h"
+#include "framework/selection_rules.h"
 #include "framework/tensor.h"
 #include "tests/status_matchers.h"
 
@@ -46,6 +47,15 @@ class LocalGroupTest : public testing::Test {
       *LocalGroup::Create(environment_.get(), /*num_tasks=*/1,
                           /*devices_per_task=*/3);
 };
+
+TEST_F(LocalGroupTest, RulesThatMakeNoSenseAreRefused) {
+  EXPECT_THAT(
+      LocalGroup::Create(environment_.get(), 1, 3,
+                         std::make_shared<const SelectionRules>(SelectionRules{
+                             {{.implementation = "RingGather"}}})),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("a rule of all_reduce for RingGather: ")));
+}
 
 TEST_F(LocalGroupTest, RunReturnsWhatEachRankGets) {
   const auto sums =

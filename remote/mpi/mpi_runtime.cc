@@ -95,6 +95,9 @@ MpiRuntime::~MpiRuntime() {
 }
 
 absl::Status MpiRuntime::Start() {
+  if (options_.environment.clock == nullptr) {
+    return absl::InvalidArgumentError("the environment lacks a clock");
+  }
   {
     MutexLock lock(&mu_);
     if (phase_ != Phase::kNew) {

@@ -399,6 +399,15 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateMpiTransport(
     MpiTransportOptions options) {
   const absl::Status status = Validate(options.cluster);
   if (!status.ok()) return status;
+  const Environment& environment = options.environment;
+  if (environment.queue == nullptr || environment.clock == nullptr ||
+      environment.random == nullptr) {
+    return absl::InvalidArgumentError(
+        "the environment lacks a work queue, a clock or a random source");
+  }
+  if (options.runtime == nullptr) {
+    return absl::InvalidArgumentError("nothing is given that runs MPI");
+  }
   const auto size = options.runtime->size();
   if (!size.ok()) return size.status();
   const auto rank = options.runtime->rank();

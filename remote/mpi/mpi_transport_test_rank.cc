@@ -116,6 +116,30 @@ TEST_F(MpiTransportTest, CallsEndAtTheirDeadlineAndWhenCancelled) {
               StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
+TEST_F(MpiTransportTest, OptionsThatMakeNoSenseAreRefused) {
+  const MpiTransportOptions good = {.runtime = &Mpi(),
+                                    .cluster = *ClusterOf(Mpi()),
+                                    .incarnation = 1,
+                                    .environment = Machine()};
+  const auto refused = [](const MpiTransportOptions& options,
+                          absl::string_view why) {
+    EXPECT_THAT(CreateMpiTransport(options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  };
+  MpiTransportOptions bad = good;
+  bad.runtime = nullptr;
+  refused(bad, "nothing is given that runs MPI");
+  bad = good;
+  bad.environment.random = nullptr;
+  refused(bad, "the environment lacks");
+  bad = good;
+  bad.incarnation = 0;
+  refused(bad, "0 is no incarnation");
+  bad = good;
+  ++bad.cluster.this_task;
+  refused(bad, "");
+}
+
 // A thread that stood still as MPI ended has it. Nothing is to look at where
 // the runtime was.
 class WhoCallsWhenMpiIsOver : public testing::Environment {
