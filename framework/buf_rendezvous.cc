@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -306,6 +307,19 @@ std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
   });
   const bool both = !missing.empty() && !unread.empty();
   return absl::StrCat(missing, both ? "; " : "", unread);
+}
+
+std::vector<int> BufRendezvous::RanksThatHaveNotAsked(
+    const ExecKey& exec) const {
+  std::set<int> ranks;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(&shard.mu);
+    for (const auto& [key, waiting] : shard.table) {
+      const bool is_offer = !std::holds_alternative<Ask>(waiting);
+      if (key.exec == exec && is_offer) ranks.insert(key.to);
+    }
+  }
+  return {ranks.begin(), ranks.end()};
 }
 
 size_t BufRendezvous::num_waiting() const {

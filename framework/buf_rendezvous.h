@@ -136,6 +136,10 @@ class BufRendezvous {
   // 7)", or both. Empty if none waits.
   std::string DescribeWaiting(const ExecKey& exec) const;
 
+  // The ranks that have not asked for what lies here for them in `exec`, in
+  // order.
+  std::vector<int> RanksThatHaveNotAsked(const ExecKey& exec) const;
+
   // Offers and asks that wait; for tests and reports.
   size_t num_waiting() const;
 

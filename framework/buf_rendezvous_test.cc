@@ -542,6 +542,21 @@ TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
   EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
 }
 
+TEST_F(BufRendezvousTest, NamesWhoHasNotAskedForWhatLiesHere) {
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), IsEmpty());
+  BufKey third = Key(5);
+  third.to = 2;
+  Consume(Key(1));
+  Provide(third);
+  Provide(Key(3));
+  Provide(Key(4));
+  Provide(Key(5, /*execution=*/99));
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), ElementsAre(1, 2));
+  Consume(Key(3));
+  Consume(Key(4));
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), ElementsAre(2));
+}
+
 TEST_F(BufRendezvousTest, SaysWhatTheTransfersOfAnExecutionWaitFor) {
   EXPECT_EQ(rendezvous_->DescribeWaiting(kExec), "");
   Consume(Key(12));

@@ -91,7 +91,7 @@ TEST(FoldTest, ErrorsAreThoseOfTheOp) {
        }});
   Buffers buffers({1, 2, 3});
   EXPECT_THAT(buffers.FoldInto(0, failing, FinalOp()),
-              StatusIs(absl::StatusCode::kDataLoss, "lost"));
+              StatusIs(absl::StatusCode::kDataLoss, "op failing failed: lost"));
 }
 
 TEST(FoldTest, SmallFloatsAreRoundedOnce) {

@@ -200,11 +200,28 @@ std::string MemberOp::DescribeWait() const {
       return waiting.empty() ? "before it began" : waiting;
     }
     case Phase::kDependencies:
-      return "dependencies: not all that it depends on had been launched";
+      return absl::StrCat("dependencies: ", DescribeNotLaunched());
     case Phase::kRun:
       break;
   }
   return absl::StrCat("run phase: ", DescribeAbsent());
+}
+
+std::string MemberOp::DescribeNotLaunched() const {
+  std::vector<InstanceId> awaited;
+  for (const InstanceId& id :
+       settled_->params->instance->impl_details.dependencies) {
+    if (executor_->executions_.HasLaunched(id, execution_->number)) continue;
+    awaited.push_back(id);
+  }
+  if (awaited.empty()) return "just launched";
+  return absl::StrCat(ShortList(awaited.size(),
+                                [&](size_t i) {
+                                  return absl::StrCat(
+                                      "group ", awaited[i].group_key,
+                                      ", instance ", awaited[i].instance_key);
+                                }),
+                      " had not been launched");
 }
 
 std::string MemberOp::DescribeAbsent() const {

@@ -47,6 +47,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   void ArmDeadline();
   void OnDeadline(const std::string& caller);
   std::string DescribeWait() const;
+  std::string DescribeNotLaunched() const;
   std::string DescribeAbsent() const;
   bool IsSettled() const;
   void Resolve();

@@ -13,11 +13,16 @@ namespace {
 constexpr absl::string_view kIdentityName = "identity";
 constexpr absl::string_view kDivideName = "divide_by_group_size";
 
-// Runs a caller's function; no exception passes.
+// Runs a caller's function; its errors say whose they are, and no exception
+// passes.
 template <typename Function>
 absl::Status Guarded(absl::string_view name, Function&& function) {
   try {
-    return function();
+    const absl::Status status = function();
+    if (status.ok()) return status;
+    return absl::Status(
+        status.code(),
+        absl::StrCat("op ", name, " failed: ", status.message()));
   } catch (const std::exception& error) {
     return absl::InternalError(
         absl::StrCat("op ", name, " threw: ", error.what()));

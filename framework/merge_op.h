@@ -54,7 +54,7 @@ class MergeOp {
   absl::Status CheckSupports(DType dtype) const;
 
   // into = left (+) right, as framework/reduction.h says. Errors: those of a
-  // custom function; INTERNAL if it throws.
+  // custom function, of whose op they say the name; INTERNAL if it throws.
   absl::Status Apply(DType dtype, const void* left, const void* right,
                      void* into, int64_t num_elements) const;
 

@@ -131,10 +131,10 @@ TEST(MergeOpTest, BitOperationsNeedIntegers) {
   EXPECT_THAT(MergeOp(ReductionKind::kBor).CheckSupports(DType::kInt8), IsOk());
 }
 
-TEST(MergeOpTest, TheErrorOfACustomOpIsPassedOn) {
+TEST(MergeOpTest, TheErrorOfACustomOpIsPassedOnWithItsName) {
   const auto op = MergeOp::Custom({.name = "append", .apply = Append});
   EXPECT_EQ(op->Apply(DType::kInt8, nullptr, nullptr, nullptr, 0),
-            absl::UnimplementedError("int32 only"));
+            absl::UnimplementedError("op append failed: int32 only"));
 }
 
 TEST(MergeOpTest, WhatACustomOpThrowsBecomesInternal) {

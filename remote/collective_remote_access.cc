@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/last_holder.h"
 #include "framework/params.h"
@@ -364,33 +365,39 @@ void CollectiveRemoteAccess::CancelReceives(
   }
 }
 
-// What members of this task wait for that nobody else has to do with.
-std::string CollectiveRemoteAccess::DescribeWithinTask(
-    const CollGroupParams& group, const ExecKey& exec) {
-  for (const CollGroupMember& member : group.members) {
+bool CollectiveRemoteAccess::IsWithinTask(const CollGroupParams& group) const {
+  return absl::c_all_of(group.members, [&](const CollGroupMember& member) {
     const auto task = options_.cluster.TaskOf(member.device.name);
-    if (!task.ok() || *task != options_.cluster.this_task) return "";
-  }
-  return rendezvous_.DescribeWaiting(exec);
+    return task.ok() && *task == options_.cluster.this_task;
+  });
 }
 
+// Who sends waits, too, until others have come for it; who receives for more
+// than that.
 std::string CollectiveRemoteAccess::DescribeWaiting(
     const CollGroupParams& group, const ExecKey& exec) {
-  std::set<int> ranks;
+  if (IsWithinTask(group)) return rendezvous_.DescribeWaiting(exec);
+  const auto names_of = [&](const std::vector<int>& ranks) {
+    return ShortList(ranks.size(), [&](size_t i) {
+      const auto& member = group.members[static_cast<size_t>(ranks[i])];
+      return absl::StrCat("rank ", ranks[i], " (",
+                          member.device.name.ToString(), ")");
+    });
+  };
+  std::set<int> senders;
   {
     MutexLock lock(&mu_);
     for (auto it = receives_.lower_bound(FirstOf(exec));
          it != receives_.end() && it->first.exec == exec; ++it) {
-      ranks.insert(it->first.from);
+      senders.insert(it->first.from);
     }
   }
-  if (ranks.empty()) return DescribeWithinTask(group, exec);
-  const std::vector<int> awaited(ranks.begin(), ranks.end());
-  const std::string names = ShortList(awaited.size(), [&](size_t i) {
-    return absl::StrCat("rank ", awaited[i], " (",
-                        group.members[awaited[i]].device.name.ToString(), ")");
-  });
-  return absl::StrCat("data of ", names);
+  if (!senders.empty()) {
+    return absl::StrCat("data of ", names_of({senders.begin(), senders.end()}));
+  }
+  const std::vector<int> absent = rendezvous_.RanksThatHaveNotAsked(exec);
+  if (absent.empty()) return "";
+  return absl::StrCat(names_of(absent), " to ask for data");
 }
 
 // --- The end of executions and steps -----------------------------------------

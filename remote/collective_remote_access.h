@@ -161,8 +161,7 @@ class CollectiveRemoteAccess
   std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  std::string DescribeWithinTask(const CollGroupParams& group,
-                                 const ExecKey& exec);
+  bool IsWithinTask(const CollGroupParams& group) const;
 
   // What ended, for Tell().
   struct Ended {

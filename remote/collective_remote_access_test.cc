@@ -413,6 +413,20 @@ TEST_P(CollectiveRemoteAccessTest, SaysForWhomAnExecutionWaits) {
   ExpectNothingLeft();
 }
 
+TEST_P(CollectiveRemoteAccessTest, SaysWhoHasNotAskedForWhatIsSent) {
+  Side lent(8), received(8);
+  Send(Key(0, 1), &lent);
+  environment_.RunAll();
+  EXPECT_EQ(tasks_[0]->step->DescribeWaiting(*Group(1), Key(0, 1).exec),
+            "rank 1 (/job:worker/replica:0/task:1/device:CPU:0) to ask for "
+            "data");
+  Receive(Key(0, 1), &received);
+  environment_.RunAll();
+  EXPECT_THAT(*lent.end, IsOk());
+  EXPECT_EQ(tasks_[0]->step->DescribeWaiting(*Group(1), Key(0, 1).exec), "");
+  ExpectNothingLeft();
+}
+
 TEST_P(CollectiveRemoteAccessTest, WhatComesLateForAStepThatIsOverEnds) {
   tasks_[0]->step.reset();
   Side received(8);

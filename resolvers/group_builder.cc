@@ -97,9 +97,12 @@ absl::Status GroupBuilder::CheckSame(const Member& member,
         device.incarnation));
   }
   if (member.rank != rank) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", key_, ": ", name, " joined asking for rank ",
-                     member.rank, " and now asks for rank ", rank));
+    const auto asking_for = [](int rank) {
+      return rank < 0 ? std::string("no rank") : absl::StrCat("rank ", rank);
+    };
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group ", key_, ": ", name, " joined asking for ",
+        asking_for(member.rank), " and now asks for ", asking_for(rank)));
   }
   return absl::OkStatus();
 }

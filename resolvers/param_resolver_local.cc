@@ -46,11 +46,10 @@ bool AreEqual(const std::vector<uint64_t>& numbers) {
 }
 
 // What who calls later hears of a group that failed with `status`.
-absl::Status FailedBefore(const absl::Status& status) {
-  return absl::Status(
-      status.code(),
-      absl::StrCat(status.message(),
-                   "; the group has failed: EndGroup() begins it anew"));
+absl::Status FailedForGood(const absl::Status& status, absl::string_view end) {
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "; the group has failed: ",
+                                   end, " begins it anew"));
 }
 
 }  // namespace
@@ -152,6 +151,7 @@ absl::Status ParamResolverLocal::CheckEndedGeneration(
 }
 
 void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
+  const bool is_alone = options_.task_name.empty();
   if (absl::Status status = CheckEndedGeneration(*call); !status.ok()) {
     outbox->answers.emplace_back(call, LeaderAnswer{std::move(status)});
     return;
@@ -165,13 +165,10 @@ void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
   }
   const GroupPtr& group = *found;
   if (!group->status.ok()) {
-    // In several processes that may be a call of the execution that failed: its
-    // members get the same error.
-    const bool is_alone = options_.task_name.empty();
     outbox->answers.emplace_back(
-        call,
-        LeaderAnswer{is_alone ? FailedBefore(group->status) : group->status,
-                     group->generation});
+        call, LeaderAnswer{is_alone ? FailedForGood(group->status, "EndGroup()")
+                                    : group->status,
+                           group->generation});
     return;
   }
   absl::Status status = group->builder.Join(call->device, *call->request);
@@ -184,6 +181,9 @@ void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
     status = BeginForming(group, outbox);
   }
   if (status.ok()) return;
+  // In several processes who calls later may be of the execution that fails,
+  // whose members get the same error.
+  if (!is_alone) status = FailedForGood(status, "ReformGroup()");
   if (group->params != nullptr) {
     outbox->failed_groups.emplace_back(group->params, status);
   }

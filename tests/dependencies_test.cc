@@ -51,7 +51,9 @@ TEST_P(DependenciesTest, DeadlineWakesWhoWaits) {
   for (const LocalJob::Call* call : waiting) {
     ASSERT_EQ(call->num_done, 1);
     EXPECT_THAT(*call->status, StatusIs(StatusCode::kDeadlineExceeded,
-                                        HasSubstr("dependencies")));
+                                        HasSubstr("dependencies: group 1, "
+                                                  "instance 1 had not been "
+                                                  "launched")));
   }
 }
 

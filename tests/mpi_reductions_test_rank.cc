@@ -22,7 +22,8 @@ namespace tutti {
 namespace {
 
 auto IsBroken() {
-  return StatusIs(absl::StatusCode::kDataLoss, "it is broken");
+  return StatusIs(absl::StatusCode::kDataLoss,
+                  "op broken failed: it is broken");
 }
 
 // MPI adds up in an order of its own, but once for all.

@@ -132,8 +132,8 @@ TEST_F(SeveralDevicesTest, AMergeOpThatFailsBetweenProcessesEndsAllAlike) {
   }
   StartAll(calls);
   for (Call& call : calls) {
-    EXPECT_THAT(call.Wait(),
-                StatusIs(absl::StatusCode::kDataLoss, "it is no one"));
+    EXPECT_THAT(call.Wait(), StatusIs(absl::StatusCode::kDataLoss,
+                                      "op ones failed: it is no one"));
   }
 }
 

@@ -106,8 +106,8 @@ absl::Status Coordinator::Prepare(PendingTensor& pending) {
   NamedTensor& tensor = pending.tensor;
   if (!tensor.input.is_set() || tensor.output == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quoted(pending.request.name),
-                     ": there is no input, or no place for the output"));
+        absl::StrCat("tensor ", Quoted(pending.request.name), ": there is no ",
+                     tensor.input.is_set() ? "place for the output" : "input"));
   }
   if (pending.request.type == CollectiveType::kAllGather) return status;
   status = tensor.merge_op.CheckSupports(pending.request.dtype);
