@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "framework/environment.h"
@@ -150,12 +149,27 @@ TEST(ControlClientTest, ADeadlineAfterTheCallAndItsTransportTouchesNeither) {
 }
 
 TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {
-  TestTasks tasks(2);
+  SimulatedEnvironment simulated(/*seed=*/1);
+  BlockingCounter ended(1);
+  ControlAnswer answer;
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+  });
   tasks.Start(0);
+  tasks.transport(0).control().Call(
+      1, CleanupStep(1),
+      {.deadline = simulated.get().clock->Now() + absl::Milliseconds(150),
+       .wait_until_reachable = true},
+      [&](ControlAnswer given) {
+        answer = std::move(given);
+        ended.DecrementCount();
+      });
+  // It was refused, and is to be tried again.
+  while (simulated.num_alarms() < 2) std::this_thread::yield();
+  simulated.Advance(absl::Milliseconds(150));
+  ended.Wait();
   EXPECT_THAT(
-      CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
-                  {.deadline = absl::Now() + absl::Milliseconds(150),
-                   .wait_until_reachable = true}),
+      answer,
       StatusIs(absl::StatusCode::kDeadlineExceeded,
                AllOf(HasSubstr(absl::StrCat("task 1 (", tasks.address(1))),
                      HasSubstr("connection refused"))));
