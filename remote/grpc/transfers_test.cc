@@ -187,8 +187,8 @@ TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
     tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
     EXPECT_THAT(borrower.Wait(),
                 StatusIs(absl::StatusCode::kDataLoss, "not these"));
-    EXPECT_THAT(lender.Wait(),
-                StatusIs(absl::StatusCode::kDataLoss, "not these"));
+    const absl::Status end = lender.Wait();
+    EXPECT_TRUE(end.ok() || end == absl::DataLossError("not these")) << end;
   }
 }
 
