@@ -34,14 +34,24 @@ TEST(StatusCodecTest, ConnectionErrorsAreSaidInPlainWords) {
                     "Connection refused"),
               StatusIs(absl::StatusCode::kUnavailable,
                        "task 3 (host:1): connection refused"));
-  EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, "Socket closed"),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       "task 3 (host:1): connection closed"));
-  EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE,
-                    "failed to connect to all addresses; last error: "
-                    "UNAVAILABLE: ipv4:127.0.0.1:1: Endpoint read failed"),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       "task 3 (host:1): connection closed"));
+  for (const char* text :
+       {"Socket closed", "Transport closed",
+        "failed to connect to all addresses; last error: UNAVAILABLE: "
+        "ipv4:127.0.0.1:1: Endpoint read failed",
+        "failed to connect to all addresses; last error: UNKNOWN: "
+        "ipv4:127.0.0.1:1: Handshake read failed"}) {
+    EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, text),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         "task 3 (host:1): connection closed"));
+  }
+  for (const char* text : {"keepalive watchdog timeout",
+                           "failed to connect to all addresses; last error: "
+                           "UNKNOWN: ipv4:127.0.0.1:1: tcp handshaker "
+                           "shutdown"}) {
+    EXPECT_THAT(
+        error(grpc::StatusCode::UNAVAILABLE, text),
+        StatusIs(absl::StatusCode::kUnavailable, "task 3 (host:1): no answer"));
+  }
   for (const char* text :
        {"UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2",
         "Received http2 header with status: 404"}) {
