@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/blocking_counter.h"
 #include "framework/dtype.h"
@@ -35,12 +36,17 @@ using testing::HasSubstr;
 // One that no socket buffer holds.
 constexpr size_t kLargeBytes = size_t{64} << 20;
 
+// Of `cancel_grace`: this process may stand still for longer than the default,
+// and requests of the same stream would end with it.
+constexpr absl::Duration kNoLimit = absl::InfiniteDuration();
+
 // How bytes get from one task to the other.
 enum class Path { kTcp, kSameHostSocket, kSameHostMemory };
 
 class EveryWayTest : public testing::TestWithParam<Path> {
  protected:
   static void Choose(GrpcTransportOptions& options) {
+    options.cancel_grace = kNoLimit;
     options.same_host_socket = GetParam() != Path::kTcp;
     options.same_host_memory = GetParam() == Path::kSameHostMemory;
   }
@@ -287,7 +293,9 @@ TEST(TransfersTest, TheSameKeyIsAskedForOnceAtATime) {
 }
 
 TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
-  TestTasks tasks(2);
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.cancel_grace = kNoLimit;
+  });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   WaitingLender lender, second_lender;
