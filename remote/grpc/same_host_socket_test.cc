@@ -7,14 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "framework/default_environment.h"
 #include "remote/grpc/file_descriptor.h"
 #include "remote/grpc/peer_name.h"
 
 namespace tutti {
 namespace {
 
-// No port: nobody else listens there.
-constexpr char kAddress[] = "same-host-socket-test:-1";
+// Of this process alone: the names are of the network namespace, which copies
+// of the test may share.
+const std::string& Address() {
+  static const std::string address = absl::StrCat(
+      "same-host-socket-test-", DefaultEnvironment().get().random->Next());
+  return address;
+}
 
 FileDescriptor Accept(const FileDescriptor& listener) {
   return FileDescriptor(
@@ -22,9 +29,9 @@ FileDescriptor Accept(const FileDescriptor& listener) {
 }
 
 TEST(SameHostSocketTest, ConnectsWhoeverKnowsTheAddress) {
-  const FileDescriptor listener = ListenOnSameHost(kAddress);
+  const FileDescriptor listener = ListenOnSameHost(Address());
   ASSERT_GE(listener.get(), 0);
-  const FileDescriptor client = ConnectOnSameHost(kAddress);
+  const FileDescriptor client = ConnectOnSameHost(Address());
   ASSERT_GE(client.get(), 0);
   const FileDescriptor server = Accept(listener);
   ASSERT_GE(server.get(), 0);
@@ -36,9 +43,9 @@ TEST(SameHostSocketTest, ConnectsWhoeverKnowsTheAddress) {
 }
 
 TEST(SameHostSocketTest, ConnectionsHaveNamesOfTheirOwn) {
-  const FileDescriptor listener = ListenOnSameHost(kAddress);
-  const FileDescriptor first = ConnectOnSameHost(kAddress);
-  const FileDescriptor second = ConnectOnSameHost(kAddress);
+  const FileDescriptor listener = ListenOnSameHost(Address());
+  const FileDescriptor first = ConnectOnSameHost(Address());
+  const FileDescriptor second = ConnectOnSameHost(Address());
   const std::string first_name = PeerNameOf(Accept(listener).get());
   const std::string second_name = PeerNameOf(Accept(listener).get());
   EXPECT_EQ(first_name.rfind("unix-abstract:", 0), 0) << first_name;
@@ -46,20 +53,21 @@ TEST(SameHostSocketTest, ConnectionsHaveNamesOfTheirOwn) {
 }
 
 TEST(SameHostSocketTest, ThereIsNoneWhereNobodyListens) {
-  EXPECT_LT(ConnectOnSameHost(kAddress).get(), 0);
+  EXPECT_LT(ConnectOnSameHost(Address()).get(), 0);
   {
-    const FileDescriptor listener = ListenOnSameHost(kAddress);
+    const FileDescriptor listener = ListenOnSameHost(Address());
   }
-  EXPECT_LT(ConnectOnSameHost(kAddress).get(), 0);
+  EXPECT_LT(ConnectOnSameHost(Address()).get(), 0);
 }
 
 TEST(SameHostSocketTest, OnlyOneListens) {
-  const FileDescriptor listener = ListenOnSameHost(kAddress);
-  EXPECT_LT(ListenOnSameHost(kAddress).get(), 0);
+  const FileDescriptor listener = ListenOnSameHost(Address());
+  EXPECT_LT(ListenOnSameHost(Address()).get(), 0);
 }
 
 TEST(SameHostSocketTest, AddressesThatAreTooLongHaveNone) {
-  const std::string longest(sizeof(sockaddr_un::sun_path) - 7, 'a');
+  std::string longest = Address();
+  longest.resize(sizeof(sockaddr_un::sun_path) - 7, 'a');
   EXPECT_GE(ListenOnSameHost(longest).get(), 0);
   EXPECT_LT(ListenOnSameHost(longest + "a").get(), 0);
   EXPECT_LT(ConnectOnSameHost(longest + "a").get(), 0);
@@ -67,20 +75,20 @@ TEST(SameHostSocketTest, AddressesThatAreTooLongHaveNone) {
 
 // As many as are let wait to be accepted.
 TEST(SameHostSocketTest, DoesNotWaitForAProcessThatAcceptsNothing) {
-  const FileDescriptor listener = ListenOnSameHost(kAddress);
+  const FileDescriptor listener = ListenOnSameHost(Address());
   ASSERT_EQ(listen(listener.get(), 1), 0);
   std::vector<FileDescriptor> waiting;
-  FileDescriptor next = ConnectOnSameHost(kAddress);
+  FileDescriptor next = ConnectOnSameHost(Address());
   while (next.get() >= 0 && waiting.size() < 16) {
     waiting.push_back(std::move(next));
-    next = ConnectOnSameHost(kAddress);
+    next = ConnectOnSameHost(Address());
   }
   EXPECT_LT(waiting.size(), 16);
 }
 
 TEST(SameHostSocketTest, SeesThatTheOtherSideHasClosed) {
-  const FileDescriptor listener = ListenOnSameHost(kAddress);
-  const FileDescriptor client = ConnectOnSameHost(kAddress);
+  const FileDescriptor listener = ListenOnSameHost(Address());
+  const FileDescriptor client = ConnectOnSameHost(Address());
   {
     const FileDescriptor server = Accept(listener);
     EXPECT_FALSE(IsClosedByPeer(client.get()));
