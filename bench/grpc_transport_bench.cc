@@ -24,8 +24,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/default_environment.h"
 #include "remote/fake_services.h"
-#include "remote/grpc/free_port.h"
 #include "remote/grpc/grpc_transport.h"
+#include "remote/grpc/reserved_ports.h"
 
 namespace tutti {
 namespace {
@@ -134,7 +134,8 @@ enum class Path { kTcp, kUnixSocket, kMemory };
 struct Tasks {
   explicit Tasks(Path path) {
     ClusterSpec cluster;
-    for (const int port : FreePorts(2)) {
+    const ReservedPorts ports(2);  // Until the tasks listen.
+    for (const int port : ports.get()) {
       cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
     }
     for (int task = 0; task < 2; ++task) {

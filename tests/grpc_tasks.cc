@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
 #include "framework/cluster_spec.h"
-#include "remote/grpc/free_port.h"
 #include "remote/grpc/grpc_transport.h"
+#include "remote/grpc/reserved_ports.h"
 
 namespace tutti {
 
@@ -21,7 +21,8 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
         int, uint64_t)>& make_devices,
     size_t max_entries, CoordinatorSettings coordinator) {
   ClusterSpec cluster;
-  for (const int port : FreePorts(num_tasks)) {
+  const ReservedPorts ports(num_tasks);  // Until the tasks listen.
+  for (const int port : ports.get()) {
     cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
   }
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes;

@@ -17,8 +17,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/mutex.h"
-#include "remote/grpc/free_port.h"
 #include "remote/grpc/peer_name.h"
+#include "remote/grpc/reserved_ports.h"
 #include "remote/grpc/same_host_socket.h"
 #include "tests/forbid_system_call.h"
 #include "tests/simulated_environment.h"
@@ -98,7 +98,8 @@ class ConnectionGateTest : public testing::Test {
     return PeerNameOf(accepted_[index].get());
   }
 
-  const int port_ = FreePorts(1)[0];
+  const ReservedPorts ports_{1};
+  const int port_ = ports_.get()[0];
   SimulatedEnvironment simulated_{/*seed=*/1};
   Mutex mu_;
   CondVar changed_;

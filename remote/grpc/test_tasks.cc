@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "remote/grpc/free_port.h"
 #include "remote/grpc/grpc_transport.h"
 #include "tests/status_matchers.h"
 
 namespace tutti {
 
 TestTasks::TestTasks(int num_tasks, Change change)
-    : change_(std::move(change)) {
+    : change_(std::move(change)), ports_(num_tasks) {
   control_ = std::make_unique<FunctionService>(
       [](const ControlCaller& caller, const proto::ControlRequest& request,
          std::shared_ptr<Cancellation> /*withdrawn*/, ControlDone done) {
@@ -21,9 +20,9 @@ TestTasks::TestTasks(int num_tasks, Change change)
             request.cleanup_step().step() + caller.task);
         std::move(done)(reply);
       });
-  const std::vector<int> ports = FreePorts(num_tasks);
   for (int task = 0; task < num_tasks; ++task) {
-    cluster_.addresses.push_back(absl::StrCat("127.0.0.1:", ports[task]));
+    cluster_.addresses.push_back(
+        absl::StrCat("127.0.0.1:", ports_.get()[task]));
     tables_.push_back(std::make_unique<TableService>());
     incarnations_.push_back(1000 * (task + 1));
     transports_.push_back(nullptr);

@@ -13,6 +13,7 @@
 #include "framework/default_environment.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/grpc_options.h"
+#include "remote/grpc/reserved_ports.h"
 #include "remote/transport.h"
 
 namespace tutti {
@@ -58,6 +59,7 @@ class TestTasks {
 
  private:
   const Change change_;
+  const ReservedPorts ports_;
   DefaultEnvironment environment_{2};
   ClusterSpec cluster_;
   std::unique_ptr<ControlService> control_;
