@@ -131,6 +131,9 @@ TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
 
 TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
   if (size() == 1) return;
+  // The goodbye before this test may have come with the answer that ended
+  // SetUp().
+  OnMpiThread([] {});
   Mpi().CallLost(next(), absl::UnavailableError("silent"));
   EXPECT_EQ(Mpi().WhoIsLost(), absl::StrCat("rank ", next(), " (silent)"));
   Meet();
