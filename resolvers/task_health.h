@@ -23,7 +23,8 @@
 namespace tutti {
 
 // How soon a task that does not answer counts as lost. One whose connection
-// closes is lost at once.
+// closes is lost at once, if it has answered before (TaskHealth::OnAnswered()):
+// the first heartbeat, too, may be held.
 struct HealthProfile {
   absl::Duration silence_limit;
 

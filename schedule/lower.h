@@ -22,6 +22,8 @@ namespace tutti {
 // any order and on any threads that respect `after`. Chunks that are empty have
 // no nodes. What members of a barrier send each other is a byte of an input
 // that they do not have: any byte will do.
+//
+// Refers to its collective and layout, which outlive it.
 struct LowerRequest {
   // What all members ask for. `impl_details.implementation` names an algorithm
   // that is a schedule; empty: the cheapest one between processes. Keys and
