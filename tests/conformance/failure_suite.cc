@@ -104,7 +104,7 @@ MergeOp FailingMergeOp(int failing_call) {
                          DType dtype, const void* left, const void* right,
                          void* into, int64_t num_elements) {
     if (++*num_calls == failing_call) {
-      return absl::DataLossError("the merge op failed");
+      return absl::DataLossError("lost count");
     }
     return add.Apply(dtype, left, right, into, num_elements);
   };
@@ -113,25 +113,25 @@ MergeOp FailingMergeOp(int failing_call) {
 }
 
 TEST_P(MergeOpFailureTest, EndsTheExecution) {
-  ForEachSample(GetParam(), [](const Rehearsal& sample,
-                               const Setting& setting) {
-    // However it is done, it takes a call for each member but one.
-    for (const int failing_call : {1, sample.num_ranks() - 1}) {
-      SCOPED_TRACE(absl::StrCat("call ", failing_call));
-      Case c = sample.what();
-      c.merge_op = SaturatingAdd();
-      const auto without_failure = Rehearsal::Create(c);
-      ASSERT_TRUE(without_failure.ok()) << without_failure.status();
-      c.merge_op = FailingMergeOp(failing_call);
-      TestGroup group(c.grid, setting.driver.get(), setting.transfers);
-      CaseExecution execution = without_failure->PrepareInstead(c);
-      execution.CallAll(group);
-      group.driver().RunAll();
-      ASSERT_EQ(
-          execution.CheckFailure(absl::DataLossError("the merge op failed")),
-          "");
-    }
-  });
+  ForEachSample(
+      GetParam(), [](const Rehearsal& sample, const Setting& setting) {
+        // However it is done, it takes a call for each member but one.
+        for (const int failing_call : {1, sample.num_ranks() - 1}) {
+          SCOPED_TRACE(absl::StrCat("call ", failing_call));
+          Case c = sample.what();
+          c.merge_op = SaturatingAdd();
+          const auto without_failure = Rehearsal::Create(c);
+          ASSERT_TRUE(without_failure.ok()) << without_failure.status();
+          c.merge_op = FailingMergeOp(failing_call);
+          TestGroup group(c.grid, setting.driver.get(), setting.transfers);
+          CaseExecution execution = without_failure->PrepareInstead(c);
+          execution.CallAll(group);
+          group.driver().RunAll();
+          ASSERT_EQ(execution.CheckFailure(
+                        absl::DataLossError("op failing failed: lost count")),
+                    "");
+        }
+      });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MergeOpFailureTest,
