@@ -36,8 +36,8 @@ namespace tutti {
 // with its devices fails there.
 //
 // Thread-safe. `done` runs once, on a thread of the transport's, of the clock,
-// inside the call or inside the destructor; it must not block, nor destroy the
-// runtime.
+// of the queue, inside the call or inside the destructor; it must not block,
+// nor destroy the runtime.
 class ClusterRuntime {
  public:
   // Makes the transport of this task, whose process has that incarnation.
@@ -81,7 +81,8 @@ class ClusterRuntime {
   static absl::StatusOr<std::unique_ptr<ClusterRuntime>> Create(
       Options options);
 
-  // Ends what has not ended, and blocks until the transport has.
+  // Ends what has not ended, and blocks until the transport has. What a worker
+  // of the queue is at just then ends soon after.
   ~ClusterRuntime();
   ClusterRuntime(const ClusterRuntime&) = delete;
   ClusterRuntime& operator=(const ClusterRuntime&) = delete;

@@ -482,6 +482,27 @@ TEST_P(ClusterRuntimeTest, SaysHowATaskIs) {
   EXPECT_EQ(unknown.status->code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Its devices are gone with it.
+TEST_P(ClusterRuntimeStartTest, WhatAWorkerHasLeftOfARuntimeThatIsGoneEnds) {
+  constexpr int kMostWorks = 60;
+  CollectiveRequest request = Request(1);
+  request.shape = TensorShape::Vector(100'000);  // Workers take what comes.
+  request.impl_details.implementation = "RecursiveDoublingReduce";
+  for (int num_works = 0; num_works < kMostWorks; ++num_works) {
+    Start(0);
+    std::vector<Call*> calls;
+    for (int device = 0; device < kDevices; ++device) {
+      calls.push_back(&CallDevice(0, device, request));
+    }
+    environment_.RunSome(num_works);
+    runtimes_[0].reset();
+    environment_.RunAll();
+    for (const Call* call : calls) {
+      ASSERT_TRUE(call->outcome.status.has_value()) << num_works;
+    }
+  }
+}
+
 TEST(ClusterRuntimeOptionsTest, RefusesWhatMakesNoCluster) {
   SimulatedEnvironment environment(1);
   LoopbackNetwork network(ThreeTasks(0), environment.get().queue,

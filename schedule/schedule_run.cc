@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -160,8 +161,7 @@ class ScheduleRun final : public Lender, public Borrower {
   }
   // A device of its own memory may have an order in which it is free again.
   bool KeepsScratchInPool() const {
-    return bound_.scratch_pool() != nullptr && !IsBarrier() &&
-           context_->device->has_host_memory();
+    return bound_.scratch_pool() != nullptr && !IsBarrier() && is_on_host_;
   }
   ElementWork Work() const {
     return {*context_->params, dtype_,
@@ -202,6 +202,11 @@ class ScheduleRun final : public Lender, public Borrower {
   // Of an execution: nothing of it is left when `done` runs.
   const CollectiveContext* context_ = nullptr;
   StatusCallback done_;
+
+  // Of its device, which may be gone when the last op ends that works on the
+  // host.
+  bool is_on_host_ = false;
+  uint64_t incarnation_ = 0;
   std::unique_ptr<ScheduleRun> self_;
   std::optional<OnStream> on_stream_;  // Nothing where the processor works.
 
@@ -247,6 +252,8 @@ void ScheduleRun::Start(std::unique_ptr<ScheduleRun> owned,
   ScheduleRun* const run = owned.get();
   run->self_ = std::move(owned);
   run->context_ = &context;
+  run->is_on_host_ = context.device->has_host_memory();
+  run->incarnation_ = context.device->attributes().incarnation;
   run->done_ = std::move(done);
   run->num_under_way_.store(1, std::memory_order_relaxed);
   run->failed_.store(false, std::memory_order_relaxed);
@@ -267,9 +274,7 @@ void ScheduleRun::Start(std::unique_ptr<ScheduleRun> owned,
 }
 
 absl::Status ScheduleRun::OpenSteps() {
-  if (context_->device->has_host_memory() || IsBarrier()) {
-    return absl::OkStatus();
-  }
+  if (is_on_host_ || IsBarrier()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<StepStream>> steps =
       context_->device->OpenSteps(*context_->executor->environment().clock);
   if (!steps.ok()) return steps.status();
@@ -519,14 +524,14 @@ void ScheduleRun::SendFromHost(int32_t index,
 void ScheduleRun::Post(int32_t index, absl::Span<const std::byte> bytes,
                        const DeviceFence* written) {
   const Op& op = OpAt(index);
-  context_->executor->peers().PostToPeer(
-      MemberOf(op.peer), KeyOf(op, context_->rank(), op.peer),
-      {.bytes = bytes,
-       .dtype = dtype_,
-       .incarnation = context_->device->attributes().incarnation,
-       .lender = this,
-       .id = index,
-       .written = written});
+  context_->executor->peers().PostToPeer(MemberOf(op.peer),
+                                         KeyOf(op, context_->rank(), op.peer),
+                                         {.bytes = bytes,
+                                          .dtype = dtype_,
+                                          .incarnation = incarnation_,
+                                          .lender = this,
+                                          .id = index,
+                                          .written = written});
 }
 
 void ScheduleRun::OnReleased(int32_t index, absl::Status status) {
