@@ -178,7 +178,7 @@ class MpiCommandsTest(unittest.TestCase):
 
     def test_a_process_that_dies_ends_the_job(self):
         in_mpi = ["--algorithm", "MpiReduce", "--min-bytes", "4", "--max-bytes",
-                  "1M", "--factor", str(1 << 18)]
+                  "64M", "--factor", str(1 << 24)]
         for num_hosts, rank, number, options in [
                 (1, 1, signal.SIGKILL, []), (3, 1, signal.SIGKILL, []),
                 (1, 0, signal.SIGKILL, in_mpi), (1, 2, signal.SIGABRT, [])]:
@@ -195,7 +195,7 @@ class MpiCommandsTest(unittest.TestCase):
             reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
             self.addCleanup(os.close, reader)
             mpirun, pids = self.begin(environment, f'exec 9>"{held}";', "perf",
-                                      "all_reduce", "--iterations", "2000",
+                                      "all_reduce", "--iterations", "100",
                                       *perf_options, options=options)
             end_by = time.monotonic() + SECONDS_TO_END
             os.kill(pids[rank], number)
@@ -216,8 +216,7 @@ class MpiCommandsTest(unittest.TestCase):
     def test_a_process_that_stands_still_ends_the_job(self):
         with mpi_environment() as environment:
             mpirun, pids = self.begin(
-                environment, "", "perf", "all_reduce", "--max-bytes", "4K",
-                "--iterations", "10000")
+                environment, "", "perf", "all_reduce", "--iterations", "100")
             os.kill(pids[1], signal.SIGSTOP)
             _, errors = mpirun.communicate(timeout=SECONDS_TO_END + 30)
             self.assertNotEqual(mpirun.returncode, 0)
@@ -227,8 +226,8 @@ class MpiCommandsTest(unittest.TestCase):
         with mpi_environment() as environment:
             mpirun, pids = self.begin(
                 environment, "", "perf", "all_reduce", "--algorithm",
-                "MpiReduce", "--min-bytes", "4", "--max-bytes", "4M",
-                "--factor", str(1 << 20), "--iterations", "10000")
+                "MpiReduce", "--min-bytes", "4", "--max-bytes", "64M",
+                "--factor", str(1 << 24), "--iterations", "100")
             os.kill(pids[1], signal.SIGSTOP)
             _, errors = mpirun.communicate(timeout=SECONDS_TO_END + 30)
             self.assertNotEqual(mpirun.returncode, 0)

@@ -19,7 +19,6 @@
 #include "framework/coordinator/coordinator_settings.h"
 #include "framework/coordinator/request_check.h"
 #include "framework/mutex.h"
-#include "resolvers/task_health.h"
 #include "runtime/cluster_runtime.h"
 #include "tests/mpi_task.h"
 #include "tests/named_call.h"
@@ -39,10 +38,6 @@ bool WaitForAll(const std::vector<NamedCallPtr>& calls) {
   return true;
 }
 
-// Eight processes may have one busy processor: none is lost for being slow.
-constexpr HealthProfile kPatience = {.silence_limit = absl::Seconds(60),
-                                     .hold = absl::Seconds(1)};
-
 class MpiNamedTensorsTest : public testing::Test {
  protected:
   void SetUp() override { Begin({}); }
@@ -52,8 +47,7 @@ class MpiNamedTensorsTest : public testing::Test {
   // down stays so.
   void Begin(CoordinatorSettings settings) {
     End();
-    auto runtime = JoinedMpiTask(
-        {.health = kPatience, .coordinator = std::move(settings)});
+    auto runtime = JoinedMpiTask({.coordinator = std::move(settings)});
     ASSERT_THAT(runtime, IsOk());
     runtime_ = *std::move(runtime);
   }
@@ -312,6 +306,7 @@ TEST_F(ShutdownTest, TheDestructionOfARuntimeEndsWhatItsRankWaitsFor) {
   MeetAll();
   const NamedCallPtr call = Reduce(absl::StrCat("asked for by rank ", rank()));
   runtime_.reset();
+  WaitForAll({call});
   EXPECT_EQ(call->num_answers, 1);
   EXPECT_FALSE(call->status.ok());
 }

@@ -44,7 +44,7 @@ TEST_F(MpiCollectivesTest, RanksMayStartStepsAndInstancesInAnyOrder) {
       Start(calls[i], /*step=*/1 + i / kNumInstances);
     }
     for (const int i : order) {
-      ASSERT_THAT(calls[i].Wait(), IsOk());
+      EXPECT_THAT(calls[i].Wait(), IsOk());
       const int instance = i % kNumInstances;
       Check(calls[i].output, [&](int64_t e) {
         if (instance % 2 == 1) return Value(instance % size() + i, e);
@@ -88,7 +88,7 @@ TEST_F(MpiCollectivesTest, GroupsThatOverlapMayBeginInAnyOrder) {
     for (const int g : order) {
       const auto [first, num_tasks] = groups[g];
       if ((rank() - first + size()) % size() >= num_tasks) continue;
-      ASSERT_THAT(calls[g].Wait(), IsOk());
+      EXPECT_THAT(calls[g].Wait(), IsOk());
       Check(calls[g].output, [&](int64_t i) {
         int sum = 0;
         for (int m = 0; m < groups[g].second; ++m) {

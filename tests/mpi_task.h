@@ -22,8 +22,9 @@ int RunTestsUnderMpi(int* argc, char** argv);
 const Environment& MpiTestEnvironment();
 
 // A runtime whose tasks are the processes of the job, over MPI, which has
-// joined. Blocks. Of `options`, the cluster, the environment and the transport
-// are filled in. One at a time, and within RunTestsUnderMpi().
+// joined. Blocks. Of `options`, the cluster, the environment, the transport and
+// the health profile, a patient one, are filled in. One at a time, and within
+// RunTestsUnderMpi().
 absl::StatusOr<std::unique_ptr<ClusterRuntime>> JoinedMpiTask(
     ClusterRuntime::Options options);
 

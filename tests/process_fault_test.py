@@ -387,12 +387,13 @@ class FaultTest(FaultTestCase):
         others = [task for task in range(cluster.num_tasks) if task != culprit]
         for task in others:
             cluster.start(task)
-        cluster.begin_join(others, seconds=0.5)
+        cluster.begin_join(others, seconds=2)
         for task in others:
             status = cluster.workers[task].hear("join")
-            self.assertTrue(status.startswith(
-                f"DEADLINE_EXCEEDED: {cluster.label(task)} waited 0.5 s for "
-                f"{cluster.label(culprit)}, which never answered"), status)
+            self.assertRegex(
+                status, r"\ADEADLINE_EXCEEDED: "
+                + re.escape(cluster.label(task)) + r" waited \d\.\d s for "
+                + re.escape(cluster.label(culprit)) + ", which never answered")
 
     def test_the_default_profile_loses_who_is_silent_for_five_seconds(self):
         self.check_fault((3, 1), while_running_small_jobs, [1],
@@ -615,8 +616,9 @@ class ToolTest(unittest.TestCase):
                              *self.PERF])
         _, errors = worker.communicate(timeout=PATIENCE_SECONDS)
         self.assertEqual(worker.returncode, 1)
-        self.assertIn(f"waited 1.0 s for {cluster.label(0)}, which never "
-                      "answered", errors)
+        self.assertRegex(errors, r"waited \d\.\d s for "
+                         + re.escape(f"{cluster.label(0)}, which never "
+                                     "answered"))
 
     def test_a_worker_whose_port_is_taken(self):
         cluster = Cluster(self, (1, 1))

@@ -26,8 +26,9 @@
 namespace tutti {
 namespace {
 
-// The others ask every 0.2 s, or somewhat later where they had to connect.
-constexpr absl::Duration kStayAfterRefusal = absl::Seconds(1);
+// The others ask every 0.2 s, up to a second later where they had to connect,
+// and more where processors are few.
+constexpr absl::Duration kStayAfterRefusal = absl::Seconds(3);
 
 GrpcTransportOptions TransportOptions(const Environment& environment,
                                       const ClusterOptions& options,
