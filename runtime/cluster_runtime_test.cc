@@ -488,6 +488,7 @@ TEST_P(ClusterRuntimeStartTest, WhatAWorkerHasLeftOfARuntimeThatIsGoneEnds) {
   CollectiveRequest request = Request(1);
   request.shape = TensorShape::Vector(100'000);  // Workers take what comes.
   request.impl_details.implementation = "RecursiveDoublingReduce";
+  int num_ok = 0;
   for (int num_works = 0; num_works < kMostWorks; ++num_works) {
     Start(0);
     std::vector<Call*> calls;
@@ -499,8 +500,10 @@ TEST_P(ClusterRuntimeStartTest, WhatAWorkerHasLeftOfARuntimeThatIsGoneEnds) {
     environment_.RunAll();
     for (const Call* call : calls) {
       ASSERT_TRUE(call->outcome.status.has_value()) << num_works;
+      if (call->outcome.status->ok()) ++num_ok;
     }
   }
+  EXPECT_GT(num_ok, 0);  // Some had ended before.
 }
 
 TEST(ClusterRuntimeOptionsTest, RefusesWhatMakesNoCluster) {
