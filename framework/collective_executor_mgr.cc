@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/environment_check.h"
 #include "framework/local_peer_access.h"
 #include "framework/registry.h"
 
@@ -11,12 +12,8 @@ namespace tutti {
 namespace {
 
 absl::Status CheckOptions(const CollectiveExecutorMgr::Options& options) {
-  const Environment& environment = options.environment;
-  if (environment.queue == nullptr || environment.clock == nullptr ||
-      environment.random == nullptr) {
-    return absl::InvalidArgumentError(
-        "the environment lacks a work queue, a clock or a random source");
-  }
+  const absl::Status status = Validate(options.environment);
+  if (!status.ok()) return status;
   if (options.devices == nullptr) {
     return absl::InvalidArgumentError("no device manager was given");
   }

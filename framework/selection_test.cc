@@ -296,6 +296,15 @@ TEST_F(SelectionTest, AnInfiniteCostIsNone) {
   EXPECT_EQ(Selected(), "Infinite");
 }
 
+TEST_F(SelectionTest, ANegativeCostIsNone) {
+  Register("Negative",
+           AllReduceTraits([](const CostQuery&) -> double { return -1; }));
+  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("Negative runs only when named")));
+  Register("Ring", AllReduceTraits(TwoSeconds));
+  EXPECT_EQ(Selected(), "Ring");
+}
+
 TEST_F(SelectionTest, AnOpThatDoesNotCommuteNeedsTheRankOrder) {
   ImplementationTraits ordered = AllReduceTraits(TwoSeconds);
   ordered.preserves_rank_order = true;

@@ -14,6 +14,7 @@
 #include "framework/coordinator/coordinator_server.h"
 #include "framework/cpu_device.h"
 #include "framework/device_manager.h"
+#include "framework/environment_check.h"
 #include "framework/group_directory.h"
 #include "framework/last_holder.h"
 #include "framework/mutex.h"
@@ -50,16 +51,12 @@ absl::Status CheckSettings(const CoordinatorSettings& settings) {
 }
 
 absl::Status CheckOptions(const ClusterRuntime::Options& options) {
-  const Environment& environment = options.environment;
-  if (environment.queue == nullptr || environment.clock == nullptr ||
-      environment.random == nullptr) {
-    return absl::InvalidArgumentError(
-        "the environment lacks a work queue, a clock or a random source");
-  }
+  absl::Status status = Validate(options.environment);
+  if (!status.ok()) return status;
   if (options.make_transport == nullptr) {
     return absl::InvalidArgumentError("nothing is given to make a transport");
   }
-  absl::Status status = CheckSettings(options.coordinator);
+  status = CheckSettings(options.coordinator);
   if (!status.ok()) return status;
   if (options.rules != nullptr) {
     status = CheckRules(CollectiveRegistry::Global(), *options.rules);

@@ -18,6 +18,7 @@ namespace tutti {
 namespace {
 
 using absl::StatusCode;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class ClusterGroupEndTest : public ClusterResolveTest {
@@ -41,8 +42,11 @@ TEST_F(ClusterGroupEndTest, AGroupThatCannotBeFormedFailsUntilItIsEnded) {
   const auto late = cluster_->Ask(0, 0, AllReduceOf(kGroup, 3, 1));
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& call : {one, two, late}) {
-    EXPECT_THAT(call->status(), StatusIs(StatusCode::kInvalidArgument,
-                                         HasSubstr("asks for size")));
+    EXPECT_THAT(call->status(),
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("asks for size"),
+                               HasSubstr("; the group has failed: "
+                                         "ReformGroup() begins it anew"))));
   }
   cluster_->control(2).param_resolver()->EndGroup(
       kGroup, absl::CancelledError("start over"));

@@ -392,7 +392,7 @@ class FaultTest(FaultTestCase):
             status = cluster.workers[task].hear("join")
             self.assertRegex(
                 status, r"\ADEADLINE_EXCEEDED: "
-                + re.escape(cluster.label(task)) + r" waited \d\.\d s for "
+                + re.escape(cluster.label(task)) + r" waited [2-9]\.\d s for "
                 + re.escape(cluster.label(culprit)) + ", which never answered")
 
     def test_the_default_profile_loses_who_is_silent_for_five_seconds(self):
@@ -616,7 +616,7 @@ class ToolTest(unittest.TestCase):
                              *self.PERF])
         _, errors = worker.communicate(timeout=PATIENCE_SECONDS)
         self.assertEqual(worker.returncode, 1)
-        self.assertRegex(errors, r"waited \d\.\d s for "
+        self.assertRegex(errors, r"waited [1-9]\.\d s for "
                          + re.escape(f"{cluster.label(0)}, which never "
                                      "answered"))
 

@@ -132,6 +132,8 @@ class CoordinatorServer
   int64_t num_running_ ABSL_GUARDED_BY(mu_) = 0;
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time rings_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+
+  // Nothing that stalls is reported before, so that more is together.
   absl::Time next_report_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 

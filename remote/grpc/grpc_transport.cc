@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/environment_check.h"
 #include "framework/mutex.h"
 #include "grpc/grpc.h"
 #include "grpcpp/security/server_credentials.h"
@@ -233,12 +234,8 @@ absl::Status CheckLanes(const GrpcTransportOptions& options) {
 absl::Status Check(const GrpcTransportOptions& options) {
   absl::Status status = Validate(options.cluster);
   if (!status.ok()) return status;
-  const Environment& environment = options.environment;
-  if (environment.queue == nullptr || environment.clock == nullptr ||
-      environment.random == nullptr) {
-    return absl::InvalidArgumentError(
-        "the environment lacks a work queue, a clock or a random source");
-  }
+  status = Validate(options.environment);
+  if (!status.ok()) return status;
   if (options.incarnation == 0) {
     return absl::InvalidArgumentError("0 is no incarnation of a task");
   }

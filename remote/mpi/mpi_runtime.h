@@ -113,12 +113,12 @@ class MpiRuntime {
   // Brings MPI up, or takes part in one that the host program has brought up,
   // and ends after Shutdown(). All processes do it together: blocks until they
   // have, however late they are, which a line on stderr says after
-  // `lost_limit`; what was posted before runs then. Errors:
-  // FAILED_PRECONDITION if MPI is over in this process, if the host program's
-  // cannot be called from several threads (MPI_THREAD_MULTIPLE), or if the
-  // processes run different versions of Tutti's protocol, or differ in
-  // `shares_memory`; INTERNAL for what MPI reports. Then what was posted before
-  // is never run.
+  // `lost_limit`; what was posted before runs then. Errors: INVALID_ARGUMENT
+  // without a clock; FAILED_PRECONDITION if MPI is over in this process, if the
+  // host program's cannot be called from several threads (MPI_THREAD_MULTIPLE),
+  // or if the processes run different versions of Tutti's protocol, or differ
+  // in `shares_memory`; INTERNAL for what MPI reports. Then what was posted
+  // before is never run.
   absl::Status Start();
 
   // Ends the thread, and MPI unless the host program has brought it up. Blocks

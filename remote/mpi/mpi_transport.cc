@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/blocking_counter.h"
+#include "framework/environment_check.h"
 #include "framework/last_holder.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/mpi_calls.h"
@@ -397,14 +398,10 @@ absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime) {
 
 absl::StatusOr<std::unique_ptr<Transport>> CreateMpiTransport(
     MpiTransportOptions options) {
-  const absl::Status status = Validate(options.cluster);
+  absl::Status status = Validate(options.cluster);
   if (!status.ok()) return status;
-  const Environment& environment = options.environment;
-  if (environment.queue == nullptr || environment.clock == nullptr ||
-      environment.random == nullptr) {
-    return absl::InvalidArgumentError(
-        "the environment lacks a work queue, a clock or a random source");
-  }
+  status = Validate(options.environment);
+  if (!status.ok()) return status;
   if (options.runtime == nullptr) {
     return absl::InvalidArgumentError("nothing is given that runs MPI");
   }

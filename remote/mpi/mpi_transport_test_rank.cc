@@ -132,6 +132,9 @@ TEST_F(MpiTransportTest, OptionsThatMakeNoSenseAreRefused) {
   bad = good;
   bad.environment.random = nullptr;
   refused(bad, "the environment lacks");
+  EXPECT_THAT(
+      MpiRuntime({}).Start(),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a clock")));
   bad = good;
   bad.incarnation = 0;
   refused(bad, "0 is no incarnation");
