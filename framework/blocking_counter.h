@@ -1,8 +1,7 @@
 #ifndef TUTTI_FRAMEWORK_BLOCKING_COUNTER_H_
 #define TUTTI_FRAMEWORK_BLOCKING_COUNTER_H_
 
-#include "absl/base/thread_annotations.h"
-#include "framework/mutex.h"
+#include <memory>
 
 namespace tutti {
 
@@ -10,24 +9,18 @@ namespace tutti {
 // may be destroyed as soon as Wait() returns.
 class BlockingCounter {
  public:
-  explicit BlockingCounter(int count) : count_(count) {}
+  explicit BlockingCounter(int count);
+  ~BlockingCounter();
   BlockingCounter(const BlockingCounter&) = delete;
   BlockingCounter& operator=(const BlockingCounter&) = delete;
 
-  void DecrementCount() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    if (--count_ == 0) zero_.SignalAll();
-  }
-
-  void Wait() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    while (count_ > 0) zero_.Wait(&mu_);
-  }
+  void DecrementCount();
+  void Wait();
 
  private:
-  Mutex mu_;
-  CondVar zero_;
-  int count_ ABSL_GUARDED_BY(mu_);
+  class Count;
+
+  const std::unique_ptr<Count> count_;
 };
 
 }  // namespace tutti

@@ -1,15 +1,10 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_EXECUTOR_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,15 +12,9 @@
 #include "absl/types/span.h"
 #include "framework/cancellation.h"
 #include "framework/collective_context.h"
-#include "framework/collective_observer.h"
 #include "framework/collective_request.h"
-#include "framework/dependency_tracker.h"
 #include "framework/device.h"
-#include "framework/device_manager.h"
 #include "framework/environment.h"
-#include "framework/execution_table.h"
-#include "framework/mutex.h"
-#include "framework/param_resolver.h"
 #include "framework/peer_access.h"
 #include "framework/prepared_collective.h"
 #include "framework/segment_list.h"
@@ -33,6 +22,8 @@
 #include "framework/tensor.h"
 
 namespace tutti {
+
+class ExecutorCore;
 
 // One member's part in one execution of a collective.
 struct CollectiveArgs {
@@ -95,25 +86,8 @@ inline constexpr int64_t kPastCachesFromBytes = int64_t{16} << 20;
 class CollectiveExecutor
     : public std::enable_shared_from_this<CollectiveExecutor> {
  public:
-  struct Options {
-    Environment environment;
-    const DeviceManager* devices = nullptr;
-    std::shared_ptr<ParamResolverInterface> param_resolver;
-    std::unique_ptr<PeerAccessInterface> peers;
-    int64_t step_id = 0;
-    uint64_t beginning = 0;  // What BeginStep() of the resolver gave.
-
-    // May be null.
-    std::shared_ptr<CollectiveObserver> observer;
-
-    // As in CollectiveExecutorMgr::Options.
-    int64_t past_caches_from_bytes = kPastCachesFromBytes;
-
-    // How much to remember of instances; see ExecutionTable.
-    size_t max_entries = size_t{1} << 19;
-  };
-
-  static std::shared_ptr<CollectiveExecutor> Create(Options options);
+  // For managers: the library alone makes cores.
+  explicit CollectiveExecutor(std::unique_ptr<ExecutorCore> core);
   ~CollectiveExecutor();
   CollectiveExecutor(const CollectiveExecutor&) = delete;
   CollectiveExecutor& operator=(const CollectiveExecutor&) = delete;
@@ -146,16 +120,14 @@ class CollectiveExecutor
   void StartAbort(absl::Status reason);
 
   // OK until aborted.
-  absl::Status status() const { return aborted_.status(); }
-  int64_t step_id() const { return options_.step_id; }
+  absl::Status status() const;
+  int64_t step_id() const;
 
   // ---- For implementations ----
 
-  PeerAccessInterface& peers() { return *options_.peers; }
-  const Environment& environment() const { return options_.environment; }
-  int64_t past_caches_from_bytes() const {
-    return options_.past_caches_from_bytes;
-  }
+  PeerAccessInterface& peers();
+  const Environment& environment() const;
+  int64_t past_caches_from_bytes() const;
 
   // Runs `ready` once all members of this process have launched what the
   // context's instance depends on (the n-th execution waits for the n-th of
@@ -172,85 +144,14 @@ class CollectiveExecutor
   // is under way: costs as much as for one of them.
   void LaunchedTogether(absl::Span<const CollectiveContext* const> contexts);
 
-  // While one lives, members of `execution` whose part ends with OK on this
-  // thread leave it together, when this goes: at the cost of one. Their
-  // callbacks run before. For groups that are in this process alone: others
-  // would hear of what fails meanwhile.
-  class JointEnd {
-   public:
-    explicit JointEnd(Execution& execution);
-    ~JointEnd();
-    JointEnd(const JointEnd&) = delete;
-    JointEnd& operator=(const JointEnd&) = delete;
-
-   private:
-    friend class CollectiveExecutor;
-
-    static constexpr size_t kFewMembers = 16;
-
-    Execution& execution_;  // Valid while some have yet to leave it.
-    CollectiveExecutor* executor_ = nullptr;  // Theirs.
-    size_t num_unlaunched_ = 0;
-    size_t num_members_ = 0;
-    absl::InlinedVector<ExecutionTable::Call*, kFewMembers> calls_;
-    JointEnd* const outer_;
-  };
-
   // Ends the execution on all members. The first status stays.
   void FailExecution(Execution& execution, absl::Status status);
 
+  // For the library.
+  ExecutorCore& core() { return *core_; }
+
  private:
-  friend class MemberOp;
-  friend class PreparedOp;
-  friend class SettledCall;
-
-  using Owner = std::shared_ptr<const void>;  // Keeps the executor.
-
-  // A group, by key and generation.
-  struct WatchedGroup {
-    std::shared_ptr<Cancellation> cancellation;
-    Cancellation::WatchId id = 0;
-  };
-
-  explicit CollectiveExecutor(Options options);
-
-  void CancelTransfers(Execution& execution);
-  void OnEndedByPeer(const ExecKey& exec, const absl::Status& reason);
-
-  // OK unless step, group or execution have ended. REQUIRES: the table has the
-  // execution's key, so that whoever ends one of them later finds the member.
-  absl::Status StatusOf(const ExecutionTable::Settled& settled,
-                        const CollectiveContext& context) const;
-
-  // Ends this step's executions of `group` when the group ends.
-  void WatchGroup(const CollGroupParams& group) ABSL_LOCKS_EXCLUDED(mu_);
-  void FailGroup(GroupKey key, uint64_t generation, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
-
-  // A member's part has ended with OK.
-  void ShowObserver(const CollectiveContext& context,
-                    const CollectiveRequest& request);
-
-  // A member's part in an execution has ended.
-  struct Part {
-    Execution* execution = nullptr;
-    bool has_launched = false;
-    ExecutionTable::Call* call = nullptr;  // Not the member's any more.
-  };
-  // Leaves the execution, which may be gone then, and runs `done`: at once, or
-  // with others (JointEnd).
-  void EndPart(const Part& part, absl::Status status, StatusCallback&& done);
-
-  // The executor may be gone with what this returns.
-  Owner Leave(Execution& execution, const ExecutionTable::Leaving& leaving);
-
-  const Options options_;
-  Cancellation aborted_;
-  ExecutionTable executions_;
-  DependencyTracker dependencies_;
-  Mutex mu_;
-  absl::flat_hash_map<std::pair<GroupKey, uint64_t>, WatchedGroup>
-      watched_groups_ ABSL_GUARDED_BY(mu_);
+  const std::unique_ptr<ExecutorCore> core_;
 };
 
 }  // namespace tutti

@@ -1,11 +1,17 @@
 #include "framework/collective_executor_mgr.h"
 
 #include <memory>
+#include <mutex>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "framework/environment_check.h"
+#include "framework/executor_core.h"
 #include "framework/local_peer_access.h"
+#include "framework/mutex.h"
 #include "framework/registry.h"
 
 namespace tutti {
@@ -37,37 +43,66 @@ absl::Status Destroyed(int64_t step_id) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>>
-CollectiveExecutorMgr::Create(Options options) {
-  const absl::Status status = CheckOptions(options);
-  if (!status.ok()) return status;
-  return std::unique_ptr<CollectiveExecutorMgr>(
-      new CollectiveExecutorMgr(std::move(options)));
-}
+// Executors by step id. Thread-safe.
+class CollectiveExecutorMgr::Steps {
+ public:
+  explicit Steps(Options options) : options_(std::move(options)) {}
 
-CollectiveExecutorMgr::CollectiveExecutorMgr(Options options)
-    : options_(std::move(options)) {}
+  const Options& options() const { return options_; }
 
-CollectiveExecutorMgr::~CollectiveExecutorMgr() {
-  {
+  // As in CollectiveExecutorMgr.
+  void SetObserver(std::shared_ptr<CollectiveObserver> observer)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    observer_.swap(observer);  // The old one ends with no lock held.
+  }
+  std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Cleanup(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Steps that are asked for from now on have ended.
+  void BeginEnd() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     is_ending_ = true;
   }
-  EndSteps(Destroyed);
-}
 
-void CollectiveExecutorMgr::SetObserver(
-    std::shared_ptr<CollectiveObserver> observer) {
-  MutexLock lock(&mu_);
-  observer_.swap(observer);  // The old one ends with no lock held.
-}
+  // Ends all steps that there are, each for its reason.
+  void EndSteps(absl::FunctionRef<absl::Status(int64_t step_id)> reason_of)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
-std::shared_ptr<CollectiveObserver> CollectiveExecutorMgr::observer() const {
-  MutexLock lock(&mu_);
-  return observer_;
-}
+ private:
+  // An executor, made by whoever needs it first while others wait for it. It is
+  // made before the step is forgotten: so what is told of the step's beginning
+  // and end comes by turns.
+  struct Step {
+    std::once_flag once;
+    std::shared_ptr<CollectiveExecutor> executor;
+  };
 
-std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
+  // Ends what the step runs, and forgets it if it is still known.
+  void EndStep(int64_t step_id, Step& step, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<CollectiveExecutor> MakeEndedExecutor(int64_t step_id) const;
+  std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  const std::shared_ptr<CollectiveExecutor>& ExecutorOf(int64_t step_id,
+                                                        Step& step) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<CollectiveObserver> observer() const
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return observer_;
+  }
+
+  const Options options_;
+  mutable Mutex mu_;
+  std::shared_ptr<CollectiveObserver> observer_ ABSL_GUARDED_BY(mu_);
+  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
+  absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps_
+      ABSL_GUARDED_BY(mu_);
+};
+
+std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::Steps::MakeExecutor(
     int64_t step_id) const {
   const uint64_t beginning = options_.param_resolver->BeginStep(step_id);
   std::unique_ptr<PeerAccessInterface> peers =
@@ -75,7 +110,7 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
                                 : std::make_unique<LocalPeerAccess>();
   const bool has_transport = peers != nullptr;
   if (!has_transport) peers = std::make_unique<LocalPeerAccess>();
-  auto executor = CollectiveExecutor::Create({
+  auto executor = MakeCollectiveExecutor({
       .environment = options_.environment,
       .devices = options_.devices,
       .param_resolver = options_.param_resolver,
@@ -93,13 +128,13 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeExecutor(
   return executor;
 }
 
-const std::shared_ptr<CollectiveExecutor>& CollectiveExecutorMgr::ExecutorOf(
-    int64_t step_id, Step& step) const {
+const std::shared_ptr<CollectiveExecutor>&
+CollectiveExecutorMgr::Steps::ExecutorOf(int64_t step_id, Step& step) const {
   std::call_once(step.once, [&] { step.executor = MakeExecutor(step_id); });
   return step.executor;
 }
 
-std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::FindOrCreate(
+std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::Steps::FindOrCreate(
     int64_t step_id) {
   std::shared_ptr<Step> step;
   {
@@ -115,19 +150,19 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::FindOrCreate(
 }
 
 // Of a step that this process does not begin: it is on its way out.
-std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::MakeEndedExecutor(
-    int64_t step_id) const {
+std::shared_ptr<CollectiveExecutor>
+CollectiveExecutorMgr::Steps::MakeEndedExecutor(int64_t step_id) const {
   auto executor =
-      CollectiveExecutor::Create({.environment = options_.environment,
-                                  .devices = options_.devices,
-                                  .param_resolver = options_.param_resolver,
-                                  .peers = std::make_unique<LocalPeerAccess>(),
-                                  .step_id = step_id});
+      MakeCollectiveExecutor({.environment = options_.environment,
+                              .devices = options_.devices,
+                              .param_resolver = options_.param_resolver,
+                              .peers = std::make_unique<LocalPeerAccess>(),
+                              .step_id = step_id});
   executor->StartAbort(Destroyed(step_id));
   return executor;
 }
 
-void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
+void CollectiveExecutorMgr::Steps::Cleanup(int64_t step_id) {
   std::shared_ptr<Step> step;
   {
     MutexLock lock(&mu_);
@@ -138,8 +173,8 @@ void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
   EndStep(step_id, *step, CleanedUp(step_id));
 }
 
-void CollectiveExecutorMgr::EndStep(int64_t step_id, Step& step,
-                                    const absl::Status& reason) {
+void CollectiveExecutorMgr::Steps::EndStep(int64_t step_id, Step& step,
+                                           const absl::Status& reason) {
   const std::shared_ptr<CollectiveExecutor> executor =
       ExecutorOf(step_id, step);
   {
@@ -152,13 +187,7 @@ void CollectiveExecutorMgr::EndStep(int64_t step_id, Step& step,
   executor->StartAbort(reason);
 }
 
-void CollectiveExecutorMgr::CleanupAll() { EndSteps(CleanedUp); }
-
-void CollectiveExecutorMgr::EndAll(const absl::Status& reason) {
-  EndSteps([&reason](int64_t) { return reason; });
-}
-
-void CollectiveExecutorMgr::EndSteps(
+void CollectiveExecutorMgr::Steps::EndSteps(
     absl::FunctionRef<absl::Status(int64_t step_id)> reason_of) {
   absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps;
   {
@@ -168,6 +197,54 @@ void CollectiveExecutorMgr::EndSteps(
   for (const auto& [step_id, step] : steps) {
     EndStep(step_id, *step, reason_of(step_id));
   }
+}
+
+absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>>
+CollectiveExecutorMgr::Create(Options options) {
+  const absl::Status status = CheckOptions(options);
+  if (!status.ok()) return status;
+  return std::unique_ptr<CollectiveExecutorMgr>(
+      new CollectiveExecutorMgr(std::make_unique<Steps>(std::move(options))));
+}
+
+CollectiveExecutorMgr::CollectiveExecutorMgr(std::unique_ptr<Steps> steps)
+    : steps_(std::move(steps)) {}
+
+CollectiveExecutorMgr::~CollectiveExecutorMgr() {
+  steps_->BeginEnd();
+  steps_->EndSteps(Destroyed);
+}
+
+void CollectiveExecutorMgr::SetObserver(
+    std::shared_ptr<CollectiveObserver> observer) {
+  steps_->SetObserver(std::move(observer));
+}
+
+std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::FindOrCreate(
+    int64_t step_id) {
+  return steps_->FindOrCreate(step_id);
+}
+
+void CollectiveExecutorMgr::Cleanup(int64_t step_id) {
+  steps_->Cleanup(step_id);
+}
+
+void CollectiveExecutorMgr::CleanupAll() { steps_->EndSteps(CleanedUp); }
+
+void CollectiveExecutorMgr::EndAll(const absl::Status& reason) {
+  steps_->EndSteps([&reason](int64_t) { return reason; });
+}
+
+ParamResolverInterface& CollectiveExecutorMgr::param_resolver() {
+  return *steps_->options().param_resolver;
+}
+
+DeviceResolverInterface& CollectiveExecutorMgr::device_resolver() {
+  return *steps_->options().device_resolver;
+}
+
+StepSequenceInterface& CollectiveExecutorMgr::step_sequence() {
+  return *steps_->options().step_sequence;
 }
 
 }  // namespace tutti

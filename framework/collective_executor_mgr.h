@@ -4,12 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/collective_executor.h"
@@ -17,7 +13,6 @@
 #include "framework/device_manager.h"
 #include "framework/device_resolver.h"
 #include "framework/environment.h"
-#include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/peer_access.h"
 #include "framework/step_sequence.h"
@@ -79,58 +74,24 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
 
   // Shows it what the collectives yield of all steps whose executor is made
   // from now on; null, as at first: nobody. Those executors hold it.
-  void SetObserver(std::shared_ptr<CollectiveObserver> observer)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void SetObserver(std::shared_ptr<CollectiveObserver> observer);
 
-  std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) override
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void Cleanup(int64_t step_id) override ABSL_LOCKS_EXCLUDED(mu_);
-  void CleanupAll() override ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) override;
+  void Cleanup(int64_t step_id) override;
+  void CleanupAll() override;
 
   // As CleanupAll(); what still runs ends with `reason`.
-  void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  ParamResolverInterface& param_resolver() override {
-    return *options_.param_resolver;
-  }
-  DeviceResolverInterface& device_resolver() override {
-    return *options_.device_resolver;
-  }
-  StepSequenceInterface& step_sequence() override {
-    return *options_.step_sequence;
-  }
+  void EndAll(const absl::Status& reason);
+  ParamResolverInterface& param_resolver() override;
+  DeviceResolverInterface& device_resolver() override;
+  StepSequenceInterface& step_sequence() override;
 
  private:
-  // An executor, made by whoever needs it first while others wait for it. It is
-  // made before the step is forgotten: so what is told of the step's beginning
-  // and end comes by turns.
-  struct Step {
-    std::once_flag once;
-    std::shared_ptr<CollectiveExecutor> executor;
-  };
+  class Steps;
 
-  explicit CollectiveExecutorMgr(Options options);
+  explicit CollectiveExecutorMgr(std::unique_ptr<Steps> steps);
 
-  // Ends what the step runs, and forgets it if it is still known.
-  void EndStep(int64_t step_id, Step& step, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
-
-  // All that there are, each for its reason.
-  void EndSteps(absl::FunctionRef<absl::Status(int64_t step_id)> reason_of)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<CollectiveExecutor> MakeEndedExecutor(int64_t step_id) const;
-  std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const
-      ABSL_LOCKS_EXCLUDED(mu_);
-  const std::shared_ptr<CollectiveExecutor>& ExecutorOf(int64_t step_id,
-                                                        Step& step) const
-      ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<CollectiveObserver> observer() const ABSL_LOCKS_EXCLUDED(mu_);
-
-  const Options options_;
-  mutable Mutex mu_;
-  std::shared_ptr<CollectiveObserver> observer_ ABSL_GUARDED_BY(mu_);
-  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
-  absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps_
-      ABSL_GUARDED_BY(mu_);
+  const std::unique_ptr<Steps> steps_;
 };
 
 }  // namespace tutti

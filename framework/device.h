@@ -4,16 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/device_name.h"
 #include "framework/dtype.h"
 #include "framework/environment.h"
-#include "framework/mutex.h"
 #include "framework/outfeed_channel.h"
 #include "framework/step_stream.h"
 #include "framework/tensor.h"
@@ -59,10 +55,8 @@ struct DeviceAttributes {
 // Where tensors live, and what is computed there. Thread-safe.
 class Device {
  public:
-  explicit Device(DeviceAttributes attributes)
-      : attributes_(std::move(attributes)),
-        full_name_(attributes_.name.ToString()) {}
-  virtual ~Device() = default;
+  explicit Device(DeviceAttributes attributes);
+  virtual ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -84,28 +78,21 @@ class Device {
     return nullptr;
   }
 
-  // How what runs here hands tensors to the host. Null as long as it was given
-  // none: outfeed/ makes those of CPU devices when it needs them.
-  std::shared_ptr<OutfeedChannel> outfeed_channel() const
-      ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    return outfeed_channel_;
-  }
+  // Way by which work on this device hands tensors to the host. Null as long as
+  // the device was given none: outfeed/ makes those of CPU devices when it
+  // needs them.
+  std::shared_ptr<OutfeedChannel> outfeed_channel() const;
 
   // The first one stays, for the device's life. Returns that.
   std::shared_ptr<OutfeedChannel> GiveOutfeedChannel(
-      std::shared_ptr<OutfeedChannel> channel) ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    if (outfeed_channel_ == nullptr) outfeed_channel_ = std::move(channel);
-    return outfeed_channel_;
-  }
+      std::shared_ptr<OutfeedChannel> channel);
 
  private:
+  class OutfeedSlot;
+
   const DeviceAttributes attributes_;
   const std::string full_name_;
-
-  mutable Mutex mu_;
-  std::shared_ptr<OutfeedChannel> outfeed_channel_ ABSL_GUARDED_BY(mu_);
+  const std::unique_ptr<OutfeedSlot> outfeed_;
 };
 
 }  // namespace tutti

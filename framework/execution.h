@@ -5,16 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "absl/base/optimization.h"
-#include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "framework/buf_key.h"
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
 #include "framework/device.h"
-#include "framework/mutex.h"
 
 namespace tutti {
 
@@ -67,15 +66,16 @@ class Execution {
       false;  // For some member it was the first one to be settled.
 
   template <typename T>
-  void* MakeShared() ABSL_LOCKS_EXCLUDED(shared_mu_) {
-    MutexLock lock(&shared_mu_);
-    if (shared_ == nullptr) shared_ = std::make_shared<T>(cancellation);
-    made_shared_.store(shared_.get(), std::memory_order_release);
+  void* MakeShared() {
+    std::call_once(shared_once_, [this] {
+      shared_ = std::make_shared<T>(cancellation);
+      made_shared_.store(shared_.get(), std::memory_order_release);
+    });
     return shared_.get();
   }
 
-  Mutex shared_mu_;
-  std::shared_ptr<void> shared_ ABSL_GUARDED_BY(shared_mu_);
+  std::once_flag shared_once_;
+  std::shared_ptr<void> shared_;             // Written once, under the flag.
   std::atomic<void*> made_shared_{nullptr};  // What it owns, once it is made.
 
   // Guarded by the table's mutex, and written by each member. Who has left may

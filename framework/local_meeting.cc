@@ -9,7 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/collective_executor.h"
+#include "framework/executor_core.h"
 #include "framework/params.h"
 #include "framework/run_in_turn.h"
 
@@ -129,7 +129,7 @@ void LocalMeeting::Adjourn(absl::Status status) {
     const CollectiveContext& first = *attendees[0].context;
     // Members in other processes would hear that the execution failed if it did
     // after the last `done` here and before all have left.
-    std::optional<CollectiveExecutor::JointEnd> end;
+    std::optional<ExecutorCore::JointEnd> end;
     if (first.params->task->num_local == first.params->group->size()) {
       end.emplace(*first.execution);
     }

@@ -106,8 +106,8 @@ void MemberOp::Start() {
   }
   if (args_.cancellation != nullptr) WatchCancellation();
   if (args_.deadline != absl::InfiniteFuture()) ArmDeadline();
-  if (executor_->aborted_.cancelled()) {
-    executor_->FailExecution(*execution_, executor_->status());
+  if (core_.aborted().cancelled()) {
+    core_.FailExecution(*execution_, executor_->status());
   }
   if (execution_->cancellation.cancelled()) {
     return Finish(execution_->cancellation.status());
@@ -128,7 +128,7 @@ absl::Status MemberOp::CheckArgs() const {
     return absl::InvalidArgumentError(
         "a collective was called without a device");
   }
-  if (!executor_->options_.devices->Owns(args_.device)) {
+  if (!core_.options().devices->Owns(args_.device)) {
     return absl::InvalidArgumentError(
         absl::StrCat(args_.device->full_name(),
                      " is not one of the devices of this executor's manager"));
@@ -141,7 +141,7 @@ absl::Status MemberOp::CheckArgs() const {
 }
 
 absl::Status MemberOp::Join() {
-  ExecutionTable& executions = executor_->executions_;
+  ExecutionTable& executions = core_.executions();
   const auto owner = [this] { return executor_; };
   auto joined = is_preparation_ ? executions.JoinPreparation(
                                       args_.device, *args_.request, owner)
@@ -159,14 +159,13 @@ absl::Status MemberOp::Join() {
 
 void MemberOp::WatchCancellation() {
   // The device may be gone when a late reason comes.
-  watch_ = args_.cancellation->Watch(
-      [weak = weak_from_this(),
-       caller = args_.device->full_name()](const absl::Status& reason) {
-        const auto self = weak.lock();
-        if (self == nullptr || self->finished_) return;
-        self->executor_->FailExecution(*self->execution_,
-                                       WithCaller(reason, caller));
-      });
+  watch_ = args_.cancellation->Watch([weak = weak_from_this(),
+                                      caller = args_.device->full_name()](
+                                         const absl::Status& reason) {
+    const auto self = weak.lock();
+    if (self == nullptr || self->finished_) return;
+    self->core_.FailExecution(*self->execution_, WithCaller(reason, caller));
+  });
 }
 
 void MemberOp::ArmDeadline() {
@@ -182,7 +181,7 @@ void MemberOp::ArmDeadline() {
 }
 
 void MemberOp::OnDeadline(const std::string& caller) {
-  executor_->FailExecution(
+  core_.FailExecution(
       *execution_,
       absl::DeadlineExceededError(absl::StrCat(
           Name(TypeOf(args_.request->op)), " of group ",
@@ -196,7 +195,7 @@ std::string MemberOp::DescribeWait() const {
   switch (phase_.load()) {
     case Phase::kResolve: {
       const std::string waiting =
-          executor_->options_.param_resolver->DescribeWaiting(*args_.request);
+          core_.options().param_resolver->DescribeWaiting(*args_.request);
       return waiting.empty() ? "before it began" : waiting;
     }
     case Phase::kDependencies:
@@ -211,7 +210,7 @@ std::string MemberOp::DescribeNotLaunched() const {
   std::vector<InstanceId> awaited;
   for (const InstanceId& id :
        settled_->params->instance->impl_details.dependencies) {
-    if (executor_->executions_.HasLaunched(id, execution_->number)) continue;
+    if (core_.executions().HasLaunched(id, execution_->number)) continue;
     awaited.push_back(id);
   }
   if (awaited.empty()) return "just launched";
@@ -227,7 +226,7 @@ std::string MemberOp::DescribeNotLaunched() const {
 std::string MemberOp::DescribeAbsent() const {
   const CollectiveParams& params = *context_.params;
   const std::vector<std::string> joined =
-      executor_->executions_.JoinedNames(*execution_);
+      core_.executions().JoinedNames(*execution_);
   const absl::flat_hash_set<std::string> present(joined.begin(), joined.end());
   std::vector<std::string> absent;
   for (int rank = 0; rank < params.group->size(); ++rank) {
@@ -256,7 +255,7 @@ bool MemberOp::IsSettled() const {
 void MemberOp::Resolve() {
   absl::Status status = Validate(*args_.request);
   if (!status.ok()) return Finish(std::move(status));
-  executor_->options_.param_resolver->CompleteParamsAsync(
+  core_.options().param_resolver->CompleteParamsAsync(
       args_.device->attributes(), args_.request,
       {.step_id = executor_->step_id(), .execution = execution_->number},
       std::shared_ptr<Cancellation>(execution_, &execution_->cancellation),
@@ -278,12 +277,11 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
   if (!own.ok()) return own.status();
   absl::Status status = MakeSettled(*std::move(own));
   if (!status.ok()) return status;
-  executor_->WatchGroup(*settled_->params->group);
-  status = executor_->executions_.Settle(args_.device, *execution_, settled_);
+  core_.WatchGroup(*settled_->params->group, executor_);
+  status = core_.executions().Settle(args_.device, *execution_, settled_);
   if (absl::IsFailedPrecondition(status)) {
     // Others may wait in an execution of another number.
-    executor_->options_.param_resolver->EndGroup(args_.request->group_key,
-                                                 status);
+    core_.options().param_resolver->EndGroup(args_.request->group_key, status);
   }
   return status;
 }
@@ -343,7 +341,7 @@ absl::Status MemberOp::PrepareContext() {
   context_.exec_key = {settled_->generation, executor_->step_id(),
                        execution_->id.group_key, execution_->id.instance_key,
                        execution_->number};
-  absl::Status status = executor_->StatusOf(*settled_, context_);
+  absl::Status status = core_.StatusOf(*settled_, context_);
   if (!status.ok()) return status;
   status = PrepareMemberBuffers(*settled_, &args_, &context_);
   if (!status.ok()) return status;
@@ -401,22 +399,22 @@ void MemberOp::Finish(absl::Status status) {
   if (alarm_ != 0) executor_->environment().clock->Cancel(alarm_);
   if (watch_ != 0) args_.cancellation->Unwatch(watch_);
   if (!status.ok()) {
-    executor_->FailExecution(*execution_, std::move(status));
+    core_.FailExecution(*execution_, std::move(status));
     status = execution_->cancellation.status();
   }
   if (status.ok() && !is_preparation_) {
-    executor_->ShowObserver(context_, *settled_->request);
+    core_.ShowObserver(context_, *settled_->request);
   }
   context_.input = Tensor();
   context_.output = Tensor();
   context_.segments = nullptr;
   ClearArgs();
   if (status.ok() && is_preparation_) {
-    executor_->Leave(*execution_, {.num_unlaunched = 1});
+    core_.Leave(*execution_, {.num_unlaunched = 1});
     return EndPreparation();
   }
-  executor_->EndPart({execution_.get(), context_.launched}, std::move(status),
-                     std::move(done_));
+  core_.EndPart({execution_.get(), context_.launched}, std::move(status),
+                std::move(done_));
 }
 
 // A caller that goes on to the next one may find that prepared at once, too,

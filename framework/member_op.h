@@ -13,6 +13,7 @@
 #include "framework/collective_implementation.h"
 #include "framework/environment.h"
 #include "framework/execution_table.h"
+#include "framework/executor_core.h"
 #include "framework/params.h"
 #include "framework/segment_list.h"
 #include "framework/status_callback.h"
@@ -72,6 +73,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   void ClearArgs();
 
   const std::shared_ptr<CollectiveExecutor> executor_;
+  ExecutorCore& core_ = executor_->core();
   CollectiveArgs args_;
   StatusCallback done_;
   const bool is_preparation_ = false;

@@ -10,11 +10,11 @@
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
 #include "framework/device.h"
-#include "framework/digest.h"
 #include "framework/group_layout.h"
-#include "framework/group_resources.h"
 
 namespace tutti {
+
+class GroupResources;
 
 // What the resolver answers to a CollectiveRequest. All of it is immutable once
 // completed and shared by the members of this process.
@@ -83,11 +83,6 @@ struct CollInstanceParams {
   // The implementation is chosen, and subdivisions where it has them.
   CollImplDetails impl_details;
 };
-
-// Of `rows`, if they are given; else 0. The same in all processes.
-inline uint64_t DigestOfGivenRows(const CollInstanceParams& instance) {
-  return instance.rows_are_given ? DigestOf(instance.rows) : 0;
-}
 
 // Which members are in this process.
 struct CollTaskParams {

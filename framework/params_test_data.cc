@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "framework/group_resources.h"
 #include "framework/member_params.h"
 
 namespace tutti {

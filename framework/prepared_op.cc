@@ -23,7 +23,7 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
                        const CollectiveContext& context)
     : executor_(std::move(executor)),
       settled_(std::move(settled)),
-      member_(executor_->executions_.Hold(
+      member_(core_.executions().Hold(
           context.device,
           {settled_->request->group_key, settled_->request->instance_key})) {
   context_.params = context.params;
@@ -44,7 +44,7 @@ PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
   always_calls_ = is_packed || settled_->has_dependencies;
 }
 
-PreparedOp::~PreparedOp() { executor_->executions_.Release(member_); }
+PreparedOp::~PreparedOp() { core_.executions().Release(member_); }
 
 void PreparedOp::Start(StatusCallback done) {
   if (!Claim(&done)) return;
@@ -53,7 +53,7 @@ void PreparedOp::Start(StatusCallback done) {
   absl::Status status = Join();
   if (execution_ == nullptr) return Refuse(std::move(status));
   if (!status.ok()) return Finish(std::move(status));
-  status = executor_->StatusOf(*settled_, context_);
+  status = core_.StatusOf(*settled_, context_);
   if (!status.ok()) return Finish(std::move(status));
   settled_->implementation->Run(
       context_, [this](absl::Status status) { Finish(std::move(status)); });
@@ -89,7 +89,7 @@ void PreparedOp::Release() {
 }
 
 bool PreparedOp::NeedsCall() const {
-  return always_calls_ || executor_->aborted_.cancelled() ||
+  return always_calls_ || core_.aborted().cancelled() ||
          settled_->group_end->cancelled();
 }
 
@@ -114,7 +114,7 @@ void PreparedOp::Call(Limits limits, StatusCallback done) {
 
 absl::Status PreparedOp::Join() {
   absl::Status status;
-  execution_ = executor_->executions_.JoinNext(
+  execution_ = core_.executions().JoinNext(
       member_, [this] { return executor_; }, &status);
   if (execution_ == nullptr) return status;
   context_.execution = execution_;
@@ -124,18 +124,17 @@ absl::Status PreparedOp::Join() {
 }
 
 void PreparedOp::Finish(absl::Status status) {
-  CollectiveExecutor& executor = *executor_;  // Kept by the execution.
+  ExecutorCore& core = core_;  // Kept by the execution.
   Execution& execution = *execution_;
   if (!status.ok()) {
-    executor.FailExecution(execution, std::move(status));
+    core.FailExecution(execution, std::move(status));
     status = execution.cancellation.status();
   }
-  if (status.ok()) executor.ShowObserver(context_, *settled_->request);
+  if (status.ok()) core.ShowObserver(context_, *settled_->request);
   const bool has_launched = context_.launched;
   StatusCallback done = std::move(done_);
   Release();
-  executor.EndPart({&execution, has_launched}, std::move(status),
-                   std::move(done));
+  core.EndPart({&execution, has_launched}, std::move(status), std::move(done));
 }
 
 // It has joined nothing.

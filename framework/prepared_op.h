@@ -9,6 +9,7 @@
 #include "framework/collective_context.h"
 #include "framework/collective_executor.h"
 #include "framework/execution_table.h"
+#include "framework/executor_core.h"
 #include "framework/prepared_collective.h"
 #include "framework/status_callback.h"
 
@@ -49,6 +50,7 @@ class PreparedOp : public PreparedCollective {
   void Refuse(absl::Status status);
 
   const std::shared_ptr<CollectiveExecutor> executor_;
+  ExecutorCore& core_ = executor_->core();
   const std::shared_ptr<const ExecutionTable::Settled> settled_;
   ExecutionTable::Member& member_;
   bool always_calls_ = false;

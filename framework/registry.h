@@ -1,18 +1,15 @@
 #ifndef TUTTI_FRAMEWORK_REGISTRY_H_
 #define TUTTI_FRAMEWORK_REGISTRY_H_
 
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "framework/implementation_traits.h"
-#include "framework/mutex.h"
 
 namespace tutti {
 
@@ -60,7 +57,8 @@ class CollectiveRegistry {
   // The registry that REGISTER_COLLECTIVE fills.
   static CollectiveRegistry& Global();
 
-  CollectiveRegistry() = default;
+  CollectiveRegistry();
+  ~CollectiveRegistry();
   CollectiveRegistry(const CollectiveRegistry&) = delete;
   CollectiveRegistry& operator=(const CollectiveRegistry&) = delete;
 
@@ -69,28 +67,22 @@ class CollectiveRegistry {
   // They are also kept for status(), because static registration has nobody to
   // return them to.
   absl::Status Register(absl::string_view name,
-                        std::shared_ptr<const CollectiveFactory> factory)
-      ABSL_LOCKS_EXCLUDED(mu_);
+                        std::shared_ptr<const CollectiveFactory> factory);
 
   // Errors: NOT_FOUND listing the known names.
   absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Find(
-      absl::string_view name) const ABSL_LOCKS_EXCLUDED(mu_);
+      absl::string_view name) const;
 
   // In the order of names.
-  std::vector<Entry> List() const ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<Entry> List() const;
 
   // The first error of any registration; a runtime refuses to start with it.
-  absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status status() const;
 
  private:
-  absl::Status RegisterLocked(absl::string_view name,
-                              std::shared_ptr<const CollectiveFactory> factory)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  class Table;
 
-  mutable Mutex mu_;
-  std::map<std::string, std::shared_ptr<const CollectiveFactory>, std::less<>>
-      factories_ ABSL_GUARDED_BY(mu_);
-  absl::Status status_ ABSL_GUARDED_BY(mu_);
+  const std::unique_ptr<Table> table_;
 };
 
 // Registers `factory` under `name` when the program starts. Link the library

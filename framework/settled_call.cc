@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "framework/executor_core.h"
 #include "framework/member_buffers.h"
 
 namespace tutti {
@@ -15,11 +16,11 @@ bool SettledCall::Start(CollectiveExecutor& executor, CollectiveArgs* args,
                         args->execution.has_value() ||
                         args->segments != nullptr;
   if (may_wait || args->device == nullptr || args->request == nullptr ||
-      executor.aborted_.cancelled()) {
+      executor.core().aborted().cancelled()) {
     return false;
   }
   absl::Status joined;
-  ExecutionTable::Call* const call = executor.executions_.JoinSettled(
+  ExecutionTable::Call* const call = executor.core().executions().JoinSettled(
       args->device, *args->request,
       [&executor] { return executor.shared_from_this(); }, &joined);
   if (call == nullptr) return false;
@@ -44,7 +45,8 @@ absl::Status SettledCall::Prepare(ExecutionTable::Call& call,
   context.implementation_state = nullptr;
   context.first_tag = 0;
   context.launched.store(false, std::memory_order_relaxed);
-  absl::Status status = context.executor->StatusOf(*call.settled, context);
+  absl::Status status =
+      context.executor->core().StatusOf(*call.settled, context);
   if (!status.ok()) return status;
   if (!joined.ok()) return joined;
   status = PrepareMemberBuffers(*call.settled, args, &context);
@@ -54,17 +56,17 @@ absl::Status SettledCall::Prepare(ExecutionTable::Call& call,
 
 void SettledCall::Finish(ExecutionTable::Call& call, absl::Status status) {
   CollectiveContext& context = call.context;
-  CollectiveExecutor& executor = *context.executor;
+  ExecutorCore& core = context.executor->core();
   Execution& execution = *call.execution;
   if (!status.ok()) {
-    executor.FailExecution(execution, std::move(status));
+    core.FailExecution(execution, std::move(status));
     status = execution.cancellation.status();
   }
-  if (status.ok()) executor.ShowObserver(context, *call.settled->request);
+  if (status.ok()) core.ShowObserver(context, *call.settled->request);
   context.input = Tensor();
   context.output = Tensor();
-  executor.EndPart({&execution, context.launched, &call}, std::move(status),
-                   std::move(call.done));
+  core.EndPart({&execution, context.launched, &call}, std::move(status),
+               std::move(call.done));
 }
 
 }  // namespace tutti

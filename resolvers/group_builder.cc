@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/group_layout.h"
+#include "framework/group_resources.h"
 #include "framework/rank_list.h"
 #include "resolvers/group_order.h"
 

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "framework/group_resources.h"
 #include "resolvers/control_codec.h"
 
 namespace tutti {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/group_resources.h"
 #include "framework/rank_list.h"
 #include "framework/wire_codec.h"
 #include "resolvers/control_codec.h"

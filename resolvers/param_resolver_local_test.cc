@@ -1,3 +1,4 @@
+#include "framework/group_resources.h"
 #include "resolvers/param_resolver_local.h"
 
 #include <gmock/gmock.h>

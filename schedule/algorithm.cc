@@ -10,6 +10,7 @@
 #include "framework/collective_implementation.h"
 #include "framework/collective_shapes.h"
 #include "framework/determinism.h"
+#include "framework/group_resources.h"
 #include "framework/mutex.h"
 #include "schedule/schedule_cache.h"
 #include "schedule/schedule_run.h"

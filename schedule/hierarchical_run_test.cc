@@ -19,6 +19,7 @@
 #include "framework/device_manager.h"
 #include "framework/dtype.h"
 #include "framework/execution.h"
+#include "framework/executor_core.h"
 #include "framework/local_peer_access.h"
 #include "framework/status_callback.h"
 #include "framework/tensor.h"
@@ -162,11 +163,10 @@ class HierarchicalRunTest : public testing::Test {
   const std::unique_ptr<DeviceManager> devices_ = *DeviceManager::CreateCpu(
       /*num_tasks=*/1, /*devices_per_task=*/1, environment_.get().random);
   const std::shared_ptr<CollectiveExecutor> executor_ =
-      CollectiveExecutor::Create(
-          {.environment = environment_.get(),
-           .devices = devices_.get(),
-           .param_resolver = ParamResolverLocal::Create({}),
-           .peers = std::make_unique<LocalPeerAccess>()});
+      MakeCollectiveExecutor({.environment = environment_.get(),
+                              .devices = devices_.get(),
+                              .param_resolver = ParamResolverLocal::Create({}),
+                              .peers = std::make_unique<LocalPeerAccess>()});
   Execution execution_{InstanceId(), 1};
   CollectiveContext first_;
   Stages stages_;

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "framework/buf_rendezvous.h"
+#include "framework/group_resources.h"
 #include "framework/mutex.h"
 #include "framework/param_resolver.h"
 #include "framework/params.h"

@@ -13,6 +13,8 @@
 #include "absl/status/status.h"
 #include "framework/collective_executor.h"
 #include "framework/device_manager.h"
+#include "framework/executor_core.h"
+#include "framework/group_resources.h"
 #include "framework/local_peer_access.h"
 #include "framework/param_resolver.h"
 #include "tests/simulated_environment.h"
@@ -64,11 +66,11 @@ absl::Status CallWith(const std::shared_ptr<ResolverDouble>& resolver) {
   const auto devices = DeviceManager::CreateCpu(
       /*num_tasks=*/1, /*devices_per_task=*/1, environment.get().random);
   if (!devices.ok()) return devices.status();
-  const auto executor = CollectiveExecutor::Create(
-      {.environment = environment.get(),
-       .devices = devices->get(),
-       .param_resolver = resolver,
-       .peers = std::make_unique<LocalPeerAccess>()});
+  const auto executor =
+      MakeCollectiveExecutor({.environment = environment.get(),
+                              .devices = devices->get(),
+                              .param_resolver = resolver,
+                              .peers = std::make_unique<LocalPeerAccess>()});
   auto request = std::make_shared<CollectiveRequest>();
   request->group_key = kGroup;
   request->group_size = 2;

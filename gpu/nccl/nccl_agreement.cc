@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/dtype.h"
 #include "framework/execution.h"
+#include "framework/given_rows.h"
 #include "framework/group_layout.h"
 
 namespace tutti {

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/execution.h"
+#include "framework/group_resources.h"
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_meeting.h"
 #include "gpu/gpu_members.h"

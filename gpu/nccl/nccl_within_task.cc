@@ -6,6 +6,7 @@
 #include "framework/collective_executor.h"
 #include "framework/dtype.h"
 #include "framework/execution.h"
+#include "framework/group_resources.h"
 #include "framework/reduction_kind.h"
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_reduction.h"

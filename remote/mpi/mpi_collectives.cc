@@ -14,6 +14,8 @@
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
 #include "framework/execution.h"
+#include "framework/given_rows.h"
+#include "framework/group_resources.h"
 #include "framework/rank_list.h"
 
 namespace tutti {
