@@ -19,30 +19,9 @@
 #include "framework/environment.h"
 #include "framework/mutex.h"
 #include "framework/status_callback.h"
+#include "resolvers/health_profile.h"
 
 namespace tutti {
-
-// How soon a task that does not answer counts as lost. One whose connection
-// closes is lost at once, if it has answered before (TaskHealth::OnAnswered()):
-// the first heartbeat, too, may be held.
-struct HealthProfile {
-  absl::Duration silence_limit;
-
-  // How long the other side may keep a heartbeat before it answers. What it may
-  // stand still for is the difference.
-  absl::Duration hold;
-
-  // A task that stands still for three seconds is not lost, one that is silent
-  // for five is.
-  static HealthProfile Default() {
-    return {absl::Milliseconds(4800), absl::Seconds(1)};
-  }
-
-  // One that is silent for a second is lost.
-  static HealthProfile Fast() {
-    return {absl::Milliseconds(900), absl::Milliseconds(200)};
-  }
-};
 
 // Which processes the tasks of a cluster are, and whether they live. To each
 // task that matters a heartbeat is always under way: the other side holds it

@@ -12,6 +12,7 @@
 #include "framework/collective_delegate.h"
 #include "framework/control_channel.h"
 #include "framework/coordinator/coordinator_server.h"
+#include "framework/coordinator/rank_coordinator.h"
 #include "framework/cpu_device.h"
 #include "framework/device_manager.h"
 #include "framework/environment_check.h"
@@ -20,8 +21,10 @@
 #include "framework/mutex.h"
 #include "framework/registry.h"
 #include "remote/collective_remote_access.h"
+#include "remote/transport.h"
 #include "resolvers/cluster_control.h"
 #include "resolvers/control_codec.h"
+#include "resolvers/task_health.h"
 
 namespace tutti {
 namespace {
@@ -238,7 +241,7 @@ class ClusterRuntime::Impl {
   // What begins when the first tensor is named.
   struct PartsForNames {
     std::weak_ptr<ClusterControl> control;
-    std::weak_ptr<Coordinator> coordinator;
+    std::weak_ptr<RankCoordinator> coordinator;
   };
 
   // What it needs of the others is made after it, but before anybody calls it.
@@ -256,7 +259,7 @@ class ClusterRuntime::Impl {
              if (coordinator != nullptr) coordinator->GiveUpRuns(reason);
            }});
     }
-    coordinator_ = Coordinator::Create(
+    coordinator_ = RankCoordinator::Create(
         {.cluster = options_.cluster,
          .environment = options_.environment,
          .device = std::shared_ptr<Device>(devices_, devices_->devices()[0]),
@@ -317,13 +320,13 @@ class ClusterRuntime::Impl {
              },
          .named_tensors = coordinator_server_,
          .also_watched =
-             [coordinator = std::weak_ptr<Coordinator>(coordinator_)] {
+             [coordinator = std::weak_ptr<RankCoordinator>(coordinator_)] {
                const auto alive = coordinator.lock();
                return alive == nullptr ? std::vector<int>() : alive->WaitsFor();
              },
          .task_lost =
              [transport = std::weak_ptr<Transport>(transport_),
-              coordinator = std::weak_ptr<Coordinator>(coordinator_)](
+              coordinator = std::weak_ptr<RankCoordinator>(coordinator_)](
                  const ControlCaller& process, const absl::Status& reason) {
                if (const auto named = coordinator.lock()) {
                  named->OnTaskLost(process, reason);
@@ -389,7 +392,7 @@ class ClusterRuntime::Impl {
   const std::shared_ptr<PartsForNames> parts_for_names_ =
       std::make_shared<PartsForNames>();
   std::shared_ptr<CoordinatorServer> coordinator_server_;
-  std::shared_ptr<Coordinator> coordinator_;
+  std::shared_ptr<RankCoordinator> coordinator_;
   std::shared_ptr<ClusterControl> control_;
   std::unique_ptr<CollectiveExecutorMgr> manager_;
 };

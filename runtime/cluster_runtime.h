@@ -22,10 +22,11 @@
 #include "framework/selection.h"
 #include "framework/selection_rules.h"
 #include "framework/status_callback.h"
-#include "remote/transport.h"
-#include "resolvers/task_health.h"
+#include "resolvers/health_profile.h"
 
 namespace tutti {
+
+class Transport;
 
 // All that one task of a cluster needs to run collectives among its devices and
 // those of the other tasks: a transport, the resolvers, and an executor
@@ -40,7 +41,8 @@ namespace tutti {
 // nor destroy the runtime.
 class ClusterRuntime {
  public:
-  // Makes the transport of this task, whose process has that incarnation.
+  // Makes the transport of this task, whose process has that incarnation:
+  // CreateGrpcTransport() or CreateMpiTransport().
   using TransportFactory =
       std::function<absl::StatusOr<std::shared_ptr<Transport>>(
           uint64_t incarnation)>;
@@ -62,7 +64,8 @@ class ClusterRuntime {
     TransportFactory make_transport;
     HealthProfile health = HealthProfile::Default();
 
-    // As in CollectiveRemoteAccess::Options; bytes are by default not bounded.
+    // Requests of other tasks that may wait here for bytes, of all tasks in all;
+    // and bytes that may lie here for them, by default without a bound.
     size_t max_waiting_asks = size_t{1} << 16;
     size_t max_offered_bytes = std::numeric_limits<size_t>::max();
 

@@ -1,26 +1,7 @@
 #ifndef TUTTI_FRAMEWORK_COORDINATOR_COORDINATOR_H_
 #define TUTTI_FRAMEWORK_COORDINATOR_COORDINATOR_H_
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <vector>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "framework/cancellation.h"
-#include "framework/cluster_spec.h"
-#include "framework/collective_executor.h"
-#include "framework/collective_request.h"
-#include "framework/control_channel.h"
-#include "framework/coordinator/coordinator_server.h"
 #include "framework/coordinator/named_tensor.h"
-#include "framework/coordinator/pending_tensors.h"
-#include "framework/coordinator/runs_in_order.h"
-#include "framework/device.h"
-#include "framework/environment.h"
-#include "framework/mutex.h"
 #include "framework/status_callback.h"
 
 namespace tutti {
@@ -40,39 +21,11 @@ namespace tutti {
 // There what waits for its turn when runs are cancelled ends with the reason
 // when the one before has ended.
 //
-// Nothing ticks: a rank keeps one call open at rank zero, which is answered
-// when there is something to say. An error of one tensor is no error of
-// another; the loss of a task ends everything.
-class Coordinator : public std::enable_shared_from_this<Coordinator> {
+// An error of one tensor is no error of another; the loss of a task ends
+// everything.
+class Coordinator {
  public:
-  struct Options {
-    ClusterSpec cluster;
-    Environment environment;
-    std::shared_ptr<Device> device;  // With its manager.
-    std::shared_ptr<ControlChannel> channel;
-
-    // Rank zero's, on rank zero.
-    std::shared_ptr<CoordinatorServer> server;
-
-    // Of the step in which what is decided runs, for this coordinator alone;
-    // asked for inside the first request.
-    std::function<std::shared_ptr<CollectiveExecutor>()> executor;
-    GroupKey group_key = 0;  // As the step.
-
-    // The incarnation of the process that the task is now; 0 if none is known.
-    // May be null.
-    std::function<uint64_t(int task)> present_process;
-
-    // Runs once, when this rank asks for something. May be null.
-    std::function<void()> begun;
-  };
-
-  static std::shared_ptr<Coordinator> Create(Options options);
-
-  // As Retire(), with CANCELLED.
-  ~Coordinator();
-  Coordinator(const Coordinator&) = delete;
-  Coordinator& operator=(const Coordinator&) = delete;
+  virtual ~Coordinator() = default;
 
   // The tensors of that name of all ranks become their reduction, on all ranks.
   //
@@ -82,108 +35,16 @@ class Coordinator : public std::enable_shared_from_this<Coordinator> {
   // things; DEADLINE_EXCEEDED naming the ranks that are missing, if rank zero
   // has a limit; RESOURCE_EXHAUSTED if too much waits; the reason of the end;
   // those of ExecuteAsync.
-  void AllReduce(NamedTensor tensor, StatusCallback done);
+  virtual void AllReduce(NamedTensor tensor, StatusCallback done) = 0;
 
   // The tensors of that name of all ranks, one after the other in the order of
   // the ranks. They may differ in their first dimension. Errors: as above.
-  void AllGather(NamedTensor tensor, StatusCallback done);
+  virtual void AllGather(NamedTensor tensor, StatusCallback done) = 0;
 
   // Ends what has not been decided, on all ranks, with CANCELLED naming this
   // one. `done` when all requests of this rank have ended: what was decided
   // before runs. Errors: that of telling rank zero; all has ended all the same.
-  void Shutdown(StatusCallback done);
-
-  // Ends everything on this rank at once, also what runs, and tells rank zero
-  // if it can: there it ends on all ranks. So also if this rank has asked for
-  // nothing: the others may wait for it.
-  void End(absl::Status reason);
-
-  // The rank goes away. As End(), but one that has asked for nothing tells
-  // nobody: its program may use no named tensors.
-  void Retire(absl::Status reason);
-
-  // On rank zero, after an end that let what was decided finish: now it cannot.
-  // Ends what runs, on all ranks.
-  void GiveUpRuns(const absl::Status& reason);
-
-  // That process is lost to this one; with incarnation 0, whichever its task
-  // had. Everything ends if it is needed: not if it has asked for nothing, and
-  // was asked for nothing, before another one took its place.
-  void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
-
-  // Whose loss would leave somebody waiting.
-  std::vector<int> WaitsFor();
-
- private:
-  explicit Coordinator(Options options);
-
-  int rank() const { return options_.cluster.this_task; }
-  uint64_t PresentProcess(int task) const;
-  void Call(proto::ControlRequest request, ControlDone done);
-
-  void Submit(CollectiveType type, NamedTensor tensor, StatusCallback done);
-  absl::Status Prepare(PendingTensor& pending);
-  absl::Status Enter(const PendingTensorPtr& pending) ABSL_LOCKS_EXCLUDED(mu_);
-  void SayWhetherWaits() ABSL_LOCKS_EXCLUDED(mu_);
-  void Begin() ABSL_LOCKS_EXCLUDED(mu_);
-  void SendNext() ABSL_LOCKS_EXCLUDED(mu_);
-
-  void AwaitDecisions() ABSL_LOCKS_EXCLUDED(mu_);
-  void OnDecisions(const ControlAnswer& answer) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status CheckNumber(uint64_t first_number) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Follow(const proto::Decision& decision) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<std::vector<PendingTensorPtr>> TakeDecided(
-      const proto::Decision& decision) ABSL_LOCKS_EXCLUDED(mu_);
-  void Run(const proto::Decision& decision,
-           std::vector<PendingTensorPtr> tensors);
-  void Leave(const std::vector<PendingTensorPtr>& tensors)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void OnRunEnded(InstanceKey instance, bool went_well)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void OnTold() ABSL_LOCKS_EXCLUDED(mu_);
-
-  // The end comes once, in EndHere(): what is undecided ends with its status
-  // and, by kCancel, what runs. To there lead
-  //  - Shutdown(): tells rank zero, which says so to all ranks, this one
-  //    included, after what it had decided before;
-  //  - Fail(): a call has failed, or rank zero says what cannot be. Tells rank
-  //    zero, and does not wait for it;
-  //  - End() and Retire(), by EndAll(): the same, also for runs that an earlier
-  //    end let finish;
-  //  - the loss of task 0. Rank zero's server, told of any loss, answers all.
-  void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
-  bool IsReplaced(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
-  void TellEnd(const absl::Status& reason, DecidedRuns runs, ControlDone done);
-  void AnswerShutdowns() ABSL_LOCKS_EXCLUDED(mu_);
-
-  const Options options_;
-  const std::shared_ptr<Cancellation> calls_ = std::make_shared<Cancellation>();
-  const std::shared_ptr<Cancellation> runs_ = std::make_shared<Cancellation>();
-  const std::shared_ptr<RunsInOrder> in_order_;  // Null: runs need no order.
-
-  Mutex mu_;
-  bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t asked_process_ ABSL_GUARDED_BY(mu_) = 0;  // Of task 0.
-  std::shared_ptr<CollectiveExecutor> executor_ ABSL_GUARDED_BY(mu_);
-  bool is_shutting_down_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status end_ ABSL_GUARDED_BY(mu_);
-  std::vector<StatusCallback> shutdowns_ ABSL_GUARDED_BY(mu_);
-  absl::Status shutdown_status_ ABSL_GUARDED_BY(mu_);
-
-  // What goes to rank zero: one message at a time, so that they stay in order.
-  PendingTensors pending_ ABSL_GUARDED_BY(mu_);
-  bool is_sending_ ABSL_GUARDED_BY(mu_) = false;
-
-  // For a decision, as the channel has been told.
-  bool waits_ ABSL_GUARDED_BY(mu_) = false;
-
-  // What comes from there.
-  uint64_t last_decision_ ABSL_GUARDED_BY(mu_) = 0;
-
-  // Decisions, and the end, of which not all callbacks have run.
-  int64_t num_untold_ ABSL_GUARDED_BY(mu_) = 0;
+  virtual void Shutdown(StatusCallback done) = 0;
 };
 
 }  // namespace tutti

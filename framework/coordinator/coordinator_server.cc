@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/coordinator/coordinator_codec.h"
+#include "framework/coordinator/named_tensor.h"
 #include "framework/wire_codec.h"
 
 namespace tutti {

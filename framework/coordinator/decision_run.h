@@ -7,7 +7,7 @@
 #include "framework/cancellation.h"
 #include "framework/collective_executor.h"
 #include "framework/collective_request.h"
-#include "framework/coordinator/named_tensor.h"
+#include "framework/coordinator/pending_tensor.h"
 #include "framework/device.h"
 #include "framework/status_callback.h"
 #include "proto/control.pb.h"

@@ -1,15 +1,16 @@
 #ifndef TUTTI_FRAMEWORK_COORDINATOR_NAMED_TENSOR_H_
 #define TUTTI_FRAMEWORK_COORDINATOR_NAMED_TENSOR_H_
 
-#include <memory>
+#include <cstddef>
 #include <string>
 
-#include "framework/coordinator/tensor_request.h"
 #include "framework/merge_op.h"
-#include "framework/status_callback.h"
 #include "framework/tensor.h"
 
 namespace tutti {
+
+// Any bytes, NUL too; at least one, and at most so many.
+inline constexpr size_t kMaxTensorNameBytes = size_t{64} << 10;
 
 // One rank's part in a collective that goes by name. What is written until
 // `done` overlaps no other tensor that the rank has asked for: several run
@@ -24,14 +25,6 @@ struct NamedTensor {
 
   MergeOp merge_op;  // Of a reduction.
 };
-
-// A request until it has ended.
-struct PendingTensor {
-  TensorRequest request;
-  NamedTensor tensor;
-  StatusCallback done;
-};
-using PendingTensorPtr = std::shared_ptr<PendingTensor>;
 
 }  // namespace tutti
 

@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/coordinator/named_tensor.h"
+#include "framework/coordinator/pending_tensor.h"
 #include "framework/coordinator/request_batches.h"
 #include "framework/coordinator/tensor_request.h"
 #include "proto/control.pb.h"

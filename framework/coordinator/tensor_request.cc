@@ -2,6 +2,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "framework/coordinator/named_tensor.h"
 #include "framework/tensor.h"
 
 namespace tutti {

@@ -13,9 +13,6 @@
 
 namespace tutti {
 
-// Any bytes, NUL too; at least one, and at most so many.
-inline constexpr size_t kMaxTensorNameBytes = size_t{64} << 10;
-
 inline constexpr int kMaxTensorDims = 256;
 inline constexpr size_t kMaxMergeOpNameBytes = 256;
 

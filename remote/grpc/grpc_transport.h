@@ -5,9 +5,10 @@
 
 #include "absl/status/statusor.h"
 #include "remote/grpc/grpc_options.h"
-#include "remote/transport.h"
 
 namespace tutti {
+
+class Transport;
 
 // A transport over gRPC. Control calls are unary; the bytes of transfers go as
 // slices that alias the lender's memory and are given to the borrower where
@@ -23,7 +24,7 @@ namespace tutti {
 // Errors: INVALID_ARGUMENT for options that make no sense or are not safe: to
 // listen where other machines can connect needs TLS, or `insecure`; NOT_FOUND
 // for a file that cannot be read.
-absl::StatusOr<std::unique_ptr<Transport>> CreateGrpcTransport(
+absl::StatusOr<std::shared_ptr<Transport>> CreateGrpcTransport(
     GrpcTransportOptions options);
 
 }  // namespace tutti

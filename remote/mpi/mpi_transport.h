@@ -8,9 +8,10 @@
 #include "framework/cluster_spec.h"
 #include "framework/environment.h"
 #include "remote/mpi/mpi_runtime.h"
-#include "remote/transport.h"
 
 namespace tutti {
+
+class Transport;
 
 struct MpiTransportOptions {
   // Has been started; outlives all but calls that come after Shutdown().
@@ -42,7 +43,7 @@ absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime);
 // from landings there and received in others (MpiRuntime::is_cuda_aware()).
 //
 // Errors: INVALID_ARGUMENT for options that make no sense.
-absl::StatusOr<std::unique_ptr<Transport>> CreateMpiTransport(
+absl::StatusOr<std::shared_ptr<Transport>> CreateMpiTransport(
     MpiTransportOptions options);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-#include "framework/coordinator/coordinator.h"
+#include "framework/coordinator/rank_coordinator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ class CoordinatorTest : public testing::Test {
   void Restart() {
     statuses_.clear();
     channel_ = std::make_shared<SilentChannel>();
-    coordinator_ = Coordinator::Create(
+    coordinator_ = RankCoordinator::Create(
         {.cluster = {.addresses = {"a:1", "b:1"}, .this_task = 1},
          .environment = environment_.get(),
          .device = std::make_shared<CpuDevice>(DeviceAttributes()),
@@ -83,7 +83,7 @@ class CoordinatorTest : public testing::Test {
   std::shared_ptr<SilentChannel> channel_;
   Tensor output_;
   std::vector<absl::Status> statuses_;
-  std::shared_ptr<Coordinator> coordinator_;
+  std::shared_ptr<RankCoordinator> coordinator_;
 };
 
 TEST_F(CoordinatorTest, AnEndIsToldAlsoByWhoHasAskedForNothing) {
@@ -176,7 +176,7 @@ TEST_F(CoordinatorTest, RankZeroEndsAllForAProcessThatIsThereOrHasAsked) {
     const ClusterSpec cluster = {.addresses = {"a:1", "b:1"}};
     const auto server = CoordinatorServer::Create(
         {.cluster = cluster, .clock = environment_.get().clock});
-    coordinator_ = Coordinator::Create(
+    coordinator_ = RankCoordinator::Create(
         {.cluster = cluster,
          .environment = environment_.get(),
          .device = std::make_shared<CpuDevice>(DeviceAttributes()),

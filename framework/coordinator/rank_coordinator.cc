@@ -1,4 +1,4 @@
-#include "framework/coordinator/coordinator.h"
+#include "framework/coordinator/rank_coordinator.h"
 
 #include <optional>
 #include <utility>
@@ -30,18 +30,18 @@ absl::Status CheckOutput(const PendingTensor& pending) {
 
 }  // namespace
 
-std::shared_ptr<Coordinator> Coordinator::Create(Options options) {
-  return std::shared_ptr<Coordinator>(new Coordinator(std::move(options)));
+std::shared_ptr<RankCoordinator> RankCoordinator::Create(Options options) {
+  return std::shared_ptr<RankCoordinator>(new RankCoordinator(std::move(options)));
 }
 
-Coordinator::Coordinator(Options options)
+RankCoordinator::RankCoordinator(Options options)
     : options_(std::move(options)),
       in_order_(options_.device->has_host_memory()
                     ? nullptr
                     : std::make_shared<RunsInOrder>()),
       pending_(rank(), options_.cluster.num_tasks()) {}
 
-Coordinator::~Coordinator() {
+RankCoordinator::~RankCoordinator() {
   Retire(absl::CancelledError(absl::StrCat(options_.cluster.Label(rank()),
                                            ": the coordinator was destroyed")));
   std::vector<StatusCallback> dones;
@@ -57,7 +57,7 @@ Coordinator::~Coordinator() {
 // Rank zero asks itself from the work queue: so what it asks for meanwhile goes
 // in one message, as that of the other ranks does, and no chain of callbacks
 // needs a stack.
-void Coordinator::Call(proto::ControlRequest request, ControlDone done) {
+void RankCoordinator::Call(proto::ControlRequest request, ControlDone done) {
   if (options_.server == nullptr) {
     return options_.channel->Call(/*task=*/0, std::move(request),
                                   {.cancellation = calls_}, std::move(done));
@@ -71,15 +71,15 @@ void Coordinator::Call(proto::ControlRequest request, ControlDone done) {
 
 // --- Requests ----------------------------------------------------------------
 
-void Coordinator::AllReduce(NamedTensor tensor, StatusCallback done) {
+void RankCoordinator::AllReduce(NamedTensor tensor, StatusCallback done) {
   Submit(CollectiveType::kAllReduce, std::move(tensor), std::move(done));
 }
 
-void Coordinator::AllGather(NamedTensor tensor, StatusCallback done) {
+void RankCoordinator::AllGather(NamedTensor tensor, StatusCallback done) {
   Submit(CollectiveType::kAllGather, std::move(tensor), std::move(done));
 }
 
-void Coordinator::Submit(CollectiveType type, NamedTensor tensor,
+void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
                          StatusCallback done) {
   const auto pending = std::make_shared<PendingTensor>();
   pending->request = {.name = std::move(tensor.name),
@@ -100,7 +100,7 @@ void Coordinator::Submit(CollectiveType type, NamedTensor tensor,
 }
 
 // What no rank may ask for. Outputs are made now: later the others would wait.
-absl::Status Coordinator::Prepare(PendingTensor& pending) {
+absl::Status RankCoordinator::Prepare(PendingTensor& pending) {
   absl::Status status = Validate(pending.request);
   if (!status.ok()) return status;
   NamedTensor& tensor = pending.tensor;
@@ -120,7 +120,7 @@ absl::Status Coordinator::Prepare(PendingTensor& pending) {
   return absl::OkStatus();
 }
 
-absl::Status Coordinator::Enter(const PendingTensorPtr& pending) {
+absl::Status RankCoordinator::Enter(const PendingTensorPtr& pending) {
   MutexLock lock(&mu_);
   if (!end_.ok()) return end_;
   if (!is_shutting_down_) return pending_.Add(pending);
@@ -130,7 +130,7 @@ absl::Status Coordinator::Enter(const PendingTensorPtr& pending) {
 }
 
 // What is told out of turn adds up all the same.
-void Coordinator::SayWhetherWaits() {
+void RankCoordinator::SayWhetherWaits() {
   int change = 0;
   {
     MutexLock lock(&mu_);
@@ -142,7 +142,7 @@ void Coordinator::SayWhetherWaits() {
   options_.channel->AddWaiting(change);
 }
 
-void Coordinator::Begin() {
+void RankCoordinator::Begin() {
   {
     MutexLock lock(&mu_);
     if (has_begun_) return;
@@ -162,7 +162,7 @@ void Coordinator::Begin() {
   if (options_.begun != nullptr) options_.begun();
 }
 
-void Coordinator::SendNext() {
+void RankCoordinator::SendNext() {
   proto::ControlRequest request;
   {
     MutexLock lock(&mu_);
@@ -185,7 +185,7 @@ void Coordinator::SendNext() {
 
 // --- Decisions ---------------------------------------------------------------
 
-void Coordinator::AwaitDecisions() {
+void RankCoordinator::AwaitDecisions() {
   proto::ControlRequest request;
   {
     MutexLock lock(&mu_);
@@ -198,7 +198,7 @@ void Coordinator::AwaitDecisions() {
        });
 }
 
-void Coordinator::OnDecisions(const ControlAnswer& answer) {
+void RankCoordinator::OnDecisions(const ControlAnswer& answer) {
   if (!answer.ok()) return Fail(answer.status());
   const proto::DecisionsReply& told = answer->decisions();
   absl::Status status = CheckNumber(told.first_number());
@@ -214,7 +214,7 @@ void Coordinator::OnDecisions(const ControlAnswer& answer) {
           told.cancels_runs() ? DecidedRuns::kCancel : DecidedRuns::kFinish);
 }
 
-absl::Status Coordinator::CheckNumber(uint64_t first_number) {
+absl::Status RankCoordinator::CheckNumber(uint64_t first_number) {
   MutexLock lock(&mu_);
   if (first_number == last_decision_ + 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("decisions.first_number is ",
@@ -222,7 +222,7 @@ absl::Status Coordinator::CheckNumber(uint64_t first_number) {
                                                  last_decision_ + 1));
 }
 
-absl::Status Coordinator::Follow(const proto::Decision& decision) {
+absl::Status RankCoordinator::Follow(const proto::Decision& decision) {
   auto tensors = TakeDecided(decision);
   if (!tensors.ok()) return tensors.status();
   SayWhetherWaits();
@@ -239,7 +239,7 @@ absl::Status Coordinator::Follow(const proto::Decision& decision) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<PendingTensorPtr>> Coordinator::TakeDecided(
+absl::StatusOr<std::vector<PendingTensorPtr>> RankCoordinator::TakeDecided(
     const proto::Decision& decision) {
   MutexLock lock(&mu_);
   if (!end_.ok()) return end_;
@@ -250,7 +250,7 @@ absl::StatusOr<std::vector<PendingTensorPtr>> Coordinator::TakeDecided(
   return tensors;
 }
 
-void Coordinator::Run(const proto::Decision& decision,
+void RankCoordinator::Run(const proto::Decision& decision,
                       std::vector<PendingTensorPtr> tensors) {
   DecisionGroup group{.device = options_.device,
                       .group_key = options_.group_key,
@@ -285,19 +285,19 @@ void Coordinator::Run(const proto::Decision& decision,
 }
 
 // The names are free before `done` runs, which may ask for them again.
-void Coordinator::Leave(const std::vector<PendingTensorPtr>& tensors) {
+void RankCoordinator::Leave(const std::vector<PendingTensorPtr>& tensors) {
   MutexLock lock(&mu_);
   pending_.Leave(tensors);
 }
 
-void Coordinator::OnRunEnded(InstanceKey instance, bool went_well) {
+void RankCoordinator::OnRunEnded(InstanceKey instance, bool went_well) {
   if (options_.server != nullptr) {
     options_.server->OnRunEnded(instance, went_well);
   }
   OnTold();
 }
 
-void Coordinator::OnTold() {
+void RankCoordinator::OnTold() {
   {
     MutexLock lock(&mu_);
     --num_untold_;
@@ -307,7 +307,7 @@ void Coordinator::OnTold() {
 
 // --- The end -----------------------------------------------------------------
 
-void Coordinator::Shutdown(StatusCallback done) {
+void RankCoordinator::Shutdown(StatusCallback done) {
   bool tells = false;
   {
     MutexLock lock(&mu_);
@@ -333,7 +333,7 @@ void Coordinator::Shutdown(StatusCallback done) {
       });
 }
 
-void Coordinator::AnswerShutdowns() {
+void RankCoordinator::AnswerShutdowns() {
   std::vector<StatusCallback> dones;
   absl::Status status;
   {
@@ -346,7 +346,7 @@ void Coordinator::AnswerShutdowns() {
 }
 
 // The end must not depend on calls that the end cancels.
-void Coordinator::TellEnd(const absl::Status& reason, DecidedRuns runs,
+void RankCoordinator::TellEnd(const absl::Status& reason, DecidedRuns runs,
                           ControlDone done) {
   proto::ControlRequest request;
   *request.mutable_end_decisions()->mutable_reason() = EncodeError(reason);
@@ -361,7 +361,7 @@ void Coordinator::TellEnd(const absl::Status& reason, DecidedRuns runs,
 }
 
 // This rank cannot go on, and the others would wait for it.
-void Coordinator::Fail(absl::Status status) {
+void RankCoordinator::Fail(absl::Status status) {
   {
     MutexLock lock(&mu_);
     if (!end_.ok()) return;
@@ -370,7 +370,7 @@ void Coordinator::Fail(absl::Status status) {
   EndHere(std::move(status), DecidedRuns::kCancel);
 }
 
-void Coordinator::EndHere(absl::Status status, DecidedRuns runs) {
+void RankCoordinator::EndHere(absl::Status status, DecidedRuns runs) {
   std::vector<PendingTensorPtr> undecided;
   {
     MutexLock lock(&mu_);
@@ -388,15 +388,15 @@ void Coordinator::EndHere(absl::Status status, DecidedRuns runs) {
   OnTold();
 }
 
-void Coordinator::End(absl::Status reason) {
+void RankCoordinator::End(absl::Status reason) {
   EndAll(std::move(reason), /*also_unused=*/true);
 }
 
-void Coordinator::Retire(absl::Status reason) {
+void RankCoordinator::Retire(absl::Status reason) {
   EndAll(std::move(reason), /*also_unused=*/false);
 }
 
-void Coordinator::EndAll(absl::Status reason, bool also_unused) {
+void RankCoordinator::EndAll(absl::Status reason, bool also_unused) {
   bool tells = false;
   {
     MutexLock lock(&mu_);
@@ -413,7 +413,7 @@ void Coordinator::EndAll(absl::Status reason, bool also_unused) {
 }
 
 // On the other tasks the step ends, whatever they have heard of.
-void Coordinator::GiveUpRuns(const absl::Status& reason) {
+void RankCoordinator::GiveUpRuns(const absl::Status& reason) {
   std::shared_ptr<CollectiveExecutor> executor;
   {
     MutexLock lock(&mu_);
@@ -431,14 +431,14 @@ void Coordinator::GiveUpRuns(const absl::Status& reason) {
   executor->StartAbort(reason);
 }
 
-uint64_t Coordinator::PresentProcess(int task) const {
+uint64_t RankCoordinator::PresentProcess(int task) const {
   return options_.present_process == nullptr ? 0
                                              : options_.present_process(task);
 }
 
 // Whether another process of the task, which is not lost, took its place before
 // it had asked this one for anything, or been asked.
-bool Coordinator::IsReplaced(const ControlCaller& process) {
+bool RankCoordinator::IsReplaced(const ControlCaller& process) {
   const auto [task, incarnation] = process;
   const uint64_t present = PresentProcess(task);
   if (incarnation == 0 || present == 0 || present == incarnation) return false;
@@ -447,7 +447,7 @@ bool Coordinator::IsReplaced(const ControlCaller& process) {
   return asked_process_ != 0 && asked_process_ != incarnation;
 }
 
-void Coordinator::OnTaskLost(const ControlCaller& process,
+void RankCoordinator::OnTaskLost(const ControlCaller& process,
                              const absl::Status& reason) {
   if (IsReplaced(process)) return;
   if (options_.server != nullptr) {
@@ -463,7 +463,7 @@ void Coordinator::OnTaskLost(const ControlCaller& process,
   EndHere(reason, DecidedRuns::kCancel);
 }
 
-std::vector<int> Coordinator::WaitsFor() {
+std::vector<int> RankCoordinator::WaitsFor() {
   if (options_.server == nullptr) {
     MutexLock lock(&mu_);
     return has_begun_ && end_.ok() ? std::vector<int>{0} : std::vector<int>();
