@@ -163,7 +163,7 @@ struct Tasks {
     std::move(done)(proto::ControlReply());
   }};
   TableService tables[2];
-  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<std::shared_ptr<Transport>> transports;
 };
 
 double Median(std::vector<double> values) {

@@ -31,6 +31,7 @@
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "framework/prepared_collective.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_merge.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "runtime/cluster_runtime.h"
@@ -181,7 +182,7 @@ class Comparison {
   // All processes do so together, when none is in a collective of Tutti's.
   void OnMpiThread(const std::function<void()>& work) {
     BlockingCounter done(1);
-    mpi_->Post([&] {
+    mpi_->engine().Post([&] {
       work();
       done.DecrementCount();
     });

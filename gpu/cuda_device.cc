@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/device_needs.h"
 #include "framework/mutex.h"
+#include "gpu/cuda_device_options.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_step_stream.h"
 #include "gpu/nccl/nccl_keys.h"

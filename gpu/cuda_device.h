@@ -14,11 +14,11 @@
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 #include "gpu/gpu_runtime.h"
-#include "gpu/pinned_pool.h"
 
 namespace tutti {
 
 class NcclRuntime;
+class PinnedPool;
 
 // A GPU, or one of several devices on one GPU, each with streams of its own.
 //
@@ -53,23 +53,8 @@ class CudaDevice : public Device {
   // Of the link between two devices on one GPU (DeviceLink).
   static constexpr int kSameGpuStrength = 3;
 
-  struct Options {
-    DeviceAttributes attributes;  // Libraries and unit are filled in.
-    GpuRuntime* runtime = nullptr;
-    int gpu = 0;
-    Environment environment;  // Its queue.
-
-    // 256 MiB: some steps' temporaries of a large model, 0.3 % of an H100.
-    int64_t freed_ahead_bytes = int64_t{256} << 20;
-    std::shared_ptr<PinnedPool> staging;  // Any number of devices' own.
-
-    // On the GPU, where bytes come of a network that writes there, and that
-    // reads the GPU's memory; any number of devices' own. Null: none may.
-    std::shared_ptr<PinnedPool> landing;
-
-    // What runs collectives of NCCL here; null: none does.
-    std::shared_ptr<NcclRuntime> nccl;
-  };
+  // For the library (cuda_device_options.h).
+  struct Options;
 
   // Errors: INVALID_ARGUMENT for another type in the name, a part that is
   // missing or a negative size; as GpuRuntime::CreateStream and Properties.

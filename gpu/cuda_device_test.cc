@@ -15,6 +15,7 @@
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 #include "gmock/gmock.h"
+#include "gpu/cuda_device_options.h"
 #include "gpu/fake_gpu_runtime.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/pinned_pool.h"

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/device.h"
 #include "framework/device_name.h"
+#include "gpu/cuda_device_options.h"
 #include "gpu/pinned_pool.h"
 
 namespace tutti {

@@ -12,9 +12,10 @@
 #include "framework/environment.h"
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_runtime.h"
-#include "gpu/pinned_pool.h"
 
 namespace tutti {
+
+class NcclRuntime;
 
 struct CudaDevicesOptions {
   // Outlives the devices and their tensors, and, where a transport uses memory
@@ -34,11 +35,13 @@ struct CudaDevicesOptions {
   // Devices on each GPU: more than one to try groups on a single GPU.
   int devices_per_gpu = 1;
 
-  // Of each device: see CudaDevice.
-  int64_t freed_ahead_bytes = CudaDevice::Options().freed_ahead_bytes;
+  // Bound of each device on memory freed ahead: see CudaDevice. 256 MiB: some
+  // steps' temporaries of a large model, 0.3 % of an H100.
+  int64_t freed_ahead_bytes = int64_t{256} << 20;
 
-  // Of pinned memory, which the devices of a GPU share (PinnedPool): for each.
-  size_t kept_staging_bytes = PinnedPool::Options().kept_bytes;
+  // Pinned memory that the devices of a GPU share and keep unused, at most, for
+  // each GPU.
+  size_t kept_staging_bytes = size_t{256} << 20;
 
   // Whether a transport that can (MpiRuntime::is_cuda_aware()) reads and writes
   // memory of the GPUs itself: landings of AllocatePinnedOnGpu(), not tensors.
@@ -52,7 +55,7 @@ struct CudaDevicesOptions {
   size_t most_landing_bytes = size_t{256} << 20;
 
   // For the collectives of NCCL, which need one device per GPU: opened by
-  // DlopenNcclRuntime::Open(). Null: the devices do not have them.
+  // NcclHere(). Null: the devices do not have them.
   std::shared_ptr<NcclRuntime> nccl;
 };
 

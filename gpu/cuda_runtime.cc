@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -428,6 +429,10 @@ absl::StatusOr<std::shared_ptr<const CudaGpu>> CudaRuntime::Find(int gpu) {
   if (!opened.ok()) return opened;
   MutexLock lock(&mu_);
   return gpus_.emplace(gpu, *opened).first->second;
+}
+
+std::unique_ptr<GpuRuntime> MakeCudaRuntime(const CudaRuntimeOptions& options) {
+  return std::make_unique<CudaRuntime>(options);
 }
 
 }  // namespace tutti

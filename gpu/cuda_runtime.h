@@ -18,16 +18,9 @@
 #include "gpu/cuda_gpu.h"
 #include "gpu/gpu_reduction.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/make_cuda_runtime.h"
 
 namespace tutti {
-
-struct CudaRuntimeOptions {
-  // How much freed memory of each GPU is kept for the next allocations, which
-  // need not ask the driver then. More is given back to other programs when
-  // this one waits for a GPU (cudaStreamSynchronize and the like), which Tutti
-  // never does. 1 GiB.
-  uint64_t kept_bytes = uint64_t{1} << 30;
-};
 
 // GpuRuntime over the CUDA runtime, which is linked in, and the driver, which
 // is looked for when the first call needs it: without one, every call returns

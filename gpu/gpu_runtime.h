@@ -9,9 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/status_callback.h"
-#include "gpu/gpu_reduction.h"
 
 namespace tutti {
+
+struct GpuCopy;
+struct GpuReduction;
 
 struct GpuProperties {
   std::string name;    // "NVIDIA H100 80GB HBM3".

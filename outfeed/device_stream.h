@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,15 +20,11 @@
 #include "framework/status_callback.h"
 #include "framework/tensor.h"
 #include "outfeed/byte_budget.h"
+#include "outfeed/outfeed_callback.h"
 #include "outfeed/outfeed_registry.h"
 #include "outfeed/outfeed_statistics.h"
 
 namespace tutti {
-
-// Gets one item of the outfeed of `device`; may take the arrays. What it
-// returns other than OK, or throws, ends the device's stream.
-using OutfeedCallback = std::function<absl::Status(
-    Device& device, uint32_t consumer_id, absl::Span<Tensor> arrays)>;
 
 // What a receiver has of one device: reads its channel, keeps the items in a
 // queue within the budget, and calls back with one after the other, in works of

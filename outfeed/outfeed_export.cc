@@ -20,6 +20,7 @@
 #include "outfeed/frame.h"
 #include "outfeed/memory_channel.h"
 #include "outfeed/parcel_packer.h"
+#include "outfeed/stream_link.h"
 #include "outfeed/stream_tags.h"
 
 namespace tutti {

@@ -7,8 +7,8 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "framework/status_callback.h"
+#include "outfeed/outfeed_connection.h"
 #include "outfeed/outfeed_registry.h"
-#include "outfeed/stream_link.h"
 
 namespace tutti {
 
@@ -53,7 +53,7 @@ class OutfeedExport {
   // Waits for the other end, and listens from then on. `done` runs on any
   // thread. Errors: INVALID_ARGUMENT for a null part; UNIMPLEMENTED for a
   // device without an outfeed; FAILED_PRECONDITION if somebody listens to it;
-  // those of StreamLink::Connect().
+  // those of CollectiveExecutor::Prepare().
   static void Connect(Options options, ConnectCallback done);
 
   ~OutfeedExport();

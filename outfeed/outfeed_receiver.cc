@@ -1,10 +1,16 @@
 #include "outfeed/outfeed_receiver.h"
 
+#include <memory>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "framework/mutex.h"
 #include "framework/outfeed_channel.h"
+#include "outfeed/byte_budget.h"
+#include "outfeed/device_stream.h"
 #include "outfeed/memory_channel.h"
 
 namespace tutti {
@@ -38,10 +44,8 @@ absl::Status Validate(const OutfeedReceiver::Options& options) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 // Counts the streams that have not ended. Thread-safe.
-class OutfeedReceiver::Ending {
+class Ending {
  public:
   // Before the first one starts.
   void Expect(size_t num_streams) {
@@ -82,6 +86,80 @@ class OutfeedReceiver::Ending {
   std::vector<StatusCallback> dones_ ABSL_GUARDED_BY(mu_);
 };
 
+}  // namespace
+
+// Streams of the devices of a receiver, and how far it is. Thread-safe.
+class OutfeedReceiver::Streams {
+ public:
+  Streams(std::shared_ptr<const ByteBudget> budget,
+          std::shared_ptr<Ending> ending,
+          std::vector<std::shared_ptr<DeviceStream>> streams)
+      : budget_(std::move(budget)),
+        ending_(std::move(ending)),
+        streams_(std::move(streams)) {}
+
+  absl::Status Start() ABSL_LOCKS_EXCLUDED(mu_);
+  void Shutdown(StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+  OutfeedStatistics statistics(size_t index) const {
+    return streams_[index]->statistics();
+  }
+  int64_t queued_bytes() const { return budget_->used_bytes(); }
+
+ private:
+  enum class State { kNew, kStarted, kShutDown };
+
+  absl::Status StartStreams(size_t& num_started) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::shared_ptr<const ByteBudget> budget_;
+  const std::shared_ptr<Ending> ending_;
+  const std::vector<std::shared_ptr<DeviceStream>> streams_;
+
+  Mutex mu_;
+  State state_ ABSL_GUARDED_BY(mu_) = State::kNew;
+};
+
+absl::Status OutfeedReceiver::Streams::Start() {
+  size_t num_started = 0;
+  absl::Status status = StartStreams(num_started);
+  if (status.ok() || num_started == streams_.size()) return status;
+  for (size_t i = 0; i < num_started; ++i) streams_[i]->Close();
+  for (size_t i = num_started; i < streams_.size(); ++i) {
+    ending_->OnStreamEnded(status);
+  }
+  return status;
+}
+
+// Under the lock, so that a Shutdown() finds all streams or none.
+absl::Status OutfeedReceiver::Streams::StartStreams(size_t& num_started) {
+  MutexLock lock(&mu_);
+  if (state_ != State::kNew) {
+    num_started = streams_.size();
+    return absl::FailedPreconditionError(
+        state_ == State::kStarted
+            ? "this outfeed receiver was started before"
+            : "this outfeed receiver was shut down before it was started");
+  }
+  state_ = State::kStarted;
+  ending_->Expect(streams_.size());
+  for (const auto& stream : streams_) {
+    if (absl::Status status = stream->Start(); !status.ok()) return status;
+    ++num_started;
+  }
+  return absl::OkStatus();
+}
+
+void OutfeedReceiver::Streams::Shutdown(StatusCallback done) {
+  State before = State::kNew;
+  {
+    MutexLock lock(&mu_);
+    before = std::exchange(state_, State::kShutDown);
+  }
+  if (before == State::kStarted) {
+    for (const auto& stream : streams_) stream->Close();
+  }
+  if (done != nullptr) ending_->Call(std::move(done));
+}
+
 absl::StatusOr<std::unique_ptr<OutfeedReceiver>> OutfeedReceiver::Create(
     Options options) {
   if (absl::Status status = Validate(options); !status.ok()) return status;
@@ -103,61 +181,28 @@ absl::StatusOr<std::unique_ptr<OutfeedReceiver>> OutfeedReceiver::Create(
                                ending->OnStreamEnded(std::move(status));
                              }));
   }
-  return std::unique_ptr<OutfeedReceiver>(
-      new OutfeedReceiver(registry, budget, ending, std::move(streams)));
+  return std::unique_ptr<OutfeedReceiver>(new OutfeedReceiver(
+      registry, std::make_unique<Streams>(budget, ending, std::move(streams))));
 }
 
-OutfeedReceiver::OutfeedReceiver(
-    std::shared_ptr<OutfeedRegistry> registry,
-    std::shared_ptr<const ByteBudget> budget, std::shared_ptr<Ending> ending,
-    std::vector<std::shared_ptr<DeviceStream>> streams)
-    : registry_(std::move(registry)),
-      budget_(std::move(budget)),
-      ending_(std::move(ending)),
-      streams_(std::move(streams)) {}
+OutfeedReceiver::OutfeedReceiver(std::shared_ptr<OutfeedRegistry> registry,
+                                 std::unique_ptr<Streams> streams)
+    : registry_(std::move(registry)), streams_(std::move(streams)) {}
 
 OutfeedReceiver::~OutfeedReceiver() { Shutdown(nullptr); }
 
-absl::Status OutfeedReceiver::Start() {
-  size_t num_started = 0;
-  absl::Status status = StartStreams(num_started);
-  if (status.ok() || num_started == streams_.size()) return status;
-  for (size_t i = 0; i < num_started; ++i) streams_[i]->Close();
-  for (size_t i = num_started; i < streams_.size(); ++i) {
-    ending_->OnStreamEnded(status);
-  }
-  return status;
-}
-
-// Under the lock, so that a Shutdown() finds all streams or none.
-absl::Status OutfeedReceiver::StartStreams(size_t& num_started) {
-  MutexLock lock(&mu_);
-  if (state_ != State::kNew) {
-    num_started = streams_.size();
-    return absl::FailedPreconditionError(
-        state_ == State::kStarted
-            ? "this outfeed receiver was started before"
-            : "this outfeed receiver was shut down before it was started");
-  }
-  state_ = State::kStarted;
-  ending_->Expect(streams_.size());
-  for (const auto& stream : streams_) {
-    if (absl::Status status = stream->Start(); !status.ok()) return status;
-    ++num_started;
-  }
-  return absl::OkStatus();
-}
+absl::Status OutfeedReceiver::Start() { return streams_->Start(); }
 
 void OutfeedReceiver::Shutdown(StatusCallback done) {
-  State before = State::kNew;
-  {
-    MutexLock lock(&mu_);
-    before = std::exchange(state_, State::kShutDown);
-  }
-  if (before == State::kStarted) {
-    for (const auto& stream : streams_) stream->Close();
-  }
-  if (done != nullptr) ending_->Call(std::move(done));
+  streams_->Shutdown(std::move(done));
+}
+
+OutfeedStatistics OutfeedReceiver::statistics(size_t device_index) const {
+  return streams_->statistics(device_index);
+}
+
+int64_t OutfeedReceiver::queued_bytes() const {
+  return streams_->queued_bytes();
 }
 
 }  // namespace tutti

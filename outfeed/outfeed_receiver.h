@@ -6,15 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/device.h"
 #include "framework/environment.h"
-#include "framework/mutex.h"
 #include "framework/status_callback.h"
-#include "outfeed/byte_budget.h"
-#include "outfeed/device_stream.h"
+#include "outfeed/outfeed_callback.h"
 #include "outfeed/outfeed_registry.h"
 #include "outfeed/outfeed_statistics.h"
 
@@ -71,7 +68,7 @@ class OutfeedReceiver {
   // Listens to all devices; sends before it fail. Once. Errors:
   // FAILED_PRECONDITION after another Start() or a Shutdown(), or if a device
   // has a receiver that has not ended: then this one ends on all devices.
-  absl::Status Start() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Start();
 
   // Ends the streams of all devices: sends after it fail with CANCELLED; those
   // before, also those that still wait for room, are delivered. At any time,
@@ -80,34 +77,22 @@ class OutfeedReceiver {
   // `done`, which may be null, runs when the last callback has ended, inside
   // this call if it has: with OK or the error of the first stream that failed.
   // Then another receiver can be started on the devices.
-  void Shutdown(StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+  void Shutdown(StatusCallback done);
 
-  // Of `options.devices[device_index]`. REQUIRES: such an index.
-  OutfeedStatistics statistics(size_t device_index) const {
-    return streams_[device_index]->statistics();
-  }
+  // Statistics of `options.devices[device_index]`. REQUIRES: such an index.
+  OutfeedStatistics statistics(size_t device_index) const;
 
-  // Of all devices.
-  int64_t queued_bytes() const { return budget_->used_bytes(); }
+  // Payload of all devices.
+  int64_t queued_bytes() const;
 
  private:
-  class Ending;
-  enum class State { kNew, kStarted, kShutDown };
+  class Streams;
 
   OutfeedReceiver(std::shared_ptr<OutfeedRegistry> registry,
-                  std::shared_ptr<const ByteBudget> budget,
-                  std::shared_ptr<Ending> ending,
-                  std::vector<std::shared_ptr<DeviceStream>> streams);
-
-  absl::Status StartStreams(size_t& num_started) ABSL_LOCKS_EXCLUDED(mu_);
+                  std::unique_ptr<Streams> streams);
 
   const std::shared_ptr<OutfeedRegistry> registry_;
-  const std::shared_ptr<const ByteBudget> budget_;
-  const std::shared_ptr<Ending> ending_;
-  const std::vector<std::shared_ptr<DeviceStream>> streams_;
-
-  Mutex mu_;
-  State state_ ABSL_GUARDED_BY(mu_) = State::kNew;
+  const std::unique_ptr<Streams> streams_;
 };
 
 }  // namespace tutti

@@ -1,10 +1,14 @@
 #include "outfeed/outfeed_registry.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/mutex.h"
 #include "framework/outfeed_channel.h"
 #include "outfeed/frame.h"
 
@@ -75,6 +79,42 @@ absl::Status CheckArray(const OutfeedConsumer& consumer, size_t index,
                      : "a tensor that is not set"));
 }
 
+// Consumers by id. Thread-safe.
+class OutfeedRegistry::Consumers {
+ public:
+  absl::Status Add(std::unique_ptr<const OutfeedConsumer> consumer)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto known = consumers_.find(consumer->id);
+    if (known == consumers_.end()) {
+      consumers_.emplace(consumer->id, std::move(consumer));
+      return absl::OkStatus();
+    }
+    if (known->second->arrays == consumer->arrays) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Shape ", ToString(consumer->arrays), " does not match previous shape ",
+        ToString(known->second->arrays), " used for consumer id ",
+        consumer->id));
+  }
+
+  // Null if there is none.
+  const OutfeedConsumer* Find(uint32_t id) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto found = consumers_.find(id);
+    return found == consumers_.end() ? nullptr : found->second.get();
+  }
+
+ private:
+  Mutex mu_;
+  absl::flat_hash_map<uint32_t, std::unique_ptr<const OutfeedConsumer>>
+      consumers_ ABSL_GUARDED_BY(mu_);
+};
+
+OutfeedRegistry::OutfeedRegistry()
+    : consumers_(std::make_unique<Consumers>()) {}
+
+OutfeedRegistry::~OutfeedRegistry() = default;
+
 absl::Status OutfeedRegistry::Register(uint32_t consumer_id,
                                        std::vector<ArraySpec> arrays) {
   if (consumer_id == kShutdownConsumerId) {
@@ -84,24 +124,13 @@ absl::Status OutfeedRegistry::Register(uint32_t consumer_id,
   absl::StatusOr<std::unique_ptr<const OutfeedConsumer>> consumer =
       MakeConsumer(consumer_id, std::move(arrays));
   if (!consumer.ok()) return consumer.status();
-  MutexLock lock(&mu_);
-  const auto known = consumers_.find(consumer_id);
-  if (known == consumers_.end()) {
-    consumers_.emplace(consumer_id, *std::move(consumer));
-    return absl::OkStatus();
-  }
-  if (known->second->arrays == (*consumer)->arrays) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "Shape ", ToString((*consumer)->arrays),
-      " does not match previous shape ", ToString(known->second->arrays),
-      " used for consumer id ", consumer_id));
+  return consumers_->Add(*std::move(consumer));
 }
 
 absl::StatusOr<const OutfeedConsumer*> OutfeedRegistry::Find(
     uint32_t consumer_id) const {
-  MutexLock lock(&mu_);
-  const auto found = consumers_.find(consumer_id);
-  if (found != consumers_.end()) return found->second.get();
+  const OutfeedConsumer* const found = consumers_->Find(consumer_id);
+  if (found != nullptr) return found;
   return absl::NotFoundError(
       absl::StrCat("consumer id ", consumer_id, " was not registered"));
 }

@@ -6,13 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/dtype.h"
-#include "framework/mutex.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
 
@@ -45,23 +42,22 @@ absl::Status CheckArray(const OutfeedConsumer& consumer, size_t index,
 // is forgotten. Thread-safe.
 class OutfeedRegistry {
  public:
-  OutfeedRegistry() = default;
+  OutfeedRegistry();
+  ~OutfeedRegistry();
   OutfeedRegistry(const OutfeedRegistry&) = delete;
   OutfeedRegistry& operator=(const OutfeedRegistry&) = delete;
 
   // The same again is fine. Errors: INVALID_ARGUMENT for the reserved id, for
   // other arrays than before, and for more bytes than one transfer may have.
-  absl::Status Register(uint32_t consumer_id, std::vector<ArraySpec> arrays)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Register(uint32_t consumer_id, std::vector<ArraySpec> arrays);
 
   // Lives as long as this. Errors: NOT_FOUND if nobody registered the id.
-  absl::StatusOr<const OutfeedConsumer*> Find(uint32_t consumer_id) const
-      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<const OutfeedConsumer*> Find(uint32_t consumer_id) const;
 
  private:
-  mutable Mutex mu_;
-  absl::flat_hash_map<uint32_t, std::unique_ptr<const OutfeedConsumer>>
-      consumers_ ABSL_GUARDED_BY(mu_);
+  class Consumers;
+
+  const std::unique_ptr<Consumers> consumers_;
 };
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "outfeed/remote_channel.h"
+#include "outfeed/stream_link.h"
 
 namespace tutti {
 

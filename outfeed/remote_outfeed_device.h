@@ -9,10 +9,12 @@
 #include "framework/dtype.h"
 #include "framework/tensor.h"
 #include "framework/tensor_shape.h"
+#include "outfeed/outfeed_connection.h"
 #include "outfeed/outfeed_registry.h"
-#include "outfeed/stream_link.h"
 
 namespace tutti {
+
+class StreamLink;
 
 // The receiving end of an outfeed between processes: stands for a device of
 // another process, with its name and attributes, whose outfeed an OutfeedExport
@@ -46,7 +48,8 @@ class RemoteOutfeedDevice : public Device {
       void(absl::StatusOr<std::unique_ptr<RemoteOutfeedDevice>>) &&>;
 
   // Waits for the other end. `done` runs on any thread. Errors:
-  // INVALID_ARGUMENT for a null part; those of StreamLink::Connect().
+  // INVALID_ARGUMENT for a null part; those of
+  // CollectiveExecutor::Prepare().
   static void Connect(Options options, ConnectCallback done);
 
   ~RemoteOutfeedDevice() override;

@@ -23,28 +23,9 @@
 #include "framework/params.h"
 #include "framework/prepared_collective.h"
 #include "framework/status_callback.h"
+#include "outfeed/outfeed_connection.h"
 
 namespace tutti {
-
-// Where the two ends of an outfeed between processes meet: a group of two
-// devices, of which the first receives and the second sends.
-struct OutfeedConnection {
-  // Of a step of its own, the same at both ends: its abort, or clean-up, ends
-  // the connection.
-  std::shared_ptr<CollectiveExecutor> executor;
-
-  // This end's member of the group. It outlives the connection.
-  Device* device = nullptr;
-
-  // The same at both ends. Connections of one group and step, also those that
-  // have ended, have different instance keys.
-  GroupKey group_key = 0;
-  InstanceKey instance_key = 0;
-
-  // Of the connecting alone, until the other end has connected, too.
-  absl::Time deadline = absl::InfiniteFuture();
-  std::shared_ptr<Cancellation> cancellation;
-};
 
 // One end of such a connection: moves bytes to and from the other end, by the
 // transfers of the executor's step and under the group that both are members

@@ -64,8 +64,8 @@ class ClusterRuntime {
     TransportFactory make_transport;
     HealthProfile health = HealthProfile::Default();
 
-    // Requests of other tasks that may wait here for bytes, of all tasks in all;
-    // and bytes that may lie here for them, by default without a bound.
+    // Bounds: requests of one other task that wait here for bytes; and bytes of
+    // this one that wait for requests, by default any number.
     size_t max_waiting_asks = size_t{1} << 16;
     size_t max_offered_bytes = std::numeric_limits<size_t>::max();
 

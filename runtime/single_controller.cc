@@ -1,17 +1,29 @@
 #include "runtime/single_controller.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/collective_request.h"
 #include "framework/dtype.h"
 #include "framework/implementation_traits.h"
+#include "framework/mutex.h"
 #include "framework/rank_list.h"
+#include "framework/reduction_kind.h"
 #include "framework/registry.h"
+#include "framework/tensor_shape.h"
+#include "resolvers/local_group.h"
 
 namespace tutti {
 namespace {
@@ -155,33 +167,59 @@ CollImplDetails DetailsOf(const AllReduceOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
-    absl::Span<const Tensor> tensors, const AllReduceOptions& options) {
-  absl::Status status = CheckTensors(tensors);
-  if (!status.ok()) return status;
-  const auto size = static_cast<int>(tensors.size());
-  status = CheckOptions(options, size);
-  if (!status.ok()) return status;
-  CollectiveRequest request;
-  request.op = tutti::AllReduce();
-  request.dtype = tensors.front().dtype();
-  request.shape = tensors.front().shape();
-  request.merge_op = options.reduction;
-  request.final_op = options.final_op;
-  request.impl_details = DetailsOf(options);
-  status = CheckAlgorithm(request.impl_details.implementation, options, size);
-  if (!status.ok()) return status;
-  const auto place =
-      PlaceFor(request, options.num_tasks, size / options.num_tasks);
-  if (!place.ok()) return place.status();
-  request.instance_key = place->instance;
-  const int64_t step_id = ++num_calls_;
-  auto reduced = place->group->Run(step_id, std::move(request), tensors);
-  place->group->manager().Cleanup(step_id);
-  return reduced;
-}
+// Groups of local devices by tasks and devices per task, and the instances that
+// they have run. Thread-safe.
+class SingleController::Groups {
+ public:
+  explicit Groups(const Environment& environment) : environment_(environment) {}
 
-SingleController::Kind SingleController::KindOf(
+  // Group and instance of a call.
+  struct Place {
+    std::shared_ptr<LocalGroup> group;
+    InstanceKey instance = 0;
+  };
+  absl::StatusOr<Place> PlaceFor(const CollectiveRequest& request,
+                                 int num_tasks, int devices_per_task)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  int64_t NextStepId() { return ++num_calls_; }
+
+ private:
+  // What calls alike have in common; their ops are not custom.
+  struct Kind {
+    DType dtype = DType::kFloat32;
+    TensorShape shape;
+    ReductionKind reduction = ReductionKind::kSum;
+    std::string final_op;  // Its name.
+    std::string implementation;
+    std::vector<int> subdiv_offsets;
+    std::vector<int> rank_list;
+
+    friend bool operator==(const Kind&, const Kind&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Kind& kind) {
+      return H::combine(std::move(h), kind.dtype, kind.shape.dims(),
+                        kind.reduction, kind.final_op, kind.implementation,
+                        kind.subdiv_offsets, kind.rank_list);
+    }
+  };
+  static Kind KindOf(const CollectiveRequest& request);
+
+  // Devices, and the instances of their one group that they have run.
+  struct Devices {
+    std::shared_ptr<LocalGroup> group;
+    InstanceKey last_instance = 0;
+    absl::flat_hash_map<Kind, InstanceKey> instances;
+  };
+
+  const Environment environment_;
+  std::atomic<int64_t> num_calls_{0};
+  Mutex mu_;
+  std::map<std::pair<int, int>, Devices> devices_
+      ABSL_GUARDED_BY(mu_);  // By tasks and devices per task.
+};
+
+SingleController::Groups::Kind SingleController::Groups::KindOf(
     const CollectiveRequest& request) {
   const CollImplDetails& details = request.impl_details;
   return {.dtype = request.dtype,
@@ -193,8 +231,9 @@ SingleController::Kind SingleController::KindOf(
           .rank_list = details.rank_list};
 }
 
-absl::StatusOr<SingleController::Place> SingleController::PlaceFor(
-    const CollectiveRequest& request, int num_tasks, int devices_per_task) {
+absl::StatusOr<SingleController::Groups::Place>
+SingleController::Groups::PlaceFor(const CollectiveRequest& request,
+                                   int num_tasks, int devices_per_task) {
   const bool is_custom =
       request.merge_op.is_custom() || request.final_op.is_custom();
   const Kind kind = is_custom ? Kind() : KindOf(request);
@@ -218,6 +257,37 @@ absl::StatusOr<SingleController::Place> SingleController::PlaceFor(
   const InstanceKey instance = ++devices.last_instance;
   if (!is_custom) devices.instances.emplace(kind, instance);
   return Place{devices.group, instance};
+}
+
+SingleController::SingleController(const Environment& environment)
+    : groups_(std::make_unique<Groups>(environment)) {}
+
+SingleController::~SingleController() = default;
+
+absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
+    absl::Span<const Tensor> tensors, const AllReduceOptions& options) {
+  absl::Status status = CheckTensors(tensors);
+  if (!status.ok()) return status;
+  const auto size = static_cast<int>(tensors.size());
+  status = CheckOptions(options, size);
+  if (!status.ok()) return status;
+  CollectiveRequest request;
+  request.op = tutti::AllReduce();
+  request.dtype = tensors.front().dtype();
+  request.shape = tensors.front().shape();
+  request.merge_op = options.reduction;
+  request.final_op = options.final_op;
+  request.impl_details = DetailsOf(options);
+  status = CheckAlgorithm(request.impl_details.implementation, options, size);
+  if (!status.ok()) return status;
+  const auto place =
+      groups_->PlaceFor(request, options.num_tasks, size / options.num_tasks);
+  if (!place.ok()) return place.status();
+  request.instance_key = place->instance;
+  const int64_t step_id = groups_->NextStepId();
+  auto reduced = place->group->Run(step_id, std::move(request), tensors);
+  place->group->manager().Cleanup(step_id);
+  return reduced;
 }
 
 }  // namespace tutti

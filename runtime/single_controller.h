@@ -1,27 +1,15 @@
 #ifndef TUTTI_RUNTIME_SINGLE_CONTROLLER_H_
 #define TUTTI_RUNTIME_SINGLE_CONTROLLER_H_
 
-#include <atomic>
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "framework/collective_request.h"
-#include "framework/dtype.h"
 #include "framework/environment.h"
 #include "framework/merge_op.h"
-#include "framework/mutex.h"
-#include "framework/reduction_kind.h"
 #include "framework/tensor.h"
-#include "framework/tensor_shape.h"
-#include "resolvers/local_group.h"
 
 namespace tutti {
 
@@ -63,8 +51,8 @@ struct AllReduceOptions {
 // one; then it begins anew. `environment`'s parts outlive it.
 class SingleController {
  public:
-  explicit SingleController(const Environment& environment)
-      : environment_(environment) {}
+  explicit SingleController(const Environment& environment);
+  ~SingleController();
   SingleController(const SingleController&) = delete;
   SingleController& operator=(const SingleController&) = delete;
 
@@ -76,51 +64,12 @@ class SingleController {
   // for a ring of fewer than two, and for options that do not fit the tensors,
   // the algorithm or each other.
   absl::StatusOr<std::vector<Tensor>> AllReduce(
-      absl::Span<const Tensor> tensors, const AllReduceOptions& options = {})
-      ABSL_LOCKS_EXCLUDED(mu_);
+      absl::Span<const Tensor> tensors, const AllReduceOptions& options = {});
 
  private:
-  // What calls alike have in common; their ops are not custom.
-  struct Kind {
-    DType dtype = DType::kFloat32;
-    TensorShape shape;
-    ReductionKind reduction = ReductionKind::kSum;
-    std::string final_op;  // Its name.
-    std::string implementation;
-    std::vector<int> subdiv_offsets;
-    std::vector<int> rank_list;
+  class Groups;
 
-    friend bool operator==(const Kind&, const Kind&) = default;
-    template <typename H>
-    friend H AbslHashValue(H h, const Kind& kind) {
-      return H::combine(std::move(h), kind.dtype, kind.shape.dims(),
-                        kind.reduction, kind.final_op, kind.implementation,
-                        kind.subdiv_offsets, kind.rank_list);
-    }
-  };
-  static Kind KindOf(const CollectiveRequest& request);
-
-  // Devices, and the instances of their one group that they have run.
-  struct Devices {
-    std::shared_ptr<LocalGroup> group;
-    InstanceKey last_instance = 0;
-    absl::flat_hash_map<Kind, InstanceKey> instances;
-  };
-
-  // Where a call runs.
-  struct Place {
-    std::shared_ptr<LocalGroup> group;
-    InstanceKey instance = 0;
-  };
-  absl::StatusOr<Place> PlaceFor(const CollectiveRequest& request,
-                                 int num_tasks, int devices_per_task)
-      ABSL_LOCKS_EXCLUDED(mu_);
-
-  const Environment environment_;
-  std::atomic<int64_t> num_calls_{0};
-  Mutex mu_;
-  std::map<std::pair<int, int>, Devices> devices_
-      ABSL_GUARDED_BY(mu_);  // By tasks and devices per task.
+  const std::unique_ptr<Groups> groups_;
 };
 
 }  // namespace tutti

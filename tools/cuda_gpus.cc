@@ -7,6 +7,7 @@
 #include "gpu/cuda_runtime.h"
 #include "gpu/gpu_runtime.h"
 #include "gpu/nccl/nccl_here.h"
+#include "gpu/nccl/nccl_runtime.h"
 #include "tools/gpus.h"
 
 namespace tutti {

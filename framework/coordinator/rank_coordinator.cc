@@ -31,7 +31,8 @@ absl::Status CheckOutput(const PendingTensor& pending) {
 }  // namespace
 
 std::shared_ptr<RankCoordinator> RankCoordinator::Create(Options options) {
-  return std::shared_ptr<RankCoordinator>(new RankCoordinator(std::move(options)));
+  return std::shared_ptr<RankCoordinator>(
+      new RankCoordinator(std::move(options)));
 }
 
 RankCoordinator::RankCoordinator(Options options)
@@ -80,7 +81,7 @@ void RankCoordinator::AllGather(NamedTensor tensor, StatusCallback done) {
 }
 
 void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
-                         StatusCallback done) {
+                             StatusCallback done) {
   const auto pending = std::make_shared<PendingTensor>();
   pending->request = {.name = std::move(tensor.name),
                       .type = type,
@@ -251,7 +252,7 @@ absl::StatusOr<std::vector<PendingTensorPtr>> RankCoordinator::TakeDecided(
 }
 
 void RankCoordinator::Run(const proto::Decision& decision,
-                      std::vector<PendingTensorPtr> tensors) {
+                          std::vector<PendingTensorPtr> tensors) {
   DecisionGroup group{.device = options_.device,
                       .group_key = options_.group_key,
                       .rank = rank(),
@@ -347,7 +348,7 @@ void RankCoordinator::AnswerShutdowns() {
 
 // The end must not depend on calls that the end cancels.
 void RankCoordinator::TellEnd(const absl::Status& reason, DecidedRuns runs,
-                          ControlDone done) {
+                              ControlDone done) {
   proto::ControlRequest request;
   *request.mutable_end_decisions()->mutable_reason() = EncodeError(reason);
   request.mutable_end_decisions()->set_cancels_runs(runs ==
@@ -448,7 +449,7 @@ bool RankCoordinator::IsReplaced(const ControlCaller& process) {
 }
 
 void RankCoordinator::OnTaskLost(const ControlCaller& process,
-                             const absl::Status& reason) {
+                                 const absl::Status& reason) {
   if (IsReplaced(process)) return;
   if (options_.server != nullptr) {
     if (options_.server->is_in_use()) {

@@ -32,7 +32,7 @@ namespace tutti {
 // Nothing ticks: a rank keeps one call open at rank zero, which is answered
 // when there is something to say.
 class RankCoordinator : public Coordinator,
- public std::enable_shared_from_this<RankCoordinator> {
+                        public std::enable_shared_from_this<RankCoordinator> {
  public:
   struct Options {
     ClusterSpec cluster;

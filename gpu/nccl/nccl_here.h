@@ -4,15 +4,17 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "gpu/nccl/nccl_runtime.h"
 
 namespace tutti {
+
+class NcclRuntime;
 
 // Whether this was built with NCCL's header.
 bool HasNccl();
 
-// The NCCL of this machine, for good. Errors: as DlopenNcclRuntime::Open();
-// UNIMPLEMENTED if !HasNccl().
+// NCCL of this machine, opened for good. Errors: UNAVAILABLE with the loader's
+// text; FAILED_PRECONDITION for a library that is too old or lacks a function,
+// and for an environment in which it cannot serve; UNIMPLEMENTED if !HasNccl().
 absl::StatusOr<std::shared_ptr<NcclRuntime>> NcclHere();
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 #include "remote/grpc/grpc_transport.h"
 
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@
 #include "remote/grpc/transfer_receiver.h"
 #include "remote/grpc/transfer_sender.h"
 #include "remote/grpc/transfer_wire.h"
+#include "remote/transport.h"
 
 namespace tutti {
 namespace {
@@ -263,7 +265,7 @@ absl::StatusOr<ListenAddresses> WhereToListen(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Transport>> CreateGrpcTransport(
+absl::StatusOr<std::shared_ptr<Transport>> CreateGrpcTransport(
     GrpcTransportOptions options) {
   const absl::Status status = Check(options);
   if (!status.ok()) return status;
@@ -272,7 +274,7 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateGrpcTransport(
   KeepGrpc();
   auto credentials = MakeCredentials(options.tls);
   if (!credentials.ok()) return credentials.status();
-  return std::make_unique<GrpcTransport>(
+  return std::make_shared<GrpcTransport>(
       std::move(options), *std::move(addresses), *std::move(credentials));
 }
 

@@ -65,7 +65,7 @@ class TestTasks {
   std::unique_ptr<ControlService> control_;
   std::vector<std::unique_ptr<TableService>> tables_;
   std::vector<uint64_t> incarnations_;
-  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::shared_ptr<Transport>> transports_;
 };
 
 // A request that the default service answers.

@@ -25,13 +25,13 @@
 #include "remote/mpi/mpi_agreement.h"
 #include "remote/mpi/mpi_choice.h"
 #include "remote/mpi/mpi_communicators.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_exchange.h"
 #include "remote/mpi/mpi_note.h"
 #include "remote/mpi/mpi_notes.h"
 #include "remote/mpi/mpi_operation.h"
 #include "remote/mpi/mpi_part.h"
 #include "remote/mpi/mpi_requests.h"
-#include "remote/mpi/mpi_runtime.h"
 
 namespace tutti {
 
@@ -56,8 +56,8 @@ class MpiCollectives final
       public std::enable_shared_from_this<MpiCollectives> {
  public:
   struct Options {
-    MpiRuntime* runtime = nullptr;  // Outlives all that Close() ends.
-    ClusterSpec cluster;            // Task i is rank i of MPI's.
+    MpiEngine* runtime = nullptr;  // Outlives all that Close() ends.
+    ClusterSpec cluster;           // Task i is rank i of MPI's.
     Environment environment;
   };
 

@@ -15,7 +15,7 @@ constexpr size_t kNumSlots = 16;
 
 }  // namespace
 
-MpiMessages::MpiMessages(MpiRuntime* runtime, size_t most_bytes)
+MpiMessages::MpiMessages(MpiEngine* runtime, size_t most_bytes)
     : runtime_(runtime),
       tag_(runtime->NewMessageTag()),
       stream_(runtime, tag_, most_bytes) {}

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_piece_stream.h"
-#include "remote/mpi/mpi_runtime.h"
 
 namespace tutti {
 
@@ -26,7 +26,7 @@ class MpiMessages {
   // `runtime` outlives this. Takes a tag of messages: what was sent by those
   // who took another one waits for them. Longer ones than `most_bytes` are left
   // out when they come.
-  MpiMessages(MpiRuntime* runtime, size_t most_bytes);
+  MpiMessages(MpiEngine* runtime, size_t most_bytes);
 
   // Calls `on_message`, which may send, for what comes, from now on. Once.
   void Open(OnMessage on_message);
@@ -47,7 +47,7 @@ class MpiMessages {
   void Post(Slot& slot);
   void OnPiece(Slot& slot, const MPI_Status& status);
 
-  MpiRuntime* const runtime_;
+  MpiEngine* const runtime_;
   const int tag_;
   MpiPieceStream stream_;
   OnMessage on_message_;

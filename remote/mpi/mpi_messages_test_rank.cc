@@ -23,8 +23,8 @@
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "framework/mutex.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_messages.h"
-#include "remote/mpi/mpi_runtime.h"
 
 namespace tutti {
 namespace {
@@ -35,7 +35,7 @@ using testing::ElementsAre;
 constexpr size_t kManyBytes = size_t{4} << 20;
 
 // Runs it on MPI's thread, which calls nothing of MPI otherwise.
-void OnMpiThread(MpiRuntime& runtime, const std::function<void()>& work) {
+void OnMpiThread(MpiEngine& runtime, const std::function<void()>& work) {
   BlockingCounter done(1);
   runtime.Post([&] {
     work();
@@ -55,7 +55,7 @@ std::string Long(const std::string& word) {
 // Messages, and what has come so far, for one thread that waits.
 class Party {
  public:
-  explicit Party(MpiRuntime* runtime)
+  explicit Party(MpiEngine* runtime)
       : runtime_(*runtime), messages_(runtime, 2 * kManyBytes) {
     OnMpiThread(runtime_, [this] {
       messages_.Open([this](int task, absl::string_view message) {
@@ -93,7 +93,7 @@ class Party {
   }
 
  private:
-  MpiRuntime& runtime_;
+  MpiEngine& runtime_;
   MpiMessages messages_;
   Mutex mu_;
   CondVar changed_;
@@ -101,7 +101,7 @@ class Party {
 };
 
 // MPI of this process, which can be brought up once.
-MpiRuntime* mpi = nullptr;
+MpiEngine* mpi = nullptr;
 
 // The same for all tests, in their order; until MPI has ended.
 Party& NewParty() {
@@ -244,7 +244,7 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   testing::InitGoogleTest(&argc, argv);
   const tutti::DefaultEnvironment environment(1);
-  tutti::MpiRuntime runtime({.environment = environment.get()});
+  tutti::MpiEngine runtime({.environment = environment.get()});
   const absl::Status status = runtime.Start();
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());

@@ -14,7 +14,7 @@ constexpr int kMostAtATime = 64;
 
 }  // namespace
 
-MpiNotes::MpiNotes(MpiRuntime* runtime)
+MpiNotes::MpiNotes(MpiEngine* runtime)
     : runtime_(runtime),
       tag_(runtime->NewMessageTag()),
       stream_(runtime, tag_, MostNoteBytes()),

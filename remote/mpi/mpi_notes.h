@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_note.h"
 #include "remote/mpi/mpi_piece_stream.h"
-#include "remote/mpi/mpi_runtime.h"
 
 namespace tutti {
 
@@ -23,7 +23,7 @@ namespace tutti {
 class MpiNotes {
  public:
   // `runtime` outlives this. Takes a tag of messages, as MpiMessages does.
-  explicit MpiNotes(MpiRuntime* runtime);
+  explicit MpiNotes(MpiEngine* runtime);
 
   void Open();
   void Close();  // Perhaps again.
@@ -37,7 +37,7 @@ class MpiNotes {
   bool is_sending() const { return stream_.is_sending(); }
 
  private:
-  MpiRuntime* const runtime_;
+  MpiEngine* const runtime_;
   const int tag_;
   MpiPieceStream stream_;
   std::string outgoing_;  // Memory for the next one.

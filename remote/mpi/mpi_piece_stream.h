@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_pieces.h"
-#include "remote/mpi/mpi_runtime.h"
 
 namespace tutti {
 
@@ -22,7 +22,7 @@ class MpiPieceStream {
  public:
   // `runtime` outlives this. Messages of more than `most_bytes` are left out
   // when they come.
-  MpiPieceStream(MpiRuntime* runtime, int tag, size_t most_bytes)
+  MpiPieceStream(MpiEngine* runtime, int tag, size_t most_bytes)
       : runtime_(runtime), tag_(tag), reader_(most_bytes) {}
 
   // If MPI cannot send it, it ends the job.
@@ -48,7 +48,7 @@ class MpiPieceStream {
   void SendWaiting(int task, Receiver& receiver);
   void SendPiece(int task);
 
-  MpiRuntime* const runtime_;
+  MpiEngine* const runtime_;
   const int tag_;
   absl::flat_hash_map<int, Receiver> receivers_;
   PieceReader reader_;

@@ -73,7 +73,7 @@ class MpiPulls::Pull {
   }
 };
 
-MpiPulls::MpiPulls(MpiRuntime* runtime, Send send)
+MpiPulls::MpiPulls(MpiEngine* runtime, Send send)
     : runtime_(runtime),
       send_(std::move(send)),
       writes_to_devices_(runtime->is_cuda_aware()) {}

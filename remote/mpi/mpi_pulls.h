@@ -18,7 +18,7 @@
 #include "framework/last_holder.h"
 #include "framework/peer_access.h"
 #include "proto/mpi.pb.h"
-#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/peer_memory.h"
 
 namespace tutti {
@@ -33,7 +33,7 @@ class MpiPulls {
   using Send = std::function<void(int task, proto::MpiMessage message)>;
 
   // `runtime` has been started, and outlives this.
-  MpiPulls(MpiRuntime* runtime, Send send);
+  MpiPulls(MpiEngine* runtime, Send send);
   ~MpiPulls();
 
   void Request(int task, const BufKey& key, const Ask& ask);
@@ -84,7 +84,7 @@ class MpiPulls {
   void ForgetIfOver(const std::shared_ptr<Pull>& pull);
   std::vector<std::shared_ptr<Pull>> PullsFrom(int task) const;
 
-  MpiRuntime* const runtime_;
+  MpiEngine* const runtime_;
   const Send send_;
   const bool writes_to_devices_;
   uint64_t last_id_ = 0;

@@ -1,59 +1,20 @@
 #ifndef TUTTI_REMOTE_MPI_MPI_RUNTIME_H_
 #define TUTTI_REMOTE_MPI_MPI_RUNTIME_H_
 
-#include <mpi.h>
-
-#include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/environment.h"
-#include "framework/mutex.h"
-#include "remote/mpi/doorbell.h"
-#include "remote/mpi/mpi_host_memory.h"
-#include "remote/mpi/mpi_mailbox.h"
-#include "remote/mpi/mpi_memories.h"
-#include "remote/mpi/mpi_requests.h"
-#include "remote/mpi/mpi_ring.h"
-#include "remote/peer_memory.h"
 
 namespace tutti {
 
-// What is looked after on MPI's thread.
-class MpiPoller {
- public:
-  enum class State {
-    kIdle,       // Has nothing to do until another process sends something.
-    kExpecting,  // So, and somebody here waits for that.
-    kWaiting,    // For MPI to go on with what was begun.
-    kMoving,     // So, and MPI may move many bytes only while it is called.
-    kRunning,    // So, and MPI runs a collective, in which all members are.
-    kBusy,       // Has just done something: there may be more.
-  };
-
-  virtual ~MpiPoller() = default;
-
-  // `is_last`: the thread may sleep after it, so that what has come must be
-  // found; else who has nothing to wait for may look now and then.
-  virtual State Poll(bool is_last) = 0;
-
-  // MPI ends: takes back what waits for other processes.
-  virtual void Stop() {}
-
-  // Whether MPI keeps tensors of collectives that have failed here until the
-  // process `rank` goes on.
-  virtual bool IsHeldBy(int /*rank*/) const { return false; }
-};
+class MpiEngine;
 
 // MPI in this process: brought up once, and called by one thread, which the
 // runtime owns; so every level of thread support will do. While there is
@@ -61,7 +22,7 @@ class MpiPoller {
 // sent something; for those of other hosts it looks every few milliseconds.
 //
 // Where a process that is called lost has kept tensors from their owner for
-// `lost_limit` (MpiPoller::IsHeldBy()), a line on stderr names it, and the job
+// `lost_limit`, a line on stderr names it, and the job
 // ends; if the host program has brought MPI up, only the line comes, once.
 //
 // Thread-safe, except that Start() and Shutdown() are for one thread.
@@ -127,17 +88,7 @@ class MpiRuntime {
   // As long as some are called lost it waits `lost_limit` for the others: then
   // it names the lost on stderr, and ends the job; or, where the host program
   // has brought MPI up, returns, and leaves to MPI what it has of it.
-  void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Where it is, nothing waits for it without a limit any more. The first
-  // reason stays.
-  void CallLost(int rank, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // It has ended in good order after all.
-  void CallFound(int rank) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // "rank 2 (why), rank 3 (why)", or empty.
-  std::string WhoIsLost() const ABSL_LOCKS_EXCLUDED(mu_);
+  void Shutdown();
 
   // Of all processes; of this one; among those that share its memory; and the
   // processors of these. Errors: FAILED_PRECONDITION if MPI has not been
@@ -153,142 +104,17 @@ class MpiRuntime {
 
   // Whether MPI may be given memory of GPUs; false if it has not been
   // initialised.
-  bool is_cuda_aware() const ABSL_LOCKS_EXCLUDED(mu_);
+  bool is_cuda_aware() const;
 
   // "Open MPI v4.1.4, ...", the level of thread support, and whether it is
   // CUDA-aware.
   absl::StatusOr<std::string> Describe() const;
 
-  // Runs `work` on MPI's thread, soon, in the order of the calls; if the thread
-  // has ended, inside this call.
-  void Post(Work work) { mailbox_->Post(std::move(work)); }
-
-  // The same, for who may do so when the runtime has gone.
-  const std::shared_ptr<MpiMailbox>& mailbox() const { return mailbox_; }
-
-  // Polls `poller` from now on until the end: MPI may come back to it as long
-  // as that. On MPI's thread, but not inside Poll().
-  void Add(std::shared_ptr<MpiPoller> poller);
-
-  // Runs `on_end` when `request` has ended, which may begin more; on MPI's
-  // thread alone. Looks for all of these at once: MPI makes progress, and
-  // perhaps gives way to others, at each look that finds nothing. So when
-  // `on_end` runs others may have ended, too, and not be MPI's any more. What
-  // has not ended when MPI's thread does is MPI's until it ends.
-  void Await(MPI_Request request, MpiRequests::OnEnd on_end) {
-    under_way_.Add(request, std::move(on_end));
-  }
-
-  // After something was sent to `rank`; on MPI's thread alone.
-  void Ring(int rank);
-
-  // Whether it is on this host, as far as can be told; on MPI's thread alone.
-  bool shares_memory_with(int rank) const {
-    return doorbells_[rank] != nullptr;
-  }
-
-  // Of this host, which may be read; null: it cannot, or does not want it, or
-  // MPI itself moves bytes from GPU to GPU. On MPI's thread alone.
-  const PeerMemory* memory_of(int rank) const { return memories_.Of(rank); }
-
-  // Copies of the communicator of all processes that nobody else uses: for
-  // messages from anybody, and for bytes that were agreed upon.
-  MPI_Comm messages() const { return messages_; }
-  MPI_Comm payloads() const { return payloads_; }
-
-  // For large all-reduces; null, on all, where some process's MPI is that of
-  // its host program, which may call it at the same time. On MPI's thread
-  // alone.
-  MpiRing* ring() const { return ring_.get(); }
-
-  // Tags that have not been used before: of messages, the same on all processes
-  // if they take them in the same order; of payloads to this process, on MPI's
-  // thread alone.
-  int NewMessageTag() { return ++last_message_tag_; }
-  int NewPayloadTag() { return ++last_payload_tag_; }
-  int max_tag() const { return max_tag_; }
+  // For the library.
+  MpiEngine& engine() { return *engine_; }
 
  private:
-  enum class Phase { kNew, kRunning, kOver };
-  using Lost = std::map<int, absl::Status>;  // By rank; why.
-
-  // How long it has taken so far, as seen by who looks again and again; less
-  // the times in which this process stood still itself.
-  class Wait {
-   public:
-    absl::Duration Look(absl::Time now);
-    void Reset() { *this = Wait(); }
-
-   private:
-    absl::Duration waited_;
-    absl::Time last_look_ = absl::InfiniteFuture();
-  };
-
-  absl::Status CheckRunning() const ABSL_LOCKS_EXCLUDED(mu_);
-  void Run(absl::Status* started, Work on_start) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // On MPI's thread.
-  absl::Status BringUp();
-  absl::Status MeetLocal();
-  absl::Status ShareDoorbells(MPI_Comm local, const std::vector<int>& ranks);
-  absl::Status LearnHosts();
-  void TakeDown();
-  bool CanEnd(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
-  void LookWhoHolds(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndJob();
-  bool RunPosted();
-  MpiPoller::State PollAll(bool is_last);
-  absl::Duration SpinLimit(MpiPoller::State state) const;
-  bool Sleep() ABSL_LOCKS_EXCLUDED(mu_);
-
-  const Options options_;
-  const std::shared_ptr<MpiMailbox> mailbox_ = std::make_shared<MpiMailbox>();
-  std::thread thread_;
-
-  // Set by Start(), then the same.
-  bool is_ours_ = false;  // Brought up here.
-  int size_ = 0;
-  int rank_ = 0;
-  int local_rank_ = 0;
-  int local_size_ = 0;
-  int local_processors_ = 0;
-  int thread_level_ = 0;
-  int max_tag_ = 0;
-  bool is_cuda_aware_ = false;
-  std::string library_;
-  std::vector<std::string> hosts_;
-  MPI_Comm messages_ = MPI_COMM_NULL;
-  MPI_Comm payloads_ = MPI_COMM_NULL;
-  MpiHostMemory host_memory_;
-  Doorbell unshared_doorbell_;        // This one's, where others cannot ring.
-  std::vector<Doorbell*> doorbells_;  // By rank; null: of another host, mostly.
-  bool all_ring_ = false;             // Whoever may send something here.
-  MpiMemories memories_;
-  std::unique_ptr<MpiRing> ring_;
-
-  std::atomic<int> last_message_tag_{0};
-
-  // Of MPI's thread.
-  int last_payload_tag_ = 0;
-  std::vector<std::shared_ptr<MpiPoller>> pollers_;
-  MpiRequests under_way_;
-  absl::Duration pause_;
-
-  Wait wait_for_holders_;
-  bool has_named_holders_ = false;
-
-  // The same, once Shutdown() was called.
-  bool is_ending_ = false;
-  MPI_Request all_end_ = MPI_REQUEST_NULL;
-  Wait wait_for_end_;
-  bool all_have_come_ = false;
-
-  std::atomic<bool> some_are_lost_{false};
-
-  mutable Mutex mu_;
-  Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kNew;
-  bool must_end_ ABSL_GUARDED_BY(mu_) = false;
-  Lost lost_ ABSL_GUARDED_BY(mu_);
+  const std::unique_ptr<MpiEngine> engine_;
 };
 
 }  // namespace tutti

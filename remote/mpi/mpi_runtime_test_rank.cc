@@ -28,6 +28,7 @@
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
 #include "framework/environment.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_mailbox.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
@@ -98,7 +99,7 @@ void ExpectNotInitialized(const MpiRuntime& runtime) {
 // Its work runs, and it knows where it is.
 void ExpectWorks(MpiRuntime& runtime) {
   BlockingCounter has_run(1);
-  runtime.Post([&] { has_run.DecrementCount(); });
+  runtime.engine().Post([&] { has_run.DecrementCount(); });
   has_run.Wait();
   EXPECT_GE(*runtime.rank(), 0);
   EXPECT_LT(*runtime.rank(), *runtime.size());
@@ -111,8 +112,8 @@ void ExpectWorks(MpiRuntime& runtime) {
 void ExpectRingsOnlyInOurMpi(MpiRuntime& runtime) {
   BlockingCounter has_run(1);
   bool has_ring = false;
-  runtime.Post([&] {
-    has_ring = runtime.ring() != nullptr;
+  runtime.engine().Post([&] {
+    has_ring = runtime.engine().ring() != nullptr;
     has_run.DecrementCount();
   });
   has_run.Wait();
@@ -161,7 +162,7 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   ExpectNotInitialized(*runtime);
   EXPECT_THAT((*late)->Start(nullptr, nullptr), IsNotInitialized());
   late->reset();
-  const auto mailbox = runtime->mailbox();
+  const auto mailbox = runtime->engine().mailbox();
   runtime = nullptr;
   bool has_run = false;
   mailbox->Post([&] { has_run = true; });
@@ -269,11 +270,11 @@ TEST(MpiRuntimeTest, AThreadWithNothingToDoSleepsAfterTheSpinLimit) {
        .spin_limit = absl::Microseconds(50)});
   ASSERT_THAT(runtime.Start(), IsOk());
   const auto poller = std::make_shared<IdlePoller>();
-  runtime.Post([&] { runtime.Add(poller); });
+  runtime.engine().Post([&] { runtime.engine().Add(poller); });
   for (int event = 0; event < 3; ++event) {
     BlockingCounter counted(1);
     int num_polls = 0;
-    runtime.Post([&] { poller->Count(&num_polls, &counted); });
+    runtime.engine().Post([&] { poller->Count(&num_polls, &counted); });
     counted.Wait();
     // After the event; one a microsecond; and before it sleeps, awake between.
     EXPECT_EQ(num_polls, 1 + 50 + 2 + 1 + 2);
@@ -281,8 +282,9 @@ TEST(MpiRuntimeTest, AThreadWithNothingToDoSleepsAfterTheSpinLimit) {
   // What it was rung for may take MPI some looks to find.
   BlockingCounter counted(1);
   int num_polls = 0;
-  runtime.Post(
-      [&] { poller->Count(&num_polls, &counted, runtime.mailbox().get()); });
+  runtime.engine().Post([&] {
+    poller->Count(&num_polls, &counted, runtime.engine().mailbox().get());
+  });
   counted.Wait();
   EXPECT_EQ(num_polls, 1 + 50 + 2 + 50 + 2);
 }
@@ -305,7 +307,8 @@ TEST(MpiRuntimeTest, WhatIsLeftToTheMpiOfAHostProgramIsNeverDestroyed) {
   const DefaultEnvironment environment(1);
   MpiRuntime runtime({.environment = environment.get()});
   ASSERT_THAT(runtime.Start(), IsOk());
-  runtime.Post([&] { runtime.Add(std::make_shared<LastingPoller>()); });
+  runtime.engine().Post(
+      [&] { runtime.engine().Add(std::make_shared<LastingPoller>()); });
 }
 
 // --- Those who are late or lost ----------------------------------------------
@@ -320,7 +323,7 @@ TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
   if (*runtime.size() == 1) return;
   const bool is_late = *runtime.rank() == 1;
   if (!is_late) {
-    runtime.CallLost(1, absl::UnavailableError("silent"));
+    runtime.engine().CallLost(1, absl::UnavailableError("silent"));
     runtime.Shutdown();
     ExpectNotInitialized(runtime);
   }
@@ -356,18 +359,19 @@ TEST(MpiRuntimeTest, NamesTheLostThatKeepTensorsInTheMpiOfAHostProgram) {
       {.environment = environment.get(), .lost_limit = absl::ZeroDuration()});
   ASSERT_THAT(runtime.Start(), IsOk());
   BlockingCounter said(1);
-  runtime.Post([&] { runtime.Add(std::make_shared<HeldPoller>(&said)); });
+  runtime.engine().Post(
+      [&] { runtime.engine().Add(std::make_shared<HeldPoller>(&said)); });
   testing::internal::CaptureStderr();
-  runtime.CallLost(0, absl::UnavailableError("silent"));
-  runtime.CallLost(1, absl::UnavailableError("dead"));
+  runtime.engine().CallLost(0, absl::UnavailableError("silent"));
+  runtime.engine().CallLost(1, absl::UnavailableError("dead"));
   said.Wait();
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             absl::StrCat("tutti: MPI: rank ", *runtime.rank(),
                          " has waited 0 for tensors of collectives that have "
                          "failed, which MPI keeps until those go on that are "
                          "lost: rank 0 (silent); it waits on\n"));
-  runtime.CallFound(0);
-  runtime.CallFound(1);
+  runtime.engine().CallFound(0);
+  runtime.engine().CallFound(1);
 }
 
 // As all others are, by rank 1, until it has seen for a while that no word

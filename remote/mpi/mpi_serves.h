@@ -11,7 +11,7 @@
 #include "framework/control_channel.h"
 #include "framework/environment.h"
 #include "proto/mpi.pb.h"
-#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/transfer_channel.h"
 
 namespace tutti {
@@ -24,8 +24,8 @@ namespace tutti {
 class MpiServes {
  public:
   struct Options {
-    MpiRuntime* runtime = nullptr;  // Outlives this.
-    Random* random = nullptr;       // The same.
+    MpiEngine* runtime = nullptr;  // Outlives this.
+    Random* random = nullptr;      // The same.
     std::function<void(int task, proto::MpiMessage message)> send;
   };
 

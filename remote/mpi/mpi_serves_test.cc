@@ -12,7 +12,7 @@
 #include "framework/wire_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_wire.h"
 #include "remote/transfer_channel.h"
 #include "tests/simulated_environment.h"
@@ -81,8 +81,8 @@ class MpiServesTest : public ::testing::Test {
   KeepingService service_;
   RecordingLender lender_;
   std::vector<proto::MpiMessage> sent_;
-  std::optional<MpiRuntime> runtime_{
-      MpiRuntime::Options{.environment = environment_.get()}};
+  std::optional<MpiEngine> runtime_{
+      MpiEngine::Options{.environment = environment_.get()}};
   std::optional<MpiServes> serves_{
       MpiServes::Options{.runtime = &*runtime_,
                          .random = environment_.get().random,

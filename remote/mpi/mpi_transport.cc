@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +16,13 @@
 #include "remote/mpi/mpi_calls.h"
 #include "remote/mpi/mpi_choice.h"
 #include "remote/mpi/mpi_collectives.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_mailbox.h"
 #include "remote/mpi/mpi_messages.h"
 #include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_serves.h"
 #include "remote/mpi/mpi_wire.h"
+#include "remote/transport.h"
 
 namespace tutti {
 namespace {
@@ -37,14 +40,14 @@ class Endpoint final : public MpiPoller {
  public:
   explicit Endpoint(const MpiTransportOptions& options)
       : options_(options),
-        messages_(options.runtime, kMaxMessageBytes),
+        messages_(&options.runtime->engine(), kMaxMessageBytes),
         calls_(std::make_shared<MpiCalls>(
             MpiCalls::Options{.cluster = options.cluster,
                               .clock = options.environment.clock,
                               .send = Sender(),
                               .post = Poster()})),
-        pulls_(options.runtime, Sender()),
-        serves_({.runtime = options.runtime,
+        pulls_(&options.runtime->engine(), Sender()),
+        serves_({.runtime = &options.runtime->engine(),
                  .random = options.environment.random,
                  .send = Sender()}),
         gone_(options.cluster.num_tasks()) {}
@@ -81,7 +84,7 @@ class Endpoint final : public MpiPoller {
   }
   void Send(int task, proto::MpiMessage message);
   std::function<void(Work)> Poster() {
-    return [mailbox = options_.runtime->mailbox()](Work work) {
+    return [mailbox = options_.runtime->engine().mailbox()](Work work) {
       mailbox->Post(std::move(work));
     };
   }
@@ -211,7 +214,7 @@ void Endpoint::OnMessage(int task, const proto::MpiMessage& message) {
 
 void Endpoint::OnGoodbye(int task) {
   gone_[task] = Gone(task);
-  options_.runtime->CallFound(task);
+  options_.runtime->engine().CallFound(task);
   calls_->EndAllOf(task, gone_[task]);
   pulls_.OnGoodbye(task, gone_[task]);
   serves_.StopAllOf(task, gone_[task]);
@@ -220,7 +223,7 @@ void Endpoint::OnGoodbye(int task) {
 // The runtime may be gone once it is closed.
 void Endpoint::OnSilent(int task, const absl::Status& reason) {
   if (is_closed() || !gone_[task].ok()) return;
-  options_.runtime->CallLost(task, reason);
+  options_.runtime->engine().CallLost(task, reason);
 }
 
 void Endpoint::Drop(int task, const absl::Status& reason) {
@@ -247,15 +250,15 @@ class MpiTransport final : public Transport,
                            public TransferChannel {
  public:
   explicit MpiTransport(const MpiTransportOptions& options)
-      : runtime_(options.runtime),
-        mailbox_(options.runtime->mailbox()),
+      : runtime_(&options.runtime->engine()),
+        mailbox_(options.runtime->engine().mailbox()),
         num_tasks_(options.cluster.num_tasks()),
         least_device_bytes_(options.runtime->is_cuda_aware()
                                 ? kMaxInlineBytes + 1
                                 : kNoDeviceBytes),
         endpoint_(std::make_shared<Endpoint>(options)),
         collectives_(std::make_shared<MpiCollectives>(
-            MpiCollectives::Options{.runtime = options.runtime,
+            MpiCollectives::Options{.runtime = &options.runtime->engine(),
                                     .cluster = options.cluster,
                                     .environment = options.environment})) {}
   ~MpiTransport() override { Shutdown(); }
@@ -372,7 +375,7 @@ class MpiTransport final : public Transport,
         "there is no task ", task, ": the cluster has ", num_tasks_, " tasks"));
   }
 
-  MpiRuntime* const runtime_;  // Until Shutdown().
+  MpiEngine* const runtime_;  // Until Shutdown().
   const std::shared_ptr<MpiMailbox> mailbox_;
   const int num_tasks_;
   const size_t least_device_bytes_;
@@ -396,7 +399,7 @@ absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime) {
   return cluster;
 }
 
-absl::StatusOr<std::unique_ptr<Transport>> CreateMpiTransport(
+absl::StatusOr<std::shared_ptr<Transport>> CreateMpiTransport(
     MpiTransportOptions options) {
   absl::Status status = Validate(options.cluster);
   if (!status.ok()) return status;
@@ -418,7 +421,7 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateMpiTransport(
   if (options.incarnation == 0) {
     return absl::InvalidArgumentError("0 is no incarnation of a task");
   }
-  return std::make_unique<MpiTransport>(options);
+  return std::make_shared<MpiTransport>(options);
 }
 
 }  // namespace tutti

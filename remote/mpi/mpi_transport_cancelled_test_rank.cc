@@ -77,7 +77,7 @@ TEST_F(MpiTransportTest, NobodyAwaitsCancelledRequestsOfATaskThatIsLost) {
   const absl::Status reason = absl::UnavailableError("lost");
   WaitingBorrower borrower(4);
   OnMpiThread([&] {
-    MpiPulls pulls(&Mpi(), [](int, const proto::MpiMessage&) {});
+    MpiPulls pulls(&Mpi().engine(), [](int, const proto::MpiMessage&) {});
     pulls.Request(next(), KeyOf(1), {.num_bytes = 4, .borrower = &borrower});
     hold(pulls);
     EXPECT_EQ(num_ended, 1);  // It goes on.

@@ -15,8 +15,8 @@
 #include "framework/peer_access.h"
 #include "proto/mpi.pb.h"
 #include "remote/fake_services.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_pulls.h"
-#include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport_testing.h"
 #include "remote/mpi/mpi_wire.h"
 #include "remote/peer_memory.h"
@@ -75,7 +75,7 @@ TEST_F(MpiTransportTest, ALeaseThatCannotBeReadAnyMoreEndsTheRequest) {
   WaitingBorrower borrower(bytes.size());
   std::vector<proto::MpiMessage> sent;
   OnMpiThread([&] {
-    MpiPulls pulls(&Mpi(), [&](int task, proto::MpiMessage message) {
+    MpiPulls pulls(&Mpi().engine(), [&](int task, proto::MpiMessage message) {
       EXPECT_EQ(task, rank());
       sent.push_back(std::move(message));
     });
@@ -106,30 +106,32 @@ TEST_F(MpiTransportTest, BytesThatWereTakenBackBeforeTheEndAreNoResult) {
       Mode().is_closed || hosts[0] != hosts[1]) {
     return;  // Nothing is read.
   }
-  const int is_read = Mpi().NewMessageTag();
-  const int may_go_on = Mpi().NewMessageTag();
+  const int is_read = Mpi().engine().NewMessageTag();
+  const int may_go_on = Mpi().engine().NewMessageTag();
   constexpr size_t kNumBlocks = 3;
   const std::vector<std::byte> bytes(kNumBlocks * kMemoryBlockBytes);
   WaitingLender lender;
   HookedBorrower borrower(bytes.size(), [&](size_t num_received) {
     if (num_received < bytes.size()) return;
-    MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/0, is_read, Mpi().messages());
-    MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, may_go_on, Mpi().messages(),
-             MPI_STATUS_IGNORE);
+    MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/0, is_read,
+             Mpi().engine().messages());
+    MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, may_go_on,
+             Mpi().engine().messages(), MPI_STATUS_IGNORE);
   });
   if (rank() == 1) Request(0, 1, borrower, bytes.size());
   if (rank() == 0) {
     table_.WaitForAsks(1);
     table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
     OnMpiThread([&] {
-      MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/1, is_read, Mpi().messages(),
-               MPI_STATUS_IGNORE);
+      MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/1, is_read,
+               Mpi().engine().messages(), MPI_STATUS_IGNORE);
     });
     transport_->Shutdown();
     EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                         HasSubstr("has shut down")));
     OnMpiThread([&] {
-      MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, may_go_on, Mpi().messages());
+      MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, may_go_on,
+               Mpi().engine().messages());
     });
   }
   if (rank() == 1) {

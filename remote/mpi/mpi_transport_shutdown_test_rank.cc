@@ -16,7 +16,7 @@
 #include "framework/blocking_counter.h"
 #include "framework/peer_access.h"
 #include "remote/fake_services.h"
-#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_transport_testing.h"
 #include "remote/mpi/mpi_wire.h"
 #include "tests/status_matchers.h"
@@ -55,8 +55,8 @@ class StuckBorrower final : public Borrower {
   absl::Status OnPart(int32_t /*id*/, size_t offset,
                       absl::Span<const std::byte> /*part*/) override {
     if (offset == 0) {
-      MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, tag_, Mpi().messages(),
-               MPI_STATUS_IGNORE);
+      MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, tag_,
+               Mpi().engine().messages(), MPI_STATUS_IGNORE);
     }
     return absl::OkStatus();
   }
@@ -81,7 +81,7 @@ class StuckBorrower final : public Borrower {
 // Rank 0 says goodbye while rank 1 stands still.
 TEST_F(MpiTransportTest, WhatMpiHasIsReadAlsoAfterALateGoodbye) {
   if (size() == 1) return;
-  const int tag = Mpi().NewMessageTag();
+  const int tag = Mpi().engine().NewMessageTag();
   const std::vector<std::byte> bytes(60 * kChunkBytes);
   WaitingLender lender;
   StuckBorrower borrower(tag);
@@ -90,8 +90,9 @@ TEST_F(MpiTransportTest, WhatMpiHasIsReadAlsoAfterALateGoodbye) {
     table_.WaitForAsks(1);
     table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
     transport_->Shutdown();
-    Mpi().Post([tag] {
-      MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, tag, Mpi().messages());
+    Mpi().engine().Post([tag] {
+      MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, tag,
+               Mpi().engine().messages());
     });
     EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                         HasSubstr("has shut down")));
@@ -119,7 +120,7 @@ TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
     // As who asks it whether it is there: it has ended well.
     transport_->OnSilent(0, absl::UnavailableError("silent"));
     CallAndWait(transport_->control(), rank(), StepRequest(1)).IgnoreError();
-    EXPECT_EQ(Mpi().WhoIsLost(), "");
+    EXPECT_EQ(Mpi().engine().WhoIsLost(), "");
   } else {
     Meet();
   }
@@ -134,13 +135,14 @@ TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
   // The goodbye before this test may have come with the answer that ended
   // SetUp().
   OnMpiThread([] {});
-  Mpi().CallLost(next(), absl::UnavailableError("silent"));
-  EXPECT_EQ(Mpi().WhoIsLost(), absl::StrCat("rank ", next(), " (silent)"));
+  Mpi().engine().CallLost(next(), absl::UnavailableError("silent"));
+  EXPECT_EQ(Mpi().engine().WhoIsLost(),
+            absl::StrCat("rank ", next(), " (silent)"));
   Meet();
   transport_->Shutdown();
   SetUp();
   Meet();  // What was said before has been heard.
-  EXPECT_EQ(Mpi().WhoIsLost(), "");
+  EXPECT_EQ(Mpi().engine().WhoIsLost(), "");
 }
 
 // One that refuses this process will end, too.
@@ -148,13 +150,13 @@ TEST_F(MpiTransportTest, OnlyWhoIsSilentKeepsMpiFromWaitingForIt) {
   const absl::Status why = absl::UnavailableError("why");
   const auto who_is_lost = [&] {
     CallAndWait(transport_->control(), rank(), StepRequest(1)).IgnoreError();
-    return Mpi().WhoIsLost();
+    return Mpi().engine().WhoIsLost();
   };
   transport_->Drop({rank(), 1}, why);
   EXPECT_EQ(who_is_lost(), "");
   transport_->OnSilent(rank(), why);
   EXPECT_EQ(who_is_lost(), absl::StrCat("rank ", rank(), " (why)"));
-  Mpi().CallFound(rank());
+  Mpi().engine().CallFound(rank());
 }
 
 }  // namespace

@@ -23,7 +23,7 @@
 #include "framework/peer_access.h"
 #include "remote/fake_services.h"
 #include "remote/mpi/mpi_choice.h"
-#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_transport.h"
 #include "remote/mpi/mpi_transport_testing.h"
 #include "tests/mpi_thread.h"
@@ -49,8 +49,8 @@ TEST_F(MpiTransportTest, TheRuntimeKnowsThePlaces) {
 TEST_F(MpiTransportTest, ThoseOfOneHostShareMemoryWhereTheyCan) {
   BlockingCounter is_known(1);
   bool shares_memory = false;
-  Mpi().Post([&] {
-    shares_memory = Mpi().shares_memory_with(next());
+  Mpi().engine().Post([&] {
+    shares_memory = Mpi().engine().shares_memory_with(next());
     is_known.DecrementCount();
   });
   is_known.Wait();

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "framework/blocking_counter.h"
 #include "framework/default_environment.h"
+#include "remote/mpi/mpi_engine.h"
 #include "remote/mpi/mpi_transport.h"
 #include "tests/forbid_system_call.h"
 #include "tests/status_matchers.h"
@@ -128,7 +129,7 @@ void MpiTransportTest::RequestInto(int task, int tag,
 
 void MpiTransportTest::OnMpiThread(const std::function<void()>& work) {
   BlockingCounter has_run(1);
-  Mpi().Post([&] {
+  Mpi().engine().Post([&] {
     work();
     has_run.DecrementCount();
   });
@@ -137,7 +138,7 @@ void MpiTransportTest::OnMpiThread(const std::function<void()>& work) {
 
 bool MpiTransportTest::Reads(int task) {
   bool reads = false;
-  OnMpiThread([&] { reads = Mpi().memory_of(task) != nullptr; });
+  OnMpiThread([&] { reads = Mpi().engine().memory_of(task) != nullptr; });
   return reads;
 }
 

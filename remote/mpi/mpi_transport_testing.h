@@ -104,7 +104,7 @@ class MpiTransportTest : public testing::Test {
 
  protected:
   TableService table_;
-  std::unique_ptr<Transport> transport_;  // Ends before what it calls.
+  std::shared_ptr<Transport> transport_;  // Ends before what it calls.
 };
 
 }  // namespace tutti
