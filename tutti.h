@@ -2,7 +2,7 @@
 // that an embedder includes; link //:tutti.
 //
 // A program's way through it: devices (DeviceManager), an Environment of its
-// own or framework/default_environment.h, a manager (CreateLocalExecutorMgr),
+// own or a DefaultEnvironment, a manager (CreateLocalExecutorMgr),
 // from it a CollectiveExecutor per step, and ExecuteAsync() per member and
 // collective; Prepare() for one that runs every step on the same buffers.
 // README.md has a complete program.

@@ -2,20 +2,37 @@
 #define TUTTI_IMPLEMENTATIONS_HIERARCHICAL_H_
 
 #include <memory>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "framework/collective_type.h"
-#include "framework/determinism.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "framework/implementation_traits.h"
 #include "framework/registry.h"
-#include "implementations/hierarchical_outline.h"
-#include "implementations/hierarchical_reduce.h"
 #include "implementations/implementation_name.h"
-#include "implementations/local_then.h"
-#include "schedule/algorithm.h"
+#include "implementations/reduce_levels.h"
+#include "schedule/outline.h"
 #include "schedule/plan.h"
+#include "schedule/schedule.h"
 
 namespace tutti {
+
+// Functions of an all-reduce on two levels, as an Algorithm has them, and its
+// factory. For Hierarchical(), which knows the levels.
+namespace two_levels {
+
+absl::Status CheckParts(const ReduceLevels& levels);
+double Seconds(const CostQuery& query, const ReduceLevels& levels);
+Schedule Plan(const PlanRequest& request, const ReduceLevels& levels);
+std::vector<int> Subdivide(const SubdivisionRequest& request,
+                           const ReduceLevels& levels);
+absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
+    const PlanRequest& request, const ReduceLevels& levels);
+
+// `functions` are the above, for these levels.
+std::shared_ptr<const CollectiveFactory> MakeFactory(const ReduceLevels& levels,
+                                                     Algorithm functions);
+
+}  // namespace two_levels
 
 // An all-reduce on both levels of a machine, inside tasks and between them, of
 // any two registered reductions that are schedules of one level and fit
@@ -26,38 +43,34 @@ namespace tutti {
 //       LocalThenRing, Hierarchical<"LocalReduce", "RingReduce">());
 //
 // `inside` is a schedule that reduce-scatters, reduces or all-reduces, and the
-// whole then a schedule (hierarchical_reduce.h), or LocalReduce, which stands
-// for one pass over memory in each process (local_then.h). `between` is a
-// schedule that all-reduces.
+// whole then a schedule, or LocalReduce, which stands for one pass over memory
+// in each process. `between` is a schedule that all-reduces.
 //
 // The program links both: else it is ruled out with the reason, and calls that
 // name it end with NOT_FOUND.
 template <ImplementationName inside, ImplementationName between>
 std::shared_ptr<const CollectiveFactory> Hierarchical() {
-  if constexpr (inside.view() == "LocalReduce") {
-    return LocalThenFactory<between>();
-  } else {
-    static constexpr ReduceLevels kLevels = {.inside = inside.text,
-                                             .between = between.text};
-    return Scheduled(
-        {.traits = {.summary = absl::StrCat(inside.view(), " within tasks, ",
-                                            between.view(), " between them"),
-                    .collectives = {CollectiveType::kAllReduce},
-                    .check_parts = [] { return CheckLevels(kLevels); },
-                    .determinism = Determinism::kFixedLayout,
-                    .cost_seconds =
-                        [](const CostQuery& query) {
-                          return HierarchicalReduceSeconds(query, kLevels);
-                        }},
-         .plan =
-             [](const PlanRequest& request) {
-               return PlanHierarchicalReduce(request, kLevels);
-             },
-         .outline =
-             [](const PlanRequest& request) {
-               return HierarchicalReduceOutline(request, kLevels);
-             }});
-  }
+  static constexpr ReduceLevels kLevels = {.inside = inside.text,
+                                           .between = between.text};
+  return two_levels::MakeFactory(
+      kLevels,
+      {.traits = {.check_parts = [] { return two_levels::CheckParts(kLevels); },
+                  .cost_seconds =
+                      [](const CostQuery& query) {
+                        return two_levels::Seconds(query, kLevels);
+                      }},
+       .plan =
+           [](const PlanRequest& request) {
+             return two_levels::Plan(request, kLevels);
+           },
+       .subdivide =
+           [](const SubdivisionRequest& request) {
+             return two_levels::Subdivide(request, kLevels);
+           },
+       .outline =
+           [](const PlanRequest& request) {
+             return two_levels::MakeOutline(request, kLevels);
+           }});
 }
 
 }  // namespace tutti

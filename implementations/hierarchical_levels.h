@@ -9,17 +9,10 @@
 #include "framework/collective_type.h"
 #include "framework/group_layout.h"
 #include "implementations/hierarchy.h"
+#include "implementations/reduce_levels.h"
 #include "schedule/plan.h"
 
 namespace tutti {
-
-// What an all-reduce on two levels (hierarchical_reduce.h) does on each of
-// them, by names of the global registry: schedules of one level that fit
-// (CheckFitsAsPart()).
-struct ReduceLevels {
-  absl::string_view inside;   // Reduce-scatters, reduces or all-reduces.
-  absl::string_view between;  // All-reduces.
-};
 
 // Errors: NOT_FOUND if one is not linked; INVALID_ARGUMENT if one is no such
 // schedule.
