@@ -6,26 +6,15 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 
-#include "absl/base/optimization.h"
-#include "absl/container/inlined_vector.h"
-#include "framework/buf_key.h"
 #include "framework/cancellation.h"
 #include "framework/collective_request.h"
-#include "framework/device.h"
 
 namespace tutti {
 
-struct CollGroupParams;
-struct TableInstance;
-
-// What the members of this process share in one execution of an instance. Once
-// all have left and nobody else holds it, the table may give it another number
-// and use it again, unless it failed.
-//
-// Members mostly come one after the other on several threads, so what each of
-// them writes lies in a cache line apart from what each of them reads.
+// State that the members of this process share in one execution of an instance.
+// Once all have left and nobody else holds it, it may get another number and be
+// used again, unless it failed.
 class Execution {
  public:
   Execution(InstanceId id, uint64_t number) : id(id), number(number) {}
@@ -41,10 +30,6 @@ class Execution {
   // Members that have launched it.
   std::atomic<size_t> num_launched{0};
 
-  // The group in which it runs. REQUIRES: ExecutionTable::BeginCancel() gave
-  // its key.
-  const CollGroupParams& group() const { return *group_; }
-
   // What the members share for this execution alone, as implementations like:
   // one object, made from `cancellation` on first use, of the same type in each
   // call. It lives as long as this does; one that is used again finds it as the
@@ -56,15 +41,6 @@ class Execution {
   }
 
  private:
-  friend class ExecutionTable;
-  // Guarded by the table's mutex.
-  TableInstance* instance_ = nullptr;  // Valid while anybody is in it.
-  std::optional<ExecKey> key_;
-  std::shared_ptr<const CollGroupParams> group_;  // Set with it, once.
-  std::shared_ptr<const void> owner_;  // Of the table, while anybody is in it.
-  bool resolved_ =
-      false;  // For some member it was the first one to be settled.
-
   template <typename T>
   void* MakeShared() {
     std::call_once(shared_once_, [this] {
@@ -77,13 +53,6 @@ class Execution {
   std::once_flag shared_once_;
   std::shared_ptr<void> shared_;             // Written once, under the flag.
   std::atomic<void*> made_shared_{nullptr};  // What it owns, once it is made.
-
-  // Guarded by the table's mutex, and written by each member. Who has left may
-  // be gone.
-  ABSL_CACHELINE_ALIGNED absl::InlinedVector<const Device*, 16> joined_;
-  size_t num_left_ = 0;
-  size_t num_cancelling_ = 0;
-  bool over_ = false;  // Forgotten by the table.
 };
 
 }  // namespace tutti

@@ -37,6 +37,14 @@ size_t NumExpected(const CollectiveRequest& request, size_t num_local_devices) {
   return std::min(num_local_devices, static_cast<size_t>(request.group_size));
 }
 
+// Executions of a table are TableExecutions.
+TableExecution& OfTable(Execution& execution) {
+  return static_cast<TableExecution&>(execution);
+}
+const TableExecution& OfTable(const Execution& execution) {
+  return static_cast<const TableExecution&>(execution);
+}
+
 // Members that go on at once are in the next execution before all have left the
 // last one.
 constexpr size_t kMaxSpare = 2;
@@ -100,7 +108,7 @@ struct ExecutionTable::Member {
 
   // Executions that cannot be used again: for who joins to free without the
   // lock.
-  std::vector<std::shared_ptr<Execution>> dropped;
+  std::vector<std::shared_ptr<TableExecution>> dropped;
 
   // Where others wait for it when it gives a number now and did not before, or
   // the other way round: in the one after its last, as far as one can tell.
@@ -154,7 +162,7 @@ bool ExecutionTable::IsOfOthers(const Member& member, uint64_t number) {
   if (instance.ended.Contains(number)) return true;
   const auto* const found = instance.executions.Find(number);
   if (found == nullptr || !(*found)->key_.has_value()) return false;
-  const CollGroupParams& group = (*found)->group();
+  const CollGroupParams& group = *(*found)->group_;
   return group.cancellation->cancelled() &&
          std::none_of(group.members.begin(), group.members.end(),
                       [&](const CollGroupMember& other) {
@@ -214,7 +222,7 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
   const absl::Status status = CheckNumber(device, id, number);
   if (!status.ok()) return status;
   Joined joined;
-  std::vector<std::shared_ptr<Execution>> dropped;
+  std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
   if (members_.size() >= max_entries_ && !members_.contains({device, id})) {
     joined.forgotten = MakeRoom();
@@ -243,8 +251,8 @@ ExecutionTable::Call* ExecutionTable::JoinSettled(
     absl::Status* status) {
   TableDevice::Spare spare;
   std::shared_ptr<const Settled> other_settled;
-  Execution* execution = nullptr;
-  std::vector<std::shared_ptr<Execution>> dropped;
+  TableExecution* execution = nullptr;
+  std::vector<std::shared_ptr<TableExecution>> dropped;
   {
     MutexLock lock(&mu_);
     const auto found =
@@ -290,7 +298,7 @@ void ExecutionTable::KeepCalls(absl::Span<Call* const> calls,
 
 Execution* ExecutionTable::JoinNext(Member& member, HoldOwner hold_owner,
                                     absl::Status* status) {
-  std::vector<std::shared_ptr<Execution>> dropped;
+  std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
   absl::Status wrong;
   std::optional<uint64_t> number = member.num_calls;
@@ -304,7 +312,7 @@ Execution* ExecutionTable::JoinNext(Member& member, HoldOwner hold_owner,
     }
   }
   ++member.num_calls;
-  Execution* const execution =
+  TableExecution* const execution =
       &Enter(member, *number, LivingSettled(member), hold_owner, status);
   if (!wrong.ok()) *status = std::move(wrong);
   dropped.swap(member.dropped);
@@ -315,7 +323,7 @@ ExecutionTable::Joined ExecutionTable::JoinPreparation(
     const Device* device, const CollectiveRequest& request,
     HoldOwner hold_owner) {
   Joined joined;
-  std::vector<std::shared_ptr<Execution>> dropped;
+  std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
   joined.forgotten = MakeRoom();
   Member& member = FindOrAddMember(device, request);
@@ -353,16 +361,17 @@ const ExecutionTable::Settled* ExecutionTable::LivingSettled(
 }
 
 // The member is in that execution from now on, also where it cannot run there.
-Execution& ExecutionTable::Enter(Member& member, uint64_t number,
-                                 const Settled* living, HoldOwner hold_owner,
-                                 absl::Status* status) {
+TableExecution& ExecutionTable::Enter(Member& member, uint64_t number,
+                                      const Settled* living,
+                                      HoldOwner hold_owner,
+                                      absl::Status* status) {
   TableInstance& instance = *member.instance;
   if (instance.latest == nullptr || instance.latest->number != number) {
-    std::shared_ptr<Execution>& entry = instance.executions[number];
+    std::shared_ptr<TableExecution>& entry = instance.executions[number];
     if (entry == nullptr) entry = MakeExecution(member, number, living);
     instance.latest = entry.get();
   }
-  Execution& execution = *instance.latest;
+  TableExecution& execution = *instance.latest;
   execution.joined_.push_back(member.device);
   if (execution.owner_ == nullptr) execution.owner_ = hold_owner();
   instance.last_used = ++num_joins_;
@@ -372,11 +381,11 @@ Execution& ExecutionTable::Enter(Member& member, uint64_t number,
 
 // One that is used again was in the same group, which lives: so what its
 // members share is what their implementation shares.
-std::shared_ptr<Execution> ExecutionTable::MakeExecution(
+std::shared_ptr<TableExecution> ExecutionTable::MakeExecution(
     Member& member, uint64_t number, const Settled* living) {
-  std::vector<std::shared_ptr<Execution>>& spare = member.instance->spare;
+  std::vector<std::shared_ptr<TableExecution>>& spare = member.instance->spare;
   while (!spare.empty()) {
-    std::shared_ptr<Execution> execution = std::move(spare.back());
+    std::shared_ptr<TableExecution> execution = std::move(spare.back());
     spare.pop_back();
     if (execution.use_count() > 1 || living == nullptr ||
         execution->group_ != living->params->group) {
@@ -398,15 +407,16 @@ std::shared_ptr<Execution> ExecutionTable::MakeExecution(
     execution->key_.reset();
     return execution;
   }
-  auto execution = std::make_shared<Execution>(member.id, number);
+  auto execution = std::make_shared<TableExecution>(member.id, number);
   execution->instance_ = member.instance;
   return execution;
 }
 
-absl::Status ExecutionTable::Settle(const Device* device, Execution& execution,
+absl::Status ExecutionTable::Settle(const Device* device, Execution& settling,
                                     std::shared_ptr<const Settled> settled) {
+  TableExecution& execution = OfTable(settling);
   // Freed without the lock.
-  std::vector<std::shared_ptr<Execution>> others;
+  std::vector<std::shared_ptr<TableExecution>> others;
   std::vector<std::unique_ptr<Call>> outdated;
   MutexLock lock(&mu_);
   execution.resolved_ = true;
@@ -456,7 +466,7 @@ absl::Status ExecutionTable::CheckGeneration(const Member& member,
       step_id_, ", in which not all members have called it equally often"));
 }
 
-absl::Status ExecutionTable::SetKey(Execution& execution,
+absl::Status ExecutionTable::SetKey(TableExecution& execution,
                                     const Settled& settled) {
   const ExecKey key{settled.generation, step_id_, execution.id.group_key,
                     execution.id.instance_key, execution.number};
@@ -474,8 +484,9 @@ absl::Status ExecutionTable::SetKey(Execution& execution,
       key.generation));
 }
 
-ExecutionTable::Left ExecutionTable::Leave(Execution& execution,
+ExecutionTable::Left ExecutionTable::Leave(Execution& leaving_execution,
                                            const Leaving& leaving) {
+  TableExecution& execution = OfTable(leaving_execution);
   Left left;
   MutexLock lock(&mu_);
   execution.num_left_ += leaving.num_members;
@@ -497,7 +508,7 @@ ExecutionTable::Left ExecutionTable::Leave(Execution& execution,
 }
 
 std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
-    TableInstance& instance, Execution& execution) {
+    TableInstance& instance, TableExecution& execution) {
   if (execution.num_left_ < execution.joined_.size()) return nullptr;
   // Members need not prepare equally often: who comes later misses nothing but
   // a failure.
@@ -509,7 +520,8 @@ std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
   execution.over_ = true;
   if (instance.latest == &execution) instance.latest = nullptr;
   instance.ended.Insert(execution.number);
-  std::shared_ptr<Execution> ended = instance.executions.Take(execution.number);
+  std::shared_ptr<TableExecution> ended =
+      instance.executions.Take(execution.number);
   if (ended != nullptr && !ended->resolved_ &&
       instance.spare.size() < kMaxSpare) {
     instance.spare.push_back(std::move(ended));
@@ -517,12 +529,14 @@ std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
   return ended;
 }
 
-std::optional<ExecKey> ExecutionTable::KeyToForget(const Execution& execution) {
+std::optional<ExecKey> ExecutionTable::KeyToForget(
+    const TableExecution& execution) {
   if (!execution.over_ || execution.num_cancelling_ > 0) return std::nullopt;
   return execution.key_;
 }
 
-std::optional<ExecKey> ExecutionTable::BeginCancel(Execution& execution) {
+std::optional<ExecKey> ExecutionTable::BeginCancel(Execution& cancelled) {
+  TableExecution& execution = OfTable(cancelled);
   MutexLock lock(&mu_);
   if (execution.over_) return std::nullopt;
   ++execution.num_cancelling_;
@@ -534,7 +548,8 @@ std::optional<ExecKey> ExecutionTable::BeginCancel(Execution& execution) {
   });
 }
 
-std::optional<ExecKey> ExecutionTable::EndCancel(Execution& execution) {
+std::optional<ExecKey> ExecutionTable::EndCancel(Execution& cancelled) {
+  TableExecution& execution = OfTable(cancelled);
   MutexLock lock(&mu_);
   --execution.num_cancelling_;
   return KeyToForget(execution);
@@ -552,7 +567,7 @@ bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
 
 // Who has not come to one that failed does not launch it any more.
 bool ExecutionTable::IsLaunched(const TableInstance& instance,
-                                const Execution& execution) {
+                                const TableExecution& execution) {
   const size_t num_launched = execution.num_launched;
   return num_launched >= instance.num_expected ||
          (execution.cancellation.cancelled() &&
@@ -563,7 +578,7 @@ std::vector<std::string> ExecutionTable::JoinedNames(
     const Execution& execution) {
   MutexLock lock(&mu_);
   std::vector<std::string> names;
-  for (const Device* device : execution.joined_) {
+  for (const Device* device : OfTable(execution).joined_) {
     names.push_back(devices_.at(device)->name);
   }
   return names;
@@ -595,8 +610,9 @@ std::vector<std::shared_ptr<Execution>> ExecutionTable::RunningIn(
   std::vector<std::shared_ptr<Execution>> running;
   MutexLock lock(&mu_);
   for (const auto& execution : all) {
-    if (execution->id.group_key == group_key && execution->key_.has_value() &&
-        execution->key_->generation == generation) {
+    const std::optional<ExecKey>& key = OfTable(*execution).key_;
+    if (key.has_value() && key->group == group_key &&
+        key->generation == generation) {
       running.push_back(execution);
     }
   }
@@ -609,7 +625,7 @@ size_t ExecutionTable::num_instances() {
 }
 
 // It failed, and those that came have left.
-bool ExecutionTable::IsAbandoned(const Execution& execution) {
+bool ExecutionTable::IsAbandoned(const TableExecution& execution) {
   return execution.cancellation.cancelled() &&
          execution.num_left_ == execution.joined_.size();
 }

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,12 +33,40 @@
 
 namespace tutti {
 
+struct TableInstance;
+
+// Execution with what its table knows of it, under the table's mutex.
+//
+// Members mostly come one after the other on several threads, so what each of
+// them writes lies in a cache line apart from what each of them reads.
+class TableExecution final : public Execution {
+ public:
+  using Execution::Execution;
+
+ private:
+  friend class ExecutionTable;
+
+  TableInstance* instance_ = nullptr;  // Valid while anybody is in it.
+  std::optional<ExecKey> key_;
+  std::shared_ptr<const CollGroupParams> group_;  // Set with it, once.
+  std::shared_ptr<const void> owner_;  // Of the table, while anybody is in it.
+  bool resolved_ =
+      false;  // For some member it was the first one to be settled.
+
+  // Written by each member. A device that has left may be gone.
+  ABSL_CACHELINE_ALIGNED absl::InlinedVector<const Device*, 16> joined_;
+  size_t num_left_ = 0;
+  size_t num_cancelling_ = 0;
+  bool over_ = false;  // Forgotten by the table.
+};
+
 // What the table knows of an instance. What each call reads and writes is
 // together.
 struct ABSL_CACHELINE_ALIGNED TableInstance {
-  uint64_t last_used = 0;       // In joins.
-  Execution* latest = nullptr;  // That a member joined, while it is under way.
-  NumberMap<std::shared_ptr<Execution>> executions;
+  uint64_t last_used = 0;  // In joins.
+  TableExecution* latest =
+      nullptr;  // That a member joined, while it is under way.
+  NumberMap<std::shared_ptr<TableExecution>> executions;
 
   // Members of this process; all of its devices after a wrong group size or
   // rank.
@@ -45,7 +74,7 @@ struct ABSL_CACHELINE_ALIGNED TableInstance {
   size_t num_held = 0;  // Members' places that are held.
   bool spans_tasks = false;
   std::vector<const Device*> members;
-  std::vector<std::shared_ptr<Execution>> spare;  // To use again.
+  std::vector<std::shared_ptr<TableExecution>> spare;  // To use again.
   NumberSet ended;  // Executions that are not in `executions` any more.
 };
 
@@ -210,6 +239,12 @@ class ExecutionTable {
   std::optional<ExecKey> BeginCancel(Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Group in which it runs. REQUIRES: BeginCancel() gave a key with a
+  // generation.
+  static const CollGroupParams& GroupOf(const Execution& execution) {
+    return *static_cast<const TableExecution&>(execution).group_;
+  }
+
   // After a BeginCancel() that returned a key. As Leave().
   std::optional<ExecKey> EndCancel(Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -257,27 +292,27 @@ class ExecutionTable {
                         std::vector<std::unique_ptr<Call>>* dropped);
   Forgotten MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static bool IsLaunched(const TableInstance& instance,
-                         const Execution& execution);
+                         const TableExecution& execution);
   // `living`: as for MakeExecution().
   static const Settled* LivingSettled(const Member& member);
-  Execution& Enter(Member& member, uint64_t number, const Settled* living,
-                   HoldOwner hold_owner, absl::Status* status)
+  TableExecution& Enter(Member& member, uint64_t number, const Settled* living,
+                        HoldOwner hold_owner, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // `living`: what was settled for the member, if its group lives, or null.
-  static std::shared_ptr<Execution> MakeExecution(Member& member,
-                                                  uint64_t number,
-                                                  const Settled* living);
+  static std::shared_ptr<TableExecution> MakeExecution(Member& member,
+                                                       uint64_t number,
+                                                       const Settled* living);
   absl::Status CheckGeneration(const Member& member,
                                const CollGroupParams& group)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status SetKey(Execution& execution, const Settled& settled)
+  absl::Status SetKey(TableExecution& execution, const Settled& settled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static bool IsAbandoned(const Execution& execution);
-  static std::optional<ExecKey> KeyToForget(const Execution& execution);
+  static bool IsAbandoned(const TableExecution& execution);
+  static std::optional<ExecKey> KeyToForget(const TableExecution& execution);
   // What is over and not kept.
   std::shared_ptr<const void> EndIfAllLeft(TableInstance& instance,
-                                           Execution& execution)
+                                           TableExecution& execution)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t NumCalls(const Device* device, InstanceId id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -80,10 +80,12 @@ void ExecutorCore::CancelTransfers(Execution& execution) {
   const absl::Status reason = execution.cancellation.status();
   const bool has_group = key->generation != 0;
   if (has_group) {
-    options_.peers->CancelExecution(execution.group(), *key, reason);
+    options_.peers->CancelExecution(ExecutionTable::GroupOf(execution), *key,
+                                    reason);
   }
   // Those who come later come to another generation.
-  if (!has_group || execution.group().cancellation->cancelled()) {
+  if (!has_group ||
+      ExecutionTable::GroupOf(execution).cancellation->cancelled()) {
     options_.param_resolver->GiveUp(
         execution.id, {.step_id = key->step, .execution = key->execution},
         options_.beginning, reason);

@@ -13,6 +13,7 @@
 #include "framework/device_manager.h"
 #include "gmock/gmock.h"
 #include "gpu/fake_gpu_runtime.h"
+#include "gpu/pinned_pool.h"
 #include "gtest/gtest.h"
 #include "resolvers/group_order.h"
 #include "tests/simulated_environment.h"

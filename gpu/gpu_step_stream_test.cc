@@ -37,6 +37,7 @@
 #include "gpu/gpu_local_reference.h"
 #include "gpu/gpu_pass_end.h"
 #include "gpu/gpu_runtime.h"
+#include "gpu/pinned_pool.h"
 #include "gtest/gtest.h"
 #include "tests/status_matchers.h"
 
