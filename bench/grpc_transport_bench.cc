@@ -26,6 +26,7 @@
 #include "remote/fake_services.h"
 #include "remote/grpc/grpc_transport.h"
 #include "remote/grpc/reserved_ports.h"
+#include "remote/transport.h"
 
 namespace tutti {
 namespace {

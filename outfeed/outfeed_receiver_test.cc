@@ -1,3 +1,4 @@
+#include "outfeed/device_stream.h"
 #include "outfeed/outfeed_receiver.h"
 
 #include <gmock/gmock.h>

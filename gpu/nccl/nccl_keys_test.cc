@@ -1,3 +1,4 @@
+#include "framework/collective_implementation.h"
 #include "gpu/nccl/nccl_keys.h"
 
 #include <cstddef>

@@ -32,6 +32,7 @@
 #include "remote/mpi/mpi_mailbox.h"
 #include "remote/mpi/mpi_runtime.h"
 #include "remote/mpi/mpi_transport.h"
+#include "remote/transport.h"
 #include "tests/status_matchers.h"
 
 namespace {
