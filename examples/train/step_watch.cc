@@ -1,6 +1,7 @@
 #include "examples/train/step_watch.h"
 
 #include <cstddef>
+#include <mutex>
 
 #include "absl/strings/str_format.h"
 
@@ -16,7 +17,7 @@ StepWatch::StepWatch(int num_devices, bool is_terminal, tutti::Clock* clock,
     : is_terminal_(is_terminal), clock_(clock), out_(out), rows_(num_devices) {}
 
 void StepWatch::Add(int device, const StepReport& report) {
-  tutti::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   Row& row = rows_[device];
   ++row.step;
   row.latest = report;
@@ -32,12 +33,12 @@ void StepWatch::Add(int device, const StepReport& report) {
 }
 
 void StepWatch::Clear() {
-  tutti::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   Erase();
 }
 
 void StepWatch::Finish() {
-  tutti::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   if (is_terminal_) Paint();
   is_painted_ = false;
 }

@@ -2,12 +2,11 @@
 #define TUTTI_EXAMPLES_TRAIN_STEP_WATCH_H_
 
 #include <cstdio>
+#include <mutex>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "examples/train/step_outfeed.h"
-#include "framework/mutex.h"
 #include "tutti.h"
 
 namespace train {
@@ -23,13 +22,13 @@ class StepWatch {
   StepWatch(int num_devices, bool is_terminal, tutti::Clock* clock,
             std::FILE* out);
 
-  void Add(int device, const StepReport& report) ABSL_LOCKS_EXCLUDED(mu_);
+  void Add(int device, const StepReport& report);
 
   // Takes the table away until the next report, so that others may print.
-  void Clear() ABSL_LOCKS_EXCLUDED(mu_);
+  void Clear();
 
   // Shows the latest reports, for good: what others print comes below.
-  void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+  void Finish();
 
  private:
   struct Row {
@@ -37,17 +36,19 @@ class StepWatch {
     StepReport latest;
   };
 
-  void Paint() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Erase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // REQUIRE: the caller holds `mu_`.
+  void Paint();
+  void Erase();
 
   const bool is_terminal_;
   tutti::Clock* const clock_;
   std::FILE* const out_;
 
-  tutti::Mutex mu_;
-  std::vector<Row> rows_ ABSL_GUARDED_BY(mu_);
-  absl::Time next_paint_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  bool is_painted_ ABSL_GUARDED_BY(mu_) = false;
+  // Guarded by `mu_`.
+  std::mutex mu_;
+  std::vector<Row> rows_;
+  absl::Time next_paint_ = absl::InfinitePast();
+  bool is_painted_ = false;
 };
 
 }  // namespace train
