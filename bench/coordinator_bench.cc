@@ -9,14 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "bench/processor_seconds.h"
-#include "framework/blocking_counter.h"
-#include "framework/coordinator/coordinator.h"
-#include "framework/coordinator/coordinator_settings.h"
-#include "framework/default_environment.h"
-#include "tests/grpc_tasks.h"
-#include "tests/named_call.h"
-#include "tests/named_tensor_job.h"
-#include "tests/stoppable_environment.h"
+#include "tests/cluster/grpc_tasks.h"
+#include "tests/cluster/named_call.h"
+#include "tests/cluster/named_tensor_job.h"
+#include "tests/doubles/stoppable_environment.h"
+#include "tutti/environment.h"
+#include "tutti/named_tensors.h"
 
 namespace tutti {
 namespace {

@@ -9,11 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/default_environment.h"
-#include "framework/environment.h"
-#include "framework/mutex.h"
-#include "framework/prepared_collective.h"
-#include "resolvers/local_group.h"
+#include "framework/base/mutex.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/local_runtime.h"
 
 namespace tutti {
 namespace {

@@ -22,11 +22,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/default_environment.h"
 #include "remote/fake_services.h"
-#include "remote/grpc/grpc_transport.h"
-#include "remote/grpc/reserved_ports.h"
+#include "remote/grpc/connection/reserved_ports.h"
 #include "remote/transport.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
 namespace {

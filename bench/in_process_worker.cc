@@ -40,15 +40,14 @@
 #include "absl/strings/str_join.h"
 #include "bench/member_calls.h"
 #include "bench/memory_floors.h"
-#include "framework/collective_request.h"
-#include "framework/default_environment.h"
-#include "framework/dtype.h"
-#include "framework/segment_list.h"
-#include "tools/collective_spec.h"
-#include "tools/parallel_for.h"
-#include "tools/perf_buffers.h"
-#include "tools/version.h"
-#include "tools/workload.h"
+#include "tools/base/version.h"
+#include "tools/measure/parallel_for.h"
+#include "tools/measure/perf_buffers.h"
+#include "tools/request/collective_spec.h"
+#include "tools/request/workload.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

@@ -13,15 +13,13 @@
 #include "absl/base/optimization.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/blocking_counter.h"
-#include "framework/collective_executor.h"
-#include "framework/collective_request.h"
-#include "framework/environment.h"
-#include "framework/prepared_collective.h"
-#include "framework/segment_list.h"
-#include "resolvers/local_group.h"
-#include "tools/perf_buffers.h"
-#include "tools/workload.h"
+#include "tools/measure/perf_buffers.h"
+#include "tools/request/workload.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/local_runtime.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tools/stream_copy.h"
+#include "tools/measure/stream_copy.h"
 
 // Highway compiles the rest of this file once per instruction set.
 #undef HWY_TARGET_INCLUDE

@@ -28,15 +28,13 @@
 #include "absl/time/time.h"
 #include "bench/processor_seconds.h"
 #include "bench/run_mpi_task.h"
-#include "framework/coordinator/coordinator.h"
-#include "framework/coordinator/coordinator_settings.h"
-#include "framework/default_environment.h"
-#include "framework/merge_op.h"
-#include "framework/mutex.h"
-#include "framework/status_callback.h"
-#include "remote/mpi/mpi_runtime.h"
-#include "runtime/cluster_runtime.h"
-#include "tutti.h"
+#include "framework/base/mutex.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/mpi_transport.h"
+#include "tutti/named_tensors.h"
+#include "tutti/reduction.h"
+#include "tutti/tutti.h"
 
 namespace tutti {
 namespace {

@@ -28,14 +28,13 @@
 
 #include "absl/status/status.h"
 #include "bench/run_mpi_task.h"
-#include "framework/blocking_counter.h"
-#include "framework/default_environment.h"
-#include "framework/prepared_collective.h"
-#include "remote/mpi/mpi_engine.h"
-#include "remote/mpi/mpi_merge.h"
-#include "remote/mpi/mpi_runtime.h"
-#include "runtime/cluster_runtime.h"
-#include "tutti.h"
+#include "remote/mpi/collectives/mpi_merge.h"
+#include "remote/mpi/messages/mpi_engine.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/mpi_transport.h"
+#include "tutti/tutti.h"
 
 namespace tutti {
 namespace {

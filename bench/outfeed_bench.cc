@@ -13,18 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/blocking_counter.h"
-#include "framework/cpu_device.h"
-#include "framework/default_environment.h"
-#include "framework/device.h"
-#include "framework/dtype.h"
-#include "framework/environment.h"
-#include "framework/tensor.h"
-#include "framework/tensor_shape.h"
-#include "outfeed/outfeed_receiver.h"
-#include "outfeed/outfeed_registry.h"
-#include "outfeed/outfeed_sender.h"
-#include "tests/simulated_environment.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

@@ -11,11 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/dtype.h"
-#include "framework/reduction.h"
-#include "framework/reduction_kind.h"
-#include "framework/tensor.h"
-#include "framework/tensor_shape.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "framework/buf_rendezvous.h"
-#include "framework/peer_access.h"
+#include "framework/peer/buf_rendezvous.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "remote/mpi/mpi_transport.h"
-#include "runtime/cluster_runtime.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/mpi_transport.h"
 
 namespace tutti {
 

@@ -3,9 +3,9 @@
 
 #include "absl/status/status.h"
 #include "bench/run_task.h"
-#include "framework/coordinator/coordinator_settings.h"
-#include "framework/environment.h"
-#include "remote/mpi/mpi_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/mpi_transport.h"
+#include "tutti/named_tensors.h"
 
 namespace tutti {
 

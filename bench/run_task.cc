@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "framework/await.h"
-#include "remote/grpc/grpc_transport.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
 namespace {

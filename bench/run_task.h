@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "absl/status/status.h"
-#include "remote/grpc/grpc_options.h"
-#include "runtime/cluster_runtime.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
 

@@ -30,13 +30,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "bench/run_task.h"
-#include "framework/default_environment.h"
-#include "resolvers/param_resolver_distributed.h"
-#include "runtime/cluster_runtime.h"
-#include "tools/collective_spec.h"
-#include "tools/perf_buffers.h"
-#include "tools/workload.h"
-#include "tutti.h"
+#include "resolvers/leader/param_resolver_distributed.h"
+#include "tools/measure/perf_buffers.h"
+#include "tools/request/collective_spec.h"
+#include "tools/request/workload.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/tutti.h"
 
 namespace tutti {
 namespace {

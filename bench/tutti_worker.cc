@@ -19,10 +19,10 @@
 #include "absl/strings/str_split.h"
 #include "bench/run_task.h"
 #include "bench/serve_calls.h"
-#include "framework/default_environment.h"
-#include "runtime/cluster_runtime.h"
-#include "tools/version.h"
-#include "tutti.h"
+#include "tools/base/version.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/tutti.h"
 
 namespace tutti {
 namespace {

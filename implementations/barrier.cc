@@ -1,9 +1,8 @@
 #include <cstdint>
 
-#include "implementations/binomial_tree.h"
-#include "implementations/cost.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/binomial_tree.h"
+#include "implementations/parts/cost.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "implementations/shuffle_outline.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/shuffle_outline.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

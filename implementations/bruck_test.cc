@@ -6,11 +6,11 @@
 #include <set>
 #include <utility>
 
-#include "implementations/binomial_tree.h"
-#include "implementations/plan_testing.h"
+#include "implementations/parts/binomial_tree.h"
+#include "implementations/parts/plan_testing.h"
 
 namespace tutti {
-namespace {
+namespace bruck_test {
 
 using testing::AnyOf;
 using testing::SizeIs;
@@ -135,5 +135,5 @@ TEST(BruckAllToAllTest, InPlaceSetsTheLogarithmOfTheBlocksAside) {
   }
 }
 
-}  // namespace
+}  // namespace bruck_test
 }  // namespace tutti

@@ -3,12 +3,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "implementations/cost.h"
-#include "implementations/pipelines.h"
-#include "implementations/relay.h"
-#include "implementations/relay_outline.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/cost.h"
+#include "implementations/parts/pipelines.h"
+#include "implementations/parts/relay.h"
+#include "implementations/parts/relay_outline.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

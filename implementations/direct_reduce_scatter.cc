@@ -2,9 +2,8 @@
 
 #include <vector>
 
-#include "implementations/shuffle_outline.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/shuffle_outline.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

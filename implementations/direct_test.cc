@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "implementations/binomial_tree.h"
-#include "implementations/plan_testing.h"
+#include "implementations/parts/binomial_tree.h"
+#include "implementations/parts/plan_testing.h"
 
 namespace tutti {
-namespace {
+namespace direct_test {
 
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -223,5 +223,5 @@ TEST(ShuffleReduceTest, ReducesAllAtOnceInRankOrder) {
   }
 }
 
-}  // namespace
+}  // namespace direct_test
 }  // namespace tutti

@@ -1,14 +1,13 @@
 #include <vector>
 
-#include "implementations/binomial_tree.h"
-#include "implementations/cost.h"
-#include "implementations/double_tree.h"
-#include "implementations/double_tree_links.h"
-#include "implementations/double_tree_outline.h"
-#include "implementations/pipelines.h"
-#include "implementations/subdivision.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/binomial_tree.h"
+#include "implementations/parts/cost.h"
+#include "implementations/parts/double_tree.h"
+#include "implementations/parts/double_tree_links.h"
+#include "implementations/parts/double_tree_outline.h"
+#include "implementations/parts/pipelines.h"
+#include "implementations/parts/subdivision.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

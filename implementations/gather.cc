@@ -1,7 +1,6 @@
-#include "implementations/cost.h"
-#include "implementations/lanes_in_turn.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/cost.h"
+#include "implementations/parts/lanes_in_turn.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

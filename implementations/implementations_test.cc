@@ -10,13 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "framework/registry.h"
-#include "framework/selection.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule.h"
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
+#include "tutti/selection.h"
 
 namespace tutti {
-namespace {
+namespace implementations_test {
 
 const std::vector<std::string>& Names() {
   static const auto* const names =
@@ -400,5 +399,5 @@ TEST(ImplementationsTest, PriceAllMessagesOfProcessesThatShareProcessors) {
   }
 }
 
-}  // namespace
+}  // namespace implementations_test
 }  // namespace tutti

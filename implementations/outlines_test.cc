@@ -8,21 +8,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/collective_type.h"
-#include "framework/group_layout.h"
-#include "framework/registry.h"
-#include "implementations/plan_testing.h"
-#include "schedule/algorithm.h"
-#include "schedule/cluster_model.h"
-#include "schedule/lower_bound.h"
-#include "schedule/outline.h"
-#include "schedule/planned_outline.h"
-#include "schedule/simulator.h"
-#include "schedule/verifier.h"
-#include "tests/status_matchers.h"
+#include "implementations/parts/plan_testing.h"
+#include "schedule/proof/verifier.h"
+#include "schedule/simulate/cluster_model.h"
+#include "schedule/simulate/lower_bound.h"
+#include "schedule/simulate/planned_outline.h"
+#include "schedule/simulate/simulator.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
-namespace {
+namespace outlines_test {
 
 using ::testing::DoubleNear;
 using ::testing::Ge;
@@ -429,5 +428,5 @@ TEST(SimulatedTimeTest, OfAHundredThousandRanksHasTheClosedForm) {
   EXPECT_LT(halving, 2 * CeilLog2(n) * 1e-6 + 3 * bytes / 1e9);
 }
 
-}  // namespace
+}  // namespace outlines_test
 }  // namespace tutti

@@ -1,10 +1,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "implementations/cost.h"
-#include "implementations/lanes_in_turn.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/cost.h"
+#include "implementations/parts/lanes_in_turn.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

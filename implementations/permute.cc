@@ -1,8 +1,7 @@
 #include <algorithm>
 
-#include "implementations/cost.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/cost.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

@@ -1,10 +1,9 @@
 #include <utility>
 #include <vector>
 
-#include "implementations/cost.h"
-#include "implementations/rank_cube.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/cost.h"
+#include "implementations/parts/rank_cube.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

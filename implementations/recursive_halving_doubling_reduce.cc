@@ -1,8 +1,7 @@
-#include "implementations/cost.h"
-#include "implementations/halving_outline.h"
-#include "implementations/halving_tree.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/cost.h"
+#include "implementations/parts/halving_outline.h"
+#include "implementations/parts/halving_tree.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

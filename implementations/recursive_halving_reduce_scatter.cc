@@ -1,9 +1,8 @@
 #include "implementations/recursive_halving_reduce_scatter.h"
 
-#include "implementations/halving_outline.h"
-#include "implementations/halving_tree.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/halving_outline.h"
+#include "implementations/parts/halving_tree.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "implementations/binomial_tree.h"
-#include "implementations/plan_testing.h"
+#include "implementations/parts/binomial_tree.h"
+#include "implementations/parts/plan_testing.h"
 
 namespace tutti {
-namespace {
+namespace recursive_test {
 
 using testing::IsEmpty;
 using testing::Le;
@@ -227,5 +227,5 @@ TEST(RecursiveHalvingDoublingReduceTest, SumsAsRecursiveDoublingDoes) {
   }
 }
 
-}  // namespace
+}  // namespace recursive_test
 }  // namespace tutti

@@ -1,11 +1,10 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "implementations/cost.h"
-#include "implementations/ring_outline.h"
-#include "implementations/subdivision.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/cost.h"
+#include "implementations/parts/ring_outline.h"
+#include "implementations/parts/subdivision.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "implementations/plan_testing.h"
+#include "implementations/parts/plan_testing.h"
 
 namespace tutti {
-namespace {
+namespace ring_test {
 
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -162,5 +162,5 @@ TEST(RingTest, LargeTensorsAreSubdividedByDefault) {
   }
 }
 
-}  // namespace
+}  // namespace ring_test
 }  // namespace tutti

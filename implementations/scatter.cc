@@ -1,8 +1,7 @@
 #include "implementations/scatter.h"
 
-#include "implementations/lanes_in_turn.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/lanes_in_turn.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

@@ -1,10 +1,9 @@
 #ifndef TUTTI_IMPLEMENTATIONS_SCATTER_H_
 #define TUTTI_IMPLEMENTATIONS_SCATTER_H_
 
-#include "framework/implementation_traits.h"
-#include "implementations/cost.h"
-#include "schedule/plan.h"
-#include "schedule/schedule.h"
+#include "implementations/parts/cost.h"
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

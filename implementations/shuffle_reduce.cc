@@ -3,12 +3,11 @@
 #include <vector>
 
 #include "implementations/bruck_gather.h"
-#include "implementations/cost.h"
 #include "implementations/direct_reduce_scatter.h"
-#include "implementations/shuffle_outline.h"
-#include "schedule/algorithm.h"
+#include "implementations/parts/cost.h"
+#include "implementations/parts/shuffle_outline.h"
 #include "schedule/composition.h"
-#include "schedule/schedule_builder.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

@@ -3,9 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "implementations/binomial_tree.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "implementations/parts/binomial_tree.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "implementations/binomial_tree.h"
-#include "implementations/plan_testing.h"
+#include "implementations/parts/binomial_tree.h"
+#include "implementations/parts/plan_testing.h"
 
 namespace tutti {
-namespace {
+namespace tree_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -290,5 +290,5 @@ TEST(BarrierTest, PlansForManyRanksAreShort) {
   }
 }
 
-}  // namespace
+}  // namespace tree_test
 }  // namespace tutti

@@ -1,5 +1,3 @@
-#include "outfeed/add_outfeed.h"
-
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -7,10 +5,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "framework/outfeed_channel.h"
-#include "framework/status_callback.h"
-#include "framework/tensor.h"
 #include "outfeed/memory_channel.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

@@ -1,23 +1,21 @@
-#include "outfeed/add_outfeed.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <vector>
 
-#include "framework/collective_request.h"
-#include "framework/cpu_device.h"
-#include "framework/group_layout.h"
-#include "outfeed/outfeed_registry.h"
 #include "outfeed/outfeed_testing.h"
-#include "schedule/lower.h"
-#include "schedule/recorded_graph.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "schedule/lower/recorded_graph.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/lowering.h"
+#include "tutti/outfeed.h"
+#include "tutti/params.h"
 
 namespace tutti {
-namespace {
+namespace add_outfeed_test {
 
 using absl::StatusCode;
 using testing::ElementsAre;
@@ -243,5 +241,5 @@ TEST_F(AddOutfeedTest, AddsNothingThatMakesNoSense) {
   EXPECT_THAT(graph.nodes(), IsEmpty());
 }
 
-}  // namespace
+}  // namespace add_outfeed_test
 }  // namespace tutti

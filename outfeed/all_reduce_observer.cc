@@ -1,16 +1,12 @@
-#include "outfeed/all_reduce_observer.h"
-
 #include <cstring>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "framework/dtype.h"
-#include "framework/mutex.h"
-#include "framework/segment_list.h"
-#include "framework/tensor.h"
-#include "framework/tensor_shape.h"
+#include "framework/base/mutex.h"
 #include "outfeed/frame.h"
 #include "outfeed/memory_channel.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

@@ -8,17 +8,15 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "framework/blocking_counter.h"
-#include "framework/default_environment.h"
-#include "framework/device.h"
-#include "framework/tensor.h"
-#include "outfeed/all_reduce_observer.h"
-#include "outfeed/outfeed_receiver.h"
-#include "resolvers/local_group.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/local_runtime.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace all_reduce_observer_concurrency_test {
 
 constexpr int kNumDevices = 4;
 constexpr int kNumSteps = 2000;
@@ -97,5 +95,5 @@ TEST(AllReduceObserverConcurrencyTest, EveryResultIsDeliveredOrCounted) {
   }
 }
 
-}  // namespace
+}  // namespace all_reduce_observer_concurrency_test
 }  // namespace tutti

@@ -1,5 +1,3 @@
-#include "outfeed/all_reduce_observer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,18 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "framework/cpu_device.h"
-#include "framework/device.h"
-#include "framework/segment_list.h"
-#include "outfeed/outfeed_receiver.h"
-#include "outfeed/outfeed_registry.h"
 #include "outfeed/outfeed_testing.h"
-#include "tests/local_job.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/local_job.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace all_reduce_observer_test {
 
 using absl::StatusCode;
 using testing::ElementsAre;
@@ -235,5 +231,5 @@ TEST_F(AllReduceObserverTest, RejectsOptionsThatMakeNoSense) {
          [&](auto& o) { o.devices[0] = &other; });
 }
 
-}  // namespace
+}  // namespace all_reduce_observer_test
 }  // namespace tutti

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
-#include "framework/mutex.h"
+#include "framework/base/mutex.h"
 
 namespace tutti {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 namespace tutti {
-namespace {
+namespace byte_budget_test {
 
 class Waiter : public ByteBudget::Waiter {
  public:
@@ -76,5 +76,5 @@ TEST_F(ByteBudgetTest, WhoStopsWaitingHoldsNobodyUp) {
   EXPECT_EQ(budget_.used_bytes(), 0);
 }
 
-}  // namespace
+}  // namespace byte_budget_test
 }  // namespace tutti

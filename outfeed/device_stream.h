@@ -13,16 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "framework/device.h"
-#include "framework/environment.h"
-#include "framework/mutex.h"
-#include "framework/outfeed_channel.h"
-#include "framework/status_callback.h"
-#include "framework/tensor.h"
+#include "framework/base/mutex.h"
 #include "outfeed/byte_budget.h"
-#include "outfeed/outfeed_callback.h"
-#include "outfeed/outfeed_registry.h"
-#include "outfeed/outfeed_statistics.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 

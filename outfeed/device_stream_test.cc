@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "framework/cpu_device.h"
 #include "outfeed/outfeed_testing.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
 
 namespace tutti {
-namespace {
+namespace device_stream_test {
 
 using ::testing::ElementsAre;
 
@@ -152,5 +152,5 @@ TEST_F(DeviceStreamTest, DoesNotEndIfItDoesNotStart) {
   EXPECT_EQ(ended_.num_calls, 0);
 }
 
-}  // namespace
+}  // namespace device_stream_test
 }  // namespace tutti

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "framework/tensor.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 

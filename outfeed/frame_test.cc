@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/dtype.h"
-#include "framework/tensor_shape.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace frame_test {
 
 using ::testing::HasSubstr;
 
@@ -51,5 +50,5 @@ TEST(FrameTest, OnlyTheShutdownHeaderIsIt) {
   EXPECT_FALSE(IsShutdownHeader(Tensor()));
 }
 
-}  // namespace
+}  // namespace frame_test
 }  // namespace tutti

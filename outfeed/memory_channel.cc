@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/run_in_turn.h"
+#include "framework/base/run_in_turn.h"
 
 namespace tutti {
 namespace {

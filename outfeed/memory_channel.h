@@ -12,11 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "framework/device.h"
-#include "framework/mutex.h"
-#include "framework/outfeed_channel.h"
-#include "framework/status_callback.h"
-#include "framework/tensor.h"
+#include "framework/base/mutex.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 

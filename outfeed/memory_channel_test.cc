@@ -7,12 +7,12 @@
 #include <memory>
 #include <vector>
 
-#include "framework/cpu_device.h"
 #include "outfeed/outfeed_testing.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
 
 namespace tutti {
-namespace {
+namespace memory_channel_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -257,5 +257,5 @@ TEST(OutfeedChannelOfTest, OtherDevicesBringTheirOwn) {
   EXPECT_EQ(*OutfeedChannelOf(device), own);
 }
 
-}  // namespace
+}  // namespace memory_channel_test
 }  // namespace tutti

@@ -7,13 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "framework/blocking_counter.h"
-#include "framework/default_environment.h"
 #include "outfeed/outfeed_testing.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
 
 namespace tutti {
-namespace {
+namespace outfeed_concurrency_test {
 
 constexpr int kNumDevices = 3;
 constexpr int kNumItems = 20'000;  // Of each device.
@@ -140,5 +139,5 @@ TEST_F(OutfeedConcurrencyTest, ACallbackThatFailsMeetsDevicesThatSend) {
   }
 }
 
-}  // namespace
+}  // namespace outfeed_concurrency_test
 }  // namespace tutti

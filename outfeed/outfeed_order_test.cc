@@ -9,11 +9,11 @@
 
 #include "absl/time/time.h"
 #include "outfeed/outfeed_testing.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
 
 namespace tutti {
-namespace {
+namespace outfeed_order_test {
 
 constexpr int kNumDevices = 4;
 constexpr int kNumItems = 1'000'000;  // Of all devices.
@@ -78,5 +78,5 @@ TEST_P(OutfeedOrderTest, IsThatOfTheDevice) {
 INSTANTIATE_TEST_SUITE_P(Limits, OutfeedOrderTest,
                          testing::Values(64, int64_t{256} << 20));
 
-}  // namespace
+}  // namespace outfeed_order_test
 }  // namespace tutti

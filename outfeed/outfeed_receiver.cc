@@ -1,5 +1,3 @@
-#include "outfeed/outfeed_receiver.h"
-
 #include <memory>
 #include <utility>
 #include <vector>
@@ -7,11 +5,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "framework/mutex.h"
-#include "framework/outfeed_channel.h"
+#include "framework/base/mutex.h"
 #include "outfeed/byte_budget.h"
 #include "outfeed/device_stream.h"
 #include "outfeed/memory_channel.h"
+#include "tutti/device.h"
+#include "tutti/outfeed.h"
 
 namespace tutti {
 namespace {

@@ -1,6 +1,3 @@
-#include "outfeed/device_stream.h"
-#include "outfeed/outfeed_receiver.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,13 +7,15 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "outfeed/device_stream.h"
 #include "outfeed/frame.h"
 #include "outfeed/outfeed_testing.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/outfeed.h"
 
 namespace tutti {
-namespace {
+namespace outfeed_receiver_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -368,5 +367,5 @@ TEST_F(OutfeedReceiverTest, RejectsOptionsThatCannotBe) {
       StatusIs(invalid, HasSubstr("found 0")));
 }
 
-}  // namespace
+}  // namespace outfeed_receiver_test
 }  // namespace tutti

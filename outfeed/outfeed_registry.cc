@@ -1,5 +1,3 @@
-#include "outfeed/outfeed_registry.h"
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,9 +6,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "framework/mutex.h"
-#include "framework/outfeed_channel.h"
+#include "framework/base/mutex.h"
 #include "outfeed/frame.h"
+#include "tutti/device.h"
+#include "tutti/outfeed.h"
 
 namespace tutti {
 namespace {

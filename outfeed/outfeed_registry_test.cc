@@ -1,13 +1,12 @@
-#include "outfeed/outfeed_registry.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "outfeed/frame.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/outfeed.h"
 
 namespace tutti {
-namespace {
+namespace outfeed_registry_test {
 
 using ::testing::HasSubstr;
 using ::testing::StrEq;
@@ -82,5 +81,5 @@ TEST(OutfeedRegistryTest, ChecksAnArray) {
               StatusIs(kInvalid, HasSubstr("not set")));
 }
 
-}  // namespace
+}  // namespace outfeed_registry_test
 }  // namespace tutti

@@ -1,11 +1,10 @@
-#include "outfeed/outfeed_sender.h"
-
 #include <cstddef>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "framework/await.h"
 #include "outfeed/memory_channel.h"
+#include "tutti/environment.h"
+#include "tutti/outfeed.h"
 
 namespace tutti {
 

@@ -1,16 +1,15 @@
-#include "outfeed/outfeed_sender.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "outfeed/outfeed_testing.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/outfeed.h"
 
 namespace tutti {
-namespace {
+namespace outfeed_sender_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -80,5 +79,5 @@ TEST_F(OutfeedSenderTest, TheCallbackGetsTheSameMemory) {
   EXPECT_TRUE(is_free);
 }
 
-}  // namespace
+}  // namespace outfeed_sender_test
 }  // namespace tutti

@@ -10,11 +10,11 @@
 
 #include "outfeed/frame.h"
 #include "outfeed/outfeed_testing.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
 
 namespace tutti {
-namespace {
+namespace outfeed_shutdown_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -225,5 +225,5 @@ TEST_F(OutfeedStartTest, FailsWhereADeviceHasAReceiver) {
   EXPECT_FALSE(other->statistics(0).has_ended);
 }
 
-}  // namespace
+}  // namespace outfeed_shutdown_test
 }  // namespace tutti

@@ -11,17 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/cpu_device.h"
-#include "framework/device.h"
-#include "framework/dtype.h"
-#include "framework/environment.h"
-#include "framework/status_callback.h"
-#include "framework/tensor.h"
-#include "framework/tensor_shape.h"
 #include "outfeed/memory_channel.h"
-#include "outfeed/outfeed_receiver.h"
-#include "outfeed/outfeed_registry.h"
-#include "outfeed/outfeed_sender.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 

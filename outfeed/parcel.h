@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "outfeed/outfeed_registry.h"
+#include "tutti/outfeed.h"
 
 namespace tutti {
 

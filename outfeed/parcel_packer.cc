@@ -5,8 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "framework/dtype.h"
-#include "framework/tensor_shape.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

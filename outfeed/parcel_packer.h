@@ -8,10 +8,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/tensor.h"
-#include "outfeed/outfeed_registry.h"
 #include "outfeed/parcel.h"
 #include "outfeed/stream_tags.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 

@@ -12,13 +12,12 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/dtype.h"
-#include "framework/tensor_shape.h"
-#include "outfeed/outfeed_registry.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace parcel_test {
 
 using absl::StatusCode;
 using ::testing::HasSubstr;
@@ -138,5 +137,5 @@ TEST_F(ParcelTest, EveryEntryIsCheckedForItsEnd) {
   }
 }
 
-}  // namespace
+}  // namespace parcel_test
 }  // namespace tutti

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "framework/dtype.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

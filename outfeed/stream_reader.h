@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "outfeed/outfeed_registry.h"
 #include "outfeed/parcel.h"
+#include "tutti/outfeed.h"
 
 namespace tutti {
 

@@ -11,14 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/dtype.h"
-#include "framework/tensor_shape.h"
-#include "outfeed/outfeed_registry.h"
 #include "outfeed/parcel.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace stream_reader_test {
 
 using absl::StatusCode;
 using ::testing::HasSubstr;
@@ -139,5 +138,5 @@ TEST_F(StreamReaderTest, AnIdIsAsTheRegistryHasIt) {
   ExpectInvalid({DefineEntry{2, 1}, Int32s(int64_t{1} << 61)}, "bytes");
 }
 
-}  // namespace
+}  // namespace stream_reader_test
 }  // namespace tutti

@@ -2,10 +2,10 @@
 #define TUTTI_REMOTE_CALLER_CHECK_H_
 
 #include "absl/status/status.h"
-#include "framework/buf_key.h"
-#include "framework/cluster_spec.h"
-#include "framework/control_channel.h"
-#include "framework/params.h"
+#include "framework/control/control_channel.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/params.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

@@ -12,12 +12,12 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/last_holder.h"
-#include "framework/params.h"
-#include "framework/rank_list.h"
-#include "framework/wire_codec.h"
+#include "framework/base/last_holder.h"
+#include "framework/base/rank_list.h"
+#include "framework/control/wire_codec.h"
 #include "remote/caller_check.h"
 #include "remote/per_step_collective_remote_access.h"
+#include "tutti/params.h"
 
 namespace tutti {
 namespace {

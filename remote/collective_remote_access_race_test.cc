@@ -14,14 +14,14 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "framework/default_environment.h"
-#include "framework/mutex.h"
-#include "framework/params.h"
+#include "framework/base/mutex.h"
 #include "remote/collective_remote_access.h"
-#include "tests/simulated_environment.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tutti/environment.h"
+#include "tutti/params.h"
 
 namespace tutti {
-namespace {
+namespace collective_remote_access_race_test {
 
 constexpr int64_t kStep = 5;
 constexpr GroupKey kGroup = 7;
@@ -383,5 +383,5 @@ TEST(CollectiveRemoteAccessRaceTest, WhatWasReplacedAsItActsTouchesNothing) {
   former.join();
 }
 
-}  // namespace
+}  // namespace collective_remote_access_race_test
 }  // namespace tutti

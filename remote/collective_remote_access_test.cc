@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "framework/params.h"
-#include "tests/loopback_network.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/cluster/loopback_network.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/params.h"
 
 namespace tutti {
-namespace {
+namespace collective_remote_access_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -754,5 +754,5 @@ TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
   ExpectNothingLeft();
 }
 
-}  // namespace
+}  // namespace collective_remote_access_test
 }  // namespace tutti

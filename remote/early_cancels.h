@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "framework/buf_key.h"
-#include "framework/collective_request.h"
-#include "framework/control_channel.h"
+#include "framework/control/control_channel.h"
+#include "tutti/collective.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/collective_request.h"
+#include "tutti/collective.h"
 
 namespace tutti {
-namespace {
+namespace early_cancels_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -73,5 +73,5 @@ TEST(EarlyCancelsTest, AllOfAStepAreRemoved) {
   EXPECT_THAT(ExecutionsOf(cancels, 7), ElementsAre(5));
 }
 
-}  // namespace
+}  // namespace early_cancels_test
 }  // namespace tutti

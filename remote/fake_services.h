@@ -11,12 +11,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/blocking_counter.h"
-#include "framework/buf_key.h"
-#include "framework/control_channel.h"
-#include "framework/mutex.h"
-#include "framework/peer_access.h"
+#include "framework/base/mutex.h"
+#include "framework/control/control_channel.h"
 #include "remote/transfer_channel.h"
+#include "tutti/environment.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

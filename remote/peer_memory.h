@@ -12,7 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "framework/environment.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 

@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "tests/simulated_environment.h"
+#include "tests/doubles/simulated_environment.h"
 
 namespace tutti {
-namespace {
+namespace peer_memory_test {
 
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -118,5 +118,5 @@ TEST_F(PeerMemoryTest, OfALeaseThatCannotBeReadNothingIsKnown) {
   EXPECT_FALSE(reader.WereTakenBack());
 }
 
-}  // namespace
+}  // namespace peer_memory_test
 }  // namespace tutti

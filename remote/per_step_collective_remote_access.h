@@ -10,12 +10,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "framework/buf_key.h"
-#include "framework/collective_delegate.h"
-#include "framework/mutex.h"
-#include "framework/params.h"
-#include "framework/peer_access.h"
+#include "framework/base/mutex.h"
+#include "framework/collective/collective_delegate.h"
 #include "remote/collective_remote_access.h"
+#include "tutti/params.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

@@ -4,10 +4,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "framework/buf_key.h"
-#include "framework/control_channel.h"
-#include "framework/environment.h"
-#include "framework/peer_access.h"
+#include "framework/control/control_channel.h"
+#include "tutti/environment.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

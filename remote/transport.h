@@ -4,10 +4,10 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "framework/control_channel.h"
-#include "framework/implementation_traits.h"
-#include "framework/peer_access.h"
+#include "framework/control/control_channel.h"
 #include "remote/transfer_channel.h"
+#include "tutti/implementation.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
-#include "framework/environment.h"
-#include "framework/mutex.h"
+#include "framework/base/mutex.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 

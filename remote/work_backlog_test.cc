@@ -6,12 +6,11 @@
 #include <atomic>
 #include <vector>
 
-#include "framework/blocking_counter.h"
-#include "framework/default_environment.h"
-#include "tests/simulated_environment.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tutti/environment.h"
 
 namespace tutti {
-namespace {
+namespace work_backlog_test {
 
 using testing::ElementsAre;
 
@@ -56,5 +55,5 @@ TEST(WorkBacklogTest, TheDrainWaitsForWhatRunsOnAnotherThread) {
   EXPECT_TRUE(ended);
 }
 
-}  // namespace
+}  // namespace work_backlog_test
 }  // namespace tutti

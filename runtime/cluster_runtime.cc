@@ -1,4 +1,4 @@
-#include "runtime/cluster_runtime.h"
+#include "tutti/cluster_runtime.h"
 
 #include <cstdint>
 #include <limits>
@@ -8,23 +8,22 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "framework/buf_key.h"
-#include "framework/collective_delegate.h"
-#include "framework/control_channel.h"
-#include "framework/coordinator/coordinator_server.h"
-#include "framework/coordinator/rank_coordinator.h"
-#include "framework/cpu_device.h"
-#include "framework/device_manager.h"
-#include "framework/environment_check.h"
-#include "framework/group_directory.h"
-#include "framework/last_holder.h"
-#include "framework/mutex.h"
-#include "framework/registry.h"
+#include "framework/base/environment_check.h"
+#include "framework/base/last_holder.h"
+#include "framework/base/mutex.h"
+#include "framework/collective/collective_delegate.h"
+#include "framework/collective/group_directory.h"
+#include "framework/control/control_channel.h"
+#include "named_tensors/coordinator_server.h"
+#include "named_tensors/rank_coordinator.h"
 #include "remote/collective_remote_access.h"
 #include "remote/transport.h"
-#include "resolvers/cluster_control.h"
-#include "resolvers/control_codec.h"
-#include "resolvers/task_health.h"
+#include "resolvers/membership/cluster_control.h"
+#include "resolvers/membership/task_health.h"
+#include "resolvers/messages/control_codec.h"
+#include "tutti/device.h"
+#include "tutti/implementation.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 namespace {

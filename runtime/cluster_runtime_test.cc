@@ -1,4 +1,4 @@
-#include "runtime/cluster_runtime.h"
+#include "tutti/cluster_runtime.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,17 +10,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/collective_type.h"
-#include "framework/implementation_traits.h"
-#include "framework/registry.h"
 #include "runtime/cluster_runtime_testing.h"
-#include "schedule/algorithm.h"
-#include "tests/loopback_network.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/cluster/loopback_network.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
-namespace {
+namespace cluster_runtime_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -590,5 +589,5 @@ TEST(ClusterRuntimeOptionsTest, RefusesWhatMakesNoCluster) {
       "the transport that was made is null");
 }
 
-}  // namespace
+}  // namespace cluster_runtime_test
 }  // namespace tutti

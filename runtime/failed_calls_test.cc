@@ -13,15 +13,15 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/cancellation.h"
-#include "framework/collective_executor.h"
-#include "framework/collective_request.h"
-#include "framework/tensor.h"
 #include "runtime/cluster_runtime_testing.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace failed_calls_test {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -376,5 +376,5 @@ TEST_P(FailedCallsTest, WhatFailedBeforeItWasSettledHoldsNobodyBack) {
   }
 }
 
-}  // namespace
+}  // namespace failed_calls_test
 }  // namespace tutti

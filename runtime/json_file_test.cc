@@ -7,10 +7,10 @@
 #include <map>
 #include <string>
 
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
 
 namespace tutti {
-namespace {
+namespace json_file_test {
 
 using testing::AllOf;
 using testing::EndsWith;
@@ -101,5 +101,5 @@ TEST(JsonFileTest, AKeyThatAnObjectHasTwiceIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace json_file_test
 }  // namespace tutti

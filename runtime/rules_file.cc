@@ -1,5 +1,3 @@
-#include "runtime/rules_file.h"
-
 #include <array>
 #include <cstddef>
 #include <iterator>
@@ -13,11 +11,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "framework/collective_request.h"
-#include "framework/collective_type.h"
-#include "framework/layout_text.h"
+#include "framework/collective/layout_text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/json_file.h"
+#include "tutti/collective.h"
+#include "tutti/selection.h"
 
 namespace tutti {
 namespace {

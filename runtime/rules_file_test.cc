@@ -1,5 +1,3 @@
-#include "runtime/rules_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,10 +10,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/selection.h"
 
 namespace tutti {
-namespace {
+namespace rules_file_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -230,5 +229,5 @@ TEST(RulesFileTest, AFileIsReadAndNamedByItsPath) {
   EXPECT_EQ((*rules)->rules[0].where, path + ":2");
 }
 
-}  // namespace
+}  // namespace rules_file_test
 }  // namespace tutti

@@ -1,5 +1,3 @@
-#include "runtime/single_controller.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -15,15 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "framework/collective_request.h"
-#include "framework/dtype.h"
-#include "framework/implementation_traits.h"
-#include "framework/mutex.h"
-#include "framework/rank_list.h"
-#include "framework/reduction_kind.h"
-#include "framework/registry.h"
-#include "framework/tensor_shape.h"
-#include "resolvers/local_group.h"
+#include "framework/base/mutex.h"
+#include "framework/base/rank_list.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
+#include "tutti/local_runtime.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

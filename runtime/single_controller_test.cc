@@ -1,5 +1,3 @@
-#include "runtime/single_controller.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "framework/collective_implementation.h"
-#include "framework/default_environment.h"
-#include "framework/registry.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
+#include "tutti/implementation.h"
+#include "tutti/local_runtime.h"
 
 namespace tutti {
-namespace {
+namespace single_controller_test {
 
 using absl::StatusCode;
 using testing::Each;
@@ -322,5 +320,5 @@ TEST_F(SingleControllerTest, TensorsMustBeAlike) {
       StatusIs(StatusCode::kInvalidArgument, HasSubstr("tensor 1 is not set")));
 }
 
-}  // namespace
+}  // namespace single_controller_test
 }  // namespace tutti

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/collective_shapes.h"
+#include "tutti/params.h"
 
 namespace tutti {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/params.h"
-#include "schedule/schedule.h"
+#include "tutti/params.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

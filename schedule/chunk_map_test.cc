@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/params_test_data.h"
+#include "framework/collective/params_test_data.h"
 
 namespace tutti {
-namespace {
+namespace chunk_map_test {
 
 TEST(CutTest, PartsTileTheWholeAndDifferByAtMostOne) {
   for (int64_t num_elements : {0, 1, 2, 7, 8, 1001}) {
@@ -259,5 +259,5 @@ TEST(ChunkMapTest, PiecesOfUnevenBlocksLieInTheirBlocks) {
   EXPECT_EQ(map.RangeOf(Input(5)), (Range{2, 2}));
 }
 
-}  // namespace
+}  // namespace chunk_map_test
 }  // namespace tutti

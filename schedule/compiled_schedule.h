@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "schedule/group_memory.h"
-#include "schedule/schedule.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "schedule/group_memory.h"
-#include "schedule/schedule_builder.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
-namespace {
+namespace compiled_schedule_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -487,5 +487,5 @@ INSTANTIATE_TEST_SUITE_P(
                             kNoStep}),
     [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace compiled_schedule_test
 }  // namespace tutti

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedule/group_memory.h"
-#include "schedule/schedule.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

@@ -4,13 +4,12 @@
 
 #include <string>
 
-#include "framework/collective_type.h"
 #include "schedule/group_memory.h"
-#include "schedule/schedule.h"
-#include "schedule/schedule_builder.h"
+#include "tutti/collective.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
-namespace {
+namespace composition_test {
 
 // Rank 2 of an all-reduce of four ranks in two chunks.
 Composition AllReduceOfFour() {
@@ -293,5 +292,5 @@ TEST(CompositionTest, WhatIsNotInTheOutputIsMadeInScratch) {
             "3.0: scratch[3].4 = scratch[3].2, after 1.1\n");
 }
 
-}  // namespace
+}  // namespace composition_test
 }  // namespace tutti

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "framework/registry.h"
+#include "tutti/implementation.h"
 
 namespace tutti {
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "framework/group_layout.h"
-#include "framework/group_resources.h"
-#include "framework/merge_op.h"
-#include "framework/tensor_shape.h"
+#include "framework/collective/group_resources.h"
 #include "schedule/ranks_in_keys.h"
+#include "tutti/params.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/params.h"
+#include "tutti/params.h"
 
 namespace tutti {
 

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "framework/collective_request.h"
+#include "tutti/collective.h"
 
 namespace tutti {
 

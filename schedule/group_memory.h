@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/collective_type.h"
-#include "schedule/schedule.h"
+#include "tutti/collective.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 namespace tutti {
-namespace {
+namespace group_memory_test {
 
 GroupMemory Memory(CollectiveType type, int num_ranks, int num_chunks,
                    bool uneven = false) {
@@ -106,5 +106,5 @@ TEST(GroupMemoryTest, RejectsNumbersOfChunksThatCannotBe) {
   EXPECT_FALSE(Memory(CollectiveType::kBarrier, 3, 3).CheckNumChunks().ok());
 }
 
-}  // namespace
+}  // namespace group_memory_test
 }  // namespace tutti

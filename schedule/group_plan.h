@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "schedule/group_memory.h"
-#include "schedule/schedule.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

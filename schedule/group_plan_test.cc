@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 
 namespace tutti {
-namespace {
+namespace group_plan_test {
 
 using testing::HasSubstr;
 
@@ -183,5 +183,5 @@ TEST(GroupPlanTest, RejectsAMissingSchedule) {
   ExpectError({Lanes({})}, "1 schedules for 2 ranks");
 }
 
-}  // namespace
+}  // namespace group_plan_test
 }  // namespace tutti

@@ -1,4 +1,4 @@
-#include "schedule/schedule.h"
+#include "tutti/schedule.h"
 
 #include <string>
 

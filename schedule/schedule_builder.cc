@@ -1,4 +1,4 @@
-#include "schedule/schedule_builder.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 

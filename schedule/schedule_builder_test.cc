@@ -1,9 +1,9 @@
-#include "schedule/schedule_builder.h"
-
 #include <gtest/gtest.h>
 
+#include "tutti/schedule.h"
+
 namespace tutti {
-namespace {
+namespace schedule_builder_test {
 
 TEST(ScheduleBuilderTest, EveryCallAppendsItsStep) {
   ScheduleBuilder builder(/*num_chunks=*/4);
@@ -75,5 +75,5 @@ TEST(ScheduleBuilderTest, AScheduleMayHaveNothingToDo) {
   EXPECT_EQ(schedule.num_chunks, 1);
 }
 
-}  // namespace
+}  // namespace schedule_builder_test
 }  // namespace tutti

@@ -1,9 +1,9 @@
-#include "schedule/schedule.h"
+#include "tutti/schedule.h"
 
 #include <gtest/gtest.h>
 
 namespace tutti {
-namespace {
+namespace schedule_test {
 
 TEST(ScheduleTest, ASlotIsWrittenWithItsSpaceAndChunk) {
   EXPECT_EQ(ToString(Input(2)), "input[2]");
@@ -60,5 +60,5 @@ TEST(ScheduleTest, AStepRefIsSetIfItNamesALane) {
   EXPECT_TRUE((StepRef{0, 0}).is_set());
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace tutti

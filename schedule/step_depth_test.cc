@@ -5,11 +5,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "schedule/schedule_builder.h"
-#include "schedule/symbolic.h"
+#include "schedule/proof/symbolic.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
-namespace {
+namespace step_depth_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -96,5 +96,5 @@ TEST(StepDepthTest, ASenderThatIsAheadWaitsForItsReceiver) {
               ElementsAre(1, 2, 1, 2));
 }
 
-}  // namespace
+}  // namespace step_depth_test
 }  // namespace tutti

@@ -5,10 +5,10 @@
 #include <random>
 #include <vector>
 
-#include "schedule/symbolic.h"
+#include "schedule/proof/symbolic.h"
 
 namespace tutti {
-namespace {
+namespace step_order_test {
 
 // Random schedules that can be run: steps are made in an order in which they
 // could complete, and wait only for steps made before.
@@ -199,5 +199,5 @@ TEST_P(StepOrderTest, AwaitedRanksAgreeWithTheTransitiveClosure) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, StepOrderTest, testing::Range(1, 101));
 
-}  // namespace
+}  // namespace step_order_test
 }  // namespace tutti

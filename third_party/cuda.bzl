@@ -11,7 +11,7 @@ _OLDEST_NCCL = (2, 14)
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
-# found.cc says what was found, for gpu/cuda_found.h; toolkit.txt changes when
+# found.cc says what was found, for gpu/runtime/cuda_found.h; toolkit.txt changes when
 # the toolkit does.
 exports_files(["found.cc", "toolkit.txt"])
 
@@ -43,7 +43,7 @@ WITH_NCCL = {with_nccl}
 CUDA_ROOT = "{root}"
 """
 
-_FOUND = """#include "gpu/cuda_found.h"
+_FOUND = """#include "gpu/runtime/cuda_found.h"
 
 namespace tutti {{
 

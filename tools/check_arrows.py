@@ -54,7 +54,7 @@ def dependencies():
 
 
 def folder(label):
-    """The top folder of a label of ours: "framework" of "//framework:dtype"."""
+    """The top folder of a label of ours: "framework" of "//framework/tensor"."""
     return re.match(r"//([^/:]*)", label).group(1)
 
 

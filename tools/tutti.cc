@@ -6,7 +6,7 @@
 #include <csignal>
 #include <iostream>
 
-#include "tools/tool.h"
+#include "tools/commands/tool.h"
 
 namespace {
 

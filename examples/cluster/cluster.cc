@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "framework/default_environment.h"
-#include "remote/grpc/grpc_transport.h"
-#include "runtime/cluster_runtime.h"
-#include "tutti.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
+#include "tutti/tutti.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "framework/default_environment.h"
-#include "tutti.h"
+#include "tutti/environment.h"
+#include "tutti/tutti.h"
 
 namespace {
 

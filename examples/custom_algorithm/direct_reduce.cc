@@ -14,12 +14,9 @@
 // rounds; in exchange a rank there speaks to two others, and here to all at
 // once.
 
-#include "framework/collective_type.h"
-#include "framework/implementation_traits.h"
-#include "framework/registry.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule.h"
-#include "schedule/schedule_builder.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <asio/thread_pool.hpp>
 #include <iostream>
 
-#include "framework/default_environment.h"
-#include "tutti.h"
+#include "tutti/environment.h"
+#include "tutti/tutti.h"
 
 struct MyPool : tutti::WorkQueue {
   ~MyPool() override { pool.join(); }

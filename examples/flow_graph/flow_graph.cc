@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "examples/flow_graph/flow_graph_builder.h"
-#include "framework/default_environment.h"
-#include "framework/group_layout.h"
-#include "schedule/lower.h"
-#include "tutti.h"
+#include "tutti/environment.h"
+#include "tutti/lowering.h"
+#include "tutti/params.h"
+#include "tutti/tutti.h"
 
 namespace {
 

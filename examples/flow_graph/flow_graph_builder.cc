@@ -3,9 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "framework/dtype.h"
-#include "framework/fold.h"
-#include "framework/merge_op.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 using tbb::flow::continue_msg;
 using tutti::Space;

@@ -14,10 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/collective_request.h"
-#include "framework/tensor.h"
-#include "schedule/graph_builder.h"
-#include "schedule/host_call_builder.h"
+#include "tutti/collective.h"
+#include "tutti/lowering.h"
+#include "tutti/tensor.h"
 
 // The steps of a collective as nodes of a oneTBB flow graph, between `start`
 // and `end`. Make it, give it to LowerGroup(), and to AddOutfeed() for what the

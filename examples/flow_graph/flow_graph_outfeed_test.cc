@@ -10,13 +10,12 @@
 
 #include "absl/types/span.h"
 #include "examples/flow_graph/flow_graph_builder.h"
-#include "framework/default_environment.h"
-#include "framework/group_layout.h"
-#include "outfeed/add_outfeed.h"
-#include "outfeed/outfeed_receiver.h"
-#include "schedule/lower.h"
-#include "tests/status_matchers.h"
-#include "tutti.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
+#include "tutti/lowering.h"
+#include "tutti/outfeed.h"
+#include "tutti/params.h"
+#include "tutti/tutti.h"
 
 namespace tutti {
 namespace {

@@ -1,7 +1,7 @@
 #include <iostream>
 
-#include "framework/default_environment.h"
-#include "tutti.h"
+#include "tutti/environment.h"
+#include "tutti/tutti.h"
 
 int main() {
   const tutti::DefaultEnvironment environment;

@@ -28,12 +28,11 @@
 #include "absl/types/span.h"
 #include "examples/train/data.h"
 #include "examples/train/model.h"
-#include "framework/coordinator/coordinator.h"
-#include "framework/default_environment.h"
-#include "remote/mpi/mpi_runtime.h"
-#include "remote/mpi/mpi_transport.h"
-#include "runtime/cluster_runtime.h"
-#include "tutti.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/mpi_transport.h"
+#include "tutti/named_tensors.h"
+#include "tutti/tutti.h"
 
 namespace train {
 namespace {

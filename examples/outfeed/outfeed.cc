@@ -1,12 +1,12 @@
 // Two devices hand losses and samples to the host, and go on.
+#include "tutti/outfeed.h"
+
 #include <algorithm>
 #include <iostream>
 #include <vector>
 
-#include "framework/default_environment.h"
-#include "outfeed/outfeed_receiver.h"
-#include "outfeed/outfeed_sender.h"
-#include "tutti.h"
+#include "tutti/environment.h"
+#include "tutti/tutti.h"
 
 constexpr uint32_t kLoss = 1, kSample = 2;
 constexpr auto kFloat = tutti::DType::kFloat32;

@@ -1,7 +1,7 @@
 // All-reduces on two levels that docs/add_an_algorithm.md shows.
 
-#include "framework/registry.h"
-#include "implementations/hierarchical.h"
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

@@ -1,11 +1,8 @@
 // The algorithm of docs/add_an_algorithm.md, which shows parts of this file.
 
-#include "framework/collective_type.h"
-#include "framework/implementation_traits.h"
-#include "framework/registry.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule.h"
-#include "schedule/schedule_builder.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

@@ -8,9 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "outfeed/outfeed_receiver.h"
-#include "outfeed/outfeed_sender.h"
-#include "tutti.h"
+#include "tutti/outfeed.h"
+#include "tutti/tutti.h"
 
 namespace train {
 

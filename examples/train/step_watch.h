@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 #include "examples/train/step_outfeed.h"
-#include "tutti.h"
+#include "tutti/tutti.h"
 
 namespace train {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "tests/simulated_environment.h"
+#include "tests/doubles/simulated_environment.h"
 
 namespace train {
 namespace {

@@ -24,8 +24,8 @@
 #include "examples/train/step_outfeed.h"
 #include "examples/train/step_watch.h"
 #include "examples/train/trainer.h"
-#include "framework/default_environment.h"
-#include "tutti.h"
+#include "tutti/environment.h"
+#include "tutti/tutti.h"
 
 namespace train {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "examples/train/model.h"
-#include "tutti.h"
+#include "tutti/tutti.h"
 
 namespace train {
 namespace {

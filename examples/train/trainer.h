@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "examples/train/data.h"
 #include "examples/train/step_outfeed.h"
-#include "tutti.h"
+#include "tutti/tutti.h"
 
 namespace train {
 

@@ -10,9 +10,9 @@
 #include "examples/train/data.h"
 #include "examples/train/model.h"
 #include "examples/train/step_outfeed.h"
-#include "framework/default_environment.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tutti/environment.h"
 
 namespace train {
 namespace {

@@ -6,11 +6,11 @@
 #include <limits>
 #include <type_traits>
 
-#include "framework/float16.h"
+#include "framework/tensor/float16.h"
 #include "gpu/kernels/host_device.h"
 
 // The arithmetic of reductions, one element at a time, for device code and, so
-// that tests can compare it with framework/reduction.h, for the host. The rules
+// that tests can compare it with tutti/reduction.h, for the host. The rules
 // are those of that header.
 
 namespace tutti::gpu {
@@ -34,7 +34,7 @@ TUTTI_HOST_DEVICE bool IsNegative(double value) {
 }
 
 // Device code has instructions for float16, which round to nearest even and
-// keep denormals, as framework/float16.h does.
+// keep denormals, as framework/tensor/float16.h does.
 #ifdef __CUDA_ARCH__
 __device__ __forceinline__ float WidenFloat16(uint16_t code) {
   float value;

@@ -6,20 +6,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/dtype.h"
-#include "framework/reduction.h"
-#include "framework/reduction_kind.h"
-#include "framework/reduction_test_data.h"
-#include "gpu/gpu_reduction.h"
+#include "framework/reduce/reduction_test_data.h"
+#include "gpu/kernels/gpu_reduction.h"
 #include "gpu/kernels/kernel_plan.h"
 #include "gpu/kernels/kernel_table.h"
 #include "gtest/gtest.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti::gpu {
-namespace {
+namespace kernel_loops_test {
 
 // The loops of the kernels, compiled for the host, write the bits that
-// framework/reduction.h does. What is compiled for a GPU differs in float16's
+// tutti/reduction.h does. What is compiled for a GPU differs in float16's
 // conversions only.
 
 constexpr size_t kThreads = 5;
@@ -269,5 +268,5 @@ TEST(KernelLoopsTest, CopiesOfEveryLengthAndAlignmentAreWhole) {
   }
 }
 
-}  // namespace
+}  // namespace kernel_loops_test
 }  // namespace tutti::gpu

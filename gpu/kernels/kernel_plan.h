@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "gpu/gpu_reduction.h"
+#include "gpu/kernels/gpu_reduction.h"
 #include "gpu/kernels/kernel_arguments.h"
 
 // From what is wanted to what kernels are launched with.

@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpu/gpu_reduction.h"
+#include "gpu/kernels/gpu_reduction.h"
 #include "gtest/gtest.h"
 
 namespace tutti::gpu {
-namespace {
+namespace kernel_plan_test {
 
 // Addresses that nobody reads.
 void* At(uintptr_t address) {
@@ -79,5 +79,5 @@ TEST(KernelPlanTest, TheGridFitsTheGpu) {
   EXPECT_EQ(NumBlocks(SIZE_MAX, 0), 1u);
 }
 
-}  // namespace
+}  // namespace kernel_plan_test
 }  // namespace tutti::gpu

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "framework/dtype.h"
-#include "framework/reduction_kind.h"
 #include "gpu/kernels/element_ops.h"
 #include "gpu/kernels/kernel_loops.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 // From values to the types that kernels are templates over. Both return what
 // `function` returns, which needs a default value.

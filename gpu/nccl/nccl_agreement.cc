@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/dtype.h"
-#include "framework/execution.h"
-#include "framework/given_rows.h"
-#include "framework/group_layout.h"
+#include "framework/collective/given_rows.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

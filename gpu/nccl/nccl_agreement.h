@@ -11,12 +11,12 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/collective_context.h"
-#include "framework/collective_executor.h"
-#include "framework/mutex.h"
-#include "framework/params.h"
-#include "framework/peer_access.h"
+#include "framework/base/mutex.h"
 #include "gpu/nccl/nccl_order.h"
+#include "tutti/executor.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

@@ -3,12 +3,10 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "framework/collective_shapes.h"
-#include "framework/dtype.h"
-#include "framework/params.h"
-#include "framework/tensor.h"
-#include "gpu/gpu_launch.h"
-#include "gpu/gpu_members.h"
+#include "gpu/passes/gpu_members.h"
+#include "gpu/runtime/gpu_launch.h"
+#include "tutti/params.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

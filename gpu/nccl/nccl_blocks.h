@@ -4,9 +4,9 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "framework/collective_context.h"
 #include "gpu/nccl/nccl_pass.h"
-#include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "tutti/implementation.h"
 
 namespace tutti {
 

@@ -1,9 +1,9 @@
 #include "gpu/nccl/nccl_checks.h"
 
 #include "absl/strings/str_cat.h"
-#include "framework/reduction_kind.h"
-#include "gpu/cuda_device.h"
-#include "gpu/gpu_members.h"
+#include "gpu/passes/gpu_members.h"
+#include "tutti/gpu_devices.h"
+#include "tutti/reduction.h"
 
 namespace tutti {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "framework/collective_context.h"
-#include "framework/merge_op.h"
+#include "tutti/implementation.h"
+#include "tutti/reduction.h"
 
 namespace tutti {
 

@@ -4,15 +4,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "framework/collective_type.h"
-#include "framework/group_layout.h"
-#include "framework/registry.h"
-#include "framework/selection.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/selection.h"
 
 namespace tutti {
-namespace {
+namespace nccl_choice_test {
 
 using ::testing::StartsWith;
 
@@ -69,5 +69,5 @@ TEST(NcclChoiceTest, OneProcessUsesNcclWhereOneGpuCannotDoTheWorkOfAll) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_choice_test
 }  // namespace tutti

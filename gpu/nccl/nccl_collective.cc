@@ -4,15 +4,15 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "framework/execution.h"
-#include "framework/group_resources.h"
-#include "gpu/cuda_device.h"
-#include "gpu/gpu_meeting.h"
-#include "gpu/gpu_members.h"
+#include "framework/collective/group_resources.h"
 #include "gpu/nccl/nccl_checks.h"
 #include "gpu/nccl/nccl_group.h"
-#include "gpu/nccl/nccl_keys.h"
-#include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/runtime/nccl_keys.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "gpu/passes/gpu_meeting.h"
+#include "gpu/passes/gpu_members.h"
+#include "tutti/gpu_devices.h"
+#include "tutti/implementation.h"
 
 namespace tutti {
 namespace {

@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/collective_context.h"
-#include "framework/collective_implementation.h"
-#include "framework/collective_type.h"
-#include "framework/implementation_traits.h"
-#include "framework/params.h"
-#include "framework/status_callback.h"
 #include "gpu/nccl/nccl_pass.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
 
 namespace tutti {
 

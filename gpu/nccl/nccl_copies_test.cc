@@ -4,16 +4,16 @@
 #include <tuple>
 #include <vector>
 
-#include "framework/reduction_test_data.h"
+#include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
-#include "gpu/nccl/fake_nccl_tasks.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
 
 // NcclGather, NcclBroadcast, NcclReduceScatter, NcclAllToAll and NcclPermute.
 
 namespace tutti {
-namespace {
+namespace nccl_copies_test {
 
 using ::testing::Combine;
 using ::testing::IsEmpty;
@@ -275,5 +275,5 @@ TEST_P(CopiesTest, EveryRankGetsWhatIsSentToIt) {
   EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
-}  // namespace
+}  // namespace nccl_copies_test
 }  // namespace tutti

@@ -9,20 +9,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "framework/collective_request.h"
-#include "framework/dtype.h"
-#include "framework/merge_op.h"
-#include "framework/reduction_kind.h"
-#include "framework/reduction_test_data.h"
-#include "framework/tensor.h"
-#include "framework/tensor_shape.h"
+#include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
-#include "gpu/nccl/fake_nccl_tasks.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace nccl_devices_test {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -214,5 +211,5 @@ TEST(NcclDevicesTest, FunctionsOfTheHostAreRefused) {
                      "host, on a GPU");
 }
 
-}  // namespace
+}  // namespace nccl_devices_test
 }  // namespace tutti

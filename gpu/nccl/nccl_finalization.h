@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "framework/environment.h"
-#include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 

@@ -8,20 +8,20 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "framework/cancellation.h"
 #include "gmock/gmock.h"
-#include "gpu/fake_gpu_runtime.h"
-#include "gpu/nccl/fake_nccl_network.h"
-#include "gpu/nccl/fake_nccl_runtime.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
-#include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "gpu/testing/fake_gpu_runtime.h"
+#include "gpu/testing/fake_nccl_network.h"
+#include "gpu/testing/fake_nccl_runtime.h"
 #include "gtest/gtest.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
 
 namespace tutti {
-namespace {
+namespace nccl_finalization_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -144,5 +144,5 @@ TEST_F(NcclFinalizationTest, TheDoubleHangsWhereRanksAreFinalizedOneByOne) {
               ElementsAre(HasSubstr("destroyed"), HasSubstr("aborted")));
 }
 
-}  // namespace
+}  // namespace nccl_finalization_test
 }  // namespace tutti

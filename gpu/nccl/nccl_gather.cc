@@ -1,11 +1,11 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
-#include "framework/collective_type.h"
-#include "framework/registry.h"
-#include "gpu/gpu_members.h"
 #include "gpu/nccl/nccl_blocks.h"
 #include "gpu/nccl/nccl_collective.h"
+#include "gpu/passes/gpu_members.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
 
 namespace tutti {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/run_in_turn.h"
+#include "framework/base/run_in_turn.h"
 #include "gpu/nccl/nccl_finalization.h"
 
 namespace tutti {

@@ -13,13 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "framework/buf_key.h"
-#include "framework/cancellation.h"
-#include "framework/environment.h"
-#include "framework/mutex.h"
-#include "framework/status_callback.h"
+#include "framework/base/mutex.h"
 #include "gpu/nccl/nccl_order.h"
-#include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

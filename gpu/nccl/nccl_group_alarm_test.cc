@@ -9,23 +9,22 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "framework/cancellation.h"
-#include "framework/environment.h"
 #include "gmock/gmock.h"
-#include "gpu/fake_gpu_runtime.h"
-#include "gpu/nccl/fake_nccl_network.h"
-#include "gpu/nccl/fake_nccl_runtime.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
-#include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "gpu/testing/fake_gpu_runtime.h"
+#include "gpu/testing/fake_nccl_network.h"
+#include "gpu/testing/fake_nccl_runtime.h"
 #include "gtest/gtest.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
 
 // The alarms by which a communicator looks for errors.
 
 namespace tutti {
-namespace {
+namespace nccl_group_alarm_test {
 
 using ::testing::IsEmpty;
 
@@ -160,5 +159,5 @@ TEST_F(NcclGroupAlarmTest, WhereCommunicatorsBlockItLaunchesNothing) {
   group_->Ended();
 }
 
-}  // namespace
+}  // namespace nccl_group_alarm_test
 }  // namespace tutti

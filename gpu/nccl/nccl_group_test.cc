@@ -10,20 +10,20 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "framework/cancellation.h"
-#include "framework/collective_executor.h"
-#include "framework/collective_request.h"
-#include "framework/reduction_test_data.h"
+#include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
-#include "gpu/gpu_pass_end.h"
-#include "gpu/nccl/fake_nccl_tasks.h"
+#include "gpu/device/gpu_pass_end.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
 
 // Communicators, failure and order, by the example of NcclReduce.
 
 namespace tutti {
-namespace {
+namespace nccl_group_test {
 
 using ::testing::AllOf;
 using ::testing::Each;
@@ -668,5 +668,5 @@ TEST(NcclOrderTest, DependenciesMakeTheOrder) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_group_test
 }  // namespace tutti

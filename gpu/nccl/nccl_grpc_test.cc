@@ -12,29 +12,26 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/blocking_counter.h"
-#include "framework/cancellation.h"
-#include "framework/collective_executor.h"
-#include "framework/coordinator/coordinator_settings.h"
-#include "framework/default_environment.h"
-#include "framework/device.h"
-#include "framework/registry.h"
-#include "framework/tensor.h"
 #include "gmock/gmock.h"
-#include "gpu/cuda_device.h"
-#include "gpu/cuda_devices.h"
-#include "gpu/fake_gpu_runtime.h"
-#include "gpu/nccl/fake_nccl_network.h"
-#include "gpu/nccl/fake_nccl_runtime.h"
-#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/nccl/nccl_then.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "gpu/testing/fake_gpu_runtime.h"
+#include "gpu/testing/fake_nccl_network.h"
+#include "gpu/testing/fake_nccl_runtime.h"
 #include "gtest/gtest.h"
-#include "runtime/cluster_runtime.h"
-#include "tests/grpc_tasks.h"
-#include "tests/status_matchers.h"
+#include "tests/cluster/grpc_tasks.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/gpu_devices.h"
+#include "tutti/implementation.h"
+#include "tutti/named_tensors.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace nccl_grpc_test {
 
 using ::testing::AllOf;
 using ::testing::Each;
@@ -378,5 +375,5 @@ TEST_F(NcclOnSharedGpusTest, OthersServeAndTheNameIsRefused) {
   EXPECT_EQ(network_->counts().ids, 0);
 }
 
-}  // namespace
+}  // namespace nccl_grpc_test
 }  // namespace tutti

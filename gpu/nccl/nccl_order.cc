@@ -1,7 +1,7 @@
 #include "gpu/nccl/nccl_order.h"
 
 #include "absl/strings/str_cat.h"
-#include "framework/digest.h"
+#include "framework/base/digest.h"
 
 namespace tutti {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "framework/buf_key.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

@@ -1,12 +1,12 @@
 #include "gpu/nccl/nccl_order.h"
 
-#include "framework/buf_key.h"
 #include "gtest/gtest.h"
+#include "tutti/peer_access.h"
 
 // What processes do about orders that differ: nccl_group_test.cc.
 
 namespace tutti {
-namespace {
+namespace nccl_order_test {
 
 TEST(NcclOrderTest, TheDigestIsOfAllLaunchesInTheirOrder) {
   const ExecKey one = {.generation = 1, .step = 1, .instance = 1};
@@ -30,5 +30,5 @@ TEST(NcclOrderTest, TheNthLaunchesOfAStepHaveOneKey) {
   EXPECT_NE(order.Next({.step = 1, .instance = 2}).key, mine.key);
 }
 
-}  // namespace
+}  // namespace nccl_order_test
 }  // namespace tutti

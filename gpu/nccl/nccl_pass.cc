@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "framework/collective_executor.h"
-#include "framework/execution.h"
-#include "framework/params.h"
-#include "gpu/cuda_device.h"
-#include "gpu/nccl/nccl_keys.h"
+#include "gpu/nccl/runtime/nccl_keys.h"
+#include "tutti/executor.h"
+#include "tutti/gpu_devices.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
 
 namespace tutti {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "framework/dtype.h"
 #include "gpu/nccl/nccl_pass.h"
-#include "gpu/nccl/nccl_runtime.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 

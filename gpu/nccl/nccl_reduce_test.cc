@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/dtype.h"
-#include "framework/reduction_kind.h"
-#include "framework/reduction_reference.h"
-#include "framework/reduction_test_data.h"
+#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
-#include "gpu/fake_gpu_runtime.h"
-#include "gpu/nccl/fake_nccl_tasks.h"
+#include "gpu/testing/fake_gpu_runtime.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace nccl_reduce_test {
 
 using ::testing::Combine;
 using ::testing::IsEmpty;
@@ -230,5 +230,5 @@ TEST(NcclReduceTest, AnAverageOfBytesHasItsBitsAlsoAmongVeryManyRanks) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_reduce_test
 }  // namespace tutti

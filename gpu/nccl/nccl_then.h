@@ -8,13 +8,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "framework/collective_context.h"
-#include "framework/collective_implementation.h"
-#include "framework/params.h"
-#include "framework/registry.h"
-#include "framework/status_callback.h"
 #include "gpu/nccl/nccl_within_task.h"
-#include "schedule/between_tasks.h"
+#include "schedule/engine/between_tasks.h"
+#include "tutti/environment.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
 
 namespace tutti {
 

@@ -1,5 +1,5 @@
-#include "framework/registry.h"
 #include "gpu/nccl/nccl_then.h"
+#include "tutti/implementation.h"
 
 namespace tutti {
 namespace {

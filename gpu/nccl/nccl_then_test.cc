@@ -10,17 +10,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "framework/reduction_test_data.h"
-#include "framework/registry.h"
+#include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
-#include "gpu/nccl/fake_nccl_network.h"
-#include "gpu/nccl/fake_nccl_tasks.h"
 #include "gpu/nccl/nccl_group.h"
+#include "gpu/testing/fake_nccl_network.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/implementation.h"
 
 namespace tutti {
-namespace {
+namespace nccl_then_test {
 
 using ::testing::AllOf;
 using ::testing::Combine;
@@ -443,5 +443,5 @@ TEST(NcclThenTest, FunctionsOfTheHostAreRefused) {
   EndsAllWith(sums, "NcclThenRing cannot run the merge op \"mine\"");
 }
 
-}  // namespace
+}  // namespace nccl_then_test
 }  // namespace tutti

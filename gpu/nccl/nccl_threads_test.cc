@@ -12,32 +12,28 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "framework/blocking_counter.h"
-#include "framework/cancellation.h"
-#include "framework/collective_executor.h"
-#include "framework/collective_request.h"
-#include "framework/default_environment.h"
-#include "framework/environment.h"
-#include "framework/registry.h"
-#include "framework/status_callback.h"
-#include "framework/tensor.h"
 #include "gmock/gmock.h"
-#include "gpu/cuda_device.h"
-#include "gpu/fake_gpu_runtime.h"
-#include "gpu/nccl/fake_nccl_network.h"
-#include "gpu/nccl/fake_nccl_runtime.h"
-#include "gpu/nccl/fake_nccl_tasks.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
-#include "gpu/nccl/nccl_runtime.h"
 #include "gpu/nccl/nccl_then.h"
-#include "gpu/nccl/nccl_turns.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "gpu/nccl/runtime/nccl_turns.h"
+#include "gpu/testing/fake_gpu_runtime.h"
+#include "gpu/testing/fake_nccl_network.h"
+#include "gpu/testing/fake_nccl_runtime.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/gpu_devices.h"
+#include "tutti/implementation.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace nccl_threads_test {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -313,5 +309,5 @@ TEST(NcclThreadsTest, ALaunchThatWaitsForItsTurnFailsWheneverTheErrorComes) {
   EXPECT_THAT(network->Mistakes(), IsEmpty());
 }
 
-}  // namespace
+}  // namespace nccl_threads_test
 }  // namespace tutti

@@ -3,13 +3,13 @@
 #include <limits>
 #include <utility>
 
-#include "framework/collective_executor.h"
-#include "framework/dtype.h"
-#include "framework/execution.h"
-#include "framework/group_resources.h"
-#include "framework/reduction_kind.h"
-#include "gpu/cuda_device.h"
-#include "gpu/gpu_reduction.h"
+#include "framework/collective/group_resources.h"
+#include "gpu/kernels/gpu_reduction.h"
+#include "tutti/executor.h"
+#include "tutti/gpu_devices.h"
+#include "tutti/implementation.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 

@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "remote/grpc/control_messages.h"
-#include "remote/grpc/status_codec.h"
+#include "remote/grpc/wire/control_messages.h"
+#include "remote/grpc/wire/status_codec.h"
 
 namespace tutti {
 namespace {

@@ -5,12 +5,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
-#include "framework/control_channel.h"
-#include "framework/environment.h"
-#include "framework/mutex.h"
-#include "remote/grpc/grpc_options.h"
-#include "remote/grpc/in_flight.h"
-#include "remote/grpc/peers.h"
+#include "framework/base/mutex.h"
+#include "framework/control/control_channel.h"
+#include "remote/grpc/connection/in_flight.h"
+#include "remote/grpc/connection/peers.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
 

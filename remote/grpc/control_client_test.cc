@@ -13,15 +13,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/blocking_counter.h"
-#include "framework/environment.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/test_tasks.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
 
 namespace tutti {
-namespace {
+namespace control_client_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -344,5 +343,5 @@ TEST(ControlClientTest, AnAnswerThatIsTooLargeIsRefused) {
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4194304")));
 }
 
-}  // namespace
+}  // namespace control_client_test
 }  // namespace tutti

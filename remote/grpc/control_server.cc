@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "remote/grpc/call_identity.h"
-#include "remote/grpc/control_messages.h"
-#include "remote/grpc/status_codec.h"
+#include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/wire/control_messages.h"
+#include "remote/grpc/wire/status_codec.h"
 
 namespace tutti {
 

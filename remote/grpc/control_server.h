@@ -1,11 +1,11 @@
 #ifndef TUTTI_REMOTE_GRPC_CONTROL_SERVER_H_
 #define TUTTI_REMOTE_GRPC_CONTROL_SERVER_H_
 
-#include "framework/control_channel.h"
-#include "remote/grpc/grpc_options.h"
-#include "remote/grpc/in_flight.h"
-#include "remote/grpc/open_counts.h"
-#include "remote/grpc/served_call.h"
+#include "framework/control/control_channel.h"
+#include "remote/grpc/connection/in_flight.h"
+#include "remote/grpc/connection/open_counts.h"
+#include "remote/grpc/connection/served_call.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
 

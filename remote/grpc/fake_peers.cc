@@ -11,18 +11,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "framework/blocking_counter.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "grpcpp/support/slice.h"
-#include "remote/grpc/call_identity.h"
-#include "remote/grpc/control_messages.h"
-#include "remote/grpc/listen_address.h"
-#include "remote/grpc/transfer_wire.h"
+#include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/connection/listen_address.h"
+#include "remote/grpc/wire/control_messages.h"
+#include "remote/grpc/wire/transfer_wire.h"
 #include "remote/peer_memory.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "framework/mutex.h"
+#include "framework/base/mutex.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/async_generic_service.h"
@@ -17,7 +17,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/client_callback.h"
 #include "grpcpp/support/status.h"
-#include "remote/grpc/file_descriptor.h"
+#include "remote/grpc/connection/file_descriptor.h"
 
 namespace tutti {
 

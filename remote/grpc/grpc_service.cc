@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "remote/grpc/control_messages.h"
+#include "remote/grpc/wire/control_messages.h"
 
 namespace tutti {
 

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "framework/control_channel.h"
+#include "framework/control/control_channel.h"
 #include "grpcpp/generic/async_generic_service.h"
-#include "remote/grpc/call_identity.h"
-#include "remote/grpc/grpc_options.h"
-#include "remote/grpc/served_call.h"
+#include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/connection/served_call.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
 

@@ -1,4 +1,4 @@
-#include "remote/grpc/grpc_transport.h"
+#include "tutti/grpc_transport.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/blocking_counter.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/test_tasks.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
 
 namespace tutti {
-namespace {
+namespace grpc_transport_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -350,5 +350,5 @@ TEST_F(SameHostSocketsTest, ConnectionsAreKnownByTheirCalls) {
   }
 }
 
-}  // namespace
+}  // namespace grpc_transport_test
 }  // namespace tutti

@@ -11,17 +11,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/blocking_counter.h"
 #include "remote/fake_services.h"
-#include "remote/grpc/control_messages.h"
+#include "remote/grpc/connection/listen_address.h"
 #include "remote/grpc/fake_peers.h"
-#include "remote/grpc/listen_address.h"
 #include "remote/grpc/test_tasks.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "remote/grpc/wire/control_messages.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
 
 namespace tutti {
-namespace {
+namespace refusals_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -269,5 +269,5 @@ TEST(RefusedTasksTest, TasksWithAnotherTokenSayWhy) {
   EXPECT_THAT(borrower.Wait(), says_who);
 }
 
-}  // namespace
+}  // namespace refusals_test
 }  // namespace tutti

@@ -11,10 +11,10 @@
 
 #include "remote/fake_services.h"
 #include "remote/grpc/test_tasks.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
 
 namespace tutti {
-namespace {
+namespace shutdown_test {
 
 size_t NumEntries(const char* folder) {
   return static_cast<size_t>(
@@ -67,5 +67,5 @@ TEST(ShutdownTest, ATransportThatWasNeverStartedGoes) {
   tasks.transport(0).Shutdown();
 }
 
-}  // namespace
+}  // namespace shutdown_test
 }  // namespace tutti

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "remote/grpc/grpc_transport.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
 

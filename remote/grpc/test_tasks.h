@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "framework/buf_key.h"
-#include "framework/cluster_spec.h"
-#include "framework/control_channel.h"
-#include "framework/default_environment.h"
+#include "framework/control/control_channel.h"
 #include "remote/fake_services.h"
-#include "remote/grpc/grpc_options.h"
-#include "remote/grpc/reserved_ports.h"
+#include "remote/grpc/connection/reserved_ports.h"
 #include "remote/transport.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

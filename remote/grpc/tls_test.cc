@@ -12,14 +12,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "remote/fake_services.h"
+#include "remote/grpc/connection/test_certificates.h"
 #include "remote/grpc/fake_peers.h"
-#include "remote/grpc/grpc_transport.h"
-#include "remote/grpc/test_certificates.h"
 #include "remote/grpc/test_tasks.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
-namespace {
+namespace tls_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -188,5 +188,5 @@ TEST(TlsTest, FilesThatDoNotFitAreAnErrorAtTheStart) {
   }
 }
 
-}  // namespace
+}  // namespace tls_test
 }  // namespace tutti

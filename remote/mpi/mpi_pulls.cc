@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/step_stream.h"
-#include "framework/wire_codec.h"
-#include "remote/mpi/mpi_wire.h"
+#include "framework/control/wire_codec.h"
+#include "remote/mpi/messages/mpi_wire.h"
+#include "tutti/device.h"
 
 namespace tutti {
 namespace {

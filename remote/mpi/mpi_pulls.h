@@ -14,12 +14,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "framework/buf_key.h"
-#include "framework/last_holder.h"
-#include "framework/peer_access.h"
+#include "framework/base/last_holder.h"
 #include "proto/mpi.pb.h"
-#include "remote/mpi/mpi_engine.h"
+#include "remote/mpi/messages/mpi_engine.h"
 #include "remote/peer_memory.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

@@ -6,9 +6,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/wire_codec.h"
-#include "remote/mpi/mpi_mailbox.h"
-#include "remote/mpi/mpi_wire.h"
+#include "framework/control/wire_codec.h"
+#include "remote/mpi/messages/mpi_mailbox.h"
+#include "remote/mpi/messages/mpi_wire.h"
 #include "remote/peer_memory.h"
 
 namespace tutti {

@@ -8,11 +8,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "framework/control_channel.h"
-#include "framework/environment.h"
+#include "framework/control/control_channel.h"
 #include "proto/mpi.pb.h"
-#include "remote/mpi/mpi_engine.h"
+#include "remote/mpi/messages/mpi_engine.h"
 #include "remote/transfer_channel.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 

@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/control_channel.h"
-#include "framework/peer_access.h"
-#include "framework/wire_codec.h"
+#include "framework/control/control_channel.h"
+#include "framework/control/wire_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "remote/mpi/mpi_engine.h"
-#include "remote/mpi/mpi_wire.h"
+#include "remote/mpi/messages/mpi_engine.h"
+#include "remote/mpi/messages/mpi_wire.h"
 #include "remote/transfer_channel.h"
-#include "tests/simulated_environment.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
-namespace {
+namespace mpi_serves_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -222,5 +222,5 @@ TEST_F(MpiServesLentTest, ARestNeedsATag) {
                                    HasSubstr("payload_tag"))));
 }
 
-}  // namespace
+}  // namespace mpi_serves_test
 }  // namespace tutti

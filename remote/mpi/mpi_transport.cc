@@ -1,4 +1,4 @@
-#include "remote/mpi/mpi_transport.h"
+#include "tutti/mpi_transport.h"
 
 #include <atomic>
 #include <cstddef>
@@ -9,20 +9,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/blocking_counter.h"
-#include "framework/environment_check.h"
-#include "framework/last_holder.h"
+#include "framework/base/environment_check.h"
+#include "framework/base/last_holder.h"
 #include "proto/mpi.pb.h"
-#include "remote/mpi/mpi_calls.h"
-#include "remote/mpi/mpi_choice.h"
-#include "remote/mpi/mpi_collectives.h"
-#include "remote/mpi/mpi_engine.h"
-#include "remote/mpi/mpi_mailbox.h"
-#include "remote/mpi/mpi_messages.h"
+#include "remote/mpi/collectives/mpi_calls.h"
+#include "remote/mpi/collectives/mpi_collectives.h"
+#include "remote/mpi/messages/mpi_choice.h"
+#include "remote/mpi/messages/mpi_engine.h"
+#include "remote/mpi/messages/mpi_mailbox.h"
+#include "remote/mpi/messages/mpi_messages.h"
+#include "remote/mpi/messages/mpi_wire.h"
 #include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_serves.h"
-#include "remote/mpi/mpi_wire.h"
 #include "remote/transport.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 namespace {

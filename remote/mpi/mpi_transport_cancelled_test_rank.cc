@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/blocking_counter.h"
-#include "framework/last_holder.h"
-#include "framework/peer_access.h"
+#include "framework/base/last_holder.h"
 #include "proto/mpi.pb.h"
 #include "remote/fake_services.h"
+#include "remote/mpi/messages/mpi_wire.h"
 #include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_transport_testing.h"
-#include "remote/mpi/mpi_wire.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 namespace {

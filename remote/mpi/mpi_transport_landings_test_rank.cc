@@ -13,13 +13,13 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/blocking_counter.h"
-#include "framework/peer_access.h"
-#include "framework/step_stream.h"
 #include "remote/fake_services.h"
+#include "remote/mpi/messages/mpi_wire.h"
 #include "remote/mpi/mpi_transport_testing.h"
-#include "remote/mpi/mpi_wire.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 namespace {

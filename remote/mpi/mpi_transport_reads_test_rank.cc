@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/peer_access.h"
 #include "proto/mpi.pb.h"
 #include "remote/fake_services.h"
-#include "remote/mpi/mpi_engine.h"
+#include "remote/mpi/messages/mpi_engine.h"
+#include "remote/mpi/messages/mpi_wire.h"
 #include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_transport_testing.h"
-#include "remote/mpi/mpi_wire.h"
 #include "remote/peer_memory.h"
-#include "tests/forbid_system_call.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/forbid_system_call.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 namespace {

@@ -17,17 +17,16 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "framework/blocking_counter.h"
-#include "framework/cancellation.h"
-#include "framework/implementation_traits.h"
-#include "framework/peer_access.h"
 #include "remote/fake_services.h"
-#include "remote/mpi/mpi_choice.h"
-#include "remote/mpi/mpi_engine.h"
-#include "remote/mpi/mpi_transport.h"
+#include "remote/mpi/messages/mpi_choice.h"
+#include "remote/mpi/messages/mpi_engine.h"
 #include "remote/mpi/mpi_transport_testing.h"
-#include "tests/mpi_thread.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tests/processes/mpi_thread.h"
+#include "tutti/environment.h"
+#include "tutti/implementation.h"
+#include "tutti/mpi_transport.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 namespace {

@@ -10,12 +10,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "framework/blocking_counter.h"
-#include "framework/default_environment.h"
-#include "remote/mpi/mpi_engine.h"
-#include "remote/mpi/mpi_transport.h"
-#include "tests/forbid_system_call.h"
-#include "tests/status_matchers.h"
+#include "remote/mpi/messages/mpi_engine.h"
+#include "tests/doubles/forbid_system_call.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
+#include "tutti/mpi_transport.h"
 
 namespace tutti {
 namespace {

@@ -12,17 +12,15 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "framework/buf_key.h"
-#include "framework/cancellation.h"
-#include "framework/cluster_spec.h"
-#include "framework/control_channel.h"
-#include "framework/environment.h"
-#include "framework/mutex.h"
-#include "framework/peer_access.h"
+#include "framework/base/mutex.h"
+#include "framework/control/control_channel.h"
 #include "proto/control.pb.h"
 #include "remote/fake_services.h"
-#include "remote/mpi/mpi_runtime.h"
 #include "remote/transport.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/mpi_transport.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 

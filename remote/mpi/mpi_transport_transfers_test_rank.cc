@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/peer_access.h"
 #include "remote/fake_services.h"
-#include "remote/mpi/mpi_runtime.h"
+#include "remote/mpi/messages/mpi_wire.h"
 #include "remote/mpi/mpi_transport_testing.h"
-#include "remote/mpi/mpi_wire.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/mpi_transport.h"
+#include "tutti/peer_access.h"
 
 namespace {
 

@@ -7,13 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/collective_request.h"
-#include "framework/collective_type.h"
-#include "framework/dtype.h"
-#include "framework/group_layout.h"
-#include "framework/merge_op.h"
-#include "framework/tensor_shape.h"
-#include "schedule/verifier.h"
+#include "schedule/proof/verifier.h"
+#include "tutti/collective.h"
+#include "tutti/params.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti::conformance {
 

@@ -4,11 +4,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "framework/collective_executor.h"
-#include "framework/environment.h"
-#include "framework/mutex.h"
-#include "framework/prepared_collective.h"
+#include "framework/base/mutex.h"
 #include "tests/conformance/member_buffers.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
 
 namespace tutti::conformance {
 

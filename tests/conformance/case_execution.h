@@ -7,11 +7,11 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "framework/cancellation.h"
-#include "framework/collective_request.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/expectation.h"
 #include "tests/conformance/test_group.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
 
 namespace tutti::conformance {
 

@@ -5,8 +5,8 @@
 #include <random>
 #include <utility>
 
-#include "framework/reduction_kind.h"
 #include "tests/conformance/custom_ops.h"
+#include "tutti/reduction.h"
 
 namespace tutti::conformance {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "framework/dtype.h"
+#include "tutti/tensor.h"
 
 namespace tutti::conformance {
 namespace {

@@ -1,7 +1,7 @@
 #ifndef TUTTI_TESTS_CONFORMANCE_CUSTOM_OPS_H_
 #define TUTTI_TESTS_CONFORMANCE_CUSTOM_OPS_H_
 
-#include "framework/merge_op.h"
+#include "tutti/reduction.h"
 
 // Ops as a caller could bring them. They work on the bytes of any dtype and are
 // exact: the merge ops give the same result however they are grouped.

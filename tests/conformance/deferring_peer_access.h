@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "framework/environment.h"
-#include "framework/peer_access.h"
-#include "tests/forwarding_peer_access.h"
+#include "tests/doubles/forwarding_peer_access.h"
+#include "tutti/environment.h"
+#include "tutti/peer_access.h"
 
 namespace tutti::conformance {
 

@@ -16,16 +16,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "framework/collective_executor.h"
-#include "framework/determinism.h"
-#include "framework/tensor.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/elements.h"
 #include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
 #include "tests/conformance/work_driver.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/executor.h"
+#include "tutti/tensor.h"
 
 namespace tutti::conformance {
 namespace {

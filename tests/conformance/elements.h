@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/dtype.h"
+#include "tutti/tensor.h"
 
 namespace tutti::conformance {
 

@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/device.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/implementation_under_test.h"
@@ -19,7 +18,8 @@
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
 #include "tests/conformance/work_driver.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
 
 namespace tutti::conformance {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/reduction_kind.h"
+#include "tutti/reduction.h"
 
 namespace tutti::conformance {
 namespace {

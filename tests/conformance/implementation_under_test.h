@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "framework/registry.h"
-#include "schedule/algorithm.h"
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
 
 namespace tutti::conformance {
 

@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "schedule/standard_cases.h"
+#include "schedule/proof/standard_cases.h"
 #include "tests/conformance/implementation_under_test.h"
 
 namespace {

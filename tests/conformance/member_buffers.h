@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "framework/tensor.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/elements.h"
 #include "tests/conformance/guarded_memory.h"
+#include "tutti/tensor.h"
 
 namespace tutti::conformance {
 

@@ -8,12 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/collective_executor.h"
-#include "framework/collective_implementation.h"
-#include "framework/group_layout.h"
-#include "framework/registry.h"
-#include "schedule/algorithm.h"
-#include "schedule/schedule_builder.h"
+#include "tutti/executor.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {

@@ -5,13 +5,13 @@
 
 #include <vector>
 
-#include "framework/collective_type.h"
-#include "framework/group_layout.h"
-#include "schedule/planned_outline.h"
-#include "schedule/standard_cases.h"
-#include "schedule/verifier.h"
+#include "schedule/proof/standard_cases.h"
+#include "schedule/proof/verifier.h"
+#include "schedule/simulate/planned_outline.h"
 #include "tests/conformance/implementation_under_test.h"
-#include "tests/status_matchers.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/params.h"
 
 namespace tutti::conformance {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "framework/reduction_kind.h"
-#include "framework/reduction_reference.h"
+#include "framework/reduce/reduction_reference.h"
 #include "schedule/chunk_map.h"
-#include "schedule/verifier.h"
+#include "schedule/proof/verifier.h"
+#include "tutti/reduction.h"
 
 namespace tutti::conformance {
 namespace {

@@ -6,10 +6,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "schedule/algorithm.h"
-#include "schedule/expression.h"
+#include "schedule/proof/expression.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/elements.h"
+#include "tutti/schedule.h"
 
 // What a reduction must make of the ranks' inputs, by scalar arithmetic.
 

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "framework/local_peer_access.h"
-#include "resolvers/device_resolver_local.h"
-#include "resolvers/param_resolver_local.h"
-#include "resolvers/step_sequence_local.h"
+#include "framework/peer/local_peer_access.h"
+#include "resolvers/local/device_resolver_local.h"
+#include "resolvers/local/param_resolver_local.h"
+#include "resolvers/local/step_sequence_local.h"
 #include "tests/conformance/deferring_peer_access.h"
-#include "tests/parts_peer_access.h"
+#include "tests/doubles/parts_peer_access.h"
 
 namespace tutti::conformance {
 

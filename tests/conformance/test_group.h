@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "framework/collective_executor.h"
-#include "framework/collective_executor_mgr.h"
-#include "framework/device_manager.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/work_driver.h"
-#include "tests/failing_peer_access.h"
+#include "tests/doubles/failing_peer_access.h"
+#include "tutti/device.h"
+#include "tutti/executor.h"
 
 namespace tutti::conformance {
 

@@ -4,8 +4,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "framework/default_environment.h"
-#include "framework/mutex.h"
+#include "framework/base/mutex.h"
+#include "tutti/environment.h"
 
 namespace tutti::conformance {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "framework/environment.h"
-#include "tests/simulated_environment.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tutti/environment.h"
 
 namespace tutti::conformance {
 

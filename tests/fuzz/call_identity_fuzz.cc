@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "remote/grpc/call_identity.h"
-#include "remote/grpc/status_codec.h"
-#include "remote/grpc/transfer_wire.h"
+#include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/wire/status_codec.h"
+#include "remote/grpc/wire/transfer_wire.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
 

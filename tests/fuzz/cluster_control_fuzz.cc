@@ -9,17 +9,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/coordinator/coordinator_server.h"
-#include "framework/cpu_device.h"
-#include "framework/device_manager.h"
-#include "framework/group_directory.h"
-#include "framework/wire_codec.h"
-#include "resolvers/cluster_control.h"
-#include "resolvers/control_codec.h"
-#include "resolvers/group_codec.h"
+#include "framework/collective/group_directory.h"
+#include "framework/control/wire_codec.h"
+#include "named_tensors/coordinator_server.h"
+#include "resolvers/membership/cluster_control.h"
+#include "resolvers/messages/control_codec.h"
+#include "resolvers/messages/group_codec.h"
+#include "tests/doubles/simulated_environment.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/simulated_environment.h"
+#include "tutti/device.h"
 
 namespace tutti {
 namespace {

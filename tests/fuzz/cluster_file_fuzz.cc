@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_target.h"
-#include "tools/cluster_file.h"
-#include "tools/exit_status.h"
+#include "tools/base/exit_status.h"
+#include "tools/cluster/cluster_file.h"
 
 namespace tutti {
 

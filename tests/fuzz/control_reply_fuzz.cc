@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/coordinator/coordinator_codec.h"
-#include "framework/wire_codec.h"
-#include "resolvers/control_codec.h"
-#include "resolvers/group_codec.h"
+#include "framework/control/wire_codec.h"
+#include "named_tensors/coordinator_codec.h"
+#include "resolvers/messages/control_codec.h"
+#include "resolvers/messages/group_codec.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_target.h"
-#include "tools/npy_header.h"
+#include "tools/files/npy_header.h"
 
 namespace tutti {
 

@@ -10,14 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "framework/dtype.h"
-#include "framework/tensor.h"
-#include "framework/tensor_shape.h"
-#include "outfeed/outfeed_registry.h"
 #include "outfeed/parcel.h"
 #include "outfeed/stream_reader.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "framework/params.h"
 #include "remote/collective_remote_access.h"
-#include "remote/grpc/transfer_wire.h"
+#include "remote/grpc/wire/transfer_wire.h"
+#include "tests/cluster/loopback_network.h"
+#include "tests/doubles/simulated_environment.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/loopback_network.h"
-#include "tests/simulated_environment.h"
+#include "tutti/params.h"
 
 namespace tutti {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "remote/grpc/transfer_wire.h"
+#include "remote/grpc/wire/transfer_wire.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
 

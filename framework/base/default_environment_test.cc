@@ -1,0 +1,369 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/time/clock.h"
+#include "framework/base/mutex.h"
+#include "tutti/environment.h"
+
+namespace tutti {
+namespace default_environment_test {
+
+using testing::ElementsAre;
+using testing::Not;
+
+// Of this process. One that has been joined may still be among them.
+std::set<std::string> Threads() {
+  std::set<std::string> threads;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    threads.insert(task.path().filename());
+  }
+  return threads;
+}
+
+// That were not among those `before`.
+int NumNewThreads(const std::set<std::string>& before) {
+  return static_cast<int>(absl::c_count_if(
+      Threads(), [&](const auto& thread) { return !before.contains(thread); }));
+}
+
+// What several threads tell.
+template <typename T>
+class Record {
+ public:
+  void Add(T value) {
+    MutexLock lock(&mu_);
+    values_.push_back(std::move(value));
+  }
+  std::vector<T> Get() {
+    MutexLock lock(&mu_);
+    return values_;
+  }
+
+ private:
+  Mutex mu_;
+  std::vector<T> values_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST(WorkQueueTest, SaysHowManyThreadsItHas) {
+  EXPECT_EQ(DefaultEnvironment(3).get().queue->num_workers(), 3);
+  EXPECT_GE(DefaultEnvironment().get().queue->num_workers(), 1);
+}
+
+TEST(WorkQueueTest, RunsWorkOnceOnAnotherThread) {
+  constexpr int kWorks = 100;
+  DefaultEnvironment environment(/*num_workers=*/2);
+  Record<std::thread::id> threads;
+  BlockingCounter left(kWorks);
+  for (int i = 0; i < kWorks; ++i) {
+    environment.get().queue->Schedule([&] {
+      threads.Add(std::this_thread::get_id());
+      left.DecrementCount();
+    });
+  }
+  left.Wait();
+  EXPECT_THAT(threads.Get(), testing::SizeIs(kWorks));
+  EXPECT_THAT(threads.Get(),
+              Not(testing::Contains(std::this_thread::get_id())));
+}
+
+TEST(WorkQueueTest, BelowOneWorkerMeansSome) {
+  DefaultEnvironment environment(/*num_workers=*/-1);
+  BlockingCounter done(1);
+  environment.get().queue->Schedule([&] { done.DecrementCount(); });
+  done.Wait();
+}
+
+TEST(WorkQueueTest, TheDestructorRunsWhatIsQueued) {
+  std::atomic<int> num_runs{0};
+  BlockingCounter go(1);
+  {
+    DefaultEnvironment environment(/*num_workers=*/1);
+    WorkQueue& queue = *environment.get().queue;
+    queue.Schedule([&] { go.Wait(); });
+    for (int i = 0; i < 100; ++i) {
+      queue.Schedule([&] {
+        ++num_runs;
+        queue.Schedule([&] { ++num_runs; });
+      });
+    }
+    EXPECT_EQ(num_runs, 0);
+    go.DecrementCount();
+  }
+  EXPECT_EQ(num_runs, 200);
+}
+
+TEST(ClockTest, TimeGoesOn) {
+  DefaultEnvironment environment(1);
+  const absl::Time before = environment.get().clock->Now();
+  EXPECT_GE(absl::Now(), before);
+  EXPECT_GT(before, absl::FromUnixSeconds(1'000'000'000));
+}
+
+TEST(ClockTest, AlarmsRingInTheOrderOfTheirTimes) {
+  DefaultEnvironment environment(1);
+  Clock& clock = *environment.get().clock;
+  const absl::Time past = clock.Now() - absl::Seconds(10);
+  Record<int> rung;
+  BlockingCounter is_busy(1);
+  BlockingCounter all_are_set(1);
+  BlockingCounter left(4);
+  // Keeps the timer busy until all are due.
+  clock.CallAt(past, [&] {
+    is_busy.DecrementCount();
+    all_are_set.Wait();
+  });
+  is_busy.Wait();
+  for (int seconds : {3, 1, 4, 2}) {
+    clock.CallAt(past + absl::Seconds(seconds), [&, seconds] {
+      rung.Add(seconds);
+      left.DecrementCount();
+    });
+  }
+  all_are_set.DecrementCount();
+  left.Wait();
+  EXPECT_THAT(rung.Get(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ClockTest, AnAlarmRingsNotBeforeItsTimeAndNotInsideCallAt) {
+  DefaultEnvironment environment(1);
+  Clock& clock = *environment.get().clock;
+  const absl::Time when = clock.Now() + absl::Milliseconds(2);
+  absl::Time rung;
+  std::thread::id thread;
+  BlockingCounter left(1);
+  clock.CallAt(when, [&] {
+    rung = clock.Now();
+    thread = std::this_thread::get_id();
+    left.DecrementCount();
+  });
+  left.Wait();
+  EXPECT_GE(rung, when);
+  EXPECT_NE(thread, std::this_thread::get_id());
+}
+
+TEST(ClockTest, AlarmsOfTheFarthestTimesAreKept) {
+  DefaultEnvironment environment(1);
+  Clock& clock = *environment.get().clock;
+  BlockingCounter left(1);
+  clock.CallAt(absl::InfiniteFuture(), [] { FAIL() << "that was soon"; });
+  clock.CallAt(absl::InfinitePast(), [&] { left.DecrementCount(); });
+  left.Wait();
+}
+
+TEST(ClockTest, ACancelledAlarmNeverRingsAndIsDestroyed) {
+  DefaultEnvironment environment(1);
+  Clock& clock = *environment.get().clock;
+  auto held = std::make_shared<int>();
+  const std::weak_ptr<int> alive = held;
+  const auto id =
+      clock.CallAt(clock.Now() + absl::Hours(1),
+                   [held = std::move(held)] { FAIL() << "was cancelled"; });
+  EXPECT_FALSE(alive.expired());
+  EXPECT_TRUE(clock.Cancel(id));
+  EXPECT_TRUE(alive.expired());
+  EXPECT_FALSE(clock.Cancel(id));
+}
+
+TEST(ClockTest, ADueAlarmThatHasNotBegunCanBeCancelled) {
+  DefaultEnvironment environment(1);
+  Clock& clock = *environment.get().clock;
+  BlockingCounter go(1);
+  BlockingCounter begun(1);
+  BlockingCounter after(1);
+  clock.CallAt(absl::InfinitePast(), [&] {
+    begun.DecrementCount();
+    go.Wait();
+  });
+  begun.Wait();
+  const auto id = clock.CallAt(clock.Now(), [] { FAIL() << "was cancelled"; });
+  EXPECT_TRUE(clock.Cancel(id));
+  clock.CallAt(clock.Now(), [&] { after.DecrementCount(); });
+  go.DecrementCount();
+  after.Wait();
+}
+
+TEST(ClockTest, CancellingAnAlarmThatRunsIsFalseAndDoesNotWait) {
+  DefaultEnvironment environment(1);
+  Clock& clock = *environment.get().clock;
+  BlockingCounter begun(1);
+  BlockingCounter go(1);
+  BlockingCounter ended(1);
+  const auto id = clock.CallAt(clock.Now(), [&] {
+    begun.DecrementCount();
+    go.Wait();
+    ended.DecrementCount();
+  });
+  begun.Wait();
+  EXPECT_FALSE(clock.Cancel(id));
+  go.DecrementCount();
+  ended.Wait();
+  EXPECT_FALSE(clock.Cancel(id));
+}
+
+TEST(ClockTest, CancellingAnUnknownAlarmIsFalse) {
+  DefaultEnvironment environment(1);
+  EXPECT_FALSE(environment.get().clock->Cancel(0));
+  EXPECT_FALSE(environment.get().clock->Cancel(17));
+}
+
+TEST(ClockTest, AnAlarmMayComeBackToTheClock) {
+  DefaultEnvironment environment(1);
+  Clock& clock = *environment.get().clock;
+  BlockingCounter left(1);
+  const auto other = clock.CallAt(absl::InfiniteFuture(), [] {});
+  clock.CallAt(clock.Now(), [&] {
+    EXPECT_TRUE(clock.Cancel(other));
+    clock.CallAt(clock.Now(), [&] { left.DecrementCount(); });
+  });
+  left.Wait();
+}
+
+TEST(ClockTest, ManyAlarmsShareOneThreadThatStartsWithTheFirst) {
+  constexpr int kAlarms = 1000;
+  DefaultEnvironment environment(1);
+  Clock& clock = *environment.get().clock;
+  const std::set<std::string> before = Threads();
+  Record<std::thread::id> threads;
+  BlockingCounter left(kAlarms);
+  for (int i = 0; i < kAlarms; ++i) {
+    clock.CallAt(clock.Now(), [&] {
+      threads.Add(std::this_thread::get_id());
+      left.DecrementCount();
+    });
+    clock.CallAt(absl::InfiniteFuture(), [] {});
+  }
+  EXPECT_EQ(NumNewThreads(before), 1);
+  left.Wait();
+  const auto seen = threads.Get();
+  EXPECT_EQ(std::set<std::thread::id>(seen.begin(), seen.end()).size(), 1u);
+}
+
+TEST(ClockTest, TheDestructorDropsAlarmsThatAreNotDue) {
+  auto held = std::make_shared<int>();
+  const std::weak_ptr<int> alive = held;
+  {
+    DefaultEnvironment environment(1);
+    Clock& clock = *environment.get().clock;
+    clock.CallAt(clock.Now() + absl::Hours(1),
+                 [held = std::move(held)] { FAIL() << "not due"; });
+  }
+  EXPECT_TRUE(alive.expired());
+}
+
+// Calls what it is given when it is destroyed.
+class AtEnd {
+ public:
+  explicit AtEnd(std::function<void()> then) : then_(std::move(then)) {}
+  ~AtEnd() { then_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  const std::function<void()> then_;
+};
+
+TEST(DefaultEnvironmentTest, WhatAlarmsHoldThatAreDroppedMayComeBack) {
+  bool has_worked = false;
+  {
+    DefaultEnvironment environment(1);
+    const Environment given = environment.get();
+    const auto other = given.clock->CallAt(absl::InfiniteFuture(), [] {});
+    auto held = std::make_shared<AtEnd>([&has_worked, given, other] {
+      given.clock->Cancel(other);
+      given.clock->CallAt(absl::InfinitePast(), [] { FAIL() << "rings"; });
+      given.queue->Schedule([&has_worked] { has_worked = true; });
+    });
+    given.clock->CallAt(absl::InfiniteFuture(), [held = std::move(held)] {});
+  }
+  EXPECT_TRUE(has_worked);
+}
+
+// An alarm that sets itself again and gives work to the queue for ever.
+class Heart {
+ public:
+  explicit Heart(const Environment& environment) : environment_(environment) {}
+
+  void Beat() {
+    environment_.queue->Schedule([this] {
+      environment_.clock->CallAt(absl::InfiniteFuture(), [] {});
+      ++num_beats_;
+    });
+    environment_.clock->CallAt(environment_.clock->Now(), [this] { Beat(); });
+  }
+
+  int num_beats() const { return num_beats_; }
+
+ private:
+  const Environment environment_;
+  std::atomic<int> num_beats_{0};
+};
+
+TEST(DefaultEnvironmentTest, StartsNoThreadUntilThereIsWorkOrAnAlarm) {
+  const std::set<std::string> before = Threads();
+  DefaultEnvironment environment(/*num_workers=*/3);
+  environment.get().clock->Now();
+  environment.get().random->Next();
+  EXPECT_EQ(NumNewThreads(before), 0);
+  environment.get().queue->Schedule([] {});
+  EXPECT_EQ(NumNewThreads(before), 3);
+  environment.get().clock->CallAt(absl::InfiniteFuture(), [] {});
+  EXPECT_EQ(NumNewThreads(before), 4);
+}
+
+TEST(DefaultEnvironmentTest, EndsWhileAlarmsAndWorkSetEachOther) {
+  for (int round = 0; round < 100; ++round) {
+    auto environment = std::make_unique<DefaultEnvironment>(1);
+    Heart heart(environment->get());
+    BlockingCounter begun(1);
+    environment->get().clock->CallAt(absl::InfinitePast(), [&] {
+      heart.Beat();
+      begun.DecrementCount();
+    });
+    begun.Wait();
+    environment.reset();
+    EXPECT_GT(heart.num_beats(), 0);
+  }
+}
+
+TEST(RandomTest, NumbersDifferBetweenCallsAndEnvironments) {
+  DefaultEnvironment one(1);
+  DefaultEnvironment other(1);
+  std::set<uint64_t> numbers;
+  for (int i = 0; i < 100; ++i) {
+    numbers.insert(one.get().random->Next());
+    numbers.insert(other.get().random->Next());
+  }
+  EXPECT_EQ(numbers.size(), 200u);
+}
+
+TEST(RandomTest, ThreadsMayDrawAtATime) {
+  DefaultEnvironment environment(1);
+  Record<uint64_t> drawn;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 100; ++j) {
+        drawn.Add(environment.get().random->Next());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto numbers = drawn.Get();
+  EXPECT_EQ(std::set<uint64_t>(numbers.begin(), numbers.end()).size(), 400u);
+}
+
+}  // namespace default_environment_test
+}  // namespace tutti

@@ -1,0 +1,14 @@
+#ifndef TUTTI_FRAMEWORK_BASE_ENVIRONMENT_CHECK_H_
+#define TUTTI_FRAMEWORK_BASE_ENVIRONMENT_CHECK_H_
+
+#include "absl/status/status.h"
+#include "tutti/environment.h"
+
+namespace tutti {
+
+// Errors: INVALID_ARGUMENT unless it has all its parts.
+absl::Status Validate(const Environment& environment);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_BASE_ENVIRONMENT_CHECK_H_

@@ -1,0 +1,44 @@
+#include "framework/base/run_in_turn.h"
+
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// Of one thread. Keeps its memory for the next turn.
+struct Turn {
+  bool is_running = false;
+  std::vector<Work> waiting;
+  std::vector<Work> now;
+};
+
+}  // namespace
+
+void RunInTurn(Work work) {
+  static thread_local Turn turn;
+  if (turn.is_running) {
+    turn.waiting.push_back(std::move(work));
+    return;
+  }
+  turn.is_running = true;
+  std::move(work)();
+  work = nullptr;
+  while (!turn.waiting.empty()) {
+    turn.now.swap(turn.waiting);
+    for (Work& next : turn.now) {
+      Work mine = std::move(next);  // Ends, with what it holds, in its turn.
+      std::move(mine)();
+    }
+    turn.now.clear();
+  }
+  turn.is_running = false;
+}
+
+void EndInTurn(StatusCallback done, absl::Status status) {
+  RunInTurn([done = std::move(done), status = std::move(status)]() mutable {
+    std::move(done)(std::move(status));
+  });
+}
+
+}  // namespace tutti

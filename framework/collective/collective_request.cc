@@ -1,0 +1,221 @@
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tutti/collective.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace {
+
+template <typename... Args>
+absl::Status Invalid(const CollectiveRequest& request, const Args&... args) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(Name(TypeOf(request.op)), " (group ", request.group_key,
+                   ", instance ", request.instance_key, "): ", args...));
+}
+
+absl::Status ValidateGroup(const CollectiveRequest& request) {
+  if (request.group_size < 1 || request.group_size > kMaxGroupSize) {
+    return Invalid(request, "group size ", request.group_size,
+                   " is not between 1 and ", kMaxGroupSize);
+  }
+  if (request.rank < -1 || request.rank >= request.group_size) {
+    return Invalid(request, "rank ", request.rank, " is not within a group of ",
+                   request.group_size);
+  }
+  if (request.device_type.empty()) {
+    return Invalid(request, "the device type is empty");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateRoot(const CollectiveRequest& request, int root) {
+  if (root >= 0 && root < request.group_size) return absl::OkStatus();
+  return Invalid(request, "root ", root, " is not within a group of ",
+                 request.group_size);
+}
+
+absl::Status ValidatePermutation(const CollectiveRequest& request,
+                                 const std::vector<int>& permutation) {
+  const auto invalid = [&](absl::string_view why) {
+    return Invalid(request, "[", absl::StrJoin(permutation, ","),
+                   "] is not a permutation of ", request.group_size,
+                   " ranks: ", why);
+  };
+  if (static_cast<int>(permutation.size()) != request.group_size) {
+    return invalid(absl::StrCat("it has ", permutation.size(), " entries"));
+  }
+  std::vector<bool> seen(permutation.size());
+  for (int target : permutation) {
+    if (target < 0 || target >= request.group_size) {
+      return invalid(absl::StrCat(target, " is no rank"));
+    }
+    if (seen[target]) return invalid(absl::StrCat(target, " stands twice"));
+    seen[target] = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateHasRows(const CollectiveRequest& request) {
+  if (request.shape.num_dims() > 0) return absl::OkStatus();
+  return Invalid(request, "needs at least one dimension, got a scalar");
+}
+
+// The first dimension can be cut into one block per rank.
+absl::Status ValidateBlocks(const CollectiveRequest& request) {
+  const absl::Status status = ValidateHasRows(request);
+  if (!status.ok()) return status;
+  if (request.shape.dim(0) % request.group_size == 0) return absl::OkStatus();
+  return Invalid(request, "the first dimension of ", request.shape.ToString(),
+                 " is not divisible by the group size ", request.group_size);
+}
+
+absl::Status ValidateGather(const CollectiveRequest& request,
+                            const AllGather& op) {
+  const absl::Status status = ValidateHasRows(request);
+  if (!status.ok() || op.rows.empty()) return status;
+  if (!op.uneven) {
+    return Invalid(request, "rows are given, but not that it is uneven");
+  }
+  if (static_cast<int>(op.rows.size()) != request.group_size) {
+    return Invalid(request, "rows has ", op.rows.size(),
+                   " entries for a group of ", request.group_size);
+  }
+  int64_t total = 0;
+  for (size_t rank = 0; rank < op.rows.size(); ++rank) {
+    const int64_t count = op.rows[rank];
+    if (count < 0 || __builtin_add_overflow(total, count, &total)) {
+      return Invalid(request, "rows has a value out of range for rank ", rank,
+                     ": ", count);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateSendRows(const CollectiveRequest& request,
+                              const std::vector<int64_t>& rows) {
+  if (rows.empty()) return ValidateBlocks(request);
+  const absl::Status status = ValidateHasRows(request);
+  if (!status.ok()) return status;
+  if (static_cast<int>(rows.size()) != request.group_size) {
+    return Invalid(request, "send_rows has ", rows.size(),
+                   " entries for a group of ", request.group_size);
+  }
+  int64_t total = 0;
+  for (int64_t count : rows) {
+    if (count < 0 || __builtin_add_overflow(total, count, &total)) {
+      return Invalid(request, "send_rows [", absl::StrJoin(rows, ","),
+                     "] has a value out of range: ", count);
+    }
+  }
+  if (total == request.shape.dim(0)) return absl::OkStatus();
+  return Invalid(request, "send_rows [", absl::StrJoin(rows, ","),
+                 "] add up to ", total, ", but the first dimension of ",
+                 request.shape.ToString(), " is ", request.shape.dim(0));
+}
+
+absl::Status ValidateOffsets(const CollectiveRequest& request) {
+  const size_t num_offsets = request.impl_details.subdiv_offsets.size();
+  if (num_offsets > kMaxSubdivisions) {
+    return Invalid(request, "subdiv_offsets has ", num_offsets,
+                   " entries; wanted at most ", kMaxSubdivisions);
+  }
+  const auto num_chunks =
+      static_cast<int64_t>(num_offsets) * request.group_size;
+  if (num_chunks > kMaxChunks) {
+    return Invalid(request, "subdiv_offsets has ", num_offsets,
+                   " entries, which for a group of ", request.group_size,
+                   " makes ", num_chunks, " chunks; wanted at most ",
+                   kMaxChunks);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateRankList(const CollectiveRequest& request) {
+  const std::vector<int>& list = request.impl_details.rank_list;
+  std::vector<bool> seen(request.group_size);
+  for (int rank : list) {
+    if (rank < 0 || rank >= request.group_size) {
+      return Invalid(request, "rank_list [", absl::StrJoin(list, ","),
+                     "] names rank ", rank, " in a group of ",
+                     request.group_size);
+    }
+    if (seen[rank]) {
+      return Invalid(request, "rank_list [", absl::StrJoin(list, ","),
+                     "] names rank ", rank, " twice");
+    }
+    seen[rank] = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateDetails(const CollectiveRequest& request) {
+  const CollImplDetails& details = request.impl_details;
+  if (details.max_subdivs_per_device < -1) {
+    return Invalid(request, "max_subdivs_per_device is ",
+                   details.max_subdivs_per_device,
+                   "; wanted -1 (one subdivision), 0 (default) or more");
+  }
+  for (InstanceId id : details.dependencies) {
+    if (id == InstanceId{request.group_key, request.instance_key}) {
+      return Invalid(request, "the instance depends on itself");
+    }
+  }
+  const absl::Status status = ValidateRankList(request);
+  return status.ok() ? ValidateOffsets(request) : status;
+}
+
+absl::Status ValidateOp(const CollectiveRequest& request) {
+  struct Visitor {
+    const CollectiveRequest& request;
+    absl::Status operator()(AllReduce) { return absl::OkStatus(); }
+    absl::Status operator()(const AllGather& op) {
+      return ValidateGather(request, op);
+    }
+    absl::Status operator()(ReduceScatter) { return ValidateBlocks(request); }
+    absl::Status operator()(Broadcast) { return absl::OkStatus(); }
+    absl::Status operator()(const AllToAll& op) {
+      return ValidateSendRows(request, op.send_rows);
+    }
+    absl::Status operator()(const Permute& op) {
+      return ValidatePermutation(request, op.permutation);
+    }
+    absl::Status operator()(Barrier) { return absl::OkStatus(); }
+    absl::Status operator()(ReduceToRoot op) {
+      return ValidateRoot(request, op.root);
+    }
+    absl::Status operator()(GatherToRoot op) {
+      const absl::Status status = ValidateHasRows(request);
+      return status.ok() ? ValidateRoot(request, op.root) : status;
+    }
+    absl::Status operator()(ScatterFromRoot op) {
+      const absl::Status status = ValidateBlocks(request);
+      return status.ok() ? ValidateRoot(request, op.root) : status;
+    }
+  };
+  return std::visit(Visitor{request}, request.op);
+}
+
+}  // namespace
+
+absl::Span<const int64_t> GivenRows(const CollectiveRequest& request) {
+  const auto* const gather = std::get_if<AllGather>(&request.op);
+  if (gather == nullptr) return {};
+  return gather->rows;
+}
+
+absl::Status Validate(const CollectiveRequest& request) {
+  absl::Status status = ValidateGroup(request);
+  if (status.ok()) status = ValidateOp(request);
+  if (status.ok()) status = ValidateDetails(request);
+  if (!status.ok()) return status;
+  const absl::StatusOr<int64_t> bytes =
+      SizeInBytes(request.dtype, request.shape);
+  if (!bytes.ok()) return Invalid(request, bytes.status().message());
+  if (!Reduces(TypeOf(request.op))) return absl::OkStatus();
+  const absl::Status supported = request.merge_op.CheckSupports(request.dtype);
+  return supported.ok() ? supported : Invalid(request, supported.message());
+}
+
+}  // namespace tutti

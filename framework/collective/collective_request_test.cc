@@ -1,0 +1,381 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/collective/params_test_data.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+
+namespace tutti {
+namespace collective_request_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
+
+// A request of a group of four that is fine for every collective.
+CollectiveRequest Good(CollectiveOp op) {
+  return {.group_key = 5,
+          .group_size = 4,
+          .instance_key = 6,
+          .op = std::move(op),
+          .shape = ShapeOf({8, 3})};
+}
+
+std::vector<CollectiveOp> AllOps() {
+  return {AllReduce{},
+          AllGather{},
+          ReduceScatter{},
+          Broadcast{},
+          AllToAll{},
+          Permute{.permutation = {1, 2, 3, 0}},
+          Barrier{},
+          ReduceToRoot{.root = 3},
+          GatherToRoot{.root = 3},
+          ScatterFromRoot{.root = 3}};
+}
+
+TEST(CollectiveRequestTest, TheOpsAreInTheOrderOfTheTypes) {
+  const auto ops = AllOps();
+  ASSERT_EQ(ops.size(), kAllCollectiveTypes.size());
+  for (size_t i = 0; i < ops.size(); ++i) {
+    EXPECT_EQ(TypeOf(ops[i]), kAllCollectiveTypes[i]);
+  }
+}
+
+TEST(CollectiveRequestTest, GoodRequestsAreFine) {
+  for (const CollectiveOp& op : AllOps()) {
+    EXPECT_THAT(Validate(Good(op)), IsOk());
+  }
+}
+
+TEST(CollectiveRequestTest, EmptyTensorsAreFine) {
+  for (const CollectiveOp& op : AllOps()) {
+    CollectiveRequest request = Good(op);
+    request.shape = ShapeOf({0, 3});
+    EXPECT_THAT(Validate(request), IsOk());
+    request.shape = ShapeOf({8, 0});
+    EXPECT_THAT(Validate(request), IsOk());
+  }
+}
+
+TEST(CollectiveRequestTest, AsManySubdivisionsAsThereMayBeAreFine) {
+  CollectiveRequest request = Good(AllReduce{});
+  request.impl_details.subdiv_offsets.resize(kMaxSubdivisions);
+  request.group_size = kMaxChunks / kMaxSubdivisions;
+  EXPECT_THAT(Validate(request), IsOk());
+}
+
+TEST(CollectiveRequestTest, GroupsOfOneAndOfTheLargestSizeAreFine) {
+  CollectiveRequest request = Good(AllReduce{});
+  for (int size : {1, kMaxGroupSize}) {
+    request.group_size = size;
+    request.rank = size - 1;
+    EXPECT_THAT(Validate(request), IsOk());
+  }
+}
+
+TEST(CollectiveRequestTest, ScalarsAreFineWhereNothingIsCutIntoRows) {
+  for (const CollectiveOp& op :
+       {CollectiveOp(AllReduce{}), CollectiveOp(Broadcast{}),
+        CollectiveOp(Permute{{1, 2, 3, 0}}), CollectiveOp(ReduceToRoot{})}) {
+    CollectiveRequest request = Good(op);
+    request.shape = TensorShape();
+    EXPECT_THAT(Validate(request), IsOk());
+  }
+}
+
+TEST(CollectiveRequestTest, RowsPerPairMayDiffer) {
+  EXPECT_THAT(Validate(Good(AllToAll{.send_rows = {0, 7, 0, 1}})), IsOk());
+  EXPECT_THAT(Validate(Good(
+                  AllGather{.uneven = true, .rows = {8, 0, kInt64Max - 8, 0}})),
+              IsOk());
+}
+
+TEST(CollectiveRequestTest, AGatherNeedsNoDivisibleRows) {
+  for (const CollectiveOp& op :
+       {CollectiveOp(AllGather{}), CollectiveOp(GatherToRoot{})}) {
+    CollectiveRequest request = Good(op);
+    request.shape = ShapeOf({7, 3});
+    EXPECT_THAT(Validate(request), IsOk());
+  }
+}
+
+TEST(CollectiveRequestTest, BoolMovesEverywhereButInReductions) {
+  for (const CollectiveOp& op : AllOps()) {
+    CollectiveRequest request = Good(op);
+    request.dtype = DType::kBool;
+    EXPECT_EQ(Validate(request).ok(), !Reduces(TypeOf(op)));
+  }
+}
+
+TEST(CollectiveRequestTest, AMergeOpMattersOnlyInReductions) {
+  for (const CollectiveOp& op : AllOps()) {
+    CollectiveRequest request = Good(op);
+    request.merge_op = ReductionKind::kBxor;
+    EXPECT_EQ(Validate(request).ok(), !Reduces(TypeOf(op)));
+  }
+}
+
+TEST(CollectiveRequestTest, RequestsThatDifferInOneFieldAreDifferent) {
+  const CollectiveRequest request = Good(AllReduce{});
+  std::vector<CollectiveRequest> others(14, request);
+  ++others[0].group_key;
+  ++others[1].group_size;
+  others[2].device_type = "GPU";
+  others[3].rank = 2;
+  ++others[4].instance_key;
+  others[5].op = Barrier{};
+  others[6].dtype = DType::kInt8;
+  others[7].shape = ShapeOf({3, 8});
+  others[8].merge_op = ReductionKind::kMax;
+  others[9].final_op = FinalOp::DivideByGroupSize();
+  others[10].impl_details.implementation = "Ring";
+  others[11].impl_details.subdiv_offsets = {0};
+  others[12].impl_details.dependencies = {{5, 1}};
+  others[13].impl_details.rank_list = {0};
+  for (const CollectiveRequest& other : others) {
+    EXPECT_FALSE(other == request);
+  }
+  EXPECT_TRUE(request == CollectiveRequest(request));
+}
+
+struct BadRequest {
+  std::string name;
+  CollectiveOp op;
+  std::function<void(CollectiveRequest*)> spoil;
+  std::vector<std::string> shown;
+};
+
+class BadRequestTest : public testing::TestWithParam<BadRequest> {};
+
+TEST_P(BadRequestTest, IsInvalidAndShowsTheValues) {
+  const BadRequest& bad = GetParam();
+  CollectiveRequest request = Good(bad.op);
+  if (bad.spoil) bad.spoil(&request);
+  const absl::Status status = Validate(request);
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(std::string(Name(TypeOf(bad.op)))),
+                             HasSubstr("group 5, instance 6"))));
+  for (const std::string& text : bad.shown) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Group, BadRequestTest,
+    testing::Values(BadRequest{"SizeZero",
+                               AllReduce{},
+                               [](auto* request) { request->group_size = 0; },
+                               {"group size 0", "between 1 and 65536"}},
+                    BadRequest{"SizeNegative",
+                               AllReduce{},
+                               [](auto* request) { request->group_size = -4; },
+                               {"group size -4"}},
+                    BadRequest{
+                        "SizeTooLarge",
+                        AllReduce{},
+                        [](auto* request) { request->group_size = 65537; },
+                        {"group size 65537"}},
+                    BadRequest{"RankTooLarge",
+                               AllReduce{},
+                               [](auto* request) { request->rank = 4; },
+                               {"rank 4", "group of 4"}},
+                    BadRequest{"RankNegative",
+                               AllReduce{},
+                               [](auto* request) { request->rank = -2; },
+                               {"rank -2"}},
+                    BadRequest{"NoDeviceType",
+                               AllReduce{},
+                               [](auto* request) { request->device_type = ""; },
+                               {"device type is empty"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Root, BadRequestTest,
+    testing::Values(
+        BadRequest{"Reduce", ReduceToRoot{4}, nullptr, {"root 4", "of 4"}},
+        BadRequest{"ReduceNegative", ReduceToRoot{-1}, nullptr, {"root -1"}},
+        BadRequest{"Gather", GatherToRoot{4}, nullptr, {"root 4", "of 4"}},
+        BadRequest{"GatherNegative", GatherToRoot{-1}, nullptr, {"root -1"}},
+        BadRequest{"Scatter", ScatterFromRoot{9}, nullptr, {"root 9", "of 4"}},
+        BadRequest{
+            "ScatterNegative", ScatterFromRoot{-1}, nullptr, {"root -1"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Permutation, BadRequestTest,
+    testing::Values(BadRequest{"TooShort",
+                               Permute{{0, 1, 2}},
+                               nullptr,
+                               {"[0,1,2]", "4 ranks", "3 entries"}},
+                    BadRequest{"Empty", Permute{}, nullptr, {"0 entries"}},
+                    BadRequest{"NoRank",
+                               Permute{{0, 1, 2, 4}},
+                               nullptr,
+                               {"[0,1,2,4]", "4 is no rank"}},
+                    BadRequest{"NegativeRank",
+                               Permute{{0, -1, 2, 3}},
+                               nullptr,
+                               {"-1 is no rank"}},
+                    BadRequest{"Twice",
+                               Permute{{0, 1, 2, 1}},
+                               nullptr,
+                               {"[0,1,2,1]", "1 stands twice"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Shape, BadRequestTest,
+    testing::Values(
+        BadRequest{"ReduceScatterNotDivisible",
+                   ReduceScatter{},
+                   [](auto* request) { request->shape = ShapeOf({7, 4}); },
+                   {"[7,4]", "not divisible", "size 4"}},
+        BadRequest{"ScatterNotDivisible",
+                   ScatterFromRoot{},
+                   [](auto* request) { request->shape = ShapeOf({7, 4}); },
+                   {"[7,4]", "not divisible", "size 4"}},
+        BadRequest{"AllToAllNotDivisible",
+                   AllToAll{},
+                   [](auto* request) { request->shape = ShapeOf({7, 4}); },
+                   {"[7,4]", "not divisible", "size 4"}},
+        BadRequest{"ScalarAllGather",
+                   AllGather{},
+                   [](auto* request) { request->shape = TensorShape(); },
+                   {"scalar"}},
+        BadRequest{"ScalarGather",
+                   GatherToRoot{},
+                   [](auto* request) { request->shape = TensorShape(); },
+                   {"scalar"}},
+        BadRequest{"ScalarReduceScatter",
+                   ReduceScatter{},
+                   [](auto* request) { request->shape = TensorShape(); },
+                   {"scalar"}},
+        BadRequest{"ScalarScatter",
+                   ScatterFromRoot{},
+                   [](auto* request) { request->shape = TensorShape(); },
+                   {"scalar"}},
+        BadRequest{"ScalarAllToAll",
+                   AllToAll{},
+                   [](auto* request) { request->shape = TensorShape(); },
+                   {"scalar"}},
+        BadRequest{"ScalarAllToAllWithRows",
+                   AllToAll{{1, 0, 0, 0}},
+                   [](auto* request) { request->shape = TensorShape(); },
+                   {"scalar"}},
+        BadRequest{"TooManyBytes",
+                   AllReduce{},
+                   [](auto* request) {
+                     request->dtype = DType::kInt64;
+                     request->shape = ShapeOf({int64_t{1} << 60});
+                   },
+                   {"int64[1152921504606846976]", "64 bits"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    GatherRows, BadRequestTest,
+    testing::Values(BadRequest{"TooFew",
+                               AllGather{.uneven = true, .rows = {4, 4}},
+                               nullptr,
+                               {"rows has 2 entries", "group of 4"}},
+                    BadRequest{"Negative",
+                               AllGather{.uneven = true, .rows = {9, -1, 0, 0}},
+                               nullptr,
+                               {"out of range for rank 1: -1"}},
+                    BadRequest{
+                        "Overflow",
+                        AllGather{.uneven = true, .rows = {kInt64Max, 0, 1, 0}},
+                        nullptr,
+                        {"out of range for rank 2: 1"}},
+                    BadRequest{"Even",
+                               AllGather{.rows = {8, 8, 8, 8}},
+                               nullptr,
+                               {"rows are given, but not that it is uneven"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    SendRows, BadRequestTest,
+    testing::Values(BadRequest{"TooFew",
+                               AllToAll{{4, 4}},
+                               nullptr,
+                               {"send_rows has 2 entries", "group of 4"}},
+                    BadRequest{"Negative",
+                               AllToAll{{9, -1, 0, 0}},
+                               nullptr,
+                               {"[9,-1,0,0]", "out of range: -1"}},
+                    BadRequest{"Overflow",
+                               AllToAll{{kInt64Max, kInt64Max, 0, 0}},
+                               nullptr,
+                               {"9223372036854775807", "out of range"}},
+                    BadRequest{"WrongTotal",
+                               AllToAll{{1, 2, 3, 4}},
+                               nullptr,
+                               {"[1,2,3,4]", "add up to 10", "[8,3] is 8"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Reduction, BadRequestTest,
+    testing::Values(BadRequest{"Bool",
+                               AllReduce{},
+                               [](auto* request) {
+                                 request->dtype = DType::kBool;
+                               },
+                               {"bool"}},
+                    BadRequest{"BitsOfFloats",
+                               ReduceToRoot{},
+                               [](auto* request) {
+                                 request->merge_op = ReductionKind::kBand;
+                               },
+                               {"band", "float32"}},
+                    BadRequest{"CustomOpOnBool",
+                               ReduceScatter{},
+                               [](auto* request) {
+                                 request->dtype = DType::kBool;
+                                 request->merge_op = *MergeOp::Custom(
+                                     {.name = "mine", .apply = [](auto...) {
+                                        return absl::OkStatus();
+                                      }});
+                               },
+                               {"mine", "bool"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Details, BadRequestTest,
+    testing::Values(BadRequest{"TooFewSubdivisions",
+                               AllReduce{},
+                               [](auto* request) {
+                                 request->impl_details.max_subdivs_per_device =
+                                     -2;
+                               },
+                               {"max_subdivs_per_device is -2"}},
+                    BadRequest{"ListsARankThatIsNot",
+                               AllReduce{},
+                               [](auto* request) {
+                                 request->impl_details.rank_list = {0, -1};
+                               },
+                               {"rank_list [0,-1] names rank -1"}},
+                    BadRequest{"ListsARankTwice",
+                               AllReduce{},
+                               [](auto* request) {
+                                 request->impl_details.rank_list = {1, 0, 1};
+                               },
+                               {"rank_list [1,0,1] names rank 1 twice"}},
+                    BadRequest{"DependsOnItself",
+                               AllReduce{},
+                               [](auto* request) {
+                                 request->impl_details.dependencies = {{5, 1},
+                                                                       {5, 6}};
+                               },
+                               {"depends on itself"}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace collective_request_test
+}  // namespace tutti

@@ -1,0 +1,29 @@
+#ifndef TUTTI_FRAMEWORK_COLLECTIVE_PARAMS_TEST_DATA_H_
+#define TUTTI_FRAMEWORK_COLLECTIVE_PARAMS_TEST_DATA_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+
+#include "tutti/params.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// REQUIRES: dimensions that TensorShape::Create takes.
+TensorShape ShapeOf(std::initializer_list<int64_t> dims);
+
+// A complete group of CPU devices, all in one task.
+std::shared_ptr<const CollGroupParams> GroupOf(int size);
+
+// What a resolver would answer to one member. REQUIRES: an instance that fits
+// the group.
+std::shared_ptr<const CollectiveParams> ParamsOf(
+    const CollInstanceParams& instance,
+    std::shared_ptr<const CollGroupParams> group, int rank);
+std::shared_ptr<const CollectiveParams> ParamsOf(
+    const CollInstanceParams& instance, int group_size, int rank);
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_COLLECTIVE_PARAMS_TEST_DATA_H_

@@ -1,0 +1,127 @@
+#include "framework/executor/buffer_check.h"
+
+#include "absl/strings/str_cat.h"
+#include "tutti/params.h"
+
+namespace tutti {
+namespace {
+
+template <typename... Args>
+absl::Status Invalid(const CollectiveParams& params, const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      Name(params.instance->type), " (group ", params.group->key, ", instance ",
+      params.instance->key, "), rank ", params.default_rank, " (",
+      params.group->members[params.default_rank].device.name.ToString(),
+      "): ", args...));
+}
+
+absl::Status CheckTensor(const CollectiveParams& params, absl::string_view what,
+                         const Tensor& tensor, const TensorShape& shape) {
+  const DType dtype = params.instance->dtype;
+  if (tensor.dtype() == dtype && tensor.shape() == shape) {
+    return absl::OkStatus();
+  }
+  return Invalid(params, "the ", what, " is ", Name(tensor.dtype()),
+                 tensor.shape().ToString(), ", wanted ", Name(dtype),
+                 shape.ToString());
+}
+
+// Where rank's block begins in the buffer of all blocks.
+size_t BlockOffsetBytes(const CollectiveParams& params) {
+  const CollInstanceParams& instance = *params.instance;
+  const int size = params.group->size();
+  const int rank = params.default_rank;
+  int64_t rows = 0;
+  if (instance.rows.empty()) {
+    rows = BlockRows(instance, size, rank, rank) * rank;
+  } else {
+    for (int r = 0; r < rank; ++r) rows += BlockRows(instance, size, r, r);
+  }
+  return static_cast<size_t>(rows * RowElements(instance.shape)) *
+         SizeOf(instance.dtype);
+}
+
+bool SendsWhatItReceives(const CollectiveParams& params) {
+  const CollInstanceParams& instance = *params.instance;
+  const int size = params.group->size();
+  if (instance.rows.empty()) return true;
+  for (int peer = 0; peer < size; ++peer) {
+    if (BlockRows(instance, size, params.default_rank, peer) !=
+        BlockRows(instance, size, peer, params.default_rank)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether overlapping tensors lie as one that runs in place has them.
+bool IsInPlace(const CollectiveParams& params, const Tensor& input,
+               const Tensor& output) {
+  const CollectiveType type = params.instance->type;
+  if (InputIsOwnBlock(type)) {
+    return input.data() == output.data() + BlockOffsetBytes(params);
+  }
+  if (OutputIsOwnBlock(type)) {
+    return output.data() == input.data() + BlockOffsetBytes(params);
+  }
+  if (type == CollectiveType::kAllToAll && !SendsWhatItReceives(params)) {
+    return false;
+  }
+  return OverlapOf(input, output) == Overlap::kSame;
+}
+
+}  // namespace
+
+absl::Status PrepareBuffers(const CollectiveParams& params, Device& device,
+                            Tensor* input, Tensor* output) {
+  const CollInstanceParams& instance = *params.instance;
+  const int rank = params.default_rank;
+  const bool has_input = HasInput(instance.type, rank, instance.root);
+  const bool has_output =
+      output != nullptr && HasOutput(instance.type, rank, instance.root);
+  if (!has_input) *input = Tensor();
+  if (output != nullptr && !has_output) *output = Tensor();
+  if (has_input) {
+    if (!input->is_set()) return Invalid(params, "there is no input");
+    const absl::Status status =
+        CheckTensor(params, "input", *input, params.input_shape);
+    if (!status.ok()) return status;
+  }
+  if (!has_output) return absl::OkStatus();
+  if (!output->is_set()) {
+    absl::StatusOr<Tensor> made =
+        device.Allocate(instance.dtype, params.output_shape);
+    if (!made.ok()) return made.status();
+    *output = *std::move(made);
+    return absl::OkStatus();
+  }
+  const absl::Status status =
+      CheckTensor(params, "output", *output, params.output_shape);
+  if (!status.ok() || !has_input) return status;
+  if (OverlapOf(*input, *output) == Overlap::kNone ||
+      IsInPlace(params, *input, *output)) {
+    return absl::OkStatus();
+  }
+  return Invalid(params, "input and output overlap, but not in place: input ",
+                 absl::Hex(reinterpret_cast<uintptr_t>(input->data())), " + ",
+                 input->size_bytes(), " bytes, output ",
+                 absl::Hex(reinterpret_cast<uintptr_t>(output->data())), " + ",
+                 output->size_bytes(), " bytes");
+}
+
+absl::Status CheckSegments(const CollectiveParams& params,
+                           const SegmentList& segments) {
+  const CollInstanceParams& instance = *params.instance;
+  if (instance.type != CollectiveType::kAllReduce) {
+    return Invalid(params, "only all_reduce takes segments");
+  }
+  const int64_t wanted = params.input_shape.num_elements();
+  if (segments.dtype() == instance.dtype && segments.num_elements() == wanted) {
+    return absl::OkStatus();
+  }
+  return Invalid(params, "the segments have ", segments.num_elements(),
+                 " elements of ", Name(segments.dtype()), ", wanted ", wanted,
+                 " of ", Name(instance.dtype));
+}
+
+}  // namespace tutti

@@ -1,0 +1,185 @@
+#include "framework/executor/executor_core.h"
+
+#include <memory>
+#include <utility>
+
+#include "framework/base/run_in_turn.h"
+
+namespace tutti {
+namespace {
+
+// The innermost on this thread.
+thread_local ExecutorCore::JointEnd* joint_end = nullptr;
+
+}  // namespace
+
+std::shared_ptr<CollectiveExecutor> MakeCollectiveExecutor(
+    ExecutorOptions options) {
+  const auto executor = std::make_shared<CollectiveExecutor>(
+      std::make_unique<ExecutorCore>(std::move(options)));
+  executor->peers().WatchEnds(
+      [weak = executor->weak_from_this()](const ExecKey& exec,
+                                          const absl::Status& reason) {
+        const auto self = weak.lock();
+        if (self != nullptr) self->core().OnEndedByPeer(exec, reason);
+      });
+  return executor;
+}
+
+ExecutorCore::ExecutorCore(ExecutorOptions options)
+    : options_(std::move(options)),
+      executions_(options_.step_id, options_.devices->devices().size(),
+                  options_.max_entries),
+      dependencies_([this](InstanceId id, uint64_t number) {
+        return executions_.HasLaunched(id, number);
+      }) {}
+
+ExecutorCore::~ExecutorCore() {
+  MutexLock lock(&mu_);
+  for (const auto& [group, watched] : watched_groups_) {
+    if (watched.cancellation != nullptr) {
+      watched.cancellation->Unwatch(watched.id);
+    }
+  }
+}
+
+void ExecutorCore::StartAbort(absl::Status reason) {
+  aborted_.Cancel(std::move(reason));
+  const absl::Status first = aborted_.status();
+  // All transfers at once: execution by execution, each would look for its own
+  // among all that wait.
+  options_.peers->StartAbort(first);
+  for (const auto& execution : executions_.Running()) {
+    FailExecution(*execution, first);
+  }
+}
+
+void ExecutorCore::ShowObserver(const CollectiveContext& context,
+                                const CollectiveRequest& request) {
+  if (options_.observer == nullptr) return;
+  const Tensor none;
+  const bool has_segments = context.segments != nullptr;
+  options_.observer->OnFinished(
+      {.device = *context.device,
+       .request = request,
+       .step_id = context.exec_key.step,
+       .execution = context.exec_key.execution,
+       .output = has_segments ? none : context.result(),
+       .segments = context.segments.get()});
+}
+
+void ExecutorCore::FailExecution(Execution& execution, absl::Status status) {
+  execution.cancellation.Cancel(std::move(status));
+  CancelTransfers(execution);
+  dependencies_.Launched(execution.id);  // Who has not come need not.
+}
+
+void ExecutorCore::CancelTransfers(Execution& execution) {
+  const auto key = executions_.BeginCancel(execution);
+  if (!key.has_value()) return;
+  const absl::Status reason = execution.cancellation.status();
+  const bool has_group = key->generation != 0;
+  if (has_group) {
+    options_.peers->CancelExecution(ExecutionTable::GroupOf(execution), *key,
+                                    reason);
+  }
+  // Those who come later come to another generation.
+  if (!has_group ||
+      ExecutionTable::GroupOf(execution).cancellation->cancelled()) {
+    options_.param_resolver->GiveUp(
+        execution.id, {.step_id = key->step, .execution = key->execution},
+        options_.beginning, reason);
+  }
+  const auto forgotten = executions_.EndCancel(execution);
+  if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);
+}
+
+void ExecutorCore::OnEndedByPeer(const ExecKey& exec,
+                                 const absl::Status& reason) {
+  const auto execution = executions_.Find(exec);
+  if (execution != nullptr) FailExecution(*execution, reason);
+}
+
+absl::Status ExecutorCore::StatusOf(const ExecutionTable::Settled& settled,
+                                    const CollectiveContext& context) const {
+  if (aborted_.cancelled()) return aborted_.status();
+  if (settled.group_end->cancelled()) return settled.group_end->status();
+  const Cancellation& execution = context.execution->cancellation;
+  if (execution.cancelled()) return execution.status();
+  if (!settled.spans_tasks) return absl::OkStatus();
+  return options_.peers->StatusOf(context.exec_key);
+}
+
+void ExecutorCore::WatchGroup(const CollGroupParams& group,
+                              std::weak_ptr<CollectiveExecutor> executor) {
+  const std::pair<GroupKey, uint64_t> id{group.key, group.generation};
+  {
+    MutexLock lock(&mu_);
+    if (!watched_groups_.try_emplace(id).second) return;
+  }
+  const Cancellation::WatchId watch = group.cancellation->Watch(
+      [this, weak = std::move(executor), id](const absl::Status& reason) {
+        const auto owner = weak.lock();
+        if (owner != nullptr) FailGroup(id.first, id.second, reason);
+      });
+  MutexLock lock(&mu_);
+  const auto found = watched_groups_.find(id);
+  if (found != watched_groups_.end()) {
+    found->second = {group.cancellation, watch};
+  }
+}
+
+void ExecutorCore::FailGroup(GroupKey key, uint64_t generation,
+                             const absl::Status& reason) {
+  {
+    MutexLock lock(&mu_);
+    watched_groups_.erase({key, generation});
+  }
+  for (const auto& execution : executions_.RunningIn(key, generation)) {
+    FailExecution(*execution, reason);
+  }
+}
+
+ExecutorCore::JointEnd::JointEnd(Execution& execution)
+    : execution_(execution), outer_(std::exchange(joint_end, this)) {}
+
+ExecutorCore::JointEnd::~JointEnd() {
+  joint_end = outer_;
+  if (num_members_ == 0) return;
+  const auto owner =
+      core_->Leave(execution_, {num_members_, num_unlaunched_, calls_});
+}
+
+void ExecutorCore::EndPart(const Part& part, absl::Status status,
+                           StatusCallback&& done) {
+  // `done` may be the call's.
+  StatusCallback mine = std::move(done);
+  const size_t num_unlaunched = part.has_launched ? 0 : 1;
+  JointEnd* const joint = joint_end;
+  if (status.ok() && joint != nullptr && &joint->execution_ == part.execution) {
+    joint->core_ = this;
+    ++joint->num_members_;
+    joint->num_unlaunched_ += num_unlaunched;
+    if (part.call != nullptr) joint->calls_.push_back(part.call);
+    return std::move(mine)(std::move(status));
+  }
+  const size_t num_calls = part.call == nullptr ? 0 : 1;
+  const Owner owner =
+      Leave(*part.execution,
+            {1, num_unlaunched, absl::MakeConstSpan(&part.call, num_calls)});
+  if (status.ok()) return std::move(mine)(std::move(status));
+  EndInTurn(std::move(mine), std::move(status));
+}
+
+ExecutorCore::Owner ExecutorCore::Leave(
+    Execution& execution, const ExecutionTable::Leaving& leaving) {
+  const InstanceId id = execution.id;
+  ExecutionTable::Left left = executions_.Leave(execution, leaving);
+  if (left.to_forget.has_value()) {
+    options_.peers->ForgetExecution(*left.to_forget);
+  }
+  if (leaving.num_unlaunched > 0) dependencies_.Launched(id);
+  return std::move(left.owner);
+}
+
+}  // namespace tutti

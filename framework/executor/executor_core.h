@@ -1,0 +1,147 @@
+#ifndef TUTTI_FRAMEWORK_EXECUTOR_EXECUTOR_CORE_H_
+#define TUTTI_FRAMEWORK_EXECUTOR_EXECUTOR_CORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/base/mutex.h"
+#include "framework/executor/dependency_tracker.h"
+#include "framework/executor/execution_table.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/peer_access.h"
+
+namespace tutti {
+
+struct ExecutorOptions {
+  Environment environment;
+  const DeviceManager* devices = nullptr;
+  std::shared_ptr<ParamResolverInterface> param_resolver;
+  std::unique_ptr<PeerAccessInterface> peers;
+  int64_t step_id = 0;
+  uint64_t beginning = 0;  // Result of the resolver's BeginStep().
+
+  // May be null.
+  std::shared_ptr<CollectiveObserver> observer;
+
+  // As in CollectiveExecutorMgr::Options.
+  int64_t past_caches_from_bytes = kPastCachesFromBytes;
+
+  // Bound on the instances to remember; see ExecutionTable.
+  size_t max_entries = size_t{1} << 19;
+};
+
+std::shared_ptr<CollectiveExecutor> MakeCollectiveExecutor(
+    ExecutorOptions options);
+
+// State of a CollectiveExecutor, and what the calls of its members do with it:
+// the executions of the step, the order of their launches, and its end.
+//
+// Thread-safe. Belongs to the executor, which every execution keeps.
+class ExecutorCore {
+ public:
+  explicit ExecutorCore(ExecutorOptions options);
+  ~ExecutorCore();
+  ExecutorCore(const ExecutorCore&) = delete;
+  ExecutorCore& operator=(const ExecutorCore&) = delete;
+
+  const ExecutorOptions& options() const { return options_; }
+  const Cancellation& aborted() const { return aborted_; }
+  ExecutionTable& executions() { return executions_; }
+  DependencyTracker& dependencies() { return dependencies_; }
+
+  // As in CollectiveExecutor.
+  void StartAbort(absl::Status reason);
+  void FailExecution(Execution& execution, absl::Status status);
+
+  // Ends the execution whose transfers run by that key. Its members here may
+  // wait for each other, or for dependencies.
+  void OnEndedByPeer(const ExecKey& exec, const absl::Status& reason);
+
+  // OK unless step, group or execution have ended. REQUIRES: the table has the
+  // execution's key, so that whoever ends one of them later finds the member.
+  absl::Status StatusOf(const ExecutionTable::Settled& settled,
+                        const CollectiveContext& context) const;
+
+  // Ends this step's executions of `group` when the group ends. `executor` is
+  // that of this core.
+  void WatchGroup(const CollGroupParams& group,
+                  std::weak_ptr<CollectiveExecutor> executor)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A member's part has ended with OK.
+  void ShowObserver(const CollectiveContext& context,
+                    const CollectiveRequest& request);
+
+  // A member's part in an execution has ended.
+  struct Part {
+    Execution* execution = nullptr;
+    bool has_launched = false;
+    ExecutionTable::Call* call = nullptr;  // Not the member's any more.
+  };
+  // Leaves the execution, which may be gone then, and runs `done`: at once, or
+  // with others (JointEnd).
+  void EndPart(const Part& part, absl::Status status, StatusCallback&& done);
+
+  // Result: keeps the executor, which may be gone without it.
+  using Owner = std::shared_ptr<const void>;
+  Owner Leave(Execution& execution, const ExecutionTable::Leaving& leaving);
+
+  // While one lives, members of `execution` whose part ends with OK on this
+  // thread leave it together, when this goes: at the cost of one. Their
+  // callbacks run before. For groups that are in this process alone: others
+  // would hear of what fails meanwhile.
+  class JointEnd {
+   public:
+    explicit JointEnd(Execution& execution);
+    ~JointEnd();
+    JointEnd(const JointEnd&) = delete;
+    JointEnd& operator=(const JointEnd&) = delete;
+
+   private:
+    friend class ExecutorCore;
+
+    static constexpr size_t kFewMembers = 16;
+
+    Execution& execution_;          // Valid while some have yet to leave it.
+    ExecutorCore* core_ = nullptr;  // Of their executor.
+    size_t num_unlaunched_ = 0;
+    size_t num_members_ = 0;
+    absl::InlinedVector<ExecutionTable::Call*, kFewMembers> calls_;
+    JointEnd* const outer_;
+  };
+
+ private:
+  // A group, by key and generation.
+  struct WatchedGroup {
+    std::shared_ptr<Cancellation> cancellation;
+    Cancellation::WatchId id = 0;
+  };
+
+  void CancelTransfers(Execution& execution);
+  void FailGroup(GroupKey key, uint64_t generation, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const ExecutorOptions options_;
+  Cancellation aborted_;
+  ExecutionTable executions_;
+  DependencyTracker dependencies_;
+  Mutex mu_;
+  absl::flat_hash_map<std::pair<GroupKey, uint64_t>, WatchedGroup>
+      watched_groups_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_EXECUTOR_EXECUTOR_CORE_H_

@@ -1,0 +1,166 @@
+#include "framework/executor/local_meeting.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/run_in_turn.h"
+#include "framework/executor/executor_core.h"
+#include "tutti/params.h"
+
+namespace tutti {
+namespace {
+
+// How members meet without a lock:
+//
+//  - Each writes its own Attendee, shows itself there (kHere), and only then
+//    adds itself to the count. So who reads the count sees all that are counted
+//    in it; others may be here already, and are about to be counted.
+//  - The count decides. Who makes it the size of the group has all of them, and
+//    nobody else touches them before it has let the next execution in, by
+//    setting the count to 0.
+//  - A failure is a bit of the count (kFailed). Those that were counted before
+//    it are Fail()'s; unless they are all, who are the last one's. Who adds
+//    itself after it is its own: it takes itself out and ends its call. Fail()
+//    cannot tell these from those that are counted, and looks until there are
+//    no more than that: it is a few instructions from the count to there.
+
+// The member's place among those of this process.
+size_t PlaceOf(const CollectiveParams& params) {
+  const auto& is_local = params.task->is_local;
+  const auto rank = static_cast<size_t>(params.default_rank);
+  if (params.task->num_local == params.group->size()) return rank;
+  return static_cast<size_t>(std::count(
+      is_local.begin(), is_local.begin() + params.default_rank, true));
+}
+
+absl::Status OtherRows(const CollectiveParams& a, const CollectiveParams& b) {
+  const std::vector<int64_t>& rows = a.instance->rows;
+  const auto [of_a, of_b] = absl::c_mismatch(rows, b.instance->rows);
+  return absl::InvalidArgumentError(
+      absl::StrCat(Name(a.instance->type), ", group ", a.group->key,
+                   ", instance ", a.instance->key, ": rank ", a.default_rank,
+                   " says that rank ", of_a - rows.begin(), " has ", *of_a,
+                   " rows, rank ", b.default_rank, " that it has ", *of_b));
+}
+
+absl::Status CheckSameRows(absl::Span<const Attendee> attendees) {
+  const CollectiveParams& first = *attendees[0].context->params;
+  for (const Attendee& attendee : attendees.subspan(1)) {
+    const CollectiveParams& params = *attendee.context->params;
+    if (params.instance == first.instance ||
+        params.instance->rows == first.instance->rows) {
+      continue;
+    }
+    return OtherRows(first, params);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Attendee*> WhoIsHere(std::vector<Attendee>& attendees) {
+  std::vector<Attendee*> here;
+  for (Attendee& attendee : attendees) {
+    const auto state = attendee.state.load(std::memory_order_acquire);
+    if (state == Attendee::State::kHere) here.push_back(&attendee);
+  }
+  return here;
+}
+
+}  // namespace
+
+// The execution owns this object. Whoever cancels it keeps it, and whoever
+// joins it, until its own `done` has run.
+LocalMeeting::LocalMeeting(Cancellation& cancellation)
+    : cancellation_(cancellation) {
+  cancellation.Watch([this](const absl::Status& reason) { Fail(reason); });
+}
+
+absl::Span<const Attendee> LocalMeeting::Join(const CollectiveContext& context,
+                                              StatusCallback&& done) {
+  const CollectiveParams& params = *context.params;
+  return JoinAt(PlaceOf(params), static_cast<size_t>(params.task->num_local),
+                context, std::move(done));
+}
+
+absl::Span<const Attendee> LocalMeeting::JoinAt(
+    size_t place, size_t size, const CollectiveContext& context,
+    StatusCallback&& done) {
+  Attendees& attendees = AttendeesFor(size);
+  Attendee& mine = attendees[place];
+  mine.context = &context;
+  mine.done = std::move(done);
+  mine.state.store(Attendee::State::kHere, std::memory_order_release);
+  const uint64_t before = num_here_.fetch_add(1, std::memory_order_acq_rel);
+  if (before >= kFailed) {  // Fail() leaves this one alone.
+    done = std::move(mine.done);
+    mine.state.store(Attendee::State::kAway, std::memory_order_release);
+    std::move(done)(cancellation_.status());
+    return {};
+  }
+  if (before + 1 < size) return {};
+  if (!context.params->instance->rows_are_given) return attendees;
+  absl::Status status = CheckSameRows(attendees);
+  if (status.ok()) return attendees;
+  Adjourn(std::move(status));
+  return {};
+}
+
+LocalMeeting::Attendees& LocalMeeting::AttendeesFor(size_t size) {
+  Attendees* const attendees = attendees_.load(std::memory_order_acquire);
+  if (attendees != nullptr) return *attendees;
+  MutexLock lock(&mu_);
+  if (made_attendees_ == nullptr) {
+    made_attendees_ = std::make_unique<Attendees>(size);
+    attendees_.store(made_attendees_.get(), std::memory_order_release);
+  }
+  return *made_attendees_;
+}
+
+void LocalMeeting::Adjourn(absl::Status status) {
+  RunInTurn([this, status = std::move(status)] {
+    // With the last one to leave the execution goes, and so this object.
+    const absl::Span<Attendee> attendees =
+        absl::MakeSpan(*attendees_.load(std::memory_order_relaxed));
+    const CollectiveContext& first = *attendees[0].context;
+    // Members in other processes would hear that the execution failed if it did
+    // after the last `done` here and before all have left.
+    std::optional<ExecutorCore::JointEnd> end;
+    if (first.params->task->num_local == first.params->group->size()) {
+      end.emplace(*first.execution);
+    }
+    for (Attendee& attendee : attendees) {
+      attendee.state.store(Attendee::State::kAway, std::memory_order_relaxed);
+    }
+    // For the next execution; who fails this one finds that nobody is here.
+    num_here_.store(0, std::memory_order_release);
+    for (Attendee& attendee : attendees) {
+      StatusCallback done = std::move(attendee.done);
+      std::move(done)(status);
+    }
+  });
+}
+
+// Ends those that are counted, who stay here. Whoever is on the way, and shows
+// itself, takes itself out again within a few instructions.
+void LocalMeeting::Fail(const absl::Status& reason) {
+  const uint64_t num_here =
+      num_here_.fetch_or(kFailed, std::memory_order_acq_rel);
+  Attendees* const attendees = attendees_.load(std::memory_order_acquire);
+  if (attendees == nullptr || num_here == attendees->size()) return;
+  std::vector<Attendee*> here = WhoIsHere(*attendees);
+  while (here.size() > num_here) {
+    std::this_thread::yield();
+    here = WhoIsHere(*attendees);
+  }
+  for (Attendee* const attendee : here) {
+    StatusCallback done = std::move(attendee->done);
+    std::move(done)(reason);
+  }
+}
+
+}  // namespace tutti

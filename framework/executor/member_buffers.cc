@@ -1,0 +1,63 @@
+#include "framework/executor/member_buffers.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/collective/request_fields.h"
+#include "framework/executor/buffer_check.h"
+
+namespace tutti {
+namespace {
+
+absl::Status PrepareTensors(const ExecutionTable::Settled& settled,
+                            CollectiveArgs* args, CollectiveContext* context) {
+  context->input = std::move(args->input);
+  if (args->output != nullptr) context->output = *args->output;
+  const CollInstanceParams& instance = *settled.params->instance;
+  const bool has_output =
+      HasOutput(instance.type, context->rank(), instance.root);
+  if (args->output == nullptr && has_output) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Name(instance.type), " (", InstanceLabel(*args->request), "), rank ",
+        context->rank(), " (", context->device->full_name(),
+        "): there is no place for the output"));
+  }
+  const bool is_late = has_output && args->allow_shared_output &&
+                       settled.shares_output && !args->output->is_set();
+  if (is_late) context->late_output = args->output;
+  const absl::Status status =
+      PrepareBuffers(*settled.params, *context->device, &context->input,
+                     is_late ? nullptr : &context->output);
+  if (!status.ok()) return status;
+  if (context->output.is_set() && !args->output->is_set()) {
+    *args->output = context->output;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrepareSegments(const ExecutionTable::Settled& settled,
+                             CollectiveArgs* args, CollectiveContext* context) {
+  const CollectiveParams& params = *settled.params;
+  const absl::Status status = CheckSegments(params, *args->segments);
+  if (!status.ok()) return status;
+  context->segments = std::move(args->segments);
+  if (!IsPacked(*context, settled)) return absl::OkStatus();
+  auto packed =
+      context->device->Allocate(params.instance->dtype, params.input_shape);
+  if (!packed.ok()) return packed.status();
+  context->output = *std::move(packed);
+  context->input = context->output;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status PrepareMemberBuffers(const ExecutionTable::Settled& settled,
+                                  CollectiveArgs* args,
+                                  CollectiveContext* context) {
+  context->store_hint = args->store_hint;
+  return args->segments == nullptr ? PrepareTensors(settled, args, context)
+                                   : PrepareSegments(settled, args, context);
+}
+
+}  // namespace tutti

@@ -1,0 +1,72 @@
+#include "framework/executor/settled_call.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "framework/executor/executor_core.h"
+#include "framework/executor/member_buffers.h"
+
+namespace tutti {
+
+bool SettledCall::Start(CollectiveExecutor& executor, CollectiveArgs* args,
+                        StatusCallback* done) {
+  const bool may_wait = args->cancellation != nullptr ||
+                        args->deadline != absl::InfiniteFuture() ||
+                        args->execution.has_value() ||
+                        args->segments != nullptr;
+  if (may_wait || args->device == nullptr || args->request == nullptr ||
+      executor.core().aborted().cancelled()) {
+    return false;
+  }
+  absl::Status joined;
+  ExecutionTable::Call* const call = executor.core().executions().JoinSettled(
+      args->device, *args->request,
+      [&executor] { return executor.shared_from_this(); }, &joined);
+  if (call == nullptr) return false;
+  call->context.executor = &executor;
+  call->done = *done == nullptr ? [](absl::Status) {} : std::move(*done);
+  absl::Status status = Prepare(*call, args, std::move(joined));
+  if (!status.ok()) {
+    args->input = Tensor();  // Where it ended before it was taken.
+    Finish(*call, std::move(status));
+    return true;
+  }
+  call->settled->implementation->Run(call->context, [call](absl::Status ended) {
+    Finish(*call, std::move(ended));
+  });
+  return true;
+}
+
+absl::Status SettledCall::Prepare(ExecutionTable::Call& call,
+                                  CollectiveArgs* args, absl::Status joined) {
+  CollectiveContext& context = call.context;
+  context.late_output = nullptr;
+  context.implementation_state = nullptr;
+  context.first_tag = 0;
+  context.launched.store(false, std::memory_order_relaxed);
+  absl::Status status =
+      context.executor->core().StatusOf(*call.settled, context);
+  if (!status.ok()) return status;
+  if (!joined.ok()) return joined;
+  status = PrepareMemberBuffers(*call.settled, args, &context);
+  if (!status.ok()) return status;
+  return call.settled->implementation->InitializeCollectiveContext(&context);
+}
+
+void SettledCall::Finish(ExecutionTable::Call& call, absl::Status status) {
+  CollectiveContext& context = call.context;
+  ExecutorCore& core = context.executor->core();
+  Execution& execution = *call.execution;
+  if (!status.ok()) {
+    core.FailExecution(execution, std::move(status));
+    status = execution.cancellation.status();
+  }
+  if (status.ok()) core.ShowObserver(context, *call.settled->request);
+  context.input = Tensor();
+  context.output = Tensor();
+  core.EndPart({&execution, context.launched, &call}, std::move(status),
+               std::move(call.done));
+}
+
+}  // namespace tutti

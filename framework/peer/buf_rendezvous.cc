@@ -1,0 +1,334 @@
+#include "framework/peer/buf_rendezvous.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/rank_list.h"
+
+namespace tutti {
+namespace {
+
+absl::Status CheckMatch(const BufKey& key, const Offer& offer, const Ask& ask) {
+  if (offer.incarnation != ask.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        ToString(key), ": the sender's device restarted: expected incarnation ",
+        ask.incarnation, ", found ", offer.incarnation));
+  }
+  if (offer.bytes.size() != ask.num_bytes || offer.dtype != ask.dtype) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ToString(key), ": the sender offers ", offer.bytes.size(),
+                     " bytes of ", Name(offer.dtype), ", the receiver wants ",
+                     ask.num_bytes, " bytes of ", Name(ask.dtype)));
+  }
+  return absl::OkStatus();
+}
+
+void Fail(const Ask& ask, const absl::Status& status) {
+  ask.borrower->OnDelivery(ask.id, status, Delivery{});
+}
+
+void Fail(const Offer& offer, const absl::Status& status) {
+  offer.lender->OnReleased(offer.id, status);
+}
+
+// Both sides are there. No lock is held.
+void Meet(const BufKey& key, const Offer& offer, const Ask& ask) {
+  const absl::Status status = CheckMatch(key, offer, ask);
+  if (!status.ok()) {
+    Fail(ask, status);
+    Fail(offer, status);
+    return;
+  }
+  ask.borrower->OnDelivery(ask.id, absl::OkStatus(),
+                           {.bytes = offer.bytes,
+                            .lender = offer.lender,
+                            .id = offer.id,
+                            .written = offer.written});
+}
+
+absl::Status TakenError(const BufKey& key, absl::string_view side) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(ToString(key), ": ", side, " twice"));
+}
+
+}  // namespace
+
+BufRendezvous::~BufRendezvous() {
+  StartAbort(absl::CancelledError(
+      "the step ended while a transfer waited for its other side"));
+}
+
+absl::Status BufRendezvous::StatusOf(const ExecKey& exec) const {
+  if (num_cancelled_.load(std::memory_order_seq_cst) == 0) {
+    return absl::OkStatus();
+  }
+  MutexLock lock(&cancelled_mu_);
+  const auto found = cancelled_.find(exec);
+  if (found != cancelled_.end()) return found->second;
+  const auto group = cancelled_groups_.find(GroupInStep::Of(exec));
+  if (group != cancelled_groups_.end()) return group->second;
+  const auto step = cancelled_steps_.find(exec.step);
+  return step == cancelled_steps_.end() ? aborted_ : step->second;
+}
+
+template <typename Other, typename Mine>
+absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
+    const BufKey& key, const Mine& mine, const std::atomic<bool>& replaced) {
+  Shard& shard = ShardOf(key);
+  MutexLock lock(&shard.mu);
+  // If it is set from now on, the sweep that follows finds what waits.
+  if (replaced) return BegunAnew(key.exec.step);
+  absl::Status status = StatusOf(key.exec);
+  if (!status.ok()) return status;
+  const auto [entry, is_first] = shard.table.try_emplace(key, mine);
+  if (is_first) {
+    status = CountIn(key, mine);
+    if (status.ok()) return std::nullopt;
+    shard.table.erase(entry);
+    return status;
+  }
+  const Other* const waiting = std::get_if<Other>(&entry->second);
+  if (waiting == nullptr) {
+    return TakenError(key,
+                      std::is_same_v<Mine, Offer> ? "offered" : "asked for");
+  }
+  const std::optional<Other> other = *waiting;
+  CountOut(*other);
+  shard.table.erase(entry);
+  return other;
+}
+
+absl::Status BufRendezvous::CountIn(const BufKey& key, const Offer& offer) {
+  if (max_offered_bytes_ == kNoBound) return absl::OkStatus();
+  const size_t asked = offer.bytes.size();
+  size_t used = num_offered_bytes_.load(std::memory_order_relaxed);
+  while (used == 0 || used + asked <= max_offered_bytes_) {
+    if (num_offered_bytes_.compare_exchange_weak(used, used + asked,
+                                                 std::memory_order_relaxed)) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      ToString(key), ": ", used, " bytes wait for their receivers; ", asked,
+      " more would be past the bound of ", max_offered_bytes_));
+}
+
+void BufRendezvous::CountOut(const Offer& offer) {
+  if (max_offered_bytes_ == kNoBound) return;
+  num_offered_bytes_.fetch_sub(offer.bytes.size(), std::memory_order_relaxed);
+}
+
+void BufRendezvous::Provide(const BufKey& key, const Offer& offer,
+                            const std::atomic<bool>& replaced) {
+  const auto ask = MeetOrWait<Ask>(key, offer, replaced);
+  if (!ask.ok()) return Fail(offer, ask.status());
+  if (ask->has_value()) Meet(key, offer, **ask);
+}
+
+void BufRendezvous::Consume(const BufKey& key, const Ask& ask,
+                            const std::atomic<bool>& replaced) {
+  const auto offer = MeetOrWait<Offer>(key, ask, replaced);
+  if (!offer.ok()) return Fail(ask, offer.status());
+  if (offer->has_value()) Meet(key, **offer, ask);
+}
+
+bool BufRendezvous::CancelAsk(const BufKey& key, const Borrower* borrower,
+                              absl::Status reason) {
+  Shard& shard = ShardOf(key);
+  std::optional<Ask> ask;
+  {
+    MutexLock lock(&shard.mu);
+    const auto found = shard.table.find(key);
+    if (found == shard.table.end()) return false;
+    const Ask* const waiting = std::get_if<Ask>(&found->second);
+    if (waiting == nullptr || waiting->borrower != borrower) return false;
+    ask = *waiting;
+    shard.table.erase(found);
+  }
+  Fail(*ask, reason);
+  return true;
+}
+
+BufRendezvous::Ended BufRendezvous::EndExecution(
+    const ExecKey& exec, absl::Status reason,
+    const std::atomic<bool>& replaced) {
+  if (reason.ok()) reason = absl::CancelledError("cancelled");
+  {
+    MutexLock lock(&cancelled_mu_);
+    if (replaced) return {};
+    if (!aborted_.ok() || cancelled_steps_.contains(exec.step)) return {};
+    if (!cancelled_.try_emplace(exec, reason).second) return {};
+    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  return {
+      .is_first = true,
+      .reason = std::move(reason),
+      .sides = Sweep([&exec](const BufKey& key) { return key.exec == exec; },
+                     replaced)};
+}
+
+BufRendezvous::Ended BufRendezvous::EndGroup(
+    const GroupInStep& group, absl::Status reason,
+    const std::atomic<bool>& replaced) {
+  if (reason.ok()) reason = absl::CancelledError("cancelled");
+  {
+    MutexLock lock(&cancelled_mu_);
+    if (replaced) return {};
+    if (!aborted_.ok() || cancelled_steps_.contains(group.step)) return {};
+    if (!cancelled_groups_.try_emplace(group, reason).second) return {};
+    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  return {.is_first = true,
+          .reason = std::move(reason),
+          .sides = Sweep(
+              [&group](const BufKey& key) {
+                return GroupInStep::Of(key.exec) == group;
+              },
+              replaced)};
+}
+
+BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason,
+                                            const std::atomic<bool>& replaced) {
+  if (reason.ok()) reason = absl::CancelledError("cancelled");
+  bool is_first = false;
+  {
+    MutexLock lock(&cancelled_mu_);
+    if (replaced || !aborted_.ok()) return {};
+    is_first = cancelled_steps_.try_emplace(step, reason).second;
+    reason = cancelled_steps_[step];
+    // The step's reason counts from now on, and none once it begins anew.
+    const auto is_of_step = [step](const auto& cancelled) {
+      return cancelled.first.step == step;
+    };
+    const auto erased = absl::erase_if(cancelled_, is_of_step) +
+                        absl::erase_if(cancelled_groups_, is_of_step);
+    num_cancelled_.fetch_add((is_first ? 1 : 0) - static_cast<int>(erased),
+                             std::memory_order_seq_cst);
+  }
+  // Whoever was first may have been replaced, and have left it.
+  return {.is_first = is_first,
+          .reason = std::move(reason),
+          .sides =
+              Sweep([step](const BufKey& key) { return key.exec.step == step; },
+                    replaced)};
+}
+
+bool BufRendezvous::Tell(const Ended& ended) {
+  for (const Waiting& side : ended.sides) {
+    std::visit([&](const auto& waiting) { Fail(waiting, ended.reason); }, side);
+  }
+  return ended.is_first;
+}
+
+bool BufRendezvous::ForgetStep(int64_t step) {
+  if (num_cancelled_.load(std::memory_order_seq_cst) == 0) return false;
+  MutexLock lock(&cancelled_mu_);
+  const auto erased = static_cast<int>(cancelled_steps_.erase(step));
+  num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
+  return erased > 0;
+}
+
+void BufRendezvous::ForgetExecution(const ExecKey& exec,
+                                    const std::atomic<bool>& replaced) {
+  if (num_cancelled_.load(std::memory_order_seq_cst) == 0) return;
+  MutexLock lock(&cancelled_mu_);
+  if (replaced) return;
+  const auto erased = static_cast<int>(cancelled_.erase(exec));
+  num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
+}
+
+void BufRendezvous::StartAbort(absl::Status reason) {
+  if (reason.ok()) reason = absl::CancelledError("aborted");
+  {
+    MutexLock lock(&cancelled_mu_);
+    if (!aborted_.ok()) return;
+    aborted_ = reason;
+    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  Tell({.reason = reason, .sides = Sweep([](const BufKey&) { return true; })});
+}
+
+std::vector<BufRendezvous::Waiting> BufRendezvous::Sweep(
+    absl::FunctionRef<bool(const BufKey&)> concerns,
+    const std::atomic<bool>& replaced) {
+  std::vector<Waiting> ended;
+  for (Shard& shard : shards_) {
+    MutexLock lock(&shard.mu);
+    if (replaced) break;
+    for (auto entry = shard.table.begin(); entry != shard.table.end();) {
+      const auto current = entry++;
+      if (!concerns(current->first)) continue;
+      std::visit([&](const auto& waiting) { CountOut(waiting); },
+                 current->second);
+      ended.push_back(current->second);
+      shard.table.erase(current);
+    }
+  }
+  return ended;
+}
+
+absl::Status BufRendezvous::BegunAnew(int64_t step) {
+  return absl::CancelledError(absl::StrCat("step ", step, " began anew"));
+}
+
+std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
+  std::vector<BufKey> asked;
+  std::vector<BufKey> offered;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(&shard.mu);
+    for (const auto& [key, waiting] : shard.table) {
+      // Who asks itself only waits for the end of the execution.
+      if (key.exec != exec || key.from == key.to) continue;
+      (std::holds_alternative<Ask>(waiting) ? asked : offered).push_back(key);
+    }
+  }
+  const auto list = [](std::vector<BufKey>& keys, const auto& describe) {
+    std::sort(keys.begin(), keys.end(), [](const BufKey& a, const BufKey& b) {
+      return std::tie(a.from, a.to, a.tag) < std::tie(b.from, b.to, b.tag);
+    });
+    return ShortList(keys.size(), [&](size_t i) {
+      return absl::StrCat(describe(keys[i]), " (tag ", keys[i].tag, ")");
+    });
+  };
+  const std::string missing = list(asked, [](const BufKey& key) {
+    return absl::StrCat("data of rank ", key.from, " for rank ", key.to);
+  });
+  const std::string unread = list(offered, [](const BufKey& key) {
+    return absl::StrCat("rank ", key.to, " to ask rank ", key.from,
+                        " for data");
+  });
+  const bool both = !missing.empty() && !unread.empty();
+  return absl::StrCat(missing, both ? "; " : "", unread);
+}
+
+std::vector<int> BufRendezvous::RanksThatHaveNotAsked(
+    const ExecKey& exec) const {
+  std::set<int> ranks;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(&shard.mu);
+    for (const auto& [key, waiting] : shard.table) {
+      const bool is_offer = !std::holds_alternative<Ask>(waiting);
+      if (key.exec == exec && is_offer) ranks.insert(key.to);
+    }
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+size_t BufRendezvous::num_waiting() const {
+  size_t total = 0;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(&shard.mu);
+    total += shard.table.size();
+  }
+  return total;
+}
+
+}  // namespace tutti

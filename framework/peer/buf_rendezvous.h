@@ -1,0 +1,204 @@
+#ifndef TUTTI_FRAMEWORK_PEER_BUF_RENDEZVOUS_H_
+#define TUTTI_FRAMEWORK_PEER_BUF_RENDEZVOUS_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/base/mutex.h"
+#include "tutti/peer_access.h"
+
+namespace tutti {
+
+// Pairs each buffer that a sender offers with the receiver that asks for it.
+//
+// Thread-safe. Does not own the bytes: they stay valid until OnReleased().
+// Every side is told exactly once, with no lock held: a borrower on the thread
+// of the side that came second, or of the one that cancels; a lender where the
+// borrower ends the loan. What waits when the rendezvous is destroyed ends with
+// CANCELLED.
+//
+// A step may begin anew while its former user still acts. That one passes
+// `replaced` with all that it does: once it is set, offers and asks end with
+// BegunAnew(), and nothing else is done. Whoever begins the step anew sets it,
+// then calls EndStep() and ForgetStep(): nothing of before is left.
+class BufRendezvous {
+ public:
+  static constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
+  static inline const std::atomic<bool> kNever{false};
+
+  // The bytes of all offers that wait are `max_offered_bytes` at the most, or
+  // one offer's, however large, if no other one waits.
+  explicit BufRendezvous(size_t max_offered_bytes = kNoBound)
+      : max_offered_bytes_(max_offered_bytes) {}
+  ~BufRendezvous();
+  BufRendezvous(const BufRendezvous&) = delete;
+  BufRendezvous& operator=(const BufRendezvous&) = delete;
+
+  // Errors, to the lender: ALREADY_EXISTS if an offer waits under `key`;
+  // INVALID_ARGUMENT if the receiver wants another size or dtype, and
+  // FAILED_PRECONDITION if it expects another incarnation of the sender (the
+  // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
+  // EndExecution, EndGroup, EndStep or StartAbort.
+  void Provide(const BufKey& key, const Offer& offer,
+               const std::atomic<bool>& replaced = kNever);
+
+  // Errors, to the borrower: as Provide, with ALREADY_EXISTS if somebody
+  // already asks under `key`.
+  void Consume(const BufKey& key, const Ask& ask,
+               const std::atomic<bool>& replaced = kNever);
+
+  // Ends `borrower`'s ask with `reason` if it waits under `key`; false if it
+  // does not.
+  bool CancelAsk(const BufKey& key, const Borrower* borrower,
+                 absl::Status reason);
+
+  struct GroupInStep {
+    int64_t step = 0;
+    int64_t group = 0;
+    uint64_t generation = 0;
+
+    static GroupInStep Of(const ExecKey& exec) {
+      return {exec.step, exec.group, exec.generation};
+    }
+    friend bool operator==(const GroupInStep&, const GroupInStep&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const GroupInStep& key) {
+      return H::combine(std::move(h), key.step, key.group, key.generation);
+    }
+  };
+
+  // One side of a transfer, waiting for the other.
+  using Waiting = std::variant<Offer, Ask>;
+
+  // What ended, for Tell().
+  struct [[nodiscard]] Ended {
+    bool is_first = false;  // Neither it nor its step had ended before.
+    absl::Status reason;
+    std::vector<Waiting> sides;
+  };
+
+  // Ends all transfers of an execution that wait, and those that come later,
+  // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
+  // Calls nobody: whoever calls this passes what it returns to Tell(), once.
+  Ended EndExecution(const ExecKey& exec, absl::Status reason,
+                     const std::atomic<bool>& replaced = kNever)
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+  void ForgetExecution(const ExecKey& exec,
+                       const std::atomic<bool>& replaced = kNever)
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  // The same for all executions of a step. ForgetStep() is false if it had not
+  // ended.
+  Ended EndStep(int64_t step, absl::Status reason,
+                const std::atomic<bool>& replaced = kNever)
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+  bool ForgetStep(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  // The same for all executions of a group's generation in a step, which never
+  // begins anew: forgotten when the step ends.
+  Ended EndGroup(const GroupInStep& group, absl::Status reason,
+                 const std::atomic<bool>& replaced = kNever)
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  // Tells the owners of what waited. Returns `is_first`.
+  static bool Tell(const Ended& ended);
+
+  // Both at once.
+  bool CancelExecution(const ExecKey& exec, absl::Status reason,
+                       const std::atomic<bool>& replaced = kNever) {
+    return Tell(EndExecution(exec, std::move(reason), replaced));
+  }
+
+  // As EndStep() for everything, for ever; tells the owners.
+  void StartAbort(absl::Status reason);
+
+  // What ends the transfers of `exec`; OK if nothing does.
+  absl::Status StatusOf(const ExecKey& exec) const
+      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  static absl::Status BegunAnew(int64_t step);  // CANCELLED.
+
+  // What the transfers of `exec` that have begun wait for, for error messages:
+  // "data of rank 0 for rank 2 (tag 7)", "rank 2 to ask rank 0 for data (tag
+  // 7)", or both. Empty if none waits.
+  std::string DescribeWaiting(const ExecKey& exec) const;
+
+  // The ranks that have not asked for what lies here for them in `exec`, in
+  // order.
+  std::vector<int> RanksThatHaveNotAsked(const ExecKey& exec) const;
+
+  // Offers and asks that wait; for tests and reports.
+  size_t num_waiting() const;
+
+  // Bytes of the offers that wait; 0 where they are not bounded.
+  size_t num_offered_bytes() const {
+    return num_offered_bytes_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  using Table = absl::flat_hash_map<BufKey, Waiting>;
+
+  // Locks are split by key so that members rarely meet at one.
+  struct alignas(64) Shard {
+    mutable Mutex mu;
+    Table table ABSL_GUARDED_BY(mu);
+  };
+  static constexpr size_t kNumShards = 16;
+
+  Shard& ShardOf(const BufKey& key) {
+    const auto pair = static_cast<size_t>(key.to) * 31 +
+                      static_cast<size_t>(key.exec.instance);
+    return shards_[pair % kNumShards];
+  }
+
+  // Takes the other side out of the table if it waits there, else leaves `mine`
+  // to wait. Errors: ALREADY_EXISTS; what ended the execution; BegunAnew().
+  template <typename Other, typename Mine>
+  absl::StatusOr<std::optional<Other>> MeetOrWait(
+      const BufKey& key, const Mine& mine, const std::atomic<bool>& replaced);
+
+  // Counts an offer that begins to wait, or ends to.
+  absl::Status CountIn(const BufKey& key, const Offer& offer);
+  void CountOut(const Offer& offer);
+
+  // An ask takes no memory: it is bounded by whoever lets it in.
+  absl::Status CountIn(const BufKey&, const Ask&) { return absl::OkStatus(); }
+  void CountOut(const Ask&) {}
+
+  // Takes out all that waits under a key that `concerns` names, until
+  // `replaced`.
+  std::vector<Waiting> Sweep(absl::FunctionRef<bool(const BufKey&)> concerns,
+                             const std::atomic<bool>& replaced = kNever);
+
+  const size_t max_offered_bytes_;
+  std::atomic<size_t> num_offered_bytes_{0};
+  std::array<Shard, kNumShards> shards_;
+
+  // Set before the tables are swept, read under a shard's lock before a side is
+  // left to wait: so nobody waits who should have been swept.
+  std::atomic<int> num_cancelled_{0};
+  mutable Mutex cancelled_mu_;
+  absl::Status aborted_ ABSL_GUARDED_BY(cancelled_mu_);
+  absl::flat_hash_map<int64_t, absl::Status> cancelled_steps_
+      ABSL_GUARDED_BY(cancelled_mu_);
+  absl::flat_hash_map<GroupInStep, absl::Status> cancelled_groups_
+      ABSL_GUARDED_BY(cancelled_mu_);
+  absl::flat_hash_map<ExecKey, absl::Status> cancelled_
+      ABSL_GUARDED_BY(cancelled_mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_PEER_BUF_RENDEZVOUS_H_

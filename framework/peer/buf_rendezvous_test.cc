@@ -1,0 +1,665 @@
+#include "framework/peer/buf_rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/doubles/status_matchers.h"
+
+namespace tutti {
+namespace buf_rendezvous_test {
+
+using testing::_;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int32_t kOfferId = 7;
+constexpr int32_t kAskId = 8;
+
+BufKey Key(int32_t tag, uint64_t execution = 0) {
+  return {.exec = {.generation = 1,
+                   .step = 2,
+                   .group = 3,
+                   .instance = 4,
+                   .execution = execution},
+          .tag = tag,
+          .from = 0,
+          .to = 1};
+}
+
+const ExecKey kExec = Key(0).exec;
+const ExecKey kOtherExec = Key(0, 99).exec;
+
+struct Release {
+  int32_t id;
+  absl::Status status;
+};
+struct Arrival {
+  int32_t id;
+  absl::Status status;
+  Delivery delivery;
+};
+
+// Both sides of all transfers. Whenever it is told something it comes back to
+// the rendezvous, which waits for ever if a lock is held then.
+class Sides : public Lender, public Borrower {
+ public:
+  explicit Sides(BufRendezvous* rendezvous) : rendezvous_(rendezvous) {}
+
+  void OnReleased(int32_t id, absl::Status status) override {
+    ComeBack();
+    releases.push_back({id, std::move(status)});
+    if (on_released) std::exchange(on_released, nullptr)();
+  }
+  void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override {
+    ComeBack();
+    arrivals.push_back({id, std::move(status), delivery});
+    if (on_delivery) std::exchange(on_delivery, nullptr)();
+  }
+
+  std::vector<Release> releases;
+  std::vector<Arrival> arrivals;
+
+  // Run once, when told next.
+  std::function<void()> on_released;
+  std::function<void()> on_delivery;
+
+ private:
+  void ComeBack() {
+    rendezvous_->num_waiting();
+    rendezvous_->CancelExecution(kOtherExec, absl::CancelledError("other"));
+    rendezvous_->ForgetExecution(kOtherExec);
+  }
+
+  BufRendezvous* const rendezvous_;
+};
+
+class BufRendezvousTest : public testing::Test {
+ protected:
+  ~BufRendezvousTest() override { rendezvous_.reset(); }  // Tells the sides.
+
+  Offer MakeOffer(int32_t id = kOfferId) {
+    return {.bytes = bytes_, .incarnation = 5, .lender = &sides_, .id = id};
+  }
+  Ask MakeAsk(int32_t id = kAskId) {
+    return {.num_bytes = bytes_.size(),
+            .incarnation = 5,
+            .borrower = &sides_,
+            .id = id};
+  }
+  void Provide(const BufKey& key, int32_t id = kOfferId) {
+    rendezvous_->Provide(key, MakeOffer(id));
+  }
+  void Consume(const BufKey& key, int32_t id = kAskId) {
+    rendezvous_->Consume(key, MakeAsk(id));
+  }
+
+  bool CancelStep(int64_t step, absl::Status reason,
+                  const std::atomic<bool>& replaced = BufRendezvous::kNever) {
+    return BufRendezvous::Tell(
+        rendezvous_->EndStep(step, std::move(reason), replaced));
+  }
+
+  void ExpectDelivered() {
+    ASSERT_THAT(sides_.arrivals, SizeIs(1));
+    const Arrival& arrival = sides_.arrivals[0];
+    EXPECT_EQ(arrival.id, kAskId);
+    EXPECT_THAT(arrival.status, IsOk());
+    EXPECT_EQ(arrival.delivery.bytes.data(), bytes_.data());
+    EXPECT_EQ(arrival.delivery.bytes.size(), bytes_.size());
+    EXPECT_EQ(arrival.delivery.lender, &sides_);
+    EXPECT_EQ(arrival.delivery.id, kOfferId);
+    EXPECT_THAT(sides_.releases, IsEmpty());
+    EXPECT_EQ(rendezvous_->num_waiting(), 0u);
+  }
+
+  // Each side was told once, with this status.
+  void ExpectBothTold(testing::Matcher<const absl::Status&> matches) {
+    ASSERT_THAT(sides_.arrivals, SizeIs(1));
+    EXPECT_EQ(sides_.arrivals[0].id, kAskId);
+    EXPECT_THAT(sides_.arrivals[0].status, matches);
+    ASSERT_THAT(sides_.releases, SizeIs(1));
+    EXPECT_EQ(sides_.releases[0].id, kOfferId);
+    EXPECT_THAT(sides_.releases[0].status, matches);
+    EXPECT_EQ(rendezvous_->num_waiting(), 0u);
+  }
+
+  void ExpectMismatch(const Offer& offer, const Ask& ask,
+                      testing::Matcher<const absl::Status&> matches) {
+    rendezvous_->Provide(Key(0), offer);
+    rendezvous_->Consume(Key(0), ask);
+    ExpectBothTold(matches);
+    sides_.arrivals.clear();
+    sides_.releases.clear();
+    rendezvous_->Consume(Key(0), ask);
+    rendezvous_->Provide(Key(0), offer);
+    ExpectBothTold(matches);
+  }
+
+  const std::array<std::byte, 12> bytes_{};
+  std::unique_ptr<BufRendezvous> rendezvous_ =
+      std::make_unique<BufRendezvous>();
+  Sides sides_{rendezvous_.get()};
+};
+
+TEST_F(BufRendezvousTest, PostThenAsk) {
+  Provide(Key(0));
+  EXPECT_EQ(rendezvous_->num_waiting(), 1u);
+  Consume(Key(0));
+  ExpectDelivered();
+}
+
+TEST_F(BufRendezvousTest, AskThenPost) {
+  Consume(Key(0));
+  EXPECT_EQ(rendezvous_->num_waiting(), 1u);
+  Provide(Key(0));
+  ExpectDelivered();
+}
+
+TEST_F(BufRendezvousTest, TheBorrowerEndsTheLoan) {
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectDelivered();
+  sides_.arrivals[0].delivery.Release(absl::OkStatus());
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_EQ(sides_.releases[0].id, kOfferId);
+  EXPECT_THAT(sides_.releases[0].status, IsOk());
+}
+
+TEST_F(BufRendezvousTest, TheBorrowerMaySayThatItCouldNotReadTheBytes) {
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectDelivered();
+  sides_.arrivals[0].delivery.Release(absl::DataLossError("unreadable"));
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_EQ(sides_.releases[0].status, absl::DataLossError("unreadable"));
+}
+
+TEST_F(BufRendezvousTest, KeysThatDifferDoNotMeet) {
+  Provide(Key(0));
+  Consume(Key(1));
+  Consume(Key(0, /*execution=*/1));
+  BufKey back = Key(0);
+  std::swap(back.from, back.to);
+  Consume(back);
+  EXPECT_THAT(sides_.arrivals, IsEmpty());
+  EXPECT_EQ(rendezvous_->num_waiting(), 4u);
+}
+
+TEST_F(BufRendezvousTest, EmptyBuffersMeetToo) {
+  Offer offer = MakeOffer();
+  offer.bytes = {};
+  Ask ask = MakeAsk();
+  ask.num_bytes = 0;
+  rendezvous_->Provide(Key(0), offer);
+  rendezvous_->Consume(Key(0), ask);
+  ASSERT_THAT(sides_.arrivals, SizeIs(1));
+  EXPECT_THAT(sides_.arrivals[0].status, IsOk());
+}
+
+TEST_F(BufRendezvousTest, ADuplicatePostIsAlreadyExistsAndTheFirstStays) {
+  Provide(Key(0));
+  Provide(Key(0), /*id=*/17);
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_EQ(sides_.releases[0].id, 17);
+  EXPECT_THAT(
+      sides_.releases[0].status,
+      StatusIs(absl::StatusCode::kAlreadyExists,
+               AllOf(HasSubstr(ToString(Key(0))), HasSubstr("offered twice"))));
+  sides_.releases.clear();
+  Consume(Key(0));
+  ExpectDelivered();
+}
+
+TEST_F(BufRendezvousTest, ASecondAskerIsAlreadyExistsAndTheFirstStays) {
+  Consume(Key(0));
+  Consume(Key(0), /*id=*/18);
+  ASSERT_THAT(sides_.arrivals, SizeIs(1));
+  EXPECT_EQ(sides_.arrivals[0].id, 18);
+  EXPECT_THAT(sides_.arrivals[0].status,
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr(ToString(Key(0))),
+                             HasSubstr("asked for twice"))));
+  sides_.arrivals.clear();
+  Provide(Key(0));
+  ExpectDelivered();
+}
+
+TEST_F(BufRendezvousTest, AKeyMayBeUsedAgainOnceBothHaveMet) {
+  Provide(Key(0));
+  Consume(Key(0));
+  Consume(Key(0), /*id=*/18);
+  Provide(Key(0), /*id=*/17);
+  ASSERT_THAT(sides_.arrivals, SizeIs(2));
+  EXPECT_THAT(sides_.arrivals[1].status, IsOk());
+  EXPECT_EQ(sides_.arrivals[1].delivery.id, 17);
+}
+
+TEST_F(BufRendezvousTest, SizeMismatchIsInvalidOnBothSides) {
+  Ask ask = MakeAsk();
+  ask.num_bytes = 8;
+  ExpectMismatch(
+      MakeOffer(), ask,
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr(ToString(Key(0))), HasSubstr("offers 12 bytes"),
+                     HasSubstr("wants 8 bytes"))));
+}
+
+TEST_F(BufRendezvousTest, DtypeMismatchIsInvalidOnBothSides) {
+  Offer offer = MakeOffer();
+  offer.dtype = DType::kInt32;
+  ExpectMismatch(offer, MakeAsk(),
+                 StatusIs(absl::StatusCode::kInvalidArgument,
+                          AllOf(HasSubstr(ToString(Key(0))),
+                                HasSubstr("12 bytes of int32"),
+                                HasSubstr("12 bytes of float32"))));
+}
+
+TEST_F(BufRendezvousTest, IncarnationMismatchIsFailedPreconditionOnBothSides) {
+  Offer offer = MakeOffer();
+  offer.incarnation = 6;
+  ExpectMismatch(offer, MakeAsk(),
+                 StatusIs(absl::StatusCode::kFailedPrecondition,
+                          AllOf(HasSubstr(ToString(Key(0))),
+                                HasSubstr("expected incarnation 5"),
+                                HasSubstr("found 6"))));
+}
+
+TEST_F(BufRendezvousTest, CancelBeforeEitherSideEndsBothWhenTheyCome) {
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectBothTold(absl::AbortedError("why"));
+}
+
+TEST_F(BufRendezvousTest, CancelAfterThePostEndsBothSides) {
+  Provide(Key(0));
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_EQ(sides_.releases[0].status, absl::AbortedError("why"));
+  Consume(Key(0));
+  ExpectBothTold(absl::AbortedError("why"));
+}
+
+TEST_F(BufRendezvousTest, CancelAfterTheAskEndsBothSides) {
+  Consume(Key(0));
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  ASSERT_THAT(sides_.arrivals, SizeIs(1));
+  EXPECT_EQ(sides_.arrivals[0].status, absl::AbortedError("why"));
+  EXPECT_EQ(sides_.arrivals[0].delivery.lender, nullptr);
+  Provide(Key(0));
+  ExpectBothTold(absl::AbortedError("why"));
+}
+
+TEST_F(BufRendezvousTest, CancelAfterBothMetDoesNotTouchTheDelivery) {
+  Provide(Key(0));
+  Consume(Key(0));
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  ExpectDelivered();
+  sides_.arrivals[0].delivery.Release(absl::OkStatus());
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_THAT(sides_.releases[0].status, IsOk());
+}
+
+TEST_F(BufRendezvousTest, CancelEndsAllOfItsExecutionAndNothingElse) {
+  for (int32_t tag = 0; tag < 50; ++tag) {
+    Provide(Key(tag));
+    Consume(Key(100 + tag));
+    Provide(Key(tag, /*execution=*/1));
+  }
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  EXPECT_THAT(sides_.releases, SizeIs(50));
+  EXPECT_THAT(sides_.arrivals, SizeIs(50));
+  EXPECT_EQ(rendezvous_->num_waiting(), 50u);
+  Consume(Key(3, /*execution=*/1));
+  EXPECT_THAT(sides_.arrivals.back().status, IsOk());
+}
+
+TEST_F(BufRendezvousTest, TheFirstReasonOfACancellationStays) {
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("first"));
+  rendezvous_->CancelExecution(kExec, absl::InternalError("second"));
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectBothTold(absl::AbortedError("first"));
+}
+
+TEST_F(BufRendezvousTest, EndWithoutAReasonIsCancelled) {
+  const auto is_cancelled = StatusIs(absl::StatusCode::kCancelled, _);
+  Consume(Key(0));
+  rendezvous_->CancelExecution(kExec, absl::OkStatus());
+  Provide(Key(0));
+  Consume(Key(0, /*execution=*/1));
+  rendezvous_->StartAbort(absl::OkStatus());
+  Provide(Key(0, /*execution=*/1));
+  ASSERT_THAT(sides_.arrivals, SizeIs(2));
+  ASSERT_THAT(sides_.releases, SizeIs(2));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(sides_.arrivals[i].status, is_cancelled);
+    EXPECT_THAT(sides_.releases[i].status, is_cancelled);
+  }
+}
+
+TEST_F(BufRendezvousTest, AForgottenExecutionMayMeetAgain) {
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  rendezvous_->CancelExecution(Key(0, 1).exec, absl::AbortedError("other"));
+  rendezvous_->ForgetExecution(kExec);
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectDelivered();
+  Provide(Key(0, 1));
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_EQ(sides_.releases[0].status, absl::AbortedError("other"));
+}
+
+TEST_F(BufRendezvousTest, ForgettingWhatWasNotCancelledDoesNothing) {
+  rendezvous_->ForgetExecution(kExec);
+  rendezvous_->CancelExecution(Key(0, 1).exec, absl::AbortedError("other"));
+  rendezvous_->ForgetExecution(kExec);
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectDelivered();
+}
+
+TEST_F(BufRendezvousTest, AbortWakesAll) {
+  for (int32_t tag = 0; tag < 50; ++tag) {
+    Provide(Key(tag, /*execution=*/tag));
+    BufKey key = Key(tag);
+    key.to = tag;
+    key.exec.instance = 5;
+    Consume(key);
+  }
+  EXPECT_EQ(rendezvous_->num_waiting(), 100u);
+  rendezvous_->StartAbort(absl::AbortedError("why"));
+  EXPECT_EQ(rendezvous_->num_waiting(), 0u);
+  ASSERT_THAT(sides_.releases, SizeIs(50));
+  ASSERT_THAT(sides_.arrivals, SizeIs(50));
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(sides_.releases[i].status, absl::AbortedError("why"));
+    EXPECT_EQ(sides_.arrivals[i].status, absl::AbortedError("why"));
+  }
+}
+
+TEST_F(BufRendezvousTest, AbortEndsAllThatComesLater) {
+  rendezvous_->StartAbort(absl::AbortedError("first"));
+  rendezvous_->StartAbort(absl::InternalError("second"));
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectBothTold(absl::AbortedError("first"));
+}
+
+TEST_F(BufRendezvousTest, AForgottenExecutionStaysAborted) {
+  rendezvous_->StartAbort(absl::AbortedError("why"));
+  rendezvous_->ForgetExecution(kExec);
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectBothTold(absl::AbortedError("why"));
+}
+
+TEST_F(BufRendezvousTest, OfCancelAndAbortTheFirstReasonStays) {
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("cancel"));
+  rendezvous_->StartAbort(absl::InternalError("abort"));
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectBothTold(absl::AbortedError("cancel"));
+  rendezvous_->CancelExecution(Key(0, 1).exec, absl::AbortedError("late"));
+  Provide(Key(0, 1));
+  EXPECT_EQ(sides_.releases.back().status, absl::InternalError("abort"));
+}
+
+TEST_F(BufRendezvousTest, TeardownWithEntriesLeftIsAnErrorToTheirOwners) {
+  Provide(Key(0));
+  Consume(Key(1));
+  rendezvous_.reset();
+  const auto matches =
+      StatusIs(absl::StatusCode::kCancelled, HasSubstr("step ended"));
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_THAT(sides_.releases[0].status, matches);
+  ASSERT_THAT(sides_.arrivals, SizeIs(1));
+  EXPECT_THAT(sides_.arrivals[0].status, matches);
+}
+
+TEST_F(BufRendezvousTest, WhatComesWhileItIsTornDownEndsTheSameWay) {
+  BufRendezvous* const rendezvous = rendezvous_.get();
+  sides_.on_released = [&] { rendezvous->Provide(Key(5), MakeOffer(17)); };
+  Provide(Key(0));
+  rendezvous_.reset();
+  ASSERT_THAT(sides_.releases, SizeIs(2));
+  EXPECT_EQ(sides_.releases[1].id, 17);
+  EXPECT_EQ(sides_.releases[1].status.code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(BufRendezvousTest, TeardownAfterAnAbortTellsNobodyTwice) {
+  Provide(Key(0));
+  rendezvous_->StartAbort(absl::AbortedError("why"));
+  rendezvous_.reset();
+  EXPECT_THAT(sides_.releases, SizeIs(1));
+}
+
+// Each callback here begins and ends further transfers under the same keys.
+TEST_F(BufRendezvousTest, CallbacksRunUnderNoLock) {
+  sides_.on_delivery = [&] {
+    Provide(Key(0), /*id=*/17);
+    sides_.arrivals[0].delivery.Release(absl::OkStatus());
+  };
+  sides_.on_released = [&] { Consume(Key(0), /*id=*/18); };
+  Consume(Key(0));
+  Provide(Key(0));
+  ASSERT_THAT(sides_.arrivals, SizeIs(2));
+  EXPECT_EQ(sides_.arrivals[1].id, 18);
+  EXPECT_EQ(sides_.arrivals[1].delivery.id, 17);
+}
+
+TEST_F(BufRendezvousTest, CallbacksOfACancellationMayTransferAgain) {
+  sides_.on_released = [&] { Provide(Key(0), /*id=*/17); };
+  sides_.on_delivery = [&] { Consume(Key(1, /*execution=*/1)); };
+  Provide(Key(0));
+  Consume(Key(1));
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  ASSERT_THAT(sides_.releases, SizeIs(2));
+  EXPECT_EQ(sides_.releases[1].id, 17);
+  EXPECT_EQ(sides_.releases[1].status, absl::AbortedError("why"));
+  EXPECT_EQ(rendezvous_->num_waiting(), 1u);
+}
+
+TEST_F(BufRendezvousTest, CallbacksOfAMismatchMayTransferAgain) {
+  Ask ask = MakeAsk();
+  ask.num_bytes = 8;
+  sides_.on_delivery = [&] { Consume(Key(0)); };
+  sides_.on_released = [&] { Provide(Key(0)); };
+  Provide(Key(0));
+  rendezvous_->Consume(Key(0), ask);
+  ASSERT_THAT(sides_.arrivals, SizeIs(2));
+  EXPECT_THAT(sides_.arrivals[1].status, IsOk());
+}
+
+TEST_F(BufRendezvousTest, AnAskThatWaitsCanBeTakenBack) {
+  Consume(Key(0));
+  EXPECT_TRUE(rendezvous_->CancelAsk(Key(0), &sides_,
+                                     absl::CancelledError("withdrawn")));
+  ASSERT_THAT(sides_.arrivals, SizeIs(1));
+  EXPECT_EQ(sides_.arrivals[0].status, absl::CancelledError("withdrawn"));
+  EXPECT_EQ(rendezvous_->num_waiting(), 0u);
+}
+
+TEST_F(BufRendezvousTest, TakesBackNothingButThatAsk) {
+  Sides other(rendezvous_.get());
+  Consume(Key(0));
+  Provide(Key(1));
+  const absl::Status reason = absl::CancelledError("withdrawn");
+  EXPECT_FALSE(rendezvous_->CancelAsk(Key(0), &other, reason));
+  EXPECT_FALSE(rendezvous_->CancelAsk(Key(1), &sides_, reason));
+  EXPECT_FALSE(rendezvous_->CancelAsk(Key(2), &sides_, reason));
+  EXPECT_EQ(rendezvous_->num_waiting(), 2u);
+}
+
+TEST_F(BufRendezvousTest, ACancelledStepEndsAllItsExecutionsAndNoOther) {
+  BufKey of_other_step = Key(1);
+  of_other_step.exec.step = kExec.step + 1;
+  Provide(Key(0));
+  Provide(of_other_step, /*id=*/17);
+  EXPECT_TRUE(CancelStep(kExec.step, absl::AbortedError("step over")));
+  EXPECT_FALSE(CancelStep(kExec.step, absl::AbortedError("again")));
+  EXPECT_FALSE(
+      rendezvous_->CancelExecution(kExec, absl::AbortedError("too late")));
+  Provide(Key(2, /*execution=*/9));
+  ASSERT_THAT(sides_.releases, SizeIs(2));
+  for (const Release& release : sides_.releases) {
+    EXPECT_EQ(release.status, absl::AbortedError("step over"));
+  }
+  EXPECT_EQ(rendezvous_->num_waiting(), 1u);
+  EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("step over"));
+}
+
+TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
+  const auto group = BufRendezvous::GroupInStep::Of(kExec);
+  BufKey of_next = Key(0);
+  ++of_next.exec.generation;
+  Provide(Key(0));
+  Provide(of_next, /*id=*/17);
+  const absl::Status reason = absl::UnavailableError("a task is lost");
+  EXPECT_TRUE(BufRendezvous::Tell(rendezvous_->EndGroup(group, reason)));
+  EXPECT_FALSE(BufRendezvous::Tell(
+      rendezvous_->EndGroup(group, absl::AbortedError("again"))));
+  Provide(Key(1, /*execution=*/9));
+  ASSERT_THAT(sides_.releases, SizeIs(2));
+  for (const Release& release : sides_.releases) {
+    EXPECT_EQ(release.status, reason);
+  }
+  EXPECT_EQ(rendezvous_->num_waiting(), 1u);
+  CancelStep(kExec.step, absl::AbortedError("step over"));
+  rendezvous_->ForgetStep(kExec.step);
+  EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
+}
+
+TEST_F(BufRendezvousTest, NamesWhoHasNotAskedForWhatLiesHere) {
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), IsEmpty());
+  BufKey third = Key(5);
+  third.to = 2;
+  Consume(Key(1));
+  Provide(third);
+  Provide(Key(3));
+  Provide(Key(4));
+  Provide(Key(5, /*execution=*/99));
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), ElementsAre(1, 2));
+  Consume(Key(3));
+  Consume(Key(4));
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), ElementsAre(2));
+}
+
+TEST_F(BufRendezvousTest, SaysWhatTheTransfersOfAnExecutionWaitFor) {
+  EXPECT_EQ(rendezvous_->DescribeWaiting(kExec), "");
+  Consume(Key(12));
+  Consume(Key(3));
+  EXPECT_EQ(rendezvous_->DescribeWaiting(kExec),
+            "data of rank 0 for rank 1 (tag 3), "
+            "data of rank 0 for rank 1 (tag 12)");
+  Provide(Key(4));
+  Provide(Key(5, /*execution=*/99));
+  EXPECT_EQ(rendezvous_->DescribeWaiting(kExec),
+            "data of rank 0 for rank 1 (tag 3), "
+            "data of rank 0 for rank 1 (tag 12); "
+            "rank 1 to ask rank 0 for data (tag 4)");
+  Provide(Key(3));
+  Provide(Key(12));
+  EXPECT_EQ(rendezvous_->DescribeWaiting(kExec),
+            "rank 1 to ask rank 0 for data (tag 4)");
+}
+
+TEST_F(BufRendezvousTest, NobodyIsCalledBeforeWhatEndedIsTold) {
+  Provide(Key(0));
+  const auto execution =
+      rendezvous_->EndExecution(kExec, absl::AbortedError("why"));
+  Consume(Key(1, /*execution=*/1));
+  const auto step = rendezvous_->EndStep(kExec.step, absl::DataLossError("it"));
+  EXPECT_EQ(rendezvous_->num_waiting(), 0u);
+  EXPECT_THAT(sides_.releases, IsEmpty());
+  EXPECT_THAT(sides_.arrivals, IsEmpty());
+  EXPECT_TRUE(BufRendezvous::Tell(execution));
+  EXPECT_TRUE(BufRendezvous::Tell(step));
+  ASSERT_THAT(sides_.releases, SizeIs(1));
+  EXPECT_EQ(sides_.releases[0].status, absl::AbortedError("why"));
+  ASSERT_THAT(sides_.arrivals, SizeIs(1));
+  EXPECT_EQ(sides_.arrivals[0].status, absl::DataLossError("it"));
+}
+
+TEST_F(BufRendezvousTest, AForgottenStepMayBeginAnew) {
+  CancelStep(kExec.step, absl::AbortedError("step over"));
+  EXPECT_TRUE(rendezvous_->ForgetStep(kExec.step));
+  EXPECT_FALSE(rendezvous_->ForgetStep(kExec.step));
+  Provide(Key(0));
+  Consume(Key(0));
+  ExpectDelivered();
+}
+
+TEST_F(BufRendezvousTest, WhoWasReplacedIsRefusedThoughNothingIsCancelled) {
+  const std::atomic<bool> replaced{true};
+  rendezvous_->Provide(Key(0), MakeOffer(), replaced);
+  rendezvous_->Consume(Key(0), MakeAsk(), replaced);
+  ExpectBothTold(BufRendezvous::BegunAnew(kExec.step));
+}
+
+TEST_F(BufRendezvousTest, WhoWasReplacedEndsAndForgetsNothing) {
+  const std::atomic<bool> replaced{true};
+  const absl::Status late = absl::AbortedError("late");
+  Provide(Key(0));
+  EXPECT_FALSE(rendezvous_->CancelExecution(kExec, late, replaced));
+  EXPECT_FALSE(CancelStep(kExec.step, late, replaced));
+  EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
+  Consume(Key(0));
+  ExpectDelivered();
+  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
+  rendezvous_->ForgetExecution(kExec, replaced);
+  EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("why"));
+}
+
+TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {
+  const std::array<std::byte, 100> bytes = {};
+  BufRendezvous rendezvous(/*max_offered_bytes=*/64);
+  Sides sides(&rendezvous);
+  const auto offer = [&](int tag, size_t size) {
+    rendezvous.Provide(Key(tag), {.bytes = absl::MakeSpan(bytes).first(size),
+                                  .lender = &sides,
+                                  .id = tag});
+  };
+  offer(1, 40);
+  offer(2, 24);  // Just fits.
+  EXPECT_THAT(sides.releases, IsEmpty());
+  offer(3, 1);
+  ASSERT_THAT(sides.releases, SizeIs(1));
+  EXPECT_EQ(sides.releases[0].id, 3);
+  EXPECT_THAT(sides.releases[0].status,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("64 bytes wait"), HasSubstr("1 more"),
+                             HasSubstr("bound of 64"))));
+  EXPECT_EQ(rendezvous.num_waiting(), 2u);
+
+  // Whichever way they go, there is room again.
+  rendezvous.Consume(Key(1), {.num_bytes = 40, .borrower = &sides});
+  EXPECT_EQ(rendezvous.num_offered_bytes(), 24u);
+  rendezvous.CancelExecution(kExec, absl::AbortedError("over"));
+  EXPECT_EQ(rendezvous.num_offered_bytes(), 0u);
+  rendezvous.ForgetExecution(kExec);
+
+  // One alone may be larger, and whoever is awaited does not wait.
+  offer(4, 100);
+  rendezvous.Consume(Key(5), {.num_bytes = 90, .borrower = &sides});
+  offer(5, 90);
+  EXPECT_EQ(rendezvous.num_offered_bytes(), 100u);
+  EXPECT_THAT(sides.arrivals.back().status, IsOk());
+  rendezvous.StartAbort(absl::CancelledError("the sides go"));
+  EXPECT_EQ(rendezvous.num_offered_bytes(), 0u);
+}
+
+}  // namespace buf_rendezvous_test
+}  // namespace tutti

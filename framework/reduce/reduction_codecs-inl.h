@@ -1,0 +1,370 @@
+// How the elements of each dtype are computed with.
+//
+// A codec is, for one dtype,
+// - Stored: what lies in memory;
+// - LanesOf: a type. The best vectors of Stored have as many lanes as those of
+//   LanesOf have;
+// - Sum: what is computed in;
+// - Compute(d, f): a vector of Stored whose Highway tag is `d`, as f computes
+//   it;
+// - kInHalves<D>: whether such a vector is computed with as two of Sum, whose
+//   tag is LanesOfHalf(d). Then Low(d, from, i) and High(d, from, i) are those
+//   of the elements from `from[i]` on, each of some of them, and Encode(d, low,
+//   high) is the vector of Stored. Else Visit(d, f) calls f as Compute does.
+//
+// `f(lane_tag, decode)` returns a vector of the type that is computed in;
+// `decode(v)` makes such a vector of one of Stored. f may be called more than
+// once, each time for some of the elements. Only what it returns is rounded to
+// the dtype: once, to nearest even. Every NaN is given the same bits. So
+// results do not depend on the CPU.
+
+// Seen once per Highway target, hence the unusual guard.
+#if defined(TUTTI_FRAMEWORK_REDUCE_REDUCTION_CODECS_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef TUTTI_FRAMEWORK_REDUCE_REDUCTION_CODECS_INL_H_
+#undef TUTTI_FRAMEWORK_REDUCE_REDUCTION_CODECS_INL_H_
+#else
+#define TUTTI_FRAMEWORK_REDUCE_REDUCTION_CODECS_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "framework/reduce/reduction_loop-inl.h"
+#include "hwy/highway.h"
+
+// Whether the target's own conversions between float16 and float32 round to
+// nearest even and keep denormals, infinities and NaNs. Where it has none,
+// Highway's do not.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || \
+    HWY_TARGET == HWY_AVX3_DL ||                        \
+    (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
+#define TUTTI_NATIVE_FLOAT16 1
+#else
+#define TUTTI_NATIVE_FLOAT16 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// `v`, with sign 0, the quiet bit and no payload in every NaN.
+template <class D>
+HWY_INLINE hn::Vec<D> CanonicalNaN(D d, hn::Vec<D> v) {
+  const auto nan = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN());
+  return hn::IfThenElse(hn::IsNaN(v), nan, v);
+}
+
+// Where elements are computed with as they are stored.
+struct Unchanged {
+  template <class V>
+  HWY_INLINE V operator()(V v) const {
+    return v;
+  }
+};
+
+template <typename T>
+struct IntegerCodec {
+  using Stored = T;
+  using LanesOf = T;
+  using Sum = T;
+  template <class D>
+  static constexpr bool kInHalves = false;
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D d, const F& f) {
+    f(d, Unchanged());
+  }
+
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
+    return f(d, Unchanged());
+  }
+};
+
+template <typename T>
+struct FloatCodec {
+  using Stored = T;
+  using LanesOf = T;
+  using Sum = T;
+  template <class D>
+  static constexpr bool kInHalves = false;
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D d, const F& f) {
+    f(d, Unchanged());
+  }
+
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
+    return CanonicalNaN(d, f(d, Unchanged()));
+  }
+};
+
+// A bfloat16 is the upper half of a float. So a vector of them holds two of
+// floats: the elements at odd positions need only their lower halves cleared,
+// those at even positions a shift. Nothing crosses lanes.
+struct BFloat16Codec {
+  using Stored = uint16_t;
+  using LanesOf = uint16_t;
+  using Sum = float;
+  template <class D>
+  static constexpr bool kInHalves = hn::MaxLanes(D()) > 1;
+
+  // Low are the elements at even positions, high those at odd ones.
+  template <class D>
+  static HWY_INLINE hn::Repartition<float, D> LanesOfHalf(D) {
+    return {};
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Repartition<float, D>> Low(D d,
+                                                           const uint8_t* from,
+                                                           size_t index) {
+    return FromEven<hn::Repartition<float, D>>()(LoadElements(d, from, index));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Repartition<float, D>> High(D d,
+                                                            const uint8_t* from,
+                                                            size_t index) {
+    return FromOdd<hn::Repartition<float, D>>()(LoadElements(d, from, index));
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Vec<D> Encode(D d, V low, V high) {
+    const hn::Repartition<float, D> df;
+    return hn::OddEven(hn::BitCast(d, Round(df, high)),
+                       hn::BitCast(d, hn::ShiftRight<16>(Round(df, low))));
+  }
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D, const F& f) {
+    const hn::Rebind<float, D> df;
+    f(df, FromOne<decltype(df)>());
+  }
+
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
+    if constexpr (hn::MaxLanes(D()) == 1) {
+      const hn::Rebind<float, D> df;
+      const auto code = Round(df, f(df, FromOne<decltype(df)>()));
+      return hn::Set(d, static_cast<uint16_t>(hn::GetLane(code) >> 16));
+    } else {
+      const hn::Repartition<float, D> df;
+      const auto even = Round(df, f(df, FromEven<decltype(df)>()));
+      const auto odd = Round(df, f(df, FromOdd<decltype(df)>()));
+      return hn::OddEven(hn::BitCast(d, odd),
+                         hn::BitCast(d, hn::ShiftRight<16>(even)));
+    }
+  }
+
+ private:
+  template <class DF>
+  struct FromOne {
+    template <class V>
+    HWY_INLINE hn::Vec<DF> operator()(V code) const {
+      const hn::RebindToUnsigned<DF> du;
+      return hn::BitCast(DF(), hn::Set(du, uint32_t{hn::GetLane(code)} << 16));
+    }
+  };
+  template <class DF>
+  struct FromEven {
+    template <class V>
+    HWY_INLINE hn::Vec<DF> operator()(V codes) const {
+      const hn::RebindToUnsigned<DF> du;
+      return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::BitCast(du, codes)));
+    }
+  };
+  template <class DF>
+  struct FromOdd {
+    template <class V>
+    HWY_INLINE hn::Vec<DF> operator()(V codes) const {
+      const hn::RebindToUnsigned<DF> du;
+      return hn::BitCast(
+          DF(), hn::And(hn::BitCast(du, codes), hn::Set(du, 0xFFFF0000)));
+    }
+  };
+
+  // The codes, in the upper halves of the lanes. By hand, because Highway's own
+  // conversion truncates. Adding could turn a NaN into infinity or -0, but not
+  // the canonical one.
+  template <class DF>
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Round(DF df,
+                                                            hn::Vec<DF> v) {
+    const hn::RebindToUnsigned<DF> du;
+    const auto bits = hn::BitCast(du, CanonicalNaN(df, v));
+    const auto is_odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+    return hn::Add(bits, hn::Add(is_odd, hn::Set(du, 0x7FFF)));
+  }
+};
+
+// The vector of float16 codes that belongs to a vector of floats.
+template <class DF>
+using Codes = hn::Vec<hn::Rebind<uint16_t, DF>>;
+
+#if TUTTI_NATIVE_FLOAT16
+
+template <class DF>
+HWY_INLINE hn::Vec<DF> DecodeFloat16(DF df, Codes<DF> codes) {
+  const hn::Rebind<hwy::float16_t, DF> df16;
+  return hn::PromoteTo(df, hn::BitCast(df16, codes));
+}
+
+// REQUIRES: NaNs are canonical.
+template <class DF>
+HWY_INLINE Codes<DF> EncodeFloat16(DF df, hn::Vec<DF> v) {
+  const hn::Rebind<hwy::float16_t, DF> df16;
+  const hn::Rebind<uint16_t, DF> du16;
+  (void)df;
+  return hn::BitCast(du16, hn::DemoteTo(df16, v));
+}
+
+#else
+
+// With integers: the bits of magnitudes compare like the magnitudes do.
+constexpr int32_t kFloat16Rebias = (127 - 15) << 23;
+constexpr int32_t kFloat16FirstNormal = 1 << 23;  // Before it is rebiased.
+constexpr int32_t kFloat16Infinity = 31 << 23;
+constexpr int32_t kFloat32Infinity = 255 << 23;
+
+template <class DF>
+HWY_INLINE hn::Vec<DF> DecodeFloat16(DF df, Codes<DF> codes) {
+  const hn::RebindToSigned<DF> di;
+  const auto wide = hn::PromoteTo(di, codes);
+  const auto magnitude = hn::And(wide, hn::Set(di, 0x7FFF));
+  const auto sign = hn::ShiftLeft<16>(hn::Xor(wide, magnitude));
+  const auto shifted = hn::ShiftLeft<13>(magnitude);
+  const auto normal = hn::Add(shifted, hn::Set(di, kFloat16Rebias));
+  const auto special = hn::Add(normal, hn::Set(di, kFloat16Rebias));
+  // A denormal lacks the implicit bit: put it there, then subtract it.
+  const auto implicit = hn::Set(di, kFloat16Rebias + kFloat16FirstNormal);
+  const auto denormal =
+      hn::BitCast(di, hn::Sub(hn::BitCast(df, hn::Add(shifted, implicit)),
+                              hn::BitCast(df, implicit)));
+  const auto is_denormal = hn::Lt(shifted, hn::Set(di, kFloat16FirstNormal));
+  const auto is_finite = hn::Lt(shifted, hn::Set(di, kFloat16Infinity));
+  const auto value = hn::IfThenElse(is_denormal, denormal,
+                                    hn::IfThenElse(is_finite, normal, special));
+  return hn::BitCast(df, hn::Or(sign, value));
+}
+
+// A mantissa that rounds up past its last bit carries into the exponent, which
+// is right, up to and including infinity.
+template <class DI>
+HWY_INLINE hn::Vec<DI> EncodeNormalFloat16(DI di, hn::Vec<DI> magnitude) {
+  const auto is_odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 1));
+  const auto rounding = hn::Add(is_odd, hn::Set(di, 0xFFF - kFloat16Rebias));
+  return hn::ShiftRight<13>(hn::Add(magnitude, rounding));
+}
+
+// Floats next to 0.5 are as far apart as denormal float16s, so that adding 0.5
+// rounds to one of those.
+template <class DI>
+HWY_INLINE hn::Vec<DI> EncodeDenormalFloat16(DI di, hn::Vec<DI> magnitude) {
+  const hn::RebindToFloat<DI> df;
+  const auto half = hn::Set(df, 0.5f);
+  const auto sum = hn::Add(hn::BitCast(df, magnitude), half);
+  return hn::Sub(hn::BitCast(di, sum), hn::BitCast(di, half));
+}
+
+// REQUIRES: NaNs are canonical.
+template <class DF>
+HWY_INLINE Codes<DF> EncodeFloat16(DF df, hn::Vec<DF> v) {
+  const hn::RebindToSigned<DF> di;
+  const hn::Rebind<uint16_t, DF> du16;
+  (void)df;
+  const auto bits = hn::BitCast(di, v);
+  const auto magnitude = hn::And(bits, hn::Set(di, 0x7FFFFFFF));
+  const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x8000));
+  const auto is_denormal =
+      hn::Lt(magnitude, hn::Set(di, kFloat16Rebias + kFloat16FirstNormal));
+  const auto is_finite =
+      hn::Lt(magnitude, hn::Set(di, kFloat16Rebias + kFloat16Infinity));
+  const auto is_nan = hn::Gt(magnitude, hn::Set(di, kFloat32Infinity));
+  const auto finite =
+      hn::IfThenElse(is_denormal, EncodeDenormalFloat16(di, magnitude),
+                     EncodeNormalFloat16(di, magnitude));
+  const auto special =
+      hn::IfThenElse(is_nan, hn::Set(di, 0x7E00), hn::Set(di, 0x7C00));
+  const auto code = hn::IfThenElse(is_finite, finite, special);
+  return hn::DemoteTo(du16, hn::Or(sign, code));
+}
+
+#endif  // TUTTI_NATIVE_FLOAT16
+
+// One vector of two halves. A target that has no vectors has no halves.
+#if HWY_TARGET == HWY_SCALAR
+template <class D, class V>
+HWY_INLINE V Joined(D, V low, V) {
+  return low;
+}
+#else
+template <class D, class V>
+HWY_INLINE hn::Vec<D> Joined(D d, V low, V high) {
+  return hn::Combine(d, high, low);
+}
+#endif
+
+struct Float16Codec {
+  using Stored = uint16_t;
+  using LanesOf = float;
+  using Sum = float;
+  template <class D>
+  static constexpr bool kInHalves = hn::MaxLanes(D()) > 1;
+
+  // Low are the elements of the lower half, high the others.
+  template <class D>
+  static HWY_INLINE hn::Repartition<float, D> LanesOfHalf(D) {
+    return {};
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Repartition<float, D>> Low(D,
+                                                           const uint8_t* from,
+                                                           size_t index) {
+    const hn::Half<D> half;
+    return DecodeFloat16(hn::Repartition<float, D>(),
+                         LoadElements(half, from, index));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Repartition<float, D>> High(D d,
+                                                            const uint8_t* from,
+                                                            size_t index) {
+    return Low(d, from, index + hn::Lanes(hn::Half<D>()));
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Vec<D> Encode(D d, V low, V high) {
+    const hn::Repartition<float, D> df;
+    return Joined(d, EncodeFloat16(df, CanonicalNaN(df, low)),
+                  EncodeFloat16(df, CanonicalNaN(df, high)));
+  }
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D, const F& f) {
+    const hn::Rebind<float, D> df;
+    f(df, Decode<decltype(df)>());
+  }
+
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D, const F& f) {
+    const hn::Rebind<float, D> df;
+    return EncodeFloat16(df, CanonicalNaN(df, f(df, Decode<decltype(df)>())));
+  }
+
+ private:
+  template <class DF>
+  struct Decode {
+    HWY_INLINE hn::Vec<DF> operator()(Codes<DF> codes) const {
+      return DecodeFloat16(DF(), codes);
+    }
+  };
+};
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#undef TUTTI_NATIVE_FLOAT16
+
+#endif  // TUTTI_FRAMEWORK_REDUCE_REDUCTION_CODECS_INL_H_

@@ -1,0 +1,598 @@
+#include "framework/reduce/reduction_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_test_data.h"
+#include "framework/tensor/float16.h"
+#include "hwy/targets.h"
+
+namespace tutti {
+namespace reduction_kernels_test {
+
+constexpr size_t kLengths[] = {0,  1,  2,  3,  7,  8,  15,   16,
+                               17, 31, 33, 63, 64, 65, 1001, 4095};
+
+constexpr auto kSum = ReductionKind::kSum;
+constexpr auto kProd = ReductionKind::kProd;
+constexpr auto kMin = ReductionKind::kMin;
+constexpr auto kMax = ReductionKind::kMax;
+
+// A copy of some bytes at an address that is `offset` past a multiple of 64,
+// between canaries.
+class Guarded {
+ public:
+  Guarded(const Bytes& content, size_t offset)
+      : size_(content.size()), memory_(size_ + 2 * kCanaryBytes, kCanary) {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    begin_ = (64 - address % 64) % 64 + offset;
+    std::copy(content.begin(), content.end(), data());
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  uint8_t* data() { return memory_.data() + begin_; }
+  Bytes content() { return Bytes(data(), data() + size_); }
+  bool canaries_are_intact() {
+    const auto is_canary = [](uint8_t byte) { return byte == kCanary; };
+    return std::all_of(memory_.data(), data(), is_canary) &&
+           std::all_of(data() + size_, memory_.data() + memory_.size(),
+                       is_canary);
+  }
+
+ private:
+  static constexpr size_t kCanaryBytes = 128;
+  static constexpr uint8_t kCanary = 0xA5;
+
+  const size_t size_;
+  size_t begin_;
+  Bytes memory_;
+};
+
+Bytes ReferenceResult(const ReductionPair& pair, const Bytes& left,
+                      const Bytes& right) {
+  Bytes into(left.size());
+  ReferenceReduce(pair.kind, pair.dtype, left.data(), right.data(), into.data(),
+                  left.size() / SizeOf(pair.dtype));
+  return into;
+}
+
+Bytes BytesOf(const std::vector<uint16_t>& elements) {
+  Bytes bytes(elements.size() * sizeof(uint16_t));
+  std::memcpy(bytes.data(), elements.data(), bytes.size());
+  return bytes;
+}
+
+// Names the first element that differs, rather than print thousands.
+void ExpectSameElements(DType dtype, const Bytes& actual,
+                        const Bytes& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  const auto [a, e] =
+      std::mismatch(actual.begin(), actual.end(), expected.begin());
+  if (a == actual.end()) return;
+  const size_t byte = a - actual.begin();
+  ADD_FAILURE() << "element " << byte / SizeOf(dtype) << " of "
+                << actual.size() / SizeOf(dtype) << ": its byte "
+                << byte % SizeOf(dtype) << " is " << int{*a} << ", not "
+                << int{*e};
+}
+
+// The kernels that were compiled for `target`, or the fallback's.
+const ReductionKernels& KernelsFor(int64_t target) {
+  hwy::SetSupportedTargetsForTest(target);
+  const ReductionKernels& kernels = KernelsOfThisCpu();
+  hwy::SetSupportedTargetsForTest(0);
+  return kernels;
+}
+
+// The instruction sets of this CPU, plainest first, without those that would
+// run the kernels of one before.
+std::vector<int64_t> TargetsOfThisCpu() {
+  std::vector<int64_t> targets;
+  absl::flat_hash_set<const ReductionKernels*> seen;
+  auto rest = static_cast<uint64_t>(hwy::SupportedTargets());
+  while (rest != 0) {
+    // A lower bit is a better instruction set.
+    const uint64_t target = std::bit_floor(rest);
+    if (seen.insert(&KernelsFor(target)).second) targets.push_back(target);
+    rest -= target;
+  }
+  return targets;
+}
+
+// Runs once for each instruction set of this CPU. As each must agree with the
+// reference to the bit, all agree with each other.
+class ReductionKernelsTest : public testing::TestWithParam<int64_t> {
+ protected:
+  void Combine(const ReductionPair& pair, const uint8_t* left,
+               const uint8_t* right, uint8_t* into, size_t num_elements) {
+    const auto& row = kernels_.combine[static_cast<size_t>(pair.kind)];
+    row[static_cast<size_t>(pair.dtype)](left, right, into, num_elements);
+  }
+
+  Bytes Combine(const ReductionPair& pair, const Bytes& left,
+                const Bytes& right) {
+    Bytes into(left.size());
+    Combine(pair, left.data(), right.data(), into.data(),
+            left.size() / SizeOf(pair.dtype));
+    return into;
+  }
+
+  void Fold(const ReductionPair& pair, const FoldArguments& arguments) {
+    const auto& row = kernels_.fold[static_cast<size_t>(pair.kind)];
+    row[static_cast<size_t>(pair.dtype)](arguments);
+  }
+
+  const ReductionKernels& kernels() const { return kernels_; }
+
+  void Divide(DType dtype, uint8_t* values, size_t num_elements,
+              int64_t divisor) {
+    kernels_.divide[static_cast<size_t>(dtype)](values, num_elements, divisor);
+  }
+
+  template <typename T>
+  T CombineOne(const ReductionPair& pair, T left, T right) {
+    T into;
+    Combine(pair, reinterpret_cast<const uint8_t*>(&left),
+            reinterpret_cast<const uint8_t*>(&right),
+            reinterpret_cast<uint8_t*>(&into), 1);
+    return into;
+  }
+
+  template <typename T>
+  T DivideOne(DType dtype, T value, int64_t divisor) {
+    Divide(dtype, reinterpret_cast<uint8_t*>(&value), 1, divisor);
+    return value;
+  }
+
+  uint16_t SumOfFloat16(float left, float right) {
+    return CombineOne({kSum, DType::kFloat16}, FloatToFloat16(left),
+                      FloatToFloat16(right));
+  }
+
+ private:
+  const ReductionKernels& kernels_ = KernelsFor(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Targets, ReductionKernelsTest,
+                         testing::ValuesIn(TargetsOfThisCpu()),
+                         [](const auto& info) {
+                           return std::string(hwy::TargetName(info.param));
+                         });
+
+TEST_P(ReductionKernelsTest, EveryLengthAndAlignmentMatchesTheReference) {
+  constexpr size_t kOffsets[][3] = {{0, 0, 0}, {1, 2, 3}, {3, 0, 1}, {2, 1, 2}};
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (size_t length : kLengths) {
+      const Bytes left = RandomElements(pair.dtype, length, 2 * length);
+      const Bytes right = RandomElements(pair.dtype, length, 2 * length + 1);
+      const Bytes expected = ReferenceResult(pair, left, right);
+      for (const auto& offsets : kOffsets) {
+        Guarded a(left, offsets[0]), b(right, offsets[1]);
+        Guarded into(Bytes(left.size()), offsets[2]);
+        Combine(pair, a.data(), b.data(), into.data(), length);
+        ExpectSameElements(pair.dtype, into.content(), expected);
+        EXPECT_TRUE(into.canaries_are_intact());
+        EXPECT_EQ(a.content(), left);
+        EXPECT_EQ(b.content(), right);
+      }
+    }
+  }
+}
+
+TEST_P(ReductionKernelsTest, InPlaceMatchesTheReference) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (size_t length : kLengths) {
+      const Bytes left = RandomElements(pair.dtype, length, 2 * length);
+      const Bytes right = RandomElements(pair.dtype, length, 2 * length + 1);
+      const Bytes expected = ReferenceResult(pair, left, right);
+      for (size_t offset = 0; offset < 4; ++offset) {
+        Guarded a(left, offset), b(right, offset), both(left, offset);
+        Combine(pair, a.data(), right.data(), a.data(), length);
+        Combine(pair, left.data(), b.data(), b.data(), length);
+        Combine(pair, both.data(), both.data(), both.data(), length);
+        ExpectSameElements(pair.dtype, a.content(), expected);
+        ExpectSameElements(pair.dtype, b.content(), expected);
+        ExpectSameElements(pair.dtype, both.content(),
+                           ReferenceResult(pair, left, left));
+        EXPECT_TRUE(a.canaries_are_intact());
+        EXPECT_TRUE(b.canaries_are_intact());
+        EXPECT_TRUE(both.canaries_are_intact());
+      }
+    }
+  }
+}
+
+TEST_P(ReductionKernelsTest, SpecialValuesMatchTheReferenceInEitherOrder) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    const auto [left, right] = SpecialOperands(pair.dtype);
+    const Bytes expected = ReferenceResult(pair, left, right);
+    ExpectSameElements(pair.dtype, Combine(pair, left, right), expected);
+    ExpectSameElements(pair.dtype, Combine(pair, right, left), expected);
+  }
+}
+
+TEST_P(ReductionKernelsTest, ResultDoesNotDependOnWhereABufferIsCut) {
+  constexpr size_t kNumElements = 2000;
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    const Bytes left = RandomElements(pair.dtype, kNumElements, 1);
+    const Bytes right = RandomElements(pair.dtype, kNumElements, 2);
+    Bytes pieces(left.size());
+    for (size_t begin = 0, length = 1; begin < kNumElements; ++length) {
+      const size_t piece = std::min(length, kNumElements - begin);
+      const size_t at = begin * SizeOf(pair.dtype);
+      Combine(pair, &left[at], &right[at], &pieces[at], piece);
+      begin += piece;
+    }
+    ExpectSameElements(pair.dtype, pieces, Combine(pair, left, right));
+  }
+}
+
+TEST_P(ReductionKernelsTest, SumsOfEvery16BitCodeMatchTheReference) {
+  std::vector<uint16_t> every(0x10000);
+  std::iota(every.begin(), every.end(), 0);
+  for (DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    // 64 others: both signs, exponents all over the range, various mantissas.
+    for (uint32_t chosen = 0; chosen < 0x10000; chosen += 0x0400) {
+      const auto code = static_cast<uint16_t>(chosen ^ (chosen >> 6));
+      SCOPED_TRACE(absl::StrCat(Name(dtype), " + ", code));
+      const Bytes left = BytesOf(every);
+      const Bytes right = BytesOf(std::vector<uint16_t>(every.size(), code));
+      ExpectSameElements(dtype, Combine({kSum, dtype}, left, right),
+                         ReferenceResult({kSum, dtype}, left, right));
+    }
+  }
+}
+
+// `num_inputs` buffers of random elements, which a fold reads and may write to.
+// Number i begins (`offset` + i) % 5 bytes past a multiple of 64.
+class ManyBuffers {
+ public:
+  ManyBuffers(DType dtype, size_t num_inputs, size_t length, size_t offset)
+      : length_(length) {
+    for (size_t i = 0; i < num_inputs; ++i) {
+      contents_.push_back(RandomElements(dtype, length, i + 17 * length));
+      inputs_.push_back(
+          std::make_unique<Guarded>(contents_.back(), (offset + i) % 5));
+    }
+  }
+
+  std::vector<const uint8_t*> inputs() {
+    std::vector<const uint8_t*> pointers;
+    for (const auto& input : inputs_) pointers.push_back(input->data());
+    return pointers;
+  }
+  uint8_t* input(size_t i) { return inputs_[i]->data(); }
+  Bytes input_content(size_t i) { return inputs_[i]->content(); }
+  const Bytes& original(size_t i) const { return contents_[i]; }
+
+  Bytes Expected(const ReductionPair& pair, int64_t divisor) {
+    Bytes expected(contents_[0].size());
+    const std::vector<const uint8_t*> pointers = inputs();
+    ReferenceReduceMany(pair.kind, pair.dtype, pointers, expected.data(),
+                        length_, divisor);
+    return expected;
+  }
+
+ private:
+  const size_t length_;
+  std::vector<Bytes> contents_;
+  std::vector<std::unique_ptr<Guarded>> inputs_;
+};
+
+TEST_P(ReductionKernelsTest, FoldsOfManyBuffersMatchTheReference) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (const size_t num_inputs : {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 17}) {
+      for (const size_t length : {0, 1, 7, 16, 33, 65, 200, 601}) {
+        const size_t offset = length % 3 * SizeOf(pair.dtype) + num_inputs / 8;
+        ManyBuffers buffers(pair.dtype, num_inputs, length, offset);
+        const int64_t divisor = IsFloating(pair.dtype) ? 1 + length % 3 : 1;
+        const Bytes expected = buffers.Expected(pair, divisor);
+        Guarded plain(Bytes(expected.size()), 1);
+        Guarded streamed(Bytes(expected.size()), offset);
+        // The second lies at other addresses modulo a cache line only if the
+        // number of inputs is even.
+        Guarded other(Bytes(expected.size()),
+                      offset + (num_inputs % 2 == 0 ? 8 : 0));
+        Fold(pair, {.inputs = buffers.inputs(),
+                    .outputs = {plain.data()},
+                    .streamed = {streamed.data(), other.data()},
+                    .num_elements = length,
+                    .divisor = divisor});
+        for (Guarded* output : {&plain, &streamed, &other}) {
+          ExpectSameElements(pair.dtype, output->content(), expected);
+          EXPECT_TRUE(output->canaries_are_intact());
+        }
+        for (size_t i = 0; i < num_inputs; ++i) {
+          EXPECT_EQ(buffers.input_content(i), buffers.original(i));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ReductionKernelsTest, FoldsInPlaceMatchTheReference) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (const size_t length : {1, 16, 33, 200, 1001}) {
+      ManyBuffers buffers(pair.dtype, 3, length, 0);
+      const Bytes expected = buffers.Expected(pair, 1);
+      Guarded streamed(Bytes(expected.size()), length % 4 * 8);
+      Fold(pair, {.inputs = buffers.inputs(),
+                  .outputs = {buffers.input(0), buffers.input(2)},
+                  .streamed = {streamed.data()},
+                  .num_elements = length});
+      ExpectSameElements(pair.dtype, buffers.input_content(0), expected);
+      EXPECT_EQ(buffers.input_content(1), buffers.original(1));
+      ExpectSameElements(pair.dtype, buffers.input_content(2), expected);
+      ExpectSameElements(pair.dtype, streamed.content(), expected);
+    }
+  }
+}
+
+// Some are whole tiles and more, which end within a line.
+TEST_P(ReductionKernelsTest, FoldsOfMoreBuffersThanFitSideBySideMatch) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (const auto& [num_inputs, length] : {std::pair<size_t, size_t>(9, 500),
+                                             {13, 7},
+                                             {16, 33},
+                                             {17, 1001},
+                                             {33, 500},
+                                             {17, 17'000}}) {
+      const int64_t divisor = IsFloating(pair.dtype) ? 3 : 1;
+      ManyBuffers buffers(pair.dtype, num_inputs, length, length % 2);
+      const Bytes expected = buffers.Expected(pair, divisor);
+      // In place but for one member, who keeps the input.
+      std::vector<uint8_t*> outputs;
+      for (size_t i = 1; i < num_inputs; ++i) {
+        outputs.push_back(buffers.input(i));
+      }
+      std::vector<std::unique_ptr<Guarded>> others;
+      std::vector<uint8_t*> streamed;
+      for (size_t i = 0; i < num_inputs; ++i) {
+        others.push_back(
+            std::make_unique<Guarded>(Bytes(expected.size()), i == 11 ? 3 : 0));
+        streamed.push_back(others.back()->data());
+      }
+      Fold(pair, {.inputs = buffers.inputs(),
+                  .outputs = outputs,
+                  .streamed = streamed,
+                  .num_elements = length,
+                  .divisor = divisor});
+      EXPECT_EQ(buffers.input_content(0), buffers.original(0));
+      for (size_t i = 1; i < num_inputs; ++i) {
+        ExpectSameElements(pair.dtype, buffers.input_content(i), expected);
+      }
+      for (const auto& other : others) {
+        ExpectSameElements(pair.dtype, other->content(), expected);
+        EXPECT_TRUE(other->canaries_are_intact());
+      }
+    }
+  }
+}
+
+TEST_P(ReductionKernelsTest, CopiesKeepEveryBit) {
+  for (const size_t length : {0, 1, 63, 64, 100, 1001}) {
+    const Bytes from = RandomElements(DType::kFloat32, length, length);
+    Guarded plain(Bytes(from.size()), 3), streamed(Bytes(from.size()), 5);
+    const uint8_t* const input = from.data();
+    kernels().copy({.inputs = {&input, 1},
+                    .outputs = {plain.data()},
+                    .streamed = {streamed.data()},
+                    .num_elements = from.size()});
+    EXPECT_EQ(plain.content(), from);
+    EXPECT_EQ(streamed.content(), from);
+    EXPECT_TRUE(plain.canaries_are_intact());
+    EXPECT_TRUE(streamed.canaries_are_intact());
+  }
+}
+
+TEST_P(ReductionKernelsTest, FoldsOfEvery16BitCodeAreRoundedOnce) {
+  std::vector<uint16_t> every(0x10000);
+  std::iota(every.begin(), every.end(), 0);
+  const Bytes codes = BytesOf(every);
+  for (const ReductionPair& pair : SupportedPairs()) {
+    if (SizeOf(pair.dtype) != 2) continue;
+    SCOPED_TRACE(Describe(pair));
+    const Bytes others = RandomElements(pair.dtype, every.size(), 1);
+    const Bytes more = RandomElements(pair.dtype, every.size(), 2);
+    const std::vector<const uint8_t*> inputs = {others.data(), codes.data(),
+                                                more.data()};
+    Bytes expected(codes.size()), into(codes.size());
+    ReferenceReduceMany(pair.kind, pair.dtype, inputs, expected.data(),
+                        every.size(), 3);
+    Fold(pair, {.inputs = inputs,
+                .outputs = {into.data()},
+                .num_elements = every.size(),
+                .divisor = 3});
+    ExpectSameElements(pair.dtype, into, expected);
+  }
+}
+
+// From here on the expectations are written out, so that a mistake in the
+// reference cannot hide one in the kernels.
+
+TEST_P(ReductionKernelsTest, IntegerSumsAndProductsWrapAround) {
+  constexpr int32_t kMin32 = std::numeric_limits<int32_t>::min();
+  constexpr int32_t kMax32 = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kMin64 = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMax64 = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(CombineOne<int8_t>({kSum, DType::kInt8}, 127, 1), -128);
+  EXPECT_EQ(CombineOne<int8_t>({kProd, DType::kInt8}, -128, -1), -128);
+  EXPECT_EQ(CombineOne<int8_t>({kProd, DType::kInt8}, 100, 3), 44);
+  EXPECT_EQ(CombineOne<uint8_t>({kSum, DType::kUint8}, 255, 2), 1);
+  EXPECT_EQ(CombineOne<uint8_t>({kProd, DType::kUint8}, 255, 255), 1);
+  EXPECT_EQ(CombineOne<int32_t>({kSum, DType::kInt32}, kMax32, 1), kMin32);
+  EXPECT_EQ(CombineOne<int32_t>({kProd, DType::kInt32}, kMin32, -1), kMin32);
+  EXPECT_EQ(CombineOne<int64_t>({kSum, DType::kInt64}, kMin64, -1), kMax64);
+  EXPECT_EQ(CombineOne<int64_t>({kProd, DType::kInt64}, kMax64, kMax64), 1);
+  EXPECT_EQ(CombineOne<int64_t>({kProd, DType::kInt64}, -3'000'000'000, 7),
+            -21'000'000'000);
+}
+
+TEST_P(ReductionKernelsTest, IntegersCompareWithTheirSign) {
+  constexpr int64_t kMin64 = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(CombineOne<int8_t>({kMin, DType::kInt8}, -1, 1), -1);
+  EXPECT_EQ(CombineOne<uint8_t>({kMin, DType::kUint8}, 255, 1), 1);
+  EXPECT_EQ(CombineOne<uint8_t>({kMax, DType::kUint8}, 255, 1), 255);
+  EXPECT_EQ(CombineOne<int32_t>({kMax, DType::kInt32}, -7, -8), -7);
+  EXPECT_EQ(CombineOne<int64_t>({kMin, DType::kInt64}, kMin64, 1), kMin64);
+  EXPECT_EQ(CombineOne<int64_t>({kMax, DType::kInt64}, kMin64, -1), -1);
+  EXPECT_EQ(CombineOne<int64_t>({kMax, DType::kInt64}, int64_t{1} << 40, 5),
+            int64_t{1} << 40);
+}
+
+TEST_P(ReductionKernelsTest, MinusZeroIsBelowPlusZeroInEitherOrder) {
+  for (DType dtype : kAllDTypes) {
+    if (!IsFloating(dtype)) continue;
+    SCOPED_TRACE(Name(dtype));
+    const Bytes minus = Element(dtype, SignBit(dtype));
+    const Bytes plus = Element(dtype, 0);
+    EXPECT_EQ(Combine({kMin, dtype}, minus, plus), minus);
+    EXPECT_EQ(Combine({kMin, dtype}, plus, minus), minus);
+    EXPECT_EQ(Combine({kMax, dtype}, minus, plus), plus);
+    EXPECT_EQ(Combine({kMax, dtype}, plus, minus), plus);
+  }
+}
+
+TEST_P(ReductionKernelsTest, EveryNaNIsTheQuietOneWithoutSignOrPayload) {
+  const struct {
+    DType dtype;
+    uint64_t infinity, nan;  // The NaN as it must come out.
+  } kDTypes[] = {{DType::kFloat16, 0x7C00, 0x7E00},
+                 {DType::kBFloat16, 0x7F80, 0x7FC0},
+                 {DType::kFloat32, 0x7F800000, 0x7FC00000},
+                 {DType::kFloat64, 0x7FF0000000000000, 0x7FF8000000000000}};
+  for (const auto& [dtype, infinity, nan] : kDTypes) {
+    const uint64_t sign = SignBit(dtype);
+    const Bytes expected = Element(dtype, nan);
+    for (uint64_t operand : {infinity + 1, sign + infinity + 1, sign + nan,
+                             nan + 1, sign + (sign - 1)}) {
+      for (uint64_t other : {uint64_t{0}, infinity, sign + infinity, nan + 2}) {
+        const Bytes left = Element(dtype, operand);
+        const Bytes right = Element(dtype, other);
+        for (ReductionKind kind : {kSum, kProd, kMin, kMax}) {
+          SCOPED_TRACE(Describe({kind, dtype}));
+          EXPECT_EQ(Combine({kind, dtype}, left, right), expected);
+          EXPECT_EQ(Combine({kind, dtype}, right, left), expected);
+        }
+      }
+    }
+    EXPECT_EQ(Combine({kSum, dtype}, Element(dtype, infinity),
+                      Element(dtype, sign + infinity)),
+              expected);
+    EXPECT_EQ(Combine({kProd, dtype}, Element(dtype, sign + infinity),
+                      Element(dtype, 0)),
+              expected);
+  }
+}
+
+TEST_P(ReductionKernelsTest, Float16RoundsToNearestEvenAndOverflows) {
+  EXPECT_EQ(SumOfFloat16(2048, 1), FloatToFloat16(2048));  // Ties go to even.
+  EXPECT_EQ(SumOfFloat16(2050, 1), FloatToFloat16(2052));
+  EXPECT_EQ(SumOfFloat16(65504, 15.992f), 0x7BFF);  // Just below the tie.
+  EXPECT_EQ(SumOfFloat16(65504, 16), 0x7C00);
+  EXPECT_EQ(SumOfFloat16(-65504, -65504), 0xFC00);
+  EXPECT_EQ(SumOfFloat16(0x1p-24f, 0x1p-24f), 0x0002);  // Denormals are kept.
+  EXPECT_EQ(SumOfFloat16(-0x1p-14f, 0x1p-24f), 0x83FF);
+}
+
+TEST_P(ReductionKernelsTest, BFloat16RoundsToNearestEvenAndOverflows) {
+  const ReductionPair sum = {kSum, DType::kBFloat16};
+  // 256 + 1 and 258 + 1: ties go to even. 256 + 1.5: truncation would stay.
+  EXPECT_EQ(CombineOne<uint16_t>(sum, 0x4380, 0x3F80), 0x4380);
+  EXPECT_EQ(CombineOne<uint16_t>(sum, 0x4381, 0x3F80), 0x4382);
+  EXPECT_EQ(CombineOne<uint16_t>(sum, 0x4380, 0x3FC0), 0x4381);
+  EXPECT_EQ(CombineOne<uint16_t>(sum, 0x7F7F, 0x7F7F), 0x7F80);
+  EXPECT_EQ(CombineOne<uint16_t>(sum, 0x0001, 0x0001), 0x0002);  // Denormals.
+}
+
+TEST_P(ReductionKernelsTest, DivisionMatchesTheReference) {
+  constexpr int64_t kDivisors[] = {1,
+                                   2,
+                                   3,
+                                   7,
+                                   200,
+                                   65536,
+                                   int64_t{1} << 31,
+                                   int64_t{1} << 32,
+                                   std::numeric_limits<int64_t>::max()};
+  for (DType dtype : kAllDTypes) {
+    if (dtype == DType::kBool) continue;
+    for (size_t length : kLengths) {
+      for (int64_t divisor : kDivisors) {
+        SCOPED_TRACE(absl::StrCat(Name(dtype), " / ", divisor));
+        const Bytes sums = RandomElements(dtype, length, length);
+        Bytes expected = sums;
+        ReferenceDivideBy(dtype, expected.data(), length, divisor);
+        Guarded values(sums, length % 4);
+        Divide(dtype, values.data(), length, divisor);
+        ExpectSameElements(dtype, values.content(), expected);
+        EXPECT_TRUE(values.canaries_are_intact());
+      }
+    }
+  }
+}
+
+TEST_P(ReductionKernelsTest, DivisionTruncatesIntegersTowardZero) {
+  EXPECT_EQ(DivideOne<int32_t>(DType::kInt32, 7, 4), 1);
+  EXPECT_EQ(DivideOne<int32_t>(DType::kInt32, -7, 4), -1);
+  EXPECT_EQ(DivideOne<int64_t>(DType::kInt64, -8, 4), -2);
+  EXPECT_EQ(DivideOne<int8_t>(DType::kInt8, -1, 4), 0);
+}
+
+TEST_P(ReductionKernelsTest, DivisionByMoreThanTheDTypeHoldsIsRight) {
+  EXPECT_EQ(DivideOne<int8_t>(DType::kInt8, 127, 200), 0);
+  EXPECT_EQ(DivideOne<int8_t>(DType::kInt8, -128, 65536), 0);
+  EXPECT_EQ(DivideOne<uint8_t>(DType::kUint8, 255, 65536 + 1), 0);
+  EXPECT_EQ(
+      DivideOne<int32_t>(DType::kInt32, std::numeric_limits<int32_t>::min(),
+                         int64_t{1} << 31),
+      -1);
+}
+
+TEST_P(ReductionKernelsTest, FoldsOfFloat16AreInFloat32ToTheEnd) {
+  // 2048 + 1 + 1 is 2050, but rounded after each step it stays 2048.
+  const uint16_t big = FloatToFloat16(2048), one = FloatToFloat16(1);
+  const auto bytes = [](const uint16_t& code) {
+    return reinterpret_cast<const uint8_t*>(&code);
+  };
+  const uint8_t* const inputs[] = {bytes(big), bytes(one), bytes(one)};
+  uint16_t sum = 0;
+  auto* const into = reinterpret_cast<uint8_t*>(&sum);
+  Fold({kSum, DType::kFloat16},
+       {.inputs = inputs, .outputs = {&into, 1}, .num_elements = 1});
+  EXPECT_EQ(sum, FloatToFloat16(2050));
+}
+
+TEST_P(ReductionKernelsTest, DivisionOfFloat16IsInFloat32) {
+  EXPECT_EQ(DivideOne<uint16_t>(DType::kFloat16, 0x3C00, 3), 0x3555);
+  // A divisor that is no float16: 65504 / 65536.
+  EXPECT_EQ(DivideOne<uint16_t>(DType::kFloat16, 0x7BFF, 65536),
+            FloatToFloat16(0.99951171875f));
+  // One that is no bfloat16: 256 / 257.
+  EXPECT_EQ(DivideOne<uint16_t>(DType::kBFloat16, 0x4380, 257),
+            FloatToBFloat16(256.0f / 257.0f));
+}
+
+}  // namespace reduction_kernels_test
+}  // namespace tutti

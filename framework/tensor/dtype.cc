@@ -1,0 +1,44 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace {
+
+// In the order of the enumeration.
+constexpr absl::string_view kNames[] = {"float16", "bfloat16", "float32",
+                                        "float64", "int8",     "uint8",
+                                        "int32",   "int64",    "bool"};
+
+}  // namespace
+
+absl::string_view Name(DType dtype) {
+  return IsValid(dtype) ? kNames[static_cast<size_t>(dtype)]
+                        : absl::string_view("invalid dtype");
+}
+
+absl::StatusOr<DType> ParseDType(absl::string_view name) {
+  for (DType dtype : kAllDTypes) {
+    if (Name(dtype) == name) return dtype;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown dtype \"", name, "\"; known: ",
+      absl::StrJoin(kAllDTypes, ", ", [](std::string* out, DType dtype) {
+        absl::StrAppend(out, Name(dtype));
+      })));
+}
+
+absl::Status InvalidDType(DType dtype) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no dtype ", static_cast<int>(dtype)));
+}
+
+bool IsFloating(DType dtype) { return dtype <= DType::kFloat64; }
+
+bool IsInteger(DType dtype) {
+  return dtype >= DType::kInt8 && dtype <= DType::kInt64;
+}
+
+}  // namespace tutti

@@ -1,0 +1,118 @@
+#ifndef TUTTI_FRAMEWORK_TENSOR_FLOAT16_H_
+#define TUTTI_FRAMEWORK_TENSOR_FLOAT16_H_
+
+#include <bit>
+#include <cstdint>
+
+namespace tutti {
+
+// Conversions, one value at a time, between float and the codes of the 16-bit
+// dtypes. Widening is exact. Narrowing rounds once, to nearest, ties to even:
+// what is too large becomes infinity, what is too small a denormal or a zero of
+// the same sign. A NaN stays a NaN of the same sign, becomes quiet and keeps as
+// much of its payload as fits.
+//
+// The bits depend neither on the CPU nor on its rounding or flushing modes.
+
+// IEEE 754 binary16: 1 sign, 5 exponent and 10 mantissa bits.
+constexpr float Float16ToFloat(uint16_t code);
+constexpr uint16_t FloatToFloat16(float value);
+
+// The upper half of an IEEE 754 binary32: 1 sign, 8 exponent and 7 mantissa
+// bits.
+constexpr float BFloat16ToFloat(uint16_t code);
+constexpr uint16_t FloatToBFloat16(float value);
+
+// Implementation from here on.
+
+namespace float16_internal {
+
+inline constexpr uint32_t kMagnitudeMask = 0x7FFFFFFF;
+inline constexpr uint32_t kInfinity = 0x7F800000;  // binary32, as below.
+inline constexpr uint32_t kQuietBit = 0x00400000;
+// From binary16's exponent bias to that of binary32, in place.
+inline constexpr uint32_t kRebias = (127 - 15) << 23;
+// The smallest binary16 that is not denormal: 2^-14.
+inline constexpr uint32_t kSmallestNormal = kRebias + (1 << 23);
+// The first power of two past binary16: 2^16.
+inline constexpr uint32_t kPastLargest = kRebias + (31 << 23);
+
+// value / 2^shift, to nearest, ties to even. REQUIRES: 0 < shift < 32, and
+// value < 2^31.
+constexpr uint32_t ShiftRightToNearestEven(uint32_t value, int shift) {
+  const uint32_t below_half = (uint32_t{1} << (shift - 1)) - 1;
+  const uint32_t is_odd = (value >> shift) & 1;
+  return (value + below_half + is_odd) >> shift;
+}
+
+// `magnitude` has the bits of a binary32 below kSmallestNormal. Returns it in
+// units of 2^-24, the smallest binary16.
+constexpr uint32_t DenormalFloat16(uint32_t magnitude) {
+  const int exponent = static_cast<int>(magnitude >> 23);
+  if (exponent < 102) return 0;  // Below half a unit.
+  const uint32_t mantissa = (magnitude & 0x007FFFFF) | 0x00800000;
+  return ShiftRightToNearestEven(mantissa, 126 - exponent);
+}
+
+}  // namespace float16_internal
+
+constexpr float Float16ToFloat(uint16_t code) {
+  namespace internal = float16_internal;
+  const uint32_t sign = (code & uint32_t{0x8000}) << 16;
+  const uint32_t exponent = (code >> 10) & 0x1F;
+  const uint32_t mantissa = code & 0x3FF;
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
+  }
+  uint32_t magnitude = (exponent << 23 | mantissa << 13) + internal::kRebias;
+  if (exponent == 31) {
+    const uint32_t quiet = mantissa == 0 ? 0 : internal::kQuietBit;
+    magnitude = internal::kInfinity | mantissa << 13 | quiet;
+  }
+  return std::bit_cast<float>(sign | magnitude);
+}
+
+constexpr uint16_t FloatToFloat16(float value) {
+  namespace internal = float16_internal;
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & internal::kMagnitudeMask;
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  if (magnitude > internal::kInfinity) {
+    return static_cast<uint16_t>(sign | 0x7E00 | ((magnitude >> 13) & 0x3FF));
+  }
+  if (magnitude >= internal::kPastLargest) {
+    return static_cast<uint16_t>(sign | 0x7C00);
+  }
+  if (magnitude < internal::kSmallestNormal) {
+    return static_cast<uint16_t>(sign | internal::DenormalFloat16(magnitude));
+  }
+  // A mantissa that rounds up past its last bit carries into the exponent,
+  // which is right, up to and including infinity.
+  const uint32_t rounded =
+      internal::ShiftRightToNearestEven(magnitude - internal::kRebias, 13);
+  return static_cast<uint16_t>(sign | rounded);
+}
+
+constexpr float BFloat16ToFloat(uint16_t code) {
+  namespace internal = float16_internal;
+  const uint32_t bits = uint32_t{code} << 16;
+  const bool is_nan = (bits & internal::kMagnitudeMask) > internal::kInfinity;
+  return std::bit_cast<float>(is_nan ? bits | internal::kQuietBit : bits);
+}
+
+constexpr uint16_t FloatToBFloat16(float value) {
+  namespace internal = float16_internal;
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & internal::kMagnitudeMask;
+  if (magnitude > internal::kInfinity) {
+    return static_cast<uint16_t>((bits | internal::kQuietBit) >> 16);
+  }
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  return static_cast<uint16_t>(
+      sign | internal::ShiftRightToNearestEven(magnitude, 16));
+}
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_TENSOR_FLOAT16_H_

@@ -1,0 +1,175 @@
+#include "framework/tensor/float16.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace float16_test {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
+uint32_t BitsOf(float value) { return std::bit_cast<uint32_t>(value); }
+
+// One of the two formats, with a reference that shares nothing with the code
+// under test: values come from their definition, in double, and rounding from a
+// search among them.
+struct Format {
+  std::string name;
+  int exponent_bits, mantissa_bits;
+  float (*widen)(uint16_t);
+  uint16_t (*narrow)(float);
+
+  int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  uint16_t infinity() const {
+    return static_cast<uint16_t>(((1 << exponent_bits) - 1) << mantissa_bits);
+  }
+  uint16_t quiet_bit() const {
+    return static_cast<uint16_t>(1 << (mantissa_bits - 1));
+  }
+  bool IsNaN(uint16_t code) const { return (code & 0x7FFF) > infinity(); }
+
+  // The value of a code without sign. That of infinity is the power of two that
+  // would follow the largest number, which is where rounding meets it.
+  double MagnitudeOf(uint16_t code) const {
+    const int exponent = code >> mantissa_bits;
+    const int mantissa = code & ((1 << mantissa_bits) - 1);
+    if (exponent == 0) {
+      return std::ldexp(mantissa, 1 - bias() - mantissa_bits);
+    }
+    return std::ldexp(mantissa + (1 << mantissa_bits),
+                      exponent - bias() - mantissa_bits);
+  }
+};
+
+// Of the codes in [0, infinity] the one nearest to `magnitude`, the even one if
+// two are.
+uint16_t NearestCode(const Format& format, double magnitude) {
+  int low = 0, high = format.infinity();
+  while (low < high) {  // The first code that is not below `magnitude`.
+    const int middle = (low + high) / 2;
+    if (format.MagnitudeOf(static_cast<uint16_t>(middle)) < magnitude) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == 0) return 0;
+  const auto above = static_cast<uint16_t>(low);
+  const auto below = static_cast<uint16_t>(low - 1);
+  const double to_above = format.MagnitudeOf(above) - magnitude;
+  const double to_below = magnitude - format.MagnitudeOf(below);
+  if (to_above == to_below) return above % 2 == 0 ? above : below;
+  return to_above < to_below ? above : below;
+}
+
+uint16_t ReferenceNarrow(const Format& format, float value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  return sign | NearestCode(format, std::abs(static_cast<double>(value)));
+}
+
+class Float16Test : public testing::TestWithParam<Format> {
+ protected:
+  const Format& format() const { return GetParam(); }
+
+  void ExpectNarrowsToNearest(float value) const {
+    for (const float signed_value : {value, -value}) {
+      ASSERT_EQ(format().narrow(signed_value),
+                ReferenceNarrow(format(), signed_value))
+          << signed_value << " = 0x" << std::hex << BitsOf(signed_value);
+    }
+  }
+};
+
+TEST_P(Float16Test, WideningIsExactForEveryCode) {
+  for (int magnitude = 0; magnitude < format().infinity(); ++magnitude) {
+    const auto code = static_cast<uint16_t>(magnitude);
+    ASSERT_EQ(format().widen(code), format().MagnitudeOf(code)) << code;
+    ASSERT_EQ(format().widen(code | 0x8000), -format().MagnitudeOf(code));
+    ASSERT_FALSE(std::signbit(format().widen(code)));
+    ASSERT_TRUE(std::signbit(format().widen(code | 0x8000)));
+  }
+  EXPECT_EQ(format().widen(format().infinity()), kInfinity);
+  EXPECT_EQ(format().widen(format().infinity() | 0x8000), -kInfinity);
+}
+
+TEST_P(Float16Test, EveryCodeRoundTripsAndOnlyNaNsChangeByBecomingQuiet) {
+  for (int bits = 0; bits <= 0xFFFF; ++bits) {
+    const auto code = static_cast<uint16_t>(bits);
+    const uint16_t quieted =
+        format().IsNaN(code) ? code | format().quiet_bit() : code;
+    ASSERT_EQ(format().narrow(format().widen(code)), quieted) << bits;
+    ASSERT_EQ(std::isnan(format().widen(code)), format().IsNaN(code));
+  }
+}
+
+TEST_P(Float16Test, NeighboursMidpointsAndTheirNeighboursRoundToNearestEven) {
+  for (int code = 0; code < format().infinity(); ++code) {
+    const double lower = format().MagnitudeOf(static_cast<uint16_t>(code));
+    const double upper = format().MagnitudeOf(static_cast<uint16_t>(code + 1));
+    const auto middle = static_cast<float>((lower + upper) / 2);
+    ASSERT_EQ(static_cast<double>(middle), (lower + upper) / 2);
+    for (const float value :
+         {static_cast<float>(lower), std::nextafter(middle, 0.0f), middle,
+          std::nextafter(middle, kInfinity)}) {
+      ExpectNarrowsToNearest(value);
+    }
+  }
+}
+
+TEST_P(Float16Test, RandomFloatsRoundToNearestEven) {
+  std::mt19937 random(20240229);
+  for (int i = 0; i < 1'000'000; ++i) {
+    const float value = FloatOf(static_cast<uint32_t>(random()));
+    if (!std::isnan(value)) ExpectNarrowsToNearest(value);
+  }
+}
+
+TEST_P(Float16Test, FloatsOutsideTheRangeBecomeInfinityOrZero) {
+  EXPECT_EQ(format().narrow(kInfinity), format().infinity());
+  EXPECT_EQ(format().narrow(-kInfinity), format().infinity() | 0x8000);
+  EXPECT_EQ(format().narrow(std::numeric_limits<float>::max()),
+            format().infinity());
+  EXPECT_EQ(format().narrow(std::numeric_limits<float>::denorm_min()), 0);
+  EXPECT_EQ(format().narrow(-std::numeric_limits<float>::denorm_min()), 0x8000);
+  EXPECT_EQ(format().narrow(-0.0f), 0x8000);
+}
+
+TEST_P(Float16Test, NaNStaysAQuietNaNOfItsSign) {
+  for (const uint32_t nan :
+       {0x7F800001u, 0x7F812345u, 0x7FBFFFFFu, 0x7FC00000u, 0x7FFFFFFFu}) {
+    for (const uint32_t sign : {0u, 0x80000000u}) {
+      const uint16_t code = format().narrow(FloatOf(sign | nan));
+      EXPECT_TRUE(format().IsNaN(code));
+      EXPECT_EQ(code & format().quiet_bit(), format().quiet_bit());
+      EXPECT_EQ(code & 0x8000, sign >> 16);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, Float16Test,
+    testing::Values(Format{"Float16", 5, 10, Float16ToFloat, FloatToFloat16},
+                    Format{"BFloat16", 8, 7, BFloat16ToFloat, FloatToBFloat16}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Float16ConstexprTest, ConversionsAreConstantExpressions) {
+  static_assert(FloatToFloat16(1.0f) == 0x3C00);
+  static_assert(FloatToFloat16(65519.0f) == 0x7BFF);
+  static_assert(FloatToFloat16(65520.0f) == 0x7C00);
+  static_assert(Float16ToFloat(0x0001) == 0x1p-24f);
+  static_assert(FloatToBFloat16(1.0f) == 0x3F80);
+  static_assert(BFloat16ToFloat(0x4049) == 3.140625f);
+}
+
+}  // namespace float16_test
+}  // namespace tutti

@@ -1,0 +1,55 @@
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tutti/reduction.h"
+
+namespace tutti {
+namespace {
+
+// In the order of the enumeration.
+constexpr absl::string_view kNames[] = {"sum",  "prod", "min", "max",
+                                        "band", "bor",  "bxor"};
+
+bool IsBitOperation(ReductionKind kind) { return kind >= ReductionKind::kBand; }
+
+}  // namespace
+
+absl::string_view Name(ReductionKind kind) {
+  return IsValid(kind) ? kNames[static_cast<size_t>(kind)]
+                       : absl::string_view("invalid reduction");
+}
+
+absl::StatusOr<ReductionKind> ParseReductionKind(absl::string_view name) {
+  for (ReductionKind kind : kAllReductionKinds) {
+    if (Name(kind) == name) return kind;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown reduction \"", name, "\"; known: ",
+                   absl::StrJoin(kAllReductionKinds, ", ",
+                                 [](std::string* out, ReductionKind kind) {
+                                   absl::StrAppend(out, Name(kind));
+                                 })));
+}
+
+absl::Status CheckSupported(ReductionKind kind, DType dtype) {
+  if (!IsValid(kind)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no reduction ", static_cast<int>(kind)));
+  }
+  if (!IsValid(dtype)) return InvalidDType(dtype);
+  if (dtype == DType::kBool) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reduction \"", Name(kind), "\" of ", Name(dtype),
+                     " elements: bool is only moved, never reduced"));
+  }
+  if (IsBitOperation(kind) && !IsInteger(dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reduction \"", Name(kind), "\" of ", Name(dtype),
+                     " elements: bit operations need an integer dtype"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

@@ -1,0 +1,292 @@
+#include <array>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/mutex.h"
+#include "framework/choice/device_needs.h"
+#include "gpu/device/cuda_device_options.h"
+#include "gpu/device/gpu_pass_end.h"
+#include "gpu/device/gpu_step_stream.h"
+#include "gpu/nccl/runtime/nccl_keys.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "tutti/gpu_devices.h"
+
+namespace tutti {
+// Memory is allocated and freed on streams of their own, so that neither makes
+// the device's other streams wait for each other: they wait for an allocation,
+// which waits for nothing unless memory is to be used again that has not come
+// to its end yet, and the end of memory waits for them.
+class CudaDevice::Streams {
+ public:
+  static absl::StatusOr<std::shared_ptr<Streams>> Create(
+      GpuRuntime* runtime, int gpu, int64_t freed_ahead_bytes) {
+    auto streams = std::make_shared<Streams>(runtime, gpu, freed_ahead_bytes);
+    for (OwnedGpuStream* stream :
+         {&streams->compute_, &streams->collective_, &streams->copy_,
+          &streams->nccl_, &streams->collective_signals_,
+          &streams->nccl_signals_, &streams->allocating_, &streams->freeing_}) {
+      absl::StatusOr<OwnedGpuStream> created = NewStream(*runtime, gpu);
+      if (!created.ok()) return created.status();
+      *stream = *std::move(created);
+    }
+    return streams;
+  }
+
+  Streams(GpuRuntime* runtime, int gpu, int64_t freed_ahead_bytes)
+      : runtime_(runtime), gpu_(gpu), freed_ahead_bytes_(freed_ahead_bytes) {}
+
+  GpuRuntime* runtime() const { return runtime_; }
+  int gpu() const { return gpu_; }
+  GpuStream compute() const { return compute_.get(); }
+  GpuStream collective() const { return collective_.get(); }
+  GpuStream copy() const { return copy_.get(); }
+  GpuStream nccl() const { return nccl_.get(); }
+
+  GpuStream SignalsOf(GpuStream stream) const {
+    if (stream == collective()) return collective_signals_.get();
+    if (stream == nccl()) return nccl_signals_.get();
+    return stream;
+  }
+
+  absl::StatusOr<OwnedGpuEvent> Mark(GpuStream stream) const {
+    absl::StatusOr<OwnedGpuEvent> event = NewEvent(*runtime_, gpu_);
+    if (!event.ok()) return event;
+    const absl::Status status = runtime_->RecordEvent(event->get(), stream);
+    if (!status.ok()) return status;
+    return event;
+  }
+
+  absl::Status Order(GpuStream first, GpuStream second) const {
+    const absl::StatusOr<OwnedGpuEvent> event = Mark(first);
+    if (!event.ok()) return event.status();
+    return runtime_->WaitForEvent(second, event->get());
+  }
+
+  // Memory that the device's streams may use from now on.
+  absl::StatusOr<void*> Allocate(int64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::Status status = OrderAllocatingAfterFreeing(freed_ahead_bytes_);
+    if (!status.ok()) return status;
+    const absl::StatusOr<void*> memory = AllocateInOrder(num_bytes);
+    if (!memory.ok()) return memory;
+    status = OrderAllAfterAllocating();
+    if (status.ok()) return memory;
+    runtime_->FreeAsync(*memory, allocating_.get()).IgnoreError();
+    return status;
+  }
+
+  void Free(void* memory, int64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::Status status = OrderFreeingAfterAll();
+    if (status.ok()) status = runtime_->FreeAsync(memory, freeing_.get());
+    MutexLock lock(&mu_);
+    if (status.ok()) freed_bytes_ += num_bytes;
+    free_status_.Update(status);
+  }
+
+  absl::Status free_status() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return free_status_;
+  }
+
+ private:
+  std::array<GpuStream, 4> Users() const {
+    return {compute_.get(), collective_.get(), copy_.get(), nccl_.get()};
+  }
+
+  // Where there is no memory but what was freed: of that.
+  absl::StatusOr<void*> AllocateInOrder(int64_t num_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const auto size = static_cast<size_t>(num_bytes);
+    const int64_t num_orders = NumOrders();
+    absl::StatusOr<void*> memory =
+        runtime_->AllocateAsync(size, allocating_.get());
+    if (!absl::IsResourceExhausted(memory.status())) return memory;
+    const absl::Status status = OrderAllocatingAfterFreeing(0);
+    if (!status.ok()) return status;
+    // Also where another thread has made that order since.
+    if (NumOrders() == num_orders) return memory;
+    return runtime_->AllocateAsync(size, allocating_.get());
+  }
+
+  // Of allocations after what was freed.
+  int64_t NumOrders() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return num_orders_;
+  }
+
+  int64_t FreedBytes() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return freed_bytes_;
+  }
+
+  // Nothing unless more than `num_bytes` were freed. What another thread is
+  // about to order counts until it is.
+  absl::Status OrderAllocatingAfterFreeing(int64_t num_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_, ordering_mu_) {
+    if (FreedBytes() <= num_bytes) return absl::OkStatus();
+    MutexLock ordering(&ordering_mu_);
+    const int64_t freed_bytes = FreedBytes();
+    if (freed_bytes <= num_bytes) return absl::OkStatus();
+    absl::Status status = Order(freeing_.get(), allocating_.get());
+    if (!status.ok()) return status;
+    MutexLock lock(&mu_);
+    freed_bytes_ -= freed_bytes;
+    ++num_orders_;
+    return absl::OkStatus();
+  }
+
+  absl::Status OrderAllAfterAllocating() const {
+    const absl::StatusOr<OwnedGpuEvent> event = Mark(allocating_.get());
+    if (!event.ok()) return event.status();
+    for (const GpuStream stream : Users()) {
+      const absl::Status status = runtime_->WaitForEvent(stream, event->get());
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OrderFreeingAfterAll() const {
+    for (const GpuStream stream : Users()) {
+      const absl::Status status = Order(stream, freeing_.get());
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  GpuRuntime* const runtime_;
+  const int gpu_;
+  const int64_t freed_ahead_bytes_;
+
+  // Const once Create() returns.
+  OwnedGpuStream compute_, collective_, copy_, nccl_, allocating_, freeing_;
+  OwnedGpuStream collective_signals_, nccl_signals_;
+
+  Mutex ordering_mu_;  // Held by who orders allocations after what was freed.
+
+  mutable Mutex mu_;
+  absl::Status free_status_ ABSL_GUARDED_BY(mu_);
+
+  // Since allocations were made to wait for the end of what was freed.
+  int64_t freed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t num_orders_ ABSL_GUARDED_BY(mu_) = 0;  // That have been made.
+};
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
+    Options options) {
+  const DeviceName& name = options.attributes.name;
+  if (name.type != kType) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a device on a GPU has the type ", kType, ", which ",
+                     name.ToString(), " has not"));
+  }
+  if (options.runtime == nullptr || options.staging == nullptr ||
+      options.environment.queue == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name.ToString(), " needs a GPU runtime, a queue and staging buffers"));
+  }
+  if (options.freed_ahead_bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name.ToString(), " cannot free ",
+                     options.freed_ahead_bytes, " bytes ahead"));
+  }
+  absl::StatusOr<std::shared_ptr<Streams>> streams =
+      Streams::Create(options.runtime, options.gpu, options.freed_ahead_bytes);
+  if (!streams.ok()) return streams.status();
+  auto properties = options.runtime->Properties(options.gpu);
+  if (!properties.ok()) return properties.status();
+  options.attributes.unit = std::move(properties->uuid);
+  options.attributes.libraries.clear();
+  if (options.nccl != nullptr) {
+    options.attributes.libraries.emplace_back(kNcclLibrary);
+    if (options.nccl->WhyBlocking().empty()) {
+      options.attributes.libraries.emplace_back(kNcclAmongTasks);
+    }
+  }
+  // The constructor is private.
+  return std::unique_ptr<CudaDevice>(
+      new CudaDevice(std::move(options), *std::move(streams)));
+}
+
+CudaDevice::CudaDevice(Options options, std::shared_ptr<Streams> streams)
+    : Device(std::move(options.attributes)),
+      streams_(std::move(streams)),
+      environment_(options.environment),
+      staging_(std::move(options.staging)),
+      landing_(std::move(options.landing)),
+      nccl_(std::move(options.nccl)),
+      nccl_key_(NcclKeys::Global().Add(attributes().incarnation, nccl_)) {}
+
+absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
+                                            const TensorShape& shape) {
+  const absl::StatusOr<int64_t> num_bytes = SizeInBytes(dtype, shape);
+  if (!num_bytes.ok()) return num_bytes.status();
+  if (*num_bytes == 0) return Tensor::Wrap(dtype, shape, nullptr);
+  const absl::StatusOr<void*> memory = streams_->Allocate(*num_bytes);
+  if (!memory.ok()) {
+    return absl::Status(
+        memory.status().code(),
+        absl::StrCat("no memory of ", full_name(), " for ", Name(dtype),
+                     shape.ToString(), ": ", memory.status().message()));
+  }
+  return Tensor::Wrap(dtype, shape, *memory,
+                      [streams = streams_, begin = *memory, size = *num_bytes] {
+                        streams->Free(begin, size);
+                      });
+}
+
+absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenSteps(
+    Clock& clock) {
+  absl::Status status = Order(compute_stream(), collective_stream());
+  if (!status.ok()) return status;
+  return OpenStepsInOrder(clock);
+}
+
+absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenStepsInOrder(
+    Clock& clock) {
+  auto end = GpuPassEnd::Create(*this, collective_stream(), clock);
+  if (!end.ok()) return end.status();
+  return std::make_unique<GpuStepStream>(*this, clock, *std::move(end));
+}
+
+bool CudaDevice::Reaches(const CudaDevice& other) const {
+  if (&runtime() != &other.runtime()) return false;
+  return gpu() == other.gpu() ||
+         tutti::Reaches(attributes(), other.attributes());
+}
+
+int CudaDevice::gpu() const { return streams_->gpu(); }
+GpuRuntime& CudaDevice::runtime() const { return *streams_->runtime(); }
+GpuStream CudaDevice::compute_stream() const { return streams_->compute(); }
+GpuStream CudaDevice::collective_stream() const {
+  return streams_->collective();
+}
+GpuStream CudaDevice::copy_stream() const { return streams_->copy(); }
+GpuStream CudaDevice::nccl_stream() const { return streams_->nccl(); }
+
+absl::StatusOr<OwnedGpuEvent> CudaDevice::Mark(GpuStream stream) {
+  return streams_->Mark(stream);
+}
+
+absl::Status CudaDevice::Order(GpuStream first, GpuStream second) {
+  return streams_->Order(first, second);
+}
+
+GpuStream CudaDevice::SignalsOf(GpuStream stream) const {
+  return streams_->SignalsOf(stream);
+}
+
+absl::Status CudaDevice::NotifyWhenDone(GpuStream stream, StatusCallback done) {
+  return runtime().CallHost(
+      [queue = environment_.queue,
+       done = std::move(done)](absl::Status status) mutable {
+        queue->Schedule(
+            [done = std::move(done), status = std::move(status)]() mutable {
+              std::move(done)(std::move(status));
+            });
+      },
+      stream);
+}
+
+absl::Status CudaDevice::free_status() const { return streams_->free_status(); }
+
+}  // namespace tutti

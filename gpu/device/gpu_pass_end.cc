@@ -1,0 +1,148 @@
+#include "gpu/device/gpu_pass_end.h"
+
+#include <utility>
+
+namespace tutti {
+
+absl::StatusOr<std::shared_ptr<GpuPassEnd>> GpuPassEnd::Create(
+    CudaDevice& device, GpuStream stream, Clock& clock) {
+  absl::StatusOr<OwnedGpuEvent> event =
+      NewEvent(device.runtime(), device.gpu());
+  if (!event.ok()) return event.status();
+  // The constructor is private.
+  return std::shared_ptr<GpuPassEnd>(
+      new GpuPassEnd(device, stream, clock, *std::move(event)));
+}
+
+GpuPassEnd::GpuPassEnd(CudaDevice& device, GpuStream stream, Clock& clock,
+                       OwnedGpuEvent event)
+    : device_(device),
+      stream_(stream),
+      clock_(clock),
+      event_(std::move(event)) {}
+
+absl::Status GpuPassEnd::Mark() {
+  MutexLock lock(&mu_);
+  return MarkLocked();
+}
+
+absl::Status GpuPassEnd::MarkLocked() {
+  absl::Status status = device_.runtime().RecordEvent(event_.get(), stream_);
+  is_marked_ = status.ok();
+  return status;
+}
+
+absl::Status GpuPassEnd::OrderBefore(GpuStream stream) {
+  MutexLock lock(&mu_);
+  return device_.runtime().WaitForEvent(stream, event_.get());
+}
+
+void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
+                              StatusCallback done) {
+  // `done` may run, and whoever keeps this go, before this returns.
+  const auto self = shared_from_this();
+  GpuStream signals;
+  {
+    MutexLock lock(&mu_);
+    awaited_ = std::move(awaited);
+    done_ = std::move(done);
+    signals = SignalsLocked();
+  }
+  // The callback is told of this call's error too.
+  device_
+      .NotifyWhenDone(signals,
+                      [self](const absl::Status& status) {
+                        if (status.ok()) {
+                          MutexLock lock(&self->mu_);
+                          self->is_past_ = true;
+                        }
+                        self->Look();
+                      })
+      .IgnoreError();
+  // Not before: the device may go with `done`.
+  MutexLock lock(&mu_);
+  if (done_ != nullptr) LookLater();
+}
+
+// Where there is no event to wait for, the stream calls the host itself.
+GpuStream GpuPassEnd::SignalsLocked() {
+  const GpuStream signals = device_.SignalsOf(stream_);
+  if (signals == stream_ || !is_marked_) return stream_;
+  const absl::Status status =
+      device_.runtime().WaitForEvent(signals, event_.get());
+  return status.ok() ? signals : stream_;
+}
+
+void GpuPassEnd::Look() {
+  absl::StatusOr<bool> is_over;
+  {
+    MutexLock lock(&mu_);
+    if (done_ == nullptr) return;
+    is_over = IsOver();
+    if (is_over.ok() && !*is_over) return LookLater();
+  }
+  End(is_over.status());
+}
+
+void GpuPassEnd::LookLater() {
+  clock_.Cancel(alarm_);
+  alarm_ = clock_.CallAt(clock_.Now() + kLookEvery,
+                         [self = shared_from_this()] { self->Look(); });
+}
+
+absl::StatusOr<bool> GpuPassEnd::IsOver() {
+  GpuRuntime& runtime = device_.runtime();
+  bool is_over = true;
+  // An error of any of them counts before what is not done.
+  for (const GpuEvent event : awaited_) {
+    const absl::StatusOr<bool> is_done =
+        IsTrue(runtime.IsDone(event), event.gpu);
+    if (!is_done.ok()) return is_done;
+    is_over &= *is_done;
+  }
+  if (is_past_) return is_over;
+  if (!is_marked_) {
+    const absl::Status status = MarkLocked();
+    if (!status.ok()) return IsTrue(status, stream_.gpu);
+  }
+  const absl::StatusOr<bool> is_past =
+      IsTrue(runtime.IsDone(event_.get()), stream_.gpu);
+  if (!is_past.ok()) return is_past;
+  return is_over && *is_past;
+}
+
+// What does not know its handle any more never will: the process may have reset
+// the GPU.
+absl::StatusOr<bool> GpuPassEnd::IsTrue(absl::StatusOr<bool> answer,
+                                        int gpu) const {
+  if (answer.ok() || absl::IsInvalidArgument(answer.status())) return answer;
+  if (!device_.runtime().FirstError(gpu).ok()) return answer;
+  return false;
+}
+
+void GpuPassEnd::End(absl::Status status) {
+  StatusCallback done;
+  {
+    MutexLock lock(&mu_);
+    if (done_ == nullptr) return;
+    done = std::exchange(done_, nullptr);
+    clock_.Cancel(alarm_);
+    may_go_on_ = !status.ok() && !IsPastOrSpoilt();
+    event_ = OwnedGpuEvent();
+  }
+  std::move(done)(std::move(status));
+}
+
+bool GpuPassEnd::IsPastOrSpoilt() {
+  GpuRuntime& runtime = device_.runtime();
+  if (is_past_) return true;
+  if (is_marked_ && runtime.IsDone(event_.get()).value_or(false)) return true;
+  return !runtime.FirstError(stream_.gpu).ok();
+}
+
+bool GpuPassEnd::MayGoOn() const {
+  MutexLock lock(&mu_);
+  return may_go_on_;
+}
+
+}  // namespace tutti

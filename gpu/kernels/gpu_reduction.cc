@@ -1,0 +1,54 @@
+#include "gpu/kernels/gpu_reduction.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti {
+namespace {
+
+template <typename Pointer>
+absl::Status CheckBuffers(absl::string_view what,
+                          const std::vector<Pointer>& buffers, bool is_empty) {
+  if (buffers.empty() || buffers.size() > kMaxGpuBuffers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a kernel on a GPU takes 1 to ", kMaxGpuBuffers, " ", what,
+                     ", not ", buffers.size()));
+  }
+  const auto null = std::find(buffers.begin(), buffers.end(), nullptr);
+  if (null != buffers.end() && !is_empty) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, "[", null - buffers.begin(),
+                     "] of a kernel on a GPU is a null pointer"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckReduction(const GpuReduction& reduction) {
+  const absl::Status status = CheckSupported(reduction.kind, reduction.dtype);
+  if (!status.ok()) return status;
+  if (reduction.divisor < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a reduction on a GPU divides by at least one, not by ",
+                     reduction.divisor));
+  }
+  const bool is_empty = reduction.num_elements == 0;
+  const absl::Status inputs =
+      CheckBuffers("inputs", reduction.inputs, is_empty);
+  if (!inputs.ok()) return inputs;
+  return CheckBuffers("outputs", reduction.outputs, is_empty);
+}
+
+absl::Status CheckCopy(const GpuCopy& copy) {
+  const bool is_empty = copy.num_bytes == 0;
+  const std::vector<const void*> inputs = {copy.input};
+  const absl::Status input = CheckBuffers("inputs", inputs, is_empty);
+  if (!input.ok()) return input;
+  return CheckBuffers("outputs", copy.outputs, is_empty);
+}
+
+}  // namespace tutti

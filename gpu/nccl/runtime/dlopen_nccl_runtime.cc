@@ -1,0 +1,453 @@
+#include "gpu/nccl/runtime/dlopen_nccl_runtime.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/runtime/cuda_status.h"
+#include "gpu/runtime/on_gpu.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace {
+
+static_assert(sizeof(ncclUniqueId) == kNcclIdBytes);
+
+ncclComm_t CommOf(NcclComm comm) {
+  return static_cast<ncclComm_t>(comm.handle);
+}
+
+ncclDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return ncclFloat16;
+    case DType::kBFloat16:
+      return ncclBfloat16;
+    case DType::kFloat32:
+      return ncclFloat32;
+    case DType::kFloat64:
+      return ncclFloat64;
+    case DType::kInt8:
+      return ncclInt8;
+    case DType::kInt32:
+      return ncclInt32;
+    case DType::kInt64:
+      return ncclInt64;
+    case DType::kUint8:
+    case DType::kBool:  // Only moved.
+      return ncclUint8;
+  }
+  return ncclUint8;
+}
+
+// REQUIRES: NcclCollective has let it pass.
+ncclRedOp_t OpOf(const NcclCall& call) {
+  switch (call.kind) {
+    case ReductionKind::kProd:
+      return ncclProd;
+    case ReductionKind::kMin:
+      return ncclMin;
+    case ReductionKind::kMax:
+      return ncclMax;
+    default:
+      return call.is_average ? ncclAvg : ncclSum;
+  }
+}
+
+absl::StatusCode CodeOf(ncclResult_t result) {
+  switch (result) {
+    case ncclInvalidArgument:
+    case ncclInvalidUsage:
+      return absl::StatusCode::kInvalidArgument;
+    case ncclRemoteError:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+// What the environment sets for NCCL; null: nothing.
+const char* Setting(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+// Ids of communicators would all be this one, where they mix.
+absl::Status CheckIdsDiffer() {
+  constexpr char kName[] = "NCCL_COMM_ID";
+  const char* const value = Setting(kName);
+  if (value == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(kName, " is \"", value,
+                   "\", where all communicators of NCCL would meet: unset it"));
+}
+
+absl::Status CheckCanBeOn(int gpu) {
+  const OnGpu on_gpu(gpu);
+  return CudaStatus(on_gpu.error(), "cudaSetDevice", gpu);
+}
+
+// NCCL gives a thread its GPU back only where all went well.
+class KeptGpu {
+ public:
+  KeptGpu() : error_(cudaGetDevice(&gpu_)) {}
+  ~KeptGpu() {
+    if (error_ == cudaSuccess) (void)cudaSetDevice(gpu_);
+  }
+  KeptGpu(const KeptGpu&) = delete;
+  KeptGpu& operator=(const KeptGpu&) = delete;
+
+ private:
+  int gpu_ = 0;
+  const cudaError_t error_;
+};
+
+// Before 2.9 NCCL gives numbers such as 2708.
+std::string VersionName(int version) {
+  if (version < 10000) {
+    return absl::StrCat(version / 1000, ".", version % 1000 / 100, ".",
+                        version % 100);
+  }
+  return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".",
+                      version % 100);
+}
+
+// As NcclRuntime::WhyBlocking(). The environment goes before what the program
+// asks for: an error, where an old one may not block.
+absl::StatusOr<std::string> WhyBlockingOf(int version) {
+  constexpr char kName[] = "NCCL_COMM_BLOCKING";
+  const char* const value = Setting(kName);
+  // As NCCL reads it, which leaves out what is neither 0 nor 1.
+  const auto number =
+      value == nullptr ? -1 : std::strtoll(value, nullptr, /*base=*/0);
+  const std::string from = VersionName(DlopenNcclRuntime::kOldestNotBlocking);
+  if (version >= DlopenNcclRuntime::kOldestNotBlocking) {
+    return number == 1 ? absl::StrCat(kName, " is \"", value, "\"") : "";
+  }
+  if (number != 0) {
+    return absl::StrCat("NCCL ", VersionName(version), " is older than ", from);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(kName, " is \"", value, "\", but communicators of NCCL ",
+                   VersionName(version), " have to block; from ", from,
+                   " on they need not: unset it"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
+    const std::string& library) {
+  absl::Status status = CheckIdsDiffer();
+  if (!status.ok()) return status;
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* const why = dlerror();
+    return absl::UnavailableError(absl::StrCat("NCCL cannot be opened: ",
+                                               why == nullptr ? library : why));
+  }
+  Functions functions;
+  status = Find(handle, &functions);
+  int version = 0;
+  if (functions.get_version != nullptr) functions.get_version(&version);
+  if (functions.get_version != nullptr && version < kOldest) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat("it is NCCL ", VersionName(version), "; ",
+                     VersionName(kOldest), " is the oldest that will do"));
+  }
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(library, ": ", status.message()));
+  }
+  absl::StatusOr<std::string> why_blocking = WhyBlockingOf(version);
+  if (!why_blocking.ok()) return why_blocking.status();
+  // The constructor is private.
+  return std::shared_ptr<NcclRuntime>(
+      new DlopenNcclRuntime(functions, version, *std::move(why_blocking)));
+}
+
+absl::Status DlopenNcclRuntime::Find(void* library, Functions* functions) {
+  absl::Status status;
+  const auto find = [&](const char* name, auto* function) {
+    void* const found = dlsym(library, name);
+    if (found == nullptr) {
+      status.Update(absl::FailedPreconditionError(
+          absl::StrCat("there is no function ", name)));
+    }
+    static_assert(sizeof(*function) == sizeof(found));
+    std::memcpy(function, &found, sizeof(found));
+  };
+  find("ncclGetVersion", &functions->get_version);
+  find("ncclGetUniqueId", &functions->get_unique_id);
+  find("ncclGetErrorString", &functions->get_error_string);
+  find("ncclGetLastError", &functions->get_last_error);
+  find("ncclCommInitRankConfig", &functions->comm_init_rank_config);
+  find("ncclCommGetAsyncError", &functions->comm_get_async_error);
+  find("ncclCommFinalize", &functions->comm_finalize);
+  find("ncclCommDestroy", &functions->comm_destroy);
+  find("ncclCommAbort", &functions->comm_abort);
+  find("ncclGroupStart", &functions->group_start);
+  find("ncclGroupEnd", &functions->group_end);
+  find("ncclAllReduce", &functions->all_reduce);
+  find("ncclReduce", &functions->reduce);
+  find("ncclBroadcast", &functions->broadcast);
+  find("ncclAllGather", &functions->all_gather);
+  find("ncclReduceScatter", &functions->reduce_scatter);
+  find("ncclSend", &functions->send);
+  find("ncclRecv", &functions->recv);
+  return status;
+}
+
+// What is in progress is for IsReady() to find out.
+absl::Status DlopenNcclRuntime::ToStatus(absl::string_view call,
+                                         ncclResult_t result,
+                                         ncclComm_t comm) const {
+  if (result == ncclSuccess || result == ncclInProgress) {
+    return absl::OkStatus();
+  }
+  const char* const more = nccl_.get_last_error(comm);
+  std::string text = absl::StrCat(call, ": ", nccl_.get_error_string(result));
+  if (more != nullptr && *more != '\0') absl::StrAppend(&text, " (", more, ")");
+  return absl::Status(CodeOf(result), text);
+}
+
+// 2.19.3, if no other, keeps a lock where its first call fails, and waits for
+// it if it is called again, or was meanwhile.
+absl::StatusOr<ncclUniqueId> DlopenNcclRuntime::MakeId() {
+  ncclUniqueId id;
+  MutexLock lock(&mu_);
+  if (!id_failure_.ok()) return id_failure_;
+  absl::Status status = ToStatus("ncclGetUniqueId", nccl_.get_unique_id(&id));
+  if (is_old() && !has_made_id_) id_failure_ = status;
+  has_made_id_ = has_made_id_ || status.ok();
+  if (!status.ok()) return status;
+  return id;
+}
+
+absl::StatusOr<std::string> DlopenNcclRuntime::NewUniqueId() {
+  if (blocks()) return std::string(kNcclIdBytes, '\0');
+  const absl::StatusOr<ncclUniqueId> id = MakeId();
+  if (!id.ok()) return id.status();
+  return std::string(id->internal, sizeof(id->internal));
+}
+
+absl::Status DlopenNcclRuntime::InitRank(const ncclUniqueId& id, int size,
+                                         const NcclRank& rank, bool is_blocking,
+                                         ncclComm_t* comm) const {
+  const OnGpu on_gpu(rank.gpu);
+  const absl::Status status =
+      CudaStatus(on_gpu.error(), "cudaSetDevice", rank.gpu);
+  if (!status.ok()) return status;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = is_blocking ? 1 : 0;
+  return ToStatus(
+      "ncclCommInitRankConfig",
+      nccl_.comm_init_rank_config(comm, size, id, rank.rank, &config));
+}
+
+std::string DlopenNcclRuntime::Version() { return VersionName(version_); }
+
+absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
+    const std::string& id, int size, absl::Span<const NcclRank> ranks) {
+  if (id.size() != kNcclIdBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a unique id of NCCL has ", kNcclIdBytes, " bytes, not ", id.size()));
+  }
+  if (blocks()) {
+    const auto num_here = static_cast<int>(ranks.size());
+    if (num_here == size) return CommInitBlocking(ranks);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "only ", num_here, " of the ", size,
+        " ranks of a communicator are in this process, where NCCL may not wait "
+        "for others: ",
+        why_blocking_));
+  }
+  ncclUniqueId unique_id;
+  std::memcpy(unique_id.internal, id.data(), id.size());
+  return InitRanks(unique_id, size, ranks, /*is_blocking=*/false);
+}
+
+absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitBlocking(
+    absl::Span<const NcclRank> ranks) {
+  // NCCL would wait for a rank that cannot be begun.
+  for (const NcclRank& rank : ranks) {
+    absl::Status status = CheckCanBeOn(rank.gpu);
+    if (!status.ok()) return status;
+  }
+  const absl::StatusOr<ncclUniqueId> id = MakeId();
+  if (!id.ok()) return id.status();
+  return InitRanks(*id, static_cast<int>(ranks.size()), ranks,
+                   /*is_blocking=*/true);
+}
+
+absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::InitRanks(
+    const ncclUniqueId& id, int size, absl::Span<const NcclRank> ranks,
+    bool is_blocking) {
+  // NCCL may write them as late as at the group's end.
+  std::vector<ncclComm_t> made(ranks.size(), nullptr);
+  const KeptGpu kept_gpu;
+  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < ranks.size() && status.ok(); ++i) {
+    status = InitRank(id, size, ranks[i], is_blocking, &made[i]);
+  }
+  const ncclResult_t ended = nccl_.group_end();
+  status.Update(ToStatus("ncclGroupEnd", ended));
+  if (blocks() && ended == ncclInProgress) {
+    status.Update(absl::FailedPreconditionError(
+        "communicators of NCCL were to block, but its settings have them not "
+        "block: NCCL_COMM_BLOCKING=0 may stand in its file of settings"));
+  }
+  std::vector<NcclComm> comms;
+  for (const ncclComm_t comm : made) {
+    if (comm != nullptr) comms.push_back({comm});
+  }
+  if (status.ok() && comms.size() < made.size()) {
+    status = absl::InternalError(
+        absl::StrCat("NCCL made ", comms.size(), " communicators for the ",
+                     made.size(), " ranks of this process"));
+  }
+  if (status.ok()) return comms;
+  Abort(comms).IgnoreError();
+  return status;
+}
+
+absl::StatusOr<bool> DlopenNcclRuntime::IsReady(NcclComm comm) {
+  ncclResult_t state = ncclSuccess;
+  absl::Status status =
+      ToStatus("ncclCommGetAsyncError",
+               nccl_.comm_get_async_error(CommOf(comm), &state), CommOf(comm));
+  if (status.ok()) {
+    status = ToStatus("asynchronous error of NCCL", state, CommOf(comm));
+  }
+  if (!status.ok()) return status;
+  return state == ncclSuccess;
+}
+
+absl::Status DlopenNcclRuntime::Call(const NcclPart& part,
+                                     const NcclCall& call) const {
+  const ncclComm_t comm = CommOf(part.comm);
+  const auto stream = static_cast<cudaStream_t>(part.stream.handle);
+  const ncclDataType_t type = TypeOf(call.dtype);
+  const size_t count = call.num_elements;
+  switch (call.op) {
+    case NcclOp::kAllReduce:
+      return ToStatus("ncclAllReduce",
+                      nccl_.all_reduce(call.input, call.output, count, type,
+                                       OpOf(call), comm, stream),
+                      comm);
+    case NcclOp::kReduce:
+      return ToStatus("ncclReduce",
+                      nccl_.reduce(call.input, call.output, count, type,
+                                   OpOf(call), call.peer, comm, stream),
+                      comm);
+    case NcclOp::kBroadcast:
+      return ToStatus("ncclBroadcast",
+                      nccl_.broadcast(call.input, call.output, count, type,
+                                      call.peer, comm, stream),
+                      comm);
+    case NcclOp::kAllGather:
+      return ToStatus(
+          "ncclAllGather",
+          nccl_.all_gather(call.input, call.output, count, type, comm, stream),
+          comm);
+    case NcclOp::kReduceScatter:
+      return ToStatus("ncclReduceScatter",
+                      nccl_.reduce_scatter(call.input, call.output, count, type,
+                                           OpOf(call), comm, stream),
+                      comm);
+    case NcclOp::kSend:
+      return ToStatus(
+          "ncclSend",
+          nccl_.send(call.input, count, type, call.peer, comm, stream), comm);
+    case NcclOp::kRecv:
+      return ToStatus(
+          "ncclRecv",
+          nccl_.recv(call.output, count, type, call.peer, comm, stream), comm);
+  }
+  return absl::InternalError("no such call of NCCL");
+}
+
+absl::Status DlopenNcclRuntime::Launch(absl::Span<const NcclPart> parts) {
+  if (!blocks()) return LaunchGroup(parts);
+  const KeptGpu kept_gpu;
+  return LaunchGroup(parts);
+}
+
+absl::Status DlopenNcclRuntime::LaunchGroup(
+    absl::Span<const NcclPart> parts) const {
+  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
+  if (!status.ok()) return status;
+  for (const NcclPart& part : parts) {
+    for (const NcclCall& call : part.calls) {
+      if (status.ok()) status = Call(part, call);
+    }
+  }
+  status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  return status;
+}
+
+absl::Status DlopenNcclRuntime::EndEach(
+    absl::string_view call, End end, absl::Span<const NcclComm> comms) const {
+  absl::Status status;
+  for (const NcclComm comm : comms) {
+    status.Update(ToStatus(call, end(CommOf(comm))));
+  }
+  return status;
+}
+
+// NCCL wants a thread that finalizes several ranks to do so in a group, or
+// hangs; what is finalized is then destroyed without a word of the others.
+absl::Status DlopenNcclRuntime::Finalize(absl::Span<const NcclComm> comms) {
+  const KeptGpu kept_gpu;
+  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
+  if (!status.ok()) return status;
+  status = EndEach("ncclCommFinalize", nccl_.comm_finalize, comms);
+  status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
+  return status;
+}
+
+absl::Status DlopenNcclRuntime::Destroy(absl::Span<const NcclComm> comms) {
+  const KeptGpu kept_gpu;
+  return EndEach("ncclCommDestroy", nccl_.comm_destroy, comms);
+}
+
+absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
+  if (!is_old()) return AbortAtOnce(comms);
+  const KeptGpu kept_gpu;
+  return EndEach("ncclCommAbort", nccl_.comm_abort, comms);
+}
+
+// ncclCommAbort() waits for what NCCL does for all the ends at once, which may
+// go on until each of them is told to stop. So each call needs a thread: as
+// work of a queue they would wait for each other where it has one worker.
+absl::Status DlopenNcclRuntime::AbortAtOnce(
+    absl::Span<const NcclComm> comms) const {
+  std::vector<ncclResult_t> results(comms.size(), ncclSuccess);
+  const auto abort = [&](size_t i) {
+    results[i] = nccl_.comm_abort(CommOf(comms[i]));
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(comms.size());
+  size_t next = 0;
+  try {
+    for (; next + 1 < comms.size(); ++next) threads.emplace_back(abort, next);
+  } catch (const std::system_error&) {
+    // The system has no thread left. What is not aborted would hang for sure.
+  }
+  for (; next < comms.size(); ++next) abort(next);
+  for (std::thread& thread : threads) thread.join();
+  absl::Status status;
+  for (const ncclResult_t result : results) {
+    status.Update(ToStatus("ncclCommAbort", result));
+  }
+  return status;
+}
+
+}  // namespace tutti

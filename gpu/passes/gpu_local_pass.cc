@@ -1,0 +1,144 @@
+#include "gpu/passes/gpu_local_pass.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/device/gpu_pass_end.h"
+#include "tutti/device.h"
+#include "tutti/executor.h"
+#include "tutti/implementation.h"
+
+namespace tutti {
+namespace {
+
+// Half a message, and half the bytes of a ring.
+double CostSeconds(const CostQuery& query) {
+  const double size = query.layout.size();
+  if (size == 1) return 0;
+  const LinkCost& link = query.model.within;
+  return link.latency_seconds / 2 + (size - 1) / size *
+                                        static_cast<double>(query.bytes) /
+                                        link.bytes_per_second;
+}
+
+// The leader has ruled this out, unless it is another version, or knows another
+// implementation by the name: the kernels would spoil the GPU.
+absl::Status CheckFirstReachesAll(const GpuMembers& members) {
+  const CudaDevice& first = members.device(0);
+  for (int rank = 1; rank < members.size(); ++rank) {
+    const CudaDevice& other = members.device(rank);
+    if (first.Reaches(other)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        members.instance().impl_details.implementation,
+        " needs a first member that reaches the memory of all: ",
+        first.full_name(), " does not reach that of ", other.full_name()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WaitForAll(CudaDevice& device,
+                        const std::vector<GpuEvent>& events) {
+  for (const GpuEvent event : events) {
+    absl::Status status =
+        device.runtime().WaitForEvent(device.collective_stream(), event);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+struct Prepared {
+  GpuPlan plan;
+  std::shared_ptr<GpuPassEnd> end;
+};
+
+// All but the launch. Where it fails nothing is left of it: the devices may go
+// with the execution.
+absl::StatusOr<Prepared> Prepare(const GpuMembers& members,
+                                 GpuLocalCollective::Planner planner,
+                                 const std::vector<GpuEvent>& ready) {
+  CudaDevice& first = members.device(0);
+  absl::Status status = CheckFirstReachesAll(members);
+  if (!status.ok()) return status;
+  absl::StatusOr<GpuPlan> plan = planner(members);
+  if (!plan.ok()) return plan.status();
+  auto end =
+      GpuPassEnd::Create(first, first.collective_stream(),
+                         *members.context(0).executor->environment().clock);
+  if (!end.ok()) return end.status();
+  status = WaitForAll(first, ready);
+  status.Update(members.context(0).execution->cancellation.status());
+  if (!status.ok()) return status;
+  return Prepared{*std::move(plan), *std::move(end)};
+}
+
+// All of the plan, whose end all compute streams wait for. The scratch goes.
+absl::Status LaunchAll(const GpuMembers& members, GpuPlan plan,
+                       GpuPassEnd& end) {
+  CudaDevice& first = members.device(0);
+  absl::Status status =
+      LaunchInOrder(first.runtime(), plan.launches, first.collective_stream());
+  if (status.ok()) status = end.Mark();
+  for (int rank = 0; status.ok() && rank < members.size(); ++rank) {
+    status = end.OrderBefore(members.device(rank).compute_stream());
+  }
+  return status;
+}
+
+}  // namespace
+
+absl::Status GpuLocalCollective::InitializeCollectiveContext(
+    CollectiveContext* context) {
+  return CheckIsCudaDevice(*context);
+}
+
+void GpuLocalCollective::Run(const CollectiveContext& context,
+                             StatusCallback done) {
+  CudaDevice& device = CudaDeviceOf(context);
+  absl::StatusOr<OwnedGpuEvent> ready = device.Mark(device.compute_stream());
+  if (!ready.ok()) return std::move(done)(ready.status());
+  GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
+  const auto members =
+      meeting.Join(context, *std::move(ready), std::move(done));
+  if (!members.empty()) RunAll(meeting, GpuMembers(members));
+}
+
+void GpuLocalCollective::RunAll(GpuMeeting& meeting,
+                                const GpuMembers& members) {
+  const Cancellation& cancellation = members.context(0).execution->cancellation;
+  const std::vector<GpuEvent> ready = meeting.TakeReady();
+  absl::StatusOr<Prepared> prepared = Prepare(members, planner_, ready);
+  if (!prepared.ok()) return meeting.Adjourn(prepared.status());
+  // From here on the stream may touch the members' buffers.
+  absl::Status status =
+      LaunchAll(members, std::move(prepared->plan), *prepared->end);
+  for (int rank = 0; rank < members.size(); ++rank) {
+    const CollectiveContext& context = members.context(rank);
+    context.executor->Launched(context);
+  }
+  prepared->end->CallWhenOver(
+      ready, [&meeting, &cancellation,
+              launched = std::move(status)](absl::Status ended) {
+        ended.Update(launched);
+        ended.Update(cancellation.status());
+        meeting.Adjourn(std::move(ended));
+      });
+}
+
+ImplementationTraits GpuLocalTraits(std::string summary,
+                                    std::vector<CollectiveType> collectives) {
+  ImplementationTraits traits;
+  traits.summary =
+      absl::StrCat(summary,
+                   ", where all members are in one process and the GPU of the "
+                   "first one reaches the memory of all");
+  traits.collectives = std::move(collectives);
+  traits.device_types = {CudaDevice::kType};
+  traits.device_needs = {.first_reaches_all = true};
+  traits.needs_one_process = true;
+  traits.determinism = Determinism::kByRankOrder;
+  traits.cost_seconds = CostSeconds;
+  return traits;
+}
+
+}  // namespace tutti

@@ -1,0 +1,495 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/reduce/reduction_test_data.h"
+#include "gmock/gmock.h"
+#include "gpu/device/gpu_pass_end.h"
+#include "gpu/passes/gpu_local_reference.h"
+#include "gpu/testing/fake_gpu_group.h"
+#include "gpu/testing/fake_gpu_sums.h"
+#include "gtest/gtest.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/executor.h"
+
+namespace tutti {
+namespace gpu_local_reduce_test {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Eq;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+using ::testing::SizeIs;
+
+constexpr uint64_t kSeeds = 20;
+
+std::vector<Bytes> RandomInputs(DType dtype, int num_ranks, size_t num_elements,
+                                uint64_t seed) {
+  std::vector<Bytes> inputs;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    inputs.push_back(RandomElements(dtype, num_elements, 100 * seed + rank));
+  }
+  return inputs;
+}
+
+struct Case {
+  ReductionPair pair = {ReductionKind::kSum, DType::kFloat32};
+  int64_t num_elements = 0;
+  bool is_average = false;
+  bool in_place = false;
+  int root = -1;  // None: all_reduce.
+};
+
+// Runs it as the group's instance `key`, while the inputs are still being
+// written, and compares what the compute streams read afterwards.
+void RunCase(FakeGpuGroup& group, const Case& test, int64_t key) {
+  const auto [kind, dtype] = test.pair;
+  const std::vector<Bytes> inputs =
+      RandomInputs(dtype, group.size(), test.num_elements, key);
+  CollectiveRequest request =
+      group.Request(AllReduce{}, dtype, test.num_elements);
+  if (test.root >= 0) request.op = ReduceToRoot{.root = test.root};
+  request.instance_key = key;
+  request.merge_op = kind;
+  if (test.is_average) request.final_op = FinalOp::DivideByGroupSize();
+  const auto has_output = [&](int rank) {
+    return test.root < 0 || rank == test.root;
+  };
+  std::vector<Tensor> outputs(inputs.size()), seen(inputs.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const Tensor input = group.Allocate(rank, dtype, test.num_elements);
+    if (test.in_place) outputs[rank] = input;
+    group.Write(rank, input, inputs[rank]);
+    group.Call(rank, request, input,
+               has_output(rank) ? &outputs[rank] : nullptr);
+  }
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (has_output(rank)) seen[rank] = group.Copy(rank, outputs[rank]);
+  }
+  group.RunAll();
+  const Bytes expected =
+      ReferenceGpuLocalReduce(test.pair, inputs, test.is_average);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    ASSERT_THAT(group.ended(rank), Optional(IsOk()));
+    if (!has_output(rank)) continue;
+    ASSERT_EQ(group.Read(seen[rank]), expected) << rank;
+  }
+}
+
+class SizesTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Members, SizesTest,
+                         testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 23));
+
+TEST_P(SizesTest, EveryMemberGetsTheReduction) {
+  FakeGpuGroup group({.devices_per_gpu = GetParam()});
+  int64_t key = 0;
+  for (const ReductionPair& pair : SupportedPairs()) {
+    SCOPED_TRACE(Describe(pair));
+    for (const bool is_average : {false, true}) {
+      for (const bool in_place : {false, true}) {
+        const int64_t num_elements = 1 + key % 38;
+        ++key;
+        ASSERT_NO_FATAL_FAILURE(RunCase(group,
+                                        {.pair = pair,
+                                         .num_elements = num_elements,
+                                         .is_average = is_average,
+                                         .in_place = in_place},
+                                        key));
+      }
+    }
+  }
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST_P(SizesTest, EveryRootGetsTheReduction) {
+  FakeGpuGroup group({.devices_per_gpu = GetParam()});
+  int64_t key = 0;
+  for (int root = 0; root < group.size(); ++root) {
+    for (const bool in_place : {false, true}) {
+      ++key;
+      ASSERT_NO_FATAL_FAILURE(RunCase(
+          group, {.num_elements = 7, .in_place = in_place, .root = root}, key));
+    }
+  }
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST_P(SizesTest, NothingIsReducedToNothing) {
+  FakeGpuGroup group({.devices_per_gpu = GetParam()});
+  ASSERT_NO_FATAL_FAILURE(RunCase(group, {.num_elements = 0}, 1));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(GpuLocalReduceTest, GpusWithLinksReduceInWhicheverOrderTheirStreamsRun) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeGpuGroup group({.seed = seed, .num_gpus = 3, .devices_per_gpu = 1});
+    for (int64_t key = 1; key <= 4; ++key) {
+      ASSERT_NO_FATAL_FAILURE(
+          RunCase(group, {.num_elements = 33, .in_place = key % 2 == 0}, key));
+    }
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+TEST(GpuLocalReduceTest, AnOutputThatIsNotSetIsAllocated) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .devices_per_gpu = 3});
+    FakeGpuGroup& group = sums.group();
+    std::vector<Tensor> made(group.size());
+    sums.FillAll();
+    for (int rank = 0; rank < group.size(); ++rank) {
+      CollectiveArgs args = sums.Args(rank);
+      args.output = &made[rank];
+      group.Call(rank, std::move(args));
+    }
+    group.RunAll();
+    for (const Tensor& output : made) EXPECT_EQ(group.Read(output), sums.Sum());
+    made.clear();
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(GpuLocalReduceTest, TensorsMayGoOnceDoneHasRun) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed});
+    sums.FillAll();
+    sums.CallAll();
+    while (!sums.group().ended(0).has_value()) {
+      ASSERT_TRUE(sums.group().environment().RunSome(1));
+    }
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(GpuLocalReduceTest, DoneWaitsForTheStream) {
+  Sums sums({});
+  sums.FillAll();
+  sums.CallAll();
+  EXPECT_THAT(sums.group().ended(), Each(Eq(std::nullopt)));
+  sums.group().RunAll();
+  EXPECT_THAT(sums.group().ended(), Each(Optional(IsOk())));
+  EXPECT_EQ(sums.group().environment().num_alarms(), 0);
+}
+
+TEST(GpuLocalReduceTest, TheStreamGoesOnBeforeTheHostIsCalled) {
+  Sums sums({});
+  FakeGpuGroup& group = sums.group();
+  CudaDevice& first = group.device(0);
+  const auto gate = std::make_shared<std::atomic<bool>>(false);
+  ASSERT_THAT(
+      group.runtime().PutGate(first.SignalsOf(first.collective_stream()), gate),
+      IsOk());
+  sums.FillAll();
+  sums.CallAll();
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+  {
+    const auto behind = first.Mark(first.collective_stream());
+    ASSERT_THAT(behind, IsOk());
+    group.RunAll();
+    EXPECT_TRUE(group.runtime().IsDone(behind->get()).value_or(false));
+  }
+  *gate = true;
+  group.runtime().Waker()();
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+}
+
+TEST(GpuLocalReduceTest, WhatIsPreparedRunsAgainAndAgain) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .devices_per_gpu = 3});
+    FakeGpuGroup& group = sums.group();
+    std::vector<std::shared_ptr<PreparedCollective>> prepared(group.size());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      group.executor().Prepare(
+          sums.Args(rank), [&, rank](auto made) { prepared[rank] = *made; });
+    }
+    group.RunAll();
+    int num_ended = 0;
+    for (int run = 1; run <= 5; ++run) {
+      std::vector<Tensor> seen;
+      for (int rank = 0; rank < group.size(); ++rank) {
+        sums.Fill(rank, static_cast<float>(run));
+        prepared[rank]->Start([&](const absl::Status& status) {
+          EXPECT_THAT(status, IsOk());
+          ++num_ended;
+        });
+      }
+      for (int rank = 0; rank < group.size(); ++rank) {
+        seen.push_back(group.Copy(rank, prepared[rank]->output()));
+      }
+      group.RunAll();
+      EXPECT_EQ(num_ended, run * group.size());
+      for (const Tensor& copy : seen) {
+        EXPECT_EQ(group.Read(copy),
+                  sums.Elements(static_cast<float>(run * group.size())));
+      }
+    }
+    prepared.clear();
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+TEST(GpuLocalReduceTest, MembersMayCallTwoCollectivesInDifferentOrder) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeGpuGroup group({.seed = seed});
+    int num_ended = 0;
+    std::vector<Tensor> outputs(4);
+    const auto call = [&](int rank, int64_t key) {
+      CollectiveRequest request =
+          group.Request(AllReduce{}, DType::kFloat32, 5);
+      request.instance_key = key;
+      const Tensor input = group.Allocate(rank, DType::kFloat32, 5);
+      group.Write(rank, input, Floats(5, static_cast<float>(key)));
+      group.executor().ExecuteAsync(
+          {.device = &group.device(rank),
+           .request = std::make_shared<const CollectiveRequest>(request),
+           .input = input,
+           .output = &outputs[2 * rank + key - 1]},
+          [&](const absl::Status& status) {
+            EXPECT_THAT(status, IsOk());
+            ++num_ended;
+          });
+    };
+    call(0, 1);
+    call(0, 2);
+    call(1, 2);
+    call(1, 1);
+    group.RunAll();
+    EXPECT_EQ(num_ended, 4);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(group.Read(outputs[i]),
+                Floats(5, static_cast<float>(2 * (i % 2 + 1))));
+    }
+  }
+}
+
+TEST(GpuLocalReduceTest, WhatFailsBeforeAllHaveCalledTouchesNothing) {
+  Sums sums({.devices_per_gpu = 3});
+  FakeGpuGroup& group = sums.group();
+  sums.CallAll();  // Settles the instance.
+  group.RunAll();
+  group.Write(0, sums.output(0), sums.Elements(-1));
+  sums.FillAll();
+  sums.Call(0);
+  sums.Call(1);
+  group.executor().StartAbort(absl::AbortedError("enough"));
+  const auto aborted =
+      Optional(StatusIs(absl::StatusCode::kAborted, HasSubstr("enough")));
+  EXPECT_THAT(group.ended(0), aborted);
+  EXPECT_THAT(group.ended(1), aborted);
+  sums.Call(2);
+  EXPECT_THAT(group.ended(2), aborted);
+  group.RunAll();
+  EXPECT_EQ(group.Read(sums.output(0)), sums.Elements(-1));
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(GpuLocalReduceTest, WhatFailsLaterEndsWhenTheStreamIsPastIt) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Sums sums({.seed = seed, .devices_per_gpu = 3});
+    FakeGpuGroup& group = sums.group();
+    sums.FillAll();
+    sums.CallAll();
+    group.executor().StartAbort(absl::AbortedError("enough"));
+    EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+    while (!group.ended(0).has_value()) {
+      ASSERT_TRUE(group.environment().RunSome(1));
+    }
+    EXPECT_EQ(group.Read(sums.output(2)), sums.Sum());
+    EXPECT_THAT(group.ended(),
+                Each(Optional(StatusIs(absl::StatusCode::kAborted, "enough"))));
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
+}
+
+// What becomes of an all-reduce of 9 members whose call of the runtime fails
+// after `num_good` that do not: the status that all of them got.
+absl::Status StatusWhereACallFails(GpuCall call, int num_good) {
+  SCOPED_TRACE(absl::StrCat("call ", static_cast<int>(call), " after ",
+                            num_good, " good ones"));
+  Sums sums({.devices_per_gpu = 9});
+  FakeGpuGroup& group = sums.group();
+  sums.FillAll();
+  group.runtime().FailCall(call, num_good, absl::InternalError("no luck"));
+  sums.CallAll();
+  group.RunAll();
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_NE(group.ended(0), std::nullopt);
+  const absl::Status status = group.ended(0).value_or(absl::OkStatus());
+  EXPECT_THAT(group.ended(), Each(Optional(Eq(status))));
+  EXPECT_EQ(group.environment().num_alarms(), 0);
+  if (!status.ok()) {
+    EXPECT_THAT(status,
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  } else {
+    EXPECT_EQ(group.Read(sums.output(8)), sums.Sum());
+  }
+  return status;
+}
+
+TEST(GpuLocalReduceTest, ACallThatFailsEndsAllMembersAndLeavesNothing) {
+  struct Calls {
+    GpuCall call;
+    int num;  // In one all-reduce.
+  };
+  for (const auto& [call, num] :
+       {Calls{GpuCall::kCreateEvent, 9 + 1},
+        Calls{GpuCall::kRecordEvent, 9 + 1},
+        Calls{GpuCall::kWaitForEvent, 9 + 9}, Calls{GpuCall::kLaunchReduce, 2},
+        Calls{GpuCall::kLaunchCopy, 1}}) {
+    for (int num_good = 0; num_good < num; ++num_good) {
+      EXPECT_FALSE(StatusWhereACallFails(call, num_good).ok());
+    }
+    EXPECT_THAT(StatusWhereACallFails(call, num), IsOk());
+  }
+}
+
+TEST(GpuLocalReduceTest, TheEndIsFoundWhereTheHostCannotBeCalled) {
+  EXPECT_THAT(StatusWhereACallFails(GpuCall::kCallHost, 0), IsOk());
+}
+
+TEST(GpuLocalReduceTest, LackOfMemoryForTheScratchEndsAllMembers) {
+  FakeGpuGroup group({.devices_per_gpu = 9});
+  const CollectiveRequest request =
+      group.Request(ReduceToRoot{.root = 8}, DType::kFloat32, 5);
+  std::vector<Tensor> buffers;
+  for (int rank = 0; rank < 9; ++rank) {
+    buffers.push_back(group.Allocate(rank, DType::kFloat32, 5));
+  }
+  group.runtime().FailCall(GpuCall::kAllocateAsync, 0,
+                           absl::ResourceExhaustedError("full"));
+  for (int rank = 0; rank < 9; ++rank) {
+    group.Call(rank, request, buffers[rank],
+               rank == 8 ? &buffers[rank] : nullptr);
+  }
+  EXPECT_THAT(group.ended(),
+              Each(Optional(StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr("full")))));
+  buffers.clear();
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+// The stream of one of three GPUs comes to an error, and CUDA calls no host
+// function of theirs any more.
+void SpoilAGpu(int spoilt) {
+  Sums sums({.num_gpus = 3, .devices_per_gpu = 1, .keeps_host_work = true});
+  FakeGpuGroup& group = sums.group();
+  group.runtime().FailStream(group.device(spoilt).compute_stream(),
+                             absl::InternalError("illegal address"));
+  sums.CallAll();
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_THAT(group.ended(),
+              Each(Optional(StatusIs(absl::StatusCode::kInternal,
+                                     HasSubstr("illegal address")))));
+  EXPECT_EQ(group.environment().num_alarms(), 0);
+  EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
+}
+
+TEST(GpuLocalReduceTest, ASpoiltGpuEndsAllMembersWithItsError) {
+  for (int gpu = 0; gpu < 3; ++gpu) SpoilAGpu(gpu);
+}
+
+TEST(GpuLocalReduceTest, CallsOnASpoiltGpuFail) {
+  Sums sums({});
+  FakeGpuGroup& group = sums.group();
+  group.runtime().FailStream(group.device(1).compute_stream(),
+                             absl::InternalError("illegal address"));
+  group.RunAll();
+  sums.CallAll();
+  EXPECT_THAT(group.ended(),
+              Each(Optional(StatusIs(absl::StatusCode::kInternal,
+                                     HasSubstr("illegal address")))));
+}
+
+TEST(GpuLocalReduceTest, ALookBeforeTheEndEndsNothing) {
+  Sums sums({});
+  FakeGpuGroup& group = sums.group();
+  std::vector<Bytes> seen;
+  sums.FillAll();
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.executor().ExecuteAsync(sums.Args(rank),
+                                  [&](const absl::Status& status) {
+                                    EXPECT_THAT(status, IsOk());
+                                    seen.push_back(group.Read(sums.output(0)));
+                                  });
+  }
+  group.environment().Advance(10 * GpuPassEnd::kLookEvery);
+  EXPECT_THAT(seen, AllOf(SizeIs(2), Each(Eq(sums.Sum()))));
+  EXPECT_EQ(group.environment().num_alarms(), 0);
+}
+
+// CUDA may refuse to say while another thread captures a graph.
+TEST(GpuLocalReduceTest, ALookThatFailsOnAGoodGpuEndsNothing) {
+  Sums sums({});
+  FakeGpuGroup& group = sums.group();
+  sums.FillAll();
+  const auto gate = std::make_shared<std::atomic<bool>>(false);
+  ASSERT_THAT(group.runtime().PutGate(group.device(0).compute_stream(), gate),
+              IsOk());
+  sums.CallAll();
+  group.RunAll();
+  group.runtime().FailCall(GpuCall::kIsDone, /*num_good=*/0,
+                           absl::InternalError("capturing"));
+  const int64_t num_before = group.runtime().NumCalls(GpuCall::kIsDone);
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_GT(group.runtime().NumCalls(GpuCall::kIsDone), num_before);
+  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+  *gate = true;
+  group.runtime().Waker()();
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+  for (int rank = 0; rank < group.size(); ++rank) {
+    EXPECT_EQ(group.Read(sums.output(rank)), sums.Sum());
+  }
+}
+
+TEST(GpuLocalReduceTest, GpusWithoutALinkAreNamed) {
+  Sums sums({.num_gpus = 3, .devices_per_gpu = 1, .link = [](int a, int b) {
+               return a + b == 2 ? PeerLink::kNone : PeerLink::kBus;
+             }});
+  sums.CallAll();
+  EXPECT_THAT(
+      sums.group().ended(),
+      Each(Optional(StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          HasSubstr("GpuLocalReduce needs links from rank 0 "
+                    "(/job:localhost/replica:0/task:0/device:GPU:0) to all, "
+                    "but none leads to rank 2 "
+                    "(/job:localhost/replica:0/task:0/device:GPU:2)")))));
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
+TEST(GpuLocalReduceTest, OpsOfTheCallerAreRefused) {
+  for (const bool is_merge_op : {true, false}) {
+    Sums sums({});
+    if (is_merge_op) {
+      sums.request().merge_op = *MergeOp::Custom(
+          {.name = "mine", .apply = [](auto...) { return absl::OkStatus(); }});
+    } else {
+      sums.request().final_op = *FinalOp::Custom(
+          {.name = "mine", .apply = [](auto...) { return absl::OkStatus(); }});
+    }
+    sums.CallAll();
+    EXPECT_THAT(sums.group().ended(),
+                Each(Optional(StatusIs(
+                    absl::StatusCode::kInvalidArgument,
+                    AllOf(HasSubstr("op \"mine\", a function of the host"),
+                          HasSubstr("GpuLocalReduce"))))));
+  }
+}
+
+}  // namespace gpu_local_reduce_test
+}  // namespace tutti

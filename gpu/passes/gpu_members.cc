@@ -1,0 +1,42 @@
+#include "gpu/passes/gpu_members.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+
+absl::Status CheckIsCudaDevice(const CollectiveContext& context) {
+  if (dynamic_cast<CudaDevice*>(context.device) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(context.params->instance->impl_details.implementation,
+                   " runs on devices that CreateCudaDevices() made; ",
+                   context.device->full_name(), " is another one"));
+}
+
+std::string WhyNotOnGpu(const MergeOp& merge_op, const FinalOp& final_op) {
+  const bool is_merge_op = merge_op.is_custom();
+  if (!is_merge_op && !final_op.is_custom()) return "";
+  return absl::StrCat("cannot run the ", is_merge_op ? "merge" : "final",
+                      " op \"", is_merge_op ? merge_op.name() : final_op.name(),
+                      "\", a function of the host, on a GPU");
+}
+
+CudaDevice& CudaDeviceOf(const CollectiveContext& context) {
+  return static_cast<CudaDevice&>(*context.device);
+}
+
+std::byte* OutputOf(const CollectiveContext& context) {
+  // The tensor is the context's; its bytes are this execution's to write.
+  return const_cast<std::byte*>(context.output.data());
+}
+
+CudaDevice& GpuMembers::device(int place) const {
+  return CudaDeviceOf(context(place));
+}
+
+std::byte* GpuMembers::output(int place) const {
+  return OutputOf(context(place));
+}
+
+}  // namespace tutti

@@ -1,0 +1,59 @@
+#ifndef TUTTI_GPU_PASSES_GPU_MEMBERS_H_
+#define TUTTI_GPU_PASSES_GPU_MEMBERS_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/executor/local_meeting.h"
+#include "tutti/gpu_devices.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/reduction.h"
+
+namespace tutti {
+
+// Errors: INVALID_ARGUMENT for a device that CreateCudaDevices() did not make.
+absl::Status CheckIsCudaDevice(const CollectiveContext& context);
+
+// Why kernels cannot reduce with these (ImplementationTraits::why_not_ops):
+// those of the caller are functions of the host.
+std::string WhyNotOnGpu(const MergeOp& merge_op, const FinalOp& final_op);
+
+// REQUIRES: CheckIsCudaDevice().
+CudaDevice& CudaDeviceOf(const CollectiveContext& context);
+
+// Where this execution writes the member's output. Null where it has none, or
+// one without elements.
+std::byte* OutputOf(const CollectiveContext& context);
+
+// The members of one execution that are in this process, on GPUs. By place: in
+// rank order, and so by rank where all members are here.
+class GpuMembers {
+ public:
+  // They outlive this object.
+  explicit GpuMembers(absl::Span<const Attendee> members) : members_(members) {}
+
+  int size() const { return static_cast<int>(members_.size()); }
+  const CollInstanceParams& instance() const {
+    return *context(0).params->instance;
+  }
+  const CollectiveContext& context(int place) const {
+    return *members_[static_cast<size_t>(place)].context;
+  }
+  CudaDevice& device(int place) const;
+
+  // Null where the member has none, or one without elements.
+  const std::byte* input(int place) const {
+    return context(place).input.data();
+  }
+  std::byte* output(int place) const;
+
+ private:
+  const absl::Span<const Attendee> members_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_PASSES_GPU_MEMBERS_H_

@@ -1,0 +1,143 @@
+#include "gpu/runtime/cuda_gpu.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "gpu/kernels/kernel_loops.h"
+#include "gpu/kernels/kernel_plan.h"
+#include "gpu/kernels/kernel_table.h"
+#include "gpu/kernels/launch.h"
+#include "gpu/runtime/cuda_status.h"
+#include "gpu/runtime/on_gpu.h"
+
+namespace tutti {
+namespace {
+
+absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, absl::string_view name,
+                              int gpu) {
+  int value = 0;
+  const absl::Status status =
+      CudaStatus(cudaDeviceGetAttribute(&value, attribute, gpu),
+                 absl::StrCat("cudaDeviceGetAttribute(", name, ")"), gpu);
+  if (!status.ok()) return status;
+  return value;
+}
+
+absl::Status CheckAge(int gpu) {
+  const absl::StatusOr<int> major = Attribute(cudaDevAttrComputeCapabilityMajor,
+                                              "ComputeCapabilityMajor", gpu);
+  if (!major.ok()) return major.status();
+  const absl::StatusOr<int> minor = Attribute(cudaDevAttrComputeCapabilityMinor,
+                                              "ComputeCapabilityMinor", gpu);
+  if (!minor.ok()) return minor.status();
+  const absl::Status status = CheckCapability(gpu, *major, *minor);
+  if (!status.ok()) return status;
+  const absl::StatusOr<int> has_pools =
+      Attribute(cudaDevAttrMemoryPoolsSupported, "MemoryPoolsSupported", gpu);
+  if (!has_pools.ok() || *has_pools != 0) return has_pools.status();
+  return absl::UnimplementedError(absl::StrCat(
+      "GPU ", gpu, " cannot allocate in the order of a stream: its driver ",
+      "has no memory pools"));
+}
+
+// Without dependencies of the pool's own: to use memory again, it would have
+// streams wait for others where nobody expects that.
+absl::Status SetUp(cudaMemPool_t pool, int gpu, uint64_t kept_bytes) {
+  const absl::Status status =
+      CudaStatus(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold,
+                                         &kept_bytes),
+                 "cudaMemPoolSetAttribute(ReleaseThreshold)", gpu);
+  if (!status.ok()) return status;
+  int no = 0;
+  return CudaStatus(cudaMemPoolSetAttribute(
+                        pool, cudaMemPoolReuseAllowInternalDependencies, &no),
+                    "cudaMemPoolSetAttribute(ReuseAllowInternalDependencies)",
+                    gpu);
+}
+
+absl::StatusOr<cudaMemPool_t> NewPool(int gpu) {
+  cudaMemPoolProps properties = {};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
+  cudaMemPool_t pool = nullptr;
+  const absl::Status status = CudaStatus(cudaMemPoolCreate(&pool, &properties),
+                                         "cudaMemPoolCreate", gpu);
+  if (!status.ok()) return status;
+  return pool;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const CudaGpu>> CudaGpu::Open(
+    int gpu, uint64_t kept_bytes) {
+  const OnGpu on_gpu(gpu);
+  absl::Status status = CudaStatus(on_gpu.error(), "cudaSetDevice", gpu);
+  if (status.ok()) status = CheckAge(gpu);
+  if (!status.ok()) return status;
+  cudaEvent_t event = nullptr;
+  status = CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                      "cudaEventCreateWithFlags", gpu);
+  if (!status.ok()) return status;
+  const absl::StatusOr<cudaMemPool_t> pool = NewPool(gpu);
+  if (!pool.ok()) {
+    (void)cudaEventDestroy(event);
+    return pool.status();
+  }
+  // The constructor is private.
+  const std::shared_ptr<CudaGpu> opened(new CudaGpu(*pool, event));
+  status = SetUp(*pool, gpu, kept_bytes);
+  if (status.ok()) status = opened->LoadKernels(gpu);
+  if (!status.ok()) return status;
+  return opened;
+}
+
+CudaGpu::~CudaGpu() {
+  (void)cudaMemPoolDestroy(pool_);
+  (void)cudaEventDestroy(never_recorded_);
+}
+
+cudaError_t CudaGpu::Ask(int gpu) const {
+  const OnGpu on_gpu(gpu);
+  const cudaError_t error = on_gpu.error() == cudaSuccess
+                                ? cudaEventQuery(never_recorded_)
+                                : on_gpu.error();
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error;
+}
+
+int CudaGpu::MostBlocks(ReductionKind kind, DType dtype) const {
+  const auto found = reduce_blocks_.find({kind, dtype});
+  return found == reduce_blocks_.end() ? 1 : found->second;
+}
+
+int CudaGpu::MostBlocksOfCopy(size_t word_bytes) const {
+  const auto found = copy_blocks_.find(word_bytes);
+  return found == copy_blocks_.end() ? 1 : found->second;
+}
+
+absl::Status CudaGpu::LoadKernels(int gpu) {
+  const absl::StatusOr<int> num_multiprocessors =
+      Attribute(cudaDevAttrMultiProcessorCount, "MultiProcessorCount", gpu);
+  if (!num_multiprocessors.ok()) return num_multiprocessors.status();
+  absl::Status first_error;
+  const auto most = [&](const gpu::LoadedKernel& loaded) {
+    first_error.Update(CudaStatus(loaded.error, "loading kernels", gpu));
+    return gpu::MostBlocks(*num_multiprocessors,
+                           loaded.blocks_per_multiprocessor);
+  };
+  for (const DType dtype : kAllDTypes) {
+    for (const ReductionKind kind : kAllReductionKinds) {
+      if (!CheckSupported(kind, dtype).ok()) continue;
+      reduce_blocks_[{kind, dtype}] =
+          most(gpu::WithReduction(kind, dtype, [](auto format, auto op) {
+            return gpu::LoadReduce<decltype(format), decltype(op)>();
+          }));
+    }
+  }
+  for (const size_t word_bytes : {gpu::kPackBytes, size_t{4}, size_t{1}}) {
+    copy_blocks_[word_bytes] = most(gpu::WithWord(
+        word_bytes, [](auto word) { return gpu::LoadCopy<decltype(word)>(); }));
+  }
+  return first_error;
+}
+
+}  // namespace tutti

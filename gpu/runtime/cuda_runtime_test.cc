@@ -1,0 +1,71 @@
+#include "gpu/runtime/cuda_runtime.h"
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/gpu_devices.h"
+
+namespace tutti {
+namespace cuda_runtime_test {
+
+using ::testing::HasSubstr;
+
+// Or one that does not work, as where a sanitizer is in its way.
+bool HasDriver() {
+  return !absl::IsUnavailable(CudaRuntime().NumGpus().status());
+}
+
+TEST(CudaRuntimeTest, WithoutADriverEveryCallSaysSo) {
+  if (HasDriver()) GTEST_SKIP() << "there is a driver here";
+  CudaRuntime runtime;
+  EXPECT_THAT(runtime.NumGpus(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("no NVIDIA driver is installed here")));
+  const auto unavailable = [](const auto& text) {
+    return StatusIs(absl::StatusCode::kUnavailable, HasSubstr(text));
+  };
+  EXPECT_THAT(runtime.Properties(0), unavailable("on GPU 0"));
+  EXPECT_THAT(runtime.LinkBetween(0, 1), unavailable("on GPU 0"));
+  EXPECT_THAT(runtime.EnablePeerAccess(0, 1), unavailable("on GPU 0"));
+  EXPECT_THAT(runtime.CreateStream(2), unavailable("on GPU 2"));
+  EXPECT_THAT(runtime.CreateEvent(2), unavailable("on GPU 2"));
+  EXPECT_THAT(runtime.AllocateAsync(8, {}), unavailable("on GPU 0"));
+  EXPECT_THAT(runtime.AllocatePinned(8, 2), unavailable("on GPU 2"));
+  EXPECT_THAT(runtime.AllocatePinnedOnGpu(8, 2), unavailable("on GPU 2"));
+  float value = 0;
+  EXPECT_THAT(runtime.CopyAsync(&value, &value, 4, {}),
+              unavailable("on GPU 0"));
+  EXPECT_THAT(runtime.LaunchCopy(
+                  {.input = &value, .outputs = {&value}, .num_bytes = 4}, {}),
+              unavailable("on GPU 0"));
+  EXPECT_THAT(
+      runtime.LaunchReduce(
+          {.inputs = {&value}, .outputs = {&value}, .num_elements = 1}, {}),
+      unavailable("on GPU 0"));
+}
+
+TEST(CudaRuntimeTest, ACallThatCannotBeQueuedGetsTheError) {
+  if (HasDriver()) GTEST_SKIP() << "there is a driver here";
+  CudaRuntime runtime;
+  std::vector<absl::Status> told;
+  const absl::Status status = runtime.CallHost(
+      [&](const absl::Status& error) { told.push_back(error); }, {});
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("on GPU 0")));
+  EXPECT_THAT(told, testing::ElementsAre(status));
+}
+
+TEST(CudaRuntimeTest, WrongArgumentsAreRefusedBeforeTheGpuIsAsked) {
+  CudaRuntime runtime;
+  EXPECT_THAT(
+      runtime.LaunchReduce({}, {}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("inputs, not 0")));
+  EXPECT_THAT(runtime.LaunchCopy({}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 0")));
+}
+
+}  // namespace cuda_runtime_test
+}  // namespace tutti

@@ -1,0 +1,191 @@
+#ifndef TUTTI_GPU_TESTING_FAKE_NCCL_NETWORK_H_
+#define TUTTI_GPU_TESTING_FAKE_NCCL_NETWORK_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/base/mutex.h"
+#include "framework/reduce/reduction_test_data.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+
+namespace tutti {
+
+// What the ranks of a double of NCCL meet at, whatever process a test has them
+// in, and where it asks for faults. FakeNcclRuntime puts the bytes on streams.
+//
+// Thread-safe; calls nobody but wakers, with the lock held, and what aborts
+// wait for. The runtimes keep it.
+class FakeNcclNetwork {
+ public:
+  // What a stream holds of one launch of a rank. It goes past the gate when all
+  // its calls have met, with their outputs, or when the rank is aborted.
+  struct Unit {
+    uintptr_t comm = 0;
+    std::vector<NcclCall> calls;
+    std::vector<uint64_t> numbers;  // Of the calls: what must agree meets.
+    std::function<void()> wake;
+    std::shared_ptr<std::atomic<bool>> gate =
+        std::make_shared<std::atomic<bool>>(false);
+
+    // Guarded by the network's mutex until the gate is open.
+    std::vector<Bytes> outputs;
+    size_t num_missing = 0;
+    bool is_aborted = false;
+  };
+  using UnitPtr = std::shared_ptr<Unit>;
+
+  // ---- Faults ----
+
+  // The next call of this kind returns it.
+  void FailNextInit(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void FailNextLaunch(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void FailNextId(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // All ends of communicators that there are now get this asynchronous error;
+  // what they have on streams hangs.
+  void FailAll(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Communicators that are made, or finalized, from now on never get ready;
+  // what comes to its turn on a stream never ends. Until Abort().
+  void HangInits(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
+  void HangFinalizes(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
+  void HangLaunches(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From now on Abort() returns once `wait` has, which it calls when the
+  // streams go on, with no lock held. Null: at once.
+  void SlowAborts(std::function<void()> wait) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // After its first launch an end gets ready only once all ranks have launched,
+  // as where NCCL connects to peers when they are first needed.
+  void ConnectAtFirstLaunch(bool connect) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // After each call a communicator is not ready so many times.
+  void SetLooks(int num_looks) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // ---- What was called ----
+
+  struct Counts {
+    int ids = 0, inits = 0, launches = 0, aborts = 0, destroys = 0;
+    int living = 0;  // Ends made and neither aborted nor destroyed.
+    int most = 0;    // Launches of one end under way at a time.
+  };
+  Counts counts() const ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::string> Mistakes() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // ---- For FakeNcclRuntime ----
+
+  absl::StatusOr<std::string> NewId() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // `host` tells one process's GPUs from another's.
+  absl::StatusOr<std::vector<NcclComm>> Init(const std::string& id, int size,
+                                             absl::Span<const NcclRank> ranks,
+                                             const void* host)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<bool> IsReady(NcclComm comm) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The ranks of its communicator; 0 if there is no such end.
+  int SizeOf(NcclComm comm) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Numbers the part's calls.
+  absl::StatusOr<UnitPtr> Begin(const NcclPart& part,
+                                std::function<void()> wake)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status BeginGroup() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The stream has come to it, with the bytes of its inputs.
+  void Arrive(const UnitPtr& unit, const std::vector<Bytes>& inputs)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What to write. Null if the unit was aborted.
+  const std::vector<Bytes>* OutputsOf(const Unit& unit)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Finalize(absl::Span<const NcclComm> comms)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Destroy(absl::Span<const NcclComm> comms)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Abort(absl::Span<const NcclComm> comms) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Communicator {
+    int size = 0;
+    std::set<int> joined, launched;  // Ranks.
+    std::set<std::pair<const void*, int>> gpus;
+  };
+  struct Comm {  // One end.
+    std::string id;
+    int rank = 0;
+    int gpu = 0;
+    uint64_t init = 0;  // The call that made it.
+    bool is_finalized = false;
+    bool hangs = false;
+    int num_looks = 0;
+    absl::Status error;
+    std::map<int, uint64_t> num_sent, num_received;  // By peer.
+    uint64_t num_collectives = 0;
+    std::vector<std::weak_ptr<Unit>> units;
+  };
+  // A call that waits for the other ranks'.
+  struct Waiting {
+    UnitPtr unit;
+    size_t call = 0;
+    Bytes input;
+  };
+  // Of a collective: by number. Of send and recv: by sender, receiver, number.
+  using Place = std::tuple<std::string, int, int, uint64_t>;
+  using Meeting = std::map<int, Waiting>;  // By rank.
+
+  absl::StatusOr<Comm*> Find(NcclComm comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::vector<Comm*>> FindAll(absl::Span<const NcclComm> comms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Whether it waits for the first launch of others.
+  bool IsConnecting(const Comm& comm) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Whether they are all that one call of Init() made.
+  bool AreAllOfOneInit(const std::vector<Comm*>& ends) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Erase(absl::Span<const NcclComm> comms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status AbortLocked(absl::Span<const NcclComm> comms)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Meet(const Place& place, int rank, size_t size, Waiting waiting)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void Deliver(Waiting& to, Bytes output);
+  static void Open(Unit& unit);
+  absl::Status Mistake(std::string mistake) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  absl::Status next_init_ ABSL_GUARDED_BY(mu_);
+  absl::Status next_launch_ ABSL_GUARDED_BY(mu_);
+  absl::Status next_id_ ABSL_GUARDED_BY(mu_);
+  bool hang_inits_ ABSL_GUARDED_BY(mu_) = false;
+  bool hang_finalizes_ ABSL_GUARDED_BY(mu_) = false;
+  bool hang_launches_ ABSL_GUARDED_BY(mu_) = false;
+  std::function<void()> abort_wait_ ABSL_GUARDED_BY(mu_);
+  bool connects_at_first_launch_ ABSL_GUARDED_BY(mu_) = false;
+  int num_looks_ ABSL_GUARDED_BY(mu_) = 0;
+  Counts counts_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> mistakes_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Communicator> communicators_ ABSL_GUARDED_BY(mu_);
+  std::map<uintptr_t, Comm> comms_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_init_ ABSL_GUARDED_BY(mu_) = 0;
+  uintptr_t last_comm_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<Place, Meeting> meetings_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_GPU_TESTING_FAKE_NCCL_NETWORK_H_

@@ -1,0 +1,41 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_LOCAL_FAN_OUT_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_LOCAL_FAN_OUT_H_
+
+#include <cstdint>
+
+#include "absl/container/inlined_vector.h"
+#include "framework/tensor/local_buffers.h"
+#include "implementations/local/local_pass.h"
+
+namespace tutti {
+
+// A pass that copies blocks of inputs to the same place in every output: each
+// byte is read once and written to all outputs while it is at hand. Blocks of
+// few bytes are put together first. The line is that of an output.
+class LocalFanOut : public LocalPass {
+ public:
+  explicit LocalFanOut(absl::Span<const Attendee> members);
+
+ protected:
+  // Appends the rank's input to the line.
+  void Append(int rank, int64_t num_bytes);
+
+ private:
+  struct Block {
+    int rank = 0;
+    int64_t begin = 0;  // In the line.
+  };
+
+  int64_t num_bytes() const override { return num_bytes_; }
+  absl::Status Run(ByteRange slice) const override;
+
+  // To all outputs, what belongs in that range of the line.
+  void Copy(const uint8_t* from, ByteRange range) const;
+
+  absl::InlinedVector<Block, kInlineMembers> blocks_;
+  int64_t num_bytes_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_LOCAL_FAN_OUT_H_

@@ -1,0 +1,148 @@
+#ifndef TUTTI_IMPLEMENTATIONS_LOCAL_LOCAL_PASS_H_
+#define TUTTI_IMPLEMENTATIONS_LOCAL_LOCAL_PASS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/base/block_cache.h"
+#include "framework/base/mutex.h"
+#include "framework/executor/local_meeting.h"
+#include "implementations/local/late_outputs.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/implementation.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// [begin, end).
+struct ByteRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+};
+
+// One execution of members that are all in this process and have all arrived.
+// It reads their inputs and writes their outputs where they lie: no messages,
+// and no byte is touched more often than it must be.
+//
+// A pass goes along a line of bytes, which is cut into slices. Those of a large
+// pass run side by side on the work queue, whose workers take one after the
+// other; a small pass runs on the thread of the last member.
+class LocalPass {
+ public:
+  // `members` stay valid until the pass has ended. `touched_bytes`: of their
+  // tensors; by default all.
+  explicit LocalPass(absl::Span<const Attendee> members,
+                     std::optional<int64_t> touched_bytes = std::nullopt);
+  virtual ~LocalPass() = default;
+  LocalPass(const LocalPass&) = delete;
+  LocalPass& operator=(const LocalPass&) = delete;
+
+  // Whether one thread is done sooner than the work queue wakes another.
+  bool is_small() const;
+
+  // Runs the pass here.
+  absl::Status RunHere() const;
+
+  // Runs the pass on the work queue, then `done`, which may run here. The queue
+  // may keep the pass longer, whose destructor touches nothing of members.
+  static void Schedule(const std::shared_ptr<LocalPass>& pass,
+                       StatusCallback done);
+
+ protected:
+  // Length of the line.
+  virtual int64_t num_bytes() const = 0;
+
+  // The part of the pass that belongs to a slice. Slices begin at multiples of
+  // a cache line and may run at the same time.
+  virtual absl::Status Run(ByteRange slice) const = 0;
+
+  int group_size() const { return static_cast<int>(members_.size()); }
+  const CollInstanceParams& instance() const { return *params().instance; }
+  int64_t element_bytes() const;
+
+  // Null where the member has none; of an output that all share, at all ranks
+  // but 0.
+  const uint8_t* input(int rank) const;
+  uint8_t* output(int rank) const;
+  bool in_place(int rank) const { return input(rank) == output(rank); }
+
+  // Null where the member has a tensor for each.
+  const SegmentList* segments(int rank) const {
+    return members_[static_cast<size_t>(rank)].context->segments.get();
+  }
+
+  // Whether what is written goes past the caches: it would not stay there
+  // anyway, or the members say so.
+  bool streams() const { return streams_; }
+
+ private:
+  const CollectiveParams& params() const {
+    return *members_[0].context->params;
+  }
+  void Cut(int64_t line_bytes, int num_workers);
+  static void RunSlices(const std::shared_ptr<LocalPass>& self);
+  absl::Status RunUnlessCancelled(ByteRange slice) const;
+  static void End(const std::shared_ptr<LocalPass>& self, absl::Status status);
+
+  const absl::Span<const Attendee> members_;
+  const bool one_output_;       // That all share.
+  const int64_t tensor_bytes_;  // Of all inputs and outputs.
+  const int64_t touched_bytes_;
+  const bool streams_;
+  StatusCallback done_;
+
+  // Once it is on the work queue.
+  int64_t line_bytes_ = 0;
+  int64_t slice_bytes_ = 0;  // Of all but the last one.
+  int64_t num_slices_ = 0;
+  std::atomic<int64_t> num_begun_{0};
+  std::atomic<int64_t> num_left_{0};
+  Mutex mu_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// Says that all have launched: they are here, and wait for nobody.
+void LaunchTogether(absl::Span<const Attendee> members);
+
+// An implementation that is a pass; `Pass` is made from the members.
+template <class Pass>
+class LocalImplementation : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+
+  void Run(const CollectiveContext& context, StatusCallback done) override {
+    LocalMeeting& meeting = context.execution->Shared<LocalMeeting>();
+    const auto members = meeting.Join(context, std::move(done));
+    if (members.empty()) return;
+    absl::Status status = MakeLateOutputs(members);
+    if (!status.ok()) return meeting.Adjourn(std::move(status));
+    const Pass pass(members);
+    if (pass.is_small()) return meeting.Adjourn(pass.RunHere());
+    LaunchTogether(members);
+    LocalPass::Schedule(
+        std::allocate_shared<Pass>(CachedAllocator<Pass>(), members),
+        [&meeting](absl::Status ended) { meeting.Adjourn(std::move(ended)); });
+  }
+};
+
+// What all passes have in common: they are for CPU devices of one process, cost
+// less than what sends, and reduce in rank order if they reduce.
+ImplementationTraits LocalTraits(std::string summary,
+                                 std::vector<CollectiveType> collectives);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_LOCAL_LOCAL_PASS_H_

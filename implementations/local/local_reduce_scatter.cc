@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "framework/tensor/local_buffers.h"
+#include "implementations/local/local_pass.h"
+#include "tutti/implementation.h"
+#include "tutti/reduction.h"
+
+namespace tutti {
+namespace {
+
+// One pass over memory, as LocalReduce, but each rank's block has one output:
+//
+//   inputs    a0 a1 a2   b0 b1 b2   c0 c1 c2     each is read once
+//   outputs   (a0 + b0) + c0   (a1 + b1) + c1   (a2 + b2) + c2
+//
+// For n members whose outputs are S bytes, n n S bytes are read and n S
+// written.
+class ReduceScatter : public LocalPass {
+ public:
+  explicit ReduceScatter(absl::Span<const Attendee> members)
+      : LocalPass(members),
+        block_bytes_(instance().shape.num_elements() * element_bytes() /
+                     group_size()) {
+    for (int rank = 0; rank < group_size(); ++rank) {
+      inputs_.push_back(input(rank));
+    }
+  }
+
+ private:
+  // Of an input.
+  int64_t num_bytes() const override { return block_bytes_ * group_size(); }
+
+  absl::Status Run(ByteRange slice) const override {
+    while (slice.begin < slice.end) {
+      const int64_t rank = slice.begin / block_bytes_;
+      const int64_t end = std::min(slice.end, (rank + 1) * block_bytes_);
+      const absl::Status status =
+          FoldBlock(static_cast<int>(rank), {slice.begin, end});
+      if (!status.ok()) return status;
+      slice.begin = end;
+    }
+    return absl::OkStatus();
+  }
+
+  // A range of the inputs that lies within the rank's block.
+  absl::Status FoldBlock(int rank, ByteRange range) const {
+    uint8_t* const to = output(rank) + (range.begin - rank * block_bytes_);
+    // In place, the line has just been read and is in the caches.
+    const bool is_near = !streams() || to == input(rank) + range.begin;
+    const absl::Span<uint8_t* const> one(&to, 1), none;
+    return Fold(instance().dtype, instance().merge_op, instance().final_op,
+                {.inputs = At<const uint8_t>(inputs_, range.begin),
+                 .outputs = is_near ? one : none,
+                 .streamed = is_near ? none : one,
+                 .num_bytes = range.end - range.begin});
+  }
+
+  const int64_t block_bytes_;
+  Pointers<const uint8_t> inputs_;
+};
+
+REGISTER_COLLECTIVE(LocalReduceScatter,
+                    Implemented<LocalImplementation<ReduceScatter>>(
+                        LocalTraits("one pass over memory, in rank order",
+                                    {CollectiveType::kReduceScatter})));
+
+}  // namespace
+}  // namespace tutti

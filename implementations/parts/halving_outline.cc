@@ -1,0 +1,203 @@
+#include "implementations/parts/halving_outline.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "implementations/parts/rank_cube.h"
+
+namespace tutti {
+namespace {
+
+// How many blocks of that seat have owners on corners that are the same as
+// `corner` in the first dimensions.
+int64_t NumBlocks(const RankCube& cube, int corner, int num_dimensions,
+                  int seat) {
+  const int shared = cube.num_shared();
+  const int half = shared + (cube.num_corners() - shared + 1) / 2;
+  const auto below = [&](int end) {
+    const int step = 1 << num_dimensions;
+    const int offset = corner % step;
+    return end <= offset ? 0 : (end - offset - 1) / step + 1;
+  };
+  const int alone = seat == 0 ? below(half) - below(shared)
+                              : below(cube.num_corners()) - below(half);
+  return below(shared) + alone;
+}
+
+// Of how many blocks a rank makes sums: of those that it keeps when it first
+// gives others away.
+int64_t NumSums(const RankCube& cube, int rank) {
+  const int corner = cube.CornerOf(rank);
+  if (cube.NumRanksAt(corner) == 2) {
+    return NumBlocks(cube, 0, 0, cube.SeatOf(rank));
+  }
+  const int num_dimensions = std::min(1, cube.num_dimensions());
+  return NumBlocks(cube, corner, num_dimensions, /*seat=*/0) +
+         NumBlocks(cube, corner, num_dimensions, /*seat=*/1);
+}
+
+// The way up, and where wanted the way down again.
+//
+// All blocks that have the same way through a dimension, and the same seats on
+// it, are in the same round, so that they only need counting.
+//
+// Up, ranks of a shared corner first exchange their blocks, and so those of
+// every corner whose sums come from a shared one are one round later than the
+// dimension alone would say. Down, all ranks use a dimension at once.
+class Halving : public Outline {
+ public:
+  enum class Ways { kUp, kUpAndDown };
+
+  Halving(int num_ranks, Ways ways)
+      : Outline(SizeOf(num_ranks, ways)),
+        cube_(num_ranks),
+        delay_(cube_.num_shared() > 0 ? 1 : 0),
+        ways_(ways) {}
+
+  void Append(int round, int first, int end,
+              OutlineRound* into) const override {
+    for (int rank = first; rank < end; ++rank) AppendOf(rank, round, into);
+  }
+
+  int64_t NumResults(int round, int rank) const override {
+    if (round == last_up()) return 1;
+    if (round < last_up()) return 0;
+    const int corner = cube_.CornerOf(rank);
+    if (down(round) < 0) {
+      return cube_.NumRanksAt(corner) == 2
+                 ? NumBlocks(cube_, 0, 0, 1 - cube_.SeatOf(rank))
+                 : 0;
+    }
+    return NumReceived(rank, corner ^ (1 << down(round)), down(round) + 1);
+  }
+
+ private:
+  static Size SizeOf(int num_ranks, Ways ways) {
+    // At each end of a dimension, or of a shared corner.
+    constexpr int64_t kMostPeers = 2;
+    const RankCube cube(num_ranks);
+    const bool is_both = ways == Ways::kUpAndDown;
+    const int up = cube.num_dimensions() + (cube.num_shared() > 0 ? 1 : 0);
+    return {.num_ranks = num_ranks,
+            .num_chunks = num_ranks,
+            .num_rounds = (is_both ? 2 * up : up) + 1,
+            .scratch_chunks = is_both ? 0 : ScratchChunks(cube, num_ranks),
+            .period = num_ranks,
+            .most_transfers = kMostPeers * num_ranks};
+  }
+
+  // On the way up alone, sums of other blocks than the own one have no place in
+  // the output.
+  static int64_t ScratchChunks(const RankCube& cube, int num_ranks) {
+    int64_t most = 0;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      most = std::max(most, NumSums(cube, rank) - 1);
+    }
+    return most;
+  }
+
+  // The round in which the owners have their sums.
+  int last_up() const { return cube_.num_dimensions() + delay_; }
+
+  // The dimension of a round after that one; -1: within shared corners.
+  int down(int round) const {
+    return 2 * cube_.num_dimensions() + delay_ - round;
+  }
+
+  void AppendOf(int rank, int round, OutlineRound* into) const {
+    const int dimensions = cube_.num_dimensions();
+    const int corner = cube_.CornerOf(rank);
+    const bool is_shared = cube_.NumRanksAt(corner) == 2;
+    if (round == 0) {
+      if (dimensions == 0) into->work.push_back({rank, 0, 1});
+      return;
+    }
+    if (round == 1 && is_shared) AddPartner(rank, /*up=*/true, into);
+    for (int dimension : {round - 1, round - 2}) {
+      if (dimension < 0 || dimension >= dimensions) continue;
+      if (RoundUp(corner, dimension) != round) continue;
+      AddDimension(rank, dimension, /*up=*/true, into);
+    }
+    if (ways_ == Ways::kUp || round <= last_up()) return;
+    if (down(round) >= 0) {
+      AddDimension(rank, down(round), /*up=*/false, into);
+    } else if (is_shared) {
+      AddPartner(rank, /*up=*/false, into);
+    }
+  }
+
+  // In which sums cross a dimension at that corner.
+  int RoundUp(int corner, int dimension) const {
+    const int first_below = corner >> (dimension + 1) << (dimension + 1);
+    return dimension + 1 + (first_below < cube_.num_shared() ? 1 : 0);
+  }
+
+  // How many blocks come to the rank across a dimension: those of its seats
+  // whose owners are on corners that are the same as `corner` so far. Alone on
+  // its own corner, it has both seats.
+  int64_t NumReceived(int rank, int corner, int num_dimensions) const {
+    const bool is_shared = cube_.NumRanksAt(cube_.CornerOf(rank)) == 2;
+    int64_t received = 0;
+    for (int seat : {0, 1}) {
+      if (is_shared && cube_.SeatOf(rank) != seat) continue;
+      received += NumBlocks(cube_, corner, num_dimensions, seat);
+    }
+    return received;
+  }
+
+  // The partner stands for the blocks of its own seat.
+  void AddPartner(int rank, bool up, OutlineRound* into) const {
+    const int own = cube_.SeatOf(rank);
+    into->transfers.push_back({rank, cube_.PartnerOf(rank),
+                               NumBlocks(cube_, 0, 0, up ? 1 - own : own)});
+    if (up) into->work.push_back({rank, NumBlocks(cube_, 0, 0, own), 0});
+  }
+
+  void AddDimension(int rank, int dimension, bool up,
+                    OutlineRound* into) const {
+    const int corner = cube_.CornerOf(rank);
+    const int across = corner ^ (1 << dimension);
+    const bool is_shared = cube_.NumRanksAt(corner) == 2;
+    for (int seat : {0, 1}) {
+      if (is_shared && cube_.SeatOf(rank) != seat) continue;
+      const int64_t sent =
+          NumBlocks(cube_, up ? across : corner, dimension + 1, seat);
+      AddTransfer({rank, cube_.RankAt(across, seat), sent}, into);
+    }
+    if (!up) return;
+    const int64_t received = NumReceived(rank, corner, dimension + 1);
+    if (received > 0) into->work.push_back({rank, received, 0});
+  }
+
+  static void AddTransfer(const OutlineRound::Transfer& transfer,
+                          OutlineRound* into) {
+    if (transfer.chunks == 0) return;
+    auto& all = into->transfers;
+    if (!all.empty() && all.back().from == transfer.from &&
+        all.back().to == transfer.to) {
+      all.back().chunks += transfer.chunks;
+    } else {
+      all.push_back(transfer);
+    }
+  }
+
+  const RankCube cube_;
+  const int delay_;
+  const Ways ways_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const Outline>> HalvingOutline(
+    const PlanRequest& request) {
+  return std::make_unique<Halving>(request.layout.size(), Halving::Ways::kUp);
+}
+
+absl::StatusOr<std::unique_ptr<const Outline>> HalvingDoublingOutline(
+    const PlanRequest& request) {
+  return std::make_unique<Halving>(request.layout.size(),
+                                   Halving::Ways::kUpAndDown);
+}
+
+}  // namespace tutti

@@ -1,0 +1,79 @@
+#include "implementations/parts/halving_tree.h"
+
+namespace tutti {
+
+int HalvingTrees::RankFor(int corner, int block) const {
+  const int owner = cube_.CornerOf(block);
+  if (cube_.NumRanksAt(owner) == 2) {
+    return cube_.RankAt(corner, cube_.SeatOf(block));
+  }
+  // Those of ranks that are alone: the first half is for seat 0.
+  const int num_alone = cube_.num_corners() - cube_.num_shared();
+  const int index = owner - cube_.num_shared();
+  return cube_.RankAt(corner, /*seat=*/2 * index < num_alone ? 0 : 1);
+}
+
+HalvingTrees::Place HalvingTrees::PlaceOf(int rank, int block) const {
+  const int corner = cube_.CornerOf(rank);
+  Place place;
+  const int speaker = RankFor(corner, block);
+  if (speaker != rank) {
+    place.parent = speaker;
+    return place;
+  }
+  if (cube_.NumRanksAt(corner) == 2) {
+    place.children.push_back(cube_.RankAt(corner, 1 - cube_.SeatOf(rank)));
+  }
+  const int differing = corner ^ cube_.CornerOf(block);
+  for (int dimension = 0; dimension < cube_.num_dimensions(); ++dimension) {
+    const int across = RankFor(corner ^ (1 << dimension), block);
+    if ((differing >> dimension & 1) != 0) {
+      place.parent = across;
+      return place;
+    }
+    place.children.push_back(across);
+  }
+  return place;
+}
+
+Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
+             ScheduleBuilder::LaneBuilder& lane) {
+  Slot sum = Input(block);
+  int bank = 0;
+  for (int child : place.children) {
+    // Read once, by the next step.
+    const Slot arrived = Scratch(block, ++bank);
+    lane.Recv(child, /*tag=*/block, arrived);
+    const Slot left = child < rank ? arrived : sum;
+    const Slot right = child < rank ? sum : arrived;
+    if (place.parent < 0 && child == place.children.back()) {
+      lane.ReduceAndFinish(into, left, right);
+    } else {
+      lane.Reduce(into, left, right);
+    }
+    sum = into;
+  }
+  return sum;
+}
+
+Traffic HalvingTraffic(const CostQuery& query) {
+  const RankCube cube(query.layout.size());
+  Traffic traffic;
+  int blocks = query.layout.size();  // That a rank has sums of.
+  const auto add_round = [&](auto peer_of) {
+    const int given_away = blocks / 2;
+    // Two that halve what one would do also halve the messages to them.
+    const int leaving = CrossingsOf(query, peer_of).leaving;
+    traffic.AddAtOnce(BothWays(query, leaving), given_away, given_away);
+    blocks -= given_away;
+  };
+  if (cube.num_shared() > 0) {
+    add_round([&](int rank) { return cube.PartnerOf(rank); });
+  }
+  for (int dimension = 0; dimension < cube.num_dimensions(); ++dimension) {
+    add_round([&](int rank) { return cube.Across(rank, dimension); });
+  }
+  return traffic;
+}
+
+}  // namespace tutti

@@ -1,0 +1,169 @@
+#include "implementations/parts/relay_outline.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using Transfer = OutlineRound::Transfer;
+
+// From a parent to a child, which has the first chunk in that round.
+struct Link {
+  int round = 0;
+  int from = 0;
+  int to = 0;
+};
+
+// Of one tree.
+struct Links {
+  int num_chunks = 0;
+  std::vector<int> depths;  // By rank: how many links the source is away.
+  std::vector<Link> all;    // In the order of their rounds.
+
+  // Those that carry a chunk in a round: the first one or one that follows it.
+  std::pair<const Link*, const Link*> In(int round) const {
+    const auto begins_before = [](const Link& link, int bound) {
+      return link.round < bound;
+    };
+    const auto first = [&](int bound) {
+      const auto found =
+          std::lower_bound(all.begin(), all.end(), bound, begins_before);
+      return all.data() + (found - all.begin());
+    };
+    return {first(round - num_chunks + 1), first(round + 1)};
+  }
+
+  int last_round() const {
+    return all.empty() ? 0 : all.back().round + num_chunks - 1;
+  }
+};
+
+std::vector<int> DepthsOf(const std::vector<int>& parents) {
+  std::vector<int> depths(parents.size(), -1);
+  std::vector<int> path;
+  for (size_t rank = 0; rank < parents.size(); ++rank) {
+    int above = static_cast<int>(rank);
+    while (depths[above] < 0 && parents[above] >= 0) {
+      path.push_back(above);
+      above = parents[above];
+    }
+    if (parents[above] < 0) depths[above] = 0;
+    for (int depth = depths[above]; !path.empty(); path.pop_back()) {
+      depths[path.back()] = ++depth;
+    }
+  }
+  return depths;
+}
+
+Links LinksOf(const RelayTree& tree) {
+  Links links = {.num_chunks = tree.num_chunks,
+                 .depths = DepthsOf(tree.parents)};
+  for (size_t rank = 0; rank < tree.parents.size(); ++rank) {
+    if (tree.parents[rank] < 0) continue;
+    links.all.push_back({.round = links.depths[rank],
+                         .from = tree.parents[rank],
+                         .to = static_cast<int>(rank)});
+  }
+  std::sort(links.all.begin(), links.all.end(),
+            [](const Link& a, const Link& b) {
+              return std::tie(a.round, a.from, a.to) <
+                     std::tie(b.round, b.from, b.to);
+            });
+  return links;
+}
+
+Outline::Size SizeOf(int num_ranks, const std::vector<Links>& trees) {
+  Outline::Size size = {
+      .num_ranks = num_ranks, .num_chunks = 0, .period = num_ranks};
+  int last_round = 0;
+  for (const Links& tree : trees) {
+    size.num_chunks += tree.num_chunks;
+    last_round = std::max(last_round, tree.last_round());
+  }
+  size.num_rounds = last_round + 1;
+  int64_t most = 1;  // The source copies.
+  for (int round = 1; round <= last_round; ++round) {
+    int64_t links = 0;
+    for (const Links& tree : trees) {
+      const auto [begin, end] = tree.In(round);
+      links += end - begin;
+    }
+    most = std::max(most, links);
+  }
+  size.busy_ranks = static_cast<int>(std::min<int64_t>(most, num_ranks));
+  return size;
+}
+
+class Relays : public Outline {
+ public:
+  Relays(const Size& size, int source, std::vector<Links> trees)
+      : Outline(size), source_(source), trees_(std::move(trees)) {}
+
+  void Append(int round, int first, int end,
+              OutlineRound* into) const override {
+    if (round == 0) {
+      if (source_ < first || source_ >= end) return;
+      into->work.push_back(
+          {.rank = source_, .copied_chunks = size().num_chunks});
+      return;
+    }
+    std::vector<Transfer> all;
+    for (const Links& tree : trees_) {
+      const auto [begin, after] = tree.In(round);
+      for (const Link* link = begin; link != after; ++link) {
+        if (link->from < first || link->from >= end) continue;
+        all.push_back({link->from, link->to, /*chunks=*/1});
+      }
+    }
+    std::sort(all.begin(), all.end());
+    AppendJoined(all, &into->transfers);
+  }
+
+  int64_t NumResults(int round, int rank) const override {
+    if (rank == source_) return round == 0 ? size().num_chunks : 0;
+    int64_t num_results = 0;
+    for (const Links& tree : trees_) {
+      const int since_first = round - tree.depths[rank];
+      if (since_first >= 0 && since_first < tree.num_chunks) ++num_results;
+    }
+    return num_results;
+  }
+
+ private:
+  // Two trees may have the same link.
+  static void AppendJoined(const std::vector<Transfer>& all,
+                           std::vector<Transfer>* into) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i > 0 && all[i - 1].from == all[i].from &&
+          all[i - 1].to == all[i].to) {
+        into->back().chunks += all[i].chunks;
+      } else {
+        into->push_back(all[i]);
+      }
+    }
+  }
+
+  const int source_;
+  const std::vector<Links> trees_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Outline> RelayOutline(
+    const std::vector<RelayTree>& trees) {
+  std::vector<Links> links;
+  for (const RelayTree& tree : trees) links.push_back(LinksOf(tree));
+  const std::vector<int>& parents = trees.front().parents;
+  const auto source = std::find_if(parents.begin(), parents.end(),
+                                   [](int parent) { return parent < 0; }) -
+                      parents.begin();
+  const Outline::Size size = SizeOf(static_cast<int>(parents.size()), links);
+  return std::make_unique<Relays>(size, static_cast<int>(source),
+                                  std::move(links));
+}
+
+}  // namespace tutti

@@ -1,0 +1,14 @@
+#include "implementations/two_level/local_then.h"
+#include "tutti/implementation.h"
+
+namespace tutti {
+namespace {
+
+// Not priced: runs only when named.
+REGISTER_COLLECTIVE(
+    LocalThenMpi,
+    LocalThenDelegateFactory(
+        "MPI", "one pass within each process, MPI_Iallreduce between them"));
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,23 @@
+#ifndef TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_THEN_OUTLINE_H_
+#define TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_THEN_OUTLINE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+
+// The outline of PlanLocalThen() (local_then_plan.h), made of that of the
+// schedule between tasks: its own one, or as planned. Errors: UNIMPLEMENTED
+// where some tasks have one rank and others have more, so that they begin the
+// schedule in different rounds, and where tasks of different sizes need scratch
+// memory for it; RESOURCE_EXHAUSTED where it has no outline and is too large to
+// plan.
+absl::StatusOr<std::unique_ptr<const Outline>> LocalThenOutline(
+    absl::string_view between, const PlanRequest& request);
+
+}  // namespace tutti
+
+#endif  // TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_THEN_OUTLINE_H_

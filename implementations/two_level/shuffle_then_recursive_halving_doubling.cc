@@ -1,0 +1,15 @@
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+// A shuffle inside tasks: every device reduces its block of all inputs of the
+// task in rank order, in one round. Then recursive halving and doubling between
+// tasks, as HierarchicalHalvingDoublingReduce.
+REGISTER_COLLECTIVE(
+    ShuffleThenRecursiveHalvingDoubling,
+    Hierarchical<"DirectReduceScatter", "RecursiveHalvingDoublingReduce">());
+
+}  // namespace
+}  // namespace tutti

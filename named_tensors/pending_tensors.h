@@ -1,0 +1,71 @@
+#ifndef TUTTI_NAMED_TENSORS_PENDING_TENSORS_H_
+#define TUTTI_NAMED_TENSORS_PENDING_TENSORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "named_tensors/pending_tensor.h"
+#include "named_tensors/request_batches.h"
+#include "named_tensors/tensor_request.h"
+#include "proto/control.pb.h"
+
+namespace tutti {
+
+// What one rank has asked for: on its way to rank zero, waiting for a decision,
+// and running. Not thread-safe; calls nobody.
+class PendingTensors {
+ public:
+  PendingTensors(int rank, int num_ranks)
+      : rank_(rank), num_ranks_(num_ranks) {}
+
+  // Errors: ALREADY_EXISTS if the name has not left; RESOURCE_EXHAUSTED if
+  // there are too many.
+  absl::Status Add(PendingTensorPtr pending);
+
+  // What is to be sent next; REQUIRES: has_message().
+  bool has_message() const { return !batches_.empty(); }
+  proto::SubmitTensors TakeMessage();
+
+  // Those that a decision is about, which wait no more. Errors:
+  // INVALID_ARGUMENT if it is none about what this rank has asked for.
+  absl::StatusOr<std::vector<PendingTensorPtr>> TakeDecided(
+      const proto::Decision& decision);
+
+  bool has_undecided() const { return !undecided_.empty(); }
+
+  // Their names can be asked for again.
+  void Leave(const std::vector<PendingTensorPtr>& tensors);
+
+  // All that wait for a decision; they have left.
+  std::vector<PendingTensorPtr> TakeUndecided();
+
+ private:
+  // What rank zero remembers of a name.
+  struct Known {
+    uint32_t slot = 0;
+    TensorRequest request;
+  };
+
+  void Remember(const proto::Decision& decision,
+                const std::vector<PendingTensorPtr>& tensors);
+
+  const int rank_;
+  const int num_ranks_;
+  absl::flat_hash_set<std::string> names_;  // Of all that has not left.
+  size_t name_bytes_ = 0;
+  RequestBatches batches_;
+  uint64_t last_id_ = 0;
+  absl::flat_hash_map<uint64_t, PendingTensorPtr> undecided_;  // By id.
+  absl::flat_hash_map<uint64_t, uint64_t> id_of_request_;      // By its number.
+  absl::flat_hash_map<std::string, Known> known_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_NAMED_TENSORS_PENDING_TENSORS_H_

@@ -1,0 +1,480 @@
+#include "named_tensors/rank_coordinator.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/control/wire_codec.h"
+#include "named_tensors/decision_run.h"
+
+namespace tutti {
+namespace {
+
+// A task that cannot be told of the end for so long finds out by itself.
+constexpr absl::Duration kTellLimit = absl::Seconds(10);
+
+absl::Status CheckOutput(const PendingTensor& pending) {
+  const Tensor& input = pending.tensor.input;
+  const Tensor& output = *pending.tensor.output;
+  if (output.dtype() != input.dtype() || !(output.shape() == input.shape())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", Quoted(pending.request.name), ": the output is ",
+        Name(output.dtype()), output.shape().ToString(), ", wanted ",
+        Name(input.dtype()), input.shape().ToString()));
+  }
+  if (OverlapOf(input, output) != Overlap::kPartial) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor ", Quoted(pending.request.name),
+                   ": input and output overlap, but are not the same"));
+}
+
+}  // namespace
+
+std::shared_ptr<RankCoordinator> RankCoordinator::Create(Options options) {
+  return std::shared_ptr<RankCoordinator>(
+      new RankCoordinator(std::move(options)));
+}
+
+RankCoordinator::RankCoordinator(Options options)
+    : options_(std::move(options)),
+      in_order_(options_.device->has_host_memory()
+                    ? nullptr
+                    : std::make_shared<RunsInOrder>()),
+      pending_(rank(), options_.cluster.num_tasks()) {}
+
+RankCoordinator::~RankCoordinator() {
+  Retire(absl::CancelledError(absl::StrCat(options_.cluster.Label(rank()),
+                                           ": the coordinator was destroyed")));
+  std::vector<StatusCallback> dones;
+  {
+    MutexLock lock(&mu_);
+    dones.swap(shutdowns_);
+  }
+  for (StatusCallback& done : dones) {
+    std::move(done)(absl::CancelledError("the coordinator was destroyed"));
+  }
+}
+
+// Rank zero asks itself from the work queue: so what it asks for meanwhile goes
+// in one message, as that of the other ranks does, and no chain of callbacks
+// needs a stack.
+void RankCoordinator::Call(proto::ControlRequest request, ControlDone done) {
+  if (options_.server == nullptr) {
+    return options_.channel->Call(/*task=*/0, std::move(request),
+                                  {.cancellation = calls_}, std::move(done));
+  }
+  options_.environment.queue->Schedule(
+      [server = options_.server, caller = ControlCaller{rank()},
+       request = std::move(request), done = std::move(done)]() mutable {
+        server->Handle(caller, request, /*withdrawn=*/nullptr, std::move(done));
+      });
+}
+
+// --- Requests ----------------------------------------------------------------
+
+void RankCoordinator::AllReduce(NamedTensor tensor, StatusCallback done) {
+  Submit(CollectiveType::kAllReduce, std::move(tensor), std::move(done));
+}
+
+void RankCoordinator::AllGather(NamedTensor tensor, StatusCallback done) {
+  Submit(CollectiveType::kAllGather, std::move(tensor), std::move(done));
+}
+
+void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
+                             StatusCallback done) {
+  const auto pending = std::make_shared<PendingTensor>();
+  pending->request = {.name = std::move(tensor.name),
+                      .type = type,
+                      .dtype = tensor.input.dtype(),
+                      .shape = tensor.input.shape()};
+  if (type == CollectiveType::kAllReduce) {
+    pending->request.merge_op = std::string(tensor.merge_op.name());
+  }
+  pending->tensor = std::move(tensor);
+  pending->done = std::move(done);
+  absl::Status status = Prepare(*pending);
+  if (status.ok()) status = Enter(pending);
+  if (!status.ok()) return std::move(pending->done)(std::move(status));
+  SayWhetherWaits();
+  Begin();  // First: who goes away after it has sent something says so.
+  SendNext();
+}
+
+// What no rank may ask for. Outputs are made now: later the others would wait.
+absl::Status RankCoordinator::Prepare(PendingTensor& pending) {
+  absl::Status status = Validate(pending.request);
+  if (!status.ok()) return status;
+  NamedTensor& tensor = pending.tensor;
+  if (!tensor.input.is_set() || tensor.output == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", Quoted(pending.request.name), ": there is no ",
+                     tensor.input.is_set() ? "place for the output" : "input"));
+  }
+  if (pending.request.type == CollectiveType::kAllGather) return status;
+  status = tensor.merge_op.CheckSupports(pending.request.dtype);
+  if (!status.ok()) return status;
+  if (tensor.output->is_set()) return CheckOutput(pending);
+  auto made =
+      options_.device->Allocate(pending.request.dtype, pending.request.shape);
+  if (!made.ok()) return made.status();
+  *tensor.output = *std::move(made);
+  return absl::OkStatus();
+}
+
+absl::Status RankCoordinator::Enter(const PendingTensorPtr& pending) {
+  MutexLock lock(&mu_);
+  if (!end_.ok()) return end_;
+  if (!is_shutting_down_) return pending_.Add(pending);
+  return absl::CancelledError(
+      absl::StrCat(options_.cluster.Label(rank()),
+                   " has shut the coordinator of named tensors down"));
+}
+
+// What is told out of turn adds up all the same.
+void RankCoordinator::SayWhetherWaits() {
+  int change = 0;
+  {
+    MutexLock lock(&mu_);
+    const bool waits = pending_.has_undecided();
+    if (waits == waits_) return;
+    waits_ = waits;
+    change = waits ? 1 : -1;
+  }
+  options_.channel->AddWaiting(change);
+}
+
+void RankCoordinator::Begin() {
+  {
+    MutexLock lock(&mu_);
+    if (has_begun_) return;
+  }
+  const uint64_t asked_process = PresentProcess(/*task=*/0);
+  {
+    MutexLock lock(&mu_);
+    if (std::exchange(has_begun_, true)) return;
+    asked_process_ = asked_process;
+  }
+  auto executor = options_.executor();
+  {
+    MutexLock lock(&mu_);
+    executor_ = std::move(executor);
+  }
+  AwaitDecisions();
+  if (options_.begun != nullptr) options_.begun();
+}
+
+void RankCoordinator::SendNext() {
+  proto::ControlRequest request;
+  {
+    MutexLock lock(&mu_);
+    if (is_sending_ || !pending_.has_message() || !end_.ok()) return;
+    is_sending_ = true;
+    *request.mutable_submit_tensors() = pending_.TakeMessage();
+  }
+  Call(std::move(request),
+       [weak_self = weak_from_this()](const ControlAnswer& answer) {
+         const auto self = weak_self.lock();
+         if (self == nullptr) return;
+         if (!answer.ok()) return self->Fail(answer.status());
+         {
+           MutexLock lock(&self->mu_);
+           self->is_sending_ = false;
+         }
+         self->SendNext();
+       });
+}
+
+// --- Decisions ---------------------------------------------------------------
+
+void RankCoordinator::AwaitDecisions() {
+  proto::ControlRequest request;
+  {
+    MutexLock lock(&mu_);
+    request.mutable_await_decisions()->set_after(last_decision_);
+  }
+  Call(std::move(request),
+       [weak_self = weak_from_this()](const ControlAnswer& answer) {
+         const auto self = weak_self.lock();
+         if (self != nullptr) self->OnDecisions(answer);
+       });
+}
+
+void RankCoordinator::OnDecisions(const ControlAnswer& answer) {
+  if (!answer.ok()) return Fail(answer.status());
+  const proto::DecisionsReply& told = answer->decisions();
+  absl::Status status = CheckNumber(told.first_number());
+  for (int i = 0; status.ok() && i < told.decisions_size(); ++i) {
+    status = Follow(told.decisions(i));
+  }
+  if (!status.ok()) {
+    return Fail(absl::InternalError(
+        absl::StrCat("rank zero said what cannot be: ", status.message())));
+  }
+  if (!told.has_end()) return AwaitDecisions();
+  EndHere(DecodeError(told.end()),
+          told.cancels_runs() ? DecidedRuns::kCancel : DecidedRuns::kFinish);
+}
+
+absl::Status RankCoordinator::CheckNumber(uint64_t first_number) {
+  MutexLock lock(&mu_);
+  if (first_number == last_decision_ + 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("decisions.first_number is ",
+                                                 first_number, "; wanted ",
+                                                 last_decision_ + 1));
+}
+
+absl::Status RankCoordinator::Follow(const proto::Decision& decision) {
+  auto tensors = TakeDecided(decision);
+  if (!tensors.ok()) return tensors.status();
+  SayWhetherWaits();
+  if (!decision.has_error()) {
+    Run(decision, *std::move(tensors));
+    return absl::OkStatus();
+  }
+  const absl::Status error = DecodeError(decision.error());
+  Leave(*tensors);
+  for (const PendingTensorPtr& pending : *tensors) {
+    std::move(pending->done)(error);
+  }
+  OnTold();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<PendingTensorPtr>> RankCoordinator::TakeDecided(
+    const proto::Decision& decision) {
+  MutexLock lock(&mu_);
+  if (!end_.ok()) return end_;
+  auto tensors = pending_.TakeDecided(decision);
+  if (!tensors.ok()) return tensors;
+  ++last_decision_;
+  ++num_untold_;
+  return tensors;
+}
+
+void RankCoordinator::Run(const proto::Decision& decision,
+                          std::vector<PendingTensorPtr> tensors) {
+  DecisionGroup group{.device = options_.device,
+                      .group_key = options_.group_key,
+                      .rank = rank(),
+                      .num_ranks = options_.cluster.num_tasks(),
+                      .cancellation = runs_};
+  {
+    MutexLock lock(&mu_);
+    group.executor = executor_;
+  }
+  auto ended = [weak_self = weak_from_this(), tensors,
+                instance = decision.instance()](const absl::Status& status) {
+    const auto self = weak_self.lock();
+    if (self != nullptr) self->Leave(tensors);
+    for (const PendingTensorPtr& pending : tensors) {
+      std::move(pending->done)(status);
+    }
+    if (self != nullptr) self->OnRunEnded(instance, status.ok());
+  };
+  if (in_order_ == nullptr) {
+    return RunDecision(group, decision, std::move(tensors), std::move(ended));
+  }
+  in_order_->Add([group, decision, tensors = std::move(tensors),
+                  ended = std::move(ended)](auto next) mutable {
+    RunDecision(group, decision, std::move(tensors),
+                [ended = std::move(ended),
+                 next = std::move(next)](const absl::Status& status) mutable {
+                  ended(status);
+                  std::move(next)();
+                });
+  });
+}
+
+// The names are free before `done` runs, which may ask for them again.
+void RankCoordinator::Leave(const std::vector<PendingTensorPtr>& tensors) {
+  MutexLock lock(&mu_);
+  pending_.Leave(tensors);
+}
+
+void RankCoordinator::OnRunEnded(InstanceKey instance, bool went_well) {
+  if (options_.server != nullptr) {
+    options_.server->OnRunEnded(instance, went_well);
+  }
+  OnTold();
+}
+
+void RankCoordinator::OnTold() {
+  {
+    MutexLock lock(&mu_);
+    --num_untold_;
+  }
+  AnswerShutdowns();
+}
+
+// --- The end -----------------------------------------------------------------
+
+void RankCoordinator::Shutdown(StatusCallback done) {
+  bool tells = false;
+  {
+    MutexLock lock(&mu_);
+    shutdowns_.push_back(std::move(done));
+    tells = !std::exchange(is_shutting_down_, true) && end_.ok();
+  }
+  if (!tells) return AnswerShutdowns();
+  Begin();
+  TellEnd(
+      absl::CancelledError("the coordinator of named tensors was shut down"),
+      DecidedRuns::kFinish,
+      [weak_self = weak_from_this()](const ControlAnswer& answer) {
+        const auto self = weak_self.lock();
+        if (self == nullptr || answer.ok()) return;
+        {
+          MutexLock lock(&self->mu_);
+          if (self->end_.ok()) self->shutdown_status_ = answer.status();
+        }
+        // What was decided and not heard of here cannot run any more.
+        self->TellEnd(answer.status(), DecidedRuns::kCancel,
+                      [](const ControlAnswer&) {});
+        self->EndHere(answer.status(), DecidedRuns::kFinish);
+      });
+}
+
+void RankCoordinator::AnswerShutdowns() {
+  std::vector<StatusCallback> dones;
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    if (end_.ok() || num_untold_ > 0) return;
+    dones.swap(shutdowns_);
+    status = shutdown_status_;
+  }
+  for (StatusCallback& done : dones) std::move(done)(status);
+}
+
+// The end must not depend on calls that the end cancels.
+void RankCoordinator::TellEnd(const absl::Status& reason, DecidedRuns runs,
+                              ControlDone done) {
+  proto::ControlRequest request;
+  *request.mutable_end_decisions()->mutable_reason() = EncodeError(reason);
+  request.mutable_end_decisions()->set_cancels_runs(runs ==
+                                                    DecidedRuns::kCancel);
+  if (options_.server != nullptr)
+    return Call(std::move(request), std::move(done));
+  options_.channel->Call(
+      /*task=*/0, std::move(request),
+      {.deadline = options_.environment.clock->Now() + kTellLimit},
+      std::move(done));
+}
+
+// This rank cannot go on, and the others would wait for it.
+void RankCoordinator::Fail(absl::Status status) {
+  {
+    MutexLock lock(&mu_);
+    if (!end_.ok()) return;
+  }
+  TellEnd(status, DecidedRuns::kCancel, [](const ControlAnswer&) {});
+  EndHere(std::move(status), DecidedRuns::kCancel);
+}
+
+void RankCoordinator::EndHere(absl::Status status, DecidedRuns runs) {
+  std::vector<PendingTensorPtr> undecided;
+  {
+    MutexLock lock(&mu_);
+    if (!end_.ok()) return;
+    end_ = status;
+    undecided = pending_.TakeUndecided();
+    ++num_untold_;
+  }
+  SayWhetherWaits();
+  calls_->Cancel(status);
+  if (runs == DecidedRuns::kCancel) runs_->Cancel(status);
+  for (const PendingTensorPtr& pending : undecided) {
+    std::move(pending->done)(status);
+  }
+  OnTold();
+}
+
+void RankCoordinator::End(absl::Status reason) {
+  EndAll(std::move(reason), /*also_unused=*/true);
+}
+
+void RankCoordinator::Retire(absl::Status reason) {
+  EndAll(std::move(reason), /*also_unused=*/false);
+}
+
+void RankCoordinator::EndAll(absl::Status reason, bool also_unused) {
+  bool tells = false;
+  {
+    MutexLock lock(&mu_);
+    tells = end_.ok() && (has_begun_ || also_unused);
+  }
+  if (options_.server != nullptr) {
+    options_.server->End(reason, DecidedRuns::kCancel,
+                         tells ? std::make_optional(rank()) : std::nullopt);
+  } else if (tells) {
+    TellEnd(reason, DecidedRuns::kCancel, [](const ControlAnswer&) {});
+  }
+  EndHere(reason, DecidedRuns::kCancel);
+  runs_->Cancel(std::move(reason));  // Also after an end that let them finish.
+}
+
+// On the other tasks the step ends, whatever they have heard of.
+void RankCoordinator::GiveUpRuns(const absl::Status& reason) {
+  std::shared_ptr<CollectiveExecutor> executor;
+  {
+    MutexLock lock(&mu_);
+    executor = executor_;
+  }
+  if (executor == nullptr) return;  // Then nothing was decided.
+  const absl::Time deadline = options_.environment.clock->Now() + kTellLimit;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (task == rank()) continue;
+    proto::ControlRequest request;
+    request.mutable_cleanup_step()->set_step(executor->step_id());
+    options_.channel->Call(task, std::move(request), {.deadline = deadline},
+                           [](const ControlAnswer&) {});
+  }
+  executor->StartAbort(reason);
+}
+
+uint64_t RankCoordinator::PresentProcess(int task) const {
+  return options_.present_process == nullptr ? 0
+                                             : options_.present_process(task);
+}
+
+// Whether another process of the task, which is not lost, took its place before
+// it had asked this one for anything, or been asked.
+bool RankCoordinator::IsReplaced(const ControlCaller& process) {
+  const auto [task, incarnation] = process;
+  const uint64_t present = PresentProcess(task);
+  if (incarnation == 0 || present == 0 || present == incarnation) return false;
+  if (options_.server != nullptr) return !options_.server->HasHeardOf(process);
+  MutexLock lock(&mu_);
+  return asked_process_ != 0 && asked_process_ != incarnation;
+}
+
+void RankCoordinator::OnTaskLost(const ControlCaller& process,
+                                 const absl::Status& reason) {
+  if (IsReplaced(process)) return;
+  if (options_.server != nullptr) {
+    if (options_.server->is_in_use()) {
+      options_.server->End(reason, DecidedRuns::kCancel);
+    }
+    return;
+  }
+  {
+    MutexLock lock(&mu_);
+    if (process.task != 0 || !has_begun_) return;
+  }
+  EndHere(reason, DecidedRuns::kCancel);
+}
+
+std::vector<int> RankCoordinator::WaitsFor() {
+  if (options_.server == nullptr) {
+    MutexLock lock(&mu_);
+    return has_begun_ && end_.ok() ? std::vector<int>{0} : std::vector<int>();
+  }
+  std::vector<int> tasks;
+  if (!options_.server->is_in_use()) return tasks;
+  for (int task = 1; task < options_.cluster.num_tasks(); ++task) {
+    tasks.push_back(task);
+  }
+  return tasks;
+}
+
+}  // namespace tutti

@@ -1,0 +1,383 @@
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/base/mutex.h"
+#include "outfeed/frame.h"
+#include "outfeed/memory_channel.h"
+#include "outfeed/parcel_packer.h"
+#include "outfeed/remote/stream_link.h"
+#include "outfeed/stream_tags.h"
+#include "tutti/device.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace {
+
+// What is not full goes out as long as the other end asks for more than this.
+constexpr int kEagerParcels = 2;
+
+}  // namespace
+
+// Lives until the link has ended and the last loan with it.
+class OutfeedExport::Core : public OutfeedListener,
+                            public std::enable_shared_from_this<Core> {
+ public:
+  Core(std::shared_ptr<OutfeedChannel> channel,
+       std::shared_ptr<const OutfeedRegistry> registry,
+       std::shared_ptr<StreamLink> link, StatusCallback ended)
+      : channel_(std::move(channel)),
+        registry_(std::move(registry)),
+        link_(std::move(link)),
+        who_(link_->device(StreamLink::kSender).name.ToString()),
+        ended_(std::move(ended)) {}
+
+  // Errors: FAILED_PRECONDITION if somebody listens.
+  absl::Status Start();
+  void Stop();
+
+  size_t TakeArrays(absl::Span<Tensor> arrays) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnFailed(absl::Status status) override { link_->End(std::move(status)); }
+
+ private:
+  using Loan = ParcelPacker::Loan;
+
+  absl::Status Annotated(const absl::Status& status) const {
+    return absl::Status(status.code(), absl::StrCat("outfeed of ", who_, ": ",
+                                                    status.message()));
+  }
+  absl::Status Refusal() const {
+    return Annotated(absl::CancelledError("its receiver was shut down"));
+  }
+
+  // The halves of TakeArrays(): the second one, after an end, lets go of all
+  // arrays before `ended` may run.
+  size_t Read(absl::Span<Tensor> arrays) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTaking(absl::Span<Tensor> arrays) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Reading. Those with a result return false if they leave the array.
+  bool TakeArray(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool TakeHeader(const Tensor& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool TakePayload(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasRoom(const OutfeedConsumer& consumer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool PackIfComplete() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool EndReading(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Lending.
+  void LendAll() ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<Loan> NextLoans() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Lend(Loan loan);
+  void OnReleased(StreamTag kind, int64_t cost_bytes,
+                  const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void OnCloseWord(const absl::Status& status);
+  void OnLinkEnded(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void FinishIfDone() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::shared_ptr<OutfeedChannel> channel_;
+  const std::shared_ptr<const OutfeedRegistry> registry_;
+  const std::shared_ptr<StreamLink> link_;
+  const std::string who_;
+
+  // Where the answer goes: the link's until it has come.
+  std::array<std::byte, kCloseWord.size()> close_word_ = {};
+
+  Mutex mu_;
+  StatusCallback ended_ ABSL_GUARDED_BY(mu_);
+
+  // Set when nothing more is read: OK after an orderly end.
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+
+  // The item that is being read.
+  const OutfeedConsumer* consumer_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::vector<Tensor> read_ ABSL_GUARDED_BY(mu_);
+  std::vector<Tensor> copied_ ABSL_GUARDED_BY(mu_);  // To be let go of.
+
+  ParcelPacker packer_ ABSL_GUARDED_BY(mu_);
+  int64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // That are in use.
+  bool is_taking_ ABSL_GUARDED_BY(mu_) = false;    // In TakeArrays().
+  bool is_paused_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_lending_ ABSL_GUARDED_BY(mu_) = false;
+  int num_parcels_lent_ ABSL_GUARDED_BY(mu_) = 0;
+  int num_loans_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status loan_error_ ABSL_GUARDED_BY(mu_);
+  bool has_left_ ABSL_GUARDED_BY(mu_) = false;  // The link and the channel.
+};
+
+absl::Status OutfeedExport::Core::Start() {
+  absl::Status status = channel_->TransferFromOutfeed(shared_from_this());
+  if (!status.ok()) {
+    link_->End(status);
+    return status;
+  }
+  link_->WatchEnd([self = shared_from_this()](const absl::Status& status) {
+    self->OnLinkEnded(status);
+  });
+  link_->Ask(TagOf(StreamTag::kClose, 0), absl::MakeSpan(close_word_),
+             [self = shared_from_this()](const absl::Status& status) {
+               self->OnCloseWord(status);
+             });
+  return absl::OkStatus();
+}
+
+void OutfeedExport::Core::Stop() {
+  link_->End(Annotated(absl::CancelledError("its sending end was destroyed")));
+}
+
+// --- Reading -----------------------------------------------------------------
+
+size_t OutfeedExport::Core::TakeArrays(absl::Span<Tensor> arrays) {
+  const size_t num_taken = Read(arrays);
+  EndTaking(arrays);
+  return num_taken;
+}
+
+size_t OutfeedExport::Core::Read(absl::Span<Tensor> arrays) {
+  size_t num_taken = 0;
+  std::optional<absl::Status> end;
+  absl::Status error;
+  std::vector<Tensor> dropped;
+  {
+    MutexLock lock(&mu_);
+    is_taking_ = true;
+    if (end_.has_value()) return 0;  // The channel is about to be told.
+    while (num_taken < arrays.size() && TakeArray(arrays[num_taken])) {
+      ++num_taken;
+    }
+    end = end_;
+    error = loan_error_;
+    dropped.swap(copied_);
+  }
+  for (Tensor& taken : arrays.first(num_taken)) taken = Tensor();
+  dropped.clear();
+  LendAll();
+  if (end.has_value() && !error.ok()) link_->End(error);
+  if (end.has_value()) channel_->End(*this, end->ok() ? Refusal() : *end);
+  return num_taken;
+}
+
+void OutfeedExport::Core::EndTaking(absl::Span<Tensor> arrays) {
+  {
+    MutexLock lock(&mu_);
+    is_taking_ = end_.has_value();
+    if (!is_taking_) return;
+  }
+  for (Tensor& array : arrays) array = Tensor();
+  {
+    MutexLock lock(&mu_);
+    is_taking_ = false;
+  }
+  FinishIfDone();
+}
+
+bool OutfeedExport::Core::TakeArray(Tensor& array) {
+  if (end_.has_value()) return false;
+  return consumer_ == nullptr ? TakeHeader(array) : TakePayload(array);
+}
+
+bool OutfeedExport::Core::TakeHeader(const Tensor& header) {
+  const absl::StatusOr<uint32_t> id = ReadHeader(header);
+  if (!id.ok()) return EndReading(Annotated(id.status()));
+  if (*id == kShutdownConsumerId) {
+    EndReading(absl::OkStatus());
+    return true;
+  }
+  const auto consumer = registry_->Find(*id);
+  if (!consumer.ok()) return EndReading(Annotated(consumer.status()));
+  if (!HasRoom(**consumer)) return false;
+  consumer_ = *consumer;
+  return PackIfComplete();
+}
+
+bool OutfeedExport::Core::HasRoom(const OutfeedConsumer& consumer) {
+  const int64_t cost_bytes = ParcelPacker::CostOf(consumer);
+  is_paused_ = window_bytes_ > 0 && cost_bytes > kWindowBytes - window_bytes_;
+  if (is_paused_) return false;
+  window_bytes_ += cost_bytes;
+  return true;
+}
+
+bool OutfeedExport::Core::TakePayload(Tensor& array) {
+  absl::Status status = CheckArray(*consumer_, read_.size(), array);
+  if (status.ok() && IsShutdownHeader(array)) {
+    status = absl::InvalidArgumentError(absl::StrCat(
+        "an item of consumer id ", consumer_->id, " has ",
+        consumer_->arrays.size(), " arrays, found ", read_.size()));
+  }
+  if (!status.ok()) return EndReading(Annotated(status));
+  read_.push_back(std::move(array));
+  return PackIfComplete();
+}
+
+bool OutfeedExport::Core::PackIfComplete() {
+  if (read_.size() < consumer_->arrays.size()) return true;
+  const OutfeedConsumer& consumer = *std::exchange(consumer_, nullptr);
+  const absl::Status status = packer_.AddItem(consumer, absl::MakeSpan(read_));
+  copied_.insert(copied_.end(), std::make_move_iterator(read_.begin()),
+                 std::make_move_iterator(read_.end()));
+  read_.clear();
+  if (!status.ok()) EndReading(Annotated(status));
+  return true;
+}
+
+// What was read before still goes to the other end, which then ends the link.
+bool OutfeedExport::Core::EndReading(absl::Status status) {
+  end_ = status;
+  consumer_ = nullptr;
+  copied_.insert(copied_.end(), std::make_move_iterator(read_.begin()),
+                 std::make_move_iterator(read_.end()));
+  read_.clear();
+  loan_error_ = packer_.AddEnd(std::move(status));
+  return false;
+}
+
+// --- Lending -----------------------------------------------------------------
+
+// One thread at a time, so that what a loan causes needs no stack.
+void OutfeedExport::Core::LendAll() {
+  for (;;) {
+    std::vector<Loan> loans;
+    {
+      MutexLock lock(&mu_);
+      if (is_lending_) return;
+      loans = NextLoans();
+      if (loans.empty()) return;
+      is_lending_ = true;
+    }
+    for (Loan& loan : loans) Lend(std::move(loan));
+    MutexLock lock(&mu_);
+    is_lending_ = false;
+  }
+}
+
+std::vector<ParcelPacker::Loan> OutfeedExport::Core::NextLoans() {
+  if (packer_.has_open() && num_parcels_lent_ < kEagerParcels) {
+    packer_.CloseOpen();
+  }
+  std::vector<Loan> loans = packer_.TakeLoans();
+  num_loans_ += static_cast<int>(loans.size());
+  for (const Loan& loan : loans) {
+    if (loan.kind == StreamTag::kParcel) ++num_parcels_lent_;
+  }
+  return loans;
+}
+
+void OutfeedExport::Core::Lend(Loan loan) {
+  const int32_t tag = TagOf(loan.kind, loan.number);
+  const absl::Span<const std::byte> bytes(loan.bytes.data(),
+                                          loan.bytes.size_bytes());
+  link_->Lend(tag, bytes,
+              [self = shared_from_this(),
+               loan = std::move(loan)](const absl::Status& status) mutable {
+                loan.bytes = Tensor();
+                self->OnReleased(loan.kind, loan.cost_bytes, status);
+              });
+}
+
+void OutfeedExport::Core::OnReleased(StreamTag kind, int64_t cost_bytes,
+                                     const absl::Status& status) {
+  bool is_resumed = false;
+  {
+    MutexLock lock(&mu_);
+    --num_loans_;
+    if (kind == StreamTag::kParcel) --num_parcels_lent_;
+    window_bytes_ -= cost_bytes;
+    if (!status.ok()) loan_error_ = status;
+    is_resumed = status.ok() && std::exchange(is_paused_, false);
+  }
+  if (status.ok()) LendAll();
+  if (is_resumed) channel_->Resume(*this);
+  FinishIfDone();
+}
+
+// --- The end -----------------------------------------------------------------
+
+void OutfeedExport::Core::OnCloseWord(const absl::Status& status) {
+  if (!status.ok()) return;  // OnLinkEnded() is told, too.
+  if (close_word_ != kCloseWord) {
+    return link_->End(Annotated(
+        absl::InternalError("its receiving end asks for what is no question")));
+  }
+  channel_->Close(*this, ShutdownHeader(), Refusal());
+}
+
+void OutfeedExport::Core::OnLinkEnded(absl::Status status) {
+  std::vector<Tensor> dropped;
+  std::vector<Loan> loans;
+  {
+    MutexLock lock(&mu_);
+    if (!end_.has_value()) {
+      end_ = status;
+    } else if (end_->ok() && packer_.has_loans()) {
+      loan_error_ = status;
+    }
+    consumer_ = nullptr;
+    dropped.swap(read_);
+    loans = packer_.TakeLoans();
+  }
+  channel_->End(*this, std::move(status));
+  dropped.clear();  // Before `ended` may run.
+  loans.clear();
+  {
+    MutexLock lock(&mu_);
+    has_left_ = true;
+  }
+  FinishIfDone();
+}
+
+void OutfeedExport::Core::FinishIfDone() {
+  StatusCallback ended;
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    if (!has_left_ || is_taking_ || num_loans_ > 0) return;
+    status = end_->ok() ? loan_error_ : *end_;
+    ended = std::exchange(ended_, nullptr);
+  }
+  if (ended != nullptr) std::move(ended)(std::move(status));
+}
+
+// --- OutfeedExport -----------------------------------------------------------
+
+void OutfeedExport::Connect(Options options, ConnectCallback done) {
+  if (options.registry == nullptr || options.connection.device == nullptr) {
+    return std::move(done)(absl::InvalidArgumentError(
+        "the sending end of an outfeed needs a device and a registry"));
+  }
+  auto channel = OutfeedChannelOf(*options.connection.device);
+  if (!channel.ok()) return std::move(done)(channel.status());
+  StreamLink::Connect(
+      StreamLink::kSender, std::move(options.connection),
+      [channel = *std::move(channel), registry = std::move(options.registry),
+       ended = std::move(options.ended), done = std::move(done)](
+          absl::StatusOr<std::shared_ptr<StreamLink>> link) mutable {
+        if (!link.ok()) return std::move(done)(link.status());
+        const auto core =
+            std::make_shared<Core>(std::move(channel), std::move(registry),
+                                   *std::move(link), std::move(ended));
+        absl::Status status = core->Start();
+        if (!status.ok()) return std::move(done)(std::move(status));
+        std::move(done)(
+            std::unique_ptr<OutfeedExport>(new OutfeedExport(core)));
+      });
+}
+
+OutfeedExport::OutfeedExport(std::shared_ptr<Core> core)
+    : core_(std::move(core)) {}
+
+OutfeedExport::~OutfeedExport() { core_->Stop(); }
+
+}  // namespace tutti

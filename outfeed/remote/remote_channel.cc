@@ -1,0 +1,412 @@
+#include "outfeed/remote/remote_channel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "outfeed/frame.h"
+#include "tutti/environment.h"
+
+namespace tutti {
+
+// The inner channel's listener: passes on what comes, but for its own mark,
+// which stands for the failure of the stream.
+class RemoteChannel::Tap : public OutfeedListener {
+ public:
+  explicit Tap(std::shared_ptr<OutfeedListener> listener)
+      : listener_(std::move(listener)) {}
+
+  size_t TakeArrays(absl::Span<Tensor> arrays) override {
+    const bool fails = arrays.back().data() == mark_.data();
+    const size_t num_arrays = arrays.size() - (fails ? 1 : 0);
+    const size_t num_taken =
+        num_arrays == 0 ? 0 : listener_->TakeArrays(arrays.first(num_arrays));
+    if (num_taken < num_arrays || !fails) return num_taken;
+    arrays.back() = Tensor();
+    OnFailed(failure_);
+    return arrays.size();
+  }
+  void OnFailed(absl::Status status) override {
+    listener_->OnFailed(std::move(status));
+  }
+
+  // Once, before the mark goes into the channel.
+  Tensor MarkOf(absl::Status failure) {
+    failure_ = std::move(failure);
+    return *Tensor::Wrap(DType::kUint8, TensorShape::Vector(1), mark_.data());
+  }
+
+  const OutfeedListener& listener() const { return *listener_; }
+
+ private:
+  const std::shared_ptr<OutfeedListener> listener_;
+  std::array<std::byte, 1> mark_ = {};
+  absl::Status failure_;
+};
+
+std::shared_ptr<RemoteChannel> RemoteChannel::Create(
+    std::string name, std::shared_ptr<StreamLink> link,
+    std::shared_ptr<OutfeedRegistry> registry) {
+  return std::shared_ptr<RemoteChannel>(
+      new RemoteChannel(std::move(name), std::move(link), std::move(registry)));
+}
+
+RemoteChannel::RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
+                             std::shared_ptr<OutfeedRegistry> registry)
+    : name_(std::move(name)),
+      link_(std::move(link)),
+      inner_(name_, MemoryChannel::Options()),
+      reader_(std::move(registry)) {}
+
+// What the sending end says of itself has the name.
+absl::Status RemoteChannel::Annotated(const absl::Status& status) const {
+  if (absl::StrContains(status.message(), name_)) return status;
+  return absl::Status(status.code(), absl::StrCat("outfeed of ", name_, ": ",
+                                                  status.message()));
+}
+
+std::shared_ptr<RemoteChannel::Tap> RemoteChannel::TapOf(
+    const OutfeedListener& listener) const {
+  MutexLock lock(&mu_);
+  return tap_ != nullptr && &tap_->listener() == &listener ? tap_ : nullptr;
+}
+
+// --- The channel -------------------------------------------------------------
+
+void RemoteChannel::TransferToOutfeed(absl::Span<Tensor> /*arrays*/,
+                                      StatusCallback done) {
+  if (done == nullptr) return;
+  std::move(done)(Annotated(
+      absl::UnimplementedError("it is sent to in its device's process alone")));
+}
+
+absl::Status RemoteChannel::TransferFromOutfeed(
+    std::shared_ptr<OutfeedListener> listener) {
+  {
+    MutexLock lock(&mu_);
+    if (has_listened_) {
+      return Annotated(absl::FailedPreconditionError(
+          "a connection is for one receiver, and has had it"));
+    }
+    has_listened_ = true;
+    tap_ = std::make_shared<Tap>(std::move(listener));
+    absl::Status status = inner_.TransferFromOutfeed(tap_);
+    if (!status.ok()) return status;
+  }
+  link_->environment().queue->Schedule(
+      [self = shared_from_this()] { self->Begin(); });
+  return absl::OkStatus();
+}
+
+void RemoteChannel::Resume(const OutfeedListener& listener) {
+  if (const auto tap = TapOf(listener)) inner_.Resume(*tap);
+}
+
+void RemoteChannel::Close(const OutfeedListener& listener, Tensor last,
+                          absl::Status refusal) {
+  {
+    MutexLock lock(&mu_);
+    const bool is_listening = tap_ != nullptr && &tap_->listener() == &listener;
+    if (!is_listening || last_.is_set()) return;
+    last_ = std::move(last);
+    refusal_ = std::move(refusal);
+  }
+  link_->Lend(TagOf(StreamTag::kClose, 0), kCloseWord, [](absl::Status) {});
+}
+
+void RemoteChannel::End(const OutfeedListener& listener, absl::Status status) {
+  std::shared_ptr<Tap> tap;
+  {
+    MutexLock lock(&mu_);
+    if (tap_ == nullptr || &tap_->listener() != &listener) return;
+    tap.swap(tap_);
+  }
+  inner_.End(*tap, status);
+  link_->End(std::move(status));
+  Advance();
+}
+
+// --- What comes of the link --------------------------------------------------
+
+void RemoteChannel::Begin() {
+  for (uint64_t number = 0; number < kNumSlots; ++number) AskForParcel(number);
+  Advance();
+}
+
+void RemoteChannel::AskForParcel(uint64_t number) {
+  link_->Ask(TagOf(StreamTag::kParcel, number),
+             absl::MakeSpan(slots_[number % kNumSlots]),
+             [self = shared_from_this(), number](const absl::Status& status) {
+               self->OnParcel(number, status);
+             });
+}
+
+// What fails fails with the link.
+void RemoteChannel::OnParcel(uint64_t number, const absl::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    slot_states_[number % kNumSlots] =
+        status.ok() ? SlotState::kCome : SlotState::kLost;
+  }
+  Advance();
+}
+
+void RemoteChannel::OnLargeArray(size_t num_before,
+                                 const absl::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    --num_large_asked_;
+    if (!status.ok()) {
+      num_before_lost_ =
+          std::min(num_before, num_before_lost_.value_or(num_before));
+    }
+  }
+  Advance();
+}
+
+void RemoteChannel::OnTransferred(const absl::Status& status) {
+  if (!status.ok()) return;  // The listener has ended the stream.
+  {
+    MutexLock lock(&mu_);
+    is_transferring_ = false;
+  }
+  Advance();
+}
+
+// --- Reading -----------------------------------------------------------------
+
+void RemoteChannel::Advance() {
+  {
+    MutexLock lock(&mu_);
+    is_due_ = true;
+    if (is_stepping_) return;
+    is_stepping_ = true;
+  }
+  for (;;) {
+    {
+      MutexLock lock(&mu_);
+      is_stepping_ = std::exchange(is_due_, false);
+      if (!is_stepping_) return;
+    }
+    while (Step()) {
+    }
+  }
+}
+
+bool RemoteChannel::Step() {
+  if (state_ == State::kOver || !MayStep()) return false;
+  if (is_flushing_) return Flush();
+  if (end_word_.has_value()) return EndReading(*end_word_);
+  if (deferred_.has_value()) {
+    const StreamReader::LargeArray array = *deferred_;
+    deferred_.reset();
+    return Take(array);
+  }
+  switch (state_) {
+    case State::kNextParcel:
+      return BeginParcel();
+    case State::kReading:
+      return Read();
+    case State::kParcelRead:
+      return EndParcel();
+    case State::kOver:
+      break;
+  }
+  return false;
+}
+
+bool RemoteChannel::MayStep() {
+  {
+    MutexLock lock(&mu_);
+    if (!has_listened_) return false;
+    if (tap_ != nullptr) return !is_transferring_;
+  }
+  StopReading();
+  return false;
+}
+
+bool RemoteChannel::BeginParcel() {
+  const size_t slot = parcel_ % kNumSlots;
+  SlotState slot_state = SlotState::kAwaited;
+  {
+    MutexLock lock(&mu_);
+    slot_state = std::exchange(slot_states_[slot], SlotState::kAwaited);
+  }
+  if (slot_state == SlotState::kAwaited) return false;
+  if (slot_state == SlotState::kLost) return EndAfterBatch(link_->status());
+  reader_.Begin(slots_[slot]);
+  state_ = State::kReading;
+  return true;
+}
+
+bool RemoteChannel::EndParcel() {
+  AskForParcel(parcel_ + kNumSlots);
+  ++parcel_;
+  state_ = State::kNextParcel;
+  return true;
+}
+
+bool RemoteChannel::Read() {
+  const absl::StatusOr<StreamReader::Step> step = reader_.Next();
+  if (!step.ok()) return EndAfterBatch(Annotated(step.status()));
+  return std::visit([this](const auto& taken) { return Take(taken); }, *step);
+}
+
+// Hands the whole items on when all of their arrays have come, or, after the
+// end of the link, those before the first array that never comes.
+bool RemoteChannel::Flush() {
+  bool has_lost = false;
+  {
+    MutexLock lock(&mu_);
+    if (num_large_asked_ > 0) return false;
+    has_lost = num_before_lost_.has_value();
+    if (has_lost) num_whole_ = *num_before_lost_;
+    is_transferring_ = num_whole_ > 0;
+  }
+  const bool has_error = end_word_.has_value() && !end_word_->ok();
+  if (has_lost && !has_error) end_word_ = link_->status();
+  is_flushing_ = false;
+  if (num_whole_ == 0) return true;
+  const auto end_of_whole =
+      batch_.begin() + static_cast<std::ptrdiff_t>(num_whole_);
+  std::vector<Tensor> rest(std::make_move_iterator(end_of_whole),
+                           std::make_move_iterator(batch_.end()));
+  batch_.resize(num_whole_);
+  inner_.TransferToOutfeed(absl::MakeSpan(batch_),
+                           [self = shared_from_this()](absl::Status status) {
+                             self->OnTransferred(status);
+                           });
+  batch_ = std::move(rest);
+  batch_bytes_ = item_bytes_;
+  num_whole_ = 0;
+  return true;
+}
+
+bool RemoteChannel::Take(const StreamReader::ParcelEnd& /*step*/) {
+  state_ = State::kParcelRead;
+  is_flushing_ = true;
+  return true;
+}
+
+bool RemoteChannel::Take(const StreamReader::Header& step) {
+  batch_.push_back(step.consumer->header);
+  num_item_arrays_left_ = step.consumer->arrays.size();
+  if (num_item_arrays_left_ == 0) num_whole_ = batch_.size();
+  return true;
+}
+
+bool RemoteChannel::Take(const StreamReader::InlineArray& step) {
+  absl::StatusOr<Tensor> array =
+      Tensor::Allocate(step.spec->dtype, step.spec->shape);
+  if (!array.ok()) return EndAfterBatch(Annotated(array.status()));
+  if (!step.bytes.empty()) {
+    std::memcpy(array->mutable_data(), step.bytes.data(), step.bytes.size());
+  }
+  return AddArray(*std::move(array));
+}
+
+bool RemoteChannel::Take(const StreamReader::LargeArray& step) {
+  absl::Status link_status = link_->status();
+  if (!link_status.ok()) return EndAfterBatch(std::move(link_status));
+  const bool is_above = batch_bytes_ > kMaxBatchBytes ||
+                        step.num_bytes > kMaxBatchBytes - batch_bytes_;
+  if (is_above && num_whole_ > 0) {
+    deferred_ = step;
+    is_flushing_ = true;
+    return true;
+  }
+  absl::StatusOr<Tensor> array =
+      Tensor::Allocate(step.spec->dtype, step.spec->shape);
+  if (!array.ok()) return EndAfterBatch(Annotated(array.status()));
+  AskForArray(*array);
+  return AddArray(*std::move(array));
+}
+
+bool RemoteChannel::Take(const StreamReader::End& step) {
+  is_senders_end_ = true;
+  return EndAfterBatch(step.status);
+}
+
+bool RemoteChannel::AddArray(Tensor array) {
+  batch_bytes_ += array.size_bytes();
+  item_bytes_ += array.size_bytes();
+  batch_.push_back(std::move(array));
+  if (--num_item_arrays_left_ == 0) {
+    num_whole_ = batch_.size();
+    item_bytes_ = 0;
+  }
+  return true;
+}
+
+void RemoteChannel::AskForArray(Tensor array) {
+  {
+    MutexLock lock(&mu_);
+    ++num_large_asked_;
+  }
+  const auto into = absl::MakeSpan(array.mutable_data(), array.size_bytes());
+  link_->Ask(TagOf(StreamTag::kLargeArray, num_large_arrays_++), into,
+             [self = shared_from_this(), num_before = num_whole_,
+              array = std::move(array)](const absl::Status& status) mutable {
+               array = Tensor();
+               self->OnLargeArray(num_before, status);
+             });
+}
+
+// --- The end -----------------------------------------------------------------
+
+bool RemoteChannel::EndAfterBatch(absl::Status status) {
+  end_word_ = std::move(status);
+  is_flushing_ = true;
+  return true;
+}
+
+bool RemoteChannel::EndReading(const absl::Status& status) {
+  StopReading();
+  if (status.ok()) {
+    CloseInner();
+    link_->End(Annotated(absl::CancelledError("the stream has ended")));
+  } else {
+    // As the sending end says, too: what it wrote, or how the link ended.
+    link_->End(status);
+    FailInner(is_senders_end_ ? status : link_->status());
+  }
+  return false;
+}
+
+void RemoteChannel::StopReading() {
+  state_ = State::kOver;
+  batch_.clear();
+}
+
+void RemoteChannel::CloseInner() {
+  std::shared_ptr<Tap> tap;
+  Tensor last = ShutdownHeader();
+  absl::Status refusal = absl::CancelledError("the stream has ended");
+  {
+    MutexLock lock(&mu_);
+    tap = tap_;
+    if (last_.is_set()) {
+      last = last_;
+      refusal = refusal_;
+    }
+  }
+  if (tap == nullptr) return;
+  inner_.Close(*tap, std::move(last), std::move(refusal));
+}
+
+void RemoteChannel::FailInner(const absl::Status& status) {
+  std::shared_ptr<Tap> tap;
+  {
+    MutexLock lock(&mu_);
+    tap = tap_;
+  }
+  if (tap == nullptr) return;
+  inner_.Close(*tap, tap->MarkOf(status), status);
+}
+
+}  // namespace tutti

@@ -1,0 +1,145 @@
+#ifndef TUTTI_OUTFEED_REMOTE_REMOTE_CHANNEL_H_
+#define TUTTI_OUTFEED_REMOTE_REMOTE_CHANNEL_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/base/mutex.h"
+#include "outfeed/memory_channel.h"
+#include "outfeed/parcel.h"
+#include "outfeed/remote/stream_link.h"
+#include "outfeed/stream_reader.h"
+#include "outfeed/stream_tags.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// The channel of a RemoteOutfeedDevice: asks the sending end for what it lends,
+// and writes the items into a MemoryChannel where the listener is. For one
+// listener; the device's side fails with UNIMPLEMENTED.
+//
+// Thread-safe. The listener is called on threads of the link's, of who resumes
+// or of the work queue.
+class RemoteChannel : public OutfeedChannel,
+                      public std::enable_shared_from_this<RemoteChannel> {
+ public:
+  // `name` is the sending device's.
+  static std::shared_ptr<RemoteChannel> Create(
+      std::string name, std::shared_ptr<StreamLink> link,
+      std::shared_ptr<OutfeedRegistry> registry);
+
+  void TransferToOutfeed(absl::Span<Tensor> arrays,
+                         StatusCallback done) override;
+  absl::Status TransferFromOutfeed(std::shared_ptr<OutfeedListener> listener)
+      override ABSL_LOCKS_EXCLUDED(mu_);
+  void Resume(const OutfeedListener& listener) override;
+  void Close(const OutfeedListener& listener, Tensor last,
+             absl::Status refusal) override ABSL_LOCKS_EXCLUDED(mu_);
+  void End(const OutfeedListener& listener, absl::Status status) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  Tallies tallies() const override { return inner_.tallies(); }
+
+ private:
+  class Tap;
+
+  // Parcels that are asked for at a time.
+  static constexpr size_t kNumSlots = 8;
+
+  // Large arrays and what waits for them, but for one item above it.
+  static constexpr size_t kMaxBatchBytes = size_t{1} << 20;
+
+  RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
+                std::shared_ptr<OutfeedRegistry> registry);
+
+  absl::Status Annotated(const absl::Status& status) const;
+  std::shared_ptr<Tap> TapOf(const OutfeedListener& listener) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  void Begin();
+  void AskForParcel(uint64_t number);
+  void OnParcel(uint64_t number, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnLargeArray(size_t num_before, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnTransferred(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Does what can be done; whatever happens calls it. One thread at a time
+  // steps, until a step returns false: there is nothing to do now. A link that
+  // has ended stops nothing before what it had not brought is needed.
+  void Advance() ABSL_LOCKS_EXCLUDED(mu_);
+  bool Step();
+  bool MayStep() ABSL_LOCKS_EXCLUDED(mu_);
+  bool BeginParcel() ABSL_LOCKS_EXCLUDED(mu_);
+  bool EndParcel();
+  bool Read();
+  bool Flush() ABSL_LOCKS_EXCLUDED(mu_);
+  bool Take(const StreamReader::ParcelEnd& step);
+  bool Take(const StreamReader::Header& step);
+  bool Take(const StreamReader::InlineArray& step);
+  bool Take(const StreamReader::LargeArray& step);
+  bool Take(const StreamReader::End& step);
+  bool AddArray(Tensor array);
+  void AskForArray(Tensor array) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Nothing more is read: once the items before are in the inner channel, it
+  // gets the end.
+  bool EndAfterBatch(absl::Status status);
+  bool EndReading(const absl::Status& status);
+  void StopReading();
+  void CloseInner() ABSL_LOCKS_EXCLUDED(mu_);
+  void FailInner(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::string name_;
+  const std::shared_ptr<StreamLink> link_;
+  MemoryChannel inner_;
+
+  // Where answers go: the link's until they have come.
+  std::array<std::array<std::byte, kParcelBytes>, kNumSlots> slots_;
+
+  mutable Mutex mu_;
+  bool has_listened_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<Tap> tap_ ABSL_GUARDED_BY(mu_);  // Null after End().
+  Tensor last_ ABSL_GUARDED_BY(mu_);               // Set by Close().
+  absl::Status refusal_ ABSL_GUARDED_BY(mu_);
+  enum class SlotState { kAwaited, kCome, kLost };
+  std::array<SlotState, kNumSlots> slot_states_ ABSL_GUARDED_BY(mu_) = {};
+  bool is_transferring_ ABSL_GUARDED_BY(mu_) = false;
+  int num_large_asked_ ABSL_GUARDED_BY(mu_) = 0;
+
+  // Set when a large array was lost: of `batch_`, the arrays of whole items
+  // before the first such one.
+  std::optional<size_t> num_before_lost_ ABSL_GUARDED_BY(mu_);
+  bool is_stepping_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_due_ ABSL_GUARDED_BY(mu_) = false;
+
+  // The stepping thread's.
+  StreamReader reader_;
+  enum class State { kNextParcel, kReading, kParcelRead, kOver };
+  State state_ = State::kNextParcel;
+  uint64_t parcel_ = 0;              // The one that is read, or the next.
+  uint64_t num_large_arrays_ = 0;    // That were asked for.
+  std::vector<Tensor> batch_;        // Whole items, then a part of one.
+  size_t num_whole_ = 0;             // Of these, the arrays of whole items.
+  size_t num_item_arrays_left_ = 0;  // Of the item that is a part.
+  size_t batch_bytes_ = 0;
+  size_t item_bytes_ = 0;  // Of these, that item's.
+  bool is_flushing_ = false;
+  std::optional<StreamReader::LargeArray> deferred_;
+  std::optional<absl::Status> end_word_;
+  bool is_senders_end_ = false;  // A parcel said it.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_OUTFEED_REMOTE_REMOTE_CHANNEL_H_

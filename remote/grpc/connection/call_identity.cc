@@ -1,0 +1,203 @@
+#include "remote/grpc/connection/call_identity.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "grpc/grpc_security_constants.h"
+
+namespace tutti {
+namespace {
+
+// Names that end in "-bin" may have any bytes as their values.
+constexpr char kVersionName[] = "tutti-protocol";
+constexpr char kJobName[] = "tutti-job-bin";
+constexpr char kTokenName[] = "tutti-token-bin";
+constexpr char kCallerName[] = "tutti-caller";
+constexpr char kCallerIncarnationName[] = "tutti-caller-incarnation";
+constexpr char kCalleeName[] = "tutti-callee";
+constexpr char kCalleeIncarnationName[] = "tutti-callee-incarnation";
+constexpr char kIncarnationName[] = "tutti-incarnation";
+constexpr char kHostName[] = "tutti-host";
+constexpr char kChallengeName[] = "tutti-challenge-bin";
+constexpr char kAnsweredName[] = "tutti-answered";
+
+// Longer texts of others are not repeated in full.
+constexpr size_t kMaxQuoted = 64;
+
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("\"", text.substr(0, kMaxQuoted),
+                      text.size() > kMaxQuoted ? "..." : "", "\"");
+}
+
+// Empty if it is not there, or not once.
+absl::string_view Find(const Metadata& metadata, const char* name) {
+  const auto [begin, end] = metadata.equal_range(name);
+  if (begin == end || std::next(begin) != end) return {};
+  return {begin->second.data(), begin->second.size()};
+}
+
+template <typename T>
+absl::StatusOr<T> FindNumber(const Metadata& metadata, const char* name) {
+  T value = 0;
+  const absl::string_view text = Find(metadata, name);
+  if (absl::SimpleAtoi(text, &value)) return value;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the metadata ", name, " of a call is no number: ", Quoted(text)));
+}
+
+// Takes as long for any text of this size: how long it takes says nothing about
+// where the two differ.
+bool SameSecret(absl::string_view a, absl::string_view b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const char other = b.empty() ? '\0' : b[i % b.size()];
+    difference |= static_cast<unsigned char>(a[i] ^ other);
+  }
+  return difference == 0;
+}
+
+absl::Status CheckJob(const CallCheck& check, const Metadata& metadata) {
+  if (!SameSecret(Find(metadata, kTokenName), check.job->token)) {
+    return absl::UnauthenticatedError(
+        "the call does not have this job's token");
+  }
+  const absl::string_view version = Find(metadata, kVersionName);
+  if (version != absl::StrCat(kProtocolVersion)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the caller speaks version ", Quoted(version), " of the protocol, ",
+        check.cluster->Label(check.cluster->this_task), " speaks version \"",
+        kProtocolVersion, "\""));
+  }
+  const absl::string_view job = Find(metadata, kJobName);
+  if (job == check.job->job_id) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the caller is of job ", Quoted(job), ", ",
+                   check.cluster->Label(check.cluster->this_task),
+                   " is of job ", Quoted(check.job->job_id)));
+}
+
+absl::Status CheckCertificate(const CallCheck& check, int caller) {
+  if (!check.certified_names) return absl::OkStatus();
+  const std::vector<std::string>& names = *check.certified_names;
+  const std::string wanted = CertifiedName(caller);
+  if (std::find(names.begin(), names.end(), wanted) != names.end()) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the caller says that it is ", wanted, ", but its certificate is for ",
+      names.empty() ? "nobody" : Quoted(names[0])));
+}
+
+absl::Status CheckCallee(const CallCheck& check, const Metadata& metadata) {
+  const ClusterSpec& cluster = *check.cluster;
+  const auto callee = FindNumber<int>(metadata, kCalleeName);
+  if (!callee.ok()) return callee.status();
+  if (*callee != cluster.this_task) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the caller wanted task ", *callee, ", this is ",
+                     cluster.Label(cluster.this_task)));
+  }
+  const auto expected = FindNumber<uint64_t>(metadata, kCalleeIncarnationName);
+  if (!expected.ok()) return expected.status();
+  if (*expected == 0 || *expected == check.incarnation) {
+    return absl::OkStatus();
+  }
+  return Restarted(cluster.Label(cluster.this_task), *expected,
+                   check.incarnation);
+}
+
+}  // namespace
+
+void AddIdentity(const JobIdentity& job, const CallParties& parties,
+                 grpc::ClientContext& context) {
+  context.AddMetadata(kVersionName, absl::StrCat(kProtocolVersion));
+  context.AddMetadata(kJobName, job.job_id);
+  context.AddMetadata(kTokenName, job.token);
+  context.AddMetadata(kCallerName, absl::StrCat(parties.caller));
+  context.AddMetadata(kCallerIncarnationName,
+                      absl::StrCat(parties.caller_incarnation));
+  context.AddMetadata(kCalleeName, absl::StrCat(parties.callee));
+  context.AddMetadata(kCalleeIncarnationName,
+                      absl::StrCat(parties.callee_incarnation));
+}
+
+absl::StatusOr<ControlCaller> CheckIdentity(const CallCheck& check,
+                                            const Metadata& metadata) {
+  absl::Status status = CheckJob(check, metadata);
+  if (!status.ok()) return status;
+
+  const auto caller = FindNumber<int>(metadata, kCallerName);
+  if (!caller.ok()) return caller.status();
+  if (*caller < 0 || *caller >= check.cluster->num_tasks()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the caller says that it is task ", *caller, " of a cluster of ",
+        check.cluster->num_tasks(), " tasks"));
+  }
+  status = CheckCertificate(check, *caller);
+  if (!status.ok()) return status;
+
+  const auto incarnation =
+      FindNumber<uint64_t>(metadata, kCallerIncarnationName);
+  if (!incarnation.ok()) return incarnation.status();
+  if (*incarnation == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the caller says that it is incarnation 0 of task ", *caller));
+  }
+  status = CheckCallee(check, metadata);
+  if (!status.ok()) return status;
+  return ControlCaller{.task = *caller, .incarnation = *incarnation};
+}
+
+std::string CertifiedName(int task) { return absl::StrCat("task-", task); }
+
+std::vector<std::string> NamesInCertificate(
+    const grpc::ServerContextBase& context) {
+  std::vector<std::string> names;
+  const auto auth = context.auth_context();
+  if (auth == nullptr || !auth->IsPeerAuthenticated()) return names;
+  for (const char* property :
+       {GRPC_X509_CN_PROPERTY_NAME, GRPC_PEER_DNS_PROPERTY_NAME}) {
+    for (const grpc::string_ref& name : auth->FindPropertyValues(property)) {
+      names.emplace_back(name.data(), name.size());
+    }
+  }
+  return names;
+}
+
+void AddIncarnation(uint64_t incarnation, grpc::ServerContextBase& context) {
+  context.AddInitialMetadata(kIncarnationName, absl::StrCat(incarnation));
+}
+
+std::optional<uint64_t> FindIncarnation(const Metadata& metadata) {
+  const auto incarnation = FindNumber<uint64_t>(metadata, kIncarnationName);
+  if (!incarnation.ok() || *incarnation == 0) return std::nullopt;
+  return *incarnation;
+}
+
+void AddMemoryAsk(const MemoryAsk& ask, grpc::ClientContext& context) {
+  context.AddMetadata(kHostName, ask.host);
+  context.AddMetadata(kChallengeName, ask.challenge);
+}
+
+std::optional<MemoryAsk> FindMemoryAsk(const Metadata& metadata) {
+  MemoryAsk ask{.host = std::string(Find(metadata, kHostName)),
+                .challenge = std::string(Find(metadata, kChallengeName))};
+  if (ask.host.empty() || ask.challenge.empty()) return std::nullopt;
+  return ask;
+}
+
+void MarkAnswered(grpc::ServerContextBase& context) {
+  context.AddTrailingMetadata(kAnsweredName, "1");
+}
+
+bool IsAnswered(const Metadata& metadata) {
+  return metadata.find(kAnsweredName) != metadata.end();
+}
+
+absl::Status Restarted(absl::string_view peer, uint64_t before, uint64_t now) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      peer, " restarted: incarnation ", before, " before, ", now, " now"));
+}
+
+}  // namespace tutti

@@ -1,0 +1,73 @@
+#include "remote/grpc/connection/channel_arguments.h"
+
+#include <limits>
+
+#include "grpc/grpc.h"
+
+namespace tutti {
+namespace {
+
+// Larger than any bound that makes sense; settings are ints.
+constexpr size_t kMaxSetting = size_t{1} << 30;
+
+int AsSetting(size_t value) {
+  return static_cast<int>(value < kMaxSetting ? value : kMaxSetting);
+}
+
+}  // namespace
+
+ChannelSettings ConnectionSettings() {
+  return {
+      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20},
+      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, (4 << 20)},
+      {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, 8 << 20},
+      {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+      {GRPC_ARG_TCP_READ_CHUNK_SIZE, 1 << 20},
+      {GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20},
+      // A peer whose host is gone without a word, or that does not read, holds
+      // nothing for longer than the sum of these; one that stalls for less than
+      // the second is not given up.
+      {GRPC_ARG_KEEPALIVE_TIME_MS, 5'000},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+  };
+}
+
+ChannelSettings ClientSettings(size_t max_message_bytes) {
+  ChannelSettings settings = ConnectionSettings();
+  const ChannelSettings own = {
+      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, AsSetting(max_message_bytes)},
+      {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
+      {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
+      {GRPC_ARG_ENABLE_RETRIES, 0},
+      {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
+      {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
+      // In spite of its name, how long one attempt to connect may take. A TLS
+      // handshake with a task that has no processor now takes its time; who is
+      // silent for too long is for the heartbeats to say.
+      {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000},
+      {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
+      {GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000},
+  };
+  settings.insert(settings.end(), own.begin(), own.end());
+  return settings;
+}
+
+ChannelSettings ServerSettings(size_t max_message_bytes) {
+  ChannelSettings settings = ConnectionSettings();
+  const ChannelSettings own = {
+      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, AsSetting(max_message_bytes)},
+      // Calls past the bound of a peer are refused. Were they held up instead,
+      // heartbeats would be, and those that others wait for.
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, std::numeric_limits<int>::max()},
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000},
+      // Whoever keeps a connection alive may say so as often as it likes.
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},
+      {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
+  };
+  settings.insert(settings.end(), own.begin(), own.end());
+  return settings;
+}
+
+}  // namespace tutti

@@ -1,0 +1,114 @@
+#include "remote/grpc/connection/listen_address.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "remote/grpc/connection/file_descriptor.h"
+#include "tests/doubles/status_matchers.h"
+
+namespace {
+
+// What the system says of IPv6.
+enum class Ipv6 { kAsItIs, kAlone, kMissing };
+Ipv6 ipv6 = Ipv6::kAsItIs;
+
+}  // namespace
+
+// In the place of the C library's.
+extern "C" int socket(int domain, int type, int protocol) noexcept {
+  if (domain == AF_INET6 && ipv6 == Ipv6::kMissing) {
+    errno = EAFNOSUPPORT;
+    return -1;
+  }
+  const auto fd = static_cast<int>(syscall(SYS_socket, domain, type, protocol));
+  const int yes = 1;
+  if (fd >= 0 && domain == AF_INET6 && ipv6 == Ipv6::kAlone) {
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
+  }
+  return fd;
+}
+
+namespace tutti {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(ListenAddressTest, HostAndPortAreTold) {
+  EXPECT_EQ(SplitAddress("host:7000").host, "host");
+  EXPECT_EQ(SplitAddress("host:7000").port, "7000");
+  EXPECT_EQ(SplitAddress("[::1]:7000").host, "::1");
+  EXPECT_EQ(SplitAddress("[::1]:7000").port, "7000");
+}
+
+TEST(ListenAddressTest, LoopbackIsKnown) {
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "::1", "localhost"}) {
+    const auto addresses = ResolveListenAddresses(host, "7000");
+    ASSERT_THAT(addresses, IsOk());
+    EXPECT_TRUE(addresses->is_loopback) << host;
+  }
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "128.0.0.1"}) {
+    const auto addresses = ResolveListenAddresses(host, "7000");
+    ASSERT_THAT(addresses, IsOk());
+    EXPECT_FALSE(addresses->is_loopback) << host;
+  }
+}
+
+TEST(ListenAddressTest, EndpointsAreNumbers) {
+  EXPECT_THAT(ResolveListenAddresses("127.0.0.1", "7000")->endpoints,
+              ElementsAre("127.0.0.1:7000"));
+  EXPECT_THAT(ResolveListenAddresses("::1", "7000")->endpoints,
+              ElementsAre("[::1]:7000"));
+}
+
+TEST(ListenAddressTest, AHostThatIsNotIsAnError) {
+  EXPECT_THAT(ResolveListenAddresses("no such host", "7000"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("no such host:7000")));
+}
+
+TEST(ListenAddressTest, AnAddressOfAnotherMachineIsAnError) {
+  EXPECT_THAT(ListenAt({"192.0.2.1:7000"}),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("cannot listen at 192.0.2.1:7000")));
+}
+
+TEST(ListenAddressTest, AKindOfAddressThatIsMissingIsLeftOut) {
+  const auto listeners = ListenAt({"192.0.2.1:0", "127.0.0.1:0"});
+  ASSERT_THAT(listeners, IsOk());
+  EXPECT_EQ(listeners->size(), 1);
+}
+
+// Whether one can connect there by IPv4.
+bool TakesIpv4(int listener) {
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof(bound);
+  EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size),
+            0);
+  sockaddr_in address = {.sin_family = AF_INET};
+  address.sin_port = reinterpret_cast<const sockaddr_in&>(bound).sin_port;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+                 sizeof(address)) == 0;
+}
+
+TEST(ListenAddressTest, AllAddressesAreThoseOfIpv4Too) {
+  for (const Ipv6 kind : {Ipv6::kAsItIs, Ipv6::kAlone, Ipv6::kMissing}) {
+    ipv6 = kind;
+    const auto listeners = ListenAt({"[::]:0"});
+    ipv6 = Ipv6::kAsItIs;
+    ASSERT_THAT(listeners, IsOk());
+    EXPECT_TRUE(TakesIpv4((*listeners)[0].get())) << static_cast<int>(kind);
+  }
+}
+
+}  // namespace
+}  // namespace tutti

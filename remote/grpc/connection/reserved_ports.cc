@@ -1,0 +1,36 @@
+#include "remote/grpc/connection/reserved_ports.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+namespace tutti {
+
+namespace {
+
+// Of a new socket, bound to it. 0 if there is none. Linux lets several sockets
+// that have SO_REUSEADDR be bound to one port if at most one of them listens,
+// but gives such a port to nobody who leaves the choice to it.
+int BindToFreePort(int fd) {
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof(address);
+  if (bind(fd, plain, size) != 0) return 0;
+  if (getsockname(fd, plain, &size) != 0) return 0;
+  return ntohs(address.sin_port);
+}
+
+}  // namespace
+
+ReservedPorts::ReservedPorts(int count) {
+  for (int i = 0; i < count; ++i) {
+    sockets_.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ports_.push_back(BindToFreePort(sockets_.back().get()));
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,85 @@
+#include "remote/grpc/connection/same_host_socket.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+struct UnixAddress {
+  sockaddr_un address = {};
+  socklen_t size = 0;
+
+  const sockaddr* get() const {
+    return reinterpret_cast<const sockaddr*>(&address);
+  }
+};
+
+// An address of the abstract kind begins with NUL, and ends where it ends.
+std::optional<UnixAddress> NameFor(absl::string_view address) {
+  const std::string name = absl::StrCat("tutti/", address);
+  UnixAddress result;
+  if (name.size() + 1 > sizeof(result.address.sun_path)) return std::nullopt;
+  result.address.sun_family = AF_UNIX;
+  std::memcpy(result.address.sun_path + 1, name.data(), name.size());
+  result.size =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return result;
+}
+
+FileDescriptor MakeSocket() {
+  return FileDescriptor(
+      socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// The system chooses a name that nobody has.
+bool BindToOwnName(int fd) {
+  sockaddr_un any = {};
+  any.sun_family = AF_UNIX;
+  return bind(fd, reinterpret_cast<const sockaddr*>(&any),
+              sizeof(any.sun_family)) == 0;
+}
+
+}  // namespace
+
+FileDescriptor ListenOnSameHost(absl::string_view address) {
+  const auto name = NameFor(address);
+  if (!name) return {};
+  FileDescriptor fd = MakeSocket();
+  if (bind(fd.get(), name->get(), name->size) != 0) return {};
+  if (listen(fd.get(), SOMAXCONN) != 0) return {};
+  return fd;
+}
+
+FileDescriptor ConnectOnSameHost(absl::string_view address) {
+  const auto name = NameFor(address);
+  if (!name) return {};
+  FileDescriptor fd = MakeSocket();
+  if (!BindToOwnName(fd.get())) return {};
+  if (connect(fd.get(), name->get(), name->size) != 0) return {};
+  if (!IsOfSameUser(fd.get())) return {};
+  return fd;
+}
+
+bool IsOfSameUser(int fd) {
+  ucred other = {};
+  socklen_t size = sizeof(other);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 &&
+         other.uid == geteuid();
+}
+
+bool IsClosedByPeer(int fd) {
+  pollfd state = {.fd = fd, .events = POLLRDHUP, .revents = 0};
+  return poll(&state, 1, /*timeout=*/0) != 0;
+}
+
+}  // namespace tutti

@@ -1,0 +1,196 @@
+#include "remote/grpc/connection/tls_credentials.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "grpc/grpc.h"
+#include "grpc/grpc_security.h"
+#include "grpc/grpc_security_constants.h"
+#include "openssl/bio.h"
+#include "openssl/err.h"
+#include "openssl/evp.h"
+#include "openssl/pem.h"
+#include "openssl/x509.h"
+#include "remote/grpc/connection/openssl_at_exit.h"
+
+// gRPC can demand a version of TLS, but its public headers do not say how. This
+// is what its library exports; null where it does not.
+class grpc_ssl_server_credentials {
+ public:
+  __attribute__((weak)) void set_min_tls_version(grpc_tls_version version);
+};
+
+namespace tutti {
+namespace {
+
+struct PemFiles {
+  std::string certificate;
+  std::string key;
+  std::string ca;
+};
+
+absl::StatusOr<std::string> Read(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is a directory; wanted a file in PEM format"));
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)),
+                   std::istreambuf_iterator<char>());
+  if (!file.good()) {
+    return absl::ErrnoToStatus(errno == 0 ? EIO : errno,
+                               absl::StrCat("cannot read ", path));
+  }
+  if (text.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is empty; wanted a file in PEM format"));
+  }
+  return text;
+}
+
+absl::StatusOr<PemFiles> Read(const TlsOptions& tls) {
+  if (tls.certificate.empty() || tls.key.empty() || tls.ca.empty()) {
+    return absl::InvalidArgumentError(
+        "TLS needs three files: certificate, key and CA");
+  }
+  auto certificate = Read(tls.certificate);
+  if (!certificate.ok()) return certificate.status();
+  auto key = Read(tls.key);
+  if (!key.ok()) return key.status();
+  auto ca = Read(tls.ca);
+  if (!ca.ok()) return ca.status();
+  return PemFiles{.certificate = *std::move(certificate),
+                  .key = *std::move(key),
+                  .ca = *std::move(ca)};
+}
+
+struct FreeOpenSsl {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+  void operator()(X509* certificate) const { X509_free(certificate); }
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+template <typename T>
+using OpenSslPtr = std::unique_ptr<T, FreeOpenSsl>;
+
+OpenSslPtr<BIO> Open(const std::string& text) {
+  return OpenSslPtr<BIO>(
+      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+OpenSslPtr<X509> ParseCertificate(const std::string& text) {
+  return OpenSslPtr<X509>(
+      PEM_read_bio_X509(Open(text).get(), nullptr, nullptr, nullptr));
+}
+
+// One with a passphrase is none: there is nobody to ask.
+OpenSslPtr<EVP_PKEY> ParseKey(const std::string& text) {
+  const auto no_passphrase = [](char*, int, int, void*) { return 0; };
+  return OpenSslPtr<EVP_PKEY>(PEM_read_bio_PrivateKey(Open(text).get(), nullptr,
+                                                      no_passphrase, nullptr));
+}
+
+// gRPC has said that they cannot be used, and nothing more.
+absl::Status WhyUnfit(const TlsOptions& tls, const PemFiles& files) {
+  const auto certificate = ParseCertificate(files.certificate);
+  const auto key = ParseKey(files.key);
+  std::string why =
+      absl::StrCat("the certificate ", tls.certificate, ", its key ", tls.key,
+                   " and the CA ", tls.ca, " do not fit each other");
+  if (certificate == nullptr) {
+    why = absl::StrCat(tls.certificate, " holds no certificate in PEM format");
+  } else if (key == nullptr) {
+    why = absl::StrCat(tls.key,
+                       " holds no key in PEM format, or one with a "
+                       "passphrase");
+  } else if (ParseCertificate(files.ca) == nullptr) {
+    why =
+        absl::StrCat("the CA ", tls.ca, " holds no certificate in PEM format");
+  } else if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+    why = absl::StrCat("the key ", tls.key, " is not that of the certificate ",
+                       tls.certificate);
+  }
+  ERR_clear_error();
+  return absl::InvalidArgumentError(why);
+}
+
+// gRPC's own class for this does not let the version of TLS be set.
+class TlsServerCredentials final : public grpc::ServerCredentials {
+ public:
+  explicit TlsServerCredentials(const PemFiles& files) : credentials_(nullptr) {
+    grpc_ssl_pem_key_cert_pair pair = {.private_key = files.key.c_str(),
+                                       .cert_chain = files.certificate.c_str()};
+    credentials_ = grpc_ssl_server_credentials_create_ex(
+        files.ca.c_str(), &pair, 1,
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, nullptr);
+    if (credentials_ == nullptr) return;
+    if (&grpc_ssl_server_credentials::set_min_tls_version != nullptr) {
+      reinterpret_cast<grpc_ssl_server_credentials*>(credentials_)
+          ->set_min_tls_version(grpc_tls_version::TLS1_3);
+    }
+  }
+  ~TlsServerCredentials() override {
+    if (credentials_ != nullptr) grpc_server_credentials_release(credentials_);
+  }
+  TlsServerCredentials(const TlsServerCredentials&) = delete;
+  TlsServerCredentials& operator=(const TlsServerCredentials&) = delete;
+
+  void SetAuthMetadataProcessor(
+      const std::shared_ptr<grpc::AuthMetadataProcessor>& /*none*/) override {}
+
+  // Whether a server can use them: gRPC says so only of one with a port of its
+  // own. This one accepts nothing.
+  bool Work() {
+    grpc_completion_queue* const queue =
+        grpc_completion_queue_create_for_pluck(nullptr);
+    grpc_server* const server = grpc_server_create(nullptr, nullptr);
+    grpc_server_register_completion_queue(server, queue, nullptr);
+    const bool works = AddPortToServer("127.0.0.1:0", server) > 0;
+    grpc_server_shutdown_and_notify(server, queue, nullptr);
+    grpc_completion_queue_pluck(queue, nullptr,
+                                gpr_inf_future(GPR_CLOCK_MONOTONIC), nullptr);
+    grpc_server_destroy(server);
+    grpc_completion_queue_shutdown(queue);
+    grpc_completion_queue_destroy(queue);
+    return works;
+  }
+
+ private:
+  int AddPortToServer(const std::string& address,
+                      grpc_server* server) override {
+    if (credentials_ == nullptr) return 0;
+    return grpc_server_add_http2_port(server, address.c_str(), credentials_);
+  }
+
+  grpc_server_credentials* credentials_;
+};
+
+}  // namespace
+
+absl::StatusOr<TransportCredentials> MakeCredentials(const TlsOptions& tls) {
+  if (!tls.enabled()) {
+    return TransportCredentials{.client = grpc::InsecureChannelCredentials(),
+                                .server = grpc::InsecureServerCredentials()};
+  }
+  const auto files = Read(tls);
+  if (!files.ok()) return files.status();
+  KeepOpenSslAtExit();
+  auto server = std::make_shared<TlsServerCredentials>(*files);
+  if (!server->Work()) return WhyUnfit(tls, *files);
+  return TransportCredentials{
+      .client = grpc::SslCredentials({.pem_root_certs = files->ca,
+                                      .pem_private_key = files->key,
+                                      .pem_cert_chain = files->certificate}),
+      .server = std::move(server)};
+}
+
+}  // namespace tutti

@@ -1,0 +1,45 @@
+#include "remote/grpc/transfers/loan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "remote/grpc/connection/in_flight.h"
+#include "remote/peer_memory.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tutti/peer_access.h"
+
+namespace tutti {
+namespace loan_test {
+
+// Looks at the lease when the bytes are its own again.
+class LookingLender final : public Lender {
+ public:
+  void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {
+    lease_then = *lease;
+  }
+
+  const uint64_t* lease = nullptr;
+  uint64_t lease_then = ~uint64_t{0};
+};
+
+TEST(LoanTest, ALeaseHoldsUntilJustBeforeTheLenderIsTold) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  InFlight in_flight;
+  LookingLender lender;
+  auto loan = std::make_shared<Loan>(Delivery{.lender = &lender},
+                                     simulated.get().queue, &in_flight);
+  const MemoryPlace place = loan->Lease(*simulated.get().random);
+  EXPECT_NE(place.lease, 0);
+  std::memcpy(&lender.lease, &place.lease_address, sizeof(lender.lease));
+  loan.reset();
+  EXPECT_EQ(*lender.lease, place.lease);
+  simulated.RunAll();
+  EXPECT_EQ(lender.lease_then, 0);
+  in_flight.Wait();
+}
+
+}  // namespace loan_test
+}  // namespace tutti

@@ -1,0 +1,43 @@
+#ifndef TUTTI_REMOTE_GRPC_TRANSFERS_PART_FEEDER_H_
+#define TUTTI_REMOTE_GRPC_TRANSFERS_PART_FEEDER_H_
+
+#include <array>
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "tutti/peer_access.h"
+
+namespace tutti {
+
+// Gives a borrower the bytes of one transfer, in the order in which they come,
+// as parts of whole elements: straight from where they lie, but for elements
+// that do not lie together.
+//
+// Belongs to one thread at a time.
+class PartFeeder {
+ public:
+  // REQUIRES: the dtype is valid.
+  explicit PartFeeder(const Ask& ask) : ask_(ask) {}
+
+  // The bytes that follow. Errors: the borrower's; then there is nothing to
+  // feed any more.
+  absl::Status Feed(absl::Span<const std::byte> bytes);
+
+ private:
+  absl::Status Give(absl::Span<const std::byte> part);
+
+  // Completes the torn element from the front of `bytes`.
+  absl::Status Mend(absl::Span<const std::byte>& bytes);
+
+  const Ask ask_;
+  size_t given_bytes_ = 0;
+
+  // The beginning of an element of which the rest has not come yet.
+  std::array<std::byte, 8> torn_ = {};
+  size_t num_torn_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_TRANSFERS_PART_FEEDER_H_

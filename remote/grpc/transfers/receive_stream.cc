@@ -1,0 +1,529 @@
+#include "remote/grpc/transfers/receive_stream.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/slice.h"
+#include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/wire/control_messages.h"
+#include "remote/grpc/wire/status_codec.h"
+
+namespace tutti {
+namespace {
+
+// Up to here a turn of the work queue costs more than that other transfers
+// wait.
+constexpr size_t kMaxInlineBytes = size_t{1} << 20;
+
+absl::Status Broken(absl::string_view what) {
+  return absl::InternalError(what);
+}
+
+}  // namespace
+
+std::shared_ptr<ReceiveStream> ReceiveStream::Create(
+    const GrpcTransportOptions* options, Peers* peers, const Target& target,
+    OnEnd on_end) {
+  auto stream = std::make_shared<ReceiveStream>(options, peers, target.task,
+                                                std::move(on_end));
+  stream->self_ = stream;
+  stream->BindTo(target.lane);
+  return stream;
+}
+
+ReceiveStream::ReceiveStream(const GrpcTransportOptions* options, Peers* peers,
+                             int task, OnEnd on_end)
+    : options_(options),
+      peers_(peers),
+      task_(task),
+      on_end_(std::move(on_end)),
+      context_(std::make_unique<grpc::ClientContext>()) {}
+
+ReceiveStream::~ReceiveStream() = default;
+
+void ReceiveStream::BindTo(int lane) {
+  {
+    MutexLock lock(&mu_);
+    incarnation_ = peers_->Identify(task_, *context_);
+    if (options_->same_host_memory) {
+      Random& random = *options_->environment.random;
+      challenge_ = {random.Next(), random.Next()};
+      AddMemoryAsk({.host = NameOfHost(), .challenge = Encode(*challenge_)},
+                   *context_);
+    }
+    grpc::GenericStub stub(peers_->TransferChannel(task_, lane));
+    stub.PrepareBidiStreamingCall(context_.get(), kTransferMethod,
+                                  grpc::StubOptions(), this);
+  }
+  AddHold();  // Until StopWriting(): writes begin outside of reactions.
+}
+
+bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
+  absl::Status refused;
+  {
+    MutexLock lock(&mu_);
+    if (ended_) return false;
+    // A cancelled one that is about to be told has left its key.
+    std::shared_ptr<Incoming>& present = untold_[key];
+    if (present == nullptr || !present->end_reason.ok()) {
+      const uint64_t id = ++last_id_;
+      const bool may_read_memory =
+          asks_for_memory_ && ask.num_bytes >= kMinMemoryBytes;
+      present = std::make_shared<Incoming>(id, key, ask, may_read_memory);
+      open_.emplace(id, present);
+      Enqueue({.kind = RecordKind::kRequest,
+               .id = id,
+               .key = key,
+               .num_bytes = ask.num_bytes,
+               .dtype = ask.dtype,
+               .incarnation = ask.incarnation,
+               .may_read_memory = may_read_memory});
+    } else {
+      refused = absl::AlreadyExistsError(
+          absl::StrCat("asked twice for ", ToString(key)));
+    }
+  }
+  if (!refused.ok()) {
+    ask.borrower->OnDelivery(ask.id, std::move(refused), {});
+    return true;
+  }
+  WriteWhatWaits();
+  return true;
+}
+
+bool ReceiveStream::Cancel(const BufKey& key, const Borrower* borrower,
+                           absl::Status reason) {
+  std::shared_ptr<Incoming> incoming;
+  {
+    MutexLock lock(&mu_);
+    const auto it = untold_.find(key);
+    if (it == untold_.end() || it->second->ask.borrower != borrower) {
+      return false;
+    }
+    incoming = it->second;
+    // The other side has ended it: whoever reads memory tells that.
+    if (!open_.contains(incoming->id)) return true;
+  }
+  EndEarly(*incoming, std::move(reason));
+  return true;
+}
+
+// The other side still ends the request: until then its frames may come.
+void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
+  bool may_tell = false;
+  {
+    MutexLock lock(&mu_);
+    if (incoming.is_told || !incoming.end_reason.ok()) return;
+    incoming.end_reason = reason;
+    const std::string message = Cut(reason.message(), kMaxStatusMessageBytes);
+    Enqueue({.kind = RecordKind::kCancel,
+             .id = incoming.id,
+             .num_bytes = message.size(),
+             .code = reason.code()},
+            message);
+    may_tell = !incoming.is_feeding;  // Else whoever feeds it tells it.
+    if (may_tell) SetTold(incoming);
+  }
+  WriteWhatWaits();
+  if (may_tell) Tell(incoming, std::move(reason));
+}
+
+void ReceiveStream::HoldWithCancelled(int64_t step_id,
+                                      const LastHolderPtr& holder) {
+  MutexLock lock(&mu_);
+  for (const auto& [id, incoming] : open_) {
+    if (incoming->key.exec.step == step_id && !incoming->end_reason.ok()) {
+      incoming->held.push_back(holder);
+    }
+  }
+}
+
+void ReceiveStream::CloseIfReplaced() {
+  const uint64_t before = incarnation();
+  const uint64_t now = peers_->incarnation(task_);
+  if (before == 0 || before == now) return;
+  Close(Restarted(peers_->Label(task_), before, now));
+}
+
+void ReceiveStream::Close(absl::Status reason) {
+  MutexLock lock(&mu_);
+  if (close_reason_.ok()) close_reason_ = std::move(reason);
+  ended_ = true;
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+uint64_t ReceiveStream::incarnation() {
+  MutexLock lock(&mu_);
+  return incarnation_;
+}
+
+// Reads begin when it is known who answers: gRPC may tell of a message before
+// it tells of what came before that.
+void ReceiveStream::OnReadInitialMetadataDone(bool ok) {
+  if (ok) LearnWhoAnswers();
+  StartRead(&incoming_message_);
+}
+
+void ReceiveStream::LearnWhoAnswers() {
+  std::optional<uint64_t> incarnation;
+  uint64_t expected = 0;
+  {
+    MutexLock lock(&mu_);
+    incarnation = FindIncarnation(context_->GetServerInitialMetadata());
+    if (!incarnation) return;
+    expected = incarnation_;
+  }
+  absl::Status same = peers_->Observe(task_, expected, *incarnation);
+  if (!same.ok()) return Close(std::move(same));
+  // Only now: CloseIfReplaced() takes what peers_ knows for the newest.
+  MutexLock lock(&mu_);
+  incarnation_ = *incarnation;
+}
+
+void ReceiveStream::OnReadDone(bool ok) {
+  if (!ok) return StopWriting();
+  SliceCursor message(incoming_message_);
+  incoming_message_.Clear();
+  absl::Status status;
+  while (status.ok() && message.remaining_bytes() > 0) {
+    status = ConsumeFrame(message);
+  }
+  if (status.ok()) return StartRead(&incoming_message_);
+  Close(absl::InternalError(
+      absl::StrCat(peers_->Label(task_),
+                   " sent what was not asked for: ", status.message())));
+  StopWriting();
+}
+
+absl::Status ReceiveStream::ConsumeFrame(SliceCursor& message) {
+  EncodedFrameHeader encoded;
+  if (!message.Read(absl::MakeSpan(encoded))) {
+    return Broken("a frame that is shorter than its header");
+  }
+  const auto header = DecodeFrameHeader(encoded);
+  if (!header.ok()) return header.status();
+  if (header->length > message.remaining_bytes()) {
+    return Broken("a frame that is shorter than its header says");
+  }
+  if (header->kind == FrameKind::kOffer) return TakeOffer(message);
+  auto incoming = Find(*header);
+  if (!incoming.ok()) return incoming.status();
+  if (header->kind == FrameKind::kPlace) return TakePlace(*incoming, message);
+
+  if (header->code != absl::StatusCode::kOk) {
+    std::string text(header->length, '\0');
+    message.Read(
+        absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()));
+    End(**incoming, absl::Status(header->code, text));
+    return absl::OkStatus();
+  }
+  const absl::Status fed = Feed(**incoming, header->length, message);
+  if (!fed.ok()) EndEarly(**incoming, fed);
+  if (header->is_last) End(**incoming, absl::OkStatus());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<ReceiveStream::Incoming>> ReceiveStream::Find(
+    const FrameHeader& header) {
+  std::shared_ptr<Incoming> incoming;
+  {
+    MutexLock lock(&mu_);
+    const auto it = open_.find(header.id);
+    if (it == open_.end()) {
+      return Broken(absl::StrCat("a frame for request ", header.id,
+                                 ", which is not open"));
+    }
+    incoming = it->second;
+    if (header.code != absl::StatusCode::kOk) return incoming;
+    if (incoming->is_lent) {
+      return Broken(absl::StrCat("a frame for request ", header.id,
+                                 ", to which bytes are lent"));
+    }
+  }
+  if (header.kind == FrameKind::kPlace) return incoming;
+  const size_t max_frame_bytes = options_->bounds.max_frame_bytes;
+  if (header.length > max_frame_bytes) {
+    return Broken(absl::StrCat("a frame of ", header.length,
+                               " bytes, more than ", max_frame_bytes));
+  }
+  const uint64_t position = incoming->num_received_bytes;
+  const uint64_t num_missing = incoming->ask.num_bytes - position;
+  if (header.offset != position || header.length > num_missing ||
+      header.is_last != (header.length == num_missing)) {
+    return Broken(absl::StrCat("a frame of ", header.length, " bytes at ",
+                               header.offset, ", where ", num_missing,
+                               " bytes at ", position, " were missing (",
+                               ToString(incoming->key), ")"));
+  }
+  return incoming;
+}
+
+absl::Status ReceiveStream::Feed(Incoming& incoming, size_t num_bytes,
+                                 SliceCursor& message) {
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    incoming.is_feeding = incoming.end_reason.ok();
+    status = incoming.end_reason;
+  }
+  while (num_bytes > 0) {
+    const absl::Span<const std::byte> bytes = message.Next(num_bytes);
+    num_bytes -= bytes.size();
+    incoming.num_received_bytes += bytes.size();
+    if (status.ok()) status = incoming.feeder.Feed(bytes);
+  }
+  absl::Status stopped;
+  {
+    MutexLock lock(&mu_);
+    incoming.is_feeding = false;
+    if (incoming.end_reason.ok() || incoming.is_told) return status;
+    stopped = incoming.end_reason;
+    SetTold(incoming);
+  }
+  Tell(incoming, std::move(stopped));
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveStream::TakeOffer(SliceCursor& message) {
+  EncodedMemoryOffer encoded;
+  message.Read(absl::MakeSpan(encoded));
+  if (!challenge_) return Broken("an offer of memory, or a second one");
+  const auto memory =
+      PeerMemory::Open(DecodeMemoryOffer(encoded), *challenge_, task_);
+  challenge_.reset();
+  MutexLock lock(&mu_);
+  asks_for_memory_ = memory.has_value();
+  memory_ = memory;
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveStream::TakePlace(const std::shared_ptr<Incoming>& incoming,
+                                      SliceCursor& message) {
+  EncodedMemoryPlace encoded;
+  message.Read(absl::MakeSpan(encoded));
+  const MemoryPlace place = DecodeMemoryPlace(encoded);
+  const size_t num_bytes = incoming->ask.num_bytes;
+  if (!incoming->may_read_memory || incoming->reader ||
+      incoming->num_received_bytes > 0 || place.num_bytes != num_bytes) {
+    return Broken(absl::StrCat("a place of ", place.num_bytes, " bytes, where ",
+                               num_bytes, " bytes were asked for (",
+                               ToString(incoming->key), ")"));
+  }
+  {
+    MutexLock lock(&mu_);
+    incoming->reader.emplace(*memory_, place);
+    incoming->is_lent = true;
+    if (!incoming->end_reason.ok()) return absl::OkStatus();
+    lent_.push_back(incoming);
+    if (is_reading_memory_) return absl::OkStatus();
+    is_reading_memory_ = true;
+  }
+  if (num_bytes <= kMaxInlineBytes) {
+    ReadMemory();
+  } else {
+    options_->environment.queue->Schedule(
+        [self = self_] { self->ReadMemory(); });
+  }
+  return absl::OkStatus();
+}
+
+void ReceiveStream::ReadMemory() {
+  bool may_end = false;
+  while (true) {
+    std::shared_ptr<Incoming> incoming;
+    {
+      MutexLock lock(&mu_);
+      incoming = NextLent();
+      if (incoming == nullptr) {
+        is_reading_memory_ = false;
+        may_end = is_done_;
+        break;
+      }
+      incoming->is_feeding = true;
+    }
+    EndReading(*incoming, ReadBlocks(*incoming));
+  }
+  if (may_end) EndAll();
+}
+
+std::shared_ptr<ReceiveStream::Incoming> ReceiveStream::NextLent() {
+  while (!lent_.empty()) {
+    std::shared_ptr<Incoming> incoming = std::move(lent_.front());
+    lent_.pop_front();
+    if (!ended_ && !incoming->is_told) return incoming;
+  }
+  return nullptr;
+}
+
+absl::Status ReceiveStream::ReadBlocks(Incoming& incoming) {
+  if (block_ == nullptr) block_ = std::make_unique_for_overwrite<MemoryBlock>();
+  LentReader& reader = *incoming.reader;
+  while (!reader.has_all()) {
+    if (IsStopped(incoming)) return absl::OkStatus();
+    const absl::Span<const std::byte> block =
+        reader.ReadNext(incoming.ask.into, *block_);
+    if (block.empty()) return absl::OkStatus();
+    incoming.num_received_bytes += block.size();
+    const absl::Status status = incoming.feeder.Feed(block);
+    if (!status.ok()) return status;
+  }
+  if (reader.AreLent()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      peers_->Label(task_), ": took back the bytes that it had lent (",
+      ToString(incoming.key), ")"));
+}
+
+bool ReceiveStream::IsStopped(const Incoming& incoming) {
+  MutexLock lock(&mu_);
+  return ended_ || !incoming.end_reason.ok();
+}
+
+void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
+  const bool has_all = incoming.num_received_bytes == incoming.ask.num_bytes;
+  bool may_tell = false;
+  {
+    MutexLock lock(&mu_);
+    incoming.is_feeding = false;
+    if (!incoming.end_reason.ok()) {
+      status = incoming.end_reason;
+      may_tell = true;
+    } else if (status.ok() && !(ended_ && !has_all)) {
+      incoming.is_lent = false;
+      asks_for_memory_ = asks_for_memory_ && has_all;
+      Enqueue({.kind = has_all ? RecordKind::kRead : RecordKind::kSend,
+               .id = incoming.id,
+               .num_bytes = has_all ? 0 : incoming.num_received_bytes});
+      may_tell = has_all;
+    }
+    if (may_tell) SetTold(incoming);
+  }
+  WriteWhatWaits();
+  if (may_tell) return Tell(incoming, std::move(status));
+  if (!status.ok()) EndEarly(incoming, std::move(status));
+}
+
+void ReceiveStream::End(Incoming& incoming, absl::Status status) {
+  std::vector<LastHolderPtr> held;  // Let go of without the lock.
+  {
+    MutexLock lock(&mu_);
+    open_.erase(incoming.id);
+    held.swap(incoming.held);
+    if (incoming.is_told) return;
+    if (incoming.is_feeding) {  // Whoever reads memory tells it.
+      if (incoming.end_reason.ok()) incoming.end_reason = std::move(status);
+      return;
+    }
+    SetTold(incoming);
+  }
+  Tell(incoming, std::move(status));
+}
+
+void ReceiveStream::SetTold(Incoming& incoming) {
+  incoming.is_told = true;
+  const auto it = untold_.find(incoming.key);
+  if (it != untold_.end() && it->second.get() == &incoming) untold_.erase(it);
+}
+
+void ReceiveStream::Tell(const Incoming& incoming, absl::Status status) {
+  incoming.ask.borrower->OnDelivery(incoming.ask.id, std::move(status), {});
+}
+
+void ReceiveStream::Enqueue(const TransferRecord& record,
+                            absl::string_view message) {
+  if (ended_) return;
+  const EncodedRecord encoded = Encode(record);
+  waiting_records_.push_back(absl::StrCat(
+      absl::string_view(reinterpret_cast<const char*>(encoded.data()),
+                        encoded.size()),
+      message));
+}
+
+void ReceiveStream::WriteWhatWaits() {
+  {
+    MutexLock lock(&mu_);
+    if (is_writing_ || stopped_writing_ || waiting_records_.empty()) return;
+    is_writing_ = true;
+    std::string message = std::move(waiting_records_.front());
+    waiting_records_.pop_front();
+    while (!waiting_records_.empty() &&
+           message.size() + waiting_records_.front().size() <=
+               kMaxRecordsBytes) {
+      message += waiting_records_.front();
+      waiting_records_.pop_front();
+    }
+    const grpc::Slice slice(message);
+    outgoing_message_ = grpc::ByteBuffer(&slice, 1);
+  }
+  StartWrite(&outgoing_message_);
+}
+
+void ReceiveStream::OnWriteDone(bool ok) {
+  bool may_go = false;
+  {
+    MutexLock lock(&mu_);
+    is_writing_ = false;
+    if (!ok) waiting_records_.clear();
+    may_go = stopped_writing_;
+  }
+  if (may_go) return RemoveHold();
+  WriteWhatWaits();
+}
+
+void ReceiveStream::StopWriting() {
+  {
+    MutexLock lock(&mu_);
+    ended_ = true;
+    stopped_writing_ = true;
+    if (is_writing_) return;  // OnWriteDone() removes the hold.
+  }
+  RemoveHold();
+}
+
+absl::Status ReceiveStream::EndReason(const grpc::Status& status) {
+  if (!close_reason_.ok()) return close_reason_;
+  if (status.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat(peers_->Label(task_), ": connection closed"));
+  }
+  return IsAnswered(context_->GetServerTrailingMetadata())
+             ? FromGrpc(status)
+             : ConnectionError(peers_->Label(task_), status);
+}
+
+void ReceiveStream::OnDone(const grpc::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    done_reason_ = EndReason(status);
+    peers_->Free(std::move(context_));
+    is_done_ = true;
+    if (is_reading_memory_) return;  // ReadMemory() goes on with it.
+  }
+  EndAll();
+}
+
+void ReceiveStream::EndAll() {
+  const std::shared_ptr<ReceiveStream> self = std::move(self_);
+  std::vector<std::pair<std::shared_ptr<Incoming>, absl::Status>> untold;
+  std::vector<LastHolderPtr> held;  // Let go of without the lock.
+  {
+    MutexLock lock(&mu_);
+    for (auto& [id, incoming] : open_) {
+      absl::c_move(std::exchange(incoming->held, {}), std::back_inserter(held));
+      if (std::exchange(incoming->is_told, true)) continue;
+      const absl::Status& own = incoming->end_reason;
+      untold.emplace_back(incoming, own.ok() ? done_reason_ : own);
+    }
+    open_.clear();
+    untold_.clear();
+  }
+  for (auto& [incoming, reason] : untold) Tell(*incoming, std::move(reason));
+  held.clear();
+  std::move(on_end_)(this);
+}
+
+}  // namespace tutti

@@ -1,0 +1,516 @@
+// Transfers between tasks on the same host, which read each other's memory.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "remote/fake_services.h"
+#include "remote/grpc/fake_peers.h"
+#include "remote/grpc/test_tasks.h"
+#include "remote/grpc/transfers/receive_stream.h"
+#include "remote/grpc/wire/transfer_wire.h"
+#include "remote/peer_memory.h"
+#include "tests/doubles/forbid_system_call.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace same_host_test {
+
+using testing::AllOf;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr size_t kLargeBytes = size_t{64} << 20;
+
+// Read outside of the threads of gRPC.
+constexpr size_t kQueuedBytes = size_t{8} << 20;
+
+// The parts of what was read from memory; bytes of a stream do not come so.
+std::vector<size_t> Blocks(size_t num_bytes) {
+  std::vector<size_t> sizes(num_bytes / kMemoryBlockBytes, kMemoryBlockBytes);
+  if (num_bytes % kMemoryBlockBytes > 0) {
+    sizes.push_back(num_bytes % kMemoryBlockBytes);
+  }
+  return sizes;
+}
+
+// Task 0 and 1, of which 0 has had an answer of 1: it knows whether it can read
+// its memory.
+class SameHostTest : public testing::Test {
+ protected:
+  void StartAndConnect(TestTasks& tasks) {
+    tasks.StartAll();
+    WaitingLender lender;
+    WaitingBorrower borrower(1);
+    const std::vector<std::byte> bytes = Pattern(1);
+    tasks.table(1).Provide(KeyOf(99), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(99), 1, borrower);
+    ASSERT_THAT(borrower.Wait(), IsOk());
+    ASSERT_THAT(lender.Wait(), IsOk());
+  }
+};
+
+TEST_F(SameHostTest, LargePayloadsAreReadInBlocksWithTheRightValues) {
+  TestTasks tasks(2);
+  StartAndConnect(tasks);
+  for (const size_t num_bytes :
+       {kMinMemoryBytes, kMinMemoryBytes + 1, kMemoryBlockBytes - 1,
+        kMemoryBlockBytes, kMemoryBlockBytes + 1, (size_t{1} << 20) + 1,
+        kQueuedBytes, kLargeBytes + 3}) {
+    const std::vector<std::byte> bytes = Pattern(num_bytes);
+    WaitingLender lender;
+    WaitingBorrower borrower(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == bytes) << num_bytes;
+    EXPECT_THAT(borrower.part_sizes(), ElementsAreArray(Blocks(num_bytes)));
+  }
+}
+
+TEST_F(SameHostTest, BlocksAreWholeElementsOfEveryType) {
+  TestTasks tasks(2);
+  StartAndConnect(tasks);
+  for (const DType dtype : kAllDTypes) {
+    const size_t num_bytes = SizeOf(dtype) * 300'007;
+    const std::vector<std::byte> bytes = Pattern(num_bytes);
+    WaitingLender lender;
+    WaitingBorrower borrower(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower, dtype);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == bytes) << Name(dtype);
+    EXPECT_THAT(borrower.part_sizes(), ElementsAreArray(Blocks(num_bytes)));
+    for (const size_t size : borrower.part_sizes()) {
+      EXPECT_EQ(size % SizeOf(dtype), 0);
+    }
+  }
+}
+
+TEST_F(SameHostTest, PayloadsAreReadToWhereTheyGo) {
+  TestTasks tasks(2);
+  StartAndConnect(tasks);
+  const std::vector<std::byte> bytes = Pattern(2 * kMemoryDirectBytes + 1);
+  WaitingLender lender;
+  WaitingBorrower borrower(bytes.size());
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.transport(0).transfers().Request(1, KeyOf(0),
+                                         {.num_bytes = bytes.size(),
+                                          .dtype = DType::kUint8,
+                                          .borrower = &borrower,
+                                          .into = borrower.into()});
+  EXPECT_THAT(borrower.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(borrower.bytes() == bytes);
+  EXPECT_EQ(borrower.num_in_place(), 3u);
+}
+
+TEST_F(SameHostTest, ATaskThatDoesNotWantItGetsAndGivesBytesOverTheStream) {
+  for (int unwilling = 0; unwilling < 2; ++unwilling) {
+    TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
+      options.same_host_memory = task != unwilling;
+    });
+    StartAndConnect(tasks);
+    const std::vector<std::byte> bytes = Pattern(kQueuedBytes);
+    WaitingLender lender;
+    WaitingBorrower borrower(kQueuedBytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == bytes);
+    EXPECT_THAT(borrower.part_sizes(),
+                Not(ElementsAreArray(Blocks(kQueuedBytes))));
+  }
+}
+
+TEST_F(SameHostTest, WhatCannotBeReadAnyMoreIsSent) {
+  TestTasks tasks(2);
+  StartAndConnect(tasks);
+  const std::vector<std::byte> bytes = Pattern(kQueuedBytes);
+  WaitingLender lender;
+  bool is_forbidden = false;
+  HookedBorrower borrower(kQueuedBytes, [&](size_t num_received_bytes) {
+    if (num_received_bytes == 2 * kMemoryBlockBytes) {
+      is_forbidden = ForbidSystemCall(SYS_process_vm_readv);
+    }
+  });
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
+  EXPECT_THAT(borrower.bytes().Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_TRUE(borrower.bytes().bytes() == bytes);
+  if (!is_forbidden) GTEST_SKIP() << "this system does not forbid it";
+  EXPECT_THAT(borrower.bytes().part_sizes(),
+              Not(ElementsAreArray(Blocks(kQueuedBytes))));
+}
+
+TEST_F(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
+  TestTasks tasks(2);
+  StartAndConnect(tasks);
+  const std::vector<std::byte> bytes = Pattern(kQueuedBytes);
+  WaitingLender lender;
+  BlockingCounter has_part(1), may_go_on(1);
+  HookedBorrower borrower(kQueuedBytes, [&](size_t num_received_bytes) {
+    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part after it.
+    has_part.DecrementCount();
+    may_go_on.Wait();
+  });
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
+  has_part.Wait();
+  tasks.transport(0).transfers().Cancel(1, KeyOf(0), &borrower,
+                                        absl::AbortedError("enough"));
+  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  may_go_on.DecrementCount();
+  EXPECT_THAT(borrower.bytes().Wait(),
+              StatusIs(absl::StatusCode::kAborted, "enough"));
+}
+
+TEST_F(SameHostTest, BytesThatWereTakenBackBeforeTheyWereReadAreNoResult) {
+  TestTasks tasks(2);
+  StartAndConnect(tasks);
+  const std::vector<std::byte> bytes = Pattern(kQueuedBytes);
+  WaitingLender lender;
+  BlockingCounter has_all(1), may_go_on(1);
+  HookedBorrower borrower(kQueuedBytes, [&](size_t num_received_bytes) {
+    if (num_received_bytes < kQueuedBytes) return;
+    has_all.DecrementCount();
+    may_go_on.Wait();
+  });
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
+  has_all.Wait();
+  tasks.Stop(1);
+  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                      HasSubstr("connection closed")));
+  may_go_on.DecrementCount();
+  EXPECT_THAT(borrower.bytes().Wait(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("task 1 (")));
+}
+
+TEST_F(SameHostTest, AReceiverThatIsShutDownWhileItReadsEndsTheTransfer) {
+  TestTasks tasks(2);
+  StartAndConnect(tasks);
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  BlockingCounter has_part(1), may_go_on(1);
+  HookedBorrower borrower(kLargeBytes, [&](size_t num_received_bytes) {
+    if (num_received_bytes > kMemoryBlockBytes) return;
+    has_part.DecrementCount();
+    may_go_on.Wait();
+  });
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), kLargeBytes, borrower);
+  has_part.Wait();
+  std::thread stops([&] { tasks.Stop(0); });
+  // Its stream is closed before what is read has ended.
+  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                      HasSubstr("connection closed")));
+  may_go_on.DecrementCount();
+  stops.join();
+  EXPECT_TRUE(absl::IsCancelled(borrower.bytes().Wait()));
+}
+
+std::string Bytes(absl::Span<const std::byte> bytes) {
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+std::string Record(const TransferRecord& record) {
+  return Bytes(Encode(record));
+}
+
+std::string Request(uint64_t id, int tag, size_t num_bytes) {
+  return Record({.id = id,
+                 .key = KeyOf(tag),
+                 .num_bytes = num_bytes,
+                 .dtype = DType::kUint8,
+                 .may_read_memory = true});
+}
+
+// The clock does not move: no grace ends. Bytes that no socket takes.
+TEST_F(SameHostTest, WhatIsLentToAReceiverThatCancelsIsFreeAtOnce) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), FieldsThatAskForMemory(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Record({.kind = RecordKind::kCancel,
+                     .id = 1,
+                     .code = absl::StatusCode::kAborted}));
+  EXPECT_TRUE(absl::IsAborted(lender.Wait())) << lender.Wait();
+}
+
+TEST_F(SameHostTest, WhatIsLentToAReceiverThatGoesAwayIsFree) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  {
+    StallingPeer peer(tasks.address(1), FieldsThatAskForMemory(0, 1));
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    peer.Write(Request(1, 0, kLargeBytes));
+    peer.Write(Request(2, 1, 4));
+    tasks.table(1).WaitForAsks(1);
+  }
+  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                      HasSubstr("connection closed")));
+}
+
+TEST_F(SameHostTest, WhatIsLentWhenTheSenderIsShutDownIsFree) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), FieldsThatAskForMemory(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Request(2, 1, 4));
+  tasks.table(1).WaitForAsks(1);
+  tasks.Stop(1);
+  EXPECT_TRUE(absl::IsUnavailable(lender.Wait())) << lender.Wait();
+}
+
+TEST_F(SameHostTest, RecordsAboutMemoryThatIsNotLentEndTheStream) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const auto sends = [&](const CallFields& fields, const std::string& message) {
+    return CallAs(tasks.address(1), fields, "/tutti.Transfers/Pull", message)
+        .error_code();
+  };
+  const CallFields good = FieldsThatAskForMemory(0, 1);
+  EXPECT_EQ(sends(good, Request(1, 0, 4)), grpc::StatusCode::OK);
+  for (const RecordKind kind : {RecordKind::kRead, RecordKind::kSend}) {
+    const std::string record = Record({.kind = kind, .id = 1});
+    EXPECT_EQ(sends(good, record), grpc::StatusCode::INTERNAL);
+    EXPECT_EQ(sends(good, Request(1, 0, 4) + record),
+              grpc::StatusCode::INTERNAL);
+  }
+  EXPECT_EQ(sends(good, Record({.kind = static_cast<RecordKind>(5)})),
+            grpc::StatusCode::INTERNAL);
+
+  // To those who have not been offered to read, it is not lent.
+  CallFields fields = good;
+  fields["tutti-host"] = "elsewhere";
+  EXPECT_EQ(sends(fields, Request(1, 0, 4)), grpc::StatusCode::INTERNAL);
+  fields = good;
+  fields["tutti-challenge-bin"] = "short";
+  EXPECT_EQ(sends(fields, Request(1, 0, 4)), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(GoodFields(0, 1), Request(1, 0, 4)),
+            grpc::StatusCode::INTERNAL);
+  tasks.table(1).WaitForAsks(0);
+}
+
+std::string Frame(const FrameHeader& header, const std::string& payload) {
+  return Bytes(Encode(header)) + payload;
+}
+
+std::string Place(uint64_t id, const MemoryPlace& place) {
+  return Frame(
+      {.id = id, .length = kMemoryPlaceBytes, .kind = FrameKind::kPlace},
+      Bytes(Encode(place)));
+}
+
+// A task 1 that offers its memory and then sends what it should not.
+class ForgedFramesTest : public SameHostTest {
+ protected:
+  static constexpr size_t kNumBytes = kMinMemoryBytes + 1;
+
+  // How a request ends for what lies in memory, the second one, that is
+  // answered by `message`.
+  absl::Status Receive(const std::string& message, int offers_memory_of = 1) {
+    TestTasks tasks(2);
+    tasks.Start(0);
+    FakeServer server(tasks.address(1), {.message = first_answer_,
+                                         .more_messages = {message},
+                                         .offers_memory_of = offers_memory_of,
+                                         .finishes = false});
+    WaitingBorrower first(8), second(kNumBytes);
+    tasks.Request(0, 1, KeyOf(0), 8, first);
+    absl::Status status = first.Wait();
+    if (status.ok() && !message.empty()) {
+      tasks.Request(0, 1, KeyOf(1), kNumBytes, second);
+      status = second.Wait();
+    }
+    tasks.Stop(0);
+    received_ = second.bytes();
+    return status;
+  }
+
+  std::string first_answer_ =
+      Frame({.id = 1, .length = 8, .is_last = true}, "abcdefgh");
+  const std::vector<std::byte> lent_ = Pattern(kNumBytes);
+  const uint64_t lease_ = 17;
+  const MemoryPlace good_ = {
+      .address = reinterpret_cast<uintptr_t>(lent_.data()),
+      .num_bytes = kNumBytes,
+      .lease_address = reinterpret_cast<uintptr_t>(&lease_),
+      .lease = 17};
+  std::vector<std::byte> received_;
+};
+
+TEST_F(ForgedFramesTest, EndTheStream) {
+  const auto is_broken =
+      StatusIs(absl::StatusCode::kInternal,
+               AllOf(HasSubstr("task 1 (127.0.0.1:"),
+                     HasSubstr("sent what was not asked for")));
+  EXPECT_THAT(Receive(Place(2, good_)), IsOk());
+  EXPECT_TRUE(received_ == lent_);
+
+  EXPECT_THAT(Receive(Place(1, good_)), is_broken);
+  EXPECT_THAT(Receive(Place(3, good_)), is_broken);
+  MemoryPlace place = good_;
+  place.num_bytes = kNumBytes - 1;
+  EXPECT_THAT(Receive(Place(2, place)), is_broken);
+  place.num_bytes = ~uint64_t{0};
+  EXPECT_THAT(Receive(Place(2, place)), is_broken);
+
+  const std::string bytes = Bytes(Encode(good_));
+  const FrameHeader header{
+      .id = 2, .length = kMemoryPlaceBytes, .kind = FrameKind::kPlace};
+  FrameHeader wrong = header;
+  wrong.length = 31;
+  EXPECT_THAT(Receive(Frame(wrong, bytes)), is_broken);
+  wrong = header;
+  wrong.offset = 1;
+  EXPECT_THAT(Receive(Frame(wrong, bytes)), is_broken);
+  wrong = header;
+  wrong.is_last = true;
+  EXPECT_THAT(Receive(Frame(wrong, bytes)), is_broken);
+  wrong = header;
+  wrong.code = absl::StatusCode::kAborted;
+  EXPECT_THAT(Receive(Frame(wrong, bytes)), is_broken);
+  wrong = header;
+  wrong.kind = static_cast<FrameKind>(3);
+  EXPECT_THAT(Receive(Frame(wrong, bytes)), is_broken);
+
+  // After a part of the bytes has been sent.
+  EXPECT_THAT(
+      Receive(Frame({.id = 2, .length = 8}, "abcdefgh") + Place(2, good_)),
+      is_broken);
+  // A second offer.
+  EXPECT_THAT(
+      Receive(Frame({.length = kMemoryOfferBytes, .kind = FrameKind::kOffer},
+                    Bytes(Encode(MemoryOffer{})))),
+      is_broken);
+  // A request that does not let it.
+  MemoryPlace small = good_;
+  small.num_bytes = 8;
+  first_answer_ = Place(1, small);
+  EXPECT_THAT(Receive(""), is_broken);
+}
+
+TEST_F(ForgedFramesTest, AnOfferWithoutProofIsNotTakenUp) {
+  const auto is_broken = StatusIs(absl::StatusCode::kInternal,
+                                  HasSubstr("sent what was not asked for"));
+  // Another task's memory. The request does not let it be read.
+  EXPECT_THAT(Receive(Place(2, good_), /*offers_memory_of=*/0), is_broken);
+  EXPECT_THAT(Receive(Frame({.id = 2, .length = kNumBytes, .is_last = true},
+                            std::string(kNumBytes, 'x')),
+                      /*offers_memory_of=*/0),
+              IsOk());
+}
+
+TEST_F(ForgedFramesTest, ALeaseThatIsNotThereMeansThatTheBytesAreNot) {
+  MemoryPlace place = good_;
+  place.lease = 18;
+  EXPECT_THAT(Receive(Place(2, place)),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("task 1 (127.0.0.1:"),
+                             HasSubstr("took back the bytes"))));
+  place = good_;
+  place.lease_address = 8;
+  EXPECT_TRUE(absl::IsUnavailable(Receive(Place(2, place))));
+}
+
+TEST_F(ForgedFramesTest, BytesThatCannotBeReadMayBeSentInstead) {
+  for (const uint64_t address :
+       {uint64_t{0}, uint64_t{8}, ~uint64_t{0}, ~uint64_t{0} - kNumBytes}) {
+    MemoryPlace place = good_;
+    place.address = address;
+    EXPECT_THAT(Receive(Place(2, place) +
+                        Frame({.id = 2, .length = kNumBytes, .is_last = true},
+                              std::string(kNumBytes, 'x'))),
+                IsOk());
+    EXPECT_EQ(received_.back(), std::byte{'x'});
+  }
+}
+
+TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
+  const std::vector<std::byte> lent = Pattern(kQueuedBytes);
+  MemoryPlace place = good_;
+  place.address = reinterpret_cast<uintptr_t>(lent.data());
+  place.num_bytes = kQueuedBytes;
+  TestTasks tasks(2);
+  tasks.Start(0);
+  FakeServer server(
+      tasks.address(1),
+      {.message = first_answer_,
+       .more_messages = {Place(2, place),
+                         Frame({.id = 2,
+                                .length = 5,
+                                .is_last = true,
+                                .code = absl::StatusCode::kDataLoss},
+                               "wrong") +
+                             Frame({.id = 3, .length = 8, .is_last = true},
+                                   "abcdefgh")},
+       .offers_memory_of = 1,
+       .finishes = false});
+  WaitingBorrower first(8), third(8), again(8);
+  HookedBorrower second(kQueuedBytes, [&](size_t num_received_bytes) {
+    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part after it.
+    tasks.Request(0, 1, KeyOf(2), 8, third);
+    EXPECT_THAT(third.Wait(), IsOk());  // The error has come by now.
+    tasks.transport(0).transfers().Cancel(1, KeyOf(1), &second,
+                                          absl::AbortedError("enough"));
+  });
+  tasks.Request(0, 1, KeyOf(0), 8, first);
+  ASSERT_THAT(first.Wait(), IsOk());
+  tasks.Request(0, 1, KeyOf(1), kQueuedBytes, second);
+  EXPECT_THAT(second.bytes().Wait(),
+              StatusIs(absl::StatusCode::kDataLoss, "wrong"));
+  // The key is as good as new.
+  tasks.Request(0, 1, KeyOf(1), 8, again);
+  tasks.Stop(0);
+  EXPECT_TRUE(absl::IsCancelled(again.Wait())) << again.Wait();
+}
+
+TEST(PeerMemoryTest, OnlyTheProofForTheChallengeOpensIt) {
+  const MemoryChallenge challenge = {1, 2};
+  const MemoryProof proof(challenge, /*task=*/3);
+  const MemoryOffer offer = {.pid = static_cast<uint64_t>(getpid()),
+                             .address = reinterpret_cast<uintptr_t>(&proof)};
+  EXPECT_TRUE(PeerMemory::Open(offer, challenge, 3));
+  EXPECT_FALSE(PeerMemory::Open(offer, challenge, 4));
+  EXPECT_FALSE(PeerMemory::Open(offer, {1, 3}, 3));
+  for (const uint64_t pid : {uint64_t{0}, uint64_t{1} << 31, uint64_t{1} << 32,
+                             ~uint64_t{0}, (uint64_t{1} << 32) + offer.pid}) {
+    EXPECT_FALSE(
+        PeerMemory::Open({.pid = pid, .address = offer.address}, challenge, 3));
+  }
+  EXPECT_FALSE(
+      PeerMemory::Open({.pid = offer.pid, .address = 0}, challenge, 3));
+}
+
+}  // namespace same_host_test
+}  // namespace tutti

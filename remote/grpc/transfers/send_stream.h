@@ -1,0 +1,140 @@
+#ifndef TUTTI_REMOTE_GRPC_TRANSFERS_SEND_STREAM_H_
+#define TUTTI_REMOTE_GRPC_TRANSFERS_SEND_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/base/mutex.h"
+#include "framework/control/control_channel.h"
+#include "grpcpp/generic/async_generic_service.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+#include "remote/grpc/transfers/loan.h"
+#include "remote/grpc/transfers/send_context.h"
+#include "remote/grpc/wire/transfer_wire.h"
+#include "remote/peer_memory.h"
+#include "tutti/environment.h"
+#include "tutti/peer_access.h"
+
+namespace tutti {
+
+// One stream over which another task pulls bytes from this one. One message at
+// a time is with gRPC; the deliveries that are under way share each. A receiver
+// on the same host reads large ones where they lie.
+//
+// Thread-safe. The context holds it until gRPC is done with it, and each of its
+// requests until the service has answered it.
+class SendStream final : public grpc::ServerGenericBidiReactor,
+                         public std::enable_shared_from_this<SendStream> {
+ public:
+  // `shared` outlives the stream, which ends one of its `open_streams()`.
+  static SendStream* Begin(SendContext* shared, const ControlCaller& caller,
+                           grpc::CallbackServerContext* context);
+
+  SendStream(SendContext* shared, const ControlCaller& caller,
+             grpc::CallbackServerContext* context)
+      : shared_(shared),
+        caller_(caller),
+        context_(context),
+        peer_(context->peer()) {}
+
+  const ControlCaller& caller() const { return caller_; }
+
+  // The caller is lost: all that it was to get ends with `reason`, and so does
+  // its connection.
+  void Drop(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  class Outgoing;
+
+  // What the peer asks for. Errors: INTERNAL if it makes no sense;
+  // RESOURCE_EXHAUSTED if it reads no refusals.
+  absl::Status TakeRecords(const grpc::ByteBuffer& message);
+  absl::Status TakeRequest(const TransferRecord& record)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void CancelRequest(uint64_t id, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The peer has read what was lent to it, or cannot. Errors: INTERNAL if
+  // nothing was.
+  absl::Status TakeBack(const TransferRecord& record) ABSL_LOCKS_EXCLUDED(mu_);
+  void Serve(const std::shared_ptr<Outgoing>& outgoing)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Withdraw(const std::shared_ptr<Outgoing>& outgoing,
+                const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnDelivery(const std::shared_ptr<Outgoing>& outgoing,
+                  absl::Status status, const Delivery& delivery)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Lets the caller read our memory if it lives on our host.
+  void OfferMemory() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The stream ends with `status`, and all that it serves.
+  void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void FinishStream() ABSL_LOCKS_EXCLUDED(mu_);
+
+  void WriteWhatIsReady() ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<grpc::Slice> NextMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Appends the next frame of `outgoing`, with `max_bytes` of payload at the
+  // most, or with the text of a status, and takes its size off `max_bytes`.
+  // True if nothing follows it for now.
+  bool AppendFrame(Outgoing& outgoing, size_t& max_bytes,
+                   std::vector<grpc::Slice>& slices)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void AppendPlace(Outgoing& outgoing, std::vector<grpc::Slice>& slices)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // One that was refused is not open, and its id may be that of one that is.
+  void EndRequest(const Outgoing& outgoing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Closes the stream if gRPC still holds bytes of `loan` after the grace, and
+  // the connection after another one.
+  void WatchOver(std::shared_ptr<Loan> loan);
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
+  void BreakAfterGrace(const std::weak_ptr<Loan>& watched);
+  void AfterGrace(Work work);
+
+  SendContext* const shared_;
+  const ControlCaller caller_;
+  grpc::CallbackServerContext* const context_;  // Valid until OnDone().
+  const std::string peer_;
+  grpc::ByteBuffer incoming_message_;
+  grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
+
+  // What the caller looks for in our memory; null: it does not read there.
+  std::unique_ptr<const MemoryProof> proof_;
+
+  Mutex mu_;
+  bool has_offer_ ABSL_GUARDED_BY(mu_) = false;  // That is not with gRPC yet.
+  bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_done_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_closed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status close_status_ ABSL_GUARDED_BY(mu_);   // For lenders.
+  absl::Status finish_status_ ABSL_GUARDED_BY(mu_);  // For the peer.
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Outgoing>> open_
+      ABSL_GUARDED_BY(mu_);
+  // Those that have something to send, in turn.
+  std::deque<std::shared_ptr<Outgoing>> ready_ ABSL_GUARDED_BY(mu_);
+  // Of the message that is with gRPC.
+  std::vector<std::shared_ptr<Loan>> writing_ ABSL_GUARDED_BY(mu_);
+  // Sent to the last byte, but perhaps still with gRPC.
+  absl::flat_hash_map<uint64_t, std::weak_ptr<Loan>> sent_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_TRANSFERS_SEND_STREAM_H_

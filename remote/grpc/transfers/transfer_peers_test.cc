@@ -1,0 +1,533 @@
+// Transfers with peers that the tests play: they stall, break the protocol, are
+// dropped or go away.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "remote/fake_services.h"
+#include "remote/grpc/connection/file_descriptor.h"
+#include "remote/grpc/connection/listen_address.h"
+#include "remote/grpc/fake_peers.h"
+#include "remote/grpc/test_tasks.h"
+#include "remote/grpc/wire/transfer_wire.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
+#include "tutti/peer_access.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace transfer_peers_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// One that no socket buffer holds.
+constexpr size_t kLargeBytes = size_t{64} << 20;
+
+std::string Request(uint64_t id, int tag, size_t num_bytes) {
+  const EncodedRecord record = Encode(TransferRecord{.id = id,
+                                                     .key = KeyOf(tag),
+                                                     .num_bytes = num_bytes,
+                                                     .dtype = DType::kUint8});
+  return std::string(reinterpret_cast<const char*>(record.data()),
+                     record.size());
+}
+
+std::string Cancel(uint64_t id) {
+  constexpr absl::string_view kMessage = "enough";
+  const EncodedRecord record =
+      Encode(TransferRecord{.kind = RecordKind::kCancel,
+                            .id = id,
+                            .num_bytes = kMessage.size(),
+                            .code = absl::StatusCode::kAborted});
+  return absl::StrCat(
+      absl::string_view(reinterpret_cast<const char*>(record.data()),
+                        record.size()),
+      kMessage);
+}
+
+TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_open_streams = 2;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  const auto pull = [&tasks] {
+    WaitingBorrower borrower(4);
+    tasks.Request(0, 1, KeyOf(0), 4, borrower);
+    return borrower.Wait();
+  };
+  StallingPeer first(tasks.address(1), GoodFields(0, 1));
+  first.Write(Request(1, 1, 4));
+  tasks.table(1).WaitForAsks(1);
+  {
+    StallingPeer second(tasks.address(1), GoodFields(0, 1));
+    second.Write(Request(1, 2, 4));
+    tasks.table(1).WaitForAsks(2);
+    EXPECT_THAT(pull(),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         AllOf(HasSubstr("task 0"), HasSubstr("2 streams"))));
+  }
+  // Room for another one as soon as gRPC is done with one.
+  absl::Status status = pull();
+  while (absl::IsResourceExhausted(status)) status = pull();
+  EXPECT_THAT(status, IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+}
+
+// Tells when an alarm is set for a time that is `delay` away.
+class WatchedClock final : public Clock {
+ public:
+  WatchedClock(Clock* clock, absl::Duration delay)
+      : clock_(clock), delay_(delay) {}
+
+  absl::Time Now() override { return clock_->Now(); }
+  AlarmId CallAt(absl::Time when, Work alarm) override {
+    const bool is_awaited = when - clock_->Now() == delay_;
+    const AlarmId id = clock_->CallAt(when, std::move(alarm));
+    if (is_awaited) is_set_.DecrementCount();
+    return id;
+  }
+  bool Cancel(AlarmId id) override { return clock_->Cancel(id); }
+
+  void WaitForAlarm() { is_set_.Wait(); }
+
+ private:
+  Clock* const clock_;
+  const absl::Duration delay_;
+  BlockingCounter is_set_{1};
+};
+
+TEST(TransferPeersTest,
+     BytesThatStayWithGrpcAfterACancelAreFreedAfterTheGrace) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  WatchedClock clock(simulated.get().clock, absl::Seconds(2));
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = &clock;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Cancel(1));
+  clock.WaitForAlarm();
+  simulated.Advance(absl::Seconds(2));  // For the stream,
+  simulated.Advance(absl::Seconds(2));  // and for the connection.
+  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+}
+
+TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_open_transfers = 3;
+    // More than gRPC takes of a peer's bytes before that one reads.
+    options.bounds.max_frame_bytes = size_t{16} << 20;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes) + Request(2, 1, 4));
+  {
+    StallingPeer third(tasks.address(1), GoodFields(0, 1));
+    third.Write(Request(1, 2, 4));
+    tasks.table(1).WaitForAsks(2);
+    // The refusal waits behind bytes that the peer does not read.
+    peer.Write(Request(3, 3, 4) + Cancel(2));
+    tasks.table(1).WaitForAsks(1);
+  }
+  tasks.table(1).WaitForAsks(0);  // There is room again.
+  peer.Write(Request(3, 4, 4));
+  tasks.table(1).WaitForAsks(1);
+  peer.ReadFromNowOn();
+  EXPECT_THAT(lender.Wait(), IsOk());  // By now the refusal has been sent.
+  tasks.Stop(1);
+  tasks.table(1).WaitForAsks(0);
+}
+
+TEST(TransferPeersTest, AReceiverThatGoesAwayMidTransferFreesTheLender) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  {
+    StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+    peer.Write(Request(1, 0, kLargeBytes));
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    peer.Write(Request(2, 1, 4));
+    tasks.table(1).WaitForAsks(1);
+  }
+  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                      absl::StrCat("task 0 (", tasks.address(0),
+                                                   "): connection closed")));
+  tasks.table(1).WaitForAsks(0);
+}
+
+TEST(TransferPeersTest, ShutdownFreesTheLenderOfAReceiverThatStalls) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Request(2, 1, 4));
+  tasks.table(1).WaitForAsks(1);
+  tasks.Stop(1);
+  EXPECT_TRUE(absl::IsUnavailable(lender.Wait())) << lender.Wait();
+}
+
+// What `server` sends in answer to a request for 8 bytes does not crash task 0,
+// but ends the request.
+absl::Status EndOfRequest(FakeServer::Answer answer) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  FakeServer server(tasks.address(1), std::move(answer));
+  WaitingBorrower first(8), second(8);
+  tasks.Request(0, 1, KeyOf(0), 8, first);
+  absl::Status status = first.Wait();
+  tasks.Stop(0);
+  return status;
+}
+
+std::string Frame(const FrameHeader& header, size_t num_bytes) {
+  const EncodedFrameHeader encoded = Encode(header);
+  return std::string(reinterpret_cast<const char*>(encoded.data()),
+                     encoded.size()) +
+         std::string(num_bytes, 'x');
+}
+
+TEST(TransferPeersTest, FramesThatWereNotAskedForEndTheStream) {
+  const auto ends = [](const std::string& message) {
+    return EndOfRequest({.message = message, .finishes = false});
+  };
+  const auto is_broken =
+      StatusIs(absl::StatusCode::kInternal,
+               AllOf(HasSubstr("task 1 (127.0.0.1:"),
+                     HasSubstr("sent what was not asked for")));
+  const FrameHeader good{.id = 1, .length = 8, .is_last = true};
+  EXPECT_THAT(ends(Frame(good, 8)), IsOk());
+
+  FrameHeader header = good;
+  header.id = 2;
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  header = good;
+  header.offset = 1;
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  header = good;
+  header.offset = ~uint64_t{0};
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  header = good;
+  header.length = 9;
+  EXPECT_THAT(ends(Frame(header, 9)), is_broken);
+  header = good;
+  header.length = 7;
+  EXPECT_THAT(ends(Frame(header, 7)), is_broken);
+  header = good;
+  header.is_last = false;
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  // Shorter than the header says.
+  header = good;
+  EXPECT_THAT(ends(Frame(header, 7)), is_broken);
+  header.length = ~uint32_t{0};
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  EXPECT_THAT(ends(Frame(good, 8).substr(0, 31)), is_broken);
+  EXPECT_THAT(ends("x"), is_broken);
+  // More than was asked for.
+  EXPECT_THAT(ends(Frame(good, 8) + Frame(good, 8)), IsOk());
+  EXPECT_THAT(ends(std::string(1000, '\xff')), is_broken);
+  header = good;
+  header.code = static_cast<absl::StatusCode>(17);
+  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+}
+
+TEST(TransferPeersTest, APeerThatEndsTheStreamMidTransferIsNamed) {
+  const FrameHeader half{.id = 1, .length = 4};
+  EXPECT_THAT(EndOfRequest({.message = Frame(half, 4)}),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("task 1 (127.0.0.1:"),
+                             HasSubstr("connection closed"))));
+}
+
+// Its TCP connection takes nothing any more, and gRPC has begun to write.
+TEST(TransferPeersTest, AConnectionThatStallsIsBrokenAfterASecondGrace) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Request(2, 1, 4));
+  tasks.table(1).WaitForAsks(1);
+  peer.Write(Cancel(1));
+  peer.Write(Cancel(2));
+  tasks.table(1).WaitForAsks(0);
+  simulated.Advance(absl::Seconds(2));
+  simulated.Advance(absl::Seconds(2));
+  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+}
+
+// The clock does not move: no grace ends.
+TEST(TransferPeersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Request(2, 1, 4));
+  tasks.table(1).WaitForAsks(1);
+  const absl::Status lost = absl::UnavailableError("task 0 was lost");
+  Transport& transport = tasks.transport(1);
+  // Another process of the task, or another task, changes nothing.
+  transport.Drop({.task = 0, .incarnation = 6}, lost);
+  transport.Drop({.task = 1, .incarnation = 5}, lost);
+  tasks.table(1).WaitForAsks(1);
+  transport.Drop({.task = 0, .incarnation = 5}, lost);
+  EXPECT_EQ(lender.Wait(), lost);
+  tasks.table(1).WaitForAsks(0);
+}
+
+// A table whose Withdraw() takes as long as the test says, before or after it
+// does something.
+class SlowService final : public TransferService {
+ public:
+  enum class Waits { kBefore, kAfter };
+  explicit SlowService(Waits waits = Waits::kAfter) : waits_(waits) {}
+
+  void Serve(const ControlCaller& caller, const BufKey& key,
+             const Ask& ask) override {
+    if (key.tag == kLastTag) last_comes_.DecrementCount();
+    table_.Serve(caller, key, ask);
+  }
+  void Withdraw(const BufKey& key, const Borrower* borrower,
+                absl::Status reason) override {
+    if (waits_ == Waits::kAfter) table_.Withdraw(key, borrower, reason);
+    begun_.DecrementCount();
+    may_end_.Wait();
+    if (waits_ == Waits::kBefore) table_.Withdraw(key, borrower, reason);
+    has_ended_ = true;
+  }
+
+  TableService& table() { return table_; }
+
+  // The reader of a stream takes requests in order: when it serves this one it
+  // has let go of all before.
+  static constexpr int kLastTag = 9;
+  void WaitForLastTag() { last_comes_.Wait(); }
+
+  void WaitForWithdraw() { begun_.Wait(); }
+  void LetWithdrawEnd() { may_end_.DecrementCount(); }
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  const Waits waits_;
+  TableService table_;
+  BlockingCounter last_comes_{1};
+  BlockingCounter begun_{1};
+  BlockingCounter may_end_{1};
+  std::atomic<bool> has_ended_ = false;
+};
+
+TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
+  TestTasks tasks(2);
+  FunctionService control(nullptr);
+  SlowService service;
+  auto transport = CreateGrpcTransport(tasks.Options(1));
+  ASSERT_THAT(transport, IsOk());
+  ASSERT_THAT((*transport)->Start(&control, &service), IsOk());
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  service.table().Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingLender last_lender;
+  service.table().Provide(
+      KeyOf(SlowService::kLastTag),
+      {.bytes = absl::MakeConstSpan(bytes).first(4), .lender = &last_lender});
+  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  peer.Write(Request(1, 0, kLargeBytes));
+  peer.Write(Request(2, 1, 4));
+  peer.Write(Request(3, SlowService::kLastTag, 4));
+  // Else the reader withdraws the second one, not the drop.
+  service.WaitForLastTag();
+  service.table().WaitForAsks(1);
+  std::thread dropper([&] {
+    (*transport)
+        ->Drop({.task = 0, .incarnation = 5},
+               absl::UnavailableError("task 0 was lost"));
+  });
+  service.WaitForWithdraw();
+  std::thread stopper([&] {
+    (*transport)->Shutdown();
+    EXPECT_TRUE(service.has_ended());
+  });
+  // From now on nothing but the drop is under way; a few shutdowns take longer
+  // than what is left of this one.
+  EXPECT_FALSE(lender.Wait().ok());
+  (void)last_lender.Wait();  // Its bytes may have left.
+  for (int i = 0; i < 5; ++i) tasks.Start(0);
+  service.LetWithdrawEnd();
+  dropper.join();
+  stopper.join();
+}
+
+// Sets it when a step's requests have ended.
+Work Setting(std::atomic<bool>& ended) {
+  return [&ended] {
+    EXPECT_FALSE(ended);
+    ended = true;
+  };
+}
+
+TEST(TransferPeersTest, ACancelledRequestIsAwaitedUntilItsTaskHasEndedIt) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  FunctionService control(nullptr);
+  SlowService service(SlowService::Waits::kBefore);
+  auto transport = CreateGrpcTransport(tasks.Options(1));
+  ASSERT_THAT(transport, IsOk());
+  ASSERT_THAT((*transport)->Start(&control, &service), IsOk());
+  TransferChannel& transfers = tasks.transport(0).transfers();
+  std::atomic<bool> none{false}, before{false}, after{false}, other_step{false};
+  WaitingBorrower cancelled(4), waiting(4);
+  tasks.Request(0, 1, KeyOf(0), 4, cancelled);
+  tasks.Request(0, 1, KeyOf(1), 4, waiting);
+  service.table().WaitForAsks(2);
+  transfers.AwaitCancelled(KeyOf(0).exec.step, Setting(none));
+  EXPECT_TRUE(none);
+  transfers.Cancel(1, KeyOf(0), &cancelled, absl::AbortedError("enough"));
+  EXPECT_THAT(cancelled.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  transfers.AwaitCancelled(KeyOf(0).exec.step, Setting(before));
+  transfers.AwaitCancelled(KeyOf(0).exec.step + 1, Setting(other_step));
+  EXPECT_TRUE(other_step);
+  service.WaitForWithdraw();
+  EXPECT_FALSE(before);
+  transfers.AwaitCancelled(KeyOf(0).exec.step, Setting(after));
+  service.LetWithdrawEnd();
+  // Nothing comes in answer to the other one before that to the first.
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  service.table().Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+  EXPECT_THAT(waiting.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  tasks.Stop(0);
+  EXPECT_TRUE(before);
+  EXPECT_TRUE(after);
+}
+
+TEST(TransferPeersTest, ShutdownEndsTheWaitForCancelledRequests) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  FunctionService control(nullptr);
+  SlowService service(SlowService::Waits::kBefore);
+  auto transport = CreateGrpcTransport(tasks.Options(1));
+  ASSERT_THAT(transport, IsOk());
+  ASSERT_THAT((*transport)->Start(&control, &service), IsOk());
+  TransferChannel& transfers = tasks.transport(0).transfers();
+  std::atomic<bool> ended{false};
+  WaitingBorrower cancelled(4);
+  tasks.Request(0, 1, KeyOf(0), 4, cancelled);
+  service.table().WaitForAsks(1);
+  transfers.Cancel(1, KeyOf(0), &cancelled, absl::AbortedError("enough"));
+  service.WaitForWithdraw();
+  transfers.AwaitCancelled(KeyOf(0).exec.step, Setting(ended));
+  EXPECT_FALSE(ended);
+  tasks.Stop(0);
+  EXPECT_TRUE(ended);
+  service.LetWithdrawEnd();
+}
+
+TEST(TransferPeersTest, WhatIsAskedOfAReplacementDoesNotEndWithWhomItReplaced) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.same_host_socket = false;
+  });
+  tasks.Start(0);
+  const auto calls = [&](const std::string& incarnation) {
+    CallFields fields = GoodFields(1, 0);
+    fields["tutti-caller-incarnation"] = incarnation;
+    EXPECT_EQ(CallAs(tasks.address(0), fields, "/tutti.Transfers/Pull", "")
+                  .error_code(),
+              grpc::StatusCode::OK);
+  };
+  calls("5");
+  WaitingBorrower first(8), second(8);
+  // A process that lets others connect, and says nothing any more.
+  auto listeners = ListenAt({tasks.address(1)});
+  ASSERT_THAT(listeners, IsOk());
+  tasks.Request(0, 1, KeyOf(0), 8, first);
+  FileDescriptor silent;
+  while (silent.get() < 0) {
+    silent = FileDescriptor(accept((*listeners)[0].get(), nullptr, nullptr));
+    std::this_thread::yield();
+  }
+  listeners->clear();
+  FakeServer server(
+      tasks.address(1),
+      {.message = Frame({.id = 1, .length = 8, .is_last = true}, 8),
+       .finishes = false});
+  calls("77");
+  tasks.Request(0, 1, KeyOf(1), 8, second);
+  EXPECT_THAT(second.Wait(), IsOk());
+  EXPECT_FALSE(first.Wait().ok());
+  tasks.Stop(0);
+}
+
+TEST(TransferPeersTest, MessagesThatAreTooLargeEndTheStream) {
+  EXPECT_THAT(
+      EndOfRequest({.message = std::string(32 << 20, 'x'), .finishes = false}),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr("task 1 (127.0.0.1:")));
+}
+
+TEST(TransferPeersTest, RecordsThatMakeNoSenseEndTheStreamAtTheSender) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const auto sends = [&](const std::string& message) {
+    return CallAs(tasks.address(1), GoodFields(0, 1), "/tutti.Transfers/Pull",
+                  message)
+        .error_code();
+  };
+  EXPECT_EQ(sends(""), grpc::StatusCode::OK);
+  EXPECT_EQ(sends("x"), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(Request(1, 0, 4).substr(1)), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(std::string(kRecordBytes, '\xff')),
+            grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(Request(1, 0, 4) + Request(1, 1, 4)),
+            grpc::StatusCode::INTERNAL);
+  const std::string cancel = Cancel(1);
+  EXPECT_EQ(sends(cancel), grpc::StatusCode::OK);
+  EXPECT_EQ(sends(cancel.substr(0, cancel.size() - 1)),
+            grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(sends(std::string(100'000, '\0')),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  tasks.table(1).WaitForAsks(0);
+}
+
+}  // namespace transfer_peers_test
+}  // namespace tutti

@@ -1,0 +1,143 @@
+#include "remote/grpc/transfers/transfer_receiver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/last_holder.h"
+#include "remote/grpc/transfers/receive_stream.h"
+
+namespace tutti {
+namespace {
+
+// Transfers that are smaller share one connection.
+constexpr size_t kMinSpreadBytes = size_t{256} << 10;
+
+}  // namespace
+
+TransferReceiver::TransferReceiver(const GrpcTransportOptions* options,
+                                   Peers* peers)
+    : options_(options), peers_(peers) {}
+
+TransferReceiver::~TransferReceiver() = default;
+
+absl::Status TransferReceiver::Check(int task, const Ask& ask) const {
+  const absl::Status known = peers_->CheckTask(task);
+  if (!known.ok()) return known;
+  if (!IsValid(ask.dtype)) return InvalidDType(ask.dtype);
+  if (ask.num_bytes % SizeOf(ask.dtype) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      ask.num_bytes, " bytes are no number of elements of ", Name(ask.dtype)));
+}
+
+// A key's is always the same: who asks for it again after a cancellation does
+// so after that, on the other side too.
+int TransferReceiver::LaneOf(const BufKey& key, const Ask& ask) const {
+  if (options_->transfer_lanes <= 1 || ask.num_bytes < kMinSpreadBytes) {
+    return 0;
+  }
+  return static_cast<int>(absl::HashOf(key) %
+                          static_cast<size_t>(options_->transfer_lanes));
+}
+
+void TransferReceiver::Request(int task, const BufKey& key, const Ask& ask) {
+  absl::Status refused = Check(task, ask);
+  if (refused.ok() && !Take({task, LaneOf(key, ask)}, key, ask)) {
+    refused = absl::CancelledError("the transport has been shut down");
+  }
+  if (!refused.ok()) {
+    ask.borrower->OnDelivery(ask.id, std::move(refused), {});
+  }
+}
+
+bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
+                            const Ask& ask) {
+  std::shared_ptr<ReceiveStream> stream;
+  while (true) {
+    bool is_new = false;
+    {
+      MutexLock lock(&mu_);
+      std::shared_ptr<ReceiveStream>& current = streams_[stream_key];
+      // There is none, or it has ended.
+      if (current == nullptr || current == stream) {
+        current = in_flight_.Begin() ? Create(stream_key) : nullptr;
+        is_new = true;
+      }
+      stream = current;
+    }
+    if (stream == nullptr) return false;
+    if (!is_new) stream->CloseIfReplaced();
+    const bool is_taken = stream->Request(key, ask);
+    if (is_new) stream->Start();
+    if (is_taken) return true;
+  }
+}
+
+std::shared_ptr<ReceiveStream> TransferReceiver::Create(
+    const StreamKey& stream_key) {
+  return ReceiveStream::Create(
+      options_, peers_, {.task = stream_key.first, .lane = stream_key.second},
+      [this, stream_key](const ReceiveStream* ended) {
+        Forget(stream_key, ended);
+        in_flight_.End();
+      });
+}
+
+void TransferReceiver::Cancel(int task, const BufKey& key,
+                              const Borrower* borrower, absl::Status reason) {
+  for (int lane = 0; lane < std::max(options_->transfer_lanes, 1); ++lane) {
+    std::shared_ptr<ReceiveStream> stream;
+    {
+      MutexLock lock(&mu_);
+      const auto it = streams_.find({task, lane});
+      if (it != streams_.end()) stream = it->second;
+    }
+    if (stream != nullptr && stream->Cancel(key, borrower, reason)) return;
+  }
+}
+
+void TransferReceiver::AwaitCancelled(int64_t step_id, Work ended) {
+  const auto holder = std::make_shared<LastHolder>(std::move(ended));
+  for (const auto& [key, stream] : Streams()) {
+    stream->HoldWithCancelled(step_id, holder);
+  }
+}
+
+void TransferReceiver::Drop(const ControlCaller& process,
+                            const absl::Status& reason) {
+  for (const auto& [key, stream] : Streams()) {
+    if (key.first == process.task &&
+        stream->incarnation() == process.incarnation) {
+      stream->Close(reason);
+    }
+  }
+}
+
+void TransferReceiver::Shutdown() {
+  in_flight_.Close();
+  for (const auto& [key, stream] : Streams()) {
+    stream->Close(absl::CancelledError("the transport is shut down"));
+  }
+  in_flight_.Wait();
+}
+
+std::vector<
+    std::pair<TransferReceiver::StreamKey, std::shared_ptr<ReceiveStream>>>
+TransferReceiver::Streams() {
+  std::vector<std::pair<StreamKey, std::shared_ptr<ReceiveStream>>> streams;
+  MutexLock lock(&mu_);
+  for (const auto& [key, stream] : streams_) {
+    if (stream != nullptr) streams.emplace_back(key, stream);
+  }
+  return streams;
+}
+
+void TransferReceiver::Forget(const StreamKey& stream_key,
+                              const ReceiveStream* stream) {
+  MutexLock lock(&mu_);
+  const auto it = streams_.find(stream_key);
+  if (it != streams_.end() && it->second.get() == stream) streams_.erase(it);
+}
+
+}  // namespace tutti

@@ -1,0 +1,74 @@
+#ifndef TUTTI_REMOTE_GRPC_TRANSFERS_TRANSFER_RECEIVER_H_
+#define TUTTI_REMOTE_GRPC_TRANSFERS_TRANSFER_RECEIVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "framework/base/mutex.h"
+#include "framework/control/control_channel.h"
+#include "remote/grpc/connection/in_flight.h"
+#include "remote/grpc/connection/peers.h"
+#include "remote/transfer_channel.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
+
+namespace tutti {
+
+class ReceiveStream;
+
+// Pulls bytes from other tasks, over streams that are opened when they are
+// first needed, and again after they have ended.
+class TransferReceiver final : public TransferChannel {
+ public:
+  // Both outlive this.
+  TransferReceiver(const GrpcTransportOptions* options, Peers* peers);
+  ~TransferReceiver() override;
+  TransferReceiver(const TransferReceiver&) = delete;
+  TransferReceiver& operator=(const TransferReceiver&) = delete;
+
+  void Request(int task, const BufKey& key, const Ask& ask) override;
+  void Cancel(int task, const BufKey& key, const Borrower* borrower,
+              absl::Status reason) override;
+  void AwaitCancelled(int64_t step_id, Work ended) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A process is lost: no request goes over a stream to it any more.
+  void Drop(const ControlCaller& process, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends all requests with CANCELLED, and those that come later; blocks until
+  // they have ended.
+  void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  using StreamKey = std::pair<int, int>;  // Task and lane.
+
+  absl::Status Check(int task, const Ask& ask) const;
+  int LaneOf(const BufKey& key, const Ask& ask) const;
+
+  // Gives the request to a stream. False after Shutdown().
+  bool Take(const StreamKey& stream_key, const BufKey& key, const Ask& ask)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<ReceiveStream> Create(const StreamKey& stream_key);
+  std::vector<std::pair<StreamKey, std::shared_ptr<ReceiveStream>>> Streams()
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Forget(const StreamKey& stream_key, const ReceiveStream* stream)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const GrpcTransportOptions* const options_;
+  Peers* const peers_;
+  InFlight in_flight_;  // Streams.
+
+  Mutex mu_;
+  absl::flat_hash_map<StreamKey, std::shared_ptr<ReceiveStream>> streams_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_TRANSFERS_TRANSFER_RECEIVER_H_

@@ -1,0 +1,483 @@
+// Transfers between tasks, and how they end that do not arrive. Those with
+// peers that tests play are in transfer_peers_test.cc.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "remote/fake_services.h"
+#include "remote/grpc/test_tasks.h"
+#include "remote/grpc/transfers/receive_stream.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
+#include "tutti/peer_access.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace transfers_test {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+// One that no socket buffer holds.
+constexpr size_t kLargeBytes = size_t{64} << 20;
+
+// Of `cancel_grace`: this process may stand still for longer than the default,
+// and requests of the same stream would end with it.
+constexpr absl::Duration kNoLimit = absl::InfiniteDuration();
+
+// How bytes get from one task to the other.
+enum class Path { kTcp, kSameHostSocket, kSameHostMemory };
+
+class EveryWayTest : public testing::TestWithParam<Path> {
+ protected:
+  static void Choose(GrpcTransportOptions& options) {
+    options.cancel_grace = kNoLimit;
+    options.same_host_socket = GetParam() != Path::kTcp;
+    options.same_host_memory = GetParam() == Path::kSameHostMemory;
+  }
+  static TestTasks::Change Way() {
+    return [](int, GrpcTransportOptions& options) { Choose(options); };
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Paths, EveryWayTest,
+                         testing::Values(Path::kTcp, Path::kSameHostSocket,
+                                         Path::kSameHostMemory));
+
+TEST_P(EveryWayTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
+  TestTasks tasks(2, Way());
+  tasks.StartAll();
+  for (const size_t num_bytes :
+       {size_t{0}, size_t{1}, size_t{7}, size_t{1001}, size_t{1024},
+        size_t{1025}, kMinMemoryBytes - 1, kMinMemoryBytes, kMinMemoryBytes + 1,
+        size_t{4} << 20, (size_t{4} << 20) + 1, kLargeBytes + 3}) {
+    const std::vector<std::byte> bytes = Pattern(num_bytes);
+    WaitingLender lender;
+    WaitingBorrower borrower(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == bytes) << num_bytes;
+  }
+}
+
+TEST(TransfersTest, PartsAreWholeElementsOfEveryType) {
+  // Frames are cut where elements are not.
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_frame_bytes = 1027;
+  });
+  tasks.StartAll();
+  for (const DType dtype : kAllDTypes) {
+    const size_t num_bytes = SizeOf(dtype) * 100'003;
+    const std::vector<std::byte> bytes = Pattern(num_bytes);
+    WaitingLender lender;
+    WaitingBorrower borrower(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower, dtype);
+    EXPECT_THAT(borrower.Wait(), IsOk());
+    EXPECT_THAT(lender.Wait(), IsOk());
+    EXPECT_TRUE(borrower.bytes() == bytes) << Name(dtype);
+    EXPECT_THAT(borrower.part_sizes(), Each(testing::Truly([&](size_t size) {
+                  return size > 0 && size % SizeOf(dtype) == 0;
+                })));
+  }
+}
+
+TEST_P(EveryWayTest, AThousandAtATimeArrive) {
+  constexpr int kNumTransfers = 1000;
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.transfer_lanes = 2;
+    Choose(options);
+  });
+  tasks.StartAll();
+  std::vector<std::vector<std::byte>> bytes(kNumTransfers);
+  std::vector<WaitingLender> lenders(kNumTransfers);
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int i = 0; i < kNumTransfers; ++i) {
+    bytes[i] = Pattern(static_cast<size_t>(i) * i % 300'001);
+    borrowers.push_back(std::make_unique<WaitingBorrower>(bytes[i].size()));
+    tasks.Request(0, 1, KeyOf(i), bytes[i].size(), *borrowers[i]);
+  }
+  for (int i = kNumTransfers - 1; i >= 0; --i) {
+    tasks.table(1).Provide(KeyOf(i),
+                           {.bytes = bytes[i], .lender = &lenders[i]});
+  }
+  for (int i = 0; i < kNumTransfers; ++i) {
+    ASSERT_THAT(borrowers[i]->Wait(), IsOk());
+    ASSERT_THAT(lenders[i].Wait(), IsOk());
+    EXPECT_TRUE(borrowers[i]->bytes() == bytes[i]) << i;
+  }
+}
+
+TEST(TransfersTest, BothDirectionsAndATaskWithItselfWork) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(100'000);
+  for (int from = 0; from < 2; ++from) {
+    for (int to = 0; to < 2; ++to) {
+      WaitingLender lender;
+      WaitingBorrower borrower(bytes.size());
+      tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+      tasks.Request(from, to, KeyOf(0), bytes.size(), borrower);
+      EXPECT_THAT(borrower.Wait(), IsOk());
+      EXPECT_THAT(lender.Wait(), IsOk());
+    }
+  }
+}
+
+TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  tasks.table(1).WaitForAsks(1);
+  WaitingBorrower second(4);
+  TransferChannel& transfers = tasks.transport(0).transfers();
+  transfers.Cancel(1, KeyOf(0), &second, absl::AbortedError("not yours"));
+  transfers.Cancel(1, KeyOf(0), &borrower, absl::AbortedError("enough"));
+  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  tasks.table(1).WaitForAsks(0);
+  EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
+
+  // The stream and the key are as good as new.
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), 4, second);
+  EXPECT_THAT(second.Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+}
+
+TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
+  TestTasks tasks(2, Way());
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  for (int i = 0; i < 20; ++i) {
+    WaitingLender lender;
+    WaitingBorrower borrower(kLargeBytes);
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
+    borrower.WaitForPart();
+    tasks.transport(0).transfers().Cancel(1, KeyOf(i), &borrower,
+                                          absl::AbortedError("enough"));
+    const absl::Status status = borrower.Wait();
+    EXPECT_TRUE(status.ok() || absl::IsAborted(status)) << status;
+    const absl::Status end = lender.Wait();
+    EXPECT_TRUE(end.ok() || end == absl::AbortedError("enough")) << end;
+  }
+}
+
+TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
+  TestTasks tasks(2, Way());
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  for (int i = 0; i < 3; ++i) {
+    WaitingLender lender;
+    RefusingBorrower borrower(/*offset=*/0, absl::DataLossError("not these"));
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lender});
+    tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
+    EXPECT_THAT(borrower.Wait(),
+                StatusIs(absl::StatusCode::kDataLoss, "not these"));
+    const absl::Status end = lender.Wait();
+    EXPECT_TRUE(end.ok() || end == absl::DataLossError("not these")) << end;
+  }
+}
+
+// Takes its first part when the test says so.
+class HeldUpBorrower final : public Borrower {
+ public:
+  absl::Status OnPart(int32_t /*id*/, size_t offset,
+                      absl::Span<const std::byte> part) override {
+    if (offset == 0) {
+      begun_.DecrementCount();
+      may_go_on_.Wait();
+    }
+    num_bytes_ += part.size();
+    return absl::OkStatus();
+  }
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery /*delivery*/) override {
+    status_ = std::move(status);
+    told_.DecrementCount();
+  }
+
+  void WaitForPart() { begun_.Wait(); }
+  void GoOn() { may_go_on_.DecrementCount(); }
+  absl::Status Wait() {
+    told_.Wait();
+    return status_;
+  }
+  size_t num_bytes() const { return num_bytes_; }  // After Wait().
+
+ private:
+  BlockingCounter begun_{1}, may_go_on_{1}, told_{1};
+  size_t num_bytes_ = 0;
+  absl::Status status_;
+};
+
+TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
+  constexpr int kNumRequests = 512;
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_frame_bytes = size_t{64} << 10;
+    options.same_host_memory = false;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender;
+  HeldUpBorrower large;
+  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(-1), kLargeBytes, large);
+  large.WaitForPart();
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int i = 0; i < kNumRequests; ++i) {
+    borrowers.push_back(std::make_unique<WaitingBorrower>(4));
+    tasks.Request(0, 1, KeyOf(i), 4, *borrowers[i]);
+  }
+  tasks.table(1).WaitForAsks(kNumRequests);
+  const auto reason = [](int i) {
+    return absl::AbortedError(absl::StrCat(i, std::string(4000, 'x')));
+  };
+  for (int i = 0; i < kNumRequests; ++i) {
+    tasks.transport(0).transfers().Cancel(1, KeyOf(i), borrowers[i].get(),
+                                          reason(i));
+  }
+  tasks.table(1).WaitForAsks(0);  // Each reason is to be sent now.
+  large.GoOn();
+  EXPECT_THAT(large.Wait(), IsOk());
+  EXPECT_EQ(large.num_bytes(), kLargeBytes);
+  EXPECT_THAT(lender.Wait(), IsOk());
+  for (int i = 0; i < kNumRequests; ++i) {
+    EXPECT_EQ(borrowers[i]->Wait(), reason(i));
+  }
+}
+
+TEST(TransfersTest, ALoanOfAnotherSizeEndsBothSides) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(8);
+  WaitingLender lender;
+  WaitingBorrower borrower(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  const auto is_wrong =
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("8 bytes are lent"));
+  EXPECT_THAT(borrower.Wait(), is_wrong);
+  EXPECT_THAT(lender.Wait(), is_wrong);
+}
+
+TEST(TransfersTest, TheSameKeyIsAskedForOnceAtATime) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower first(4), second(4);
+  tasks.Request(0, 1, KeyOf(0), 4, first);
+  tasks.Request(0, 1, KeyOf(0), 4, second);
+  EXPECT_THAT(second.Wait(), StatusIs(absl::StatusCode::kAlreadyExists,
+                                      HasSubstr("asked twice")));
+  tasks.Stop(0);
+  EXPECT_TRUE(absl::IsCancelled(first.Wait()));
+}
+
+TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.cancel_grace = kNoLimit;
+  });
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
+  WaitingLender lender, second_lender;
+  HeldUpBorrower first;
+  WaitingBorrower second(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), kLargeBytes, first);
+  first.WaitForPart();
+  tasks.transport(0).transfers().Cancel(1, KeyOf(0), &first,
+                                        absl::AbortedError("enough"));
+  tasks.Request(0, 1, KeyOf(0), 4, second);
+  first.GoOn();
+  EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  const absl::Status end = lender.Wait();
+  EXPECT_TRUE(end.ok() || end == absl::AbortedError("enough")) << end;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = absl::MakeSpan(bytes).first(4),
+                                    .lender = &second_lender});
+  EXPECT_THAT(second.Wait(), IsOk());
+  EXPECT_THAT(second_lender.Wait(), IsOk());
+}
+
+TEST(TransfersTest, ASizeThatIsNoNumberOfElementsIsRefused) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower borrower(6);
+  tasks.Request(0, 1, KeyOf(0), 6, borrower, DType::kFloat32);
+  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("float32")));
+  WaitingBorrower other(6);
+  tasks.Request(0, 1, KeyOf(0), 6, other, static_cast<DType>(99));
+  EXPECT_THAT(other.Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("99")));
+}
+
+TEST(TransfersTest, ThePeerThatGoesAwayIsNamed) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  tasks.table(1).WaitForAsks(1);
+  tasks.Stop(1);
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       absl::StrCat("task 1 (", tasks.address(1),
+                                    "): connection closed")));
+}
+
+TEST(TransfersTest, ShutdownEndsRequestsAndWithdrawsThem) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  WaitingBorrower borrower(4);
+  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  tasks.table(1).WaitForAsks(1);
+  tasks.Stop(0);
+  EXPECT_THAT(borrower.Wait(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+  tasks.table(1).WaitForAsks(0);
+}
+
+TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
+  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    options.bounds.max_open_transfers = 3;
+  });
+  tasks.StartAll();
+  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  for (int i = 0; i < 4; ++i) {
+    borrowers.push_back(std::make_unique<WaitingBorrower>(4));
+    tasks.Request(0, 1, KeyOf(i), 4, *borrowers[i]);
+  }
+  EXPECT_THAT(borrowers[3]->Wait(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("task 0"), HasSubstr("3 requests"))));
+  // Room for another one when one has ended.
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  EXPECT_THAT(borrowers[0]->Wait(), IsOk());
+  EXPECT_THAT(lender.Wait(), IsOk());
+  WaitingBorrower fifth(4);
+  tasks.Request(0, 1, KeyOf(5), 4, fifth);
+  tasks.table(1).WaitForAsks(3);
+  tasks.Stop(0);
+}
+
+TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  WaitingBorrower first(4), second(4), third(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(0), 4, first);
+  EXPECT_THAT(first.Wait(), IsOk());  // Now it is known who answers.
+  EXPECT_THAT(lender.Wait(), IsOk());
+  tasks.Request(0, 1, KeyOf(1), 4, second);
+  tasks.table(1).WaitForAsks(1);
+  const absl::Status lost = absl::UnavailableError("task 1 was lost");
+  Transport& transport = tasks.transport(0);
+  const uint64_t incarnation = tasks.incarnation(1);
+  transport.Drop({.task = 1, .incarnation = incarnation + 1}, lost);
+  tasks.Request(0, 1, KeyOf(2), 4, third);
+  tasks.table(1).WaitForAsks(2);
+  transport.Drop({.task = 1, .incarnation = incarnation}, lost);
+  EXPECT_EQ(second.Wait(), lost);
+  EXPECT_EQ(third.Wait(), lost);
+  tasks.table(1).WaitForAsks(0);
+}
+
+TEST(TransfersTest, WhatIsAskedForWhileAStreamEndsEndsWithItOrComes) {
+  constexpr int kNumRounds = 200;
+  constexpr int kNumRequests = 64;
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  TestTasks tasks(2);
+  tasks.StartAll();
+  const absl::Status lost = absl::UnavailableError("task 1 was lost");
+  for (int round = 0; round < kNumRounds; ++round) {
+    const int first_tag = round * kNumRequests;
+    std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+    for (int i = 0; i < kNumRequests; ++i) {
+      const BufKey key = KeyOf(first_tag + i);
+      tasks.table(1).Provide(key, {.bytes = bytes, .lender = &lender});
+      borrowers.push_back(std::make_unique<WaitingBorrower>(4));
+      tasks.Request(0, 1, key, 4, *borrowers[i]);
+      if (i > 0) continue;
+      EXPECT_THAT(borrowers[0]->Wait(), IsOk());
+      tasks.transport(0).Drop({.task = 1, .incarnation = tasks.incarnation(1)},
+                              lost);
+    }
+    for (const auto& borrower : borrowers) {
+      EXPECT_THAT(borrower->Wait(), testing::AnyOf(IsOk(), lost));
+    }
+  }
+}
+
+// Counts how often it is told the end of its transfer.
+class CountingBorrower final : public Borrower {
+ public:
+  void OnDelivery(int32_t /*id*/, absl::Status /*status*/,
+                  Delivery /*delivery*/) override {
+    ++num_told_;
+  }
+  int num_told() const { return num_told_; }
+
+ private:
+  std::atomic<int> num_told_ = 0;
+};
+
+TEST(TransfersTest, WhatIsCancelledWhileAStreamEndsIsToldOnce) {
+  constexpr int kNumRounds = 1000;
+  constexpr int kNumRequests = 64;
+  const std::vector<std::byte> bytes = Pattern(4);
+  WaitingLender lender;
+  WaitingBorrower first(4);
+  std::vector<CountingBorrower> borrowers(kNumRounds * kNumRequests);
+  TestTasks tasks(2);
+  tasks.StartAll();
+  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .lender = &lender});
+  tasks.Request(0, 1, KeyOf(-1), 4, first);
+  EXPECT_THAT(first.Wait(), IsOk());  // Now it is known who answers.
+  Transport& transport = tasks.transport(0);
+  for (int round = 0; round < kNumRounds; ++round) {
+    const int begin = round * kNumRequests;
+    const int end = begin + kNumRequests;
+    for (int i = begin; i < end; ++i) {
+      tasks.Request(0, 1, KeyOf(i), 4, borrowers[i]);
+    }
+    std::thread dropper([&] {
+      transport.Drop({.task = 1, .incarnation = tasks.incarnation(1)},
+                     absl::UnavailableError("task 1 was lost"));
+    });
+    for (int i = begin; i < end; ++i) {
+      transport.transfers().Cancel(1, KeyOf(i), &borrowers[i],
+                                   absl::AbortedError("enough"));
+    }
+    dropper.join();
+  }
+  tasks.Stop(0);
+  for (const CountingBorrower& borrower : borrowers) {
+    ASSERT_EQ(borrower.num_told(), 1);
+  }
+}
+
+}  // namespace transfers_test
+}  // namespace tutti

@@ -1,0 +1,36 @@
+#ifndef TUTTI_REMOTE_GRPC_WIRE_SLICE_CURSOR_H_
+#define TUTTI_REMOTE_GRPC_WIRE_SLICE_CURSOR_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+
+namespace tutti {
+
+// Reads the bytes of a message where they lie, from first to last.
+class SliceCursor {
+ public:
+  explicit SliceCursor(const grpc::ByteBuffer& message);
+
+  size_t remaining_bytes() const { return remaining_bytes_; }
+
+  // The next bytes that lie together, `max_bytes` at the most; empty only if
+  // that is 0 or nothing remains. Valid as long as the cursor.
+  absl::Span<const std::byte> Next(size_t max_bytes);
+
+  // Copies the next bytes. False, with nothing read, if there are fewer.
+  bool Read(absl::Span<std::byte> to);
+
+ private:
+  std::vector<grpc::Slice> slices_;
+  size_t slice_ = 0;
+  size_t position_ = 0;  // In that slice.
+  size_t remaining_bytes_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_REMOTE_GRPC_WIRE_SLICE_CURSOR_H_

@@ -1,0 +1,538 @@
+#include "remote/mpi/messages/mpi_engine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <new>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "remote/mpi/messages/mpi_cuda.h"
+#include "remote/mpi/messages/mpi_requests.h"
+#include "tutti/environment.h"
+
+namespace tutti {
+namespace {
+
+// What processes say to each other through MPI.
+constexpr int kProtocolVersion = 10;
+
+// Between looks, while MPI has something to go on with, and for what comes from
+// other hosts or from a process that could not ring. Each is twice as long as
+// the one before; if somebody waits, as long as a sixteenth of the time so far:
+// so much later at most what comes is found.
+constexpr absl::Duration kShortestPause = absl::Microseconds(50);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(5);
+constexpr absl::Duration kLongestPauseOfMpi = absl::Milliseconds(1);
+constexpr absl::Duration kPauseIfAllRing = absl::Milliseconds(100);
+constexpr double kGrowth = 2;
+constexpr double kGrowthIfExpected = 1 + 1. / 16;
+
+// A longer time between two looks is one in which this process stood still.
+constexpr absl::Duration kLongestLook = absl::Milliseconds(100);
+
+// Each has a cache line of its own.
+constexpr size_t kDoorbellBytes = 64;
+
+const char* LevelName(int level) {
+  switch (level) {
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    default:
+      return "MPI_THREAD_MULTIPLE";
+  }
+}
+
+// "rank 2 (why), rank 3 (why)", or empty.
+std::string Names(const std::map<int, absl::Status>& lost) {
+  return absl::StrJoin(lost, ", ", [](std::string* text, const auto& entry) {
+    absl::StrAppend(text, "rank ", entry.first, " (", entry.second.message(),
+                    ")");
+  });
+}
+
+// Its rank is not known yet.
+void SayThatMpiIsLate(absl::Duration limit) {
+  std::fprintf(stderr,
+               "tutti: MPI: process %d has waited %s for MPI to come up, which "
+               "needs all processes of the job: one may stand still, or not "
+               "have come; it waits on\n",
+               static_cast<int>(getpid()), absl::FormatDuration(limit).c_str());
+}
+
+// To whose memory the host program's MPI may still write.
+struct Left {
+  std::vector<std::shared_ptr<MpiPoller>> pollers;
+  MpiRequests under_way;
+};
+
+// Never destroyed, which a static object would be when the process ends: what
+// they use, such as the runtime of GPUs, may have gone before.
+std::vector<Left>& LeftToMpi() {
+  static auto& left = *new std::vector<Left>;
+  return left;
+}
+
+}  // namespace
+
+MpiEngine::MpiEngine(Options options) : options_(std::move(options)) {}
+
+MpiEngine::~MpiEngine() {
+  Shutdown();
+  if (is_ours_ || (pollers_.empty() && under_way_.size() == 0)) return;
+  LeftToMpi().push_back({std::move(pollers_), std::move(under_way_)});
+}
+
+absl::Status MpiEngine::Start() {
+  if (options_.environment.clock == nullptr) {
+    return absl::InvalidArgumentError("the environment lacks a clock");
+  }
+  {
+    MutexLock lock(&mu_);
+    if (phase_ != Phase::kNew) {
+      return absl::FailedPreconditionError(
+          "MPI has been started before by this runtime");
+    }
+  }
+  absl::Status started;
+  BlockingCounter is_up(1);
+  thread_ =
+      std::thread([&] { Run(&started, [&] { is_up.DecrementCount(); }); });
+  BlockingCounter is_said(1);
+  Clock& clock = *options_.environment.clock;
+  const Clock::AlarmId alarm =
+      clock.CallAt(clock.Now() + options_.lost_limit, [&] {
+        SayThatMpiIsLate(options_.lost_limit);
+        is_said.DecrementCount();
+      });
+  is_up.Wait();
+  if (!clock.Cancel(alarm)) is_said.Wait();
+  if (!started.ok()) thread_.join();
+  return started;
+}
+
+void MpiEngine::Shutdown() {
+  {
+    MutexLock lock(&mu_);
+    if (phase_ != Phase::kRunning) return;
+    must_end_ = true;
+  }
+  mailbox_->Ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+void MpiEngine::CallLost(int rank, const absl::Status& why) {
+  MutexLock lock(&mu_);
+  lost_.try_emplace(rank, why);
+  some_are_lost_ = true;
+}
+
+void MpiEngine::CallFound(int rank) {
+  MutexLock lock(&mu_);
+  lost_.erase(rank);
+  some_are_lost_ = !lost_.empty();
+}
+
+std::string MpiEngine::WhoIsLost() const {
+  MutexLock lock(&mu_);
+  return Names(lost_);
+}
+
+absl::Status MpiEngine::CheckRunning() const {
+  MutexLock lock(&mu_);
+  if (phase_ == Phase::kRunning) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      phase_ == Phase::kNew
+          ? "MPI has not been initialized; start the MPI runtime first"
+          : "MPI has not been initialized; the MPI runtime was shut down");
+}
+
+absl::StatusOr<int> MpiEngine::size() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return size_;
+}
+
+absl::StatusOr<int> MpiEngine::rank() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return rank_;
+}
+
+absl::StatusOr<int> MpiEngine::local_rank() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return local_rank_;
+}
+
+absl::StatusOr<int> MpiEngine::local_size() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return local_size_;
+}
+
+absl::StatusOr<int> MpiEngine::local_processors() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return local_processors_;
+}
+
+absl::StatusOr<std::vector<std::string>> MpiEngine::hosts() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return hosts_;
+}
+
+absl::StatusOr<std::string> MpiEngine::Describe() const {
+  const absl::Status status = CheckRunning();
+  if (!status.ok()) return status;
+  return absl::StrCat(library_, ", ", LevelName(thread_level_),
+                      is_cuda_aware_ ? ", CUDA-aware" : ", not CUDA-aware");
+}
+
+bool MpiEngine::is_cuda_aware() const {
+  return CheckRunning().ok() && is_cuda_aware_;
+}
+
+void MpiEngine::Add(std::shared_ptr<MpiPoller> poller) {
+  pollers_.push_back(std::move(poller));
+}
+
+void MpiEngine::Ring(int rank) {
+  if (doorbells_[rank] != nullptr) doorbells_[rank]->Ring();
+}
+
+// --- On MPI's thread ---------------------------------------------------------
+
+void MpiEngine::Run(absl::Status* started, Work on_start) {
+  *started = BringUp();
+  const bool is_up = started->ok();
+  if (is_up) {
+    mailbox_->RingAt(doorbells_[rank_]);
+  } else {
+    mailbox_->Close();
+  }
+  {
+    MutexLock lock(&mu_);
+    phase_ = is_up ? Phase::kRunning : Phase::kOver;
+  }
+  std::move(on_start)();
+  // What was begun is for the end of the process: others may be waiting in it.
+  if (!is_up) return;
+
+  absl::Time last_busy = absl::InfinitePast();
+  pause_ = kShortestPause;
+  while (true) {
+    MpiPoller::State state =
+        RunPosted() ? MpiPoller::State::kBusy : MpiPoller::State::kIdle;
+    state = std::max(state, PollAll(/*is_last=*/false));
+    const absl::Time now = options_.environment.clock->Now();
+    if (some_are_lost_.load(std::memory_order_relaxed)) LookWhoHolds(now);
+    if (state == MpiPoller::State::kBusy) {
+      last_busy = now;
+      pause_ = kShortestPause;
+      continue;
+    }
+    if (CanEnd(now)) break;
+    if (now < last_busy + SpinLimit(state)) {
+      sched_yield();
+    } else if (Sleep()) {
+      last_busy = options_.environment.clock->Now();
+    }
+  }
+  TakeDown();
+}
+
+absl::Status MpiEngine::BringUp() {
+  if (options_.on_thread != nullptr) options_.on_thread();
+  int is_over = 0, is_up = 0;
+  MPI_Finalized(&is_over);
+  MPI_Initialized(&is_up);
+  if (is_over != 0) {
+    return absl::FailedPreconditionError(
+        "MPI has ended in this process, and cannot be started again");
+  }
+  absl::Status status;
+  if (is_up == 0) {
+    status = MpiStatus(
+        MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
+        "MPI_Init_thread");
+    if (!status.ok()) return status;
+    is_ours_ = true;
+  } else {
+    MPI_Query_thread(&thread_level_);
+    if (thread_level_ < MPI_THREAD_MULTIPLE) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the host program has initialized MPI with ",
+                       LevelName(thread_level_),
+                       "; its threads and Tutti's need MPI_THREAD_MULTIPLE"));
+    }
+  }
+  status = MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
+  status.Update(
+      MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &payloads_), "MPI_Comm_dup"));
+  if (!status.ok()) return status;
+  MPI_Comm_set_errhandler(messages_, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_RETURN);
+  MPI_Comm_size(messages_, &size_);
+  MPI_Comm_rank(messages_, &rank_);
+  is_cuda_aware_ = options_.is_cuda_aware.value_or(MpiSaysItIsCudaAware());
+  int* max_tag = nullptr;
+  int has_max_tag = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &max_tag, &has_max_tag);
+  max_tag_ = has_max_tag != 0 ? *max_tag : 32767;  // At least, as MPI promises.
+  char library[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(library, &length);
+  library_ = std::string(absl::StripAsciiWhitespace(
+      absl::string_view(library, static_cast<size_t>(length))));
+  status = LearnHosts();
+  if (absl::IsFailedPrecondition(status)) {  // As it is on all processes.
+    MPI_Comm_free(&messages_);
+    MPI_Comm_free(&payloads_);
+    return status;
+  }
+  if (status.ok()) status = MeetLocal();
+  // It has no way to go on after an error.
+  MPI_Comm_set_errhandler(messages_, MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_ARE_FATAL);
+  return status;
+}
+
+// And that all speak the same version.
+absl::Status MpiEngine::LearnHosts() {
+  // Sent before that is known: of this size in all versions.
+  struct Introduction {
+    int version = kProtocolVersion;
+    int16_t shares_memory = 1;
+    int16_t is_ours = 0;
+    char host[MPI_MAX_PROCESSOR_NAME] = {};
+  };
+  Introduction own;
+  own.shares_memory = options_.shares_memory ? 1 : 0;
+  own.is_ours = is_ours_ ? 1 : 0;
+  int length = 0;
+  MPI_Get_processor_name(own.host, &length);
+  std::vector<Introduction> all(size_);
+  absl::Status status =
+      MpiStatus(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(),
+                              sizeof(own), MPI_BYTE, messages_),
+                "MPI_Allgather");
+  if (!status.ok()) return status;
+  bool all_are_ours = true;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (all[rank].version != kProtocolVersion) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", rank, " speaks version ", all[rank].version,
+                       " of the protocol, this one, rank ", rank_, ", version ",
+                       kProtocolVersion));
+    }
+    if (all[rank].shares_memory != own.shares_memory) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "MpiRuntime::Options::shares_memory of rank ", rank, " is ",
+          all[rank].shares_memory, ", that of this one, rank ", rank_, ", ",
+          own.shares_memory, "; it must be the same on all"));
+    }
+    all[rank].host[MPI_MAX_PROCESSOR_NAME - 1] = '\0';
+    hosts_.emplace_back(all[rank].host);
+    all_are_ours = all_are_ours && all[rank].is_ours != 0;
+  }
+  if (all_are_ours) ring_ = std::make_unique<MpiRing>();
+  return absl::OkStatus();
+}
+
+absl::Status MpiEngine::MeetLocal() {
+  MPI_Comm local = MPI_COMM_NULL;
+  absl::Status status =
+      options_.shares_memory
+          ? MpiStatus(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED,
+                                          /*key=*/rank_, MPI_INFO_NULL, &local),
+                      "MPI_Comm_split_type")
+          : MpiStatus(MPI_Comm_split(messages_, /*color=*/rank_,
+                                     /*key=*/0, &local),
+                      "MPI_Comm_split");
+  if (!status.ok()) return status;
+  MPI_Comm_rank(local, &local_rank_);
+  MPI_Comm_size(local, &local_size_);
+  local_processors_ = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  std::vector<int> ranks(local_size_);
+  status = MpiStatus(
+      MPI_Allgather(&rank_, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
+      "MPI_Allgather");
+  if (status.ok()) status = ShareDoorbells(local, ranks);
+  const bool is_open = options_.same_host_memory && !is_cuda_aware_;
+  if (status.ok()) {
+    status = memories_.Share(local, ranks, rank_, is_open,
+                             *options_.environment.random);
+  }
+  MPI_Comm_free(&local);
+  return status;
+}
+
+// A host whose processes cannot share them is as several hosts.
+absl::Status MpiEngine::ShareDoorbells(MPI_Comm local,
+                                       const std::vector<int>& ranks) {
+  doorbells_.resize(size_);
+  doorbells_[rank_] = &unshared_doorbell_;
+  absl::Status status =
+      host_memory_.Share(local, ranks.size() * kDoorbellBytes);
+  if (!status.ok() || host_memory_.bytes() == nullptr) return status;
+  for (size_t index = 0; index < ranks.size(); ++index) {
+    void* const word = host_memory_.bytes() + index * kDoorbellBytes;
+    doorbells_[ranks[index]] = ranks[index] == rank_
+                                   ? new (word) Doorbell()
+                                   : static_cast<Doorbell*>(word);
+  }
+  all_ring_ = local_size_ == size_;
+  // So that nobody rings what is not there yet.
+  return MpiStatus(MPI_Barrier(local), "MPI_Barrier");
+}
+
+void MpiEngine::TakeDown() {
+  if (!all_have_come_) {
+    std::fprintf(stderr,
+                 "tutti: MPI: rank %d has waited %s for others to end that are "
+                 "lost: %s; %s\n",
+                 rank_, absl::FormatDuration(options_.lost_limit).c_str(),
+                 WhoIsLost().c_str(),
+                 is_ours_ ? "it ends the job" : "it goes on without them");
+    if (is_ours_) EndJob();
+    return;
+  }
+  for (const auto& poller : pollers_) poller->Stop();
+  under_way_.Poll();
+  ring_ = nullptr;
+  MPI_Comm_free(&messages_);
+  MPI_Comm_free(&payloads_);
+  if (is_ours_) MPI_Finalize();
+}
+
+void MpiEngine::EndJob() {
+  std::fflush(stdout);  // MPI does not.
+  MPI_Abort(MPI_COMM_WORLD, /*errorcode=*/1);
+}
+
+absl::Duration MpiEngine::Wait::Look(absl::Time now) {
+  waited_ += std::clamp(now - last_look_, absl::ZeroDuration(), kLongestLook);
+  last_look_ = now;
+  return waited_;
+}
+
+// Nobody else can: what waits for MPI has no end until it lets go.
+void MpiEngine::LookWhoHolds(absl::Time now) {
+  Lost holders;
+  {
+    MutexLock lock(&mu_);
+    holders = lost_;
+  }
+  std::erase_if(holders, [this](const auto& lost) {
+    return absl::c_none_of(pollers_, [&](const auto& poller) {
+      return poller->IsHeldBy(lost.first);
+    });
+  });
+  if (holders.empty()) return wait_for_holders_.Reset();
+  if (wait_for_holders_.Look(now) < options_.lost_limit) return;
+  if (std::exchange(has_named_holders_, true)) return;
+  std::fprintf(stderr,
+               "tutti: MPI: rank %d has waited %s for tensors of collectives "
+               "that have failed, which MPI keeps until those go on that are "
+               "lost: %s; %s\n",
+               rank_, absl::FormatDuration(options_.lost_limit).c_str(),
+               Names(holders).c_str(),
+               is_ours_ ? "it ends the job" : "it waits on");
+  if (is_ours_) EndJob();
+}
+
+// Goes on polling meanwhile: who is called lost may say goodbye yet.
+bool MpiEngine::CanEnd(absl::Time now) {
+  {
+    MutexLock lock(&mu_);
+    if (!must_end_) return false;
+  }
+  if (!is_ending_) {
+    is_ending_ = true;
+    MPI_Ibarrier(messages_, &all_end_);
+  }
+  int all_end = 0;
+  MPI_Test(&all_end_, &all_end, MPI_STATUS_IGNORE);  // Also once it is over.
+  const absl::Duration waited = wait_for_end_.Look(now);
+  if (all_end == 0 && (waited < options_.lost_limit || WhoIsLost().empty())) {
+    return false;
+  }
+  if (!mailbox_->CloseIfEmpty()) return false;
+  all_have_come_ = all_end != 0;
+  MutexLock lock(&mu_);
+  phase_ = Phase::kOver;
+  return true;
+}
+
+bool MpiEngine::RunPosted() {
+  std::vector<Work> works = mailbox_->TakeAll();
+  for (Work& work : works) std::move(work)();
+  return !works.empty();
+}
+
+MpiPoller::State MpiEngine::PollAll(bool is_last) {
+  MpiPoller::State state =
+      under_way_.Poll() ? MpiPoller::State::kBusy : MpiPoller::State::kIdle;
+  for (const auto& poller : pollers_) {
+    state = std::max(state, poller->Poll(is_last));
+  }
+  return state;
+}
+
+// Where processes share processors, one that looks takes the time of those that
+// have the bytes.
+absl::Duration MpiEngine::SpinLimit(MpiPoller::State state) const {
+  if (local_processors_ < local_size_) return options_.spin_limit;
+  switch (state) {
+    case MpiPoller::State::kMoving:
+      return options_.moving_spin_limit;
+    case MpiPoller::State::kRunning:
+      return options_.running_spin_limit;
+    default:
+      return options_.spin_limit;
+  }
+}
+
+// A look of Open MPI's that finds nothing may take in what the next one finds.
+// Whether it was rung: what was sent may lie behind much else that MPI takes in
+// a little at a time.
+bool MpiEngine::Sleep() {
+  Doorbell& doorbell = *doorbells_[rank_];
+  doorbell.PrepareToSleep();
+  const MpiPoller::State state =
+      std::max(PollAll(/*is_last=*/true), PollAll(/*is_last=*/true));
+  bool is_due = state == MpiPoller::State::kBusy || !mailbox_->empty();
+  {
+    MutexLock lock(&mu_);
+    is_due = is_due || (must_end_ && !is_ending_);
+  }
+  if (is_due) {
+    doorbell.StayAwake();
+    return false;
+  }
+  // Who comes to the end rings nobody.
+  const bool is_waiting = is_ending_ || state >= MpiPoller::State::kWaiting;
+  if (!is_waiting && all_ring_) {
+    return doorbell.SleepUnlessRung(kPauseIfAllRing);
+  }
+  const bool is_expected = state == MpiPoller::State::kExpecting;
+  const absl::Duration pause = pause_;
+  pause_ = std::min(pause * (is_expected ? kGrowthIfExpected : kGrowth),
+                    is_waiting ? kLongestPauseOfMpi : kLongestPause);
+  return doorbell.SleepUnlessRung(pause);
+}
+
+}  // namespace tutti

@@ -1,0 +1,105 @@
+#include "resolvers/leader/end_teller.h"
+
+#include <set>
+#include <vector>
+
+#include "framework/control/wire_codec.h"
+#include "resolvers/local/task_members.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kTellAgain = absl::Milliseconds(100);
+
+proto::ControlRequest Encode(const GivenUp& given_up) {
+  proto::ControlRequest request;
+  proto::CancelExecution* const message = request.mutable_cancel_execution();
+  *message->mutable_key() = EncodeKey(given_up.execution);
+  *message->mutable_reason() = EncodeError(given_up.reason);
+  message->set_last_cleanup(given_up.last_cleanup);
+  return request;
+}
+
+}  // namespace
+
+void EndTeller::TellGroupEnd(const CollGroupParams& group,
+                             const absl::Status& reason) {
+  std::set<int> tasks = TasksOf(group);
+  const auto leader = options_.leadership->leader();
+  if (leader.ok()) tasks.insert(*leader);
+  tasks.erase(options_.cluster.this_task);
+  for (int task : tasks) {
+    TellGroupEnd(task, group.key, group.generation, reason);
+  }
+}
+
+void EndTeller::TellGroupEnd(
+    int task, GroupKey key, uint64_t generation, const absl::Status& reason,
+    absl::AnyInvocable<void(const absl::Status&) &&> told) {
+  proto::ControlRequest request;
+  proto::EndGroup* const message = request.mutable_end_group();
+  message->set_group_key(key);
+  message->set_generation(generation);
+  *message->mutable_reason() = EncodeError(reason);
+  for (int lost : options_.leadership->lost_tasks()) {
+    message->add_lost_tasks(lost);
+  }
+  Send(task, std::move(request), options_.clock->Now() + kLimit,
+       std::move(told));
+}
+
+// Again, and perhaps another one, if it does not take it.
+void EndTeller::TellGivenUp(const GivenUp& given_up, absl::Time limit,
+                            StepUses::Use telling) {
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok()) return;  // Nobody waits for anybody any more.
+  if (*leader == options_.cluster.this_task) {
+    return TellAllGivenUp(given_up, telling);
+  }
+  Send(*leader, Encode(given_up), limit,
+       [weak_self = weak_from_this(), given_up, limit,
+        telling = std::move(telling),
+        asked = *leader](const absl::Status& told) mutable {
+         const StepUses::Use goes_on = std::move(telling);
+         const auto self = weak_self.lock();
+         if (self == nullptr || told.ok()) return;
+         const auto leads_now = self->options_.leadership->leader();
+         const bool is_same = leads_now.ok() && *leads_now == asked;
+         if (is_same && !absl::IsUnavailable(told)) return;
+         Clock* const clock = self->options_.clock;
+         const absl::Time next = clock->Now() + kTellAgain;
+         if (next >= limit) return;
+         clock->CallAt(next, [weak_self, given_up, limit, goes_on] {
+           const auto again = weak_self.lock();
+           if (again == nullptr) return;
+           again->TellGivenUp(given_up, limit, goes_on);
+         });
+       });
+}
+
+// Also those that are not known to have to do with the group: it may not be
+// formed yet.
+void EndTeller::TellAllGivenUp(const GivenUp& given_up,
+                               const StepUses::Use& telling) {
+  const std::vector<int> lost = options_.leadership->lost_tasks();
+  std::set<int> without = {lost.begin(), lost.end()};
+  without.insert(options_.cluster.this_task);
+  const absl::Time deadline = options_.clock->Now() + kLimit;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (without.contains(task)) continue;
+    Send(task, Encode(given_up), deadline,
+         [goes_on = telling](const absl::Status&) mutable { goes_on.reset(); });
+  }
+}
+
+void EndTeller::Send(int task, proto::ControlRequest request,
+                     absl::Time deadline,
+                     absl::AnyInvocable<void(const absl::Status&) &&> told) {
+  options_.channel->Call(
+      task, std::move(request), {.deadline = deadline},
+      [told = std::move(told)](const ControlAnswer& answer) mutable {
+        std::move(told)(answer.status());
+      });
+}
+
+}  // namespace tutti

@@ -1,0 +1,659 @@
+#include "resolvers/leader/leader_client.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/collective/member_params.h"
+#include "framework/collective/request_fields.h"
+#include "framework/control/wire_codec.h"
+#include "resolvers/local/instance_check.h"
+#include "resolvers/messages/control_codec.h"
+#include "resolvers/messages/group_codec.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kAskAgain = absl::Milliseconds(100);
+
+InstanceId IdOf(const CollectiveRequest& request) {
+  return {request.group_key, request.instance_key};
+}
+
+absl::Status Prefixed(const std::string& prefix, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(prefix, status.message()));
+}
+
+}  // namespace
+
+LeaderClient::LeaderClient(Options options,
+                           const std::shared_ptr<const void>& owner)
+    : options_(std::move(options)),
+      this_task_(options_.cluster.this_task),
+      task_name_(options_.cluster.TaskName(this_task_)),
+      poll_(std::make_shared<LeaderPoll>(options_.cluster, options_.channel,
+                                         options_.clock)),
+      weak_self_(std::shared_ptr<LeaderClient>(owner, this)),
+      settled_(task_name_) {}
+
+// --- Calls -------------------------------------------------------------------
+
+void LeaderClient::Ask(const DeviceAttributes& device,
+                       std::shared_ptr<const CollectiveRequest> request,
+                       CallNumber number,
+                       std::shared_ptr<Cancellation> cancellation, Done done) {
+  const auto question = std::make_shared<LeaderQuestion>(LeaderQuestion{
+      .id = IdOf(*request),
+      .number = number,
+      .last_cleanup = options_.given_up->LastCleanupOf(number.step_id),
+      .device = device,
+      .device_name = device.name.ToString(),
+      .request = std::move(request),
+      .done = std::move(done)});
+  std::optional<Answer> answer;
+  {
+    MutexLock lock(&mu_);
+    const SettledGroups::Member* const settled =
+        settled_.Find(question->id, question->device_name);
+    // Of a group that has ended, whoever runs first may come here.
+    if (settled != nullptr &&
+        !settled->params->group->cancellation->cancelled()) {
+      answer = AnswerOf(*settled, *question->request);
+    } else if (absl::Status room = CheckRoom(*question); !room.ok()) {
+      answer = std::move(room);
+    } else {
+      questions_.Add(question);
+    }
+  }
+  // Who gives it up from now on finds it among the questions, or the group.
+  absl::Status given_up = options_.given_up->Find(KeyOf(question->id, number));
+  // Of an executor that the clean-up has not come to yet.
+  if (given_up.ok() && options_.given_up->IsOverOnAllTasks(number.step_id)) {
+    given_up = GivenUpExecutions::CleanedUp(number.step_id);
+  }
+  if (answer.has_value()) {
+    if (!given_up.ok()) answer = given_up;
+    return std::move(question->done)(*std::move(answer));
+  }
+  if (!given_up.ok()) return Finish(question, given_up);
+  if (cancellation != nullptr) {
+    cancellation->Watch(
+        [weak_self = weak_self_, weak_question = std::weak_ptr<LeaderQuestion>(
+                                     question)](const absl::Status& reason) {
+          const auto self = weak_self.lock();
+          const auto cancelled = weak_question.lock();
+          if (self == nullptr || cancelled == nullptr) return;
+          self->Finish(cancelled, reason);
+        });
+  }
+  Ask(question);
+}
+
+absl::Status LeaderClient::CheckRoom(const LeaderQuestion& question) const {
+  if (question.device.name.TaskName() != task_name_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        question.device_name, " is not a device of this task, ", task_name_));
+  }
+  if (!refused_.ok()) return refused_;
+  const size_t num_entries = settled_.num_entries() + questions_.size();
+  if (num_entries < options_.max_entries) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      InstanceLabel(*question.request), ": the groups that live have ",
+      num_entries, " entries of instances in this task; wanted are fewer than ",
+      options_.max_entries));
+}
+
+LeaderClient::Answer LeaderClient::AnswerOf(
+    const SettledGroups::Member& settled, const CollectiveRequest& request) {
+  absl::Status status = CheckSameRequest(*settled.request, request);
+  if (!status.ok()) return status;
+  return settled.params;
+}
+
+bool LeaderClient::IsPresent(const LeaderQuestion& question, int attempt) {
+  MutexLock lock(&mu_);
+  return questions_.Contains(question) && question.attempt == attempt;
+}
+
+std::vector<LeaderQuestionPtr> LeaderClient::QuestionsWhere(
+    absl::FunctionRef<bool(const LeaderQuestion&)> matches) {
+  MutexLock lock(&mu_);
+  return questions_.Where(matches);
+}
+
+// One that was told to end ends with the reason for that, not with another's.
+void LeaderClient::Finish(const LeaderQuestionPtr& question, Answer answer) {
+  Done done;
+  bool was_polled = false;
+  std::optional<absl::Status> end_reason;
+  {
+    MutexLock lock(&mu_);
+    if (!questions_.Contains(*question)) return;
+    done = std::move(question->done);
+    was_polled = question->is_polled;
+    end_reason = question->end_reason;
+    questions_.Remove(*question);
+    if (!answer.ok() && end_reason.has_value()) answer = *end_reason;
+    if (!answer.ok()) {
+      Telling& telling = telling_[question->id];
+      ++telling.num_calls;
+      telling.error = std::string(answer.status().message());
+    }
+  }
+  if (answer.ok() && end_reason.has_value()) {
+    options_.end_group(*(*answer)->group, *end_reason);
+  }
+  StopAsking(question, was_polled,
+             answer.ok() ? absl::CancelledError("answered") : answer.status());
+  std::move(done)(answer);
+  if (answer.ok()) return;
+  MutexLock lock(&mu_);
+  const auto told = telling_.find(question->id);
+  if (--told->second.num_calls == 0) telling_.erase(told);
+}
+
+void LeaderClient::FinishWhere(
+    absl::FunctionRef<bool(const LeaderQuestion&)> matches,
+    const absl::Status& reason) {
+  for (const LeaderQuestionPtr& question : QuestionsWhere(matches)) {
+    Finish(question, reason);
+  }
+}
+
+// The question, and others of its device that wait for the same: who has been
+// told once is not told again.
+void LeaderClient::FinishAllOf(const LeaderQuestion& question,
+                               const SettledGroups::Member& settled) {
+  std::vector<LeaderQuestionPtr> answered;
+  {
+    MutexLock lock(&mu_);
+    answered = questions_.OfDevice(question.id, question.device_name);
+  }
+  for (const LeaderQuestionPtr& other : answered) {
+    Finish(other, AnswerOf(settled, *other->request));
+  }
+}
+
+// It has been removed.
+void LeaderClient::StopAsking(const LeaderQuestionPtr& question,
+                              bool was_polled, const absl::Status& reason) {
+  question->withdrawn->Cancel(reason);
+  if (!was_polled) return;
+  poll_->End(question->id);
+  NotifyWaiting();
+}
+
+std::string LeaderClient::DescribeWaiting(const CollectiveRequest& request) {
+  const InstanceId id = IdOf(request);
+  {
+    MutexLock lock(&mu_);
+    const LeaderQuestion* const question = questions_.FindAny(id);
+    if (question == nullptr) {
+      const auto told = telling_.find(id);
+      return told == telling_.end() ? "" : told->second.error;
+    }
+    if (question->leader < 0) return "";
+    if (question->is_polled) return poll_->Describe(id);
+  }
+  return options_.led->DescribeWaiting(request);
+}
+
+bool LeaderClient::IsAwaited(GroupKey key) {
+  return !QuestionsWhere([key](const LeaderQuestion& question) {
+            return question.id.group_key == key;
+          }).empty();
+}
+
+std::shared_ptr<const CollGroupParams> LeaderClient::FindGroup(GroupKey key) {
+  MutexLock lock(&mu_);
+  const auto group = settled_.Find(key);
+  return group == nullptr ? nullptr : group->params;
+}
+
+bool LeaderClient::WasSettledBy(int leader, const CollGroupParams& group) {
+  MutexLock lock(&mu_);
+  const auto found = settled_.Find(group.key);
+  return found != nullptr && found->leader == leader &&
+         found->params->generation == group.generation;
+}
+
+// --- Asking ------------------------------------------------------------------
+
+// Whoever finds a leader lost looks for what asks it after that: so it is read
+// and noted within one lock.
+void LeaderClient::Ask(const LeaderQuestionPtr& question) {
+  const uint64_t ended_generation =
+      options_.directory->EndedGeneration(question->id.group_key);
+  absl::StatusOr<int> leader;
+  bool was_polled = false;
+  Attempt attempt;
+  {
+    MutexLock lock(&mu_);
+    if (!questions_.Contains(*question)) return;
+    leader = options_.leadership->leader();
+    if (question->end_reason.has_value()) leader = *question->end_reason;
+    was_polled = question->is_polled;
+    if (leader.ok()) {
+      attempt = BeginAttempt(*question, *leader, ended_generation);
+    }
+  }
+  if (!leader.ok()) return Finish(question, leader.status());
+  if (was_polled) poll_->End(question->id);
+  if (*leader == this_task_) return AskHere(question, attempt);
+  NotifyWaiting();
+  AskThere(question, attempt);
+}
+
+LeaderClient::Attempt LeaderClient::BeginAttempt(LeaderQuestion& question,
+                                                 int leader,
+                                                 uint64_t ended_generation) {
+  const auto group = settled_.Find(question.id.group_key);
+  const uint64_t generation = group == nullptr ? 0 : group->params->generation;
+  if (group != nullptr && group->params->cancellation->cancelled()) {
+    ended_generation = std::max(ended_generation, generation);
+  }
+  ++question.attempt;
+  question.living_generation = generation <= ended_generation ? 0 : generation;
+  if (std::exchange(question.leader, leader) != leader) {
+    question.in_vain_since.reset();
+  }
+  question.is_polled = leader != this_task_;
+  // Whoever removes the question finds it begun.
+  if (question.is_polled) poll_->Begin(question.id, leader);
+  return {.number = question.attempt,
+          .leader = leader,
+          .ended_generation = ended_generation,
+          .living_generation = question.living_generation,
+          .wait_until_reachable = !reached_.contains(leader)};
+}
+
+void LeaderClient::AskHere(const LeaderQuestionPtr& question,
+                           const Attempt& attempt) {
+  options_.led->Join({.device = question->device,
+                      .request = question->request,
+                      .cancellation = question->withdrawn,
+                      .ended_generation = attempt.ended_generation,
+                      .living_generation = attempt.living_generation,
+                      .asks_once = true},
+                     [weak_self = weak_self_, question](LeaderAnswer answer) {
+                       const auto self = weak_self.lock();
+                       if (self != nullptr) self->OnAnswer(question, answer);
+                     });
+  std::optional<absl::Status> ended;  // Perhaps before it came there.
+  {
+    MutexLock lock(&mu_);
+    ended = question->end_reason;
+  }
+  if (!ended.has_value()) return;
+  options_.led->EndAwaited(question->id.group_key, task_name_, *ended);
+}
+
+void LeaderClient::AskThere(const LeaderQuestionPtr& question,
+                            const Attempt& attempt) {
+  auto message =
+      EncodeMemberCall({.device = question->device,
+                        .request = question->request,
+                        .ended_generation = attempt.ended_generation,
+                        .living_generation = attempt.living_generation,
+                        .number = question->number,
+                        .last_cleanup = question->last_cleanup});
+  if (!message.ok()) return Finish(question, message.status());
+  proto::ControlRequest request;
+  *request.mutable_complete_params() = *std::move(message);
+  options_.channel->Call(
+      attempt.leader, std::move(request),
+      {.cancellation = question->withdrawn,
+       .wait_until_reachable = attempt.wait_until_reachable},
+      [weak_self = weak_self_, question, number = attempt.number,
+       leader = attempt.leader](ControlAnswer reply) {
+        const auto self = weak_self.lock();
+        if (self == nullptr || !self->IsPresent(*question, number)) return;
+        self->OnReply(question, leader, std::move(reply));
+      });
+}
+
+void LeaderClient::AskAgainSoon(const LeaderQuestionPtr& question,
+                                const absl::Status& if_too_late) {
+  const absl::Time now = options_.clock->Now();
+  bool gives_up = false;
+  int attempt = 0;
+  {
+    MutexLock lock(&mu_);
+    attempt = question->attempt;
+    if (!question->in_vain_since.has_value()) question->in_vain_since = now;
+    gives_up = now - *question->in_vain_since > options_.takeover_limit;
+  }
+  if (gives_up) return Finish(question, if_too_late);
+  options_.clock->CallAt(
+      now + kAskAgain, [weak_self = weak_self_, question, attempt] {
+        const auto self = weak_self.lock();
+        if (self != nullptr && self->IsPresent(*question, attempt)) {
+          self->Ask(question);
+        }
+      });
+}
+
+// --- Answers -----------------------------------------------------------------
+
+void LeaderClient::OnAnswer(const LeaderQuestionPtr& question,
+                            const LeaderAnswer& answer) {
+  if (answer.failed_generation != 0) {
+    return OnFailure(question, answer.failed_generation,
+                     answer.params.status());
+  }
+  if (!answer.params.ok()) return Finish(question, answer.params);
+  const CollectiveParams& params = **answer.params;
+  const auto group = Learn(params.group, this_task_);
+  if (!group.ok()) return Finish(question, group.status());
+  const SettledGroups::Member settled{question->request, *answer.params};
+  {
+    MutexLock lock(&mu_);
+    settled_.AddMember(**group, question->device_name, settled);
+  }
+  FinishAllOf(*question, settled);
+}
+
+void LeaderClient::OnReply(const LeaderQuestionPtr& question, int leader,
+                           ControlAnswer reply) {
+  if (absl::IsUnavailable(reply.status())) {
+    if (options_.suspect != nullptr) options_.suspect(leader);
+    return AskAgainOrEnd(question, reply.status());
+  }
+  if (!reply.ok()) return Finish(question, reply.status());
+  OnReached(leader);
+  const std::string who =
+      absl::StrCat("the answer of ", options_.cluster.Label(leader), ": ");
+  const proto::CompleteParamsReply& message = reply->complete_params();
+  switch (message.kind_case()) {
+    case proto::CompleteParamsReply::kSettled: {
+      const Answer answer = Settle(*question, leader, message.settled());
+      if (!answer.ok()) return Finish(question, Prefixed(who, answer.status()));
+      return FinishAllOf(*question, {question->request, *answer});
+    }
+    case proto::CompleteParamsReply::kFailure:
+      return OnFailure(question, message.failure().generation(),
+                       DecodeError(message.failure().reason()));
+    case proto::CompleteParamsReply::kNotLeader:
+      return OnNotLeader(question, leader, message.not_leader());
+    case proto::CompleteParamsReply::KIND_NOT_SET:
+      return Finish(question, absl::InvalidArgumentError(absl::StrCat(
+                                  who, "it says nothing of the params")));
+  }
+}
+
+void LeaderClient::OnNotLeader(const LeaderQuestionPtr& question, int asked,
+                               const proto::NotLeader& message) {
+  const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
+  if (!lost.ok()) return Finish(question, lost.status());
+  options_.may_not_lead(*lost, question.get());
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok() || *leader != asked) return Ask(question);
+  AskAgainSoon(question,
+               absl::UnavailableError(absl::StrCat(
+                   options_.cluster.Label(*leader),
+                   " does not lead, as far as it knows, though every task "
+                   "before it has been lost, as far as this one knows")));
+}
+
+// The leader of a group that is formed for the first time may have known
+// members that nobody else knows of: nobody is to wait for them. One that is
+// formed again is formed of those who are left: by the next leader, once this
+// one is known to be lost.
+void LeaderClient::AskAgainOrEnd(const LeaderQuestionPtr& question,
+                                 const absl::Status& reason) {
+  bool is_formed_again = false;
+  {
+    MutexLock lock(&mu_);
+    is_formed_again = reformed_.contains(question->id.group_key);
+  }
+  if (!is_formed_again) return Finish(question, reason);
+  AskAgainSoon(question, reason);
+}
+
+void LeaderClient::OnFailure(const LeaderQuestionPtr& question,
+                             uint64_t generation, const absl::Status& reason) {
+  absl::Status status = CheckGeneration("failure.generation", generation);
+  if (!status.ok()) return Finish(question, status);
+  if (generation == 0) return Finish(question, reason);
+  const GroupKey key = question->id.group_key;
+  bool lived_here = false;
+  {
+    MutexLock lock(&mu_);
+    lived_here = generation == question->living_generation;
+    if (!lived_here) failed_generations_[key] = generation;
+  }
+  if (lived_here) options_.directory->End(key, generation, reason);
+  Finish(question, reason);
+}
+
+LeaderClient::Answer LeaderClient::Settle(const LeaderQuestion& question,
+                                          int leader,
+                                          const proto::Settled& settled) {
+  const auto found = LearnFrom(question, leader, settled.group());
+  if (!found.ok()) return found.status();
+  SettledGroups::Group& group = **found;
+  const auto rank = group.rank_of_device.find(question.device_name);
+  if (rank == group.rank_of_device.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group.members lacks ", question.device_name, ", which asked"));
+  }
+  auto instance =
+      FindOrDecode(question, group, rank->second, settled.instance());
+  if (!instance.ok()) return instance.status();
+  auto params = MakeMemberParams(group.params, *std::move(instance), group.task,
+                                 rank->second);
+  if (!params.ok()) return params.status();
+  MutexLock lock(&mu_);
+  settled_.AddMember(group, question.device_name, {question.request, *params});
+  return params;
+}
+
+// The members of this task share what the first of them has learned.
+absl::StatusOr<std::shared_ptr<const CollInstanceParams>>
+LeaderClient::FindOrDecode(const LeaderQuestion& question,
+                           const SettledGroups::Group& group, int rank,
+                           const proto::Instance& message) {
+  {
+    MutexLock lock(&mu_);
+    const auto found = group.instances.find(question.id.instance_key);
+    if (found != group.instances.end()) return found->second.params;
+  }
+  auto decoded =
+      DecodeInstance(*question.request, *group.params, rank, message);
+  if (!decoded.ok()) return decoded.status();
+  const absl::Status status =
+      CheckDecided(options_.policy, *group.params, *group.task, *decoded,
+                   question.request->impl_details.implementation);
+  if (!status.ok()) return status;
+  return std::make_shared<const CollInstanceParams>(*std::move(decoded));
+}
+
+absl::StatusOr<SettledGroups::GroupPtr> LeaderClient::LearnFrom(
+    const LeaderQuestion& question, int leader, const proto::Group& message) {
+  if (message.members_size() == 0) {
+    MutexLock lock(&mu_);
+    auto group = settled_.Find(question.id.group_key);
+    if (group != nullptr && group->params->generation == message.generation()) {
+      return group;
+    }
+    return absl::AbortedError(
+        absl::StrCat("group ", question.id.group_key, " ended meanwhile"));
+  }
+  auto group = DecodeGroup(options_.cluster, *question.request, message);
+  if (!group.ok()) return group.status();
+  return Learn(*std::move(group), leader);
+}
+
+// The first of this task's members to hear of the group adds it for all.
+absl::StatusOr<SettledGroups::GroupPtr> LeaderClient::Learn(
+    std::shared_ptr<const CollGroupParams> group, int leader) {
+  const GroupKey key = group->key;
+  const uint64_t generation = group->generation;
+  options_.directory->Add(std::move(group));
+  const auto living = options_.directory->Find(key, generation);
+  if (!living.ok()) return living.status();
+  SettledGroups::GroupPtr replaced;  // Freed without the lock.
+  SettledGroups::GroupPtr added;
+  bool is_new = false;
+  {
+    MutexLock lock(&mu_);
+    const auto before = settled_.Find(key);
+    added = settled_.Add(*living, &replaced);
+    if (added == nullptr) {
+      return absl::AbortedError(
+          absl::StrCat("group ", key, " was formed again meanwhile"));
+    }
+    is_new = added != before;
+    if (is_new) added->leader = leader;
+    failed_generations_.erase(key);
+    reformed_.erase(key);
+  }
+  if (is_new) options_.learned(**living, leader);
+  return added;
+}
+
+// --- Ends --------------------------------------------------------------------
+
+void LeaderClient::EndExecution(const ExecKey& execution,
+                                const absl::Status& reason) {
+  FinishWhere(
+      [&](const LeaderQuestion& question) {
+        return KeyOf(question.id, question.number) == execution;
+      },
+      reason);
+}
+
+void LeaderClient::EndGeneration(GroupKey key, uint64_t generation,
+                                 const absl::Status& reason) {
+  SettledGroups::GroupPtr removed;  // Freed without the lock.
+  {
+    MutexLock lock(&mu_);
+    removed = settled_.Remove(key, generation);
+  }
+  FinishWhere(
+      [&](const LeaderQuestion& question) {
+        return question.id.group_key == key &&
+               question.living_generation == generation;
+      },
+      reason);
+}
+
+LeaderClient::Former LeaderClient::BeginAgain(GroupKey key) {
+  MutexLock lock(&mu_);
+  reformed_.insert(key);
+  Former former;
+  if (const auto group = settled_.Find(key)) former.group = group->params;
+  const auto failed = failed_generations_.find(key);
+  if (failed != failed_generations_.end()) {
+    former.failed_generation = failed->second;
+    failed_generations_.erase(failed);
+  }
+  return former;
+}
+
+// What is asked for stays until it is answered, for the group may be settled
+// just now: then it ends with the answer.
+void LeaderClient::EndAwaited(GroupKey key, const absl::Status& reason) {
+  std::vector<LeaderQuestionPtr> waiting;
+  {
+    MutexLock lock(&mu_);
+    waiting = questions_.Where([key](const LeaderQuestion& question) {
+      return question.id.group_key == key;
+    });
+    for (const LeaderQuestionPtr& question : waiting) {
+      if (!question->end_reason.has_value()) question->end_reason = reason;
+    }
+  }
+  if (waiting.empty()) return;
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok()) {
+    for (const LeaderQuestionPtr& question : waiting) Finish(question, reason);
+    return;
+  }
+  if (*leader == this_task_) {
+    return options_.led->EndAwaited(key, task_name_, reason);
+  }
+  const absl::Time give_up = options_.clock->Now() + EndTeller::kLimit;
+  TellEnd(key, waiting, *leader, give_up);
+}
+
+// Again if need be: a call may come to the leader after the word of its end.
+void LeaderClient::TellEnd(GroupKey key,
+                           const std::vector<LeaderQuestionPtr>& questions,
+                           int leader, absl::Time give_up) {
+  std::vector<LeaderQuestionPtr> waiting;
+  absl::Status reason;  // The first one.
+  {
+    MutexLock lock(&mu_);
+    const LeaderQuestion* first = nullptr;
+    for (const LeaderQuestionPtr& question : questions) {
+      if (!questions_.Contains(*question)) continue;
+      if (question->leader != leader) continue;
+      if (first == nullptr || question->place < first->place) {
+        first = question.get();
+      }
+      waiting.push_back(question);
+    }
+    if (first == nullptr) return;
+    reason = *first->end_reason;
+  }
+  options_.teller->TellGroupEnd(
+      leader, key, /*generation=*/0, reason,
+      [self = weak_self_.lock(), key, waiting, leader, give_up,
+       reason](const absl::Status& told) {
+        Clock* const clock = self->options_.clock;
+        const absl::Time now = clock->Now();
+        if (told.ok() && now < give_up) {
+          clock->CallAt(now + kAskAgain, [weak_self = self->weak_self_, key,
+                                          waiting, leader, give_up] {
+            const auto again = weak_self.lock();
+            if (again == nullptr) return;
+            again->TellEnd(key, waiting, leader, give_up);
+          });
+          return;
+        }
+        for (const LeaderQuestionPtr& question : waiting) {
+          self->Finish(question, reason);
+        }
+      });
+}
+
+void LeaderClient::EndAll(const absl::Status& reason) {
+  for (const LeaderQuestionPtr& question :
+       QuestionsWhere([](const LeaderQuestion&) { return true; })) {
+    options_.given_up->Add({.execution = KeyOf(question->id, question->number),
+                            .reason = reason,
+                            .last_cleanup = question->last_cleanup});
+    Finish(question, reason);
+  }
+}
+
+bool LeaderClient::Refuse(const absl::Status& why) {
+  MutexLock lock(&mu_);
+  if (!refused_.ok()) return false;
+  refused_ = why;
+  return true;
+}
+
+void LeaderClient::OnLeaderGone(int leader, const absl::Status& reason,
+                                const LeaderQuestion* answered) {
+  for (const LeaderQuestionPtr& question :
+       QuestionsWhere([&](const LeaderQuestion& question) {
+         return question.leader == leader && &question != answered;
+       })) {
+    AskAgainOrEnd(question, reason);
+  }
+}
+
+void LeaderClient::OnReached(int task) {
+  MutexLock lock(&mu_);
+  reached_.insert(task);
+}
+
+void LeaderClient::OnLost(int task) {
+  MutexLock lock(&mu_);
+  reached_.erase(task);
+}
+
+}  // namespace tutti

@@ -1,0 +1,273 @@
+#ifndef TUTTI_RESOLVERS_LEADER_LEADER_CLIENT_H_
+#define TUTTI_RESOLVERS_LEADER_LEADER_CLIENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/base/mutex.h"
+#include "framework/collective/group_directory.h"
+#include "framework/control/control_channel.h"
+#include "resolvers/leader/end_teller.h"
+#include "resolvers/leader/given_up_executions.h"
+#include "resolvers/leader/leader_poll.h"
+#include "resolvers/leader/leader_questions.h"
+#include "resolvers/leader/leadership.h"
+#include "resolvers/leader/settled_groups.h"
+#include "resolvers/local/param_resolver_local.h"
+#include "resolvers/local/waiting_calls.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/params.h"
+#include "tutti/peer_access.h"
+#include "tutti/selection.h"
+
+namespace tutti {
+
+// The members' side of the calls that LeaderService answers: asks the task that
+// leads what the members of this task ask for, again if another task leads, and
+// remembers what it has settled. A leader that is this very task is asked
+// without a message.
+//
+// A question is asked until it is answered, cancelled, or ended here; it has a
+// deadline, `takeover_limit`, only where it asks in vain. Those of a device
+// that wait for the same have one answer: the first that comes.
+//
+// Thread-safe. Part of an owner, which it keeps alive while it is at work on an
+// answer. Callbacks run with no lock held. Errors: those of
+// ParamResolverDistributed, which end calls.
+class LeaderClient {
+ public:
+  using Done = ParamResolverInterface::Done;
+
+  struct Options {
+    ClusterSpec cluster;
+    Clock* clock = nullptr;  // Outlives the object.
+    std::shared_ptr<ControlChannel> channel;
+    std::shared_ptr<GroupDirectory> directory;
+    std::shared_ptr<Leadership> leadership;
+    std::shared_ptr<ParamResolverLocal> led;  // Where this task leads.
+    std::shared_ptr<EndTeller> teller;
+    SelectionPolicy policy;  // To check what leaders decide by.
+
+    // Calls of one of these end at once.
+    std::shared_ptr<GivenUpExecutions> given_up;
+
+    // As in ParamResolverDistributed.
+    size_t max_entries = 0;
+    absl::Duration takeover_limit;
+    std::function<void(int task)> suspect;
+    std::function<void()> waits_changed;
+
+    // These three must be set.
+    //
+    // A generation that this task did not know has been settled by `leader`,
+    // before any call is told. Has EndGeneration() called when it ends.
+    std::function<void(const CollGroupParams& group, int leader)> learned;
+
+    // A call was told to end the group that has been settled for it.
+    std::function<void(const CollGroupParams& group,
+                       const absl::Status& reason)>
+        end_group;
+
+    // These may not lead, as the task says that was asked. Has OnLeaderGone()
+    // called, with `answered`, for each that led.
+    std::function<void(const std::vector<int>& tasks,
+                       const LeaderQuestion* answered)>
+        may_not_lead;
+  };
+
+  // `owner` has the object as a part of it.
+  LeaderClient(Options options, const std::shared_ptr<const void>& owner);
+
+  // As CompleteParamsAsync() of ParamResolverDistributed.
+  void Ask(const DeviceAttributes& device,
+           std::shared_ptr<const CollectiveRequest> request, CallNumber number,
+           std::shared_ptr<Cancellation> cancellation, Done done)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What the leader said when it was asked last; of a call that is being told
+  // of an error, that: its deadline may pass just then.
+  std::string DescribeWaiting(const CollectiveRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Other tasks at which calls wait.
+  std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return questions_.AskedTasks();
+  }
+
+  // Whether a call waits for the group.
+  bool IsAwaited(GroupKey key) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The generation that lives, as far as it has been settled for a member of
+  // this task; else null.
+  std::shared_ptr<const CollGroupParams> FindGroup(GroupKey key)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether that is this generation, and the task has settled it.
+  bool WasSettledBy(int leader, const CollGroupParams& group)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The calls of the execution.
+  void EndExecution(const ExecKey& execution, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Forgets what was settled, and ends the calls of those that live in it.
+  void EndGeneration(GroupKey key, uint64_t generation,
+                     const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The group is to be formed again, by whoever leads. What failed is told
+  // once.
+  struct Former {
+    std::shared_ptr<const CollGroupParams> group;  // As of FindGroup().
+    uint64_t failed_generation = 0;  // That could not be formed; or 0.
+  };
+  Former BeginAgain(GroupKey key) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The calls that wait for the group, and the group if it is settled for them
+  // just now. The first reason stays.
+  void EndAwaited(GroupKey key, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // All calls, with something that all tasks hear of: there is nobody to tell.
+  void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From now on all that comes ends so. False if it did before.
+  bool Refuse(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What was asked of a task that is lost, or may not lead, but for `answered`,
+  // which may be null: is asked again where the group is to be formed again,
+  // and ends so elsewhere.
+  void OnLeaderGone(int leader, const absl::Status& reason,
+                    const LeaderQuestion* answered) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The task has been heard of: a call that cannot reach it fails from now on.
+  // Until it is lost.
+  void OnReached(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+  size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return questions_.size();
+  }
+  size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return settled_.num_entries();
+  }
+
+ private:
+  using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
+
+  // Calls.
+  absl::Status CheckRoom(const LeaderQuestion& question) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsPresent(const LeaderQuestion& question, int attempt)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<LeaderQuestionPtr> QuestionsWhere(
+      absl::FunctionRef<bool(const LeaderQuestion&)> matches)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  static Answer AnswerOf(const SettledGroups::Member& settled,
+                         const CollectiveRequest& request);
+  void Finish(const LeaderQuestionPtr& question, Answer answer)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void FinishWhere(absl::FunctionRef<bool(const LeaderQuestion&)> matches,
+                   const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  void FinishAllOf(const LeaderQuestion& question,
+                   const SettledGroups::Member& settled)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void StopAsking(const LeaderQuestionPtr& question, bool was_polled,
+                  const absl::Status& reason);
+
+  // What is asked, of whom: the question may be asked again meanwhile.
+  struct Attempt {
+    int number = 0;
+    int leader = 0;
+    uint64_t ended_generation = 0;
+    uint64_t living_generation = 0;
+    bool wait_until_reachable = false;
+  };
+
+  // Asking.
+  void Ask(const LeaderQuestionPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
+  Attempt BeginAttempt(LeaderQuestion& question, int leader,
+                       uint64_t ended_generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AskHere(const LeaderQuestionPtr& question, const Attempt& attempt)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void AskThere(const LeaderQuestionPtr& question, const Attempt& attempt);
+  void AskAgainSoon(const LeaderQuestionPtr& question,
+                    const absl::Status& if_too_late) ABSL_LOCKS_EXCLUDED(mu_);
+  void TellEnd(GroupKey key, const std::vector<LeaderQuestionPtr>& questions,
+               int leader, absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Answers.
+  void OnAnswer(const LeaderQuestionPtr& question, const LeaderAnswer& answer);
+  void OnReply(const LeaderQuestionPtr& question, int leader,
+               ControlAnswer reply);
+  void OnNotLeader(const LeaderQuestionPtr& question, int asked,
+                   const proto::NotLeader& message);
+  void AskAgainOrEnd(const LeaderQuestionPtr& question,
+                     const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnFailure(const LeaderQuestionPtr& question, uint64_t generation,
+                 const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  Answer Settle(const LeaderQuestion& question, int leader,
+                const proto::Settled& settled) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<SettledGroups::GroupPtr> Learn(
+      std::shared_ptr<const CollGroupParams> group, int leader)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<SettledGroups::GroupPtr> LearnFrom(
+      const LeaderQuestion& question, int leader, const proto::Group& message)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::shared_ptr<const CollInstanceParams>> FindOrDecode(
+      const LeaderQuestion& question, const SettledGroups::Group& group,
+      int rank, const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void NotifyWaiting() {
+    if (options_.waits_changed != nullptr) options_.waits_changed();
+  }
+
+  const Options options_;
+  const int this_task_;
+  const std::string task_name_;
+  const std::shared_ptr<LeaderPoll> poll_;
+
+  // Keeps the owner: for what comes back later.
+  const std::weak_ptr<LeaderClient> weak_self_;
+
+  Mutex mu_;
+  SettledGroups settled_ ABSL_GUARDED_BY(mu_);
+  LeaderQuestions questions_ ABSL_GUARDED_BY(mu_);
+
+  // Of which calls are being told: how many, and the last one's error.
+  struct Telling {
+    int num_calls = 0;
+    std::string error;
+  };
+  absl::flat_hash_map<InstanceId, Telling> telling_ ABSL_GUARDED_BY(mu_);
+
+  // The generation of a group that could not be formed, for BeginAgain().
+  absl::flat_hash_map<GroupKey, uint64_t> failed_generations_
+      ABSL_GUARDED_BY(mu_);
+
+  // Groups that are to be formed again, until they are.
+  absl::flat_hash_set<GroupKey> reformed_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<int> reached_ ABSL_GUARDED_BY(mu_);
+  absl::Status refused_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LEADER_LEADER_CLIENT_H_

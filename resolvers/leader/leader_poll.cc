@@ -1,0 +1,128 @@
+#include "resolvers/leader/leader_poll.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
+constexpr absl::Duration kPeriod = absl::Seconds(1);
+constexpr absl::Duration kAnswerLimit = absl::Seconds(5);
+
+// An answer older than this is said to be old.
+constexpr absl::Duration kFresh = absl::Seconds(2);
+
+constexpr size_t kMaxTextBytes = 4096;
+
+std::string Milliseconds(absl::Duration duration) {
+  return absl::StrCat(absl::ToInt64Milliseconds(duration), " ms");
+}
+
+}  // namespace
+
+LeaderPoll::LeaderPoll(ClusterSpec cluster,
+                       std::shared_ptr<ControlChannel> channel, Clock* clock)
+    : cluster_(std::move(cluster)),
+      channel_(std::move(channel)),
+      clock_(clock) {}
+
+LeaderPoll::~LeaderPoll() {
+  for (const auto& [id, poll] : polls_) clock_->Cancel(poll->alarm);
+}
+
+void LeaderPoll::Begin(InstanceId id, int leader) {
+  MutexLock lock(&mu_);
+  PollPtr& poll = polls_[id];
+  if (poll != nullptr && poll->leader == leader) {
+    ++poll->num_calls;
+    return;
+  }
+  const int num_before = poll == nullptr ? 0 : poll->num_calls;
+  if (poll != nullptr) clock_->Cancel(poll->alarm);
+  poll = std::make_shared<Poll>();
+  poll->leader = leader;
+  poll->num_calls = num_before + 1;
+  poll->asked_at = clock_->Now();
+  poll->cancellation = std::make_shared<Cancellation>();
+  ScheduleAsk(id, poll, kFirstDelay);
+}
+
+void LeaderPoll::End(InstanceId id) {
+  PollPtr ended;
+  {
+    MutexLock lock(&mu_);
+    const auto found = polls_.find(id);
+    if (found == polls_.end() || --found->second->num_calls > 0) return;
+    ended = std::move(found->second);
+    polls_.erase(found);
+    clock_->Cancel(ended->alarm);
+  }
+  ended->cancellation->Cancel(absl::CancelledError("nobody waits any more"));
+}
+
+void LeaderPoll::ScheduleAsk(InstanceId id, const PollPtr& poll,
+                             absl::Duration delay) {
+  poll->alarm = clock_->CallAt(clock_->Now() + delay,
+                               [weak_self = weak_from_this(), id, poll] {
+                                 if (const auto self = weak_self.lock())
+                                   self->Ask(id, poll);
+                               });
+}
+
+bool LeaderPoll::IsPresent(InstanceId id, const PollPtr& poll) const {
+  const auto found = polls_.find(id);
+  return found != polls_.end() && found->second == poll;
+}
+
+void LeaderPoll::Ask(InstanceId id, const PollPtr& poll) {
+  {
+    MutexLock lock(&mu_);
+    if (!IsPresent(id, poll)) return;
+  }
+  proto::ControlRequest request;
+  request.mutable_describe_waiting()->set_group_key(id.group_key);
+  request.mutable_describe_waiting()->set_instance_key(id.instance_key);
+  channel_->Call(
+      poll->leader, std::move(request),
+      {.deadline = clock_->Now() + kAnswerLimit,
+       .cancellation = poll->cancellation},
+      [weak_self = weak_from_this(), id, poll](ControlAnswer answer) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->OnAnswer(id, poll, std::move(answer));
+      });
+}
+
+void LeaderPoll::OnAnswer(InstanceId id, const PollPtr& poll,
+                          ControlAnswer answer) {
+  MutexLock lock(&mu_);
+  if (!IsPresent(id, poll)) return;
+  if (answer.ok() && answer->has_describe_waiting() &&
+      answer->describe_waiting().text().size() <= kMaxTextBytes) {
+    poll->text = answer->describe_waiting().text();
+    poll->answered_at = clock_->Now();
+  }
+  ScheduleAsk(id, poll, kPeriod);
+}
+
+std::string LeaderPoll::Describe(InstanceId id) {
+  MutexLock lock(&mu_);
+  const auto found = polls_.find(id);
+  if (found == polls_.end()) return "";
+  const Poll& poll = *found->second;
+  const std::string leader = cluster_.Label(poll.leader);
+  const absl::Time now = clock_->Now();
+  if (!poll.text.has_value()) {
+    return absl::StrCat("asked the leader, ", leader, ", ",
+                        Milliseconds(now - poll.asked_at),
+                        " ago, which has not answered");
+  }
+  const absl::Duration age = now - poll.answered_at;
+  if (age <= kFresh || poll.text->empty()) return *poll.text;
+  return absl::StrCat(*poll.text, " (as the leader, ", leader, ", said ",
+                      Milliseconds(age), " ago)");
+}
+
+}  // namespace tutti

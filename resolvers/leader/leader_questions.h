@@ -1,0 +1,83 @@
+#ifndef TUTTI_RESOLVERS_LEADER_LEADER_QUESTIONS_H_
+#define TUTTI_RESOLVERS_LEADER_LEADER_QUESTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/params.h"
+
+namespace tutti {
+
+// What a call of a member of this task asks the leader.
+struct LeaderQuestion {
+  InstanceId id;
+  CallNumber number;
+  uint64_t last_cleanup = 0;  // Of the step, when the member called.
+  DeviceAttributes device;
+  std::string device_name;
+  std::shared_ptr<const CollectiveRequest> request;
+  uint64_t place = 0;  // Among those that were asked.
+  std::shared_ptr<Cancellation> withdrawn = std::make_shared<Cancellation>();
+
+  // These change, under the lock of whoever asks.
+  ParamResolverInterface::Done done;
+  int leader = -1;  // That was asked last.
+  bool is_polled = false;
+  int attempt = 0;  // How often it was asked.
+  uint64_t living_generation = 0;
+  std::optional<absl::Time> in_vain_since;  // Asked one that cannot say.
+  std::optional<absl::Status> end_reason;   // Of EndGroup().
+};
+using LeaderQuestionPtr = std::shared_ptr<LeaderQuestion>;
+
+// The questions that wait for an answer. Not thread-safe.
+class LeaderQuestions {
+ public:
+  // The question gets its place, after all that came before.
+  void Add(const LeaderQuestionPtr& question);
+  bool Contains(const LeaderQuestion& question) const;
+
+  // REQUIRES: it is among them.
+  void Remove(const LeaderQuestion& question);
+
+  // One that waits for the instance; null if none does.
+  const LeaderQuestion* FindAny(InstanceId id) const;
+
+  // Those of the device that wait for the instance, in the order of places.
+  std::vector<LeaderQuestionPtr> OfDevice(InstanceId id,
+                                          const std::string& device_name) const;
+
+  std::vector<LeaderQuestionPtr> Where(
+      absl::FunctionRef<bool(const LeaderQuestion&)> matches) const;
+
+  // Other tasks that were asked, in order.
+  std::vector<int> AskedTasks() const;
+
+  size_t size() const { return size_; }
+
+ private:
+  // By the device's name and the place.
+  using OfInstance =
+      std::map<std::pair<std::string, uint64_t>, LeaderQuestionPtr>;
+
+  absl::flat_hash_map<InstanceId, OfInstance> questions_;
+  size_t size_ = 0;
+  uint64_t last_place_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LEADER_LEADER_QUESTIONS_H_

@@ -1,0 +1,186 @@
+#include "resolvers/leader/leader_service.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/rank_list.h"
+#include "framework/collective/group_resources.h"
+#include "framework/control/wire_codec.h"
+#include "resolvers/messages/control_codec.h"
+#include "resolvers/messages/group_codec.h"
+
+namespace tutti {
+namespace {
+
+// The message about a group, made once for all its members.
+class EncodedGroup {
+ public:
+  const proto::Group& Get(const CollGroupParams& group) {
+    std::call_once(once_, [&] { message_ = EncodeGroup(group); });
+    return message_;
+  }
+
+ private:
+  std::once_flag once_;
+  proto::Group message_;
+};
+
+proto::ControlReply EncodeAnswer(const CollectiveParams& params,
+                                 uint64_t known_generation) {
+  proto::ControlReply reply;
+  proto::Settled* const settled =
+      reply.mutable_complete_params()->mutable_settled();
+  const CollGroupParams& group = *params.group;
+  if (group.generation == known_generation) {
+    settled->mutable_group()->set_group_key(group.key);
+    settled->mutable_group()->set_generation(group.generation);
+  } else {
+    *settled->mutable_group() =
+        group.resources->GetOrCreate<EncodedGroup>()->Get(group);
+  }
+  *settled->mutable_instance() = EncodeInstance(*params.instance);
+  return reply;
+}
+
+// As a reply also where it is an error, so that nobody takes it for one of the
+// connection.
+proto::ControlReply EncodeAnswer(const LeaderAnswer& answer,
+                                 uint64_t known_generation) {
+  if (answer.params.ok()) {
+    return EncodeAnswer(**answer.params, known_generation);
+  }
+  proto::ControlReply reply;
+  proto::GroupFailure* const failure =
+      reply.mutable_complete_params()->mutable_failure();
+  failure->set_generation(answer.failed_generation);
+  *failure->mutable_reason() = EncodeError(answer.params.status());
+  return reply;
+}
+
+}  // namespace
+
+void LeaderService::CompleteParams(const ControlCaller& caller,
+                                   const proto::CompleteParams& message,
+                                   std::shared_ptr<Cancellation> withdrawn,
+                                   ControlDone done) {
+  auto call = DecodeMemberCall(options_.cluster, caller, message);
+  if (!call.ok()) return std::move(done)(call.status());
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok()) return std::move(done)(NotLeaderReply());
+  if (*leader != options_.cluster.this_task) {
+    if (options_.suspect != nullptr) options_.suspect(*leader);
+    return std::move(done)(NotLeaderReply());
+  }
+  // Who withdraws the call wants no answer; who ends it here does.
+  const auto end = std::make_shared<Cancellation>();
+  withdrawn->Watch([end](const absl::Status& reason) { end->Cancel(reason); });
+  const auto number = Add({.task = caller.task,
+                           .step = call->number.step_id,
+                           .last_cleanup = call->last_cleanup,
+                           .end = end});
+  if (!number.ok()) return std::move(done)(number.status());
+  // A clean-up from now on finds the call.
+  const ExecKey execution = KeyOf(
+      {call->request->group_key, call->request->instance_key}, call->number);
+  absl::Status given_up =
+      options_.given_up->Find(execution, call->last_cleanup);
+  if (!given_up.ok()) {
+    Remove(*number);
+    return std::move(done)(EncodeAnswer({std::move(given_up)}, 0));
+  }
+  const uint64_t known_generation = call->living_generation;
+  options_.led->Join(
+      {.device = std::move(call->device),
+       .request = std::move(call->request),
+       .cancellation = end,
+       .ended_generation = call->ended_generation,
+       .living_generation = call->living_generation,
+       .asks_once = true,
+       .is_remote = true},
+      [self = shared_from_this(), number = *number, known_generation,
+       done = std::move(done)](LeaderAnswer answer) mutable {
+        self->Remove(number);
+        std::move(done)(EncodeAnswer(answer, known_generation));
+      });
+}
+
+proto::ControlReply LeaderService::NotLeaderReply() {
+  proto::ControlReply reply;
+  proto::NotLeader* const message =
+      reply.mutable_complete_params()->mutable_not_leader();
+  for (int task : options_.leadership->lost_tasks()) {
+    message->add_lost_tasks(task);
+  }
+  return reply;
+}
+
+absl::StatusOr<uint64_t> LeaderService::Add(Waiting call) {
+  MutexLock lock(&mu_);
+  int& num_calls = num_calls_[call.task];
+  if (num_calls >= options_.max_calls_of_task) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(options_.cluster.Label(call.task), " has ", num_calls,
+                     " calls that wait at the leader; wanted are at most ",
+                     options_.max_calls_of_task));
+  }
+  ++num_calls;
+  calls_.emplace(++last_number_, std::move(call));
+  return last_number_;
+}
+
+void LeaderService::Remove(uint64_t number) {
+  Waiting removed;  // Let go of without the lock.
+  MutexLock lock(&mu_);
+  const auto call = calls_.find(number);
+  removed = std::move(call->second);
+  calls_.erase(call);
+  const auto num_calls = num_calls_.find(removed.task);
+  if (--num_calls->second == 0) num_calls_.erase(num_calls);
+}
+
+void LeaderService::EndStep(int64_t step_id) {
+  std::vector<std::shared_ptr<Cancellation>> ended;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [number, call] : calls_) {
+      if (IsOfBefore(call, step_id)) ended.push_back(call.end);
+    }
+  }
+  for (const auto& end : ended) {
+    end->Cancel(GivenUpExecutions::CleanedUp(step_id));
+  }
+}
+
+void LeaderService::HoldUntilEnded(int64_t step_id,
+                                   const LastHolderPtr& waiter) {
+  MutexLock lock(&mu_);
+  for (auto& [number, call] : calls_) {
+    if (IsOfBefore(call, step_id)) call.held.push_back(waiter);
+  }
+}
+
+bool LeaderService::IsOfBefore(const Waiting& call, int64_t step_id) {
+  return call.step == step_id &&
+         options_.given_up->IsLate(step_id, call.last_cleanup);
+}
+
+size_t LeaderService::num_waiting() {
+  MutexLock lock(&mu_);
+  return calls_.size();
+}
+
+proto::ControlReply LeaderService::DescribeWaiting(
+    const proto::DescribeWaiting& message) {
+  CollectiveRequest request;
+  request.group_key = message.group_key();
+  request.instance_key = message.instance_key();
+  proto::ControlReply reply;
+  reply.mutable_describe_waiting()->set_text(
+      options_.led->DescribeWaiting(request));
+  return reply;
+}
+
+}  // namespace tutti

@@ -1,0 +1,90 @@
+#ifndef TUTTI_RESOLVERS_LEADER_LEADER_SERVICE_H_
+#define TUTTI_RESOLVERS_LEADER_LEADER_SERVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "framework/base/last_holder.h"
+#include "framework/base/mutex.h"
+#include "framework/control/control_channel.h"
+#include "resolvers/leader/given_up_executions.h"
+#include "resolvers/leader/leadership.h"
+#include "resolvers/local/param_resolver_local.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+
+namespace tutti {
+
+// The leader's side of the calls that members of other tasks make: checks what
+// they ask for, and says what is settled.
+//
+// Thread-safe. Errors: INVALID_ARGUMENT for a message that says what cannot be.
+class LeaderService : public std::enable_shared_from_this<LeaderService> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    std::shared_ptr<ParamResolverLocal> led;
+    std::shared_ptr<const Leadership> leadership;
+
+    // Calls that come to one of these end at once.
+    std::shared_ptr<GivenUpExecutions> given_up;
+
+    // How many calls of one task may wait.
+    int max_calls_of_task = 4096;
+
+    // Somebody takes this task for the leader: the one that is may be gone.
+    std::function<void(int leader)> suspect;
+  };
+
+  explicit LeaderService(Options options) : options_(std::move(options)) {}
+
+  // Answers when the instance is settled. A call that is withdrawn leaves
+  // nothing behind. More errors: RESOURCE_EXHAUSTED.
+  void CompleteParams(const ControlCaller& caller,
+                      const proto::CompleteParams& message,
+                      std::shared_ptr<Cancellation> withdrawn, ControlDone done)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The step was cleaned up on all tasks: calls that came in it before end with
+  // ABORTED, though their withdrawal may come later, so that what it begins
+  // anew does not meet them. Holds `waiter` until they have.
+  void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  void HoldUntilEnded(int64_t step_id, const LastHolderPtr& waiter)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  proto::ControlReply DescribeWaiting(const proto::DescribeWaiting& message);
+
+  // Calls of other tasks that wait.
+  size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Waiting {
+    int task = 0;
+    int64_t step = 0;
+    uint64_t last_cleanup = 0;  // Of the step, that the caller knew of.
+    std::shared_ptr<Cancellation> end;
+    std::vector<LastHolderPtr> held;
+  };
+
+  // Gives a number for Remove().
+  absl::StatusOr<uint64_t> Add(Waiting call) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsOfBefore(const Waiting& call, int64_t step_id);
+  proto::ControlReply NotLeaderReply();
+
+  const Options options_;
+  Mutex mu_;
+  absl::flat_hash_map<int, int> num_calls_ ABSL_GUARDED_BY(mu_);  // By task.
+  absl::flat_hash_map<uint64_t, Waiting> calls_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LEADER_LEADER_SERVICE_H_

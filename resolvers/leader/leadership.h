@@ -1,0 +1,40 @@
+#ifndef TUTTI_RESOLVERS_LEADER_LEADERSHIP_H_
+#define TUTTI_RESOLVERS_LEADER_LEADERSHIP_H_
+
+#include <set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/base/mutex.h"
+
+namespace tutti {
+
+// Which task leads all groups: the lowest one that has never been lost. One
+// that starts again has forgotten what it led, so it does not lead again.
+// Thread-safe.
+class Leadership {
+ public:
+  explicit Leadership(int num_tasks) : num_tasks_(num_tasks) {}
+
+  // Errors: UNAVAILABLE once every task has been lost.
+  absl::StatusOr<int> leader() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // True if the leader is another one now. Numbers of no task are ignored.
+  bool MarkLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // In order.
+  std::vector<int> lost_tasks() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  int FirstNotLost() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const int num_tasks_;
+  mutable Mutex mu_;
+  std::set<int> lost_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LEADER_LEADERSHIP_H_

@@ -1,0 +1,380 @@
+#include "resolvers/leader/param_resolver_distributed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/control/wire_codec.h"
+#include "resolvers/local/task_members.h"
+#include "resolvers/messages/control_codec.h"
+
+namespace tutti {
+namespace {
+
+bool HasMemberOf(const CollGroupParams& group, const ControlCaller& process) {
+  const auto [task, incarnation] = process;
+  return std::any_of(
+      group.members.begin(), group.members.end(),
+      [&](const CollGroupMember& member) {
+        return member.device.name.task == task &&
+               (incarnation == 0 || member.device.incarnation == incarnation);
+      });
+}
+
+}  // namespace
+
+std::shared_ptr<ParamResolverDistributed> ParamResolverDistributed::Create(
+    Options options) {
+  const std::shared_ptr<ParamResolverDistributed> resolver(
+      new ParamResolverDistributed(std::move(options)));
+  resolver->Initialize();
+  return resolver;
+}
+
+ParamResolverDistributed::ParamResolverDistributed(Options options)
+    : options_(std::move(options)),
+      this_task_(options_.cluster.this_task),
+      task_name_(options_.cluster.TaskName(this_task_)),
+      teller_(std::make_shared<EndTeller>(
+          EndTeller::Options{.cluster = options_.cluster,
+                             .channel = options_.channel,
+                             .clock = options_.environment.clock,
+                             .leadership = options_.leadership})) {}
+
+void ParamResolverDistributed::Initialize() {
+  led_ = ParamResolverLocal::Create(
+      {.policy = options_.policy,
+       .ring_order = options_.ring_order,
+       .max_entries = options_.max_entries,
+       .task_name = task_name_,
+       .max_unsettled = options_.max_unsettled,
+       .formed_group_failed =
+           [weak_self = weak_from_this()](const CollGroupParams& group,
+                                          const absl::Status& reason) {
+             const auto self = weak_self.lock();
+             if (self != nullptr) self->EndEverywhere(group, reason);
+           },
+       .new_groups_changed =
+           [weak_self = weak_from_this()] {
+             const auto self = weak_self.lock();
+             if (self != nullptr) self->NotifyWaiting();
+           }});
+  leader_service_ = std::make_shared<LeaderService>(
+      LeaderService::Options{.cluster = options_.cluster,
+                             .led = led_,
+                             .leadership = options_.leadership,
+                             .given_up = given_up_,
+                             .suspect = options_.suspect});
+  client_ = std::make_unique<LeaderClient>(
+      LeaderClient::Options{
+          .cluster = options_.cluster,
+          .clock = options_.environment.clock,
+          .channel = options_.channel,
+          .directory = options_.directory,
+          .leadership = options_.leadership,
+          .led = led_,
+          .teller = teller_,
+          .policy = options_.policy,
+          .given_up = given_up_,
+          .max_entries = options_.max_entries,
+          .takeover_limit = options_.takeover_limit,
+          .suspect = options_.suspect,
+          .waits_changed = options_.waits_changed,
+          .learned = [this](const CollGroupParams& group,
+                            int leader) { OnLearned(group, leader); },
+          .end_group =
+              [this](const CollGroupParams& group, const absl::Status& reason) {
+                EndEverywhere(group, reason);
+              },
+          .may_not_lead =
+              [this](const std::vector<int>& tasks,
+                     const LeaderQuestion* answered) {
+                EndLedBy(tasks, answered);
+              }},
+      shared_from_this());
+}
+
+ParamResolverDistributed::~ParamResolverDistributed() {
+  const absl::Status reason = absl::CancelledError("the resolver shut down");
+  client_->EndAll(reason);
+  led_->EndAll(reason);
+}
+
+void ParamResolverDistributed::CompleteParamsAsync(
+    const DeviceAttributes& device,
+    std::shared_ptr<const CollectiveRequest> request, CallNumber number,
+    std::shared_ptr<Cancellation> cancellation, Done done) {
+  client_->Ask(device, std::move(request), number, std::move(cancellation),
+               std::move(done));
+}
+
+// Whoever finds the leader lost ends what it knows to have been led by it:
+// here, what was not known yet.
+void ParamResolverDistributed::OnLearned(const CollGroupParams& group,
+                                         int leader) {
+  group.cancellation->Watch(
+      [weak_self = weak_from_this(), key = group.key,
+       generation = group.generation](const absl::Status& reason) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->OnGenerationEnded(key, generation, reason);
+      });
+  const auto leads_now = options_.leadership->leader();
+  if (!leads_now.ok() || *leads_now != leader) {
+    EndEverywhere(group, LedByLost(leader));
+  }
+  EndIfLost(group);
+  EndGivenUpIn(group);
+}
+
+// With members that were lost before the group was known, or replaced.
+void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
+  if (options_.loss_of == nullptr) return;
+  for (const CollGroupMember& member : group.members) {
+    const absl::Status loss =
+        options_.loss_of({member.device.name.task, member.device.incarnation});
+    if (!loss.ok()) return EndEverywhere(group, loss);
+  }
+}
+
+// --- What was given up -------------------------------------------------------
+
+void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
+                                      uint64_t beginning,
+                                      const absl::Status& reason) {
+  const auto given_up =
+      given_up_->AddOwn(KeyOf(instance, number), reason, beginning);
+  if (!given_up.has_value()) return;
+  EndGivenUp(given_up->execution, reason);
+  teller_->TellGivenUp(*given_up);
+}
+
+absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
+                                                 const GivenUp& given_up) {
+  const auto leader = options_.leadership->leader();
+  if (!leader.ok() || (*leader != this_task_ && *leader != caller.task)) {
+    return absl::UnavailableError(
+        absl::StrCat(options_.cluster.Label(this_task_),
+                     " does not lead, and does not take ",
+                     options_.cluster.Label(caller.task), " for the leader"));
+  }
+  absl::Status status = CheckMayEnd(caller, given_up.execution.group);
+  if (status.ok()) status = CheckCleanup(caller.task, given_up.last_cleanup);
+  if (!status.ok()) return status;
+  if (Note(given_up) && *leader == this_task_) teller_->TellGivenUp(given_up);
+  return absl::OkStatus();
+}
+
+absl::Status ParamResolverDistributed::CheckCleanup(int task, uint64_t number) {
+  const uint64_t limit =
+      given_up_->LastCleanup() + ParamResolverLocal::kMaxGenerationsAhead;
+  if (number <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the number of a clean-up that ", options_.cluster.Label(task),
+      " tells of is ", number, "; wanted at most ", limit));
+}
+
+void ParamResolverDistributed::OnCancelled(const ControlCaller& caller,
+                                           ExecKey execution,
+                                           const absl::Status& reason) {
+  // Whoever runs it has not looked: the generation may not be known there.
+  if (!CheckMayEnd(caller, execution.group).ok()) return;
+  // What comes too late for the step is not to end what it begins anew.
+  if (given_up_->IsOverOnAllTasks(execution.step)) return;
+  execution.generation = 0;
+  Note({.execution = execution,
+        .reason = reason,
+        .last_cleanup = given_up_->LastCleanupOf(execution.step)});
+}
+
+// False if it was known before, or is too late.
+bool ParamResolverDistributed::Note(const GivenUp& given_up) {
+  if (!given_up_->Add(given_up)) return false;
+  EndGivenUp(given_up.execution, given_up.reason);
+  return true;
+}
+
+// What asks for it, and what runs it, being told how it is settled just before.
+void ParamResolverDistributed::EndGivenUp(const ExecKey& execution,
+                                          const absl::Status& reason) {
+  client_->EndExecution(execution, reason);
+  const auto group = client_->FindGroup(execution.group);
+  if (group == nullptr || options_.cancel_execution == nullptr) return;
+  ExecKey settled = execution;
+  settled.generation = group->generation;
+  options_.cancel_execution(settled, reason);
+}
+
+// Members may come to it now without asking: in another order than others, or
+// to what they have prepared.
+void ParamResolverDistributed::EndGivenUpIn(const CollGroupParams& group) {
+  if (options_.cancel_execution == nullptr) return;
+  for (GivenUp& given_up : given_up_->OfGroup(group.key)) {
+    given_up.execution.generation = group.generation;
+    options_.cancel_execution(given_up.execution, given_up.reason);
+  }
+}
+
+// The former one may not have told the others.
+void ParamResolverDistributed::OnLeaderChanged() {
+  for (const GivenUp& given_up : given_up_->Own()) {
+    teller_->TellGivenUp(given_up);
+  }
+}
+
+// --- Ends --------------------------------------------------------------------
+
+// Whoever set the group's cancellation.
+void ParamResolverDistributed::OnGenerationEnded(GroupKey key,
+                                                 uint64_t generation,
+                                                 const absl::Status& reason) {
+  options_.directory->End(key, generation, reason);
+  client_->EndGeneration(key, generation, reason);
+}
+
+void ParamResolverDistributed::EndGroup(GroupKey group_key,
+                                        absl::Status reason) {
+  if (reason.ok()) reason = absl::CancelledError("the group was ended");
+  const auto [group, failed_generation] = client_->BeginAgain(group_key);
+  if (group != nullptr) {
+    EndEverywhere(*group, reason);
+    // Another thread may have ended it, and not come to this yet.
+    return OnGenerationEnded(group_key, group->generation, reason);
+  }
+  client_->EndAwaited(group_key, reason);
+  if (failed_generation == 0) return;
+  options_.directory->End(group_key, failed_generation, reason);
+  led_->EndGeneration(group_key, failed_generation, reason);
+  const auto leader = options_.leadership->leader();
+  if (leader.ok() && *leader != this_task_) {
+    teller_->TellGroupEnd(*leader, group_key, failed_generation, reason);
+  }
+}
+
+void ParamResolverDistributed::EndEverywhere(const CollGroupParams& group,
+                                             const absl::Status& reason) {
+  const GroupKey key = group.key;
+  const uint64_t generation = group.generation;
+  const bool is_first = options_.directory->End(key, generation, reason);
+  led_->EndGeneration(key, generation, reason);
+  if (!is_first) return;  // Whoever was tells the others.
+  teller_->TellGroupEnd(group, reason);
+}
+
+absl::Status ParamResolverDistributed::OnEndGroup(
+    const ControlCaller& caller, const proto::EndGroup& message) {
+  absl::Status status = CheckGeneration("generation", message.generation());
+  if (status.ok()) status = CheckError(message.reason());
+  if (!status.ok()) return status;
+  const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
+  if (!lost.ok()) return lost.status();
+  const absl::Status reason = DecodeError(message.reason());
+  const GroupKey key = message.group_key();
+  if (message.generation() == 0) {
+    led_->EndAwaited(key, options_.cluster.TaskName(caller.task), reason);
+    return absl::OkStatus();
+  }
+  const bool is_known =
+      led_->HasGroup(key) || client_->FindGroup(key) != nullptr;
+  if (!is_known && !client_->IsAwaited(key)) return absl::OkStatus();
+  status = CheckMayEnd(caller, key);
+  if (status.ok()) status = CheckCanEnd(caller, key, message.generation());
+  if (!status.ok()) return status;
+  options_.directory->End(key, message.generation(), reason);
+  led_->EndGeneration(key, message.generation(), reason);
+  OnMayNotLead(*lost);
+  return absl::OkStatus();
+}
+
+// Whoever is in the group as this task knows it, and who leads.
+absl::Status ParamResolverDistributed::CheckMayEnd(const ControlCaller& caller,
+                                                   GroupKey key) {
+  const auto group = client_->FindGroup(key);
+  const bool is_stranger =
+      group == nullptr
+          ? led_->IsFormedWithout(key, options_.cluster.TaskName(caller.task))
+          : !TasksOf(*group).contains(caller.task);
+  if (!is_stranger) return absl::OkStatus();
+  const auto leader = options_.leadership->leader();
+  if (leader.ok() && *leader == caller.task) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat(options_.cluster.Label(caller.task), " is not in group ",
+                   key, " and cannot end it"));
+}
+
+// Whoever leads has counted the generations itself.
+absl::Status ParamResolverDistributed::CheckCanEnd(const ControlCaller& caller,
+                                                   GroupKey key,
+                                                   uint64_t generation) {
+  const auto leader = options_.leadership->leader();
+  if (leader.ok() && *leader == caller.task) return absl::OkStatus();
+  const auto group = client_->FindGroup(key);
+  const uint64_t known = std::max({options_.directory->EndedGeneration(key),
+                                   led_->last_generation(),
+                                   group == nullptr ? 0 : group->generation});
+  const uint64_t limit = known + ParamResolverLocal::kMaxGenerationsAhead;
+  if (generation <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("generation of group ", key, ", which ",
+                   options_.cluster.Label(caller.task), " says has ended, is ",
+                   generation, "; wanted at most ", limit));
+}
+
+void ParamResolverDistributed::OnTaskLost(const ControlCaller& process,
+                                          const absl::Status& reason) {
+  const auto [task, incarnation] = process;
+  client_->OnLost(task);
+  const bool led = options_.leadership->MarkLost(task);
+  for (const auto& group : options_.directory->Living()) {
+    if (HasMemberOf(*group, process)) EndEverywhere(*group, reason);
+  }
+  led_->EndTask(options_.cluster.TaskName(task), incarnation, reason);
+  if (led) EndWhatWasLed(task, reason);
+  client_->OnLeaderGone(task, reason, /*answered=*/nullptr);
+  if (led) OnLeaderChanged();
+}
+
+void ParamResolverDistributed::OnRefused(const absl::Status& why) {
+  if (!client_->Refuse(why)) return;
+  for (const auto& group : options_.directory->Living()) {
+    options_.directory->End(group->key, group->generation, why);
+  }
+  client_->EndAll(why);
+}
+
+void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks) {
+  EndLedBy(tasks, /*answered=*/nullptr);
+}
+
+// What one of them has answered is asked again.
+void ParamResolverDistributed::EndLedBy(const std::vector<int>& tasks,
+                                        const LeaderQuestion* answered) {
+  for (int task : tasks) {
+    if (!options_.leadership->MarkLost(task)) continue;
+    EndWhatWasLed(task, LedByLost(task));
+    client_->OnLeaderGone(task, LedByLost(task), answered);
+    OnLeaderChanged();
+  }
+}
+
+absl::Status ParamResolverDistributed::LedByLost(int task) const {
+  return absl::UnavailableError(absl::StrCat(
+      options_.cluster.Label(task), " was lost, and had led the group"));
+}
+
+// Not all members need have heard what the former leader settled. What the next
+// one has settled meanwhile lives on.
+void ParamResolverDistributed::EndWhatWasLed(int task,
+                                             const absl::Status& reason) {
+  for (const auto& group : options_.directory->Living()) {
+    if (client_->WasSettledBy(task, *group)) EndEverywhere(*group, reason);
+  }
+}
+
+void ParamResolverDistributed::OnFound(int task) {
+  client_->OnReached(task);
+  for (const auto& group : options_.directory->Living()) {
+    if (TasksOf(*group).contains(task)) EndIfLost(*group);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,80 @@
+#include "resolvers/leader/settled_groups.h"
+
+#include <utility>
+
+#include "resolvers/local/task_members.h"
+
+namespace tutti {
+
+SettledGroups::GroupPtr SettledGroups::Find(GroupKey key) const {
+  const auto found = groups_.find(key);
+  return found == groups_.end() ? nullptr : found->second;
+}
+
+const SettledGroups::Member* SettledGroups::Find(
+    InstanceId id, absl::string_view device_name) const {
+  const auto group = groups_.find(id.group_key);
+  if (group == groups_.end()) return nullptr;
+  const auto instance = group->second->instances.find(id.instance_key);
+  if (instance == group->second->instances.end()) return nullptr;
+  const auto member = instance->second.members.find(device_name);
+  return member == instance->second.members.end() ? nullptr : &member->second;
+}
+
+SettledGroups::GroupPtr SettledGroups::Add(
+    std::shared_ptr<const CollGroupParams> group, GroupPtr* replaced) {
+  GroupPtr& entry = groups_[group->key];
+  if (entry != nullptr) {
+    if (entry->params == group) return entry;
+    if (entry->params->generation > group->generation) return nullptr;
+    num_entries_ -= NumEntries(*entry);
+  }
+  *replaced = std::move(entry);
+  entry = std::make_shared<Group>();
+  entry->task =
+      std::make_shared<const CollTaskParams>(MembersOfTask(*group, task_name_));
+  for (int rank = 0; rank < group->size(); ++rank) {
+    if (!entry->task->is_local[rank]) continue;
+    entry->rank_of_device[group->members[rank].device.name.ToString()] = rank;
+  }
+  entry->params = std::move(group);
+  return entry;
+}
+
+SettledGroups::GroupPtr SettledGroups::Remove(GroupKey key,
+                                              uint64_t generation) {
+  const auto found = groups_.find(key);
+  if (found == groups_.end() ||
+      found->second->params->generation != generation) {
+    return nullptr;
+  }
+  GroupPtr removed = std::move(found->second);
+  groups_.erase(found);
+  num_entries_ -= NumEntries(*removed);
+  return removed;
+}
+
+void SettledGroups::AddMember(Group& group, const std::string& device_name,
+                              Member member) {
+  const auto found = groups_.find(group.params->key);
+  if (found == groups_.end() || found->second.get() != &group) return;
+  const auto& params = member.params->instance;
+  Instance& instance = group.instances[params->key];
+  if (instance.params == nullptr) {
+    instance.params = params;
+    num_entries_ += params->rows.size();
+  }
+  const bool is_new =
+      instance.members.insert_or_assign(device_name, std::move(member)).second;
+  num_entries_ += is_new ? 1 : 0;
+}
+
+size_t SettledGroups::NumEntries(const Group& group) const {
+  size_t total = 0;
+  for (const auto& [key, instance] : group.instances) {
+    total += instance.members.size() + instance.params->rows.size();
+  }
+  return total;
+}
+
+}  // namespace tutti

@@ -1,0 +1,75 @@
+#ifndef TUTTI_RESOLVERS_LEADER_SETTLED_GROUPS_H_
+#define TUTTI_RESOLVERS_LEADER_SETTLED_GROUPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "tutti/collective.h"
+#include "tutti/params.h"
+
+namespace tutti {
+
+// What leaders have settled for the members of this task: of each group the
+// generation that lives, with its instances. Nothing is forgotten while that
+// generation lives. Not thread-safe.
+class SettledGroups {
+ public:
+  // What one member asked for, and got.
+  struct Member {
+    std::shared_ptr<const CollectiveRequest> request;
+    std::shared_ptr<const CollectiveParams> params;
+  };
+
+  struct Instance {
+    std::shared_ptr<const CollInstanceParams> params;
+    absl::flat_hash_map<std::string, Member> members;  // By device.
+  };
+
+  struct Group {
+    std::shared_ptr<const CollGroupParams> params;
+    std::shared_ptr<const CollTaskParams> task;
+    absl::flat_hash_map<std::string, int> rank_of_device;  // Of this task.
+    absl::flat_hash_map<InstanceKey, Instance> instances;
+    int leader = -1;  // Who settled it.
+  };
+  using GroupPtr = std::shared_ptr<Group>;
+
+  // `task_name`: of this task.
+  explicit SettledGroups(std::string task_name)
+      : task_name_(std::move(task_name)) {}
+
+  // Null if there is none.
+  GroupPtr Find(GroupKey key) const;
+  const Member* Find(InstanceId id, absl::string_view device_name) const;
+
+  // The entry of this very group. It takes the place of an earlier generation,
+  // which is returned in `replaced` to be freed. Null if there is a later one.
+  GroupPtr Add(std::shared_ptr<const CollGroupParams> group,
+               GroupPtr* replaced);
+
+  // Null if this generation is not there.
+  GroupPtr Remove(GroupKey key, uint64_t generation);
+
+  // Nothing happens if the group has been removed.
+  void AddMember(Group& group, const std::string& device_name, Member member);
+
+  // One for each member of an instance and each of its rows.
+  size_t num_entries() const { return num_entries_; }
+  size_t num_groups() const { return groups_.size(); }
+
+ private:
+  size_t NumEntries(const Group& group) const;
+
+  const std::string task_name_;
+  size_t num_entries_ = 0;
+  absl::flat_hash_map<GroupKey, GroupPtr> groups_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LEADER_SETTLED_GROUPS_H_

@@ -1,0 +1,37 @@
+#include "resolvers/leader/settled_groups.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "tutti/params.h"
+
+namespace tutti {
+namespace settled_groups_test {
+
+constexpr GroupKey kGroup = 7;
+
+std::shared_ptr<const CollGroupParams> GenerationOf(uint64_t generation) {
+  auto group = std::make_shared<CollGroupParams>();
+  group->key = kGroup;
+  group->generation = generation;
+  return group;
+}
+
+// Of two threads the one that has learned the earlier one may come last.
+TEST(SettledGroupsTest, AnEarlierGenerationDoesNotReplaceALaterOne) {
+  SettledGroups settled("/job:worker/replica:0/task:0");
+  SettledGroups::GroupPtr replaced;
+  const auto later = settled.Add(GenerationOf(2), &replaced);
+  EXPECT_EQ(settled.Add(GenerationOf(1), &replaced), nullptr);
+  EXPECT_EQ(replaced, nullptr);
+  EXPECT_EQ(settled.Find(kGroup), later);
+  const auto latest = settled.Add(GenerationOf(3), &replaced);
+  EXPECT_EQ(replaced, later);
+  EXPECT_EQ(settled.Find(kGroup), latest);
+  EXPECT_EQ(settled.num_groups(), 1u);
+}
+
+}  // namespace settled_groups_test
+}  // namespace tutti

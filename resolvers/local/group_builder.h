@@ -1,0 +1,77 @@
+#ifndef TUTTI_RESOLVERS_LOCAL_GROUP_BUILDER_H_
+#define TUTTI_RESOLVERS_LOCAL_GROUP_BUILDER_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/params.h"
+
+namespace tutti {
+
+// Collects the members of one generation of a group. The first one fixes size
+// and device type until all have withdrawn. Not thread-safe.
+class GroupBuilder {
+ public:
+  // `ring_order`: as in ConfiguredRankOrder; empty for the default order.
+  explicit GroupBuilder(std::vector<int> ring_order)
+      : ring_order_(std::move(ring_order)) {}
+
+  // Idempotent for a device that joined with the same incarnation and rank.
+  // Errors, which end the whole group, whose key stays failed: INVALID_ARGUMENT
+  // for another size, device type or rank than the others allow, or one device
+  // too many; FAILED_PRECONDITION for a known device with another incarnation.
+  absl::Status Join(const DeviceAttributes& device,
+                    const CollectiveRequest& request);
+
+  // Forgets a device that had joined. Only before the group is complete.
+  void Withdraw(absl::string_view full_name);
+
+  // With that incarnation, or any if it is 0.
+  bool HasMemberOfTask(absl::string_view task_name,
+                       uint64_t incarnation = 0) const;
+  bool empty() const { return members_.empty(); }
+  int size() const { return size_; }  // Of the complete group.
+  bool complete() const { return static_cast<int>(members_.size()) == size_; }
+
+  // The members in rank order. Call when complete. Errors: as
+  // ConfiguredRankOrder.
+  absl::StatusOr<CollGroupParams> Build(uint64_t generation) const;
+
+  // "1 of 4 members had joined (/job:...)".
+  std::string Describe() const;
+
+ private:
+  struct Member {
+    DeviceAttributes device;
+    int rank = -1;  // As asked for.
+  };
+
+  absl::Status CheckMatches(const DeviceAttributes& device,
+                            const CollectiveRequest& request) const;
+  absl::Status CheckSame(const Member& member, const DeviceAttributes& device,
+                         int rank) const;
+  absl::Status CheckRank(const DeviceAttributes& device, int rank) const;
+  void SetIndex(int index);  // Of a member that has just got it.
+  std::string first_name() const { return members_[0].device.name.ToString(); }
+  absl::StatusOr<std::vector<int>> RankOrder() const;
+
+  const std::vector<int> ring_order_;
+  GroupKey key_ = 0;
+  int size_ = 0;
+  std::string device_type_;
+  std::vector<Member> members_;
+  absl::flat_hash_map<std::string, int> index_by_name_;
+  absl::flat_hash_map<int, int> index_by_rank_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LOCAL_GROUP_BUILDER_H_

@@ -1,0 +1,395 @@
+#include "resolvers/local/param_resolver_local.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective/group_resources.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/implementation.h"
+
+namespace tutti {
+namespace param_resolver_local_test {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
+
+// What the implementation does, besides counting.
+struct Hooks {
+  std::function<absl::Status()> form_group = absl::OkStatus;
+  std::function<absl::Status()> settle_instance = absl::OkStatus;
+  std::function<void()> price = [] {};
+  int num_formed = 0;
+  int num_settled = 0;
+};
+Hooks* hooks = nullptr;  // Of the test that runs.
+
+class Hooked : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveGroupRuntimeDetails(
+      CollGroupParams*) override {
+    ++hooks->num_formed;
+    return hooks->form_group();
+  }
+  absl::Status InitializeCollectiveParams(const CollGroupParams&,
+                                          CollInstanceParams*) override {
+    ++hooks->num_settled;
+    return hooks->settle_instance();
+  }
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback) override {}
+};
+
+class ParamResolverLocalTest : public testing::Test {
+ protected:
+  // What became of one call.
+  struct Call {
+    std::shared_ptr<Cancellation> token = std::make_shared<Cancellation>();
+    std::vector<Answer> answers;
+
+    bool waits() const { return answers.empty(); }
+  };
+
+  ParamResolverLocalTest() {
+    hooks = &hooks_;
+    ResetResolver(/*max_entries=*/1000);
+    EXPECT_THAT(registry_.Register(
+                    "Hooked", Implemented<Hooked>(
+                                  {.collectives = {CollectiveType::kAllReduce,
+                                                   CollectiveType::kAllToAll},
+                                   .supports_uneven = true,
+                                   .cost_seconds =
+                                       [](const CostQuery&) {
+                                         hooks->price();
+                                         return 1.0;
+                                       }})),
+                IsOk());
+  }
+
+  void ResetResolver(size_t max_entries) {
+    resolver_ = ParamResolverLocal::Create(
+        {.policy = {.registry = &registry_}, .max_entries = max_entries});
+  }
+
+  static DeviceAttributes Cpu(int index) {
+    return {.name = {"worker", 0, 0, "CPU", index}, .incarnation = 1};
+  }
+
+  CollectiveRequest Request(InstanceKey key) const {
+    CollectiveRequest request;
+    request.group_key = 9;
+    request.group_size = size_;
+    request.instance_key = key;
+    request.op = AllReduce{};
+    request.shape = TensorShape::Vector(4);
+    return request;
+  }
+
+  std::shared_ptr<Call> Ask(int device, const CollectiveRequest& request) {
+    auto call = std::make_shared<Call>();
+    resolver_->CompleteParamsAsync(
+        Cpu(device), std::make_shared<const CollectiveRequest>(request),
+        CallNumber{}, call->token,
+        [call](Answer answer) { call->answers.push_back(std::move(answer)); });
+    return call;
+  }
+  std::shared_ptr<Call> Ask(int device, InstanceKey key) {
+    return Ask(device, Request(key));
+  }
+
+  void AllAsk(InstanceKey key) {
+    for (int device = 0; device < size_; ++device) Ask(device, key);
+  }
+
+  int size_ = 2;
+  Hooks hooks_;
+  CollectiveRegistry registry_;
+  std::shared_ptr<ParamResolverLocal> resolver_;
+};
+
+// A call from before tasks were lost may come while the others already form a
+// smaller group.
+TEST_F(ParamResolverLocalTest, ALateCallForMoreThanAreLeftSpoilsNoGroup) {
+  const absl::Status lost = absl::UnavailableError("task 7 was lost");
+  resolver_->SetDevicesLeft(2, lost);
+  const auto first = Ask(0, 1);
+  EXPECT_TRUE(first->waits());
+  CollectiveRequest late = Request(1);
+  late.group_size = 3;
+  const auto refused = Ask(1, late);
+  ASSERT_EQ(refused->answers.size(), 1);
+  EXPECT_EQ(refused->answers[0].status(), lost);
+  EXPECT_TRUE(first->waits());
+  const auto second = Ask(1, 1);
+  for (const auto& call : {first, second}) {
+    ASSERT_EQ(call->answers.size(), 1);
+    EXPECT_THAT(call->answers[0], IsOk());
+  }
+}
+
+TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
+  ASSERT_THAT(registry_.Register(
+                  "Manual", Implemented<Hooked>(
+                                {.collectives = {CollectiveType::kAllReduce}})),
+              IsOk());
+  resolver_ = ParamResolverLocal::Create(
+      {.policy = {.registry = &registry_,
+                  .rules = std::make_shared<const SelectionRules>(
+                      SelectionRules{{{.implementation = "Manual"}}})}});
+  const auto call = Ask(0, 1);
+  Ask(1, 1);
+  ASSERT_FALSE(call->waits());
+  ASSERT_THAT(call->answers[0], IsOk());
+  EXPECT_EQ((*call->answers[0])->instance->impl_details.implementation,
+            "Manual");
+}
+
+TEST_F(ParamResolverLocalTest, WhoCannotServeTheDevicesAddsNothingToTheGroup) {
+  ASSERT_THAT(registry_.Register(
+                  "WithLib", Implemented<Hooked>(
+                                 {.collectives = {CollectiveType::kAllReduce},
+                                  .device_needs = {.library = "Lib"}})),
+              IsOk());
+  AllAsk(1);
+  EXPECT_EQ(hooks_.num_formed, 1);  // "Hooked" did.
+}
+
+TEST_F(ParamResolverLocalTest, ImplementationsAreCalledWithNoLockHeld) {
+  const auto use_resolver = [this] {
+    EXPECT_EQ(resolver_->num_groups(), 1u);
+    return absl::OkStatus();
+  };
+  hooks_.form_group = use_resolver;
+  hooks_.settle_instance = use_resolver;
+  hooks_.price = [&] { EXPECT_THAT(use_resolver(), IsOk()); };
+  AllAsk(1);
+  EXPECT_EQ(hooks_.num_formed, 1);
+  EXPECT_EQ(hooks_.num_settled, 1);
+}
+
+TEST_F(ParamResolverLocalTest, CallsThatComeWhileItIsSettledGetTheSameAnswer) {
+  std::vector<std::shared_ptr<Call>> calls;
+  const auto ask_again = [&] {
+    calls.push_back(Ask(0, 1));
+    calls.push_back(Ask(1, 1));
+    EXPECT_TRUE(calls.back()->waits());
+    return absl::OkStatus();
+  };
+  hooks_.form_group = ask_again;
+  hooks_.settle_instance = ask_again;
+  calls.push_back(Ask(0, 1));
+  calls.push_back(Ask(1, 1));
+  ASSERT_EQ(calls.size(), 6u);
+  for (const auto& call : calls) {
+    ASSERT_EQ(call->answers.size(), 1u);
+    ASSERT_THAT(call->answers[0], IsOk());
+    EXPECT_EQ((*call->answers[0])->instance, (*calls[0]->answers[0])->instance);
+  }
+  EXPECT_EQ(hooks_.num_formed, 1);
+  EXPECT_EQ(hooks_.num_settled, 1);
+}
+
+TEST_F(ParamResolverLocalTest, CallThatLeavesWhileItIsSettledHoldsUpNobody) {
+  for (auto* hook : {&hooks_.form_group, &hooks_.settle_instance}) {
+    hooks_.form_group = absl::OkStatus;
+    resolver_->EndGroup(9, absl::CancelledError("again"));
+    std::shared_ptr<Call> first;
+    *hook = [&] {
+      first->token->Cancel(absl::CancelledError("no more"));
+      EXPECT_FALSE(first->waits());
+      return absl::OkStatus();
+    };
+    first = Ask(0, 1);
+    const auto second = Ask(1, 1);
+    ASSERT_EQ(first->answers.size(), 1u);
+    EXPECT_THAT(first->answers[0],
+                StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+    const auto again = Ask(0, 1);
+    for (const auto& call : {second, again}) {
+      ASSERT_EQ(call->answers.size(), 1u);
+      EXPECT_THAT(call->answers[0], IsOk());
+    }
+  }
+}
+
+TEST_F(ParamResolverLocalTest, GroupThatEndsWhileItIsSettledEndsItsCallsOnce) {
+  for (auto* hook : {&hooks_.form_group, &hooks_.settle_instance}) {
+    hooks_.form_group = absl::OkStatus;
+    for (const bool fails : {false, true}) {
+      *hook = [&, this] {
+        resolver_->EndGroup(9, absl::AbortedError("lost"));
+        return fails ? absl::InternalError("too late") : absl::OkStatus();
+      };
+      for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
+        ASSERT_EQ(call->answers.size(), 1u);
+        EXPECT_THAT(call->answers[0],
+                    StatusIs(StatusCode::kAborted, HasSubstr("lost")));
+      }
+      EXPECT_EQ(resolver_->num_groups(), 0u);
+      EXPECT_EQ(resolver_->num_entries(), 0u);
+    }
+  }
+}
+
+TEST_F(ParamResolverLocalTest, ADeviceTooManyWhileTheGroupFormsEndsIt) {
+  std::shared_ptr<Call> third;
+  hooks_.form_group = [&] {
+    third = Ask(2, 1);
+    return absl::OkStatus();
+  };
+  for (const auto& call : {Ask(0, 1), Ask(1, 1), third}) {
+    ASSERT_EQ(call->answers.size(), 1u);
+    EXPECT_THAT(call->answers[0], StatusIs(StatusCode::kInvalidArgument,
+                                           HasSubstr("all of its 2 members")));
+  }
+}
+
+TEST_F(ParamResolverLocalTest, ErrorOfAnImplementationReachesAllWhoWait) {
+  hooks_.settle_instance = [] { return absl::InternalError("no ring"); };
+  for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
+    ASSERT_EQ(call->answers.size(), 1u);
+    EXPECT_THAT(call->answers[0],
+                StatusIs(StatusCode::kInternal, HasSubstr("no ring")));
+  }
+  EXPECT_EQ(resolver_->num_entries(), 0u);
+  hooks_.form_group = [] { return absl::InternalError("no id"); };
+  resolver_->EndGroup(9, absl::CancelledError("again"));
+  for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
+    ASSERT_EQ(call->answers.size(), 1u);
+    EXPECT_THAT(call->answers[0],
+                StatusIs(StatusCode::kInternal, HasSubstr("no id")));
+  }
+}
+
+std::function<void()> at_end_of_resource;
+struct Resource {
+  ~Resource() { at_end_of_resource(); }
+};
+
+TEST_F(ParamResolverLocalTest, GroupResourcesEndWithNoLockHeld) {
+  int num_ended = 0;
+  at_end_of_resource = [&] {
+    EXPECT_EQ(resolver_->num_groups(), 0u);
+    ++num_ended;
+  };
+  AllAsk(1);
+  (*Ask(0, 1)->answers[0])->group->resources->GetOrCreate<Resource>();
+  resolver_->EndGroup(9, absl::CancelledError("over"));
+  EXPECT_EQ(num_ended, 1);
+}
+
+TEST_F(ParamResolverLocalTest, GroupEndedWithoutAReasonIsCancelled) {
+  const auto call = Ask(0, 1);
+  resolver_->EndGroup(9, absl::OkStatus());
+  ASSERT_EQ(call->answers.size(), 1u);
+  EXPECT_THAT(call->answers[0], StatusIs(StatusCode::kCancelled,
+                                         HasSubstr("the group was ended")));
+  EXPECT_EQ(resolver_->num_groups(), 0u);
+}
+
+TEST_F(ParamResolverLocalTest, KeepsInstancesUntilHalfOfTheEntriesWereUsed) {
+  // Ten instances of two members are half of the entries.
+  for (int num_instances = 10; num_instances < 80; ++num_instances) {
+    ResetResolver(/*max_entries=*/40);
+    for (InstanceKey key = 0; key < num_instances; ++key) {
+      AllAsk(key);
+      EXPECT_LE(resolver_->num_entries(), 40u);
+    }
+    const int num_settled = hooks_.num_settled;
+    for (InstanceKey key = num_instances - 10; key < num_instances; ++key) {
+      EXPECT_FALSE(Ask(0, key)->waits()) << key << " of " << num_instances;
+    }
+    EXPECT_EQ(hooks_.num_settled, num_settled);
+  }
+  EXPECT_TRUE(Ask(0, 0)->waits());
+}
+
+TEST_F(ParamResolverLocalTest, CountsMembersAndRowsOfInstances) {
+  size_ = 8;
+  ResetResolver(/*max_entries=*/1000);
+  CollectiveRequest request = Request(0);
+  request.op = AllToAll{.send_rows = std::vector<int64_t>(8, 1)};
+  request.shape = TensorShape::Vector(8);
+  for (InstanceKey key = 0; key < 200; ++key) {
+    request.instance_key = key;
+    for (int device = 0; device < size_; ++device) Ask(device, request);
+    EXPECT_EQ(resolver_->num_entries(), 72 * resolver_->num_instances());
+    EXPECT_LE(resolver_->num_entries(), 1072u);
+  }
+}
+
+TEST_F(ParamResolverLocalTest, KeepsAnInstanceThatAMemberHasNotAskedForAgain) {
+  ResetResolver(/*max_entries=*/40);
+  AllAsk(-1);
+  Ask(0, -1);
+  for (InstanceKey key = 0; key < 1000; ++key) AllAsk(key);
+  EXPECT_FALSE(Ask(1, -1)->waits());
+}
+
+// A resolver of a cluster remembers what its members are told, so that it does
+// not matter how often they asked before.
+TEST_F(ParamResolverLocalTest, CallsOfAMemberThatRemembersCountAsOne) {
+  ResetResolver(/*max_entries=*/40);
+  for (int device : {0, 0, 1}) {
+    resolver_->Join(
+        {.device = Cpu(device),
+         .request = std::make_shared<const CollectiveRequest>(Request(-1)),
+         .asks_once = true},
+        [](const LeaderAnswer& answer) { EXPECT_THAT(answer.params, IsOk()); });
+  }
+  for (InstanceKey key = 0; key < 1000; ++key) AllAsk(key);
+  EXPECT_TRUE(Ask(1, -1)->waits());
+}
+
+TEST_F(ParamResolverLocalTest, DescribesWhomAMemberWaitsForOrNobody) {
+  size_ = 30;
+  const auto waits_for = [this](InstanceKey key) {
+    return resolver_->DescribeWaiting(Request(key));
+  };
+  EXPECT_THAT(waits_for(1), IsEmpty());
+  for (int device = 0; device + 1 < size_; ++device) Ask(device, 1);
+  EXPECT_THAT(waits_for(1),
+              AllOf(HasSubstr("group phase: 29 of 30 members had joined"),
+                    HasSubstr("CPU:7 and 21 more"), Not(HasSubstr("CPU:8"))));
+  Ask(size_ - 1, 1);
+  EXPECT_THAT(waits_for(1), IsEmpty());
+  EXPECT_THAT(waits_for(2), IsEmpty());
+  Ask(0, 2);
+  EXPECT_THAT(waits_for(2),
+              AllOf(HasSubstr("instance phase: rank 1 ("),
+                    HasSubstr("CPU:8) and 21 more had not arrived")));
+}
+
+TEST_F(ParamResolverLocalTest, ADifferenceIsNamedAfterAMemberThatIsStillThere) {
+  Ask(0, 1)->token->Cancel(absl::CancelledError("no more"));
+  size_ = 4;
+  const auto first = Ask(0, 2);
+  const auto second = Ask(1, 2);
+  first->token->Cancel(absl::CancelledError("no more"));
+  size_ = 3;
+  Ask(2, 2);
+  ASSERT_EQ(second->answers.size(), 1u);
+  EXPECT_THAT(second->answers[0],
+              StatusIs(StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("CPU:1 for size 4"),
+                             HasSubstr("CPU:2 asks for size 3"),
+                             Not(HasSubstr("CPU:0")))));
+}
+
+}  // namespace param_resolver_local_test
+}  // namespace tutti

@@ -1,0 +1,412 @@
+#include "resolvers/membership/cluster_control.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/control/wire_codec.h"
+#include "resolvers/membership/cluster_join.h"
+#include "resolvers/messages/control_codec.h"
+#include "tutti/peer_access.h"
+
+namespace tutti {
+namespace {
+
+ControlAnswer Done(const absl::Status& status) {
+  if (!status.ok()) return status;
+  proto::ControlReply reply;
+  reply.mutable_done();
+  return reply;
+}
+
+}  // namespace
+
+std::shared_ptr<ClusterControl> ClusterControl::Create(Options options) {
+  const std::shared_ptr<ClusterControl> control(
+      new ClusterControl(std::move(options)));
+  control->Initialize();
+  return control;
+}
+
+ClusterControl::ClusterControl(Options options)
+    : options_(std::move(options)) {}
+
+void ClusterControl::Initialize() {
+  leadership_ = std::make_shared<Leadership>(options_.cluster.num_tasks());
+  heartbeats_ = std::make_shared<HeartbeatService>(options_.environment.clock,
+                                                   options_.incarnation);
+  device_resolver_ = std::make_shared<DeviceResolverDistributed>(
+      options_.cluster, *options_.devices);
+  step_sequence_ = std::make_shared<StepSequenceDistributed>(
+      StepSequenceDistributed::Options{.cluster = options_.cluster,
+                                       .environment = options_.environment,
+                                       .channel = options_.channel,
+                                       .leadership = leadership_,
+                                       .incarnation = options_.incarnation});
+  leave_ = std::make_shared<ClusterLeave>(
+      ClusterLeave::Options{.cluster = options_.cluster,
+                            .environment = options_.environment,
+                            .channel = options_.channel});
+  MakeHealth();
+  MakeResolvers();
+  options_.directory->SetListener(
+      [weak_self = weak_from_this()](GroupKey key, uint64_t generation) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->OnGroupChanged(key, generation);
+      });
+}
+
+void ClusterControl::MakeHealth() {
+  health_ = std::make_shared<TaskHealth>(TaskHealth::Options{
+      .cluster = options_.cluster,
+      .environment = options_.environment,
+      .channel = options_.channel,
+      .profile = options_.health,
+      .watched =
+          [weak_self = weak_from_this()] {
+            const auto self = weak_self.lock();
+            return self == nullptr ? std::vector<int>() : self->WatchedTasks();
+          },
+      .lost =
+          [weak_self = weak_from_this()](const ControlCaller& process,
+                                         const absl::Status& reason) {
+            const auto self = weak_self.lock();
+            if (self != nullptr) self->OnTaskLost(process, reason);
+          },
+      .silent = options_.task_silent,
+      .refused =
+          [weak_self = weak_from_this()](int task, const absl::Status& why) {
+            const auto self = weak_self.lock();
+            if (self != nullptr) self->OnRefused(task, why);
+          },
+      .found =
+          [weak_self = weak_from_this()](const ControlCaller& process) {
+            const auto self = weak_self.lock();
+            if (self == nullptr) return;
+            self->leave_->OnFound(process);
+            self->param_resolver_->OnFound(process.task);
+            self->CountDevicesLeft();
+          }});
+}
+
+// As if this task said so: its own members are in the groups that it knows.
+std::function<void(const ExecKey&, const absl::Status&)>
+ClusterControl::OwnCancelExecution() const {
+  if (options_.cancel_execution == nullptr) return nullptr;
+  const ControlCaller self{options_.cluster.this_task, options_.incarnation};
+  return [cancel = options_.cancel_execution, self](
+             const ExecKey& execution, const absl::Status& reason) {
+    cancel(self, execution, reason).IgnoreError();  // It has ended already.
+  };
+}
+
+void ClusterControl::MakeResolvers() {
+  const std::weak_ptr<TaskHealth> weak_health = health_;
+  param_resolver_ = ParamResolverDistributed::Create(
+      {.cluster = options_.cluster,
+       .environment = options_.environment,
+       .channel = options_.channel,
+       .directory = options_.directory,
+       .leadership = leadership_,
+       .policy = options_.policy,
+       .ring_order = options_.ring_order,
+       .max_entries = options_.max_entries,
+       .max_unsettled = options_.max_unsettled,
+       .cancel_execution = OwnCancelExecution(),
+       .loss_of =
+           [weak_health](const ControlCaller& process) {
+             const auto health = weak_health.lock();
+             return health == nullptr ? absl::OkStatus()
+                                      : health->LossOf(process);
+           },
+       .suspect =
+           [weak_health](int task) {
+             const auto health = weak_health.lock();
+             if (health != nullptr) health->Suspect(task);
+           },
+       .waits_changed =
+           [weak_health] {
+             const auto health = weak_health.lock();
+             if (health != nullptr) health->Update();
+           }});
+}
+
+// The tasks with which this one shares a group that lives, the leader of such
+// groups, those at which calls wait, and those that this one waits for to
+// leave. A leader that waits for members does not know from where they will
+// come.
+std::vector<int> ClusterControl::WatchedTasks() const {
+  std::set<int> tasks;
+  const auto groups = options_.directory->Living();
+  for (const auto& group : groups) {
+    for (const CollGroupMember& member : group->members) {
+      tasks.insert(member.device.name.task);
+    }
+  }
+  const auto leader = leadership_->leader();
+  if (!groups.empty() && leader.ok()) tasks.insert(*leader);
+  for (int task : param_resolver_->WaitsFor()) tasks.insert(task);
+  for (int task : leave_->WaitsFor()) tasks.insert(task);
+  if (options_.also_watched != nullptr) {
+    for (int task : options_.also_watched()) tasks.insert(task);
+  }
+  const int num_tasks =
+      param_resolver_->WaitsForAny() ? options_.cluster.num_tasks() : 0;
+  for (int task = 0; task < num_tasks; ++task) {
+    // Whose devices are known: without them nobody says how many are left.
+    if (device_resolver_->NumDevices(task).has_value()) tasks.insert(task);
+  }
+  return std::vector<int>(tasks.begin(), tasks.end());
+}
+
+// One task may be wrong; but the leader's word counts, and that of all.
+void ClusterControl::OnRefused(int task, const absl::Status& why) {
+  const auto leader = leadership_->leader();
+  const bool by_leader = leader.ok() && *leader == task;
+  if (by_leader || !health_->HasOthersUp(task)) {
+    param_resolver_->OnRefused(why);
+  }
+}
+
+void ClusterControl::OnTaskLost(const ControlCaller& process,
+                                const absl::Status& reason) {
+  param_resolver_->OnTaskLost(process, reason);
+  CountDevicesLeft();
+  leave_->OnLost(process);
+  if (options_.task_lost != nullptr) options_.task_lost(process, reason);
+}
+
+// Whoever comes while another one counts leaves it to that one to count again,
+// so that the last count is of what is known last.
+void ClusterControl::CountDevicesLeft() {
+  {
+    MutexLock lock(&mu_);
+    count_again_ = true;
+    if (is_counting_) return;
+    is_counting_ = true;
+  }
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      is_counting_ = std::exchange(count_again_, false);
+      if (!is_counting_) return;
+    }
+    CountDevicesLeftOnce();
+  }
+}
+
+// A task that has not been heard of may have many. One that is lost may come
+// back; but nobody waits for that.
+void ClusterControl::CountDevicesLeftOnce() {
+  const absl::Status loss = health_->FirstLoss();
+  int64_t total = 0;
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (health_->state(task) == TaskHealth::State::kLost) continue;
+    total += device_resolver_->NumDevices(task).value_or(kMaxDevicesOfTask);
+  }
+  param_resolver_->led().SetDevicesLeft(loss.ok() ? kMaxGroupSize : total,
+                                        loss);
+}
+
+void ClusterControl::OnGroupChanged(GroupKey key, uint64_t generation) {
+  const auto group = options_.directory->Find(key, generation);
+  if (group.ok()) {
+    for (const CollGroupMember& member : (*group)->members) {
+      device_resolver_->Accept(member.device.name.task,
+                               member.device.incarnation);
+    }
+  }
+  health_->Update();
+  if (options_.group_changed != nullptr) {
+    options_.group_changed(key, generation);
+  }
+}
+
+// --- Start -------------------------------------------------------------------
+
+proto::Hello ClusterControl::OwnHello() const {
+  proto::Hello hello;
+  hello.set_num_tasks(options_.cluster.num_tasks());
+  for (const Device* device : options_.devices->devices()) {
+    EncodeDevice(device->attributes(), hello.add_devices());
+  }
+  return hello;
+}
+
+void ClusterControl::Join(
+    absl::Time deadline,
+    std::function<void(const std::vector<int>& missing)> progress,
+    StatusCallback done) {
+  ClusterJoin::Start({.cluster = options_.cluster,
+                      .environment = options_.environment,
+                      .channel = options_.channel,
+                      .hello = OwnHello(),
+                      .deadline = deadline,
+                      .cancellation = end_,
+                      .progress = std::move(progress),
+                      .heard =
+                          [self = shared_from_this()](
+                              int task, const proto::HelloReply& reply) {
+                            return self->OnHelloReply(task, reply);
+                          },
+                      .has_called =
+                          [self = shared_from_this()](int task) {
+                            return self->health_->state(task) !=
+                                   TaskHealth::State::kUnknown;
+                          },
+                      .silent = options_.task_silent},
+                     std::move(done));
+}
+
+void ClusterControl::End(const absl::Status& reason) {
+  end_->Cancel(reason);
+  leave_->End(reason);
+}
+
+absl::Status ClusterControl::OnHelloReply(int task,
+                                          const proto::HelloReply& reply) {
+  absl::Status status =
+      CheckNumTasks(options_.cluster, task, reply.num_tasks());
+  if (!status.ok()) return status;
+  const ControlCaller owner{task, reply.incarnation()};
+  auto devices = DecodeDevices(options_.cluster, owner, reply.devices());
+  if (!devices.ok()) return devices.status();
+  const auto lost = DecodeTasks(options_.cluster, reply.lost_tasks());
+  if (!lost.ok()) return lost.status();
+  status = param_resolver_->CheckCleanup(task, reply.last_cleanup());
+  if (!status.ok()) return status;
+  status = health_->OnAnswered(owner);
+  if (!status.ok()) return absl::UnavailableError(status.message());
+  SetDevices(owner, *std::move(devices));
+  param_resolver_->SkipCleanups(reply.last_cleanup());
+  param_resolver_->OnMayNotLead(*lost);
+  return absl::OkStatus();
+}
+
+// --- Calls of other tasks ----------------------------------------------------
+
+void ClusterControl::Handle(const ControlCaller& caller,
+                            const proto::ControlRequest& request,
+                            std::shared_ptr<Cancellation> withdrawn,
+                            ControlDone done) {
+  absl::Status status = health_->OnHeard(caller);
+  if (!status.ok()) return std::move(done)(std::move(status));
+  if (withdrawn == nullptr) withdrawn = std::make_shared<Cancellation>();
+  switch (request.kind_case()) {
+    case proto::ControlRequest::kHeartbeat:
+      return heartbeats_->Answer(caller, request.heartbeat(),
+                                 std::move(withdrawn), std::move(done));
+    case proto::ControlRequest::kCompleteParams:
+      return param_resolver_->leader().CompleteParams(
+          caller, request.complete_params(), std::move(withdrawn),
+          std::move(done));
+    case proto::ControlRequest::kSubmitTensors:
+    case proto::ControlRequest::kAwaitDecisions:
+    case proto::ControlRequest::kEndDecisions:
+      if (options_.named_tensors == nullptr) {
+        return std::move(done)(absl::UnimplementedError(
+            absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                         " does not coordinate named tensors")));
+      }
+      return options_.named_tensors->Handle(
+          caller, request, std::move(withdrawn), std::move(done));
+    case proto::ControlRequest::kCleanupStep:
+      status = param_resolver_->CheckCleanup(caller.task,
+                                             request.cleanup_step().number());
+      if (status.ok() && options_.cleanup_step == nullptr) {
+        status = RunsNothing();
+      }
+      if (!status.ok()) return std::move(done)(std::move(status));
+      return options_.cleanup_step(
+          caller, request.cleanup_step(),
+          [done = std::move(done)](const absl::Status& ended) mutable {
+            std::move(done)(Done(ended));
+          });
+    default:
+      return std::move(done)(AnswerNow(caller, request));
+  }
+}
+
+ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
+                                        const proto::ControlRequest& request) {
+  switch (request.kind_case()) {
+    case proto::ControlRequest::kHello:
+      return AnswerHello(caller, request.hello());
+    case proto::ControlRequest::kDescribeWaiting:
+      return param_resolver_->leader().DescribeWaiting(
+          request.describe_waiting());
+    case proto::ControlRequest::kStepSequence:
+      return step_sequence_->Draw(caller, request.step_sequence());
+    case proto::ControlRequest::kEndGroup:
+      return Done(param_resolver_->OnEndGroup(caller, request.end_group()));
+    case proto::ControlRequest::kGoodbye:
+      leave_->OnGoodbye(caller);
+      return Done(absl::OkStatus());
+    case proto::ControlRequest::kCancelExecution:
+      return Done(CancelExecution(caller, request.cancel_execution()));
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat(options_.cluster.Label(caller.task),
+                       " sent a control message that asks for nothing that ",
+                       "this version knows"));
+  }
+  return RunsNothing();
+}
+
+absl::Status ClusterControl::RunsNothing() const {
+  return absl::UnimplementedError(
+      absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
+                   " runs no collectives that could be ended"));
+}
+
+absl::Status ClusterControl::CancelExecution(
+    const ControlCaller& caller, const proto::CancelExecution& message) {
+  const ExecKey execution = DecodeKey(message.key());
+  const absl::Status reason = DecodeError(message.reason());
+  if (execution.generation == 0) {
+    return param_resolver_->OnGivenUp(caller,
+                                      {.execution = execution,
+                                       .reason = reason,
+                                       .last_cleanup = message.last_cleanup()});
+  }
+  if (options_.cancel_execution == nullptr) return RunsNothing();
+  absl::Status status = options_.cancel_execution(caller, execution, reason);
+  if (status.ok() || absl::IsAborted(status)) {
+    param_resolver_->OnCancelled(caller, execution, reason);
+  }
+  return status;
+}
+
+// From now on the task is watched where members may come from any.
+void ClusterControl::SetDevices(const ControlCaller& owner,
+                                std::vector<DeviceAttributes> devices) {
+  device_resolver_->Set(owner.task, owner.incarnation, std::move(devices));
+  CountDevicesLeft();
+  health_->Update();
+}
+
+ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
+                                          const proto::Hello& message) {
+  const absl::Status status =
+      CheckNumTasks(options_.cluster, caller.task, message.num_tasks());
+  if (!status.ok()) return status;
+  auto devices = DecodeDevices(options_.cluster, caller, message.devices());
+  if (!devices.ok()) return devices.status();
+  SetDevices(caller, *std::move(devices));
+  proto::ControlReply reply;
+  proto::HelloReply* const hello = reply.mutable_hello();
+  *hello->mutable_devices() = OwnHello().devices();
+  hello->set_incarnation(options_.incarnation);
+  hello->set_last_cleanup(param_resolver_->LastCleanup());
+  hello->set_num_tasks(options_.cluster.num_tasks());
+  for (int task : leadership_->lost_tasks()) hello->add_lost_tasks(task);
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (task != options_.cluster.this_task &&
+        health_->state(task) == TaskHealth::State::kUnknown) {
+      hello->add_missing_tasks(task);
+    }
+  }
+  return reply;
+}
+
+}  // namespace tutti

@@ -1,0 +1,167 @@
+#ifndef TUTTI_RESOLVERS_MEMBERSHIP_CLUSTER_CONTROL_H_
+#define TUTTI_RESOLVERS_MEMBERSHIP_CLUSTER_CONTROL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/base/mutex.h"
+#include "framework/collective/group_directory.h"
+#include "framework/control/control_channel.h"
+#include "resolvers/leader/leadership.h"
+#include "resolvers/leader/param_resolver_distributed.h"
+#include "resolvers/membership/cluster_leave.h"
+#include "resolvers/membership/device_resolver_distributed.h"
+#include "resolvers/membership/heartbeat_service.h"
+#include "resolvers/membership/step_sequence_distributed.h"
+#include "resolvers/membership/task_health.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/peer_access.h"
+#include "tutti/selection.h"
+
+namespace tutti {
+
+// One task's part in its cluster: makes the distributed resolvers and the
+// health, joins them together, and answers the calls of the other tasks.
+//
+// Thread-safe. Answers are held back by what they wait for, never by a thread.
+class ClusterControl : public ControlService,
+                       public std::enable_shared_from_this<ClusterControl> {
+ public:
+  struct Options {
+    ClusterSpec cluster;
+    Environment environment;
+
+    // The directory's listener is set by Create().
+    std::shared_ptr<ControlChannel> channel;
+    std::shared_ptr<GroupDirectory> directory;
+    std::shared_ptr<const DeviceManager> devices;
+
+    // Of this process; all of its devices have it.
+    uint64_t incarnation = 0;
+
+    HealthProfile health = HealthProfile::Default();
+
+    // As in ParamResolverDistributed, as these.
+    SelectionPolicy policy;
+    std::vector<int> ring_order;
+    size_t max_entries = size_t{1} << 19;
+    size_t max_unsettled = 1024;
+
+    // What else other tasks ask for; the executions are of groups that are
+    // known. A clean-up may take as long as it needs. UNIMPLEMENTED where null.
+    std::function<absl::Status(const ControlCaller&, const ExecKey& execution,
+                               const absl::Status& reason)>
+        cancel_execution;
+    std::function<void(const ControlCaller&, const proto::CleanupStep&,
+                       StatusCallback done)>
+        cleanup_step;
+
+    // Answers what ranks ask for by the names of tensors. May be null.
+    std::shared_ptr<ControlService> named_tensors;
+
+    // Tasks to watch besides those that collectives need; health().Update()
+    // asks again. May be null.
+    std::function<std::vector<int>()> also_watched;
+
+    // Run, with no lock held, after this object has acted. May be null.
+    std::function<void(const ControlCaller& process,
+                       const absl::Status& reason)>
+        task_lost;
+
+    // As TaskHealth's `silent`; also of a task that never answered Join().
+    std::function<void(int task, const absl::Status& reason)> task_silent;
+    GroupDirectory::Listener group_changed;
+  };
+
+  static std::shared_ptr<ClusterControl> Create(Options options);
+
+  // Says Hello to the other tasks until every one has answered. `progress` gets
+  // those that have not, at first and after each change. Errors:
+  // DEADLINE_EXCEEDED naming them; what the tasks refuse this one with; the
+  // reason of End().
+  void Join(absl::Time deadline,
+            std::function<void(const std::vector<int>& missing)> progress,
+            StatusCallback done);
+
+  // This task is done: waits until all tasks that live are. As
+  // ClusterLeave::Leave().
+  void Leave(absl::Time deadline, StatusCallback done) {
+    const auto health = health_;  // `done` may destroy this object.
+    leave_->Leave(deadline, std::move(done));
+    health->Update();
+  }
+
+  // Ends with `reason` whoever joins or leaves, now or later.
+  void End(const absl::Status& reason);
+
+  // Errors: FAILED_PRECONDITION for a process that was lost; INVALID_ARGUMENT
+  // for a message that says what cannot be; those of what is asked for.
+  void Handle(const ControlCaller& caller, const proto::ControlRequest& request,
+              std::shared_ptr<Cancellation> withdrawn,
+              ControlDone done) override;
+
+  const std::shared_ptr<ParamResolverDistributed>& param_resolver() const {
+    return param_resolver_;
+  }
+  const std::shared_ptr<DeviceResolverDistributed>& device_resolver() const {
+    return device_resolver_;
+  }
+  const std::shared_ptr<StepSequenceDistributed>& step_sequence() const {
+    return step_sequence_;
+  }
+  TaskHealth& health() { return *health_; }
+  const Leadership& leadership() const { return *leadership_; }
+
+ private:
+  explicit ClusterControl(Options options);
+  void Initialize();
+  void MakeHealth();
+  void MakeResolvers();
+
+  std::vector<int> WatchedTasks() const;
+  void OnRefused(int task, const absl::Status& why);
+  void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
+  void CountDevicesLeftOnce();
+  void CountDevicesLeft() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnGroupChanged(GroupKey key, uint64_t generation);
+  proto::Hello OwnHello() const;
+  absl::Status OnHelloReply(int task, const proto::HelloReply& reply);
+  void SetDevices(const ControlCaller& owner,
+                  std::vector<DeviceAttributes> devices);
+  ControlAnswer AnswerHello(const ControlCaller& caller,
+                            const proto::Hello& message);
+  std::function<void(const ExecKey&, const absl::Status&)> OwnCancelExecution()
+      const;
+  absl::Status RunsNothing() const;
+  absl::Status CancelExecution(const ControlCaller& caller,
+                               const proto::CancelExecution& message);
+  ControlAnswer AnswerNow(const ControlCaller& caller,
+                          const proto::ControlRequest& request);
+
+  const Options options_;
+  const std::shared_ptr<Cancellation> end_ = std::make_shared<Cancellation>();
+  Mutex mu_;
+  bool is_counting_ ABSL_GUARDED_BY(mu_) = false;
+  bool count_again_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<Leadership> leadership_;
+  std::shared_ptr<TaskHealth> health_;
+  std::shared_ptr<ClusterLeave> leave_;
+  std::shared_ptr<HeartbeatService> heartbeats_;
+  std::shared_ptr<ParamResolverDistributed> param_resolver_;
+  std::shared_ptr<DeviceResolverDistributed> device_resolver_;
+  std::shared_ptr<StepSequenceDistributed> step_sequence_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_MEMBERSHIP_CLUSTER_CONTROL_H_

@@ -1,0 +1,242 @@
+#include "resolvers/membership/cluster_join.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/rank_list.h"
+#include "resolvers/messages/control_codec.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kSayAgain = absl::Milliseconds(200);
+
+// Nothing that time would mend.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+         absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
+}
+
+}  // namespace
+
+void ClusterJoin::Start(Options options, StatusCallback done) {
+  const std::shared_ptr<ClusterJoin> join(
+      new ClusterJoin(std::move(options), std::move(done)));
+  join->Begin();
+}
+
+ClusterJoin::ClusterJoin(Options options, StatusCallback done)
+    : options_(std::move(options)),
+      began_(options_.environment.clock->Now()),
+      done_(std::move(done)) {
+  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
+    if (task != options_.cluster.this_task) missing_.insert(task);
+  }
+}
+
+void ClusterJoin::Begin() {
+  std::set<int> all;
+  {
+    MutexLock lock(&mu_);
+    all = missing_;
+    report_again_ = !all.empty();
+    if (!all.empty() && options_.deadline != absl::InfiniteFuture()) {
+      alarm_ = options_.environment.clock->CallAt(
+          options_.deadline,
+          [self = shared_from_this()] { self->OnDeadline(); });
+    }
+  }
+  if (all.empty()) return End(absl::OkStatus());
+  WatchCancellation();
+  Report();
+  if (over_->cancelled()) return;
+  for (int task : all) SayHello(task);
+}
+
+void ClusterJoin::WatchCancellation() {
+  if (options_.cancellation == nullptr) return;
+  const Cancellation::WatchId watch = options_.cancellation->Watch(
+      [weak_self = weak_from_this()](const absl::Status& reason) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->End(reason);
+      });
+  MutexLock lock(&mu_);
+  watch_ = watch;
+}
+
+void ClusterJoin::SayHello(int task) {
+  {
+    MutexLock lock(&mu_);
+    if (is_due_) return;
+    ++num_calls_;
+  }
+  proto::ControlRequest request;
+  *request.mutable_hello() = options_.hello;
+  options_.channel->Call(
+      task, std::move(request),
+      {.deadline = options_.deadline,
+       .cancellation = over_,
+       .wait_until_reachable = true,
+       .to_any_process = true},
+      [self = shared_from_this(), task](const ControlAnswer& reply) {
+        self->OnReply(task, reply);
+      });
+}
+
+void ClusterJoin::OnReply(int task, const ControlAnswer& reply) {
+  if (over_->cancelled()) return;
+  TakeReply(task, reply);
+  bool is_overdue = false;
+  {
+    MutexLock lock(&mu_);
+    is_overdue = --num_calls_ == 0 && is_due_;
+  }
+  if (is_overdue) EndOverdue();
+}
+
+// Calls have the same deadline: what they come to says why nobody has answered.
+void ClusterJoin::OnDeadline() {
+  {
+    MutexLock lock(&mu_);
+    is_due_ = true;
+    if (num_calls_ > 0) return;
+  }
+  EndOverdue();
+}
+
+void ClusterJoin::TakeReply(int task, const ControlAnswer& reply) {
+  if (!reply.ok()) return OnError(task, reply.status());
+  const proto::HelloReply& hello = reply->hello();
+  const auto lost = DecodeTasks(options_.cluster, hello.lost_tasks());
+  if (!lost.ok()) return OnError(task, lost.status());
+  absl::Status status = options_.heard(task, hello);
+  if (!status.ok()) return OnError(task, status);
+  bool is_complete = false;
+  {
+    MutexLock lock(&mu_);
+    const size_t num_missing = missing_.size();
+    missing_.erase(task);
+    for (int gone : *lost) missing_.erase(gone);
+    if (missing_.size() != num_missing) report_again_ = true;
+    is_complete = missing_.empty();
+  }
+  if (is_complete) return End(absl::OkStatus());
+  Report();
+}
+
+void ClusterJoin::OnError(int task, const absl::Status& status) {
+  if (IsFinal(status)) {
+    const std::string label = options_.cluster.Label(task);
+    if (absl::StrContains(status.message(), label)) return End(status);
+    return End(absl::Status(status.code(),
+                            absl::StrCat(label, ": ", status.message())));
+  }
+  MutexLock lock(&mu_);
+  if (end_.has_value()) return;
+  last_error_ = std::string(status.message());
+  if (is_due_) return;
+  Clock* const clock = options_.environment.clock;
+  say_again_[task] = clock->CallAt(clock->Now() + kSayAgain,
+                                   [self = shared_from_this(), task] {
+                                     if (!self->over_->cancelled())
+                                       self->SayHello(task);
+                                   });
+}
+
+// Whoever comes while another one reports leaves it to that one to report
+// again, and to run `done`.
+void ClusterJoin::Report() {
+  {
+    MutexLock lock(&mu_);
+    if (is_reporting_) return;
+    is_reporting_ = true;
+  }
+  while (ReportNext()) {
+  }
+}
+
+// False if there is nothing more to report, for now or, after `done`, for ever.
+bool ClusterJoin::ReportNext() {
+  std::vector<int> missing;
+  StatusCallback done;
+  std::optional<absl::Status> end;
+  {
+    MutexLock lock(&mu_);
+    is_reporting_ = report_again_ || end_.has_value();
+    if (!is_reporting_) return false;
+    if (report_again_) {
+      report_again_ = false;
+      missing.assign(missing_.begin(), missing_.end());
+    } else {
+      done = std::move(done_);
+      end = end_;
+    }
+  }
+  if (end.has_value()) {
+    std::move(done)(*std::move(end));
+    return false;
+  }
+  if (options_.progress != nullptr) options_.progress(missing);
+  return true;
+}
+
+// Two lists of tasks that differ in an address are not told otherwise.
+std::string ClusterJoin::HintAt(const std::vector<int>& missing) const {
+  for (const int task : missing) {
+    if (!options_.has_called(task)) continue;
+    return absl::StrCat("; ", options_.cluster.Label(task),
+                        " has called this task: is it at that address by its "
+                        "own list of tasks, too?");
+  }
+  return "";
+}
+
+void ClusterJoin::EndOverdue() {
+  std::vector<int> missing;
+  std::string last_error;
+  {
+    MutexLock lock(&mu_);
+    missing.assign(missing_.begin(), missing_.end());
+    last_error = last_error_;
+  }
+  const auto label = [&](size_t i) {
+    return options_.cluster.Label(missing[i]);
+  };
+  const std::string waited = absl::StrFormat(
+      "%.1f s",
+      absl::ToDoubleSeconds(options_.environment.clock->Now() - began_));
+  if (options_.silent != nullptr) {
+    for (const int task : missing) {
+      options_.silent(task, absl::UnavailableError(absl::StrCat(
+                                options_.cluster.Label(task),
+                                " has never answered, for ", waited)));
+    }
+  }
+  End(absl::DeadlineExceededError(absl::StrCat(
+      options_.cluster.Label(options_.cluster.this_task), " waited ", waited,
+      " for ", ShortList(missing.size(), label), ", which never answered",
+      last_error.empty() ? "" : "; the last error was: ", last_error,
+      HintAt(missing))));
+}
+
+void ClusterJoin::End(absl::Status status) {
+  Cancellation::WatchId watch = 0;
+  {
+    MutexLock lock(&mu_);
+    if (end_.has_value()) return;
+    end_ = std::move(status);
+    watch = watch_;
+    Clock* const clock = options_.environment.clock;
+    if (alarm_ != 0) clock->Cancel(alarm_);
+    for (const auto& [task, alarm] : say_again_) clock->Cancel(alarm);
+  }
+  if (watch != 0) options_.cancellation->Unwatch(watch);
+  over_->Cancel(absl::CancelledError("this task has joined, or given up"));
+  Report();
+}
+
+}  // namespace tutti

@@ -1,0 +1,94 @@
+#include "resolvers/membership/heartbeat_service.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kMaxHoldMs = 60'000;
+
+// A task has one under way, and two while one crosses the answer to another.
+constexpr int kMaxOfTask = 8;
+
+}  // namespace
+
+HeartbeatService::~HeartbeatService() {
+  for (auto& [id, waiting] : waiting_) {
+    clock_->Cancel(waiting.alarm);
+    std::move(waiting.done)(absl::CancelledError("the task shuts down"));
+  }
+}
+
+ControlAnswer HeartbeatService::Reply() const {
+  proto::ControlReply reply;
+  reply.mutable_heartbeat()->set_incarnation(incarnation_);
+  return reply;
+}
+
+void HeartbeatService::Answer(const ControlCaller& caller,
+                              const proto::Heartbeat& message,
+                              std::shared_ptr<Cancellation> withdrawn,
+                              ControlDone done) {
+  const int hold_ms = message.hold_ms();
+  if (hold_ms < 0 || hold_ms > kMaxHoldMs) {
+    return std::move(done)(absl::InvalidArgumentError(absl::StrCat(
+        "heartbeat.hold_ms is ", hold_ms, "; wanted 0 to ", kMaxHoldMs)));
+  }
+  if (hold_ms == 0) return std::move(done)(Reply());
+  uint64_t id = 0;
+  ControlDone refused;
+  {
+    MutexLock lock(&mu_);
+    int& num_of_task = num_of_task_[caller.task];
+    if (num_of_task < kMaxOfTask) {
+      ++num_of_task;
+      id = ++last_id_;
+      const Clock::AlarmId alarm =
+          clock_->CallAt(clock_->Now() + absl::Milliseconds(hold_ms),
+                         [weak_self = weak_from_this(), id] {
+                           const auto self = weak_self.lock();
+                           if (self != nullptr) self->End(id, self->Reply());
+                         });
+      waiting_.emplace(id, Waiting{caller.task, std::move(done), alarm});
+    } else {
+      refused = std::move(done);
+    }
+  }
+  if (refused != nullptr) {
+    return std::move(refused)(absl::ResourceExhaustedError(
+        absl::StrCat("task ", caller.task, " has ", kMaxOfTask,
+                     " heartbeats that wait for an answer")));
+  }
+  if (withdrawn == nullptr) return;
+  withdrawn->Watch(
+      [weak_self = weak_from_this(), id](const absl::Status& reason) {
+        const auto self = weak_self.lock();
+        if (self != nullptr) self->End(id, reason);
+      });
+}
+
+void HeartbeatService::End(uint64_t id, ControlAnswer answer) {
+  Waiting ended;
+  {
+    MutexLock lock(&mu_);
+    const auto found = waiting_.find(id);
+    if (found == waiting_.end()) return;
+    ended = std::move(found->second);
+    waiting_.erase(found);
+    const auto num = num_of_task_.find(ended.task);
+    if (--num->second == 0) num_of_task_.erase(num);
+  }
+  clock_->Cancel(ended.alarm);
+  std::move(ended.done)(std::move(answer));
+}
+
+size_t HeartbeatService::num_waiting() {
+  MutexLock lock(&mu_);
+  return waiting_.size();
+}
+
+}  // namespace tutti

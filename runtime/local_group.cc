@@ -1,0 +1,88 @@
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tutti/environment.h"
+#include "tutti/local_runtime.h"
+
+namespace tutti {
+
+absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
+    const Environment& environment, int num_tasks, int devices_per_task,
+    std::shared_ptr<const SelectionRules> rules) {
+  auto devices =
+      DeviceManager::CreateCpu(num_tasks, devices_per_task, environment.random);
+  if (!devices.ok()) return devices.status();
+  auto manager =
+      CreateLocalExecutorMgr(environment, devices->get(), std::move(rules));
+  if (!manager.ok()) return manager.status();
+  return std::unique_ptr<LocalGroup>(
+      new LocalGroup(*std::move(devices), *std::move(manager)));
+}
+
+LocalGroup::LocalGroup(std::unique_ptr<DeviceManager> devices,
+                       std::unique_ptr<CollectiveExecutorMgr> manager)
+    : devices_(std::move(devices)), manager_(std::move(manager)) {}
+
+std::vector<absl::Status> LocalGroup::RunEach(
+    int64_t step_id, absl::Span<CollectiveArgs> calls) {
+  if (calls.size() > devices().size()) {
+    return std::vector<absl::Status>(
+        calls.size(), absl::InvalidArgumentError(
+                          absl::StrCat(calls.size(), " calls for a group of ",
+                                       devices().size(), " devices")));
+  }
+  const auto executor = manager_->FindOrCreate(step_id);
+  std::vector<absl::Status> statuses(calls.size());
+  BlockingCounter pending(static_cast<int>(calls.size()));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].device == nullptr) calls[i].device = devices()[i];
+    executor->ExecuteAsync(calls[i], [&, i](absl::Status status) {
+      statuses[i] = std::move(status);
+      pending.DecrementCount();
+    });
+  }
+  pending.Wait();
+  return statuses;
+}
+
+absl::Status LocalGroup::Run(int64_t step_id,
+                             absl::Span<CollectiveArgs> calls) {
+  for (absl::Status& status : RunEach(step_id, calls)) {
+    if (!status.ok()) return std::move(status);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> LocalGroup::Run(
+    int64_t step_id, CollectiveRequest request,
+    absl::Span<const Tensor> inputs) {
+  const size_t size = devices().size();
+  if (inputs.size() != size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        inputs.size(), " inputs for a group of ", size, " devices"));
+  }
+  request.group_size = static_cast<int>(size);
+  std::vector<Tensor> outputs(size);
+  std::vector<CollectiveArgs> calls(size);
+  for (size_t rank = 0; rank < size; ++rank) {
+    request.rank = static_cast<int>(rank);
+    if (inputs[rank].is_set()) {
+      request.dtype = inputs[rank].dtype();
+      request.shape = inputs[rank].shape();
+    }
+    if (auto* broadcast = std::get_if<Broadcast>(&request.op)) {
+      broadcast->is_source = inputs[rank].is_set();
+    }
+    calls[rank].request = std::make_shared<const CollectiveRequest>(request);
+    calls[rank].input = inputs[rank];
+    calls[rank].output = &outputs[rank];
+  }
+  const absl::Status status = Run(step_id, absl::MakeSpan(calls));
+  if (!status.ok()) return status;
+  return outputs;
+}
+
+}  // namespace tutti

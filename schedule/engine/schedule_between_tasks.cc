@@ -1,0 +1,109 @@
+#include "schedule/engine/schedule_between_tasks.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "schedule/find_part.h"
+#include "schedule/first_members.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
+#include "tutti/schedule.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
+    absl::string_view name) {
+  auto factory = FindPart(name);
+  if (!factory.ok()) return factory;
+  const ImplementationTraits& traits = (*factory)->traits();
+  const bool reduces =
+      absl::c_linear_search(traits.collectives, CollectiveType::kAllReduce);
+  const Algorithm* const algorithm = AlgorithmOf(**factory);
+  if (!reduces || algorithm == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name,
+                     " is no schedule that all-reduces, as the stage "
+                     "between processes has to be"));
+  }
+  absl::Status status = CheckFitsAsPart(name, traits);
+  if (status.ok()) status = CheckParts(algorithm->traits);
+  if (!status.ok()) return status;
+  return factory;
+}
+
+absl::Status ScheduleBetweenTasks::Prepare(const CollectiveContext& first,
+                                           const Tensor& input) {
+  absl::Status status = MakeReductions(*first.params);
+  for (const Reduction* reduction : {&whole_, &rest_}) {
+    if (!status.ok()) return status;
+    if (reduction->implementation == nullptr) continue;
+    CollectiveContext context;
+    context.params = &reduction->params;
+    context.executor = first.executor;
+    context.device = first.device;
+    context.input = input;
+    context.output = first.output;
+    status = reduction->implementation->InitializeCollectiveContext(&context);
+  }
+  return status;
+}
+
+absl::Status ScheduleBetweenTasks::MakeReductions(
+    const CollectiveParams& whole) {
+  const CollInstanceParams& instance = *whole.instance;
+  const auto element_bytes = static_cast<int64_t>(SizeOf(instance.dtype));
+  const int64_t most = std::max<int64_t>(chunk_bytes_ / element_bytes, 1);
+  num_elements_ = instance.shape.num_elements();
+  chunk_elements_ = std::clamp<int64_t>(num_elements_, 1, most);
+  auto reduction = MakeReduction(whole, chunk_elements_);
+  if (!reduction.ok()) return reduction.status();
+  whole_ = *std::move(reduction);
+  const int64_t num_rest = num_elements_ % chunk_elements_;
+  if (num_rest == 0) return absl::OkStatus();
+  reduction = MakeReduction(whole, num_rest);
+  if (!reduction.ok()) return reduction.status();
+  rest_ = *std::move(reduction);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ScheduleBetweenTasks::Reduction>
+ScheduleBetweenTasks::MakeReduction(const CollectiveParams& whole,
+                                    int64_t num_elements) const {
+  const auto factory = FindBetweenTasks(name_);
+  if (!factory.ok()) return factory.status();
+  Reduction reduction = {.params = AmongFirstMembers(whole, num_elements),
+                         .implementation = (*factory)->Create()};
+  auto instance =
+      std::make_shared<CollInstanceParams>(*reduction.params.instance);
+  instance->impl_details = {.implementation = name_};
+  const absl::Status status =
+      reduction.implementation->InitializeCollectiveParams(
+          *reduction.params.group, instance.get());
+  if (!status.ok()) return status;
+  reduction.params.instance = std::move(instance);
+  return reduction;
+}
+
+Range ScheduleBetweenTasks::ChunkAt(int64_t index) const {
+  const int64_t begin = index * chunk_elements_;
+  return {begin, std::min(chunk_elements_, num_elements_ - begin)};
+}
+
+void ScheduleBetweenTasks::Run(int64_t index, CollectiveContext& context,
+                               StatusCallback done) const {
+  const Reduction& reduction =
+      ChunkAt(index).size == chunk_elements_ ? whole_ : rest_;
+  context.params = &reduction.params;
+  // The others may be a chunk ahead, and never two: what ends a chunk has come
+  // from all of them. So a transport that is told late that a transfer is over
+  // never finds its key used again.
+  context.first_tag = index % 2 == 0 ? 0 : kNumTags;
+  absl::Status status =
+      reduction.implementation->InitializeCollectiveContext(&context);
+  if (!status.ok()) return std::move(done)(std::move(status));
+  reduction.implementation->Run(context, std::move(done));
+}
+
+}  // namespace tutti

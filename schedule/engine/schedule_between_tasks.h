@@ -1,0 +1,74 @@
+#ifndef TUTTI_SCHEDULE_ENGINE_SCHEDULE_BETWEEN_TASKS_H_
+#define TUTTI_SCHEDULE_ENGINE_SCHEDULE_BETWEEN_TASKS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "schedule/chunk_map.h"
+#include "schedule/engine/between_tasks.h"
+#include "tutti/environment.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// The registered schedule that is to be the level between tasks. Errors:
+// NOT_FOUND if it is not linked; INVALID_ARGUMENT if it is no schedule, or does
+// not all-reduce; those of CheckFitsAsPart() and CheckParts().
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
+    absl::string_view name);
+
+// A registered schedule as the level between tasks.
+class ScheduleBetweenTasks final : public BetweenTasks {
+ public:
+  // All but the last chunk have as many elements as fit in `chunk_bytes`, at
+  // least one.
+  ScheduleBetweenTasks(std::string implementation, int64_t chunk_bytes)
+      : name_(std::move(implementation)), chunk_bytes_(chunk_bytes) {}
+
+  absl::Status Check(const CollectiveContext& /*context*/) const override {
+    return absl::OkStatus();
+  }
+
+  // Errors: those of FindBetweenTasks(), and of the implementation's
+  // InitializeCollectiveParams() and InitializeCollectiveContext().
+  absl::Status Prepare(const CollectiveContext& first,
+                       const Tensor& input) override;
+
+  int64_t num_chunks() const override {
+    return (num_elements_ + chunk_elements_ - 1) / chunk_elements_;
+  }
+  Range ChunkAt(int64_t index) const override;
+  void Run(int64_t index, CollectiveContext& context,
+           StatusCallback done) const override;
+
+ private:
+  // Of chunks of one length.
+  struct Reduction {
+    CollectiveParams params;
+    std::unique_ptr<CollectiveImplementationInterface> implementation;
+  };
+
+  absl::Status MakeReductions(const CollectiveParams& whole);
+  absl::StatusOr<Reduction> MakeReduction(const CollectiveParams& whole,
+                                          int64_t num_elements) const;
+
+  const std::string name_;
+  const int64_t chunk_bytes_;
+
+  // Fixed by Prepare().
+  int64_t num_elements_ = 0;
+  int64_t chunk_elements_ = 1;
+  Reduction whole_;  // Of chunks of that length.
+  Reduction rest_;   // Of the last one, where it is shorter.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_ENGINE_SCHEDULE_BETWEEN_TASKS_H_

@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "schedule/lower/lowering.h"
+#include "tutti/implementation.h"
+#include "tutti/lowering.h"
+#include "tutti/params.h"
+#include "tutti/schedule.h"
+#include "tutti/selection.h"
+
+namespace tutti {
+namespace {
+
+struct RootVisitor {
+  int source;
+  int operator()(const Broadcast&) const { return source; }
+  int operator()(const ReduceToRoot& op) const { return op.root; }
+  int operator()(const GatherToRoot& op) const { return op.root; }
+  int operator()(const ScatterFromRoot& op) const { return op.root; }
+  template <typename Op>
+  int operator()(const Op&) const {
+    return 0;
+  }
+};
+
+bool IsUneven(const CollectiveOp& op) {
+  const auto* gather = std::get_if<AllGather>(&op);
+  const auto* exchange = std::get_if<AllToAll>(&op);
+  return (gather != nullptr && gather->uneven) ||
+         (exchange != nullptr && !exchange->send_rows.empty());
+}
+
+absl::Status CheckGroup(const LowerRequest& request) {
+  const int size = request.layout.size();
+  if (request.collective.group_size != size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the request is for a group of ", request.collective.group_size,
+        ", the layout ", request.layout.ToString(), " has ", size, " ranks"));
+  }
+  if (request.source < 0 || request.source >= size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "source ", request.source, " is not within a group of ", size));
+  }
+  const size_t given = request.in_place.size();
+  if (given == 0 || given == static_cast<size_t>(size)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "in_place says it for ", given, " ranks of a group of ", size));
+}
+
+CollInstanceParams InstanceOf(const LowerRequest& request) {
+  const CollectiveRequest& collective = request.collective;
+  CollInstanceParams instance;
+  instance.type = TypeOf(collective.op);
+  instance.dtype = collective.dtype;
+  instance.shape = collective.shape;
+  instance.root = std::visit(RootVisitor{request.source}, collective.op);
+  if (const auto* permute = std::get_if<Permute>(&collective.op)) {
+    instance.permutation = permute->permutation;
+  }
+  instance.merge_op = collective.merge_op;
+  instance.final_op = collective.final_op;
+  instance.impl_details = collective.impl_details;
+  return instance;
+}
+
+absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance, int size) {
+  const auto input = InputShape(instance, size, instance.root);
+  if (!input.ok()) return input.status();
+  const auto output = OutputShape(instance, size, instance.root);
+  if (!output.ok()) return output.status();
+  const auto input_bytes = SizeInBytes(instance.dtype, *input);
+  if (!input_bytes.ok()) return input_bytes.status();
+  const auto output_bytes = SizeInBytes(instance.dtype, *output);
+  if (!output_bytes.ok()) return output_bytes.status();
+  return static_cast<int64_t>(std::max(*input_bytes, *output_bytes));
+}
+
+// The implementation that is named; else the cheapest of those that send
+// messages.
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Choose(
+    const LowerRequest& request, CollInstanceParams* instance) {
+  CollImplDetails& details = instance->impl_details;
+  const auto bytes = BytesOf(*instance, request.layout.size());
+  if (!bytes.ok()) return bytes.status();
+  auto selection = SelectImplementation(
+      CollectiveRegistry::Global(),
+      {.type = instance->type,
+       .layout = request.layout,
+       .device_type = request.collective.device_type,
+       .bytes = *bytes,
+       .one_process = !details.implementation.empty(),
+       .implementation = details.implementation,
+       .merge_op = instance->merge_op,
+       .final_op = instance->final_op,
+       .wants_subdivisions = !details.subdiv_offsets.empty(),
+       .wants_steps = details.implementation.empty(),
+       .num_listed_ranks = details.rank_list.size(),
+       .determinism = details.determinism});
+  if (!selection.ok()) return selection.status();
+  details.implementation = selection->name;
+  return selection->factory;
+}
+
+absl::Status Check(const LowerRequest& request) {
+  absl::Status status = Validate(request.collective);
+  if (!status.ok()) return status;
+  status = CheckGroup(request);
+  if (!status.ok()) return status;
+  if (!IsUneven(request.collective.op)) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("cannot lower an ", Name(TypeOf(request.collective.op)),
+                   " in which members may differ in size"));
+}
+
+absl::StatusOr<Lowering> Begin(const LowerRequest& request) {
+  absl::Status status = Check(request);
+  if (!status.ok()) return status;
+  CollInstanceParams instance = InstanceOf(request);
+  const auto factory = Choose(request, &instance);
+  if (!factory.ok()) return factory.status();
+  const Algorithm* const algorithm = AlgorithmOf(**factory);
+  if (algorithm == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("cannot lower ", instance.impl_details.implementation,
+                     ": it is not made of steps"));
+  }
+  CollGroupParams group;
+  group.device_type = request.collective.device_type;
+  group.members.resize(request.layout.size());
+  group.layout = std::make_shared<const GroupLayout>(request.layout);
+  status = (*factory)->Create()->InitializeCollectiveParams(group, &instance);
+  if (!status.ok()) return status;
+  return Lowering(algorithm->plan, std::move(group), std::move(instance));
+}
+
+bool IsInPlace(const LowerRequest& request, int rank) {
+  return !request.in_place.empty() && request.in_place[rank];
+}
+
+}  // namespace
+
+absl::Status LowerGroup(const LowerRequest& request, GraphBuilder& builder) {
+  auto lowering = Begin(request);
+  if (!lowering.ok()) return lowering.status();
+  for (int rank = 0; rank < request.layout.size(); ++rank) {
+    const absl::Status status =
+        lowering->AddMember(rank, IsInPlace(request, rank), /*fuse=*/true);
+    if (!status.ok()) return status;
+  }
+  const absl::Status status = lowering->JoinTransfers();
+  return status.ok() ? lowering->AddTo(builder, /*transfers=*/nullptr) : status;
+}
+
+absl::Status LowerMember(const LowerRequest& request, int rank,
+                         MemberGraphBuilder& builder) {
+  auto lowering = Begin(request);
+  if (!lowering.ok()) return lowering.status();
+  if (rank < 0 || rank >= request.layout.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot lower rank ", rank, " of a group of ", request.layout.size()));
+  }
+  const absl::Status status =
+      lowering->AddMember(rank, IsInPlace(request, rank), /*fuse=*/false);
+  return status.ok() ? lowering->AddTo(builder, &builder) : status;
+}
+
+}  // namespace tutti

@@ -1,0 +1,85 @@
+#ifndef TUTTI_SCHEDULE_LOWER_LOWERING_H_
+#define TUTTI_SCHEDULE_LOWER_LOWERING_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "schedule/compiled_schedule.h"
+#include "schedule/engine/bound_schedule.h"
+#include "schedule/group_memory.h"
+#include "tutti/lowering.h"
+#include "tutti/params.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+
+// Turns the schedules of one member of a group, or of all, into a graph
+// (lower.h). Used once: AddMember(), for all members JoinTransfers(), AddTo().
+class Lowering {
+ public:
+  using Plan = Schedule (*)(const PlanRequest& request);
+
+  // What the plan depends on has been checked.
+  Lowering(Plan plan, CollGroupParams group, CollInstanceParams instance);
+
+  // With `fuse` what is received and at once reduced is one node. Errors: as
+  // CompiledSchedule::Compile().
+  absl::Status AddMember(int rank, bool in_place, bool fuse);
+
+  // Makes one node of each send and its receive. Errors: INVALID_ARGUMENT if
+  // either has no partner of its own and size.
+  absl::Status JoinTransfers();
+
+  // `transfers` takes the transfers that have not been joined; null if all
+  // have. Errors, before anything is added: INVALID_ARGUMENT naming an op that
+  // never starts.
+  absl::Status AddTo(GraphBuilder& builder, MemberGraphBuilder* transfers);
+
+ private:
+  using Op = CompiledSchedule::Op;
+  using NodeId = GraphBuilder::NodeId;
+  using NodeIds = std::vector<NodeId>;
+
+  struct Member {
+    int rank;
+    GroupMemory memory;
+    std::unique_ptr<const BoundSchedule> bound;
+    int first_op;
+  };
+
+  int num_ops() const { return static_cast<int>(member_of_.size()); }
+  const Member& MemberOf(int op) const { return members_[member_of_[op]]; }
+  const Op& OpAt(int op) const {
+    const Member& member = MemberOf(op);
+    return member.bound->schedule().ops()[op - member.first_op];
+  }
+  std::vector<int> DependentsOf(int op) const;
+  Region RegionOf(int op, const Slot& slot) const;
+  std::vector<Region> OperandsOf(int op) const;  // Of a reduction.
+  int64_t BytesOf(int op) const;
+  bool CopiesToItself(int op) const;
+  absl::Status Wrong(int op, const char* what) const;
+
+  absl::Status Order();
+  NodeIds TakeAfter(int op);
+  void Complete(int op, const NodeIds& nodes);
+  NodeId AddNode(int op, const NodeIds& after, GraphBuilder& builder,
+                 MemberGraphBuilder* transfers) const;
+  NodeId AddJoined(int recv, const NodeIds& after, GraphBuilder& builder) const;
+
+  const Plan plan_;
+  const std::shared_ptr<const CollGroupParams> group_;
+  const std::shared_ptr<const CollInstanceParams> instance_;
+  std::vector<Member> members_;
+  std::vector<int> member_of_;  // By op; those of all members, in order.
+  std::vector<int> partner_;    // By op: the other half, -1 if not joined.
+  std::vector<int> order_;      // Of the ops; of joined ones the receive only.
+  std::vector<NodeIds> after_;  // By op, until its node is added.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_LOWER_LOWERING_H_

@@ -1,0 +1,86 @@
+#ifndef TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_H_
+#define TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tutti/collective.h"
+#include "tutti/lowering.h"
+
+namespace tutti {
+
+// A graph as lowering makes it, to look at and to run in a test. Members that
+// are lowered apart are recorded one after the other, each after SetMember();
+// their ids then continue. Every failure to keep the contract of GraphBuilder
+// is a line in `complaints()`.
+class RecordedGraph : public MemberGraphBuilder, public HostCallBuilder {
+ public:
+  using NodeId = GraphBuilder::NodeId;
+
+  enum class Kind { kCopy, kReduce, kSend, kRecv, kHostCall };
+  struct Node {
+    Kind kind = Kind::kCopy;
+    std::vector<Region> reads;
+    std::optional<Region> written;
+    bool finish = false;
+    int rank = 0;  // Whose node it is, for kSend and kRecv.
+    int peer = 0;
+    int tag = 0;
+    HostCall call;
+    std::vector<NodeId> after;
+  };
+
+  void SetMember(int rank) { member_ = rank; }
+
+  void AddScratch(int rank, int64_t num_bytes) override;
+  NodeId AddCopy(const CopyNode& node, absl::Span<const NodeId> after) override;
+  NodeId AddReduce(const ReduceNode& node,
+                   absl::Span<const NodeId> after) override;
+  NodeId AddSend(const SendNode& node, absl::Span<const NodeId> after) override;
+  NodeId AddRecv(const RecvNode& node, absl::Span<const NodeId> after) override;
+  NodeId AddHostCall(HostCallNode node,
+                     absl::Span<const NodeId> after) override;
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<std::string>& complaints() const { return complaints_; }
+
+  // The receive of each send and the other way round; -1 for other nodes.
+  std::vector<int> Partners() const;
+
+  // The bytes of a group.
+  struct Memory {
+    std::vector<std::byte*> inputs;   // By rank.
+    std::vector<std::byte*> outputs;  // Equal to the input's in place.
+  };
+
+  // Runs all nodes, one at a time, in an order that follows from the seed; a
+  // send may complete before its receive does and after. False if some never
+  // start, as after a host call that fails, which is a complaint, or that is
+  // not done when nothing else is left to run.
+  bool Run(const CollectiveRequest& collective, const Memory& memory,
+           uint32_t seed);
+
+  // Two nodes that use the same bytes in no certain order, one of them to write
+  // these, in words; empty if there are none. Takes the square of the number of
+  // nodes.
+  std::string FindRace(const Memory& memory) const;
+
+ private:
+  class Running;
+
+  NodeId Add(Node node, absl::Span<const NodeId> after);
+  std::byte* Address(const Memory& memory, const Region& region) const;
+
+  int member_ = 0;
+  std::vector<Node> nodes_;
+  mutable std::map<int, std::vector<std::byte>> scratch_;  // By rank.
+  std::vector<std::string> complaints_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_H_

@@ -1,0 +1,107 @@
+#include "schedule/proof/races.h"
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+namespace tutti {
+namespace {
+
+struct Access {
+  Slot slot;
+  int completion_index;
+  bool writes;
+  int step;
+
+  friend bool operator<(const Access& a, const Access& b) {
+    const auto key = [](const Access& access) {
+      return std::make_tuple(access.slot.space, access.slot.chunk,
+                             access.slot.bank, access.completion_index,
+                             access.writes);
+    };
+    return key(a) < key(b);
+  }
+};
+
+std::vector<Access> SortedAccesses(const GroupPlan& plan,
+                                   const StepOrder& order,
+                                   absl::Span<const int> steps) {
+  std::vector<Access> accesses;
+  for (int step : steps) {
+    const StepAccesses slots = plan.AccessesOf(step);
+    const int index = order.completion_index(step);
+    for (const Slot& read : slots.reads) {
+      accesses.push_back({read, index, /*writes=*/false, step});
+    }
+    if (slots.writes) {
+      accesses.push_back({slots.written, index, /*writes=*/true, step});
+    }
+  }
+  std::sort(accesses.begin(), accesses.end());
+  return accesses;
+}
+
+absl::Status Race(const GroupPlan& plan, const Access& first,
+                  const Access& second) {
+  const Access& writer = second.writes ? second : first;
+  const Access& other = second.writes ? first : second;
+  const bool lends = plan.step(other.step).kind == StepKind::kSend;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "race: ", plan.Describe(writer.step), " may write ",
+      ToString(writer.slot), " while ", plan.Describe(other.step),
+      lends ? " lends it" : (other.writes ? " writes it" : " reads it")));
+}
+
+// `accesses`: all to one slot, in the order of completion. As earlier accesses
+// are ordered among themselves, a read has to follow the last write, and a
+// write the reads since the last write or, if there are none, that write.
+absl::Status CheckSlot(const GroupPlan& plan, StepOrder& order,
+                       absl::Span<const Access> accesses) {
+  const auto check = [&](const Access& first, const Access& second) {
+    const bool ordered =
+        first.step == second.step || order.IsBefore(first.step, second.step);
+    return ordered ? absl::OkStatus() : Race(plan, first, second);
+  };
+  int last_write = -1;
+  for (int i = 0; i < static_cast<int>(accesses.size()); ++i) {
+    const bool follows_reads = accesses[i].writes && last_write + 1 < i;
+    const int begin = follows_reads ? last_write + 1 : std::max(last_write, 0);
+    const int end = accesses[i].writes ? i : last_write + 1;
+    for (int earlier = begin; earlier < end; ++earlier) {
+      if (absl::Status status = check(accesses[earlier], accesses[i]);
+          !status.ok()) {
+        return status;
+      }
+    }
+    if (accesses[i].writes) last_write = i;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRaces(const GroupPlan& plan, StepOrder& order) {
+  for (int group = 0; group < order.num_groups(); ++group) {
+    const std::vector<Access> accesses =
+        SortedAccesses(plan, order, order.group(group));
+    for (size_t begin = 0, end = 0; begin < accesses.size(); begin = end) {
+      while (end < accesses.size() &&
+             accesses[end].slot == accesses[begin].slot) {
+        ++end;
+      }
+      const auto of_one_slot =
+          absl::MakeConstSpan(accesses).subspan(begin, end - begin);
+      if (absl::Status status = CheckSlot(plan, order, of_one_slot);
+          !status.ok()) {
+        return status;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

@@ -1,0 +1,67 @@
+#ifndef TUTTI_SCHEDULE_SIMULATE_PORTS_H_
+#define TUTTI_SCHEDULE_SIMULATE_PORTS_H_
+
+#include <cstddef>
+#include <vector>
+
+namespace tutti {
+
+// One direction of all links of all classes, for a simulation: what passes a
+// link one after the other, in the order in which it may start. Times are
+// picoseconds.
+//
+// Not thread-safe. Takes time in proportion to the number of passages, however
+// many ports there are, and to sort those of one port.
+class Ports {
+ public:
+  // Each class of links has ports 0 .. num_ports - 1.
+  Ports(int num_classes, int num_ports)
+      : num_ports_(static_cast<size_t>(num_ports)),
+        ports_(static_cast<size_t>(num_classes) * num_ports_) {}
+
+  void Add(int link_class, int port, double start, double duration) {
+    const size_t index = IndexOf(link_class, port);
+    if (ports_[index].num_waiting++ == 0) in_use_.push_back(index);
+    waiting_.push_back({index, {start, duration}});
+  }
+
+  // Lets all pass that was added since the last time.
+  void Pass();
+
+  // When all has passed.
+  double FreeAt(int link_class, int port) const {
+    return ports_[IndexOf(link_class, port)].free;
+  }
+
+ private:
+  struct Passage {
+    double start;
+    double duration;
+  };
+  struct Waiting {
+    size_t port;
+    Passage passage;
+  };
+  struct Port {
+    double free = 0;
+    size_t num_waiting = 0;
+    size_t end = 0;  // In by_port_, of those placed so far.
+  };
+
+  size_t IndexOf(int link_class, int port) const {
+    return static_cast<size_t>(link_class) * num_ports_ +
+           static_cast<size_t>(port);
+  }
+
+  void PlaceByPort();
+
+  const size_t num_ports_;  // Of each class.
+  std::vector<Port> ports_;
+  std::vector<size_t> in_use_;  // Ports that have passages, each once.
+  std::vector<Waiting> waiting_;
+  std::vector<Passage> by_port_;  // Of one port after the other, as in_use_.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SCHEDULE_SIMULATE_PORTS_H_

@@ -1,0 +1,750 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/cluster/simulated_cluster.h"
+#include "tests/doubles/status_matchers.h"
+
+namespace tutti {
+namespace cluster_faults_test {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::AnyOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using CallPtr = SimulatedCluster::CallPtr;
+using State = TaskHealth::State;
+
+constexpr GroupKey kGroup = 7;
+
+// Faults of tasks: who notices, when, and how it goes on.
+class ClusterFaultsTest : public testing::Test {
+ protected:
+  void Begin(SimulatedCluster::Options options) {
+    options_ = options;
+    cluster_ = std::make_unique<SimulatedCluster>(options);
+    cluster_->StartAll();
+  }
+
+  // As Begin() of three tasks, of which two do not reach each other, nor join.
+  void BeginParted(int a, int b) {
+    options_ = {.num_tasks = 3};
+    cluster_ = std::make_unique<SimulatedCluster>(options_);
+    cluster_->Partition(a, b);
+    for (int task : {0, 1, 2}) cluster_->Start(task);
+    cluster_->RunFor(absl::Seconds(1));
+  }
+
+  std::vector<CallPtr> Ask(const std::vector<int>& tasks, int size,
+                           InstanceKey key = 1) {
+    std::vector<CallPtr> calls;
+    for (int task : tasks) {
+      calls.push_back(cluster_->Ask(task, 0, AllReduceOf(kGroup, size, key)));
+    }
+    return calls;
+  }
+
+  std::vector<CallPtr> Settle(const std::vector<int>& tasks,
+                              InstanceKey key = 1) {
+    auto calls = Ask(tasks, static_cast<int>(tasks.size()), key);
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+    return calls;
+  }
+
+  // How the group of these calls has ended, on the calls' tasks.
+  static absl::Status EndOf(const CallPtr& call) {
+    return call->params().group->cancellation->status();
+  }
+
+  absl::Status Check(int from, absl::string_view task) {
+    absl::Status result = absl::UnknownError("not answered");
+    cluster_->control(from).health().CheckHealth(
+        task, absl::Seconds(1),
+        [&result](absl::Status status) { result = std::move(status); });
+    cluster_->RunFor(absl::Seconds(2));
+    return result;
+  }
+
+  // The members of what lives, as far as the task knows, do live.
+  void ExpectGroupsLive(int task) {
+    if (!cluster_->is_alive(task)) return;
+    for (const auto& group : cluster_->directory(task).Living()) {
+      for (const CollGroupMember& member : group->members) {
+        const int other = member.device.name.task;
+        SCOPED_TRACE(absl::StrCat("task ", task, " knows a generation ",
+                                  group->generation, " of group ", group->key,
+                                  " with task ", other));
+        ASSERT_TRUE(cluster_->is_alive(other));
+        EXPECT_EQ(cluster_->Device(other, 0).incarnation,
+                  member.device.incarnation);
+        EXPECT_NE(cluster_->control(task).health().state(other), State::kLost);
+      }
+    }
+  }
+
+  SimulatedCluster::Options options_;
+  std::unique_ptr<SimulatedCluster> cluster_;
+};
+
+TEST_F(ClusterFaultsTest, AKilledMemberEndsItsGroupEverywhereAtOnce) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Begin({.num_tasks = 4, .seed = seed});
+    const auto calls = Settle({0, 1, 2, 3});
+    const auto other = cluster_->Ask(1, 0, AllReduceOf(99, 1, 1));
+    cluster_->RunFor(absl::Seconds(1));
+    cluster_->Kill(3);
+    cluster_->RunFor(absl::Milliseconds(10));
+    for (int task : {0, 1, 2}) {
+      EXPECT_THAT(EndOf(calls[task]),
+                  StatusIs(StatusCode::kUnavailable,
+                           AllOf(HasSubstr("task 3 (host3:7000) was lost"),
+                                 HasSubstr("connection closed"))));
+    }
+    EXPECT_THAT(EndOf(other), IsOk());
+  }
+}
+
+TEST_F(ClusterFaultsTest, ASilentMemberIsLostWithinFiveSeconds) {
+  Begin({.num_tasks = 3});
+  const auto calls = Settle({0, 1, 2});
+  cluster_->Stall(2, absl::Hours(1));
+  cluster_->RunFor(absl::Seconds(3));
+  EXPECT_THAT(EndOf(calls[0]), IsOk());
+  cluster_->RunFor(absl::Seconds(2));
+  for (int task : {0, 1}) {
+    EXPECT_THAT(EndOf(calls[task]),
+                StatusIs(StatusCode::kUnavailable,
+                         HasSubstr("task 2 (host2:7000) was lost: silent for "
+                                   "4.8 s")));
+  }
+}
+
+TEST_F(ClusterFaultsTest, TheFastProfileNoticesSilenceWithinASecond) {
+  Begin({.num_tasks = 2, .health = HealthProfile::Fast()});
+  const auto calls = Settle({0, 1});
+  cluster_->Stall(1, absl::Hours(1));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(EndOf(calls[0]), StatusIs(StatusCode::kUnavailable,
+                                        HasSubstr("silent for 0.9 s")));
+}
+
+TEST_F(ClusterFaultsTest, AStallOfThreeSecondsLosesNobody) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Begin({.num_tasks = 3, .seed = seed});
+    const auto calls = Settle({0, 1, 2});
+    cluster_->RunFor(absl::Milliseconds(20 * seed));
+    cluster_->Stall(static_cast<int>(seed % 3), absl::Seconds(3));
+    cluster_->RunFor(absl::Seconds(20));
+    for (const CallPtr& call : calls) EXPECT_THAT(EndOf(call), IsOk());
+  }
+}
+
+TEST_F(ClusterFaultsTest, ALeaderKilledAtAnyTimeEndsCallsAndTheNextOneLeads) {
+  for (int after_us = 0; after_us < 12'000; after_us += 173) {
+    Begin({.num_tasks = 3, .seed = static_cast<uint64_t>(after_us) + 1});
+    const auto calls = Ask({0, 1, 2}, 3);
+    cluster_->RunFor(absl::Microseconds(after_us));
+    cluster_->Kill(0);
+    cluster_->RunFor(absl::Seconds(12));
+    for (int task : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat("task ", task, " after ", after_us, " us"));
+      ASSERT_FALSE(calls[task]->waits());
+      if (calls[task]->status().ok()) {
+        EXPECT_THAT(EndOf(calls[task]),
+                    StatusIs(StatusCode::kUnavailable, HasSubstr("task 0")));
+      } else {
+        EXPECT_THAT(calls[task]->status(),
+                    StatusIs(StatusCode::kUnavailable,
+                             HasSubstr("task 0 (host0:7000)")));
+      }
+    }
+    const auto survivors = Settle({1, 2});
+    EXPECT_EQ(survivors[0]->params().group->generation,
+              survivors[1]->params().group->generation);
+  }
+}
+
+// Whoever hears first that the group has ended goes on at once, as does the
+// other one, though neither need have noticed yet that the leader is gone.
+TEST_F(ClusterFaultsTest, SurvivorsOfTheLeaderFormTheNextGenerationAtOnce) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = 3, .seed = seed});
+    const auto calls = Settle({0, 1, 2});
+    cluster_->Kill(0);
+    if (seed % 2 == 0) {
+      while (EndOf(calls[1]).ok() && EndOf(calls[2]).ok()) {
+        cluster_->RunFor(absl::Microseconds(10));
+      }
+    }
+    for (int task : {1, 2}) {
+      cluster_->control(task).param_resolver()->EndGroup(
+          kGroup, absl::AbortedError("go on"));
+    }
+    const auto survivors = Settle({1, 2});
+    EXPECT_EQ(survivors[0]->params().group->generation,
+              survivors[1]->params().group->generation);
+  }
+}
+
+TEST_F(ClusterFaultsTest, AGroupWithoutTheLostLeaderIsFormedAgainByTheNext) {
+  Begin({.num_tasks = 4});
+  const auto calls = Settle({2, 3});
+  cluster_->Kill(0);
+  cluster_->RunFor(absl::Milliseconds(20));
+  for (const CallPtr& call : calls) {
+    EXPECT_THAT(EndOf(call),
+                StatusIs(StatusCode::kUnavailable, HasSubstr("task 0")));
+  }
+  // Task 1, which leads now, had nothing to do with task 0 so far.
+  const auto again = Settle({2, 3});
+  EXPECT_GT(again[0]->params().group->generation,
+            calls[0]->params().group->generation);
+  EXPECT_EQ(*cluster_->control(1).leadership().leader(), 1);
+}
+
+// Each leader counts the generations by itself.
+TEST_F(ClusterFaultsTest, ALateEndOfAFormerLeadersGroupLeavesTheNextOneAlone) {
+  Begin({.num_tasks = 4});
+  const auto calls = Settle({1, 2});
+  const uint64_t former = calls[0]->params().group->generation;
+  cluster_->Kill(0);
+  cluster_->RunFor(absl::Seconds(1));
+  Ask({3}, 2);  // Finds out that task 1 leads now.
+  cluster_->RunFor(absl::Seconds(1));
+  const auto first = Ask({3}, 2);
+  cluster_->RunFor(absl::Seconds(1));
+  proto::ControlRequest request;
+  request.mutable_end_group()->set_group_key(kGroup);
+  request.mutable_end_group()->set_generation(former);
+  request.mutable_end_group()->mutable_reason()->set_code(10);
+  cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 1, request,
+                 [](const ControlAnswer& answer) {
+                   EXPECT_EQ(answer.status(), absl::OkStatus());
+                 });
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_TRUE(first[0]->waits());
+  const auto second = Ask({2}, 2);
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : {first[0], second[0]}) {
+    ASSERT_THAT(call->status(), IsOk());
+    EXPECT_GT(call->params().group->generation, former);
+  }
+}
+
+TEST_F(ClusterFaultsTest, TheNextGenerationFormsWithTheRestartedTask) {
+  for (int killed : {0, 1, 3}) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      Begin({.num_tasks = 4, .seed = seed});
+      const auto calls = Settle({0, 1, 2, 3});
+      cluster_->Restart(killed);
+      cluster_->RunFor(absl::Milliseconds(500));
+      ASSERT_EQ(cluster_->join_status(killed), absl::OkStatus());
+      const auto again = Settle({0, 1, 2, 3});
+      for (const CallPtr& call : again) {
+        EXPECT_GT(call->params().group->generation,
+                  calls[0]->params().group->generation);
+        EXPECT_EQ(call->params().group->members[killed].device,
+                  cluster_->Device(killed, 0));
+      }
+      for (int task = 0; task < 4; ++task) {
+        EXPECT_EQ(*cluster_->control(task).leadership().leader(),
+                  killed == 0 ? 1 : 0);
+      }
+    }
+  }
+}
+
+// Another thread may tell of the new process before the loss of the old one is
+// told to the end.
+TEST_F(ClusterFaultsTest, ALateWordOfAnOldProcessSparesTheNewOne) {
+  Begin({.num_tasks = 2});
+  Settle({0, 1});
+  const ControlCaller former{1, cluster_->Device(1, 0).incarnation};
+  cluster_->Restart(1);
+  cluster_->RunFor(absl::Seconds(1));
+  const auto calls = Settle({0, 1});
+  const CallPtr waits = cluster_->Ask(1, 0, AllReduceOf(99, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  const auto tell = [&](const ControlCaller& process) {
+    cluster_->control(0).param_resolver()->OnTaskLost(
+        process, absl::UnavailableError("gone"));
+    cluster_->RunFor(absl::Seconds(1));
+  };
+  tell(former);
+  EXPECT_THAT(EndOf(calls[0]), IsOk());
+  EXPECT_THAT(EndOf(calls[1]), IsOk());
+  EXPECT_TRUE(waits->waits());
+  tell({1, cluster_->Device(1, 0).incarnation});
+  EXPECT_THAT(EndOf(calls[0]), StatusIs(StatusCode::kUnavailable, "gone"));
+  EXPECT_THAT(waits->status(), StatusIs(StatusCode::kUnavailable, "gone"));
+}
+
+TEST_F(ClusterFaultsTest, NobodyWaitsForAGroupThatLacksALostTask) {
+  for (const int killed : {0, 2}) {
+    SCOPED_TRACE(absl::StrCat("task ", killed, " is killed"));
+    Begin({.num_tasks = 3});
+    const auto first = cluster_->Ask(1, 0, AllReduceOf(kGroup, 3, 1));
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_TRUE(first->waits());
+    cluster_->Kill(killed);
+    cluster_->RunFor(absl::Seconds(1));
+    const auto late = cluster_->Ask(2 - killed, 0, AllReduceOf(kGroup, 3, 1));
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : {first, late}) {
+      EXPECT_THAT(call->status(),
+                  StatusIs(StatusCode::kUnavailable,
+                           HasSubstr(absl::StrCat("task ", killed, " (host",
+                                                  killed, ":7000)"))));
+    }
+    cluster_->Restart(killed);
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : Settle({0, 1, 2})) {
+      EXPECT_THAT(call->status(), IsOk());
+    }
+  }
+}
+
+TEST_F(ClusterFaultsTest, NobodyWaitsForALostTaskInAGroupNobodyKnowsYet) {
+  using Fault = std::function<void(SimulatedCluster&)>;
+  const std::vector<Fault> faults = {
+      [](SimulatedCluster& cluster) { cluster.Kill(2); },
+      [](SimulatedCluster& cluster) { cluster.Stall(2, absl::Hours(1)); }};
+  // Both lack the leader, or have it.
+  for (const std::vector<int>& tasks : {std::vector{1, 2}, {0, 2}}) {
+    for (const Fault& fault : faults) {
+      Begin({.num_tasks = 3});
+      const CallPtr waits = Ask({tasks[0]}, 2, /*key=*/1)[0];
+      const CallPtr other = Ask({tasks[1]}, 2, /*key=*/2)[0];
+      cluster_->RunFor(absl::Seconds(5));  // No heartbeat of before is held.
+      ASSERT_TRUE(waits->waits() && other->waits());
+      fault(*cluster_);
+      cluster_->RunFor(absl::Seconds(5));
+      EXPECT_THAT(waits->status(),
+                  StatusIs(StatusCode::kUnavailable,
+                           HasSubstr("task 2 (host2:7000) was lost")));
+    }
+  }
+}
+
+TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
+  Begin({.num_tasks = 3});
+  const auto before = Settle({1, 2});
+  cluster_->Partition(1, 2);
+  cluster_->RunFor(absl::Seconds(6));
+  EXPECT_THAT(EndOf(before[0]),
+              StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+  // The leader reaches both.
+  std::vector<CallPtr> calls;
+  for (int task : {1, 2}) {
+    calls.push_back(cluster_->Ask(task, 0, AllReduceOf(99, 2, 1)));
+  }
+  cluster_->RunFor(absl::Seconds(10));
+  for (const CallPtr& call : calls) {
+    ASSERT_FALSE(call->waits());
+    const absl::Status end = call->status().ok() ? EndOf(call) : call->status();
+    EXPECT_THAT(end, StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+  }
+}
+
+TEST_F(ClusterFaultsTest, AGroupWithAProcessThatAnotherHasReplacedEnds) {
+  BeginParted(1, 2);
+  const auto calls = Settle({1, 2});  // The leader reaches both.
+  cluster_->Restart(2);
+  cluster_->Heal(1, 2);
+  cluster_->RunFor(absl::Seconds(2));
+  EXPECT_THAT(EndOf(calls[0]),
+              StatusIs(StatusCode::kUnavailable,
+                       AllOf(HasSubstr("task 2 (host2:7000) was lost"),
+                             HasSubstr("restarted"))));
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_EQ(cluster_->control(1).health().state(2), State::kUp);
+}
+
+TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
+  BeginParted(0, 2);
+  const CallPtr waits = Ask({1}, 3)[0];
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Heal(0, 2);
+  cluster_->RunFor(absl::Seconds(2));
+  cluster_->Kill(2);
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_THAT(waits->status(),
+              StatusIs(StatusCode::kUnavailable,
+                       HasSubstr("task 2 (host2:7000) was lost")));
+}
+
+// One that another task has lost, and that this one reaches.
+TEST_F(ClusterFaultsTest, NobodyWaitsAtALeaderThatDoesNotLeadAnyMore) {
+  Begin({.num_tasks = 3});
+  const auto before = Settle({1, 2});
+  const CallPtr waits = cluster_->Ask(1, 0, AllReduceOf(99, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Partition(0, 2);
+  cluster_->RunFor(absl::Seconds(6));
+  EXPECT_THAT(EndOf(before[0]),
+              StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+  EXPECT_THAT(waits->status(),
+              StatusIs(StatusCode::kUnavailable,
+                       HasSubstr("task 0 (host0:7000) was lost")));
+}
+
+// The leader is no member, and forgets the group's when they know of it.
+TEST_F(ClusterFaultsTest, WhoHasNotHeardOfItsGroupDoesNotWaitForALostMember) {
+  Begin({.num_tasks = 3,
+         .min_delay = absl::Milliseconds(1),
+         .max_delay = absl::Milliseconds(1)});
+  const CallPtr cancelled = Ask({2}, 2)[0];
+  cluster_->RunFor(absl::Milliseconds(1));
+  const CallPtr settled = Ask({1}, 2)[0];
+  cluster_->RunFor(absl::Microseconds(1500));
+  cancelled->token->Cancel(absl::CancelledError("enough"));
+  cluster_->RunFor(absl::Seconds(1));
+  ASSERT_THAT(settled->status(), IsOk());
+  ASSERT_THAT(cancelled->status(), StatusIs(StatusCode::kCancelled, "enough"));
+  const CallPtr waits = Ask({2}, 2, /*key=*/2)[0];
+  cluster_->RunFor(absl::Seconds(5));
+  cluster_->Kill(1);
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_THAT(waits->status(),
+              StatusIs(StatusCode::kUnavailable,
+                       HasSubstr("task 1 (host1:7000) was lost")));
+}
+
+TEST_F(ClusterFaultsTest, EndingAGroupJustAsItIsSettledEndsIt) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Begin({.num_tasks = 3, .seed = seed});
+    const auto calls = Ask({1, 2}, 2);
+    cluster_->RunFor(absl::Microseconds(100) * static_cast<double>(seed % 25));
+    cluster_->control(2).param_resolver()->EndGroup(
+        kGroup, absl::AbortedError("formed again"));
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : calls) {
+      if (call->waits()) continue;  // The other one had not come.
+      const absl::Status end =
+          call->status().ok() ? EndOf(call) : call->status();
+      EXPECT_THAT(end,
+                  StatusIs(StatusCode::kAborted, HasSubstr("formed again")))
+          << "seed " << seed;
+    }
+  }
+}
+
+TEST_F(ClusterFaultsTest, AGroupThatCanDoWithoutALostTaskWaitsOn) {
+  Begin({.num_tasks = 3});
+  const auto first = cluster_->Ask(1, 0, AllReduceOf(kGroup, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Kill(2);
+  cluster_->RunFor(absl::Seconds(1));
+  const auto last = cluster_->Ask(0, 0, AllReduceOf(kGroup, 2, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(first->status(), IsOk());
+  EXPECT_THAT(last->status(), IsOk());
+}
+
+TEST_F(ClusterFaultsTest, CallsOfALostTaskLeaveNothingAtTheLeader) {
+  Begin({.num_tasks = 3});
+  const auto call = cluster_->Ask(2, 0, AllReduceOf(kGroup, 3, 1));
+  cluster_->RunFor(absl::Seconds(1));
+  ParamResolverLocal& led = cluster_->control(0).param_resolver()->led();
+  EXPECT_EQ(led.num_groups(), 1u);
+  cluster_->Kill(2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(led.num_groups(), 0u);
+}
+
+TEST_F(ClusterFaultsTest, AProcessThatWasLostIsRefusedAndToldWhy) {
+  Begin({.num_tasks = 3});
+  const auto calls = Settle({0, 1, 2});
+  cluster_->Stall(2, absl::Seconds(8));
+  cluster_->RunFor(absl::Seconds(7));
+  const auto survivors = Settle({0, 1});
+  cluster_->RunFor(absl::Seconds(2));
+  EXPECT_THAT(EndOf(calls[2]), Not(IsOk()));
+  const auto zombie = cluster_->Ask(2, 0, AllReduceOf(kGroup, 3, 1));
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_THAT(
+      zombie->status(),
+      StatusIs(StatusCode::kFailedPrecondition,
+               HasSubstr("task 2 (host2:7000) was lost: silent for 4.8 s")));
+  for (const CallPtr& call : survivors) EXPECT_THAT(EndOf(call), IsOk());
+  absl::Status answer;
+  proto::ControlRequest request;
+  request.mutable_hello()->set_num_tasks(3);
+  cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
+                 [&](ControlAnswer reply) { answer = reply.status(); });
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(answer,
+              StatusIs(StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("silent for 4.8 s"), HasSubstr(" ago"),
+                             HasSubstr("must start again"))));
+}
+
+TEST_F(ClusterFaultsTest, APartitionEndsTheGroupOnBothSides) {
+  Begin({.num_tasks = 3});
+  const auto calls = Settle({0, 1, 2});
+  cluster_->Partition(1, 2);
+  cluster_->RunFor(absl::Seconds(6));
+  for (const CallPtr& call : calls) {
+    EXPECT_THAT(EndOf(call),
+                StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+  }
+  // The leader still has both.
+  Settle({0, 1});
+}
+
+TEST_F(ClusterFaultsTest, CheckHealthTellsApartWhatCanBeWrong) {
+  Begin({.num_tasks = 4});
+  EXPECT_THAT(Check(0, "0"), IsOk());
+  EXPECT_THAT(Check(0, "1"), IsOk());
+  EXPECT_THAT(Check(0, "/job:worker/replica:0/task:2"), IsOk());
+  for (const char* name : {"4", "-1", "", "x", "/job:other/replica:0/task:1"}) {
+    EXPECT_THAT(Check(0, name), StatusIs(StatusCode::kInvalidArgument,
+                                         HasSubstr("is no task")));
+  }
+  cluster_->Stall(1, absl::Seconds(3));
+  EXPECT_THAT(Check(0, "1"),
+              StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("task 1")));
+  cluster_->Kill(2);
+  EXPECT_THAT(Check(0, "2"),
+              StatusIs(StatusCode::kUnavailable, HasSubstr("task 2")));
+  // It answers before it has said Hello to task 0.
+  cluster_->Partition(0, 3);
+  cluster_->Restart(3);
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Heal(0, 3);
+  absl::Status restarted;
+  cluster_->control(0).health().CheckHealth(
+      "3", absl::Seconds(1), [&](absl::Status status) { restarted = status; });
+  cluster_->RunFor(absl::Seconds(2));
+  EXPECT_THAT(restarted, AnyOf(IsOk(), StatusIs(StatusCode::kFailedPrecondition,
+                                                HasSubstr("restarted"))));
+}
+
+TEST_F(ClusterFaultsTest, DevicesOfARestartedTaskAreRefusedUntilAGroupHasThem) {
+  Begin({.num_tasks = 3});
+  const std::string name = cluster_->Device(2, 0).name.ToString();
+  const auto get = [&](int task) {
+    return cluster_->control(task).device_resolver()->GetDeviceAttributes(name);
+  };
+  EXPECT_EQ(*get(0), cluster_->Device(2, 0));
+  EXPECT_THAT(
+      cluster_->control(0).device_resolver()->GetTaskDevices("/job:worker"),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("/job:worker")));
+  cluster_->Restart(2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(get(0), StatusIs(StatusCode::kFailedPrecondition,
+                               HasSubstr("task 2 (host2:7000) restarted")));
+  EXPECT_EQ(*get(2), cluster_->Device(2, 0));
+  Settle({0, 1, 2});
+  EXPECT_EQ(*get(0), cluster_->Device(2, 0));
+}
+
+TEST_F(ClusterFaultsTest, JoinWaitsForLateTasksAndSaysWhoIsMissing) {
+  cluster_ = std::make_unique<SimulatedCluster>(
+      SimulatedCluster::Options{.num_tasks = 3});
+  cluster_->Start(0);
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_EQ(cluster_->join_status(0), std::nullopt);
+  cluster_->Start(2);
+  cluster_->RunFor(absl::Seconds(10));
+  cluster_->Start(1);
+  cluster_->RunFor(absl::Seconds(1));
+  for (int task : {0, 1, 2}) {
+    EXPECT_EQ(cluster_->join_status(task), absl::OkStatus());
+  }
+  EXPECT_THAT(cluster_->progress(0),
+              ElementsAre(ElementsAre(1, 2), ElementsAre(1), ElementsAre()));
+}
+
+TEST_F(ClusterFaultsTest, JoinGivesUpNamingWhoIsMissing) {
+  cluster_ = std::make_unique<SimulatedCluster>(
+      SimulatedCluster::Options{.num_tasks = 4});
+  for (int task : {0, 2}) cluster_->Start(task, absl::Seconds(30));
+  cluster_->RunFor(absl::Seconds(31));
+  EXPECT_THAT(*cluster_->join_status(0),
+              StatusIs(StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("waited 30.0 s for task 1 (host1:7000), "
+                                       "task 3 (host3:7000)"),
+                             Not(HasSubstr("task 2")))));
+}
+
+TEST_F(ClusterFaultsTest, TasksWithListsOfDifferentLengthRefuseEachOther) {
+  options_ = {.num_tasks = 3, .has_shorter_list = 1};
+  cluster_ = std::make_unique<SimulatedCluster>(options_);
+  cluster_->Start(0);
+  cluster_->Start(1);
+  cluster_->RunFor(absl::Seconds(1));
+  // Whichever is asked first.
+  const auto says = AnyOf(
+      "task 1 (host1:7000) has a cluster of 2 tasks, "
+      "task 0 (host0:7000) one of 3",
+      "task 0 (host0:7000) has a cluster of 3 tasks, "
+      "task 1 (host1:7000) one of 2");
+  for (int task : {0, 1}) {
+    ASSERT_TRUE(cluster_->join_status(task).has_value()) << task;
+    EXPECT_THAT(*cluster_->join_status(task),
+                StatusIs(StatusCode::kFailedPrecondition, says));
+  }
+}
+
+TEST_F(ClusterFaultsTest, ARestartedTaskJoinsThoughAnotherIsLost) {
+  Begin({.num_tasks = 4});
+  Settle({0, 1, 2, 3});
+  cluster_->Kill(3);
+  cluster_->RunFor(absl::Milliseconds(50));
+  cluster_->Restart(1);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(cluster_->join_status(1), absl::OkStatus());
+  Settle({0, 1, 2});
+}
+
+TEST_F(ClusterFaultsTest, AllTasksThatRefreshGoOnFromTheSameStep) {
+  Begin({.num_tasks = 3});
+  constexpr int64_t kGraph = 5;
+  const auto sequence = [&](int task) -> StepSequenceDistributed& {
+    return *cluster_->control(task).step_sequence();
+  };
+  const auto refresh = [&](int task) {
+    absl::Status status = absl::UnknownError("not answered");
+    sequence(task).RefreshStepIdSequenceAsync(
+        kGraph, [&](absl::Status answer) { status = std::move(answer); });
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_THAT(status, IsOk());
+    return sequence(task).NextStepId(kGraph);
+  };
+  EXPECT_EQ(sequence(1).NextStepId(kGraph), kInvalidStepId);
+  const int64_t first = refresh(2);
+  EXPECT_GE(first, 0);
+  EXPECT_EQ(refresh(0), first);
+  EXPECT_EQ(refresh(1), first);
+  for (int task : {0, 1, 2}) {
+    sequence(task).RetireStepId(kGraph, first);
+    EXPECT_EQ(sequence(task).NextStepId(kGraph), first + 1);
+  }
+  // Task 1 found that its step was not the others'.
+  sequence(1).RetireStepId(kGraph, first);
+  EXPECT_EQ(sequence(1).NextStepId(kGraph), kInvalidStepId);
+  const int64_t second = refresh(1);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(refresh(0), second);
+  EXPECT_EQ(refresh(2), second);
+  // A restarted task begins a round that the others then join.
+  cluster_->Restart(2);
+  cluster_->RunFor(absl::Seconds(1));
+  const int64_t third = refresh(2);
+  EXPECT_NE(third, second);
+  EXPECT_EQ(refresh(0), third);
+  EXPECT_EQ(refresh(1), third);
+}
+
+TEST_F(ClusterFaultsTest, AStepSequenceQuestionRepeatedBeginsNoRound) {
+  Begin({.num_tasks = 2});
+  std::vector<int64_t> ids;
+  proto::ControlRequest request;
+  request.mutable_step_sequence()->set_graph_key(5);
+  for (uint64_t number : {1, 1, 2, 2, 3}) {
+    request.mutable_step_sequence()->set_number(number);
+    cluster_->Send({1, cluster_->Device(1, 0).incarnation}, 0, request,
+                   [&](ControlAnswer answer) {
+                     ids.push_back(answer->step_sequence().step_id());
+                   });
+    cluster_->RunFor(absl::Seconds(1));
+  }
+  ASSERT_EQ(ids.size(), 5u);
+  EXPECT_EQ(ids[0], ids[1]);
+  EXPECT_NE(ids[1], ids[2]);
+  EXPECT_EQ(ids[2], ids[3]);
+  EXPECT_NE(ids[3], ids[4]);
+}
+
+// Whatever happens, once faults and deadlines are over nothing waits, and those
+// who are left can go on.
+TEST_F(ClusterFaultsTest, NoCallWaitsForEver) {
+  constexpr int kTasks = 4;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = kTasks, .seed = seed});
+    std::mt19937_64 draw(seed);
+    std::vector<std::pair<int, CallPtr>> calls;
+    for (int round = 0; round < 12; ++round) {
+      for (int task = 0; task < kTasks; ++task) {
+        if (!cluster_->is_alive(task) || draw() % 4 == 0) continue;
+        const GroupKey key = static_cast<GroupKey>(draw() % 2);
+        auto call =
+            cluster_->Ask(task, 0,
+                          AllReduceOf(key, key == 0 ? kTasks : 2,
+                                      static_cast<InstanceKey>(draw() % 3)));
+        calls.emplace_back(task, std::move(call));
+      }
+      cluster_->RunFor(absl::Microseconds(draw() % 20'000));
+      const int victim = static_cast<int>(draw() % kTasks);
+      switch (draw() % 8) {
+        case 0:
+          if (cluster_->is_alive(victim) && round % 3 == 0) {
+            cluster_->Kill(victim);
+          }
+          break;
+        case 1:
+          cluster_->Restart(victim);
+          break;
+        case 2:
+          if (cluster_->is_alive(victim)) {
+            cluster_->Stall(victim, absl::Milliseconds(draw() % 7000));
+          }
+          break;
+        case 3:
+          cluster_->Partition(victim, (victim + 1) % kTasks);
+          break;
+        case 4:
+          cluster_->Heal(victim, (victim + 1) % kTasks);
+          break;
+        case 5:
+          if (cluster_->is_alive(victim)) {
+            cluster_->control(victim).param_resolver()->EndGroup(
+                static_cast<GroupKey>(draw() % 2),
+                absl::AbortedError("at will"));
+          }
+          break;
+        default:
+          if (!calls.empty()) {
+            calls[draw() % calls.size()].second->token->Cancel(
+                absl::CancelledError("at will"));
+          }
+      }
+      if (draw() % 3 == 0) cluster_->RunFor(absl::Seconds(draw() % 4));
+    }
+    for (int a = 0; a < kTasks; ++a) {
+      for (int b = 0; b < a; ++b) cluster_->Heal(a, b);
+    }
+    cluster_->RunFor(absl::Seconds(30));
+    for (int task = 0; task < kTasks; ++task) ExpectGroupsLive(task);
+    // Members wait for others without limit; their callers do not.
+    for (auto& [task, call] : calls) {
+      call->token->Cancel(absl::DeadlineExceededError("waited too long"));
+    }
+    cluster_->RunFor(absl::Seconds(10));
+    for (int task = 0; task < kTasks; ++task) {
+      if (!cluster_->is_alive(task)) continue;
+      ParamResolverDistributed& resolver =
+          *cluster_->control(task).param_resolver();
+      EXPECT_EQ(resolver.num_waiting(), 0u);
+      EXPECT_EQ(resolver.leader().num_waiting(), 0u);
+    }
+    for (const auto& [task, call] : calls) {
+      EXPECT_LE(call->answers.size(), 1u);
+    }
+  }
+}
+
+}  // namespace cluster_faults_test
+}  // namespace tutti

@@ -1,0 +1,643 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "resolvers/messages/control_codec.h"
+#include "tests/cluster/cluster_resolve_testing.h"
+#include "tests/cluster/simulated_cluster.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/implementation.h"
+
+namespace tutti {
+namespace cluster_resolve_test {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST_F(ClusterResolveTest, AllMembersGetTheSameParams) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Begin({.num_tasks = 3, .devices_per_task = 2, .seed = seed});
+    const auto calls = AskAll(Request());
+    cluster_->RunFor(absl::Seconds(1));
+    ExpectAllOk(calls);
+    const CollectiveParams& first = calls[0]->params();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const CollectiveParams& params = calls[i]->params();
+      EXPECT_EQ(params.default_rank, static_cast<int>(i));
+      EXPECT_EQ(params.group->generation, first.group->generation);
+      EXPECT_EQ(*params.group->layout, *first.group->layout);
+      EXPECT_EQ(params.instance->impl_details, first.instance->impl_details);
+      EXPECT_EQ(params.instance->shape, first.instance->shape);
+      EXPECT_EQ(params.task->num_local, 2);
+      for (int rank = 0; rank < size(); ++rank) {
+        EXPECT_EQ(params.group->members[rank].device,
+                  cluster_->Device(rank / 2, rank % 2));
+        EXPECT_EQ(params.task->is_local[rank],
+                  rank / 2 == static_cast<int>(i) / 2);
+      }
+      EXPECT_NE(params.instance->impl_details.implementation, "LocalReduce");
+    }
+    // The members of a task share what they share in one process.
+    EXPECT_EQ(calls[2]->params().group, calls[3]->params().group);
+    EXPECT_EQ(calls[2]->params().instance, calls[3]->params().instance);
+    ExpectNothingWaits();
+  }
+}
+
+TEST_F(ClusterResolveTest, AGroupWithinOneOtherTaskIsOneProcess) {
+  Begin({.num_tasks = 2, .devices_per_task = 2});
+  const auto request = AllReduceOf(kGroup, 2, 1);
+  const std::vector<CallPtr> calls = {cluster_->Ask(1, 0, request),
+                                      cluster_->Ask(1, 1, request)};
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  EXPECT_EQ(calls[0]->params().instance->impl_details.implementation,
+            "LocalReduce");
+  EXPECT_EQ(calls[0]->params().task->num_local, 2);
+  EXPECT_THAT(cluster_->directory(0).Living(), IsEmpty());
+}
+
+// The cheapest, on devices of their own that have "Lib". Its leader makes keys.
+class LibReducer : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveGroupRuntimeDetails(
+      CollGroupParams* group) override {
+    group->runtime_details.communicator_key = "made";
+    return absl::OkStatus();
+  }
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback) override {}
+};
+REGISTER_COLLECTIVE(
+    LibReduce, Implemented<LibReducer>(
+                   {.collectives = {CollectiveType::kAllReduce},
+                    .device_needs = {.library = "Lib", .own_units = true},
+                    .needs_communicator_key = true,
+                    .cost_seconds = [](const CostQuery&) { return 0.0; }}));
+
+// The leader, task 0, is in none of the groups.
+class ClusterDevicesTest : public ClusterResolveTest {
+ protected:
+  void Begin(std::function<void(DeviceAttributes&)> describe) {
+    ClusterResolveTest::Begin(
+        {.num_tasks = 3, .describe_device = std::move(describe)});
+  }
+
+  std::vector<CallPtr> Ask(const std::string& implementation) {
+    CollectiveRequest request = AllReduceOf(++group_, 2, 1);
+    request.impl_details.implementation = implementation;
+    const std::vector<CallPtr> calls = {cluster_->Ask(1, 0, request),
+                                        cluster_->Ask(2, 0, request)};
+    cluster_->RunFor(absl::Seconds(1));
+    return calls;
+  }
+
+  void ExpectChosen(bool is_lib_reduce) {
+    const auto calls = Ask("");
+    ExpectAllOk(calls);
+    for (const CallPtr& call : calls) {
+      const CollectiveParams& params = call->params();
+      EXPECT_EQ(params.instance->impl_details.implementation == "LibReduce",
+                is_lib_reduce);
+      EXPECT_EQ(params.group->runtime_details.communicator_key,
+                is_lib_reduce ? "made" : "");
+    }
+  }
+
+  void ExpectRefused(const std::string& why_not) {
+    for (const CallPtr& call : Ask("LibReduce")) {
+      EXPECT_THAT(call->status(),
+                  StatusIs(StatusCode::kInvalidArgument,
+                           HasSubstr(absl::StrCat("LibReduce ", why_not,
+                                                  "; these can serve: "))));
+    }
+  }
+
+  GroupKey group_ = kGroup;
+};
+
+TEST_F(ClusterDevicesTest, WhatTheyHaveIsSeenByALeaderElsewhere) {
+  Begin([](DeviceAttributes& device) {
+    if (device.name.task > 0) device.libraries = {"Lib"};
+    device.unit = absl::StrCat("unit ", device.name.task);
+  });
+  ExpectChosen(/*is_lib_reduce=*/true);
+  for (const CallPtr& call : Ask("LibReduce")) {
+    EXPECT_THAT(call->status(), IsOk());
+  }
+}
+
+TEST_F(ClusterDevicesTest, WhatOneLacksRulesOutAndIsNamedToAll) {
+  Begin([](DeviceAttributes& device) {
+    if (device.name.task < 2) device.libraries = {"Lib"};
+  });
+  ExpectChosen(/*is_lib_reduce=*/false);
+  ExpectRefused(
+      "needs Lib, which rank 1 (/job:worker/replica:0/task:2/device:CPU:0) "
+      "does not have");
+}
+
+TEST_F(ClusterDevicesTest, AUnitThatIsSharedRulesOutAndIsNamedToAll) {
+  Begin([](DeviceAttributes& device) {
+    device.libraries = {"Lib"};
+    device.unit = "one for all";
+  });
+  ExpectChosen(/*is_lib_reduce=*/false);
+  ExpectRefused(
+      "needs each member on a CPU of its own, but ranks 0 and 1 "
+      "(/job:worker/replica:0/task:1/device:CPU:0 and "
+      "/job:worker/replica:0/task:2/device:CPU:0) are on one");
+}
+
+TEST_F(ClusterResolveTest, RanksAskedForSurviveTheWire) {
+  Begin({.num_tasks = 3});
+  std::vector<CallPtr> calls;
+  for (int task = 0; task < 3; ++task) {
+    CollectiveRequest request = Request();
+    request.rank = (task + 1) % 3;
+    calls.push_back(cluster_->Ask(task, 0, request));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (int task = 0; task < 3; ++task) {
+    EXPECT_EQ(calls[task]->params().default_rank, (task + 1) % 3);
+    EXPECT_EQ(calls[0]->params().group->members[(task + 1) % 3].device,
+              cluster_->Device(task, 0));
+  }
+}
+
+TEST_F(ClusterResolveTest, UnevenRowsReachAllMembers) {
+  Begin({.num_tasks = 3});
+  std::vector<CallPtr> calls;
+  for (int task = 0; task < 3; ++task) {
+    CollectiveRequest request = Request();
+    request.op = AllGather{.uneven = true};
+    request.shape = *TensorShape::Create({task + 1, 5});
+    calls.push_back(cluster_->Ask(task, 0, request));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (int task = 0; task < 3; ++task) {
+    EXPECT_EQ(calls[task]->params().instance->rows,
+              (std::vector<int64_t>{1, 2, 3}));
+    EXPECT_EQ(calls[task]->params().output_shape.dim(0), 6);
+    EXPECT_EQ(calls[task]->params().input_shape.dim(0), task + 1);
+  }
+}
+
+TEST_F(ClusterResolveTest, EachTaskUsesItsOwnFunctionOfACustomOp) {
+  Begin({.num_tasks = 3});
+  std::vector<CallPtr> calls;
+  for (int task = 0; task < 3; ++task) {
+    CollectiveRequest request = Request();
+    request.merge_op = *MergeOp::Custom(
+        {.name = "mine", .commutative = true, .apply = [task](auto&&...) {
+           return absl::DataLossError(absl::StrCat("of task ", task));
+         }});
+    request.final_op =
+        *FinalOp::Custom({.name = "mine too",
+                          .apply = [](auto&&...) { return absl::OkStatus(); }});
+    // The leader's own member is not of rank 0.
+    request.rank = (task + 1) % 3;
+    calls.push_back(cluster_->Ask(task, 0, request));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (int task = 0; task < 3; ++task) {
+    float value = 0;
+    EXPECT_THAT(calls[task]->params().instance->merge_op.Apply(
+                    DType::kFloat32, &value, &value, &value, 1),
+                StatusIs(StatusCode::kDataLoss,
+                         HasSubstr(absl::StrCat("of task ", task))));
+  }
+}
+
+TEST_F(ClusterResolveTest, WhatMembersDifferInIsReportedOnAllOfThem) {
+  Begin({.num_tasks = 3});
+  std::vector<CallPtr> calls;
+  for (int task = 0; task < 3; ++task) {
+    CollectiveRequest request = Request();
+    if (task == 2) request.dtype = DType::kInt32;
+    calls.push_back(cluster_->Ask(task, 0, request));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : calls) {
+    EXPECT_THAT(call->status(),
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("ranks 0, 1 have float32"),
+                               HasSubstr("rank 2 has int32"))));
+  }
+  const auto again = AskAll(Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(again);
+}
+
+TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
+  for (int task : {0, 2}) {
+    for (const auto wait : {absl::ZeroDuration(), absl::Seconds(1)}) {
+      Begin({.num_tasks = 3});
+      const auto call = cluster_->Ask(task, 0, AllReduceOf(kGroup, 2, 1));
+      cluster_->RunFor(wait);
+      EXPECT_TRUE(call->waits());
+      call->token->Cancel(absl::CancelledError("no more"));
+      EXPECT_THAT(call->status(),
+                  StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+      cluster_->RunFor(absl::Seconds(1));
+      ExpectNothingWaits();
+      EXPECT_EQ(led(0).num_groups(), 0u);
+      // The size that it asked for is forgotten, too.
+      const auto calls = AskAll(Request());
+      cluster_->RunFor(absl::Seconds(1));
+      ExpectAllOk(calls);
+    }
+  }
+}
+
+TEST_F(ClusterResolveTest, OneOfTwoCallsThatIsCancelledLeavesTheOther) {
+  Begin({.num_tasks = 2});
+  const auto first = cluster_->Ask(1, 0, Request());
+  const auto second = cluster_->Ask(1, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  first->token->Cancel(absl::CancelledError("no more"));
+  const auto other = cluster_->Ask(0, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(first->status(),
+              StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+  ExpectAllOk({second, other});
+}
+
+TEST_F(ClusterResolveTest, TheSteadyStateSendsNothing) {
+  Begin({.num_tasks = 3});
+  ExpectAllOk([&] {
+    const auto calls = AskAll(Request());
+    cluster_->RunFor(absl::Seconds(1));
+    return calls;
+  }());
+  const int64_t before = cluster_->traffic().messages;
+  for (int step = 0; step < 100; ++step) {
+    const auto calls = AskAll(Request());
+    ExpectAllOk(calls);  // At once.
+  }
+  cluster_->RunFor(absl::Seconds(10));
+  EXPECT_EQ(cluster_->traffic().messages, before);
+}
+
+TEST_F(ClusterResolveTest, ALaterInstanceDoesNotSendTheGroupAgain) {
+  Begin({.num_tasks = 64});
+  AskAll(Request(1));
+  cluster_->RunFor(absl::Seconds(1));
+  const int64_t first = cluster_->traffic_of(63).bytes;
+  AskAll(Request(2));
+  cluster_->RunFor(absl::Seconds(1));
+  const int64_t second = cluster_->traffic_of(63).bytes;
+  AskAll(Request(3));
+  cluster_->RunFor(absl::Seconds(1));
+  const int64_t third = cluster_->traffic_of(63).bytes;
+  EXPECT_EQ(third - second, second - first);
+  EXPECT_LT(third - second, 200);
+}
+
+TEST_F(ClusterResolveTest, AnotherRequestForASettledInstanceIsRefused) {
+  Begin({.num_tasks = 2});
+  ASSERT_NO_FATAL_FAILURE(AskAll(Request()));
+  cluster_->RunFor(absl::Seconds(1));
+  CollectiveRequest other = Request();
+  other.dtype = DType::kInt64;
+  EXPECT_THAT(cluster_->Ask(1, 0, other)->status(),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("int64")));
+}
+
+TEST_F(ClusterResolveTest, ALateJoinerCompletesTheGroup) {
+  Begin({.num_tasks = 3});
+  const std::vector<CallPtr> early = {cluster_->Ask(0, 0, Request()),
+                                      cluster_->Ask(1, 0, Request())};
+  cluster_->RunFor(absl::Seconds(100));
+  EXPECT_TRUE(early[0]->waits());
+  const auto late = cluster_->Ask(2, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk({early[0], early[1], late});
+}
+
+TEST_F(ClusterResolveTest, ADeadlineCanSayWhoHasNotArrived) {
+  Begin({.num_tasks = 3});
+  const auto call = cluster_->Ask(1, 0, Request());
+  cluster_->RunFor(absl::Milliseconds(50));
+  EXPECT_THAT(call->describe(),
+              HasSubstr("asked the leader, task 0 (host0:7000), 50 ms ago, "
+                        "which has not answered"));
+  cluster_->RunFor(absl::Milliseconds(100));
+  EXPECT_THAT(call->describe(),
+              AllOf(HasSubstr("group phase: 1 of 3 members had joined"),
+                    HasSubstr("task:1/device:CPU:0")));
+  const auto leader_call = cluster_->Ask(0, 0, Request());
+  cluster_->RunFor(absl::Milliseconds(1100));
+  EXPECT_THAT(call->describe(), HasSubstr("2 of 3 members"));
+  EXPECT_THAT(leader_call->describe(), HasSubstr("2 of 3 members"));
+  cluster_->Ask(2, 0, Request());
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(call->describe(), "");
+  const auto next = cluster_->Ask(1, 0, Request(2));
+  cluster_->RunFor(absl::Milliseconds(200));
+  EXPECT_THAT(next->describe(),
+              AllOf(HasSubstr("instance phase: rank 0"),
+                    HasSubstr("task:2/device:CPU:0) had not arrived")));
+}
+
+TEST_F(ClusterResolveTest, ASilentLeaderIsNamed) {
+  Begin({.num_tasks = 2});
+  const auto call = cluster_->Ask(1, 0, Request());
+  cluster_->RunFor(absl::Milliseconds(200));
+  cluster_->Stall(0, absl::Seconds(4));
+  cluster_->RunFor(absl::Milliseconds(3000));
+  EXPECT_THAT(call->describe(),
+              AllOf(HasSubstr("1 of 2 members"),
+                    HasSubstr("as the leader, task 0 (host0:7000), said ")));
+}
+
+TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
+  Begin({.num_tasks = 2, .max_unsettled = 10});
+  std::vector<CallPtr> calls;
+  for (GroupKey key = 0; key < 12; ++key) {
+    calls.push_back(cluster_->Ask(1, 0, AllReduceOf(key, 2, 1)));
+    cluster_->RunFor(absl::Milliseconds(10));
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(calls[i]->waits());
+  for (int i : {10, 11}) {
+    EXPECT_THAT(calls[i]->status(),
+                StatusIs(StatusCode::kResourceExhausted,
+                         AllOf(HasSubstr("task:1"), HasSubstr("10"))));
+  }
+  // The leader's own members are not held up.
+  EXPECT_TRUE(cluster_->Ask(0, 0, AllReduceOf(100, 2, 1))->waits());
+  calls[0]->token->Cancel(absl::CancelledError("no more"));
+  calls[1]->token->Cancel(absl::CancelledError("no more"));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_TRUE(cluster_->Ask(1, 0, AllReduceOf(11, 2, 1))->waits());
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(led(0).num_groups(), 10u);
+}
+
+// Nobody waits for them; their errors stay.
+TEST_F(ClusterResolveTest, GroupsThatCannotBeFormedAreNotCountedAsUnfinished) {
+  Begin({.num_tasks = 2, .max_unsettled = 3});
+  for (GroupKey key = 0; key < 10; ++key) {
+    CollectiveRequest wrong = AllReduceOf(key, 2, 1);
+    wrong.device_type = "TPU";
+    const auto call = cluster_->Ask(1, 0, wrong);
+    cluster_->RunFor(absl::Milliseconds(10));
+    EXPECT_THAT(call->status(),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr("TPU")));
+  }
+  const auto good = cluster_->Ask(1, 0, AllReduceOf(100, 2, 1));
+  cluster_->RunFor(absl::Milliseconds(10));
+  EXPECT_TRUE(good->waits());
+  EXPECT_EQ(led(0).num_groups(), 11u);
+}
+
+TEST_F(ClusterResolveTest, InstancesOfATaskAreBounded) {
+  Begin({.num_tasks = 2, .max_entries = 10});
+  for (InstanceKey key = 0; key < 10; ++key) {
+    AskAll(Request(key));
+    cluster_->RunFor(absl::Milliseconds(100));
+  }
+  EXPECT_THAT(cluster_->Ask(1, 0, Request(10))->status(),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("10")));
+  EXPECT_THAT(cluster_->Ask(1, 0, Request(3))->status(), IsOk());
+  cluster_->control(1).param_resolver()->EndGroup(kGroup,
+                                                  absl::AbortedError("over"));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(cluster_->control(1).param_resolver()->num_entries(), 0u);
+  const auto calls = AskAll(Request(10));
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+}
+
+TEST_F(ClusterResolveTest, ADeviceOfAnotherTaskIsRefused) {
+  Begin({.num_tasks = 2});
+  absl::Status status;
+  cluster_->control(1).param_resolver()->CompleteParamsAsync(
+      cluster_->Device(0, 0),
+      std::make_shared<const CollectiveRequest>(Request()), CallNumber{},
+      nullptr, [&](auto params) { status = params.status(); });
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
+                               HasSubstr("is not a device of this task")));
+}
+
+proto::ControlRequest RequestOfKind(int kind) {
+  proto::ControlRequest request;
+  switch (kind) {
+    case 0:
+      request.mutable_hello()->add_devices()->set_type("CPU");
+      break;
+    case 1:
+      request.mutable_heartbeat()->set_hold_ms(5);
+      break;
+    case 2:
+      *request.mutable_complete_params() = *EncodeMemberCall(
+          {.device = {.name = {"worker", 0, 1, "CPU", 0}},
+           .request = std::make_shared<const CollectiveRequest>(
+               AllReduceOf(kGroup, 2, 1))});
+      break;
+    case 3:
+      request.mutable_describe_waiting()->set_group_key(kGroup);
+      break;
+    case 4:
+      request.mutable_step_sequence()->set_graph_key(1);
+      break;
+    case 5:
+      request.mutable_end_group()->set_group_key(kGroup);
+      request.mutable_end_group()->set_generation(1);
+      request.mutable_end_group()->mutable_reason()->set_code(1);
+      break;
+    case 6:
+      request.mutable_cancel_execution()->mutable_key()->set_group(kGroup);
+      request.mutable_cancel_execution()->mutable_key()->set_generation(1);
+      break;
+    default:
+      request.mutable_cleanup_step()->set_step(1);
+  }
+  return request;
+}
+
+TEST_F(ClusterResolveTest, WhateverBytesATaskSendsEndInAnAnswer) {
+  Begin({.num_tasks = 2});
+  std::mt19937_64 draw(1);
+  const uint64_t incarnation = cluster_->Device(1, 0).incarnation;
+  int num_sent = 0;
+  int num_answered = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string bytes = RequestOfKind(round % 8).SerializeAsString();
+    for (uint64_t i = 0; i < draw() % 4; ++i) {
+      bytes[draw() % bytes.size()] = static_cast<char>(draw());
+    }
+    proto::ControlRequest request;
+    if (!request.ParseFromString(bytes)) continue;
+    // Good ones would wait: for the other member, or for a decision.
+    if (request.has_complete_params()) {
+      request.mutable_complete_params()->mutable_device()->set_task(0);
+    }
+    if (request.has_await_decisions()) {
+      request.mutable_await_decisions()->set_after(1);
+    }
+    ++num_sent;
+    cluster_->Send({1, incarnation}, 0, request,
+                   [&](const ControlAnswer&) { ++num_answered; });
+    cluster_->RunFor(absl::Milliseconds(5));
+  }
+  cluster_->RunFor(absl::Minutes(2));
+  EXPECT_GT(num_sent, 1000);
+  EXPECT_EQ(num_answered, num_sent);
+}
+
+TEST_F(ClusterResolveTest, AnEmptyMessageAndTasksThatDoNotExistAreRefused) {
+  Begin({.num_tasks = 2});
+  const auto send = [&](ControlCaller caller, const proto::ControlRequest& m) {
+    absl::Status status = absl::UnknownError("not answered");
+    cluster_->control(0).Handle(caller, m, nullptr, [&](ControlAnswer answer) {
+      status = answer.status();
+    });
+    return status;
+  };
+  const uint64_t incarnation = cluster_->Device(1, 0).incarnation;
+  EXPECT_THAT(
+      send({1, incarnation}, {}),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("asks for nothing")));
+  for (int task : {-1, 2, 1 << 30}) {
+    EXPECT_THAT(send({task, 5}, RequestOfKind(1)),
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr("the tasks are 0 to 1")));
+  }
+  for (int kind : {6, 7}) {
+    EXPECT_THAT(send({1, incarnation}, RequestOfKind(kind)),
+                StatusIs(StatusCode::kUnimplemented, HasSubstr("task 0")));
+  }
+  for (int hold_ms : {-1, 60'001, 1 << 30}) {
+    proto::ControlRequest request;
+    request.mutable_heartbeat()->set_hold_ms(hold_ms);
+    EXPECT_THAT(send({1, incarnation}, request),
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat("hold_ms is ", hold_ms))));
+  }
+  proto::ControlRequest end = RequestOfKind(5);
+  end.mutable_end_group()->set_generation(UINT64_MAX);
+  EXPECT_THAT(send({1, incarnation}, end),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("generation")));
+  end = RequestOfKind(5);
+  end.mutable_end_group()->clear_reason();
+  EXPECT_THAT(send({1, incarnation}, end),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("error.code")));
+}
+
+// Members of which only the messages are there, and a leader outside the group.
+TEST_F(ClusterResolveTest, WorkOfTheLeaderGrowsLinearly) {
+  for (int num_members : {64, 256, 1024}) {
+    cluster_ = std::make_unique<SimulatedCluster>(
+        SimulatedCluster::Options{.num_tasks = num_members + 1});
+    cluster_->Start(0, absl::ZeroDuration());
+    cluster_->RunFor(absl::Seconds(1));
+    const auto before = cluster_->traffic_of(0);
+    int num_settled = 0;
+    for (int task = 1; task <= num_members; ++task) {
+      const MemberCall call{
+          .device = {.name = {"worker", 0, task, "CPU", 0}, .incarnation = 5},
+          .request = std::make_shared<const CollectiveRequest>(
+              AllReduceOf(kGroup, num_members, 1))};
+      proto::ControlRequest request;
+      *request.mutable_complete_params() = *EncodeMemberCall(call);
+      cluster_->Send({task, 5}, 0, request, [&](const ControlAnswer& answer) {
+        ASSERT_THAT(answer, IsOk());
+        num_settled += answer->complete_params().has_settled() ? 1 : 0;
+      });
+    }
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(num_settled, num_members);
+    const auto after = cluster_->traffic_of(0);
+    EXPECT_EQ(after.messages - before.messages, 2 * num_members);
+    const int64_t bytes_per_member = (after.bytes - before.bytes) / num_members;
+    // A question and an answer; in this, an incarnation of each task.
+    EXPECT_LT(bytes_per_member, 200 + 8 * num_members);
+    RecordProperty(absl::StrCat("bytes_per_member_of_", num_members),
+                   static_cast<int>(bytes_per_member));
+  }
+}
+
+std::shared_ptr<const SelectionRules> AlwaysRun(const std::string& name) {
+  return std::make_shared<const SelectionRules>(
+      SelectionRules{{{.implementation = name}}});
+}
+
+TEST_F(ClusterResolveTest, TheRulesOfTheLeaderDecideForAll) {
+  Begin({.num_tasks = 3,
+         .policies = {{.rules = AlwaysRun("TreeReduce")},
+                      {.rules = AlwaysRun("RingReduce")}}});
+  auto calls = AskAll(Request());
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (const CallPtr& call : calls) {
+    EXPECT_EQ(call->params().instance->impl_details.implementation,
+              "TreeReduce");
+  }
+}
+
+// Where messages cost next to nothing, what sends fewer bytes is faster.
+TEST_F(ClusterResolveTest, TheCostsOfTheLeaderDecideForAll) {
+  CostModel costly;
+  costly.between.latency_seconds = 1;
+  CostModel cheap;
+  cheap.between.latency_seconds = 0;
+  cheap.between_gap_seconds = 0;
+  for (const bool is_cheap : {false, true}) {
+    Begin({.num_tasks = 4,
+           .policies = {{.model = is_cheap ? cheap : costly},
+                        {.model = is_cheap ? costly : cheap}}});
+    const auto calls = AskAll(Request());
+    cluster_->RunFor(absl::Seconds(1));
+    ExpectAllOk(calls);
+    for (const CallPtr& call : calls) {
+      EXPECT_EQ(call->params().instance->impl_details.implementation,
+                is_cheap ? "RecursiveHalvingDoublingReduce"
+                         : "RecursiveDoublingReduce");
+    }
+  }
+}
+
+TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
+  Begin({.num_tasks = 2, .policies = {{.rules = AlwaysRun("RingReduce")}}});
+  CollectiveRequest ordered = Request(/*key=*/1);
+  ordered.impl_details.determinism = Determinism::kByRankOrder;
+  const auto calls = AskAll(ordered);
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectAllOk(calls);
+  for (const CallPtr& call : calls) {
+    const std::string& name =
+        call->params().instance->impl_details.implementation;
+    EXPECT_EQ((*CollectiveRegistry::Global().Find(name))->traits().determinism,
+              Determinism::kByRankOrder)
+        << name;
+  }
+  ordered.instance_key = 2;
+  const auto first = cluster_->Ask(0, 0, ordered);
+  const auto second = cluster_->Ask(1, 0, Request(/*key=*/2));
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& call : {first, second}) {
+    EXPECT_THAT(call->status(),
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("differ in determinism"),
+                               HasSubstr("by rank order"))));
+  }
+}
+
+}  // namespace cluster_resolve_test
+}  // namespace tutti

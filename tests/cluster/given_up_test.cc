@@ -1,0 +1,341 @@
+// Executions that a member gives up before their instance is settled: nobody
+// waits for it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "resolvers/leader/given_up_executions.h"
+#include "tests/cluster/given_up_testing.h"
+#include "tests/cluster/simulated_cluster.h"
+#include "tests/doubles/status_matchers.h"
+
+namespace tutti {
+namespace given_up_test {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class GivenUpTest : public GivenUpFixture {
+ protected:
+  // All ask, and are answered.
+  void Settle(InstanceKey key, CallNumber number) {
+    std::vector<CallPtr> calls;
+    for (int task = 0; task < size_; ++task) {
+      calls.push_back(Ask(task, number, key));
+    }
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+  }
+
+  // By a call of another step.
+  void LetFindLeaderLost(int task) {
+    const CallPtr call = Ask(task, {.step_id = 4});
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_THAT(call->status(), StatusIs(StatusCode::kUnavailable,
+                                         HasSubstr(cluster_->Label(0))));
+  }
+};
+
+// Its own deadline may pass just then, and is to name who has not come.
+TEST_F(GivenUpTest, ACallThatIsBeingToldSaysWhatItIsTold) {
+  Begin({.num_tasks = 3});
+  auto& resolver = *cluster_->control(1).param_resolver();
+  const auto request = std::make_shared<const CollectiveRequest>(
+      AllReduceOf(kGroup, size_, /*instance_key=*/1));
+  std::string said;
+  resolver.CompleteParamsAsync(
+      cluster_->Device(1, 0), request, kFirst, /*cancellation=*/nullptr,
+      [&](const auto&) { said = resolver.DescribeWaiting(*request); });
+  cluster_->RunFor(absl::Seconds(1));
+  GiveUpAs(0, kReason);
+  cluster_->RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(said, kReason.message());
+  EXPECT_EQ(resolver.DescribeWaiting(*request), "");
+}
+
+// Task 0 leads; task 2 comes when all is over.
+TEST_F(GivenUpTest, EndsOnAllTasksAlsoForThoseThatComeLate) {
+  for (int culprit : {0, 1}) {
+    SCOPED_TRACE(absl::StrCat("task ", culprit, " gives up"));
+    Begin({.num_tasks = 3});
+    const CallPtr waiting = Ask(1 - culprit);
+    const CallPtr given_up = Ask(culprit);
+    cluster_->RunFor(absl::Seconds(1));
+    GiveUp(culprit, given_up);
+    cluster_->RunFor(absl::Milliseconds(10));
+    EXPECT_EQ(waiting->status(), kReason);
+    const CallPtr late = Ask(2);
+    cluster_->RunFor(absl::Milliseconds(10));
+    EXPECT_EQ(late->status(), kReason);
+    Settle(1, {.step_id = 6});
+  }
+}
+
+TEST_F(GivenUpTest, EndsInAGroupThatIsFormedAndLeavesItAlone) {
+  Begin({.num_tasks = 3});
+  Settle(1, {.step_id = 4});
+  const CallPtr waiting = Ask(2, kFirst, /*key=*/2);
+  const CallPtr given_up = Ask(1, kFirst, /*key=*/2);
+  cluster_->RunFor(absl::Seconds(1));
+  GiveUp(1, given_up, kFirst, /*key=*/2);
+  cluster_->RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(waiting->status(), kReason);
+  const CallPtr late = Ask(0, kFirst, /*key=*/2);
+  EXPECT_EQ(late->status(), kReason);
+  Settle(2, {.step_id = 6});
+  EXPECT_EQ(cluster_->directory(0).Living().size(), 1u);
+}
+
+TEST_F(GivenUpTest, CallsOfOtherExecutionsWaitOn) {
+  Begin({.num_tasks = 3});
+  constexpr CallNumber kSecond = {.step_id = 5, .execution = 1};
+  constexpr CallNumber kNextStep = {.step_id = 6, .execution = 0};
+  std::vector<CallPtr> others = {Ask(0, kSecond), Ask(1, kSecond),
+                                 Ask(1, kNextStep)};
+  const CallPtr given_up = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  GiveUp(1, given_up);
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& other : others) EXPECT_TRUE(other->waits());
+  others.push_back(Ask(2, kSecond));
+  cluster_->RunFor(absl::Seconds(1));
+  for (const CallPtr& other : others) EXPECT_THAT(other->status(), IsOk());
+}
+
+TEST_F(GivenUpTest, ATaskThatStartsLaterIsTold) {
+  BeginWithoutTask2();
+  const CallPtr given_up = Ask(1);
+  GiveUp(1, given_up);
+  ExpectThatTask2IsTold();
+}
+
+TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
+  Begin({.num_tasks = 4});
+  cluster_->Stall(0, absl::Seconds(60));
+  const CallPtr given_up = Ask(2);
+  GiveUp(2, given_up);
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Kill(0);
+  LetFindLeaderLost(3);
+  const CallPtr late = Ask(3);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+// Those of the former leader's, which only some members had come to.
+TEST_F(GivenUpTest, WhoComesAfterTheLeaderWasLostDoesNotWaitForThoseBefore) {
+  Begin({.num_tasks = 4});
+  size_ = 3;  // Without the leader.
+  const CallPtr first = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->Kill(0);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(first->status(), StatusIs(StatusCode::kUnavailable,
+                                        HasSubstr(cluster_->Label(0))));
+  GiveUp(1, first);
+  LetFindLeaderLost(2);
+  const CallPtr late = Ask(2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
+  Begin({.num_tasks = 3});
+  const CallPtr first = Ask(1);
+  cluster_->RunFor(absl::Seconds(1));
+  cluster_->control(1).param_resolver()->EndGroup(kGroup,
+                                                  absl::AbortedError("enough"));
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(first->status(), absl::AbortedError("enough"));
+  GiveUpAs(1, first->status());
+  cluster_->RunFor(absl::Seconds(1));
+  for (int task : {0, 2}) {
+    const CallPtr late = Ask(task);
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(late->status(), absl::AbortedError("enough"));
+  }
+}
+
+// Of two that run at once the one that was given up is not settled with the
+// other.
+TEST_F(GivenUpTest, WhoComesWhenAnotherExecutionHasSettledItIsTold) {
+  Begin({.num_tasks = 3});
+  GiveUp(1, Ask(1));
+  cluster_->RunFor(absl::Seconds(1));
+  Settle(1, {.step_id = 6});
+  EXPECT_EQ(Ask(2)->status(), kReason);
+}
+
+// One member has not heard yet that the group has ended, and is refused; the
+// other waits in the next generation.
+TEST_F(GivenUpTest, NobodyWaitsInTheNextGenerationForWhoIsStillInTheFormer) {
+  int num_refused = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = 3, .seed = seed});
+    Settle(1, {.step_id = 4});
+    cluster_->control(0).param_resolver()->EndGroup(
+        kGroup, absl::AbortedError("enough"));
+    const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
+    const CallPtr refused = Ask(1, kFirst, /*key=*/2);
+    cluster_->RunFor(absl::Seconds(1));
+    if (refused->waits()) continue;  // It had heard.
+    ++num_refused;
+    GiveUpAs(1, refused->status(), kFirst, /*key=*/2);
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_EQ(waiting->status(), refused->status());
+  }
+  EXPECT_GT(num_refused, 0);
+}
+
+// However close to each other an answer and the end are, each call ends.
+TEST_F(GivenUpTest, NobodyWaitsIfItIsSettledMeanwhile) {
+  int num_ok = 0;
+  int num_ended = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = 3, .seed = seed});
+    const CallPtr given_up = Ask(1);
+    const std::vector<CallPtr> others = {Ask(0), Ask(2)};
+    cluster_->RunFor(absl::Microseconds(20 * seed));
+    GiveUp(1, given_up);
+    cluster_->RunFor(absl::Seconds(1));
+    for (const CallPtr& call : others) {
+      ASSERT_FALSE(call->waits());
+      const bool is_ok = call->status().ok();
+      EXPECT_EQ(call->status(), is_ok ? absl::OkStatus() : kReason);
+      ++(is_ok ? num_ok : num_ended);
+    }
+  }
+  EXPECT_GT(num_ok, 0);
+  EXPECT_GT(num_ended, 0);
+}
+
+// All tasks call every execution once, some late; some give up, at any time.
+TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
+  constexpr int kTasks = 4;
+  constexpr int kSteps = 12;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Begin({.num_tasks = kTasks, .seed = seed});
+    std::mt19937_64 draw(seed);
+    struct Member {
+      int task;
+      CallNumber number;
+      InstanceKey key;
+      CallPtr call;
+    };
+    std::vector<Member> members;
+    for (int step = 0; step < kSteps; ++step) {
+      const auto key = static_cast<InstanceKey>(draw() % 3);
+      for (int task = 0; task < kTasks; ++task) {
+        members.push_back({task, {.step_id = step}, key, nullptr});
+      }
+    }
+    // Each task in the order of the steps, but no task like another.
+    std::vector<size_t> next(kTasks);
+    for (size_t num_left = members.size(); num_left > 0;) {
+      const auto task = static_cast<size_t>(draw() % kTasks);
+      if (next[task] < kSteps) {
+        Member& member = members[next[task]++ * kTasks + task];
+        member.call = Ask(member.task, member.number, member.key);
+        --num_left;
+      }
+      Member& other = members[draw() % members.size()];
+      if (draw() % 3 == 0 && other.call != nullptr && other.call->waits()) {
+        GiveUp(other.task, other.call, other.number, other.key);
+      }
+      cluster_->RunFor(absl::Microseconds(draw() % 3000));
+    }
+    cluster_->RunFor(absl::Seconds(5));
+    for (const Member& member : members) {
+      EXPECT_EQ(member.call->answers.size(), 1u)
+          << "task " << member.task << ", step " << member.number.step_id;
+    }
+    for (int task = 0; task < kTasks; ++task) {
+      ParamResolverDistributed& resolver =
+          *cluster_->control(task).param_resolver();
+      EXPECT_EQ(resolver.num_waiting(), 0u);
+      EXPECT_EQ(resolver.leader().num_waiting(), 0u);
+    }
+  }
+}
+
+// It had told its leader, but that died before it told others.
+TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDiesWithWhatItKnew) {
+  Begin({.num_tasks = 4});
+  for (int other : {1, 3}) cluster_->Partition(0, other);
+  GiveUp(2, Ask(2));
+  cluster_->RunFor(absl::Milliseconds(20));
+  cluster_->Kill(0);
+  for (int other : {1, 3}) cluster_->Heal(0, other);
+  LetFindLeaderLost(2);
+  LetFindLeaderLost(3);
+  const CallPtr late = Ask(3);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(late->status(), kReason);
+}
+
+TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsThoughNoLeaderIs) {
+  Begin({.num_tasks = 4});
+  size_ = 2;
+  for (int task : {1, 2}) Ask(task, {.step_id = 4});
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(SendAs(3, 0, 0),
+              StatusIs(StatusCode::kPermissionDenied,
+                       HasSubstr("is not in group 7 and cannot end it")));
+  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+}
+
+TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutions) {
+  Begin({.num_tasks = 4});
+  size_ = 3;
+  for (int task : {0, 1, 2}) Ask(task, {.step_id = 4});
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(SendAs(3, 0, 0),
+              StatusIs(StatusCode::kPermissionDenied,
+                       HasSubstr("is not in group 7 and cannot end it")));
+  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+}
+
+// Nobody knows the generation that it names, or that one has ended.
+TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsOfAnyGeneration) {
+  Begin({.num_tasks = 4});
+  size_ = 3;
+  for (int task : {0, 1, 2}) Ask(task, {.step_id = 4});
+  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
+  ExecKey execution = KeyOf({kGroup, 2}, kFirst);
+  execution.generation = 1000;
+  const auto end = [&](int task) {
+    cluster_->control(0).param_resolver()->OnCancelled(
+        {task, cluster_->Device(task, 0).incarnation}, execution, kReason);
+    cluster_->RunFor(absl::Seconds(1));
+  };
+  end(3);
+  EXPECT_TRUE(waiting->waits());
+  end(1);
+  EXPECT_EQ(waiting->status(), kReason);
+}
+
+TEST_F(GivenUpTest, WhoIsTakenForTheLeaderSaysThatItIsNot) {
+  Begin({.num_tasks = 3});
+  EXPECT_THAT(SendAs(2, 1, 0), StatusIs(StatusCode::kUnavailable,
+                                        AllOf(HasSubstr(cluster_->Label(1)),
+                                              HasSubstr("does not lead"))));
+  EXPECT_THAT(SendAs(0, 1, 0), IsOk());
+}
+
+}  // namespace given_up_test
+}  // namespace tutti

@@ -1,0 +1,373 @@
+#include "tests/cluster/loopback_network.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/last_holder.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// One request for bytes, from both sides' view: the lender's task delivers to
+// it, and it hands on to the receiver's borrower, once.
+class LoopbackNetwork::Pull : public Borrower,
+                              public std::enable_shared_from_this<Pull> {
+ public:
+  Pull(LoopbackNetwork* network, const Ask& ask, Work on_end)
+      : network_(network), ask_(ask), on_end_(std::move(on_end)) {}
+
+  // The lender's side. Keeps the object until then.
+  void OnDelivery(int32_t /*id*/, absl::Status status,
+                  Delivery delivery) override {
+    network_->queue_->Schedule([self = std::move(self_),
+                                status = std::move(status),
+                                delivery] { self->Send(status, delivery); });
+  }
+
+  // Ends it for the receiver unless it has ended or is being read.
+  void End(const absl::Status& reason) {
+    if (BeginEnd(reason)) Tell(reason);
+  }
+
+  const Borrower* borrower() const { return ask_.borrower; }
+  void KeepUntilDelivery() { self_ = shared_from_this(); }
+
+  // On the lender's side: it has heard of the end.
+  void SetWithdrawn() { is_withdrawn_ = true; }
+  bool is_withdrawn() const { return is_withdrawn_; }
+
+ private:
+  void Send(absl::Status status, const Delivery& delivery) {
+    if (!BeginEnd(status)) {
+      if (status.ok()) delivery.Release(WhyItEnded());
+      return;
+    }
+    if (!status.ok()) return Tell(std::move(status));
+    const size_t part_bytes = network_->part_elements_ * SizeOf(ask_.dtype);
+    for (size_t offset = 0; offset < delivery.bytes.size() && status.ok();
+         offset += part_bytes) {
+      absl::Span<const std::byte> part =
+          delivery.bytes.subspan(offset, part_bytes);
+      const bool is_even = offset / part_bytes % 2 == 0;
+      if (is_even && !ask_.into.empty()) {
+        const auto place = ask_.into.subspan(offset, part.size());
+        absl::c_copy(part, place.begin());
+        part = place;
+      }
+      status = ask_.borrower->OnPart(ask_.id, offset, part);
+    }
+    delivery.Release(status);
+    Tell(std::move(status));
+  }
+
+  // False if it has begun to end before, for another reason.
+  bool BeginEnd(const absl::Status& reason) {
+    MutexLock lock(&mu_);
+    if (end_.has_value()) return false;
+    end_ = reason;
+    return true;
+  }
+  absl::Status WhyItEnded() {
+    MutexLock lock(&mu_);
+    return *end_;
+  }
+
+  void Tell(absl::Status status) {
+    std::move(on_end_)();
+    ask_.borrower->OnDelivery(ask_.id, std::move(status), {});
+  }
+
+  LoopbackNetwork* const network_;
+  const Ask ask_;
+  Work on_end_;
+  std::shared_ptr<Pull> self_;
+  std::atomic<bool> is_withdrawn_{false};
+
+  Mutex mu_;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+};
+
+class LoopbackNetwork::Endpoint
+    : public Transport,
+      public ControlChannel,
+      public TransferChannel,
+      public std::enable_shared_from_this<Endpoint> {
+ public:
+  Endpoint(LoopbackNetwork* network, ControlCaller self)
+      : network_(network), self_(self) {}
+
+  ControlChannel& control() override { return *this; }
+  TransferChannel& transfers() override { return *this; }
+  CostModel cost_model() const override { return kCosts; }
+  absl::Status Start(ControlService* control,
+                     TransferService* transfers) override {
+    control_service_ = control;
+    transfer_service_ = transfers;
+    return absl::OkStatus();
+  }
+  // Nothing stays on its way here: bytes are handed over in one turn.
+  void Drop(const ControlCaller& /*process*/,
+            const absl::Status& /*reason*/) override {}
+  void Shutdown() override {
+    is_cut_ = true;
+    absl::flat_hash_map<BufKey, Pending> pulls;
+    {
+      MutexLock lock(&mu_);
+      pulls.swap(pulls_);
+    }
+    for (auto& [key, pending] : pulls) EndPull(key, pending, Gone(self_.task));
+  }
+
+  void Call(int task, proto::ControlRequest request, ControlCallOptions options,
+            ControlDone done) override {
+    CountCall();
+    Send([this, self = shared_from_this(), task, request = std::move(request),
+          withdrawn = options.cancellation, done = std::move(done)]() mutable {
+      const auto target = network_->Find(task);
+      if (is_cut_ || target == nullptr || target->is_cut_) {
+        return std::move(done)(Gone(task));
+      }
+      target->control_service_->Handle(
+          self_, request, withdrawn,
+          [this, self, done = std::move(done)](ControlAnswer answer) mutable {
+            network_->queue_->Schedule(
+                [done = std::move(done), answer = std::move(answer)]() mutable {
+                  std::move(done)(std::move(answer));
+                });
+          });
+    });
+  }
+
+  void Request(int task, const BufKey& key, const Ask& ask) override {
+    CountCall();
+    const auto pull = std::make_shared<Pull>(
+        network_, ask, [this, key, borrower = ask.borrower] {
+          MutexLock lock(&mu_);
+          TakePull(key, borrower);
+        });
+    {
+      MutexLock lock(&mu_);
+      pulls_[key] = {task, pull};
+    }
+    SendTransfer([this, self = shared_from_this(), task, key, ask, pull] {
+      const auto target = network_->Find(task);
+      if (is_cut_ || target == nullptr || target->is_cut_) {
+        return pull->End(Gone(task));
+      }
+      if (pull->is_withdrawn()) return;
+      pull->KeepUntilDelivery();
+      target->transfer_service_->Serve(self_, key,
+                                       {.num_bytes = ask.num_bytes,
+                                        .dtype = ask.dtype,
+                                        .incarnation = ask.incarnation,
+                                        .borrower = pull.get()});
+      if (pull->is_withdrawn()) {
+        target->transfer_service_->Withdraw(key, pull.get(), Gone(self_.task));
+      }
+    });
+  }
+
+  void Cancel(int /*task*/, const BufKey& key, const Borrower* borrower,
+              absl::Status reason) override {
+    std::optional<Pending> pending;
+    {
+      MutexLock lock(&mu_);
+      pending = TakePull(key, borrower);
+    }
+    if (pending.has_value()) EndPull(key, *pending, std::move(reason));
+  }
+
+  void AwaitCancelled(int64_t step_id, Work ended) override {
+    const auto holder = std::make_shared<LastHolder>(std::move(ended));
+    std::vector<std::shared_ptr<Ending>> endings;
+    MutexLock lock(&mu_);
+    for (const auto& weak : endings_) {
+      endings.push_back(weak.lock());
+      const auto& ending = endings.back();
+      if (ending != nullptr && ending->step_id == step_id) {
+        ending->held.push_back(holder);
+      }
+    }
+  }
+
+  void HoldCalls() {
+    MutexLock lock(&mu_);
+    holds_calls_ = true;
+  }
+  void LetCallsGo() {
+    std::vector<Work> held;
+    {
+      MutexLock lock(&mu_);
+      holds_calls_ = false;
+      held.swap(held_);
+    }
+    for (Work& call : held) network_->queue_->Schedule(std::move(call));
+  }
+
+  void HoldTransfers() {
+    MutexLock lock(&mu_);
+    holds_transfers_ = true;
+  }
+  void LetTransfersGo() {
+    std::vector<Work> held;
+    {
+      MutexLock lock(&mu_);
+      holds_transfers_ = false;
+      held.swap(held_transfers_);
+    }
+    network_->queue_->Schedule([held = std::move(held)]() mutable {
+      for (Work& transfer : held) std::move(transfer)();
+    });
+  }
+
+  // What this one asks of a task that is cut off ends.
+  void EndPullsFrom(int task) {
+    std::vector<std::pair<BufKey, Pending>> ended;
+    {
+      MutexLock lock(&mu_);
+      for (const auto& [key, pending] : pulls_) {
+        if (pending.task == task) ended.emplace_back(key, pending);
+      }
+      for (const auto& [key, pending] : ended) pulls_.erase(key);
+    }
+    for (auto& [key, pending] : ended) EndPull(key, pending, Gone(task));
+  }
+
+ private:
+  struct Pending {
+    int task = 0;
+    std::shared_ptr<Pull> pull;
+  };
+
+  // Of a request, until the lender's side has heard of it.
+  struct Ending {
+    int64_t step_id = 0;
+    std::vector<LastHolderPtr> held;
+  };
+
+  std::optional<Pending> TakePull(const BufKey& key, const Borrower* borrower)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto found = pulls_.find(key);
+    if (found == pulls_.end() || found->second.pull->borrower() != borrower) {
+      return std::nullopt;
+    }
+    Pending pending = std::move(found->second);
+    pulls_.erase(found);
+    return pending;
+  }
+
+  void Send(Work call) {
+    {
+      MutexLock lock(&mu_);
+      if (holds_calls_) return held_.push_back(std::move(call));
+    }
+    network_->queue_->Schedule(std::move(call));
+  }
+
+  void SendTransfer(Work transfer) {
+    {
+      MutexLock lock(&mu_);
+      if (holds_transfers_) {
+        return held_transfers_.push_back(std::move(transfer));
+      }
+    }
+    network_->queue_->Schedule(std::move(transfer));
+  }
+
+  void CountCall() {
+    MutexLock lock(&network_->mu_);
+    ++network_->num_calls_;
+  }
+
+  absl::Status Gone(int task) const {
+    return absl::UnavailableError(absl::StrCat(
+        network_->cluster_.Label(task), " cannot be reached: it was cut off"));
+  }
+
+  void EndPull(const BufKey& key, const Pending& pending, absl::Status reason) {
+    const auto ending = std::make_shared<Ending>(Ending{key.exec.step, {}});
+    {
+      MutexLock lock(&mu_);
+      std::erase_if(endings_,
+                    [](const auto& other) { return other.expired(); });
+      endings_.push_back(ending);
+    }
+    network_->queue_->Schedule(
+        [pull = pending.pull, reason] { pull->End(reason); });
+    SendTransfer([network = network_, key, pending, reason, ending] {
+      pending.pull->SetWithdrawn();
+      const auto target = network->Find(pending.task);
+      if (target == nullptr || target->is_cut_) return;
+      target->transfer_service_->Withdraw(key, pending.pull.get(), reason);
+    });
+  }
+
+  LoopbackNetwork* const network_;
+  const ControlCaller self_;
+  ControlService* control_service_ = nullptr;
+  TransferService* transfer_service_ = nullptr;
+  std::atomic<bool> is_cut_{false};
+  Mutex mu_;
+  absl::flat_hash_map<BufKey, Pending> pulls_ ABSL_GUARDED_BY(mu_);
+  bool holds_calls_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Work> held_ ABSL_GUARDED_BY(mu_);
+  bool holds_transfers_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Work> held_transfers_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::weak_ptr<Ending>> endings_ ABSL_GUARDED_BY(mu_);
+};
+
+LoopbackNetwork::LoopbackNetwork(ClusterSpec cluster, WorkQueue* queue,
+                                 size_t part_elements)
+    : cluster_(std::move(cluster)),
+      queue_(queue),
+      part_elements_(part_elements),
+      endpoints_(cluster_.addresses.size()) {}
+
+LoopbackNetwork::~LoopbackNetwork() = default;
+
+std::shared_ptr<Transport> LoopbackNetwork::Connect(int task,
+                                                    uint64_t incarnation) {
+  Cut(task);
+  const auto endpoint =
+      std::make_shared<Endpoint>(this, ControlCaller{task, incarnation});
+  MutexLock lock(&mu_);
+  endpoints_[task] = endpoint;
+  return endpoint;
+}
+
+void LoopbackNetwork::Cut(int task) {
+  std::vector<std::shared_ptr<Endpoint>> endpoints;
+  {
+    MutexLock lock(&mu_);
+    endpoints = endpoints_;
+  }
+  if (endpoints[task] != nullptr) endpoints[task]->Shutdown();
+  for (const auto& endpoint : endpoints) {
+    if (endpoint != nullptr) endpoint->EndPullsFrom(task);
+  }
+}
+
+void LoopbackNetwork::HoldCalls(int task) { Find(task)->HoldCalls(); }
+void LoopbackNetwork::LetCallsGo(int task) { Find(task)->LetCallsGo(); }
+void LoopbackNetwork::HoldTransfers(int task) { Find(task)->HoldTransfers(); }
+void LoopbackNetwork::LetTransfersGo(int task) { Find(task)->LetTransfersGo(); }
+
+int64_t LoopbackNetwork::num_calls() const {
+  MutexLock lock(&mu_);
+  return num_calls_;
+}
+
+std::shared_ptr<LoopbackNetwork::Endpoint> LoopbackNetwork::Find(
+    int task) const {
+  MutexLock lock(&mu_);
+  return endpoints_[task];
+}
+
+}  // namespace tutti

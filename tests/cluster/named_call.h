@@ -1,0 +1,43 @@
+#ifndef TUTTI_TESTS_CLUSTER_NAMED_CALL_H_
+#define TUTTI_TESTS_CLUSTER_NAMED_CALL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tutti/environment.h"
+#include "tutti/named_tensors.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// A request of a test for a named tensor, and what became of it.
+struct NamedCall {
+  Tensor output;
+  int num_answers = 0;
+  absl::Status status = absl::UnknownError("not answered");
+
+  bool answered() const { return num_answers > 0; }
+  StatusCallback Set();
+  std::vector<float> Values() const;
+
+  // Until it is answered: for tests whose answers come from other threads.
+  void Wait() { ended->Wait(); }
+  std::shared_ptr<BlockingCounter> ended = std::make_shared<BlockingCounter>(1);
+};
+using NamedCallPtr = std::shared_ptr<NamedCall>;
+
+// A tensor of that shape, all of whose elements are `value`, 0 for other dtypes
+// than float32.
+Tensor Filled(DType dtype, const TensorShape& shape, float value);
+
+NamedCallPtr CallAllReduce(Coordinator& at, const std::string& name,
+                           const Tensor& input, MergeOp merge_op = MergeOp());
+NamedCallPtr CallAllGather(Coordinator& at, const std::string& name,
+                           const Tensor& input);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_CLUSTER_NAMED_CALL_H_

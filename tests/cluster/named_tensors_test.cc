@@ -1,0 +1,716 @@
+// Collectives by name among the tasks of a cluster, whose messages take an
+// order that the seed makes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/cluster/named_call.h"
+#include "tests/cluster/named_tensor_cases.h"
+#include "tests/cluster/named_tensor_job.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/executor.h"
+
+namespace tutti {
+namespace named_tensors_test {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kNumRanks = 3;
+
+struct Case {
+  uint64_t seed = 1;
+  bool runs_in_order = false;
+};
+
+class LeanDevice : public CpuDevice {
+ public:
+  // `has_memory` null: it always has.
+  LeanDevice(DeviceAttributes attributes, const bool* has_host_memory,
+             const bool* has_memory)
+      : CpuDevice(std::move(attributes)),
+        has_host_memory_(has_host_memory),
+        has_memory_(has_memory) {}
+
+  bool has_host_memory() const override { return *has_host_memory_; }
+
+  absl::StatusOr<Tensor> Allocate(DType dtype,
+                                  const TensorShape& shape) override {
+    if (has_memory_ == nullptr || *has_memory_) {
+      return CpuDevice::Allocate(dtype, shape);
+    }
+    return absl::ResourceExhaustedError("none left");
+  }
+
+ private:
+  const bool* const has_host_memory_;
+  const bool* const has_memory_;
+};
+
+class NamedTensorsTest : public testing::TestWithParam<Case> {
+ protected:
+  void Begin(CoordinatorSettings settings = {}, int num_ranks = kNumRanks) {
+    Begin(std::move(settings), {.num_ranks = num_ranks});
+  }
+
+  struct Job {
+    int num_ranks = kNumRanks;
+    const bool* has_memory = nullptr;  // Rank 1; null: always.
+    size_t max_entries = size_t{1} << 19;
+  };
+  void Begin(CoordinatorSettings settings, const Job& job) {
+    End();
+    // The coordinators ask when they are made; without it nothing could run.
+    has_host_memory_ = !GetParam().runs_in_order;
+    job_ = std::make_unique<NamedTensorJob>(
+        job.num_ranks, environment_.get(), std::move(settings),
+        /*part_elements=*/100,
+        [this, &job](const DeviceAttributes& device) {
+          return std::make_unique<LeanDevice>(
+              device, &has_host_memory_,
+              device.name.task == 1 ? job.has_memory : nullptr);
+        },
+        job.max_entries);
+    has_host_memory_ = true;
+    job_->Join();
+    environment_.RunAll();
+  }
+  // The network goes when no work of its queue is left.
+  void End() {
+    if (job_ == nullptr) return;
+    for (int rank = 0; rank < job_->num_ranks(); ++rank) job_->Destroy(rank);
+    environment_.RunAll();
+    job_ = nullptr;
+  }
+  void TearDown() override {
+    End();
+    for (const NamedCallPtr& call : calls_) EXPECT_EQ(call->num_answers, 1);
+  }
+
+  Coordinator& at(int rank) { return job_->at(rank); }
+
+  NamedCallPtr Reduce(int rank, const std::string& name, const Tensor& input,
+                      MergeOp merge_op = MergeOp()) {
+    return calls_.emplace_back(
+        CallAllReduce(at(rank), name, input, std::move(merge_op)));
+  }
+  NamedCallPtr Reduce(int rank, const std::string& name) {
+    return Reduce(rank, name, Ones(rank));
+  }
+  NamedCallPtr Gather(int rank, const std::string& name, const Tensor& input) {
+    return calls_.emplace_back(CallAllGather(at(rank), name, input));
+  }
+
+  void FormGroup() {
+    for (int rank = 0; rank < kNumRanks; ++rank) Reduce(rank, "first");
+    environment_.RunAll();
+  }
+
+  // rank + 1 everywhere.
+  static Tensor Ones(int rank, int64_t num_elements = 3) {
+    return Filled(DType::kFloat32, TensorShape::Vector(num_elements),
+                  static_cast<float>(rank + 1));
+  }
+  static Tensor Zeros(DType dtype, std::vector<int64_t> dims) {
+    return Filled(dtype, *TensorShape::Create(dims), 0);
+  }
+
+  RanksHere ranks() {
+    RanksHere ranks{.num_ranks = job_->num_ranks()};
+    for (int rank = 0; rank < ranks.num_ranks; ++rank) {
+      ranks.coordinators[rank] = &at(rank);
+    }
+    return ranks;
+  }
+
+  SimulatedEnvironment environment_{GetParam().seed};
+  bool has_host_memory_ = true;
+  std::unique_ptr<NamedTensorJob> job_;
+  std::vector<NamedCallPtr> calls_;
+
+  const std::function<bool(const std::vector<NamedCallPtr>&)> settle_ =
+      [this](const std::vector<NamedCallPtr>& calls) {
+        environment_.RunAll();
+        calls_.insert(calls_.end(), calls.begin(), calls.end());
+        return std::all_of(calls.begin(), calls.end(),
+                           [](const auto& call) { return call->answered(); });
+      };
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, NamedTensorsTest,
+                         testing::Values(Case{1}, Case{2}, Case{3}, Case{4}),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.seed);
+                         });
+
+INSTANTIATE_TEST_SUITE_P(RunsInOrder, NamedTensorsTest,
+                         testing::Values(Case{1, true}, Case{2, true},
+                                         Case{3, true}),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.seed);
+                         });
+
+TEST_P(NamedTensorsTest, RanksMeetInWhateverOrderTheyAsk) {
+  for (const int64_t fusion_bytes : {0, 2000, 64 << 20}) {
+    Begin({.fusion_bytes = fusion_bytes});
+    std::mt19937_64 generator(GetParam().seed);
+    for (int round = 0; round < 2; ++round) {
+      constexpr int kNumNames = 1000;
+      std::vector<std::vector<NamedCallPtr>> calls(
+          kNumRanks, std::vector<NamedCallPtr>(kNumNames));
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        std::vector<int> order(kNumNames);
+        for (int i = 0; i < kNumNames; ++i) order[i] = i;
+        std::shuffle(order.begin(), order.end(), generator);
+        for (const int i : order) {
+          calls[rank][i] =
+              Reduce(rank, absl::StrCat("tensor ", i),
+                     Filled(DType::kFloat32, TensorShape::Vector(i % 50),
+                            static_cast<float>((rank + 1) * i)));
+          environment_.RunSome(static_cast<int>(generator() % 3));
+        }
+      }
+      environment_.RunAll();
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (int i = 0; i < kNumNames; ++i) {
+          const NamedCall& call = *calls[rank][i];
+          ASSERT_TRUE(call.answered()) << rank << " " << i;
+          ASSERT_THAT(call.status, IsOk());
+          ASSERT_EQ(call.output.num_elements(), i % 50);
+          ASSERT_THAT(call.Values(), Each(6.0f * static_cast<float>(i)));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, GathersWhatEachRankHas) {
+  Begin();
+  std::vector<NamedCallPtr> calls;
+  for (int round = 0; round < 2; ++round) {
+    for (int rank = kNumRanks - 1; rank >= 0; --rank) {
+      calls.push_back(
+          Gather(rank, "rows",
+                 Filled(DType::kFloat32,
+                        *TensorShape::Create({rank == 1 ? 0 : rank + round, 2}),
+                        static_cast<float>(rank + 1))));
+    }
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      ASSERT_THAT(call->status, IsOk());
+      if (round == 0) {
+        EXPECT_THAT(call->Values(), ElementsAre(3, 3, 3, 3));
+        EXPECT_EQ(call->output.shape().ToString(), "[2,2]");
+      } else {
+        EXPECT_THAT(call->Values(), ElementsAre(1, 1, 3, 3, 3, 3, 3, 3));
+      }
+    }
+    calls.clear();
+  }
+}
+
+TEST_P(NamedTensorsTest, OtherRowsTakeNoMoreMessagesThanTheSame) {
+  Begin();
+  const auto num_calls_of = [&](int first_rows) {
+    const int64_t before = job_->network().num_calls();
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      calls.push_back(Gather(rank, "rows", Ones(rank, first_rows + rank)));
+    }
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      EXPECT_THAT(call->status, IsOk());
+      EXPECT_EQ(call->output.num_elements(), kNumRanks * (first_rows + 1));
+    }
+    return job_->network().num_calls() - before;
+  };
+  num_calls_of(70);  // Settles the instance.
+  const int64_t of_the_same = num_calls_of(70);
+  EXPECT_EQ(num_calls_of(71), of_the_same);
+  EXPECT_EQ(num_calls_of(80), of_the_same);
+}
+
+// What the tasks keep of instances is bounded, and nothing is forgotten.
+TEST_P(NamedTensorsTest, EverOtherRowsAndSizesLeaveRoomForMore) {
+  Begin({.fusion_bytes = 0}, {.max_entries = 40});
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(round);
+    const int i = round % 30;  // Again what was there before.
+    std::vector<NamedCallPtr> gathers, sums;
+    std::vector<float> wanted;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      const int rows = i == 15 ? 0 : (i * (rank + 1) + rank) % 7;
+      const Tensor input =
+          Filled(DType::kFloat32, *TensorShape::Create({rows, 2}),
+                 static_cast<float>(rank + 1));
+      wanted.insert(wanted.end(), 2 * rows, static_cast<float>(rank + 1));
+      gathers.push_back(Gather(rank, "rows", input));
+      sums.push_back(Reduce(rank, "sum", Ones(rank, 64 + i)));
+    }
+    environment_.RunAll();
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      ASSERT_THAT(gathers[rank]->status, IsOk());
+      EXPECT_EQ(gathers[rank]->Values(), wanted);
+      EXPECT_EQ(gathers[rank]->output.shape().ToString(),
+                absl::StrCat("[", wanted.size() / 2, ",2]"));
+      ASSERT_THAT(sums[rank]->status, IsOk());
+      EXPECT_EQ(sums[rank]->Values(), std::vector<float>(64 + i, 6.0f));
+    }
+  }
+}
+
+// A program's other collectives need room where instances are settled, too.
+TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
+  if (GetParam().seed > 2) GTEST_SKIP() << "it takes long";
+  for (const bool gathers : {false, true}) {
+    Begin({.fusion_bytes = gathers ? int64_t{1} << 20 : 0});
+    FormGroup();
+    constexpr int kNumNames = 1500;
+    std::vector<NamedCallPtr> calls;
+    // The last one asks first; what it sends after that is late.
+    for (int rank = kNumRanks - 1; rank >= 0; --rank) {
+      for (int i = 0; i < kNumNames; ++i) {
+        const std::string name = absl::StrCat("tensor ", i);
+        calls.push_back(gathers ? Gather(rank, name, Ones(rank, 4 + i))
+                                : Reduce(rank, name, Ones(rank, 4 + i)));
+      }
+      environment_.RunAll();
+      if (rank == kNumRanks - 1) job_->network().HoldCalls(rank);
+    }
+    for (const NamedCallPtr& call : calls) ASSERT_FALSE(call->answered());
+    std::vector<NamedCall> others(2);
+    for (int rank : {1, 0}) {
+      CollectiveRequest request;
+      request.group_key = request.instance_key = 1;
+      request.group_size = 2;
+      request.op = AllReduce{};
+      request.shape = TensorShape::Vector(3);
+      job_->runtime(rank).manager().FindOrCreate(1)->ExecuteAsync(
+          {.device = job_->runtime(rank).devices()[0],
+           .request = std::make_shared<const CollectiveRequest>(request),
+           .input = Ones(rank),
+           .output = &others[rank].output},
+          others[rank].Set());
+      environment_.RunAll();
+    }
+    for (const NamedCall& call : others) {
+      ASSERT_THAT(call.status, IsOk());
+      EXPECT_THAT(call.Values(), Each(3.0f));
+    }
+    job_->network().LetCallsGo(kNumRanks - 1);
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) ASSERT_THAT(call->status, IsOk());
+  }
+}
+
+// What is ready, but not decided, as too many are new.
+TEST_P(NamedTensorsTest, AShutdownEndsWhatWaitsForNewSizesToBeSettled) {
+  Begin({.fusion_bytes = 0});
+  FormGroup();
+  constexpr int kNumNames = 600;
+  std::vector<NamedCallPtr> calls;
+  for (int rank = kNumRanks - 1; rank >= 0; --rank) {
+    for (int i = 0; i < kNumNames; ++i) {
+      calls.push_back(Reduce(rank, absl::StrCat(i), Ones(rank, 4 + i)));
+    }
+    environment_.RunAll();
+    if (rank == kNumRanks - 1) job_->network().HoldCalls(rank);
+  }
+  NamedCall down;
+  at(1).Shutdown(down.Set());
+  environment_.RunAll();
+  job_->network().LetCallsGo(kNumRanks - 1);
+  environment_.RunAll();
+  EXPECT_THAT(down.status, IsOk());
+  int num_run = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ASSERT_TRUE(calls[i]->answered());
+    EXPECT_EQ(calls[i]->status, calls[i % kNumNames]->status);
+    EXPECT_TRUE(calls[i]->status.ok() || absl::IsCancelled(calls[i]->status));
+    if (calls[i]->status.ok()) ++num_run;
+  }
+  EXPECT_EQ(num_run, 256 * kNumRanks);
+}
+
+TEST_P(NamedTensorsTest, ReducesInPlaceAndWithOtherOps) {
+  Begin();
+  std::vector<NamedCallPtr> calls;
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    const Tensor tensor = Ones(rank);
+    calls.push_back(std::make_shared<NamedCall>());
+    calls.back()->output = tensor;
+    at(rank).AllReduce(
+        {.name = "in place", .input = tensor, .output = &calls.back()->output},
+        calls.back()->Set());
+    calls.push_back(Reduce(rank, "max", Ones(rank), ReductionKind::kMax));
+  }
+  environment_.RunAll();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ASSERT_THAT(calls[i]->status, IsOk());
+    EXPECT_THAT(calls[i]->Values(), Each(i % 2 == 0 ? 6.0f : 3.0f));
+  }
+}
+
+TEST_P(NamedTensorsTest, NamesAreAnyBytes) {
+  Begin();
+  ExpectNamesAreAnyBytes(ranks(), settle_);
+}
+
+// --- Errors ------------------------------------------------------------------
+
+TEST_P(NamedTensorsTest, EveryRankHearsWhatDiffersAndTheNameCanBeUsedAgain) {
+  Begin();
+  ExpectAllHearWhatDiffers(ranks(), settle_);
+}
+
+TEST_P(NamedTensorsTest, ANameAskedForTwiceBeforeItRanIsRefused) {
+  Begin();
+  ExpectASecondRequestIsRefused(ranks(), settle_);
+}
+
+TEST_P(NamedTensorsTest, RefusesWhatCannotRun) {
+  Begin();
+  EXPECT_THAT(Reduce(1, "x", Zeros(DType::kBool, {2}))->status,
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bool")));
+  EXPECT_THAT(
+      Reduce(1, "x", Zeros(DType::kFloat32, {2}), ReductionKind::kBand)->status,
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("float32"), HasSubstr("band"))));
+  EXPECT_THAT(Reduce(1, "x", Tensor())->status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("there is no input")));
+  NamedCall call;
+  call.output = Zeros(DType::kFloat32, {3});
+  at(1).AllReduce({.name = "x",
+                   .input = Zeros(DType::kFloat32, {2}),
+                   .output = &call.output},
+                  call.Set());
+  EXPECT_THAT(call.status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the output is float32[3], wanted")));
+}
+
+// --- Ranks that are missing --------------------------------------------------
+
+TEST_P(NamedTensorsTest, ATensorThatStallsIsReportedOnce) {
+  std::vector<StalledTensor> reports;
+  Begin({.stalled = [&](const auto& tensor) { reports.push_back(tensor); }});
+  const auto stalled = Reduce(1, "slow");
+  for (int rank = 0; rank < kNumRanks; ++rank) Reduce(rank, "fast");
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(59));
+  EXPECT_TRUE(reports.empty());
+  environment_.Advance(absl::Seconds(2));
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].ToString(),
+            "tensor \"slow\" has waited for 1m: ranks that have asked for "
+            "it: [1]; ranks that have not: [0, 2]");
+  environment_.Advance(absl::Minutes(10));
+  EXPECT_EQ(reports.size(), 1u);
+  Reduce(0, "slow");
+  Reduce(2, "slow");
+  environment_.RunAll();
+  EXPECT_THAT(stalled->status, IsOk());
+}
+
+TEST_P(NamedTensorsTest, ALimitEndsATensorThatStalls) {
+  Begin({.stall_deadline = absl::Seconds(90), .stalled = [](const auto&) {}});
+  const auto first = Reduce(1, "slow");
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(20));
+  const auto second = Reduce(2, "slow");
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(71));
+  for (const NamedCallPtr& call : {first, second}) {
+    EXPECT_THAT(call->status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(HasSubstr("tensor \"slow\""),
+                               HasSubstr("ranks that have not: [0]"))));
+  }
+  std::vector<NamedCallPtr> again;
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    again.push_back(Reduce(rank, "slow"));
+  }
+  environment_.RunAll();
+  for (const NamedCallPtr& call : again) EXPECT_THAT(call->status, IsOk());
+}
+
+// --- The end -----------------------------------------------------------------
+
+// After every number of works that the queue may have run.
+TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
+  for (int num_works = 0; num_works < 120; num_works += 3) {
+    for (int by = 0; by < 2; ++by) {
+      Begin();
+      std::vector<NamedCallPtr> calls, one_sided;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (const char* name : {"a", "b", "c"}) {
+          calls.push_back(Reduce(rank, name));
+        }
+      }
+      one_sided.push_back(Reduce(2, "only one asks for it"));
+      environment_.RunSome(num_works);
+      NamedCall down, twice;
+      at(by).Shutdown(down.Set());
+      at(by).Shutdown(twice.Set());
+      EXPECT_THAT(Reduce(by, "late")->status,
+                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut")));
+      environment_.RunAll();
+      EXPECT_THAT(down.status, IsOk());
+      EXPECT_THAT(twice.status, IsOk());
+      EXPECT_THAT(one_sided[0]->status,
+                  StatusIs(absl::StatusCode::kCancelled,
+                           HasSubstr(absl::StrCat("task ", by))));
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(calls[i]->status, calls[i + 3]->status);
+        EXPECT_EQ(calls[i]->status, calls[i + 6]->status);
+        EXPECT_TRUE(calls[i]->status.ok() ||
+                    absl::IsCancelled(calls[i]->status))
+            << calls[i]->status;
+      }
+      EXPECT_THAT(Reduce(2, "later")->status,
+                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut")));
+    }
+  }
+}
+
+// Each tensor is a run of its own: some wait for their turn where there is one.
+TEST_P(NamedTensorsTest, AShutdownLetsAllDecidedRunsFinishAndAnEndNone) {
+  for (int num_works = 0; num_works < 400; num_works += 23) {
+    for (const bool shuts_down : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(num_works, " works, ", shuts_down));
+      Begin({.fusion_bytes = 0});
+      constexpr int kNumNames = 20;
+      std::vector<NamedCallPtr> calls;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (int i = 0; i < kNumNames; ++i) {
+          calls.push_back(Reduce(rank, absl::StrCat(i), Ones(rank, i + 1)));
+        }
+      }
+      environment_.RunSome(num_works);
+      NamedCall down;
+      if (shuts_down) {
+        at(2).Shutdown(down.Set());
+      } else {
+        at(2).End(absl::AbortedError("enough"));
+      }
+      environment_.RunAll();
+      for (size_t i = 0; i < calls.size(); ++i) {
+        const absl::Status& status = calls[i]->status;
+        ASSERT_TRUE(calls[i]->answered());
+        if (shuts_down) {
+          EXPECT_EQ(status, calls[i % kNumNames]->status);
+          EXPECT_TRUE(status.ok() || absl::IsCancelled(status)) << status;
+        } else if (!status.ok()) {
+          EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
+                                       HasSubstr("enough")));
+        }
+      }
+      EXPECT_EQ(down.status.ok(), shuts_down);
+    }
+  }
+}
+
+// Also of what was decided before the shutdown, and never reached that rank.
+TEST_P(NamedTensorsTest, ARankThatEndsDuringAShutdownLeavesNobodyWaiting) {
+  for (int num_works = 0; num_works < 60; ++num_works) {
+    for (const int ends : {0, 2}) {
+      SCOPED_TRACE(absl::StrCat("rank ", ends, " after ", num_works));
+      Begin();
+      std::vector<NamedCallPtr> calls;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (const char* name : {"a", "b", "c"}) {
+          calls.push_back(Reduce(rank, name));
+        }
+      }
+      environment_.RunSome(num_works / 2);
+      NamedCall down;
+      at(1).Shutdown(down.Set());
+      environment_.RunSome(num_works - num_works / 2);
+      at(ends).End(absl::CancelledError("enough"));
+      environment_.RunAll();
+      environment_.Advance(absl::Seconds(30));
+      for (const NamedCallPtr& call : calls) EXPECT_TRUE(call->answered());
+      EXPECT_THAT(down.status, IsOk());
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, ARankThatEndsAndAskedForNothingLeavesNobodyWaiting) {
+  for (int ends = 0; ends < kNumRanks; ++ends) {
+    Begin();
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      if (rank != ends) calls.push_back(Reduce(rank, "x"));
+    }
+    environment_.RunAll();
+    at(ends).End(absl::CancelledError("enough"));
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      EXPECT_THAT(call->status,
+                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
+    }
+  }
+}
+
+// Also one that is asked for while requests are being told of their end.
+TEST_P(NamedTensorsTest, AShutdownEndsAfterAllRequestsHaveBeenTold) {
+  Begin();
+  constexpr int kNumRequests = 3;
+  int num_told = 0;
+  std::vector<int> told_at_end;
+  std::vector<Tensor> outputs(kNumRequests);
+  for (int i = 0; i < kNumRequests; ++i) {
+    at(2).AllReduce(
+        {.name = absl::StrCat(i), .input = Ones(2), .output = &outputs[i]},
+        [&](const absl::Status&) {
+          at(2).Shutdown(
+              [&](const absl::Status&) { told_at_end.push_back(num_told); });
+          ++num_told;
+        });
+  }
+  environment_.RunAll();
+  NamedCall down;
+  at(1).Shutdown(down.Set());
+  environment_.RunAll();
+  EXPECT_THAT(told_at_end, testing::ElementsAre(3, 3, 3));
+}
+
+TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {
+  for (int num_works = 0; num_works < 120; num_works += 7) {
+    for (int gone = 0; gone < 2; ++gone) {
+      Begin();
+      std::vector<NamedCallPtr> calls;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        for (const char* name : {"a", "b", "c"}) {
+          calls.push_back(Reduce(rank, name));
+        }
+      }
+      calls.push_back(Reduce(2, "only one asks for it"));
+      environment_.RunSome(num_works);
+      job_->network().Cut(gone);
+      job_->Destroy(gone);
+      environment_.RunAll();
+      environment_.Advance(absl::Seconds(30));
+      for (const NamedCallPtr& call : calls) {
+        EXPECT_TRUE(call->answered()) << num_works << " " << gone;
+      }
+      EXPECT_FALSE(calls.back()->status.ok());
+      EXPECT_FALSE(Reduce(2, "later")->status.ok());
+      environment_.RunAll();
+    }
+  }
+}
+
+// Of the ranks, rank 1 alone; rank 2 perhaps shuts down meanwhile. A tensor
+// that runs by itself may need no memory.
+TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
+  int num_without_memory = 0;
+  for (int num_works = 0; num_works < 60; num_works += 3) {
+    for (const bool shuts_down : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(num_works, " works, ", shuts_down));
+      bool has_memory = true;
+      Begin({}, {.has_memory = &has_memory});
+      const auto call_all = [this] {
+        std::vector<NamedCallPtr> calls;
+        for (int rank = 0; rank < kNumRanks; ++rank) {
+          for (const char* name : {"a", "b", "c"}) {
+            calls.push_back(Reduce(rank, name));
+          }
+        }
+        return calls;
+      };
+      const auto calls = call_all();
+      has_memory = false;
+      environment_.RunSome(num_works);
+      NamedCall down;
+      if (shuts_down) at(2).Shutdown(down.Set());
+      environment_.RunAll();
+      for (size_t i = 0; i < calls.size(); ++i) {
+        const absl::Status& status = calls[i]->status;
+        ASSERT_TRUE(calls[i]->answered());
+        EXPECT_EQ(status, calls[i % 3]->status);  // As on rank 0.
+        if (absl::IsResourceExhausted(status)) {
+          ++num_without_memory;
+        } else {
+          EXPECT_TRUE(status.ok() || (shuts_down && absl::IsCancelled(status)));
+        }
+      }
+      if (shuts_down) continue;
+      has_memory = true;
+      const auto again = call_all();
+      environment_.RunAll();
+      for (const NamedCallPtr& call : again) EXPECT_THAT(call->status, IsOk());
+    }
+  }
+  EXPECT_GT(num_without_memory, 0);
+}
+
+// Here no rows are gathered as they are: that is too many entries.
+TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsGatherOnAllRanks) {
+  bool has_memory = true;
+  Begin({}, {.has_memory = &has_memory, .max_entries = 15});
+  for (int round = 0; round < 3; ++round) {
+    has_memory = round != 1;
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      calls.push_back(Gather(rank, "rows", Ones(rank, rank)));
+    }
+    environment_.RunAll();
+    for (const NamedCallPtr& call : calls) {
+      ASSERT_TRUE(call->answered());
+      if (has_memory) {
+        ASSERT_THAT(call->status, IsOk());
+        EXPECT_THAT(call->Values(), ElementsAre(2, 3, 3));
+      } else {
+        EXPECT_THAT(call->status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                           HasSubstr("none left")));
+      }
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, ShutsDownAfterAnErrorAndUnused) {
+  Begin();
+  Reduce(0, "x");
+  Reduce(1, "x", Zeros(DType::kInt32, {2}));
+  Reduce(2, "x");
+  environment_.RunAll();
+  std::vector<NamedCall> down(kNumRanks);
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    at(rank).Shutdown(down[rank].Set());
+  }
+  environment_.RunAll();
+  for (const NamedCall& call : down) EXPECT_THAT(call.status, IsOk());
+  Begin();
+  NamedCall unused;
+  at(1).Shutdown(unused.Set());
+  environment_.RunAll();
+  EXPECT_THAT(unused.status, IsOk());
+}
+
+TEST_P(NamedTensorsTest, OneRankNeedsNobody) {
+  Begin({}, /*num_ranks=*/1);
+  const auto sum = Reduce(0, "x");
+  const auto rows = Gather(0, "y", Ones(0));
+  environment_.RunAll();
+  EXPECT_THAT(sum->status, IsOk());
+  EXPECT_THAT(rows->Values(), ElementsAre(1, 1, 1));
+}
+
+}  // namespace named_tensors_test
+}  // namespace tutti

@@ -1,0 +1,202 @@
+#ifndef TUTTI_TESTS_CLUSTER_SIMULATED_CLUSTER_H_
+#define TUTTI_TESTS_CLUSTER_SIMULATED_CLUSTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/collective/group_directory.h"
+#include "framework/control/control_channel.h"
+#include "named_tensors/coordinator_server.h"
+#include "proto/control.pb.h"
+#include "resolvers/membership/cluster_control.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tutti/device.h"
+#include "tutti/params.h"
+#include "tutti/selection.h"
+
+namespace tutti {
+
+// The tasks of a cluster in one process: each with objects of its own, and
+// between them a network that delays, loses nothing by itself, and breaks as
+// the test says. Messages go through bytes. All happens on the thread of the
+// test, at virtual times that follow from the seed.
+class SimulatedCluster {
+ public:
+  struct Options {
+    int num_tasks = 2;
+    int devices_per_task = 1;
+    uint64_t seed = 1;
+    HealthProfile health = HealthProfile::Default();
+    absl::Duration min_delay = absl::Microseconds(50);
+    absl::Duration max_delay = absl::Milliseconds(2);
+    size_t max_entries = size_t{1} << 19;
+    size_t max_unsettled = 1024;
+
+    std::vector<SelectionPolicy> policies;  // By task; else the default.
+
+    // What a device is known by besides its name and its process. Null:
+    // nothing.
+    std::function<void(DeviceAttributes& device)> describe_device;
+
+    // A task that knows of all but the last one.
+    std::optional<int> has_shorter_list;
+  };
+
+  // What became of one call of a member.
+  struct Call {
+    std::shared_ptr<Cancellation> token = std::make_shared<Cancellation>();
+    std::vector<absl::StatusOr<std::shared_ptr<const CollectiveParams>>>
+        answers;
+    absl::Time answered_at;
+
+    // What a deadline that struck now would say.
+    std::function<std::string()> describe;
+
+    bool waits() const { return answers.empty(); }
+    absl::Status status() const {
+      return waits() ? absl::UnknownError("the call waits")
+                     : answers[0].status();
+    }
+    const CollectiveParams& params() const { return **answers[0]; }
+  };
+  using CallPtr = std::shared_ptr<Call>;
+
+  struct Traffic {
+    int64_t messages = 0;
+    int64_t bytes = 0;
+  };
+
+  explicit SimulatedCluster(Options options);
+  ~SimulatedCluster();
+  SimulatedCluster(const SimulatedCluster&) = delete;
+  SimulatedCluster& operator=(const SimulatedCluster&) = delete;
+
+  // Starts a task that is not there, which then joins.
+  void Start(int task, absl::Duration join_limit = absl::Seconds(60));
+
+  // Starts all, and runs until they have joined.
+  void StartAll();
+
+  // The process ends, and its connections close.
+  void Kill(int task);
+  void Restart(int task);
+
+  // The process does nothing until then; its connections stay.
+  void Stall(int task, absl::Duration duration);
+
+  // Nothing passes between the tasks, and neither notices.
+  void Partition(int a, int b);
+  void Heal(int a, int b);
+
+  void RunFor(absl::Duration duration) { environment_.Advance(duration); }
+  absl::Time Now() { return environment_.get().clock->Now(); }
+
+  bool is_alive(int task) const { return processes_[task] != nullptr; }
+  ClusterControl& control(int task) { return *processes_[task]->control; }
+  GroupDirectory& directory(int task) { return *processes_[task]->directory; }
+
+  // Once it has ended.
+  std::optional<absl::Status> join_status(int task) const {
+    return processes_[task]->join_status;
+  }
+  const std::vector<std::vector<int>>& progress(int task) const {
+    return processes_[task]->progress;
+  }
+  DeviceAttributes Device(int task, int index) const;
+  std::string Label(int task) const { return ClusterOf(0).Label(task); }
+
+  // A member's call. It belongs to its process: none is answered after Kill().
+  // Without a number it is of an execution that no other call is of.
+  CallPtr Ask(int task, int index, const CollectiveRequest& request,
+              std::optional<CallNumber> number = std::nullopt);
+
+  // A message as `caller` would send it, past the object that usually does.
+  void Send(ControlCaller caller, int to, proto::ControlRequest request,
+            ControlDone done);
+
+  // All messages so far but heartbeats; those that a task has sent or got.
+  Traffic traffic() const { return traffic_; }
+  Traffic traffic_of(int task) const { return traffic_of_[task]; }
+
+ private:
+  class ProcessClock;
+  class Channel;
+
+  struct Process {
+    int task = 0;
+    uint64_t incarnation = 0;
+    bool is_dead = false;
+    absl::Time stalled_until = absl::InfinitePast();
+    std::unique_ptr<ProcessClock> clock;
+    std::shared_ptr<Channel> channel;
+    std::shared_ptr<DeviceManager> devices;
+    const std::shared_ptr<GroupDirectory> directory =
+        std::make_shared<GroupDirectory>();
+    std::shared_ptr<CoordinatorServer> named_tensors;  // Of task 0.
+    std::shared_ptr<ClusterControl> control;
+    std::optional<absl::Status> join_status;
+    std::vector<std::vector<int>> progress;
+  };
+
+  // A request until its answer has come.
+  struct Exchange {
+    uint64_t id = 0;
+    Process* from = nullptr;  // Null: a message past the usual way.
+    ControlCaller caller;
+    int to = 0;
+    std::string request;
+    ControlCallOptions options;
+    ControlDone done;
+    Process* server = nullptr;  // Once it has got the request.
+    std::shared_ptr<Cancellation> withdrawn = std::make_shared<Cancellation>();
+    bool is_over = false;
+    bool is_heartbeat = false;
+  };
+  using ExchangePtr = std::shared_ptr<Exchange>;
+
+  ClusterSpec ClusterOf(int this_task) const;
+  absl::Duration Delay();
+  void After(absl::Duration delay, Work work);
+
+  // Runs once the process can run; not if it has died by then.
+  void RunIn(Process* process, std::function<void()> work);
+
+  void Begin(const ExchangePtr& exchange);
+  void DeliverRequest(const ExchangePtr& exchange);
+  void SendReply(const ExchangePtr& exchange, const ControlAnswer& answer);
+  void DeliverReply(const ExchangePtr& exchange, ControlAnswer answer);
+  void Withdraw(const ExchangePtr& exchange, const absl::Status& reason);
+  void Finish(const ExchangePtr& exchange, ControlAnswer answer);
+  bool IsCut(const Exchange& exchange) const;
+  void Count(const Exchange& exchange, size_t bytes);
+
+  const Options options_;
+  SimulatedEnvironment environment_;
+  std::mt19937_64 generator_;
+  std::vector<std::unique_ptr<Process>> processes_;  // By task; null: none.
+  std::vector<std::unique_ptr<Process>> dead_;
+  std::set<std::pair<int, int>> cuts_;
+  std::map<uint64_t, ExchangePtr> exchanges_;
+  uint64_t last_exchange_ = 0;
+  uint64_t last_call_ = uint64_t{1} << 32;  // Far from those that are given.
+  Traffic traffic_;
+  std::vector<Traffic> traffic_of_;
+};
+
+// An all-reduce of 4 floats, as member of a group of `size`.
+CollectiveRequest AllReduceOf(GroupKey group_key, int size,
+                              InstanceKey instance_key);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_CLUSTER_SIMULATED_CLUSTER_H_

@@ -1,0 +1,80 @@
+#ifndef TUTTI_TESTS_DOUBLES_LOCAL_JOB_H_
+#define TUTTI_TESTS_DOUBLES_LOCAL_JOB_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "resolvers/local/param_resolver_local.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/executor.h"
+#include "tutti/peer_access.h"
+
+namespace tutti {
+
+// Collectives among CPU devices of this process, without threads: what is
+// called runs on the test's thread or when it runs the environment's work.
+class LocalJob {
+ public:
+  struct Options {
+    int num_tasks = 1;
+    int devices_per_task = 1;
+    uint64_t seed = 1;
+    std::function<std::unique_ptr<PeerAccessInterface>(int64_t step_id)>
+        make_peer_access;
+    ParamResolverLocal::Options resolver;
+    std::optional<int64_t> past_caches_from_bytes;
+  };
+
+  // What became of one call.
+  struct Call {
+    std::vector<float> input;
+    Tensor output;
+    std::optional<absl::Status> status;  // Unset until `done`.
+    int num_done = 0;
+
+    bool pending() const { return num_done == 0; }
+    std::vector<float> result() const;
+  };
+
+  explicit LocalJob(Options options);
+  LocalJob(const LocalJob&) = delete;
+  LocalJob& operator=(const LocalJob&) = delete;
+
+  // A float32 all-reduce of `num_elements` among all devices, to change.
+  CollectiveRequest AllReduceRequest(int64_t num_elements,
+                                     std::string implementation = "") const;
+
+  // Calls for one device in step 1, with an input of the
+  // request's shape that holds `device + 1` everywhere. `change` may alter the
+  // arguments. The call stays at its address.
+  Call& Start(int device, const CollectiveRequest& request,
+              const std::function<void(CollectiveArgs&)>& change = nullptr);
+
+  // Calls for all devices and runs all work.
+  std::vector<Call*> RunAll(
+      const CollectiveRequest& request,
+      const std::function<void(CollectiveArgs&)>& change = nullptr);
+
+  SimulatedEnvironment& environment() { return environment_; }
+  CollectiveExecutorMgr& manager() { return *manager_; }
+  CollectiveExecutor& executor() { return *manager_->FindOrCreate(1); }
+  ParamResolverLocal& resolver() { return *resolver_; }
+  const std::vector<Device*>& devices() const { return devices_->devices(); }
+
+ private:
+  SimulatedEnvironment environment_;
+  const std::unique_ptr<DeviceManager> devices_;
+  const std::shared_ptr<ParamResolverLocal> resolver_;
+  std::vector<std::unique_ptr<Call>> calls_;
+  std::unique_ptr<CollectiveExecutorMgr> manager_;  // Ends before the calls.
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_DOUBLES_LOCAL_JOB_H_

@@ -1,0 +1,73 @@
+#ifndef TUTTI_TESTS_DOUBLES_PARTS_PEER_ACCESS_H_
+#define TUTTI_TESTS_DOUBLES_PARTS_PEER_ACCESS_H_
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "tests/doubles/forwarding_peer_access.h"
+#include "tutti/peer_access.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// Passes transfers on, and hands the bytes to the receiver in parts, as a
+// transport between processes does: one element, then the half of the rest,
+// then the others; the half where it goes, if the receiver says where.
+class PartsPeerAccess : public ForwardingPeerAccess {
+ public:
+  explicit PartsPeerAccess(std::unique_ptr<PeerAccessInterface> target)
+      : ForwardingPeerAccess(std::move(target)) {}
+
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const Ask& ask) override {
+    Ask in_parts = ask;
+    in_parts.borrower = new InParts(ask);  // Deletes itself when told.
+    target().RecvFromPeer(peer, key, in_parts);
+  }
+
+ private:
+  class InParts : public Borrower {
+   public:
+    explicit InParts(const Ask& ask) : ask_(ask) {}
+
+    void OnDelivery(int32_t /*id*/, absl::Status status,
+                    Delivery delivery) override {
+      const std::unique_ptr<InParts> self(this);
+      if (status.ok()) {
+        status = HandOn(delivery.bytes);
+        delivery.Release(status);
+      }
+      ask_.borrower->OnDelivery(ask_.id, std::move(status), {});
+    }
+
+   private:
+    absl::Status HandOn(absl::Span<const std::byte> bytes) const {
+      const size_t element = SizeOf(ask_.dtype);
+      const size_t half = bytes.size() / element / 2 * element;
+      absl::Status status;
+      for (size_t begin = 0; begin < bytes.size() && status.ok();) {
+        const size_t wanted_end = begin == 0 ? element : half;
+        const size_t end = wanted_end > begin
+                               ? std::min(wanted_end, bytes.size())
+                               : bytes.size();
+        absl::Span<const std::byte> part = bytes.subspan(begin, end - begin);
+        if (end == half && !ask_.into.empty()) {
+          const auto place = ask_.into.subspan(begin, part.size());
+          absl::c_copy(part, place.begin());
+          part = place;
+        }
+        status = ask_.borrower->OnPart(ask_.id, begin, part);
+        begin = end;
+      }
+      return status;
+    }
+
+    const Ask ask_;
+  };
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_DOUBLES_PARTS_PEER_ACCESS_H_

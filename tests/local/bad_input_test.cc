@@ -1,0 +1,495 @@
+// Whatever an embedder passes is answered with a Status that has the values in
+// its text: nothing crashes, nothing hangs, and the other members learn of it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tests/doubles/local_job.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace bad_input_test {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::Optional;
+
+// All three members make `request`, member 1 with changed arguments; all fail
+// with a text that `message` matches.
+void ExpectAllFail(const CollectiveRequest& request,
+                   const std::function<void(CollectiveArgs&)>& change,
+                   StatusCode code,
+                   const testing::Matcher<std::string>& message) {
+  LocalJob job({.devices_per_task = 3});
+  const std::vector<LocalJob::Call*> calls = {&job.Start(0, request),
+                                              &job.Start(1, request, change),
+                                              &job.Start(2, request)};
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, StatusIs(code, message));
+  }
+}
+
+CollectiveRequest Request(int64_t num_elements = 6) {
+  return LocalJob({.devices_per_task = 3}).AllReduceRequest(num_elements);
+}
+
+struct BadRequest {
+  std::string name;
+  std::function<void(CollectiveRequest&)> change;
+  std::vector<std::string> in_message;
+};
+
+class BadRequestTest : public testing::TestWithParam<BadRequest> {};
+
+TEST_P(BadRequestTest, IsInvalidWithTheValuesInTheText) {
+  CollectiveRequest request = Request();
+  GetParam().change(request);
+  LocalJob job({.devices_per_task = 3});
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+    for (const std::string& text : GetParam().in_message) {
+      EXPECT_THAT(*call->status,
+                  StatusIs(StatusCode::kInvalidArgument, HasSubstr(text)));
+    }
+  }
+}
+
+std::vector<BadRequest> BadRequests() {
+  return {
+      {"GroupSizeZero", [](auto& r) { r.group_size = 0; }, {"group size 0"}},
+      {"GroupSizeNegative", [](auto& r) { r.group_size = -4; }, {"-4"}},
+      {"GroupSizeHuge", [](auto& r) { r.group_size = 65537; }, {"65537"}},
+      {"RankOutOfRange", [](auto& r) { r.rank = 3; }, {"rank 3", "3"}},
+      {"RankNegative", [](auto& r) { r.rank = -2; }, {"rank -2"}},
+      {"RootOutOfRange",
+       [](auto& r) { r.op = ReduceToRoot{3}; },
+       {"root 3", "group of 3"}},
+      {"RootNegative", [](auto& r) { r.op = ScatterFromRoot{-1}; }, {"-1"}},
+      {"NotDivisible",
+       [](auto& r) {
+         r.op = ReduceScatter{};
+         r.shape = TensorShape::Vector(7);
+       },
+       {"[7]", "not divisible", "3"}},
+      {"ScalarGather",
+       [](auto& r) {
+         r.op = AllGather{};
+         r.shape = TensorShape();
+       },
+       {"scalar"}},
+      {"PermutationTooShort",
+       [](auto& r) { r.op = Permute{{1, 0}}; },
+       {"[1,0]", "2 entries"}},
+      {"PermutationTwice",
+       [](auto& r) { r.op = Permute{{1, 1, 0}}; },
+       {"[1,1,0]", "1 stands twice"}},
+      {"PermutationOutOfRange",
+       [](auto& r) { r.op = Permute{{1, 5, 0}}; },
+       {"5 is no rank"}},
+      {"SendRowsDoNotAddUp",
+       [](auto& r) { r.op = AllToAll{{1, 2, 4}}; },
+       {"add up to 7", "6"}},
+      {"SendRowsNegative",
+       [](auto& r) { r.op = AllToAll{{-1, 3, 4}}; },
+       {"-1"}},
+      {"ReducedBool", [](auto& r) { r.dtype = DType::kBool; }, {"bool"}},
+      {"FloatBits",
+       [](auto& r) { r.merge_op = ReductionKind::kBxor; },
+       {"bxor", "float32"}},
+      {"Subdivisions",
+       [](auto& r) { r.impl_details.max_subdivs_per_device = -2; },
+       {"-2"}},
+      {"TooManySubdivisions",
+       [](auto& r) { r.impl_details.subdiv_offsets.resize(1025); },
+       {"1025 entries", "1024"}},
+      {"TooManyChunks",
+       [](auto& r) {
+         r.group_size = 65536;
+         r.impl_details.subdiv_offsets.resize(257);
+       },
+       {"257 entries", "65536", "16842752 chunks", "16777216"}},
+      {"EmptyDeviceType", [](auto& r) { r.device_type = ""; }, {"device type"}},
+      {"OtherDeviceType", [](auto& r) { r.device_type = "TPU"; }, {"TPU"}},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Requests, BadRequestTest,
+                         testing::ValuesIn(BadRequests()),
+                         [](const auto& info) { return info.param.name; });
+
+// How the member that is wrong calls, and the others with it.
+struct Order {
+  bool comes_first = false;
+  bool prepares = false;
+};
+
+std::ostream& operator<<(std::ostream& out, Order order) {
+  return out << "first " << order.comes_first << ", prepares "
+             << order.prepares;
+}
+
+constexpr Order kOrders[] = {
+    {.comes_first = false, .prepares = false},
+    {.comes_first = false, .prepares = true},
+    {.comes_first = true, .prepares = false},
+    {.comes_first = true, .prepares = true},
+};
+
+// Four members take part once, member 0 with changed arguments, and all end
+// with the same error, which `matcher` matches, and can go on.
+void ExpectOneEndsAll(Order order,
+                      const std::function<void(CollectiveArgs&)>& change,
+                      const testing::Matcher<absl::Status>& matcher) {
+  std::vector<Tensor> outputs(4);
+  std::vector<std::optional<absl::Status>> ends(4);
+  LocalJob job({.devices_per_task = 4});
+  const auto request =
+      std::make_shared<const CollectiveRequest>(job.AllReduceRequest(6));
+  const auto take_part = [&](size_t device) {
+    CollectiveArgs args = {
+        .device = job.devices()[device],
+        .request = request,
+        .input = *Tensor::Allocate(request->dtype, request->shape),
+        .output = &outputs[device]};
+    if (device == 0) change(args);
+    if (order.prepares) {
+      job.executor().Prepare(std::move(args), [&, device](auto prepared) {
+        ends[device] = prepared.status();
+      });
+    } else {
+      job.executor().ExecuteAsync(
+          std::move(args),
+          [&, device](absl::Status status) { ends[device] = status; });
+    }
+  };
+  if (order.comes_first) take_part(0);
+  for (size_t device = 1; device < 4; ++device) take_part(device);
+  if (!order.comes_first) take_part(0);
+  job.environment().RunAll();
+  for (const auto& end : ends) EXPECT_THAT(end, Optional(matcher));
+  EXPECT_EQ(ends[3], ends[0]);
+  for (const LocalJob::Call* call : job.RunAll(*request)) {
+    EXPECT_THAT(call->status, Optional(IsOk()));
+  }
+}
+
+struct WrongGroup {
+  int size;
+  int rank;
+};
+
+class WrongGroupTest : public testing::TestWithParam<WrongGroup> {};
+
+TEST_P(WrongGroupTest, OfOneMemberEndsAllWhetherItComesFirstOrLast) {
+  for (const Order order : kOrders) {
+    SCOPED_TRACE(order);
+    ExpectOneEndsAll(
+        order,
+        [](CollectiveArgs& args) {
+          CollectiveRequest wrong = *args.request;
+          wrong.group_size = GetParam().size;
+          wrong.rank = GetParam().rank;
+          args.request =
+              std::make_shared<const CollectiveRequest>(std::move(wrong));
+        },
+        StatusIs(StatusCode::kInvalidArgument,
+                 HasSubstr("(group 1, instance 1)")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, WrongGroupTest,
+                         testing::Values(WrongGroup{.size = 0, .rank = -1},
+                                         WrongGroup{.size = 1, .rank = 3},
+                                         WrongGroup{.size = -1, .rank = -1},
+                                         WrongGroup{.size = 70000, .rank = -1},
+                                         WrongGroup{.size = 4, .rank = 9}));
+
+TEST(BadArgsTest, SegmentsBesidesAnInputEndTheExecutionOnAll) {
+  const Tensor tensor =
+      *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(6));
+  const auto segments = *SegmentList::Create({{tensor, tensor}});
+  for (const Order order : kOrders) {
+    SCOPED_TRACE(order);
+    ExpectOneEndsAll(
+        order, [&](CollectiveArgs& args) { args.segments = segments; },
+        StatusIs(StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("CPU:0 called group 1, instance 1"),
+                       HasSubstr("segments and an input besides"))));
+  }
+}
+
+TEST(BadArgsTest, APreparationOfANumberedExecutionEndsItOnAll) {
+  for (const Order order : kOrders) {
+    if (!order.prepares) continue;
+    SCOPED_TRACE(order);
+    ExpectOneEndsAll(
+        order, [](CollectiveArgs& args) { args.execution = 0; },
+        StatusIs(StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("CPU:0 prepared execution 0"),
+                       HasSubstr("group 1, instance 1"))));
+  }
+}
+
+TEST(BadArgsTest, NullDevice) {
+  LocalJob job({});
+  auto& call = job.Start(0, job.AllReduceRequest(4),
+                         [](CollectiveArgs& args) { args.device = nullptr; });
+  ASSERT_EQ(call.num_done, 1);
+  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("without a device")));
+}
+
+TEST(BadArgsTest, NullRequest) {
+  LocalJob job({});
+  auto& call = job.Start(0, job.AllReduceRequest(4),
+                         [](CollectiveArgs& args) { args.request = nullptr; });
+  ASSERT_EQ(call.num_done, 1);
+  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("without a request")));
+}
+
+TEST(BadArgsTest, DeviceOfAnotherManagerFailsAloneWhateverItsName) {
+  LocalJob job({.devices_per_task = 2});
+  LocalJob other({.devices_per_task = 2, .seed = 2});
+  CpuDevice stranger({.name = {"elsewhere", 0, 0, "CPU", 0}});
+  for (Device* device : {other.devices()[0], static_cast<Device*>(&stranger)}) {
+    absl::Status status;
+    job.executor().ExecuteAsync(
+        {.device = device,
+         .request = std::make_shared<CollectiveRequest>(Request())},
+        [&](absl::Status ended) { status = std::move(ended); });
+    EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
+                                 AllOf(HasSubstr(device->full_name()),
+                                       HasSubstr("not one of the devices"))));
+  }
+  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(4))) {
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
+TEST(BadArgsTest, NoCallback) {
+  LocalJob job({.devices_per_task = 1});
+  job.executor().ExecuteAsync({}, nullptr);
+  job.executor().Prepare({}, nullptr);
+  auto request =
+      std::make_shared<const CollectiveRequest>(job.AllReduceRequest(4));
+  Tensor output;
+  job.executor().Prepare(
+      {.device = job.devices()[0],
+       .request = request,
+       .input = *Tensor::Allocate(request->dtype, request->shape),
+       .output = &output},
+      nullptr);
+  job.environment().RunAll();
+}
+
+TEST(BadArgsTest, ExecutionGivenNowAndNotBefore) {
+  LocalJob job({.devices_per_task = 1});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  job.RunAll(request);
+  auto& call =
+      job.Start(0, request, [](CollectiveArgs& args) { args.execution = 7; });
+  ASSERT_EQ(call.num_done, 1);
+  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
+                                     HasSubstr("by execution number now")));
+}
+
+// Four members take part once, in the order of `devices`, those with its number
+// that `gives_number`, and all end with a status that `matcher` matches.
+void ExpectEnds(LocalJob& job, const std::array<int, 4>& devices,
+                uint64_t execution,
+                const std::function<bool(int device)>& gives_number,
+                const testing::Matcher<absl::Status>& matcher) {
+  std::vector<const LocalJob::Call*> calls;
+  for (const int device : devices) {
+    calls.push_back(
+        &job.Start(device, job.AllReduceRequest(4), [&](CollectiveArgs& args) {
+          if (gives_number(device)) args.execution = execution;
+        }));
+  }
+  job.environment().RunAll();
+  for (const LocalJob::Call* each : calls) {
+    EXPECT_THAT(each->status, Optional(matcher));
+  }
+}
+
+// Device 0 is the one whose call differs.
+constexpr std::array<int, 4> kFirstOrLast[] = {{0, 1, 2, 3}, {1, 2, 3, 0}};
+
+TEST(BadArgsTest, ANumberThatOneMemberLeavesOutEndsTheExecutionOnAll) {
+  const auto all = [](int) { return true; };
+  for (const std::array<int, 4>& devices : kFirstOrLast) {
+    SCOPED_TRACE(testing::PrintToString(devices));
+    LocalJob job({.devices_per_task = 4});
+    ExpectEnds(job, devices, /*execution=*/7, all, IsOk());
+    ExpectEnds(
+        job, devices, /*execution=*/8, [](int device) { return device != 0; },
+        StatusIs(StatusCode::kInvalidArgument,
+                 HasSubstr("CPU:0 called group 1, instance 1 by execution "
+                           "number before, but not now")));
+    ExpectEnds(job, devices, /*execution=*/9, all, IsOk());
+  }
+}
+
+TEST(BadArgsTest, ANumberThatOneMemberAddsEndsTheExecutionOnAll) {
+  const auto none = [](int) { return false; };
+  for (const std::array<int, 4>& devices : kFirstOrLast) {
+    SCOPED_TRACE(testing::PrintToString(devices));
+    LocalJob job({.devices_per_task = 4});
+    ExpectEnds(job, devices, /*execution=*/0, none, IsOk());
+    ExpectEnds(
+        job, devices, /*execution=*/7, [](int device) { return device == 0; },
+        StatusIs(StatusCode::kInvalidArgument,
+                 HasSubstr("CPU:0 called group 1, instance 1 by execution "
+                           "number now, but not before")));
+    ExpectEnds(job, devices, /*execution=*/2, none, IsOk());
+  }
+}
+
+TEST(BadArgsTest, AnInstanceWithAnotherRequestNeedsAnotherKey) {
+  LocalJob job({.devices_per_task = 2});
+  CollectiveRequest request = job.AllReduceRequest(3);
+  job.RunAll(request);
+  request.shape = TensorShape::Vector(2);
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    EXPECT_THAT(call->status,
+                Optional(StatusIs(
+                    StatusCode::kInvalidArgument,
+                    HasSubstr("was completed with shape [3], but is now called "
+                              "with [2]; give it another instance key"))));
+  }
+  request.instance_key = 2;
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    EXPECT_THAT(call->status, Optional(IsOk()));
+  }
+}
+
+TEST(BadArgsTest, AGroupThatFailedSaysHowItBeginsAnew) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest right = job.AllReduceRequest(3);
+  CollectiveRequest wrong = right;
+  wrong.group_size = 2;
+  const std::string why = "for size 2";
+  const std::string what_to_do =
+      "; the group has failed: EndGroup() begins it anew";
+  const LocalJob::Call& first = job.Start(0, wrong);
+  job.Start(1, right);
+  job.Start(2, right);
+  job.environment().RunAll();
+  EXPECT_THAT(
+      first.status,
+      Optional(StatusIs(StatusCode::kInvalidArgument,
+                        AllOf(HasSubstr(why), Not(HasSubstr(what_to_do))))));
+  for (const LocalJob::Call* call : job.RunAll(right)) {
+    EXPECT_THAT(call->status, Optional(StatusIs(StatusCode::kInvalidArgument,
+                                                HasSubstr(why + what_to_do))));
+  }
+  job.resolver().EndGroup(right.group_key, absl::AbortedError("enough"));
+  for (const LocalJob::Call* call : job.RunAll(right)) {
+    EXPECT_THAT(call->status, Optional(IsOk()));
+  }
+}
+
+TEST(BadArgsTest, NoInput) {
+  ExpectAllFail(
+      Request(), [](CollectiveArgs& args) { args.input = Tensor(); },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("rank 1"), HasSubstr("no input")));
+}
+
+TEST(BadArgsTest, NoPlaceForTheOutput) {
+  ExpectAllFail(
+      Request(), [](CollectiveArgs& args) { args.output = nullptr; },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("all_reduce (group 1, instance 1), rank 1 ("),
+            HasSubstr("device:CPU:1): there is no place for the output")));
+}
+
+TEST(BadArgsTest, InputOfAnotherShape) {
+  ExpectAllFail(
+      Request(),
+      [](CollectiveArgs& args) {
+        args.input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(5));
+      },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("all_reduce (group 1, instance 1), rank 1 ("),
+            HasSubstr("device:CPU:1): the input is float32[5], wanted "
+                      "float32[6]")));
+}
+
+TEST(BadArgsTest, OutputOfAnotherDtype) {
+  ExpectAllFail(
+      Request(),
+      [](CollectiveArgs& args) {
+        *args.output = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(6));
+      },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("rank 1"), HasSubstr("int32"), HasSubstr("float32")));
+}
+
+TEST(BadArgsTest, OverlappingInputAndOutput) {
+  std::vector<float> memory(9);
+  ExpectAllFail(
+      Request(),
+      [&](CollectiveArgs& args) {
+        const TensorShape shape = TensorShape::Vector(6);
+        args.input = *Tensor::Wrap(DType::kFloat32, shape, memory.data());
+        *args.output = *Tensor::Wrap(DType::kFloat32, shape, memory.data() + 3);
+      },
+      StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("rank 1"), HasSubstr("overlap")));
+}
+
+TEST(BadArgsTest, ExecutionTakenTwiceByADevice) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  const auto number = [](CollectiveArgs& args) { args.execution = 5; };
+  auto& first = job.Start(0, request, number);
+  auto& again = job.Start(0, request, number);
+  ASSERT_EQ(again.num_done, 1);
+  EXPECT_THAT(*again.status,
+              StatusIs(StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("execution 5"), HasSubstr("CPU:0"))));
+  job.Start(1, request, number);
+  job.environment().RunAll();
+  EXPECT_THAT(*first.status, IsOk());
+}
+
+TEST(BadArgsTest, MergeOpThatFailsOrThrowsEndsTheExecutionOnAllMembers) {
+  for (const bool throws : {false, true}) {
+    CollectiveRequest request = Request();
+    request.merge_op =
+        *MergeOp::Custom({.name = "broken",
+                          .commutative = true,
+                          .apply = [throws](auto...) -> absl::Status {
+                            if (throws)
+                              throw std::runtime_error("cannot merge");
+                            return absl::DataLossError("cannot merge");
+                          }});
+    ExpectAllFail(request, nullptr,
+                  throws ? StatusCode::kInternal : StatusCode::kDataLoss,
+                  throws ? "op broken threw: cannot merge"
+                         : "op broken failed: cannot merge");
+  }
+}
+
+}  // namespace bad_input_test
+}  // namespace tutti

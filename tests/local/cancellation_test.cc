@@ -1,0 +1,515 @@
+// One token and one deadline per call cover resolving and running; an execution
+// fails as a whole and nothing else fails with it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "framework/peer/local_peer_access.h"
+#include "tests/doubles/local_job.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
+#include "tutti/executor.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace cancellation_test {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// Who called, with what reason, and that `done` ran once.
+void ExpectFailed(const LocalJob::Call& call, StatusCode code,
+                  const testing::Matcher<std::string>& message) {
+  ASSERT_EQ(call.num_done, 1);
+  EXPECT_THAT(*call.status, StatusIs(code, message));
+}
+
+// Makes the instance known, so that later calls go straight to the run.
+void RunOnce(LocalJob& job, const CollectiveRequest& request) {
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    ASSERT_EQ(call->num_done, 1);
+    ASSERT_THAT(*call->status, IsOk());
+  }
+}
+
+void WithDeadline(LocalJob& job, CollectiveArgs& args) {
+  args.deadline = job.environment().get().clock->Now() + absl::Seconds(2);
+}
+
+TEST(DeadlineTest, GroupPhaseErrorSaysWhoHadJoined) {
+  LocalJob job({.devices_per_task = 4});
+  auto& call = job.Start(2, job.AllReduceRequest(8),
+                         [&](auto& args) { WithDeadline(job, args); });
+  job.environment().Advance(absl::Seconds(1));
+  EXPECT_TRUE(call.pending());
+  job.environment().Advance(absl::Seconds(1));
+  ExpectFailed(
+      call, StatusCode::kDeadlineExceeded,
+      AllOf(HasSubstr("the deadline passed after 2s, group phase"),
+            HasSubstr("1 of 4 members had joined"), HasSubstr("device:CPU:2")));
+}
+
+TEST(DeadlineTest, InstancePhaseErrorSaysWhoHadNotArrived) {
+  LocalJob job({.devices_per_task = 3});
+  CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  request.instance_key = 2;
+  job.Start(0, request);
+  auto& call =
+      job.Start(1, request, [&](auto& args) { WithDeadline(job, args); });
+  job.environment().Advance(absl::Seconds(3));
+  ExpectFailed(call, StatusCode::kDeadlineExceeded,
+               AllOf(HasSubstr("instance phase"), HasSubstr("rank 2"),
+                     HasSubstr("device:CPU:2"), HasSubstr("had not arrived"),
+                     Not(HasSubstr("rank 0"))));
+}
+
+TEST(DeadlineTest, RunPhaseErrorSaysWhoHadNotArrived) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  auto& first =
+      job.Start(0, request, [&](auto& args) { WithDeadline(job, args); });
+  auto& second = job.Start(1, request);
+  job.environment().Advance(absl::Seconds(3));
+  for (LocalJob::Call* call : {&first, &second}) {
+    ExpectFailed(*call, StatusCode::kDeadlineExceeded,
+                 AllOf(HasSubstr("run phase"), HasSubstr("rank 2"),
+                       HasSubstr("had not arrived")));
+  }
+  // The one who comes late learns of it, too.
+  ExpectFailed(job.Start(2, request), StatusCode::kDeadlineExceeded,
+               HasSubstr("run phase"));
+  RunOnce(job, request);
+}
+
+TEST(DeadlineTest, RunPhaseErrorSaysWhatThoseWaitForWhoHadArrived) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(8, "RingReduce");
+  RunOnce(job, request);
+  auto& first =
+      job.Start(0, request, [&](auto& args) { WithDeadline(job, args); });
+  job.Start(1, request);
+  job.environment().Advance(absl::Seconds(3));
+  ExpectFailed(
+      first, StatusCode::kDeadlineExceeded,
+      AllOf(HasSubstr("device:CPU:2) had not arrived; the others wait for "
+                      "data of rank 0 for rank 1 (tag "),
+            HasSubstr("data of rank 2 for rank 0 (tag "),
+            HasSubstr("; rank 2 to ask rank 1 for data (tag ")));
+}
+
+TEST(DeadlineTest, PastDeadlineFailsAtOnce) {
+  LocalJob job({.devices_per_task = 2});
+  auto& call = job.Start(0, job.AllReduceRequest(8), [&](auto& args) {
+    args.deadline = job.environment().get().clock->Now();
+  });
+  ExpectFailed(call, StatusCode::kDeadlineExceeded, HasSubstr("instance 1"));
+}
+
+TEST(DeadlineTest, AlarmIsDroppedWhenTheCallEndsInTime) {
+  LocalJob job({.devices_per_task = 2});
+  const auto calls = job.RunAll(job.AllReduceRequest(8),
+                                [&](auto& args) { WithDeadline(job, args); });
+  EXPECT_EQ(job.environment().num_alarms(), 0u);
+  job.environment().Advance(absl::Seconds(5));
+  for (const LocalJob::Call* call : calls) EXPECT_THAT(*call->status, IsOk());
+}
+
+// Cancels member 1's call and expects all three to end so, and the next
+// execution and another instance to be untouched.
+void ExpectOneCancellationEndsTheExecution(LocalJob& job,
+                                           const CollectiveRequest& request) {
+  const auto token = std::make_shared<Cancellation>();
+  CollectiveRequest other = request;
+  other.instance_key = 77;
+  auto& bystander = job.Start(0, other);
+  auto& first = job.Start(0, request);
+  auto& second =
+      job.Start(1, request, [&](auto& args) { args.cancellation = token; });
+  token->Cancel(absl::CancelledError("changed my mind"));
+  job.environment().RunAll();
+  EXPECT_TRUE(bystander.pending());
+  auto& third = job.Start(2, request);
+  for (LocalJob::Call* call : {&first, &second, &third}) {
+    ExpectFailed(*call, StatusCode::kCancelled,
+                 HasSubstr(absl::StrCat("changed my mind (",
+                                        job.devices()[1]->full_name(),
+                                        " cancelled its call)")));
+  }
+  RunOnce(job, request);
+  job.Start(1, other);
+  job.Start(2, other);
+  job.environment().RunAll();
+  ASSERT_EQ(bystander.num_done, 1);
+  EXPECT_THAT(*bystander.status, IsOk());
+}
+
+TEST(CancellationTest, OneCallInTheGroupPhaseEndsItOnAllMembersAndNothingElse) {
+  LocalJob job({.devices_per_task = 3});
+  ExpectOneCancellationEndsTheExecution(job, job.AllReduceRequest(8));
+}
+
+TEST(CancellationTest,
+     OneCallInTheInstancePhaseEndsItOnAllMembersAndNothingElse) {
+  LocalJob job({.devices_per_task = 3});
+  CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  request.instance_key = 2;
+  ExpectOneCancellationEndsTheExecution(job, request);
+}
+
+TEST(CancellationTest, OneCallInTheRunPhaseEndsItOnAllMembersAndNothingElse) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  ExpectOneCancellationEndsTheExecution(job, request);
+}
+
+TEST(CancellationTest, CancelledTokenEndsTheCallAtOnce) {
+  LocalJob job({.devices_per_task = 2});
+  const auto token = std::make_shared<Cancellation>();
+  token->Cancel(absl::CancelledError("before"));
+  auto& call = job.Start(0, job.AllReduceRequest(8),
+                         [&](auto& args) { args.cancellation = token; });
+  ExpectFailed(call, StatusCode::kCancelled, HasSubstr("before"));
+}
+
+TEST(CancellationTest, TokenIsLetGoWhenTheCallEnds) {
+  LocalJob job({.devices_per_task = 2});
+  const auto token = std::make_shared<Cancellation>();
+  const auto calls = job.RunAll(job.AllReduceRequest(8),
+                                [&](auto& args) { args.cancellation = token; });
+  token->Cancel(absl::CancelledError("too late"));
+  for (const LocalJob::Call* call : calls) EXPECT_THAT(*call->status, IsOk());
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST(AbortTest, EndsPendingAndLaterCallsOfTheStepWithTheFirstError) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(8);
+  RunOnce(job, request);
+  auto& running = job.Start(0, request);
+  CollectiveRequest unresolved = request;
+  unresolved.instance_key = 2;
+  auto& resolving = job.Start(1, unresolved);
+  job.executor().StartAbort(absl::DataLossError("first"));
+  job.executor().StartAbort(absl::InternalError("second"));
+  auto& later = job.Start(2, request);
+  for (LocalJob::Call* call : {&running, &resolving, &later}) {
+    ExpectFailed(*call, StatusCode::kDataLoss, HasSubstr("first"));
+  }
+  EXPECT_THAT(job.executor().status(),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("first")));
+}
+
+// Counts the executions whose transfers are ended one by one, and not because
+// the step was aborted before.
+class CancelCounter : public LocalPeerAccess {
+ public:
+  explicit CancelCounter(int* num_cancels) : num_cancels_(num_cancels) {}
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    if (!is_aborted_) ++*num_cancels_;
+    LocalPeerAccess::CancelExecution(group, exec, std::move(reason));
+  }
+  void StartAbort(absl::Status reason) override {
+    is_aborted_ = true;
+    LocalPeerAccess::StartAbort(std::move(reason));
+  }
+
+ private:
+  int* const num_cancels_;
+  bool is_aborted_ = false;
+};
+
+TEST(AbortTest, EndsTheTransfersOfAllCallsAtOnce) {
+  int num_cancels = 0;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
+                  return std::make_unique<CancelCounter>(&num_cancels);
+                }});
+  const CollectiveRequest request = job.AllReduceRequest(8, "RingReduce");
+  RunOnce(job, request);
+  std::vector<LocalJob::Call*> calls;
+  for (int i = 0; i < 3; ++i) calls.push_back(&job.Start(0, request));
+  job.executor().StartAbort(absl::DataLossError("first"));
+  for (LocalJob::Call* call : calls) {
+    ExpectFailed(*call, StatusCode::kDataLoss, HasSubstr("first"));
+  }
+  EXPECT_EQ(num_cancels, 0);
+}
+
+TEST(AbortTest, NewStepStartsClean) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  job.Start(0, request);
+  job.executor().StartAbort(absl::DataLossError("first"));
+  job.manager().Cleanup(1);
+  const auto calls = job.RunAll(request);
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+    EXPECT_THAT(call->result(), Each(3.0f));
+  }
+}
+
+TEST(AbortTest, GroupThatEndsTakesItsCallsWithItAndCanBeFormedAgain) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  CollectiveRequest other_group = request;
+  other_group.group_key = 2;
+  RunOnce(job, request);
+  RunOnce(job, other_group);
+  auto& ended = job.Start(0, request);
+  auto& bystander = job.Start(0, other_group);
+  job.resolver().EndGroup(1, absl::AbortedError("member lost"));
+  ExpectFailed(ended, StatusCode::kAborted, HasSubstr("member lost"));
+  EXPECT_TRUE(bystander.pending());
+  ExpectFailed(job.Start(1, request), StatusCode::kAborted,
+               HasSubstr("member lost"));
+  RunOnce(job, request);
+  job.Start(1, other_group);
+  job.environment().RunAll();
+  EXPECT_THAT(*bystander.status, IsOk());
+}
+
+// Calls of the first `num_devices` devices, the last one first.
+void RunBackwards(LocalJob& job, CollectiveRequest request, int num_devices) {
+  request.group_size = num_devices;
+  std::vector<const LocalJob::Call*> calls;
+  for (int device = num_devices - 1; device >= 0; --device) {
+    calls.push_back(&job.Start(device, request));
+  }
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status, IsOk());
+  }
+}
+
+// In the same step, whose executions the others have counted already.
+TEST(AbortTest, WhoIsNewInAGroupThatIsFormedAgainMeetsTheOthers) {
+  for (const char* implementation : {"LocalReduce", "RingReduce"}) {
+    SCOPED_TRACE(implementation);
+    LocalJob job({.devices_per_task = 3});
+    const CollectiveRequest request = job.AllReduceRequest(4, implementation);
+    for (const int num_devices : {2, 3, 2, 3}) {  // One leaves and comes back.
+      for (int i = 0; i < 3; ++i) RunBackwards(job, request, num_devices);
+      job.resolver().EndGroup(1, absl::AbortedError("of another size"));
+    }
+    CollectiveRequest few = request;
+    few.group_size = 2;
+    job.Start(0, few);
+    job.Start(1, few);
+    auto& failed = job.Start(1, few);  // One more than device 0.
+    job.resolver().EndGroup(1, absl::AbortedError("of another size"));
+    EXPECT_EQ(failed.num_done, 1);
+    auto& early = job.Start(2, request);
+    ExpectFailed(job.Start(0, request), StatusCode::kAborted,
+                 HasSubstr("of another size"));
+    EXPECT_TRUE(early.pending());
+    for (const int device : {0, 1}) job.Start(device, request);
+    job.environment().RunAll();
+    EXPECT_EQ(early.num_done, 1);
+    EXPECT_THAT(*early.status, IsOk());
+    RunBackwards(job, request, 3);
+  }
+}
+
+// What the others called has never been settled.
+TEST(AbortTest, WhoIsNewAfterAGroupCouldNotBeFormedMeetsTheOthers) {
+  LocalJob job({.devices_per_task = 3});
+  CollectiveRequest few = job.AllReduceRequest(4);
+  few.group_size = 2;
+  few.rank = 0;  // Both say so.
+  for (const int device : {0, 1}) job.Start(device, few);
+  job.resolver().EndGroup(1, absl::AbortedError("to be formed anew"));
+  RunBackwards(job, job.AllReduceRequest(4), 3);
+}
+
+// It prepares before the others call; what they call first fails without it.
+TEST(AbortTest, WhatANewMemberHasPreparedMeetsTheOthers) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  RunBackwards(job, request, 2);
+  job.resolver().EndGroup(1, absl::AbortedError("of another size"));
+  std::shared_ptr<PreparedCollective> prepared;
+  const Tensor input = *Tensor::Allocate(DType::kFloat32, request.shape);
+  Tensor output;
+  job.executor().Prepare(
+      {.device = job.devices()[2],
+       .request = std::make_shared<const CollectiveRequest>(request),
+       .input = input,
+       .output = &output},
+      [&](auto given) { prepared = *std::move(given); });
+  ExpectFailed(
+      job.Start(0, request,
+                [](auto& args) { args.deadline = absl::InfinitePast(); }),
+      StatusCode::kDeadlineExceeded, HasSubstr("deadline passed"));
+  ExpectFailed(job.Start(1, request), StatusCode::kDeadlineExceeded,
+               HasSubstr("deadline passed"));
+  ASSERT_EQ(prepared, nullptr);
+  const auto& first = job.Start(0, request);
+  const auto& second = job.Start(1, request);
+  ASSERT_NE(prepared, nullptr);
+  absl::Status started = absl::UnknownError("not ended");
+  prepared->Start([&](absl::Status status) { started = std::move(status); });
+  job.environment().RunAll();
+  EXPECT_THAT(started, IsOk());
+  EXPECT_EQ(first.num_done, 1);
+  EXPECT_EQ(second.num_done, 1);
+}
+
+// Loses what is sent while `lossy` is set.
+class LossyPeerAccess : public LocalPeerAccess {
+ public:
+  explicit LossyPeerAccess(const bool* lossy) : lossy_(lossy) {}
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override {
+    if (!*lossy_) return LocalPeerAccess::PostToPeer(peer, key, offer);
+    offer.lender->OnReleased(offer.id, absl::OkStatus());
+  }
+
+ private:
+  const bool* const lossy_;
+};
+
+TEST(AbortTest, FirstExecutionOfAReformedGroupIsWokenByItsDeadline) {
+  bool lossy = false;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
+                  return std::make_unique<LossyPeerAccess>(&lossy);
+                }});
+  const CollectiveRequest request = job.AllReduceRequest(4, "RingReduce");
+  RunOnce(job, request);
+  job.resolver().EndGroup(1, absl::AbortedError("member lost"));
+  lossy = true;
+  const auto calls =
+      job.RunAll(request, [&](auto& args) { WithDeadline(job, args); });
+  for (const LocalJob::Call* call : calls) EXPECT_TRUE(call->pending());
+  job.environment().Advance(absl::Seconds(2));
+  for (const LocalJob::Call* call : calls) {
+    ExpectFailed(
+        *call, StatusCode::kDeadlineExceeded,
+        AllOf(HasSubstr("run phase"),
+              HasSubstr("who wait for data of rank 0 for rank 1 (tag ")));
+  }
+}
+
+TEST(AbortTest, ChainOfFailingCallsNeedsNoStack) {
+  LocalJob job({.devices_per_task = 1});
+  const auto request =
+      std::make_shared<const CollectiveRequest>(job.AllReduceRequest(4));
+  job.executor().StartAbort(absl::DataLossError("first"));
+  int left = 200000;
+  std::function<void()> call = [&] {
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[0], .request = request},
+        [&](absl::Status status) {
+          EXPECT_THAT(status, Not(IsOk()));
+          if (--left > 0) call();
+        });
+  };
+  call();
+  EXPECT_EQ(left, 0);
+}
+
+// What is told to the transport about executions.
+class Recorder : public LocalPeerAccess {
+ public:
+  explicit Recorder(std::vector<std::string>* calls) : calls_(calls) {}
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    EXPECT_EQ(group.key, exec.group);
+    EXPECT_EQ(group.generation, exec.generation);
+    calls_->push_back(absl::StrCat("cancel ", ToString(exec)));
+    LocalPeerAccess::CancelExecution(group, exec, std::move(reason));
+  }
+  void ForgetExecution(const ExecKey& exec) override {
+    calls_->push_back(absl::StrCat("forget ", ToString(exec)));
+    LocalPeerAccess::ForgetExecution(exec);
+  }
+
+ private:
+  std::vector<std::string>* const calls_;
+};
+
+TEST(CancellationTest, NothingIsCancelledOnceItIsForgotten) {
+  std::vector<std::string> calls;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
+                  return std::make_unique<Recorder>(&calls);
+                }});
+  CollectiveRequest dependent = job.AllReduceRequest(4);
+  dependent.instance_key = 2;
+  dependent.impl_details.dependencies = {{1, 1}};
+  // In each phase: group, instance, dependencies, run.
+  const auto token = std::make_shared<Cancellation>();
+  for (int device = 0; device < 2; ++device) {
+    job.Start(device, dependent,
+              [&](auto& args) { args.cancellation = token; });
+  }
+  token->Cancel(absl::CancelledError("changed my mind"));
+  job.environment().RunAll();
+  const auto second = std::make_shared<Cancellation>();
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  RunOnce(job, request);
+  for (int device = 0; device < 2; ++device) {
+    job.Start(device, request, [&](auto& args) {
+      args.cancellation = second;
+      if (device == 0) second->Cancel(absl::CancelledError("in time"));
+    });
+  }
+  job.environment().RunAll();
+  absl::flat_hash_set<std::string> cancelled;
+  for (const std::string& call : calls) {
+    const auto [verb, exec] = std::pair<std::string, std::string>(
+        absl::StrSplit(call, absl::MaxSplits(' ', 1)));
+    if (verb == "cancel") cancelled.insert(exec);
+    if (verb == "forget") cancelled.erase(exec);
+  }
+  EXPECT_THAT(cancelled, IsEmpty());
+}
+
+// Whether it had a group to wait for or not.
+TEST(CancellationTest, ACallThatEndsEarlyLetsItsTensorsGoFirst) {
+  LocalJob job({.devices_per_task = 2});
+  CollectiveRequest invalid = job.AllReduceRequest(4);
+  invalid.group_size = 0;
+  for (const CollectiveRequest& request : {job.AllReduceRequest(4), invalid}) {
+    const auto token = std::make_shared<Cancellation>();
+    std::vector<float> memory(4);
+    bool is_free = false;
+    bool was_free_at_end = false;
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[0],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = Tensor::Wrap(request.dtype, request.shape, memory.data(),
+                               [&is_free] { is_free = true; })
+                      .value(),
+         .cancellation = token},
+        [&](const absl::Status& status) {
+          EXPECT_FALSE(status.ok());
+          was_free_at_end = is_free;
+        });
+    token->Cancel(absl::CancelledError("enough"));
+    job.environment().RunAll();
+    EXPECT_TRUE(was_free_at_end);
+  }
+}
+
+}  // namespace cancellation_test
+}  // namespace tutti

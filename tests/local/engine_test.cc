@@ -1,0 +1,356 @@
+// What the engine promises whatever happens: `done` runs once, not before the
+// last step has let go of the buffers, with the first error.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/collective/params_test_data.h"
+#include "framework/peer/local_peer_access.h"
+#include "schedule/engine/schedule_run.h"
+#include "tests/doubles/failing_peer_access.h"
+#include "tests/doubles/local_job.h"
+#include "tests/doubles/parts_peer_access.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
+#include "tutti/executor.h"
+#include "tutti/implementation.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace engine_test {
+
+using absl::StatusCode;
+using testing::Each;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+// Elements of which each of a ring's chunks goes to the work queue.
+int64_t LargeSize(int num_devices) {
+  return num_devices * static_cast<int64_t>(kInlineBytes / sizeof(float) + 1);
+}
+
+// As Each(), which takes seconds for large results.
+bool HoldsOnly(const std::vector<float>& values, int wanted) {
+  return std::all_of(values.begin(), values.end(), [wanted](float value) {
+    return value == static_cast<float>(wanted);
+  });
+}
+
+class FailureTest
+    : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
+ protected:
+  static constexpr int64_t kNoTransfer = int64_t{1} << 40;  // So late.
+
+  // Runs all-reduces that end well, so many, then one whose n-th transfer
+  // fails. Returns false if it has fewer.
+  bool RunWithFailureAt(int64_t n, int num_before = 0) {
+    const int64_t to_fail = n + num_before * num_transfers_;
+    FailNthTransfer* transfers = nullptr;
+    LocalJob job({.devices_per_task = num_devices(),
+                  .seed = static_cast<uint64_t>(n),
+                  .make_peer_access = [&](int64_t) {
+                    auto peers = std::make_unique<FailNthTransfer>(
+                        std::make_unique<LocalPeerAccess>(), to_fail);
+                    transfers = peers.get();
+                    return peers;
+                  }});
+    for (int i = 0; i < num_before; ++i) ExpectAllEndWell(job, "before");
+    const auto calls = job.RunAll(Request(job));
+    const bool failed = transfers->num_transfers() >= to_fail;
+    if (!failed) num_transfers_ = transfers->num_transfers();
+    int num_failed = 0;
+    for (const LocalJob::Call* call : calls) {
+      EXPECT_EQ(call->num_done, 1) << "hangs with a failure at " << n;
+      if (call->pending()) continue;
+      num_failed += !call->status->ok();
+      if (call->status->ok()) {
+        EXPECT_TRUE(HoldsOnly(call->result(), sum())) << "failure at " << n;
+      } else {
+        EXPECT_THAT(
+            *call->status,
+            StatusIs(StatusCode::kUnavailable,
+                     HasSubstr(absl::StrCat("transfer ", to_fail, " "))));
+      }
+    }
+    EXPECT_EQ(num_failed > 0, failed) << n;
+    if (!failed) return false;
+    // Nothing of it is left: the next execution is whole.
+    ExpectAllEndWell(job, absl::StrCat("after a failure at ", n));
+    return true;
+  }
+
+ private:
+  int num_devices() const { return std::get<int>(GetParam()); }
+  int sum() const { return num_devices() * (num_devices() + 1) / 2; }
+
+  CollectiveRequest Request(const LocalJob& job) const {
+    const auto& [implementation, num_devices, is_large] = GetParam();
+    return job.AllReduceRequest(is_large ? LargeSize(num_devices) : num_devices,
+                                implementation);
+  }
+
+  void ExpectAllEndWell(LocalJob& job, const std::string& when) {
+    for (const LocalJob::Call* call : job.RunAll(Request(job))) {
+      EXPECT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, IsOk());
+      EXPECT_TRUE(HoldsOnly(call->result(), sum())) << when;
+    }
+  }
+
+  int64_t num_transfers_ = 0;  // Of an all-reduce, once one has ended well.
+};
+
+TEST_P(FailureTest, AnyTransferLeavesNoHangNoLeakAndNoWrongOk) {
+  int64_t n = 1;
+  while (RunWithFailureAt(n)) ++n;
+  EXPECT_GT(n, 1);
+}
+
+TEST_P(FailureTest, WhatIsUsedAgainFailsAndRunsAgainAsWhatIsNew) {
+  EXPECT_FALSE(RunWithFailureAt(kNoTransfer));
+  int64_t n = 1;
+  while (RunWithFailureAt(n, /*num_before=*/2)) ++n;
+  EXPECT_GT(n, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Engine, FailureTest,
+    testing::Combine(testing::Values("RingReduce", "TreeReduce",
+                                     "RecursiveDoublingReduce"),
+                     testing::Values(2, 3), testing::Bool()));
+
+TEST(EngineTest, DoneWaitsForTheStepThatStillReadsABuffer) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request =
+      job.AllReduceRequest(LargeSize(2), "RingReduce");
+  std::vector<LocalJob::Call*> calls = {&job.Start(0, request),
+                                        &job.Start(1, request)};
+  // Reductions are queued now, on buffers of both members.
+  job.executor().StartAbort(absl::AbortedError("stop"));
+  EXPECT_TRUE(calls[0]->pending() && calls[1]->pending());
+  job.environment().RunAll();
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(*call->status,
+                StatusIs(StatusCode::kAborted, HasSubstr("stop")));
+  }
+}
+
+TEST(EngineTest, SmallScheduleRunsOnTheCallersThread) {
+  LocalJob job({.devices_per_task = 4});
+  const CollectiveRequest request = job.AllReduceRequest(100, "RingReduce");
+  std::vector<LocalJob::Call*> calls;
+  for (int i = 0; i < 4; ++i) calls.push_back(&job.Start(i, request));
+  // No work was run from the queue.
+  for (const LocalJob::Call* call : calls) {
+    ASSERT_EQ(call->num_done, 1);
+    EXPECT_THAT(call->result(), Each(10.0f));
+  }
+}
+
+// Notes of each ask whether it says where the bytes go.
+class NotingPeers final : public PartsPeerAccess {
+ public:
+  explicit NotingPeers(std::vector<bool>* notes)
+      : PartsPeerAccess(std::make_unique<LocalPeerAccess>()), notes_(notes) {}
+
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const Ask& ask) override {
+    notes_->push_back(!ask.into.empty());
+    EXPECT_TRUE(ask.into.empty() || ask.into.size() == ask.num_bytes);
+    PartsPeerAccess::RecvFromPeer(peer, key, ask);
+  }
+
+ private:
+  std::vector<bool>* const notes_;
+};
+
+TEST(EngineTest, WhatIsNotReducedMayBePutWhereItGoes) {
+  std::vector<bool> notes;
+  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t) {
+                  return std::make_unique<NotingPeers>(&notes);
+                }});
+  const auto calls = job.RunAll(job.AllReduceRequest(100, "RingReduce"));
+  for (const LocalJob::Call* call : calls) {
+    EXPECT_THAT(*call->status, IsOk());
+    EXPECT_THAT(call->result(), Each(3.0f));
+  }
+  // A part to reduce, and a sum.
+  EXPECT_THAT(notes, UnorderedElementsAre(false, true, false, true));
+}
+
+TEST(EngineTest, CallFromDoneDoesNotDeepenTheStackWhereThereIsNothingToDo) {
+  LocalJob job({});
+  CollectiveRequest barrier = job.AllReduceRequest(0);
+  barrier.op = Barrier{};
+  const auto request = std::make_shared<const CollectiveRequest>(barrier);
+  int num_left = 100'000;
+  std::function<void()> next = [&] {
+    if (num_left-- == 0) return;
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[0], .request = request},
+        [&](absl::Status status) {
+          ASSERT_THAT(status, IsOk());
+          next();
+        });
+  };
+  next();
+  EXPECT_EQ(num_left, -1);
+}
+
+class ChainTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, ChainTest,
+                         testing::Values("LocalReduce", "RingReduce"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(ChainTest, CallFromDoneDoesNotDeepenTheStack) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(1, GetParam());
+  const auto shared = std::make_shared<const CollectiveRequest>(request);
+  constexpr int kCalls = 100'000;
+  struct Chain {
+    LocalJob& job;
+    std::shared_ptr<const CollectiveRequest> request;
+    Tensor input;
+    int num_done[2] = {0, 0};
+    Tensor outputs[2];
+    void Next(int device) {
+      if (num_done[device] == kCalls) return;
+      job.executor().ExecuteAsync({.device = job.devices()[device],
+                                   .request = request,
+                                   .input = input,
+                                   .output = &outputs[device]},
+                                  [this, device](absl::Status status) {
+                                    ASSERT_THAT(status, IsOk());
+                                    ++num_done[device];
+                                    Next(device);
+                                  });
+    }
+  };
+  Chain chain{job, shared, *Tensor::Allocate(DType::kFloat32, request.shape)};
+  chain.Next(0);
+  chain.Next(1);
+  job.environment().RunAll();
+  EXPECT_EQ(chain.num_done[0], kCalls);
+  EXPECT_EQ(chain.num_done[1], kCalls);
+}
+
+TEST(EngineTest, ManyExecutionsOfOneInstanceCanBeUnderWay) {
+  LocalJob job({.devices_per_task = 3});
+  const CollectiveRequest request = job.AllReduceRequest(5, "RingReduce");
+  job.RunAll(request);
+  for (int time = 0; time < 3; ++time) {
+    std::vector<LocalJob::Call*> calls;
+    for (int device = 0; device < 3; ++device) {
+      for (int i = 0; i < 50; ++i) calls.push_back(&job.Start(device, request));
+    }
+    job.environment().RunAll();
+    for (const LocalJob::Call* call : calls) {
+      ASSERT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, IsOk());
+      EXPECT_THAT(call->result(), Each(6.0f));
+    }
+  }
+}
+
+class InPlaceTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Engine, InPlaceTest,
+                         testing::Values("RingReduce", "ShuffleReduce",
+                                         "RecursiveDoublingReduce"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(InPlaceTest, MembersMayChangeFromExecutionToExecution) {
+  constexpr int kNumDevices = 3;
+  LocalJob job({.devices_per_task = kNumDevices});
+  for (int time = 0; time < 4 << kNumDevices; ++time) {
+    std::vector<LocalJob::Call*> calls;
+    for (int device = 0; device < kNumDevices; ++device) {
+      const bool in_place = (time >> device) % 2 != 0;
+      calls.push_back(&job.Start(device, job.AllReduceRequest(100, GetParam()),
+                                 [in_place](CollectiveArgs& args) {
+                                   if (in_place) *args.output = args.input;
+                                 }));
+    }
+    job.environment().RunAll();
+    for (const LocalJob::Call* call : calls) {
+      ASSERT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, IsOk());
+      EXPECT_THAT(call->result(), Each(6.0f));
+    }
+  }
+}
+
+// All that a member of two needs in an all-reduce of its own instance.
+struct OwnMember {
+  OwnMember(LocalJob& job, Execution& execution, int rank)
+      : device({.name = {"localhost", 0, 0, "CPU", rank}}),
+        params(ParamsOf({.shape = ShapeOf({4})}, /*group_size=*/2, rank)),
+        implementation(
+            (*CollectiveRegistry::Global().Find("RecursiveDoublingReduce"))
+                ->Create()) {
+    context.params = params.get();
+    context.executor = &job.executor();
+    context.device = &device;
+    context.input = *Tensor::Allocate(DType::kFloat32, ShapeOf({4}));
+    context.output = *Tensor::Allocate(DType::kFloat32, ShapeOf({4}));
+    context.execution = &execution;
+  }
+
+  CpuDevice device;
+  const std::shared_ptr<const CollectiveParams> params;
+  const std::unique_ptr<CollectiveImplementationInterface> implementation;
+  CollectiveContext context;
+};
+
+TEST(EngineTest, AllThatARunNeedsMayGoInDone) {
+  LocalJob job({});
+  Execution execution({1, 1}, 0);
+  std::unique_ptr<OwnMember> members[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    members[rank] = std::make_unique<OwnMember>(job, execution, rank);
+  }
+  int num_done = 0;
+  const auto run_all = [&](bool is_last) {
+    for (auto& member : members) {
+      CollectiveContext& context = member->context;
+      EXPECT_THAT(member->implementation->InitializeCollectiveContext(&context),
+                  IsOk());
+      member->implementation->Run(context, [&](const absl::Status& status) {
+        EXPECT_THAT(status, IsOk());
+        ++num_done;
+        if (is_last) member.reset();
+      });
+    }
+  };
+  for (const bool is_last : {false, false, true}) run_all(is_last);
+  EXPECT_EQ(num_done, 6);
+}
+
+TEST(EngineTest, ExplicitExecutionsMeetByNumberNotByOrder) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(5, "RingReduce");
+  const auto number = [](uint64_t execution) {
+    return [execution](CollectiveArgs& args) { args.execution = execution; };
+  };
+  auto& first = job.Start(0, request, number(7));
+  auto& second = job.Start(0, request, number(8));
+  auto& third = job.Start(1, request, number(8));
+  job.environment().RunAll();
+  EXPECT_TRUE(first.pending());
+  EXPECT_FALSE(second.pending());
+  EXPECT_FALSE(third.pending());
+  job.Start(1, request, number(7));
+  EXPECT_EQ(first.num_done, 1);
+}
+
+}  // namespace engine_test
+}  // namespace tutti

@@ -1,0 +1,387 @@
+// Calls of one request again and again, which find all settled: they end as
+// first calls do.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tests/doubles/local_job.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/executor.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace repeated_calls_test {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr int kNumDevices = 3;
+constexpr int64_t kNumElements = 5;
+
+class RepeatedCallsTest : public testing::TestWithParam<std::string> {
+ protected:
+  RepeatedCallsTest() {
+    for (int device = 0; device < kNumDevices; ++device) {
+      inputs_.push_back(*Tensor::Allocate(DType::kFloat32,
+                                          TensorShape::Vector(kNumElements)));
+    }
+    SetInputs(1);
+    CallAllAndExpect(IsOk());  // What comes after it is repeated.
+  }
+
+  static float* FloatsOf(Tensor& tensor) {
+    return reinterpret_cast<float*>(tensor.mutable_data());
+  }
+
+  // Of device d: (d + 1) * factor.
+  void SetInputs(float factor) {
+    for (int device = 0; device < kNumDevices; ++device) {
+      for (int64_t i = 0; i < kNumElements; ++i) {
+        FloatsOf(inputs_[device])[i] = static_cast<float>(device + 1) * factor;
+      }
+    }
+  }
+
+  std::vector<float> Result(int device) {
+    const float* const begin = FloatsOf(outputs_[device]);
+    return std::vector<float>(begin, begin + kNumElements);
+  }
+
+  std::shared_ptr<const CollectiveRequest> Request(InstanceKey instance = 1) {
+    CollectiveRequest request = job_.AllReduceRequest(kNumElements, GetParam());
+    request.instance_key = instance;
+    return std::make_shared<const CollectiveRequest>(request);
+  }
+
+  CollectiveArgs Args(int device) {
+    return {.device = job_.devices()[static_cast<size_t>(device)],
+            .request = request_,
+            .input = inputs_[static_cast<size_t>(device)],
+            .output = &outputs_[device]};
+  }
+
+  void Call(CollectiveArgs args, int device) {
+    job_.executor().ExecuteAsync(std::move(args),
+                                 [this, device](absl::Status status) {
+                                   ends_[device].push_back(std::move(status));
+                                 });
+    job_.environment().RunAll();
+  }
+  void Call(int device) { Call(Args(device), device); }
+
+  // Ends the execution on all members.
+  void CallAndCancel(int device) {
+    CollectiveArgs limited = Args(device);
+    limited.cancellation = std::make_shared<Cancellation>();
+    Call(limited, device);
+    limited.cancellation->Cancel(absl::CancelledError("changed my mind"));
+    job_.environment().RunAll();
+  }
+
+  void CallAllAndExpect(const testing::Matcher<absl::Status>& matcher) {
+    for (auto& ends : ends_) ends.clear();
+    for (int device = 0; device < kNumDevices; ++device) Call(device);
+    for (const auto& ends : ends_) EXPECT_THAT(ends, ElementsAre(matcher));
+  }
+
+  LocalJob job_{{.devices_per_task = kNumDevices}};
+  const std::shared_ptr<const CollectiveRequest> request_ = Request();
+  std::vector<Tensor> inputs_;
+  Tensor outputs_[kNumDevices];
+  std::vector<absl::Status> ends_[kNumDevices];
+};
+
+INSTANTIATE_TEST_SUITE_P(Implementations, RepeatedCallsTest,
+                         testing::Values("LocalReduce", "RingReduce",
+                                         "TreeReduce", "LocalThenRing"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(RepeatedCallsTest, ReadTheInputsOfTheDay) {
+  for (int i = 2; i < 7; ++i) {
+    SetInputs(static_cast<float>(i));
+    CallAllAndExpect(IsOk());
+    for (int device = 0; device < kNumDevices; ++device) {
+      EXPECT_THAT(Result(device), AllOf(SizeIs(kNumElements), Each(6 * i)));
+    }
+  }
+}
+
+TEST_P(RepeatedCallsTest, AllocateAnOutputThatIsNotSet) {
+  for (Tensor& output : outputs_) output = Tensor();
+  CallAllAndExpect(IsOk());
+  for (int device = 0; device < kNumDevices; ++device) {
+    EXPECT_THAT(Result(device), Each(6));
+  }
+}
+
+TEST_P(RepeatedCallsTest, WhoSharesAnOutputMayHaveItsOwnTheNextTime) {
+  Tensor shared[kNumDevices];
+  for (int device = 0; device < kNumDevices; ++device) {
+    CollectiveArgs args = Args(device);
+    args.output = &shared[device];
+    args.allow_shared_output = true;
+    Call(args, device);
+  }
+  SetInputs(2);
+  CallAllAndExpect(IsOk());
+  for (int device = 0; device < kNumDevices; ++device) {
+    EXPECT_EQ(FloatsOf(shared[device])[0], 6);
+    EXPECT_THAT(Result(device), Each(12));
+  }
+}
+
+TEST_P(RepeatedCallsTest, NeedNoCallback) {
+  for (int device = 0; device < kNumDevices; ++device) {
+    FloatsOf(outputs_[device])[0] = 0;
+    job_.executor().ExecuteAsync(Args(device), nullptr);
+  }
+  job_.environment().RunAll();
+  for (int device = 0; device < kNumDevices; ++device) {
+    EXPECT_THAT(Result(device), Each(6));
+  }
+}
+
+TEST_P(RepeatedCallsTest, ACallbackMayMakeTheNextCall) {
+  int num_left[kNumDevices];
+  std::function<void(int)> call = [&](int device) {
+    job_.executor().ExecuteAsync(Args(device), [&, device](absl::Status s) {
+      ASSERT_THAT(s, IsOk());
+      if (--num_left[device] > 0) call(device);
+    });
+  };
+  for (int device = 0; device < kNumDevices; ++device) {
+    num_left[device] = 20'000;
+    call(device);
+  }
+  job_.environment().RunAll();
+  EXPECT_THAT(num_left, Each(0));
+}
+
+TEST_P(RepeatedCallsTest, ManyMayBeUnderWay) {
+  constexpr int kUnderWay = 100;
+  for (int device = 0; device < kNumDevices; ++device) {
+    ends_[device].clear();
+    for (int i = 0; i < kUnderWay; ++i) Call(device);
+  }
+  for (const auto& ends : ends_) {
+    EXPECT_THAT(ends, AllOf(SizeIs(kUnderWay), Each(IsOk())));
+  }
+}
+
+TEST_P(RepeatedCallsTest, KeepNeitherBuffersNorWhatTheCallbackHolds) {
+  const auto held = std::make_shared<int>();
+  int num_freed = 0;
+  const auto wrapped = [&num_freed](Tensor& tensor) {
+    return *Tensor::Wrap(DType::kFloat32, tensor.shape(), tensor.mutable_data(),
+                         [&num_freed] { ++num_freed; });
+  };
+  {
+    Tensor outputs[kNumDevices];
+    for (int device = 0; device < kNumDevices; ++device) {
+      outputs[device] = wrapped(outputs_[device]);
+      CollectiveArgs args = Args(device);
+      args.input = wrapped(inputs_[device]);
+      args.output = &outputs[device];
+      job_.executor().ExecuteAsync(
+          std::move(args),
+          [held](absl::Status status) { EXPECT_THAT(status, IsOk()); });
+    }
+    job_.environment().RunAll();
+    EXPECT_EQ(num_freed, kNumDevices);  // The inputs.
+  }
+  EXPECT_EQ(num_freed, 2 * kNumDevices);
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST_P(RepeatedCallsTest, AnAbortEndsThoseUnderWayAndLaterOnes) {
+  for (auto& ends : ends_) ends.clear();
+  Call(0);
+  Call(1);
+  job_.executor().StartAbort(absl::DataLossError("first"));
+  job_.environment().RunAll();
+  const auto first = StatusIs(StatusCode::kDataLoss, HasSubstr("first"));
+  EXPECT_THAT(ends_[0], ElementsAre(first));
+  EXPECT_THAT(ends_[1], ElementsAre(first));
+  CallAllAndExpect(first);
+}
+
+TEST_P(RepeatedCallsTest, BuffersAreFreeWhenAnEarlyErrorIsReported) {
+  Call(0);
+  CallAndCancel(1);
+  bool is_free = false;
+  bool was_free = false;
+  CollectiveArgs late = Args(2);
+  late.input =
+      *Tensor::Wrap(DType::kFloat32, inputs_[2].shape(),
+                    inputs_[2].mutable_data(), [&is_free] { is_free = true; });
+  job_.executor().ExecuteAsync(std::move(late), [&](absl::Status status) {
+    EXPECT_FALSE(status.ok());
+    was_free = is_free;
+  });
+  EXPECT_TRUE(was_free);
+}
+
+TEST_P(RepeatedCallsTest, TheEndOfTheGroupEndsThoseUnderWayAlone) {
+  for (auto& ends : ends_) ends.clear();
+  Call(0);
+  Call(1);
+  job_.resolver().EndGroup(1, absl::UnavailableError("lost"));
+  job_.environment().RunAll();
+  Call(2);
+  for (const auto& ends : ends_) {
+    EXPECT_THAT(ends, ElementsAre(StatusIs(StatusCode::kUnavailable,
+                                           HasSubstr("lost"))));
+  }
+  CallAllAndExpect(IsOk());  // In the group that is formed again.
+  SetInputs(2);
+  CallAllAndExpect(IsOk());
+  EXPECT_THAT(Result(1), Each(12));
+}
+
+TEST_P(RepeatedCallsTest, AnothersLimitEndsThemForThisExecution) {
+  for (auto& ends : ends_) ends.clear();
+  Call(0);
+  CallAndCancel(1);
+  Call(2);
+  for (const auto& ends : ends_) {
+    EXPECT_THAT(ends, ElementsAre(StatusIs(StatusCode::kCancelled,
+                                           HasSubstr("changed my mind"))));
+  }
+  CallAllAndExpect(IsOk());
+}
+
+TEST_P(RepeatedCallsTest, AWrongBufferEndsTheCallOnAllMembers) {
+  for (auto& ends : ends_) ends.clear();
+  Call(0);
+  CollectiveArgs wrong = Args(1);
+  wrong.input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(4));
+  Call(wrong, 1);
+  Call(2);
+  for (const auto& ends : ends_) {
+    EXPECT_THAT(
+        ends,
+        ElementsAre(StatusIs(
+            StatusCode::kInvalidArgument,
+            AllOf(HasSubstr("rank 1"), HasSubstr("the input is float32[4]")))));
+  }
+  CallAllAndExpect(IsOk());
+}
+
+TEST_P(RepeatedCallsTest, NoPlaceForTheOutputIsAnError) {
+  for (auto& ends : ends_) ends.clear();
+  CollectiveArgs wrong = Args(0);
+  wrong.output = nullptr;
+  Call(wrong, 0);
+  EXPECT_THAT(ends_[0], ElementsAre(StatusIs(
+                            StatusCode::kInvalidArgument,
+                            HasSubstr("there is no place for the output"))));
+}
+
+TEST_P(RepeatedCallsTest, OthersMayCallWithAnEqualRequestOrWithSegments) {
+  for (auto& ends : ends_) ends.clear();
+  Call(0);
+  CollectiveArgs equal = Args(1);
+  equal.request = Request();
+  Call(equal, 1);
+  CollectiveArgs segments = Args(2);
+  segments.segments = *SegmentList::Create({{inputs_[2], outputs_[2]}});
+  segments.input = Tensor();
+  segments.output = nullptr;
+  Call(segments, 2);
+  for (const auto& ends : ends_) EXPECT_THAT(ends, ElementsAre(IsOk()));
+  for (int device = 0; device < kNumDevices; ++device) {
+    EXPECT_THAT(Result(device), Each(6));
+  }
+}
+
+TEST_P(RepeatedCallsTest, WhatDependsOnThemWaitsForAllOfThem) {
+  CollectiveRequest dependent = *Request(/*instance=*/2);
+  dependent.impl_details.dependencies = {{1, 1}};
+  const auto request = std::make_shared<const CollectiveRequest>(dependent);
+  Tensor outputs[kNumDevices];
+  int num_ended = 0;
+  const auto call_dependent = [&] {
+    for (int device = 0; device < kNumDevices; ++device) {
+      CollectiveArgs args = Args(device);
+      args.request = request;
+      args.output = &outputs[device];
+      job_.executor().ExecuteAsync(std::move(args), [&](absl::Status status) {
+        EXPECT_THAT(status, IsOk());
+        ++num_ended;
+      });
+    }
+    job_.environment().RunAll();
+  };
+  call_dependent();  // The first one, for which the constructor has called.
+  EXPECT_EQ(num_ended, kNumDevices);
+  call_dependent();
+  for (int device = 0; device < kNumDevices; ++device) {
+    EXPECT_EQ(num_ended, kNumDevices);
+    Call(device);
+  }
+  EXPECT_EQ(num_ended, 2 * kNumDevices);
+}
+
+// What callbacks see of the step is over: the last one may end it.
+TEST_P(RepeatedCallsTest, ACallbackMayLetGoOfTheLastReferenceToTheExecutor) {
+  std::shared_ptr<CollectiveExecutor> executor = job_.manager().FindOrCreate(2);
+  const std::weak_ptr<CollectiveExecutor> weak = executor;
+  for (int round = 0; round < 2; ++round) {
+    int num_ended = 0;
+    for (int device = 0; device < kNumDevices; ++device) {
+      const auto kept = executor;  // Until the call has been made.
+      kept->ExecuteAsync(Args(device), [&](absl::Status status) {
+        EXPECT_THAT(status, IsOk());
+        if (++num_ended < kNumDevices || round == 0) return;
+        executor.reset();
+        job_.manager().Cleanup(2);
+      });
+    }
+    job_.environment().RunAll();
+    EXPECT_EQ(num_ended, kNumDevices);
+  }
+  EXPECT_TRUE(weak.expired());
+}
+
+class RecordingObserver : public CollectiveObserver {
+ public:
+  void OnFinished(const Finished& finished) override {
+    outputs.push_back(finished.output);
+  }
+
+  std::vector<Tensor> outputs;
+};
+
+TEST_P(RepeatedCallsTest, AreShownToTheObserver) {
+  const auto observer = std::make_shared<RecordingObserver>();
+  job_.manager().SetObserver(observer);
+  const auto executor = job_.manager().FindOrCreate(3);
+  for (int round = 0; round < 2; ++round) {
+    observer->outputs.clear();
+    for (int device = 0; device < kNumDevices; ++device) {
+      executor->ExecuteAsync(Args(device), [](absl::Status status) {
+        EXPECT_THAT(status, IsOk());
+      });
+    }
+    job_.environment().RunAll();
+    ASSERT_THAT(observer->outputs, SizeIs(kNumDevices));
+    for (const Tensor& output : observer->outputs) {
+      EXPECT_EQ(reinterpret_cast<const float*>(output.data())[0], 6);
+    }
+  }
+}
+
+}  // namespace repeated_calls_test
+}  // namespace tutti

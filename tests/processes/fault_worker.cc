@@ -1,0 +1,319 @@
+// One task of a cluster that does what it is told, one line at a time, and says
+// what becomes of it, so that a test knows where it is when it kills it.
+//
+// usage: fault_worker ADDRESS,... TASK DEVICES default|fast
+//
+// Commands, from standard input; those that name an ID end later, with a line
+// "ID STATUS", all others are answered by "NAME STATUS":
+//   join SECONDS
+//   run ID GROUP SIZE FIRST_RANK INSTANCE ELEMENTS [SECONDS]
+//       all_reduce by all devices of this task, with consecutive ranks, and
+//       with that deadline; ends with DATA_LOSS if an element is wrong
+//   loop ID GROUP SIZE FIRST_RANK INSTANCE ELEMENTS
+//       the same again and again until it fails; says "ID going" once the
+//       third has ended
+//   step NUMBER            the step of what is run from now on
+//   reform GROUP
+//   health TASK SECONDS
+//   cleanup STEP
+//   leave SECONDS
+//   count                  "count FDS THREADS" of this process
+//   end                    also at the end of the input
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/mutex.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace {
+
+// One line, from any thread.
+void Say(absl::string_view name, absl::string_view what) {
+  const std::string line =
+      absl::StrCat(name, " ", absl::StrReplaceAll(what, {{"\n", " "}}), "\n");
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+void Say(absl::string_view name, const absl::Status& status) {
+  Say(name, status.ToString());
+}
+
+int CountEntries(const char* folder) {
+  int count = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator(folder)) {
+    ++count;
+  }
+  return count;
+}
+
+// What all devices of this task do together. Rank r has the elements
+// r, r + 1, r + 2, ...
+class Job : public std::enable_shared_from_this<Job> {
+ public:
+  struct Options {
+    std::string id;
+    GroupKey group = 0;
+    int group_size = 0;
+    int first_rank = 0;
+    InstanceKey instance = 0;
+    int64_t num_elements = 0;
+    absl::Time deadline = absl::InfiniteFuture();
+    bool repeats = false;
+  };
+
+  Job(Options options, const Environment& environment, ClusterRuntime* runtime,
+      int64_t step)
+      : options_(std::move(options)),
+        environment_(environment),
+        devices_(runtime->devices()),
+        executor_(runtime->manager().FindOrCreate(step)) {
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      CollectiveRequest request;
+      request.group_key = options_.group;
+      request.group_size = options_.group_size;
+      request.rank = options_.first_rank + static_cast<int>(i);
+      request.instance_key = options_.instance;
+      request.op = AllReduce{};
+      request.dtype = DType::kInt64;
+      request.shape = TensorShape::Vector(options_.num_elements);
+      inputs_.emplace_back(static_cast<size_t>(options_.num_elements));
+      for (size_t k = 0; k < inputs_[i].size(); ++k) {
+        inputs_[i][k] = request.rank + static_cast<int64_t>(k);
+      }
+      outputs_.emplace_back(inputs_[i].size());
+      requests_.push_back(
+          std::make_shared<const CollectiveRequest>(std::move(request)));
+    }
+    tensors_.resize(devices_.size());
+  }
+
+  void Start() {
+    {
+      MutexLock lock(&mu_);
+      num_left_ = devices_.size();
+    }
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      const TensorShape& shape = requests_[i]->shape;
+      std::memset(outputs_[i].data(), 0, outputs_[i].size() * sizeof(int64_t));
+      tensors_[i] = *Tensor::Wrap(DType::kInt64, shape, outputs_[i].data());
+      executor_->ExecuteAsync(
+          {.device = devices_[i],
+           .request = requests_[i],
+           .input = *Tensor::Wrap(DType::kInt64, shape, inputs_[i].data()),
+           .output = &tensors_[i],
+           .deadline = options_.deadline},
+          [self = shared_from_this()](const absl::Status& status) {
+            self->OnDone(status);
+          });
+    }
+  }
+
+ private:
+  void OnDone(const absl::Status& status) {
+    {
+      MutexLock lock(&mu_);
+      status_.Update(status);
+      if (--num_left_ > 0) return;
+    }
+    environment_.queue->Schedule([self = shared_from_this()] { self->Next(); });
+  }
+
+  void Next() {
+    absl::Status status;
+    int num_rounds = 0;
+    {
+      MutexLock lock(&mu_);
+      if (status_.ok()) status_ = Check();
+      status = status_;
+      num_rounds = ++num_rounds_;
+    }
+    if (!status.ok() || !options_.repeats) return Say(options_.id, status);
+    if (num_rounds == 3) Say(options_.id, "going");
+    Start();
+  }
+
+  absl::Status Check() const {
+    const int64_t size = options_.group_size;
+    int64_t num_wrong = 0;
+    for (const auto& output : outputs_) {
+      for (size_t k = 0; k < output.size(); ++k) {
+        const int64_t wanted =
+            size * (size - 1) / 2 + size * static_cast<int64_t>(k);
+        if (output[k] != wanted) ++num_wrong;
+      }
+    }
+    if (num_wrong == 0) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(num_wrong, " elements are wrong"));
+  }
+
+  const Options options_;
+  const Environment environment_;
+  const std::vector<Device*> devices_;
+  const std::shared_ptr<CollectiveExecutor> executor_;
+  std::vector<std::shared_ptr<const CollectiveRequest>> requests_;
+
+  // One for each device; between rounds they belong to Next().
+  std::vector<std::vector<int64_t>> inputs_;
+  std::vector<std::vector<int64_t>> outputs_;
+  std::vector<Tensor> tensors_;
+
+  Mutex mu_;
+  size_t num_left_ ABSL_GUARDED_BY(mu_) = 0;
+  int num_rounds_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+class Worker {
+ public:
+  Worker(const Environment& environment,
+         std::unique_ptr<ClusterRuntime> runtime)
+      : environment_(environment), runtime_(std::move(runtime)) {}
+
+  // False at the end.
+  bool Obey(const std::string& line) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    if (name == "end") return false;
+    if (name == "join") {
+      Join(After(words));
+    } else if (name == "run" || name == "loop") {
+      Run(words, /*repeats=*/name == "loop");
+    } else if (name == "step") {
+      words >> step_;
+      Say(name, absl::OkStatus());
+    } else if (name == "reform") {
+      GroupKey key = 0;
+      words >> key;
+      runtime_->ReformGroup(key, absl::AbortedError("reformed at will"));
+      Say(name, absl::OkStatus());
+    } else if (name == "health") {
+      std::string task;
+      double seconds = 0;
+      words >> task >> seconds;
+      runtime_->CheckHealth(task, absl::Seconds(seconds), Report(name));
+    } else if (name == "cleanup") {
+      int64_t step = 0;
+      words >> step;
+      runtime_->CleanupStep(step, Report(name));
+    } else if (name == "leave") {
+      runtime_->Leave(After(words), Report(name));
+    } else if (name == "count") {
+      Say(name, absl::StrCat(CountEntries("/proc/self/fd"), " ",
+                             CountEntries("/proc/self/task")));
+    } else {
+      Say(name, absl::InvalidArgumentError("unknown command"));
+    }
+    return true;
+  }
+
+ private:
+  static StatusCallback Report(const std::string& name) {
+    return [name](const absl::Status& status) { Say(name, status); };
+  }
+
+  absl::Time After(std::istream& words) const {
+    double seconds = 0;
+    words >> seconds;
+    return environment_.clock->Now() + absl::Seconds(seconds);
+  }
+
+  void Join(absl::Time deadline) {
+    runtime_->Join(
+        deadline,
+        [](const std::vector<int>& missing) {
+          Say("missing", absl::StrJoin(missing, ","));
+        },
+        Report("join"));
+  }
+
+  void Run(std::istream& words, bool repeats) {
+    Job::Options options{.repeats = repeats};
+    words >> options.id >> options.group >> options.group_size >>
+        options.first_rank >> options.instance >> options.num_elements;
+    if (double seconds = 0; words >> seconds) {
+      options.deadline = environment_.clock->Now() + absl::Seconds(seconds);
+    }
+    std::make_shared<Job>(std::move(options), environment_, runtime_.get(),
+                          step_)
+        ->Start();
+  }
+
+  const Environment environment_;
+  const std::unique_ptr<ClusterRuntime> runtime_;
+  int64_t step_ = 1;
+};
+
+absl::StatusOr<std::unique_ptr<ClusterRuntime>> CreateRuntime(
+    const Environment& environment, char** argv) {
+  ClusterSpec cluster;
+  cluster.addresses = absl::StrSplit(argv[1], ',');
+  int num_devices = 0;
+  if (!absl::SimpleAtoi(argv[2], &cluster.this_task) ||
+      !absl::SimpleAtoi(argv[3], &num_devices)) {
+    return absl::InvalidArgumentError("wanted the numbers TASK and DEVICES");
+  }
+  return ClusterRuntime::Create(
+      {.cluster = cluster,
+       .environment = environment,
+       .devices_per_task = num_devices,
+       .make_transport = [cluster, environment](uint64_t incarnation)
+           -> absl::StatusOr<std::shared_ptr<Transport>> {
+         auto transport = CreateGrpcTransport({.cluster = cluster,
+                                               .incarnation = incarnation,
+                                               .environment = environment,
+                                               .job_id = cluster.job,
+                                               .insecure = true});
+         if (!transport.ok()) return transport.status();
+         return std::shared_ptr<Transport>(*std::move(transport));
+       },
+       .health = std::string(argv[4]) == "fast" ? HealthProfile::Fast()
+                                                : HealthProfile::Default()});
+}
+
+int Main(int argc, char** argv) {
+  if (argc != 5) {
+    Say("create", "wanted ADDRESS,... TASK DEVICES default|fast");
+    return 2;
+  }
+  const DefaultEnvironment environment(2);
+  {
+    auto runtime = CreateRuntime(environment.get(), argv);
+    Say("create", runtime.status());
+    if (!runtime.ok()) return 1;
+    Worker worker(environment.get(), *std::move(runtime));
+    std::string line;
+    while (std::getline(std::cin, line) && worker.Obey(line)) {
+    }
+  }
+  Say("end", absl::OkStatus());
+  return 0;
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) { return tutti::Main(argc, argv); }

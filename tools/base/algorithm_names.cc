@@ -1,0 +1,67 @@
+#include "tools/base/algorithm_names.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/choice/parts.h"
+#include "tools/base/exit_status.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/selection.h"
+
+namespace tutti {
+namespace {
+
+// Whether it can, where `delegate` connects the processes.
+bool Serves(const CollectiveRegistry& registry, absl::string_view name,
+            CollectiveType type, const std::string& delegate = "") {
+  const GroupLayout layout = GroupLayout::Uniform(1, 1);
+  return SelectImplementation(registry, {.type = type,
+                                         .layout = layout,
+                                         .device_type = "CPU",
+                                         .one_process = true,
+                                         .delegate = delegate,
+                                         .implementation = std::string(name)})
+      .ok();
+}
+
+}  // namespace
+
+absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
+                            absl::string_view name) {
+  if (registry.Find(name).ok()) return absl::OkStatus();
+  return UsageError(absl::StrCat(
+      "unknown algorithm \"", name, "\"; known: ",
+      absl::StrJoin(registry.List(), ", ",
+                    [](std::string* out, const CollectiveRegistry::Entry& e) {
+                      absl::StrAppend(out, e.name);
+                    })));
+}
+
+absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
+                            absl::string_view name, CollectiveType type) {
+  const absl::Status known = CheckAlgorithm(registry, name);
+  if (!known.ok()) return known;
+  const auto factory = *registry.Find(name);
+  const ImplementationTraits& traits = factory->traits();
+  if (Serves(registry, name, type, traits.delegate)) return absl::OkStatus();
+  const std::string why_not = WhyNotOfParts(traits);
+  if (!why_not.empty() && absl::c_linear_search(traits.collectives, type)) {
+    return UsageError(absl::StrCat(name, " ", why_not));
+  }
+  const std::vector<std::string> others = AlgorithmsFor(registry, type);
+  return UsageError(absl::StrCat(
+      name, " does not do ", Name(type), " on CPU devices; these do: ",
+      others.empty() ? "none" : absl::StrJoin(others, ", ")));
+}
+
+std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
+                                       CollectiveType type) {
+  std::vector<std::string> names;
+  for (const CollectiveRegistry::Entry& entry : registry.List()) {
+    if (Serves(registry, entry.name, type)) names.push_back(entry.name);
+  }
+  return names;
+}
+
+}  // namespace tutti

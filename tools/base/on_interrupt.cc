@@ -1,0 +1,81 @@
+#include "tools/base/on_interrupt.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "tools/base/end_by_signal.h"
+
+namespace tutti {
+namespace {
+
+constexpr unsigned char kEnd = 0;  // No signal has this number.
+
+// From the handler, which may do little else but write, to the thread. Never
+// closed: a handler may still be running when nobody handles signals any more.
+struct SignalPipe {
+  int ends[2] = {-1, -1};
+
+  SignalPipe() {
+    if (pipe2(ends, O_CLOEXEC) != 0) ends[0] = ends[1] = -1;
+  }
+};
+
+SignalPipe& ThePipe() {
+  static SignalPipe pipe;
+  return pipe;
+}
+
+void Send(unsigned char number) {
+  while (write(ThePipe().ends[1], &number, 1) < 0 && errno == EINTR) {
+  }
+}
+
+void Handle(int signal) {
+  const int saved_errno = errno;
+  Send(static_cast<unsigned char>(signal));
+  errno = saved_errno;
+}
+
+unsigned char Receive() {
+  unsigned char number = kEnd;
+  while (read(ThePipe().ends[0], &number, 1) < 0 && errno == EINTR) {
+  }
+  return number;
+}
+
+}  // namespace
+
+OnInterrupt::OnInterrupt(std::function<void()> clean_up)
+    : clean_up_(std::move(clean_up)) {
+  if (ThePipe().ends[0] < 0) return;  // Signals end the process at once, then.
+  thread_ = std::thread([this] {
+    const unsigned char number = Receive();
+    if (number == kEnd) return;
+    clean_up_();
+    EndBySignal(number);
+  });
+  for (int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
+    struct sigaction old_action = {};
+    sigaction(number, nullptr, &old_action);
+    if (old_action.sa_handler == SIG_IGN) continue;
+    struct sigaction action = {};
+    action.sa_handler = Handle;
+    action.sa_flags = SA_RESTART;
+    sigaction(number, &action, nullptr);
+    replaced_.push_back({number, old_action});
+  }
+}
+
+OnInterrupt::~OnInterrupt() {
+  for (const Replaced& replaced : replaced_) {
+    sigaction(replaced.signal, &replaced.action, nullptr);
+  }
+  if (!thread_.joinable()) return;
+  Send(kEnd);
+  thread_.join();
+}
+
+}  // namespace tutti

@@ -1,0 +1,41 @@
+#ifndef TUTTI_TOOLS_BASE_TEXT_TABLE_H_
+#define TUTTI_TOOLS_BASE_TEXT_TABLE_H_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace tutti {
+
+enum class Align { kLeft, kRight };
+
+struct Column {
+  std::string title;  // With its unit: "p50 [us]".
+  Align align = Align::kRight;
+  size_t width = 0;  // At least that of the title; wider cells push the rest.
+};
+
+// Text in columns, two spaces apart. Lines end without spaces and with a
+// newline; they can be printed as they come, if the columns were wide enough.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<Column> columns);
+
+  // Widens the columns so that all `rows` fit.
+  void Fit(absl::Span<const std::vector<std::string>> rows);
+
+  std::string Header() const;
+
+  // Missing cells are empty.
+  std::string Row(absl::Span<const std::string> cells) const;
+
+ private:
+  std::vector<Column> columns_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_BASE_TEXT_TABLE_H_

@@ -1,0 +1,114 @@
+#include "tools/base/usage_message.h"
+
+#include <functional>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace tutti {
+namespace {
+
+template <typename T>
+std::string JoinNames(const std::vector<const T*>& named) {
+  return absl::StrJoin(named, ", ", [](std::string* out, const T* one) {
+    absl::StrAppend(out, one->get_name());
+  });
+}
+
+// As the help has it, but on one line.
+std::string DescriptionOf(const CLI::Option& option) {
+  return absl::StrReplaceAll(option.get_description(), {{"\n", " "}});
+}
+
+// The command that the line names; the program itself if it names none.
+const CLI::App& CommandOf(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen[0];
+}
+
+std::string UnknownWord(const CLI::App& app) {
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  const auto found =
+      absl::c_find_if(rest, [](const std::string& one) { return one != "--"; });
+  const std::string word = found == rest.end() ? "--" : *found;
+  if (absl::StartsWith(word, "-")) {
+    return absl::StrCat("unknown option \"", word, "\"");
+  }
+  const CLI::App& command = CommandOf(app);
+  if (&command == &app) {
+    return absl::StrCat(
+        "unknown command \"", word, "\"; known: ",
+        JoinNames(app.get_subcommands(std::function<bool(const CLI::App*)>())));
+  }
+  const std::string positionals = JoinNames(command.get_options(
+      [](const CLI::Option* option) { return option->get_positional(); }));
+  return absl::StrCat("unexpected argument \"", word, "\"; wanted ",
+                      positionals, positionals.empty() ? "" : " and ",
+                      "options only");
+}
+
+std::string MissingArgument(const CLI::ParseError& error,
+                            const CLI::App& command) {
+  const auto missing = command.get_options([](const CLI::Option* option) {
+    return option->get_required() && option->count() == 0;
+  });
+  if (missing.empty()) return error.what();  // Of a command after "--".
+  const CLI::Option& option = *missing[0];
+  return option.get_positional()
+             ? absl::StrCat("wanted a ", option.get_name(), ": ",
+                            DescriptionOf(option))
+             : absl::StrCat(option.get_name(),
+                            " is missing: ", DescriptionOf(option));
+}
+
+// The option that an error of CLI11 speaks of; null if that cannot be told.
+const CLI::Option* OptionOf(absl::string_view message,
+                            const CLI::App& command) {
+  absl::ConsumePrefix(&message, "Could not convert: ");
+  const std::string name(message.substr(0, message.find_first_of(": ")));
+  const CLI::Option* option = command.get_option_no_throw(name);
+  // Of the value of a flag it leaves out the dashes.
+  return option != nullptr
+             ? option
+             : command.get_option_no_throw(absl::StrCat("--", name));
+}
+
+std::string WrongNumberOfValues(const CLI::Option& option) {
+  const int max = option.get_items_expected_max();
+  if (max == 0) return absl::StrCat(option.get_name(), " takes no value");
+  if (static_cast<int>(option.count()) > max) {
+    return absl::StrCat(option.get_name(), " is given more than once");
+  }
+  return absl::StrCat(option.get_name(),
+                      " needs a value: ", DescriptionOf(option));
+}
+
+}  // namespace
+
+std::string UsageMessage(const CLI::ParseError& error, const CLI::App& app) {
+  const CLI::App& command = CommandOf(app);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) return UnknownWord(app);
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) {
+    return MissingArgument(error, command);
+  }
+  if (dynamic_cast<const CLI::ExcludesError*>(&error)) {
+    return absl::StrReplaceAll(error.what(),
+                               {{" excludes ", " does not go with "}});
+  }
+  if (dynamic_cast<const CLI::RequiresError*>(&error)) {
+    return absl::StrReplaceAll(error.what(), {{" requires ", " needs "}});
+  }
+  const bool is_told_by_validator =
+      dynamic_cast<const CLI::ValidationError*>(&error) != nullptr;
+  const CLI::Option* option = OptionOf(error.what(), command);
+  if (is_told_by_validator || option == nullptr) return error.what();
+  return WrongNumberOfValues(*option);
+}
+
+}  // namespace tutti

@@ -1,0 +1,211 @@
+#include "tools/cluster/cluster_mode.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "remote/grpc/connection/listen_address.h"
+#include "tools/base/environment_variables.h"
+#include "tools/base/exit_status.h"
+#include "tools/base/waiting_note.h"
+#include "tools/cluster/cluster_party.h"
+#include "tools/cluster/mpi_network.h"
+#include "tools/cluster/task_network.h"
+#include "tools/launch/certificate_expiry.h"
+#include "tools/launch/own_address.h"
+#include "tools/launch/quiet_grpc.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
+
+namespace tutti {
+namespace {
+
+// The others ask every 0.2 s, up to a second later where they had to connect,
+// and more where processors are few.
+constexpr absl::Duration kStayAfterRefusal = absl::Seconds(3);
+
+GrpcTransportOptions TransportOptions(const Environment& environment,
+                                      const ClusterOptions& options,
+                                      uint64_t incarnation) {
+  GrpcTransportOptions transport{
+      .cluster = options.cluster,
+      .incarnation = incarnation,
+      .environment = environment,
+      .job_id = options.cluster.job,
+      .token = options.token,
+      .bind_address = SplitAddress(options.listen_address).host,
+      .insecure = options.insecure,
+  };
+  if (options.tls.has_value()) {
+    transport.tls = {.certificate = options.tls->certificate,
+                     .key = options.tls->key,
+                     .ca = options.tls->ca};
+  }
+  return transport;
+}
+
+// Not an error: the others may reach it there all the same, through a router
+// that translates addresses.
+void TellOfForeignAddress(const ClusterOptions& options,
+                          const Console& console) {
+  const ClusterSpec& cluster = options.cluster;
+  const std::string own =
+      SplitAddress(cluster.addresses[cluster.this_task]).host;
+  const bool everywhere = SplitAddress(options.listen_address).host == "::";
+  if (!everywhere || !IsAddressOfAnotherMachine(own)) return;
+  console.err << "tutti: note: " << own
+              << " is no address of this machine; listening everywhere\n"
+              << std::flush;
+}
+
+// The others would only say that they do not trust this task.
+absl::Status CheckCertificates(const ClusterOptions& options, Clock* clock) {
+  if (!options.tls.has_value()) return absl::OkStatus();
+  for (const std::string& path : {options.tls->certificate, options.tls->ca}) {
+    const absl::Status status = CheckNotExpired(path, clock->Now());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TaskNetwork> GrpcNetwork(const Environment& environment,
+                                        const ClusterOptions& options,
+                                        const Console& console) {
+  const absl::Status status = CheckCertificates(options, environment.clock);
+  if (!status.ok()) return status;
+  SilenceGrpc(EnvironmentVariable);
+  TellOfForeignAddress(options, console);
+  return TaskNetwork{
+      .cluster = options.cluster,
+      .make_transport = [environment, options](uint64_t incarnation)
+          -> absl::StatusOr<std::shared_ptr<Transport>> {
+        return CreateGrpcTransport(
+            TransportOptions(environment, options, incarnation));
+      }};
+}
+
+// Ranks are counted by what mpirun says, before MPI is up. Where it is not the
+// mpirun of this MPI, each process may be alone there.
+absl::Status CheckMpi(const ClusterSpec& told, const ClusterSpec& found) {
+  if (told.num_tasks() == found.num_tasks() &&
+      told.this_task == found.this_task) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the variables of mpirun say that this is process ", told.this_task,
+      " of ", told.num_tasks(), ", MPI that it is process ", found.this_task,
+      " of ", found.num_tasks(),
+      ": is it the mpirun of the Open MPI that tutti was linked with?"));
+}
+
+ClusterRuntime::Options RuntimeOptions(const Environment& environment,
+                                       const ClusterOptions& options,
+                                       const TaskNetwork& network) {
+  return {.cluster = network.cluster,
+          .environment = environment,
+          .devices_per_task = options.devices_per_task,
+          .make_transport = network.make_transport,
+          .health = options.fast_detection ? HealthProfile::Fast()
+                                           : HealthProfile::Default()};
+}
+
+// Nothing that time would mend.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+         absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
+}
+
+// So that the others, who ask again and again, are refused too, and need not
+// wait for a task that is gone.
+void StayForOthers(Clock* clock) {
+  BlockingCounter over(1);
+  clock->CallAt(clock->Now() + kStayAfterRefusal,
+                [&over] { over.DecrementCount(); });
+  over.Wait();
+}
+
+// In the words of this tool.
+absl::Status NameToken(const absl::Status& status) {
+  if (!absl::IsUnauthenticated(status) ||
+      !absl::StrContains(status.message(), "token")) {
+    return status;
+  }
+  return absl::UnauthenticatedError(absl::StrCat(
+      status.message(), "; TUTTI_TOKEN must be the same for all tasks"));
+}
+
+absl::Status Join(ClusterRuntime* runtime, const Environment& environment,
+                  absl::Duration timeout, const Console& console) {
+  const auto note = WaitingNote::Create(runtime->cluster(), timeout,
+                                        environment.clock, console);
+  BlockingCounter joined(1);
+  absl::Status result;
+  runtime->Join(
+      environment.clock->Now() + timeout,
+      [note](const std::vector<int>& missing) { note->SetMissing(missing); },
+      [&](absl::Status status) {
+        result = std::move(status);
+        joined.DecrementCount();
+      });
+  joined.Wait();
+  note->End();
+  if (IsRefusal(result)) StayForOthers(environment.clock);
+  return NameToken(result);
+}
+
+// With what all tasks must have in common beside the command's own options.
+std::string CommandOf(const PartyOptions& options) {
+  const int devices = options.cluster->devices_per_task;
+  if (devices == 1) return options.command;
+  return absl::StrCat(options.command, " --devices-per-task ", devices);
+}
+
+}  // namespace
+
+int NumRanks(const ClusterOptions& cluster) {
+  return cluster.cluster.num_tasks() * cluster.devices_per_task;
+}
+
+PartyFactory PartyOf(const Environment& environment, PartyOptions options,
+                     const Console& console) {
+  if (!options.cluster.has_value()) {
+    return LocalParty(environment, std::move(options.rules));
+  }
+  return [environment, options = std::move(options), &console](
+             int num_ranks,
+             int /*num_tasks*/) -> absl::StatusOr<std::unique_ptr<Party>> {
+    const ClusterOptions& cluster = *options.cluster;
+    if (num_ranks != NumRanks(cluster)) {
+      return UsageError(
+          absl::StrCat(num_ranks, " ranks do not fit the ", NumRanks(cluster),
+                       " devices of the cluster (", cluster.cluster.num_tasks(),
+                       " tasks with ", cluster.devices_per_task, " each)"));
+    }
+    const absl::StatusOr<TaskNetwork> network =
+        cluster.uses_mpi ? MpiNetwork(environment)
+                         : GrpcNetwork(environment, cluster, console);
+    if (!network.ok()) return network.status();
+    if (cluster.uses_mpi) {
+      const absl::Status same = CheckMpi(cluster.cluster, network->cluster);
+      if (!same.ok()) return same;
+    }
+    ClusterRuntime::Options runtime_options =
+        RuntimeOptions(environment, cluster, *network);
+    runtime_options.rules = options.rules;
+    auto runtime = ClusterRuntime::Create(std::move(runtime_options));
+    if (!runtime.ok()) return runtime.status();
+    const absl::Status joined =
+        Join(runtime->get(), environment, cluster.start_timeout, console);
+    if (!joined.ok()) return joined;
+    return MakeClusterParty(environment, *std::move(runtime),
+                            CommandOf(options));
+  };
+}
+
+}  // namespace tutti

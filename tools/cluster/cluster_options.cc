@@ -1,0 +1,427 @@
+#include "tools/cluster/cluster_options.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "tools/base/exit_status.h"
+#include "tools/base/option_values.h"
+#include "tools/cluster/cluster_file.h"
+#include "tools/launch/slurm.h"
+#include "tutti/collective.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kDefaultBasePort = 7000;
+constexpr char kAllAddresses[] = "[::]";  // Those of IPv4 too.
+
+// What mpirun tells the processes that it starts.
+constexpr char kMpiSize[] = "OMPI_COMM_WORLD_SIZE";
+constexpr char kMpiRank[] = "OMPI_COMM_WORLD_RANK";
+
+// What that of MPICH and its like tells them, Hydra; the second Slurm, too.
+constexpr char kHydraMark[] = "MPI_LOCALNRANKS";
+constexpr char kHydraSize[] = "PMI_SIZE";
+
+struct Setting {
+  std::string value;
+  std::string where;  // "--task", "cluster.json: task", "TUTTI_TASK".
+};
+
+absl::Status Blame(const Setting& setting, absl::string_view message) {
+  return UsageError(absl::StrCat(setting.where, ": ", message));
+}
+
+// All sources but Slurm.
+class Settings {
+ public:
+  static absl::StatusOr<Settings> Create(const ClusterWords& flags,
+                                         const Variables& variables) {
+    Settings settings(flags, variables);
+    const std::optional<Setting> path = settings.Find("cluster-file");
+    if (!path.has_value()) return settings;
+    absl::StatusOr<ClusterWords> file = ReadClusterFile(path->value);
+    if (!file.ok()) return file.status();
+    settings.file_ = *std::move(file);
+    settings.path_ = path->value;
+    return settings;
+  }
+
+  std::optional<Setting> Find(const std::string& name) const {
+    const auto flag = flags_.find(name);
+    if (flag != flags_.end()) return Setting{flag->second, "--" + name};
+    const std::string key = absl::StrReplaceAll(name, {{"-", "_"}});
+    const auto in_file = file_.find(name);
+    if (in_file != file_.end()) {
+      const std::string key_in_file = name == "cluster" ? "tasks" : key;
+      return Setting{in_file->second, absl::StrCat(path_, ": ", key_in_file)};
+    }
+    return FindVariable("TUTTI_" + absl::AsciiStrToUpper(key));
+  }
+
+  std::optional<Setting> FindVariable(const std::string& name) const {
+    std::optional<std::string> value = variables_(name);
+    if (!value.has_value()) return std::nullopt;
+    return Setting{*std::move(value), name};
+  }
+
+  const Variables& variables() const { return variables_; }
+
+ private:
+  Settings(const ClusterWords& flags, Variables variables)
+      : flags_(flags), variables_(std::move(variables)) {}
+
+  ClusterWords flags_;
+  ClusterWords file_;
+  std::string path_;
+  Variables variables_;
+};
+
+absl::StatusOr<int> NumberOf(const Setting& setting, int min, int max) {
+  std::string text = setting.value;
+  const std::string error = WholeNumber(min, max)(text);
+  if (!error.empty()) return Blame(setting, error);
+  int number = 0;
+  return absl::SimpleAtoi(text, &number) ? number : 0;
+}
+
+absl::StatusOr<int> NumberOr(const Settings& settings, const std::string& name,
+                             int otherwise, int min, int max) {
+  const std::optional<Setting> setting = settings.Find(name);
+  if (!setting.has_value()) return otherwise;
+  return NumberOf(*setting, min, max);
+}
+
+absl::StatusOr<bool> Flag(const Settings& settings, const std::string& name) {
+  const std::optional<Setting> setting = settings.Find(name);
+  if (!setting.has_value()) return false;
+  if (setting->value == "true" || setting->value == "1") return true;
+  if (setting->value == "false" || setting->value == "0") return false;
+  return Blame(*setting, absl::StrCat("\"", setting->value,
+                                      "\" is neither true nor false"));
+}
+
+// The last colon of "host:port", "[::1]:7000"; npos of "host", "[::1]".
+size_t ColonOfPort(absl::string_view address) {
+  if (absl::EndsWith(address, "]")) return absl::string_view::npos;
+  return address.rfind(':');
+}
+
+// A name, an IPv4 address, or an IPv6 address in brackets.
+bool IsHost(absl::string_view host) {
+  if (absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]")) {
+    in6_addr address;
+    return inet_pton(AF_INET6, std::string(host).c_str(), &address) == 1;
+  }
+  return !host.empty() && absl::c_all_of(host, [](char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
+  });
+}
+
+absl::Status CheckHosts(const Setting& setting, const ClusterSpec& cluster) {
+  for (const std::string& address : cluster.addresses) {
+    const absl::string_view host =
+        absl::string_view(address).substr(0, ColonOfPort(address));
+    if (IsHost(host)) continue;
+    return Blame(setting,
+                 absl::StrCat("\"", host,
+                              "\" is no host: wanted is a name, an "
+                              "IPv4 address, or an IPv6 address in brackets"));
+  }
+  return absl::OkStatus();
+}
+
+// Errors are those of a cluster with all but the number of this task.
+absl::Status CheckCluster(const Setting& setting, ClusterSpec cluster) {
+  cluster.this_task = 0;
+  const absl::Status status = Validate(cluster);
+  if (!status.ok()) return Blame(setting, status.message());
+  return CheckHosts(setting, cluster);
+}
+
+absl::StatusOr<std::vector<std::string>> AddressesOf(const Settings& settings,
+                                                     const Setting& cluster) {
+  std::vector<std::string> addresses;
+  for (absl::string_view address : absl::StrSplit(cluster.value, ',')) {
+    addresses.emplace_back(absl::StripAsciiWhitespace(address));
+  }
+  const std::optional<Setting> port = settings.Find("port");
+  if (!port.has_value()) return addresses;
+  return Blame(*port, absl::StrCat("does not go with ", cluster.where,
+                                   ", whose addresses have ports"));
+}
+
+// Where the addresses come from, and they.
+struct FoundAddresses {
+  Setting setting;
+  std::vector<std::string> addresses;
+};
+
+absl::StatusOr<FoundAddresses> FindAddresses(const Settings& settings) {
+  Setting from = {"", "Slurm's variables"};
+  absl::StatusOr<std::vector<std::string>> addresses;
+  const std::optional<Setting> cluster = settings.Find("cluster");
+  if (cluster.has_value()) {
+    from = *cluster;
+    addresses = AddressesOf(settings, *cluster);
+  } else if (settings.FindVariable("SLURM_PROCID").has_value()) {
+    const auto port =
+        NumberOr(settings, "port", kDefaultBasePort, /*min=*/1, /*max=*/65535);
+    if (!port.ok()) return port.status();
+    addresses = SlurmAddresses(settings.variables(), *port);
+  } else {
+    return UsageError(
+        "wanted to know who takes part: --cluster host1:7000,host2:7000, "
+        "--cluster-file FILE, TUTTI_CLUSTER, or to be started by mpirun or by "
+        "Slurm's srun");
+  }
+  if (!addresses.ok()) return addresses.status();
+  return FoundAddresses{from, *std::move(addresses)};
+}
+
+// Nothing if mpirun has not started this process, or a cluster is given.
+absl::StatusOr<std::optional<ClusterSpec>> FindMpiCluster(
+    const Settings& settings) {
+  const std::optional<Setting> size = settings.FindVariable(kMpiSize);
+  const std::optional<Setting> rank = settings.FindVariable(kMpiRank);
+  if (!size.has_value() || settings.Find("cluster").has_value()) {
+    return std::nullopt;
+  }
+  if (!rank.has_value()) {
+    return UsageError(absl::StrCat(kMpiSize, " is set, but not ", kMpiRank));
+  }
+  for (const char* name :
+       {"task", "bind", "port", "tls-cert", "tls-key", "tls-ca", "insecure"}) {
+    const std::optional<Setting> other = settings.Find(name);
+    if (!other.has_value()) continue;
+    return Blame(*other,
+                 "does not go with mpirun, whose processes talk through "
+                 "MPI, unless --cluster is given");
+  }
+  const auto num_tasks = NumberOf(*size, 1, kMaxGroupSize);
+  if (!num_tasks.ok()) return num_tasks.status();
+  const auto task = NumberOf(*rank, 0, *num_tasks - 1);
+  if (!task.ok()) return task.status();
+  ClusterSpec cluster = {.this_task = *task};
+  for (int i = 0; i < *num_tasks; ++i) {
+    cluster.addresses.push_back(absl::StrCat("mpi:", i + 1));
+  }
+  return cluster;
+}
+
+absl::StatusOr<int> FindTask(const Settings& settings, ClusterSpec cluster) {
+  std::optional<Setting> setting = settings.Find("task");
+  if (!setting.has_value()) setting = settings.FindVariable("SLURM_PROCID");
+  if (!setting.has_value() && cluster.num_tasks() == 1) return 0;
+  if (!setting.has_value()) {
+    return UsageError(absl::StrCat(
+        "wanted to know which of the ", cluster.num_tasks(),
+        " tasks this is: --task, TUTTI_TASK, or to be started by Slurm's "
+        "srun"));
+  }
+  const auto task = NumberOf(*setting, 0, kMaxGroupSize - 1);
+  if (!task.ok()) return task.status();
+  cluster.this_task = *task;
+  const absl::Status status = Validate(cluster);
+  if (!status.ok()) return Blame(*setting, status.message());
+  return *task;
+}
+
+absl::StatusOr<ClusterSpec> FindCluster(const Settings& settings) {
+  auto found = FindAddresses(settings);
+  if (!found.ok()) return found.status();
+  ClusterSpec cluster = {.addresses = std::move(found->addresses)};
+  absl::Status status = CheckCluster(found->setting, cluster);
+  if (!status.ok()) return status;
+  if (const auto job = settings.Find("job"); job.has_value()) {
+    cluster.job = job->value;
+    status = CheckCluster(*job, cluster);
+    if (!status.ok()) return status;
+  }
+  const auto task = FindTask(settings, cluster);
+  if (!task.ok()) return task.status();
+  cluster.this_task = *task;
+  return cluster;
+}
+
+// "host:port" of this task, or what --bind makes of it.
+absl::StatusOr<std::string> FindListenAddress(const Settings& settings,
+                                              const ClusterSpec& cluster) {
+  const std::string& own = cluster.addresses[cluster.this_task];
+  const size_t colon = ColonOfPort(own);
+  const std::string own_port = own.substr(colon);
+  const std::optional<Setting> bind = settings.Find("bind");
+  if (!bind.has_value()) {
+    return IsLoopback(own.substr(0, colon)) ? own : kAllAddresses + own_port;
+  }
+  if (IsHost(bind->value)) return bind->value + own_port;
+  return Blame(*bind, absl::StrCat("\"", bind->value,
+                                   "\" is no address such as 10.0.0.1 or "
+                                   "[::]; the port is that of the task"));
+}
+
+absl::StatusOr<absl::Duration> FindStartTimeout(const Settings& settings,
+                                                absl::Duration otherwise) {
+  const std::optional<Setting> setting = settings.Find("start-timeout");
+  if (!setting.has_value()) return otherwise;
+  std::string text = setting->value;
+  const std::string error = PositiveSeconds()(text);
+  if (!error.empty()) return Blame(*setting, error);
+  double seconds = 0;
+  return absl::SimpleAtod(text, &seconds) ? absl::Seconds(seconds) : otherwise;
+}
+
+absl::StatusOr<bool> FindDetection(const Settings& settings) {
+  const std::optional<Setting> setting = settings.Find("detect");
+  if (!setting.has_value() || setting->value == "default") return false;
+  if (setting->value == "fast") return true;
+  return Blame(*setting, absl::StrCat("\"", setting->value,
+                                      "\" is neither default nor fast"));
+}
+
+// All three files or none.
+absl::StatusOr<std::optional<TlsFiles>> FindTls(const Settings& settings,
+                                                int task) {
+  TlsFiles files;
+  std::optional<Setting> given;
+  std::vector<std::string> missing;
+  for (auto [name, path] :
+       {std::pair("tls-cert", &files.certificate),
+        std::pair("tls-key", &files.key), std::pair("tls-ca", &files.ca)}) {
+    const std::optional<Setting> setting = settings.Find(name);
+    if (!setting.has_value()) {
+      missing.push_back(absl::StrCat("--", name));
+      continue;
+    }
+    *path =
+        absl::StrReplaceAll(setting->value, {{"{task}", absl::StrCat(task)}});
+    given = setting;
+  }
+  if (!given.has_value()) return std::nullopt;
+  if (missing.empty()) return files;
+  return Blame(*given, absl::StrCat("needs ", absl::StrJoin(missing, " and "),
+                                    " as well"));
+}
+
+// What others could read; empty if nothing leaves the machine.
+std::string Exposed(const ClusterOptions& options) {
+  const auto is_loopback = [](absl::string_view address) {
+    return IsLoopback(address.substr(0, ColonOfPort(address)));
+  };
+  const ClusterSpec& cluster = options.cluster;
+  for (int task = 0; task < cluster.num_tasks(); ++task) {
+    if (is_loopback(cluster.addresses[task])) continue;
+    return absl::StrCat("the address of task ", task, ", ",
+                        cluster.addresses[task]);
+  }
+  if (is_loopback(options.listen_address)) return "";
+  return absl::StrCat("the address to listen at, ", options.listen_address);
+}
+
+absl::Status CheckSecurity(const ClusterOptions& options) {
+  if (options.tls.has_value() && options.insecure) {
+    return UsageError("--insecure does not go with --tls-cert: give one");
+  }
+  const std::string exposed = Exposed(options);
+  if (exposed.empty() || options.tls.has_value() || options.insecure) {
+    return absl::OkStatus();
+  }
+  return UsageError(absl::StrCat(
+      exposed,
+      ", can be reached from other machines: wanted --tls-cert, "
+      "--tls-key and --tls-ca (`tutti certs` makes some), or, where everybody "
+      "on the network may read and change all data, --insecure"));
+}
+
+// Who takes part, where they listen, and how safely.
+absl::Status FindNetwork(const Settings& settings, ClusterOptions* options) {
+  auto cluster = FindCluster(settings);
+  if (!cluster.ok()) return cluster.status();
+  options->cluster = *std::move(cluster);
+  auto listen_address = FindListenAddress(settings, options->cluster);
+  if (!listen_address.ok()) return listen_address.status();
+  options->listen_address = *std::move(listen_address);
+  auto tls = FindTls(settings, options->cluster.this_task);
+  if (!tls.ok()) return tls.status();
+  options->tls = *std::move(tls);
+  const auto insecure = Flag(settings, "insecure");
+  if (!insecure.ok()) return insecure.status();
+  options->insecure = *insecure;
+  options->token = settings.variables()("TUTTI_TOKEN").value_or("");
+  return CheckSecurity(*options);
+}
+
+absl::StatusOr<int> FindDevicesPerTask(const Settings& settings,
+                                       int num_tasks) {
+  return NumberOr(settings, "devices-per-task", /*otherwise=*/1, /*min=*/1,
+                  /*max=*/kMaxGroupSize / num_tasks);
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterOptions> ResolveClusterOptions(
+    const ClusterWords& flags, const Variables& variables) {
+  const auto settings = Settings::Create(flags, variables);
+  if (!settings.ok()) return settings.status();
+  auto mpi_cluster = FindMpiCluster(*settings);
+  if (!mpi_cluster.ok()) return mpi_cluster.status();
+  ClusterOptions options = {.uses_mpi = mpi_cluster->has_value()};
+  absl::Status status;
+  if (options.uses_mpi) {
+    options.cluster = **std::move(mpi_cluster);
+  } else {
+    status = FindNetwork(*settings, &options);
+    if (!status.ok()) return status;
+  }
+  const auto devices =
+      FindDevicesPerTask(*settings, options.cluster.num_tasks());
+  if (!devices.ok()) return devices.status();
+  options.devices_per_task = *devices;
+  const auto start_timeout = FindStartTimeout(*settings, options.start_timeout);
+  if (!start_timeout.ok()) return start_timeout.status();
+  options.start_timeout = *start_timeout;
+  const auto fast_detection = FindDetection(*settings);
+  if (!fast_detection.ok()) return fast_detection.status();
+  options.fast_detection = *fast_detection;
+  return options;
+}
+
+bool IsStartedByMpirun(const Variables& variables) {
+  return variables(kMpiSize).has_value();
+}
+
+absl::Status CheckNotStartedByHydra(const Variables& variables) {
+  int size = 0;
+  const bool is_of_several =
+      variables(kHydraMark).has_value() &&
+      absl::SimpleAtoi(variables(kHydraSize).value_or(""), &size) && size > 1;
+  if (!is_of_several) return absl::OkStatus();
+  return UsageError(absl::StrCat(
+      kHydraMark, " is set and ", kHydraSize, " is ", size,
+      ": an mpirun of MPICH's kind, such as Intel MPI's, has started this "
+      "process among others, of which tutti hears nothing; wanted: the mpirun "
+      "of the Open MPI that tutti was linked with, or --cluster"));
+}
+
+bool IsLoopback(absl::string_view host) {
+  if (absl::EqualsIgnoreCase(host, "localhost") || host == "[::1]") return true;
+  in_addr address;
+  return absl::StartsWith(host, "127.") &&
+         inet_pton(AF_INET, std::string(host).c_str(), &address) == 1;
+}
+
+}  // namespace tutti

@@ -1,0 +1,198 @@
+#include "tools/cluster/cluster_party.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "tools/base/bounded_text.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace {
+
+// What the tasks say to each other between collectives runs among their first
+// devices, in a group and a step of its own.
+constexpr GroupKey kGroup = GroupKey{1} << 62;
+constexpr int64_t kStep = int64_t{1} << 62;
+
+// Instances of it: one for each length of numbers, and one for each task that
+// may have an error to tell.
+constexpr InstanceKey kCommands = -1;
+constexpr InstanceKey kBarrier = 0;
+constexpr InstanceKey kErrors = 1;
+constexpr InstanceKey kNumbers = InstanceKey{1} << 32;
+
+// How much of an error's message the other tasks get.
+constexpr int64_t kErrorBytes = 2048;
+
+// How much of a command they get; its end is a NUL.
+constexpr int64_t kCommandBytes = 2048;
+
+// How long the others may take to end once this task is done: with its part of
+// the last collective, or with an error of which they hear too.
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(30);
+constexpr absl::Duration kFailedTimeout = absl::Seconds(2);
+
+class ClusterParty : public Party {
+ public:
+  ClusterParty(const Environment& environment,
+               std::unique_ptr<ClusterRuntime> runtime)
+      : environment_(environment), runtime_(std::move(runtime)) {}
+
+  int num_ranks() const override { return num_tasks() * num_local(); }
+  int first_rank() const override { return this_task() * num_local(); }
+  const std::vector<Device*>& devices() const override {
+    return runtime_->devices();
+  }
+  CollectiveExecutorMgr& manager() override { return runtime_->manager(); }
+  SelectionPolicy policy() const override { return runtime_->policy(); }
+  bool reports() const override { return this_task() == 0; }
+
+  absl::Status Align() override {
+    return Run(Request(kBarrier, Barrier{}), Tensor(), nullptr);
+  }
+
+  absl::Status Agree(const absl::Status& mine) override {
+    int64_t first_failed = mine.ok() ? num_tasks() : this_task();
+    absl::Status status = Combine(ReductionKind::kMin, {&first_failed, 1});
+    if (status.ok() && first_failed < num_tasks()) {
+      status = TellError(static_cast<int>(first_failed), mine);
+    }
+    return mine.ok() ? status : mine;
+  }
+
+  absl::Status Combine(ReductionKind kind,
+                       absl::Span<int64_t> numbers) override {
+    const auto count = static_cast<int64_t>(numbers.size());
+    CollectiveRequest request = Request(
+        kNumbers + count * 16 + static_cast<int64_t>(kind), AllReduce{});
+    request.dtype = DType::kInt64;
+    request.shape = TensorShape::Vector(count);
+    request.merge_op = kind;
+    auto tensor = Tensor::Wrap(request.dtype, request.shape, numbers.data());
+    if (!tensor.ok()) return tensor.status();
+    return Run(std::move(request), *tensor, &*tensor);
+  }
+
+  absl::Status Leave(const absl::Status& outcome) override {
+    BlockingCounter left(1);
+    absl::Status status;
+    runtime_->Leave(environment_.clock->Now() +
+                        (outcome.ok() ? kLeaveTimeout : kFailedTimeout),
+                    [&](absl::Status ended) {
+                      status = std::move(ended);
+                      left.DecrementCount();
+                    });
+    left.Wait();
+    return outcome.ok() ? status : outcome;
+  }
+
+  // The first thing that the tasks do: were it another one, tasks with
+  // different commands could wait for each other for ever.
+  absl::Status AgreeOnCommand(const std::string& command) {
+    std::string mine = BoundedText(command, kCommandBytes - 1);
+    mine.resize(kCommandBytes, '\0');
+    CollectiveRequest request = Request(kCommands, AllGather{});
+    request.dtype = DType::kUint8;
+    request.shape = TensorShape::Vector(kCommandBytes);
+    auto input = Tensor::Wrap(request.dtype, request.shape, mine.data());
+    if (!input.ok()) return input.status();
+    Tensor all;
+    const absl::Status status = Run(std::move(request), *input, &all);
+    if (!status.ok()) return status;
+    return CheckAlike({reinterpret_cast<const char*>(all.data()),
+                       static_cast<size_t>(all.size_bytes())});
+  }
+
+ private:
+  int this_task() const { return runtime_->cluster().this_task; }
+  int num_tasks() const { return runtime_->cluster().num_tasks(); }
+
+  CollectiveRequest Request(InstanceKey instance, CollectiveOp op) const {
+    CollectiveRequest request;
+    request.group_key = kGroup;
+    request.group_size = num_tasks();
+    request.rank = this_task();
+    request.instance_key = instance;
+    request.op = std::move(op);
+    return request;
+  }
+
+  // `commands`: those of all tasks, kCommandBytes each.
+  absl::Status CheckAlike(absl::string_view commands) const {
+    const auto command_of = [&](int task) {
+      const absl::string_view bytes =
+          commands.substr(task * kCommandBytes, kCommandBytes);
+      return bytes.substr(0, bytes.find('\0'));
+    };
+    for (int task = 1; task < num_tasks(); ++task) {
+      if (command_of(task) == command_of(0)) continue;
+      const ClusterSpec& cluster = runtime_->cluster();
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the tasks run different commands: ", cluster.Label(0), ": ",
+          command_of(0), ", ", cluster.Label(task), ": ", command_of(task)));
+    }
+    return absl::OkStatus();
+  }
+
+  // The error of `task`, which is `mine` there.
+  absl::Status TellError(int task, const absl::Status& mine) {
+    std::string text(kErrorBytes, '\0');
+    if (task == this_task()) {
+      text[0] = static_cast<char>(mine.code());
+      mine.message().substr(0, kErrorBytes - 1).copy(&text[1], kErrorBytes - 1);
+    }
+    CollectiveRequest request =
+        Request(kErrors + task, Broadcast{.is_source = task == this_task()});
+    request.dtype = DType::kUint8;
+    request.shape = TensorShape::Vector(kErrorBytes);
+    auto tensor = Tensor::Wrap(request.dtype, request.shape, text.data());
+    if (!tensor.ok()) return tensor.status();
+    const absl::Status status = Run(
+        std::move(request), task == this_task() ? *tensor : Tensor(), &*tensor);
+    if (!status.ok()) return status;
+    return absl::Status(
+        static_cast<absl::StatusCode>(text[0]),
+        absl::StrCat(runtime_->cluster().Label(task), ": ", text.c_str() + 1));
+  }
+
+  absl::Status Run(CollectiveRequest request, Tensor input, Tensor* output) {
+    BlockingCounter done(1);
+    absl::Status result;
+    manager().FindOrCreate(kStep)->ExecuteAsync(
+        {.device = devices()[0],
+         .request =
+             std::make_shared<const CollectiveRequest>(std::move(request)),
+         .input = std::move(input),
+         .output = output},
+        [&](absl::Status status) {
+          result = std::move(status);
+          done.DecrementCount();
+        });
+    done.Wait();
+    return result;
+  }
+
+  const Environment environment_;
+  const std::unique_ptr<ClusterRuntime> runtime_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Party>> MakeClusterParty(
+    const Environment& environment, std::unique_ptr<ClusterRuntime> runtime,
+    const std::string& command) {
+  auto party = std::make_unique<ClusterParty>(environment, std::move(runtime));
+  const absl::Status status = party->AgreeOnCommand(command);
+  if (!status.ok()) return party->Leave(status);
+  return party;
+}
+
+}  // namespace tutti

@@ -1,0 +1,47 @@
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "gpu/runtime/cuda_found.h"
+#include "gpu/runtime/cuda_runtime.h"
+#include "tools/cluster/gpus.h"
+#include "tutti/gpu_devices.h"
+
+namespace tutti {
+namespace {
+
+// The names of all GPUs.
+absl::Status AddNames(GpuRuntime& runtime, std::vector<std::string>* names) {
+  const absl::StatusOr<int> num_gpus = runtime.NumGpus();
+  if (!num_gpus.ok()) return num_gpus.status();
+  for (int gpu = 0; gpu < *num_gpus; ++gpu) {
+    const absl::StatusOr<GpuProperties> properties = runtime.Properties(gpu);
+    if (!properties.ok()) return properties.status();
+    names->push_back(properties->name);
+  }
+  return names->empty() ? absl::NotFoundError("the driver knows of no GPU")
+                        : absl::OkStatus();
+}
+
+}  // namespace
+
+GpuReport GpusHere() {
+  GpuReport report = {.has_cuda = true,
+                      .cuda = CudaFound(),
+                      .has_nccl = HasNccl(),
+                      .nccl = NcclFound()};
+  const auto nccl = NcclHere();
+  if (nccl.ok()) {
+    report.nccl_version = (*nccl)->Version();
+    report.why_nccl_within_process = (*nccl)->WhyBlocking();
+  }
+  report.why_no_nccl = std::string(nccl.status().message());
+  CudaRuntime runtime;
+  const absl::Status status = AddNames(runtime, &report.names);
+  report.why_none = std::string(status.message());
+  return report;
+}
+
+}  // namespace tutti

@@ -1,0 +1,30 @@
+#ifndef TUTTI_TOOLS_COMMANDS_CERTS_COMMAND_H_
+#define TUTTI_TOOLS_COMMANDS_CERTS_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/base/console.h"
+#include "tools/cluster/command.h"
+
+namespace tutti {
+
+// `tutti certs`: certificates to try TLS with.
+struct CertsOptions {
+  int tasks = 1;
+  std::string out;                 // A directory that is new or empty.
+  std::vector<std::string> hosts;  // Names and addresses, of all tasks.
+  int days = 365;
+};
+
+// Makes ca.pem and ca.key, and for each task I task-I.pem and task-I.key, with
+// the program openssl. After an error, or a signal that asks the process to
+// end, nothing of it is there. Errors: as Command::run; what openssl says.
+absl::Status MakeCerts(const CertsOptions& options, const Console& console);
+
+Command AddCertsCommand(CLI::App* app);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_COMMANDS_CERTS_COMMAND_H_

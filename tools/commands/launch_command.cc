@@ -1,0 +1,271 @@
+#include "tools/commands/launch_command.h"
+
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "tools/base/end_by_signal.h"
+#include "tools/base/environment_variables.h"
+#include "tools/base/exit_status.h"
+#include "tools/base/option_values.h"
+#include "tools/cluster/cluster_flags.h"
+#include "tools/cluster/cluster_options.h"
+#include "tools/launch/held_ports.h"
+#include "tools/launch/launch_output.h"
+#include "tools/launch/output_queue.h"
+#include "tools/launch/process_group.h"
+#include "tools/launch/start_process.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Starts N processes of this tool on this machine, each a `tutti worker` with
+COMMAND, perf, run or tune, and its arguments. They listen at free ports of
+127.0.0.1 and know each other by a random token in their environment.
+
+What task 0 writes to standard output passes as it is: results are printed
+there alone. All other lines begin with the task, "[2] ".
+
+When a task fails, or what they print cannot be written, the others are stopped
+with SIGTERM, and with SIGKILL if they have not ended when the --grace period is
+over; what nobody has read by then is lost. The first error is repeated last.
+The exit status is that of the first task that failed; 128 and the number of the
+signal if one killed it. Ctrl-C and SIGTERM go to all tasks (not SIGINT to a
+command that a script started with "&": the shell has it ignored there); no task
+is left behind, not even if this process is killed.
+
+Examples:
+  tutti launch --tasks 4 --devices-per-task 2 -- perf all_reduce --check
+  tutti launch --tasks 2 -- run all_reduce --input 'grads/rank*.npy' \
+      --output out/
+  tutti certs --tasks 2 --out tls
+  tutti launch --tasks 2 --tls-cert tls/task-{task}.pem \
+      --tls-key tls/task-{task}.key --tls-ca tls/ca.pem -- perf all_gather)";
+
+// Beyond that a machine runs out of files rather than of patience.
+constexpr int kMaxTasks = 1024;
+
+// 128 bits that nobody guesses.
+absl::StatusOr<std::string> RandomToken() {
+  std::array<char, 16> bytes;
+  if (getrandom(bytes.data(), bytes.size(), /*flags=*/0) !=
+      static_cast<ssize_t>(bytes.size())) {
+    return absl::ErrnoToStatus(errno, "the system gives no random numbers");
+  }
+  return absl::BytesToHexString({bytes.data(), bytes.size()});
+}
+
+// "127.0.0.1:40001,127.0.0.1:40003"
+std::string Addresses(const std::vector<int>& ports) {
+  return absl::StrJoin(ports, ",", [](std::string* out, int port) {
+    absl::StrAppend(out, "127.0.0.1:", port);
+  });
+}
+
+// What our own environment says of another cluster is not for this one.
+constexpr std::array kForeignVariables = {"TUTTI_CLUSTER_FILE", "TUTTI_BIND",
+                                          "TUTTI_PORT"};
+
+// What is wrong in what all tasks are told is said once, before any starts.
+absl::Status CheckCluster(const LaunchOptions& options) {
+  std::vector<int> ports(options.tasks);
+  std::iota(ports.begin(), ports.end(), 1);
+  ClusterWords words = options.cluster;
+  words["cluster"] = Addresses(ports);
+  words["task"] = "0";
+  return ResolveClusterOptions(
+             words,
+             [](const std::string& name) -> std::optional<std::string> {
+               if (absl::c_linear_search(kForeignVariables, name)) {
+                 return std::nullopt;
+               }
+               return EnvironmentVariable(name);
+             })
+      .status();
+}
+
+// What differs between the launches of the same options.
+struct Cluster {
+  std::string addresses;
+  std::string token;
+};
+
+Program TaskProgram(const LaunchOptions& options, const std::string& program,
+                    const Cluster& cluster, int task) {
+  std::vector<std::string> words = {program,     "worker",
+                                    "--cluster", cluster.addresses,
+                                    "--task",    absl::StrCat(task)};
+  for (const auto& [name, value] : options.cluster) {
+    words.push_back(absl::StrCat("--", name));
+    words.push_back(value);
+  }
+  words.emplace_back("--");
+  words.insert(words.end(), options.words.begin(), options.words.end());
+  // The token is in no argument, which every user of the machine can see.
+  std::vector<std::string> environment = {
+      absl::StrCat("TUTTI_TOKEN=", cluster.token)};
+  for (const char* name : kForeignVariables) {
+    environment.push_back(absl::StrCat(name, "="));
+  }
+  return {.words = std::move(words), .environment = std::move(environment)};
+}
+
+bool HaveFailed(const std::vector<OutputQueue*>& queues) {
+  return absl::c_any_of(
+      queues, [](const OutputQueue* queue) { return queue->failed(); });
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
+    const LaunchOptions& options, const std::string& program,
+    LaunchOutput* output, std::vector<OutputQueue*> queues) {
+  auto token = RandomToken();
+  if (!token.ok()) return token.status();
+  std::vector<Program> programs;
+  {
+    const auto held = HeldPorts::Create(options.tasks);
+    if (!held.ok()) return held.status();
+    const Cluster cluster = {Addresses(held->ports()), *std::move(token)};
+    for (int task = 0; task < options.tasks; ++task) {
+      programs.push_back(TaskProgram(options, program, cluster, task));
+    }
+  }
+  return ProcessGroup::Start(
+      programs, {.grace = options.grace,
+                 .on_output =
+                     [output](int task, ProcessGroup::Stream stream,
+                              absl::string_view piece) {
+                       output->Add(task, stream, piece);
+                     },
+                 .may_go_on =
+                     [output, queues] {
+                       return output->may_go_on() && !HaveFailed(queues);
+                     },
+                 .queues = queues});
+}
+
+// "failed", "was killed by signal 9 (Killed)", and the exit status.
+struct Failure {
+  std::string what;
+  int exit_status;
+};
+
+Failure FailureOf(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) {
+    const int status = WEXITSTATUS(wait_status);
+    return {absl::StrCat("failed with exit status ", status), status};
+  }
+  const int signal = WTERMSIG(wait_status);
+  return {absl::StrCat("was killed by signal ", signal, " (", strsignal(signal),
+                       ")"),
+          128 + signal};
+}
+
+absl::Status ErrorOf(const ProcessGroup::Result& result,
+                     const LaunchOutput& output) {
+  if (!result.first_failed.has_value()) return absl::OkStatus();
+  const int task = *result.first_failed;
+  const Failure failure = FailureOf(result.wait_statuses[task]);
+  const std::string& error = output.ErrorOf(task);
+  return ErrorWithExitStatus(failure.exit_status,
+                             absl::StrCat("task ", task, " ", failure.what,
+                                          error.empty() ? "" : ": ", error));
+}
+
+// The file of the program that this process runs.
+absl::StatusOr<std::string> ThisProgram() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return path.string();
+  return absl::ErrnoToStatus(error.value(), "/proc/self/exe cannot be read");
+}
+
+absl::Status CheckAndLaunch(const LaunchOptions& options,
+                            const CheckTaskWords& check,
+                            const Console& console) {
+  bool printed_help = false;
+  absl::Status status = check(options.words, console, &printed_help);
+  if (status.ok() && !printed_help) status = CheckCluster(options);
+  if (!status.ok() || printed_help) return status;
+  const auto program = ThisProgram();
+  if (!program.ok()) return program.status();
+  return Launch(options, *program, console);
+}
+
+}  // namespace
+
+absl::Status Launch(const LaunchOptions& options, const std::string& program,
+                    const Console& console) {
+  OutputQueue out(STDOUT_FILENO);
+  OutputQueue err(STDERR_FILENO);
+  std::ostream queued_out(&out);
+  std::ostream queued_err(&err);
+  // Other streams, as of tests, take all at once.
+  const bool is_queued = console.out.rdbuf() == std::cout.rdbuf() &&
+                         console.err.rdbuf() == std::cerr.rdbuf();
+  LaunchOutput output(is_queued ? Console{queued_out, queued_err} : console,
+                      options.tasks);
+  auto group = StartTasks(options, program, &output, {&out, &err});
+  if (!group.ok()) return group.status();
+  const ProcessGroup::Result result = (*group)->Wait();
+  group->reset();  // Signals are this process's own again.
+  output.Finish();
+  err.WriteAll();
+  if (result.signal.has_value()) EndBySignal(*result.signal);
+  if (!result.first_failed.has_value() &&
+      (!output.may_go_on() || HaveFailed({&out, &err}))) {
+    return absl::DataLossError("what the tasks print cannot be written");
+  }
+  return ErrorOf(result, output);
+}
+
+Command AddLaunchCommand(CLI::App* app, CheckTaskWords check) {
+  auto options = std::make_shared<LaunchOptions>();
+  auto rest = std::make_shared<std::vector<std::string>>();
+  CLI::App* launch = app->add_subcommand(
+      "launch", "Runs a command in several processes on this machine.");
+  launch->footer(kHelp);
+  launch->add_option("--tasks", options->tasks, "how many processes")
+      ->required()
+      ->transform(WholeNumber(1, kMaxTasks))
+      ->option_text("N");
+  launch
+      ->add_option_function<double>(
+          "--grace",
+          [options](double seconds) {
+            options->grace = absl::Seconds(seconds);
+          },
+          "time that tasks have to end when they are\n"
+          "stopped, before they are killed [default: 10]")
+      ->check(PositiveSeconds())
+      ->option_text("SECONDS");
+  AddTaskOptions(launch, &options->cluster);
+  return {
+      .app = launch,
+      .run =
+          [options, rest, check = std::move(check)](const Console& console) {
+            options->words = *rest;
+            return CheckAndLaunch(*options, check, console);
+          },
+      .rest = rest};
+}
+
+}  // namespace tutti

@@ -1,0 +1,40 @@
+#ifndef TUTTI_TOOLS_COMMANDS_LAUNCH_COMMAND_H_
+#define TUTTI_TOOLS_COMMANDS_LAUNCH_COMMAND_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tools/base/console.h"
+#include "tools/cluster/cluster_words.h"
+#include "tools/cluster/command.h"
+
+namespace tutti {
+
+// `tutti launch`: all tasks of a cluster, on this machine.
+struct LaunchOptions {
+  int tasks = 1;
+  ClusterWords cluster;            // What all tasks are told.
+  std::vector<std::string> words;  // The command line of the command.
+  absl::Duration grace = absl::Seconds(10);
+};
+
+// Runs `program worker ... -- WORDS` once for each task, and prints what they
+// print. Ends the process if a signal came. Errors: why the first task that
+// failed did, with its exit status, or 128 + the signal that killed it.
+absl::Status Launch(const LaunchOptions& options, const std::string& program,
+                    const Console& console);
+
+// Looks at a command line before it is run many times. Errors: those of the
+// command line. May print its help instead, and then sets `*printed_help`.
+using CheckTaskWords =
+    std::function<absl::Status(const std::vector<std::string>& words,
+                               const Console& console, bool* printed_help)>;
+
+Command AddLaunchCommand(CLI::App* app, CheckTaskWords check);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_COMMANDS_LAUNCH_COMMAND_H_

@@ -1,0 +1,432 @@
+#include "tools/commands/run_command.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "tools/base/algorithm_names.h"
+#include "tools/base/environment_variables.h"
+#include "tools/base/exit_status.h"
+#include "tools/base/on_interrupt.h"
+#include "tools/base/option_values.h"
+#include "tools/cluster/cluster_flags.h"
+#include "tools/cluster/cluster_mode.h"
+#include "tools/cluster/cluster_words.h"
+#include "tools/cluster/party.h"
+#include "tools/cluster/shared_command.h"
+#include "tools/commands/run_plan.h"
+#include "tools/files/input_files.h"
+#include "tools/files/npy.h"
+#include "tools/files/output_files.h"
+#include "tools/files/rank_files.h"
+#include "tools/request/choice_options.h"
+#include "tools/request/collective_options.h"
+#include "tools/request/result_watch.h"
+#include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/implementation.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(One .npy file is one rank. Ranks are numbered in natural order of the file
+names (rank2 before rank10), in whatever order they are given: quote patterns or
+let the shell expand them, the result is the same. Several --input options
+follow one another: to have an order of your own, give each file its own.
+
+The results are written to rank0.npy, rank1.npy, ... in the output directory,
+where the collective gives a rank one; files of these names are replaced, but no
+input is. Links of these names stay: what they lead to is replaced. Results take
+their names once all ranks have succeeded and all files are on disk: after an
+error, Ctrl-C or SIGTERM none of them has, and what they would replace is there
+as before. Only a signal in the very last moment, when all files of the process
+have their names, comes too late. If the tool is killed (SIGKILL) or the machine
+stops, temporary files may stay (.rank0.npy.*.tmp), or, in the moment of
+renaming, some results be new and others old; each is whole.
+
+All ranks need the same dtype and shape; all_gather may differ in the first
+dimension. broadcast and scatter use the root's array: give one file per rank,
+or the root's file alone and the number of ranks with --devices.
+
+dtypes: float16, bfloat16, float32, float64, int8, uint8, int32, int64, bool
+(bool is moved, not reduced). bfloat16 is what ml_dtypes (JAX, TensorFlow)
+saves, descr '<V2'; numpy.load(f).view(ml_dtypes.bfloat16) reads the result.
+
+Examples:
+  tutti run all_reduce --input 'grads/rank*.npy' --output out/
+  tutti run all_reduce --reduction avg --input 'grads/rank*.npy' --output out/
+  tutti run broadcast --input weights.npy --devices 8 --output out/
+  tutti run permute --permutation 1,2,0 --input a.npy b.npy c.npy --output out/
+  tutti run reduce_scatter --groups 4 --input 'x/*.npy' --output out/)";
+
+absl::Status CheckOptions(const RunOptions& options,
+                          const CollectiveSpec& spec) {
+  const bool is_barrier = spec.type == CollectiveType::kBarrier;
+  if (is_barrier && !options.output.empty()) {
+    return UsageError("--output does not go with barrier");
+  }
+  if (!is_barrier && options.output.empty()) {
+    return UsageError(absl::StrCat(
+        Name(spec.type), " needs --output, the directory for its results"));
+  }
+  if (is_barrier && options.watch) {
+    return UsageError("--watch does not go with barrier, which has no results");
+  }
+  if (spec.type == CollectiveType::kPermute && spec.permutation.empty()) {
+    return UsageError("permute needs --permutation, such as 1,2,0");
+  }
+  if (options.algorithm.empty()) return absl::OkStatus();
+  return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm,
+                        spec.type);
+}
+
+std::optional<int> TasksOfCluster(const RunOptions& options) {
+  if (!options.cluster.has_value()) return std::nullopt;
+  return options.tasks;
+}
+
+absl::StatusOr<std::vector<InputFile>> ReadHeaders(
+    const std::vector<std::string>& paths) {
+  std::vector<InputFile> files;
+  for (const std::string& path : paths) {
+    const absl::StatusOr<NpyHeader> header = ReadNpyHeader(path);
+    if (!header.ok()) return header.status();
+    files.push_back({path, *header});
+  }
+  return files;
+}
+
+absl::StatusOr<Tensor> ReadInput(const InputFile& file) {
+  absl::StatusOr<Tensor> tensor = ReadNpy(file.path);
+  if (!tensor.ok()) return tensor;
+  const NpyHeader now = {tensor->dtype(), tensor->shape()};
+  if (now.dtype == file.header.dtype && now.shape == file.header.shape) {
+    return tensor;
+  }
+  return absl::AbortedError(
+      absl::StrCat(file.path, ": changed while it was read, from ",
+                   ToString(file.header), " to ", ToString(now)));
+}
+
+// One call for each rank of this process, with its input and a place in
+// `outputs`.
+absl::StatusOr<std::vector<CollectiveArgs>> MakeCalls(
+    const Party& party, const RunPlan& plan,
+    const std::vector<InputFile>& files, std::vector<Tensor>* outputs) {
+  std::vector<CollectiveArgs> calls(party.num_local());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const PlannedRank& planned = plan.ranks[party.first_rank() + i];
+    calls[i].request =
+        std::make_shared<const CollectiveRequest>(planned.request);
+    if (planned.has_output) calls[i].output = &(*outputs)[i];
+    if (!planned.input.has_value()) continue;
+    absl::StatusOr<Tensor> input = ReadInput(files[*planned.input]);
+    if (!input.ok()) return input.status();
+    calls[i].input = *std::move(input);
+  }
+  return calls;
+}
+
+absl::Status WriteAll(int first_rank, const std::vector<Tensor>& tensors,
+                      OutputFiles* files) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& tensor = tensors[i];
+    if (!tensor.is_set()) continue;
+    const absl::Status status =
+        files->Write(RankFileName(first_rank + static_cast<int>(i)),
+                     NpyPreamble({tensor.dtype(), tensor.shape()}),
+                     {tensor.data(), tensor.size_bytes()});
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// "out/rank0.npy", "out/rank0.npy out/rank1.npy", "out/rank0.npy ... ".
+std::string Shortened(const std::vector<std::string>& paths) {
+  if (paths.size() == 1) return paths[0];
+  return absl::StrCat(paths.front(), paths.size() == 2 ? " " : " ... ",
+                      paths.back());
+}
+
+// Runs them in the one step of the command, and prints what comes of them if
+// that is wanted. Fails on all tasks if it does on one.
+absl::Status RunAndShow(const RunOptions& options,
+                        const Environment& environment, Party* party,
+                        absl::Span<CollectiveArgs> calls,
+                        const Console& console) {
+  constexpr int64_t kStep = 1;
+  if (!options.watch) return RunCalls(party, kStep, calls);
+  const auto watch = ResultWatch::Start(environment, party->devices(),
+                                        party->first_rank(), console.out);
+  absl::Status status = party->Agree(watch.status());
+  if (!status.ok()) return status;
+  party->manager().SetObserver((*watch)->observer());
+  status = RunCalls(party, kStep, calls);
+  party->manager().SetObserver(nullptr);
+  return status.ok() ? party->Agree((*watch)->Finish()) : status;
+}
+
+// What the ranks of this process get. Fails on all tasks if it does on one.
+absl::StatusOr<std::vector<Tensor>> Results(const RunOptions& options,
+                                            const Environment& environment,
+                                            Party* party, const RunPlan& plan,
+                                            const std::vector<InputFile>& files,
+                                            const Console& console) {
+  std::vector<Tensor> outputs(party->num_local());
+  auto calls = MakeCalls(*party, plan, files, &outputs);
+  absl::Status status = party->Agree(calls.status());
+  if (!status.ok()) return status;
+  if (options.deadline_seconds.has_value()) {
+    const absl::Time deadline =
+        environment.clock->Now() + absl::Seconds(*options.deadline_seconds);
+    for (CollectiveArgs& call : *calls) call.deadline = deadline;
+  }
+  status =
+      RunAndShow(options, environment, party, absl::MakeSpan(*calls), console);
+  if (!status.ok()) return status;
+  return outputs;
+}
+
+std::vector<std::string> OutputNames(const RunPlan& plan) {
+  std::vector<std::string> names;
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    if (!plan.ranks[rank].has_output) continue;
+    names.push_back(RankFileName(static_cast<int>(rank)));
+  }
+  return names;
+}
+
+// A later reader may take them for results of this run.
+void TellOfOthers(const std::string& directory,
+                  const std::vector<std::string>& others,
+                  const Console& console) {
+  if (others.empty()) return;
+  console.err << "tutti: note: " << directory << " also holds "
+              << Shortened(others) << ", not of this run\n";
+}
+
+// "rank 0 has a.npy, rank 1 has b.npy, rank 2 has c.npy, ..., rank 9 has j.npy"
+std::string WhoHasWhat(absl::string_view who,
+                       const std::vector<InputFile>& files) {
+  constexpr size_t kMaxShown = 4;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const bool is_last = i + 1 == files.size();
+    if (i == kMaxShown - 1 && !is_last) parts.emplace_back("...");
+    if (i >= kMaxShown - 1 && !is_last) continue;
+    parts.push_back(absl::StrCat(who, " ", i, " has ", files[i].path));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+// Whoever gave another order may have meant it.
+void TellOfOrder(const RunPlan& plan, const std::vector<InputFile>& files,
+                 const Console& console) {
+  const bool one_per_rank = files.size() == plan.ranks.size();
+  console.err << "tutti: note: files are taken in natural order of their "
+                 "names, not as given: "
+              << WhoHasWhat(one_per_rank ? "rank" : "group", files) << "\n";
+}
+
+// All tasks' files, or none.
+absl::Status RunAndWrite(const RunOptions& options,
+                         const Environment& environment, Party* party,
+                         const RunPlan& plan,
+                         const std::vector<InputFile>& inputs,
+                         const Console& console) {
+  const auto files = OutputFiles::Create(options.output);
+  absl::Status status = party->Agree(files.status());
+  if (!status.ok()) return status;
+  const OnInterrupt on_interrupt([&] { (*files)->Discard(); });
+  const auto results =
+      Results(options, environment, party, plan, inputs, console);
+  if (!results.ok()) return results.status();
+  status = party->Agree(WriteAll(party->first_rank(), *results, files->get()));
+  // One that fails or is stopped up to here puts back what was there, and so
+  // do the others then.
+  if (status.ok()) status = party->Agree((*files)->Replace());
+  if (status.ok()) return (*files)->Keep();
+  // Once more when all have, for only then are directories empty.
+  (*files)->Discard();
+  party->Align().IgnoreError();
+  (*files)->Discard();
+  return status;
+}
+
+absl::Status CheckOutputs(const RunOptions& options, const RunPlan& plan,
+                          const std::vector<InputFile>& inputs) {
+  std::vector<std::string> paths;
+  for (const InputFile& input : inputs) paths.push_back(input.path);
+  const std::vector<std::string> names = OutputNames(plan);
+  const absl::Status status =
+      CheckReplacesNoInput(options.output, names, paths);
+  return status.ok() ? CheckFilesApart(options.output, names) : status;
+}
+
+void TellOfOutputs(const RunOptions& options, const RunPlan& plan,
+                   const Console& console) {
+  const std::vector<std::string> names = OutputNames(plan);
+  std::vector<std::string> paths;
+  for (const std::string& name : names) {
+    paths.push_back((std::filesystem::path(options.output) / name).string());
+  }
+  console.out << plan.description << ": wrote " << Shortened(paths) << "\n";
+  TellOfOthers(options.output, OtherRankFiles(options.output, names), console);
+}
+
+absl::Status RunPlanned(const RunOptions& options,
+                        const Environment& environment, Party* party,
+                        const RunPlan& plan,
+                        const std::vector<InputFile>& files,
+                        const Console& console) {
+  if (options.output.empty()) {
+    const auto results =
+        Results(options, environment, party, plan, files, console);
+    if (!results.ok()) return results.status();
+    if (party->reports()) console.out << plan.description << ": done\n";
+    return absl::OkStatus();
+  }
+  const absl::Status status =
+      RunAndWrite(options, environment, party, plan, files, console);
+  if (!status.ok()) return status;
+  if (party->reports()) TellOfOutputs(options, plan, console);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunOnFiles(const RunOptions& options,
+                        const Environment& environment,
+                        const PartyFactory& make_party,
+                        const Console& console) {
+  const auto spec = ParseCollectiveSpec(options.collective);
+  if (!spec.ok()) return spec.status();
+  absl::Status status = CheckOptions(options, *spec);
+  if (!status.ok()) return status;
+  const auto inputs = ExpandInputs(options.inputs);
+  if (!inputs.ok()) return inputs.status();
+  const auto files = ReadHeaders(inputs->paths);
+  if (!files.ok()) return files.status();
+  const auto plan = PlanRun({.spec = *spec,
+                             .groups = options.groups,
+                             .devices = options.devices,
+                             .tasks_of_cluster = TasksOfCluster(options),
+                             .algorithm = options.algorithm,
+                             .determinism = options.choice.determinism,
+                             .rank_list = options.choice.rank_list},
+                            *files);
+  if (!plan.ok()) return plan.status();
+  if (plan->ranks.size() % options.tasks != 0) {
+    return UsageError(absl::StrCat("--tasks ", options.tasks,
+                                   " does not divide the number of ranks, ",
+                                   plan->ranks.size()));
+  }
+  if (!options.output.empty()) status = CheckOutputs(options, *plan, *files);
+  if (!status.ok()) return status;
+  const auto party =
+      make_party(static_cast<int>(plan->ranks.size()), options.tasks);
+  if (!party.ok()) return party.status();
+  status = (*party)->Leave(
+      RunPlanned(options, environment, party->get(), *plan, *files, console));
+  if (status.ok() && inputs->reordered && (*party)->reports()) {
+    TellOfOrder(*plan, *files, console);
+  }
+  return status;
+}
+
+Command AddRunCommand(CLI::App* app) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* run = app->add_subcommand(
+      "run", "Runs a collective on arrays from .npy files.");
+  run->footer(kHelp);
+  AddCollectiveOptions(run, &options->collective);
+  run->add_option_function<std::vector<std::string>>(
+         "--input",
+         [options](const std::vector<std::string>& words) {
+           options->inputs.push_back(words);
+         },
+         "files or patterns, such as 'grads/rank*.npy'")
+      ->trigger_on_parse()
+      ->check(NotEmpty())
+      ->option_text("FILE...");
+  run->add_option("--output", options->output,
+                  "directory for the results; made if missing")
+      ->check(NotEmpty())
+      ->option_text("DIR");
+  run->add_option("--algorithm", options->algorithm,
+                  "a registered name (see `tutti info`)\n"
+                  "[default: the library chooses]")
+      ->check(NotEmpty())
+      ->option_text("NAME");
+  AddChoiceOptions(run, &options->choice);
+  AddRankListOption(run, &options->choice);
+  run->add_option("--groups", options->groups,
+                  "cut the ranks into N groups of equal size, in\n"
+                  "order, that each run on their own, all at once\n"
+                  "[default: 1]")
+      ->transform(WholeNumber(1, kMaxGroupSize))
+      ->option_text("N");
+  run->add_option("--devices", options->devices,
+                  "number of ranks: for barrier, and where only the\n"
+                  "root's file is given [default: one per file]\n"
+                  "(not in a cluster)")
+      ->transform(WholeNumber(1, kMaxGroupSize))
+      ->option_text("N");
+  run->add_option("--tasks", options->tasks,
+                  "spread the ranks over N tasks: algorithms that send\n"
+                  "see them as processes [default: 1]\n"
+                  "(not in a cluster)")
+      ->transform(WholeNumber(1, kMaxGroupSize))
+      ->option_text("N");
+  run->add_option("--deadline", options->deadline_seconds,
+                  "fail if the collective takes longer than so many\n"
+                  "seconds [default: none]")
+      ->check(PositiveSeconds())
+      ->option_text("SECONDS");
+  run->add_flag("--watch", options->watch,
+                "print a line for each rank's result as soon as the\n"
+                "rank has it, before any file is written");
+  auto words = std::make_shared<ClusterWords>();
+  AddClusterOptions(run, words.get());
+  return {.app = run,
+          .run =
+              [options, words, run](const Console& console) {
+                absl::Status status = TakeOwnCluster(*words, &options->cluster);
+                if (!status.ok()) return status;
+                status = CheckOptionsOfCluster(*run, options->cluster,
+                                               {"--devices", "--tasks"});
+                if (!status.ok()) return status;
+                RunOptions chosen = *options;
+                if (chosen.cluster.has_value()) {
+                  chosen.devices = NumRanks(*chosen.cluster);
+                  chosen.tasks = chosen.cluster->cluster.num_tasks();
+                }
+                const auto rules =
+                    TakeRules(options->choice, EnvironmentVariable,
+                              CollectiveRegistry::Global());
+                if (!rules.ok()) return rules.status();
+                const DefaultEnvironment environment;
+                return RunOnFiles(chosen, environment.get(),
+                                  PartyOf(environment.get(),
+                                          {.cluster = chosen.cluster,
+                                           .command = SharedCommand(*run),
+                                           .rules = *rules},
+                                          console),
+                                  console);
+              },
+          .join =
+              [options](const ClusterOptions& cluster) {
+                options->cluster = cluster;
+              }};
+}
+
+}  // namespace tutti

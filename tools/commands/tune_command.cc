@@ -1,0 +1,354 @@
+#include "tools/commands/tune_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "tools/base/exit_status.h"
+#include "tools/base/option_values.h"
+#include "tools/base/progress.h"
+#include "tools/base/sizes.h"
+#include "tools/base/text_table.h"
+#include "tools/cluster/cluster_flags.h"
+#include "tools/cluster/cluster_mode.h"
+#include "tools/cluster/cluster_words.h"
+#include "tools/cluster/shared_command.h"
+#include "tools/files/output_file.h"
+#include "tools/measure/store_calibration.h"
+#include "tools/measure/sweep.h"
+#include "tools/measure/tuned_rules.h"
+#include "tools/measure/tuner.h"
+#include "tutti/environment.h"
+#include "tutti/selection.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kHelp[] =
+    R"(Measures every algorithm that can serve, for each collective, layout and size,
+and writes a file of rules for --rules and TUTTI_RULES of `tutti run`, `tutti
+perf` and `tutti explain`. The file is JSON, made to be edited: docs/rules.md.
+Whether it can be written is looked at first.
+
+All ranks are in this process, and the rules are for such groups. Where `tutti
+launch`, mpirun or the options of a cluster start several, these measure
+together, on the layout that they have, and the rules are for groups of such
+processes; task 0 alone prints and writes. Under mpirun the rules may name what
+MPI runs.
+
+Algorithms take turns, round after round, and are measured as by `tutti perf`;
+what counts is the median. All is measured twice: the rules follow from the
+first time, and the scores from the second, so that the rules are not judged by
+the noise that they were made from. The rules are as few as keep each point
+within 5 % of its best. An algorithm that refuses is left out with a line on
+standard error.
+
+The table has for each point the fastest algorithm with its time, and how many
+times as long the choices of the cost model and of the rules take. The two lines
+below it are the scores: for how many points the chosen algorithm is within 10 %
+of the best measured one.
+
+Then it measures from how many bytes on results within a process are better
+written past the caches: an all-reduce between two devices, and a look at its
+results. That is in the file too. Several processes do not measure it: all at
+once, they would take the memory's bandwidth from each other.
+
+With --deadline, what takes longer ends all with an error, and no file is
+written; it is for finding what hangs, as in `tutti perf`.
+
+Sizes are as in `tutti perf`. The smallest stands for all below it, and the
+largest for all above. Measure while nothing else runs.
+
+Examples:
+  tutti tune --output rules.json
+  tutti tune all_reduce --layout 1x2,1x8,2x4 --factor 4 --output rules.json
+  tutti launch --tasks 4 -- tune --output between.json
+  tutti perf all_reduce --rules rules.json)";
+
+// What was measured of the questions, in their order.
+absl::StatusOr<std::vector<TunedPoint>> MeasureAll(
+    const std::vector<TuneQuestion>& questions, Tuner* tuner,
+    const Console& console) {
+  std::vector<TunedPoint> points;
+  Progress progress(console);
+  for (const TuneQuestion& question : questions) {
+    const std::string what = Describe(question);
+    progress.Show(absl::StrCat("measuring ", points.size() + 1, " of ",
+                               questions.size(), ": ", what, " ..."));
+    auto answer = tuner->Measure(question);
+    if (!answer.ok()) {
+      return absl::Status(answer.status().code(),
+                          absl::StrCat(what, ", ", answer.status().message()));
+    }
+    for (const auto& [name, why] : answer->refused) {
+      progress.Clear();
+      console.err << ErrorLine(absl::Status(
+          why.code(),
+          absl::StrCat("skipped ", name, " for ", what, ": ", why.message())));
+    }
+    points.push_back(std::move(answer->point));
+  }
+  return points;
+}
+
+// One side's choices, and how they did.
+struct Score {
+  std::vector<std::string> cells;
+  int num_near = 0;
+
+  void Add(const TimesByAlgorithm& times, const std::string& chosen) {
+    const double ratio = RatioToBest(times, chosen);
+    if (ratio <= kNearBest) ++num_near;
+    cells.push_back(absl::StrFormat("%s %.2f", chosen, ratio));
+  }
+
+  std::string Line(absl::string_view who) const {
+    return absl::StrFormat(
+        "%s: chosen algorithm within 10 %% of the best measured for %d of %d "
+        "points (%.0f %%)\n",
+        who, num_near, cells.size(),
+        100.0 * num_near /
+            std::max<double>(1, static_cast<double>(cells.size())));
+  }
+};
+
+std::vector<std::string> Cells(const TunedPoint& point) {
+  const auto fastest = std::min_element(
+      point.to_judge.begin(), point.to_judge.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  return {std::string(Name(point.type)), point.layout.ToString(),
+          absl::StrCat(point.bytes), fastest->first,
+          absl::StrFormat("%.1f", fastest->second * 1e6)};
+}
+
+// The table, and the scores of the model and of the rules.
+absl::StatusOr<std::string> Report(
+    const std::vector<TuneQuestion>& questions,
+    const std::vector<TunedPoint>& points, const SelectionPolicy& policy,
+    const std::shared_ptr<const SelectionRules>& rules) {
+  SelectionPolicy with_rules = policy;
+  with_rules.rules = rules;
+  Score by_model;
+  Score by_rules;
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const SelectionRequest request = RequestFor(questions[i], policy);
+    const auto model = SelectImplementation(policy, request);
+    if (!model.ok()) return model.status();
+    const auto ruled = SelectImplementation(with_rules, request);
+    if (!ruled.ok()) return ruled.status();
+    by_model.Add(points[i].to_judge, model->name);
+    by_rules.Add(points[i].to_judge, ruled->name);
+    rows.push_back(Cells(points[i]));
+    rows.back().push_back(by_model.cells.back());
+    rows.back().push_back(by_rules.cells.back());
+  }
+  TextTable table({{"collective", Align::kLeft},
+                   {"layout", Align::kLeft},
+                   {"bytes"},
+                   {"fastest", Align::kLeft},
+                   {"p50 [us]"},
+                   {"model, times as long", Align::kLeft},
+                   {"rules, times as long", Align::kLeft}});
+  table.Fit(rows);
+  std::string text = table.Header();
+  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  return absl::StrCat(text, by_model.Line("model"), by_rules.Line("rules"));
+}
+
+std::string StoresText(const std::vector<StoreTimes>& stores) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StoreTimes& size : stores) {
+    rows.push_back(
+        {absl::StrCat(size.bytes),
+         absl::StrFormat("%.1f", absl::ToDoubleMicroseconds(size.to_caches)),
+         absl::StrFormat("%.1f",
+                         absl::ToDoubleMicroseconds(size.past_caches))});
+  }
+  TextTable table({{"inputs and outputs [bytes]"},
+                   {"to the caches [us]"},
+                   {"past them [us]"}});
+  table.Fit(rows);
+  std::string text = absl::StrCat("\n", table.Header());
+  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  return absl::StrCat(text, "results are written past the caches from ",
+                      FormatBytes(PastCachesFrom(stores)),
+                      " bytes of inputs and outputs in all\n");
+}
+
+void AddOptions(CLI::App* app, TuneOptions* options) {
+  app->add_option("COLLECTIVE", options->collectives,
+                  "any of all_reduce, all_gather, reduce_scatter,\n"
+                  "broadcast, all_to_all, permute, barrier, reduce,\n"
+                  "gather, scatter [default: the first five]")
+      ->option_text(" ");
+  app->add_option("--output", options->output, "the file to write")
+      ->required()
+      ->check(NotEmpty())
+      ->option_text("FILE");
+  app->add_option("--layout", options->layouts,
+                  "tasks x devices of each, all in this process\n"
+                  "[default: 1x2,1x4,1x8] (not in a cluster)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("TxD,...");
+  AddSweepOptions(app, &options->sweep);
+  app->add_option("--rounds", options->rounds,
+                  "how often algorithms take turns [default: 5,\n"
+                  "and up to 25 while they take less than 0.5 s]")
+      ->transform(WholeNumber(1, 1 << 20))
+      ->option_text("N");
+  app->add_option("--iterations", options->iterations,
+                  "timed, of each algorithm in each round\n"
+                  "[default: 4]")
+      ->transform(WholeNumber(1, 1 << 20))
+      ->option_text("N");
+  app->add_option("--deadline", options->deadline_seconds,
+                  "fail if an iteration takes longer than so many\n"
+                  "seconds, and say who waits for whom [default: none]")
+      ->check(PositiveSeconds())
+      ->option_text("SECONDS");
+}
+
+// What the words say together.
+absl::Status CheckCommandLine(const CLI::App& app, const ClusterWords& words,
+                              TuneOptions* options) {
+  const absl::Status taken = TakeOwnCluster(words, &options->cluster);
+  if (!taken.ok() || !options->cluster.has_value()) return taken;
+  const int num_tasks = options->cluster->cluster.num_tasks();
+  const int num_devices = options->cluster->devices_per_task;
+  if (num_tasks == 1 && num_devices > 1) {
+    return UsageError(absl::StrCat(
+        "--devices-per-task ", num_devices, " does not go with a single task, ",
+        "which measures the layouts of --layout: wanted --layout 1x",
+        num_devices));
+  }
+  if (num_tasks == 1) {
+    options->cluster.reset();
+    return absl::OkStatus();
+  }
+  options->layouts = {absl::StrCat(num_tasks, "x", num_devices)};
+  return CheckOptionsOfCluster(app, options->cluster, {"--layout"});
+}
+
+// What is looked at before anything is measured. `output` is set on the task
+// that reports.
+absl::Status Prepare(const TuneOptions& options,
+                     const std::vector<TuneQuestion>& questions, bool reports,
+                     std::unique_ptr<OutputFile>* output) {
+  const absl::Status fits = CheckMemory(questions);
+  if (!fits.ok() || !reports) return fits;
+  auto file = OutputFile::Create(options.output);
+  if (!file.ok()) return file.status();
+  *output = *std::move(file);
+  return absl::OkStatus();
+}
+
+// What memory does with results: nothing where several processes share it.
+absl::StatusOr<std::vector<StoreTimes>> MeasureStoresIfAlone(
+    const TuneOptions& options, const Environment& environment) {
+  if (options.cluster.has_value()) return std::vector<StoreTimes>();
+  return MeasureStores(environment,
+                       {.max_bytes = options.max_store_bytes,
+                        .deadline = DurationOf(options.deadline_seconds)});
+}
+
+struct Measured {
+  std::vector<TuneQuestion> questions;
+  std::vector<TunedPoint> points;  // In their order.
+  std::vector<StoreTimes> stores;  // None: not measured.
+};
+
+// Prints, and writes the file.
+absl::Status Tell(const Measured& measured, const SelectionPolicy& policy,
+                  OutputFile* output, const Console& console) {
+  SelectionRules rules = RulesFrom(measured.points);
+  if (!measured.stores.empty()) {
+    rules.past_caches_from_bytes = PastCachesFrom(measured.stores);
+  }
+  const std::string text = RulesFileText(rules);
+  // As whoever uses the file will read it.
+  const auto read = ParseRulesFile(text, "the new rules", *policy.registry);
+  if (!read.ok()) return read.status();
+  const auto report =
+      Report(measured.questions, measured.points, policy, *read);
+  if (!report.ok()) return report.status();
+  console.out << *report;
+  if (!measured.stores.empty()) console.out << StoresText(measured.stores);
+  console.out << std::flush;
+  return output->Write(text);
+}
+
+// All that comes once there is a party.
+absl::Status Tune(const TuneOptions& options, const Environment& environment,
+                  std::vector<TuneQuestion> questions, Tuner* tuner,
+                  const Console& console) {
+  const bool reports = tuner->party().reports();
+  std::unique_ptr<OutputFile> output;
+  const absl::Status prepared =
+      tuner->party().Agree(Prepare(options, questions, reports, &output));
+  if (!prepared.ok()) return prepared;
+  auto points = MeasureAll(questions, tuner, console);
+  if (!points.ok()) return points.status();
+  auto stores = MeasureStoresIfAlone(options, environment);
+  if (!stores.ok()) return stores.status();
+  absl::Status told;
+  if (reports) {
+    told = Tell({std::move(questions), *std::move(points), *std::move(stores)},
+                tuner->party().policy(), output.get(), console);
+  }
+  return tuner->party().Agree(told);
+}
+
+}  // namespace
+
+absl::Status TuneRules(const TuneOptions& options,
+                       const Environment& environment,
+                       const PartyFactory& make_party, const Console& console) {
+  auto questions = PlanTuning(options);
+  if (!questions.ok()) return questions.status();
+  Tuner tuner(options, environment, make_party);
+  const absl::Status begun = tuner.SetLayout(questions->front().layout);
+  if (!begun.ok()) return begun;
+  std::ostream nowhere(nullptr);
+  const Console silent{nowhere, nowhere};
+  return tuner.Leave(Tune(options, environment, *std::move(questions), &tuner,
+                          tuner.party().reports() ? console : silent));
+}
+
+Command AddTuneCommand(CLI::App* app) {
+  auto options = std::make_shared<TuneOptions>();
+  CLI::App* tune =
+      app->add_subcommand("tune", "Measures this machine, to choose by that.");
+  tune->footer(kHelp);
+  AddOptions(tune, options.get());
+  auto words = std::make_shared<ClusterWords>();
+  AddClusterOptions(tune, words.get());
+  return {.app = tune,
+          .run =
+              [options, words, tune](const Console& console) {
+                const absl::Status status =
+                    CheckCommandLine(*tune, *words, options.get());
+                if (!status.ok()) return status;
+                const DefaultEnvironment environment;
+                return TuneRules(*options, environment.get(),
+                                 PartyOf(environment.get(),
+                                         {.cluster = options->cluster,
+                                          .command = SharedCommand(*tune)},
+                                         console),
+                                 console);
+              },
+          .join =
+              [options](const ClusterOptions& cluster) {
+                options->cluster = cluster;
+              }};
+}
+
+}  // namespace tutti

@@ -1,0 +1,277 @@
+#include "tools/draw/schedule_svg.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/substitute.h"
+#include "tools/draw/schedule_arrows.h"
+
+namespace tutti {
+namespace {
+
+// Pixels, as far as a viewer does not scale them.
+constexpr int kLeft = 70;     // Of the first column.
+constexpr int kRight = 40;    // Beyond the last one.
+constexpr int kColumn = 56;   // From one to the next.
+constexpr int kTop = 100;     // Above the first band.
+constexpr int kLine = 18;     // From one line of arrows to the next.
+constexpr int kDots = 14;     // Below the arrows of a band, where it has dots.
+constexpr int kPadding = 10;  // Of each band.
+constexpr int kBottom = 20;
+constexpr int kGap = 5;          // Between an arrow and its columns.
+constexpr int kHead = 7;         // The head of an arrow.
+constexpr int kCharacter = 7;    // The width of one in a label,
+constexpr int kTitleLetter = 9;  // and in the title, at most.
+constexpr int kMinWidth = 520;   // That of the legend.
+
+// Colours stand out from white and from black.
+constexpr char kStyle[] = R"(<style>
+text { font-family: sans-serif; font-size: 11px; fill: #7d7d7d; }
+text.title { font-size: 15px; font-weight: bold; }
+text.middle { text-anchor: middle; }
+text.end { text-anchor: end; }
+line.rank { stroke: #7d7d7d; stroke-opacity: 0.35; }
+line.band { stroke: #7d7d7d; stroke-opacity: 0.35; stroke-dasharray: 2 3; }
+line.task { stroke: #7d7d7d; stroke-width: 2; }
+g.near { stroke: #2b83d6; fill: #2b83d6; }
+g.far { stroke: #d2691e; fill: #d2691e; }
+g.near text, g.far text { stroke: none; }
+g.near text { fill: #2b83d6; }
+g.far text { fill: #d2691e; }
+circle { stroke: #7d7d7d; stroke-width: 1.5; fill: none; }
+circle.reduce { fill: #7d7d7d; }
+</style>
+)";
+
+constexpr char kLegend[] =
+    "time goes down; arrow: chunks sent, orange between tasks; dot: reduces; "
+    "ring: copies";
+
+std::string Escaped(absl::string_view text) {
+  return absl::StrReplaceAll(
+      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
+}
+
+int ColumnOf(int rank) { return kLeft + rank * kColumn; }
+
+// The middle of a label: that of its arrow, or the nearest one between two
+// columns if it fits there.
+int MiddleOf(const Arrow& arrow, size_t label_size) {
+  const int middle = (ColumnOf(arrow.from) + ColumnOf(arrow.to)) / 2;
+  const bool on_column = (arrow.to - arrow.from) % 2 == 0;
+  const int width = static_cast<int>(label_size) * kCharacter;
+  return on_column && width < kColumn ? middle + kColumn / 2 : middle;
+}
+
+// Reductions and copies of one rank at one depth.
+struct Work {
+  bool reduces = false;
+  std::vector<int> steps;
+};
+
+class Painter {
+ public:
+  explicit Painter(const SchedulePicture& picture)
+      : picture_(picture), arrows_(ArrowsOf(picture.plan, picture.depths)) {
+    CollectWork();
+    PlaceBands();
+  }
+
+  std::string Paint() const;
+
+ private:
+  struct Band {
+    int num_lines = 0;
+    bool has_dots = false;
+    int top = 0;
+    int height() const {
+      return num_lines * kLine + (has_dots ? kDots : 0) + kPadding;
+    }
+  };
+
+  void CollectWork();
+  void PlaceBands();
+  bool IsEmpty(int depth) const;
+
+  int bottom() const { return bands_.back().top + bands_.back().height(); }
+  int width() const;
+
+  std::string Head() const;
+  std::string Note() const;
+  std::string Tasks() const;
+  std::string Ranks() const;
+  std::string Bands() const;
+  std::string Draw(const Arrow& arrow) const;
+  std::string Draw(int depth, int rank, const Work& work) const;
+  std::string Tooltip(const std::vector<int>& steps) const;
+
+  const SchedulePicture& picture_;
+  const std::vector<Arrow> arrows_;
+  std::map<std::pair<int, int>, Work> work_;  // By depth and rank.
+  std::vector<Band> bands_;                   // By depth.
+};
+
+void Painter::CollectWork() {
+  const GroupPlan& plan = picture_.plan;
+  for (int step = 0; step < plan.num_steps(); ++step) {
+    const StepKind kind = plan.step(step).kind;
+    if (IsTransfer(plan.step(step)) || kind == StepKind::kWait) continue;
+    Work& work = work_[{picture_.depths[step], plan.rank_of(step)}];
+    work.reduces |= kind == StepKind::kReduce;
+    work.steps.push_back(step);
+  }
+}
+
+void Painter::PlaceBands() {
+  int max_depth = 0;
+  for (int depth : picture_.depths) max_depth = std::max(max_depth, depth);
+  bands_.resize(max_depth + 1);
+  for (const Arrow& arrow : arrows_) {
+    Band& band = bands_[arrow.depth];
+    band.num_lines = std::max(band.num_lines, arrow.line + 1);
+  }
+  for (const auto& [place, work] : work_) bands_[place.first].has_dots = true;
+  int top = kTop;
+  for (Band& band : bands_) {
+    band.top = top;
+    top += band.height();
+  }
+}
+
+// Only where nothing happens before the first transfers.
+bool Painter::IsEmpty(int depth) const {
+  return bands_[depth].num_lines == 0 && !bands_[depth].has_dots;
+}
+
+int Painter::width() const {
+  const int title = static_cast<int>(picture_.title.size()) * kTitleLetter;
+  const int note = static_cast<int>(picture_.note.size()) * kCharacter;
+  return std::max({ColumnOf(picture_.layout.size() - 1) + kRight,
+                   std::max(title, note) + 2 * kPadding, kMinWidth});
+}
+
+std::string Painter::Head() const {
+  const std::string title = Escaped(picture_.title);
+  return absl::StrCat(
+      absl::Substitute("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                       "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
+                       "width=\"$0\" height=\"$1\" viewBox=\"0 0 $0 $1\">\n"
+                       "<title>$2</title>\n",
+                       width(), bottom() + kBottom, title),
+      kStyle,
+      absl::Substitute("<text class=\"title\" x=\"$0\" y=\"24\">$1</text>\n"
+                       "<text x=\"$0\" y=\"42\">$2</text>\n",
+                       kPadding, title, kLegend));
+}
+
+std::string Painter::Note() const {
+  if (picture_.note.empty()) return "";
+  return absl::Substitute("<text x=\"$0\" y=\"$1\">$2</text>\n", kPadding,
+                          bottom() + kBottom - 6, Escaped(picture_.note));
+}
+
+std::string Painter::Tasks() const {
+  const auto& tasks = picture_.layout.tasks();
+  if (tasks.size() == 1) return "";
+  std::string text;
+  for (size_t task = 0; task < tasks.size(); ++task) {
+    const int left = ColumnOf(tasks[task].front());
+    const int right = ColumnOf(tasks[task].back());
+    absl::StrAppend(
+        &text,
+        absl::Substitute("<text class=\"middle\" x=\"$0\" y=\"64\">task $1"
+                         "</text>\n<line class=\"task\" x1=\"$2\" y1=\"70\" "
+                         "x2=\"$3\" y2=\"70\"/>\n",
+                         (left + right) / 2, task, left - 14, right + 14));
+  }
+  return text;
+}
+
+std::string Painter::Ranks() const {
+  std::string text = absl::Substitute(
+      "<text class=\"end\" x=\"$0\" y=\"86\">rank</text>\n", kLeft - 30);
+  for (int rank = 0; rank < picture_.layout.size(); ++rank) {
+    absl::StrAppend(
+        &text,
+        absl::Substitute("<text class=\"middle\" x=\"$0\" y=\"86\">$1</text>\n"
+                         "<line class=\"rank\" x1=\"$0\" y1=\"$2\" x2=\"$0\" "
+                         "y2=\"$3\"/>\n",
+                         ColumnOf(rank), rank, kTop - kPadding, bottom()));
+  }
+  return text;
+}
+
+std::string Painter::Bands() const {
+  std::string text;
+  for (size_t depth = 0; depth < bands_.size(); ++depth) {
+    if (IsEmpty(static_cast<int>(depth))) continue;
+    const Band& band = bands_[depth];
+    absl::StrAppend(
+        &text,
+        absl::Substitute("<line class=\"band\" x1=\"$0\" y1=\"$1\" x2=\"$2\" "
+                         "y2=\"$1\"/>\n<text class=\"end\" x=\"$3\" y=\"$4\">$5"
+                         "</text>\n",
+                         kPadding, band.top, width() - kPadding, kLeft - 30,
+                         band.top + band.height() / 2 + 4, depth));
+  }
+  return text;
+}
+
+std::string Painter::Tooltip(const std::vector<int>& steps) const {
+  std::string text;
+  for (int step : steps) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n",
+                    picture_.plan.Describe(step));
+  }
+  return absl::StrCat("<title>", Escaped(text), "</title>");
+}
+
+std::string Painter::Draw(const Arrow& arrow) const {
+  const GroupLayout& layout = picture_.layout;
+  const int forward = arrow.from < arrow.to ? 1 : -1;
+  const int begin = ColumnOf(arrow.from) + forward * kGap;
+  const int tip = ColumnOf(arrow.to) - forward * kGap;
+  const int y = bands_[arrow.depth].top + (arrow.line + 1) * kLine;
+  const size_t room = (std::abs(tip - begin) - kHead) / kCharacter;
+  std::string label = ChunksOf(picture_.plan, arrow);
+  const int middle = MiddleOf(arrow, std::min(label.size(), room));
+  if (label.size() > room) label = label.substr(0, room - 1) + "…";
+  const bool near = layout.task_of(arrow.from) == layout.task_of(arrow.to);
+  return absl::Substitute(
+             "<g class=\"$0\">$1<line x1=\"$2\" y1=\"$3\" x2=\"$4\" y2=\"$3\"/>"
+             "<polygon points=\"$5,$3 $4,$6 $4,$7\"/>"
+             "<text class=\"middle\" x=\"$8\" y=\"$9\">",
+             near ? "near" : "far", Tooltip(arrow.sends), begin, y,
+             tip - forward * kHead, tip, y - 3, y + 3, middle, y - 4) +
+         label + "</text></g>\n";
+}
+
+std::string Painter::Draw(int depth, int rank, const Work& work) const {
+  const Band& band = bands_[depth];
+  return absl::Substitute(
+      "<circle class=\"$0\" cx=\"$1\" cy=\"$2\" r=\"4\">$3</circle>\n",
+      work.reduces ? "reduce" : "copy", ColumnOf(rank),
+      band.top + band.height() - kDots / 2, Tooltip(work.steps));
+}
+
+std::string Painter::Paint() const {
+  std::string text = absl::StrCat(Head(), Tasks(), Ranks(), Bands());
+  for (const Arrow& arrow : arrows_) absl::StrAppend(&text, Draw(arrow));
+  for (const auto& [place, work] : work_) {
+    absl::StrAppend(&text, Draw(place.first, place.second, work));
+  }
+  return absl::StrCat(text, Note(), "</svg>\n");
+}
+
+}  // namespace
+
+std::string ScheduleSvg(const SchedulePicture& picture) {
+  return Painter(picture).Paint();
+}
+
+}  // namespace tutti

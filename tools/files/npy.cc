@@ -1,0 +1,184 @@
+#include "tools/files/npy.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+constexpr int64_t kMagicBytes = 6;
+constexpr int64_t kVersionBytes = 2;
+
+template <typename... Args>
+absl::Status Invalid(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+// A stream of which we know how much is left.
+struct Source {
+  std::istream& in;
+  int64_t left_bytes;
+
+  // Errors: INVALID_ARGUMENT if so much is not left, naming `what`; DATA_LOSS
+  // if it cannot be read all the same.
+  absl::Status Read(void* into, int64_t num_bytes, absl::string_view what) {
+    if (left_bytes < num_bytes) {
+      return Invalid("is truncated: ", what, " takes ", num_bytes,
+                     " bytes, but ", left_bytes, " are left");
+    }
+    in.read(static_cast<char*>(into), num_bytes);
+    if (in.gcount() != num_bytes) {
+      return absl::DataLossError(absl::StrCat("could not be read: ", what));
+    }
+    left_bytes -= num_bytes;
+    return absl::OkStatus();
+  }
+};
+
+absl::Status ReadMagic(Source& source) {
+  char magic[kMagicBytes];
+  const absl::Status status = source.Read(magic, kMagicBytes, "the magic");
+  if (!status.ok()) return status;
+  if (std::memcmp(magic, "\x93NUMPY", kMagicBytes) == 0) return status;
+  return Invalid("is no .npy file: it does not start with \"\\x93NUMPY\"");
+}
+
+// How many bytes the length of the header takes: by the version.
+absl::StatusOr<int64_t> ReadVersion(Source& source) {
+  uint8_t version[kVersionBytes];
+  const absl::Status status =
+      source.Read(version, kVersionBytes, "the version");
+  if (!status.ok()) return status;
+  const int major = version[0];
+  const int minor = version[1];
+  if (major < 1 || major > 3 || minor != 0) {
+    return Invalid("is of .npy version ", major, ".", minor,
+                   "; wanted 1.0, 2.0 or 3.0");
+  }
+  return major == 1 ? 2 : 4;
+}
+
+absl::StatusOr<std::string> ReadHeaderText(Source& source) {
+  const absl::StatusOr<int64_t> length_bytes = ReadVersion(source);
+  if (!length_bytes.ok()) return length_bytes.status();
+  uint8_t bytes[4] = {};
+  absl::Status status =
+      source.Read(bytes, *length_bytes, "the header's length");
+  if (!status.ok()) return status;
+  const uint32_t length = bytes[0] | bytes[1] << 8 | bytes[2] << 16 |
+                          static_cast<uint32_t>(bytes[3]) << 24;
+  if (length > kMaxNpyHeaderBytes) {
+    return Invalid("has a header of ", length, " bytes; wanted at most ",
+                   kMaxNpyHeaderBytes);
+  }
+  if (source.left_bytes < length) {
+    return Invalid("is truncated: its header takes ", length, " bytes, but ",
+                   source.left_bytes, " are left");
+  }
+  std::string text(length, '\0');
+  status = source.Read(text.data(), length, "its header");
+  if (!status.ok()) return status;
+  return text;
+}
+
+absl::Status CheckSize(const NpyHeader& header, int64_t left_bytes) {
+  const absl::StatusOr<int64_t> wanted =
+      SizeInBytes(header.dtype, header.shape);
+  if (!wanted.ok()) return wanted.status();
+  if (left_bytes == *wanted) return absl::OkStatus();
+  return Invalid(left_bytes < *wanted ? "is truncated" : "is too long",
+                 ": the elements of ", ToString(header), " take ", *wanted,
+                 " bytes, but ", left_bytes, " follow the header");
+}
+
+absl::StatusOr<NpyHeader> ReadHeader(Source& source) {
+  absl::Status status = ReadMagic(source);
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::string> text = ReadHeaderText(source);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<NpyHeader> header = ParseNpyHeader(*text);
+  if (!header.ok()) return header;
+  status = CheckSize(*header, source.left_bytes);
+  if (!status.ok()) return status;
+  return header;
+}
+
+absl::Status WithPath(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
+struct File {
+  std::ifstream in;
+  int64_t size_bytes = 0;
+};
+
+absl::StatusOr<File> Open(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status kind =
+      std::filesystem::status(path, error);
+  if (kind.type() == std::filesystem::file_type::not_found) {
+    return absl::NotFoundError("no such file");
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), "cannot be read");
+  if (kind.type() == std::filesystem::file_type::directory) {
+    return Invalid("is a directory; wanted a .npy file");
+  }
+  if (kind.type() != std::filesystem::file_type::regular) {
+    return Invalid("is no regular file");
+  }
+  File file;
+  file.in.open(path, std::ios::binary | std::ios::ate);
+  if (!file.in) return absl::ErrnoToStatus(errno, "cannot be opened");
+  file.size_bytes = file.in.tellg();
+  file.in.seekg(0);
+  return file;
+}
+
+// What `read` makes of the file.
+template <typename Result>
+absl::StatusOr<Result> ReadFrom(const std::string& path,
+                                absl::StatusOr<Result> (*read)(std::istream&,
+                                                               int64_t)) {
+  absl::StatusOr<File> file = Open(path);
+  if (!file.ok()) return WithPath(path, file.status());
+  absl::StatusOr<Result> result = read(file->in, file->size_bytes);
+  if (!result.ok()) return WithPath(path, result.status());
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<NpyHeader> ReadNpyHeader(std::istream& in, int64_t size_bytes) {
+  Source source{in, size_bytes};
+  return ReadHeader(source);
+}
+
+absl::StatusOr<Tensor> ReadNpy(std::istream& in, int64_t size_bytes) {
+  Source source{in, size_bytes};
+  const absl::StatusOr<NpyHeader> header = ReadHeader(source);
+  if (!header.ok()) return header.status();
+  absl::StatusOr<Tensor> tensor =
+      Tensor::Allocate(header->dtype, header->shape);
+  if (!tensor.ok()) return tensor;
+  const absl::Status status = source.Read(
+      tensor->mutable_data(), source.left_bytes, "the array's elements");
+  if (!status.ok()) return status;
+  return tensor;
+}
+
+absl::StatusOr<NpyHeader> ReadNpyHeader(const std::string& path) {
+  return ReadFrom<NpyHeader>(path, &ReadNpyHeader);
+}
+
+absl::StatusOr<Tensor> ReadNpy(const std::string& path) {
+  return ReadFrom<Tensor>(path, &ReadNpy);
+}
+
+}  // namespace tutti

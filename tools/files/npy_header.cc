@@ -1,0 +1,293 @@
+#include "tools/files/npy_header.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace tutti {
+namespace {
+
+struct DescrOfDType {
+  absl::string_view descr;
+  DType dtype;
+};
+
+// The first of each dtype is the one that is written.
+constexpr std::array<DescrOfDType, 10> kDescrs = {{{"<f2", DType::kFloat16},
+                                                   {"<V2", DType::kBFloat16},
+                                                   {"|V2", DType::kBFloat16},
+                                                   {"<f4", DType::kFloat32},
+                                                   {"<f8", DType::kFloat64},
+                                                   {"|i1", DType::kInt8},
+                                                   {"|u1", DType::kUint8},
+                                                   {"<i4", DType::kInt32},
+                                                   {"<i8", DType::kInt64},
+                                                   {"|b1", DType::kBool}}};
+
+absl::string_view DescrOf(DType dtype) {
+  for (const DescrOfDType& known : kDescrs) {
+    if (known.dtype == dtype) return known.descr;
+  }
+  return "";
+}
+
+// Text of a file as it may stand in an error message.
+std::string Quoted(absl::string_view text) {
+  constexpr size_t kMaxShown = 40;
+  const bool is_long = text.size() > kMaxShown;
+  const std::string escaped = absl::CHexEscape(text.substr(0, kMaxShown));
+  return absl::StrCat("\"", absl::StrReplaceAll(escaped, {{"\\'", "'"}}),
+                      is_long ? "..." : "", "\"");
+}
+
+template <typename... Args>
+absl::Status Invalid(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+absl::Status UnknownDescr(absl::string_view descr) {
+  const std::string known =
+      absl::StrJoin(kAllDTypes, ", ", [](std::string* out, DType dtype) {
+        absl::StrAppend(out, Name(dtype), " (", DescrOf(dtype), ")");
+      });
+  if (absl::StartsWith(descr, ">")) {
+    return Invalid("holds big-endian elements, descr ", Quoted(descr),
+                   "; wanted little-endian ones: ", known);
+  }
+  if (absl::StartsWith(descr, "|O")) {
+    return Invalid("holds Python objects, descr ", Quoted(descr),
+                   "; wanted numbers: ", known);
+  }
+  const bool may_be_bfloat16 = descr == "<u2" || descr == "<i2";
+  return Invalid(
+      "holds elements of descr ", Quoted(descr), "; wanted one of ", known,
+      may_be_bfloat16 ? " (save the bits of bfloat16 as array.view('V2'))"
+                      : "");
+}
+
+// `descr` as NumPy writes it. One byte has no order: NumPy says "|u1", where
+// other writers say "<u1", "=u1", ">u1" or "u1".
+std::string Normalized(absl::string_view descr) {
+  const bool has_order =
+      !descr.empty() && absl::StrContains("<=>|", descr.front());
+  const absl::string_view type = descr.substr(has_order ? 1 : 0);
+  const bool is_one_byte = type == "i1" || type == "u1" || type == "b1";
+  return is_one_byte ? absl::StrCat("|", type) : std::string(descr);
+}
+
+absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
+  const std::string normalized = Normalized(descr);
+  for (const DescrOfDType& known : kDescrs) {
+    if (known.descr == normalized) return known.dtype;
+  }
+  return UnknownDescr(descr);
+}
+
+// Reads the dictionary from left to right; the first error stays.
+class HeaderParser {
+ public:
+  explicit HeaderParser(absl::string_view text) : rest_(text) {}
+
+  absl::StatusOr<NpyHeader> Parse();
+
+ private:
+  absl::Status ParseEntry();
+  absl::Status ParseValue(absl::string_view key);
+  absl::Status ParseDescr();
+  absl::Status ParseFortranOrder();
+  absl::Status ParseShape();
+  absl::StatusOr<int64_t> ParseDim();
+  absl::StatusOr<std::string> ParseString(absl::string_view what);
+  absl::StatusOr<NpyHeader> Finish() const;
+
+  void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }
+
+  // True if `token` came next; it is taken then.
+  bool Take(absl::string_view token) {
+    SkipSpace();
+    return absl::ConsumePrefix(&rest_, token);
+  }
+
+  absl::Status Unexpected(absl::string_view wanted) const {
+    if (rest_.empty())
+      return Invalid("its header ends where ", wanted, " was wanted");
+    return Invalid("its header has ", Quoted(rest_), " where ", wanted,
+                   " was wanted");
+  }
+
+  absl::string_view rest_;
+  std::optional<std::string> descr_;
+  std::optional<bool> fortran_order_;
+  std::optional<TensorShape> shape_;
+};
+
+absl::StatusOr<NpyHeader> HeaderParser::Parse() {
+  if (!Take("{")) return Unexpected("a dictionary");
+  while (!Take("}")) {
+    const absl::Status status = ParseEntry();
+    if (!status.ok()) return status;
+    if (Take(",")) continue;
+    if (Take("}")) break;
+    return Unexpected("',' or '}'");
+  }
+  SkipSpace();
+  if (!rest_.empty()) return Unexpected("its end");
+  return Finish();
+}
+
+absl::Status HeaderParser::ParseEntry() {
+  const absl::StatusOr<std::string> key = ParseString("a key");
+  if (!key.ok()) return key.status();
+  if (!Take(":")) return Unexpected("':'");
+  return ParseValue(*key);
+}
+
+absl::Status HeaderParser::ParseValue(absl::string_view key) {
+  const bool is_twice =
+      (key == "descr" && descr_.has_value()) ||
+      (key == "fortran_order" && fortran_order_.has_value()) ||
+      (key == "shape" && shape_.has_value());
+  if (is_twice) return Invalid("its header has the key '", key, "' twice");
+  if (key == "descr") return ParseDescr();
+  if (key == "fortran_order") return ParseFortranOrder();
+  if (key == "shape") return ParseShape();
+  return Invalid("its header has the unknown key ", Quoted(key),
+                 "; wanted 'descr', 'fortran_order' and 'shape'");
+}
+
+absl::Status HeaderParser::ParseDescr() {
+  SkipSpace();
+  if (absl::StartsWith(rest_, "[")) {
+    return Invalid("holds a structured dtype, ", Quoted(rest_),
+                   "; wanted plain numbers");
+  }
+  absl::StatusOr<std::string> descr = ParseString("a dtype");
+  if (!descr.ok()) return descr.status();
+  descr_ = *std::move(descr);
+  return absl::OkStatus();
+}
+
+absl::Status HeaderParser::ParseFortranOrder() {
+  if (Take("True")) {
+    fortran_order_ = true;
+  } else if (Take("False")) {
+    fortran_order_ = false;
+  } else {
+    return Unexpected("True or False");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeaderParser::ParseShape() {
+  if (!Take("(")) return Unexpected("a tuple");
+  std::vector<int64_t> dims;
+  bool after_comma = true;
+  while (!Take(")")) {
+    if (!after_comma) return Unexpected("',' or ')'");
+    const absl::StatusOr<int64_t> dim = ParseDim();
+    if (!dim.ok()) return dim.status();
+    dims.push_back(*dim);
+    if (dims.size() > kMaxNpyDims) {
+      return Invalid("has more than ", kMaxNpyDims, " dimensions");
+    }
+    after_comma = Take(",");
+  }
+  // Python's (3) is a number; the tuple is (3,).
+  if (dims.size() == 1 && !after_comma) return Unexpected("',' before ')'");
+  absl::StatusOr<TensorShape> shape = TensorShape::Create(dims);
+  if (!shape.ok()) return shape.status();
+  shape_ = *std::move(shape);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> HeaderParser::ParseDim() {
+  SkipSpace();
+  size_t end = 0;
+  while (end < rest_.size() && absl::ascii_isdigit(rest_[end])) ++end;
+  int64_t dim = 0;
+  if (end == 0 || !absl::SimpleAtoi(rest_.substr(0, end), &dim)) {
+    return Unexpected("a size from 0 to 2^63-1");
+  }
+  rest_.remove_prefix(end);
+  absl::ConsumePrefix(&rest_, "L");  // Python 2 wrote its long numbers so.
+  return dim;
+}
+
+absl::StatusOr<std::string> HeaderParser::ParseString(absl::string_view what) {
+  SkipSpace();
+  if (!absl::StartsWith(rest_, "'") && !absl::StartsWith(rest_, "\"")) {
+    return Unexpected(absl::StrCat(what, " in quotes"));
+  }
+  const size_t end = rest_.find(rest_[0], 1);
+  if (end == absl::string_view::npos) {
+    return Unexpected(absl::StrCat(what, " with both its quotes"));
+  }
+  const std::string value(rest_.substr(1, end - 1));
+  if (absl::StrContains(value, '\\')) {
+    return Unexpected(absl::StrCat(what, " without escapes"));
+  }
+  rest_.remove_prefix(end + 1);
+  return value;
+}
+
+absl::StatusOr<NpyHeader> HeaderParser::Finish() const {
+  if (!descr_.has_value()) return Invalid("its header lacks the key 'descr'");
+  if (!fortran_order_.has_value()) {
+    return Invalid("its header lacks the key 'fortran_order'");
+  }
+  if (!shape_.has_value()) return Invalid("its header lacks the key 'shape'");
+  const absl::StatusOr<DType> dtype = DTypeOf(*descr_);
+  if (!dtype.ok()) return dtype.status();
+  // With one dimension there is only one order.
+  if (*fortran_order_ && shape_->num_dims() > 1) {
+    return Invalid("is in Fortran order, shape ", shape_->ToString(),
+                   "; wanted C order: save numpy.ascontiguousarray(array)");
+  }
+  return NpyHeader{*dtype, *shape_};
+}
+
+// "()", "(3,)", "(3, 4)".
+std::string PythonTuple(const TensorShape& shape) {
+  return absl::StrCat("(", absl::StrJoin(shape.dims(), ", "),
+                      shape.num_dims() == 1 ? ",)" : ")");
+}
+
+}  // namespace
+
+std::string ToString(const NpyHeader& header) {
+  return absl::StrCat(Name(header.dtype), header.shape.ToString());
+}
+
+absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text) {
+  return HeaderParser(text).Parse();
+}
+
+std::string NpyPreamble(const NpyHeader& header) {
+  constexpr size_t kFixedBytes = 10;
+  constexpr size_t kAlignmentBytes = 64;
+  std::string text = absl::StrCat(
+      "{'descr': '", DescrOf(header.dtype),
+      "', 'fortran_order': False, 'shape': ", PythonTuple(header.shape), ", }");
+  const size_t unpadded = kFixedBytes + text.size() + 1;
+  text.append((kAlignmentBytes - unpadded % kAlignmentBytes) % kAlignmentBytes,
+              ' ');
+  text.push_back('\n');
+  std::string preamble("\x93NUMPY\x01\x00", 8);
+  preamble.push_back(static_cast<char>(text.size() & 0xFF));
+  preamble.push_back(static_cast<char>(text.size() >> 8));
+  return preamble + text;
+}
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+#ifndef TUTTI_TOOLS_FILES_NPY_HEADER_H_
+#define TUTTI_TOOLS_FILES_NPY_HEADER_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// A .npy file starts with a preamble: "\x93NUMPY", a version of two bytes, the
+// length of the header (two bytes in version 1.0, four in 2.0 and 3.0), and the
+// header itself, a Python dictionary:
+//   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+// The elements follow and end the file.
+//
+// bfloat16. NumPy has no such dtype. The package ml_dtypes, which brings it to
+// NumPy for JAX and TensorFlow, saves it under the descr '<V2', and NumPy makes
+// '|V2' of that when it loads and saves such a file. Both are read as bfloat16,
+// and '<V2' is written: numpy.load(f).view(ml_dtypes.bfloat16) gives it back.
+
+struct NpyHeader {
+  DType dtype = DType::kFloat32;
+  TensorShape shape;
+};
+
+// "float32[3,4]".
+std::string ToString(const NpyHeader& header);
+
+// Reads the text of a header. Stricter than Python: exactly the three keys,
+// each once, and nothing around the dictionary but space. Errors:
+// INVALID_ARGUMENT saying what was found and what was wanted, for anything else
+// and for arrays that Tutti cannot hold: of other dtypes, not in C order, not
+// little-endian.
+absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text);
+
+// The preamble, version 1.0, that NumPy writes for such an array.
+std::string NpyPreamble(const NpyHeader& header);
+
+// As NumPy.
+inline constexpr int kMaxNpyDims = 64;
+inline constexpr size_t kMaxNpyHeaderBytes = 65536;
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_FILES_NPY_HEADER_H_

@@ -1,0 +1,251 @@
+#include "tools/files/output_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "tools/files/replaceable_path.h"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Failed(const std::string& path, absl::string_view what,
+                    int error) {
+  return absl::ErrnoToStatus(error, absl::StrCat(path, ": ", what));
+}
+
+absl::Status Discarded(const std::string& path) {
+  return absl::CancelledError(absl::StrCat(path, ": was given up"));
+}
+
+// The parts of `directory` that do not exist, outermost first.
+std::vector<std::string> MissingDirectories(const fs::path& directory) {
+  std::vector<std::string> missing;
+  fs::path prefix;
+  std::error_code ignored;
+  for (const fs::path& part : directory) {
+    prefix /= part;
+    if (!part.empty() && !fs::exists(prefix, ignored)) {
+      missing.push_back(prefix.string());
+    }
+  }
+  return missing;
+}
+
+// A descriptor of a file that is being written, and is closed in any case.
+class OpenFile {
+ public:
+  // Errors name `path`, whatever the file is called for now.
+  OpenFile(const std::string& path, int descriptor)
+      : path_(path), descriptor_(descriptor) {}
+  ~OpenFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  absl::Status Write(const void* data, size_t num_bytes) {
+    const char* next = static_cast<const char*>(data);
+    while (num_bytes > 0) {
+      const ssize_t written = write(descriptor_, next, num_bytes);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return Failed(path_, "cannot be written", errno);
+      next += written;
+      num_bytes -= static_cast<size_t>(written);
+    }
+    return absl::OkStatus();
+  }
+
+  // Returns when all bytes are on disk. File systems may report a full disk as
+  // late as here. EINVAL: there is no disk behind this one.
+  absl::Status Close() {
+    const int synced = fsync(descriptor_);
+    if (synced != 0 && errno != EINVAL) {
+      return Failed(path_, "cannot be written", errno);
+    }
+    const int descriptor = descriptor_;
+    descriptor_ = -1;
+    if (close(descriptor) == 0) return absl::OkStatus();
+    return Failed(path_, "cannot be written", errno);
+  }
+
+ private:
+  const std::string path_;
+  int descriptor_;
+};
+
+constexpr int kMaxAttempts = 100;
+
+// Of a file's name in its temporary one, which has a limit, too.
+constexpr size_t kMaxShownBytes = 100;
+
+// A name beside the file's that sorts apart and that no other process uses.
+std::string TemporaryPath(const fs::path& path, int attempt) {
+  const std::string shown = path.filename().string().substr(0, kMaxShownBytes);
+  const std::string name =
+      absl::StrCat(".", shown, ".", getpid(), ".", attempt, ".tmp");
+  return (path.parent_path() / name).string();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<OutputFiles>> OutputFiles::Create(
+    const std::string& directory) {
+  std::unique_ptr<OutputFiles> files(new OutputFiles(directory));
+  for (const std::string& missing : MissingDirectories(directory)) {
+    std::error_code error;
+    if (fs::is_symlink(fs::symlink_status(missing, error))) {
+      return Failed(missing, "is a link that leads nowhere", ENOENT);
+    }
+    fs::create_directory(missing, error);
+    if (error) return Failed(missing, "cannot be made", error.value());
+    files->made_directories_.push_back(missing);
+  }
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) {
+    return Failed(directory, "is no directory to write to",
+                  error ? error.value() : ENOTDIR);
+  }
+  if (access(directory.c_str(), W_OK | X_OK) != 0) {
+    return Failed(directory, "cannot be written to", errno);
+  }
+  return files;
+}
+
+OutputFiles::~OutputFiles() { Discard(); }
+
+void OutputFiles::Discard() {
+  MutexLock lock(&mu_);
+  if (state_ == State::kCommitted) return;
+  if (state_ != State::kDiscarded) {
+    state_ = State::kDiscarded;
+    RestoreAll();
+    for (const Staged& file : staged_) unlink(file.temporary.c_str());
+  }
+  for (size_t i = made_directories_.size(); i > 0; --i) {
+    rmdir(made_directories_[i - 1].c_str());
+  }
+}
+
+absl::StatusOr<int> OutputFiles::MakeTemporary(const std::string& path,
+                                               const std::string& whole) {
+  MutexLock lock(&mu_);
+  if (state_ != State::kOpen) return Discarded(path);
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const std::string temporary = TemporaryPath(whole, attempt);
+    const int descriptor =
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0 && errno == EEXIST) continue;
+    if (descriptor < 0) {
+      const int error = errno;
+      return Failed(
+          whole == path ? path : absl::StrCat(path, ", a link to ", whole),
+          "cannot be made", error);
+    }
+    staged_.push_back({.temporary = temporary, .path = path, .whole = whole});
+    return descriptor;
+  }
+  return Failed(path, "finds no free temporary name", EEXIST);
+}
+
+absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
+                                absl::Span<const std::byte> body) {
+  const std::string path = (fs::path(directory_) / name).string();
+  const auto whole = ReplaceablePath(path);
+  if (!whole.ok()) return whole.status();
+  std::error_code error;
+  if (fs::status(*whole, error).type() == fs::file_type::none) {
+    // Such as of a name that is too long.
+    return Failed(path, "cannot be made", error.value());
+  }
+  const absl::StatusOr<int> descriptor = MakeTemporary(path, whole->string());
+  if (!descriptor.ok()) return descriptor.status();
+  OpenFile file(path, *descriptor);
+  absl::Status status = file.Write(head.data(), head.size());
+  if (status.ok()) status = file.Write(body.data(), body.size());
+  if (status.ok()) status = file.Close();
+  return status;
+}
+
+absl::Status OutputFiles::ReplaceOne(Staged* file) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    std::string kept = TemporaryPath(file->whole, attempt);
+    int status = link(file->whole.c_str(), kept.c_str());
+    if (status != 0 && errno == EEXIST) continue;
+    std::error_code ignored;
+    if (status != 0 &&
+        fs::is_regular_file(fs::symlink_status(file->whole, ignored))) {
+      status =
+          std::rename(file->whole.c_str(), kept.c_str());  // No links here.
+    }
+    if (status == 0) file->kept = std::move(kept);
+    break;  // Else there is nothing to keep.
+  }
+  if (std::rename(file->temporary.c_str(), file->whole.c_str()) != 0) {
+    return Failed(file->path, "cannot be replaced", errno);
+  }
+  file->in_place = true;
+  return absl::OkStatus();
+}
+
+// The last first, so that what one of them has replaced that another one had
+// put there is replaced in its turn.
+void OutputFiles::RestoreAll() {
+  for (auto file = staged_.rbegin(); file != staged_.rend(); ++file) {
+    Restore(&*file);
+  }
+}
+
+void OutputFiles::Restore(Staged* file) {
+  if (file->in_place && file->kept.empty()) unlink(file->whole.c_str());
+  if (!file->kept.empty()) {
+    std::rename(file->kept.c_str(), file->whole.c_str());
+    unlink(file->kept.c_str());  // Two names of one file stay as they are.
+  }
+  file->in_place = false;
+  file->kept.clear();
+}
+
+absl::Status OutputFiles::Replace() {
+  MutexLock lock(&mu_);
+  if (state_ != State::kOpen) return Discarded(directory_);
+  for (Staged& file : staged_) {
+    const absl::Status status = ReplaceOne(&file);
+    if (status.ok()) continue;
+    RestoreAll();
+    return status;
+  }
+  state_ = State::kReplaced;
+  return absl::OkStatus();
+}
+
+absl::Status OutputFiles::Keep() {
+  MutexLock lock(&mu_);
+  if (state_ != State::kReplaced) return Discarded(directory_);
+  for (const Staged& file : staged_) {
+    if (!file.kept.empty()) unlink(file.kept.c_str());
+  }
+  state_ = State::kCommitted;
+  return absl::OkStatus();
+}
+
+absl::Status OutputFiles::Commit() {
+  const absl::Status status = Replace();
+  return status.ok() ? Keep() : status;
+}
+
+std::vector<std::string> OutputFiles::paths() const {
+  MutexLock lock(&mu_);
+  std::vector<std::string> paths;
+  for (const Staged& file : staged_) paths.push_back(file.path);
+  return paths;
+}
+
+}  // namespace tutti

@@ -1,0 +1,255 @@
+#include "tools/launch/process_group.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::array kStreams = {ProcessGroup::Stream::kOut,
+                                 ProcessGroup::Stream::kErr};
+
+bool IsIgnored(int signal) {
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
+
+// What is read from a pipe at once: all that one holds by default.
+constexpr size_t kReadBytes = size_t{64} << 10;
+
+// Asked again before each write: two descriptors may be of one pipe, whose last
+// room the other has taken.
+bool IsWritable(int descriptor) {
+  pollfd polled = {descriptor, POLLOUT, 0};
+  return poll(&polled, 1, /*timeout=*/0) > 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Start(
+    const std::vector<Program>& programs, Options options) {
+  std::unique_ptr<ProcessGroup> group(new ProcessGroup(std::move(options)));
+  absl::Status status = group->TakeSignals();
+  for (const Program& program : programs) {
+    if (status.ok()) status = group->StartOne(program);
+  }
+  if (!status.ok()) return status;
+  return group;
+}
+
+ProcessGroup::~ProcessGroup() {
+  SignalAll(SIGKILL);
+  for (const Process& process : processes_) {
+    if (process.running) waitpid(process.pid, nullptr, 0);
+  }
+  if (old_mask_.has_value()) {
+    pthread_sigmask(SIG_SETMASK, &*old_mask_, nullptr);
+  }
+}
+
+absl::Status ProcessGroup::TakeSignals() {
+  // Whoever ignores it cannot wait for children.
+  if (IsIgnored(SIGCHLD)) signal(SIGCHLD, SIG_DFL);
+  sigset_t taken;
+  sigemptyset(&taken);
+  sigaddset(&taken, SIGCHLD);
+  for (int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    if (!IsIgnored(signal)) sigaddset(&taken, signal);
+  }
+  sigset_t old_mask;
+  const int error = pthread_sigmask(SIG_BLOCK, &taken, &old_mask);
+  if (error != 0) return absl::ErrnoToStatus(error, "cannot block signals");
+  old_mask_ = old_mask;
+  signals_ = UniqueFd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  grace_ =
+      UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (signals_.is_set() && grace_.is_set()) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "cannot wait for signals");
+}
+
+absl::Status ProcessGroup::StartOne(const Program& program) {
+  Process process;
+  UniqueFd child_ends[2];
+  for (size_t stream = 0; stream < 2; ++stream) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      return absl::ErrnoToStatus(errno, "cannot make a pipe");
+    }
+    process.pipes[stream].fd = UniqueFd(ends[0]);
+    child_ends[stream] = UniqueFd(ends[1]);
+    // The child's end stays blocking: most programs want it so.
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  }
+  const auto pid = StartProcess(
+      program, {child_ends[0].get(), child_ends[1].get(), *old_mask_});
+  if (!pid.ok()) return pid.status();
+  process.pid = *pid;
+  process.running = true;
+  processes_.push_back(std::move(process));
+  pids_.push_back(*pid);
+  result_.wait_statuses.push_back(0);
+  ++num_running_;
+  return absl::OkStatus();
+}
+
+ProcessGroup::Result ProcessGroup::Wait() {
+  while (num_running_ > 0 || IsWriting()) WaitForEvents();
+  return result_;
+}
+
+bool ProcessGroup::IsWriting() const {
+  return absl::c_any_of(options_.queues, [](const OutputQueue* queue) {
+    return !queue->is_empty();
+  });
+}
+
+void ProcessGroup::WaitForEvents() {
+  std::vector<pollfd> polled;
+  std::vector<std::function<void()>> reactions;
+  const auto watch = [&](int fd, int16_t events, std::function<void()> react) {
+    polled.push_back({fd, events, 0});
+    reactions.push_back(std::move(react));
+  };
+  bool is_full = false;
+  for (OutputQueue* queue : options_.queues) {
+    is_full = is_full || queue->is_full();
+    if (queue->is_empty()) continue;
+    watch(queue->descriptor(), POLLOUT, [queue] {
+      if (IsWritable(queue->descriptor())) queue->WriteSome();
+    });
+  }
+  for (size_t i = 0; i < processes_.size() && !is_full; ++i) {
+    for (Stream stream : kStreams) {
+      const UniqueFd& fd = processes_[i].pipes[static_cast<int>(stream)].fd;
+      if (!fd.is_set()) continue;
+      watch(fd.get(), POLLIN,
+            [this, i, stream] { ReadPipe(static_cast<int>(i), stream); });
+    }
+  }
+  watch(signals_.get(), POLLIN, [this] { ReadSignals(); });
+  watch(grace_.get(), POLLIN, [this] { EndGrace(); });
+  if (poll(polled.data(), polled.size(), /*timeout=*/-1) < 0) return;
+  for (size_t i = 0; i < polled.size(); ++i) {
+    if (polled[i].revents != 0) reactions[i]();
+  }
+  if (!stopping_ && options_.may_go_on && !options_.may_go_on()) Stop(SIGTERM);
+}
+
+void ProcessGroup::EndGrace() {
+  uint64_t expirations = 0;
+  if (read(grace_.get(), &expirations, sizeof(expirations)) <= 0) return;
+  SignalAll(SIGKILL);
+  for (OutputQueue* queue : options_.queues) queue->Drop();
+}
+
+int ProcessGroup::ReadPipe(int index, Stream stream) {
+  Pipe& pipe = processes_[index].pipes[static_cast<int>(stream)];
+  std::array<char, kReadBytes> buffer;
+  const ssize_t size = read(pipe.fd.get(), buffer.data(), buffer.size());
+  if (size < 0) return 0;  // Nothing there after all.
+  if (size == 0) {
+    ClosePipe(index, stream);
+    return 0;
+  }
+  pipe.lines.Add({buffer.data(), static_cast<size_t>(size)},
+                 [&](absl::string_view piece) {
+                   options_.on_output(index, stream, piece);
+                 });
+  return static_cast<int>(size);
+}
+
+void ProcessGroup::ClosePipe(int index, Stream stream) {
+  Pipe& pipe = processes_[index].pipes[static_cast<int>(stream)];
+  pipe.lines.Finish([&](absl::string_view piece) {
+    options_.on_output(index, stream, piece);
+  });
+  pipe.fd.Reset();
+}
+
+void ProcessGroup::ReadSignals() {
+  signalfd_siginfo info = {};
+  while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) {
+      Reap();
+      continue;
+    }
+    if (!stopping_) result_.signal = signal;
+    Stop(signal);
+  }
+}
+
+void ProcessGroup::Reap() {
+  std::vector<Ended> ended;
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (!processes_[i].running) continue;
+    siginfo_t info = {};
+    waitid(P_PID, processes_[i].pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    if (info.si_pid == 0) continue;
+    ended.push_back({static_cast<int>(i), info.si_code != CLD_EXITED});
+  }
+  // One that was killed is more likely why another failed than the reverse.
+  std::stable_partition(ended.begin(), ended.end(),
+                        [](const Ended& one) { return one.by_signal; });
+  for (const Ended& one : ended) End(one.index);
+}
+
+void ProcessGroup::End(int index) {
+  Process& process = processes_[index];
+  // The number of the group is not free before its leader is waited for.
+  kill(-process.pid, SIGKILL);
+  for (Stream stream : kStreams) {
+    const UniqueFd& fd = process.pipes[static_cast<int>(stream)].fd;
+    // What is there now, and no more: somebody out of reach may still write.
+    int left_bytes = 0;
+    if (fd.is_set()) ioctl(fd.get(), FIONREAD, &left_bytes);
+    while (fd.is_set() && left_bytes > 0) {
+      const int read_bytes = ReadPipe(index, stream);
+      if (read_bytes == 0) break;
+      left_bytes -= read_bytes;
+    }
+    if (fd.is_set()) ClosePipe(index, stream);
+  }
+  int& wait_status = result_.wait_statuses[index];
+  waitpid(process.pid, &wait_status, 0);
+  process.running = false;
+  --num_running_;
+  if (wait_status == 0 || stopping_) return;
+  result_.first_failed = index;
+  Stop(SIGTERM);
+}
+
+void ProcessGroup::Stop(int signal) {
+  SignalAll(signal);
+  SignalAll(SIGCONT);  // Whoever is stopped takes no other signal.
+  if (stopping_) return;
+  stopping_ = true;
+  if (options_.grace == absl::InfiniteDuration()) return;
+  // Zero would never come.
+  const absl::Duration grace = std::max(options_.grace, absl::Nanoseconds(1));
+  itimerspec when = {};
+  when.it_value = absl::ToTimespec(grace);
+  timerfd_settime(grace_.get(), /*flags=*/0, &when, nullptr);
+}
+
+void ProcessGroup::SignalAll(int signal) {
+  for (const Process& process : processes_) {
+    if (process.running) kill(-process.pid, signal);
+  }
+}
+
+}  // namespace tutti

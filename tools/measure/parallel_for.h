@@ -1,0 +1,16 @@
+#ifndef TUTTI_TOOLS_MEASURE_PARALLEL_FOR_H_
+#define TUTTI_TOOLS_MEASURE_PARALLEL_FOR_H_
+
+#include "absl/functional/function_ref.h"
+#include "tutti/environment.h"
+
+namespace tutti {
+
+// Runs work(0) ... work(count - 1) on the queue and waits for all of them. Not
+// for the queue's own threads.
+void ParallelFor(WorkQueue* queue, int count,
+                 absl::FunctionRef<void(int)> work);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_MEASURE_PARALLEL_FOR_H_

@@ -1,0 +1,72 @@
+#include "tools/measure/perf_plan.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tools/base/algorithm_names.h"
+#include "tools/base/exit_status.h"
+#include "tools/measure/sweep.h"
+#include "tools/request/workload_options.h"
+
+namespace tutti {
+namespace {
+
+// In place of the names of algorithms.
+constexpr char kAll[] = "all";
+
+absl::Status CheckDevices(const PerfOptions& options) {
+  if (options.devices > kMaxGroupSize) {
+    return UsageError(absl::StrCat("--devices ", options.devices,
+                                   ": wanted at most ", kMaxGroupSize));
+  }
+  if (options.devices % options.tasks == 0) return absl::OkStatus();
+  return UsageError(absl::StrCat("--tasks ", options.tasks,
+                                 " does not divide --devices ",
+                                 options.devices));
+}
+
+absl::Status ChooseAlgorithms(const PerfOptions& options,
+                              const CollectiveRegistry& registry,
+                              CollectiveType type, PerfPlan* plan) {
+  plan->algorithms = options.algorithms;
+  plan->may_skip = plan->algorithms == std::vector<std::string>{kAll};
+  if (plan->algorithms.empty()) plan->algorithms = {""};
+  if (plan->may_skip) {
+    plan->algorithms = AlgorithmsFor(registry, type);
+    if (!plan->algorithms.empty()) return absl::OkStatus();
+    return absl::NotFoundError(
+        absl::StrCat("no algorithm of ", Name(type), " is registered"));
+  }
+  for (const std::string& name : options.algorithms) {
+    if (name == kAll) {
+      return UsageError("--algorithm: all stands alone, without other names");
+    }
+    const absl::Status known = CheckAlgorithm(registry, name, type);
+    if (!known.ok()) return known;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PerfPlan> PlanPerf(const PerfOptions& options,
+                                  const CollectiveRegistry& registry) {
+  const absl::Status devices = CheckDevices(options);
+  if (!devices.ok()) return devices;
+  const auto workload =
+      ParseWorkload(options.collective, options.sweep.dtype, options.devices);
+  if (!workload.ok()) return workload.status();
+  const absl::Status listed =
+      CheckRankList(options.choice.rank_list, options.devices);
+  if (!listed.ok()) return listed;
+  const auto sizes = SweptSizes(options.sweep);
+  if (!sizes.ok()) return sizes.status();
+  PerfPlan plan{.workloads = SweptWorkloads(*workload, *sizes)};
+  const absl::Status chosen =
+      ChooseAlgorithms(options, registry, workload->spec.type, &plan);
+  if (!chosen.ok()) return chosen;
+  return plan;
+}
+
+}  // namespace tutti

@@ -1,0 +1,57 @@
+#ifndef TUTTI_TOOLS_MEASURE_PERF_PLAN_H_
+#define TUTTI_TOOLS_MEASURE_PERF_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/cluster/cluster_options.h"
+#include "tools/measure/sweep.h"
+#include "tools/request/choice_options.h"
+#include "tools/request/collective_spec.h"
+#include "tools/request/workload.h"
+#include "tutti/implementation.h"
+
+namespace tutti {
+
+// The command line of `tutti perf`.
+struct PerfOptions {
+  CollectiveWords collective;
+  int devices = 8;
+  int tasks = 1;
+  SweepOptions sweep = {.max_bytes = "64M", .factor = 4};
+
+  // Names; "all"; empty: the library's choice.
+  std::vector<std::string> algorithms;
+  ChoiceOptions choice;
+
+  int iterations = 20;
+  int warmup = 3;
+  std::optional<double> deadline_seconds;  // Of each iteration.
+  bool check = false;
+  bool hot = false;
+  bool in_place = false;
+  uint64_t seed = 1;
+  bool json = false;
+  std::optional<ClusterOptions> cluster;  // None: all ranks are here.
+};
+
+// What `tutti perf` measures: every workload by every algorithm.
+struct PerfPlan {
+  std::vector<Workload> workloads;      // By size, no size twice.
+  std::vector<std::string> algorithms;  // Empty name: the library's choice.
+
+  // Algorithms were not named, so that those which cannot serve are left out.
+  bool may_skip = false;
+};
+
+// Pure. A permute without a permutation goes to the next rank. Errors:
+// UsageError for all that is wrong with the options, whatever happens then.
+absl::StatusOr<PerfPlan> PlanPerf(const PerfOptions& options,
+                                  const CollectiveRegistry& registry);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_MEASURE_PERF_PLAN_H_

@@ -1,0 +1,145 @@
+#include "tools/measure/perf_runner.h"
+
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "tools/measure/timed_run.h"
+
+namespace tutti {
+
+bool IsRefusal(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInvalidArgument ||
+         status.code() == absl::StatusCode::kNotFound ||  // A part of it.
+         status.code() == absl::StatusCode::kFailedPrecondition ||
+         status.code() == absl::StatusCode::kUnimplemented;
+}
+
+PerfRunner::Requests PerfRunner::MakeRequests(const Workload& workload,
+                                              const std::string& algorithm) {
+  ++last_instance_;
+  Requests requests;
+  for (int i = 0; i < party_->num_local(); ++i) {
+    CollectiveRequest request = RequestOf(workload, party_->first_rank() + i);
+    request.instance_key = last_instance_;
+    request.impl_details.implementation = algorithm;
+    request.impl_details.determinism = options_.determinism;
+    request.impl_details.rank_list = options_.rank_list;
+    requests.push_back(
+        std::make_shared<const CollectiveRequest>(std::move(request)));
+  }
+  return requests;
+}
+
+void PerfRunner::InOwnStep(
+    const Workload& workload, const std::string& algorithm,
+    absl::FunctionRef<void(CollectiveExecutor*, const Requests&)> run) {
+  const Requests requests = MakeRequests(workload, algorithm);
+  const int64_t step_id = last_instance_;
+  const auto executor = party_->manager().FindOrCreate(step_id);
+  const auto cleaned_up =
+      absl::MakeCleanup([&] { party_->manager().Cleanup(step_id); });
+  run(executor.get(), requests);
+}
+
+absl::StatusOr<Measurement> PerfRunner::Measure(PerfBuffers* buffers,
+                                                const std::string& algorithm) {
+  absl::StatusOr<Measurement> measurement;
+  InOwnStep(buffers->workload(), algorithm,
+            [&](CollectiveExecutor* executor, const Requests& requests) {
+              measurement = MeasureIn(executor, requests, buffers);
+            });
+  return measurement;
+}
+
+absl::Status PerfRunner::Try(PerfBuffers* buffers,
+                             const std::string& algorithm) {
+  absl::Status status;
+  InOwnStep(buffers->workload(), algorithm,
+            [&](CollectiveExecutor* executor, const Requests& requests) {
+              status = RunTogether(executor, requests, buffers).status();
+            });
+  return status;
+}
+
+absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
+                                                  const Requests& requests,
+                                                  PerfBuffers* buffers) {
+  Measurement measurement;
+  int64_t wrong = 0;
+  const int64_t total = int64_t{options_.warmup} + options_.iterations;
+  for (int64_t i = 0; i < total; ++i) {
+    const auto time = RunTogether(executor, requests, buffers);
+    if (!time.ok()) return time.status();
+    if (i < options_.warmup) continue;
+    measurement.times.push_back(*time);
+    if (options_.check) wrong += buffers->CountWrong();
+  }
+  if (options_.check) measurement.wrong = wrong;
+  measurement.algorithm = NameOfChoice(requests);
+  const absl::Status status = CombineTasks(&measurement);
+  if (!status.ok()) return status;
+  return measurement;
+}
+
+absl::StatusOr<absl::Duration> PerfRunner::RunTogether(
+    CollectiveExecutor* executor, const Requests& requests,
+    PerfBuffers* buffers) {
+  // Before the tasks begin together: it takes its time.
+  std::vector<RankBuffers>& ranks = buffers->Next();
+  const absl::Status aligned = party_->Align();
+  if (!aligned.ok()) return aligned;
+  return RunOnce(executor, requests, &ranks);
+}
+
+// The times of the slowest task, and the wrong elements of all.
+absl::Status PerfRunner::CombineTasks(Measurement* measurement) {
+  std::vector<int64_t> nanoseconds;
+  for (const absl::Duration time : measurement->times) {
+    nanoseconds.push_back(absl::ToInt64Nanoseconds(time));
+  }
+  absl::Status status =
+      party_->Combine(ReductionKind::kMax, absl::MakeSpan(nanoseconds));
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < nanoseconds.size(); ++i) {
+    measurement->times[i] = absl::Nanoseconds(nanoseconds[i]);
+  }
+  if (!measurement->wrong.has_value()) return absl::OkStatus();
+  return party_->Combine(ReductionKind::kSum, {&*measurement->wrong, 1});
+}
+
+absl::StatusOr<absl::Duration> PerfRunner::RunOnce(
+    CollectiveExecutor* executor, const Requests& requests,
+    std::vector<RankBuffers>* ranks) {
+  const absl::Time deadline = environment_.clock->Now() + options_.deadline;
+  std::vector<CollectiveArgs> calls(ranks->size());
+  for (size_t i = 0; i < ranks->size(); ++i) {
+    RankBuffers& buffers = (*ranks)[i];
+    calls[i].device = party_->devices()[i];
+    calls[i].request = requests[i];
+    calls[i].input = buffers.input;
+    if (buffers.output.is_set()) calls[i].output = &buffers.output;
+    calls[i].deadline = deadline;
+  }
+  return TimedRun(
+      [executor](CollectiveArgs args, StatusCallback done) {
+        executor->ExecuteAsync(std::move(args), std::move(done));
+      },
+      environment_.clock, std::move(calls));
+}
+
+std::string PerfRunner::NameOfChoice(const Requests& requests) {
+  std::string name = "auto";
+  // Asks for all its ranks, since the resolver keeps an instance until all have
+  // asked equally often. They are known there: nobody waits.
+  for (size_t i = 0; i < requests.size(); ++i) {
+    party_->manager().param_resolver().CompleteParamsAsync(
+        party_->devices()[i]->attributes(), requests[i], CallNumber{},
+        /*cancellation=*/nullptr, [&name](auto params) {
+          if (!params.ok()) return;
+          name = (*params)->instance->impl_details.implementation;
+        });
+  }
+  return name;
+}
+
+}  // namespace tutti

@@ -1,0 +1,112 @@
+#include "tools/measure/tune_plan.h"
+
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "tools/base/exit_status.h"
+#include "tools/base/option_values.h"
+#include "tools/base/sizes.h"
+#include "tools/request/collective_spec.h"
+#include "tools/request/workload_options.h"
+#include "tutti/collective.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kFewestRounds = 5;
+constexpr int kMostRounds = 25;
+constexpr absl::Duration kShort = absl::Milliseconds(500);
+
+absl::StatusOr<GroupLayout> ParseTunedLayout(const std::string& text) {
+  auto layout = ParseLayout(text, kMaxGroupSize);
+  if (!layout.ok()) return layout;
+  if (layout->size() % layout->num_tasks() == 0 &&
+      *layout == GroupLayout::Uniform(layout->num_tasks(),
+                                      layout->size() / layout->num_tasks())) {
+    return layout;
+  }
+  return UsageError(
+      absl::StrCat("--layout ", text, ": wanted as many devices on each task"));
+}
+
+// Without what an earlier one repeats.
+std::vector<std::string> Once(const std::vector<std::string>& words) {
+  std::vector<std::string> once;
+  for (const std::string& word : words) {
+    if (!absl::c_linear_search(once, word)) once.push_back(word);
+  }
+  return once;
+}
+
+RankRange RanksHere(const std::optional<ClusterOptions>& cluster,
+                    const GroupLayout& layout) {
+  if (!cluster.has_value()) return {.count = layout.size()};
+  return {.first = cluster->cluster.this_task * cluster->devices_per_task,
+          .count = cluster->devices_per_task};
+}
+
+}  // namespace
+
+std::string Describe(const TuneQuestion& question) {
+  return absl::StrCat(ToString(question.workload.spec), " of ",
+                      FormatBytes(BytesOf(question.workload)), " bytes on ",
+                      question.layout.ToString());
+}
+
+SelectionRequest RequestFor(const TuneQuestion& question,
+                            const SelectionPolicy& policy) {
+  const CollectiveSpec& spec = question.workload.spec;
+  return {.type = spec.type,
+          .layout = question.layout,
+          .device_type = "CPU",
+          .bytes = BytesOf(question.workload),
+          .one_process = question.one_process(),
+          .delegate = policy.delegate,
+          .merge_op = spec.merge_op,
+          .final_op = spec.final_op,
+          .model = policy.model};
+}
+
+absl::StatusOr<std::vector<TuneQuestion>> PlanTuning(
+    const TuneOptions& options) {
+  const auto sizes = SweptSizes(options.sweep);
+  if (!sizes.ok()) return sizes.status();
+  std::vector<TuneQuestion> questions;
+  std::vector<GroupLayout> layouts;
+  for (const std::string& text : options.layouts) {
+    const auto layout = ParseTunedLayout(text);
+    if (!layout.ok()) return layout.status();
+    // One may be written in several ways.
+    if (absl::c_linear_search(layouts, *layout)) continue;
+    layouts.push_back(*layout);
+    for (const std::string& collective : Once(options.collectives)) {
+      const auto workload = ParseWorkload({.collective = collective},
+                                          options.sweep.dtype, layout->size());
+      if (!workload.ok()) return workload.status();
+      for (Workload& sized : SweptWorkloads(*workload, *sizes)) {
+        questions.push_back(
+            {std::move(sized), *layout, RanksHere(options.cluster, *layout)});
+      }
+    }
+  }
+  return questions;
+}
+
+bool WantsAnotherRound(const TuneOptions& options, int num_rounds,
+                       absl::Duration taken) {
+  if (options.rounds.has_value()) return num_rounds < *options.rounds;
+  if (num_rounds < kFewestRounds) return true;
+  return num_rounds < kMostRounds && taken < kShort;
+}
+
+absl::Status CheckMemory(const std::vector<TuneQuestion>& questions) {
+  for (const TuneQuestion& question : questions) {
+    const absl::Status fits = PerfBuffers::CheckMemory(
+        question.workload, question.ranks, BufferOptions());
+    if (!fits.ok()) return fits;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

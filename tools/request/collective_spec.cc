@@ -1,0 +1,179 @@
+#include "tools/request/collective_spec.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "tools/base/exit_status.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::string_view kAverage = "avg";
+
+absl::Status ParseReduction(const std::string& name, CollectiveSpec* spec) {
+  spec->reduction =
+      name.empty() ? std::string(Name(ReductionKind::kSum)) : name;
+  if (spec->reduction == kAverage) {
+    spec->final_op = FinalOp::DivideByGroupSize();
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<ReductionKind> kind =
+      ParseReductionKind(spec->reduction);
+  if (!kind.ok()) {
+    return UsageError(
+        absl::StrCat("--reduction: ", kind.status().message(), ", ", kAverage));
+  }
+  spec->merge_op = *kind;
+  return absl::OkStatus();
+}
+
+bool IsPermute(CollectiveType type) { return type == CollectiveType::kPermute; }
+
+// Empty if each is one, and stands once. Validate() has the same of requests,
+// whose groups are smaller than those that are only simulated.
+std::string WhyNotRanks(const std::vector<int>& ranks, int group_size) {
+  std::vector<bool> seen(static_cast<size_t>(group_size));
+  for (int rank : ranks) {
+    if (rank < 0 || rank >= group_size) {
+      return absl::StrCat(rank, " is no rank");
+    }
+    if (seen[rank]) return absl::StrCat(rank, " stands twice");
+    seen[rank] = true;
+  }
+  return "";
+}
+
+// Empty if it is one.
+std::string WhyNoPermutation(const std::vector<int>& permutation,
+                             int group_size) {
+  if (static_cast<int>(permutation.size()) != group_size) {
+    return absl::StrCat("it has ", permutation.size(), " entries");
+  }
+  return WhyNotRanks(permutation, group_size);
+}
+
+// `takes_it` says which collectives the option goes with.
+absl::Status DoesNotGoWith(absl::string_view option, CollectiveType type,
+                           bool (*takes_it)(CollectiveType)) {
+  std::vector<absl::string_view> others;
+  for (CollectiveType other : kAllCollectiveTypes) {
+    if (takes_it(other)) others.push_back(Name(other));
+  }
+  return UsageError(absl::StrCat(option, " does not go with ", Name(type),
+                                 ", only with ", absl::StrJoin(others, ", ")));
+}
+
+CollectiveOp OpOf(const CollectiveSpec& spec, int rank) {
+  switch (spec.type) {
+    case CollectiveType::kAllReduce:
+      return AllReduce{};
+    case CollectiveType::kAllGather:
+      return AllGather{};
+    case CollectiveType::kReduceScatter:
+      return ReduceScatter{};
+    case CollectiveType::kBroadcast:
+      return Broadcast{.is_source = rank == spec.root};
+    case CollectiveType::kAllToAll:
+      return AllToAll{};
+    case CollectiveType::kPermute:
+      return Permute{.permutation = spec.permutation};
+    case CollectiveType::kBarrier:
+      return Barrier{};
+    case CollectiveType::kReduce:
+      return ReduceToRoot{.root = spec.root};
+    case CollectiveType::kGather:
+      return GatherToRoot{.root = spec.root};
+    case CollectiveType::kScatter:
+      return ScatterFromRoot{.root = spec.root};
+  }
+  return Barrier{};
+}
+
+}  // namespace
+
+absl::StatusOr<CollectiveSpec> ParseCollectiveSpec(
+    const CollectiveWords& words) {
+  const absl::StatusOr<CollectiveType> type =
+      ParseCollectiveType(words.collective);
+  if (!type.ok()) return UsageError(type.status().message());
+  CollectiveSpec spec{.type = *type};
+  if (Reduces(*type)) {
+    const absl::Status status = ParseReduction(words.reduction, &spec);
+    if (!status.ok()) return status;
+  } else if (!words.reduction.empty()) {
+    return DoesNotGoWith("--reduction", *type, Reduces);
+  }
+  if (words.root.has_value() && !HasRoot(*type)) {
+    return DoesNotGoWith("--root", *type, HasRoot);
+  }
+  if (!words.permutation.empty() && !IsPermute(*type)) {
+    return DoesNotGoWith("--permutation", *type, IsPermute);
+  }
+  spec.root = words.root.value_or(0);
+  spec.permutation = words.permutation;
+  return spec;
+}
+
+absl::Status CheckGroupSize(const CollectiveSpec& spec, int group_size) {
+  if (spec.root < 0 || spec.root >= group_size) {
+    return UsageError(absl::StrCat("--root ", spec.root,
+                                   " is no rank of a group of ", group_size,
+                                   "; wanted 0 to ", group_size - 1));
+  }
+  if (spec.type != CollectiveType::kPermute) return absl::OkStatus();
+  const std::string why = WhyNoPermutation(spec.permutation, group_size);
+  if (why.empty()) return absl::OkStatus();
+  return UsageError(
+      absl::StrCat("--permutation: [", absl::StrJoin(spec.permutation, ","),
+                   "] is not a permutation of ", group_size, " ranks: ", why));
+}
+
+absl::Status CheckRankList(const std::vector<int>& ranks, int group_size) {
+  const std::string why = WhyNotRanks(ranks, group_size);
+  if (why.empty()) return absl::OkStatus();
+  return UsageError(absl::StrCat("--rank-list: [", absl::StrJoin(ranks, ","),
+                                 "] does not list ranks of a group of ",
+                                 group_size, ": ", why));
+}
+
+std::string WhyInvalid(const CollectiveRequest& request) {
+  const absl::Status status = Validate(request);
+  absl::string_view why = status.message();
+  absl::ConsumePrefix(&why, absl::StrCat(Name(TypeOf(request.op)), " (group ",
+                                         request.group_key, ", instance ",
+                                         request.instance_key, "): "));
+  return std::string(why);
+}
+
+CollectiveRequest RequestOf(const CollectiveSpec& spec, int group_size,
+                            int rank) {
+  CollectiveRequest request;
+  request.group_size = group_size;
+  request.rank = rank;
+  request.op = OpOf(spec, rank);
+  request.merge_op = spec.merge_op;
+  request.final_op = spec.final_op;
+  return request;
+}
+
+std::string ToString(const CollectiveSpec& spec) {
+  const absl::string_view name = Name(spec.type);
+  switch (spec.type) {
+    case CollectiveType::kAllReduce:
+    case CollectiveType::kReduceScatter:
+      return absl::StrCat(name, " ", spec.reduction);
+    case CollectiveType::kReduce:
+      return absl::StrCat(name, " ", spec.reduction, " to rank ", spec.root);
+    case CollectiveType::kGather:
+      return absl::StrCat(name, " to rank ", spec.root);
+    case CollectiveType::kBroadcast:
+    case CollectiveType::kScatter:
+      return absl::StrCat(name, " from rank ", spec.root);
+    case CollectiveType::kPermute:
+      return absl::StrCat(name, " ", absl::StrJoin(spec.permutation, ","));
+    default:
+      return std::string(name);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,187 @@
+#include "tools/request/result_watch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "framework/base/mutex.h"
+#include "tools/request/element.h"
+#include "tutti/environment.h"
+#include "tutti/outfeed.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace {
+
+// Value is what LoadFloating() or LoadInteger() return.
+template <typename Value>
+struct Extent {
+  Value least = 0;
+  Value most = 0;
+  double sum = 0;
+  int64_t count = 0;
+
+  void Add(Value value) {
+    least = count == 0 ? value : std::min(least, value);
+    most = count == 0 ? value : std::max(most, value);
+    sum += static_cast<double>(value);
+    ++count;
+  }
+
+  std::string ToString() const {
+    return absl::StrCat(", min ", least, ", mean ",
+                        sum / static_cast<double>(count), ", max ", most);
+  }
+};
+
+std::string FloatingSummary(const Tensor& tensor) {
+  const size_t size = SizeOf(tensor.dtype());
+  Extent<double> extent;
+  int64_t num_nan = 0;
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    const double value = LoadFloating(tensor.dtype(), tensor.data() + i * size);
+    if (std::isnan(value)) {
+      ++num_nan;
+    } else {
+      extent.Add(value);
+    }
+  }
+  std::string text = extent.count > 0 ? extent.ToString() : "";
+  if (num_nan > 0) absl::StrAppend(&text, ", ", num_nan, " nan");
+  return text;
+}
+
+std::string IntegerSummary(const Tensor& tensor) {
+  const size_t size = SizeOf(tensor.dtype());
+  Extent<int64_t> extent;
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    extent.Add(LoadInteger(tensor.dtype(), tensor.data() + i * size));
+  }
+  return extent.ToString();
+}
+
+}  // namespace
+
+std::string SummaryOf(const Tensor& tensor) {
+  const std::string spec = ArraySpec{tensor.dtype(), tensor.shape()}.ToString();
+  if (tensor.num_elements() == 0) return absl::StrCat(spec, ", empty");
+  return absl::StrCat(spec, IsFloating(tensor.dtype())
+                                ? FloatingSummary(tensor)
+                                : IntegerSummary(tensor));
+}
+
+// Lines of callbacks, whole.
+class ResultWatch::Printer {
+ public:
+  explicit Printer(std::ostream& out) : out_(out) {}
+
+  void Print(uint32_t rank, const Tensor& result) ABSL_LOCKS_EXCLUDED(mu_) {
+    const std::string line =
+        absl::StrCat("rank ", rank, ": ", SummaryOf(result), "\n");
+    MutexLock lock(&mu_);
+    out_ << line << std::flush;
+  }
+
+ private:
+  Mutex mu_;
+  std::ostream& out_ ABSL_GUARDED_BY(mu_);
+};
+
+// Each device sends its results as items of a consumer of its own, since those
+// of different ranks may have different shapes.
+class ResultWatch::Observer : public CollectiveObserver {
+ public:
+  explicit Observer(std::shared_ptr<OutfeedRegistry> registry)
+      : registry_(std::move(registry)) {}
+
+  absl::Status AddDevice(Device* device, uint32_t consumer_id) {
+    auto sender = OutfeedSender::Create(*device, registry_);
+    if (!sender.ok()) return sender.status();
+    sources_.emplace(device, Source{consumer_id, *std::move(sender)});
+    return absl::OkStatus();
+  }
+
+  void OnFinished(const Finished& finished) override {
+    const auto source = sources_.find(&finished.device);
+    if (source == sources_.end() || !finished.output.is_set()) return;
+    Note(Send(source->second, finished.output));
+  }
+
+  // The first error.
+  absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return status_;
+  }
+
+ private:
+  struct Source {
+    uint32_t consumer_id = 0;
+    OutfeedSender sender;
+  };
+
+  // What does not go at once waits in the channel, and is printed all the same.
+  absl::Status Send(const Source& source, const Tensor& output) const {
+    absl::Status status = registry_->Register(
+        source.consumer_id, {{output.dtype(), output.shape()}});
+    if (status.ok()) source.sender.Send(source.consumer_id, {output}, nullptr);
+    return status;
+  }
+
+  void Note(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    status_.Update(status);
+  }
+
+  const std::shared_ptr<OutfeedRegistry> registry_;
+  absl::flat_hash_map<const Device*, Source> sources_;
+  mutable Mutex mu_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::StatusOr<std::unique_ptr<ResultWatch>> ResultWatch::Start(
+    const Environment& environment, const std::vector<Device*>& devices,
+    int first_rank, std::ostream& out) {
+  const auto printer = std::make_shared<Printer>(out);
+  // Consumer ids begin at 1.
+  const auto first_id = static_cast<uint32_t>(1 + first_rank);
+  auto receiver = OutfeedReceiver::Create(
+      {.devices = devices,
+       .callback =
+           [printer](Device&, uint32_t id, absl::Span<Tensor> arrays) {
+             printer->Print(id - 1, arrays[0]);
+             return absl::OkStatus();
+           },
+       .environment = environment});
+  if (!receiver.ok()) return receiver.status();
+  auto observer = std::make_shared<Observer>((*receiver)->registry());
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const absl::Status status =
+        observer->AddDevice(devices[i], first_id + static_cast<uint32_t>(i));
+    if (!status.ok()) return status;
+  }
+  const absl::Status status = (*receiver)->Start();
+  if (!status.ok()) return status;
+  return std::unique_ptr<ResultWatch>(
+      new ResultWatch(*std::move(receiver), std::move(observer)));
+}
+
+ResultWatch::ResultWatch(std::unique_ptr<OutfeedReceiver> receiver,
+                         std::shared_ptr<CollectiveObserver> observer)
+    : receiver_(std::move(receiver)), observer_(std::move(observer)) {}
+
+ResultWatch::~ResultWatch() { Finish().IgnoreError(); }
+
+absl::Status ResultWatch::Finish() {
+  absl::Status status = Await(
+      [this](StatusCallback done) { receiver_->Shutdown(std::move(done)); });
+  status.Update(static_cast<const Observer&>(*observer_).status());
+  return status;
+}
+
+}  // namespace tutti

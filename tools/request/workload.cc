@@ -1,0 +1,141 @@
+#include "tools/request/workload.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tutti {
+namespace {
+
+bool HasBlocks(CollectiveType type) {
+  switch (type) {
+    case CollectiveType::kAllGather:
+    case CollectiveType::kReduceScatter:
+    case CollectiveType::kAllToAll:
+    case CollectiveType::kGather:
+    case CollectiveType::kScatter:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool BringsABlock(CollectiveType type) {
+  return type == CollectiveType::kAllGather || type == CollectiveType::kGather;
+}
+
+int64_t BlockOf(const Workload& workload) {
+  return workload.count / workload.group_size;
+}
+
+// Elements of a rank that brings something.
+int64_t Contribution(const Workload& workload) {
+  return BringsABlock(workload.spec.type) ? BlockOf(workload) : workload.count;
+}
+
+// The same part of what each rank brings, one after the other.
+std::vector<Segment> FromAll(const Workload& workload, int64_t begin) {
+  std::vector<Segment> segments;
+  for (int source = 0; source < workload.group_size; ++source) {
+    segments.push_back({source, begin, BlockOf(workload)});
+  }
+  return segments;
+}
+
+int SourceOfPermute(const Workload& workload, int rank) {
+  const std::vector<int>& targets = workload.spec.permutation;
+  return static_cast<int>(std::find(targets.begin(), targets.end(), rank) -
+                          targets.begin());
+}
+
+}  // namespace
+
+int64_t CountFor(CollectiveType type, DType dtype, int group_size,
+                 int64_t bytes) {
+  if (type == CollectiveType::kBarrier) return 0;
+  const int64_t multiple = HasBlocks(type) ? group_size : 1;
+  const int64_t elements = bytes / static_cast<int64_t>(SizeOf(dtype));
+  return std::max(elements / multiple, int64_t{1}) * multiple;
+}
+
+int64_t BytesOf(const Workload& workload) {
+  return workload.count * static_cast<int64_t>(SizeOf(workload.dtype));
+}
+
+int64_t InputElements(const Workload& workload, int rank) {
+  const CollectiveSpec& spec = workload.spec;
+  return HasInput(spec.type, rank, spec.root) ? Contribution(workload) : 0;
+}
+
+int64_t OutputElements(const Workload& workload, int rank) {
+  const CollectiveSpec& spec = workload.spec;
+  if (!HasOutput(spec.type, rank, spec.root)) return 0;
+  switch (spec.type) {
+    case CollectiveType::kReduceScatter:
+    case CollectiveType::kScatter:
+      return BlockOf(workload);
+    case CollectiveType::kAllGather:
+    case CollectiveType::kGather:
+    case CollectiveType::kAllToAll:
+      return BlockOf(workload) * workload.group_size;
+    case CollectiveType::kAllReduce:
+    case CollectiveType::kReduce:
+    case CollectiveType::kBroadcast:
+    case CollectiveType::kPermute:
+      return workload.count;
+    case CollectiveType::kBarrier:
+      return 0;
+  }
+  return 0;
+}
+
+int64_t LeastMovedBytes(const Workload& workload) {
+  const auto element_bytes = static_cast<int64_t>(SizeOf(workload.dtype));
+  int64_t total = 0;
+  for (int rank = 0; rank < workload.group_size; ++rank) {
+    int64_t bytes =
+        InputElements(workload, rank) + OutputElements(workload, rank);
+    if (__builtin_mul_overflow(bytes, element_bytes, &bytes) ||
+        __builtin_add_overflow(total, bytes, &total)) {
+      return std::numeric_limits<int64_t>::max();
+    }
+  }
+  return total;
+}
+
+std::vector<Segment> ExpectedOutput(const Workload& workload, int rank) {
+  const CollectiveSpec& spec = workload.spec;
+  const int64_t count = workload.count;
+  const int64_t block = BlockOf(workload);
+  if (!HasOutput(spec.type, rank, spec.root)) return {};
+  switch (spec.type) {
+    case CollectiveType::kAllReduce:
+    case CollectiveType::kReduce:
+      return {{Segment::kReduction, 0, count}};
+    case CollectiveType::kReduceScatter:
+      return {{Segment::kReduction, rank * block, block}};
+    case CollectiveType::kAllGather:
+    case CollectiveType::kGather:
+      return FromAll(workload, 0);
+    case CollectiveType::kAllToAll:
+      return FromAll(workload, rank * block);
+    case CollectiveType::kBroadcast:
+      return {{spec.root, 0, count}};
+    case CollectiveType::kScatter:
+      return {{spec.root, rank * block, block}};
+    case CollectiveType::kPermute:
+      return {{SourceOfPermute(workload, rank), 0, count}};
+    case CollectiveType::kBarrier:
+      return {};
+  }
+  return {};
+}
+
+CollectiveRequest RequestOf(const Workload& workload, int rank) {
+  CollectiveRequest request =
+      RequestOf(workload.spec, workload.group_size, rank);
+  request.dtype = workload.dtype;
+  request.shape = TensorShape::Vector(Contribution(workload));
+  return request;
+}
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+#ifndef TUTTI_TOOLS_REQUEST_WORKLOAD_OPTIONS_H_
+#define TUTTI_TOOLS_REQUEST_WORKLOAD_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tools/request/collective_spec.h"
+#include "tools/request/workload.h"
+#include "tutti/params.h"
+
+namespace tutti {
+
+// What options say of a group and its data. All are pure, and their errors are
+// UsageErrors that name the option and quote its value.
+
+// The value of `option`: 1 byte to 1 PiB, which keeps arithmetic far from
+// overflow.
+absl::StatusOr<int64_t> ParseSize(absl::string_view option,
+                                  const std::string& text);
+
+// --layout: "4x2" is 4 tasks with 2 devices each; "3+1+2" names the devices of
+// each task, as GroupLayout::ToString() does. At most `max_ranks` in all.
+absl::StatusOr<GroupLayout> ParseLayout(const std::string& text, int max_ranks);
+
+// A workload without its size. A permute without a permutation goes to the next
+// rank. Errors: also for a dtype that the reduction does not support.
+absl::StatusOr<Workload> ParseWorkload(const CollectiveWords& words,
+                                       const std::string& dtype,
+                                       int group_size);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TOOLS_REQUEST_WORKLOAD_OPTIONS_H_
