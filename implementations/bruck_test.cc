@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "implementations/parts/binomial_tree.h"
-#include "implementations/parts/plan_testing.h"
+#include "implementations/plan_testing.h"
 
 namespace tutti {
 namespace bruck_test {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "implementations/parts/plan_testing.h"
+#include "implementations/plan_testing.h"
 #include "schedule/proof/verifier.h"
 #include "schedule/simulate/cluster_model.h"
 #include "schedule/simulate/lower_bound.h"

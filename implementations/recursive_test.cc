@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "implementations/parts/binomial_tree.h"
-#include "implementations/parts/plan_testing.h"
+#include "implementations/plan_testing.h"
 
 namespace tutti {
 namespace recursive_test {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "implementations/parts/plan_testing.h"
+#include "implementations/plan_testing.h"
 
 namespace tutti {
 namespace ring_test {

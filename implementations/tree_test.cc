@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "implementations/parts/binomial_tree.h"
-#include "implementations/parts/plan_testing.h"
+#include "implementations/plan_testing.h"
 
 namespace tutti {
 namespace tree_test {

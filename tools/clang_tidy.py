@@ -3,11 +3,13 @@
 
 usage: clang_tidy.py CACHE FILE...
 
-Run it at the root of the repository. A file without findings is noted in the
-folder CACHE and not looked at again until it, a header of ours that it includes,
+Run it at the root of the repository. The tests of a room are checked as the one unit
+that they are compiled as (bazel/room.bzl). A unit without findings is noted in the
+folder CACHE and skipped until one of its sources, a header of ours that they include,
 the checks, this script or the version of clang-tidy change.
 """
 
+import collections
 import concurrent.futures
 import functools
 import hashlib
@@ -20,7 +22,7 @@ import tempfile
 
 PROTOS = sorted(pathlib.Path("proto").glob("*.proto"))
 CLANG_TIDY = "clang-tidy-19"
-FLAGS = ["-std=c++20", "-I.", "-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
+FLAGS = ["-std=c++20", "-I.", "-Iinclude", "-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
          "-Wall", "-Wextra", "-Wthread-safety", "-Wzero-as-null-pointer-constant",
          "-Wno-missing-field-initializers",
          # The standard library itself names what C++20 deprecates.
@@ -31,12 +33,14 @@ FLAGS = ["-std=c++20", "-I.", "-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
 def own_includes(path):
     """The headers of this repository that `path` names."""
     names = re.findall(r'^\s*#\s*include\s+"(.+?)"', path.read_text(), re.MULTILINE)
-    return [header for header in map(pathlib.Path, names) if header.exists()]
+    return [header for name in names
+            for header in (pathlib.Path(name), pathlib.Path("include", name))
+            if header.exists()]
 
 
-def with_own_headers(path):
-    """`path` and the headers of this repository that it includes, sorted."""
-    found, queue = {path}, [path]
+def with_own_headers(sources):
+    """`sources` and the headers of this repository that they include, sorted."""
+    found, queue = set(sources), list(sources)
     while queue:
         for header in own_includes(queue.pop()):
             if header not in found:
@@ -55,19 +59,36 @@ def setting():
         for path in (".clang-tidy", __file__, *PROTOS))
 
 
-def digest(path):
-    """Changes when what clang-tidy says of `path` may change."""
+def digest(sources):
+    """Changes when what clang-tidy says of the unit may change."""
     sha = hashlib.sha256(setting())
-    for source in with_own_headers(path):
+    for source in with_own_headers(sources):
         sha.update(f"\0{source}\0".encode() + source.read_bytes())
     return sha.hexdigest()
 
 
-def findings(path, generated):
-    """What clang-tidy says of `path`, a string for each finding. The folder
+def units(paths):
+    """The lists of sources that are compiled as one."""
+    tests = collections.defaultdict(list)
+    for path in paths:
+        own_namespace = f"\nnamespace {path.stem} {{\n"
+        if path.name.endswith("_test.cc") and own_namespace in path.read_text():
+            tests[path.parent].append(path)
+        else:
+            yield [path]
+    yield from tests.values()
+
+
+def findings(sources, generated):
+    """What clang-tidy says of a unit, a string for each finding. The folder
     `generated` has the headers that are made of the messages."""
+    path = sources[0]
+    if len(sources) > 1:
+        path = pathlib.Path(generated, str(path.parent).replace("/", "_") + "_tests.cc")
+        path.write_text("".join(f'#include "{source}"\n' for source in sources))
     result = subprocess.run(
-        [CLANG_TIDY, "--quiet", str(path), "--", *FLAGS, "-isystem", generated],
+        [CLANG_TIDY, "--quiet", "--config-file=.clang-tidy", str(path), "--", *FLAGS,
+         "-isystem", generated],
         check=False, capture_output=True, text=True)
     if result.returncode == 0:
         return []
@@ -78,11 +99,14 @@ def findings(path, generated):
 
 def main(cache, paths):
     cache.mkdir(parents=True, exist_ok=True)
-    notes = {path: cache / digest(path) for path in paths}
-    changed = [path for path in paths if not notes[path].exists()]
-    for path in paths:
-        if path not in changed:
-            notes[path].touch()
+    all_units = list(units(paths))
+    notes = [cache / digest(unit) for unit in all_units]
+    changed = []
+    for unit, note in zip(all_units, notes):
+        if note.exists():
+            note.touch()
+        else:
+            changed.append((unit, note))
 
     seen = set()
     with (tempfile.TemporaryDirectory() as generated,
@@ -90,14 +114,14 @@ def main(cache, paths):
         subprocess.run(["protoc", f"--cpp_out={generated}", *map(str, PROTOS)],
                        check=True)
         look = functools.partial(findings, generated=generated)
-        for path, found in zip(changed, pool.map(look, changed)):
+        for (_, note), found in zip(changed, pool.map(look, [u for u, _ in changed])):
             if not found:
-                notes[path].touch()
+                note.touch()
             for finding in found:
                 if finding not in seen:
                     print(finding, flush=True)
                 seen.add(finding)
-    print(f"clang-tidy: {len(changed)} of {len(paths)} files looked at, "
+    print(f"clang-tidy: {len(changed)} of {len(all_units)} units checked, "
           f"{len(seen)} findings", file=sys.stderr)
     return 1 if seen else 0
 

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "implementations/parts/plan_testing.h"
+#include "implementations/plan_testing.h"
 #include "schedule/engine/stand_in.h"
 #include "schedule/proof/verifier.h"
 #include "schedule/simulate/planned_outline.h"

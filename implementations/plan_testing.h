@@ -1,5 +1,5 @@
-#ifndef TUTTI_IMPLEMENTATIONS_PARTS_PLAN_TESTING_H_
-#define TUTTI_IMPLEMENTATIONS_PARTS_PLAN_TESTING_H_
+#ifndef TUTTI_IMPLEMENTATIONS_PLAN_TESTING_H_
+#define TUTTI_IMPLEMENTATIONS_PLAN_TESTING_H_
 
 #include <string>
 #include <vector>
@@ -34,4 +34,4 @@ std::string OutputOf(absl::string_view name, const VerifyCase& request,
 
 }  // namespace tutti
 
-#endif  // TUTTI_IMPLEMENTATIONS_PARTS_PLAN_TESTING_H_
+#endif  // TUTTI_IMPLEMENTATIONS_PLAN_TESTING_H_

@@ -1,4 +1,4 @@
-#include "implementations/parts/plan_testing.h"
+#include "implementations/plan_testing.h"
 
 #include <algorithm>
 #include <string>
